@@ -1,4 +1,7 @@
-/** Layers, low to high; each may import only what stands before it. The comment of a rule says what to do instead. */
+/**
+ * Layers, low to high; each may import only what stands before it. The comment of a rule says what
+ * to do instead.
+ */
 const layers = {
   core: [],
   native: ['core'],
@@ -20,7 +23,10 @@ const layers = {
   cli: ['core', 'files', 'native', 'cuda', 'memory', 'mesh'],
 };
 
-/** Parallel training is written as users could write it: on what is public. Checks of options give it no power over anything. */
+/**
+ * Parallel training is written as users could write it: on what is public. Checks of options give
+ * it no power over anything.
+ */
 const publicEntries = ['index.ts', 'mesh/index.ts', 'dtensor/index.ts', 'core/options.ts'];
 
 /** Layers that may also use the library as its users do. */
@@ -32,7 +38,10 @@ const layerRules = Object.entries(layers).map(([layer, allowed]) => ({
   severity: 'error',
   // Public entry points load the runtime.
   from: { path: `^lib/${layer}/`, pathNot: '^lib/(compile|testing)/index\\.ts$' },
-  to: { path: '^lib/', pathNot: `^lib/((${[layer, ...allowed].join('|')})/${users.includes(layer) ? '|index\\.ts$' : ''})` },
+  to: {
+    path: '^lib/',
+    pathNot: `^lib/((${[layer, ...allowed].join('|')})/${users.includes(layer) ? '|index\\.ts$' : ''})`,
+  },
 }));
 
 module.exports = {
@@ -43,23 +52,37 @@ module.exports = {
       comment: `lib/parallel may import ${publicEntries.join(', ')} only. Make what it misses public there, so that users can write their own.`,
       severity: 'error',
       from: { path: '^lib/parallel/' },
-      to: { path: '^lib/', pathNot: `^lib/(parallel/|(${publicEntries.join('|').replaceAll('.', '\\.')})$)` },
+      to: {
+        path: '^lib/',
+        pathNot: `^lib/(parallel/|(${publicEntries.join('|').replaceAll('.', '\\.')})$)`,
+      },
     },
     {
       name: 'known-layer',
-      comment: 'A new folder of lib/ needs a line in the table of layers above: what may it import?',
+      comment:
+        'A new folder of lib/ needs a line in the table of layers above: what may it import?',
       severity: 'error',
-      from: { path: '^lib/[^/]+/', pathNot: `^lib/(${[...Object.keys(layers), 'parallel'].join('|')})/` },
+      from: {
+        path: '^lib/[^/]+/',
+        pathNot: `^lib/(${[...Object.keys(layers), 'parallel'].join('|')})/`,
+      },
       to: {},
     },
     {
       name: 'no-cycles',
-      comment: 'Break the cycle by handing the later part over at run time. Op files may refer to one another: gradients are written in ops.',
+      comment:
+        'Break the cycle by handing the later part over at run time. Op files may refer to one another: gradients are written in ops.',
       severity: 'error',
       from: { pathNot: '^lib/ops/' },
       to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
     },
-    { name: 'no-unresolved', comment: 'Fix the path or add the dependency to package.json.', severity: 'error', from: {}, to: { couldNotResolve: true } },
+    {
+      name: 'no-unresolved',
+      comment: 'Fix the path or add the dependency to package.json.',
+      severity: 'error',
+      from: {},
+      to: { couldNotResolve: true },
+    },
     {
       name: 'no-dev-dependencies',
       comment: 'What lib imports must be a dependency, or users do not get it.',

@@ -1,7 +1,8 @@
 /**
- * Collectives and distributed tensors between ranks that are processes: latency, bus bandwidth, host time. The same rows as peer_collectives.py.
- * `us` is a call of a long batch, whichever of host and device is slower; `deviceUs` the device's share, its calls queued behind large ones; `hostUs` the host's.
- * usage: collectives.ts [cpu|cuda] [ranks]
+ * Collectives and distributed tensors between ranks that are processes: latency, bus bandwidth,
+ * host time. The same rows as peer_collectives.py. `us` is a call of a long batch, whichever of
+ * host and device is slower; `deviceUs` the device's share, its calls queued behind large ones;
+ * `hostUs` the host's. usage: collectives.ts [cpu|cuda] [ranks]
  */
 import { fileURLToPath } from 'node:url';
 import {
@@ -37,7 +38,13 @@ interface Row {
 
 function print({ name, us, hostUs, deviceUs, busGBps }: Row): void {
   if (getRank() !== 0) return;
-  const rounded = { name, us: +us.toFixed(2), hostUs: +hostUs.toFixed(2), deviceUs: deviceUs && +deviceUs.toFixed(2), busGBps: busGBps && +busGBps.toFixed(1) };
+  const rounded = {
+    name,
+    us: +us.toFixed(2),
+    hostUs: +hostUs.toFixed(2),
+    deviceUs: deviceUs && +deviceUs.toFixed(2),
+    busGBps: busGBps && +busGBps.toFixed(1),
+  };
   console.log(JSON.stringify(rounded));
 }
 
@@ -55,14 +62,24 @@ function repeat(work: () => void, calls: number): void {
 /** The JavaScript engine compiles what has run some thousand times. */
 const WARM_UP = 5000;
 
-/** Microseconds a call until it is done, by the device's clock where it has one, and until JavaScript goes on. */
-async function timesOf(work: () => void, calls: number, warmUp = calls < 500 ? 200 : WARM_UP): Promise<{ us: number; hostUs: number }> {
+/**
+ * Microseconds a call until it is done, by the device's clock where it has one, and until
+ * JavaScript goes on.
+ */
+async function timesOf(
+  work: () => void,
+  calls: number,
+  warmUp = calls < 500 ? 200 : WARM_UP,
+): Promise<{ us: number; hostUs: number }> {
   noGrad(() => scope(() => repeat(work, warmUp)));
   await settled().read();
   const totals: { us: number; hostUs: number }[] = [];
   for (let round = 0; round < 5; round++) {
     await barrier();
-    const [before, after] = device === 'cuda' ? [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })] : [];
+    const [before, after] =
+      device === 'cuda'
+        ? [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })]
+        : [];
     before?.record();
     const start = performance.now();
     noGrad(() => scope(() => repeat(work, calls)));
@@ -76,7 +93,10 @@ async function timesOf(work: () => void, calls: number, warmUp = calls < 500 ? 2
   return totals.sort((a, b) => a.us - b.us)[2] as { us: number; hostUs: number };
 }
 
-/** Fewer calls than {@link timesOf} makes: the host has to be done with them while the sums before them are on their way. */
+/**
+ * Fewer calls than {@link timesOf} makes: the host has to be done with them while the sums before
+ * them are on their way.
+ */
 const CALLS_BEHIND = 200;
 
 /** Microseconds a call on the device alone: behind sums of 1 GiB, some milliseconds each. */
@@ -85,7 +105,10 @@ async function deviceTimeOf(work: () => void): Promise<number> {
   const times: number[] = [];
   for (let round = 0; round < 5; round++) {
     await barrier();
-    const [before, after] = [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })];
+    const [before, after] = [
+      new cuda.Event({ enableTiming: true }),
+      new cuda.Event({ enableTiming: true }),
+    ];
     const last = noGrad(() => {
       repeat(() => void allReduce(large, { op: 'max' }), 3);
       const done = large.narrow(0, 0, 1).add(0); // this stream waits for what it reads
@@ -103,7 +126,9 @@ async function deviceTimeOf(work: () => void): Promise<number> {
 
 async function allTimesOf(work: () => void, bytes: number): Promise<Omit<Row, 'name'>> {
   const times = await timesOf(work, bytes >= 2 ** 24 ? 20 : 500);
-  return device === 'cuda' && bytes <= 2 ** 22 ? { ...times, deviceUs: await deviceTimeOf(work) } : times;
+  return device === 'cuda' && bytes <= 2 ** 22
+    ? { ...times, deviceUs: await deviceTimeOf(work) }
+    : times;
 }
 
 async function collectives(world: number): Promise<void> {
@@ -111,7 +136,8 @@ async function collectives(world: number): Promise<void> {
   for (const bytes of [8, 2 ** 14, 2 ** 16, 2 ** 18, 2 ** 20, 2 ** 22, 2 ** 24, 2 ** 28, 2 ** 30]) {
     if (bytes > most) continue;
     const whole = ones([bytes / 2], { dtype: bfloat16, device });
-    const bus = (us: number, factor: number): number => ((bytes / us) * factor * (world - 1)) / world / 1e3;
+    const bus = (us: number, factor: number): number =>
+      ((bytes / us) * factor * (world - 1)) / world / 1e3;
     const reduce = await allTimesOf(() => allReduce(whole), bytes);
     print({ name: `all-reduce ${bytes} B, ${world} ranks`, ...reduce, busGBps: bus(reduce.us, 2) });
     if (bytes < 2 ** 16) continue;
@@ -119,7 +145,11 @@ async function collectives(world: number): Promise<void> {
     const gather = await allTimesOf(() => allGatherIntoTensor(whole, part), bytes);
     print({ name: `all-gather ${bytes} B, ${world} ranks`, ...gather, busGBps: bus(gather.us, 1) });
     const scatter = await allTimesOf(() => reduceScatterTensor(part, whole), bytes);
-    print({ name: `reduce-scatter ${bytes} B, ${world} ranks`, ...scatter, busGBps: bus(scatter.us, 1) });
+    print({
+      name: `reduce-scatter ${bytes} B, ${world} ranks`,
+      ...scatter,
+      busGBps: bus(scatter.us, 1),
+    });
   }
 }
 
@@ -138,7 +168,11 @@ async function distributedTensors(world: number): Promise<void> {
   }
 }
 
-if (process.env['RANK'] === undefined) await launch(ranks, fileURLToPath(import.meta.url), { args: [device, String(ranks)], prefixOutput: false });
+if (process.env['RANK'] === undefined)
+  await launch(ranks, fileURLToPath(import.meta.url), {
+    args: [device, String(ranks)],
+    prefixOutput: false,
+  });
 else {
   await initProcessGroup();
   await collectives(getWorldSize());

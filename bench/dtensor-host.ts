@@ -1,4 +1,7 @@
-/** Host time of ops on distributed tensors, of four ranks that share the process: microseconds an op on the JavaScript thread. */
+/**
+ * Host time of ops on distributed tensors, of four ranks that share the process: microseconds an op
+ * on the JavaScript thread.
+ */
 import { DTensor, initDeviceMesh, Replicate, Shard } from '../lib/distributed.js';
 import { manualSeed, rand } from '../lib/index.js';
 import { runLocalRanks } from '../lib/mesh/local-ranks.js';
@@ -11,7 +14,10 @@ const WARM_UP = 6_000;
 const BURST = 100;
 const REPEATS = 61;
 
-/** The times of this rank; ranks take turns burst by burst, and each waits until its device is done before the next one. */
+/**
+ * The times of this rank; ranks take turns burst by burst, and each waits until its device is done
+ * before the next one.
+ */
 async function times(fn: () => { dispose(): void; read(): Promise<unknown> }): Promise<number> {
   const bursts: number[] = [];
   const rounds = WARM_UP / BURST + REPEATS;
@@ -42,7 +48,8 @@ await runLocalRanks(
       ['matmul, Shard(0) x Replicate', await times(() => rows.matmul(weight))],
       ['redistribute, Shard(0) to Replicate', await times(() => rows.redistribute([Replicate()]))],
     ];
-    if (rank === 0) for (const [name, value] of measured) print({ name, unit: 'us', value, burst: BURST });
+    if (rank === 0)
+      for (const [name, value] of measured) print({ name, unit: 'us', value, burst: BURST });
   },
   { timeoutMs: 60_000 },
 );

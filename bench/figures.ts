@@ -1,4 +1,7 @@
-/** What every harness does with figures: medians, whom they are compared with, and where they are kept. */
+/**
+ * What every harness does with figures: medians, whom they are compared with, and where they are
+ * kept.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -6,23 +9,35 @@ import path from 'node:path';
 /** Of an even number of values, the mean of the two in the middle. */
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
-  const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]] as [number, number];
+  const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]] as [
+    number,
+    number,
+  ];
   return (low + high) / 2;
 }
 
 let found: string | null | undefined;
 
-/** A Python with torch: the one of the environment variable PYTHON, or the first on the path that has it. Asked once: the import takes seconds. */
+/**
+ * A Python with torch: the one of the environment variable PYTHON, or the first on the path that
+ * has it. Asked once: the import takes seconds.
+ */
 export function python(): string | null {
   if (found !== undefined) return found;
-  const candidates = [process.env['PYTHON'], 'python3', '/usr/bin/python3'].filter((each) => each !== undefined);
+  const candidates = [process.env['PYTHON'], 'python3', '/usr/bin/python3'].filter(
+    (each) => each !== undefined,
+  );
   found = candidates.find((each) => spawnSync(each, ['-c', 'import torch']).status === 0) ?? null;
   return found;
 }
 
 /** Of its torch. */
 export function torchVersion(): string {
-  const { stdout } = spawnSync(python() ?? 'python3', ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' });
+  const { stdout } = spawnSync(
+    python() ?? 'python3',
+    ['-c', 'import torch; print(torch.__version__)'],
+    { encoding: 'utf8' },
+  );
   return stdout?.trim() ?? '';
 }
 
@@ -35,10 +50,16 @@ export function commit(): string {
   return git.status === 0 ? git.stdout.trim() : (process.env['COMMIT'] ?? 'unknown');
 }
 
-/** In the checkout, not beside the compiled programs; by machine, of which there may be several on one day. */
+/**
+ * In the checkout, not beside the compiled programs; by machine, of which there may be several on
+ * one day.
+ */
 function fileOf(machine: string, subject: string): string {
   const folder = process.env['BENCH_RESULTS'] ?? path.join(process.cwd(), 'bench', 'results');
-  return path.join(folder, `${today()}-${`${machine}-${subject}`.replace(/\W+/g, '-').toLowerCase()}.json`);
+  return path.join(
+    folder,
+    `${today()}-${`${machine}-${subject}`.replace(/\W+/g, '-').toLowerCase()}.json`,
+  );
 }
 
 /** What was kept today. */

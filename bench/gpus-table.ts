@@ -1,4 +1,7 @@
-/** What several GPUs were measured at, as a table: ours, PyTorch's, bandwidth where it is what counts. */
+/**
+ * What several GPUs were measured at, as a table: ours, PyTorch's, bandwidth where it is what
+ * counts.
+ */
 
 /** Microseconds a call: of a long batch, of the host, of the device; bus bandwidth. */
 export interface Times {
@@ -30,18 +33,24 @@ export interface CollectivesReport {
 /** What NVLink carries between the GPUs of one machine, as seen: the limit of bus bandwidth. */
 const LINK_GBPS = 370;
 
-const us = (value: number | undefined): string => (value === undefined ? '' : value.toFixed(value < 100 ? 1 : 0));
-const beside = (a: number | undefined, b: number | undefined): string => (a === undefined && b === undefined ? '' : `${us(a) || '-'} / ${us(b) || '-'}`);
+const us = (value: number | undefined): string =>
+  value === undefined ? '' : value.toFixed(value < 100 ? 1 : 0);
+const beside = (a: number | undefined, b: number | undefined): string =>
+  a === undefined && b === undefined ? '' : `${us(a) || '-'} / ${us(b) || '-'}`;
 
 function line({ name, ours, torch, ratio, least, largest }: Compared): string[] {
   const { hostUs, deviceUs, busGBps } = ours ?? {};
   const isLarge = busGBps !== undefined && busGBps > LINK_GBPS / 10;
-  const rate = isLarge ? `${busGBps.toFixed(0)} GB/s, ${((100 * busGBps) / LINK_GBPS).toFixed(0)} %` : '';
+  const rate = isLarge
+    ? `${busGBps.toFixed(0)} GB/s, ${((100 * busGBps) / LINK_GBPS).toFixed(0)} %`
+    : '';
   return [
     name.replace(/ (\d+) B/, (_, bytes: string) => ` of ${sizeOf(Number(bytes))}`),
     us(ours?.us),
     us(torch?.us),
-    ratio === undefined ? '' : `${ratio.toFixed(2)}${least === undefined ? '' : ` (${least.toFixed(2)} to ${largest?.toFixed(2)})`}`,
+    ratio === undefined
+      ? ''
+      : `${ratio.toFixed(2)}${least === undefined ? '' : ` (${least.toFixed(2)} to ${largest?.toFixed(2)})`}`,
     beside(hostUs, torch?.hostUs),
     beside(deviceUs, torch?.deviceUs),
     rate,
@@ -56,7 +65,15 @@ function sizeOf(bytes: number): string {
 
 /** As Markdown, one line a row. */
 export function printedCollectives(report: CollectivesReport): string {
-  const head = ['row', 'ours, us', 'PyTorch, us', 'ours / PyTorch', 'host, ours / PyTorch', 'device, ours / PyTorch', 'bus bandwidth, of the limit'];
+  const head = [
+    'row',
+    'ours, us',
+    'PyTorch, us',
+    'ours / PyTorch',
+    'host, ours / PyTorch',
+    'device, ours / PyTorch',
+    'bus bandwidth, of the limit',
+  ];
   const table = [head, ['---', ...Array(head.length - 1).fill('--:')], ...report.rows.map(line)];
   return table.map((cells) => `| ${cells.join(' | ')} |`).join('\n');
 }

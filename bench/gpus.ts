@@ -1,6 +1,6 @@
 /**
- * The harness of several GPUs: collectives, distributed tensors and products beside them, ours and PyTorch's in turns; prints medians and
- * the medians of the pairs' ratios, and keeps them.
+ * The harness of several GPUs: collectives, distributed tensors and products beside them, ours and
+ * PyTorch's in turns; prints medians and the medians of the pairs' ratios, and keeps them.
  *
  *   npm run bench:gpus -- [--ranks N] [--rounds N] [--write]
  */
@@ -10,7 +10,12 @@ import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { cuda } from '../lib/index.js';
 import { commit, keep, median, python, today, torchVersion } from './figures.js';
-import { type CollectivesReport, type Compared, printedCollectives, type Times } from './gpus-table.js';
+import {
+  type CollectivesReport,
+  type Compared,
+  printedCollectives,
+  type Times,
+} from './gpus-table.js';
 import { requireGpu, runProgram } from './program.js';
 
 /** A line of a program. */
@@ -25,21 +30,38 @@ const folder = path.dirname(here);
 const MEASURES = ['us', 'hostUs', 'deviceUs', 'busGBps'] as const;
 
 function rowsOf(command: string, args: readonly string[]): Row[] {
-  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8', maxBuffer: 2 ** 26 });
-  for (const line of stdout?.split('\n') ?? []) if (/^rank 0: /.test(line)) console.error(line); // what a peer leaves out
-  if (status !== 0) throw new Error(`${[command, ...args].join(' ')} failed: ${error?.message ?? stderr.trim().split('\n').slice(-3).join('\n')}`);
+  const { status, stdout, stderr, error } = spawnSync(command, args, {
+    encoding: 'utf8',
+    maxBuffer: 2 ** 26,
+  });
+  // what a peer leaves out
+  for (const line of stdout?.split('\n') ?? []) if (/^rank 0: /.test(line)) console.error(line);
+  if (status !== 0)
+    throw new Error(
+      `${[command, ...args].join(' ')} failed: ${error?.message ?? stderr.trim().split('\n').slice(-3).join('\n')}`,
+    );
   const lines = stdout?.split('\n').filter((line) => line.startsWith('{"name"')) ?? [];
   return lines.map((line) => JSON.parse(line) as Row);
 }
 
 const ours = (ranks: number): Round => {
-  const program = (name: string, ...args: string[]) => rowsOf(process.execPath, [...process.execArgv, path.join(folder, name + path.extname(here)), ...args]);
-  return new Map([...program('collectives', 'cuda', String(ranks)), ...program('overlap', String(ranks))].map((row) => [row.name, row]));
+  const program = (name: string, ...args: string[]) =>
+    rowsOf(process.execPath, [
+      ...process.execArgv,
+      path.join(folder, name + path.extname(here)),
+      ...args,
+    ]);
+  return new Map(
+    [...program('collectives', 'cuda', String(ranks)), ...program('overlap', String(ranks))].map(
+      (row) => [row.name, row],
+    ),
+  );
 };
 
 const theirs = (ranks: number): Round => {
   const launcher = ['-m', 'torch.distributed.run', '--nproc-per-node', String(ranks)];
-  const program = (name: string) => rowsOf(python() ?? 'python3', [...launcher, path.join(folder, `peer_${name}.py`)]);
+  const program = (name: string) =>
+    rowsOf(python() ?? 'python3', [...launcher, path.join(folder, `peer_${name}.py`)]);
   return new Map([...program('collectives'), ...program('overlap')].map((row) => [row.name, row]));
 };
 
@@ -55,9 +77,21 @@ function medians(rounds: readonly Round[], name: string): Times | null {
 }
 
 /** Of each pair of runs, ours to theirs. */
-function ratios(a: readonly Round[], b: readonly Round[], name: string): { ratio: number; least: number; largest: number } | null {
-  const pairs = a.map((round, i) => (round.get(name)?.us ?? Number.NaN) / (b[i]?.get(name)?.us ?? Number.NaN)).filter((ratio) => !Number.isNaN(ratio));
-  return pairs.length === 0 ? null : { ratio: +median(pairs).toFixed(3), least: +Math.min(...pairs).toFixed(3), largest: +Math.max(...pairs).toFixed(3) };
+function ratios(
+  a: readonly Round[],
+  b: readonly Round[],
+  name: string,
+): { ratio: number; least: number; largest: number } | null {
+  const pairs = a
+    .map((round, i) => (round.get(name)?.us ?? Number.NaN) / (b[i]?.get(name)?.us ?? Number.NaN))
+    .filter((ratio) => !Number.isNaN(ratio));
+  return pairs.length === 0
+    ? null
+    : {
+        ratio: +median(pairs).toFixed(3),
+        least: +Math.min(...pairs).toFixed(3),
+        largest: +Math.max(...pairs).toFixed(3),
+      };
 }
 
 function main(): void {
@@ -66,7 +100,11 @@ function main(): void {
     .option('--rounds <n>', 'how often each side runs', Number, 3)
     .option('--write', 'keep the figures in bench/results', false)
     .parse();
-  const { ranks, rounds, write } = command.opts<{ ranks: number; rounds: number; write: boolean }>();
+  const { ranks, rounds, write } = command.opts<{
+    ranks: number;
+    rounds: number;
+    write: boolean;
+  }>();
   requireGpu();
   const [a, b]: [Round[], Round[]] = [[], []];
   for (let i = 0; i < rounds; i++) {
@@ -74,11 +112,23 @@ function main(): void {
     b.push(theirs(ranks));
   }
   const names = new Set([...a, ...b].flatMap((round) => [...round.keys()]));
-  const rows: Compared[] = [...names].map((name) => ({ name, ours: medians(a, name), torch: medians(b, name), ...ratios(a, b, name) }));
+  const rows: Compared[] = [...names].map((name) => ({
+    name,
+    ours: medians(a, name),
+    torch: medians(b, name),
+    ...ratios(a, b, name),
+  }));
   const device = cuda.getDeviceProperties().name;
   const torch = torchVersion();
   const date = today();
-  const report: CollectivesReport = { machine: `${ranks} x ${device}; ranks are processes`, date, commit: commit(), rounds, torch, rows };
+  const report: CollectivesReport = {
+    machine: `${ranks} x ${device}; ranks are processes`,
+    date,
+    commit: commit(),
+    rounds,
+    torch,
+    rows,
+  };
   console.log(printedCollectives(report));
   if (write) keep(`${ranks}x ${device}`, 'collectives', report);
 }

@@ -1,5 +1,21 @@
-/** Kernels and a training step at sizes where the arithmetic counts. usage: kernels.ts [cpu|cuda] */
-import { bfloat16, type DType, float32, layerNorm, nn, noGrad, ones, optim, rand, randint, scope, type Tensor, zeros } from '../lib/index.js';
+/**
+ * Kernels and a training step at sizes where the arithmetic counts. usage: kernels.ts [cpu|cuda]
+ */
+import {
+  bfloat16,
+  type DType,
+  float32,
+  layerNorm,
+  nn,
+  noGrad,
+  ones,
+  optim,
+  rand,
+  randint,
+  scope,
+  type Tensor,
+  zeros,
+} from '../lib/index.js';
 import { device, millisecondsOf, print } from './measure.js';
 
 /** The last result of `fn`, for `settle` to wait for; the others are freed. */
@@ -20,15 +36,28 @@ async function time(name: string, fn: () => Tensor, burst: number, repeats = 15)
 }
 
 async function matmul(size: number, dtype: DType): Promise<void> {
-  const [a, b] = [rand([size, size], { device }).to(dtype), rand([size, size], { device }).to(dtype)];
+  const [a, b] = [
+    rand([size, size], { device }).to(dtype),
+    rand([size, size], { device }).to(dtype),
+  ];
   const { work, settle } = chainOf(() => a.mm(b));
   const ms = await millisecondsOf(work, settle, 3, 15);
-  print({ name: `matmul ${size} cubed, ${dtype.name}`, unit: 'GFLOP/s', value: (2 * size ** 3) / ms / 1e6, burst: 3 });
+  print({
+    name: `matmul ${size} cubed, ${dtype.name}`,
+    unit: 'GFLOP/s',
+    value: (2 * size ** 3) / ms / 1e6,
+    burst: 3,
+  });
 }
 
-/** 784-128-10, ReLU, cross entropy, Adam, batch 64: written without scopes, the loss read every step. */
+/**
+ * 784-128-10, ReLU, cross entropy, Adam, batch 64: written without scopes, the loss read every
+ * step.
+ */
 async function mlpStep(): Promise<void> {
-  const net = new nn.Sequential(new nn.Linear(784, 128), new nn.ReLU(), new nn.Linear(128, 10)).to(device);
+  const net = new nn.Sequential(new nn.Linear(784, 128), new nn.ReLU(), new nn.Linear(128, 10)).to(
+    device,
+  );
   const optimizer = new optim.Adam(net.parameters(), { lr: 1e-3 });
   const criterion = new nn.CrossEntropyLoss();
   const x = rand([64, 784], { device }).mul(2).sub(1);
@@ -41,12 +70,21 @@ async function mlpStep(): Promise<void> {
     loss.item();
   };
   for (let i = 0; i < 200; i++) work();
-  print({ name: 'MLP Adam step', unit: 'ms', value: await millisecondsOf(work, async () => {}, 1, 301), burst: 1 });
+  print({
+    name: 'MLP Adam step',
+    unit: 'ms',
+    value: await millisecondsOf(work, async () => {}, 1, 301),
+    burst: 1,
+  });
 }
 
 await matmul(2048, float32);
 await matmul(2048, bfloat16);
-const [rows, gain, bias] = [rand([512, 768], { device }), ones([768], { device }), zeros([768], { device })];
+const [rows, gain, bias] = [
+  rand([512, 768], { device }),
+  ones([768], { device }),
+  zeros([768], { device }),
+];
 await time('layer norm 512x768', () => layerNorm(rows, [768], gain, bias), 50);
 const million = rand([2 ** 20], { device });
 await time('tanh chain of 1M', () => million.mul(1.5).add(0.5).tanh().mul(2).add(0.25), 10);

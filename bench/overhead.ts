@@ -23,7 +23,8 @@ function row(name: string, burst: number, repeats: number, fn: () => unknown): v
     total.push(((performance.now() - start) / burst) * 1e3);
   }
   print({ name, unit: 'us', value: median(total), burst });
-  if (device !== 'cpu') print({ name: `${name}, JavaScript thread`, unit: 'us', value: median(host), burst });
+  if (device !== 'cpu')
+    print({ name: `${name}, JavaScript thread`, unit: 'us', value: median(host), burst });
 }
 
 const a = ones([8], { device });

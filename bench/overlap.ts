@@ -1,10 +1,19 @@
 /**
- * Products beside communication between ranks that are processes, one GPU each: gathered operands, scattered sums, a product while another
- * tensor is gathered. The same rows as peer_overlap.py.
+ * Products beside communication between ranks that are processes, one GPU each: gathered operands,
+ * scattered sums, a product while another tensor is gathered. The same rows as peer_overlap.py.
  * usage: overlap.ts [ranks]
  */
 import { fileURLToPath } from 'node:url';
-import { allGatherIntoTensor, barrier, destroyProcessGroup, getRank, getWorldSize, initProcessGroup, launch, reduceScatterTensor } from '../lib/distributed.js';
+import {
+  allGatherIntoTensor,
+  barrier,
+  destroyProcessGroup,
+  getRank,
+  getWorldSize,
+  initProcessGroup,
+  launch,
+  reduceScatterTensor,
+} from '../lib/distributed.js';
 import { bfloat16, cuda, noGrad, randn, scope, type Tensor } from '../lib/index.js';
 import { median } from './figures.js';
 
@@ -13,11 +22,17 @@ const SIDE = 4096;
 const random = (...size: number[]): Tensor => randn(size, { device: 'cuda', dtype: bfloat16 });
 
 /** Microseconds a call, by the device's clock; `timed` is told where to begin and to end. */
-async function timeOf(timed: (begin: () => void, end: () => void) => void, calls = 1): Promise<number> {
+async function timeOf(
+  timed: (begin: () => void, end: () => void) => void,
+  calls = 1,
+): Promise<number> {
   const times: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     await barrier();
-    const [before, after] = [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })];
+    const [before, after] = [
+      new cuda.Event({ enableTiming: true }),
+      new cuda.Event({ enableTiming: true }),
+    ];
     noGrad(() =>
       scope(() =>
         timed(
@@ -41,7 +56,8 @@ const batchOf = (work: () => void) =>
   }, 10);
 
 function print(name: string, us: number): void {
-  if (getRank() === 0) console.log(JSON.stringify({ name: `${name}, ${getWorldSize()} ranks`, us: +us.toFixed(1) }));
+  if (getRank() === 0)
+    console.log(JSON.stringify({ name: `${name}, ${getWorldSize()} ranks`, us: +us.toFixed(1) }));
 }
 
 async function gatheredAndScattered(world: number, rows: number): Promise<void> {
@@ -51,10 +67,15 @@ async function gatheredAndScattered(world: number, rows: number): Promise<void> 
     whole.matmul(w);
   });
   print(`all-gather + matmul, ${rows} x ${SIDE} x ${SIDE} a rank`, gathered);
-  print(`matmul + reduce-scatter, ${rows} x ${SIDE} x ${SIDE} a rank`, await batchOf(() => void reduceScatterTensor(x, whole.matmul(w))));
+  print(
+    `matmul + reduce-scatter, ${rows} x ${SIDE} x ${SIDE} a rank`,
+    await batchOf(() => void reduceScatterTensor(x, whole.matmul(w))),
+  );
 }
 
-/** The product of Llama's first feed-forward layer while the weights of the next block come: 436 MB. */
+/**
+ * The product of Llama's first feed-forward layer while the weights of the next block come: 436 MB.
+ */
 async function productBesideGather(world: number): Promise<void> {
   const [x, w] = [random(8192, SIDE), random(SIDE, 14336)];
   const share = Math.floor(218_000_000 / world);
@@ -78,7 +99,9 @@ async function productBesideGather(world: number): Promise<void> {
 }
 
 if (process.env['RANK'] === undefined) {
-  await launch(Number(process.argv[2] ?? cuda.deviceCount()), fileURLToPath(import.meta.url), { prefixOutput: false });
+  await launch(Number(process.argv[2] ?? cuda.deviceCount()), fileURLToPath(import.meta.url), {
+    prefixOutput: false,
+  });
 } else {
   await initProcessGroup();
   for (const rows of [1024, 4096]) await gatheredAndScattered(getWorldSize(), rows);

@@ -6,7 +6,10 @@ export async function runProgram(main: () => void | Promise<void>): Promise<void
   try {
     await main();
   } catch (error) {
-    if (!(error instanceof ShardwiseError || (error instanceof Error && error.constructor === Error))) throw error;
+    if (
+      !(error instanceof ShardwiseError || (error instanceof Error && error.constructor === Error))
+    )
+      throw error;
     console.error(error.message);
     process.exit(1);
   }

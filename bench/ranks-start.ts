@@ -1,6 +1,7 @@
 /**
- * From `launch` until four ranks have done their first collective, as functions and as processes, beside four processes of PyTorch that are
- * started without torchrun. The folder of the bundled package is the argument.
+ * From `launch` until four ranks have done their first collective, as functions and as processes,
+ * beside four processes of PyTorch that are started without torchrun. The folder of the bundled
+ * package is the argument.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,7 +15,9 @@ import { print } from './measure.js';
 
 const dist = path.resolve(process.argv[2] ?? 'dist');
 const entry = (name: string): string => pathToFileURL(path.join(dist, `${name}.js`)).href;
-const { launch, allReduce } = (await import(entry('distributed'))) as typeof import('../lib/distributed.js');
+const { launch, allReduce } = (await import(
+  entry('distributed')
+)) as typeof import('../lib/distributed.js');
 const { ones } = (await import(entry('index'))) as typeof import('../lib/index.js');
 
 process.execArgv = []; // else the loader of TypeScript is timed with each rank
@@ -65,13 +68,28 @@ async function functions(): Promise<number> {
 
 async function peers(interpreter: string): Promise<number> {
   const peer = fileURLToPath(new URL('peer_ranks_start.py', import.meta.url));
-  const env = { ...process.env, MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(await getPort({ host: '127.0.0.1' })), WORLD_SIZE: String(RANKS) };
+  const env = {
+    ...process.env,
+    MASTER_ADDR: '127.0.0.1',
+    MASTER_PORT: String(await getPort({ host: '127.0.0.1' })),
+    WORLD_SIZE: String(RANKS),
+  };
   const start = performance.timeOrigin + performance.now();
   const others = new AbortController(); // of a rank that fails
-  const rank = (number: number): Promise<{ stdout: string }> => promisify(execFile)(interpreter, [peer], { env: { ...env, RANK: String(number) }, signal: others.signal });
-  const done = await Promise.all(Array.from({ length: RANKS }, (_, number) => rank(number))).finally(() => others.abort());
-  const last = Math.max(...done.map(({ stdout }) => Number(stdout.trim().split('\n').pop()))); // libraries print as well
-  if (!Number.isFinite(last)) throw new Error(`a rank of PyTorch said ${JSON.stringify(done.map(({ stdout }) => stdout))} in place of when it was done`);
+  const rank = (number: number): Promise<{ stdout: string }> =>
+    promisify(execFile)(interpreter, [peer], {
+      env: { ...env, RANK: String(number) },
+      signal: others.signal,
+    });
+  const done = await Promise.all(
+    Array.from({ length: RANKS }, (_, number) => rank(number)),
+  ).finally(() => others.abort());
+  // libraries print as well
+  const last = Math.max(...done.map(({ stdout }) => Number(stdout.trim().split('\n').pop())));
+  if (!Number.isFinite(last))
+    throw new Error(
+      `a rank of PyTorch said ${JSON.stringify(done.map(({ stdout }) => stdout))} in place of when it was done`,
+    );
   return last - start;
 }
 
@@ -82,9 +100,16 @@ async function row(name: string, once: () => Promise<number>): Promise<void> {
 }
 
 // The first of a program: what comes later finds code and streams ready.
-print({ name: `${RANKS} local ranks until their first collective, first launch`, unit: 'ms', value: await functions() });
+print({
+  name: `${RANKS} local ranks until their first collective, first launch`,
+  unit: 'ms',
+  value: await functions(),
+});
 await row(`${RANKS} local ranks until their first collective`, functions);
 await row(`${RANKS} processes until their first collective`, processes);
 const interpreter = python();
-if (interpreter !== null) await row(`${RANKS} processes of PyTorch ${torchVersion()} until their first collective`, () => peers(interpreter));
+if (interpreter !== null)
+  await row(`${RANKS} processes of PyTorch ${torchVersion()} until their first collective`, () =>
+    peers(interpreter),
+  );
 rmSync(folder, { recursive: true });

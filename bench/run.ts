@@ -1,5 +1,6 @@
 /**
- * The harness: runs our rows and the peers' in one go, interleaved by round, prints medians and ratios, and keeps them.
+ * The harness: runs our rows and the peers' in one go, interleaved by round, prints medians and
+ * ratios, and keeps them.
  *
  *   npm run bench -- [cpu|cuda] [--rounds N] [--write]
  */
@@ -31,13 +32,34 @@ function programs(device: string): Program[] {
   };
   const entry = path.join(root, 'dist', 'index.js');
   const interpreter = python() ?? 'python3';
-  const peers: Program[] = [{ by: 'torch', command: interpreter, args: [path.join(folder, 'peer_torch.py'), device] }];
-  if (device === 'cpu') peers.push({ by: 'OpenBLAS', command: interpreter, args: [path.join(folder, 'peer_openblas.py')] });
-  else peers.push({ by: 'raw launch', command: process.env['LAUNCH_LOOP'] ?? 'launch_loop', args: [] });
-  return [ours('overhead', device), ours('kernels', device), ours('start', pathToFileURL(entry).href), ours('ranks-start', path.dirname(entry)), ...peers];
+  const peers: Program[] = [
+    { by: 'torch', command: interpreter, args: [path.join(folder, 'peer_torch.py'), device] },
+  ];
+  if (device === 'cpu')
+    peers.push({
+      by: 'OpenBLAS',
+      command: interpreter,
+      args: [path.join(folder, 'peer_openblas.py')],
+    });
+  else
+    peers.push({
+      by: 'raw launch',
+      command: process.env['LAUNCH_LOOP'] ?? 'launch_loop',
+      args: [],
+    });
+  return [
+    ours('overhead', device),
+    ours('kernels', device),
+    ours('start', pathToFileURL(entry).href),
+    ours('ranks-start', path.dirname(entry)),
+    ...peers,
+  ];
 }
 
-/** A side that is not there leaves its columns out, with a word; without ours there is nothing to show. */
+/**
+ * A side that is not there leaves its columns out, with a word; without ours there is nothing to
+ * show.
+ */
 function rowsOf({ by, command, args }: Program): Row[] {
   const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
   if (status !== 0 || !stdout) {
@@ -56,16 +78,36 @@ const keyOf = (row: Row): string => `${row.name} | ${row.burst ?? 1}`;
 function collect(rounds: readonly Row[][]): Map<string, Row> {
   const values = new Map<string, Row[]>();
   for (const row of rounds.flat()) values.set(keyOf(row), [...(values.get(keyOf(row)) ?? []), row]);
-  return new Map([...values].map(([key, rows]) => [key, { ...(rows[0] as Row), value: median(rows.map((r) => r.value)) }]));
+  return new Map(
+    [...values].map(([key, rows]) => [
+      key,
+      { ...(rows[0] as Row), value: median(rows.map((r) => r.value)) },
+    ]),
+  );
 }
 
-function table(ours: ReadonlyMap<string, Row>, peers: ReadonlyMap<string, ReadonlyMap<string, Row>>): void {
+function table(
+  ours: ReadonlyMap<string, Row>,
+  peers: ReadonlyMap<string, ReadonlyMap<string, Row>>,
+): void {
   console.table(
     [...ours.entries()].map(([key, row]) => {
-      const line: Record<string, string | number> = { row: row.name, burst: row.burst ?? 1, unit: row.unit, ours: row.value };
+      const line: Record<string, string | number> = {
+        row: row.name,
+        burst: row.burst ?? 1,
+        unit: row.unit,
+        ours: row.value,
+      };
       for (const [name, rows] of peers) {
-        const peer = [...rows].find(([other]) => other === key || (row.unit === 'GFLOP/s' && other.startsWith(`${row.name} |`)))?.[1];
-        if (peer) Object.assign(line, { [name]: peer.value, [`ours / ${name}`]: +(row.value / peer.value).toFixed(2) });
+        const peer = [...rows].find(
+          ([other]) =>
+            other === key || (row.unit === 'GFLOP/s' && other.startsWith(`${row.name} |`)),
+        )?.[1];
+        if (peer)
+          Object.assign(line, {
+            [name]: peer.value,
+            [`ours / ${name}`]: +(row.value / peer.value).toFixed(2),
+          });
       }
       return line;
     }),
@@ -74,7 +116,11 @@ function table(ours: ReadonlyMap<string, Row>, peers: ReadonlyMap<string, Readon
 
 function main(): void {
   const command = new Command('bench')
-    .addArgument(new Argument('[device]', 'where to measure').choices(['cpu', 'cuda']).default(cuda.isAvailable() ? 'cuda' : 'cpu'))
+    .addArgument(
+      new Argument('[device]', 'where to measure')
+        .choices(['cpu', 'cuda'])
+        .default(cuda.isAvailable() ? 'cuda' : 'cpu'),
+    )
     .option('--rounds <n>', 'how often each side runs', Number, 3)
     .option('--write', 'keep the figures in bench/results', false)
     .parse();
@@ -82,7 +128,8 @@ function main(): void {
   const { rounds, write } = command.opts<{ rounds: number; write: boolean }>();
   const seen = new Map<string, Row[][]>();
   const all = programs(device);
-  for (let i = 0; i < rounds; i++) for (const each of all) seen.set(each.by, [...(seen.get(each.by) ?? []), rowsOf(each)]);
+  for (let i = 0; i < rounds; i++)
+    for (const each of all) seen.set(each.by, [...(seen.get(each.by) ?? []), rowsOf(each)]);
   const results = new Map([...seen].map(([by, list]) => [by, collect(list)]));
   const ours = results.get('ours') as Map<string, Row>;
   const peers = new Map([...results].filter(([by, rows]) => by !== 'ours' && rows.size > 0));
@@ -90,7 +137,11 @@ function main(): void {
   if (write) store(device, rounds, results);
 }
 
-function store(device: string, rounds: number, results: ReadonlyMap<string, ReadonlyMap<string, Row>>): void {
+function store(
+  device: string,
+  rounds: number,
+  results: ReadonlyMap<string, ReadonlyMap<string, Row>>,
+): void {
   const gpu = device === 'cuda' ? `, ${cuda.getDeviceProperties().name}` : '';
   const all = os.cpus().length;
   const usable = os.availableParallelism(); // fewer under taskset
@@ -99,7 +150,14 @@ function store(device: string, rounds: number, results: ReadonlyMap<string, Read
   const torch = torchVersion();
   const rows = Object.fromEntries([...results].map(([by, list]) => [by, [...list.values()]]));
   const date = today();
-  keep(device === 'cuda' ? cuda.getDeviceProperties().name : `${processors}-cores`, device, { machine, date, commit: commit(), rounds, torch, rows });
+  keep(device === 'cuda' ? cuda.getDeviceProperties().name : `${processors}-cores`, device, {
+    machine,
+    date,
+    commit: commit(),
+    rounds,
+    torch,
+    rows,
+  });
 }
 
 await runProgram(main);

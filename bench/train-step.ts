@@ -1,10 +1,22 @@
 /**
- * A training step as a program makes it: the GPT of GPT-2's sizes under bfloat16 autocast, with fused AdamW. Time of the step, of the host, and of the optimizer alone; most
- * memory; strides of the gradients. One JSON object a line.
+ * A training step as a program makes it: the GPT of GPT-2's sizes under bfloat16 autocast, with
+ * fused AdamW. Time of the step, of the host, and of the optimizer alone; most memory; strides of
+ * the gradients. One JSON object a line.
  *
  *   scripts/compile && node build/compiled/bench/train-step.js [124m | 1.5b] [batch]
  */
-import { amp, arange, bfloat16, cuda, memory, nn, optim, randint, scope, type Tensor } from '../lib/index.js';
+import {
+  amp,
+  arange,
+  bfloat16,
+  cuda,
+  memory,
+  nn,
+  optim,
+  randint,
+  scope,
+  type Tensor,
+} from '../lib/index.js';
 import { median } from './figures.js';
 import { requireGpu, runProgram } from './program.js';
 
@@ -25,7 +37,8 @@ class Block extends nn.Module {
 
   constructor({ width, heads, hidden }: Size) {
     super();
-    const linear = (from: number, to: number): nn.Linear => new nn.Linear(from, to, { bias: false, device: 'cuda' });
+    const linear = (from: number, to: number): nn.Linear =>
+      new nn.Linear(from, to, { bias: false, device: 'cuda' });
     this.heads = heads;
     this.n1 = new nn.LayerNorm(width, { device: 'cuda' });
     this.n2 = new nn.LayerNorm(width, { device: 'cuda' });
@@ -41,9 +54,14 @@ class Block extends nn.Module {
       .view([batch, length, 3, this.heads, width / this.heads])
       .permute([2, 0, 3, 1, 4]);
     const [q, k, v] = parts.unbind(0) as [Tensor, Tensor, Tensor];
-    const attended = nn.functional.scaledDotProductAttention(q, k, v, { isCausal: true }).transpose(1, 2).reshape([batch, length, width]);
+    const attended = nn.functional
+      .scaledDotProductAttention(q, k, v, { isCausal: true })
+      .transpose(1, 2)
+      .reshape([batch, length, width]);
     const summed = x.add(this.out(attended));
-    return summed.add(this.down(nn.functional.gelu(this.up(this.n2(summed)), { approximate: 'tanh' })));
+    return summed.add(
+      this.down(nn.functional.gelu(this.up(this.n2(summed)), { approximate: 'tanh' })),
+    );
   }
 }
 
@@ -84,7 +102,9 @@ async function main(): Promise<void> {
   const step = (): void => {
     const start = performance.now();
     scope(() => {
-      const loss = amp.autocast({ deviceType: 'cuda', dtype: bfloat16 }, () => model(input, target));
+      const loss = amp.autocast({ deviceType: 'cuda', dtype: bfloat16 }, () =>
+        model(input, target),
+      );
       loss.backward();
       optimizer.step();
       optimizer.zeroGrad();
@@ -106,12 +126,28 @@ async function main(): Promise<void> {
   memory.resetPeak('cuda');
   const stepMs = await timed(step, 20);
   const peakGiB = memory.stats('cuda').peakAllocatedBytes / 2 ** 30;
-  scope(() => amp.autocast({ deviceType: 'cuda', dtype: bfloat16 }, () => model(input, target)).backward());
+  scope(() =>
+    amp.autocast({ deviceType: 'cuda', dtype: bfloat16 }, () => model(input, target)).backward(),
+  );
   const transposed = parameters.filter((p) => p.grad?.stride().join() !== p.stride().join()).length;
   const optimizerMs = await timed(() => optimizer.step(), 10);
-  const figures = { stepMs, hostMs: median(hostTimes), tokensPerSecond: (batch * size.context * 1000) / stepMs, optimizerMs, peakGiB };
-  const rounded = Object.fromEntries(Object.entries(figures).map(([key, value]) => [key, +value.toPrecision(4)]));
-  console.log(JSON.stringify({ name: `train ${name} batch ${batch}`, ...rounded, gradientsOfOtherStrides: transposed }));
+  const figures = {
+    stepMs,
+    hostMs: median(hostTimes),
+    tokensPerSecond: (batch * size.context * 1000) / stepMs,
+    optimizerMs,
+    peakGiB,
+  };
+  const rounded = Object.fromEntries(
+    Object.entries(figures).map(([key, value]) => [key, +value.toPrecision(4)]),
+  );
+  console.log(
+    JSON.stringify({
+      name: `train ${name} batch ${batch}`,
+      ...rounded,
+      gradientsOfOtherStrides: transposed,
+    }),
+  );
 }
 
 await runProgram(main);

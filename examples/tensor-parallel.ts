@@ -1,10 +1,18 @@
 /**
- * A feed-forward network whose weights four ranks share, trained beside the same network on one rank. Shows who holds what, what is
- * communicated and why, and that both learn the same.
+ * A feed-forward network whose weights four ranks share, trained beside the same network on one
+ * rank. Shows who holds what, what is communicated and why, and that both learn the same.
  *
  *   node --import tsx examples/tensor-parallel.ts
  */
-import { ColwiseParallel, CommDebugMode, initDeviceMesh, launch, parallelizeModule, RowwiseParallel, visualizeSharding } from '../lib/distributed.js';
+import {
+  ColwiseParallel,
+  CommDebugMode,
+  initDeviceMesh,
+  launch,
+  parallelizeModule,
+  RowwiseParallel,
+  visualizeSharding,
+} from '../lib/distributed.js';
 import { manualSeed, mseLoss, nn, optim, randn, type Tensor } from '../lib/index.js';
 
 const RANKS = 4;
@@ -36,7 +44,8 @@ async function train(model: FeedForward): Promise<number[]> {
     loss.backward();
     optimizer.step();
     optimizer.zeroGrad();
-    losses.push(await loss.itemAsync()); // ranks that share the process must not wait without giving the others their turn
+    // ranks that share the process must not wait without giving the others their turn
+    losses.push(await loss.itemAsync());
   }
   return losses;
 }
@@ -44,7 +53,10 @@ async function train(model: FeedForward): Promise<number[]> {
 /** What each rank runs. */
 async function rankProgram(rank: number): Promise<void> {
   const mesh = initDeviceMesh('cpu', [RANKS], { meshDimNames: ['tp'] });
-  const model = parallelizeModule(seeded(), mesh, { up: ColwiseParallel(), down: RowwiseParallel() });
+  const model = parallelizeModule(seeded(), mesh, {
+    up: ColwiseParallel(),
+    down: RowwiseParallel(),
+  });
   visualizeSharding(model.up.weight);
   visualizeSharding(model.down.weight);
   const comm = new CommDebugMode();
@@ -52,7 +64,11 @@ async function rankProgram(rank: number): Promise<void> {
   const alone = await train(seeded());
   if (rank !== 0) return;
   console.log(`\n${comm}\n`);
-  losses.forEach((loss, step) => console.log(`step ${step}: loss ${loss.toFixed(6)} on ${RANKS} ranks, ${(alone[step] as number).toFixed(6)} on one`));
+  losses.forEach((loss, step) =>
+    console.log(
+      `step ${step}: loss ${loss.toFixed(6)} on ${RANKS} ranks, ${(alone[step] as number).toFixed(6)} on one`,
+    ),
+  );
 }
 
 await launch(RANKS, rankProgram);

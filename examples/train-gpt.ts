@@ -1,5 +1,6 @@
 /**
- * The main job: trains a small GPT on Moby-Dick or another text, byte by byte, on the GPU if there is one.
+ * The main job: trains a small GPT on Moby-Dick or another text, byte by byte, on the GPU if there
+ * is one.
  *
  *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--ranks N --mesh dp=N,tp=N] [--text file] [--resume] [--json] [--out runs/gpt]
  */
@@ -8,21 +9,57 @@ import path from 'node:path';
 import { performance } from 'node:perf_hooks';
 import cliProgress from 'cli-progress';
 import { launch } from '../lib/distributed.js';
-import { type DeviceName, float64, manualSeed, memory, multinomial, nn, noGrad, optim, scope, tensor } from '../lib/index.js';
+import {
+  type DeviceName,
+  float64,
+  manualSeed,
+  memory,
+  multinomial,
+  nn,
+  noGrad,
+  optim,
+  scope,
+  tensor,
+} from '../lib/index.js';
 import { loadCheckpoint, type Progress, saveCheckpoint } from './gpt/checkpoint.js';
 import { lossCurveSvg } from './gpt/loss-curve.js';
 import { Gpt, type GptConfig } from './gpt/model.js';
 import { DEFAULT_STEPS, type Options, parseOptions, UserError } from './gpt/options.js';
-import { alone, averageGradients, lossOf, type MeshSizes, ownRows, type Share, shared, whole } from './gpt/sharing.js';
-import { bigramLoss, evaluationStarts, loadText, makeRandom, sampleBatch, type Text, windowsAt } from './gpt/text.js';
+import {
+  alone,
+  averageGradients,
+  lossOf,
+  type MeshSizes,
+  ownRows,
+  type Share,
+  shared,
+  whole,
+} from './gpt/sharing.js';
+import {
+  bigramLoss,
+  evaluationStarts,
+  loadText,
+  makeRandom,
+  sampleBatch,
+  type Text,
+  windowsAt,
+} from './gpt/text.js';
 
-const config: GptConfig = { vocabSize: 256, contextLength: 128, numLayers: 4, numHeads: 4, dModel: 128 };
+const config: GptConfig = {
+  vocabSize: 256,
+  contextLength: 128,
+  numLayers: 4,
+  numHeads: 4,
+  dModel: 128,
+};
 
 /** Warms up linearly, then falls along half a cosine to a tenth. */
 function learningRate(step: number, steps: number, lr: number): number {
   const warmup = Math.min(20, Math.floor(steps / 10));
   if (step < warmup) return (lr * (step + 1)) / warmup;
-  return lr * (0.1 + 0.45 * (1 + Math.cos((Math.PI * (step - warmup)) / Math.max(1, steps - warmup))));
+  return (
+    lr * (0.1 + 0.45 * (1 + Math.cos((Math.PI * (step - warmup)) / Math.max(1, steps - warmup))))
+  );
 }
 
 /** Mean loss over the held-out text, on the windows on which the bigram model is judged too. */
@@ -34,7 +71,9 @@ async function validate({ model, share, text: { validation } }: Run): Promise<nu
   let total = 0;
   for (let i = 0; i < own.length; i += rows) {
     const some = own.slice(i, i + rows);
-    const loss = noGrad(() => scope(() => whole(lossOf(model, windowsAt(validation, some, config.contextLength, device)))));
+    const loss = noGrad(() =>
+      scope(() => whole(lossOf(model, windowsAt(validation, some, config.contextLength, device)))),
+    );
     total += (await loss.itemAsync()) * some.length;
     loss.dispose();
   }
@@ -44,7 +83,12 @@ async function validate({ model, share, text: { validation } }: Run): Promise<nu
 }
 
 /** Continues a prompt, byte by byte, at temperature 0.8. */
-async function sampleText(model: Gpt, prompt: string, length: number, device: DeviceName): Promise<string> {
+async function sampleText(
+  model: Gpt,
+  prompt: string,
+  length: number,
+  device: DeviceName,
+): Promise<string> {
   const bytes = [...new TextEncoder().encode(prompt)];
   for (let i = 0; i < length; i++) {
     const window = bytes.slice(-config.contextLength);
@@ -57,7 +101,8 @@ async function sampleText(model: Gpt, prompt: string, length: number, device: De
         return logits.softmax(-1);
       }),
     );
-    await probabilities.read(); // multinomial looks at them at once, and ranks that share the process must come to theirs first
+    // multinomial looks at them at once, and ranks that share the process must come to theirs first
+    await probabilities.read();
     const next = multinomial(probabilities, 1);
     bytes.push(await next.itemAsync());
     for (const t of [probabilities, next]) t.dispose();
@@ -85,18 +130,43 @@ async function prepare(options: Options, share: Share, checkpoint: string): Prom
   const { device } = share;
   manualSeed(seed);
   const model = new Gpt(config).to(device);
-  const optimizer = new optim.AdamW(model.parameters(), { lr, betas: [0.9, 0.95], weightDecay: 0.1 });
-  const { step: first, losses }: Progress = resume ? await loadCheckpoint(checkpoint, model, optimizer, device) : { step: 0, losses: [] };
+  const optimizer = new optim.AdamW(model.parameters(), {
+    lr,
+    betas: [0.9, 0.95],
+    weightDecay: 0.1,
+  });
+  const { step: first, losses }: Progress = resume
+    ? await loadCheckpoint(checkpoint, model, optimizer, device)
+    : { step: 0, losses: [] };
   const steps = options.steps ?? first + DEFAULT_STEPS;
-  if (steps <= first) throw new UserError(`the checkpoint is at step ${first} already; give --steps more than that`);
+  if (steps <= first)
+    throw new UserError(`the checkpoint is at step ${first} already; give --steps more than that`);
   share.cut(model, optimizer);
-  return { options, share, text: loadText(options.text, config.contextLength), model, optimizer, first, steps, losses };
+  return {
+    options,
+    share,
+    text: loadText(options.text, config.contextLength),
+    model,
+    optimizer,
+    first,
+    steps,
+    losses,
+  };
 }
 
 /** One step on this rank's share of a batch; its loss, of the whole batch. */
-async function trainStep({ options, share, text, model, optimizer }: Run, random: () => number): Promise<number> {
+async function trainStep(
+  { options, share, text, model, optimizer }: Run,
+  random: () => number,
+): Promise<number> {
   const loss = scope(() => {
-    const value = lossOf(model, ownRows(sampleBatch(text.train, options.batch, config.contextLength, random, share.device), share));
+    const value = lossOf(
+      model,
+      ownRows(
+        sampleBatch(text.train, options.batch, config.contextLength, random, share.device),
+        share,
+      ),
+    );
     value.backward();
     averageGradients(model, share);
     nn.utils.clipGradNorm_(model.parameters(), 1);
@@ -117,7 +187,13 @@ async function train(run: Run): Promise<number> {
   const { batch, json, lr, seed } = options;
   const random = makeRandom(seed + first);
   const bar =
-    json || !share.isFirst ? null : new cliProgress.SingleBar({ format: '{bar} {value}/{total} | loss {loss} | {rate} tokens/s | {memory} MiB | {eta} s left', etaBuffer: 50 });
+    json || !share.isFirst
+      ? null
+      : new cliProgress.SingleBar({
+          format:
+            '{bar} {value}/{total} | loss {loss} | {rate} tokens/s | {memory} MiB | {eta} s left',
+          etaBuffer: 50,
+        });
   bar?.start(steps, first, { loss: '-', rate: '-', memory: '-' });
   const began = performance.now();
   let tokensPerSecond = 0;
@@ -126,9 +202,23 @@ async function train(run: Run): Promise<number> {
     for (const group of optimizer.paramGroups) group.lr = rate;
     const value = await trainStep(run, random);
     losses.push(value);
-    tokensPerSecond = ((step + 1 - first) * batch * config.contextLength * 1000) / (performance.now() - began);
-    if (json && share.isFirst) console.log(JSON.stringify({ step, loss: value, lr: rate, tokensPerSecond, memoryBytes: memory.stats(share.device).allocatedBytes }));
-    bar?.update(step + 1, { loss: value.toFixed(3), rate: tokensPerSecond.toFixed(0), memory: (peakBytes(share.device) / 2 ** 20).toFixed(0) });
+    tokensPerSecond =
+      ((step + 1 - first) * batch * config.contextLength * 1000) / (performance.now() - began);
+    if (json && share.isFirst)
+      console.log(
+        JSON.stringify({
+          step,
+          loss: value,
+          lr: rate,
+          tokensPerSecond,
+          memoryBytes: memory.stats(share.device).allocatedBytes,
+        }),
+      );
+    bar?.update(step + 1, {
+      loss: value.toFixed(3),
+      rate: tokensPerSecond.toFixed(0),
+      memory: (peakBytes(share.device) / 2 ** 20).toFixed(0),
+    });
   }
   bar?.stop();
   return tokensPerSecond;
@@ -150,20 +240,43 @@ async function job(options: Options, share: Share): Promise<void> {
   await writeFile(path.join(out, 'loss.svg'), lossCurveSvg(losses, bigram));
   if (json) {
     const [firstLoss, lastLoss] = [losses[0], losses[losses.length - 1]];
-    console.log(JSON.stringify({ done: true, firstLoss, lastLoss, validationLoss, bigramLoss: bigram, tokensPerSecond, peakMemoryBytes: peakBytes(device) }));
+    console.log(
+      JSON.stringify({
+        done: true,
+        firstLoss,
+        lastLoss,
+        validationLoss,
+        bigramLoss: bigram,
+        tokensPerSecond,
+        peakMemoryBytes: peakBytes(device),
+      }),
+    );
     return;
   }
   console.log(`\n${sample}\n`);
-  console.log(`validation loss ${validationLoss.toFixed(3)} nats a byte; a byte-bigram model of the same text: ${bigram.toFixed(3)}`);
-  console.log(`checkpoint: ${checkpoint} (go on with: npm start -- --resume --steps ${steps * 2})\nloss curve: ${path.join(out, 'loss.svg')}`);
+  console.log(
+    `validation loss ${validationLoss.toFixed(3)} nats a byte; a byte-bigram model of the same text: ${bigram.toFixed(3)}`,
+  );
+  console.log(
+    `checkpoint: ${checkpoint} (go on with: npm start -- --resume --steps ${steps * 2})\nloss curve: ${path.join(out, 'loss.svg')}`,
+  );
 }
 
 /** The mesh that was asked for. @throws UserError if ranks, batch or heads do not divide by it */
 function meshOf({ batch, mesh, ranks }: Options): MeshSizes {
   const sizes = mesh ?? { dp: ranks, tp: 1 };
-  if (sizes.dp * sizes.tp !== ranks) throw new UserError(`--mesh dp=${sizes.dp},tp=${sizes.tp} needs --ranks ${sizes.dp * sizes.tp}, got ${ranks}`);
-  if (batch % sizes.dp !== 0) throw new UserError(`--batch ${batch} does not divide into ${sizes.dp} shares; give one that dp=${sizes.dp} divides`);
-  if (config.numHeads % sizes.tp !== 0) throw new UserError(`the model has ${config.numHeads} heads, which tp=${sizes.tp} does not divide`);
+  if (sizes.dp * sizes.tp !== ranks)
+    throw new UserError(
+      `--mesh dp=${sizes.dp},tp=${sizes.tp} needs --ranks ${sizes.dp * sizes.tp}, got ${ranks}`,
+    );
+  if (batch % sizes.dp !== 0)
+    throw new UserError(
+      `--batch ${batch} does not divide into ${sizes.dp} shares; give one that dp=${sizes.dp} divides`,
+    );
+  if (config.numHeads % sizes.tp !== 0)
+    throw new UserError(
+      `the model has ${config.numHeads} heads, which tp=${sizes.tp} does not divide`,
+    );
   return sizes;
 }
 

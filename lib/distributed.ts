@@ -1,7 +1,14 @@
 /** The entry `shardwise/distributed`: what programs of several ranks use. */
 import './runtime.js';
 
-export { type CollectiveDetails, CollectiveError, DistributedError, ShardingError, StoreError, TimeoutError } from './core/errors.js';
+export {
+  type CollectiveDetails,
+  CollectiveError,
+  DistributedError,
+  ShardingError,
+  StoreError,
+  TimeoutError,
+} from './core/errors.js';
 export * from './dtensor/index.js';
 export * from './mesh/index.js';
 export * from './parallel/index.js';

@@ -2,14 +2,34 @@
 import './runtime.js';
 
 export * as amp from './amp/index.js';
-export { enableGrad, inferenceMode, isGradEnabled, isInferenceMode as isInferenceModeEnabled, noGrad, setGradEnabled } from './autograd/grad-mode.js';
+export {
+  enableGrad,
+  inferenceMode,
+  isGradEnabled,
+  isInferenceMode as isInferenceModeEnabled,
+  noGrad,
+  setGradEnabled,
+} from './autograd/grad-mode.js';
 export * as autograd from './autograd/index.js';
 export * as ops from './autograd/op-namespaces.js';
 export { loadSafetensors, SafetensorsFile } from './checkpoint/load.js';
 export { type SaveOptions, saveSafetensors } from './checkpoint/save.js';
-export { type CompileBackend, type CompiledGraph, type CompileOptions, compile, graphBreak } from './compile/compile.js';
+export {
+  type CompileBackend,
+  type CompiledGraph,
+  type CompileOptions,
+  compile,
+  graphBreak,
+} from './compile/compile.js';
 export * as compiler from './compile/compiler.js';
-export { Device, type DeviceName, type DeviceType, device, getDefaultDevice, setDefaultDevice } from './core/device.js';
+export {
+  Device,
+  type DeviceName,
+  type DeviceType,
+  device,
+  getDefaultDevice,
+  setDefaultDevice,
+} from './core/device.js';
 export {
   bfloat16,
   bool,
@@ -33,7 +53,16 @@ export { type FloatInfo, finfo, type IntInfo, iinfo } from './core/dtype-info.js
 export * from './core/errors.js';
 export { keep } from './core/keep.js';
 export type { MeshDrawsState } from './core/mesh-draws.js';
-export { defaultGenerator, Generator, getRngState, initialSeed, manualSeed, type RngState, seed, setRngState } from './core/random.js';
+export {
+  defaultGenerator,
+  Generator,
+  getRngState,
+  initialSeed,
+  manualSeed,
+  type RngState,
+  seed,
+  setRngState,
+} from './core/random.js';
 export { OpenScope, scope } from './core/scope.js';
 export type { Shape } from './core/shape.js';
 export { Storage } from './core/storage.js';

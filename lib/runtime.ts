@@ -1,4 +1,7 @@
-/** Composition root: puts the layers together and connects them to the addon. Read this file first; nothing else sees all. */
+/**
+ * Composition root: puts the layers together and connects them to the addon. Read this file first;
+ * nothing else sees all.
+ */
 import { inspect } from 'node:util';
 import { autocastState } from './amp/autocast.js';
 import { AccumulateGrad } from './autograd/accumulate-grad.js';
@@ -24,7 +27,16 @@ import { runEager } from './eager/eager-backend.js';
 import { installTokenCounts } from './eager/garbage.js';
 import { installLiveHandles, recording, recordStorages } from './eager/history.js';
 import { liveHandles } from './eager/holders.js';
-import { adoptArray, allocateNow, nativeMemory, readBytes, readBytesSync, readElement, readTokenCounts, writeBytes } from './eager/memory.js';
+import {
+  adoptArray,
+  allocateNow,
+  nativeMemory,
+  readBytes,
+  readBytesSync,
+  readElement,
+  readTokenCounts,
+  writeBytes,
+} from './eager/memory.js';
 import { connect, installDevicePreparation } from './eager/submit.js';
 import { loadAddon } from './native/load.js';
 import { type AnyModule, Module } from './nn/module.js';
@@ -81,7 +93,11 @@ installStorageFinder(function find(value, found) {
     for (const item of value) find(item, found);
   } else if (value instanceof Map) {
     for (const item of value.values()) find(item, found);
-  } else if (value !== null && typeof value === 'object' && Object.getPrototypeOf(value) === Object.prototype) {
+  } else if (
+    value !== null &&
+    typeof value === 'object' &&
+    Object.getPrototypeOf(value) === Object.prototype
+  ) {
     for (const item of Object.values(value)) find(item, found);
   }
 });
@@ -107,7 +123,10 @@ Object.defineProperty(Tensor.prototype, Symbol.toPrimitive, {
   value(this: Tensor, hint: 'string' | 'number' | 'default') {
     if (hint !== 'number') return inspect(this);
     if (this.numel() === 1) return Number(this.item());
-    throw new ArgumentError(`a tensor of shape ${formatShape(this.shape)} is no number: use its methods, such as t.mul(2)`, { op: 'Number', given: this.shape });
+    throw new ArgumentError(
+      `a tensor of shape ${formatShape(this.shape)} is no number: use its methods, such as t.mul(2)`,
+      { op: 'Number', given: this.shape },
+    );
   },
 });
 Object.defineProperty(Tensor.prototype, 'toJSON', {
@@ -118,7 +137,10 @@ Object.defineProperty(Tensor.prototype, 'toJSON', {
 
 declare module './nn/module.js' {
   interface Module<Args extends readonly unknown[], Result> {
-    /** Calls of this module run its captured graph from now on; see `compile`. @throws ArgumentError for an unknown backend */
+    /**
+     * Calls of this module run its captured graph from now on; see `compile`. @throws ArgumentError
+     * for an unknown backend
+     */
     compile(options?: CompileOptions): void;
   }
 }

@@ -4,7 +4,8 @@
 //   --if-needed       only what is missing or older than its sources; what npm runs after an installation in a clone
 //   --cmake <config>  plain CMake; node-gyp's route through binding.gyp
 //
-// Environment: SHARDWISE_CUDA=OFF, SHARDWISE_GLOO=OFF, SHARDWISE_CUDA_ARCHITECTURES, SHARDWISE_SANITIZE. A choice stays until changed.
+// Environment: SHARDWISE_CUDA=OFF, SHARDWISE_GLOO=OFF, SHARDWISE_CUDA_ARCHITECTURES,
+// SHARDWISE_SANITIZE. A choice stays until changed.
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
@@ -14,7 +15,12 @@ const root = path.resolve(__dirname, '..');
 const args = process.argv.slice(2);
 const plainAt = args.indexOf('--cmake');
 const config = plainAt >= 0 ? args[plainAt + 1] || 'Release' : 'Release';
-const options = ['SHARDWISE_CUDA', 'SHARDWISE_GLOO', 'SHARDWISE_CUDA_ARCHITECTURES', 'SHARDWISE_SANITIZE'];
+const options = [
+  'SHARDWISE_CUDA',
+  'SHARDWISE_GLOO',
+  'SHARDWISE_CUDA_ARCHITECTURES',
+  'SHARDWISE_SANITIZE',
+];
 
 const cmakeJs = plainAt >= 0 ? null : resolveCmakeJs();
 const folder = path.join('build', cmakeJs ? 'cmake' : 'plain');
@@ -36,11 +42,15 @@ function isNeeded() {
   let serving;
   try {
     require('node-gyp-build')(root);
-    serving = require('node-gyp-build').path(root); // the local build, or the prebuild that was made of it
+    // the local build, or the prebuild that was made of it
+    serving = require('node-gyp-build').path(root);
   } catch {
     return true;
   }
-  const changed = Math.max(newest(path.join(root, 'native')), fs.statSync(path.join(root, 'CMakeLists.txt')).mtimeMs);
+  const changed = Math.max(
+    newest(path.join(root, 'native')),
+    fs.statSync(path.join(root, 'CMakeLists.txt')).mtimeMs,
+  );
   if (changed > fs.statSync(serving).mtimeMs) return true;
   const lacks = (name) => serving.startsWith(output) && !fs.existsSync(path.join(output, name));
   return (lacks('cuda-backend.so') && wantsCuda()) || (lacks('gloo-engine.so') && wantsGloo());
@@ -52,19 +62,26 @@ function newest(directory) {
   for (const entry of fs.readdirSync(directory, { withFileTypes: true })) {
     const file = path.join(directory, entry.name);
     if (entry.isDirectory()) time = Math.max(time, entry.name === 'selftest' ? 0 : newest(file));
-    else if (/\.(cc|h|inc|def|cu|cuh|map)$/.test(entry.name)) time = Math.max(time, fs.statSync(file).mtimeMs);
+    else if (/\.(cc|h|inc|def|cu|cuh|map)$/.test(entry.name))
+      time = Math.max(time, fs.statSync(file).mtimeMs);
   }
   return time;
 }
 
 function findNvcc() {
-  const folders = [process.env.CUDA_HOME, process.env.CUDA_PATH, '/usr/local/cuda'].flatMap((home) => (home ? [path.join(home, 'bin')] : []));
-  return [...(process.env.PATH ?? '').split(path.delimiter), ...folders].some((bin) => fs.existsSync(path.join(bin, 'nvcc')));
+  const folders = [process.env.CUDA_HOME, process.env.CUDA_PATH, '/usr/local/cuda'].flatMap(
+    (home) => (home ? [path.join(home, 'bin')] : []),
+  );
+  return [...(process.env.PATH ?? '').split(path.delimiter), ...folders].some((bin) =>
+    fs.existsSync(path.join(bin, 'nvcc')),
+  );
 }
 
 function cacheSays(option) {
   try {
-    return new RegExp(`^${option}:\\w+=(.*)$`, 'm').exec(fs.readFileSync(path.join(root, folder, 'CMakeCache.txt'), 'utf8'))?.[1];
+    return new RegExp(`^${option}:\\w+=(.*)$`, 'm').exec(
+      fs.readFileSync(path.join(root, folder, 'CMakeCache.txt'), 'utf8'),
+    )?.[1];
   } catch {
     return undefined;
   }
@@ -79,28 +96,55 @@ function wantsCuda() {
 }
 
 function wantsGloo() {
-  return !isOff('SHARDWISE_GLOO') && ['/usr/include', '/usr/local/include'].some((folder) => fs.existsSync(path.join(folder, 'gloo')));
+  return (
+    !isOff('SHARDWISE_GLOO') &&
+    ['/usr/include', '/usr/local/include'].some((folder) =>
+      fs.existsSync(path.join(folder, 'gloo')),
+    )
+  );
 }
 
 function run(command, commandArgs) {
   const { status, error } = spawnSync(command, commandArgs, { cwd: root, stdio: 'inherit' });
   if (error === undefined && status === 0) return;
-  const reason = error ? `cannot run ${command}: ${error.message}` : `${path.basename(command)} failed`;
-  console.error(`shardwise: ${reason}. The native build needs a C++20 compiler (g++ 12, clang 15) and CMake 3.22 or newer.`);
+  const reason = error
+    ? `cannot run ${command}: ${error.message}`
+    : `${path.basename(command)} failed`;
+  console.error(
+    `shardwise: ${reason}. The native build needs a C++20 compiler (g++ 12, clang 15) and CMake 3.22 or newer.`,
+  );
   process.exit(status || 1);
 }
 
 function build() {
   // make's variables of an outer build must not reach the inner one.
-  for (const name of ['MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES']) delete process.env[name];
-  const chosen = options.flatMap((name) => (process.env[name] ? [`${name}=${process.env[name]}`] : []));
+  for (const name of ['MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES'])
+    delete process.env[name];
+  const chosen = options.flatMap((name) =>
+    process.env[name] ? [`${name}=${process.env[name]}`] : [],
+  );
   // A device compilation may take 2 GiB.
-  const jobs = String(Math.max(1, Math.min(os.availableParallelism(), Math.floor(os.totalmem() / 2 ** 31))));
+  const jobs = String(
+    Math.max(1, Math.min(os.availableParallelism(), Math.floor(os.totalmem() / 2 ** 31))),
+  );
   if (cmakeJs) {
-    run(process.execPath, [cmakeJs, 'configure', '--out', folder, ...chosen.map((option) => `--CD${option}`)]);
+    run(process.execPath, [
+      cmakeJs,
+      'configure',
+      '--out',
+      folder,
+      ...chosen.map((option) => `--CD${option}`),
+    ]);
     run(process.execPath, [cmakeJs, 'build', '--out', folder, '--parallel', jobs]);
   } else {
-    run('cmake', ['-S', '.', '-B', folder, `-DCMAKE_BUILD_TYPE=${config}`, ...chosen.map((option) => `-D${option}`)]);
+    run('cmake', [
+      '-S',
+      '.',
+      '-B',
+      folder,
+      `-DCMAKE_BUILD_TYPE=${config}`,
+      ...chosen.map((option) => `-D${option}`),
+    ]);
     run('cmake', ['--build', folder, '--parallel', jobs]);
   }
 }
@@ -109,14 +153,18 @@ function report() {
   const addon = path.join(output, 'shardwise.node');
   const now = new Date();
   fs.utimesSync(addon, now, now); // sources that changed without effect count as built
-  if (!/^(|OFF|0)$/i.test(process.env.SHARDWISE_SANITIZE ?? cacheSays('SHARDWISE_SANITIZE') ?? '')) return;
+  if (!/^(|OFF|0)$/i.test(process.env.SHARDWISE_SANITIZE ?? cacheSays('SHARDWISE_SANITIZE') ?? ''))
+    return;
   try {
     require(addon); // a kernel of the table without code is seen only here
   } catch (error) {
     console.error(`shardwise: the addon was built but does not load: ${error.message}`);
     process.exit(1);
   }
-  if (!fs.existsSync(path.join(output, 'gloo-engine.so'))) console.log('shardwise: built without gloo (no libgloo-dev); ranks of one machine do not need it.');
+  if (!fs.existsSync(path.join(output, 'gloo-engine.so')))
+    console.log(
+      'shardwise: built without gloo (no libgloo-dev); ranks of one machine do not need it.',
+    );
   if (wantsCuda()) return;
   const reason = findNvcc() ? 'SHARDWISE_CUDA is OFF' : 'no nvcc found';
   console.log(`shardwise: built without CUDA (${reason}); everything works on the CPU.`);

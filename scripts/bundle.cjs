@@ -1,16 +1,30 @@
 #!/usr/bin/env node
-// JavaScript of the package: one file for each entry point and a few shared chunks, because an import of a hundred small files
-// takes three times as long. Declarations come from tsc.
+// JavaScript of the package: one file for each entry point and a few shared chunks, because an
+// import of a hundred small files takes three times as long. Declarations come from tsc.
 const path = require('node:path');
 const { readdirSync, readFileSync, writeFileSync } = require('node:fs');
 const { buildSync } = require('esbuild');
 
 const root = path.resolve(__dirname, '..');
-const shared = { absWorkingDir: root, platform: 'node', target: 'node20', sourcemap: true, sourcesContent: false, logLevel: 'warning' };
+const shared = {
+  absWorkingDir: root,
+  platform: 'node',
+  target: 'node20',
+  sourcemap: true,
+  sourcesContent: false,
+  logLevel: 'warning',
+};
 
 buildSync({
   ...shared,
-  entryPoints: ['lib/index.ts', 'lib/compile/index.ts', 'lib/distributed.ts', 'lib/testing/index.ts', 'lib/cli/main.ts', 'lib/mesh/rank-child.ts'],
+  entryPoints: [
+    'lib/index.ts',
+    'lib/compile/index.ts',
+    'lib/distributed.ts',
+    'lib/testing/index.ts',
+    'lib/cli/main.ts',
+    'lib/mesh/rank-child.ts',
+  ],
   outbase: 'lib',
   outdir: 'dist',
   chunkNames: 'chunks/[name]-[hash]',
@@ -19,11 +33,17 @@ buildSync({
   format: 'esm',
   packages: 'external',
 });
-// A class that speaks of itself becomes `var Tensor = class _Tensor`: programs, printed modules and messages know the first name.
-// esbuild's own `keepNames` would name every closure whenever it is made. Added at the ends of lines, so that source maps stay right.
-for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).filter((name) => name.endsWith('.js'))) {
+// A class that speaks of itself becomes `var Tensor = class _Tensor`: programs, printed modules and
+// messages know the first name. esbuild's own `keepNames` would name every closure whenever it is
+// made. Added at the ends of lines, so that source maps stay right.
+for (const file of readdirSync(path.join(root, 'dist'), { recursive: true }).filter((name) =>
+  name.endsWith('.js'),
+)) {
   const text = readFileSync(path.join(root, 'dist', file), 'utf8');
-  const named = text.replace(/^var (\w+) = class _\1\b.*\{$/gm, (line, name) => `${line} static { Object.defineProperty(this, "name", { value: "${name}" }); }`);
+  const named = text.replace(
+    /^var (\w+) = class _\1\b.*\{$/gm,
+    (line, name) => `${line} static { Object.defineProperty(this, "name", { value: "${name}" }); }`,
+  );
   if (named !== text) writeFileSync(path.join(root, 'dist', file), named);
 }
 buildSync({ ...shared, entryPoints: ['lib/index.cts'], outfile: 'dist/index.cjs', format: 'cjs' });

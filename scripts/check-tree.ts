@@ -1,6 +1,7 @@
 /**
- * Rules about files that no compiler keeps: sizes, what native folders may include, that native code throws nothing, equal kernel files on CPU and CUDA. Prints
- * what is violated; `npm run check:tree`. test/architecture asks the same functions.
+ * Rules about files that no compiler keeps: sizes, what native folders may include, that native
+ * code throws nothing, equal kernel files on CPU and CUDA. Prints what is violated; `npm run
+ * check:tree`. test/architecture asks the same functions.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -10,7 +11,11 @@ export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '
 
 /** Most lines of a file, by folder and ending. Generated files are exempt. */
 const sizeLimits = [
-  { folders: ['lib', 'test', 'examples', 'bench', 'scripts'], ending: /\.(ts|cjs|mjs)$/, limit: 400 },
+  {
+    folders: ['lib', 'test', 'examples', 'bench', 'scripts'],
+    ending: /\.(ts|cjs|mjs)$/,
+    limit: 400,
+  },
   { folders: ['native', 'bench'], ending: /\.(cc|h|inc|cu|cuh)$/, limit: 500 },
 ];
 
@@ -19,7 +24,9 @@ export function sizeFindings(): string[] {
     folders.flatMap(filesBelow).flatMap((file) => {
       if (!ending.test(file) || file.startsWith('native/generated/')) return [];
       const lines = read(file).trimEnd().split('\n').length;
-      return lines > limit ? [`${file}: ${lines} lines, at most ${limit}. It holds two subjects: split it.`] : [];
+      return lines > limit
+        ? [`${file}: ${lines} lines, at most ${limit}. It holds two subjects: split it.`]
+        : [];
     }),
   );
 }
@@ -32,10 +39,14 @@ const includeRules = [
   { folder: 'native/comm/', may: ['include/', 'comm/', 'cpu/convert.h'] },
   { folder: 'native/gloo/', may: ['include/', 'gloo/', 'comm/'] },
   { folder: 'native/cpu/', may: ['include/', 'generated/', 'cpu/'] },
-  { folder: 'native/cuda/primitives/', may: ['include/', 'cuda/primitives/', 'cuda/math.cuh', 'cuda/stream.h'] },
+  {
+    folder: 'native/cuda/primitives/',
+    may: ['include/', 'cuda/primitives/', 'cuda/math.cuh', 'cuda/stream.h'],
+  },
   { folder: 'native/cuda/', may: ['include/', 'generated/', 'cuda/'] },
 ];
-const cudaWord = /#\s*include\s*[<"](cuda|cublas|nccl|nvrtc)|\b(cuda|cublas|nccl|nvrtc)[A-Z]\w*|\bCU(device|stream|context)\b|__global__/;
+const cudaWord =
+  /#\s*include\s*[<"](cuda|cublas|nccl|nvrtc)|\b(cuda|cublas|nccl|nvrtc)[A-Z]\w*|\bCU(device|stream|context)\b|__global__/;
 
 export function nativeFindings(): string[] {
   const findings: string[] = [];
@@ -45,17 +56,27 @@ export function nativeFindings(): string[] {
     const rule = includeRules.find(({ folder }) => file.startsWith(folder));
     for (const [, included] of text.matchAll(/^\s*#\s*include\s*"([^"]+)"/gm)) {
       const target = resolveInclude(file, included as string);
-      if (rule !== undefined && target !== null && !rule.may.some((allowed) => target.startsWith(allowed))) {
-        findings.push(`${file} includes ${target}; ${rule.folder} may include ${rule.may.join(', ')}.`);
+      if (
+        rule !== undefined &&
+        target !== null &&
+        !rule.may.some((allowed) => target.startsWith(allowed))
+      ) {
+        findings.push(
+          `${file} includes ${target}; ${rule.folder} may include ${rule.may.join(', ')}.`,
+        );
       }
     }
-    const thrown = /\bnapi_throw\w*|\bnode_api_throw\w*|\bnapi_reject_deferred|\bnapi_get_named_property\b|\bnapi_set_named_property\b/.exec(withoutStrings(text));
+    const thrown =
+      /\bnapi_throw\w*|\bnode_api_throw\w*|\bnapi_reject_deferred|\bnapi_get_named_property\b|\bnapi_set_named_property\b/.exec(
+        withoutStrings(text),
+      );
     if (thrown)
       findings.push(
         `${file} calls ${thrown[0]}; native code neither throws nor runs JavaScript that may (native/addon/values.h): note the error with fail_call, which guard.ts throws.`,
       );
     const mention = cudaWord.exec(withoutStrings(text));
-    if (!file.startsWith('native/cuda/') && mention) findings.push(`${file} mentions ${mention[0]}; only native/cuda knows CUDA.`);
+    if (!file.startsWith('native/cuda/') && mention)
+      findings.push(`${file} mentions ${mention[0]}; only native/cuda knows CUDA.`);
   }
   return findings;
 }
@@ -66,21 +87,31 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   index_tensors: ['index_put', 'nonzero'],
 };
 
-/** A CPU kernel file has a CUDA file of the same name. `_parts` of a file, such as attention_mma.cu, need no twin. */
+/**
+ * A CPU kernel file has a CUDA file of the same name. `_parts` of a file, such as attention_mma.cu,
+ * need no twin.
+ */
 export function mirrorFindings(): string[] {
-  const stems = (folder: string, ending: string) => filesBelow(folder).flatMap((file) => (file.endsWith(ending) ? [path.basename(file, ending)] : []));
+  const stems = (folder: string, ending: string) =>
+    filesBelow(folder).flatMap((file) =>
+      file.endsWith(ending) ? [path.basename(file, ending)] : [],
+    );
   const cpu = stems('native/cpu/kernels', '.cc');
   const cuda = new Set(stems('native/cuda/kernels', '.cu'));
   return cpu.flatMap((stem) => {
     if (cpu.some((other) => stem.startsWith(`${other}_`))) return [];
     const missing = (groups[stem] ?? [stem]).filter((twin) => !cuda.has(twin));
-    return missing.map((twin) => `native/cpu/kernels/${stem}.cc has no twin native/cuda/kernels/${twin}.cu.`);
+    return missing.map(
+      (twin) => `native/cpu/kernels/${stem}.cc has no twin native/cuda/kernels/${twin}.cu.`,
+    );
   });
 }
 
 function resolveInclude(from: string, included: string): string | null {
   const folders = [path.dirname(from), 'native', 'native/include', 'native/cpu'];
-  const found = folders.map((folder) => path.posix.normalize(`${folder}/${included}`)).find((file) => existsSync(path.join(root, file)));
+  const found = folders
+    .map((folder) => path.posix.normalize(`${folder}/${included}`))
+    .find((file) => existsSync(path.join(root, file)));
   return found?.startsWith('native/') ? found.slice('native/'.length) : null;
 }
 

@@ -1,5 +1,6 @@
 /**
- * Fuzzing: `npm run fuzz`. Targets run under sanitizers, campaigns against the library as it is built.
+ * Fuzzing: `npm run fuzz`. Targets run under sanitizers, campaigns against the library as it is
+ * built.
  *
  *   npm run fuzz                                       all targets, a minute together
  *   npm run fuzz -- --seconds 600 --seed 7             longer, other cases
@@ -15,7 +16,13 @@
  */
 import { availableParallelism } from 'node:os';
 import { Command, Option } from 'commander';
-import { attackStore, besidePeer, failCalls, type PeerFiles, signalRanks } from './fuzz/campaigns.js';
+import {
+  attackStore,
+  besidePeer,
+  failCalls,
+  type PeerFiles,
+  signalRanks,
+} from './fuzz/campaigns.js';
 import { fuzzTargets, type TargetOptions, targets } from './fuzz/targets.js';
 
 interface Options extends TargetOptions, PeerFiles {
@@ -36,7 +43,9 @@ program
   .option('--case <n>', 'only this one, each step printed', Number)
   .option('--plain', 'the addon as it is built, without sanitizers')
   .option('--jobs <n>', 'compilers at a time', Number, availableParallelism())
-  .addOption(new Option('--peer <name>', 'random programs beside this peer instead').choices(['torch']))
+  .addOption(
+    new Option('--peer <name>', 'random programs beside this peer instead').choices(['torch']),
+  )
   .option('--python <path>', 'with --peer: a Python that can import torch', '/usr/bin/python3')
   .option('--programs <n>', 'with --peer: so many instead of a time', Number)
   .option('--record <file>', 'with --peer: writes what both answer alike')
@@ -48,7 +57,11 @@ program
     return options.peer === undefined ? fuzzTargets(options) : besidePeer(options);
   });
 program.command('throws').option('--seconds <n>', 'at most', Number, 3600).action(failCalls);
-program.command('store').option('--seconds <n>', 'about how long', Number, 60).option('--seed <n>', 'which attacks; printed', Number, someSeed).action(attackStore);
+program
+  .command('store')
+  .option('--seconds <n>', 'about how long', Number, 60)
+  .option('--seed <n>', 'which attacks; printed', Number, someSeed)
+  .action(attackStore);
 program
   .command('faults')
   .option('--seconds <n>', 'about how long', Number, 60)

@@ -5,19 +5,31 @@ import { fileURLToPath } from 'node:url';
 import { type AnyOp, allOps, snakeCase } from '../lib/core/op.js';
 import '../lib/ops/index.js';
 
-const folder = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', 'native', 'generated');
+const folder = path.resolve(
+  path.dirname(fileURLToPath(import.meta.url)),
+  '..',
+  'native',
+  'generated',
+);
 const banner = '// Written by `npm run generate` from lib/ops. Do not edit.\n';
 
-/** The entries that have a kernel of their own, one for each kernel, in the order of their names. */
+/**
+ * The entries that have a kernel of their own, one for each kernel, in the order of their names.
+ */
 function kernelOps(): AnyOp[] {
   const byKernel = new Map<string, AnyOp>();
   for (const op of allOps()) {
     if (op.kernel === null) continue;
     const before = byKernel.get(op.kernel);
     if (before === undefined) byKernel.set(op.kernel, op);
-    else if (before.kernelParams.join() !== op.kernelParams.join()) throw new Error(`${before.name} and ${op.name} share the kernel ${op.kernel} with different parameters`);
+    else if (before.kernelParams.join() !== op.kernelParams.join())
+      throw new Error(
+        `${before.name} and ${op.name} share the kernel ${op.kernel} with different parameters`,
+      );
   }
-  return [...byKernel.values()].sort((a, b) => ((a.kernel as string) < (b.kernel as string) ? -1 : 1));
+  return [...byKernel.values()].sort((a, b) =>
+    (a.kernel as string) < (b.kernel as string) ? -1 : 1,
+  );
 }
 
 function kernelTable(ops: readonly AnyOp[]): string {
@@ -29,7 +41,9 @@ function paramStructs(ops: readonly AnyOp[]): string {
   const structs = ops
     .filter((op) => op.pointwise === null && op.kernelParams.length > 0)
     .map((op) => {
-      const name = (op.kernel as string).replace(/(^|_)([a-z])/g, (_match, _bar, letter: string) => letter.toUpperCase());
+      const name = (op.kernel as string).replace(/(^|_)([a-z])/g, (_match, _bar, letter: string) =>
+        letter.toUpperCase(),
+      );
       return `\nstruct ${name}Params {\n${op.kernelParams.map((p) => `  double ${snakeCase(p)};\n`).join('')}};\n`;
     });
   return `${banner}// One struct per kernel with parameters, every field a double: integers up to 2^53 are exact, booleans are 0 or 1.\n#pragma once\n\nnamespace shardwise {\n${structs.join('')}\n}  // namespace shardwise\n`;
@@ -38,7 +52,11 @@ function paramStructs(ops: readonly AnyOp[]): string {
 function pointwiseOps(ops: readonly AnyOp[]): string {
   const lines = ops.flatMap((op) => {
     const spec = op.pointwise;
-    return spec === null ? [] : [`SW_POINTWISE(${op.kernel}, ${spec.arity}, ${spec.classes}, ${spec.result}, ${spec.expression})`];
+    return spec === null
+      ? []
+      : [
+          `SW_POINTWISE(${op.kernel}, ${spec.arity}, ${spec.classes}, ${spec.result}, ${spec.expression})`,
+        ];
   });
   return `${banner}// SW_POINTWISE(name, arity, classes, result, expression)
 //   classes: F = float and double, A = float, double and int64, I = int64 only. x, y, z are inputs of type T,
@@ -48,7 +66,11 @@ ${lines.join('\n')}
 }
 
 const ops = kernelOps();
-const files: Record<string, string> = { 'kernel_table.def': kernelTable(ops), 'op_params.h': paramStructs(ops), 'pointwise_ops.inc': pointwiseOps(ops) };
+const files: Record<string, string> = {
+  'kernel_table.def': kernelTable(ops),
+  'op_params.h': paramStructs(ops),
+  'pointwise_ops.inc': pointwiseOps(ops),
+};
 let stale = 0;
 for (const [name, content] of Object.entries(files)) {
   const file = path.join(folder, name);

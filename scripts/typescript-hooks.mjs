@@ -1,4 +1,7 @@
-/** Hooks of Node's module loader: an import of `x.js` finds `x.ts`, and TypeScript is compiled once for each change of a file. */
+/**
+ * Hooks of Node's module loader: an import of `x.js` finds `x.ts`, and TypeScript is compiled once
+ * for each change of a file.
+ */
 import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,7 +12,11 @@ const typescript = /\.m?ts$/;
 const cache = path.resolve(here, '..', '..', 'build', 'typescript', String(statSync(here).mtimeMs));
 
 export function resolve(specifier, context, next) {
-  if (specifier.startsWith('.') && specifier.endsWith('.js') && typescript.test(context.parentURL ?? '')) {
+  if (
+    specifier.startsWith('.') &&
+    specifier.endsWith('.js') &&
+    typescript.test(context.parentURL ?? '')
+  ) {
     const url = new URL(specifier.replace(/js$/, 'ts'), context.parentURL);
     if (existsSync(url)) return { url: url.href, format: 'module', shortCircuit: true };
   }

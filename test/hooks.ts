@@ -2,11 +2,17 @@
 import { shutdownForTests } from '../lib/eager/shutdown.js';
 
 export const mochaHooks = {
-  /** Suites that need a GPU skip themselves; on a machine that must have one, that would be a failure that nobody sees. */
+  /**
+   * Suites that need a GPU skip themselves; on a machine that must have one, that would be a
+   * failure that nobody sees.
+   */
   async beforeAll(): Promise<void> {
     if (process.env['SHARDWISE_TEST_GPU'] !== 'require') return;
     const { cuda } = await import('../lib/index.js');
-    if (!cuda.isAvailable()) throw new Error('SHARDWISE_TEST_GPU=require, but no CUDA device can be used: see npx shardwise doctor');
+    if (!cuda.isAvailable())
+      throw new Error(
+        'SHARDWISE_TEST_GPU=require, but no CUDA device can be used: see npx shardwise doctor',
+      );
   },
 
   afterAll(): void {

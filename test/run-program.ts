@@ -1,4 +1,7 @@
-/** Runs a program of the tests in a process of its own: where nothing else has left memory behind, or where a crash may be. */
+/**
+ * Runs a program of the tests in a process of its own: where nothing else has left memory behind,
+ * or where a crash may be.
+ */
 import { execFile } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,7 +10,9 @@ import { promisify } from 'node:util';
 const here = fileURLToPath(import.meta.url);
 
 /** Node's arguments for TypeScript; none where tests are compiled to JavaScript. */
-export const loader: readonly string[] = here.endsWith('.ts') ? ['--import', new URL('../scripts/typescript.mjs', import.meta.url).href] : [];
+export const loader: readonly string[] = here.endsWith('.ts')
+  ? ['--import', new URL('../scripts/typescript.mjs', import.meta.url).href]
+  : [];
 
 /** Node's arguments for a program of this folder, without its extension. */
 export function programArguments(name: string): string[] {
@@ -18,7 +23,11 @@ const MOST_MS = 120_000;
 
 /** What the program prints. One that hangs is ended. */
 export async function programOutput(name: string, ...args: string[]): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, [...programArguments(name), ...args], { timeout: MOST_MS, killSignal: 'SIGKILL' });
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    [...programArguments(name), ...args],
+    { timeout: MOST_MS, killSignal: 'SIGKILL' },
+  );
   return stdout;
 }
 

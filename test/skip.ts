@@ -1,7 +1,10 @@
 /** Skipping that says why: a test that does not run must not look like one that does not matter. */
 import { cuda } from '../lib/index.js';
 
-/** Skips the test, or from a `before` hook its whole suite, and writes the reason behind the names in the report. */
+/**
+ * Skips the test, or from a `before` hook its whole suite, and writes the reason behind the names
+ * in the report.
+ */
 export function skipBecause(context: Mocha.Context, reason: string): never {
   const { test } = context;
   const mark = (each: Mocha.Runnable): void => {

@@ -1,4 +1,7 @@
-/** Which queries of attention are compared with float64, and what should come of them: made of products and a softmax, not by our attention. */
+/**
+ * Which queries of attention are compared with float64, and what should come of them: made of
+ * products and a softmax, not by our attention.
+ */
 import { arange, autograd, float64, maskedFill, type Tensor } from '../../lib/index.js';
 
 /** Queries of one head. */
@@ -9,7 +12,10 @@ export interface Place {
   readonly count: number;
 }
 
-/** The mask is of [batch, 1, queries, keys], true where a score counts; without one, earlier keys count. */
+/**
+ * The mask is of [batch, 1, queries, keys], true where a score counts; without one, earlier keys
+ * count.
+ */
 export interface Operands {
   readonly q: Tensor;
   readonly k: Tensor;
@@ -20,8 +26,15 @@ export interface Operands {
 const SEEN = 64;
 const exact = (t: Tensor): Tensor => t.detach().to('cpu').to(float64);
 
-/** The first queries of the first head, which see few keys, and the last of the last, which see all. */
-export function placesOf([batch, heads, length]: readonly [number, number, number, ...number[]]): readonly Place[] {
+/**
+ * The first queries of the first head, which see few keys, and the last of the last, which see all.
+ */
+export function placesOf([batch, heads, length]: readonly [
+  number,
+  number,
+  number,
+  ...number[],
+]): readonly Place[] {
   const count = Math.min(SEEN, length);
   return [
     { batch: 0, head: 0, from: 0, count },
@@ -29,7 +42,8 @@ export function placesOf([batch, heads, length]: readonly [number, number, numbe
   ];
 }
 
-export const atPlace = (t: Tensor, { batch, head, from, count }: Place): Tensor => t.select(0, batch).select(0, head).narrow(0, from, count);
+export const atPlace = (t: Tensor, { batch, head, from, count }: Place): Tensor =>
+  t.select(0, batch).select(0, head).narrow(0, from, count);
 
 /** True where a score does not count. */
 function hiddenOf({ k, mask }: Operands, place: Place): Tensor {
@@ -43,13 +57,24 @@ function hiddenOf({ k, mask }: Operands, place: Place): Tensor {
     .gt(arange(from, from + count).unsqueeze(1));
 }
 
-/** On the CPU over all keys: the result for these queries, or their gradient where that of the result is given. */
+/**
+ * On the CPU over all keys: the result for these queries, or their gradient where that of the
+ * result is given.
+ */
 export function attentionInExact(operands: Operands, place: Place, gradient?: Tensor): Tensor {
   const [heads, keyHeads] = [operands.q.shape[1] as number, operands.k.shape[1] as number];
   const keyHead = Math.floor(place.head / (heads / keyHeads)); // neighbouring heads share one
-  const [keys, values] = [operands.k, operands.v].map((t) => exact(t.select(0, place.batch).select(0, keyHead))) as [Tensor, Tensor];
+  const [keys, values] = [operands.k, operands.v].map((t) =>
+    exact(t.select(0, place.batch).select(0, keyHead)),
+  ) as [Tensor, Tensor];
   const queries = exact(atPlace(operands.q, place)).requiresGrad_(gradient !== undefined);
   const scores = queries.matmul(keys.t()).div(Math.sqrt(queries.shape[1] as number));
-  const result = maskedFill(scores, hiddenOf(operands, place), -Infinity).softmax(-1).matmul(values);
-  return gradient === undefined ? result : (autograd.grad([result], [queries], { gradOutputs: [exact(atPlace(gradient, place))] })[0] as Tensor);
+  const result = maskedFill(scores, hiddenOf(operands, place), -Infinity)
+    .softmax(-1)
+    .matmul(values);
+  return gradient === undefined
+    ? result
+    : (autograd.grad([result], [queries], {
+        gradOutputs: [exact(atPlace(gradient, place))],
+      })[0] as Tensor);
 }

@@ -1,5 +1,18 @@
-/** Ops that have no goal of their own beside PyTorch: reductions, scans, sorts, indexing, random numbers, softmax of other rows, SGD, products in float64. */
-import { autograd, float64, nn, noGrad, optim, rand, randint, randn, type Tensor } from '../../lib/index.js';
+/**
+ * Ops that have no goal of their own beside PyTorch: reductions, scans, sorts, indexing, random
+ * numbers, softmax of other rows, SGD, products in float64.
+ */
+import {
+  autograd,
+  float64,
+  nn,
+  noGrad,
+  optim,
+  rand,
+  randint,
+  randn,
+  type Tensor,
+} from '../../lib/index.js';
 import type { Row } from './rows.js';
 
 const [DOUBLE, FLOAT, BF16, LONG, BOOL] = [8, 4, 2, 8, 1];
@@ -39,7 +52,10 @@ const perRow =
   (shape, make) => {
     const [rows, columns] = shape as [number, number];
     const x = make(shape);
-    const [ids, source] = [randint(0, columns, [rows, INDICES], { device: x.device }), make([rows, INDICES])];
+    const [ids, source] = [
+      randint(0, columns, [rows, INDICES], { device: x.device }),
+      make([rows, INDICES]),
+    ];
     return () => noGrad(() => fn(x, ids, source));
   };
 
@@ -47,7 +63,10 @@ const put =
   (accumulate: boolean): Everyday =>
   (shape, make) => {
     const x = make(shape);
-    const [at, values] = [shape.map((size) => randint(0, size, [PLACES], { device: x.device })), make([PLACES])];
+    const [at, values] = [
+      shape.map((size) => randint(0, size, [PLACES], { device: x.device })),
+      make([PLACES]),
+    ];
     return () => noGrad(() => x.indexPut_(at, values, { accumulate }));
   };
 
@@ -106,10 +125,18 @@ export const everyday: Readonly<Record<string, Everyday>> = {
 };
 
 /** Of ops whose operand or result is not of the row's dtype. */
-const toldDtypes: Readonly<Record<string, string>> = { places_of_nonzero: 'bool', whole_numbers: 'int64' };
+const toldDtypes: Readonly<Record<string, string>> = {
+  places_of_nonzero: 'bool',
+  whole_numbers: 'int64',
+};
 
 /** `bytes`: read and written at least. */
-const row = (op: string, shape: readonly number[], bytes: number, dtype: 'bfloat16' | 'float32' = 'float32'): Row => ({
+const row = (
+  op: string,
+  shape: readonly number[],
+  bytes: number,
+  dtype: 'bfloat16' | 'float32' = 'float32',
+): Row => ({
   group: 'everyday',
   name: `${op.replaceAll('_', ' ')}, ${toldDtypes[op] ?? dtype}, ${shape.join(' x ')}`,
   job: { op, shape, dtype },
@@ -121,7 +148,14 @@ const ALL = SIDE * SIDE;
 const [ROWS, ROW] = [4096, 16_384];
 const [LISTS, VOCABULARY, WIDTH] = [1024, 128_256, 4096];
 const LIST = 2 ** 24;
-const [SHORT, SHORT_ROWS, LONG_ROW, LONG_ROWS, MIDDLE, MIDDLE_ROWS] = [256, 131_072, 2 ** 20, 64, 4096, 8192];
+const [SHORT, SHORT_ROWS, LONG_ROW, LONG_ROWS, MIDDLE, MIDDLE_ROWS] = [
+  256,
+  131_072,
+  2 ** 20,
+  64,
+  4096,
+  8192,
+];
 const [SGD_TENSORS, SGD_SIDE] = [32, 4096];
 const PRODUCT = 4096;
 /** Of the H200's tensor cores in float64, in TFLOP/s. */
@@ -139,13 +173,22 @@ export const everydayRows: readonly Row[] = [
   row('norm_of_rows', SIDES, FLOAT * ALL),
   row('softmax_of_rows', [SHORT_ROWS, SHORT], 2 * BF16 * SHORT_ROWS * SHORT, 'bfloat16'),
   row('softmax_of_rows', [LONG_ROWS, LONG_ROW], 2 * BF16 * LONG_ROWS * LONG_ROW, 'bfloat16'),
-  row('softmax_of_rows_backward', [MIDDLE_ROWS, MIDDLE], 3 * BF16 * MIDDLE_ROWS * MIDDLE, 'bfloat16'),
+  row(
+    'softmax_of_rows_backward',
+    [MIDDLE_ROWS, MIDDLE],
+    3 * BF16 * MIDDLE_ROWS * MIDDLE,
+    'bfloat16',
+  ),
   row('cumulative_sums_of_rows', SIDES, 2 * FLOAT * ALL),
   row('cumulative_sums_of_columns', SIDES, 2 * FLOAT * ALL),
   row('cumulative_sums_of_a_list', [4 * LIST], 2 * FLOAT * 4 * LIST),
   row('sorted_rows', [ROWS, ROW], (2 * FLOAT + LONG) * ROWS * ROW),
   row('sorted_list', [LIST], (2 * FLOAT + LONG) * LIST),
-  row('top_50_of_rows', [LISTS, VOCABULARY], FLOAT * LISTS * VOCABULARY + (FLOAT + LONG) * LISTS * K),
+  row(
+    'top_50_of_rows',
+    [LISTS, VOCABULARY],
+    FLOAT * LISTS * VOCABULARY + (FLOAT + LONG) * LISTS * K,
+  ),
   row('uniform_numbers', SIDES, FLOAT * ALL),
   row('normal_numbers', SIDES, FLOAT * ALL),
   row('whole_numbers', [SIDE, SIDE / 2], (LONG * ALL) / 2),
@@ -158,7 +201,11 @@ export const everydayRows: readonly Row[] = [
   row('sums_put', SIDES, (3 * FLOAT + 2 * LONG) * PLACES),
   row('places_of_nonzero', [LIST], LIST * (BOOL + LONG / 2)),
   {
-    ...row('sgd_with_momentum', [SGD_TENSORS, SGD_SIDE, SGD_SIDE], 5 * FLOAT * SGD_TENSORS * SGD_SIDE ** 2),
+    ...row(
+      'sgd_with_momentum',
+      [SGD_TENSORS, SGD_SIDE, SGD_SIDE],
+      5 * FLOAT * SGD_TENSORS * SGD_SIDE ** 2,
+    ),
     name: `SGD with momentum, ${SGD_TENSORS} tensors of ${SGD_SIDE} x ${SGD_SIDE}, float32`,
   },
   {

@@ -1,8 +1,12 @@
-/** Why rows stay short of their goals, and what was tried: by what their names begin with. Shown by the report where the goal is not reached. */
+/**
+ * Why rows stay short of their goals, and what was tried: by what their names begin with. Shown by
+ * the report where the goal is not reached.
+ */
 export const notes: Readonly<Record<string, string>> = {
   'matmul nt, bfloat16, 4096 cubed':
     'Limited by power: its tensor cores are at work 95 % of the time; 0.87 to 1.00 from pair to pair, a kernel of cuBLASLt on our side, the best of what max-autotune tries on the other. Tried: its own tiles of 128 x 256 1.00, of 128 x 208 in turns 0.98, 128 x 192 1.08 (5.3 waves), 128 x 128 0.94 to 0.99, each beside the eager mode of PyTorch.',
-  'matmul nt, bfloat16, 8192 x 14336 x 4096': 'Limited by power: its tensor cores are at work 96 % of the time; 0.92 to 1.00 from pair to pair.',
+  'matmul nt, bfloat16, 8192 x 14336 x 4096':
+    'Limited by power: its tensor cores are at work 96 % of the time; 0.92 to 1.00 from pair to pair.',
   'matmul nn, bfloat16, 8192 x 4096 x 14336':
     'Limited by power: both sides run at 1,425 to 1,485 of 1,980 MHz; 0.94 to 1.05 from pair to pair. In bursts of two products, at the full clock, 1,201 us against 1,169. Tried: the tiles 128 x 128 to 128 x 256 in turns and in pairs, in groups of 4 to 16, and all algorithms that cuBLASLt proposes; the table has the fastest.',
   'matmul tn, bfloat16, 14336 x 4096 x 8192':
@@ -17,11 +21,14 @@ export const notes: Readonly<Record<string, string>> = {
     '87 to 89 % from run to run. cuBLASLt is the fastest that the table has; 112 columns a block (stream) 32.7 us, where 128 of 132 multiprocessors work; small blocks that load fragments from memory, 38.0. PyTorch replays a graph, whose kernels follow closer.',
   'matmul nt, bfloat16, 1 x 4096 x 4096':
     "The bytes alone take 7.9 us, 0.69 to 0.86 of PyTorch's time with max-autotune, which finds kernels of 9.1 to 11.5 us from run to run. Tried: a warp for a column 11.2 us, a block for a column 9.1 and for four 9.0 (alone, with fixed strides; as it is 9.5), all multiprocessors with a share of k (stream) 12.0 to 16.3.",
-  'matmul nt, bfloat16, 16 x 4096 x 4096': 'The bytes alone take 7.9 us. By a block a multiprocessor; small blocks that load fragments from memory take 12.6 to 14.5.',
-  'matmul nt, bfloat16, 128 x 4096 x 4096': 'The bytes alone take 8.1 us; of its own kernels clusters that share k are the fastest (14.6 us), a proposal of cuBLASLt 13.9 to 14.5.',
+  'matmul nt, bfloat16, 16 x 4096 x 4096':
+    'The bytes alone take 7.9 us. By a block a multiprocessor; small blocks that load fragments from memory take 12.6 to 14.5.',
+  'matmul nt, bfloat16, 128 x 4096 x 4096':
+    'The bytes alone take 8.1 us; of its own kernels clusters that share k are the fastest (14.6 us), a proposal of cuBLASLt 13.9 to 14.5.',
   "matmul nt, float32 as 'tf32x3', 4096 cubed":
     'Limited by power; 0.47 to 0.50 from pair to pair since its two small products are one (0.51 to 0.53 before). Of 1,390 us in long runs some 100 split the operands and 530 are the large product in eight parts; other proposals of cuBLASLt for these take 2 to 440 us more.',
-  "matmul nt, float32 as 'high', 4096 cubed": 'The same kernel of cuBLASLt on both sides, limited by power.',
+  "matmul nt, float32 as 'high', 4096 cubed":
+    'The same kernel of cuBLASLt on both sides, limited by power.',
   'layer norm, bfloat16, 32768 x 4096':
     '96 % of copy on both sides. Tried: L2 told to give up first what was read and written 137 us, two vectors a thread 143; alone, with a fixed row length, two vectors and 40 registers 129.5.',
   'layer norm, bfloat16, 16384 x 768':

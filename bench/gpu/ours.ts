@@ -1,5 +1,6 @@
 /**
- * Our side of the GPU rows: a process that takes a line of JSON for each thing to do and answers with one.
+ * Our side of the GPU rows: a process that takes a line of JSON for each thing to do and answers
+ * with one.
  *
  *   {"prepare": job}   -> {"error": of samples of the results, in parts of what the dtype allows}; {} where there is none
  *   {"time": calls, "warm": calls before}    -> {"us": a call}
@@ -27,7 +28,10 @@ function run(calls: number): void {
 
 /** Between events around a batch, behind calls that wake the device up. */
 function deviceMicroseconds(calls: number, warm: number): number {
-  const [begin, end] = [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })];
+  const [begin, end] = [
+    new cuda.Event({ enableTiming: true }),
+    new cuda.Event({ enableTiming: true }),
+  ];
   run(warm);
   begin.record();
   run(calls);
@@ -54,7 +58,12 @@ async function answer(request: Request): Promise<object> {
     cuda.synchronize();
     return { error };
   }
-  if (request.time !== undefined) return { us: isHost ? hostMicroseconds(request.time) : deviceMicroseconds(request.time, request.warm ?? 0) };
+  if (request.time !== undefined)
+    return {
+      us: isHost
+        ? hostMicroseconds(request.time)
+        : deviceMicroseconds(request.time, request.warm ?? 0),
+    };
   work = null;
   memory.collect();
   cuda.emptyCache();

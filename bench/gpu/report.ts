@@ -1,4 +1,7 @@
-/** Writes docs/performance.md from the newest figures of bench/results. With --check, fails if what is committed differs. */
+/**
+ * Writes docs/performance.md from the newest figures of bench/results. With --check, fails if what
+ * is committed differs.
+ */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -18,7 +21,9 @@ function newest<T>(ending: string): { file: string; report: T } | null {
     .filter((name) => name.endsWith(ending))
     .sort()
     .at(-1);
-  return file === undefined ? null : { file, report: JSON.parse(readFileSync(path.join(results, file), 'utf8')) as T };
+  return file === undefined
+    ? null
+    : { file, report: JSON.parse(readFileSync(path.join(results, file), 'utf8')) as T };
 }
 
 function collectives(ranks: number): string {
@@ -40,43 +45,71 @@ function profileText(profile: RowProfile | undefined): string {
   const longest = kernels.toSorted((a, b) => b.us - a.us)[0];
   if (longest === undefined) return '';
   const { kernel, us, memory, compute, occupancy, stalls } = longest;
-  const waits = Object.entries(stalls).map(([name, share]) => `${name.replaceAll('_', ' ')} ${share} %`);
+  const waits = Object.entries(stalls).map(
+    ([name, share]) => `${name.replaceAll('_', ' ')} ${share} %`,
+  );
   const others = kernels.length > 1 ? `, one of ${kernels.length} kernels` : '';
   return `\`${kernel.slice(0, 32)}\` ${us} us${others}: memory ${memory.toFixed(0)} %, compute ${compute.toFixed(0)} %, occupancy ${occupancy.toFixed(0)} %; ${waits.join(', ')} (${commit})`;
 }
 
 function shortRowsText(report: Report, profiles: Profiles | undefined): string {
-  const lines = shortRows(report).map((name) => `| ${name} | ${profileText(profiles?.rows[name])} | ${noteOf(name)} |`);
-  return ['| row | profile | why, and what was tried |', '| --- | --- | --- |', ...lines].join('\n');
+  const lines = shortRows(report).map(
+    (name) => `| ${name} | ${profileText(profiles?.rows[name])} | ${noteOf(name)} |`,
+  );
+  return ['| row | profile | why, and what was tried |', '| --- | --- | --- |', ...lines].join(
+    '\n',
+  );
 }
 
 /** Of some rows, those that are a whole group by its name. */
 function namesOf(some: readonly Row[], all: readonly Row[]): string {
-  const ofGroup = (group: string, list: readonly Row[]): readonly Row[] => list.filter((row) => row.group === group);
+  const ofGroup = (group: string, list: readonly Row[]): readonly Row[] =>
+    list.filter((row) => row.group === group);
   const groups = [...new Set(some.map(({ group }) => group))];
-  return groups.flatMap((group) => (ofGroup(group, some).length === ofGroup(group, all).length ? `all of ${group}` : ofGroup(group, some).map(({ name }) => name))).join('; ');
+  return groups
+    .flatMap((group) =>
+      ofGroup(group, some).length === ofGroup(group, all).length
+        ? `all of ${group}`
+        : ofGroup(group, some).map(({ name }) => name),
+    )
+    .join('; ');
 }
 
 /** Rows that were measured again, by themselves. */
 function laterRuns({ rows }: Report): string {
   const commits = [...new Set(rows.flatMap((measured) => measured.commit ?? []))];
-  const [all, of] = [rows.map(({ row }) => row), (commit: string): Row[] => rows.filter((measured) => measured.commit === commit).map(({ row }) => row)];
-  const runs = commits.map((commit) => `At ${commit}, in a run of their own, whose copy and matmuls the limit is not from: ${namesOf(of(commit), all)}.`);
+  const [all, of] = [
+    rows.map(({ row }) => row),
+    (commit: string): Row[] =>
+      rows.filter((measured) => measured.commit === commit).map(({ row }) => row),
+  ];
+  const runs = commits.map(
+    (commit) =>
+      `At ${commit}, in a run of their own, whose copy and matmuls the limit is not from: ${namesOf(of(commit), all)}.`,
+  );
   return runs.length === 0 ? '' : `\n${runs.join('\n')}\n`;
 }
 
 function peerText(modes: readonly string[]): string {
-  if (modes.includes('max-autotune')) return 'that of its best mode: eager, `torch.compile`, or that with `max-autotune-no-cudagraphs`';
-  return modes.includes('compile') ? 'that of its best mode, eager or `torch.compile`' : 'that of its eager mode (this run left `torch.compile` out)';
+  if (modes.includes('max-autotune'))
+    return 'that of its best mode: eager, `torch.compile`, or that with `max-autotune-no-cudagraphs`';
+  return modes.includes('compile')
+    ? 'that of its best mode, eager or `torch.compile`'
+    : 'that of its eager mode (this run left `torch.compile` out)';
 }
 
 /** Of rows that the peer measures in no other mode, as its `uncompiled` says. */
 const eagerText = (modes: readonly string[]): string =>
-  modes.length > 1 ? "\n  For AdamW, attention, the copy and the rows of the host it is PyTorch's eager mode alone: compilation makes nothing else of them." : '';
+  modes.length > 1
+    ? "\n  For AdamW, attention, the copy and the rows of the host it is PyTorch's eager mode alone: compilation makes nothing else of them."
+    : '';
 
 function text(): string {
   const kernels = newest<Report>('-nvidia-h200-kernels.json');
-  if (kernels === null) throw new Error('bench/results has no figures of the kernels of an H200: run npm run bench:gpu -- --write on a machine with one');
+  if (kernels === null)
+    throw new Error(
+      'bench/results has no figures of the kernels of an H200: run npm run bench:gpu -- --write on a machine with one',
+    );
   const { file, report } = kernels;
   const profiles = newest<Profiles>('-nvidia-h200-profiles.json')?.report;
   return `<!-- Written by \`npm run bench:report\` from bench/results/${file}. Do not edit. -->
@@ -122,4 +155,5 @@ ${[2, 4, 8].map(collectives).join('')}`;
 const isCheck = process.argv.includes('--check');
 const wanted = text();
 if (!isCheck) writeFileSync(page, wanted);
-else if (readFileSync(page, 'utf8') !== wanted) throw new Error('docs/performance.md is not what bench/results says: run npm run bench:report');
+else if (readFileSync(page, 'utf8') !== wanted)
+  throw new Error('docs/performance.md is not what bench/results says: run npm run bench:report');

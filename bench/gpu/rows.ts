@@ -1,15 +1,27 @@
-/** The rows that the kernels of one GPU are measured by: what is computed, what it must move or multiply, and the goal against PyTorch. */
+/**
+ * The rows that the kernels of one GPU are measured by: what is computed, what it must move or
+ * multiply, and the goal against PyTorch.
+ */
 import { everydayRows } from './everyday.js';
 
-/** What both sides compute; each knows it by its `op`. `rotate`: sets of operands to take turns, so that none is found in the L2 cache. */
+/**
+ * What both sides compute; each knows it by its `op`. `rotate`: sets of operands to take turns, so
+ * that none is found in the L2 cache.
+ */
 export interface Job {
   readonly op: string;
   readonly shape: readonly number[];
   readonly dtype: 'bfloat16' | 'float32';
-  /** Of products of float32; the peer has 'high' for TF32, and float32 in place of 'tf32x3', which it has not. */
+  /**
+   * Of products of float32; the peer has 'high' for TF32, and float32 in place of 'tf32x3', which
+   * it has not.
+   */
   readonly precision?: 'high' | 'tf32x3';
   readonly rotate?: number;
-  /** Of attention: which scores count, all of them if left out, and the heads of keys and values, as many as of queries if left out. */
+  /**
+   * Of attention: which scores count, all of them if left out, and the heads of keys and values, as
+   * many as of queries if left out.
+   */
   readonly scores?: 'causal' | 'masked' | 'causal with dropout';
   readonly keyHeads?: number;
   /** Microseconds of the host for small calls, instead of time on the device. */
@@ -39,7 +51,10 @@ export interface Row {
   /** At least to be moved to or from the memory of the device. */
   readonly bytes?: number;
   readonly flops?: number;
-  /** What the H200 can do at most, in TFLOP/s, where the limit is not the best product that was seen. */
+  /**
+   * What the H200 can do at most, in TFLOP/s, where the limit is not the best product that was
+   * seen.
+   */
   readonly peak?: number;
 }
 
@@ -47,7 +62,10 @@ const BF16 = 2;
 const FLOAT = 4;
 const LONG = 8;
 
-/** Of the H200, in TFLOP/s: its float32 units, its tensor cores in TF32, and those with three products for one. */
+/**
+ * Of the H200, in TFLOP/s: its float32 units, its tensor cores in TF32, and those with three
+ * products for one.
+ */
 const FLOAT32_PEAKS = { highest: 67, high: 494, tf32x3: 494 / 3 };
 
 type Layout = 'nt' | 'nn' | 'tn';
@@ -57,7 +75,12 @@ function matmul(
   group: string,
   [m, n, k]: readonly [number, number, number],
   goal: Goal,
-  options: { layout?: Layout; dtype?: Job['dtype']; rotate?: number; precision?: Job['precision'] } = {},
+  options: {
+    layout?: Layout;
+    dtype?: Job['dtype'];
+    rotate?: number;
+    precision?: Job['precision'];
+  } = {},
 ): Row {
   const { layout = 'nt', dtype = 'bfloat16', rotate, precision } = options;
   const item = dtype === 'bfloat16' ? BF16 : FLOAT;
@@ -65,7 +88,13 @@ function matmul(
   return {
     group,
     name: `matmul ${layout}, ${dtype}${precision === undefined ? '' : ` as '${precision}'`}, ${size}`,
-    job: { op: `matmul_${layout}`, shape: [m, n, k], dtype, ...(rotate === undefined ? {} : { rotate }), ...(precision === undefined ? {} : { precision }) },
+    job: {
+      op: `matmul_${layout}`,
+      shape: [m, n, k],
+      dtype,
+      ...(rotate === undefined ? {} : { rotate }),
+      ...(precision === undefined ? {} : { precision }),
+    },
     goal,
     flops: 2 * m * n * k,
     bytes: item * (m * k + n * k + m * n),
@@ -92,8 +121,15 @@ function rowwise(
   };
 }
 
-/** Of q[batch, heads, length, depth] over as many positions, and its gradient, which makes the scores again. */
-function attention(scores: NonNullable<Job['scores']>, shape: readonly [number, number, number, number], keyHeads?: number): Row[] {
+/**
+ * Of q[batch, heads, length, depth] over as many positions, and its gradient, which makes the
+ * scores again.
+ */
+function attention(
+  scores: NonNullable<Job['scores']>,
+  shape: readonly [number, number, number, number],
+  keyHeads?: number,
+): Row[] {
   const [batch, heads, length, depth] = shape;
   const size = `${batch} x ${heads}${keyHeads === undefined ? '' : ` over ${keyHeads}`} x ${length}`;
   const product = 2 * batch * heads * length ** 2 * depth * (scores === 'masked' ? 1 : 0.5);
@@ -109,7 +145,13 @@ function attention(scores: NonNullable<Job['scores']>, shape: readonly [number, 
 const host = (op: string, goal: Goal, device?: 'cpu'): Row => ({
   group: 'host',
   name: `host time of ${op.replaceAll('_', ' ')}${device === undefined ? '' : ' on the CPU'}`,
-  job: { op, shape: [8, 8], dtype: 'float32', host: true, ...(device === undefined ? {} : { device }) },
+  job: {
+    op,
+    shape: [8, 8],
+    dtype: 'float32',
+    host: true,
+    ...(device === undefined ? {} : { device }),
+  },
   goal,
 });
 
@@ -173,7 +215,13 @@ export const rows: readonly Row[] = [
     goal: { ratio: 0.8 },
     bytes: BF16 * EMBEDDING * (128_256 + TOKENS) + LONG * TOKENS,
   },
-  { group: 'moves', name: 'cast of 1 GiB, float32 to bfloat16', job: { op: 'cast', shape: [GIB / FLOAT], dtype: 'float32' }, goal: { limit: 0.92 }, bytes: GIB * 1.5 },
+  {
+    group: 'moves',
+    name: 'cast of 1 GiB, float32 to bfloat16',
+    job: { op: 'cast', shape: [GIB / FLOAT], dtype: 'float32' },
+    goal: { limit: 0.92 },
+    bytes: GIB * 1.5,
+  },
   ...attention('causal', [2, 16, 8192, 128]),
   ...attention('causal', [2, 32, 8192, 64]),
   ...attention('causal', [2, 32, 8192, 128], 8),
@@ -191,14 +239,24 @@ export const rows: readonly Row[] = [
 export const groups: readonly string[] = [...new Set(rows.map((row) => row.group))];
 
 /** The name of a group means that group alone, though names of other rows have it as a part. */
-const isCalled = (row: Row, text: string): boolean => (groups.includes(text) ? row.group === text : row.name.includes(text));
+const isCalled = (row: Row, text: string): boolean =>
+  groups.includes(text) ? row.group === text : row.name.includes(text);
 
 /** All, or those of groups and parts of names. @throws Error for a text that no row is called by */
 export function chosenRows(wanted: readonly string[]): readonly Row[] {
   const unknown = wanted.find((text) => !rows.some((row) => isCalled(row, text)));
-  if (unknown !== undefined) throw new Error(`no row is called "${unknown}", and no group: there are ${groups.join(', ')}`);
-  return wanted.length === 0 ? rows : rows.filter((row) => wanted.some((text) => isCalled(row, text)));
+  if (unknown !== undefined)
+    throw new Error(`no row is called "${unknown}", and no group: there are ${groups.join(', ')}`);
+  return wanted.length === 0
+    ? rows
+    : rows.filter((row) => wanted.some((text) => isCalled(row, text)));
 }
 
 /** What the machine copies at, as the other rows' limit: always measured. */
-export const copyRow: Row = { group: 'copy', name: 'copy of 1 GiB', job: { op: 'copy', shape: [GIB / FLOAT], dtype: 'float32' }, goal: {}, bytes: 2 * GIB };
+export const copyRow: Row = {
+  group: 'copy',
+  name: 'copy of 1 GiB',
+  job: { op: 'copy', shape: [GIB / FLOAT], dtype: 'float32' },
+  goal: {},
+  bytes: 2 * GIB,
+};

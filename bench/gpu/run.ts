@@ -1,8 +1,9 @@
 /**
- * Kernels of one GPU beside PyTorch's, in pairs: ours, PyTorch, ours, PyTorch. Each figure is the median; PyTorch's is that of its best
- * mode, with short kernels replayed from a CUDA graph.
+ * Kernels of one GPU beside PyTorch's, in pairs: ours, PyTorch, ours, PyTorch. Each figure is the
+ * median; PyTorch's is that of its best mode, with short kernels replayed from a CUDA graph.
  *
- * The rows of the host are also compared with a loop of raw launches: cmake --build build/cmake --target launch_loop.
+ * The rows of the host are also compared with a loop of raw launches: cmake --build build/cmake
+ * --target launch_loop.
  *
  *   npm run bench:gpu -- [groups or parts of names …] [--pairs N] [--no-compile] [--write | --again bench/results/….json]
  */
@@ -30,7 +31,8 @@ interface Options {
   again?: string;
 }
 
-const wholeReplays = (calls: number): number => GRAPH_CALLS * Math.max(1, Math.round(calls / GRAPH_CALLS));
+const wholeReplays = (calls: number): number =>
+  GRAPH_CALLS * Math.max(1, Math.round(calls / GRAPH_CALLS));
 
 async function callsOf(side: Side, row: Row): Promise<number> {
   if (row.job.host) return HOST_CALLS;
@@ -39,7 +41,12 @@ async function callsOf(side: Side, row: Row): Promise<number> {
 }
 
 /** Both sides, the one first and then the other; times of each in the order of the pairs. */
-async function pairs(row: Row, ours: Side, torch: Side | null, count: number): Promise<{ ours: number[]; torch: number[]; failed?: string }> {
+async function pairs(
+  row: Row,
+  ours: Side,
+  torch: Side | null,
+  count: number,
+): Promise<{ ours: number[]; torch: number[]; failed?: string }> {
   const times = { ours: [] as number[], torch: [] as number[] };
   const calls = await callsOf(ours, row);
   for (let i = 0; i < count; i++) {
@@ -52,28 +59,58 @@ async function pairs(row: Row, ours: Side, torch: Side | null, count: number): P
   return times;
 }
 
-async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, { pairs: count, compile }: Options): Promise<Measured> {
+async function measure(
+  row: Row,
+  ours: Side,
+  torch: Side | null,
+  meter: Meter,
+  { pairs: count, compile }: Options,
+): Promise<Measured> {
   const { error, failed } = await ours.ask({ prepare: row.job });
   if (failed !== undefined) return { row, failed: `ours: ${failed}` };
-  if (error !== undefined && !(error <= 1)) return { row, failed: `ours is wrong: a sample is ${error} times as far from float64 as its dtype allows` };
+  if (error !== undefined && !(error <= 1))
+    return {
+      row,
+      failed: `ours is wrong: a sample is ${error} times as far from float64 as its dtype allows`,
+    };
   await sleep(20); // what it tells comes another way than its reply
-  const by = ours.takeTold().flatMap((line) => /^shardwise: matmul .* by ([^:,\s]+)/.exec(line)?.[1] ?? []);
+  const by = ours
+    .takeTold()
+    .flatMap((line) => /^shardwise: matmul .* by ([^:,\s]+)/.exec(line)?.[1] ?? []);
   const modes: readonly PeerMode[] = compile && row.job.host !== true ? MODES : ['eager'];
   const seen: Measured[] = [];
   for (const mode of torch === null ? ['eager' as const] : modes) {
     const prepared = await torch?.ask({ prepare: row.job, mode, graph: GRAPH_CALLS });
     if (prepared?.none) continue;
-    if (prepared?.failed !== undefined) console.error(`torch, ${mode}: ${row.name}: ${prepared.failed}`);
+    if (prepared?.failed !== undefined)
+      console.error(`torch, ${mode}: ${row.name}: ${prepared.failed}`);
     meter.take();
     const times = await pairs(row, ours, prepared?.failed === undefined ? torch : null, count);
     if (times.failed !== undefined) return { row, failed: times.failed };
     const ratios = times.torch.map((us, i) => (times.ours[i] as number) / us);
-    const peer = ratios.length === 0 ? {} : { torch: median(times.torch), mode, ratio: median(ratios), spread: [Math.min(...ratios), Math.max(...ratios)] as const };
-    seen.push({ row, ours: median(times.ours), ...(error === undefined ? {} : { error }), ...(by.length > 0 ? { by: by.at(-1) } : {}), ...peer, ...(meter.take() ?? {}) });
+    const peer =
+      ratios.length === 0
+        ? {}
+        : {
+            torch: median(times.torch),
+            mode,
+            ratio: median(ratios),
+            spread: [Math.min(...ratios), Math.max(...ratios)] as const,
+          };
+    seen.push({
+      row,
+      ours: median(times.ours),
+      ...(error === undefined ? {} : { error }),
+      ...(by.length > 0 ? { by: by.at(-1) } : {}),
+      ...peer,
+      ...(meter.take() ?? {}),
+    });
     await torch?.ask({ drop: true });
   }
   await ours.ask({ drop: true });
-  return seen.reduce((best, each) => ((each.torch ?? Infinity) < (best.torch ?? Infinity) ? each : best));
+  return seen.reduce((best, each) =>
+    (each.torch ?? Infinity) < (best.torch ?? Infinity) ? each : best,
+  );
 }
 
 async function main(): Promise<void> {
@@ -88,24 +125,46 @@ async function main(): Promise<void> {
   const start = performance.now();
   const chosen = [copyRow, ...chosenRows(command.args)];
   requireGpu();
-  const earlier = options.again === undefined ? null : (JSON.parse(readFileSync(options.again, 'utf8')) as Report);
+  const earlier =
+    options.again === undefined
+      ? null
+      : (JSON.parse(readFileSync(options.again, 'utf8')) as Report);
   const ours = ourSide();
   const peer = python();
   const torch = peer === null ? null : torchSide(peer);
   const meter = new Meter();
-  const { torch: version = 'none', gpu = 'unknown GPU' } = (await torch?.ask({ version: true })) ?? {};
+  const { torch: version = 'none', gpu = 'unknown GPU' } =
+    (await torch?.ask({ version: true })) ?? {};
   const machine = `${os.cpus()[0]?.model.trim()}, ${os.cpus().length} threads, Node ${process.version}`;
   const modes = options.compile ? MODES : ['eager'];
-  let report: Report = { date: today(), machine, gpu, torch: version, commit: commit(), pairs: options.pairs, modes, rows: [] };
+  let report: Report = {
+    date: today(),
+    machine,
+    gpu,
+    torch: version,
+    commit: commit(),
+    pairs: options.pairs,
+    modes,
+    rows: [],
+  };
   if (earlier !== null) checkAlike(earlier, report); // before the minutes that measuring takes
   let unfinished: string | null = null;
   for (const row of chosen) {
     const raw = row.job.host && report.rawLaunch === undefined ? rawLaunch() : null;
     const seen = await measure(row, ours, torch, meter, options);
     const seconds = Math.round((performance.now() - start) / 1000);
-    report = { ...report, ...(raw === null ? {} : { rawLaunch: raw }), seconds, rows: [...report.rows, seen] };
-    console.error(`${row.name}: ${seen.failed ?? `${seen.ours?.toFixed(1)} us, torch ${seen.torch?.toFixed(1)}`}`);
-    if (options.write || earlier !== null) unfinished = store(gpu, 'unfinished-kernels-run', report); // it takes minutes, and may be cut off
+    report = {
+      ...report,
+      ...(raw === null ? {} : { rawLaunch: raw }),
+      seconds,
+      rows: [...report.rows, seen],
+    };
+    console.error(
+      `${row.name}: ${seen.failed ?? `${seen.ours?.toFixed(1)} us, torch ${seen.torch?.toFixed(1)}`}`,
+    );
+    if (options.write || earlier !== null)
+      // it takes minutes, and may be cut off
+      unfinished = store(gpu, 'unfinished-kernels-run', report);
   }
   for (const each of [ours, torch, meter]) each?.end();
   console.log(printed(report));

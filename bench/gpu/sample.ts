@@ -4,7 +4,8 @@ import type { Job } from './rows.js';
 import type { Work } from './work.js';
 
 /** Of the largest value of a sample: results beyond it are wrong, and have no time. */
-const allowedFor = (t: Tensor, job: Job): number => (job.precision === 'high' ? 3e-3 : t.dtype === float32 ? 1e-4 : 2e-2);
+const allowedFor = (t: Tensor, job: Job): number =>
+  job.precision === 'high' ? 3e-3 : t.dtype === float32 ? 1e-4 : 2e-2;
 
 async function errorOf(got: Tensor, wanted: Tensor, job: Job): Promise<number> {
   const exact = got.detach().to('cpu').to(wanted.dtype);
@@ -12,12 +13,16 @@ async function errorOf(got: Tensor, wanted: Tensor, job: Job): Promise<number> {
   return (await exact.sub(wanted).abs().amax().itemAsync()) / (largest * allowedFor(got, job));
 }
 
-/** The largest difference of the samples, in parts of the one that is allowed; none where there is no sample. @throws Error where that is no number, which JSON has not */
+/**
+ * The largest difference of the samples, in parts of the one that is allowed; none where there is
+ * no sample. @throws Error where that is no number, which JSON has not
+ */
 export async function sampleError(work: Work, job: Job): Promise<number | undefined> {
   if (work.sample === undefined) return undefined;
   const errors: number[] = [];
   for (const [got, wanted] of work.sample()) errors.push(await errorOf(got, wanted, job));
   const error = Math.max(...errors);
-  if (!Number.isFinite(error)) throw new Error(`a sample is wrong: its distance from float64 is ${error}`);
+  if (!Number.isFinite(error))
+    throw new Error(`a sample is wrong: its distance from float64 is ${error}`);
   return error;
 }

@@ -1,4 +1,7 @@
-/** Measured rows as a table: what was seen, against PyTorch, against the limit of the machine, and whether the goal was reached. */
+/**
+ * Measured rows as a table: what was seen, against PyTorch, against the limit of the machine, and
+ * whether the goal was reached.
+ */
 import type { Row } from './rows.js';
 
 export interface Measured {
@@ -13,7 +16,10 @@ export interface Measured {
   /** Median of the pairs' ratios, ours / PyTorch's, and the least and the largest. */
   readonly ratio?: number;
   readonly spread?: readonly [number, number];
-  /** Of the samples, in parts of what their dtype allows, left out where there are none; the first reports have 0 there. */
+  /**
+   * Of the samples, in parts of what their dtype allows, left out where there are none; the first
+   * reports have 0 there.
+   */
   readonly error?: number;
   /** Which kernel computes our product. */
   readonly by?: string;
@@ -48,9 +54,19 @@ interface Ceilings {
 
 function ceilingsOf(rows: readonly Measured[]): Ceilings {
   const best = (of: (row: Row) => number | undefined): number =>
-    Math.max(0, ...rows.flatMap(({ row, ours, torch }) => [ours, torch].map((us) => (of(row) ?? 0) / (us ?? Infinity))));
+    Math.max(
+      0,
+      ...rows.flatMap(({ row, ours, torch }) =>
+        [ours, torch].map((us) => (of(row) ?? 0) / (us ?? Infinity)),
+      ),
+    );
   const copies = rows.filter(({ row }) => row.group === 'copy');
-  const copy = Math.max(0, ...copies.flatMap(({ row, ours, torch }) => [ours, torch].map((us) => (row.bytes ?? 0) / (us ?? Infinity))));
+  const copy = Math.max(
+    0,
+    ...copies.flatMap(({ row, ours, torch }) =>
+      [ours, torch].map((us) => (row.bytes ?? 0) / (us ?? Infinity)),
+    ),
+  );
   return { bytes: copy, flops: best((row) => (row.group === 'matmul' ? row.flops : undefined)) };
 }
 
@@ -58,37 +74,59 @@ function ceilingsOf(rows: readonly Measured[]): Ceilings {
 function shareOf({ row, ours }: Measured, { bytes, flops }: Ceilings): number | null {
   if (ours === undefined || row.job.host || row.group === 'copy') return null;
   if (row.peak !== undefined) return (row.flops ?? 0) / (row.peak * 1e6) / ours;
-  const multiplied = row.flops !== undefined && row.job.dtype === 'bfloat16' && flops > 0 ? row.flops / flops : 0;
-  const moved = row.bytes !== undefined && bytes > 0 && !(row.flops !== undefined && row.job.dtype === 'float32') ? row.bytes / bytes : 0;
+  const multiplied =
+    row.flops !== undefined && row.job.dtype === 'bfloat16' && flops > 0 ? row.flops / flops : 0;
+  const moved =
+    row.bytes !== undefined &&
+    bytes > 0 &&
+    !(row.flops !== undefined && row.job.dtype === 'float32')
+      ? row.bytes / bytes
+      : 0;
   const least = Math.max(multiplied, moved);
   return least === 0 ? null : least / ours;
 }
 
 /** Of the run that the row is from: another run's loop says nothing of it. */
-const rawLaunchOf = (measured: Measured, report: Report): number | undefined => measured.rawLaunch ?? (measured.commit === undefined ? report.rawLaunch : undefined);
+const rawLaunchOf = (measured: Measured, report: Report): number | undefined =>
+  measured.rawLaunch ?? (measured.commit === undefined ? report.rawLaunch : undefined);
 
 /** The last is of goals that were not all measured, as without PyTorch. */
 export type Verdict = 'reached' | 'not yet' | 'not measured';
 
-function verdictOf({ row: { goal }, ours, ratio, failed }: Measured, share: number | null, rawLaunch: number | undefined): Verdict | null {
+function verdictOf(
+  { row: { goal }, ours, ratio, failed }: Measured,
+  share: number | null,
+  rawLaunch: number | undefined,
+): Verdict | null {
   if (failed !== undefined) return 'not yet';
   if (Object.keys(goal).length === 0) return null;
   const most = (figure: number | undefined, bound: number | undefined): Verdict =>
-    figure === undefined || bound === undefined ? 'not measured' : figure <= bound ? 'reached' : 'not yet';
+    figure === undefined || bound === undefined
+      ? 'not measured'
+      : figure <= bound
+        ? 'reached'
+        : 'not yet';
   const verdicts = [
     goal.us === undefined ? null : most(ours, goal.us),
-    goal.aboveRaw === undefined ? null : most(ours, rawLaunch === undefined ? undefined : rawLaunch + goal.aboveRaw),
+    goal.aboveRaw === undefined
+      ? null
+      : most(ours, rawLaunch === undefined ? undefined : rawLaunch + goal.aboveRaw),
     goal.ratio === undefined ? null : most(ratio, goal.ratio),
     goal.limit === undefined ? null : most(goal.limit, share ?? undefined),
   ];
-  return (['not yet', 'not measured', 'reached'] as const).find((each) => verdicts.includes(each)) ?? null;
+  return (
+    (['not yet', 'not measured', 'reached'] as const).find((each) => verdicts.includes(each)) ??
+    null
+  );
 }
 
 function goalText({ row, rawLaunch }: Measured): string {
   const { us, aboveRaw, ratio, limit } = row.goal;
   return [
     us === undefined ? '' : `${us} us`,
-    aboveRaw === undefined ? '' : `raw${rawLaunch === undefined ? '' : ` (${rawLaunch.toFixed(1)})`} + ${aboveRaw} us`,
+    aboveRaw === undefined
+      ? ''
+      : `raw${rawLaunch === undefined ? '' : ` (${rawLaunch.toFixed(1)})`} + ${aboveRaw} us`,
     ratio === undefined ? '' : `${ratio} x`,
     limit === undefined ? '' : `${limit * 100} %`,
   ]
@@ -98,23 +136,35 @@ function goalText({ row, rawLaunch }: Measured): string {
 
 const rate = ({ row, ours }: Measured): string => {
   if (ours === undefined || row.job.host) return '';
-  if (row.flops !== undefined && row.group !== 'skinny') return `${(row.flops / ours / 1e6).toFixed(0)} TFLOP/s`;
+  if (row.flops !== undefined && row.group !== 'skinny')
+    return `${(row.flops / ours / 1e6).toFixed(0)} TFLOP/s`;
   return row.bytes === undefined ? '' : `${(row.bytes / ours / 1e6).toFixed(2)} TB/s`;
 };
 
-const us = (value: number | undefined): string => (value === undefined ? '' : value.toFixed(value < 100 ? 1 : 0));
+const us = (value: number | undefined): string =>
+  value === undefined ? '' : value.toFixed(value < 100 ? 1 : 0);
 
 const MEAN = 'matmul, small and odd sizes, geometric mean';
 
 /** Of the rows whose goal is one for all of them. */
 function meanOf(rows: readonly Measured[]): { goal: number; ratio: number } | null {
-  const several = rows.filter(({ row, ratio }) => row.goal.mean !== undefined && ratio !== undefined);
+  const several = rows.filter(
+    ({ row, ratio }) => row.goal.mean !== undefined && ratio !== undefined,
+  );
   const goal = several[0]?.row.goal.mean;
   if (goal === undefined) return null;
-  return { goal, ratio: Math.exp(several.reduce((sum, { ratio }) => sum + Math.log(ratio as number), 0) / several.length) };
+  return {
+    goal,
+    ratio: Math.exp(
+      several.reduce((sum, { ratio }) => sum + Math.log(ratio as number), 0) / several.length,
+    ),
+  };
 }
 
-/** The rows that have not reached their goals. Where a mean has not, those of its rows that are slower than PyTorch's, too. */
+/**
+ * The rows that have not reached their goals. Where a mean has not, those of its rows that are
+ * slower than PyTorch's, too.
+ */
 export function shortRows(report: Report): string[] {
   const { rows } = report;
   const ceilings = ceilingsOf(rows);
@@ -134,9 +184,14 @@ export function printed(report: Report): string {
     const { row, failed, ours, torch, mode, ratio, spread, mhz, watts, by } = measured;
     const share = shareOf(measured, ceilings);
     const verdict = verdictOf(measured, share, rawLaunchOf(measured, report)) ?? '';
-    if (failed !== undefined) return [row.name, failed, '', '', '', '', goalText(measured), verdict];
-    const against = ratio === undefined ? '' : `${ratio.toFixed(2)} (${spread?.map((each) => each.toFixed(2)).join(' to ')})`;
-    const beside = row.flops !== undefined && mhz !== undefined ? `, ${mhz} MHz, ${watts?.toFixed(0)} W` : '';
+    if (failed !== undefined)
+      return [row.name, failed, '', '', '', '', goalText(measured), verdict];
+    const against =
+      ratio === undefined
+        ? ''
+        : `${ratio.toFixed(2)} (${spread?.map((each) => each.toFixed(2)).join(' to ')})`;
+    const beside =
+      row.flops !== undefined && mhz !== undefined ? `, ${mhz} MHz, ${watts?.toFixed(0)} W` : '';
     return [
       row.name,
       us(ours),
@@ -148,9 +203,24 @@ export function printed(report: Report): string {
       verdict,
     ];
   });
-  if (report.rawLaunch !== undefined) lines.push(['loop of raw launches', us(report.rawLaunch), '', '', '', '', '', '']);
+  if (report.rawLaunch !== undefined)
+    lines.push(['loop of raw launches', us(report.rawLaunch), '', '', '', '', '', '']);
   const mean = meanOf(report.rows);
-  if (mean !== null) lines.push([MEAN, '', '', mean.ratio.toFixed(3), '', '', `${mean.goal} x`, mean.ratio <= mean.goal ? 'reached' : 'not yet']);
-  const table = [['row', 'ours, us', 'PyTorch, us', 'ours / PyTorch', 'rate', 'of the limit', 'goal', ''], ['---', '--:', '--:', '--:', '--:', '--:', '---', '---'], ...lines];
+  if (mean !== null)
+    lines.push([
+      MEAN,
+      '',
+      '',
+      mean.ratio.toFixed(3),
+      '',
+      '',
+      `${mean.goal} x`,
+      mean.ratio <= mean.goal ? 'reached' : 'not yet',
+    ]);
+  const table = [
+    ['row', 'ours, us', 'PyTorch, us', 'ours / PyTorch', 'rate', 'of the limit', 'goal', ''],
+    ['---', '--:', '--:', '--:', '--:', '--:', '---', '---'],
+    ...lines,
+  ];
   return table.map((cells) => `| ${cells.join(' | ')} |`).join('\n');
 }

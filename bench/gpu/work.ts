@@ -1,4 +1,7 @@
-/** Our side of the rows: operands, one call of the work, and a sample of its results beside the same in float64 on the CPU. */
+/**
+ * Our side of the rows: operands, one call of the work, and a sample of its results beside the same
+ * in float64 on the CPU.
+ */
 import {
   addRmsNorm,
   autograd,
@@ -41,17 +44,32 @@ const device: Where = 'cuda';
 const dtypes: Readonly<Record<Job['dtype'], DType>> = { bfloat16, float32 };
 const exact = (t: Tensor): Tensor => t.detach().to('cpu').to(float64);
 const head = (t: Tensor, rows = SAMPLE): Tensor => t.narrow(0, 0, rows);
-const gradOf = (outputs: readonly Tensor[], inputs: Tensor[], gradients: readonly Tensor[]): readonly Tensor[] =>
-  autograd.grad([...outputs], inputs, { gradOutputs: [...gradients], retainGraph: true }) as Tensor[];
+const gradOf = (
+  outputs: readonly Tensor[],
+  inputs: Tensor[],
+  gradients: readonly Tensor[],
+): readonly Tensor[] =>
+  autograd.grad([...outputs], inputs, {
+    gradOutputs: [...gradients],
+    retainGraph: true,
+  }) as Tensor[];
 
 /** `make`: random operands, on the device `on`. */
 type Maker = (job: Job, make: (shape: readonly number[]) => Tensor, on: Where) => Work;
 
 const matmul =
-  (x: (t: Tensor) => Tensor, w: (t: Tensor) => Tensor, xShape: (m: number, k: number) => number[], wShape: (n: number, k: number) => number[]): Maker =>
+  (
+    x: (t: Tensor) => Tensor,
+    w: (t: Tensor) => Tensor,
+    xShape: (m: number, k: number) => number[],
+    wShape: (n: number, k: number) => number[],
+  ): Maker =>
   ({ shape, rotate = 1 }, make) => {
     const [m, n, k] = shape as [number, number, number];
-    const sets = Array.from({ length: rotate }, () => [make(xShape(m, k)), make(wShape(n, k))] as const);
+    const sets = Array.from(
+      { length: rotate },
+      () => [make(xShape(m, k)), make(wShape(n, k))] as const,
+    );
     const product = ([a, b]: readonly [Tensor, Tensor]): Tensor => x(a).matmul(w(b));
     return {
       call: (i) => product(sets[i % rotate] as (typeof sets)[0]),
@@ -66,9 +84,15 @@ const matmul =
 const same = (t: Tensor): Tensor => t;
 const turned = (t: Tensor): Tensor => t.t();
 
-/** A row-wise function, and its gradient with respect to the first of its operands and the shared ones. Samples are of the first result. */
+/**
+ * A row-wise function, and its gradient with respect to the first of its operands and the shared
+ * ones. Samples are of the first result.
+ */
 function rowwise(
-  operands: (job: Job, make: (shape: readonly number[]) => Tensor) => { perRow: Tensor[]; shared: Tensor[] },
+  operands: (
+    job: Job,
+    make: (shape: readonly number[]) => Tensor,
+  ) => { perRow: Tensor[]; shared: Tensor[] },
   fn: (perRow: Tensor[], shared: Tensor[]) => readonly [Tensor, ...Tensor[]],
 ): { forward: Maker; backward: Maker } {
   const forward: Maker = (job, make) => {
@@ -95,18 +119,26 @@ function rowwise(
       const few = gradients.map((gradient) => exact(head(gradient)));
       return gradOf(fn(rows, others), [rows[0] as Tensor], few)[0] as Tensor;
     };
-    return { call: () => gradOf(outputs, inputs, gradients), sample: () => [[head(gradOf(outputs, inputs, gradients)[0] as Tensor), inExact()]] };
+    return {
+      call: () => gradOf(outputs, inputs, gradients),
+      sample: () => [[head(gradOf(outputs, inputs, gradients)[0] as Tensor), inExact()]],
+    };
   };
   return { forward, backward };
 }
 
 const norm = rowwise(
-  ({ shape }, make) => ({ perRow: [make(shape)], shared: [make(shape.slice(1)), make(shape.slice(1))] }),
+  ({ shape }, make) => ({
+    perRow: [make(shape)],
+    shared: [make(shape.slice(1)), make(shape.slice(1))],
+  }),
   ([x], [gain, bias]) => [layerNorm(x as Tensor, (x as Tensor).shape.slice(1), gain, bias)],
 );
 const rmsOfSum = rowwise(
   ({ shape }, make) => ({ perRow: [make(shape), make(shape)], shared: [make(shape.slice(1))] }),
-  ([x, residual], [gain]) => addRmsNorm(x as Tensor, residual as Tensor, (x as Tensor).shape.slice(1), gain), // the sum goes on as the next residual
+  ([x, residual], [gain]) =>
+    // the sum goes on as the next residual
+    addRmsNorm(x as Tensor, residual as Tensor, (x as Tensor).shape.slice(1), gain),
 );
 const soft = rowwise(
   ({ shape }, make) => ({ perRow: [make(shape)], shared: [] }),
@@ -117,17 +149,35 @@ const crossEntropyAndGradient: Maker = ({ shape }, make, on) => {
   const [rows, classes] = shape as [number, number];
   const logits = make(shape).requiresGrad_();
   const targets = randint(0, classes, [rows], { device: on });
-  const gradient = (): Tensor => autograd.grad(crossEntropy(logits, targets), [logits])[0] as Tensor;
+  const gradient = (): Tensor =>
+    autograd.grad(crossEntropy(logits, targets), [logits])[0] as Tensor;
   const inExact = (): Tensor => {
     const few = exact(head(logits)).requiresGrad_();
-    return (autograd.grad(crossEntropy(few, head(targets).to('cpu'), { reduction: 'sum' }), [few])[0] as Tensor).div(rows);
+    return (
+      autograd.grad(crossEntropy(few, head(targets).to('cpu'), { reduction: 'sum' }), [
+        few,
+      ])[0] as Tensor
+    ).div(rows);
   };
   return { call: gradient, sample: () => [[head(gradient()), inExact()]] };
 };
 
 /** The tensors of GPT-2 with 124 million parameters. */
 function gpt2Shapes(layers: number, d: number): number[][] {
-  const block = [[d], [d], [3 * d, d], [3 * d], [d, d], [d], [d], [d], [4 * d, d], [4 * d], [d, 4 * d], [d]];
+  const block = [
+    [d],
+    [d],
+    [3 * d, d],
+    [3 * d],
+    [d, d],
+    [d],
+    [d],
+    [d],
+    [4 * d, d],
+    [4 * d],
+    [d, 4 * d],
+    [d],
+  ];
   return [[50257, d], [1024, d], ...Array.from({ length: layers }, () => block).flat(), [d], [d]];
 }
 
@@ -167,18 +217,37 @@ function attention(isBackward: boolean): Maker {
   return ({ shape, scores, keyHeads }, make, on) => {
     const [batch, heads, length, depth] = shape as [number, number, number, number];
     const keys = [batch, keyHeads ?? heads, length, depth];
-    const operands = [make(shape), make(keys), make(keys)].map((t) => (isBackward ? t.requiresGrad_() : t)) as [Tensor, Tensor, Tensor];
+    const operands = [make(shape), make(keys), make(keys)].map((t) =>
+      isBackward ? t.requiresGrad_() : t,
+    ) as [Tensor, Tensor, Tensor];
     const [q, k, v] = operands;
     const gradient = make(shape);
-    const mask = scores === 'masked' ? ones([length, length], { device: on }).tril().to(bool).expand(batch, 1, length, length).contiguous() : undefined;
+    const mask =
+      scores === 'masked'
+        ? ones([length, length], { device: on })
+            .tril()
+            .to(bool)
+            .expand(batch, 1, length, length)
+            .contiguous()
+        : undefined;
     const isDropped = scores === 'causal with dropout';
-    const run = (): Tensor => scaledDotProductAttention(q, k, v, { isCausal: mask === undefined, attnMask: mask, dropoutP: isDropped ? 0.1 : 0, enableGqa: true });
+    const run = (): Tensor =>
+      scaledDotProductAttention(q, k, v, {
+        isCausal: mask === undefined,
+        attnMask: mask,
+        dropoutP: isDropped ? 0.1 : 0,
+        enableGqa: true,
+      });
     const output = isBackward ? run() : null;
-    const call = (): Tensor => (output === null ? run() : (gradOf([output], operands, [gradient])[0] as Tensor));
+    const call = (): Tensor =>
+      output === null ? run() : (gradOf([output], operands, [gradient])[0] as Tensor);
     const sample = (): readonly Pair[] => {
       const result = call();
       const given = { q, k, v, ...(mask === undefined ? {} : { mask }) };
-      return placesOf([batch, heads, length]).map((place) => [atPlace(result, place), attentionInExact(given, place, isBackward ? gradient : undefined)]);
+      return placesOf([batch, heads, length]).map((place) => [
+        atPlace(result, place),
+        attentionInExact(given, place, isBackward ? gradient : undefined),
+      ]);
     };
     return { call, ...(isDropped ? {} : { sample }) };
   };
@@ -245,7 +314,10 @@ const makers: Readonly<Record<string, Maker>> = {
   embedding_backward: embeddingBackward,
   cast: ({ shape }, make) => {
     const x = make(shape);
-    return { call: () => x.to(bfloat16), sample: () => [[head(x.to(bfloat16), 1000), exact(head(x, 1000))]] };
+    return {
+      call: () => x.to(bfloat16),
+      sample: () => [[head(x.to(bfloat16), 1000), exact(head(x, 1000))]],
+    };
   },
   attention: attention(false),
   attention_backward: attention(true),
@@ -260,7 +332,8 @@ export const ops: readonly string[] = [...Object.keys(makers), ...Object.keys(ev
 
 /** @throws Error for an op that there is not */
 export function prepare(job: Job, on: Where = device): Work {
-  const make = (shape: readonly number[]): Tensor => noGrad(() => randn([...shape], { device: on, dtype: dtypes[job.dtype] }));
+  const make = (shape: readonly number[]): Tensor =>
+    noGrad(() => randn([...shape], { device: on, dtype: dtypes[job.dtype] }));
   const simple = everyday[job.op];
   if (simple !== undefined) return { call: simple(job.shape, make) };
   const maker = makers[job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op];

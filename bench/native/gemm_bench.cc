@@ -1,5 +1,6 @@
-// Times the matmul kernel of the CPU backend beside OpenBLAS (opened with dlopen, so that nothing links to it). Both
-// run in turns on the same operands, the median of the rounds counts. See README.md for how to build and run it.
+// Times the matmul kernel of the CPU backend beside OpenBLAS (opened with dlopen, so that nothing
+// links to it). Both run in turns on the same operands, the median of the rounds counts. See
+// README.md for how to build and run it.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <sched.h>
@@ -72,13 +73,17 @@ const Shape kShapes[] = {
     {"heads", DType::Float32, 12, 512, 512, 64, false, true},
 };
 
-using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
-using Dgemm = void (*)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*,
-                       int);
+using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int,
+                       float, float*, int);
+using Dgemm = void (*)(int, int, int, int, int, int, double, const double*, int, const double*, int,
+                       double, double*, int);
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-// On some virtual machines the scheduler leaves two busy threads on one core for milliseconds; this gives each its own.
+// On some virtual machines the scheduler leaves two busy threads on one core for milliseconds; this
+// gives each its own.
 void pin_threads() {
   DIR* tasks = opendir("/proc/self/task");
   int next = 1;
@@ -111,7 +116,8 @@ struct Tensor {
       uint32_t bits;
       memcpy(&bits, &x, 4);
       const double wide = x;
-      const uint16_t high = static_cast<uint16_t>(dtype == DType::Float16 ? 0x3000 + (state >> 22) : bits >> 16);
+      const uint16_t high =
+          static_cast<uint16_t>(dtype == DType::Float16 ? 0x3000 + (state >> 22) : bits >> 16);
       char* to = memory.data() + i * item_size(dtype);
       memcpy(to,
              dtype == DType::Float32   ? static_cast<const void*>(&x)
@@ -120,7 +126,9 @@ struct Tensor {
              static_cast<size_t>(item_size(dtype)));
     }
   }
-  TensorView view() { return {memory.data(), sizes, strides, sizes[0] * sizes[1] * sizes[2], 0, dtype, 3, false}; }
+  TensorView view() {
+    return {memory.data(), sizes, strides, sizes[0] * sizes[1] * sizes[2], 0, dtype, 3, false};
+  }
 };
 
 struct Result {
@@ -148,11 +156,19 @@ int main(int argc, char** argv) {
   bool pin = false;
   const char* only = "";
   for (int i = 1; i < argc; i++) {
-    if (!strcmp(argv[i], "--pin")) pin = true;
-    else if (!strcmp(argv[i], "--blas") && i + 1 < argc) path = argv[++i];
-    else if (!strcmp(argv[i], "--rounds") && i + 1 < argc) rounds = atoi(argv[++i]);
-    else if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
-    else return printf("usage: gemm_bench [--blas path of libopenblas.so.0] [--rounds n] [--only note] [--pin]\n"), 2;
+    if (!strcmp(argv[i], "--pin"))
+      pin = true;
+    else if (!strcmp(argv[i], "--blas") && i + 1 < argc)
+      path = argv[++i];
+    else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
+      rounds = atoi(argv[++i]);
+    else if (!strcmp(argv[i], "--only") && i + 1 < argc)
+      only = argv[++i];
+    else
+      return printf(
+                 "usage: gemm_bench [--blas path of libopenblas.so.0] [--rounds n] [--only note] "
+                 "[--pin]\n"),
+             2;
   }
   void* blas = dlopen(path, RTLD_NOW);
   const auto sgemm = blas ? reinterpret_cast<Sgemm>(dlsym(blas, "cblas_sgemm")) : nullptr;
@@ -164,16 +180,20 @@ int main(int argc, char** argv) {
   } else {
     printf("without OpenBLAS: %s\n", dlerror());
   }
-  printf("instruction set level %d, bf16 %d, %d threads\n", static_cast<int>(cpu::cpu_features().isa),
-         cpu::cpu_features().avx512_bf16, cpu::num_threads());
-  printf("%-28s %-9s %5s %5s %5s %5s %2s | %10s %8s %8s | %10s %8s | %6s %8s\n", "", "dtype", "batch", "m", "n", "k",
-         "ab", "us", "GFLOP/s", "best", "BLAS us", "GFLOP/s", "ratio", "max diff");
+  printf("instruction set level %d, bf16 %d, %d threads\n",
+         static_cast<int>(cpu::cpu_features().isa), cpu::cpu_features().avx512_bf16,
+         cpu::num_threads());
+  printf("%-28s %-9s %5s %5s %5s %5s %2s | %10s %8s %8s | %10s %8s | %6s %8s\n", "", "dtype",
+         "batch", "m", "n", "k", "ab", "us", "GFLOP/s", "best", "BLAS us", "GFLOP/s", "ratio",
+         "max diff");
   for (const Shape& s : kShapes) {
     if (!strstr(s.note, only)) continue;
-    Tensor a(s.dtype, s.batch, s.m, s.k, s.a_transposed), b(s.dtype, s.batch, s.k, s.n, s.b_transposed),
-        y(s.dtype, s.batch, s.m, s.n, false), z(s.dtype, s.batch, s.m, s.n, false);
+    Tensor a(s.dtype, s.batch, s.m, s.k, s.a_transposed),
+        b(s.dtype, s.batch, s.k, s.n, s.b_transposed), y(s.dtype, s.batch, s.m, s.n, false),
+        z(s.dtype, s.batch, s.m, s.n, false);
     MatmulParams params{1, 0};
-    TensorView views[] = {a.view(), b.view(), {nullptr, nullptr, nullptr, 0, 0, s.dtype, 0, true}, y.view()};
+    TensorView views[] = {
+        a.view(), b.view(), {nullptr, nullptr, nullptr, 0, 0, s.dtype, 0, true}, y.view()};
     ErrorText error;
     KernelCall call{};
     call.num_inputs = 3;
@@ -182,19 +202,22 @@ int main(int argc, char** argv) {
     call.params = reinterpret_cast<const double*>(&params);
     call.error = &error;
     const auto ours = [&] { cpu::matmul(call); };
-    const bool compare = (s.dtype == DType::Float32 && sgemm) || (s.dtype == DType::Float64 && dgemm);
+    const bool compare =
+        (s.dtype == DType::Float32 && sgemm) || (s.dtype == DType::Float64 && dgemm);
     const auto theirs = [&] {
       const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
-      const int ta = s.a_transposed ? 112 : 111, tb = s.b_transposed ? 112 : 111, lda = s.a_transposed ? m : k,
-                ldb = s.b_transposed ? k : n;
+      const int ta = s.a_transposed ? 112 : 111, tb = s.b_transposed ? 112 : 111,
+                lda = s.a_transposed ? m : k, ldb = s.b_transposed ? k : n;
       for (int64_t i = 0; i < s.batch; i++) {
-        const auto at = [&](Tensor& t) { return t.memory.data() + i * t.strides[0] * item_size(s.dtype); };
+        const auto at = [&](Tensor& t) {
+          return t.memory.data() + i * t.strides[0] * item_size(s.dtype);
+        };
         if (s.dtype == DType::Float32) {
-          sgemm(101, ta, tb, m, n, k, 1, reinterpret_cast<float*>(at(a)), lda, reinterpret_cast<float*>(at(b)), ldb, 0,
-                reinterpret_cast<float*>(at(z)), n);
+          sgemm(101, ta, tb, m, n, k, 1, reinterpret_cast<float*>(at(a)), lda,
+                reinterpret_cast<float*>(at(b)), ldb, 0, reinterpret_cast<float*>(at(z)), n);
         } else {
-          dgemm(101, ta, tb, m, n, k, 1, reinterpret_cast<double*>(at(a)), lda, reinterpret_cast<double*>(at(b)), ldb,
-                0, reinterpret_cast<double*>(at(z)), n);
+          dgemm(101, ta, tb, m, n, k, 1, reinterpret_cast<double*>(at(a)), lda,
+                reinterpret_cast<double*>(at(b)), ldb, 0, reinterpret_cast<double*>(at(z)), n);
         }
       }
     };
@@ -210,8 +233,9 @@ int main(int argc, char** argv) {
       if (compare) blas_times.push_back(time_of(theirs, repeats));
     }
     const Result us = summarize(mine);
-    printf("%-28s %-9s %5ld %5ld %5ld %5ld %d%d | %10.2f %8.1f %8.1f |", s.note, dtype_name(s.dtype), s.batch, s.m, s.n,
-           s.k, s.a_transposed, s.b_transposed, us.median * 1e6, flops / us.median * 1e-9, flops / us.best * 1e-9);
+    printf("%-28s %-9s %5ld %5ld %5ld %5ld %d%d | %10.2f %8.1f %8.1f |", s.note,
+           dtype_name(s.dtype), s.batch, s.m, s.n, s.k, s.a_transposed, s.b_transposed,
+           us.median * 1e6, flops / us.median * 1e-9, flops / us.best * 1e-9);
     if (compare) {
       const Result them = summarize(blas_times);
       double difference = 0;
@@ -222,8 +246,8 @@ int main(int argc, char** argv) {
                                                    : reinterpret_cast<double*>(z.memory.data())[i];
         difference = std::max(difference, std::fabs(x - w));
       }
-      printf(" %10.2f %8.1f | %6.2f %8.1e", them.median * 1e6, flops / them.median * 1e-9, them.median / us.median,
-             difference);
+      printf(" %10.2f %8.1f | %6.2f %8.1e", them.median * 1e6, flops / them.median * 1e-9,
+             them.median / us.median, difference);
     }
     printf("\n");
     fflush(stdout);

@@ -1,5 +1,5 @@
-// The raw cost of a kernel launch on this machine: the floor of every sustained rate. Prints one JSON object.
-// nvcc -O2 -arch=sm_90 bench/native/launch_loop.cu -o launch_loop
+// The raw cost of a kernel launch on this machine: the floor of every sustained rate. Prints one
+// JSON object. nvcc -O2 -arch=sm_90 bench/native/launch_loop.cu -o launch_loop
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,10 +20,14 @@ int main() {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < burst; i++) add8<<<1, 32, 0, stream>>>(memory, memory + 8, memory + 16);
     cudaStreamSynchronize(stream);
-    const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / burst;
+    const double us =
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+            .count() /
+        burst;
     times.push_back(us);
   }
   std::sort(times.begin(), times.end());
-  std::printf("{\"name\":\"add\",\"unit\":\"us\",\"value\":%.3f,\"burst\":%d}\n", times[times.size() / 2], burst);
+  std::printf("{\"name\":\"add\",\"unit\":\"us\",\"value\":%.3f,\"burst\":%d}\n",
+              times[times.size() / 2], burst);
   return 0;
 }

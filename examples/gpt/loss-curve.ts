@@ -19,7 +19,12 @@ export function lossCurveSvg(losses: readonly number[], bigram: number): string 
       (v) =>
         `<line x1="${MARGIN.left}" x2="${WIDTH - MARGIN.right}" y1="${y(v)}" y2="${y(v)}" stroke="#ddd"/><text x="${MARGIN.left - 8}" y="${y(v) + 4}" text-anchor="end">${v}</text>`,
     );
-  const xTicks = x.ticks(6).map((v) => `<text x="${x(v)}" y="${HEIGHT - MARGIN.bottom + 18}" text-anchor="middle">${v}</text>`);
+  const xTicks = x
+    .ticks(6)
+    .map(
+      (v) =>
+        `<text x="${x(v)}" y="${HEIGHT - MARGIN.bottom + 18}" text-anchor="middle">${v}</text>`,
+    );
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${HEIGHT}" font-family="sans-serif" font-size="12">
 <rect width="100%" height="100%" fill="white"/>
 <text x="${MARGIN.left}" y="18">training loss, nats a byte</text>

@@ -1,5 +1,12 @@
 /** A small GPT. Shapes: B batch, T time, D features, H heads, V vocabulary. */
-import { arange, int64, nn, noGrad, scaledDotProductAttention, type Tensor } from '../../lib/index.js';
+import {
+  arange,
+  int64,
+  nn,
+  noGrad,
+  scaledDotProductAttention,
+  type Tensor,
+} from '../../lib/index.js';
 
 export interface GptConfig {
   vocabSize: number;
@@ -23,9 +30,11 @@ class Attention extends nn.Module {
 
   forward(x: Tensor): Tensor {
     const [b, t, d] = x.shape as [number, number, number];
-    // Heads come first, so that a rank's part of the product is some of them; a rank that has all of them has H.
+    // Heads come first, so that a rank's part of the product is some of them; a rank that has all
+    // of them has H.
     const heads = this.qkv(x).reshape(b, t, -1, 3, d / this.numHeads); // [B, T, H, 3, D/H]
-    const [q, k, v] = heads.permute(3, 0, 2, 1, 4).unbind(0) as [Tensor, Tensor, Tensor]; // [B, H, T, D/H]
+    // [B, H, T, D/H]
+    const [q, k, v] = heads.permute(3, 0, 2, 1, 4).unbind(0) as [Tensor, Tensor, Tensor];
     const out = scaledDotProductAttention(q, k, v, { isCausal: true });
     return this.proj(out.transpose(1, 2).flatten(2));
   }
@@ -43,7 +52,11 @@ class Block extends nn.Module {
     this.norm1 = new nn.LayerNorm(dModel);
     this.attention = new Attention(config);
     this.norm2 = new nn.LayerNorm(dModel);
-    this.mlp = new nn.Sequential(new nn.Linear(dModel, 4 * dModel), new nn.GELU({ approximate: 'tanh' }), new nn.Linear(4 * dModel, dModel));
+    this.mlp = new nn.Sequential(
+      new nn.Linear(dModel, 4 * dModel),
+      new nn.GELU({ approximate: 'tanh' }),
+      new nn.Linear(4 * dModel, dModel),
+    );
   }
 
   forward(x: Tensor): Tensor {
@@ -66,12 +79,20 @@ export class Gpt extends nn.Module {
     this.config = config;
     this.tokens = new nn.Embedding(config.vocabSize, config.dModel);
     this.positions = new nn.Embedding(config.contextLength, config.dModel);
-    this.blocks = new nn.ModuleList(Array.from({ length: config.numLayers }, () => new Block(config)));
+    this.blocks = new nn.ModuleList(
+      Array.from({ length: config.numLayers }, () => new Block(config)),
+    );
     this.norm = new nn.LayerNorm(config.dModel);
     this.head = new nn.Linear(config.dModel, config.vocabSize, { bias: false });
     noGrad(() => {
       for (const [name, p] of this.namedParameters()) {
-        if (p.ndim > 1) p.normal_(0, name.endsWith('proj.weight') || name.endsWith('mlp.2.weight') ? 0.02 / Math.sqrt(2 * config.numLayers) : 0.02);
+        if (p.ndim > 1)
+          p.normal_(
+            0,
+            name.endsWith('proj.weight') || name.endsWith('mlp.2.weight')
+              ? 0.02 / Math.sqrt(2 * config.numLayers)
+              : 0.02,
+          );
       }
     });
   }

@@ -29,7 +29,8 @@ export class UserError extends Error {}
 function count(least: number): (value: string) => number {
   return (value) => {
     const n = value.trim() === '' ? Number.NaN : Number(value);
-    if (!Number.isSafeInteger(n) || n < least) throw new InvalidArgumentError(`expected a whole number from ${least}`);
+    if (!Number.isSafeInteger(n) || n < least)
+      throw new InvalidArgumentError(`expected a whole number from ${least}`);
     return n;
   };
 }
@@ -46,24 +47,39 @@ function deviceName(value: string): DeviceName {
   if (match === null) throw new InvalidArgumentError("expected 'cpu', 'cuda' or such as 'cuda:1'");
   const missing = cuda.whyUnavailable();
   if (missing !== null) throw new InvalidArgumentError(`CUDA is not available: ${missing.reason}`);
-  if (Number(match[1] ?? 0) >= cuda.deviceCount()) throw new InvalidArgumentError(`there are ${cuda.deviceCount()} CUDA devices, counted from 0`);
+  if (Number(match[1] ?? 0) >= cuda.deviceCount())
+    throw new InvalidArgumentError(`there are ${cuda.deviceCount()} CUDA devices, counted from 0`);
   return value as DeviceName;
 }
 
 function meshSizes(value: string): MeshSizes {
   const match = /^dp=([1-9]\d{0,3})(?:,tp=([1-9]\d{0,3}))?$|^tp=([1-9]\d{0,3})$/.exec(value);
-  if (match === null) throw new InvalidArgumentError("expected such as 'dp=2,tp=2', 'dp=4' or 'tp=4'");
+  if (match === null)
+    throw new InvalidArgumentError("expected such as 'dp=2,tp=2', 'dp=4' or 'tp=4'");
   return { dp: Number(match[1] ?? 1), tp: Number(match[2] ?? match[3] ?? 1) };
 }
 
 /** Reads the command line; what is wrong with it is printed, and ends the process with 1. */
 export function parseOptions(): Options {
   const program = new Command('train-gpt')
-    .option('--steps <n>', `training steps in all (default: ${DEFAULT_STEPS}; with --resume, so many more)`, count(1))
+    .option(
+      '--steps <n>',
+      `training steps in all (default: ${DEFAULT_STEPS}; with --resume, so many more)`,
+      count(1),
+    )
     .option('--batch <n>', 'sequences a step', count(1), 16)
-    .option('--device <name>', 'cpu, cuda or cuda:1', deviceName, cuda.isAvailable() ? 'cuda' : 'cpu')
+    .option(
+      '--device <name>',
+      'cpu, cuda or cuda:1',
+      deviceName,
+      cuda.isAvailable() ? 'cuda' : 'cpu',
+    )
     .option('--ranks <n>', 'ranks that train together', count(1), 1)
-    .option('--mesh <sizes>', 'how many of them share the batch and how many the model, such as dp=2,tp=2 (default: dp=<ranks>)', meshSizes)
+    .option(
+      '--mesh <sizes>',
+      'how many of them share the batch and how many the model, such as dp=2,tp=2 (default: dp=<ranks>)',
+      meshSizes,
+    )
     .option('--lr <rate>', 'highest learning rate', rate, 2e-3)
     .option('--seed <n>', 'of weights and batches', count(0), 1337)
     .option('--resume', 'go on from the last checkpoint', false)
@@ -71,5 +87,10 @@ export function parseOptions(): Options {
     .option('--text <file>', 'what to learn; its last tenth is held out (default: Moby-Dick)')
     .option('--out <folder>', 'for the checkpoint and the loss curve', path.join('runs', 'gpt'));
   const given = program.parse().opts<Omit<Options, 'steps' | 'mesh' | 'text'> & Partial<Options>>();
-  return { ...given, steps: given.steps ?? null, mesh: given.mesh ?? null, text: given.text ?? null };
+  return {
+    ...given,
+    steps: given.steps ?? null,
+    mesh: given.mesh ?? null,
+    text: given.text ?? null,
+  };
 }

@@ -1,6 +1,6 @@
 /**
- * The main job on several ranks: groups of `tp` ranks share a model, `dp` such groups share each batch. Every rank runs the same program;
- * losses are those of one rank.
+ * The main job on several ranks: groups of `tp` ranks share a model, `dp` such groups share each
+ * batch. Every rank runs the same program; losses are those of one rank.
  */
 import {
   allReduce,
@@ -14,7 +14,14 @@ import {
   parallelizeModule,
   RowwiseParallel,
 } from '../../lib/distributed.js';
-import { crossEntropy, type DeviceName, keep, noGrad, type optim, Tensor } from '../../lib/index.js';
+import {
+  crossEntropy,
+  type DeviceName,
+  keep,
+  noGrad,
+  type optim,
+  Tensor,
+} from '../../lib/index.js';
 import type { Gpt } from './model.js';
 
 /** How many ranks share the batch, and how many the model. */
@@ -23,7 +30,10 @@ export interface MeshSizes {
   readonly tp: number;
 }
 
-/** Heads, the wide dim of the feed-forward blocks and the vocabulary are cut; norms and positions stay whole on each rank. */
+/**
+ * Heads, the wide dim of the feed-forward blocks and the vocabulary are cut; norms and positions
+ * stay whole on each rank.
+ */
 const plan: ParallelizePlan = {
   tokens: RowwiseParallel(),
   'blocks.*.attention.qkv': ColwiseParallel(),
@@ -74,7 +84,9 @@ function cutModel(model: Gpt, optimizer: optim.AdamW, mesh: DeviceMesh): void {
   // A state from a checkpoint is whole; it goes where its parameter is.
   for (const [p, values] of optimizer.state) {
     if (!(p instanceof DTensor)) continue;
-    for (const [name, value] of Object.entries(values)) if (value instanceof Tensor) values[name] = keep(distributeTensor(value, p.deviceMesh, p.placements));
+    for (const [name, value] of Object.entries(values))
+      if (value instanceof Tensor)
+        values[name] = keep(distributeTensor(value, p.deviceMesh, p.placements));
   }
 }
 
@@ -85,17 +97,23 @@ export function whole(t: Tensor): Tensor {
 
 /** Mean loss of a batch; logits may be cut by classes. */
 export function lossOf(model: Gpt, [inputs, targets]: [Tensor, Tensor]): Tensor {
-  return lossParallel(() => crossEntropy(model(inputs).reshape(-1, model.config.vocabSize), targets.reshape(-1)));
+  return lossParallel(() =>
+    crossEntropy(model(inputs).reshape(-1, model.config.vocabSize), targets.reshape(-1)),
+  );
 }
 
 /** This rank's share of a batch. */
-export function ownRows(batch: readonly [Tensor, Tensor], { part, parts }: Share): [Tensor, Tensor] {
+export function ownRows(
+  batch: readonly [Tensor, Tensor],
+  { part, parts }: Share,
+): [Tensor, Tensor] {
   return batch.map((t) => t.chunk(parts)[part]) as [Tensor, Tensor];
 }
 
 /** Makes gradients of a share those of the batch. */
 export function averageGradients(model: Gpt, share: Share): void {
   noGrad(() => {
-    for (const { grad } of model.parameters()) if (grad !== null) share.average(grad instanceof DTensor ? grad.toLocal() : grad);
+    for (const { grad } of model.parameters())
+      if (grad !== null) share.average(grad instanceof DTensor ? grad.toLocal() : grad);
   });
 }

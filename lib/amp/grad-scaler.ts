@@ -10,7 +10,14 @@ import { requireTensor, requireTensors } from '../ops/operand.js';
 
 const scalerArguments = defineArguments(
   'GradScaler(device, initScale, growthFactor, backoffFactor, growthInterval, enabled)',
-  (device: DeviceType = 'cuda', initScale = 65536, growthFactor = 2, backoffFactor = 0.5, growthInterval = 2000, enabled = true) => {
+  (
+    device: DeviceType = 'cuda',
+    initScale = 65536,
+    growthFactor = 2,
+    backoffFactor = 0.5,
+    growthInterval = 2000,
+    enabled = true,
+  ) => {
     return { device, initScale, growthFactor, backoffFactor, growthInterval, enabled };
   },
 );
@@ -59,14 +66,15 @@ function isEarlier(state: object): state is EarlierGradScalerState {
 }
 
 function checkOptimizer(op: string, value: ScalableOptimizer): void {
-  if (typeof value?.step !== 'function' || !Array.isArray(value.paramGroups)) throw unexpected(op, 'optimizer', 'an optimizer', value);
+  if (typeof value?.step !== 'function' || !Array.isArray(value.paramGroups))
+    throw unexpected(op, 'optimizer', 'an optimizer', value);
 }
 
 type Stage = 'ready' | 'unscaled' | 'stepped';
 
 /**
- * Multiplies the loss by a factor before backward, divides the gradients by it before the optimizer's step, leaves the step out if
- * they are not finite, and adapts the factor.
+ * Multiplies the loss by a factor before backward, divides the gradients by it before the
+ * optimizer's step, leaves the step out if they are not finite, and adapts the factor.
  *
  * @see PyTorch `torch.amp.GradScaler`
  * @example
@@ -85,7 +93,8 @@ export class GradScaler {
 
   /** @throws ArgumentError for factors on the wrong side of 1 */
   constructor(...args: ArgumentsOf<typeof scalerArguments>) {
-    const { device, initScale, growthFactor, backoffFactor, growthInterval, enabled } = scalerArguments(...args);
+    const { device, initScale, growthFactor, backoffFactor, growthInterval, enabled } =
+      scalerArguments(...args);
     checkOneOf('GradScaler', 'device', device, deviceTypes);
     checkNumber('GradScaler', 'growthFactor', growthFactor, { above: 1 });
     checkNumber('GradScaler', 'backoffFactor', backoffFactor, { above: 0, below: 1 });
@@ -115,12 +124,14 @@ export class GradScaler {
     if (Array.isArray(outputs)) requireTensors(outputs, 'GradScaler.scale', 'outputs');
     else requireTensor(outputs, 'GradScaler.scale', 'outputs');
     const scaled = (t: Tensor): Tensor => (this.enabled ? t.mul(this.current) : t);
-    return Array.isArray(outputs) ? (outputs as readonly Tensor[]).map(scaled) : scaled(outputs as Tensor);
+    return Array.isArray(outputs)
+      ? (outputs as readonly Tensor[]).map(scaled)
+      : scaled(outputs as Tensor);
   }
 
   /**
-   * Divides the gradients by the factor, for code that looks at them before the step (clipping). At most once between updates.
-   * Waits until they are known.
+   * Divides the gradients by the factor, for code that looks at them before the step (clipping). At
+   * most once between updates. Waits until they are known.
    *
    * @throws AmpError if called twice, or after `step`; ArgumentError for gradients of float16
    */
@@ -128,14 +139,24 @@ export class GradScaler {
     checkOptimizer('GradScaler.unscale_', optimizer);
     if (!this.enabled) return;
     const before = this.stages.get(optimizer)?.stage ?? 'ready';
-    if (before === 'unscaled') throw new AmpError('GradScaler: unscale_ was already called for this optimizer since the last update()');
-    if (before === 'stepped') throw new AmpError('GradScaler: unscale_ was called after step(); call it before');
-    const grads = optimizer.paramGroups.flatMap((group) => group.params.map((p) => p.gradTensor)).filter((g) => g !== null);
-    this.stages.set(optimizer, { stage: 'unscaled', foundInf: noGrad(() => divideAll(grads, this.current)) });
+    if (before === 'unscaled')
+      throw new AmpError(
+        'GradScaler: unscale_ was already called for this optimizer since the last update()',
+      );
+    if (before === 'stepped')
+      throw new AmpError('GradScaler: unscale_ was called after step(); call it before');
+    const grads = optimizer.paramGroups
+      .flatMap((group) => group.params.map((p) => p.gradTensor))
+      .filter((g) => g !== null);
+    this.stages.set(optimizer, {
+      stage: 'unscaled',
+      foundInf: noGrad(() => divideAll(grads, this.current)),
+    });
   }
 
   /**
-   * Unscales where that was not done, and runs `optimizer.step()` unless a gradient is infinite or NaN. Waits until they are known.
+   * Unscales where that was not done, and runs `optimizer.step()` unless a gradient is infinite or
+   * NaN. Waits until they are known.
    *
    * @throws AmpError if called twice between updates
    */
@@ -145,21 +166,30 @@ export class GradScaler {
       optimizer.step();
       return;
     }
-    if (this.stages.get(optimizer)?.stage === 'stepped') throw new AmpError('GradScaler: step was already called for this optimizer since the last update()');
+    if (this.stages.get(optimizer)?.stage === 'stepped')
+      throw new AmpError(
+        'GradScaler: step was already called for this optimizer since the last update()',
+      );
     if (this.stages.get(optimizer) === undefined) this.unscale_(optimizer);
     const state = this.stages.get(optimizer) as { stage: Stage; foundInf: boolean };
     if (!state.foundInf) optimizer.step();
     state.stage = 'stepped';
   }
 
-  /** Adapts the factor (or sets it): down if a step was left out, up after many good ones. Once in an iteration, after all steps. */
+  /**
+   * Adapts the factor (or sets it): down if a step was left out, up after many good ones. Once in
+   * an iteration, after all steps.
+   */
   update(newScale?: number): void {
     if (!this.enabled) return;
     if (newScale !== undefined) {
       checkNumber('GradScaler.update', 'newScale', newScale, { above: 0 });
       this.current = newScale;
     } else {
-      if (this.stages.size === 0) throw new AmpError('GradScaler: update was called before any step(): nothing is known of the gradients');
+      if (this.stages.size === 0)
+        throw new AmpError(
+          'GradScaler: update was called before any step(): nothing is known of the gradients',
+        );
       this.adapt([...this.stages.values()].some((s) => s.foundInf));
     }
     this.stages.clear();
@@ -182,13 +212,27 @@ export class GradScaler {
     return withPyTorchNames({ scale, growthFactor, backoffFactor, growthInterval, growthTracker });
   }
 
-  /** @throws ArgumentError for the state of a scaler that was not enabled, and for what is no number */
+  /**
+   * @throws ArgumentError for the state of a scaler that was not enabled, and for what is no number
+   */
   loadStateDict(state: GradScalerState | EarlierGradScalerState | Record<string, never>): void {
     if (!this.enabled) return;
     if (Object.keys(optionsOf('GradScaler.loadStateDict', state)).length === 0)
-      throw new ArgumentError('GradScaler: the state is empty; it was saved by a scaler that was not enabled');
-    const { scale, growth_factor, backoff_factor, growth_interval, _growth_tracker } = isEarlier(state) ? withPyTorchNames(state) : (state as GradScalerState);
-    for (const [name, value] of Object.entries({ scale, growth_factor, backoff_factor, growth_interval, _growth_tracker }))
+      throw new ArgumentError(
+        'GradScaler: the state is empty; it was saved by a scaler that was not enabled',
+      );
+    const { scale, growth_factor, backoff_factor, growth_interval, _growth_tracker } = isEarlier(
+      state,
+    )
+      ? withPyTorchNames(state)
+      : (state as GradScalerState);
+    for (const [name, value] of Object.entries({
+      scale,
+      growth_factor,
+      backoff_factor,
+      growth_interval,
+      _growth_tracker,
+    }))
       checkNumber('GradScaler.loadStateDict', name, value, { from: 0 });
     this.current = scale;
     this.growthFactor = growth_factor;
@@ -198,15 +242,30 @@ export class GradScaler {
   }
 }
 
-function withPyTorchNames({ scale, growthFactor, backoffFactor, growthInterval, growthTracker }: EarlierGradScalerState): GradScalerState {
-  return { scale, growth_factor: growthFactor, backoff_factor: backoffFactor, growth_interval: growthInterval, _growth_tracker: growthTracker };
+function withPyTorchNames({
+  scale,
+  growthFactor,
+  backoffFactor,
+  growthInterval,
+  growthTracker,
+}: EarlierGradScalerState): GradScalerState {
+  return {
+    scale,
+    growth_factor: growthFactor,
+    backoff_factor: backoffFactor,
+    growth_interval: growthInterval,
+    _growth_tracker: growthTracker,
+  };
 }
 
 /** Divides in place; returns whether something is infinite or NaN. One value is read for all. */
 function divideAll(grads: readonly Tensor[], scale: number): boolean {
   let finite: Tensor | null = null;
   for (const g of grads) {
-    if (g.dtype === float16) throw new ArgumentError('GradScaler: gradients of float16 cannot be unscaled; keep the parameters in float32 and use autocast');
+    if (g.dtype === float16)
+      throw new ArgumentError(
+        'GradScaler: gradients of float16 cannot be unscaled; keep the parameters in float32 and use autocast',
+      );
     g.mul_(1 / scale);
     const ok = g.isfinite().all();
     finite = finite === null ? ok : finite.logicalAnd(ok);

@@ -21,18 +21,29 @@ export class AccumulateGrad extends Node {
 
   apply([given]: Gradients): Gradients {
     const { variable } = this;
-    if (given === null || given === undefined || !variable.requiresGrad) return NO_GRADIENTS; // it may have been frozen since the forward pass
+    // it may have been frozen since the forward pass
+    if (given === null || given === undefined || !variable.requiresGrad) return NO_GRADIENTS;
     const grad = variable.sharding === null ? given : variable.sharding.fit(given);
     const before = variable.gradTensor;
-    if (before === null) setGrad(variable, this.createGraph || !isUnseen(grad, variable) ? copyInLayoutOf(variable, grad) : takeOver(grad));
+    if (before === null)
+      setGrad(
+        variable,
+        this.createGraph || !isUnseen(grad, variable)
+          ? copyInLayoutOf(variable, grad)
+          : takeOver(grad),
+      );
     else if (this.createGraph) setGrad(variable, before.add(grad));
     else before.add_(grad);
-    if (variable.postAccumulateHooks !== null) for (const hook of variable.postAccumulateHooks.values()) hook(variable);
+    if (variable.postAccumulateHooks !== null)
+      for (const hook of variable.postAccumulateHooks.values()) hook(variable);
     return NO_GRADIENTS;
   }
 }
 
-/** Whether nobody else holds the gradient's memory, neither user code nor another node, and it lies as its tensor does: then it becomes `.grad` without a copy. */
+/**
+ * Whether nobody else holds the gradient's memory, neither user code nor another node, and it lies
+ * as its tensor does: then it becomes `.grad` without a copy.
+ */
 function isUnseen(grad: Tensor, variable: Tensor): boolean {
   const storage = grad.storage;
   return (

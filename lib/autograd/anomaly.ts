@@ -1,4 +1,7 @@
-/** Anomaly detection: remembers where each forward op was called, and stops at the first NaN in backward. */
+/**
+ * Anomaly detection: remembers where each forward op was called, and stops at the first NaN in
+ * backward.
+ */
 import { AutogradError } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
@@ -6,7 +9,10 @@ import type { Node } from './node.js';
 
 let enabled = false;
 
-/** Turns anomaly detection on or off; it is slow, for debugging only. @see PyTorch `torch.autograd.set_detect_anomaly` */
+/**
+ * Turns anomaly detection on or off; it is slow, for debugging only. @see PyTorch
+ * `torch.autograd.set_detect_anomaly`
+ */
 export function setDetectAnomaly(value: boolean): void {
   checkFlag('setDetectAnomaly', 'value', value);
   enabled = value;
@@ -20,18 +26,26 @@ function framesOf(error: Error): string[] {
   return (error.stack ?? '').split('\n').slice(1);
 }
 
-/** The folder of this library, as its frames show it: the parent of autograd/, or what the published files lie in. */
+/**
+ * The folder of this library, as its frames show it: the parent of autograd/, or what the published
+ * files lie in.
+ */
 const ownFolder = ((): string => {
   const own = /\(?([^()\s]+):\d+:\d+\)?$/.exec(framesOf(new Error('here'))[0] ?? '')?.[1] ?? '';
   const folder = /^.*[\\/]dist[\\/]/.exec(own) ?? /^.*[\\/](?=autograd[\\/])/.exec(own);
   return folder?.[0] ?? 'nowhere';
 })();
 
-/** The present call site, when detection is on: the frames of the caller, not of this library. @internal */
+/**
+ * The present call site, when detection is on: the frames of the caller, not of this library.
+ * @internal
+ */
 export function anomalyStack(): string | undefined {
   if (!enabled) return undefined;
   const frames = framesOf(new Error('forward'));
-  const outside = frames.filter((line) => !line.includes(ownFolder) && !line.includes('node:internal'));
+  const outside = frames.filter(
+    (line) => !line.includes(ownFolder) && !line.includes('node:internal'),
+  );
   return (outside.length > 0 ? outside : frames).join('\n');
 }
 

@@ -9,12 +9,19 @@ import { isGradEnabled } from './grad-mode.js';
 import { changeHistory, hasGradient, OpNode } from './node.js';
 import { checkViewChange, rebaseView } from './view-history.js';
 
-export function autogradLayer(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+export function autogradLayer(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+  into: Tensor | null,
+): Tensor[] {
   if (into !== null) return [changeInPlace(op, inputs, params, into)];
   const records = op.vjp !== null && isGradEnabled() && someRequireGrad(inputs);
   if (op.mutates !== null) return mutateInputs(op, inputs, params);
-  // A backward op has no rule of its own for a second derivative: it is recorded as the ops it consists of.
-  if (op.vjp === null && op.decompose !== null && isGradEnabled() && someRequireGrad(inputs)) return [...decomposed(op, inputs, params)];
+  // A backward op has no rule of its own for a second derivative: it is recorded as the ops it
+  // consists of.
+  if (op.vjp === null && op.decompose !== null && isGradEnabled() && someRequireGrad(inputs))
+    return [...decomposed(op, inputs, params)];
   const outputs = belowAutograd(op, inputs, params, null);
   if (op.view !== null) linkView(op, inputs[0] as Tensor, outputs[0] as Tensor);
   if (records) record(op, inputs, outputs, params);
@@ -26,7 +33,12 @@ function someRequireGrad(inputs: readonly Tensor[]): boolean {
   return false;
 }
 
-function record(op: AnyOp, inputs: readonly Tensor[], outputs: readonly Tensor[], params: object): void {
+function record(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  outputs: readonly Tensor[],
+  params: object,
+): void {
   const node = new OpNode(op, inputs, params, outputs.length);
   node.forwardStack = anomalyStack();
   node.saveInputs(inputs, null);
@@ -47,7 +59,8 @@ function linkView(op: AnyOp, input: Tensor, output: Tensor): void {
   if (op.vjp === null) return;
   output.base = input.base ?? input;
   if (!isGradEnabled() && input.requiresGrad) {
-    output.inPlaceForbidden = 'it is a view that was made under noGrad of a tensor that requires gradients';
+    output.inPlaceForbidden =
+      'it is a view that was made under noGrad of a tensor that requires gradients';
   }
 }
 
@@ -69,11 +82,14 @@ function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, int
   }
   // Without a rule, the op cuts off the history that the tensor had.
   const records = op.vjp !== null || into.requiresGrad;
-  const node = tracking && into.dtype.isFloatingPoint && records ? new OpNode(op, inputs, params, 1) : null;
+  const node =
+    tracking && into.dtype.isFloatingPoint && records ? new OpNode(op, inputs, params, 1) : null;
   if (node !== null) {
     node.forwardStack = anomalyStack();
     // Copies keep the history, which second derivatives follow.
-    node.saveInputs(inputs, (t) => (t.storage !== null && t.storage === into.storage ? t.clone() : t));
+    node.saveInputs(inputs, (t) =>
+      t.storage !== null && t.storage === into.storage ? t.clone() : t,
+    );
   }
   belowAutograd(op, inputs, params, into);
   into.bumpVersion();
@@ -92,18 +108,27 @@ function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, int
 function checkWithoutHistory(op: AnyOp, changed: Tensor): void {
   checkLeaf(op, changed);
   if (!changed.requiresGrad) return;
-  throw new InPlaceError(`${op.name}: it has no gradient, so it cannot change a tensor that was computed from one that requires a gradient. Change it inside noGrad(() => ...).`, {
-    op: op.name,
-    shape: changed.shape,
-  });
+  throw new InPlaceError(
+    `${op.name}: it has no gradient, so it cannot change a tensor that was computed from one that requires a gradient. Change it inside noGrad(() => ...).`,
+    {
+      op: op.name,
+      shape: changed.shape,
+    },
+  );
 }
 
 function checkLeaf(op: AnyOp, into: Tensor): void {
   const leaf = into.base ?? into;
   if (!leaf.leafRequiresGrad) return;
-  const what = into.base === null ? 'a leaf tensor that requires a gradient' : 'a view of a leaf tensor that requires a gradient';
-  throw new InPlaceError(`${op.name}: ${what} cannot be changed in place, its gradient would be lost. Change it inside noGrad(() => ...), or use a copy.`, {
-    op: op.name,
-    shape: into.shape,
-  });
+  const what =
+    into.base === null
+      ? 'a leaf tensor that requires a gradient'
+      : 'a view of a leaf tensor that requires a gradient';
+  throw new InPlaceError(
+    `${op.name}: ${what} cannot be changed in place, its gradient would be lost. Change it inside noGrad(() => ...), or use a copy.`,
+    {
+      op: op.name,
+      shape: into.shape,
+    },
+  );
 }

@@ -7,7 +7,14 @@ import { Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
 import { requireTensors } from '../ops/operand.js';
 import { runBackward } from './engine.js';
-import { type Edge, edgeOf, type HookHandle, type Node, register, type TensorHook } from './node.js';
+import {
+  type Edge,
+  edgeOf,
+  type HookHandle,
+  type Node,
+  register,
+  type TensorHook,
+} from './node.js';
 import { exposeOne } from './user-gradients.js';
 
 /** Options of {@link Tensor.backward}. */
@@ -26,23 +33,40 @@ type Gradients = Tensor | readonly (Tensor | null)[] | null;
 /**
  * Accumulates the gradients of `tensors` into the `.grad` of the leaves they were computed from.
  *
- * @throws AutogradError if a tensor does not require a gradient, is not a scalar and has no gradient given, or was already
- * walked through. @throws InPlaceError if a saved tensor was overwritten.
+ * @throws AutogradError if a tensor does not require a gradient, is not a scalar and has no
+ * gradient given, or was already walked through. @throws InPlaceError if a saved tensor was
+ * overwritten.
  */
 export const backward = defineFunction(
   'backward(tensors, /, gradTensors, retainGraph, createGraph, *, inputs)',
-  (tensors: Tensor | readonly Tensor[], gradTensors: Gradients = null, retainGraph: boolean | null = null, createGraph = false, { inputs }: BackwardInputs = {}): void =>
-    run(tensors, gradTensors, retainGraph, createGraph, inputs),
+  (
+    tensors: Tensor | readonly Tensor[],
+    gradTensors: Gradients = null,
+    retainGraph: boolean | null = null,
+    createGraph = false,
+    { inputs }: BackwardInputs = {},
+  ): void => run(tensors, gradTensors, retainGraph, createGraph, inputs),
 );
 
 /** PyTorch's method has `inputs` where its function has another argument before. */
 const backwardOf = defineFunction(
   'backward(tensor, /, gradient, retainGraph, createGraph, inputs)',
-  (tensor: Tensor, gradient: Tensor | null = null, retainGraph: boolean | null = null, createGraph = false, inputs: Tensor | readonly Tensor[] | null = null): void =>
-    run(tensor, gradient, retainGraph, createGraph, inputs ?? undefined),
+  (
+    tensor: Tensor,
+    gradient: Tensor | null = null,
+    retainGraph: boolean | null = null,
+    createGraph = false,
+    inputs: Tensor | readonly Tensor[] | null = null,
+  ): void => run(tensor, gradient, retainGraph, createGraph, inputs ?? undefined),
 );
 
-function run(tensors: Tensor | readonly Tensor[], gradTensors: Gradients, retain: boolean | null, createGraph: boolean, inputs: BackwardInputs['inputs']): void {
+function run(
+  tensors: Tensor | readonly Tensor[],
+  gradTensors: Gradients,
+  retain: boolean | null,
+  createGraph: boolean,
+  inputs: BackwardInputs['inputs'],
+): void {
   captureWatch.unsupported?.('backward() was called');
   const roots = asList('backward', 'tensors', tensors);
   const grads = gradientsOf('backward', 'a tensor, or null', gradTensors, roots.length);
@@ -53,7 +77,8 @@ function run(tensors: Tensor | readonly Tensor[], gradTensors: Gradients, retain
   let targets: readonly Tensor[] = [];
   if (inputs !== undefined) {
     const list = asList('backward', 'inputs', inputs);
-    if (list.length === 0) throw new ArgumentError('backward: inputs is an empty list', { op: 'backward' });
+    if (list.length === 0)
+      throw new ArgumentError('backward: inputs is an empty list', { op: 'backward' });
     only = new Set(list.map((t) => requiredEdge(t, 'backward', 'inputs').node));
     targets = list;
   }
@@ -74,8 +99,16 @@ export interface GradOptions {
 
 /** {@link grad} in all its forms. With `allowUnused`, some may be null. */
 interface GradFunction {
-  (outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions & { allowUnused: true }): (Tensor | null)[];
-  (outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions): Tensor[];
+  (
+    outputs: Tensor | readonly Tensor[],
+    inputs: Tensor | readonly Tensor[],
+    options: GradOptions & { allowUnused: true },
+  ): (Tensor | null)[];
+  (
+    outputs: Tensor | readonly Tensor[],
+    inputs: Tensor | readonly Tensor[],
+    options?: GradOptions,
+  ): Tensor[];
   (
     outputs: Tensor | readonly Tensor[],
     inputs: Tensor | readonly Tensor[],
@@ -89,7 +122,8 @@ interface GradFunction {
 /**
  * The gradients of `outputs` with respect to `inputs`, returned and not accumulated.
  *
- * @throws AutogradError as {@link backward}, and if an input has no part in the outputs (unless `allowUnused`).
+ * @throws AutogradError as {@link backward}, and if an input has no part in the outputs (unless
+ * `allowUnused`).
  */
 export const grad = defineFunction(
   'grad(outputs, inputs, /, gradOutputs, retainGraph, createGraph, *, allowUnused)',
@@ -100,7 +134,8 @@ export const grad = defineFunction(
     retainGraph: boolean | null = null,
     createGraph = false,
     { allowUnused = false }: Pick<GradOptions, 'allowUnused'> = {},
-  ): (Tensor | null)[] => gradientsOfInputs(outputs, inputs, gradOutputs, retainGraph, createGraph, allowUnused),
+  ): (Tensor | null)[] =>
+    gradientsOfInputs(outputs, inputs, gradOutputs, retainGraph, createGraph, allowUnused),
 ) as unknown as GradFunction;
 
 function gradientsOfInputs(
@@ -113,11 +148,19 @@ function gradientsOfInputs(
 ): (Tensor | null)[] {
   captureWatch.unsupported?.('autograd.grad() was called');
   checkFlag('autograd.grad', 'retainGraph', retain, { orNull: true });
-  for (const [name, flag] of Object.entries({ createGraph, allowUnused })) checkFlag('autograd.grad', name, flag);
+  for (const [name, flag] of Object.entries({ createGraph, allowUnused }))
+    checkFlag('autograd.grad', name, flag);
   const retainGraph = retain ?? createGraph;
   const roots = asList('autograd.grad', 'outputs', outputs);
-  const grads = gradientsOf('autograd.grad', 'a tensor, or an array of one for each output', gradOutputs, roots.length);
-  const captures = asList('autograd.grad', 'inputs', inputs).map((t) => requiredEdge(t, 'autograd.grad', 'an input'));
+  const grads = gradientsOf(
+    'autograd.grad',
+    'a tensor, or an array of one for each output',
+    gradOutputs,
+    roots.length,
+  );
+  const captures = asList('autograd.grad', 'inputs', inputs).map((t) =>
+    requiredEdge(t, 'autograd.grad', 'an input'),
+  );
   const results = runBackward(
     roots.map((t) => requiredEdge(t, 'autograd.grad', 'an output')),
     roots.map((t, i) => rootGradient(t, grads[i] ?? null)),
@@ -126,34 +169,59 @@ function gradientsOfInputs(
   if (!allowUnused) {
     const missing = results.indexOf(null);
     if (missing >= 0) {
-      throw new AutogradError(`autograd.grad: input ${missing} has no part in the outputs. Pass { allowUnused: true } to get null for it.`, { input: missing });
+      throw new AutogradError(
+        `autograd.grad: input ${missing} has no part in the outputs. Pass { allowUnused: true } to get null for it.`,
+        { input: missing },
+      );
     }
   }
   return results;
 }
 
-function asList(op: string, argument: string, value: Tensor | readonly Tensor[]): readonly Tensor[] {
+function asList(
+  op: string,
+  argument: string,
+  value: Tensor | readonly Tensor[],
+): readonly Tensor[] {
   if (value instanceof Tensor) return [value];
   requireTensors(value, op, argument);
   return value;
 }
 
-/** The gradients given, at most one for each root; null where there is none. @throws ArgumentError */
-function gradientsOf(op: string, expected: string, given: Tensor | readonly (Tensor | null)[] | null | undefined, roots: number): readonly (Tensor | null)[] {
+/**
+ * The gradients given, at most one for each root; null where there is none. @throws ArgumentError
+ */
+function gradientsOf(
+  op: string,
+  expected: string,
+  given: Tensor | readonly (Tensor | null)[] | null | undefined,
+  roots: number,
+): readonly (Tensor | null)[] {
   if (given === undefined || given === null) return [];
   const list = given instanceof Tensor ? [given] : given;
   const fits = (g: unknown): boolean => g === null || g === undefined || g instanceof Tensor;
-  if (!Array.isArray(list) || !list.every(fits)) throw new ArgumentError(`${op}: expected the gradient to be ${expected}`, { op, argument: 'gradient' });
-  if (list.length > roots) throw new ArgumentError(`${op}: ${list.length} gradients for ${roots} tensors`, { op, argument: 'gradient' });
+  if (!Array.isArray(list) || !list.every(fits))
+    throw new ArgumentError(`${op}: expected the gradient to be ${expected}`, {
+      op,
+      argument: 'gradient',
+    });
+  if (list.length > roots)
+    throw new ArgumentError(`${op}: ${list.length} gradients for ${roots} tensors`, {
+      op,
+      argument: 'gradient',
+    });
   return list;
 }
 
 function requiredEdge(t: Tensor, op: string, what: string): Edge {
   const edge = edgeOf(t);
   if (edge === null) {
-    throw new AutogradError(`${op}: ${what}, ${t.dtype.name}[${t.shape.join(', ')}], does not require a gradient and was not computed from a tensor that does`, {
-      shape: t.shape,
-    });
+    throw new AutogradError(
+      `${op}: ${what}, ${t.dtype.name}[${t.shape.join(', ')}], does not require a gradient and was not computed from a tensor that does`,
+      {
+        shape: t.shape,
+      },
+    );
   }
   return edge;
 }
@@ -171,7 +239,10 @@ function rootGradient(t: Tensor, given: Tensor | null): Tensor {
     return t.detach().newOnes(t.shape);
   }
   if (!sameShape(given.shape, t.shape)) {
-    throw new ShapeError(`backward: the gradient has shape ${formatShape(given.shape)}, the tensor ${formatShape(t.shape)}`, { gradient: given.shape, shape: t.shape });
+    throw new ShapeError(
+      `backward: the gradient has shape ${formatShape(given.shape)}, the tensor ${formatShape(t.shape)}`,
+      { gradient: given.shape, shape: t.shape },
+    );
   }
   return exposeOne(given);
 }
@@ -190,7 +261,9 @@ const methods = {
   registerPostAccumulateGradHook(this: Tensor, hook: (t: Tensor) => void): HookHandle {
     checkFunction('registerPostAccumulateGradHook', 'hook', hook);
     if (!this.isLeaf || !this.leafRequiresGrad) {
-      throw new AutogradError('registerPostAccumulateGradHook: only leaf tensors that require a gradient accumulate one');
+      throw new AutogradError(
+        'registerPostAccumulateGradHook: only leaf tensors that require a gradient accumulate one',
+      );
     }
     this.postAccumulateHooks ??= new Map();
     return register(this.postAccumulateHooks, hook);
@@ -206,13 +279,22 @@ const methods = {
 /** @throws AutogradError for a view */
 function detachInPlace(this: Tensor): Tensor {
   captureWatch.unsupported?.('detach_() was called');
-  if (this.base !== null) throw new AutogradError('detach_: a view cannot be cut off in place from what it views; use detach()', { op: 'detach_' });
+  if (this.base !== null)
+    throw new AutogradError(
+      'detach_: a view cannot be cut off in place from what it views; use detach()',
+      { op: 'detach_' },
+    );
   this.node = null;
   this.outputNr = 0;
   this.leafRequiresGrad = false;
   return this;
 }
-Object.defineProperty(Tensor.prototype, 'detach_', { value: detachInPlace, writable: true, configurable: true, enumerable: false });
+Object.defineProperty(Tensor.prototype, 'detach_', {
+  value: detachInPlace,
+  writable: true,
+  configurable: true,
+  enumerable: false,
+});
 Object.defineProperty(Tensor.prototype, 'retainsGrad', {
   get(this: Tensor) {
     return !this.isLeaf && (this.gradFn as Node).retained?.[this.outputNr] === this;
@@ -222,7 +304,12 @@ Object.defineProperty(Tensor.prototype, 'retainsGrad', {
 });
 
 for (const [name, value] of Object.entries(methods)) {
-  Object.defineProperty(Tensor.prototype, name, { value, writable: true, configurable: true, enumerable: false });
+  Object.defineProperty(Tensor.prototype, name, {
+    value,
+    writable: true,
+    configurable: true,
+    enumerable: false,
+  });
 }
 
 declare module '../core/tensor.js' {
@@ -230,9 +317,11 @@ declare module '../core/tensor.js' {
     /**
      * Accumulates gradients into the `.grad` of the leaves that this tensor was computed from.
      *
-     * `gradient`: dL/d(this); may be left out for a tensor of one element. `retainGraph`: keep what was saved, so that backward can run again; the value of
-     * `createGraph` by default. `createGraph`: record the backward pass itself, for higher derivatives. `inputs`: accumulate only into these; those that are no
-     * leaves retain their gradient from now on. By position in this order, or as options.
+     * `gradient`: dL/d(this); may be left out for a tensor of one element. `retainGraph`: keep what
+     * was saved, so that backward can run again; the value of `createGraph` by default.
+     * `createGraph`: record the backward pass itself, for higher derivatives. `inputs`: accumulate
+     * only into these; those that are no leaves retain their gradient from now on. By position in
+     * this order, or as options.
      *
      * @throws AutogradError, InPlaceError
      * @example loss.backward({ retainGraph: true });
@@ -246,7 +335,10 @@ declare module '../core/tensor.js' {
     retainGrad(): void;
     /** Whether {@link Tensor.retainGrad} was called on this computed tensor. */
     readonly retainsGrad: boolean;
-    /** Cuts this tensor off from the graph that made it: it becomes a leaf. @throws AutogradError for a view */
+    /**
+     * Cuts this tensor off from the graph that made it: it becomes a leaf. @throws AutogradError
+     * for a view
+     */
     detach_(): this;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The backward engine: walks the graph from the roots, accumulators first, then later nodes before earlier ones. Gradients
- * that nobody else can see are freed as soon as they have been used.
+ * The backward engine: walks the graph from the roots, accumulators first, then later nodes before
+ * earlier ones. Gradients that nobody else can see are freed as soon as they have been used.
  */
 import { setOperandConverter } from '../core/autocast.js';
 import { AutogradError } from '../core/errors.js';
@@ -28,20 +28,31 @@ export interface EngineOptions {
 
 const callbackStack: (() => void)[][] = [];
 
-/** Runs `fn` when the innermost backward that is now running is done. @internal used by FSDP and DDP */
+/**
+ * Runs `fn` when the innermost backward that is now running is done. @internal used by FSDP and DDP
+ */
 export function queueCallback(fn: () => void): void {
   checkFunction('queueCallback', 'fn', fn);
   const callbacks = callbackStack[callbackStack.length - 1];
-  if (callbacks === undefined) throw new AutogradError('queueCallback: expected a backward that runs, there is none. Call it from a hook.', { op: 'queueCallback' });
+  if (callbacks === undefined)
+    throw new AutogradError(
+      'queueCallback: expected a backward that runs, there is none. Call it from a hook.',
+      { op: 'queueCallback' },
+    );
   callbacks.push(fn);
 }
 
 /** Runs backward and returns the captured gradients (null where none arrived). */
-export function runBackward(roots: readonly Edge[], rootGrads: readonly Tensor[], options: EngineOptions): (Tensor | null)[] {
+export function runBackward(
+  roots: readonly Edge[],
+  rootGrads: readonly Tensor[],
+  options: EngineOptions,
+): (Tensor | null)[] {
   const callbacks: (() => void)[] = [];
   callbackStack.push(callbacks);
   const modeBefore = setGradEnabled(options.createGraph);
-  const converter = setOperandConverter(null); // gradients have the dtypes that mixed precision chose in forward
+  // gradients have the dtypes that mixed precision chose in forward
+  const converter = setOperandConverter(null);
   const scope = options.createGraph ? null : openScope(true);
   const run = new BackwardRun(options, scope);
   try {
@@ -104,7 +115,9 @@ class BackwardRun {
     }
   }
 
-  /** Finds the nodes ahead of the roots, and counts for each how many others pass gradients to it. */
+  /**
+   * Finds the nodes ahead of the roots, and counts for each how many others pass gradients to it.
+   */
   private meetOthers(): void {
     const { met } = this;
     for (let i = 0; i < met.length; i++) {
@@ -119,7 +132,14 @@ class BackwardRun {
   private taskOf(node: Node): NodeTask {
     let { task } = node;
     if (task === null || task.run !== this) {
-      task = { run: this, outer: task, releases: !this.options.retainGraph, isRoot: false, dependencies: 0, arrived: [] };
+      task = {
+        run: this,
+        outer: task,
+        releases: !this.options.retainGraph,
+        isRoot: false,
+        dependencies: 0,
+        arrived: [],
+      };
       node.task = task;
       this.met.push(node);
     }
@@ -149,7 +169,10 @@ class BackwardRun {
       if (node.preHooks !== null) incoming = this.runPreHooks(node, incoming);
       if (hasAny(incoming)) {
         const grads = padded(incoming, node.numOutputs);
-        results = moduleTrace.asking === 0 ? this.apply(node, grads) : insideBackwardOf(node.madeIn, () => this.apply(node, grads));
+        results =
+          moduleTrace.asking === 0
+            ? this.apply(node, grads)
+            : insideBackwardOf(node.madeIn, () => this.apply(node, grads));
         if (node.postHooks !== null) results = this.runPostHooks(node, results, incoming);
       }
     }
@@ -159,9 +182,14 @@ class BackwardRun {
     if (executes && !this.options.retainGraph) node.release();
   }
 
-  /** Whether a node that receives gradients passes them on: a captured one only where another target lies behind it, so that its graph stays. */
+  /**
+   * Whether a node that receives gradients passes them on: a captured one only where another target
+   * lies behind it, so that its graph stays.
+   */
   private executes(node: Node): boolean {
-    return this.ahead === null || this.ahead.passing.has(node) || this.options.only?.has(node) === true;
+    return (
+      this.ahead === null || this.ahead.passing.has(node) || this.options.only?.has(node) === true
+    );
   }
 
   private apply(node: Node, grads: Gradients): Gradients {
@@ -169,7 +197,9 @@ class BackwardRun {
       node.createGraph = this.options.createGraph;
       if (node.variable.postAccumulateHooks !== null) return outside(() => node.apply(grads));
     }
-    const results = node.runsUserCode ? expose(outside(() => node.apply(expose(grads)))) : node.apply(grads);
+    const results = node.runsUserCode
+      ? expose(outside(() => node.apply(expose(grads))))
+      : node.apply(grads);
     if (isAnomalyEnabled()) checkAnomaly(node, results);
     return results;
   }
@@ -225,7 +255,13 @@ class BackwardRun {
 
   /** Frees a gradient of this run that is in no buffer and was shown to nobody. */
   private freeIfOurs(storage: Storage): void {
-    if (this.scope === null || storage.scope !== this.scope || storage.holds > 0 || storage.handle === 0) return;
+    if (
+      this.scope === null ||
+      storage.scope !== this.scope ||
+      storage.holds > 0 ||
+      storage.handle === 0
+    )
+      return;
     storage.free('backward used it up');
   }
 
@@ -235,14 +271,18 @@ class BackwardRun {
       if (grad === null) return null;
       let current = grad;
       const hooks = node.tensorHooks?.[nr];
-      if (hooks !== undefined && hooks.size > 0) current = outside(() => this.runHooks(hooks.values(), current));
+      if (hooks !== undefined && hooks.size > 0)
+        current = outside(() => this.runHooks(hooks.values(), current));
       const retained = node.retained?.[nr];
       if (retained !== undefined) retain(retained, current);
       return current;
     });
   }
 
-  private runHooks(hooks: Iterable<(grad: Tensor) => Tensor | undefined | void>, grad: Tensor): Tensor {
+  private runHooks(
+    hooks: Iterable<(grad: Tensor) => Tensor | undefined | void>,
+    grad: Tensor,
+  ): Tensor {
     let current = exposeOne(grad);
     for (const hook of hooks) {
       current = fitReplaced(hook(current), current, 'a tensor hook');
@@ -254,7 +294,8 @@ class BackwardRun {
     let current: Gradients = expose(padded(grads, node.numOutputs));
     for (const hook of (node.preHooks as NonNullable<Node['preHooks']>).values()) {
       const replaced = outside(() => hook(current));
-      if (replaced !== undefined) current = replacedAll(replaced, current, `a pre-hook of ${node.name}`);
+      if (replaced !== undefined)
+        current = replacedAll(replaced, current, `a pre-hook of ${node.name}`);
     }
     return current;
   }
@@ -264,7 +305,8 @@ class BackwardRun {
     expose(grads);
     for (const hook of (node.postHooks as NonNullable<Node['postHooks']>).values()) {
       const replaced = outside(() => hook(current, grads));
-      if (replaced !== undefined) current = replacedAll(replaced, current, `a hook of ${node.name}`);
+      if (replaced !== undefined)
+        current = replacedAll(replaced, current, `a hook of ${node.name}`);
     }
     return current;
   }
@@ -278,17 +320,31 @@ class BackwardRun {
   }
 }
 
-/** Adds to the `.grad` of a tensor that is no leaf: always memory of its own, since the gradient goes on to the tensor's inputs. */
+/**
+ * Adds to the `.grad` of a tensor that is no leaf: always memory of its own, since the gradient
+ * goes on to the tensor's inputs.
+ */
 function retain(t: Tensor, grad: Tensor): void {
   const before = t.gradTensor;
   setGrad(t, before === null ? rowMajorCopy(grad) : before.add(grad));
 }
 
 /** @throws AutogradError unless there are as many, each like the one that it replaces. */
-function replacedAll(given: readonly (Tensor | null)[], grads: Gradients, source: string): Gradients {
+function replacedAll(
+  given: readonly (Tensor | null)[],
+  grads: Gradients,
+  source: string,
+): Gradients {
   if (given.length !== grads.length)
-    throw new AutogradError(`${source} returned ${given.length} gradients, expected ${grads.length}`, { op: source, expected: grads.length, given: given.length });
-  return given.map((g, i) => (g === null || grads[i] === null || grads[i] === undefined ? g : fitReplaced(g, grads[i], source)));
+    throw new AutogradError(
+      `${source} returned ${given.length} gradients, expected ${grads.length}`,
+      { op: source, expected: grads.length, given: given.length },
+    );
+  return given.map((g, i) =>
+    g === null || grads[i] === null || grads[i] === undefined
+      ? g
+      : fitReplaced(g, grads[i], source),
+  );
 }
 
 function padded(grads: Gradients, length: number): Gradients {
@@ -297,7 +353,8 @@ function padded(grads: Gradients, length: number): Gradients {
 }
 
 function hasAny(grads: Gradients): boolean {
-  for (let i = 0; i < grads.length; i++) if (grads[i] !== null && grads[i] !== undefined) return true;
+  for (let i = 0; i < grads.length; i++)
+    if (grads[i] !== null && grads[i] !== undefined) return true;
   return false;
 }
 

@@ -1,13 +1,18 @@
-/** The `fsdp` namespace of ops: how sharded training refills the parameters that a module computes with. */
+/**
+ * The `fsdp` namespace of ops: how sharded training refills the parameters that a module computes
+ * with.
+ */
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor } from '../ops/operand.js';
 
 export { set_ } from './set-data.js';
 
 /**
- * Copies `source` into the memory of `target`, broadcast and converted. The slower way to refill: `set_` takes the memory over.
+ * Copies `source` into the memory of `target`, broadcast and converted. The slower way to refill:
+ * `set_` takes the memory over.
  *
- * @throws InPlaceError for a leaf that requires a gradient, outside of `noGrad`. @throws ShapeError @throws FreedError
+ * @throws InPlaceError for a leaf that requires a gradient, outside of `noGrad`. @throws ShapeError
+ * @throws FreedError
  * @see PyTorch `torch.ops.fsdp.copy_`
  */
 export function copy_<T extends Tensor>(target: T, source: Tensor): T {

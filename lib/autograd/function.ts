@@ -31,10 +31,15 @@ export class FunctionContext {
     this.toSave = tensors;
   }
 
-  /** The tensors given to {@link saveForBackward}. @throws InPlaceError, AutogradError after the graph was freed */
+  /**
+   * The tensors given to {@link saveForBackward}. @throws InPlaceError, AutogradError after the
+   * graph was freed
+   */
   get savedTensors(): (Tensor | null)[] {
     const node = this.node as Node;
-    return this.saved.map((s, i) => (s === null ? null : s.unpack(node.name, `saved tensor ${i}`, node)));
+    return this.saved.map((s, i) =>
+      s === null ? null : s.unpack(node.name, `saved tensor ${i}`, node),
+    );
   }
 
   /** Says which inputs `forward` changed in place; they must be returned. */
@@ -56,7 +61,10 @@ export class FunctionContext {
 interface Implementation {
   name: string;
   forward(ctx: FunctionContext, ...args: unknown[]): Tensor | readonly Tensor[];
-  backward(ctx: FunctionContext, ...grads: (Tensor | null)[]): Tensor | null | readonly (Tensor | null)[];
+  backward(
+    ctx: FunctionContext,
+    ...grads: (Tensor | null)[]
+  ): Tensor | null | readonly (Tensor | null)[];
 }
 
 class FunctionNode extends Node {
@@ -68,7 +76,12 @@ class FunctionNode extends Node {
   private outputSlots: readonly GradientSlot[] = [];
   private released = false;
 
-  constructor(implementation: Implementation, ctx: FunctionContext, tensors: readonly (Tensor | null)[], numOutputs: number) {
+  constructor(
+    implementation: Implementation,
+    ctx: FunctionContext,
+    tensors: readonly (Tensor | null)[],
+    numOutputs: number,
+  ) {
     super(
       numOutputs,
       tensors.map((t) => (t === null ? null : edgeOf(t))),
@@ -87,25 +100,38 @@ class FunctionNode extends Node {
   /** Notes what gradients that never arrive look like, and saves what `forward` asked for. */
   describeOutputs(outputs: readonly Tensor[]): void {
     this.outputSlots = outputs.map(slotOf);
-    this.ctx.saved = this.ctx.toSave.map((t) => (t === null ? null : new SavedTensor(t, outputs.includes(t) ? this : null)));
+    this.ctx.saved = this.ctx.toSave.map((t) =>
+      t === null ? null : new SavedTensor(t, outputs.includes(t) ? this : null),
+    );
     this.ctx.toSave = [];
   }
 
   apply(grads: Gradients): Gradients {
     if (this.released && this.ctx.saved.length === 0) throw alreadyReleased(this.name);
     if (typeof this.implementation.backward !== 'function')
-      throw new AutogradError(`${this.name} has no static method backward, so nothing can be differentiated through it`, { function: this.name });
-    const result = this.implementation.backward(this.ctx, ...(this.ctx.materializeGrads ? this.materialized(grads) : grads));
+      throw new AutogradError(
+        `${this.name} has no static method backward, so nothing can be differentiated through it`,
+        { function: this.name },
+      );
+    const result = this.implementation.backward(
+      this.ctx,
+      ...(this.ctx.materializeGrads ? this.materialized(grads) : grads),
+    );
     const list: readonly unknown[] = Array.isArray(result) ? result : [result];
     const { length } = this.edges;
     if (list.length < length || list.slice(length).some((g) => g !== null && g !== undefined)) {
-      throw new AutogradError(`${this.name}.backward returned ${list.length} gradients, forward had ${length} arguments; return one for each, null for those without`, {
-        op: this.name,
-        given: list.length,
-        expected: length,
-      });
+      throw new AutogradError(
+        `${this.name}.backward returned ${list.length} gradients, forward had ${length} arguments; return one for each, null for those without`,
+        {
+          op: this.name,
+          given: list.length,
+          expected: length,
+        },
+      );
     }
-    return this.edges.map((edge, i) => this.fitted(list[i], edge === null ? null : (this.inputSlots[i] as GradientSlot)));
+    return this.edges.map((edge, i) =>
+      this.fitted(list[i], edge === null ? null : (this.inputSlots[i] as GradientSlot)),
+    );
   }
 
   private materialized(grads: Gradients): Gradients {
@@ -117,7 +143,9 @@ class FunctionNode extends Node {
   }
 
   private fitted(given: unknown, slot: GradientSlot | null): Tensor | null {
-    return slot === null || given === null || given === undefined ? null : fitReturned(given, slot, `${this.name}.backward`);
+    return slot === null || given === null || given === undefined
+      ? null
+      : fitReturned(given, slot, `${this.name}.backward`);
   }
 
   override release(): void {
@@ -132,11 +160,16 @@ function slotOf({ shape, dtype, device }: Tensor): GradientSlot {
 }
 
 /** The type of `apply` follows from the static `forward` of the class. */
-type ForwardArguments<C> = C extends { forward(ctx: FunctionContext, ...args: infer A): unknown } ? A : never;
-type ForwardResult<C> = C extends { forward(ctx: FunctionContext, ...args: never[]): infer R } ? R : never;
+type ForwardArguments<C> = C extends { forward(ctx: FunctionContext, ...args: infer A): unknown }
+  ? A
+  : never;
+type ForwardResult<C> = C extends { forward(ctx: FunctionContext, ...args: never[]): infer R }
+  ? R
+  : never;
 
 /**
- * Base of user-defined differentiable operations: a class with static `forward` and `backward`, called through `apply`.
+ * Base of user-defined differentiable operations: a class with static `forward` and `backward`,
+ * called through `apply`.
  *
  * @see PyTorch `torch.autograd.Function`
  * @example
@@ -153,7 +186,8 @@ export abstract class Function {
     const tensors = (args as unknown[]).map((a) => (a instanceof Tensor ? a : null));
     ctx.needsInputGrad = tensors.map((t) => t?.requiresGrad ?? false);
     const tracked = isGradEnabled() && ctx.needsInputGrad.includes(true);
-    if (tracked) captureWatch.unsupported?.(`the autograd.Function ${implementation.name} was applied`);
+    if (tracked)
+      captureWatch.unsupported?.(`the autograd.Function ${implementation.name} was applied`);
     const result = noGrad(() => implementation.forward(ctx, ...(args as unknown[])));
     const outputs = (Array.isArray(result) ? result : [result]) as Tensor[];
     checkDirty(ctx, outputs, implementation.name);
@@ -165,8 +199,17 @@ export abstract class Function {
   }
 }
 
-/** An output that is an input is handed out as a view, so that the input keeps its own history (unless marked dirty). */
-function link(output: Tensor, i: number, node: Node, ctx: FunctionContext, inputs: readonly (Tensor | null)[]): Tensor {
+/**
+ * An output that is an input is handed out as a view, so that the input keeps its own history
+ * (unless marked dirty).
+ */
+function link(
+  output: Tensor,
+  i: number,
+  node: Node,
+  ctx: FunctionContext,
+  inputs: readonly (Tensor | null)[],
+): Tensor {
   if (ctx.nonDifferentiable.has(output) || !output.dtype.isFloatingPoint) return output;
   const isInput = inputs.includes(output);
   const out = isInput && !ctx.dirty.has(output) ? output.detach() : output;
@@ -178,7 +221,11 @@ function link(output: Tensor, i: number, node: Node, ctx: FunctionContext, input
 
 function checkDirty(ctx: FunctionContext, outputs: readonly Tensor[], name: string): void {
   for (const t of ctx.dirty) {
-    if (!outputs.includes(t)) throw new InPlaceError(`${name}: a tensor marked dirty must be returned by forward`);
-    if (t.leafRequiresGrad && isGradEnabled()) throw new InPlaceError(`${name}: a leaf tensor that requires a gradient cannot be changed in place`);
+    if (!outputs.includes(t))
+      throw new InPlaceError(`${name}: a tensor marked dirty must be returned by forward`);
+    if (t.leafRequiresGrad && isGradEnabled())
+      throw new InPlaceError(
+        `${name}: a leaf tensor that requires a gradient cannot be changed in place`,
+      );
   }
 }

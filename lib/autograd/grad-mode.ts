@@ -14,7 +14,10 @@ export function isInferenceMode(): boolean {
   return inference;
 }
 
-/** Turns recording on or off until it is set again, and returns what it was. Where a function bounds it, use `noGrad` or `enableGrad`. */
+/**
+ * Turns recording on or off until it is set again, and returns what it was. Where a function bounds
+ * it, use `noGrad` or `enableGrad`.
+ */
 export function setGradEnabled(value: boolean): boolean {
   checkFlag('setGradEnabled', 'value', value);
   const before = gradState.recording;
@@ -28,7 +31,9 @@ export interface GradMode {
   readonly inference: boolean;
 }
 
-const [off, on, inferenceOff, inferenceOn]: readonly GradMode[] = [false, true].flatMap((infer) => [false, true].map((record) => ({ enabled: record, inference: infer })));
+const [off, on, inferenceOff, inferenceOn]: readonly GradMode[] = [false, true].flatMap((infer) =>
+  [false, true].map((record) => ({ enabled: record, inference: infer })),
+);
 
 /** The modes that hold now. @internal */
 export function gradMode(): GradMode {
@@ -55,11 +60,18 @@ function withMode<T>(op: string, value: boolean, infer: boolean, fn: () => T): T
     gradState.recording = before;
     inference = beforeInference;
   }
-  checkSynchronous('noGrad, enableGrad and inferenceMode', result, 'the mode would end at its first await');
+  checkSynchronous(
+    'noGrad, enableGrad and inferenceMode',
+    result,
+    'the mode would end at its first await',
+  );
   return result;
 }
 
-/** Runs `fn` without recording operations: results do not require gradients. @throws ArgumentError for async functions. */
+/**
+ * Runs `fn` without recording operations: results do not require gradients. @throws ArgumentError
+ * for async functions.
+ */
 export function noGrad<T>(fn: () => T): T {
   return withMode('noGrad', false, inference, fn);
 }
@@ -69,7 +81,10 @@ export function enableGrad<T>(fn: () => T): T {
   return withMode('enableGrad', true, inference, fn);
 }
 
-/** As {@link noGrad}; says that results will never take part in automatic differentiation. They may, though: docs/differences-from-pytorch.md. */
+/**
+ * As {@link noGrad}; says that results will never take part in automatic differentiation. They may,
+ * though: docs/differences-from-pytorch.md.
+ */
 export function inferenceMode<T>(fn: () => T): T {
   return withMode('inferenceMode', false, true, fn);
 }

@@ -20,24 +20,43 @@ export interface GradcheckOptions {
 type Differentiable = (...inputs: Tensor[]) => Tensor | readonly Tensor[];
 
 /**
- * Whether the gradients of `fn` agree with central differences, for every input that requires a gradient.
+ * Whether the gradients of `fn` agree with central differences, for every input that requires a
+ * gradient.
  *
  * @throws ArgumentError unless those inputs are float64
  * @throws AutogradError naming output, input, element and both values where they differ
  * @see PyTorch `torch.autograd.gradcheck`
  */
-export function gradcheck(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions = {}): boolean {
+export function gradcheck(
+  fn: Differentiable,
+  inputs: readonly Tensor[],
+  options: GradcheckOptions = {},
+): boolean {
   checkFunction('gradcheck', 'fn', fn);
   requireTensors(inputs, 'gradcheck', 'inputs');
   return check(fn, inputs, options, 'skipped');
 }
 
 /** `cutOff` says what an output is that requires no gradient: not looked at, or a constant. */
-function check(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions, cutOff: 'skipped' | 'constant'): boolean {
-  const { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raiseException = true } = optionsOf('gradcheck', options, 'eps atol rtol raiseException');
+function check(
+  fn: Differentiable,
+  inputs: readonly Tensor[],
+  options: GradcheckOptions,
+  cutOff: 'skipped' | 'constant',
+): boolean {
+  const {
+    eps = 1e-6,
+    atol = 1e-5,
+    rtol = 1e-3,
+    raiseException = true,
+  } = optionsOf('gradcheck', options, 'eps atol rtol raiseException');
   const checked = inputs.flatMap((t, i) => (t.requiresGrad ? [i] : []));
   if (checked.length === 0) throw new ArgumentError('gradcheck: no input requires a gradient');
-  for (const i of checked) if ((inputs[i] as Tensor).dtype !== float64) throw new ArgumentError(`gradcheck: input ${i} must be float64, it is ${(inputs[i] as Tensor).dtype.name}`);
+  for (const i of checked)
+    if ((inputs[i] as Tensor).dtype !== float64)
+      throw new ArgumentError(
+        `gradcheck: input ${i} must be float64, it is ${(inputs[i] as Tensor).dtype.name}`,
+      );
   const outputs = listOf(fn(...inputs));
   for (const [o, output] of outputs.entries()) {
     if (!output.requiresGrad && cutOff === 'skipped') continue;
@@ -52,10 +71,15 @@ function check(fn: Differentiable, inputs: readonly Tensor[], options: Gradcheck
 }
 
 /**
- * As {@link gradcheck}, for second derivatives: checks the gradients of the gradients, for the inputs and for the gradients of the outputs. A
- * gradient that is cut off from the graph counts as constant.
+ * As {@link gradcheck}, for second derivatives: checks the gradients of the gradients, for the
+ * inputs and for the gradients of the outputs. A gradient that is cut off from the graph counts as
+ * constant.
  */
-export function gradgradcheck(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions = {}): boolean {
+export function gradgradcheck(
+  fn: Differentiable,
+  inputs: readonly Tensor[],
+  options: GradcheckOptions = {},
+): boolean {
   checkFunction('gradgradcheck', 'fn', fn);
   requireTensors(inputs, 'gradgradcheck', 'inputs');
   optionsOf('gradgradcheck', options);
@@ -67,7 +91,11 @@ export function gradgradcheck(fn: Differentiable, inputs: readonly Tensor[], opt
     const own = given.slice(0, inputs.length);
     const wanted = own.filter((t) => t.requiresGrad);
     const roots = listOf(fn(...own)).filter((t) => t.requiresGrad);
-    const grads = grad(roots, wanted, { gradOutputs: given.slice(inputs.length), createGraph: true, allowUnused: true });
+    const grads = grad(roots, wanted, {
+      gradOutputs: given.slice(inputs.length),
+      createGraph: true,
+      allowUnused: true,
+    });
     return grads.map((g, i) => g ?? (wanted[i] as Tensor).detach().zerosLike());
   };
   return check(first, [...inputs, ...weights], options, 'constant');
@@ -110,18 +138,31 @@ function analyticalJacobian(output: Tensor, input: Tensor): number[][] {
   return Array.from({ length: output.numel() }, (_, row) => {
     const direction = output.detach().newZeros([output.numel()]);
     direction.select(0, row).fill_(1);
-    const [g] = grad(output, input, { gradOutputs: direction.reshape(output.shape), retainGraph: true, allowUnused: true });
+    const [g] = grad(output, input, {
+      gradOutputs: direction.reshape(output.shape),
+      retainGraph: true,
+      allowUnused: true,
+    });
     return g ? Array.from(g.toTypedArray() as Float64Array) : [];
   });
 }
 
-function numericalColumn(fn: Differentiable, inputs: readonly Tensor[], o: number, i: number, column: number, eps: number): number[] {
+function numericalColumn(
+  fn: Differentiable,
+  inputs: readonly Tensor[],
+  o: number,
+  i: number,
+  column: number,
+  eps: number,
+): number[] {
   const at = (step: number): Float64Array => {
     const moved = inputs.map((t, k) => (k === i ? t.detach().clone().contiguous() : t.detach()));
     const target = moved[i] as Tensor;
     noGrad(() => target.view(-1).select(0, column).add_(step));
     // Leaves of their own: functions may differentiate inside.
-    const leaves = moved.map((t, k) => ((inputs[k] as Tensor).requiresGrad ? t.requiresGrad_() : t));
+    const leaves = moved.map((t, k) =>
+      (inputs[k] as Tensor).requiresGrad ? t.requiresGrad_() : t,
+    );
     return (listOf(fn(...leaves))[o] as Tensor).detach().toTypedArray() as Float64Array;
   };
   const [above, below] = [at(eps), at(-eps)];

@@ -1,24 +1,29 @@
 /**
- * How a gradient lies in memory: as its tensor does if that is dense, else row-major. Optimizers and buckets then walk both in one order.
+ * How a gradient lies in memory: as its tensor does if that is dense, else row-major. Optimizers
+ * and buckets then walk both in one order.
  *
  * @see PyTorch "Default gradient layouts", `torch/csrc/autograd/functions/accumulate_grad.h`
  */
 import { isContiguousLayout, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import { heldOf, type Tensor } from '../core/tensor.js';
 
-/** Whether a gradient lies as that of `variable` has to; of distributed ones, their local shards. */
+/**
+ * Whether a gradient lies as that of `variable` has to; of distributed ones, their local shards.
+ */
 export function hasLayoutOf(variable: Tensor, grad: Tensor): boolean {
   const { shape, strides } = heldOf(variable);
   const given = heldOf(grad).strides;
   if (!isNonOverlappingAndDense(shape, strides)) return isContiguousLayout(shape, given);
-  for (let dim = 0; dim < shape.length; dim++) if ((shape[dim] as number) > 1 && given[dim] !== strides[dim]) return false;
+  for (let dim = 0; dim < shape.length; dim++)
+    if ((shape[dim] as number) > 1 && given[dim] !== strides[dim]) return false;
   return true;
 }
 
 /** A copy of a gradient in new memory, in the layout that that of `variable` has to have. */
 export function copyInLayoutOf(variable: Tensor, grad: Tensor): Tensor {
   const { shape, strides } = heldOf(variable);
-  if (isContiguousLayout(shape, strides) || !isNonOverlappingAndDense(shape, strides)) return rowMajorCopy(grad);
+  if (isContiguousLayout(shape, strides) || !isNonOverlappingAndDense(shape, strides))
+    return rowMajorCopy(grad);
   const order = outermostFirst(strides);
   const inverse = order.map((_, dim) => order.indexOf(dim));
   const copy = rowMajorCopy(grad.permute(order)).permute(inverse);

@@ -14,8 +14,13 @@ import { SavedTensor } from './saved-tensor.js';
 
 export type Gradients = (Tensor | null)[];
 export type TensorHook = (grad: Tensor) => Tensor | undefined | void;
-export type NodePreHook = (gradOutputs: readonly (Tensor | null)[]) => readonly (Tensor | null)[] | undefined | void;
-export type NodeHook = (gradInputs: readonly (Tensor | null)[], gradOutputs: readonly (Tensor | null)[]) => readonly (Tensor | null)[] | undefined | void;
+export type NodePreHook = (
+  gradOutputs: readonly (Tensor | null)[],
+) => readonly (Tensor | null)[] | undefined | void;
+export type NodeHook = (
+  gradInputs: readonly (Tensor | null)[],
+  gradOutputs: readonly (Tensor | null)[],
+) => readonly (Tensor | null)[] | undefined | void;
 
 /** Gradients of leaves are accumulated before any other node runs. */
 export const ACCUMULATE_SEQUENCE = Number.MAX_SAFE_INTEGER;
@@ -27,7 +32,10 @@ export interface Edge {
   outputNr: number;
 }
 
-/** What one backward knows of a node on its way: gradients still to come, and those that have arrived. @internal */
+/**
+ * What one backward knows of a node on its way: gradients still to come, and those that have
+ * arrived. @internal
+ */
 export interface NodeTask {
   /** The backward that this belongs to. */
   readonly run: object;
@@ -103,7 +111,10 @@ export abstract class Node {
     return register(this.preHooks, hook);
   }
 
-  /** Runs after the node with the gradients of its inputs and outputs; may return replacements of the former. */
+  /**
+   * Runs after the node with the gradients of its inputs and outputs; may return replacements of
+   * the former.
+   */
   registerHook(hook: NodeHook): HookHandle {
     this.postHooks ??= new Map();
     return register(this.postHooks, hook);
@@ -121,7 +132,10 @@ export abstract class Node {
   }
 }
 
-/** Makes the accumulator of a leaf; handed over by accumulate-grad.ts, which builds on this file. @internal */
+/**
+ * Makes the accumulator of a leaf; handed over by accumulate-grad.ts, which builds on this file.
+ * @internal
+ */
 export const leaves: { accumulatorOf: (t: Tensor) => Node } = {
   accumulatorOf: () => {
     throw new AutogradError('the autograd engine is not loaded');
@@ -135,7 +149,10 @@ export function edgeOf(t: Tensor): Edge | null {
   return t.leafRequiresGrad ? { node: leaves.accumulatorOf(t), outputNr: 0 } : null;
 }
 
-/** Gives a tensor that has changed another history; a gradient that it retains is that of its new values. */
+/**
+ * Gives a tensor that has changed another history; a gradient that it retains is that of its new
+ * values.
+ */
 export function changeHistory(t: Tensor, node: Node | null, outputNr: number): void {
   const before = t.node as Node | null;
   if (before?.retained?.[t.outputNr] === t) {
@@ -165,7 +182,10 @@ export class OpNode extends Node implements VjpContext<object> {
   private readonly plainInputs: readonly boolean[] | null;
   private savedInputs: (SavedTensor | undefined)[] | null = null;
   private savedOutputs: (SavedTensor | undefined)[] | null = null;
-  /** Whether it keeps memory for its rule, and not only numbers: then only one backward may pass, unless the graph is retained. */
+  /**
+   * Whether it keeps memory for its rule, and not only numbers: then only one backward may pass,
+   * unless the graph is retained.
+   */
   private keepsMemory = false;
   private released = false;
 
@@ -186,14 +206,18 @@ export class OpNode extends Node implements VjpContext<object> {
       this.inputDevices[i] = t.device;
     }
     this.strides = op.savesStrides ? inputs.map((t) => t.strides) : null;
-    this.plainInputs = distributed === 0 || distributed === count ? null : inputs.map((t) => t.sharding === null);
+    this.plainInputs =
+      distributed === 0 || distributed === count ? null : inputs.map((t) => t.sharding === null);
   }
 
   get name(): string {
     return this.op.name;
   }
 
-  /** Saves the inputs that the rule will read; `copyOf` stands in for one that is about to be overwritten. */
+  /**
+   * Saves the inputs that the rule will read; `copyOf` stands in for one that is about to be
+   * overwritten.
+   */
   saveInputs(inputs: readonly Tensor[], copyOf: ((t: Tensor) => Tensor) | null): void {
     const wanted = this.op.savesInputs((i) => this.edges[i] !== null, inputs);
     if (wanted.length === 0) return;
@@ -264,7 +288,9 @@ export class OpNode extends Node implements VjpContext<object> {
     const rule = this.op.vjp;
     // A change in place to what depends on no input, such as the result of a comparison.
     if (rule === null) return this.edges.map(() => null);
-    const results = (grads.length === 1 ? rule(this, grads[0] as Tensor) : rule(this, ...(grads as Tensor[]))) as Gradients;
+    const results = (
+      grads.length === 1 ? rule(this, grads[0] as Tensor) : rule(this, ...(grads as Tensor[]))
+    ) as Gradients;
     const fitted = new Array<Tensor | null>(results.length);
     for (let i = 0; i < results.length; i++) {
       const g = results[i];
@@ -281,13 +307,16 @@ export class OpNode extends Node implements VjpContext<object> {
   /** In shape and dtype of the input, and plain where that is. */
   private fitted(g: Tensor, i: number): Tensor {
     const fits = fitGradient(g, this.shapes[i] as Shape, this.inputDtypes[i] as DType);
-    return fits.sharding !== null && this.plainInputs?.[i] === true ? fits.sharding.whole(fits) : fits;
+    return fits.sharding !== null && this.plainInputs?.[i] === true
+      ? fits.sharding.whole(fits)
+      : fits;
   }
 
   override release(): void {
     if (!this.keepsMemory) return;
     this.released = true;
-    for (const list of [this.savedInputs, this.savedOutputs]) list?.forEach((saved) => saved?.release());
+    for (const list of [this.savedInputs, this.savedOutputs])
+      list?.forEach((saved) => saved?.release());
     this.savedInputs = null;
     this.savedOutputs = null;
   }
@@ -295,22 +324,33 @@ export class OpNode extends Node implements VjpContext<object> {
   private unpack(list: (SavedTensor | undefined)[] | null, i: number, role: string): Tensor {
     if (this.released) throw alreadyReleased(this.name);
     const saved = list?.[i];
-    if (saved === undefined) throw new AutogradError(`${this.name}: its gradient rule reads ${role} ${i}, which the op does not save`);
+    if (saved === undefined)
+      throw new AutogradError(
+        `${this.name}: its gradient rule reads ${role} ${i}, which the op does not save`,
+      );
     return saved.unpack(this.name, `${role} ${i}`, this);
   }
 }
 
-/** Whether output `i` of an op has a gradient: masks, indices and statistics have none. @internal */
+/**
+ * Whether output `i` of an op has a gradient: masks, indices and statistics have none. @internal
+ */
 export function hasGradient(op: AnyOp, output: Tensor, i: number): boolean {
   return output.dtype.isFloatingPoint && op.differentiable?.includes(i) !== false;
 }
 
-/** A gradient in the shape and dtype of the input it belongs to: broadcast dims summed, promotion undone. */
+/**
+ * A gradient in the shape and dtype of the input it belongs to: broadcast dims summed, promotion
+ * undone.
+ */
 function fitGradient(g: Tensor, shape: Shape, dtype: DType): Tensor {
   const summed = g.shape === shape ? g : g.sumToSize(shape);
   return summed.dtype === dtype ? summed : summed.to(dtype);
 }
 
 export function alreadyReleased(name: string): AutogradError {
-  return new AutogradError(`backward through ${name} a second time: its saved tensors were freed by the first backward. Pass { retainGraph: true } to that one.`, { op: name });
+  return new AutogradError(
+    `backward through ${name} a second time: its saved tensors were freed by the first backward. Pass { retainGraph: true } to that one.`,
+    { op: name },
+  );
 }

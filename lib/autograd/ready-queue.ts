@@ -27,7 +27,11 @@ export class ReadyQueue {
     for (;;) {
       let child = 2 * at + 1;
       if (child >= heap.length) break;
-      if (child + 1 < heap.length && (heap[child + 1] as Node).sequence > (heap[child] as Node).sequence) child++;
+      if (
+        child + 1 < heap.length &&
+        (heap[child + 1] as Node).sequence > (heap[child] as Node).sequence
+      )
+        child++;
       if ((heap[child] as Node).sequence <= last.sequence) break;
       heap[at] = heap[child] as Node;
       at = child;

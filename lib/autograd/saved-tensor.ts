@@ -1,4 +1,7 @@
-/** A tensor that a gradient rule will read: kept by reference, with a check that nobody overwrote it meanwhile. */
+/**
+ * A tensor that a gradient rule will read: kept by reference, with a check that nobody overwrote it
+ * meanwhile.
+ */
 import { InPlaceError } from '../core/errors.js';
 import { memoryRoles } from '../core/memory-roles.js';
 import { checkFunction, unexpected } from '../core/options.js';
@@ -15,14 +18,20 @@ export interface SavedTensorsHooks {
 let hooks: SavedTensorsHooks | null = null;
 
 /**
- * Inside `fn`, every tensor saved for backward is passed to `pack`, and what that returns is kept instead; backward gets the
- * tensor back from `unpack`. For offloading to the host, compression, or recomputation.
+ * Inside `fn`, every tensor saved for backward is passed to `pack`, and what that returns is kept
+ * instead; backward gets the tensor back from `unpack`. For offloading to the host, compression, or
+ * recomputation.
  *
  * @see PyTorch `torch.autograd.graph.saved_tensors_hooks`
  */
-export function savedTensorsHooks<T, P>(pack: (t: Tensor) => P, unpack: (packed: P) => Tensor, fn: () => T): T {
+export function savedTensorsHooks<T, P>(
+  pack: (t: Tensor) => P,
+  unpack: (packed: P) => Tensor,
+  fn: () => T,
+): T {
   captureWatch.unsupported?.('savedTensorsHooks() was called');
-  for (const [name, value] of Object.entries({ pack, unpack, fn })) checkFunction('savedTensorsHooks', name, value);
+  for (const [name, value] of Object.entries({ pack, unpack, fn }))
+    checkFunction('savedTensorsHooks', name, value);
   const before = hooks;
   hooks = { pack, unpack: unpack as (packed: unknown) => Tensor };
   try {
@@ -38,7 +47,10 @@ export class SavedTensor {
   private readonly node: GradFn | null;
   private readonly outputNr: number;
   private readonly isOutput: boolean;
-  /** The memory that a saved output had; a saved input is read through the tensor, whatever memory it shows by then. */
+  /**
+   * The memory that a saved output had; a saved input is read through the tensor, whatever memory
+   * it shows by then.
+   */
   private readonly storage: Storage | null;
   private readonly unpackHook: ((packed: unknown) => Tensor) | null = null;
   private packed: unknown = null;
@@ -46,8 +58,9 @@ export class SavedTensor {
   private leaf: Tensor | null = null;
 
   /**
-   * `maker` is the node itself when an output is saved: kept out, so that it is found again at unpacking. An output that has no gradient (a
-   * mask, indices, statistics) comes back without history.
+   * `maker` is the node itself when an output is saved: kept out, so that it is found again at
+   * unpacking. An output that has no gradient (a mask, indices, statistics) comes back without
+   * history.
    */
   constructor(t: Tensor, maker: GradFn | null, hasGradient = true) {
     this.version = t.currentVersion;
@@ -79,7 +92,8 @@ export class SavedTensor {
     const t = this.tensor as Tensor;
     if (t.storage === null) return t;
     if (t._version !== this.version) throw overwritten(op, role, t, this.version);
-    if (this.storage !== null && this.storage !== t.storage && !t.disposed) throw swappedAway(op, role, t);
+    if (this.storage !== null && this.storage !== t.storage && !t.disposed)
+      throw swappedAway(op, role, t);
     const node = this.isOutput ? maker : this.node;
     if (!t.disposed && t.node === node) return t;
     return withHistory(t, t, this.storage ?? t.storage, node, this.outputNr);
@@ -88,13 +102,21 @@ export class SavedTensor {
   /** The saved output, if nothing but the tape shows its memory; else null. */
   take(): Tensor | null {
     const { tensor: t, storage } = this;
-    if (t === null || storage === null || t.disposed || t.storage !== storage || t._version !== this.version) return null;
+    if (
+      t === null ||
+      storage === null ||
+      t.disposed ||
+      t.storage !== storage ||
+      t._version !== this.version
+    )
+      return null;
     return storage.holds === 1 && storage.refs <= 2 ? t : null;
   }
 
   /** The user's tensor with the history of the saved one, whatever its own is. */
   private unpackHooked(t: Tensor, maker: GradFn): Tensor {
-    if (!(t instanceof Tensor)) throw unexpected('savedTensorsHooks', 'what unpack returns', 'a tensor', t);
+    if (!(t instanceof Tensor))
+      throw unexpected('savedTensorsHooks', 'what unpack returns', 'a tensor', t);
     const node = this.isOutput ? maker : this.node;
     if (t === this.leaf || (this.leaf === null && t.node === node && !t.leafRequiresGrad)) return t;
     return withHistory(t, this.leaf, t.storage, node, this.outputNr);
@@ -109,8 +131,17 @@ export class SavedTensor {
   }
 }
 
-/** Another tensor object on the same memory: the saved one was disposed, came from a hook, or has a new history from an in-place change. */
-function withHistory(t: Tensor, leaf: Tensor | null, storage: Storage | null, node: GradFn | null, outputNr: number): Tensor {
+/**
+ * Another tensor object on the same memory: the saved one was disposed, came from a hook, or has a
+ * new history from an in-place change.
+ */
+function withHistory(
+  t: Tensor,
+  leaf: Tensor | null,
+  storage: Storage | null,
+  node: GradFn | null,
+  outputNr: number,
+): Tensor {
   const alias = aliasOf(t, storage);
   alias.versionCounter = t.versionCounter;
   alias.node = node;

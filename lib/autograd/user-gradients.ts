@@ -1,4 +1,7 @@
-/** Gradients that user code returns: checked where they come in, since a wrong shape would broadcast its way to wrong numbers. */
+/**
+ * Gradients that user code returns: checked where they come in, since a wrong shape would broadcast
+ * its way to wrong numbers.
+ */
 import type { Device } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { AutogradError } from '../core/errors.js';
@@ -12,7 +15,10 @@ export interface GradientSlot {
   readonly device: Device;
 }
 
-/** User code has these from now on: nothing of the engine's adds into them, reuses or frees them. Returns them. */
+/**
+ * User code has these from now on: nothing of the engine's adds into them, reuses or frees them.
+ * Returns them.
+ */
 export function expose<T extends readonly (Tensor | null | undefined)[]>(grads: T): T {
   for (let i = 0; i < grads.length; i++) grads[i]?.storage?.expose();
   return grads;
@@ -25,15 +31,21 @@ export function exposeOne(grad: Tensor): Tensor {
 }
 
 function describe(value: unknown): string {
-  return value instanceof Tensor ? `${value.dtype.name}${formatShape(value.shape)} on ${value.device}` : `${value === null ? 'null' : typeof value}`;
+  return value instanceof Tensor
+    ? `${value.dtype.name}${formatShape(value.shape)} on ${value.device}`
+    : `${value === null ? 'null' : typeof value}`;
 }
 
 function refuse(source: string, slot: GradientSlot, given: unknown): AutogradError {
   const expected = `${slot.dtype.name}${formatShape(slot.shape)} on ${slot.device}`;
-  return new AutogradError(`${source} returned ${describe(given)} as a gradient, expected ${expected}`, { op: source, expected, given: describe(given) });
+  return new AutogradError(
+    `${source} returned ${describe(given)} as a gradient, expected ${expected}`,
+    { op: source, expected, given: describe(given) },
+  );
 }
 
-const isSame = (a: Shape, b: Shape): boolean => a.length === b.length && a.every((size, i) => size === b[i]);
+const isSame = (a: Shape, b: Shape): boolean =>
+  a.length === b.length && a.every((size, i) => size === b[i]);
 
 /** Whether `to` broadcasts to `from`, so that a gradient of shape `from` can be summed to it. */
 function isBroadcastOf(from: Shape, to: Shape): boolean {
@@ -42,12 +54,19 @@ function isBroadcastOf(from: Shape, to: Shape): boolean {
 }
 
 /**
- * A gradient that `backward` of a user's function returned: summed over broadcast dims and cast, as those of our own ops are.
+ * A gradient that `backward` of a user's function returned: summed over broadcast dims and cast, as
+ * those of our own ops are.
  *
- * @throws AutogradError for what is no tensor, or of a shape or device that cannot be brought to the input's.
+ * @throws AutogradError for what is no tensor, or of a shape or device that cannot be brought to
+ * the input's.
  */
 export function fitReturned(given: unknown, slot: GradientSlot, source: string): Tensor {
-  if (!(given instanceof Tensor) || given.device !== slot.device || !isBroadcastOf(given.shape, slot.shape)) throw refuse(source, slot, given);
+  if (
+    !(given instanceof Tensor) ||
+    given.device !== slot.device ||
+    !isBroadcastOf(given.shape, slot.shape)
+  )
+    throw refuse(source, slot, given);
   exposeOne(given);
   const summed = isSame(given.shape, slot.shape) ? given : given.sumToSize(slot.shape);
   return summed.dtype === slot.dtype ? summed : summed.to(slot.dtype);
@@ -61,6 +80,12 @@ export function fitReturned(given: unknown, slot: GradientSlot, source: string):
  */
 export function fitReplaced(given: unknown, grad: Tensor, source: string): Tensor {
   if (given === undefined || given === null) return grad;
-  if (!(given instanceof Tensor) || given.device !== grad.device || given.dtype !== grad.dtype || !isSame(given.shape, grad.shape)) throw refuse(source, grad, given);
+  if (
+    !(given instanceof Tensor) ||
+    given.device !== grad.device ||
+    given.dtype !== grad.dtype ||
+    !isSame(given.shape, grad.shape)
+  )
+    throw refuse(source, grad, given);
   return exposeOne(given);
 }

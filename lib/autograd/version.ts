@@ -1,4 +1,7 @@
-/** Overrides of version counters: for code such as FSDP that refills memory which autograd has saved. */
+/**
+ * Overrides of version counters: for code such as FSDP that refills memory which autograd has
+ * saved.
+ */
 import { checkFunction, checkNumber } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
@@ -16,7 +19,8 @@ export const versionOverride = {
 };
 
 /**
- * Sets the version counter that a tensor shares with its views. Saved tensors then no longer notice a change.
+ * Sets the version counter that a tensor shares with its views. Saved tensors then no longer notice
+ * a change.
  *
  * @throws ArgumentError if the version is not a non-negative integer.
  */
@@ -27,7 +31,10 @@ export function unsafeSetVersionCounter(t: Tensor, version: number): void {
 }
 
 /** Runs `fn` and puts the version counters of the tensors back as they were. */
-export function unsafePreserveVersionCounter<T>(tensors: Tensor | readonly Tensor[], fn: () => T): T {
+export function unsafePreserveVersionCounter<T>(
+  tensors: Tensor | readonly Tensor[],
+  fn: () => T,
+): T {
   const list = Array.isArray(tensors) ? (tensors as readonly Tensor[]) : [tensors as Tensor];
   requireTensors(list, 'unsafePreserveVersionCounter');
   checkFunction('unsafePreserveVersionCounter', 'fn', fn);

@@ -1,4 +1,7 @@
-/** In-place changes of views: the base gets a new history, and every view of it is refreshed from there when next asked. */
+/**
+ * In-place changes of views: the base gets a new history, and every view of it is refreshed from
+ * there when next asked.
+ */
 import { InPlaceError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
 import { isNonOverlappingAndDense, overlapsItself, type Shape } from '../core/shape.js';
@@ -17,13 +20,20 @@ interface Window extends Layout {
 }
 
 function windowOn(base: Tensor, view: Tensor): Window {
-  return { shape: view.shape, strides: view.strides, offset: view.storageOffset - base.storageOffset };
+  return {
+    shape: view.shape,
+    strides: view.strides,
+    offset: view.storageOffset - base.storageOffset,
+  };
 }
 
 /** @throws InPlaceError for a view whose change cannot be tracked. */
 export function checkViewChange(op: AnyOp, into: Tensor): void {
   if (into.inPlaceForbidden !== null) {
-    throw new InPlaceError(`${op.name}: this tensor cannot be changed in place: ${into.inPlaceForbidden}`, { op: op.name });
+    throw new InPlaceError(
+      `${op.name}: this tensor cannot be changed in place: ${into.inPlaceForbidden}`,
+      { op: op.name },
+    );
   }
   const base = into.base;
   if (base !== null && into.sharding !== null) {
@@ -41,11 +51,16 @@ export function checkViewChange(op: AnyOp, into: Tensor): void {
     );
   }
   if (base !== null && !isNonOverlappingAndDense(base.shape, base.strides)) {
-    throw new InPlaceError(`${op.name}: a view of a tensor with gaps or overlaps cannot be changed in place under autograd; clone() the base first`, { op: op.name });
+    throw new InPlaceError(
+      `${op.name}: a view of a tensor with gaps or overlaps cannot be changed in place under autograd; clone() the base first`,
+      { op: op.name },
+    );
   }
 }
 
-/** The base's gradient passes around the changed window; inside it, through the node of the change. */
+/**
+ * The base's gradient passes around the changed window; inside it, through the node of the change.
+ */
 class CopySlices extends Node {
   readonly name = 'CopySlices';
   private readonly base: Layout;
@@ -63,7 +78,8 @@ class CopySlices extends Node {
 
   apply([grad]: Gradients): Gradients {
     if (!grad) return this.edges.map(() => null);
-    const whole = zerosStridedLike(grad, this.base.shape, this.base.strides); // the window is one of the base, whose layout the gradient need not have
+    // the window is one of the base, whose layout the gradient need not have
+    const whole = zerosStridedLike(grad, this.base.shape, this.base.strides);
     whole.copy_(grad);
     const part = whole.asStrided(this.window.shape, this.window.strides, this.window.offset);
     const results = this.inner.apply([part.clone()]);
@@ -78,7 +94,9 @@ class CopySlices extends Node {
   }
 }
 
-/** The gradient of a view of a base that was changed in place: put into zeros of the base's shape. */
+/**
+ * The gradient of a view of a base that was changed in place: put into zeros of the base's shape.
+ */
 class ViewOfChanged extends Node {
   readonly name = 'AsStrided';
   private readonly window: Window;
@@ -105,11 +123,16 @@ function addInto(whole: Tensor, { shape, strides, offset }: Window, grad: Tensor
     return;
   }
   const count = whole.numel();
-  const places = arange(count, { device: whole.device }).asStrided(shape, strides, offset).reshape(-1);
+  const places = arange(count, { device: whole.device })
+    .asStrided(shape, strides, offset)
+    .reshape(-1);
   whole.asStrided([count], [1], 0).indexAdd_(0, places, grad.reshape(-1));
 }
 
-/** In its place where the base is distributed: what the view is of each part is not kept. Its values are those of the changed base. */
+/**
+ * In its place where the base is distributed: what the view is of each part is not kept. Its values
+ * are those of the changed base.
+ */
 class LostView extends Node {
   readonly name = 'LostView';
 
@@ -138,7 +161,11 @@ function refresh(view: Tensor): void {
   const base = view.base as Tensor;
   view.nodeVersion = view.currentVersion;
   if (base.node === null) return;
-  changeHistory(view, view.sharding === null ? new ViewOfChanged(base, windowOn(base, view)) : new LostView(base), 0);
+  changeHistory(
+    view,
+    view.sharding === null ? new ViewOfChanged(base, windowOn(base, view)) : new LostView(base),
+    0,
+  );
 }
 
 viewHistory.refresh = refresh;

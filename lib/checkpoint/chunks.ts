@@ -1,4 +1,7 @@
-/** Reading and writing byte ranges of files in pieces: Node takes at most 2^31 - 1 bytes a call, and may do less than it was asked for. */
+/**
+ * Reading and writing byte ranges of files in pieces: Node takes at most 2^31 - 1 bytes a call, and
+ * may do less than it was asked for.
+ */
 import type { FileHandle } from 'node:fs/promises';
 import { CheckpointError } from '../core/errors.js';
 
@@ -9,23 +12,54 @@ export const CHUNK_BYTES = 64 * 2 ** 20;
 const failed =
   (path: string, what: 'read' | 'written', at: number) =>
   (error: Error): never => {
-    throw new CheckpointError(`${path}: cannot be ${what} at byte ${at}: ${error.message}`, { file: path, at }, { cause: error });
+    throw new CheckpointError(
+      `${path}: cannot be ${what} at byte ${at}: ${error.message}`,
+      { file: path, at },
+      { cause: error },
+    );
   };
 
 /** Fills `bytes` from position `at` of a file. @throws CheckpointError if the file ends before */
-export async function readFully(file: Pick<FileHandle, 'read'>, path: string, at: number, bytes: Uint8Array, chunkBytes = CHUNK_BYTES): Promise<void> {
+export async function readFully(
+  file: Pick<FileHandle, 'read'>,
+  path: string,
+  at: number,
+  bytes: Uint8Array,
+  chunkBytes = CHUNK_BYTES,
+): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
-    const { bytesRead } = await file.read(bytes, done, Math.min(chunkBytes, bytes.length - done), at + done).catch(failed(path, 'read', at + done));
-    if (bytesRead === 0) throw new CheckpointError(`${path}: the file ends at byte ${at + done}, ${bytes.length - done} more were expected`, { file: path, at: at + done });
+    const { bytesRead } = await file
+      .read(bytes, done, Math.min(chunkBytes, bytes.length - done), at + done)
+      .catch(failed(path, 'read', at + done));
+    if (bytesRead === 0)
+      throw new CheckpointError(
+        `${path}: the file ends at byte ${at + done}, ${bytes.length - done} more were expected`,
+        { file: path, at: at + done },
+      );
     done += bytesRead;
   }
 }
 
-/** Writes all of `bytes` at position `at` of a file. @throws CheckpointError if the system takes no more */
-export async function writeFully(file: Pick<FileHandle, 'write'>, path: string, at: number, bytes: Uint8Array, chunkBytes = CHUNK_BYTES): Promise<void> {
+/**
+ * Writes all of `bytes` at position `at` of a file. @throws CheckpointError if the system takes no
+ * more
+ */
+export async function writeFully(
+  file: Pick<FileHandle, 'write'>,
+  path: string,
+  at: number,
+  bytes: Uint8Array,
+  chunkBytes = CHUNK_BYTES,
+): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
-    const { bytesWritten } = await file.write(bytes, done, Math.min(chunkBytes, bytes.length - done), at + done).catch(failed(path, 'written', at + done));
-    if (bytesWritten === 0) throw new CheckpointError(`${path}: writing stopped at byte ${at + done}, ${bytes.length - done} more were to follow`, { file: path, at: at + done });
+    const { bytesWritten } = await file
+      .write(bytes, done, Math.min(chunkBytes, bytes.length - done), at + done)
+      .catch(failed(path, 'written', at + done));
+    if (bytesWritten === 0)
+      throw new CheckpointError(
+        `${path}: writing stopped at byte ${at + done}, ${bytes.length - done} more were to follow`,
+        { file: path, at: at + done },
+      );
     done += bytesWritten;
   }
 }

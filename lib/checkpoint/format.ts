@@ -1,5 +1,20 @@
-/** The safetensors format: the length of a header, the header, then raw little-endian bytes. Every reader treats the file as hostile. */
-import { bfloat16, bool, type DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
+/**
+ * The safetensors format: the length of a header, the header, then raw little-endian bytes. Every
+ * reader treats the file as hostile.
+ */
+import {
+  bfloat16,
+  bool,
+  type DType,
+  float16,
+  float32,
+  float64,
+  int8,
+  int16,
+  int32,
+  int64,
+  uint8,
+} from '../core/dtype.js';
 import { CheckpointError } from '../core/errors.js';
 
 const MAX_HEADER_BYTES = 100_000_000; // the limit of the reference implementation
@@ -20,15 +35,21 @@ export const byCode = new Map<string, DType>([
 const codeOf = new Map([...byCode].map(([code, dtype]) => [dtype, code]));
 
 function bad(file: string, what: string, details: Record<string, unknown> = {}): CheckpointError {
-  return new CheckpointError(`${file}: not a valid safetensors file: ${what}`, { file, ...details });
+  return new CheckpointError(`${file}: not a valid safetensors file: ${what}`, {
+    file,
+    ...details,
+  });
 }
 
 /** Length of the JSON header, from the first eight bytes. @throws CheckpointError */
 export function headerLength(file: string, first: Uint8Array, fileBytes: number): number {
-  if (fileBytes < 8 || first.length < 8) throw bad(file, `it has ${fileBytes} bytes, the header length alone takes 8`);
+  if (fileBytes < 8 || first.length < 8)
+    throw bad(file, `it has ${fileBytes} bytes, the header length alone takes 8`);
   const length = Number(new DataView(first.buffer, first.byteOffset, 8).getBigUint64(0, true));
-  if (length > MAX_HEADER_BYTES) throw bad(file, `its header claims ${length} bytes, more than ${MAX_HEADER_BYTES} are refused`);
-  if (8 + length > fileBytes) throw bad(file, `its header claims ${length} bytes, the file has ${fileBytes}`);
+  if (length > MAX_HEADER_BYTES)
+    throw bad(file, `its header claims ${length} bytes, more than ${MAX_HEADER_BYTES} are refused`);
+  if (8 + length > fileBytes)
+    throw bad(file, `its header claims ${length} bytes, the file has ${fileBytes}`);
   return length;
 }
 
@@ -40,8 +61,15 @@ interface Planned {
   readonly bytes: number;
 }
 
-/** The header's bytes, padded so that the data section is aligned to 8. @throws CheckpointError for one that no reader takes */
-export function encodeHeader(file: string, tensors: readonly Planned[], metadata: Record<string, string>): Uint8Array {
+/**
+ * The header's bytes, padded so that the data section is aligned to 8. @throws CheckpointError for
+ * one that no reader takes
+ */
+export function encodeHeader(
+  file: string,
+  tensors: readonly Planned[],
+  metadata: Record<string, string>,
+): Uint8Array {
   const header: [string, unknown][] = [];
   if (Object.keys(metadata).length > 0) header.push(['__metadata__', metadata]);
   let at = 0;
@@ -50,7 +78,11 @@ export function encodeHeader(file: string, tensors: readonly Planned[], metadata
     at += bytes;
   }
   const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
-  if (json.length > MAX_HEADER_BYTES) throw new CheckpointError(`${file}: its header would take ${json.length} bytes, more than ${MAX_HEADER_BYTES} are refused`, { file });
+  if (json.length > MAX_HEADER_BYTES)
+    throw new CheckpointError(
+      `${file}: its header would take ${json.length} bytes, more than ${MAX_HEADER_BYTES} are refused`,
+      { file },
+    );
   const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20);
   new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - 8), true);
   padded.set(json, 8);

@@ -1,6 +1,7 @@
 /**
- * The header of a safetensors file: its JSON, and where in it the tensors are. A header of 100 MB names two million tensors; so nothing is
- * made for each but numbers in typed arrays, and all loops yield.
+ * The header of a safetensors file: its JSON, and where in it the tensors are. A header of 100 MB
+ * names two million tensors; so nothing is made for each but numbers in typed arrays, and all loops
+ * yield.
  */
 import type { DType } from '../core/dtype.js';
 import { CheckpointError } from '../core/errors.js';
@@ -20,7 +21,10 @@ export interface TensorEntry {
 
 const MAX_DIMS = 16;
 const MAX_METADATA = 65_536;
-/** Bytes of `"":{"dtype":"U8","shape":[],"data_offsets":[0,0]},`, the shortest description of a tensor. */
+/**
+ * Bytes of `"":{"dtype":"U8","shape":[],"data_offsets":[0,0]},`, the shortest description of a
+ * tensor.
+ */
 const SHORTEST_ENTRY = 50;
 const DIMS_BLOCK = 2 ** 15;
 /** Memory for a byte of a header: the byte, and what is noted of the tensors, at worst. */
@@ -61,14 +65,27 @@ export class Header {
     this.scan = new JsonScanner(json);
     this.dataStart = 8 + json.length;
     this.dataBytes = fileBytes - this.dataStart;
-    const most = Math.floor(json.length / SHORTEST_ENTRY) + 1; // where there is room for them, memory is only reserved
+    // where there is room for them, memory is only reserved
+    const most = Math.floor(json.length / SHORTEST_ENTRY) + 1;
     this.table = new RecordTable(most);
-    [this.nameStart, this.nameEnd, this.hash, this.dimsAt] = [new Uint32Array(most), new Uint32Array(most), new Uint32Array(most), new Uint32Array(most)];
-    [this.escaped, this.dtype, this.ndim] = [new Uint8Array(most), new Uint8Array(most), new Uint8Array(most)];
+    [this.nameStart, this.nameEnd, this.hash, this.dimsAt] = [
+      new Uint32Array(most),
+      new Uint32Array(most),
+      new Uint32Array(most),
+      new Uint32Array(most),
+    ];
+    [this.escaped, this.dtype, this.ndim] = [
+      new Uint8Array(most),
+      new Uint8Array(most),
+      new Uint8Array(most),
+    ];
     [this.begin, this.end] = [new Float64Array(most), new Float64Array(most)];
   }
 
-  /** Reads and checks a header, in steps. @throws CheckpointError naming the tensor and the values that do not fit */
+  /**
+   * Reads and checks a header, in steps. @throws CheckpointError naming the tensor and the values
+   * that do not fit
+   */
   static *parse(file: string, json: Uint8Array, fileBytes: number): Generator<void, Header> {
     const header = new Header(file, json, fileBytes);
     if (json[0] !== OPEN) throw header.bad('its header is not a JSON object: it must begin with {');
@@ -76,14 +93,20 @@ export class Header {
       yield* header.scan.checkUtf8();
       yield* header.readMembers();
     } catch (error) {
-      throw error instanceof CheckpointError ? error : header.bad(`its header is not JSON (${(error as Error).message})`);
+      throw error instanceof CheckpointError
+        ? error
+        : header.bad(`its header is not JSON (${(error as Error).message})`);
     }
     yield* header.checkCoverage();
     return header;
   }
 
   get metadata(): Readonly<Record<string, string>> {
-    if (this.metadataRead === null) this.metadataRead = this.metadataText === null ? {} : (JSON.parse(this.scan.read(this.metadataText)) as Record<string, string>);
+    if (this.metadataRead === null)
+      this.metadataRead =
+        this.metadataText === null
+          ? {}
+          : (JSON.parse(this.scan.read(this.metadataText)) as Record<string, string>);
     return this.metadataRead;
   }
 
@@ -102,16 +125,34 @@ export class Header {
 
   private entry(i: number): TensorEntry {
     const at = this.dimsAt[i] as number;
-    const shape = [...(this.dims[Math.floor(at / DIMS_BLOCK)]?.subarray(at % DIMS_BLOCK, (at % DIMS_BLOCK) + (this.ndim[i] as number)) ?? [])];
-    return { name: this.nameOf(i), dtype: dtypes[this.dtype[i] as number] as DType, shape, begin: this.begin[i] as number, end: this.end[i] as number };
+    const shape = [
+      ...(this.dims[Math.floor(at / DIMS_BLOCK)]?.subarray(
+        at % DIMS_BLOCK,
+        (at % DIMS_BLOCK) + (this.ndim[i] as number),
+      ) ?? []),
+    ];
+    return {
+      name: this.nameOf(i),
+      dtype: dtypes[this.dtype[i] as number] as DType,
+      shape,
+      begin: this.begin[i] as number,
+      end: this.end[i] as number,
+    };
   }
 
   private nameOf(i: number): string {
-    return this.scan.read({ start: this.nameStart[i] as number, end: this.nameEnd[i] as number, escaped: this.escaped[i] === 1 });
+    return this.scan.read({
+      start: this.nameStart[i] as number,
+      end: this.nameEnd[i] as number,
+      escaped: this.escaped[i] === 1,
+    });
   }
 
   private bad(what: string, details: Record<string, unknown> = {}): CheckpointError {
-    return new CheckpointError(`${this.file}: not a valid safetensors file: ${what}`, { file: this.file, ...details });
+    return new CheckpointError(`${this.file}: not a valid safetensors file: ${what}`, {
+      file: this.file,
+      ...details,
+    });
   }
 
   private *readMembers(): Generator<void> {
@@ -122,7 +163,8 @@ export class Header {
       do {
         if ((yield* scan.next()) !== QUOTE) throw scan.fail('expected a name');
         const text = yield* scan.name();
-        if (text.end - text.start < 100 && scan.read(text) === '__metadata__') yield* this.readMetadata();
+        if (text.end - text.start < 100 && scan.read(text) === '__metadata__')
+          yield* this.readMetadata();
         else yield* this.readTensor(text);
         if (scan.stepDone) yield;
       } while (yield* scan.more(CLOSE));
@@ -141,7 +183,8 @@ export class Header {
       do {
         const name = scan.read(yield* scan.name());
         if (names.has(name)) throw this.bad(`__metadata__ has "${name}" twice`);
-        if (names.add(name).size > MAX_METADATA) throw this.bad(`__metadata__ has more than ${MAX_METADATA} entries`);
+        if (names.add(name).size > MAX_METADATA)
+          throw this.bad(`__metadata__ has more than ${MAX_METADATA} entries`);
         if ((yield* scan.next()) !== QUOTE) throw this.bad(wrong);
         yield* scan.string();
       } while (yield* scan.more(CLOSE));
@@ -152,7 +195,8 @@ export class Header {
     const { scan } = this;
     const name = scan.read(text);
     const at = { tensor: name };
-    if ((yield* scan.next()) !== OPEN) throw this.bad(`tensor "${name}" is not described by an object`, at);
+    if ((yield* scan.next()) !== OPEN)
+      throw this.bad(`tensor "${name}" is not described by an object`, at);
     scan.at++;
     const read: Fields = {};
     if ((yield* scan.next()) === CLOSE) scan.at++;
@@ -176,35 +220,69 @@ export class Header {
     const start = (yield* scan.next(), scan.at);
     if (field === 'dtype') {
       const code = scan.bytes[scan.at] === QUOTE ? yield* scan.string() : null;
-      const dtype = code !== null && code.end - code.start < 100 ? byCode.get(scan.read(code)) : undefined;
-      if (dtype === undefined) throw this.bad(`tensor "${name}" has unknown dtype ${scan.excerpt(start)}`, { tensor: name });
+      const dtype =
+        code !== null && code.end - code.start < 100 ? byCode.get(scan.read(code)) : undefined;
+      if (dtype === undefined)
+        throw this.bad(`tensor "${name}" has unknown dtype ${scan.excerpt(start)}`, {
+          tensor: name,
+        });
       read.dtype = dtype;
       return;
     }
     const counts = yield* scan.counts(field === 'shape' ? MAX_DIMS : 2);
-    if (counts === null || (field !== 'shape' && counts.length !== 2)) throw this.bad(`tensor "${name}" has ${field} ${scan.excerpt(start)}`, { tensor: name });
+    if (counts === null || (field !== 'shape' && counts.length !== 2))
+      throw this.bad(`tensor "${name}" has ${field} ${scan.excerpt(start)}`, { tensor: name });
     read[field] = counts;
   }
 
   private check(name: string, { dtype, shape, data_offsets: offsets }: Fields): void {
     const missing = dtype === undefined ? 'dtype' : shape === undefined ? 'shape' : 'data_offsets';
-    if (dtype === undefined || shape === undefined || offsets === undefined) throw this.bad(`tensor "${name}" has no ${missing}`, { tensor: name });
+    if (dtype === undefined || shape === undefined || offsets === undefined)
+      throw this.bad(`tensor "${name}" has no ${missing}`, { tensor: name });
     const [begin, end] = offsets as [number, number];
     const details = { tensor: name, begin, end };
-    if (end < begin || end > this.dataBytes) throw this.bad(`tensor "${name}" lies at bytes ${begin} to ${end} of a data section of ${this.dataBytes}`, details);
-    const bytes = shape.reduce((n, s) => (Number.isSafeInteger(n * s) ? n * s : Number.POSITIVE_INFINITY), dtype.itemsize);
-    if (end - begin !== bytes) throw this.bad(`tensor "${name}" of shape [${shape.join(', ')}] needs ${bytes} bytes, data_offsets give ${end - begin}`, details);
+    if (end < begin || end > this.dataBytes)
+      throw this.bad(
+        `tensor "${name}" lies at bytes ${begin} to ${end} of a data section of ${this.dataBytes}`,
+        details,
+      );
+    const bytes = shape.reduce(
+      (n, s) => (Number.isSafeInteger(n * s) ? n * s : Number.POSITIVE_INFINITY),
+      dtype.itemsize,
+    );
+    if (end - begin !== bytes)
+      throw this.bad(
+        `tensor "${name}" of shape [${shape.join(', ')}] needs ${bytes} bytes, data_offsets give ${end - begin}`,
+        details,
+      );
   }
 
-  private note(name: string, text: Text, { dtype, shape, data_offsets: offsets }: Required<Fields>): void {
+  private note(
+    name: string,
+    text: Text,
+    { dtype, shape, data_offsets: offsets }: Required<Fields>,
+  ): void {
     const bytes = text.escaped ? Buffer.from(name) : null;
-    const hash = bytes === null ? hashBytes(this.scan.bytes, text.start, text.end) : hashBytes(bytes, 0, bytes.length);
+    const hash =
+      bytes === null
+        ? hashBytes(this.scan.bytes, text.start, text.end)
+        : hashBytes(bytes, 0, bytes.length);
     const before = this.table.find(hash, (i) => this.hash[i] === hash && this.nameOf(i) === name);
     if (before !== null) throw this.bad(`tensor "${name}" is given twice`, { tensor: name });
     const i = this.size++;
     this.table.add(hash, i);
-    [this.hash[i], this.nameStart[i], this.nameEnd[i], this.escaped[i]] = [hash, text.start, text.end, text.escaped ? 1 : 0];
-    [this.begin[i], this.end[i], this.dtype[i], this.ndim[i]] = [offsets[0] as number, offsets[1] as number, dtypes.indexOf(dtype), shape.length];
+    [this.hash[i], this.nameStart[i], this.nameEnd[i], this.escaped[i]] = [
+      hash,
+      text.start,
+      text.end,
+      text.escaped ? 1 : 0,
+    ];
+    [this.begin[i], this.end[i], this.dtype[i], this.ndim[i]] = [
+      offsets[0] as number,
+      offsets[1] as number,
+      dtypes.indexOf(dtype),
+      shape.length,
+    ];
     const left = DIMS_BLOCK - (this.dimsUsed % DIMS_BLOCK);
     if (left < shape.length) this.dimsUsed += left; // a shape lies in one block
     const block = Math.floor(this.dimsUsed / DIMS_BLOCK);
@@ -213,10 +291,14 @@ export class Header {
     this.dimsUsed += shape.length;
   }
 
-  /** The format demands that tensors fill the data section without holes or overlaps. Those without elements may stand at any border. */
+  /**
+   * The format demands that tensors fill the data section without holes or overlaps. Those without
+   * elements may stand at any border.
+   */
   private *checkCoverage(): Generator<void> {
     const starts = new RecordTable(this.size);
-    const startingAt = (at: number): number | null => starts.find(hashNumber(at), (i) => this.begin[i] === at);
+    const startingAt = (at: number): number | null =>
+      starts.find(hashNumber(at), (i) => this.begin[i] === at);
     for (let i = 0; i < this.size; i++) {
       if (i % 64 === 63) yield;
       const at = this.begin[i] as number;
@@ -237,7 +319,8 @@ export class Header {
       const fits = at === this.end[i] ? at === end || startingAt(at) !== null : covered[i] === 1;
       if (!fits) throw this.misplaced(i, end);
     }
-    if (end !== this.dataBytes) throw this.bad(`its tensors end at byte ${end} of a data section of ${this.dataBytes}`);
+    if (end !== this.dataBytes)
+      throw this.bad(`its tensors end at byte ${end} of a data section of ${this.dataBytes}`);
   }
 
   private misplaced(i: number, end: number): CheckpointError {

@@ -1,4 +1,7 @@
-/** Reads the JSON of a header token by token. Nothing of the input's size is done at once: what may be long is a generator that yields. */
+/**
+ * Reads the JSON of a header token by token. Nothing of the input's size is done at once: what may
+ * be long is a generator that yields.
+ */
 import { isUtf8 } from 'node:buffer';
 
 /** Most bytes between two yields, but for one short token. */
@@ -9,7 +12,9 @@ const UTF8_STEP = 2 ** 18;
 /** How deep values of unknown fields may be nested; the limit of the reference implementation. */
 const MAX_DEPTH = 128;
 
-export const [OPEN, CLOSE, OPEN_LIST, CLOSE_LIST, QUOTE, COMMA, COLON] = [0x7b, 0x7d, 0x5b, 0x5d, 0x22, 0x2c, 0x3a] as const;
+export const [OPEN, CLOSE, OPEN_LIST, CLOSE_LIST, QUOTE, COMMA, COLON] = [
+  0x7b, 0x7d, 0x5b, 0x5d, 0x22, 0x2c, 0x3a,
+] as const;
 const BACKSLASH = 0x5c;
 const simpleEscapes = new Set([...'"\\/bfnrt'].map((c) => c.charCodeAt(0)));
 const literal = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
@@ -17,7 +22,13 @@ const MAX_LITERAL = 64;
 
 /** Whether a byte may be in a number, true, false or null. */
 const isLiteral = (byte: number | undefined): boolean =>
-  byte !== undefined && ((byte >= 0x30 && byte <= 0x39) || (byte >= 0x61 && byte <= 0x7a) || byte === 0x2b || byte === 0x2d || byte === 0x2e || byte === 0x45);
+  byte !== undefined &&
+  ((byte >= 0x30 && byte <= 0x39) ||
+    (byte >= 0x61 && byte <= 0x7a) ||
+    byte === 0x2b ||
+    byte === 0x2d ||
+    byte === 0x2e ||
+    byte === 0x45);
 
 /** A string as it stands in the bytes, without its quotes. */
 export interface Text {
@@ -26,7 +37,10 @@ export interface Text {
   readonly escaped: boolean;
 }
 
-/** A position that moves through JSON. Errors of it are plain, with the byte; the caller knows the file. */
+/**
+ * A position that moves through JSON. Errors of it are plain, with the byte; the caller knows the
+ * file.
+ */
 export class JsonScanner {
   at = 0;
   readonly bytes: Uint8Array;
@@ -54,8 +68,14 @@ export class JsonScanner {
     const { bytes } = this;
     for (let start = 0; start < bytes.length; ) {
       let end = Math.min(bytes.length, start + UTF8_STEP);
-      for (let back = 0; back < 3 && end < bytes.length && ((bytes[end] as number) & 0xc0) === 0x80; back++) end--;
-      if (!isUtf8(bytes.subarray(start, end))) throw new Error(`no valid UTF-8 in bytes ${start} to ${end}`);
+      for (
+        let back = 0;
+        back < 3 && end < bytes.length && ((bytes[end] as number) & 0xc0) === 0x80;
+        back++
+      )
+        end--;
+      if (!isUtf8(bytes.subarray(start, end)))
+        throw new Error(`no valid UTF-8 in bytes ${start} to ${end}`);
       start = end;
       yield;
     }
@@ -72,14 +92,16 @@ export class JsonScanner {
 
   /** Passes blanks and one byte. */
   *expect(byte: number): Generator<void> {
-    if (this.bytes[this.at] !== byte && (yield* this.next()) !== byte) throw this.fail(`expected ${String.fromCharCode(byte)}`);
+    if (this.bytes[this.at] !== byte && (yield* this.next()) !== byte)
+      throw this.fail(`expected ${String.fromCharCode(byte)}`);
     this.at++;
   }
 
   /** Passes a comma (true) or the end of a list or an object (false). */
   *more(close: number): Generator<void, boolean> {
     const byte = yield* this.next();
-    if (byte !== COMMA && byte !== close) throw this.fail(`expected , or ${String.fromCharCode(close)}`);
+    if (byte !== COMMA && byte !== close)
+      throw this.fail(`expected , or ${String.fromCharCode(close)}`);
     this.at++;
     return byte === COMMA;
   }
@@ -92,7 +114,10 @@ export class JsonScanner {
     for (;;) {
       const byte = this.bytes[this.at];
       if (byte === QUOTE) return { start, end: this.at++, escaped };
-      if (byte === undefined || byte < 0x20) throw this.fail(byte === undefined ? 'a string without an end' : 'a control character in a string');
+      if (byte === undefined || byte < 0x20)
+        throw this.fail(
+          byte === undefined ? 'a string without an end' : 'a control character in a string',
+        );
       if (byte === BACKSLASH) {
         escaped = true;
         this.escape();
@@ -104,12 +129,17 @@ export class JsonScanner {
   /** Passes the name of a member and its colon. */
   *name(): Generator<void, Text> {
     const name = yield* this.string();
-    if (name.end - name.start > MAX_NAME_BYTES) throw this.fail(`a name of ${name.end - name.start} bytes, more than ${MAX_NAME_BYTES} are refused,`);
+    if (name.end - name.start > MAX_NAME_BYTES)
+      throw this.fail(
+        `a name of ${name.end - name.start} bytes, more than ${MAX_NAME_BYTES} are refused,`,
+      );
     yield* this.expect(COLON);
     return name;
   }
 
-  /** Passes a list of at most so many whole numbers from 0 on, all exact; null for anything else. */
+  /**
+   * Passes a list of at most so many whole numbers from 0 on, all exact; null for anything else.
+   */
   *counts(most: number): Generator<void, number[] | null> {
     if ((yield* this.next()) !== OPEN_LIST) return null;
     this.at++;
@@ -148,7 +178,8 @@ export class JsonScanner {
       if (first === QUOTE) yield* this.string();
       else if (first === OPEN || first === OPEN_LIST) {
         this.at++;
-        if (open.push(first + 2) > MAX_DEPTH) throw this.fail(`values nested deeper than ${MAX_DEPTH}`);
+        if (open.push(first + 2) > MAX_DEPTH)
+          throw this.fail(`values nested deeper than ${MAX_DEPTH}`);
         if ((yield* this.next()) !== first + 2) {
           if (first === OPEN) yield* this.name();
           continue;
@@ -176,11 +207,13 @@ export class JsonScanner {
       return;
     }
     const unit = this.unit(this.at);
-    if (unit === null || (unit >= 0xdc00 && unit <= 0xdfff)) throw this.fail('a wrong escape in a string');
+    if (unit === null || (unit >= 0xdc00 && unit <= 0xdfff))
+      throw this.fail('a wrong escape in a string');
     this.at += 6;
     if (unit < 0xd800 || unit > 0xdbff) return;
     const low = this.unit(this.at);
-    if (low === null || low < 0xdc00 || low > 0xdfff) throw this.fail('half of a surrogate pair in a string');
+    if (low === null || low < 0xdc00 || low > 0xdfff)
+      throw this.fail('half of a surrogate pair in a string');
     this.at += 6;
   }
 
@@ -196,10 +229,16 @@ export class JsonScanner {
     return escaped ? (JSON.parse(`"${text}"`) as string) : text;
   }
 
-  /** The value that begins at a position, for messages: as far as it was read, or the first list in it. */
+  /**
+   * The value that begins at a position, for messages: as far as it was read, or the first list in
+   * it.
+   */
   excerpt(start: number): string {
     const text = this.buffer.toString('utf8', start, start + 100);
-    const shown = this.bytes[start] === QUOTE ? text.slice(0, this.at - start) : (/^[^\]},]*(?:,[^\]}"]*)*\]?/.exec(text)?.[0] ?? '');
+    const shown =
+      this.bytes[start] === QUOTE
+        ? text.slice(0, this.at - start)
+        : (/^[^\]},]*(?:,[^\]}"]*)*\]?/.exec(text)?.[0] ?? '');
     return shown.length < 100 ? shown : `${shown}...`;
   }
 }

@@ -34,11 +34,18 @@ export class SafetensorsFile {
     this.header = header;
   }
 
-  /** Opens a regular file and checks its header. @throws CheckpointError for a damaged or hostile file, a FIFO, a device, or a file that is not there */
+  /**
+   * Opens a regular file and checks its header. @throws CheckpointError for a damaged or hostile
+   * file, a FIFO, a device, or a file that is not there
+   */
   static async open(path: string): Promise<SafetensorsFile> {
     checkPath('SafetensorsFile.open', path);
     const { file, size } = await openRegular(path).catch((error: Error) => {
-      throw new CheckpointError(`${path}: cannot be opened: ${error.message}`, { file: path }, { cause: error });
+      throw new CheckpointError(
+        `${path}: cannot be opened: ${error.message}`,
+        { file: path },
+        { cause: error },
+      );
     });
     try {
       const length = headerLength(path, await readAt(file, path, 0, Math.min(8, size)), size);
@@ -70,19 +77,27 @@ export class SafetensorsFile {
     return [...this.header.names()];
   }
 
-  /** Reads one tensor; on the CPU the bytes are read straight into its memory. @throws CheckpointError if there is none */
+  /**
+   * Reads one tensor; on the CPU the bytes are read straight into its memory. @throws
+   * CheckpointError if there is none
+   */
   async get(name: string, options: { device?: DeviceName | Device } = {}): Promise<Tensor> {
     if (typeof name !== 'string') throw unexpected('SafetensorsFile.get', 'name', 'a string', name);
     const { device = 'cpu' } = optionsOf('SafetensorsFile.get', options, 'device');
     const entry = this.header.get(name);
-    if (entry === null) throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, { file: this.path, tensor: name });
+    if (entry === null)
+      throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, {
+        file: this.path,
+        tensor: name,
+      });
     const numel = entry.shape.reduce((a, b) => a * b, 1);
     const raw = this.allocate(name, entry, numel);
     const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength);
     await readFully(this.file, this.path, this.header.dataStart + entry.begin, bytes);
     if (entry.dtype === bool) this.checkBools(name, bytes);
     const target = deviceOf(device);
-    if (target.type === 'cpu' && numel > 0) return valueAccess().adopt(raw, entry.shape, entry.dtype);
+    if (target.type === 'cpu' && numel > 0)
+      return valueAccess().adopt(raw, entry.shape, entry.dtype);
     return makeFromValues(raw, entry.shape, entry.dtype, target);
   }
 
@@ -90,19 +105,33 @@ export class SafetensorsFile {
   private checkBools(name: string, bytes: Uint8Array): void {
     const at = bytes.findIndex((byte) => byte > 1);
     if (at < 0) return;
-    throw new CheckpointError(`${this.path}: tensor "${name}" of bools holds the byte ${bytes[at]} at ${at}; bools are 0 or 1`, {
-      file: this.path,
-      tensor: name,
-      byte: bytes[at],
-      at,
-    });
+    throw new CheckpointError(
+      `${this.path}: tensor "${name}" of bools holds the byte ${bytes[at]} at ${at}; bools are 0 or 1`,
+      {
+        file: this.path,
+        tensor: name,
+        byte: bytes[at],
+        at,
+      },
+    );
   }
 
-  /** Host memory for a tensor. A sparse file claims any size, and JavaScript's own error names neither file nor tensor. */
-  private allocate(name: string, { dtype, begin, end }: TensorEntry, numel: number): ReturnType<typeof rawArray> {
+  /**
+   * Host memory for a tensor. A sparse file claims any size, and JavaScript's own error names
+   * neither file nor tensor.
+   */
+  private allocate(
+    name: string,
+    { dtype, begin, end }: TensorEntry,
+    numel: number,
+  ): ReturnType<typeof rawArray> {
     const bytes = end - begin;
     const refused = (reason: string, cause?: unknown): CheckpointError =>
-      new CheckpointError(`${this.path}: no memory for tensor "${name}" of ${bytes} bytes: ${reason}`, { file: this.path, tensor: name, bytes }, { cause });
+      new CheckpointError(
+        `${this.path}: no memory for tensor "${name}" of ${bytes} bytes: ${reason}`,
+        { file: this.path, tensor: name, bytes },
+        { cause },
+      );
     // The system may promise more than it has, and end the process when that is filled.
     const most = memoryLimit();
     if (bytes > most) throw refused(`this process may have ${most} bytes`);
@@ -132,21 +161,33 @@ function memoryLimit(): number {
 function requireMemory(path: string, headerBytes: number): void {
   const [needed, most] = [headerBytes * MEMORY_PER_HEADER_BYTE, memoryLimit()];
   if (needed <= most) return;
-  throw new CheckpointError(`${path}: no memory for a header of ${headerBytes} bytes: it may take ${needed}, this process may have ${most} bytes`, { file: path, headerBytes });
+  throw new CheckpointError(
+    `${path}: no memory for a header of ${headerBytes} bytes: it may take ${needed}, this process may have ${most} bytes`,
+    { file: path, headerBytes },
+  );
 }
 
-async function readAt(file: FileHandle, path: string, at: number, length: number): Promise<Uint8Array> {
+async function readAt(
+  file: FileHandle,
+  path: string,
+  at: number,
+  length: number,
+): Promise<Uint8Array> {
   const bytes = new Uint8Array(length);
   await readFully(file, path, at, bytes);
   return bytes;
 }
 
 /**
- * Reads all tensors of a file. An object lists names that are whole numbers first; {@link SafetensorsFile.names} has the file's order.
+ * Reads all tensors of a file. An object lists names that are whole numbers first; {@link
+ * SafetensorsFile.names} has the file's order.
  *
  * @throws CheckpointError for a damaged or hostile file, or what is no regular file
  */
-export async function loadSafetensors(path: string, options: { device?: DeviceName | Device } = {}): Promise<Record<string, Tensor>> {
+export async function loadSafetensors(
+  path: string,
+  options: { device?: DeviceName | Device } = {},
+): Promise<Record<string, Tensor>> {
   optionsOf('loadSafetensors', options, 'device');
   const file = await SafetensorsFile.open(path);
   try {
@@ -155,7 +196,12 @@ export async function loadSafetensors(path: string, options: { device?: DeviceNa
     let since = performance.now();
     for (const name of file.iterateNames()) {
       const value = await file.get(name, options);
-      Object.defineProperty(tensors, name, { value, writable: true, enumerable: true, configurable: true }); // a file may call a tensor "__proto__"
+      Object.defineProperty(tensors, name, {
+        value,
+        writable: true,
+        enumerable: true,
+        configurable: true,
+      }); // a file may call a tensor "__proto__"
       if (performance.now() - since < MOST_BUSY_MS) continue;
       await nextTurn(); // nothing is read for tensors without elements, so nothing else would wait
       since = performance.now();
@@ -170,8 +216,11 @@ export async function loadSafetensors(path: string, options: { device?: DeviceNa
 function requireHeap(path: string, count: number): void {
   const { heap_size_limit: limit, used_heap_size: used } = getHeapStatistics();
   if (count * HEAP_PER_TENSOR <= limit - used) return;
-  throw new CheckpointError(`${path}: its ${count} tensors are more than fit into the JavaScript heap of ${limit} bytes; open it as SafetensorsFile and get those you need`, {
-    file: path,
-    count,
-  });
+  throw new CheckpointError(
+    `${path}: its ${count} tensors are more than fit into the JavaScript heap of ${limit} bytes; open it as SafetensorsFile and get those you need`,
+    {
+      file: path,
+      count,
+    },
+  );
 }

@@ -1,4 +1,7 @@
-/** Finds records by a name or number, without an object for each: a table that grew would stop the event loop, and millions of objects fill the heap. */
+/**
+ * Finds records by a name or number, without an object for each: a table that grew would stop the
+ * event loop, and millions of objects fill the heap.
+ */
 import { randomInt } from 'node:crypto';
 
 // Drawn for each process: a file cannot be made so that all of its names fall together.
@@ -22,7 +25,10 @@ export function hashNumber(value: number): number {
   return (hash ^ (hash >>> 15)) >>> 0;
 }
 
-/** A hash table of record numbers. Its size is fixed; the system gives memory only where it is written. */
+/**
+ * A hash table of record numbers. Its size is fixed; the system gives memory only where it is
+ * written.
+ */
 export class RecordTable {
   private readonly slots: Int32Array;
 

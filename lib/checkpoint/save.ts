@@ -21,39 +21,67 @@ export interface SaveOptions {
 /**
  * Writes tensors to a file, streaming: at most 64 MiB are copied to host memory at a time.
  *
- * The file is written under a temporary name in the same folder, flushed to the disk and renamed: whoever opens `path` finds the old file
- * or the new one, whole. Saves of one process to one path run in the order of the calls; of worker threads and other processes the last
- * one that ends wins. A symbolic link is followed: the file that it names is replaced, and the link stays. The mode of an existing file is
- * kept. A save that fails leaves nothing behind; what a killed process left (`<name>.*.partial`) is removed by the next save to the path.
+ * The file is written under a temporary name in the same folder, flushed to the disk and renamed:
+ * whoever opens `path` finds the old file or the new one, whole. Saves of one process to one path
+ * run in the order of the calls; of worker threads and other processes the last one that ends wins.
+ * A symbolic link is followed: the file that it names is replaced, and the link stays. The mode of
+ * an existing file is kept. A save that fails leaves nothing behind; what a killed process left
+ * (`<name>.*.partial`) is removed by the next save to the path.
  *
- * Tensors must not change before the promise settles: one that does is an error, and the old file stays. To go on meanwhile, save clones.
+ * Tensors must not change before the promise settles: one that does is an error, and the old file
+ * stays. To go on meanwhile, save clones.
  *
- * @throws CheckpointError if the file cannot be written, `path` names what is no regular file, or a tensor changes while it is saved;
- * ArgumentError for what is no path, or no tensor
+ * @throws CheckpointError if the file cannot be written, `path` names what is no regular file, or a
+ * tensor changes while it is saved; ArgumentError for what is no path, or no tensor
  * @see https://github.com/huggingface/safetensors for the format
  */
-export async function saveSafetensors(path: string, tensors: Record<string, Tensor>, options: SaveOptions = {}): Promise<void> {
+export async function saveSafetensors(
+  path: string,
+  tensors: Record<string, Tensor>,
+  options: SaveOptions = {},
+): Promise<void> {
   const op = 'saveSafetensors';
   checkPath(op, path);
   const entries = Object.entries(recordOf(op, 'tensors', 'an object of tensors by name', tensors));
   const { metadata = {}, chunkBytes = CHUNK_BYTES } = optionsOf(op, options, 'metadata chunkBytes');
   checkNumber(op, 'chunkBytes', chunkBytes, { from: 1 });
-  if (Object.hasOwn(tensors, '__metadata__')) throw new CheckpointError(`${path}: the format keeps the name "__metadata__" for itself; rename the tensor`, { file: path });
+  if (Object.hasOwn(tensors, '__metadata__'))
+    throw new CheckpointError(
+      `${path}: the format keeps the name "__metadata__" for itself; rename the tensor`,
+      { file: path },
+    );
   for (const [name, t] of entries) requireWhole(t, op, name);
-  for (const [key, value] of Object.entries(recordOf(op, 'metadata', 'an object of strings by name', metadata))) {
-    if (typeof value !== 'string') throw new ArgumentError(`${op}: metadata "${key}" must be a string, got ${describe(value)}`, { key, value });
+  for (const [key, value] of Object.entries(
+    recordOf(op, 'metadata', 'an object of strings by name', metadata),
+  )) {
+    if (typeof value !== 'string')
+      throw new ArgumentError(`${op}: metadata "${key}" must be a string, got ${describe(value)}`, {
+        key,
+        value,
+      });
   }
   const sources: Source[] = [];
   try {
     for (const [name, t] of entries) sources.push(new Source(path, name, t));
     const header = encodeHeader(
       path,
-      sources.map(({ name, view }) => ({ name, dtype: view.dtype, shape: view.shape, bytes: view.nbytes })),
+      sources.map(({ name, view }) => ({
+        name,
+        dtype: view.dtype,
+        shape: view.shape,
+        bytes: view.nbytes,
+      })),
       { ...metadata },
     );
     await replaceFile(path, (file) => writeAll(file, path, header, sources, chunkBytes));
   } catch (error) {
-    throw error instanceof ShardwiseError ? error : new CheckpointError(`${path}: cannot be written: ${(error as Error).message}`, { file: path }, { cause: error });
+    throw error instanceof ShardwiseError
+      ? error
+      : new CheckpointError(
+          `${path}: cannot be written: ${(error as Error).message}`,
+          { file: path },
+          { cause: error },
+        );
   } finally {
     for (const source of sources) source.release();
   }
@@ -61,12 +89,19 @@ export async function saveSafetensors(path: string, tensors: Record<string, Tens
 
 /** @throws ArgumentError for what cannot be a path */
 export function checkPath(op: string, path: unknown): void {
-  if (typeof path !== 'string' || path === '') throw unexpected(op, 'path', 'the name of a file', path);
+  if (typeof path !== 'string' || path === '')
+    throw unexpected(op, 'path', 'the name of a file', path);
 }
 
 /** @throws ArgumentError for a tensor, an array and what else is no object of values by name */
 function recordOf<T extends object>(op: string, name: string, expected: string, value: T): T {
-  if (typeof value !== 'object' || value === null || Array.isArray(value) || value instanceof Tensor) throw unexpected(op, name, expected, value);
+  if (
+    typeof value !== 'object' ||
+    value === null ||
+    Array.isArray(value) ||
+    value instanceof Tensor
+  )
+    throw unexpected(op, name, expected, value);
   return value;
 }
 
@@ -74,10 +109,16 @@ function recordOf<T extends object>(op: string, name: string, expected: string, 
 function requireWhole(t: Tensor, op: string, name: string): void {
   requireTensor(t, op, name);
   if (t.sharding === null) return;
-  throw new CheckpointError(`${op}: "${name}" is held by several ranks: ${t.sharding.spec}. Take fullTensor() of it on all of them, and save that on one.`, { op, name });
+  throw new CheckpointError(
+    `${op}: "${name}" is held by several ranks: ${t.sharding.spec}. Take fullTensor() of it on all of them, and save that on one.`,
+    { op, name },
+  );
 }
 
-/** A tensor as it was when the save was asked for: it may be disposed of, or get other memory, before its turn comes. */
+/**
+ * A tensor as it was when the save was asked for: it may be disposed of, or get other memory,
+ * before its turn comes.
+ */
 class Source {
   readonly name: string;
   readonly view: Tensor;
@@ -92,13 +133,19 @@ class Source {
     this.version = this.view.currentVersion;
   }
 
-  /** @throws CheckpointError if the tensor, or one on the same memory, was changed in place since the save was asked for */
+  /**
+   * @throws CheckpointError if the tensor, or one on the same memory, was changed in place since
+   * the save was asked for
+   */
   requireUnchanged(): void {
     if (this.view.currentVersion === this.version) return;
-    throw new CheckpointError(`${this.path}: tensor "${this.name}" was changed in place while it was being saved; await saveSafetensors before the next change, or save clones`, {
-      file: this.path,
-      tensor: this.name,
-    });
+    throw new CheckpointError(
+      `${this.path}: tensor "${this.name}" was changed in place while it was being saved; await saveSafetensors before the next change, or save clones`,
+      {
+        file: this.path,
+        tensor: this.name,
+      },
+    );
   }
 
   release(): void {
@@ -107,7 +154,13 @@ class Source {
   }
 }
 
-async function writeAll(file: FileHandle, path: string, header: Uint8Array, sources: readonly Source[], chunkBytes: number): Promise<void> {
+async function writeAll(
+  file: FileHandle,
+  path: string,
+  header: Uint8Array,
+  sources: readonly Source[],
+  chunkBytes: number,
+): Promise<void> {
   await writeFully(file, path, 0, header);
   let at = header.length;
   for (const source of sources) {
@@ -118,7 +171,13 @@ async function writeAll(file: FileHandle, path: string, header: Uint8Array, sour
 }
 
 /** Writes the elements of a tensor in row-major order, a chunk at a time. */
-async function writeTensor(file: FileHandle, path: string, at: number, source: Source, chunkBytes: number): Promise<void> {
+async function writeTensor(
+  file: FileHandle,
+  path: string,
+  at: number,
+  source: Source,
+  chunkBytes: number,
+): Promise<void> {
   const { itemsize } = source.view.dtype;
   const flat = source.view.contiguous().reshape(-1);
   const most = Math.max(1, Math.floor(chunkBytes / itemsize));
@@ -127,6 +186,11 @@ async function writeTensor(file: FileHandle, path: string, at: number, source: S
     const chunk = raw.subarray(0, Math.min(most, flat.numel() - done));
     await valueAccess().read(flat.narrow(0, done, chunk.length), chunk);
     source.requireUnchanged();
-    await writeFully(file, path, at + done * itemsize, new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength));
+    await writeFully(
+      file,
+      path,
+      at + done * itemsize,
+      new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength),
+    );
   }
 }

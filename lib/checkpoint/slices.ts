@@ -1,7 +1,10 @@
 /** Long work in slices, between which the event loop turns. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Longest time that the event loop is kept waiting. Work yields far more often, so that a slow machine keeps to it, too. */
+/**
+ * Longest time that the event loop is kept waiting. Work yields far more often, so that a slow
+ * machine keeps to it, too.
+ */
 const SLICE_MS = 3;
 
 /** Runs a generator that yields after each small step. */

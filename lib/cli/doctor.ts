@@ -1,10 +1,17 @@
-/** `shardwise doctor`: what is found on this machine, what is not and why, and what that turns off. */
+/**
+ * `shardwise doctor`: what is found on this machine, what is not and why, and what that turns off.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { findTables, gpuOf, type TableFile } from '../cuda/tables.js';
 import type { Addon, NativeDeviceInfo } from '../native/addon.js';
 import { type GlooSearch, openGloo, WITHOUT_GLOO } from '../native/gloo.js';
-import { findLibrary, formatVersion, optionalLibraries, whatIsMissing } from '../native/libraries.js';
+import {
+  findLibrary,
+  formatVersion,
+  optionalLibraries,
+  whatIsMissing,
+} from '../native/libraries.js';
 import { cudaBackendCandidates, loadAddon, openCudaBackend } from '../native/load.js';
 
 interface LibraryReport {
@@ -23,7 +30,12 @@ export interface DoctorReport {
   glibc: string | null;
   addon: { loaded: true; numKernels: number } | { loaded: false; reason: string };
   cpu: NativeDeviceInfo | null;
-  cuda: { available: boolean; driver: string | null; devices: NativeDeviceInfo[]; backend: { path: string; reason: string | null }[] };
+  cuda: {
+    available: boolean;
+    driver: string | null;
+    devices: NativeDeviceInfo[];
+    backend: { path: string; reason: string | null }[];
+  };
   /** For each CUDA device: the files of measured configurations that its model has. */
   tables: (readonly TableFile[])[];
   libraries: LibraryReport[];
@@ -72,7 +84,13 @@ export function examine(version: string): DoctorReport {
   for (const library of optionalLibraries) {
     const { found, tried } = findLibrary(addon, library);
     const version = found ? formatVersion(library, found.version) : null;
-    report.libraries.push({ name: library.name, path: found?.path ?? null, version, without: whatIsMissing(library), tried });
+    report.libraries.push({
+      name: library.name,
+      path: found?.path ?? null,
+      version,
+      without: whatIsMissing(library),
+      tried,
+    });
   }
   report.gloo = { ...openGloo(addon), without: WITHOUT_GLOO };
   return report;
@@ -82,7 +100,10 @@ export function examine(version: string): DoctorReport {
 export function describeReport(report: DoctorReport): string {
   const lines: string[] = [];
   const row = (title: string, text: string) => lines.push(`${title.padEnd(10)}${text}`);
-  row('shardwise', `${report.version}, Node ${report.node} on ${report.platform}${report.glibc ? `, glibc ${report.glibc}` : ''}`);
+  row(
+    'shardwise',
+    `${report.version}, Node ${report.node} on ${report.platform}${report.glibc ? `, glibc ${report.glibc}` : ''}`,
+  );
   if (!report.addon.loaded) {
     row('addon', `missing: ${report.addon.reason}`);
     return lines.join('\n');
@@ -90,26 +111,44 @@ export function describeReport(report: DoctorReport): string {
   row('addon', `loaded, ${report.addon.numKernels} kernels`);
   if (report.cpu) row('cpu', describeDevice(report.cpu, 'threads'));
   row('driver', report.cuda.driver ?? 'no NVIDIA driver');
-  for (const [i, device] of report.cuda.devices.entries()) row(`cuda:${i}`, describeDevice(device, 'multiprocessors'));
+  for (const [i, device] of report.cuda.devices.entries())
+    row(`cuda:${i}`, describeDevice(device, 'multiprocessors'));
   if (!report.cuda.available) {
     row('cuda', 'not available');
-    if (report.cuda.backend.length === 0) row('', 'cuda-backend.so is neither in build/Release nor in prebuilds: it was built without nvcc');
+    if (report.cuda.backend.length === 0)
+      row(
+        '',
+        'cuda-backend.so is neither in build/Release nor in prebuilds: it was built without nvcc',
+      );
     for (const { path, reason } of report.cuda.backend) row('', `${path}: ${reason}`);
   }
-  for (const [i, files] of report.tables.entries()) for (const text of describeTables(files)) row(report.tables.length > 1 ? `tuned:${i}` : 'tuned', text);
-  const optional = (name: string, found: string | null, { without, tried }: Pick<LibraryReport, 'without' | 'tried'>): void => {
+  for (const [i, files] of report.tables.entries())
+    for (const text of describeTables(files))
+      row(report.tables.length > 1 ? `tuned:${i}` : 'tuned', text);
+  const optional = (
+    name: string,
+    found: string | null,
+    { without, tried }: Pick<LibraryReport, 'without' | 'tried'>,
+  ): void => {
     row(name, found ?? `missing: ${without}`);
     if (found === null) for (const { path, reason } of tried) row('', `${path}: ${reason}`);
   };
-  for (const library of report.libraries) optional(library.name, library.path && `${library.version}, ${library.path}`, library);
+  for (const library of report.libraries)
+    optional(library.name, library.path && `${library.version}, ${library.path}`, library);
   optional('gloo', report.gloo.path, report.gloo);
   return lines.join('\n');
 }
 
 /** Later files stand over earlier ones. */
 function describeTables(files: readonly TableFile[]): string[] {
-  const lines = files.map((file) => ('ignored' in file ? `${file.path} is ignored: ${file.ignored}` : `${file.entries} matrix products, ${file.path}`));
-  return files.some((file) => 'entries' in file) ? lines : [...lines, 'no matrix products: a rule chooses their kernels; npx shardwise tune measures'];
+  const lines = files.map((file) =>
+    'ignored' in file
+      ? `${file.path} is ignored: ${file.ignored}`
+      : `${file.entries} matrix products, ${file.path}`,
+  );
+  return files.some((file) => 'entries' in file)
+    ? lines
+    : [...lines, 'no matrix products: a rule chooses their kernels; npx shardwise tune measures'];
 }
 
 function describeDevice(info: NativeDeviceInfo, cores: string): string {
@@ -118,7 +157,8 @@ function describeDevice(info: NativeDeviceInfo, cores: string): string {
 }
 
 function glibcVersion(): string | null {
-  const header = (process.report.getReport() as { header?: { glibcVersionRuntime?: string } }).header;
+  const header = (process.report.getReport() as { header?: { glibcVersionRuntime?: string } })
+    .header;
   return header?.glibcVersionRuntime ?? null;
 }
 

@@ -7,7 +7,10 @@ import { addTune } from './tune.js';
 
 const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
-const program = new Command('shardwise').description('Distributed tensors and training for Node.js.').version(version).enablePositionalOptions();
+const program = new Command('shardwise')
+  .description('Distributed tensors and training for Node.js.')
+  .version(version)
+  .enablePositionalOptions();
 
 program
   .command('doctor')

@@ -29,12 +29,22 @@ const MOST_RANKS = 64;
 /** Adds the command to `shardwise`. */
 export function addRun(program: Command): void {
   const options = [
-    new Option('--nproc-per-node <n>', 'ranks of this machine: a number, "cpu" (its processors), "gpu", or "auto" (gpu if there are any)').argParser(ranksOf).default(1),
+    new Option(
+      '--nproc-per-node <n>',
+      'ranks of this machine: a number, "cpu" (its processors), "gpu", or "auto" (gpu if there are any)',
+    )
+      .argParser(ranksOf)
+      .default(1),
     new Option('--nnodes <n>', 'machines').argParser(number(1, 4096)).default(1),
     new Option('--node-rank <n>', 'which of them this is').argParser(number(0, 4095)).default(0),
     new Option('--master-addr <host>', 'the machine with node rank 0'),
-    new Option('--master-port <port>', `a free port of it (default: any for one machine, ${DEFAULT_PORT} for several)`).argParser(number(1, 65_535)),
-    new Option('--max-restarts <n>', 'how often all ranks start again after one has failed').argParser(number(0, 1_000_000)).default(0),
+    new Option(
+      '--master-port <port>',
+      `a free port of it (default: any for one machine, ${DEFAULT_PORT} for several)`,
+    ).argParser(number(1, 65_535)),
+    new Option('--max-restarts <n>', 'how often all ranks start again after one has failed')
+      .argParser(number(0, 1_000_000))
+      .default(0),
     new Option('--standalone', 'one machine, and any free port').default(false),
   ];
   const command = program
@@ -46,7 +56,10 @@ export function addRun(program: Command): void {
   for (const option of options) {
     command.addOption(option);
     // torchrun takes both spellings.
-    const flags = option.flags.replace(/^--[\w-]+/, (name) => `--${name.slice(2).replaceAll('-', '_')}`);
+    const flags = option.flags.replace(
+      /^--[\w-]+/,
+      (name) => `--${name.slice(2).replaceAll('-', '_')}`,
+    );
     if (flags !== option.flags) command.addOption(twin(option, flags, command));
   }
   command.option('--no-prefix', "print lines as they are, without the rank's number");
@@ -60,7 +73,11 @@ function twin(option: Option, flags: string, command: Command): Option {
   const parse = option.parseArg;
   const hidden = new Option(flags).hideHelp();
   hidden.argParser((text: string) => {
-    command.setOptionValueWithSource(option.attributeName(), parse === undefined ? text : parse(text, undefined), 'cli');
+    command.setOptionValueWithSource(
+      option.attributeName(),
+      parse === undefined ? text : parse(text, undefined),
+      'cli',
+    );
     return text;
   });
   return hidden;
@@ -71,7 +88,9 @@ function number(from: number, to: number): (text: string) => number {
     const value = Number(text);
     if (/^\d+$/.test(text) && value >= from && value <= to) return value;
     throw new InvalidArgumentError(
-      /^\d+:\d+$/.test(text) ? 'A range of machines (elastic launch) is not supported: give a number.' : `Expected a whole number from ${from} to ${to}.`,
+      /^\d+:\d+$/.test(text)
+        ? 'A range of machines (elastic launch) is not supported: give a number.'
+        : `Expected a whole number from ${from} to ${to}.`,
     );
   };
 }
@@ -85,7 +104,8 @@ async function run(script: string, args: readonly string[], options: RunOptions)
   try {
     checkNodes(options);
     const file = path.resolve(script);
-    if (!existsSync(file)) throw new ArgumentError(`${OP}: there is no file ${file}`, { op: OP, file });
+    if (!existsSync(file))
+      throw new ArgumentError(`${OP}: there is no file ${file}`, { op: OP, file });
     const outcome = await runNode({
       op: OP,
       program: { nodeArgs: [...process.execArgv, ...loaderOf(file)], file, args },
@@ -95,7 +115,10 @@ async function run(script: string, args: readonly string[], options: RunOptions)
       masterAddr: options.masterAddr ?? '127.0.0.1',
       masterPort: options.masterPort ?? (nnodes === 1 ? 0 : DEFAULT_PORT),
       maxRestarts,
-      onRestart: (restart, ended) => console.error(`${OP}: restart ${restart} of ${maxRestarts}, of all ranks, because ${reasonOf(ended)}`),
+      onRestart: (restart, ended) =>
+        console.error(
+          `${OP}: restart ${restart} of ${maxRestarts}, of all ranks, because ${reasonOf(ended)}`,
+        ),
       joinTimeoutMs: JOIN_TIMEOUT_MS,
       prefixOutput: prefix,
       env: {},
@@ -109,11 +132,21 @@ async function run(script: string, args: readonly string[], options: RunOptions)
 
 function checkNodes({ nnodes, nodeRank, masterAddr, masterPort, standalone }: RunOptions): void {
   if (standalone && (nnodes > 1 || masterAddr !== undefined || masterPort !== undefined)) {
-    throw new ArgumentError(`${OP}: --standalone is for one machine and any port; leave out --nnodes, --master-addr and --master-port, or leave out --standalone`, { op: OP });
+    throw new ArgumentError(
+      `${OP}: --standalone is for one machine and any port; leave out --nnodes, --master-addr and --master-port, or leave out --standalone`,
+      { op: OP },
+    );
   }
   if (nodeRank >= nnodes)
-    throw new ArgumentError(`${OP}: expected --node-rank from 0 to ${nnodes - 1}, because --nnodes is ${nnodes}, got ${nodeRank}`, { op: OP, nodeRank, nnodes });
-  if (nnodes > 1 && masterAddr === undefined) throw new ArgumentError(`${OP}: several machines need --master-addr, the name or address of the one with --node-rank 0`, { op: OP });
+    throw new ArgumentError(
+      `${OP}: expected --node-rank from 0 to ${nnodes - 1}, because --nnodes is ${nnodes}, got ${nodeRank}`,
+      { op: OP, nodeRank, nnodes },
+    );
+  if (nnodes > 1 && masterAddr === undefined)
+    throw new ArgumentError(
+      `${OP}: several machines need --master-addr, the name or address of the one with --node-rank 0`,
+      { op: OP },
+    );
 }
 
 async function countRanks(given: RunOptions['nprocPerNode']): Promise<number> {
@@ -123,38 +156,54 @@ async function countRanks(given: RunOptions['nprocPerNode']): Promise<number> {
   const { examine } = await import('./doctor.js');
   const gpus = examine('').cuda.devices.length;
   if (gpus === 0 && given === 'gpu') {
-    throw new ArgumentError(`${OP}: --nproc-per-node gpu, but no CUDA device can be used: see \`npx shardwise doctor\`. --nproc-per-node auto takes the processors then.`, {
-      op: OP,
-    });
+    throw new ArgumentError(
+      `${OP}: --nproc-per-node gpu, but no CUDA device can be used: see \`npx shardwise doctor\`. --nproc-per-node auto takes the processors then.`,
+      {
+        op: OP,
+      },
+    );
   }
   return gpus === 0 ? processors : gpus;
 }
 
-/** Node's arguments that let it run the file. @throws ArgumentError for TypeScript without anything that reads it */
+/**
+ * Node's arguments that let it run the file. @throws ArgumentError for TypeScript without anything
+ * that reads it
+ */
 function loaderOf(file: string): string[] {
   if (!/\.[cm]?tsx?$/.test(file) || process.execArgv.some((arg) => /\btsx\b/.test(arg))) return [];
   for (const folder of [path.dirname(file), process.cwd()]) {
     try {
-      return ['--import', pathToFileURL(createRequire(path.join(folder, 'package.json')).resolve('tsx')).href];
+      return [
+        '--import',
+        pathToFileURL(createRequire(path.join(folder, 'package.json')).resolve('tsx')).href,
+      ];
     } catch {
       // not of this folder
     }
   }
   if ((process.features as { typescript?: unknown }).typescript) return [];
-  throw new ArgumentError(`${OP}: Node ${process.version} does not run TypeScript, and tsx is not installed for ${file}: npm install --save-dev tsx`, { op: OP, file });
+  throw new ArgumentError(
+    `${OP}: Node ${process.version} does not run TypeScript, and tsx is not installed for ${file}: npm install --save-dev tsx`,
+    { op: OP, file },
+  );
 }
 
 /** `rank 1 (process 4711) ended with exit code 7: …` */
 function reasonOf(outcome: NonNullable<NodeOutcome>): string {
   if ('far' in outcome) return `${outcome.far.text} on node ${outcome.far.node}`;
   // What it wrote to stderr is on the screen already.
-  return describeRankFailure(OP, { ...outcome.failure, lastLines: [] }).message.slice(`${OP}: `.length);
+  return describeRankFailure(OP, { ...outcome.failure, lastLines: [] }).message.slice(
+    `${OP}: `.length,
+  );
 }
 
 /** Says which rank failed. The exit code is that rank's, or 128 and its signal. */
 function report(outcome: NodeOutcome): number {
   if (outcome === null) return 0;
-  console.error('far' in outcome ? `${OP}: ended because ${reasonOf(outcome)}` : `${OP}: ${reasonOf(outcome)}`);
+  console.error(
+    'far' in outcome ? `${OP}: ended because ${reasonOf(outcome)}` : `${OP}: ${reasonOf(outcome)}`,
+  );
   if ('far' in outcome) return 1;
   const { failure } = outcome;
   if (failure.signal !== null) return 128 + constants.signals[failure.signal];

@@ -3,13 +3,22 @@ import { nativeTable, type Product, productText, type TableEntry } from '../cuda
 import { bfloat16, cuda, float32, noGrad, randn, scope, type Tensor } from '../index.js';
 import type { Addon } from '../native/addon.js';
 
-/** Operands that take turns are together several times as large as the L2 cache of any GPU, so none is found there. */
+/**
+ * Operands that take turns are together several times as large as the L2 cache of any GPU, so none
+ * is found there.
+ */
 const BEYOND_CACHE = 2 ** 28;
 const MOST_SETS = 24;
-/** Of a sample; long enough for the clock of events, short enough for the boost of the processor to be that of its neighbours. */
+/**
+ * Of a sample; long enough for the clock of events, short enough for the boost of the processor to
+ * be that of its neighbours.
+ */
 const SAMPLE_US = 400;
 const ROUNDS = 5;
-/** Times a configuration that is this much slower than the fastest in the first look is not looked at again. */
+/**
+ * Times a configuration that is this much slower than the fastest in the first look is not looked
+ * at again.
+ */
 const HOPELESS = 1.15;
 /** What is measured twice differs by as much. */
 const NOISE = 1.01;
@@ -38,12 +47,33 @@ interface Work {
 
 function prepare({ layout, dtype, batch, m, n, k }: Product): Work {
   const bytes = batch * (m * k + k * n) * (dtype === 'float32' ? 4 : 2);
-  const operand = (rows: number, columns: number): Tensor => randn(batch === 1 ? [rows, columns] : [batch, rows, columns], { device: 'cuda', dtype: dtypes[dtype] });
-  const made = Array.from({ length: Math.min(MOST_SETS, Math.max(2, Math.ceil(BEYOND_CACHE / bytes))) }, () =>
-    noGrad(() => [layout[0] === 't' ? operand(k, m) : operand(m, k), layout[1] === 't' ? operand(n, k) : operand(k, n)] as const),
+  const operand = (rows: number, columns: number): Tensor =>
+    randn(batch === 1 ? [rows, columns] : [batch, rows, columns], {
+      device: 'cuda',
+      dtype: dtypes[dtype],
+    });
+  const made = Array.from(
+    { length: Math.min(MOST_SETS, Math.max(2, Math.ceil(BEYOND_CACHE / bytes))) },
+    () =>
+      noGrad(
+        () =>
+          [
+            layout[0] === 't' ? operand(k, m) : operand(m, k),
+            layout[1] === 't' ? operand(n, k) : operand(k, n),
+          ] as const,
+      ),
   );
-  const sets = made.map(([x, w]) => [layout[0] === 't' ? x.transpose(-1, -2) : x, layout[1] === 't' ? w.transpose(-1, -2) : w] as const);
-  const [begin, end] = [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })];
+  const sets = made.map(
+    ([x, w]) =>
+      [
+        layout[0] === 't' ? x.transpose(-1, -2) : x,
+        layout[1] === 't' ? w.transpose(-1, -2) : w,
+      ] as const,
+  );
+  const [begin, end] = [
+    new cuda.Event({ enableTiming: true }),
+    new cuda.Event({ enableTiming: true }),
+  ];
   let turn = 0;
   const run = (calls: number): void => {
     for (let i = 0; i < calls; i++) {
@@ -86,14 +116,27 @@ class Trial {
   }
 
   get names(): string[] {
-    return this.addon.tuningConfigurations(this.device, productText(this.product)).split('\n').filter(Boolean);
+    return this.addon
+      .tuningConfigurations(this.device, productText(this.product))
+      .split('\n')
+      .filter(Boolean);
   }
 
   /** What computes the product from now on; null: the rule. */
   take(name: string | null): void {
     cuda.synchronize();
-    const entry = { ...this.product, best: name ?? '', own: name ?? '', us: 0, ownUs: 0, libraryUs: null };
-    this.addon.loadTuning(this.device, name === null ? '' : nativeTable({ library: this.library, entries: [entry] }));
+    const entry = {
+      ...this.product,
+      best: name ?? '',
+      own: name ?? '',
+      us: 0,
+      ownUs: 0,
+      libraryUs: null,
+    };
+    this.addon.loadTuning(
+      this.device,
+      name === null ? '' : nativeTable({ library: this.library, entries: [entry] }),
+    );
   }
 
   /** What computed the last one. */
@@ -103,8 +146,16 @@ class Trial {
   }
 }
 
-/** Null for a product that no table speaks of: it is small, or rows of its operands do not begin at multiples of 16 bytes. */
-export function measure(addon: Addon, device: number, product: Product, library: number): Measured | null {
+/**
+ * Null for a product that no table speaks of: it is small, or rows of its operands do not begin at
+ * multiples of 16 bytes.
+ */
+export function measure(
+  addon: Addon,
+  device: number,
+  product: Product,
+  library: number,
+): Measured | null {
   const trial = new Trial(addon, device, product, library);
   const work = prepare(product);
   try {
@@ -136,8 +187,11 @@ function timeAll(names: readonly string[], trial: Trial, work: Work): Timed[] {
   const promising = first.filter(({ us }) => us <= fastest * HOPELESS + 2);
   const samples = new Map(promising.map(({ name }) => [name, [] as number[]]));
   // In turns, so that what the clock does in the meantime falls on all.
-  for (let round = 0; round < ROUNDS; round++) for (const [name, list] of samples) list.push(sample(name, calls));
-  return first.map(({ name, us }) => ({ name, us: median(samples.get(name)) ?? us })).sort((a, b) => a.us - b.us);
+  for (let round = 0; round < ROUNDS; round++)
+    for (const [name, list] of samples) list.push(sample(name, calls));
+  return first
+    .map(({ name, us }) => ({ name, us: median(samples.get(name)) ?? us }))
+    .sort((a, b) => a.us - b.us);
 }
 
 function median(list: readonly number[] | undefined): number | undefined {
@@ -146,16 +200,26 @@ function median(list: readonly number[] | undefined): number | undefined {
 
 const isLibrary = ({ name }: Timed): boolean => name.startsWith('library');
 /** Of what is as fast as the fastest: our own first, then what the library would take by itself. */
-const plainness = ({ name }: Timed): number => (isLibrary({ name, us: 0 }) ? (name === 'library' ? 1 : 2) : 0);
+const plainness = ({ name }: Timed): number =>
+  isLibrary({ name, us: 0 }) ? (name === 'library' ? 1 : 2) : 0;
 
 export function entryOf(product: Product, timed: readonly Timed[]): TableEntry {
   const plainest = (list: readonly Timed[]): Timed | undefined => {
     const bound = Math.min(...list.map(({ us }) => us)) * NOISE;
-    return list.filter(({ us }) => us <= bound).sort((a, b) => plainness(a) - plainness(b) || a.us - b.us)[0];
+    return list
+      .filter(({ us }) => us <= bound)
+      .sort((a, b) => plainness(a) - plainness(b) || a.us - b.us)[0];
   };
   const best = plainest(timed) as Timed;
   const own = plainest(timed.filter((each) => !isLibrary(each))) ?? best;
   const library = timed.find(({ name }) => name === 'library');
   const rounded = (us: number): number => Math.round(us * 100) / 100;
-  return { ...product, best: best.name, own: own.name, us: rounded(best.us), ownUs: rounded(own.us), libraryUs: library === undefined ? null : rounded(library.us) };
+  return {
+    ...product,
+    best: best.name,
+    own: own.name,
+    us: rounded(best.us),
+    ownUs: rounded(own.us),
+    libraryUs: library === undefined ? null : rounded(library.us),
+  };
 }

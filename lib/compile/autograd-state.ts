@@ -1,4 +1,7 @@
-/** What autograd keeps on a tensor. A capture runs autograd on real tensors from outside too, and gives them back as they were. */
+/**
+ * What autograd keeps on a tensor. A capture runs autograd on real tensors from outside too, and
+ * gives them back as they were.
+ */
 import type { GradFn, Tensor, VersionCounter } from '../core/tensor.js';
 
 export class AutogradState {

@@ -31,7 +31,9 @@ export function refuse(what: string): void {
   current?.unsupported(what);
 }
 
-/** Captures `fn` for these arguments. @throws CompileError where it does what a graph cannot repeat */
+/**
+ * Captures `fn` for these arguments. @throws CompileError where it does what a graph cannot repeat
+ */
 export function capture(fn: AnyFunction, args: readonly unknown[], watcher: Watcher): Capture {
   const inputs = tensorsIn(args);
   const before = current;
@@ -42,7 +44,8 @@ export function capture(fn: AnyFunction, args: readonly unknown[], watcher: Watc
       const given = mapTensors(args, () => fakes[next++]) as unknown[];
       const state = listOf((walk) => walk.value(given), false);
       const result = fn(...given);
-      if (!sameList(state, (walk) => walk.value(given), false)) tracer.unsupported('an argument that is no tensor was changed');
+      if (!sameList(state, (walk) => walk.value(given), false))
+        tracer.unsupported('an argument that is no tensor was changed');
       checkResult(result, tracer);
       const { graph } = tracer;
       graph.outputs = tensorsIn(result).map((t) => tracer.valueOf(tracer.fakeOf(t)));
@@ -62,11 +65,14 @@ export function capture(fn: AnyFunction, args: readonly unknown[], watcher: Watc
 /** Results hold tensors in arrays and plain objects, where they are found again. */
 function checkResult(result: unknown, tracer: Tracer): void {
   if (result instanceof Promise || Object.prototype.toString.call(result) === '[object Generator]')
-    tracer.unsupported('the function returned before its end, as asynchronous ones and generators do,');
+    tracer.unsupported(
+      'the function returned before its end, as asynchronous ones and generators do,',
+    );
   const found = new Set(tensorsIn(result));
   new Walk((item) => {
     if (!(item instanceof Tensor) || !item.isFake) return true;
-    if (!found.has(item)) tracer.unsupported('a result was returned inside a Map, a Set or an instance of a class');
+    if (!found.has(item))
+      tracer.unsupported('a result was returned inside a Map, a Set or an instance of a class');
     if (item.constructor !== Tensor) tracer.unsupported(`${kindOf(item)} was made`);
     return true;
   }, false).value(result);
@@ -75,8 +81,13 @@ function checkResult(result: unknown, tracer: Tracer): void {
 /** An output that is an input comes back as the very same object. */
 function rebuilder(result: unknown, graph: Graph): Capture['rebuild'] {
   const placeholders = graph.nodes.filter((n) => n.kind === 'placeholder');
-  const inputOf = (value: Value): number => ('node' in value ? placeholders.indexOf(value.node) : -1);
-  const aliases = graph.outputs.map((value) => ('node' in value && value.node.kind === 'call' && value.node.into ? inputOf(value.node.into) : inputOf(value)));
+  const inputOf = (value: Value): number =>
+    'node' in value ? placeholders.indexOf(value.node) : -1;
+  const aliases = graph.outputs.map((value) =>
+    'node' in value && value.node.kind === 'call' && value.node.into
+      ? inputOf(value.node.into)
+      : inputOf(value),
+  );
   return (outputs, inputs) => {
     let next = 0;
     return mapTensors(result, () => {

@@ -1,7 +1,15 @@
-/** `compile`: captures a function once for each guard key, hands the graph to a backend, and runs what that returns. */
+/**
+ * `compile`: captures a function once for each guard key, hands the graph to a backend, and runs
+ * what that returns.
+ */
 import { ArgumentError, CompileError } from '../core/errors.js';
 import { checkFunction, optionsOf, shown } from '../core/options.js';
-import { type BackendName, backendOf, type CompileBackend, type CompiledGraph } from './backends.js';
+import {
+  type BackendName,
+  backendOf,
+  type CompileBackend,
+  type CompiledGraph,
+} from './backends.js';
 import { type Capture, capture, isCompiling, refuse } from './capture.js';
 import { GraphModule } from './graph-module.js';
 import { guardKey } from './guards.js';
@@ -14,7 +22,9 @@ export { type CompileBackend, type CompiledGraph, isCompiling };
 export interface CompileOptions {
   /** `'eager'` runs the captured graph op by op; or a backend of your own. */
   backend?: BackendName | CompileBackend;
-  /** With true, what a graph cannot repeat is an error; with false the function then runs as it is. */
+  /**
+   * With true, what a graph cannot repeat is an error; with false the function then runs as it is.
+   */
   fullgraph?: boolean;
   /** Graphs are of fixed shapes: `true`, one graph for several shapes, does not exist yet. */
   dynamic?: false;
@@ -24,14 +34,22 @@ export interface CompileOptions {
 
 /** Above 0 inside of functions that were disabled with everything they call. */
 let disabled = 0;
-/** What was captured, by compiled function: that goes with the function, and all of it with the map. */
+/**
+ * What was captured, by compiled function: that goes with the function, and all of it with the map.
+ */
 let caches = new WeakMap<AnyFunction, Map<string, Entry[]>>();
 
-/** Captures kept for arguments of one kind; more mean that something changes at every call, and the oldest goes. */
+/**
+ * Captures kept for arguments of one kind; more mean that something changes at every call, and the
+ * oldest goes.
+ */
 const MAX_CAPTURES = 8;
 /** Kinds of arguments; more mean that a plain value changes at every call. */
 const MAX_KEYS = 64;
-/** Captures that failed for arguments of one kind, after which the function runs as it is whatever its modules hold. */
+/**
+ * Captures that failed for arguments of one kind, after which the function runs as it is whatever
+ * its modules hold.
+ */
 const MAX_BREAKS = 3;
 
 /** Forgets everything captured. */
@@ -40,9 +58,11 @@ export function reset(): void {
 }
 
 /**
- * Ends the graph here. A function that contains one runs as it is; outside of a capture this does nothing.
+ * Ends the graph here. A function that contains one runs as it is; outside of a capture this does
+ * nothing.
  *
- * @throws CompileError inside a capture, for `compile` to see: with `fullgraph` it reaches the caller
+ * @throws CompileError inside a capture, for `compile` to see: with `fullgraph` it reaches the
+ * caller
  */
 export function graphBreak(): void {
   refuse('graphBreak() was called');
@@ -55,10 +75,13 @@ export interface DisableOptions {
 }
 
 /**
- * `fn`, kept out of graphs: a captured function that calls it runs as it is. Compiled functions that it calls run uncompiled, unless
- * `recursive` is false.
+ * `fn`, kept out of graphs: a captured function that calls it runs as it is. Compiled functions
+ * that it calls run uncompiled, unless `recursive` is false.
  */
-export function disable<A extends readonly unknown[], R>(fn: (...args: A) => R, options: DisableOptions = {}): (...args: A) => R {
+export function disable<A extends readonly unknown[], R>(
+  fn: (...args: A) => R,
+  options: DisableOptions = {},
+): (...args: A) => R {
   checkFunction('disable', 'fn', fn);
   const { recursive = true } = optionsOf('disable', options, 'recursive');
   return (...args: A): R => {
@@ -73,27 +96,35 @@ export function disable<A extends readonly unknown[], R>(fn: (...args: A) => R, 
   };
 }
 
-/** Something callable with a `forward`: a module, whose other properties the compiled one shares. */
+/**
+ * Something callable with a `forward`: a module, whose other properties the compiled one shares.
+ */
 export type CompilableModule = ((...args: never[]) => unknown) & { readonly forward: unknown };
 
 type AnyFunction = (...args: unknown[]) => unknown;
 
 /**
- * A function that gives the same results from a captured graph. It is captured anew for arguments of other shapes, dtypes or
- * plain values, in other modes, and when a module that it calls has changed (its training flag, hooks or attributes); effects on arguments
- * (in-place changes, storage resizing, version overrides) are replayed on the real tensors. A compiled module has the parameters, methods
- * and state names of the one given.
+ * A function that gives the same results from a captured graph. It is captured anew for arguments
+ * of other shapes, dtypes or plain values, in other modes, and when a module that it calls has
+ * changed (its training flag, hooks or attributes); effects on arguments (in-place changes, storage
+ * resizing, version overrides) are replayed on the real tensors. A compiled module has the
+ * parameters, methods and state names of the one given.
  *
- * What JavaScript code does beside ops runs at captures only, and variables that the function closes over are constants of its graph:
- * see docs/compile.md.
+ * What JavaScript code does beside ops runs at captures only, and variables that the function
+ * closes over are constants of its graph: see docs/compile.md.
  *
- * @throws ArgumentError for unknown backends and options; CompileError, when called, where `fullgraph` is set and the function does
- * what a graph cannot repeat: reads a value, registers a hook, seeds a generator, runs backward
+ * @throws ArgumentError for unknown backends and options; CompileError, when called, where
+ * `fullgraph` is set and the function does what a graph cannot repeat: reads a value, registers a
+ * hook, seeds a generator, runs backward
  */
 export function compile<M extends CompilableModule>(module: M, options?: CompileOptions): M;
-export function compile<A extends readonly unknown[], R>(fn: (...args: A) => R, options?: CompileOptions): (...args: A) => R;
+export function compile<A extends readonly unknown[], R>(
+  fn: (...args: A) => R,
+  options?: CompileOptions,
+): (...args: A) => R;
 export function compile(target: AnyFunction, options: CompileOptions = {}): AnyFunction {
-  if (typeof target !== 'function') throw new ArgumentError(`compile: expected a function or a module, got ${shown(target)}`);
+  if (typeof target !== 'function')
+    throw new ArgumentError(`compile: expected a function or a module, got ${shown(target)}`);
   const { backend = 'eager', fullgraph = false } = optionsOf('compile', options, OPTION_NAMES);
   const compiler = backendOf(backend);
   checkOptions(options);
@@ -116,7 +147,12 @@ function checkOptions(options: CompileOptions): void {
     const allowed = knownOptions[name as keyof CompileOptions];
     if (allowed === null || allowed.includes(value)) continue;
     const expected = allowed.filter((v) => v !== undefined).join(' or ');
-    throw new ArgumentError(`compile: ${name} can be ${expected}, got ${String(value)}`, { op: 'compile', argument: name, expected, given: value });
+    throw new ArgumentError(`compile: ${name} can be ${expected}, got ${String(value)}`, {
+      op: 'compile',
+      argument: name,
+      expected,
+      given: value,
+    });
   }
 }
 
@@ -128,7 +164,11 @@ interface Entry {
   readonly guard: Guard;
 }
 
-function compiledFunction(fn: AnyFunction, compiler: CompileBackend, fullgraph: boolean): AnyFunction {
+function compiledFunction(
+  fn: AnyFunction,
+  compiler: CompileBackend,
+  fullgraph: boolean,
+): AnyFunction {
   return function run(...args): unknown {
     if (isCompiling() || disabled > 0) return fn(...args);
     const inputs = tensorsIn(args);
@@ -146,7 +186,13 @@ function compiledFunction(fn: AnyFunction, compiler: CompileBackend, fullgraph: 
     }
     let entry = entries.find(({ guard }) => guard(inputs));
     if (entry === undefined) {
-      entry = makeEntry(fn, args, compiler, fullgraph, entries.filter(({ run }) => run === null).length + 1 === MAX_BREAKS);
+      entry = makeEntry(
+        fn,
+        args,
+        compiler,
+        fullgraph,
+        entries.filter(({ run }) => run === null).length + 1 === MAX_BREAKS,
+      );
       if (entries.length === MAX_CAPTURES) entries.shift();
       entries.push(entry);
     }
@@ -155,7 +201,13 @@ function compiledFunction(fn: AnyFunction, compiler: CompileBackend, fullgraph: 
   };
 }
 
-function makeEntry(fn: AnyFunction, args: readonly unknown[], compiler: CompileBackend, fullgraph: boolean, lastTry: boolean): Entry {
+function makeEntry(
+  fn: AnyFunction,
+  args: readonly unknown[],
+  compiler: CompileBackend,
+  fullgraph: boolean,
+  lastTry: boolean,
+): Entry {
   const watcher = new Watcher();
   let captured: Capture;
   try {
@@ -165,5 +217,9 @@ function makeEntry(fn: AnyFunction, args: readonly unknown[], compiler: CompileB
     if (fullgraph || !(error instanceof CompileError)) throw error;
     return { run: null, rebuild: () => undefined, guard: lastTry ? () => true : watcher.guard() };
   }
-  return { run: compiler(new GraphModule(captured.graph), tensorsIn(args)), rebuild: captured.rebuild, guard: watcher.guard() };
+  return {
+    run: compiler(new GraphModule(captured.graph), tensorsIn(args)),
+    rebuild: captured.rebuild,
+    guard: watcher.guard(),
+  };
 }

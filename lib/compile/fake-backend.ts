@@ -1,4 +1,7 @@
-/** The fake backend: runs shape rules and no kernels. Its tensors have a shape, a dtype and a device, and no memory. */
+/**
+ * The fake backend: runs shape rules and no kernels. Its tensors have a shape, a dtype and a
+ * device, and no memory.
+ */
 import { ShapeError } from '../core/errors.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
 import { contiguousStrides, formatShape, numelOf, sameShape } from '../core/shape.js';
@@ -9,12 +12,16 @@ import { countingMemory } from './fake-memory.js';
 /** A tensor of the given metadata without memory. */
 export function fakeTensor({ shape, strides, dtype, device }: OutputMeta): Tensor {
   const nbytes = numelOf(shape) * dtype.itemsize;
-  const storage = countingMemory()?.make({ shape, dtype, device }, nbytes) ?? new Storage(device, nbytes);
+  const storage =
+    countingMemory()?.make({ shape, dtype, device }, nbytes) ?? new Storage(device, nbytes);
   storage.handle = FAKE_HANDLE;
   return new Tensor(shape, strides ?? contiguousStrides(shape), 0, dtype, device, storage);
 }
 
-/** Another tensor object with the metadata of `t` and no memory: shape, strides, offset and leaf kind are kept. */
+/**
+ * Another tensor object with the metadata of `t` and no memory: shape, strides, offset and leaf
+ * kind are kept.
+ */
 export function fakeLike(t: Tensor): Tensor {
   const fake = fakeTensor(t);
   if (t.storage !== null && fake.storage !== null) fake.storage.nbytes = t.storage.nbytes;
@@ -25,17 +32,26 @@ export function fakeLike(t: Tensor): Tensor {
 }
 
 /** The bottom layer under fake tensors. */
-export function runFake(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+export function runFake(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+  into: Tensor | null,
+): Tensor[] {
   if (op.view !== null) {
     const input = inputs[0] as Tensor;
     const { shape, strides, offset } = op.view(input, params);
-    return [new Tensor(shape, strides, offset, input.dtype, input.device, input.liveStorage(op.name))];
+    return [
+      new Tensor(shape, strides, offset, input.dtype, input.device, input.liveStorage(op.name)),
+    ];
   }
   const metas = op.meta(inputs, params);
   if (into === null) return metas.map(fakeTensor);
   const result = metas[0] as OutputMeta;
   if (!sameShape(result.shape, into.shape)) {
-    throw new ShapeError(`${op.name}: the result has shape ${formatShape(result.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`);
+    throw new ShapeError(
+      `${op.name}: the result has shape ${formatShape(result.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`,
+    );
   }
   return [into];
 }

@@ -1,7 +1,8 @@
 /**
- * What memory a program would need, counted from fake tensors. Garbage collection says nothing here: memory counts from the op that makes
- * it to the last one that reads or writes it, and longer where it is a parameter, a buffer, optimizer state, a gradient that is not
- * dropped, or saved for a backward pass that has not come. No program can do with less.
+ * What memory a program would need, counted from fake tensors. Garbage collection says nothing
+ * here: memory counts from the op that makes it to the last one that reads or writes it, and longer
+ * where it is a parameter, a buffer, optimizer state, a gradient that is not dropped, or saved for
+ * a backward pass that has not come. No program can do with less.
  */
 import type { Device } from '../core/device.js';
 import { type DeviceName, device as deviceOf } from '../core/device.js';
@@ -71,7 +72,11 @@ class FakeStorage extends Storage {
 
   /** Whether it stays, used or not. */
   get isHeld(): boolean {
-    return this.handle !== 0 && (this.holds > 0 || (this.role !== null && this.role !== 'activation' && this.role !== 'gradient'));
+    return (
+      this.handle !== 0 &&
+      (this.holds > 0 ||
+        (this.role !== null && this.role !== 'activation' && this.role !== 'gradient'))
+    );
   }
 
   override unhold(): void {
@@ -99,8 +104,9 @@ const useOf: Record<MemoryRole, Exclude<keyof FakeMemoryUse, 'total' | 'temporar
 };
 
 /**
- * The memory of what was made under a {@link FakeTensorMode}, on this rank: bytes of elements, without what allocators round up and
- * kernels work in. Tensors of other memory, real ones among them, do not count.
+ * The memory of what was made under a {@link FakeTensorMode}, on this rank: bytes of elements,
+ * without what allocators round up and kernels work in. Tensors of other memory, real ones among
+ * them, do not count.
  */
 export class FakeMemory {
   private pieces: Piece[] = [];
@@ -112,7 +118,10 @@ export class FakeMemory {
   /** Bytes now and at the peak, of one device or of all of them. */
   stats(which?: DeviceName | Device): FakeMemoryStats {
     const pieces = this.of(which);
-    return { current: sum(pieces.filter(isHeld)), peak: sum(aliveAt(pieces, this.peakTime(pieces))) };
+    return {
+      current: sum(pieces.filter(isHeld)),
+      peak: sum(aliveAt(pieces, this.peakTime(pieces))),
+    };
   }
 
   /** Who held the memory at the peak, in groups of one role, op, dtype and shape, largest first. */
@@ -123,7 +132,14 @@ export class FakeMemory {
       const role = storage.role ?? 'temporary';
       const key = [role, op, dtype, shape.join()].join('|');
       const known = groups.get(key);
-      groups.set(key, { bytes: bytes + (known?.bytes ?? 0), count: 1 + (known?.count ?? 0), role, op, dtype, shape });
+      groups.set(key, {
+        bytes: bytes + (known?.bytes ?? 0),
+        count: 1 + (known?.count ?? 0),
+        role,
+        op,
+        dtype,
+        shape,
+      });
     }
     return [...groups.values()].sort((a, b) => b.bytes - a.bytes);
   }
@@ -191,8 +207,21 @@ export class FakeMemory {
     from.role = null;
   }
 
-  private add(storage: FakeStorage, bytes: number, { op, dtype, shape }: Pick<Piece, 'op' | 'dtype' | 'shape'>): void {
-    storage.piece = { storage, bytes, op, dtype, shape, from: this.now, last: this.now, closed: false };
+  private add(
+    storage: FakeStorage,
+    bytes: number,
+    { op, dtype, shape }: Pick<Piece, 'op' | 'dtype' | 'shape'>,
+  ): void {
+    storage.piece = {
+      storage,
+      bytes,
+      op,
+      dtype,
+      shape,
+      from: this.now,
+      last: this.now,
+      closed: false,
+    };
     this.pieces.push(storage.piece);
   }
 
@@ -205,7 +234,8 @@ export class FakeMemory {
   /** When most was needed. */
   private peakTime(pieces: readonly Piece[]): number {
     const changes = new Map<number, number>();
-    const change = (time: number, bytes: number): void => void changes.set(time, (changes.get(time) ?? 0) + bytes);
+    const change = (time: number, bytes: number): void =>
+      void changes.set(time, (changes.get(time) ?? 0) + bytes);
     for (const piece of pieces) {
       change(Math.max(piece.from, this.peakFrom), piece.bytes);
       if (!isHeld(piece)) change(Math.max(piece.last + 1, this.peakFrom), -piece.bytes);
@@ -226,7 +256,15 @@ function aliveAt(pieces: readonly Piece[], time: number): Piece[] {
 }
 
 function sum(pieces: readonly Piece[]): FakeMemoryUse {
-  const use = { parameters: 0, buffers: 0, gradients: 0, optimizerState: 0, activations: 0, temporaries: 0, total: 0 };
+  const use = {
+    parameters: 0,
+    buffers: 0,
+    gradients: 0,
+    optimizerState: 0,
+    activations: 0,
+    temporaries: 0,
+    total: 0,
+  };
   for (const { storage, bytes } of pieces) {
     use[storage.role === null ? 'temporaries' : useOf[storage.role]] += bytes;
     use.total += bytes;

@@ -18,25 +18,33 @@ function noValue(t: Tensor): never {
 export const fakeValues: ValueAccess = {
   fromRaw: (_raw, shape, dtype, device) => fakeTensor({ shape, strides: null, dtype, device }),
   adopt: (_array, shape, dtype) => {
-    throw new CompileError(`fromBlob: under FakeTensorMode no tensor lies on an array's memory (${dtype.name}[${shape.join(', ')}]). Use tensor(), or make it outside of run().`);
+    throw new CompileError(
+      `fromBlob: under FakeTensorMode no tensor lies on an array's memory (${dtype.name}[${shape.join(', ')}]). Use tensor(), or make it outside of run().`,
+    );
   },
   readSync: noValue,
   read: noValue,
   readElement: noValue,
 };
 
-/** The bottom layer of a mode: what ranks exchange is called, so that it can be counted and parts have their sizes. */
+/**
+ * The bottom layer of a mode: what ranks exchange is called, so that it can be counted and parts
+ * have their sizes.
+ */
 function runCounted(memory: FakeMemory): Layer {
   return (op, inputs, params, into) =>
     memory.during(op.name, inputs, into, () => {
       const places = op.traits.includes('placement') || op.traits.includes('collective');
-      return op.compute !== null && places ? op.compute(inputs, params) : runFake(op, inputs, params, into);
+      return op.compute !== null && places
+        ? op.compute(inputs, params)
+        : runFake(op, inputs, params, into);
     });
 }
 
 /**
- * Inside `run`, every op computes metadata only: shapes, dtypes, strides and devices are right, nothing is allocated, and `memory` says
- * what would have been. In a world that `initProcessGroup('fake', …)` made, distributed tensors and collectives work too.
+ * Inside `run`, every op computes metadata only: shapes, dtypes, strides and devices are right,
+ * nothing is allocated, and `memory` says what would have been. In a world that
+ * `initProcessGroup('fake', …)` made, distributed tensors and collectives work too.
  *
  * @see PyTorch `torch._subclasses.FakeTensorMode`
  * @example

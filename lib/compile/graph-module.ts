@@ -5,7 +5,10 @@ import { CompileError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import type { Graph, Node, Value } from './graph.js';
 
-/** A node with its values by number; numbers of plain numbers and constants are filled in before the first step. */
+/**
+ * A node with its values by number; numbers of plain numbers and constants are filled in before the
+ * first step.
+ */
 interface Step {
   readonly node: Node;
   readonly inputs: readonly number[];
@@ -36,7 +39,10 @@ export class GraphModule {
     return this.text;
   }
 
-  /** Takes over edits of the graph. @throws CompileError if a node uses one that does not come before it */
+  /**
+   * Takes over edits of the graph. @throws CompileError if a node uses one that does not come
+   * before it
+   */
   recompile(): void {
     const numbers = new Numbering();
     const steps: Step[] = [];
@@ -44,22 +50,27 @@ export class GraphModule {
       const inputs = node.inputs.map((value) => numbers.of(value, `node %${node.name}`));
       const into = node.into === null ? -1 : numbers.of(node.into, `node %${node.name}`);
       const at = numbers.add(node);
-      if (node.kind === 'call' || node.kind === 'effect') steps.push({ node, inputs, into, at, outputs: outputsOf(node) });
+      if (node.kind === 'call' || node.kind === 'effect')
+        steps.push({ node, inputs, into, at, outputs: outputsOf(node) });
     }
     this.results = this.graph.outputs.map((value) => numbers.of(value, 'the result'));
-    this.placeholders = this.graph.nodes.filter((n) => n.kind === 'placeholder').map((node) => numbers.of({ node, output: 0 }, 'an input'));
+    this.placeholders = this.graph.nodes
+      .filter((n) => n.kind === 'placeholder')
+      .map((node) => numbers.of({ node, output: 0 }, 'an input'));
     this.steps = steps;
     this.initial = numbers.initial;
     this.text = this.graph.toString();
   }
 
   /**
-   * Runs the graph on real tensors, one for each placeholder, with autograd as usual. Conversions of mixed precision are calls of the
-   * graph; a region around this call converts nothing once more.
+   * Runs the graph on real tensors, one for each placeholder, with autograd as usual. Conversions
+   * of mixed precision are calls of the graph; a region around this call converts nothing once
+   * more.
    */
   forward(...inputs: readonly Tensor[]): Tensor[] {
     const values = this.initial.slice();
-    for (let i = 0; i < this.placeholders.length; i++) values[this.placeholders[i] as number] = inputs[i] as Tensor;
+    for (let i = 0; i < this.placeholders.length; i++)
+      values[this.placeholders[i] as number] = inputs[i] as Tensor;
     const outer = gradMode();
     let mode = outer;
     try {
@@ -82,13 +93,20 @@ export class GraphModule {
 function runStep(step: Step, values: (Tensor | null)[]): void {
   const { node } = step;
   const operands = new Array<Tensor>(step.inputs.length);
-  for (let i = 0; i < operands.length; i++) operands[i] = values[step.inputs[i] as number] as Tensor;
+  for (let i = 0; i < operands.length; i++)
+    operands[i] = values[step.inputs[i] as number] as Tensor;
   if (node.op === null) {
     node.effect?.(...operands);
     return;
   }
-  const params = node.generator === null ? node.params : { ...node.params, ...node.generator.next() };
-  const outputs = belowEntry(node.op, operands, params, step.into < 0 ? null : (values[step.into] as Tensor));
+  const params =
+    node.generator === null ? node.params : { ...node.params, ...node.generator.next() };
+  const outputs = belowEntry(
+    node.op,
+    operands,
+    params,
+    step.into < 0 ? null : (values[step.into] as Tensor),
+  );
   for (let i = 0; i < step.outputs; i++) values[step.at + i] = outputs[i] as Tensor;
 }
 
@@ -112,7 +130,8 @@ class Numbering {
   of(value: Value, user: string): number {
     if ('number' in value) return this.initial.push(value.number) - 1;
     const at = this.first.get(value.node);
-    if (at === undefined) throw new CompileError(`${user} uses %${value.node.name}, which does not come before it`);
+    if (at === undefined)
+      throw new CompileError(`${user} uses %${value.node.name}, which does not come before it`);
     return at + value.output;
   }
 }

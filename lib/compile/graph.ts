@@ -77,7 +77,10 @@ function showNode(n: Node): string {
   if (n.kind === 'constant') return `%${n.name}: ${n.metas[0]} = constant`;
   const call = `${n.op?.name ?? n.name}${n.into ? '_' : ''}(${[...(n.into ? [show(n.into)] : []), ...n.inputs.map(show)].join(', ')})`;
   if (n.kind === 'effect') return call;
-  const mode = n.mode === null ? '' : `  under ${n.mode.enabled ? 'enableGrad' : n.mode.inference ? 'inferenceMode' : 'noGrad'}`;
+  const mode =
+    n.mode === null
+      ? ''
+      : `  under ${n.mode.enabled ? 'enableGrad' : n.mode.inference ? 'inferenceMode' : 'noGrad'}`;
   return `%${n.name}: ${n.metas.join(', ')} = ${call}${formatParams(n.params)}${mode}`;
 }
 
@@ -87,6 +90,10 @@ function show(value: Value): string {
 }
 
 function formatParams(params: object): string {
-  const shown = Object.entries(params).filter(([, v]) => ['number', 'boolean', 'string'].includes(typeof v) || Array.isArray(v));
-  return shown.length ? `  { ${shown.map(([k, v]) => `${k}: ${Array.isArray(v) ? formatShape(v) : v}`).join(', ')} }` : '';
+  const shown = Object.entries(params).filter(
+    ([, v]) => ['number', 'boolean', 'string'].includes(typeof v) || Array.isArray(v),
+  );
+  return shown.length
+    ? `  { ${shown.map(([k, v]) => `${k}: ${Array.isArray(v) ? formatShape(v) : v}`).join(', ')} }`
+    : '';
 }

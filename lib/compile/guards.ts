@@ -37,7 +37,10 @@ export function ambientKey(): string {
   return ambient.map((state) => state()).join();
 }
 
-/** A key of the modes and the arguments, see {@link Walk.argument}. Equal keys mean that a capture may be used again. */
+/**
+ * A key of the modes and the arguments, see {@link Walk.argument}. Equal keys mean that a capture
+ * may be used again.
+ */
 export function guardKey(args: readonly unknown[]): string {
   return `${ambientKey()}|${listOf((walk) => walk.argument(args))
     .map(token)

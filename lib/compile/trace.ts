@@ -1,4 +1,7 @@
-/** Tracing: runs a function once on fake tensors, with everything that happens beside ops sent to the tracer. */
+/**
+ * Tracing: runs a function once on fake tensors, with everything that happens beside ops sent to
+ * the tracer.
+ */
 import { gradMode, setGradMode } from '../autograd/grad-mode.js';
 import { versionOverride } from '../autograd/version.js';
 import { getDefaultDevice, setDefaultDevice } from '../core/device.js';
@@ -14,7 +17,10 @@ import { ambientKey } from './guards.js';
 import { Tracer } from './tracer.js';
 import type { Watcher } from './watcher.js';
 
-/** Puts the tracer in the place of the bottom layer and of everything that is no op. Returns what takes it away again. */
+/**
+ * Puts the tracer in the place of the bottom layer and of everything that is no op. Returns what
+ * takes it away again.
+ */
 function install(tracer: Tracer, watcher: Watcher): () => void {
   const backend = swapBackend((op, given, params, into) => tracer.run(op, given, params, into));
   const values = installValueAccess(tracedValues(tracer, (...raw) => values.fromRaw(...raw)));
@@ -38,7 +44,8 @@ function install(tracer: Tracer, watcher: Watcher): () => void {
 
 /** Values that are written down become constants; values that are read end the graph. */
 function tracedValues(tracer: Tracer, make: ValueAccess['fromRaw']): ValueAccess {
-  const noValue = (t: Tensor): never => tracer.unsupported(`a value of a tensor, ${t.dtype.name}[${t.shape.join(', ')}], was read`);
+  const noValue = (t: Tensor): never =>
+    tracer.unsupported(`a value of a tensor, ${t.dtype.name}[${t.shape.join(', ')}], was read`);
   return {
     fromRaw: (...raw) => tracer.freshCopy(keep(make(...raw))),
     adopt: () => tracer.unsupported('an array was adopted as a tensor'),
@@ -53,12 +60,18 @@ function recordEffects(tracer: Tracer): void {
   const { run: swap } = storageSwap;
   storageSwap.run = (target, source, counts) => {
     const [fake, other] = [tracer.fakeOf(target), tracer.fakeOf(source)];
-    tracer.effect('set_', [fake, other], (real, next) => storageSwap.run(real as Tensor, next as Tensor, counts));
+    tracer.effect('set_', [fake, other], (real, next) =>
+      storageSwap.run(real as Tensor, next as Tensor, counts),
+    );
     tracer.leavesStorage(fake);
     swap(fake, other, counts);
   };
   storageResize.run = (storage, bytes) => {
-    tracer.effect(`resize_${bytes}`, [tracer.tensorOn(storage)], (t) => void (t as Tensor).untypedStorage().resize_(bytes));
+    tracer.effect(
+      `resize_${bytes}`,
+      [tracer.tensorOn(storage)],
+      (t) => void (t as Tensor).untypedStorage().resize_(bytes),
+    );
     storage.nbytes = bytes;
   };
   versionOverride.set = (t, version) => {
@@ -78,10 +91,22 @@ function recordEffects(tracer: Tracer): void {
   };
 }
 
-/** Runs `fn` on stand-ins for `inputs`, under a tracer; what it did is then in the tracer's graph. @throws CompileError where it does what a graph cannot repeat */
-export function trace<T>(inputs: readonly Tensor[], watcher: Watcher, fn: (fakes: readonly Tensor[], tracer: Tracer) => T): T {
+/**
+ * Runs `fn` on stand-ins for `inputs`, under a tracer; what it did is then in the tracer's graph.
+ * @throws CompileError where it does what a graph cannot repeat
+ */
+export function trace<T>(
+  inputs: readonly Tensor[],
+  watcher: Watcher,
+  fn: (fakes: readonly Tensor[], tracer: Tracer) => T,
+): T {
   const tracer = new Tracer(watcher);
-  const [mode, dtype, device, modes] = [gradMode(), getDefaultDtype(), getDefaultDevice(), ambientKey()];
+  const [mode, dtype, device, modes] = [
+    gradMode(),
+    getDefaultDtype(),
+    getDefaultDevice(),
+    ambientKey(),
+  ];
   const remove = install(tracer, watcher);
   try {
     const result = fn(

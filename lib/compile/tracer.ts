@@ -1,4 +1,7 @@
-/** Writes down every op that reaches the bottom layer, and every effect that it can repeat; refuses the others. */
+/**
+ * Writes down every op that reaches the bottom layer, and every effect that it can repeat; refuses
+ * the others.
+ */
 import { type GradMode, gradMode } from '../autograd/grad-mode.js';
 import { Node as TapeNode } from '../autograd/node.js';
 import { callSite } from '../core/call-site.js';
@@ -25,7 +28,10 @@ class InputHistory extends TapeNode {
 
 export class Tracer {
   readonly graph = new Graph();
-  /** The first thing that could not be recorded: it ends the capture, also where the function catches the error. */
+  /**
+   * The first thing that could not be recorded: it ends the capture, also where the function
+   * catches the error.
+   */
   broken: CompileError | null = null;
   private readonly watcher: Watcher;
   private readonly outerMode: GradMode = gradMode();
@@ -49,14 +55,19 @@ export class Tracer {
   placeholder(real: Tensor, position: number): Tensor {
     const known = this.fakes.get(real);
     const fake = known ?? this.standIn(real, position);
-    const node = new Node({ kind: 'placeholder', name: this.unique('arg'), metas: [describe(fake)] });
+    const node = new Node({
+      kind: 'placeholder',
+      name: this.unique('arg'),
+      metas: [describe(fake)],
+    });
     if (known === undefined) this.define(fake, node, 0);
     else this.push(node);
     return fake;
   }
 
   run(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
-    if (op.traits.includes('placement')) this.unsupported(`${op.name} was called, of a distributed tensor,`);
+    if (op.traits.includes('placement'))
+      this.unsupported(`${op.name} was called, of a distributed tensor,`);
     const fakes = inputs.map((t) => this.fakeOf(t));
     const target = into === null ? null : this.fakeOf(into);
     const outputs = runFake(op, fakes, params, target);
@@ -70,7 +81,14 @@ export class Tracer {
   }
 
   effect(name: string, tensors: readonly Tensor[], effect: (...real: Tensor[]) => void): void {
-    this.push(new Node({ kind: 'effect', name, inputs: tensors.map((t) => this.valueOf(this.fakeOf(t))), effect }));
+    this.push(
+      new Node({
+        kind: 'effect',
+        name,
+        inputs: tensors.map((t) => this.valueOf(this.fakeOf(t))),
+        effect,
+      }),
+    );
   }
 
   /** Values that the function wrote down become a constant, of which every run gets a copy. */
@@ -89,7 +107,10 @@ export class Tracer {
     throw this.broken;
   }
 
-  /** The next random call draws from this source; its generator gets its state back when the capture ends. */
+  /**
+   * The next random call draws from this source; its generator gets its state back when the capture
+   * ends.
+   */
   draws(generator: Generator, source: DrawSource): void {
     if (!this.generators.has(generator)) this.generators.set(generator, generator.remember());
     this.drawn = source;
@@ -99,7 +120,8 @@ export class Tracer {
   readsGrad(t: Tensor): void {
     const owner = this.reals.get(t) ?? (t.isFake ? null : t);
     if (owner === null) return;
-    if ((typeof owner === 'number' ? (this.inputs[owner] as Tensor) : owner).gradTensor !== null) this.unsupported('a .grad that is not null was read');
+    if ((typeof owner === 'number' ? (this.inputs[owner] as Tensor) : owner).gradTensor !== null)
+      this.unsupported('a .grad that is not null was read');
     this.watcher.foundNoGrad(owner);
   }
 
@@ -119,12 +141,20 @@ export class Tracer {
 
   /** A tensor that views the storage: what an effect on a storage is replayed through. */
   tensorOn(storage: Storage): Tensor {
-    return this.storages.get(storage) ?? this.unsupported('a storage was resized that the function did not use before');
+    return (
+      this.storages.get(storage) ??
+      this.unsupported('a storage was resized that the function did not use before')
+    );
   }
 
   valueOf(t: Tensor): Value {
     if (t.storage === null) return { number: t };
-    return this.values.get(t) ?? this.unsupported(`a tensor of shape [${t.shape.join(', ')}] was used that no captured op made`);
+    return (
+      this.values.get(t) ??
+      this.unsupported(
+        `a tensor of shape [${t.shape.join(', ')}] was used that no captured op made`,
+      )
+    );
   }
 
   /** What stands for a tensor in the graph: a real one from outside becomes a constant. */
@@ -133,14 +163,24 @@ export class Tracer {
     if (t.isFake) return this.alias(t);
     const known = this.fakes.get(t);
     if (known !== undefined) return known;
-    for (const each of t.base === null ? [t] : [t, t.base]) this.constantStates.push(new AutogradState(each));
+    for (const each of t.base === null ? [t] : [t, t.base])
+      this.constantStates.push(new AutogradState(each));
     this.watcher.took(t);
     return this.constant(t);
   }
 
   private constant(real: Tensor): Tensor {
     const fake = this.standIn(real, real);
-    this.define(fake, new Node({ kind: 'constant', name: this.unique('const'), metas: [describe(fake)], tensor: real }), 0);
+    this.define(
+      fake,
+      new Node({
+        kind: 'constant',
+        name: this.unique('const'),
+        metas: [describe(fake)],
+        tensor: real,
+      }),
+      0,
+    );
     return fake;
   }
 
@@ -160,10 +200,21 @@ export class Tracer {
     return fake;
   }
 
-  /** A tensor that was made beside the dispatcher on the memory of another, as `data` does: without history, and with a version of its own. */
+  /**
+   * A tensor that was made beside the dispatcher on the memory of another, as `data` does: without
+   * history, and with a version of its own.
+   */
   private alias(t: Tensor): Tensor {
-    const known = [...this.values.keys()].find((other) => other.storage === t.storage && other.storageOffset === t.storageOffset && sameWindow(other, t));
-    if (known === undefined || t.requiresGrad) this.unsupported(`a tensor of shape [${t.shape.join(', ')}] was used that no captured op made`);
+    const known = [...this.values.keys()].find(
+      (other) =>
+        other.storage === t.storage &&
+        other.storageOffset === t.storageOffset &&
+        sameWindow(other, t),
+    );
+    if (known === undefined || t.requiresGrad)
+      this.unsupported(
+        `a tensor of shape [${t.shape.join(', ')}] was used that no captured op made`,
+      );
     this.define(t, this.call(detachOp, [known], {}, [t]), 0);
     this.effect('ownVersion', [t], (real) => {
       (real as Tensor).versionCounter = null;
@@ -171,7 +222,12 @@ export class Tracer {
     return t;
   }
 
-  private call(op: AnyOp, inputs: readonly Tensor[], params: object, outputs: readonly Tensor[]): Node {
+  private call(
+    op: AnyOp,
+    inputs: readonly Tensor[],
+    params: object,
+    outputs: readonly Tensor[],
+  ): Node {
     const mode = gradMode();
     const random = this.drawn !== null && 'seedLow' in params;
     const generator = random ? this.drawn : null;
@@ -207,7 +263,11 @@ export class Tracer {
 }
 
 function sameWindow(a: Tensor, b: Tensor): boolean {
-  return a.dtype === b.dtype && a.shape.join() === b.shape.join() && a.strides.join() === b.strides.join();
+  return (
+    a.dtype === b.dtype &&
+    a.shape.join() === b.shape.join() &&
+    a.strides.join() === b.strides.join()
+  );
 }
 
 function describe(t: Tensor): string {

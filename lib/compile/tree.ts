@@ -5,7 +5,10 @@ import { Tensor } from '../core/tensor.js';
 export function mapTensors(value: unknown, replace: (t: Tensor) => unknown): unknown {
   if (value instanceof Tensor) return replace(value);
   if (Array.isArray(value)) return value.map((item) => mapTensors(item, replace));
-  if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, mapTensors(item, replace)]));
+  if (isPlain(value))
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [key, mapTensors(item, replace)]),
+    );
   return value;
 }
 
@@ -23,5 +26,7 @@ function collect(value: unknown, found: Tensor[]): void {
 }
 
 export function isPlain(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+  return (
+    typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
+  );
 }

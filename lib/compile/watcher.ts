@@ -1,6 +1,7 @@
 /**
- * What a capture depends on beside its arguments: modules that it calls or whose training flag it reads, tensors that became constants of
- * the graph, gradients that it found to be null. A capture is used again only while all are as they were.
+ * What a capture depends on beside its arguments: modules that it calls or whose training flag it
+ * reads, tensors that became constants of the graph, gradients that it found to be null. A capture
+ * is used again only while all are as they were.
  */
 import type { Tensor } from '../core/tensor.js';
 import { isModule, sameList, Walk } from './state.js';
@@ -16,7 +17,10 @@ interface Properties {
 
 /** Collects while a function is captured. */
 export class Watcher {
-  /** Modules that no module before holds, in the order of their first use; what they hold is watched with them. */
+  /**
+   * Modules that no module before holds, in the order of their first use; what they hold is watched
+   * with them.
+   */
   private readonly roots: object[] = [];
   private readonly items: unknown[] = [];
   private readonly walk = new Walk((item) => this.items.push(item) > 0);
@@ -31,7 +35,11 @@ export class Watcher {
     this.roots.push(module);
     this.walk.value(module);
     for (const met of this.walk.seen.keys()) {
-      if (isModule(met) && !this.properties.has(met)) this.properties.set(met, { trainingFlag: met.trainingFlag, values: new Map(Object.entries(met)) });
+      if (isModule(met) && !this.properties.has(met))
+        this.properties.set(met, {
+          trainingFlag: met.trainingFlag,
+          values: new Map(Object.entries(met)),
+        });
     }
   }
 
@@ -44,12 +52,17 @@ export class Watcher {
     this.withoutGrad.add(owner);
   }
 
-  /** Name of a property that the function changed in a module while it was captured; undefined if it changed nothing. */
+  /**
+   * Name of a property that the function changed in a module while it was captured; undefined if it
+   * changed nothing.
+   */
   changed(): string | undefined {
     if (this.same([])) return undefined;
     for (const [module, before] of this.properties) {
       const names = new Set([...before.values.keys(), ...Object.keys(module)]);
-      for (const name of names) if (!Object.is(before.values.get(name), (module as Record<string, unknown>)[name])) return `${module.constructor.name}.${name}`;
+      for (const name of names)
+        if (!Object.is(before.values.get(name), (module as Record<string, unknown>)[name]))
+          return `${module.constructor.name}.${name}`;
     }
     return `what ${this.roots.map((module) => module.constructor.name).join(', ')} holds`;
   }
@@ -69,12 +82,19 @@ export class Watcher {
     const { constants, withoutGrad } = this;
     for (const constant of constants) this.walk.value(constant);
     return (inputs) => {
-      for (const owner of withoutGrad) if ((typeof owner === 'number' ? (inputs[owner] as Tensor) : owner).gradTensor !== null) return false;
+      for (const owner of withoutGrad)
+        if ((typeof owner === 'number' ? (inputs[owner] as Tensor) : owner).gradTensor !== null)
+          return false;
       return this.same(constants);
     };
   }
 
   private same(constants: readonly Tensor[]): boolean {
-    return sameList(this.items, (walk) => this.roots.every((module) => walk.seen.has(module) || walk.value(module)) && constants.every((t) => walk.value(t)));
+    return sameList(
+      this.items,
+      (walk) =>
+        this.roots.every((module) => walk.seen.has(module) || walk.value(module)) &&
+        constants.every((t) => walk.value(t)),
+    );
   }
 }

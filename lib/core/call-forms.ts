@@ -1,22 +1,47 @@
-/** The types of calls: from one declaration, every way in which its arguments may be given. The run-time side is signature.ts. */
+/**
+ * The types of calls: from one declaration, every way in which its arguments may be given. The
+ * run-time side is signature.ts.
+ */
 
-/** The parameters of a declaration such as `'sum(input, /, dim, keepdim, *, dtype)'`, as a tuple of names and markers. */
-type Listed<Text extends string> = Text extends `${string}(${infer Inside})` ? Split<Inside> : never;
-type Split<Text extends string> = Text extends `${infer First}, ${infer Rest}` ? [First, ...Split<Rest>] : Text extends '' ? [] : [Text];
+/**
+ * The parameters of a declaration such as `'sum(input, /, dim, keepdim, *, dtype)'`, as a tuple of
+ * names and markers.
+ */
+type Listed<Text extends string> = Text extends `${string}(${infer Inside})`
+  ? Split<Inside>
+  : never;
+type Split<Text extends string> = Text extends `${infer First}, ${infer Rest}`
+  ? [First, ...Split<Rest>]
+  : Text extends ''
+    ? []
+    : [Text];
 
 /** The names before a marker: all where it is missing. */
-type Before<Names extends string[], Marker> = Names extends [infer First extends string, ...infer Rest extends string[]]
+type Before<Names extends string[], Marker> = Names extends [
+  infer First extends string,
+  ...infer Rest extends string[],
+]
   ? First extends Marker
     ? []
     : [First, ...Before<Rest, Marker>]
   : [];
 /** The names after a marker: none where it is missing. */
-type After<Names extends string[], Marker> = Names extends [infer First, ...infer Rest extends string[]] ? (First extends Marker ? Rest : After<Rest, Marker>) : [];
+type After<Names extends string[], Marker> = Names extends [
+  infer First,
+  ...infer Rest extends string[],
+]
+  ? First extends Marker
+    ? Rest
+    : After<Rest, Marker>
+  : [];
 
 /** The names that cannot be given as options: those before `/`. */
 type PositionalOnly<Names extends string[]> = '/' extends Names[number] ? Before<Names, '/'> : [];
 /** The names that may be given by position: those before `*`. */
-type Positional<Names extends string[]> = [...PositionalOnly<Names>, ...('/' extends Names[number] ? After<Before<Names, '*'>, '/'> : Before<Names, '*'>)];
+type Positional<Names extends string[]> = [
+  ...PositionalOnly<Names>,
+  ...('/' extends Names[number] ? After<Before<Names, '*'>, '/'> : Before<Names, '*'>),
+];
 /** The names that are options only: those after `*`. */
 type KeywordOnly<Names extends string[]> = After<Names, '*'>;
 
@@ -26,34 +51,55 @@ type Init<Types extends unknown[]> = Types extends [...infer Rest, unknown] ? Re
 type Last<Types extends unknown[]> = Types extends [...unknown[], infer Final] ? Final : never;
 
 /** What the body takes by position. */
-type BodyPositional<Names extends string[], Body extends AnyBody> = KeywordOnly<Names> extends [] ? Parameters<Body> : DropLast<Parameters<Body>>;
-/** `Parameters` with the last, which is optional mostly, taken off; the others stay as they are, labels and all. */
-type DropLast<Types extends unknown[]> = [...RequiredPart<Types>] extends infer Needed extends unknown[]
+type BodyPositional<Names extends string[], Body extends AnyBody> =
+  KeywordOnly<Names> extends [] ? Parameters<Body> : DropLast<Parameters<Body>>;
+/**
+ * `Parameters` with the last, which is optional mostly, taken off; the others stay as they are,
+ * labels and all.
+ */
+type DropLast<Types extends unknown[]> = [...RequiredPart<Types>] extends infer Needed extends
+  unknown[]
   ? OptionalPart<Types> extends []
     ? Init<Needed>
     : [...Needed, ...Partial<Init<OptionalPart<Types>>>]
   : never;
 /** What the body takes as options only. */
-type BodyOptions<Names extends string[], Body extends AnyBody> = KeywordOnly<Names> extends [] ? unknown : NonNullable<Last<Required<Parameters<Body>>>>;
+type BodyOptions<Names extends string[], Body extends AnyBody> =
+  KeywordOnly<Names> extends [] ? unknown : NonNullable<Last<Required<Parameters<Body>>>>;
 
-/** The optional parameters at the end, each as if it was required, so that the last can be taken off. */
-type OptionalPart<Types extends unknown[]> = Types extends [unknown, ...infer Rest] ? OptionalPart<Rest> : Required<Types>;
-type RequiredPart<Types extends unknown[]> = Required<Types> extends [...infer Needed, ...OptionalPart<Types>] ? Needed : [];
+/**
+ * The optional parameters at the end, each as if it was required, so that the last can be taken
+ * off.
+ */
+type OptionalPart<Types extends unknown[]> = Types extends [unknown, ...infer Rest]
+  ? OptionalPart<Rest>
+  : Required<Types>;
+type RequiredPart<Types extends unknown[]> =
+  Required<Types> extends [...infer Needed, ...OptionalPart<Types>] ? Needed : [];
 
 /** As an object, by names. */
-type Named<Names extends unknown[], Types extends unknown[]> = Names extends [infer Name extends string, ...infer MoreNames]
+type Named<Names extends unknown[], Types extends unknown[]> = Names extends [
+  infer Name extends string,
+  ...infer MoreNames,
+]
   ? Types extends [infer Type, ...infer MoreTypes]
     ? { [N in Name]: Type } & Named<MoreNames, MoreTypes>
     : unknown
   : unknown;
 type Flat<T> = { [Name in keyof T]: T[Name] } & {};
 /** The names that stand at the places of some types: the first ones. */
-type TakeAs<Names extends unknown[], Types extends unknown[]> = Types extends [unknown, ...infer MoreTypes]
+type TakeAs<Names extends unknown[], Types extends unknown[]> = Types extends [
+  unknown,
+  ...infer MoreTypes,
+]
   ? Names extends [infer Name, ...infer More]
     ? [Name, ...TakeAs<More, MoreTypes>]
     : []
   : [];
-type DropAs<Names extends unknown[], Types extends unknown[]> = Types extends [unknown, ...infer MoreTypes]
+type DropAs<Names extends unknown[], Types extends unknown[]> = Types extends [
+  unknown,
+  ...infer MoreTypes,
+]
   ? Names extends [unknown, ...infer More]
     ? DropAs<More, MoreTypes>
     : []
@@ -69,15 +115,28 @@ type AllNamed<Names extends string[], Body extends AnyBody> =
       >
     : never;
 
-/** The arguments of a call with some by position and what is left as options, which may be left away where none of them is required. */
+/**
+ * The arguments of a call with some by position and what is left as options, which may be left away
+ * where none of them is required.
+ */
 type Form<Given extends unknown[], Options, Left> = [Left] extends [never]
   ? Given
   : object extends Flat<Pick<Options, Left & keyof Options>>
     ? [...Given, options?: Flat<Pick<Options, Left & keyof Options>>]
     : [...Given, options: Flat<Pick<Options, Left & keyof Options>>];
 
-/** The arguments of all forms, the one with most by position first: then with fewer of the optional ones, then with fewer of the `Needed`, down to the `Fixed`, which have no names. */
-type OptionalForms<Fixed extends string[], Names extends string[], Needed extends unknown[], Rest extends unknown[], Options, Left> = [
+/**
+ * The arguments of all forms, the one with most by position first: then with fewer of the optional
+ * ones, then with fewer of the `Needed`, down to the `Fixed`, which have no names.
+ */
+type OptionalForms<
+  Fixed extends string[],
+  Names extends string[],
+  Needed extends unknown[],
+  Rest extends unknown[],
+  Options,
+  Left,
+> = [
   Form<[...Needed, ...Partial<Rest>], Options, Left>,
   ...(Rest extends [...infer Fewer, unknown]
     ? Names extends [...infer FewerNames extends string[], infer Name]
@@ -85,11 +144,20 @@ type OptionalForms<Fixed extends string[], Names extends string[], Needed extend
       : []
     : NeededForms<Fixed, Names, Needed, Options, Left>),
 ];
-type NeededForms<Fixed extends string[], Names extends string[], Needed extends unknown[], Options, Left> = Needed['length'] extends Fixed['length']
+type NeededForms<
+  Fixed extends string[],
+  Names extends string[],
+  Needed extends unknown[],
+  Options,
+  Left,
+> = Needed['length'] extends Fixed['length']
   ? []
   : Names extends [...infer FewerNames extends string[], infer Name]
     ? Needed extends [...infer Fewer, unknown]
-      ? [Form<Fewer, Options, Left | Name>, ...NeededForms<Fixed, FewerNames, Fewer, Options, Left | Name>]
+      ? [
+          Form<Fewer, Options, Left | Name>,
+          ...NeededForms<Fixed, FewerNames, Fewer, Options, Left | Name>,
+        ]
       : []
     : [];
 
@@ -101,11 +169,20 @@ type FormsOf<Names extends string[], Body extends AnyBody> = OptionalForms<
   AllNamed<Names, Body>,
   KeywordOnly<Names>[number]
 >;
-/** One overload for each form: editors show them, and options of another name are found. The last, which `Parameters` sees, has all by position. */
-type Calls<Forms, Result> = Forms extends [infer First extends unknown[], ...infer Rest] ? Calls<Rest, Result> & ((...args: First) => Result) : unknown;
+/**
+ * One overload for each form: editors show them, and options of another name are found. The last,
+ * which `Parameters` sees, has all by position.
+ */
+type Calls<Forms, Result> = Forms extends [infer First extends unknown[], ...infer Rest]
+  ? Calls<Rest, Result> & ((...args: First) => Result)
+  : unknown;
 
 /** A function that is called in every form that its declaration allows. */
-export type FunctionOf<Text extends string, Body extends AnyBody> = Calls<FormsOf<Listed<Text>, Body>, ReturnType<Body>> & Declared<Listed<Text>, Body>;
+export type FunctionOf<Text extends string, Body extends AnyBody> = Calls<
+  FormsOf<Listed<Text>, Body>,
+  ReturnType<Body>
+> &
+  Declared<Listed<Text>, Body>;
 
 declare const declaration: unique symbol;
 /** Carries the declaration in the type of a function. */
@@ -113,19 +190,39 @@ export interface Declared<Names extends string[], Body extends AnyBody> {
   readonly [declaration]?: [Names, Body];
 }
 
-/** The method that belongs to a declared function: without the first parameter, which is the tensor. In-place methods return `this`. */
+/**
+ * The method that belongs to a declared function: without the first parameter, which is the tensor.
+ * In-place methods return `this`.
+ */
 export type MethodOf<F, Result = unknown> =
-  F extends Declared<infer Names, infer Body> ? Calls<FormsOf<WithoutFirst<Names>, BodyWithoutFirst<Body>>, unknown extends Result ? ReturnType<Body> : Result> : never;
+  F extends Declared<infer Names, infer Body>
+    ? Calls<
+        FormsOf<WithoutFirst<Names>, BodyWithoutFirst<Body>>,
+        unknown extends Result ? ReturnType<Body> : Result
+      >
+    : never;
 
-type WithoutFirst<Names extends string[]> = Names extends [string, '/', ...infer Rest extends string[]]
+type WithoutFirst<Names extends string[]> = Names extends [
+  string,
+  '/',
+  ...infer Rest extends string[],
+]
   ? Rest
   : Names extends [string, ...infer Rest extends string[]]
     ? Rest
     : never;
-type BodyWithoutFirst<Body extends AnyBody> = Parameters<Body> extends [unknown, ...infer Rest] ? (...args: Rest) => unknown : never;
+type BodyWithoutFirst<Body extends AnyBody> =
+  Parameters<Body> extends [unknown, ...infer Rest] ? (...args: Rest) => unknown : never;
 
-/** The arguments of all forms, for a constructor that passes them on: `constructor(...args: ArgumentsOf<typeof linear>)`. */
-export type ArgumentsOf<F> = F extends Declared<infer Names, infer Body> ? FormsOf<Names, Body>[number] : never;
+/**
+ * The arguments of all forms, for a constructor that passes them on: `constructor(...args:
+ * ArgumentsOf<typeof linear>)`.
+ */
+export type ArgumentsOf<F> =
+  F extends Declared<infer Names, infer Body> ? FormsOf<Names, Body>[number] : never;
 
 /** A function that takes {@link ArgumentsOf} as they are. */
-export type ArgumentsFunction<Text extends string, Body extends AnyBody> = ((...args: FormsOf<Listed<Text>, Body>[number]) => ReturnType<Body>) & Declared<Listed<Text>, Body>;
+export type ArgumentsFunction<Text extends string, Body extends AnyBody> = ((
+  ...args: FormsOf<Listed<Text>, Body>[number]
+) => ReturnType<Body>) &
+  Declared<Listed<Text>, Body>;

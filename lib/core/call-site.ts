@@ -1,7 +1,10 @@
 /** Where user code is: for errors about what it did. */
 import { findSourceMap } from 'node:module';
 
-/** Each frame costs a fifth of a microsecond, so mostly as many are asked for as the last places took, and never more than a few. */
+/**
+ * Each frame costs a fifth of a microsecond, so mostly as many are asked for as the last places
+ * took, and never more than a few.
+ */
 const FEW_FRAMES = 24;
 const MOST_FRAMES = 60;
 const PLACES_LOOKED_BACK = 64;
@@ -42,20 +45,36 @@ let deepest = 0;
 let found = 0;
 
 /**
- * The innermost stack frame outside of the library, such as `forward (model.ts:12:5)`; empty if there is none.
+ * The innermost stack frame outside of the library, such as `forward (model.ts:12:5)`; empty if
+ * there is none.
  *
- * @param below - a function of the library that is being called, such as the one that the program has: only frames outside of it are looked at, if there is a call of it
+ * @param below - a function of the library that is being called, such as the one that the program
+ * has: only frames outside of it are looked at, if there is a call of it
  */
 export function callSite(below: (...args: never[]) => unknown = callSite): string {
-  return known.site ?? siteAmong(innermostFrames(usual, below), usual) ?? siteAmong(innermostFrames(MOST_FRAMES, callSite), MOST_FRAMES) ?? '';
+  return (
+    known.site ??
+    siteAmong(innermostFrames(usual, below), usual) ??
+    siteAmong(innermostFrames(MOST_FRAMES, callSite), MOST_FRAMES) ??
+    ''
+  );
 }
 
-/** Null if there may be more frames than the `most` that were asked for, or none because the function that they lie outside of was not called. */
+/**
+ * Null if there may be more frames than the `most` that were asked for, or none because the
+ * function that they lie outside of was not called.
+ */
 function siteAmong(frames: readonly Frame[], most: number): string | null {
   for (let i = 0; i < frames.length; i++) {
     const frame = frames[i] as Frame;
     const file = frame.getFileName();
-    if (file === null || file === undefined || file.startsWith(ownFolder) || file.startsWith('node:')) continue;
+    if (
+      file === null ||
+      file === undefined ||
+      file.startsWith(ownFolder) ||
+      file.startsWith('node:')
+    )
+      continue;
     noteDepth(i + 1);
     return textOf(frame, file);
   }
@@ -70,7 +89,10 @@ function noteDepth(frames: number): void {
   deepest = 0;
 }
 
-/** Names of the library's functions between the program and here, the outermost first. Takes its time: for errors. */
+/**
+ * Names of the library's functions between the program and here, the outermost first. Takes its
+ * time: for errors.
+ */
 export function calledFunctions(): string[] {
   const names: string[] = [];
   for (const frame of innermostFrames(MOST_FRAMES, calledFunctions)) {
@@ -83,7 +105,8 @@ export function calledFunctions(): string[] {
 }
 
 /**
- * Runs `fn`, in which every {@link callSite} is the one of this call: it is found while the stack is short.
+ * Runs `fn`, in which every {@link callSite} is the one of this call: it is found while the stack
+ * is short.
  *
  * @param below - see {@link callSite}
  */
@@ -115,7 +138,10 @@ function textOf(frame: Frame, file: string): string {
 function describe(frame: Frame, file: string): string {
   const [line, column] = [frame.getLineNumber() ?? 0, frame.getColumnNumber() ?? 0];
   const mapped = findSourceMap(file)?.findEntry(line - 1, column - 1);
-  const place = mapped !== undefined && 'originalLine' in mapped ? `${mapped.originalSource}:${mapped.originalLine + 1}:${mapped.originalColumn + 1}` : `${file}:${line}:${column}`;
+  const place =
+    mapped !== undefined && 'originalLine' in mapped
+      ? `${mapped.originalSource}:${mapped.originalLine + 1}:${mapped.originalColumn + 1}`
+      : `${file}:${line}:${column}`;
   const short = place.replace(/^file:\/\//, '');
   const name = frame.getFunctionName();
   return name === null || name === '' ? short : `${name} (${short})`;

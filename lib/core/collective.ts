@@ -1,13 +1,31 @@
-/** What ops and layers see of a group of ranks: its size, one's own place in it, and a way to give it work. */
+/**
+ * What ops and layers see of a group of ranks: its size, one's own place in it, and a way to give
+ * it work.
+ */
 import type { Device } from './device.js';
 import type { ReduceOpName } from './placement.js';
 import { formatShape, type Shape, sameShape } from './shape.js';
 import type { Tensor } from './tensor.js';
 
-export const collectiveKinds = ['allReduce', 'broadcast', 'allGather', 'reduceScatter', 'allToAll', 'reduce', 'gather', 'scatter', 'barrier', 'send', 'recv'] as const;
+export const collectiveKinds = [
+  'allReduce',
+  'broadcast',
+  'allGather',
+  'reduceScatter',
+  'allToAll',
+  'reduce',
+  'gather',
+  'scatter',
+  'barrier',
+  'send',
+  'recv',
+] as const;
 export type CollectiveKind = (typeof collectiveKinds)[number];
 
-/** One rank's part of a collective. Tensors are dense; counts are elements of each rank, in the order of ranks. @internal */
+/**
+ * One rank's part of a collective. Tensors are dense; counts are elements of each rank, in the
+ * order of ranks. @internal
+ */
 export interface CollectiveCall {
   readonly kind: CollectiveKind;
   readonly input: Tensor | null;
@@ -18,17 +36,23 @@ export interface CollectiveCall {
   readonly reduceOp?: ReduceOpName;
   /** The rank, of the group, that has or gets it all; the peer of send and recv. */
   readonly root?: number;
-  /** Of allGather, gather, reduceScatter, scatter: each rank's part. Of allToAll: what comes from each rank. */
+  /**
+   * Of allGather, gather, reduceScatter, scatter: each rank's part. Of allToAll: what comes from
+   * each rank.
+   */
   readonly counts?: readonly number[];
   /** Of allToAll: what goes to each rank. */
   readonly sendCounts?: readonly number[];
-  /** What errors say of it where ranks differ, as {@link purpose}, which stands in its place where there is one. */
+  /**
+   * What errors say of it where ranks differ, as {@link purpose}, which stands in its place where
+   * there is one.
+   */
   readonly about?: string;
 }
 
 /**
- * What the ranks must have in common beside the calls that they make, in words that go behind them in errors; a line of advice may follow.
- * Native code compares it at every call. @internal
+ * What the ranks must have in common beside the calls that they make, in words that go behind them
+ * in errors; a line of advice may follow. Native code compares it at every call. @internal
  */
 export const purpose = { text: '' };
 
@@ -43,8 +67,13 @@ export function onPurpose<T>(text: string, fn: () => T): T {
   }
 }
 
-/** A text about one or two numbers, made anew only where they change: most calls are like the one before. @internal */
-export function remembered(make: (first: number, second: number) => string): (first: number, second?: number) => string {
+/**
+ * A text about one or two numbers, made anew only where they change: most calls are like the one
+ * before. @internal
+ */
+export function remembered(
+  make: (first: number, second: number) => string,
+): (first: number, second?: number) => string {
   let [last, lastSecond, text] = [-1, -1, ''];
   return (first, second = 0) => {
     if (first === last && second === lastSecond) return text;
@@ -57,10 +86,14 @@ export function remembered(make: (first: number, second: number) => string): (fi
 
 let [lastShape, shapeText]: [Shape, string] = [[], ''];
 
-/** What the ranks' tensors must have in common beside their number of elements, which says it all for one dim. @internal */
+/**
+ * What the ranks' tensors must have in common beside their number of elements, which says it all
+ * for one dim. @internal
+ */
 export function aboutShape(shape: Shape): string {
   if (shape.length < 2) return '';
-  if (!sameShape(shape, lastShape)) [lastShape, shapeText] = [[...shape], `with shape ${formatShape(shape)}`];
+  if (!sameShape(shape, lastShape))
+    [lastShape, shapeText] = [[...shape], `with shape ${formatShape(shape)}`];
   return shapeText;
 }
 
@@ -71,6 +104,9 @@ export interface CollectiveGroup {
   readonly size: number;
   /** Which of them this is. */
   readonly rank: number;
-  /** Gives the call to the group's engine and returns; results are there in the order of the device. `name` is what the program called, `where` its place. */
+  /**
+   * Gives the call to the group's engine and returns; results are there in the order of the device.
+   * `name` is what the program called, `where` its place.
+   */
   run(name: string, call: CollectiveCall, where?: string): void;
 }

@@ -5,7 +5,8 @@ import type { Op, OpDefinition, OutputMeta } from './op.js';
 import type { Tensor } from './tensor.js';
 
 /**
- * What an op computes, by its decomposition, which gets inputs reduced that its sharding rule wants so.
+ * What an op computes, by its decomposition, which gets inputs reduced that its sharding rule wants
+ * so.
  *
  * @throws ShardwiseError for an op that has none
  * @internal
@@ -17,10 +18,17 @@ export function decomposed<P>(op: Op<P>, inputs: readonly Tensor[], params: P): 
   return op.decompose(given, params);
 }
 
-const isNarrow = (t: Tensor): boolean => t.storage !== null && t.dtype.isFloatingPoint && t.dtype.itemsize === 2;
+const isNarrow = (t: Tensor): boolean =>
+  t.storage !== null && t.dtype.isFloatingPoint && t.dtype.itemsize === 2;
 
-/** The decomposition that takes 16-bit floats to float32 first, in which the kernels compute: squares and sums leave their range. Its results are rounded once. @internal */
-export function inFloat32<P>(decompose: NonNullable<OpDefinition<P>['decompose']>, meta: Op<P>['meta']): NonNullable<OpDefinition<P>['decompose']> {
+/**
+ * The decomposition that takes 16-bit floats to float32 first, in which the kernels compute:
+ * squares and sums leave their range. Its results are rounded once. @internal
+ */
+export function inFloat32<P>(
+  decompose: NonNullable<OpDefinition<P>['decompose']>,
+  meta: Op<P>['meta'],
+): NonNullable<OpDefinition<P>['decompose']> {
   return (inputs, params) => {
     if (!inputs.some(isNarrow)) return decompose(inputs, params);
     const metas = meta(inputs, params);

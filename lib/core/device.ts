@@ -1,4 +1,6 @@
-/** Devices and their streams. A device is numbered for native code: 0 is the CPU, 1 + n is `cuda:n`. */
+/**
+ * Devices and their streams. A device is numbered for native code: 0 is the CPU, 1 + n is `cuda:n`.
+ */
 import { DeviceError } from './errors.js';
 import { currentHome, type Home, processHome } from './home.js';
 import { checkNumber, checkOneOf, shown } from './options.js';
@@ -8,7 +10,10 @@ export type DeviceType = 'cpu' | 'cuda';
 export const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
 export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}`;
 
-/** A place where tensors live. Instances are interned, so `===` compares them; ranks that share a process have each their own. */
+/**
+ * A place where tensors live. Instances are interned, so `===` compares them; ranks that share a
+ * process have each their own.
+ */
 export class Device {
   readonly type: DeviceType;
   readonly index: number;
@@ -32,17 +37,24 @@ export class Device {
   /** Its name; another rank's device says whose it is. */
   toString(): string {
     const name = this.type === 'cpu' ? 'cpu' : `cuda:${this.index}`;
-    return this.home === currentHome() ? name : `${name} of ${this.home.label ?? 'the main program'}`;
+    return this.home === currentHome()
+      ? name
+      : `${name} of ${this.home.label ?? 'the main program'}`;
   }
 }
 
-/** What to do about two tensors on different devices. `own` is the one that the other should be on. @internal */
+/**
+ * What to do about two tensors on different devices. `own` is the one that the other should be on.
+ * @internal
+ */
 export function toOneDevice(own: Device, other: Device): string {
   const strange = [own, other].find(({ home }) => home !== currentHome());
   if (strange === undefined) return `Move one with .to('${own}').`;
   const { type, home } = strange;
-  if (home.isRunning) return `Ranks that share a process have memory of their own: send what ${home.label} has made by a collective, or by send and recv.`;
-  const origin = home === processHome ? 'It was made outside of the ranks' : `${home.label} has ended`;
+  if (home.isRunning)
+    return `Ranks that share a process have memory of their own: send what ${home.label} has made by a collective, or by send and recv.`;
+  const origin =
+    home === processHome ? 'It was made outside of the ranks' : `${home.label} has ended`;
   return `${origin}: take a copy of it with .to('${type}').`;
 }
 
@@ -61,7 +73,8 @@ export function deviceByCode(code: number): Device {
 export const cpu: Device = deviceByCode(0);
 
 /**
- * Finds a device by name: `'cpu'`, `'cuda'` (the rank's own one, `cuda:0` outside of ranks) or `'cuda:3'`.
+ * Finds a device by name: `'cpu'`, `'cuda'` (the rank's own one, `cuda:0` outside of ranks) or
+ * `'cuda:3'`.
  *
  * @throws DeviceError if the name is malformed.
  */
@@ -70,7 +83,10 @@ export function device(name: DeviceName | Device): Device {
   if (name === 'cpu') return deviceByCode(0);
   const match = typeof name === 'string' ? /^cuda(?::(\d{1,3}))?$/.exec(name) : null;
   if (!match) {
-    throw new DeviceError(`device: expected a device such as 'cpu', 'cuda' or 'cuda:1', got ${shown(name)}`, { op: 'device', given: name });
+    throw new DeviceError(
+      `device: expected a device such as 'cpu', 'cuda' or 'cuda:1', got ${shown(name)}`,
+      { op: 'device', given: name },
+    );
   }
   return deviceByCode(1 + (match[1] === undefined ? ownCudaIndex() : Number(match[1])));
 }

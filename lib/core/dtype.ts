@@ -2,7 +2,17 @@
 import { DtypeError } from './errors.js';
 import { shown } from './options.js';
 
-export type DTypeName = 'float32' | 'float64' | 'float16' | 'bfloat16' | 'int64' | 'int32' | 'int16' | 'int8' | 'uint8' | 'bool';
+export type DTypeName =
+  | 'float32'
+  | 'float64'
+  | 'float16'
+  | 'bfloat16'
+  | 'int64'
+  | 'int32'
+  | 'int16'
+  | 'int8'
+  | 'uint8'
+  | 'bool';
 
 /** Promotion category: a higher one wins whatever the widths. */
 export const Category = { Bool: 0, Int: 1, Float: 2 } as const;
@@ -24,7 +34,13 @@ export class DType {
   readonly computeType: ComputeType;
 
   /** @internal */
-  constructor(name: DTypeName, code: number, itemsize: number, category: Category, computeType: ComputeType) {
+  constructor(
+    name: DTypeName,
+    code: number,
+    itemsize: number,
+    category: Category,
+    computeType: ComputeType,
+  ) {
     this.name = name;
     this.code = code;
     this.itemsize = itemsize;
@@ -53,7 +69,18 @@ export const uint8 = new DType('uint8', 8, 1, Category.Int, ComputeType.Int64);
 export const bool = new DType('bool', 9, 1, Category.Bool, ComputeType.Int64);
 
 /** All element types, indexed by code. */
-export const dtypes: readonly DType[] = [float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool];
+export const dtypes: readonly DType[] = [
+  float32,
+  float64,
+  float16,
+  bfloat16,
+  int64,
+  int32,
+  int16,
+  int8,
+  uint8,
+  bool,
+];
 
 const byName = new Map<string, DType>(dtypes.map((d) => [d.name, d]));
 
@@ -63,7 +90,10 @@ export type DTypeLike = DType | DTypeName;
 /** Their names, by which they may be given. */
 export const dtypeNames: readonly DTypeName[] = dtypes.map((d) => d.name);
 
-/** Whether a value is a dtype or the name of one, where it may be a device or the name of one as well. */
+/**
+ * Whether a value is a dtype or the name of one, where it may be a device or the name of one as
+ * well.
+ */
 export function isDtype(value: unknown): value is DTypeLike {
   return value instanceof DType || (typeof value === 'string' && byName.has(value));
 }
@@ -72,7 +102,11 @@ export function isDtype(value: unknown): value is DTypeLike {
 export function dtypeOf(value: DTypeLike, op: string, argument = 'dtype'): DType {
   if (value instanceof DType) return value;
   const named = typeof value === 'string' ? byName.get(value) : undefined;
-  if (named === undefined) throw new DtypeError(`${op}: expected ${argument} to be one of ${dtypeNames.join(', ')}, got ${shown(value)}`, { op, argument, given: shown(value) });
+  if (named === undefined)
+    throw new DtypeError(
+      `${op}: expected ${argument} to be one of ${dtypeNames.join(', ')}, got ${shown(value)}`,
+      { op, argument, given: shown(value) },
+    );
   return named;
 }
 
@@ -112,6 +146,10 @@ export function getDefaultDtype(): DType {
 /** @throws DtypeError if `dtype` is not a floating point type. */
 export function setDefaultDtype(value: DTypeLike): void {
   const dtype = dtypeOf(value, 'setDefaultDtype');
-  if (!dtype.isFloatingPoint) throw new DtypeError(`setDefaultDtype: expected a floating point dtype, got ${dtype.name}`, { op: 'setDefaultDtype', dtype: dtype.name });
+  if (!dtype.isFloatingPoint)
+    throw new DtypeError(`setDefaultDtype: expected a floating point dtype, got ${dtype.name}`, {
+      op: 'setDefaultDtype',
+      dtype: dtype.name,
+    });
   defaultDtype = dtype;
 }

@@ -7,15 +7,27 @@ const inspectSymbol = Symbol.for('nodejs.util.inspect.custom');
 export class ShardwiseError extends Error {
   /** Stable across releases; match on this, not on the text. */
   readonly code: string;
-  /** The values that the message quotes. Not enumerable: an error that nobody catches prints its message and not them as well. */
+  /**
+   * The values that the message quotes. Not enumerable: an error that nobody catches prints its
+   * message and not them as well.
+   */
   declare readonly details: Readonly<Record<string, unknown>>;
   /** Where in a model it was thrown: the name of the innermost module, as in `namedModules`. */
   declare modulePath: string | undefined;
 
-  constructor(code: string, message: string, details: Record<string, unknown> = {}, options?: ErrorOptions) {
+  constructor(
+    code: string,
+    message: string,
+    details: Record<string, unknown> = {},
+    options?: ErrorOptions,
+  ) {
     super(message, options);
     this.code = code;
-    Object.defineProperty(this, 'details', { value: details, configurable: true, enumerable: false });
+    Object.defineProperty(this, 'details', {
+      value: details,
+      configurable: true,
+      enumerable: false,
+    });
     showUserFrames(this, new.target as unknown as () => unknown, code !== 'ERR_COLLECTIVE');
   }
 
@@ -24,17 +36,35 @@ export class ShardwiseError extends Error {
   }
 
   /** What logs keep of it. */
-  toJSON(): { name: string; code: string; message: string; details: Readonly<Record<string, unknown>> } {
+  toJSON(): {
+    name: string;
+    code: string;
+    message: string;
+    details: Readonly<Record<string, unknown>>;
+  } {
     const { name, code, message, details } = this;
     return { name, code, message, details };
   }
 
   /** The details in one line, at the end. @internal */
-  [inspectSymbol](_: number, options: object, inspect: (value: unknown, options: object) => string): string {
+  [inspectSymbol](
+    _: number,
+    options: object,
+    inspect: (value: unknown, options: object) => string,
+  ): string {
     const text = inspect(this, { ...options, customInspect: false });
     if (Object.keys(this.details).length === 0) return text;
-    const details = inspect(this.details, { ...options, depth: 2, maxArrayLength: 8, breakLength: Number.POSITIVE_INFINITY, compact: true });
-    return text.replace(/(\s)\}$/, (_end, space: string) => `,${space === '\n' ? '\n  ' : ' '}details: ${details}${space}}`);
+    const details = inspect(this.details, {
+      ...options,
+      depth: 2,
+      maxArrayLength: 8,
+      breakLength: Number.POSITIVE_INFINITY,
+      compact: true,
+    });
+    return text.replace(
+      /(\s)\}$/,
+      (_end, space: string) => `,${space === '\n' ? '\n  ' : ' '}details: ${details}${space}}`,
+    );
   }
 }
 
@@ -94,7 +124,10 @@ export class InPlaceError extends ShardwiseError {
   }
 }
 
-/** Live storages of one kind, taken together: of one size, and of one shape, dtype and maker where those were recorded. */
+/**
+ * Live storages of one kind, taken together: of one size, and of one shape, dtype and maker where
+ * those were recorded.
+ */
 export interface MemoryHolder {
   /** Bytes of all of them. */
   readonly bytes: number;
@@ -108,19 +141,31 @@ export interface MemoryHolder {
   readonly dtype: string | null;
   /** Sizes of the tensor that they were made for; null where they were not recorded. */
   readonly shape: readonly number[] | null;
-  /** Where the memory is from: the device's allocator, pinned host memory, or an ArrayBuffer that `fromBlob` was given. */
+  /**
+   * Where the memory is from: the device's allocator, pinned host memory, or an ArrayBuffer that
+   * `fromBlob` was given.
+   */
   readonly memory: 'allocator' | 'pinned' | 'arrayBuffer';
 }
 
 /**
- * The device has no memory left, after caches were freed and garbage was collected. `details` has the numbers of the message:
- * `requestedBytes`, `allocatedBytes`, `reservedBytes`, `freeBytes`, `totalBytes`, and the `device`.
+ * The device has no memory left, after caches were freed and garbage was collected. `details` has
+ * the numbers of the message: `requestedBytes`, `allocatedBytes`, `reservedBytes`, `freeBytes`,
+ * `totalBytes`, and the `device`.
  */
 export class OutOfMemoryError extends ShardwiseError {
-  /** The groups of live storages that held most when memory ran out, largest first; at most ten, those of this thread. */
+  /**
+   * The groups of live storages that held most when memory ran out, largest first; at most ten,
+   * those of this thread.
+   */
   readonly holders: readonly MemoryHolder[];
 
-  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions, holders: readonly MemoryHolder[] = []) {
+  constructor(
+    message: string,
+    details?: Record<string, unknown>,
+    options?: ErrorOptions,
+    holders: readonly MemoryHolder[] = [],
+  ) {
     super('ERR_OUT_OF_MEMORY', message, details, options);
     this.holders = holders;
   }
@@ -133,7 +178,9 @@ export class KernelError extends ShardwiseError {
   }
 }
 
-/** The addon or a backend could not be loaded; the message lists what was tried and how to mend it. */
+/**
+ * The addon or a backend could not be loaded; the message lists what was tried and how to mend it.
+ */
 export class BackendLoadError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_BACKEND_LOAD', message, details, options);
@@ -175,7 +222,10 @@ export class TimeoutError extends ShardwiseError {
   }
 }
 
-/** Ranks, groups or meshes used out of order: before they were set up, by a rank that has no part in them. */
+/**
+ * Ranks, groups or meshes used out of order: before they were set up, by a rank that has no part in
+ * them.
+ */
 export class DistributedError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_DISTRIBUTED', message, details, options);
@@ -187,15 +237,26 @@ export interface CollectiveDetails extends Readonly<Record<string, unknown>> {
   /** What the program called. */
   readonly op: string;
   readonly group: string;
-  /** Which of the group's collectives it is, from 1; 0 for messages between two ranks and where it is not known. */
+  /**
+   * Which of the group's collectives it is, from 1; 0 for messages between two ranks and where it
+   * is not known.
+   */
   readonly sequence: number;
-  /** Those that it is about: who called something else, is gone, did not come, or ended the group. */
+  /**
+   * Those that it is about: who called something else, is gone, did not come, or ended the group.
+   */
   readonly ranks: readonly number[];
-  /** What is known of the ranks that the message speaks of: what they called here, or last, and where. */
+  /**
+   * What is known of the ranks that the message speaks of: what they called here, or last, and
+   * where.
+   */
   readonly calls: readonly { readonly rank: number; readonly op: string; readonly where: string }[];
 }
 
-/** A collective that failed: ranks called different things, one is gone, did not come in time, or ended the group. */
+/**
+ * A collective that failed: ranks called different things, one is gone, did not come in time, or
+ * ended the group.
+ */
 export class CollectiveError extends ShardwiseError {
   declare readonly details: Readonly<Record<string, unknown>> & Partial<CollectiveDetails>;
 

@@ -1,25 +1,36 @@
 /**
- * What belongs to one rank where several share a process: devices with streams of their own, and random numbers. Looked up by
- * factories, device names and random numbers, never on the path of an op: ops follow their operands' device.
+ * What belongs to one rank where several share a process: devices with streams of their own, and
+ * random numbers. Looked up by factories, device names and random numbers, never on the path of an
+ * op: ops follow their operands' device.
  */
 import type { Device } from './device.js';
 import { DistributedError } from './errors.js';
 import type { Generator } from './random.js';
 import { UnheardFailures } from './unheard.js';
 
-/** Who decides when a rank goes on that waits for the library: where the order of ranks is drawn, or faults are put in. @internal */
+/**
+ * Who decides when a rank goes on that waits for the library: where the order of ranks is drawn, or
+ * faults are put in. @internal
+ */
 export interface TurnTaker {
   /** One rank runs at a time. */
   readonly ordered: boolean;
   /** A collective is called; may throw instead. */
   call(name: string): void;
-  /** Tells, later, whether what has been called so far can complete without other ranks' JavaScript. */
+  /**
+   * Tells, later, whether what has been called so far can complete without other ranks' JavaScript.
+   */
   mark(): () => boolean;
   /**
-   * Resolves or rejects as `value` does, if there is one, when it is the rank's turn. Without `isReady`: once what was called before can complete;
-   * `'outside'`: when the value has come, which is not up to the ranks.
+   * Resolves or rejects as `value` does, if there is one, when it is the rank's turn. Without
+   * `isReady`: once what was called before can complete; `'outside'`: when the value has come,
+   * which is not up to the ranks.
    */
-  wait<T>(what: string, value: Promise<T> | null, isReady?: (() => boolean) | 'outside'): Promise<T>;
+  wait<T>(
+    what: string,
+    value: Promise<T> | null,
+    isReady?: (() => boolean) | 'outside',
+  ): Promise<T>;
 }
 
 let ranks = 0;
@@ -36,14 +47,20 @@ export class Home {
   generator: Generator | null;
   /** The index that `cuda` without a number means; asked once, because that may open the driver. */
   findCudaIndex: (() => number) | null = null;
-  /** Called before JavaScript waits for a value: throws where the value needs ranks that JavaScript has not run yet. */
+  /**
+   * Called before JavaScript waits for a value: throws where the value needs ranks that JavaScript
+   * has not run yet.
+   */
   beforeWaiting: ((op: string) => void) | null = null;
   /** Whether {@link Home.beforeWaiting} would throw. */
   mustNotWait: (() => boolean) | null = null;
   /** Called when a failure of a stream was heard of: what it had been given by then is over. */
   afterFailure: ((stream: number) => void) | null = null;
   turns: TurnTaker | null = null;
-  /** Called with a failure before the program gets it: what other ranks have to say of it comes later, if anything does. */
+  /**
+   * Called with a failure before the program gets it: what other ranks have to say of it comes
+   * later, if anything does.
+   */
   explain: ((error: unknown) => Promise<unknown> | null) | null = null;
   /** The same where JavaScript waits: what is known here. */
   explainAtOnce: ((error: unknown) => void) | null = null;
@@ -52,7 +69,9 @@ export class Home {
   lastPlace = '';
   /** Words of errors that the program has had for calls which fail once more behind them. */
   readonly told: string[] = [];
-  /** How long it waits for other ranks of its process, in milliseconds; null where there are none. */
+  /**
+   * How long it waits for other ranks of its process, in milliseconds; null where there are none.
+   */
   timeoutMs: number | null = null;
   /** Failures that something of the program has in hand and has not asked for. */
   readonly unheard = new UnheardFailures();
@@ -92,8 +111,8 @@ export function currentHome(): Home {
 }
 
 /**
- * Whether it is another rank of this process, which is running: a use of what belongs to it would be its call, in its place and with its
- * tensors, which nobody expects of it. @internal
+ * Whether it is another rank of this process, which is running: a use of what belongs to it would
+ * be its call, in its place and with its tensors, which nobody expects of it. @internal
  */
 export function isAnothers(home: Home): boolean {
   return home !== currentHome() && home.isRunning;

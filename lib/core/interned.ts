@@ -1,4 +1,7 @@
-/** Classes of which equal instances are one: so `===` compares them, and `new` may be left out. The latter also for classes of which only it holds. */
+/**
+ * Classes of which equal instances are one: so `===` compares them, and `new` may be left out. The
+ * latter also for classes of which only it holds.
+ */
 
 /** A class whose instances are interned: called or constructed, it gives the one there is. */
 export interface Interned<Args extends readonly unknown[], T> {
@@ -8,7 +11,11 @@ export interface Interned<Args extends readonly unknown[], T> {
 }
 
 /** A function that returns an object does so under `new` as well. @internal */
-export function interned<Args extends readonly unknown[], T>(name: string, find: (...args: Args) => T, prototype: T): Interned<Args, T> {
+export function interned<Args extends readonly unknown[], T>(
+  name: string,
+  find: (...args: Args) => T,
+  prototype: T,
+): Interned<Args, T> {
   // Not an arrow function: those have no `new`.
   function callable(...args: Args): T {
     return find(...args);

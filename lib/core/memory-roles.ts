@@ -1,7 +1,12 @@
-/** What memory is for, told to whoever counts it: FakeTensorMode. Nothing is said while nobody counts. */
+/**
+ * What memory is for, told to whoever counts it: FakeTensorMode. Nothing is said while nobody
+ * counts.
+ */
 import type { Storage } from './storage.js';
 
-/** What the memory of a training program is for. `activation`: saved for backward, and nothing else. */
+/**
+ * What the memory of a training program is for. `activation`: saved for backward, and nothing else.
+ */
 export type MemoryRole = 'parameter' | 'buffer' | 'gradient' | 'optimizerState' | 'activation';
 
 /** Everything is null while nobody counts. @internal */

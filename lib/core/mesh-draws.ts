@@ -1,6 +1,7 @@
 /**
- * Which draw of the ranks of a mesh is the next. Ranks count together only what all of them have drawn: on meshes that have all of them. So
- * neither draws of plain tensors nor those on other meshes, which some of them know nothing of, make copies differ.
+ * Which draw of the ranks of a mesh is the next. Ranks count together only what all of them have
+ * drawn: on meshes that have all of them. So neither draws of plain tensors nor those on other
+ * meshes, which some of them know nothing of, make copies differ.
  */
 import { ArgumentError } from './errors.js';
 import { checkNumber, optionsOf, unexpected } from './options.js';
@@ -51,7 +52,9 @@ export class MeshDraws {
 
   private drawnBy(ranks: string): number {
     let drawn = this.offset;
-    if (ranks !== '') for (const [others, count] of this.counts) if (others === ranks || isWithin(ranks, others)) drawn += count;
+    if (ranks !== '')
+      for (const [others, count] of this.counts)
+        if (others === ranks || isWithin(ranks, others)) drawn += count;
     return drawn;
   }
 }
@@ -71,7 +74,9 @@ function isWithin(ranks: string, others: string): boolean {
   let found = within.get(key);
   if (found === undefined) {
     const wider = rangesOf(others);
-    found = rangesOf(ranks).every(([first, last]) => wider.some((range) => range[0] <= first && last <= range[1]));
+    found = rangesOf(ranks).every(([first, last]) =>
+      wider.some((range) => range[0] <= first && last <= range[1]),
+    );
     within.set(key, found);
   }
   return found;
@@ -86,7 +91,9 @@ export function rankRanges(ranks: readonly number[], worldSize: number): string 
     if (last !== undefined && last[1] === rank - 1) last[1] = rank;
     else ranges.push([rank, rank]);
   }
-  return ranges.map(([first, last]) => (first === last ? String(first) : `${first}-${last}`)).join();
+  return ranges
+    .map(([first, last]) => (first === last ? String(first) : `${first}-${last}`))
+    .join();
 }
 
 /** A state from outside. @throws ArgumentError @internal */
@@ -94,9 +101,14 @@ export function checkMeshDraws(op: string, state: MeshDrawsState): MeshDrawsStat
   const { seed, offset, draws } = optionsOf(op, state, 'seed offset draws');
   checkNumber(op, 'onMeshes.seed', seed, { from: 0, whole: true });
   checkNumber(op, 'onMeshes.offset', offset, { from: 0, whole: true });
-  if (typeof draws !== 'object' || draws === null) throw unexpected(op, 'onMeshes.draws', 'numbers of draws by ranks', draws);
+  if (typeof draws !== 'object' || draws === null)
+    throw unexpected(op, 'onMeshes.draws', 'numbers of draws by ranks', draws);
   for (const [ranks, count] of Object.entries(draws)) {
-    if (!/^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(ranks)) throw new ArgumentError(`${op}: expected ranks such as '0-3,8' in onMeshes.draws, got '${ranks}'`, { op, given: ranks });
+    if (!/^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(ranks))
+      throw new ArgumentError(
+        `${op}: expected ranks such as '0-3,8' in onMeshes.draws, got '${ranks}'`,
+        { op, given: ranks },
+      );
     checkNumber(op, `onMeshes.draws['${ranks}']`, count, { from: 0, whole: true });
   }
   return state;

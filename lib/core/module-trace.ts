@@ -1,10 +1,16 @@
-/** Which modules are being called, for those that want to know whose work something is. Nothing is written down unless someone asks. */
+/**
+ * Which modules are being called, for those that want to know whose work something is. Nothing is
+ * written down unless someone asks.
+ */
 
 /** @internal */
 export interface ModuleTrace {
   /** How many ask at the moment. */
   asking: number;
-  /** From the outermost call to the innermost; in backward, those in whose forward the node was made. */
+  /**
+   * From the outermost call to the innermost; in backward, those in whose forward the node was
+   * made.
+   */
   calls: readonly object[];
   /** Whether the work is part of a backward pass. */
   backward: boolean;

@@ -1,4 +1,7 @@
-/** Checks of options. Every error names who asks, which option it is, what was expected and what was given. */
+/**
+ * Checks of options. Every error names who asks, which option it is, what was expected and what was
+ * given.
+ */
 import { ArgumentError } from './errors.js';
 
 /** Bounds of a number, which is finite in any case. */
@@ -15,33 +18,79 @@ export interface NumberRule {
 }
 
 /** @throws ArgumentError unless `value` is a finite number within bounds */
-export function checkNumber(op: string, name: string, value: unknown, rule: NumberRule = {}): asserts value is number {
-  const { from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY, above = Number.NEGATIVE_INFINITY, below = Number.POSITIVE_INFINITY, whole = false } = rule;
-  const fits = typeof value === 'number' && value >= from && value <= to && value > above && value < below;
-  if (!fits || (whole && !Number.isSafeInteger(value))) throw unexpected(op, name, described(rule), value);
+export function checkNumber(
+  op: string,
+  name: string,
+  value: unknown,
+  rule: NumberRule = {},
+): asserts value is number {
+  const {
+    from = Number.NEGATIVE_INFINITY,
+    to = Number.POSITIVE_INFINITY,
+    above = Number.NEGATIVE_INFINITY,
+    below = Number.POSITIVE_INFINITY,
+    whole = false,
+  } = rule;
+  const fits =
+    typeof value === 'number' && value >= from && value <= to && value > above && value < below;
+  if (!fits || (whole && !Number.isSafeInteger(value)))
+    throw unexpected(op, name, described(rule), value);
 }
 
-/** 23 days: below the limit of Node's timers, which fire at once above 2^31 - 1 ms, with room for grace periods. */
+/**
+ * 23 days: below the limit of Node's timers, which fire at once above 2^31 - 1 ms, with room for
+ * grace periods.
+ */
 export const LONGEST_TIMEOUT_MS = 2_000_000_000;
 
-/** @throws ArgumentError unless `value` is a number of milliseconds that a timer can wait for; `Infinity` is refused */
-export function checkTimeout(op: string, value: unknown, rule: Pick<NumberRule, 'from' | 'whole'> = {}): asserts value is number {
+/**
+ * @throws ArgumentError unless `value` is a number of milliseconds that a timer can wait for;
+ * `Infinity` is refused
+ */
+export function checkTimeout(
+  op: string,
+  value: unknown,
+  rule: Pick<NumberRule, 'from' | 'whole'> = {},
+): asserts value is number {
   checkNumber(op, 'timeoutMs', value, { from: 0, to: LONGEST_TIMEOUT_MS, ...rule });
 }
 
 /** @throws ArgumentError unless `value` is one of the strings */
-export function checkOneOf(op: string, name: string, value: unknown, allowed: readonly string[]): void {
-  if (typeof value !== 'string' || !allowed.includes(value)) throw unexpected(op, name, `one of ${allowed.map((a) => `'${a}'`).join(', ')}`, value);
+export function checkOneOf(
+  op: string,
+  name: string,
+  value: unknown,
+  allowed: readonly string[],
+): void {
+  if (typeof value !== 'string' || !allowed.includes(value))
+    throw unexpected(op, name, `one of ${allowed.map((a) => `'${a}'`).join(', ')}`, value);
 }
 
 /** The error for an option that is not what it should be. */
-export function unexpected(op: string, name: string, expected: string, value: unknown): ArgumentError {
-  return new ArgumentError(`${op}: expected ${name} to be ${expected}, got ${shown(value)}`, { op, argument: name, expected, value });
+export function unexpected(
+  op: string,
+  name: string,
+  expected: string,
+  value: unknown,
+): ArgumentError {
+  return new ArgumentError(`${op}: expected ${name} to be ${expected}, got ${shown(value)}`, {
+    op,
+    argument: name,
+    expected,
+    value,
+  });
 }
 
 function described({ from, to, above, below, whole }: NumberRule): string {
   const low = above !== undefined ? `above ${above}` : from !== undefined ? `from ${from}` : '';
-  const high = below !== undefined ? `below ${below}` : to !== undefined ? (above === undefined && from !== undefined ? `to ${to}` : `up to ${to}`) : '';
+  const high =
+    below !== undefined
+      ? `below ${below}`
+      : to !== undefined
+        ? above === undefined && from !== undefined
+          ? `to ${to}`
+          : `up to ${to}`
+        : '';
   const both = [low, high].filter((part) => part !== '').join(' ');
   return `a ${whole ? 'whole' : 'finite'} number${both === '' ? '' : ` ${both}`}`;
 }
@@ -65,7 +114,11 @@ function shownAt(value: unknown, depth: number): string {
     const elements = value.slice(0, MOST_ELEMENTS).map((each) => shownAt(each, depth + 1));
     return `[${elements.join(', ')}${value.length > MOST_ELEMENTS ? `, … of ${value.length}` : ''}]`;
   }
-  return typeof value === 'object' && value !== null ? kindOf(value) : typeof value === 'function' ? functionOf(value) : String(value);
+  return typeof value === 'object' && value !== null
+    ? kindOf(value)
+    : typeof value === 'function'
+      ? functionOf(value)
+      : String(value);
 }
 
 /** `a Tensor`, `an Embedding`, `an object`: what an object is, for messages. */
@@ -84,7 +137,8 @@ export function functionOf(value: object): string {
 
 /** @throws ArgumentError unless `value` is a boolean, or null where that is allowed */
 export function checkFlag(op: string, name: string, value: unknown, { orNull = false } = {}): void {
-  if (typeof value !== 'boolean' && !(orNull && value === null)) throw unexpected(op, name, orNull ? 'true, false or null' : 'true or false', value);
+  if (typeof value !== 'boolean' && !(orNull && value === null))
+    throw unexpected(op, name, orNull ? 'true, false or null' : 'true or false', value);
 }
 
 /** By the text that {@link optionsOf} has them in. */
@@ -100,13 +154,24 @@ function namesOf(names: string): ReadonlySet<string> {
 }
 
 /**
- * Options as they were given, to take apart. `names` are those there are, with spaces between them: a string, because no call makes it anew.
+ * Options as they were given, to take apart. `names` are those there are, with spaces between them:
+ * a string, because no call makes it anew.
  *
- * @throws ArgumentError unless they are an object (null and positional arguments are not), and for an option of another name
+ * @throws ArgumentError unless they are an object (null and positional arguments are not), and for
+ * an option of another name
  */
-export function optionsOf<T extends object>(op: string, options: T, names: string | null = null): T {
+export function optionsOf<T extends object>(
+  op: string,
+  options: T,
+  names: string | null = null,
+): T {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
-    throw unexpected(op, 'options', names === null ? 'an object' : `an object such as ${meantBy(options, names)}`, options);
+    throw unexpected(
+      op,
+      'options',
+      names === null ? 'an object' : `an object such as ${meantBy(options, names)}`,
+      options,
+    );
   if (names === null) return options;
   let known: ReadonlySet<string> | null = null; // looked up only where there are options
   for (const name in options) {
@@ -123,12 +188,16 @@ function meantBy(given: unknown, names: string): string {
 }
 
 function noSuchOption(op: string, name: string, names: readonly string[]): ArgumentError {
-  return new ArgumentError(`${op}: there is no option "${name}"; options are ${names.join(', ')}`, { op, argument: name });
+  return new ArgumentError(`${op}: there is no option "${name}"; options are ${names.join(', ')}`, {
+    op,
+    argument: name,
+  });
 }
 
 /** @throws ArgumentError unless `value` is a number; it may be infinite, as the order of a norm */
 export function checkLimit(op: string, name: string, value: unknown): asserts value is number {
-  if (typeof value !== 'number' || Number.isNaN(value)) throw unexpected(op, name, 'a number', value);
+  if (typeof value !== 'number' || Number.isNaN(value))
+    throw unexpected(op, name, 'a number', value);
 }
 
 /** @throws ArgumentError unless `value` is a function */
@@ -136,26 +205,47 @@ export function checkFunction(op: string, name: string, value: unknown): void {
   if (typeof value !== 'function') throw unexpected(op, name, 'a function', value);
 }
 
-/** Of what a program's function has returned, which runs under something that ends with it. @throws ArgumentError for a promise, which fails unheard */
+/**
+ * Of what a program's function has returned, which runs under something that ends with it. @throws
+ * ArgumentError for a promise, which fails unheard
+ */
 export function checkSynchronous(op: string, result: unknown, why: string): void {
   if (!(result instanceof Promise)) return;
   result.catch(() => {}); // the error below comes first
-  throw new ArgumentError(`${op}: expected a synchronous function, got one that returns a promise: ${why}`, { op });
+  throw new ArgumentError(
+    `${op}: expected a synchronous function, got one that returns a promise: ${why}`,
+    { op },
+  );
 }
 
-/** What can be iterated over, as an array. @throws ArgumentError for what cannot, and for a string */
+/**
+ * What can be iterated over, as an array. @throws ArgumentError for what cannot, and for a string
+ */
 export function listOf<T>(op: string, name: string, expected: string, value: Iterable<T>): T[] {
-  if (typeof value !== 'object' || value === null || typeof value[Symbol.iterator] !== 'function') throw unexpected(op, name, expected, value);
+  if (typeof value !== 'object' || value === null || typeof value[Symbol.iterator] !== 'function')
+    throw unexpected(op, name, expected, value);
   return [...value];
 }
 
-/** @throws ArgumentError unless `value` is an array of whole numbers; their range is checked where it is known */
-export function checkIntegers(op: string, name: string, value: unknown): asserts value is readonly number[] {
+/**
+ * @throws ArgumentError unless `value` is an array of whole numbers; their range is checked where
+ * it is known
+ */
+export function checkIntegers(
+  op: string,
+  name: string,
+  value: unknown,
+): asserts value is readonly number[] {
   if (!Array.isArray(value)) throw unexpected(op, name, 'an array of whole numbers', value);
-  for (const each of value) if (!Number.isSafeInteger(each)) throw unexpected(op, name, 'an array of whole numbers', value); // `every` skips holes
+  // `every` skips holes
+  for (const each of value)
+    if (!Number.isSafeInteger(each)) throw unexpected(op, name, 'an array of whole numbers', value);
 }
 
-/** Defaults with what was given in their place; undefined counts as not given. @throws ArgumentError for a name that is not among the defaults */
+/**
+ * Defaults with what was given in their place; undefined counts as not given. @throws ArgumentError
+ * for a name that is not among the defaults
+ */
 export function withDefaults<T extends object>(op: string, defaults: T, given: Partial<T>): T {
   optionsOf(op, given);
   const complete = { ...defaults };
@@ -166,9 +256,17 @@ export function withDefaults<T extends object>(op: string, defaults: T, given: P
   return complete;
 }
 
-/** @throws ArgumentError unless each of the sizes, by their names, is a whole number from 0, or from `least` */
-export function checkSizesOf(op: string, sizes: Readonly<Record<string, unknown>>, least = 0): void {
-  for (const [name, size] of Object.entries(sizes)) checkNumber(op, name, size, { from: least, whole: true });
+/**
+ * @throws ArgumentError unless each of the sizes, by their names, is a whole number from 0, or from
+ * `least`
+ */
+export function checkSizesOf(
+  op: string,
+  sizes: Readonly<Record<string, unknown>>,
+  least = 0,
+): void {
+  for (const [name, size] of Object.entries(sizes))
+    checkNumber(op, name, size, { from: least, whole: true });
 }
 
 /** @throws ArgumentError unless `p` is a number from 0 to 1 */

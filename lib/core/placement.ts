@@ -1,6 +1,6 @@
 /**
- * How a mesh dimension holds a tensor: cut along a dim, in copies, or as terms of a reduction that is still to be done. Interned, so
- * `===` compares them.
+ * How a mesh dimension holds a tensor: cut along a dim, in copies, or as terms of a reduction that
+ * is still to be done. Interned, so `===` compares them.
  *
  * @see PyTorch `torch.distributed.tensor.placement_types`
  */
@@ -111,16 +111,28 @@ function findShard(dim: number): ShardPlacement {
 }
 
 /**
- * Each rank of the mesh dimension holds a piece along tensor dim `dim`: of `n` elements among `k` ranks, rank `r` has those from
- * `r * ceil(n / k)` on, at most `ceil(n / k)` of them. The last ranks may hold less, or nothing.
+ * Each rank of the mesh dimension holds a piece along tensor dim `dim`: of `n` elements among `k`
+ * ranks, rank `r` has those from `r * ceil(n / k)` on, at most `ceil(n / k)` of them. The last
+ * ranks may hold less, or nothing.
  *
  * @throws ArgumentError unless `dim` is a whole number
  * @see PyTorch `torch.distributed.tensor.Shard`
  */
-export const Shard: Interned<[dim: number], Shard> = interned('Shard', findShard, ShardPlacement.prototype);
+export const Shard: Interned<[dim: number], Shard> = interned(
+  'Shard',
+  findShard,
+  ShardPlacement.prototype,
+);
 
-/** Each rank of the mesh dimension holds all of it. @see PyTorch `torch.distributed.tensor.Replicate` */
-export const Replicate: Interned<[], Replicate> = interned('Replicate', () => replicate, ReplicatePlacement.prototype);
+/**
+ * Each rank of the mesh dimension holds all of it. @see PyTorch
+ * `torch.distributed.tensor.Replicate`
+ */
+export const Replicate: Interned<[], Replicate> = interned(
+  'Replicate',
+  () => replicate,
+  ReplicatePlacement.prototype,
+);
 
 /**
  * Each rank of the mesh dimension holds a term; the tensor is their reduction by `reduceOp`.

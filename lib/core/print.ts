@@ -12,11 +12,14 @@ type Values = ArrayLike<number | bigint>;
 
 /** `tensor([[1., 2.]], dtype=..., device=..., gradFn=...)`. Reads the values, so it blocks. */
 export function formatTensor(t: Tensor, readValues: (t: Tensor) => Values): string {
-  if (t.sharding !== null) return `DTensor(${formatTensor(t.sharding.local, readValues)}, ${t.sharding.spec}${historyOf(t)})`;
+  if (t.sharding !== null)
+    return `DTensor(${formatTensor(t.sharding.local, readValues)}, ${t.sharding.spec}${historyOf(t)})`;
   const body = bodyOf(t, readValues);
   const notes: string[] = [];
-  if (t.numel() === 0 && t.shape.length !== 1 && !t.isFake) notes.push(`size=[${t.shape.join(', ')}]`);
-  if (t.dtype !== float32 && t.dtype !== int64 && t.dtype !== bool) notes.push(`dtype=${t.dtype.name}`);
+  if (t.numel() === 0 && t.shape.length !== 1 && !t.isFake)
+    notes.push(`size=[${t.shape.join(', ')}]`);
+  if (t.dtype !== float32 && t.dtype !== int64 && t.dtype !== bool)
+    notes.push(`dtype=${t.dtype.name}`);
   if (t.device.type !== 'cpu') notes.push(`device='${t.device}'`);
   return `tensor(${[body, ...notes].join(', ')}${historyOf(t)})`;
 }
@@ -28,7 +31,8 @@ function bodyOf(t: Tensor, readValues: (t: Tensor) => Values): string {
   try {
     return formatValues(t, readValues(t));
   } catch (error) {
-    // Ranks that share a process cannot wait for one another here, and printing must not end a program.
+    // Ranks that share a process cannot wait for one another here, and printing must not end a
+    // program.
     if (error instanceof DistributedError) return `..., ${size}, await read() for its values`;
     throw error;
   }
@@ -51,7 +55,9 @@ function formatValues(t: Tensor, values: Values): string {
     const size = t.shape[depth] as number;
     const inner = size === 0 ? 0 : step / size;
     const last = depth === t.shape.length - 1;
-    const parts = edgeItems(size, summarise).map((i) => (i !== null ? lines(depth + 1, offset + i * inner, inner) : last ? ' ...' : '...'));
+    const parts = edgeItems(size, summarise).map((i) =>
+      i !== null ? lines(depth + 1, offset + i * inner, inner) : last ? ' ...' : '...',
+    );
     return `[${last ? wrap(parts, depth) : parts.join(`,${'\n'.repeat(t.shape.length - depth - 1)}${' '.repeat(8 + depth)}`)}]`;
   };
   return lines(0, 0, t.numel());
@@ -86,17 +92,26 @@ function shownIndices(shape: readonly number[], summarise: boolean): number[] {
   return shape.includes(0) ? [] : indices;
 }
 
-function numberFormat(t: Tensor, shown: readonly (number | bigint)[]): (v: number | bigint) => string {
+function numberFormat(
+  t: Tensor,
+  shown: readonly (number | bigint)[],
+): (v: number | bigint) => string {
   if (t.dtype === bool) return (v) => (v ? 'true' : 'false');
   if (!t.dtype.isFloatingPoint) return (v) => String(v);
   const finite = shown.map(Number).filter(Number.isFinite);
   const special = (v: number): string => (Number.isNaN(v) ? 'nan' : v > 0 ? 'inf' : '-inf');
-  if (finite.every(Number.isInteger) && finite.every((v) => Math.abs(v) < 1e8)) return (v) => (Number.isFinite(Number(v)) ? `${Number(v)}.` : special(Number(v)));
+  if (finite.every(Number.isInteger) && finite.every((v) => Math.abs(v) < 1e8))
+    return (v) => (Number.isFinite(Number(v)) ? `${Number(v)}.` : special(Number(v)));
   const magnitudes = finite.filter((v) => v !== 0).map(Math.abs);
   const largest = Math.max(0, ...magnitudes);
   const smallest = Math.min(Number.POSITIVE_INFINITY, ...magnitudes);
   const scientific = largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1000;
-  return (v) => (Number.isFinite(Number(v)) ? (scientific ? exponential(Number(v)) : Number(v).toFixed(4)) : special(Number(v)));
+  return (v) =>
+    Number.isFinite(Number(v))
+      ? scientific
+        ? exponential(Number(v))
+        : Number(v).toFixed(4)
+      : special(Number(v));
 }
 
 /** `1.0000e-05`: two digits of exponent, as C prints it. */

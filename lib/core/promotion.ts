@@ -1,16 +1,21 @@
-/** Result dtype of several operands: PyTorch's rules for dims, zero-dim tensors and plain numbers. */
+/**
+ * Result dtype of several operands: PyTorch's rules for dims, zero-dim tensors and plain numbers.
+ */
 import { bool, type DType, getDefaultDtype, int64, promoteTypes } from './dtype.js';
 import type { Tensor } from './tensor.js';
 
-/** The dtype a plain number takes as an operand: integers int64, others the default floating type. */
+/**
+ * The dtype a plain number takes as an operand: integers int64, others the default floating type.
+ */
 export function numberDtype(value: number | boolean): DType {
   if (typeof value === 'boolean') return bool;
   return Number.isInteger(value) && Math.abs(value) < 2 ** 63 ? int64 : getDefaultDtype();
 }
 
 /**
- * The dtype in which the operands meet, as `torch.result_type`: tensors with dims decide; zero-dim tensors and plain numbers
- * only matter when they are of a higher category (bool < integer < floating).
+ * The dtype in which the operands meet, as `torch.result_type`: tensors with dims decide; zero-dim
+ * tensors and plain numbers only matter when they are of a higher category (bool < integer <
+ * floating).
  */
 export function resultType(inputs: readonly Tensor[]): DType {
   const first = inputs[0] as Tensor;
@@ -25,7 +30,8 @@ export function resultType(inputs: readonly Tensor[]): DType {
   let number: DType | null = null;
   for (const t of inputs) {
     if (t.storage === null) number = number === null ? t.dtype : promoteTypes(number, t.dtype);
-    else if (t.shape.length === 0) zeroDim = zeroDim === null ? t.dtype : promoteTypes(zeroDim, t.dtype);
+    else if (t.shape.length === 0)
+      zeroDim = zeroDim === null ? t.dtype : promoteTypes(zeroDim, t.dtype);
     else withDims = withDims === null ? t.dtype : promoteTypes(withDims, t.dtype);
   }
   return combine(withDims, combine(zeroDim, number)) as DType;

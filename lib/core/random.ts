@@ -1,6 +1,7 @@
 /**
- * The random state: a seed and a counter. Every draw takes a block of counters, so equal programs draw equal numbers. Draws of distributed
- * tensors start from a seed that the ranks have in common, and are counted apart: see {@link MeshDraws}.
+ * The random state: a seed and a counter. Every draw takes a block of counters, so equal programs
+ * draw equal numbers. Draws of distributed tensors start from a seed that the ranks have in common,
+ * and are counted apart: see {@link MeshDraws}.
  */
 import { ArgumentError } from './errors.js';
 import { currentHome, type Home, processHome } from './home.js';
@@ -64,7 +65,9 @@ export class Generator {
     return this;
   }
 
-  /** As {@link manualSeed}, for plain tensors alone: draws that ranks make together go on. @internal */
+  /**
+   * As {@link manualSeed}, for plain tensors alone: draws that ranks make together go on. @internal
+   */
   reseed(seed: number): void {
     captureWatch.unsupported?.('a random generator was seeded');
     this.seedValue = checkSeed(seed);
@@ -88,7 +91,10 @@ export class Generator {
     return this.onMeshes === null ? state : { ...state, onMeshes: this.onMeshes.state() };
   }
 
-  /** Goes on from there. A state of a program without ranks is where draws on meshes go on from, too. @throws ArgumentError */
+  /**
+   * Goes on from there. A state of a program without ranks is where draws on meshes go on from,
+   * too. @throws ArgumentError
+   */
   setState(state: RngState): void {
     captureWatch.unsupported?.('the state of a random generator was set');
     const { seed, offset, onMeshes } = optionsOf('setState', state, 'seed offset onMeshes');
@@ -113,9 +119,14 @@ export class Generator {
     };
   }
 
-  /** Where ranks that have their draws from this one begin. What nobody has seeded is no part of it. @internal */
+  /**
+   * Where ranks that have their draws from this one begin. What nobody has seeded is no part of it.
+   * @internal
+   */
   origin(): { seed: number; offset: number } {
-    return this.isSeeded ? { seed: this.seedValue, offset: this.used } : { seed: seedByChance(), offset: 0 };
+    return this.isSeeded
+      ? { seed: this.seedValue, offset: this.used }
+      : { seed: seedByChance(), offset: 0 };
   }
 
   /** Draws on meshes go on from what all ranks have been given. @internal */
@@ -145,7 +156,11 @@ function drawParams(seed: number, offset: number): DrawParams {
 }
 
 function checkSeed(seed: number): number {
-  if (!Number.isSafeInteger(seed) || seed < 0) throw new ArgumentError(`manualSeed: expected a non-negative integer below 2^53, got ${shown(seed)}`, { seed });
+  if (!Number.isSafeInteger(seed) || seed < 0)
+    throw new ArgumentError(
+      `manualSeed: expected a non-negative integer below 2^53, got ${shown(seed)}`,
+      { seed },
+    );
   return seed;
 }
 
@@ -154,7 +169,9 @@ export function seedByChance(chance = Math.random): number {
   return Math.floor(chance() * 2 ** 32);
 }
 
-/** The generator that ops use when none is given; of ranks that share a process, each has its own. */
+/**
+ * The generator that ops use when none is given; of ranks that share a process, each has its own.
+ */
 export const defaultGenerator = Generator.unseeded();
 processHome.generator = defaultGenerator;
 
@@ -189,13 +206,19 @@ export function drawPlaceOf(...tensors: readonly (Tensor | null)[]): DrawPlace |
 }
 
 /** The next draw, of `generator` or the default one, for an op on these tensors. @internal */
-export function nextDraw(generator: Generator | undefined, ...beside: readonly (Tensor | null)[]): DrawParams {
+export function nextDraw(
+  generator: Generator | undefined,
+  ...beside: readonly (Tensor | null)[]
+): DrawParams {
   const source = generator ?? currentGenerator();
   const place = drawPlaceOf(...beside) ?? together;
   return place === null ? source.next() : source.nextTogether(place);
 }
 
-/** Seeds the default generator; the same seed gives the same numbers on the CPU, on CUDA and on any mesh, where all ranks give it. */
+/**
+ * Seeds the default generator; the same seed gives the same numbers on the CPU, on CUDA and on any
+ * mesh, where all ranks give it.
+ */
 export function manualSeed(seed: number): Generator {
   return currentGenerator().manualSeed(seed);
 }
@@ -206,7 +229,10 @@ export function initialSeed(): number {
   return currentGenerator().seed;
 }
 
-/** Seeds the default generator by chance and returns the seed. What ranks draw on meshes goes on as it was: each has another chance. */
+/**
+ * Seeds the default generator by chance and returns the seed. What ranks draw on meshes goes on as
+ * it was: each has another chance.
+ */
 export function seed(): number {
   const chosen = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
   currentGenerator().reseed(chosen);

@@ -7,7 +7,10 @@ import { releaseAll, type Storage } from './storage.js';
 export class Scope {
   readonly parent: Scope | null;
   readonly storages: Storage[] = [];
-  /** Opened by a backward pass, which frees gradients as it uses them up; all others are the program's. */
+  /**
+   * Opened by a backward pass, which frees gradients as it uses them up; all others are the
+   * program's.
+   */
   readonly ofBackward: boolean;
 
   constructor(parent: Scope | null, ofBackward: boolean) {
@@ -15,7 +18,10 @@ export class Scope {
     this.ofBackward = ofBackward;
   }
 
-  /** The program gets a storage of a backward pass: it belongs to the scope that the program has open, or to the collector. */
+  /**
+   * The program gets a storage of a backward pass: it belongs to the scope that the program has
+   * open, or to the collector.
+   */
   handOut(storage: Storage): void {
     let owner = this.parent;
     while (owner?.ofBackward === true) owner = owner.parent;
@@ -51,14 +57,18 @@ export function closeScope(scope: Scope, kept: KeptStorages | null): void {
   for (const storage of scope.storages) {
     if (storage.scope !== scope || storage.handle === 0) continue;
     if (storage.holds > 0) storage.escape();
-    else if (kept?.has(storage)) keepFor(storage, kept.get(storage) as ReadonlySet<object>, scope.parent);
+    else if (kept?.has(storage))
+      keepFor(storage, kept.get(storage) as ReadonlySet<object>, scope.parent);
     else dead.push(storage);
   }
   releaseAll(dead, dead.length);
   for (const storage of dead) storage.markFreed('its scope ended');
 }
 
-/** Of the tensors that view it, those that were not returned are gone: they count as its owners no more. */
+/**
+ * Of the tensors that view it, those that were not returned are gone: they count as its owners no
+ * more.
+ */
 function keepFor(storage: Storage, tensors: ReadonlySet<object>, owner: Scope | null): void {
   storage.refs = tensors.size;
   moveTo(storage, owner);
@@ -77,14 +87,19 @@ export function adopt(storage: Storage): void {
   moveTo(storage, currentScope);
 }
 
-/** Gives a storage that now belongs to something older than its scope to that thing's owner: an outer scope, or the collector. @internal */
+/**
+ * Gives a storage that now belongs to something older than its scope to that thing's owner: an
+ * outer scope, or the collector. @internal
+ */
 export function outliveScope(storage: Storage, owner: Scope | null): void {
   let scope = storage.scope;
   while (scope !== null && scope !== owner) scope = scope.parent;
   if (scope === owner) moveTo(storage, owner);
 }
 
-/** A scope that {@link scope} opened without a function; disposing of it frees what was made since. */
+/**
+ * A scope that {@link scope} opened without a function; disposing of it frees what was made since.
+ */
 export class OpenScope {
   private readonly opened = openScope();
   private ended = false;
@@ -114,7 +129,10 @@ export class OpenScope {
 /** Storages that outlive a scope, and the returned tensors that view each. @internal */
 export type KeptStorages = Map<Storage, Set<object>>;
 
-/** Finds the storages reachable from a returned value: tensors, arrays, plain objects, maps. @internal */
+/**
+ * Finds the storages reachable from a returned value: tensors, arrays, plain objects, maps.
+ * @internal
+ */
 export type StorageFinder = (value: unknown, found: KeptStorages) => void;
 let findStorages: StorageFinder = () => {};
 
@@ -124,10 +142,12 @@ export function installStorageFinder(finder: StorageFinder): void {
 }
 
 /**
- * Runs `fn` and frees the memory of every tensor made inside, except those it returns (alone, or in arrays, plain objects,
- * maps), those kept with {@link keep}, parameters' gradients, and values that a live autograd graph needs.
+ * Runs `fn` and frees the memory of every tensor made inside, except those it returns (alone, or in
+ * arrays, plain objects, maps), those kept with {@link keep}, parameters' gradients, and values
+ * that a live autograd graph needs.
  *
- * `fn` must be synchronous: what runs between the awaits of an asynchronous function would land in the scope too.
+ * `fn` must be synchronous: what runs between the awaits of an asynchronous function would land in
+ * the scope too.
  *
  * @throws ArgumentError if `fn` returns a promise.
  * @example
@@ -135,13 +155,17 @@ export function installStorageFinder(finder: StorageFinder): void {
  */
 export function scope<T>(fn: () => T): T;
 /**
- * Opens a scope that ends with the block: `using _ = scope();`. What is to outlive it is passed to {@link keep}. As above, nothing may be
- * awaited while it is open.
+ * Opens a scope that ends with the block: `using _ = scope();`. What is to outlive it is passed to
+ * {@link keep}. As above, nothing may be awaited while it is open.
  */
 export function scope(): OpenScope;
 export function scope<T>(fn?: () => T): T | OpenScope {
   if (fn === undefined) return new OpenScope();
-  if (typeof fn !== 'function') throw new ArgumentError(`scope: expected a function, got ${typeof fn}`, { op: 'scope', given: typeof fn });
+  if (typeof fn !== 'function')
+    throw new ArgumentError(`scope: expected a function, got ${typeof fn}`, {
+      op: 'scope',
+      given: typeof fn,
+    });
   const opened = openScope();
   let kept: KeptStorages | null = null;
   try {

@@ -23,7 +23,10 @@ export function contiguousStrides(shape: Shape): number[] {
   return strides;
 }
 
-/** Whether strides walk the elements in row-major order without gaps; true of no elements, whatever the strides. */
+/**
+ * Whether strides walk the elements in row-major order without gaps; true of no elements, whatever
+ * the strides.
+ */
 export function isContiguousLayout(shape: Shape, strides: Shape): boolean {
   let expected = 1;
   for (let i = shape.length - 1; i >= 0; i--) {
@@ -37,7 +40,10 @@ export function isContiguousLayout(shape: Shape, strides: Shape): boolean {
   return true;
 }
 
-/** Whether the elements fill a block of memory exactly once, in some order of dims (a permuted contiguous tensor does). */
+/**
+ * Whether the elements fill a block of memory exactly once, in some order of dims (a permuted
+ * contiguous tensor does).
+ */
 export function isNonOverlappingAndDense(shape: Shape, strides: Shape): boolean {
   if (isContiguousLayout(shape, strides)) return true;
   const order = shape.map((_, i) => i).filter((i) => shape[i] !== 1);
@@ -51,7 +57,10 @@ export function isNonOverlappingAndDense(shape: Shape, strides: Shape): boolean 
   return true;
 }
 
-/** Whether one memory location surely holds two elements: after `expand`, or `unfold` by less than the size. */
+/**
+ * Whether one memory location surely holds two elements: after `expand`, or `unfold` by less than
+ * the size.
+ */
 export function overlapsItself(shape: Shape, strides: Shape): boolean {
   let count = 1;
   let span = 1;
@@ -107,7 +116,8 @@ export function broadcastShapes(a: Shape, b: Shape, op: string): Shape {
 export function broadcastStrides(shape: Shape, strides: Shape, target: Shape): number[] {
   const lead = target.length - shape.length;
   const out = new Array<number>(target.length);
-  for (let i = 0; i < target.length; i++) out[i] = i >= lead && shape[i - lead] === target[i] ? (strides[i - lead] as number) : 0;
+  for (let i = 0; i < target.length; i++)
+    out[i] = i >= lead && shape[i - lead] === target[i] ? (strides[i - lead] as number) : 0;
   return out;
 }
 
@@ -123,13 +133,17 @@ function given(dim: unknown): string {
  */
 export function wrapDim(dim: number, ndim: number, op: string): number {
   const range = ndim === 0 ? 1 : ndim; // a scalar accepts dims 0 and -1, as in PyTorch
-  if (typeof dim !== 'number') throw new ArgumentError(`${op}: expected dim to be a number, got ${given(dim)}`, { op, dim });
+  if (typeof dim !== 'number')
+    throw new ArgumentError(`${op}: expected dim to be a number, got ${given(dim)}`, { op, dim });
   if (!Number.isInteger(dim) || dim < -range || dim >= range) {
-    throw new IndexError(`${op}: dim ${String(dim)} is out of range for a tensor of ${ndim} dims: expected ${-range} to ${range - 1}`, {
-      op,
-      dim,
-      ndim,
-    });
+    throw new IndexError(
+      `${op}: dim ${String(dim)} is out of range for a tensor of ${ndim} dims: expected ${-range} to ${range - 1}`,
+      {
+        op,
+        dim,
+        ndim,
+      },
+    );
   }
   return dim < 0 ? dim + range : dim;
 }
@@ -139,16 +153,30 @@ export function wrapDim(dim: number, ndim: number, op: string): number {
  *
  * @throws IndexError if a dim is out of range or given twice.
  */
-export function wrapDims(dims: number | readonly number[] | null | undefined, ndim: number, op: string): number[] {
+export function wrapDims(
+  dims: number | readonly number[] | null | undefined,
+  ndim: number,
+  op: string,
+): number[] {
   if (dims === null || dims === undefined) return Array.from({ length: ndim }, (_, i) => i);
-  if (typeof dims === 'number') return ndim === 0 ? (wrapDim(dims, 0, op), []) : [wrapDim(dims, ndim, op)];
-  if (!Array.isArray(dims)) throw new ArgumentError(`${op}: expected dims to be a number or an array of them, got ${given(dims)}`, { op, dims });
+  if (typeof dims === 'number')
+    return ndim === 0 ? (wrapDim(dims, 0, op), []) : [wrapDim(dims, ndim, op)];
+  if (!Array.isArray(dims))
+    throw new ArgumentError(
+      `${op}: expected dims to be a number or an array of them, got ${given(dims)}`,
+      { op, dims },
+    );
   if (dims.length === 0) return Array.from({ length: ndim }, (_, i) => i);
   const wrapped: number[] = [];
-  // Ends at the first that does not fit, which comes after ndim at the latest, however long the list is.
+  // Ends at the first that does not fit, which comes after ndim at the latest, however long the
+  // list is.
   for (let i = 0; i < dims.length; i++) {
     const d = wrapDim(dims[i], ndim, op);
-    if (wrapped.includes(d)) throw new IndexError(`${op}: dim ${d} appears more than once in ${shown(dims)}`, { op, dims });
+    if (wrapped.includes(d))
+      throw new IndexError(`${op}: dim ${d} appears more than once in ${shown(dims)}`, {
+        op,
+        dims,
+      });
     wrapped.push(d);
   }
   return ndim === 0 ? [] : wrapped;
@@ -160,19 +188,32 @@ export function wrapDims(dims: number | readonly number[] | null | undefined, nd
  * @throws ArgumentError naming the bad size.
  */
 export function checkSizes(shape: Shape, op: string): void {
-  if (!Array.isArray(shape)) throw new ArgumentError(`${op}: expected a shape such as [2, 3], got ${shown(shape)}`, { op, shape });
+  if (!Array.isArray(shape))
+    throw new ArgumentError(`${op}: expected a shape such as [2, 3], got ${shown(shape)}`, {
+      op,
+      shape,
+    });
   let n = 1;
   for (const size of shape) {
     if (!Number.isSafeInteger(size) || size < 0) {
-      throw new ArgumentError(`${op}: sizes must be non-negative integers, got ${shown(size)} in ${shown(shape)}`, { op, shape });
+      throw new ArgumentError(
+        `${op}: sizes must be non-negative integers, got ${shown(size)} in ${shown(shape)}`,
+        { op, shape },
+      );
     }
     n *= size;
   }
   if (!Number.isSafeInteger(n) || n > 2 ** 48) {
-    throw new ArgumentError(`${op}: shape [${shape.join(', ')}] has ${n} elements, more than can be addressed`, { op, shape });
+    throw new ArgumentError(
+      `${op}: shape [${shape.join(', ')}] has ${n} elements, more than can be addressed`,
+      { op, shape },
+    );
   }
   if (shape.length > 16) {
-    throw new ArgumentError(`${op}: at most 16 dims are supported, got ${shape.length}`, { op, shape });
+    throw new ArgumentError(`${op}: at most 16 dims are supported, got ${shape.length}`, {
+      op,
+      shape,
+    });
   }
 }
 
@@ -183,9 +224,14 @@ export function inferSize(shape: Shape, numel: number, op: string): Shape {
   let known = 1;
   for (let i = 0; i < shape.length; i++) {
     const size: unknown = shape[i];
-    if (typeof size !== 'number') throw unexpected(op, 'the shape', 'an array of whole numbers', shape);
+    if (typeof size !== 'number')
+      throw unexpected(op, 'the shape', 'an array of whole numbers', shape);
     if (size === -1) {
-      if (unknown >= 0) throw new ShapeError(`${op}: only one size can be -1, got ${formatShape(shape)}`, { op, shape });
+      if (unknown >= 0)
+        throw new ShapeError(`${op}: only one size can be -1, got ${formatShape(shape)}`, {
+          op,
+          shape,
+        });
       unknown = i;
     } else known *= size;
   }
@@ -198,11 +244,16 @@ export function inferSize(shape: Shape, numel: number, op: string): Shape {
     checkSizes(out, op);
     return out;
   }
-  throw new ShapeError(`${op}: shape ${formatShape(shape)} does not hold ${numel} elements`, { op, shape, numel });
+  throw new ShapeError(`${op}: shape ${formatShape(shape)} does not hold ${numel} elements`, {
+    op,
+    shape,
+    numel,
+  });
 }
 
 /**
- * Strides that show the same elements at another shape without a copy, or null where that is impossible.
+ * Strides that show the same elements at another shape without a copy, or null where that is
+ * impossible.
  *
  * @see PyTorch `computeStride` in ATen/TensorUtils.cpp
  */
@@ -216,7 +267,8 @@ export function viewStrides(shape: Shape, strides: Shape, target: Shape): number
   let viewNumel = 1;
   for (let d = shape.length - 1; d >= 0; d--) {
     chunkNumel *= shape[d] as number;
-    const ends = d === 0 || ((shape[d - 1] as number) !== 1 && strides[d - 1] !== chunkNumel * chunkStride);
+    const ends =
+      d === 0 || ((shape[d - 1] as number) !== 1 && strides[d - 1] !== chunkNumel * chunkStride);
     if (!ends) continue;
     while (viewDim >= 0 && (viewNumel < chunkNumel || target[viewDim] === 1)) {
       out[viewDim] = viewNumel * chunkStride;

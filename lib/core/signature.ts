@@ -1,7 +1,9 @@
 /**
- * Public functions, each declared once, in Python's notation: `'sum(input, /, dim, keepdim, *, dtype)'`. What stands before `/` is given by position, what stands
- * after `*` as an option, and what is between them either way: `sum(x, 1, true)`, `sum(x, 1, { keepdim: true })` and `sum(x, { dim: 1, keepdim: true })` are one call.
- * The types of all forms follow from the same text, in call-forms.ts.
+ * Public functions, each declared once, in Python's notation: `'sum(input, /, dim, keepdim, *,
+ * dtype)'`. What stands before `/` is given by position, what stands after `*` as an option, and
+ * what is between them either way: `sum(x, 1, true)`, `sum(x, 1, { keepdim: true })` and `sum(x, {
+ * dim: 1, keepdim: true })` are one call. The types of all forms follow from the same text, in
+ * call-forms.ts.
  */
 import type { ArgumentsFunction, FunctionOf } from './call-forms.js';
 import { Device } from './device.js';
@@ -25,7 +27,10 @@ export interface Declaration {
   readonly needed: number;
 }
 
-/** A body takes the positional parameters and then, if there are names after `*`, an object with what was given of those. */
+/**
+ * A body takes the positional parameters and then, if there are names after `*`, an object with
+ * what was given of those.
+ */
 type Body = (...args: never[]) => unknown;
 // The wrappers below pass arguments on; their types are those of call-forms.ts.
 type Untyped = (...args: unknown[]) => unknown;
@@ -50,23 +55,32 @@ export function declarationOf(fn: object): Declaration | undefined {
  * A public function that can be called by position and with options.
  *
  * @param text - name and parameters, such as `'sum(input, /, dim, keepdim, *, dtype)'`
- * @param body - takes the positional parameters in order, and an options object last if the text has names after `*`. Parameters that may be left away have defaults
+ * @param body - takes the positional parameters in order, and an options object last if the text
+ * has names after `*`. Parameters that may be left away have defaults
  */
-export function defineFunction<const Text extends string, B extends Body>(text: Text, body: B): FunctionOf<Text, B> {
+export function defineFunction<const Text extends string, B extends Body>(
+  text: Text,
+  body: B,
+): FunctionOf<Text, B> {
   const declared = parse(text, body.length);
   declarations.push(declared);
   const fn = callable(declared, body as unknown as Untyped);
-  Object.defineProperty(fn, 'name', { value: declared.name, configurable: true }); // errors look for it on the stack
+  // errors look for it on the stack
+  Object.defineProperty(fn, 'name', { value: declared.name, configurable: true });
   byFunction.set(fn, declared);
   return fn as unknown as FunctionOf<Text, B>;
 }
 
 /**
- * The same for a constructor, which passes its arguments on and gets what `body` makes of them: `constructor(...args: ArgumentsOf<typeof linear>) { const { bias } = linear(...args); … }`.
+ * The same for a constructor, which passes its arguments on and gets what `body` makes of them:
+ * `constructor(...args: ArgumentsOf<typeof linear>) { const { bias } = linear(...args); … }`.
  *
  * @internal
  */
-export function defineArguments<const Text extends string, B extends Body>(text: Text, body: B): ArgumentsFunction<Text, B> {
+export function defineArguments<const Text extends string, B extends Body>(
+  text: Text,
+  body: B,
+): ArgumentsFunction<Text, B> {
   return defineFunction(text, body) as unknown as ArgumentsFunction<Text, B>;
 }
 
@@ -95,14 +109,29 @@ function parse(text: string, parameters: number): Declaration {
 
 /** Whether an argument is the object with the options. */
 export function isOptions(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !(value instanceof Tensor) && !Array.isArray(value) && !isArgument(value);
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !(value instanceof Tensor) &&
+    !Array.isArray(value) &&
+    !isArgument(value)
+  );
 }
 
 function isArgument(value: object): boolean {
-  return value instanceof DType || value instanceof Device || value instanceof Generator || ArrayBuffer.isView(value) || Symbol.iterator in value;
+  return (
+    value instanceof DType ||
+    value instanceof Device ||
+    value instanceof Generator ||
+    ArrayBuffer.isView(value) ||
+    Symbol.iterator in value
+  );
 }
 
-/** Functions with as many parameters as the body has, and one for the options: rest parameters would allocate at every call. */
+/**
+ * Functions with as many parameters as the body has, and one for the options: rest parameters would
+ * allocate at every call.
+ */
 function callable(declared: Declaration, body: Untyped): Untyped {
   const count = declared.positional.length;
   const open = declared.positionalOnly === 0;
@@ -114,17 +143,39 @@ function callable(declared: Declaration, body: Untyped): Untyped {
     case 1:
       return (a, o) => (o !== undefined || (open && isOptions(a)) ? named(a, o) : body(a, none));
     case 2:
-      return (a, b, o) => (o !== undefined || isOptions(b) || (open && isOptions(a)) ? named(a, b, o) : body(a, b, none));
+      return (a, b, o) =>
+        o !== undefined || isOptions(b) || (open && isOptions(a))
+          ? named(a, b, o)
+          : body(a, b, none);
     case 3:
-      return (a, b, c, o) => (o !== undefined || isOptions(b) || isOptions(c) || (open && isOptions(a)) ? named(a, b, c, o) : body(a, b, c, none));
+      return (a, b, c, o) =>
+        o !== undefined || isOptions(b) || isOptions(c) || (open && isOptions(a))
+          ? named(a, b, c, o)
+          : body(a, b, c, none);
     case 4:
-      return (a, b, c, d, o) => (o !== undefined || isOptions(b) || isOptions(c) || isOptions(d) || (open && isOptions(a)) ? named(a, b, c, d, o) : body(a, b, c, d, none));
+      return (a, b, c, d, o) =>
+        o !== undefined || isOptions(b) || isOptions(c) || isOptions(d) || (open && isOptions(a))
+          ? named(a, b, c, d, o)
+          : body(a, b, c, d, none);
     case 5:
       return (a, b, c, d, e, o) =>
-        o !== undefined || isOptions(b) || isOptions(c) || isOptions(d) || isOptions(e) || (open && isOptions(a)) ? named(a, b, c, d, e, o) : body(a, b, c, d, e, none);
+        o !== undefined ||
+        isOptions(b) ||
+        isOptions(c) ||
+        isOptions(d) ||
+        isOptions(e) ||
+        (open && isOptions(a))
+          ? named(a, b, c, d, e, o)
+          : body(a, b, c, d, e, none);
     case 6:
       return (a, b, c, d, e, f, o) =>
-        o !== undefined || isOptions(b) || isOptions(c) || isOptions(d) || isOptions(e) || isOptions(f) || (open && isOptions(a))
+        o !== undefined ||
+        isOptions(b) ||
+        isOptions(c) ||
+        isOptions(d) ||
+        isOptions(e) ||
+        isOptions(f) ||
+        (open && isOptions(a))
           ? named(a, b, c, d, e, f, o)
           : body(a, b, c, d, e, f, none);
     default:
@@ -164,20 +215,38 @@ function callByName(declared: Declaration, body: Untyped, args: readonly unknown
   if (at === -1) return body(...fitted(args, positional.length), NO_OPTIONS);
   const options = args[at];
   if (!isOptions(options)) throw tooMany(declared, options);
-  for (let i = at + 1; i < args.length; i++) if (args[i] !== undefined) throw unexpected(name, 'options', `the last argument, but ${shown(args[i])} comes after them`, options);
+  for (let i = at + 1; i < args.length; i++)
+    if (args[i] !== undefined)
+      throw unexpected(
+        name,
+        'options',
+        `the last argument, but ${shown(args[i])} comes after them`,
+        options,
+      );
   const values = fitted(args.slice(0, at), positional.length);
   const rest = distribute(declared, options as Record<string, unknown>, values);
   for (let i = 0; i < declared.needed; i++) if (values[i] === undefined) throw missing(declared, i);
   return body(...values, rest);
 }
 
-function placeOfOptions({ positionalOnly, positional }: Declaration, args: readonly unknown[]): number {
-  for (let i = positionalOnly; i < args.length; i++) if (i < positional.length ? isOptions(args[i]) : args[i] !== undefined) return i;
+function placeOfOptions(
+  { positionalOnly, positional }: Declaration,
+  args: readonly unknown[],
+): number {
+  for (let i = positionalOnly; i < args.length; i++)
+    if (i < positional.length ? isOptions(args[i]) : args[i] !== undefined) return i;
   return -1;
 }
 
-/** Puts options to the places of their names. Returns those that have no place: all of them as they were given, or another object. */
-function distribute(declared: Declaration, options: Record<string, unknown>, values: unknown[]): object {
+/**
+ * Puts options to the places of their names. Returns those that have no place: all of them as they
+ * were given, or another object.
+ */
+function distribute(
+  declared: Declaration,
+  options: Record<string, unknown>,
+  values: unknown[],
+): object {
   const { positional, positionalOnly, keywordOnly } = declared;
   let rest: Record<string, unknown> | null = null;
   let placed = false;
@@ -210,25 +279,47 @@ function namesOf({ positional, positionalOnly, keywordOnly }: Declaration): stri
 function noSuchOption(declared: Declaration, option: string): ArgumentError {
   const names = namesOf(declared);
   const known = names.length === 0 ? 'it has none' : `options are ${names.join(', ')}`;
-  return new ArgumentError(`${declared.name}: there is no option "${option}"; ${known}`, { op: declared.name, argument: option });
+  return new ArgumentError(`${declared.name}: there is no option "${option}"; ${known}`, {
+    op: declared.name,
+    argument: option,
+  });
 }
 
-function twice({ name }: Declaration, argument: string, first: unknown, second: unknown): ArgumentError {
-  return new ArgumentError(`${name}: ${argument} is given twice, by position (${shown(first)}) and as an option (${shown(second)})`, { op: name, argument });
+function twice(
+  { name }: Declaration,
+  argument: string,
+  first: unknown,
+  second: unknown,
+): ArgumentError {
+  return new ArgumentError(
+    `${name}: ${argument} is given twice, by position (${shown(first)}) and as an option (${shown(second)})`,
+    { op: name, argument },
+  );
 }
 
 function missing({ name, positional, positionalOnly }: Declaration, place: number): ArgumentError {
   const argument = positional[place] as string;
   const byName = place < positionalOnly ? '' : `, or is given as { ${argument}: … }`;
-  return new ArgumentError(`${name}: expected ${argument}; it comes ${place === 0 ? 'first' : `after ${positional[place - 1]}`}${byName}`, { op: name, argument });
+  return new ArgumentError(
+    `${name}: expected ${argument}; it comes ${place === 0 ? 'first' : `after ${positional[place - 1]}`}${byName}`,
+    { op: name, argument },
+  );
 }
 
-/** What stands where only options can: an argument too many, or a keyword-only one without its name. */
+/**
+ * What stands where only options can: an argument too many, or a keyword-only one without its name.
+ */
 function tooMany({ name, positional, keywordOnly }: Declaration, given: unknown): ArgumentError {
-  const names = keywordOnly.length === 0 ? 'there are no options' : `others are options, in an object such as { ${keywordOnly[0]}: … }`;
-  return new ArgumentError(`${name}: expected at most ${positional.join(', ')} by position, got ${shown(given)} as well; ${names}`, {
-    op: name,
-    argument: 'options',
-    value: given,
-  });
+  const names =
+    keywordOnly.length === 0
+      ? 'there are no options'
+      : `others are options, in an object such as { ${keywordOnly[0]}: … }`;
+  return new ArgumentError(
+    `${name}: expected at most ${positional.join(', ')} by position, got ${shown(given)} as well; ${names}`,
+    {
+      op: name,
+      argument: 'options',
+      value: given,
+    },
+  );
 }

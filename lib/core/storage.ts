@@ -1,6 +1,7 @@
 /**
- * Storage: a block of device memory that tensors view. It is freed by the first of: its last tensor being disposed, its
- * scope ending, or the garbage collection of its token. Invariant: a live storage is owned by an open scope, or has a token.
+ * Storage: a block of device memory that tensors view. It is freed by the first of: its last tensor
+ * being disposed, its scope ending, or the garbage collection of its token. Invariant: a live
+ * storage is owned by an open scope, or has a token.
  */
 
 import type { Device } from './device.js';
@@ -31,7 +32,10 @@ export const FAKE_HANDLE = -1;
 
 /** A block of memory on one device. Several tensors may view it. */
 export class Storage {
-  /** @internal native handle; 0 once freed (or not yet allocated), FAKE_HANDLE when it never has memory */
+  /**
+   * @internal native handle; 0 once freed (or not yet allocated), FAKE_HANDLE when it never has
+   * memory
+   */
   handle = 0;
   /** Bytes. */
   nbytes: number;
@@ -44,7 +48,10 @@ export class Storage {
   token: object | null = null;
   /** @internal the open scope that will free it */
   scope: Scope | null = null;
-  /** @internal whether user code holds a gradient on it: that memory is never taken over as another `.grad` nor freed before the collector */
+  /**
+   * @internal whether user code holds a gradient on it: that memory is never taken over as another
+   * `.grad` nor freed before the collector
+   */
   exposed = false;
   /** @internal why it is gone, for the error */
   freedBy: string | null = null;
@@ -61,23 +68,31 @@ export class Storage {
   }
 
   /**
-   * Changes the size in bytes; the bytes that fit are kept, new ones are undefined. 0 frees the memory while tensors that
-   * view it stay; reading them is an error until a later `resize_`. Used by FSDP.
+   * Changes the size in bytes; the bytes that fit are kept, new ones are undefined. 0 frees the
+   * memory while tensors that view it stay; reading them is an error until a later `resize_`. Used
+   * by FSDP.
    *
    * Does not wait: work that was given to the device before still sees the old memory.
    *
-   * @throws ArgumentError for a size that is no non-negative integer. @throws FreedError if the storage was freed.
+   * @throws ArgumentError for a size that is no non-negative integer. @throws FreedError if the
+   * storage was freed.
    * @see PyTorch `torch.UntypedStorage.resize_`
    */
   resize_(nbytes: number): this {
     if (!Number.isSafeInteger(nbytes) || nbytes < 0) {
-      throw new ArgumentError(`resize_: expected a size in bytes, a non-negative integer, got ${shown(nbytes)}`, { op: 'resize_', given: nbytes });
+      throw new ArgumentError(
+        `resize_: expected a size in bytes, a non-negative integer, got ${shown(nbytes)}`,
+        { op: 'resize_', given: nbytes },
+      );
     }
     storageResize.run(this, nbytes);
     return this;
   }
 
-  /** Whether this is host memory that a GPU reads and writes by itself. @throws FreedError if the storage was freed */
+  /**
+   * Whether this is host memory that a GPU reads and writes by itself. @throws FreedError if the
+   * storage was freed
+   */
   isPinned(): boolean {
     this.checkAlive('isPinned');
     return this.handle !== FAKE_HANDLE && memory.isPinned(this.handle);
@@ -152,7 +167,9 @@ export const storageResize = {
   },
 };
 
-/** @internal allocates through the installed memory interface; the caller decides on scope or token */
+/**
+ * @internal allocates through the installed memory interface; the caller decides on scope or token
+ */
 export function allocateStorage(device: Device, nbytes: number): Storage {
   const storage = new Storage(device, nbytes);
   memory.allocate(device, nbytes, storage);
@@ -167,5 +184,8 @@ export function releaseAll(storages: readonly Storage[], count: number): void {
 /** @internal */
 export function freedError(storage: Storage, op: string): FreedError {
   const reason = storage.freedBy ?? 'it was never allocated';
-  return new FreedError(`${op}: the memory of this tensor was freed (${reason}). A tensor that must outlive its scope is returned from it, or passed to keep().`, { op, reason });
+  return new FreedError(
+    `${op}: the memory of this tensor was freed (${reason}). A tensor that must outlive its scope is returned from it, or passed to keep().`,
+    { op, reason },
+  );
 }

@@ -1,14 +1,16 @@
 /**
- * Putting other memory under a tensor: what `set_`, `data =` and `module.to` do. The tensor keeps its identity, hooks, gradient and
- * place in the graph. Invariant: whoever owned the old memory through this tensor owns the new one afterwards.
+ * Putting other memory under a tensor: what `set_`, `data =` and `module.to` do. The tensor keeps
+ * its identity, hooks, gradient and place in the graph. Invariant: whoever owned the old memory
+ * through this tensor owns the new one afterwards.
  */
 import { memoryRoles } from './memory-roles.js';
 import { outliveScope } from './scope.js';
 import type { Tensor } from './tensor.js';
 
 /**
- * Makes `target` show the memory of `source`, with its shape, strides, offset, dtype and device. The old memory goes if nobody else
- * shows it; the new one lives at least as long as the old one would have. Versions are the caller's matter.
+ * Makes `target` show the memory of `source`, with its shape, strides, offset, dtype and device.
+ * The old memory goes if nobody else shows it; the new one lives at least as long as the old one
+ * would have. Versions are the caller's matter.
  *
  * @throws FreedError if either tensor was freed.
  * @internal
@@ -33,11 +35,15 @@ export function swapData(target: Tensor, source: Tensor): void {
   before.unref('another storage took its place');
 }
 
-/** How `set_` (which counts as a change) and `data = ...` (which does not) run; tracing replaces it to record the effect. @internal */
+/**
+ * How `set_` (which counts as a change) and `data = ...` (which does not) run; tracing replaces it
+ * to record the effect. @internal
+ */
 export const storageSwap = {
   /**
-   * Swaps, and starts a version counter of the tensor's own: views made before keep the old memory, so changes of either side no
-   * longer concern the other. A view that gets other memory is a view no more.
+   * Swaps, and starts a version counter of the tensor's own: views made before keep the old memory,
+   * so changes of either side no longer concern the other. A view that gets other memory is a view
+   * no more.
    */
   run(target: Tensor, source: Tensor, counts: boolean): void {
     const node = target.gradFn; // refreshed while the tensor still is a view of its base

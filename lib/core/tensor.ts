@@ -1,6 +1,6 @@
 /**
- * The tensor: metadata in JavaScript, bytes in a {@link Storage}. Methods that compute are added by the files of lib/ops
- * through declaration merging, so "go to definition" lands on the op.
+ * The tensor: metadata in JavaScript, bytes in a {@link Storage}. Methods that compute are added by
+ * the files of lib/ops through declaration merging, so "go to definition" lands on the op.
  */
 import { cpu, type Device, toOneDevice } from './device.js';
 import type { DType } from './dtype.js';
@@ -10,17 +10,31 @@ import type { DrawPlace } from './mesh-draws.js';
 import { checkFlag, optionsOf, unexpected } from './options.js';
 import type { Placement } from './placement.js';
 import { outliveScope } from './scope.js';
-import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
+import {
+  contiguousStrides,
+  isContiguousLayout,
+  numelOf,
+  type Shape,
+  sameShape,
+  wrapDim,
+} from './shape.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
 import { captureWatch } from './watch.js';
 
 type Grads = readonly (Tensor | null)[];
 
-/** A node of the autograd graph: the op that made a tensor. @see PyTorch `torch.autograd.graph.Node` */
+/**
+ * A node of the autograd graph: the op that made a tensor. @see PyTorch `torch.autograd.graph.Node`
+ */
 export interface GradFn {
   readonly name: string;
-  /** Runs after the node with the gradients of its inputs and outputs; may return replacements of the former. */
-  registerHook(hook: (gradInputs: Grads, gradOutputs: Grads) => Grads | undefined | void): { remove(): void };
+  /**
+   * Runs after the node with the gradients of its inputs and outputs; may return replacements of
+   * the former.
+   */
+  registerHook(hook: (gradInputs: Grads, gradOutputs: Grads) => Grads | undefined | void): {
+    remove(): void;
+  };
   /** Runs before the node with the gradients of its outputs; may return replacements. */
   registerPrehook(hook: (gradOutputs: Grads) => Grads | undefined | void): { remove(): void };
 }
@@ -30,24 +44,34 @@ export interface VersionCounter {
   value: number;
 }
 
-/** Gives a view its new history after its base was changed in place; installed by the autograd layer. @internal */
+/**
+ * Gives a view its new history after its base was changed in place; installed by the autograd
+ * layer. @internal
+ */
 export const viewHistory: { refresh: (view: Tensor) => void } = { refresh: () => {} };
 
 /**
- * What a rank holds of a tensor that several ranks hold together. `local` is this rank's part, an ordinary tensor on the same storage; it
- * lives and dies with the whole.
+ * What a rank holds of a tensor that several ranks hold together. `local` is this rank's part, an
+ * ordinary tensor on the same storage; it lives and dies with the whole.
  *
  * @internal
  */
 export interface Sharding {
   readonly local: Tensor;
   /** Placements and mesh; interned. */
-  readonly spec: { readonly id: number; readonly placements: readonly Placement[]; meshInWords(): string; toString(): string };
+  readonly spec: {
+    readonly id: number;
+    readonly placements: readonly Placement[];
+    meshInWords(): string;
+    toString(): string;
+  };
   /** Of its ranks: what they draw for it. */
   readonly draws: DrawPlace;
   /** The whole tensor on this rank, for the caller to dispose of: ranks communicate. */
   full(op: string): Tensor;
-  /** Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated. */
+  /**
+   * Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated.
+   */
   empty(shape: Shape, dtype: DType): Tensor;
   /** A plain tensor that every rank has alike, as a tensor of the same ranks. */
   replicated(t: Tensor): Tensor;
@@ -99,15 +123,32 @@ export class Tensor {
   scalarValue: number;
   /** @internal */
   disposed = false;
-  /** @internal owners that keep whatever memory this tensor shows: the tape, `.grad`; they move along when it is given other memory */
+  /**
+   * @internal owners that keep whatever memory this tensor shows: the tape, `.grad`; they move
+   * along when it is given other memory
+   */
   holds = 0;
-  /** @internal true for tensors made by views under autograd that forbid in-place changes, with the reason */
+  /**
+   * @internal true for tensors made by views under autograd that forbid in-place changes, with the
+   * reason
+   */
   inPlaceForbidden: string | null = null;
-  /** @internal of a distributed tensor, whose shape and strides are those of the whole: what of it is here */
+  /**
+   * @internal of a distributed tensor, whose shape and strides are those of the whole: what of it
+   * is here
+   */
   sharding: Sharding | null = null;
 
   /** @internal use the factories */
-  constructor(shape: Shape, strides: Shape, offset: number, dtype: DType, device: Device, storage: Storage | null, scalarValue = 0) {
+  constructor(
+    shape: Shape,
+    strides: Shape,
+    offset: number,
+    dtype: DType,
+    device: Device,
+    storage: Storage | null,
+    scalarValue = 0,
+  ) {
     this.shape = shape;
     this.strides = strides;
     this.storageOffset = offset;
@@ -125,7 +166,12 @@ export class Tensor {
 
   /** The node of the autograd graph that made this tensor, or null for a leaf. */
   get gradFn(): GradFn | null {
-    if (this.base !== null && this.versionCounter !== null && this.nodeVersion !== this.versionCounter.value) viewHistory.refresh(this);
+    if (
+      this.base !== null &&
+      this.versionCounter !== null &&
+      this.nodeVersion !== this.versionCounter.value
+    )
+      viewHistory.refresh(this);
     return this.node;
   }
 
@@ -143,7 +189,10 @@ export class Tensor {
     return this.gradFn === null;
   }
 
-  /** The gradient accumulated by `backward`, or null. The next `backward` adds into this tensor, as in PyTorch; a copy of it is `grad.clone()`. */
+  /**
+   * The gradient accumulated by `backward`, or null. The next `backward` adds into this tensor, as
+   * in PyTorch; a copy of it is `grad.clone()`.
+   */
   get grad(): Tensor | null {
     captureWatch.readsGrad?.(this);
     this.gradTensor?.storage?.expose();
@@ -151,7 +200,8 @@ export class Tensor {
   }
 
   set grad(value: Tensor | null) {
-    if (value !== null && !(value instanceof Tensor)) throw unexpected('grad', 'the gradient', 'a tensor or null', value);
+    if (value !== null && !(value instanceof Tensor))
+      throw unexpected('grad', 'the gradient', 'a tensor or null', value);
     value?.storage?.expose();
     setGrad(this, value);
   }
@@ -177,14 +227,22 @@ export class Tensor {
   size(dim: number | { dim: number }): number;
   size(dim?: number | { dim: number }): Shape | number {
     if (dim === undefined) return this.shape;
-    return this.shape[wrapDim(typeof dim === 'object' ? optionsOf('size', dim, 'dim').dim : dim, this.shape.length, 'size')] as number;
+    return this.shape[
+      wrapDim(
+        typeof dim === 'object' ? optionsOf('size', dim, 'dim').dim : dim,
+        this.shape.length,
+        'size',
+      )
+    ] as number;
   }
 
   /** Stride of a dim in elements, or all strides. @throws IndexError if `dim` is out of range. */
   stride(): Shape;
   stride(dim: number): number;
   stride(dim?: number): Shape | number {
-    return dim === undefined ? this.strides : (this.strides[wrapDim(dim, this.shape.length, 'stride')] as number);
+    return dim === undefined
+      ? this.strides
+      : (this.strides[wrapDim(dim, this.shape.length, 'stride')] as number);
   }
 
   /** Number of dims. */
@@ -199,7 +257,8 @@ export class Tensor {
 
   /** Size of dim 0, as Python's `len`. @throws ShapeError for a tensor without dims */
   get length(): number {
-    if (this.shape.length === 0) throw new ShapeError('length: a tensor without dims has none', { op: 'length' });
+    if (this.shape.length === 0)
+      throw new ShapeError('length: a tensor without dims has none', { op: 'length' });
     return this.shape[0] as number;
   }
 
@@ -270,12 +329,18 @@ export class Tensor {
     const value = typeof requiresGrad === 'boolean' ? requiresGrad : wantsGrad(requiresGrad);
     if (this.gradFn !== null) {
       if (value) return this;
-      throw new AutogradError('requiresGrad_: only leaf tensors can stop requiring a gradient; use detach() on a computed one');
+      throw new AutogradError(
+        'requiresGrad_: only leaf tensors can stop requiring a gradient; use detach() on a computed one',
+      );
     }
     if (value && !this.dtype.isFloatingPoint) {
-      throw new AutogradError(`requiresGrad_: only floating point tensors can require gradients, this one is ${this.dtype.name}`, { dtype: this.dtype.name });
+      throw new AutogradError(
+        `requiresGrad_: only floating point tensors can require gradients, this one is ${this.dtype.name}`,
+        { dtype: this.dtype.name },
+      );
     }
-    if (value !== this.leafRequiresGrad) captureWatch.unsupported?.('requiresGrad_() changed a tensor, or a Parameter was made,');
+    if (value !== this.leafRequiresGrad)
+      captureWatch.unsupported?.('requiresGrad_() changed a tensor, or a Parameter was made,');
     this.leafRequiresGrad = value;
     return this;
   }
@@ -286,7 +351,8 @@ export class Tensor {
     this.disposed = true;
     if (this.storage.handle === 0) return;
     this.storage.unref('dispose() was called on its last tensor');
-    // Others own it still; a disposed tensor that stays reachable must not keep it from the collector.
+    // Others own it still; a disposed tensor that stays reachable must not keep it from the
+    // collector.
     if (this.storage.handle !== 0 && this.holds === 0) this.storage = disposedStorage;
   }
 
@@ -294,7 +360,10 @@ export class Tensor {
     this.dispose();
   }
 
-  /** @internal the memory survives its scope until {@link unhold}, also memory that is put under this tensor meanwhile */
+  /**
+   * @internal the memory survives its scope until {@link unhold}, also memory that is put under
+   * this tensor meanwhile
+   */
   hold(): void {
     if (this.storage === null) return;
     this.holds++;
@@ -323,7 +392,15 @@ export class Tensor {
 
 /** Another tensor on the memory of `t`, without history. @internal */
 export function aliasOf(t: Tensor, storage: Storage | null = t.storage): Tensor {
-  const alias = new Tensor(t.shape, t.strides, t.storageOffset, t.dtype, t.device, storage, t.scalarValue);
+  const alias = new Tensor(
+    t.shape,
+    t.strides,
+    t.storageOffset,
+    t.dtype,
+    t.device,
+    storage,
+    t.scalarValue,
+  );
   alias.sharding = t.sharding;
   return alias;
 }
@@ -338,9 +415,15 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
   const before = tensor.gradTensor;
   if (before === value) return;
   if (value !== null) {
-    if (value === tensor) throw new AutogradError('grad: expected a gradient, got the tensor itself. Pass a clone().');
-    if ((value.sharding === null) !== (tensor.sharding === null)) throw gradientOfAnotherKind(tensor, value);
-    if (!sameShape(value.shape, tensor.shape) || value.dtype !== tensor.dtype || value.device !== tensor.device) {
+    if (value === tensor)
+      throw new AutogradError('grad: expected a gradient, got the tensor itself. Pass a clone().');
+    if ((value.sharding === null) !== (tensor.sharding === null))
+      throw gradientOfAnotherKind(tensor, value);
+    if (
+      !sameShape(value.shape, tensor.shape) ||
+      value.dtype !== tensor.dtype ||
+      value.device !== tensor.device
+    ) {
       throw new AutogradError(
         `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`}`,
       );
@@ -357,8 +440,12 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
 }
 
 function gradientOfAnotherKind(tensor: Tensor, value: Tensor): AutogradError {
-  const [of, given] = [tensor, value].map((t) => (t.sharding === null ? 'a plain tensor' : `one held as ${t.sharding.spec}`));
-  return new AutogradError(`grad: expected the gradient of ${of} to be like it, got ${given}. Use distributeTensor or DTensor.fromLocal, or toLocal() for a plain tensor.`);
+  const [of, given] = [tensor, value].map((t) =>
+    t.sharding === null ? 'a plain tensor' : `one held as ${t.sharding.spec}`,
+  );
+  return new AutogradError(
+    `grad: expected the gradient of ${of} to be like it, got ${given}. Use distributeTensor or DTensor.fromLocal, or toLocal() for a plain tensor.`,
+  );
 }
 
 /** A tensor on fresh row-major memory that `storage` will get or has. @internal */
@@ -366,7 +453,10 @@ export function makeTensor(shape: Shape, dtype: DType, device: Device, storage: 
   return new Tensor(shape, contiguousStrides(shape), 0, dtype, device, storage);
 }
 
-/** A JavaScript number as an operand: no memory, takes part in promotion only by its category. @internal */
+/**
+ * A JavaScript number as an operand: no memory, takes part in promotion only by its category.
+ * @internal
+ */
 export function wrapNumber(value: number, dtype: DType, device: Device): Tensor {
   return new Tensor(SCALAR_SHAPE, SCALAR_SHAPE, 0, dtype, device, null, value);
 }

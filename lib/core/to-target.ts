@@ -4,7 +4,10 @@ import { type DTypeLike, dtypeNames, isDtype } from './dtype.js';
 import { DeviceError } from './errors.js';
 import { shown } from './options.js';
 
-/** Which of both a value is; null if it is neither it nor a name. @throws DeviceError for a name of neither */
+/**
+ * Which of both a value is; null if it is neither it nor a name. @throws DeviceError for a name of
+ * neither
+ */
 export function dtypeOrDevice(target: unknown): { dtype: DTypeLike } | { device: Device } | null {
   if (isDtype(target)) return { dtype: target };
   if (target instanceof Device) return { device: target };

@@ -1,11 +1,17 @@
-/** Failures of work that runs behind the program, which is told of them at its end unless it has heard of them before. */
+/**
+ * Failures of work that runs behind the program, which is told of them at its end unless it has
+ * heard of them before.
+ */
 
 interface Failed {
   readonly number: number;
   readonly error: Error;
 }
 
-/** Of errors that say a failure in words of their own, each that met it once: the failure itself. @internal */
+/**
+ * Of errors that say a failure in words of their own, each that met it once: the failure itself.
+ * @internal
+ */
 export const reasons = new WeakMap<Error, string>();
 
 function textOf(error: unknown): string {
@@ -17,7 +23,10 @@ function textOf(error: unknown): string {
 export class UnheardFailures {
   private begun = 0;
   private readonly open = new Map<object, Failed>();
-  /** What was heard of, and how much had begun by then: all of it that fails for the same reason is known to fail. */
+  /**
+   * What was heard of, and how much had begun by then: all of it that fails for the same reason is
+   * known to fail.
+   */
   private readonly heard = new Map<string, number>();
 
   /** Whether anything has failed so far, heard of or not. */
@@ -39,7 +48,8 @@ export class UnheardFailures {
   hear(error: unknown): void {
     const text = textOf(error);
     this.heard.set(text, this.begun);
-    for (const [work, failed] of this.open) if (textOf(failed.error) === text) this.open.delete(work);
+    for (const [work, failed] of this.open)
+      if (textOf(failed.error) === text) this.open.delete(work);
   }
 
   /** @throws the first that nobody has heard of */

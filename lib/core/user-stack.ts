@@ -1,4 +1,7 @@
-/** Stacks of the library's errors: they show the program's frames, and the library's own only where there are no others. */
+/**
+ * Stacks of the library's errors: they show the program's frames, and the library's own only where
+ * there are no others.
+ */
 import { ownFolder } from './call-site.js';
 
 /** Between the program and an error there may be many frames of the library. */
@@ -24,30 +27,49 @@ function capture(below: (...args: never[]) => unknown): Trace {
 }
 
 /**
- * Makes `stack` begin with the message as it is when it is read, and go on with the frames of the program.
+ * Makes `stack` begin with the message as it is when it is read, and go on with the frames of the
+ * program.
  *
  * @param below - the function from which on frames count
- * @param always - whether the library's own frames stand there if there are no others: not where the message says the place
+ * @param always - whether the library's own frames stand there if there are no others: not where
+ * the message says the place
  */
-export function showUserFrames(error: Error, below: (...args: never[]) => unknown, always: boolean): void {
+export function showUserFrames(
+  error: Error,
+  below: (...args: never[]) => unknown,
+  always: boolean,
+): void {
   traces.set(error, capture(below));
   delete error.stack; // to replace it would format it first
   Object.defineProperty(error, 'stack', {
     get: () => {
-      const lines = userLines(traces.get(error)?.stack ?? '', always).slice(0, Math.max(10, Error.stackTraceLimit));
+      const lines = userLines(traces.get(error)?.stack ?? '', always).slice(
+        0,
+        Math.max(10, Error.stackTraceLimit),
+      );
       return [`${error.name}: ${error.message}`, ...lines].join('\n');
     },
-    set: (value: unknown) => Object.defineProperty(error, 'stack', { value, writable: true, configurable: true, enumerable: false }),
+    set: (value: unknown) =>
+      Object.defineProperty(error, 'stack', {
+        value,
+        writable: true,
+        configurable: true,
+        enumerable: false,
+      }),
     configurable: true,
     enumerable: false,
   });
 }
 
-/** The error of a native callback, which nobody of the program has called, with the frames that await it here. */
+/**
+ * The error of a native callback, which nobody of the program has called, with the frames that
+ * await it here.
+ */
 export function seenHere<T>(error: T): T {
   if (!(error instanceof Error)) return error;
   const known = traces.get(error);
-  if (known !== undefined && userLines(known.stack ?? '', false).length === 0) traces.set(error, capture(seenHere));
+  if (known !== undefined && userLines(known.stack ?? '', false).length === 0)
+    traces.set(error, capture(seenHere));
   return error;
 }
 
@@ -57,7 +79,8 @@ function userLines(stack: string, always: boolean): string[] {
   let isUsers = false;
   const kept = lines.filter((line) => {
     // Frames of the engine, such as Array.map, belong to their caller.
-    if (/[\\/]/.test(line) && !/\bnode:/.test(line)) isUsers = !ownPlaces.some((place) => line.includes(place));
+    if (/[\\/]/.test(line) && !/\bnode:/.test(line))
+      isUsers = !ownPlaces.some((place) => line.includes(place));
     else if (/\bnode:/.test(line)) isUsers = false;
     return isUsers;
   });

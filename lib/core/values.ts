@@ -1,9 +1,30 @@
-/** Typed arrays for each dtype, and conversions of the half precision formats that JavaScript has no arrays for. */
-import { bfloat16, bool, type DType, float16, float64, int8, int16, int32, int64, uint8 } from './dtype.js';
+/**
+ * Typed arrays for each dtype, and conversions of the half precision formats that JavaScript has no
+ * arrays for.
+ */
+import {
+  bfloat16,
+  bool,
+  type DType,
+  float16,
+  float64,
+  int8,
+  int16,
+  int32,
+  int64,
+  uint8,
+} from './dtype.js';
 import { ArgumentError } from './errors.js';
 
 /** What `toTypedArray` and `read` return. float16 and bfloat16 are widened to float32. */
-export type TypedArray = Float32Array | Float64Array | BigInt64Array | Int32Array | Int16Array | Int8Array | Uint8Array;
+export type TypedArray =
+  | Float32Array
+  | Float64Array
+  | BigInt64Array
+  | Int32Array
+  | Int16Array
+  | Int8Array
+  | Uint8Array;
 
 /** The array that holds the raw bytes of `n` elements: 16-bit floats as Uint16Array. */
 export function rawArray(dtype: DType, n: number): TypedArray | Uint16Array {
@@ -88,8 +109,17 @@ export function toInteger(value: number | bigint | boolean, dtype: DType, op: st
   const number = typeof value === 'bigint' ? value : Math.trunc(Number(value));
   const bits = dtype.itemsize * 8;
   const whole = typeof number === 'bigint' || Number.isFinite(number) ? BigInt(number) : null;
-  const fits = whole !== null && (dtype === uint8 ? BigInt.asUintN(bits, whole) === whole : BigInt.asIntN(bits, whole) === whole);
-  if (!fits) throw new ArgumentError(`${op}: ${String(value)} cannot be an element of ${dtype.name}`, { op, value, dtype: dtype.name });
+  const fits =
+    whole !== null &&
+    (dtype === uint8
+      ? BigInt.asUintN(bits, whole) === whole
+      : BigInt.asIntN(bits, whole) === whole);
+  if (!fits)
+    throw new ArgumentError(`${op}: ${String(value)} cannot be an element of ${dtype.name}`, {
+      op,
+      value,
+      dtype: dtype.name,
+    });
   return whole;
 }
 
@@ -98,20 +128,36 @@ export function holdsIntegers(dtype: DType): boolean {
   return !dtype.isFloatingPoint && dtype !== bool;
 }
 
-/** Converts numbers to the raw array of a dtype; bool is "not 0". @throws ArgumentError for what an integer dtype cannot hold */
-export function encodeValues(values: ArrayLike<number | bigint | boolean>, dtype: DType, op = 'tensor'): TypedArray | Uint16Array {
+/**
+ * Converts numbers to the raw array of a dtype; bool is "not 0". @throws ArgumentError for what an
+ * integer dtype cannot hold
+ */
+export function encodeValues(
+  values: ArrayLike<number | bigint | boolean>,
+  dtype: DType,
+  op = 'tensor',
+): TypedArray | Uint16Array {
   const n = values.length;
   const out = rawArray(dtype, n);
   if (dtype === int64) {
-    for (let i = 0; i < n; i++) (out as BigInt64Array)[i] = toInteger(values[i] as number | bigint | boolean, dtype, op);
+    for (let i = 0; i < n; i++)
+      (out as BigInt64Array)[i] = toInteger(values[i] as number | bigint | boolean, dtype, op);
     return out;
   }
   if (holdsIntegers(dtype)) {
-    for (let i = 0; i < n; i++) (out as Int32Array)[i] = Number(toInteger(values[i] as number | bigint | boolean, dtype, op));
+    for (let i = 0; i < n; i++)
+      (out as Int32Array)[i] = Number(toInteger(values[i] as number | bigint | boolean, dtype, op));
     return out;
   }
   const plain = out as Float32Array;
-  const convert = dtype === bfloat16 ? toBfloat16Bits : dtype === float16 ? toFloat16Bits : dtype === bool ? (v: number) => Number(v !== 0) : null;
+  const convert =
+    dtype === bfloat16
+      ? toBfloat16Bits
+      : dtype === float16
+        ? toFloat16Bits
+        : dtype === bool
+          ? (v: number) => Number(v !== 0)
+          : null;
   for (let i = 0; i < n; i++) {
     const value = Number(values[i]);
     plain[i] = convert === null ? value : convert(value);

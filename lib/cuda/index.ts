@@ -1,9 +1,23 @@
 /** The `cuda` namespace: whether there is a GPU and why not, memory, streams and events. */
 import { type Device, deviceByCode, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
-import { checkFlag, checkFunction, checkNumber, checkSynchronous, optionsOf, unexpected } from '../core/options.js';
+import {
+  checkFlag,
+  checkFunction,
+  checkNumber,
+  checkSynchronous,
+  optionsOf,
+  unexpected,
+} from '../core/options.js';
 import { waitingCall } from '../eager/memory.js';
-import { nativeCall, newStream, prepareDevice, streamOf, translate, writer } from '../eager/submit.js';
+import {
+  nativeCall,
+  newStream,
+  prepareDevice,
+  streamOf,
+  translate,
+  writer,
+} from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
 import { nativeError } from '../native/guard.js';
 import { type CudaStatus, cudaStatus, requireCuda } from './status.js';
@@ -30,9 +44,11 @@ export function deviceCount(): number {
 export type CudaDevice = number | Device | `cuda:${number}` | 'cuda';
 
 function cudaDevice(which: CudaDevice = 'cuda'): Device {
-  if (typeof which === 'number') checkNumber('cuda', 'the device', which, { from: 0, to: 999, whole: true });
+  if (typeof which === 'number')
+    checkNumber('cuda', 'the device', which, { from: 0, to: 999, whole: true });
   const found = typeof which === 'number' ? deviceByCode(1 + which) : deviceOf(which);
-  if (found.type !== 'cuda') throw new DeviceError(`cuda: expected a CUDA device, got ${found}`, { device: String(found) });
+  if (found.type !== 'cuda')
+    throw new DeviceError(`cuda: expected a CUDA device, got ${found}`, { device: String(found) });
   requireCuda(found);
   return found;
 }
@@ -57,9 +73,11 @@ export const memoryAllocated = (which?: CudaDevice): number => memoryStats(which
 /** Bytes taken from the device, cached ones included. */
 export const memoryReserved = (which?: CudaDevice): number => memoryStats(which).reservedBytes;
 /** The most bytes in tensors so far. */
-export const maxMemoryAllocated = (which?: CudaDevice): number => memoryStats(which).peakAllocatedBytes;
+export const maxMemoryAllocated = (which?: CudaDevice): number =>
+  memoryStats(which).peakAllocatedBytes;
 /** The most bytes taken from the device so far. */
-export const maxMemoryReserved = (which?: CudaDevice): number => memoryStats(which).peakReservedBytes;
+export const maxMemoryReserved = (which?: CudaDevice): number =>
+  memoryStats(which).peakReservedBytes;
 
 /** Starts the peaks again from the present. */
 export function resetPeakMemoryStats(which?: CudaDevice): void {
@@ -78,20 +96,25 @@ export function emptyCache(): void {
   for (let i = 0; i < deviceCount(); i++) writer.addon.emptyCache(1 + i, 0);
 }
 
-/** Blocks until the device has done everything it was given on its current stream. @throws KernelError of an op before */
+/**
+ * Blocks until the device has done everything it was given on its current stream. @throws
+ * KernelError of an op before
+ */
 export function synchronize(which?: CudaDevice): void {
   const found = cudaDevice(which);
   found.home.beforeWaiting?.('synchronize');
   waitingCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize', found);
 }
 
-// Each stream has a native thread, and each event an object of the device: those that were not disposed go with the garbage.
+// Each stream has a native thread, and each event an object of the device: those that were not
+// disposed go with the garbage.
 const droppedStreams = new FinalizationRegistry<number>((id) => writer.addon.streamDestroy(id));
 const droppedEvents = new FinalizationRegistry<number>((id) => writer.addon.eventDestroy(id));
 
 /**
- * A queue of work on one device; work of different streams may overlap. Tensors used on several are ordered by themselves. A stream has a
- * thread, which ends some time after `dispose()`, or after the stream is garbage; tensors that were made on it stay valid.
+ * A queue of work on one device; work of different streams may overlap. Tensors used on several are
+ * ordered by themselves. A stream has a thread, which ends some time after `dispose()`, or after
+ * the stream is garbage; tensors that were made on it stay valid.
  */
 export class Stream {
   readonly device: Device;
@@ -108,7 +131,8 @@ export class Stream {
 
   /** @internal */
   get id(): number {
-    if (this.native < 0) throw new FreedError('Stream: this stream was disposed', { device: String(this.device) });
+    if (this.native < 0)
+      throw new FreedError('Stream: this stream was disposed', { device: String(this.device) });
     return this.native;
   }
 
@@ -171,7 +195,8 @@ export class Stream {
 
   /** A new event at the present end of the stream. */
   recordEvent(event: Event = new Event()): Event {
-    if (!(event instanceof Event)) throw unexpected('Stream.recordEvent', 'event', 'an event', event);
+    if (!(event instanceof Event))
+      throw unexpected('Stream.recordEvent', 'event', 'an event', event);
     event.record(this);
     return event;
   }
@@ -199,8 +224,8 @@ export class Event {
   }
 
   /**
-   * Marks the present end of a stream: by default of that which the innermost `cuda.stream` names, else of the current one of the GPU that
-   * `cuda` means.
+   * Marks the present end of a stream: by default of that which the innermost `cuda.stream` names,
+   * else of the current one of the GPU that `cuda` means.
    */
   record(stream?: Stream): void {
     if (stream !== undefined) checkStream('Event.record', stream);
@@ -224,17 +249,24 @@ export class Event {
   }
 
   /**
-   * Milliseconds from this event to a later one, for which it waits; both must have been made with `enableTiming`.
-   * @throws ArgumentError for one that was made without. DeviceError for one that was not recorded. KernelError of an op before one of
-   * them, whose time would mean nothing
+   * Milliseconds from this event to a later one, for which it waits; both must have been made with
+   * `enableTiming`.
+   * @throws ArgumentError for one that was made without. DeviceError for one that was not recorded.
+   * KernelError of an op before one of them, whose time would mean nothing
    */
   elapsedTime(end: Event): number {
     if (!(end instanceof Event)) throw unexpected('elapsedTime', 'end', 'an event', end);
-    if (!this.enableTiming || !end.enableTiming) throw new ArgumentError('elapsedTime: expected two events made with { enableTiming: true }');
-    if (this.device === null || end.device === null) throw new DeviceError('elapsedTime: both events must have been recorded');
+    if (!this.enableTiming || !end.enableTiming)
+      throw new ArgumentError('elapsedTime: expected two events made with { enableTiming: true }');
+    if (this.device === null || end.device === null)
+      throw new DeviceError('elapsedTime: both events must have been recorded');
     this.beforeWaiting('Event.elapsedTime', this.device);
     end.beforeWaiting('Event.elapsedTime', end.device);
-    return waitingCall(() => writer.addon.eventElapsedMs(this.id, end.id), 'Event.elapsedTime', this.device);
+    return waitingCall(
+      () => writer.addon.eventElapsedMs(this.id, end.id),
+      'Event.elapsedTime',
+      this.device,
+    );
   }
 
   /** What is done needs no waiting, whatever was called since. */
@@ -259,7 +291,10 @@ function checkStream(op: string, value: unknown): void {
 /** What the innermost {@link stream} names. */
 let surrounding: Stream | null = null;
 
-/** Runs `fn` with `s` as the stream that ops of its device go to. @throws ArgumentError for async functions. FreedError for a disposed stream */
+/**
+ * Runs `fn` with `s` as the stream that ops of its device go to. @throws ArgumentError for async
+ * functions. FreedError for a disposed stream
+ */
 export function stream<T>(s: Stream, fn: () => T): T {
   checkStream('cuda.stream', s);
   checkFunction('cuda.stream', 'fn', fn);

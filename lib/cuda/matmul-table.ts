@@ -1,4 +1,7 @@
-/** The file of measured configurations of matmul on one model of GPU: its form, and the text that the native side takes. */
+/**
+ * The file of measured configurations of matmul on one model of GPU: its form, and the text that
+ * the native side takes.
+ */
 import { ArgumentError } from '../core/errors.js';
 
 export const LAYOUTS = ['nt', 'nn', 'tn', 'tt'] as const;
@@ -7,7 +10,10 @@ const FORMAT = 1;
 /** As many as the native side takes a size for: 2^40. */
 const LARGEST = 2 ** 40;
 
-/** y[m, n] = x[m, k] w. First letter of the layout: x is contiguous along k (n) or m (t); second: w along n (n) or k (t). */
+/**
+ * y[m, n] = x[m, k] w. First letter of the layout: x is contiguous along k (n) or m (t); second: w
+ * along n (n) or k (t).
+ */
 export interface Product {
   /** float16 runs on the kernels of bfloat16, and goes by its table. */
   readonly dtype: (typeof DTYPES)[number];
@@ -19,7 +25,10 @@ export interface Product {
 }
 
 export interface TableEntry extends Product {
-  /** The fastest configuration, and the fastest of our own kernels, which stands in where cuBLASLt is missing. */
+  /**
+   * The fastest configuration, and the fastest of our own kernels, which stands in where cuBLASLt
+   * is missing.
+   */
   readonly best: string;
   readonly own: string;
   /** Microseconds as they were measured: of the two, and of what cuBLASLt proposes first. */
@@ -37,27 +46,39 @@ export interface MatmulTable {
   readonly entries: readonly TableEntry[];
 }
 
-/** What tables are measured for: the name that the driver gives, and how many multiprocessors there are. */
+/**
+ * What tables are measured for: the name that the driver gives, and how many multiprocessors there
+ * are.
+ */
 export interface Gpu {
   readonly name: string;
   readonly multiprocessors: number;
 }
 
 /** The product in the words of the native side: "bfloat16 nt 1 4096 4096 4096". */
-export const productText = ({ dtype, layout, batch, m, n, k }: Product): string => `${dtype} ${layout} ${batch} ${m} ${n} ${k}`;
+export const productText = ({ dtype, layout, batch, m, n, k }: Product): string =>
+  `${dtype} ${layout} ${batch} ${m} ${n} ${k}`;
 
 /** For people: "4096x4096x4096 nt, bfloat16". */
-export const describeProduct = ({ dtype, layout, batch, m, n, k }: Product): string => `${batch === 1 ? '' : `${batch} of `}${m}x${n}x${k} ${layout}, ${dtype}`;
+export const describeProduct = ({ dtype, layout, batch, m, n, k }: Product): string =>
+  `${batch === 1 ? '' : `${batch} of `}${m}x${n}x${k} ${layout}, ${dtype}`;
 
 /** What the native side loads. */
 export function nativeTable(table: Pick<MatmulTable, 'library' | 'entries'>): string {
   if (table.entries.length === 0) return '';
-  return [`library ${table.library}`, ...table.entries.map((entry) => `${productText(entry)} ${entry.best} ${entry.own}`), ''].join('\n');
+  return [
+    `library ${table.library}`,
+    ...table.entries.map((entry) => `${productText(entry)} ${entry.best} ${entry.own}`),
+    '',
+  ].join('\n');
 }
 
 /** One entry a line, so that a change of one is a change of one line. */
 export function formatTable({ configurations, gpu, library, entries }: MatmulTable): string {
-  const head = JSON.stringify({ format: FORMAT, configurations, gpu, library }, null, 1).slice(0, -2);
+  const head = JSON.stringify({ format: FORMAT, configurations, gpu, library }, null, 1).slice(
+    0,
+    -2,
+  );
   return `${head},\n "entries": [\n${entries.map((entry) => `  ${JSON.stringify(entry)}`).join(',\n')}\n ]\n}\n`;
 }
 
@@ -70,13 +91,22 @@ export function parseTable(text: string): MatmulTable {
     throw new ArgumentError(`it is not JSON: ${(error as Error).message}`);
   }
   if (!isRecord(read)) throw new ArgumentError('it is no object');
-  if (read['format'] !== FORMAT) throw new ArgumentError(`it has format ${String(read['format'])}, and this version of shardwise reads ${FORMAT}`);
+  if (read['format'] !== FORMAT)
+    throw new ArgumentError(
+      `it has format ${String(read['format'])}, and this version of shardwise reads ${FORMAT}`,
+    );
   const { configurations, gpu, library, entries } = read;
   if (!isCount(configurations)) throw new ArgumentError('"configurations" is no number');
-  if (!isRecord(gpu) || typeof gpu['name'] !== 'string' || !isCount(gpu['multiprocessors'])) throw new ArgumentError('"gpu" is no name with multiprocessors');
+  if (!isRecord(gpu) || typeof gpu['name'] !== 'string' || !isCount(gpu['multiprocessors']))
+    throw new ArgumentError('"gpu" is no name with multiprocessors');
   if (!isCount(library)) throw new ArgumentError('"library" is no number');
   if (!Array.isArray(entries)) throw new ArgumentError('"entries" is no list');
-  return { configurations, gpu: { name: gpu['name'], multiprocessors: gpu['multiprocessors'] }, library, entries: entries.map(parseEntry) };
+  return {
+    configurations,
+    gpu: { name: gpu['name'], multiprocessors: gpu['multiprocessors'] },
+    library,
+    entries: entries.map(parseEntry),
+  };
 }
 
 function parseEntry(entry: unknown, at: number): TableEntry {
@@ -85,20 +115,30 @@ function parseEntry(entry: unknown, at: number): TableEntry {
   const { dtype, layout, batch, m, n, k, best, own, us, ownUs, libraryUs } = entry;
   if (!isOneOf(dtype, DTYPES)) throw wrong(`has dtype ${String(dtype)}`);
   if (!isOneOf(layout, LAYOUTS)) throw wrong(`has layout ${String(layout)}`);
-  if (!isSize(batch) || !isSize(m) || !isSize(n) || !isSize(k)) throw wrong('has a size that is no whole number from 1 on');
+  if (!isSize(batch) || !isSize(m) || !isSize(n) || !isSize(k))
+    throw wrong('has a size that is no whole number from 1 on');
   if (!isName(best) || !isName(own)) throw wrong('lacks a configuration');
-  if (!isTime(us) || !isTime(ownUs) || (libraryUs !== null && !isTime(libraryUs))) throw wrong('has a time that is no number of microseconds');
+  if (!isTime(us) || !isTime(ownUs) || (libraryUs !== null && !isTime(libraryUs)))
+    throw wrong('has a time that is no number of microseconds');
   return { dtype, layout, batch, m, n, k, best, own, us, ownUs, libraryUs };
 }
 
 /** The entries of both; where both have a product, that of `over`. */
-export function mergeEntries(under: readonly TableEntry[], over: readonly TableEntry[]): TableEntry[] {
+export function mergeEntries(
+  under: readonly TableEntry[],
+  over: readonly TableEntry[],
+): TableEntry[] {
   return [...new Map([...under, ...over].map((entry) => [productText(entry), entry])).values()];
 }
 
-const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
-const isOneOf = <T extends string>(value: unknown, list: readonly T[]): value is T => list.includes(value as T);
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+const isOneOf = <T extends string>(value: unknown, list: readonly T[]): value is T =>
+  list.includes(value as T);
+const isCount = (value: unknown): value is number =>
+  Number.isSafeInteger(value) && (value as number) >= 0;
 const isSize = (value: unknown): value is number => isCount(value) && value >= 1 && value < LARGEST;
-const isTime = (value: unknown): value is number => Number.isFinite(value) && (value as number) >= 0;
-const isName = (value: unknown): value is string => typeof value === 'string' && /^[\w:,=-]{1,47}$/.test(value);
+const isTime = (value: unknown): value is number =>
+  Number.isFinite(value) && (value as number) >= 0;
+const isName = (value: unknown): value is string =>
+  typeof value === 'string' && /^[\w:,=-]{1,47}$/.test(value);

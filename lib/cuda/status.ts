@@ -1,11 +1,21 @@
-/** Whether CUDA can be used: opens the backend once, and keeps every reason why a candidate could not be. */
+/**
+ * Whether CUDA can be used: opens the backend once, and keeps every reason why a candidate could
+ * not be.
+ */
 import type { Device } from '../core/device.js';
 import { DeviceError } from '../core/errors.js';
 import { writer } from '../eager/submit.js';
 import { cudaBackendCandidates, openCudaBackend } from '../native/load.js';
 
 /** CUDA can be used, or why not. */
-export type CudaStatus = { available: true; path: string } | { available: false; reason: string; tried: readonly { path: string; reason: string }[]; hints: readonly string[] };
+export type CudaStatus =
+  | { available: true; path: string }
+  | {
+      available: false;
+      reason: string;
+      tried: readonly { path: string; reason: string }[];
+      hints: readonly string[];
+    };
 
 let status: CudaStatus | null = null;
 
@@ -14,15 +24,26 @@ export function cudaStatus(): CudaStatus {
   return status;
 }
 
-/** @throws DeviceError that says what was tried and how to mend it, or how many devices there are */
+/**
+ * @throws DeviceError that says what was tried and how to mend it, or how many devices there are
+ */
 export function requireCuda(device: Device): void {
   const status = cudaStatus();
   if (!status.available) {
-    const lines = [...status.tried.map((t) => `  tried ${t.path}: ${t.reason}`), ...status.hints.map((h) => `  - ${h}`)];
-    throw new DeviceError(`device "${device}" is not available: ${status.reason}\n${lines.join('\n')}`, { device: String(device), tried: status.tried });
+    const lines = [
+      ...status.tried.map((t) => `  tried ${t.path}: ${t.reason}`),
+      ...status.hints.map((h) => `  - ${h}`),
+    ];
+    throw new DeviceError(
+      `device "${device}" is not available: ${status.reason}\n${lines.join('\n')}`,
+      { device: String(device), tried: status.tried },
+    );
   }
   const count = writer.addon.deviceCount('cuda');
-  if (device.index >= count) throw new DeviceError(`there is no ${device}: ${count} CUDA devices were found`, { device: String(device) });
+  if (device.index >= count)
+    throw new DeviceError(`there is no ${device}: ${count} CUDA devices were found`, {
+      device: String(device),
+    });
 }
 
 function openBackend(): CudaStatus {
@@ -37,7 +58,10 @@ function openBackend(): CudaStatus {
       available: false,
       reason: 'the CUDA part of shardwise is not built or not installed',
       tried,
-      hints: ['install a release with CUDA for this platform', 'build here with nvcc of CUDA 12.8 or newer on PATH: npx shardwise-build'],
+      hints: [
+        'install a release with CUDA for this platform',
+        'build here with nvcc of CUDA 12.8 or newer on PATH: npx shardwise-build',
+      ],
     };
   }
   const driver = tried.some((t) => /driver|no CUDA|35/i.test(t.reason));
@@ -45,6 +69,8 @@ function openBackend(): CudaStatus {
     available: false,
     reason: [...new Set(tried.map((t) => t.reason))].join('; '),
     tried,
-    hints: driver ? ['check that nvidia-smi works', 'install or update the NVIDIA driver to 580 or newer'] : ['rebuild both parts together: npx shardwise-build'],
+    hints: driver
+      ? ['check that nvidia-smi works', 'install or update the NVIDIA driver to 580 or newer']
+      : ['rebuild both parts together: npx shardwise-build'],
   };
 }

@@ -1,10 +1,20 @@
-/** Where tables of measured configurations lie, and loading those of a device: the one that is shipped, and over it the user's. */
+/**
+ * Where tables of measured configurations lie, and loading those of a device: the one that is
+ * shipped, and over it the user's.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import path from 'node:path';
 import type { Addon } from '../native/addon.js';
 import { packageFolder } from '../native/load.js';
-import { type Gpu, type MatmulTable, mergeEntries, nativeTable, parseTable, type TableEntry } from './matmul-table.js';
+import {
+  type Gpu,
+  type MatmulTable,
+  mergeEntries,
+  nativeTable,
+  parseTable,
+  type TableEntry,
+} from './matmul-table.js';
 
 /** A file that was looked at: how many products it knows, or why it is ignored. */
 export type TableFile = { path: string; entries: number } | { path: string; ignored: string };
@@ -17,13 +27,19 @@ export interface FoundTables {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The folder of the tables that `shardwise tune` writes; null where `SHARDWISE_TUNE_CACHE` is `off`. */
+/**
+ * The folder of the tables that `shardwise tune` writes; null where `SHARDWISE_TUNE_CACHE` is
+ * `off`.
+ */
 export function tableFolder(environment: Environment = process.env): string | null {
   const named = environment['SHARDWISE_TUNE_CACHE'];
   if (named === 'off') return null;
   if (named) return path.resolve(named);
   const cache = environment['XDG_CACHE_HOME'];
-  return path.join(cache && path.isAbsolute(cache) ? cache : path.join(environment['HOME'] || homedir(), '.cache'), 'shardwise');
+  return path.join(
+    cache && path.isAbsolute(cache) ? cache : path.join(environment['HOME'] || homedir(), '.cache'),
+    'shardwise',
+  );
 }
 
 /** Names of drivers may hold anything; letters and digits of them tell models apart. */
@@ -35,7 +51,9 @@ export function tableFileName({ name, multiprocessors }: Gpu): string {
 /** Where the tables of a GPU may lie: the shipped one first, which the user's stands over. */
 export function tablePaths(gpu: Gpu, environment: Environment = process.env): string[] {
   const cache = tableFolder(environment);
-  return [path.join(packageFolder(), 'native', 'tables'), ...(cache === null ? [] : [cache])].map((folder) => path.join(folder, tableFileName(gpu)));
+  return [path.join(packageFolder(), 'native', 'tables'), ...(cache === null ? [] : [cache])].map(
+    (folder) => path.join(folder, tableFileName(gpu)),
+  );
 }
 
 export const gpuOf = (addon: Addon, device: number): Gpu => {
@@ -44,31 +62,55 @@ export const gpuOf = (addon: Addon, device: number): Gpu => {
 };
 
 /** Reads what there is; a file that cannot be used is ignored, with the reason. */
-export function findTables(addon: Pick<Addon, 'tuningVersion'>, gpu: Gpu, environment: Environment = process.env): FoundTables {
+export function findTables(
+  addon: Pick<Addon, 'tuningVersion'>,
+  gpu: Gpu,
+  environment: Environment = process.env,
+): FoundTables {
   const found = tablePaths(gpu, environment)
     .filter((file) => existsSync(file))
     .map((file) => ({ path: file, read: readTable(file, gpu, addon.tuningVersion()) }));
   return {
-    files: found.map(({ path, read }) => (typeof read === 'string' ? { path, ignored: read } : { path, entries: read.entries.length })),
-    tables: found.flatMap(({ path, read }) => (typeof read === 'string' ? [] : [{ path, table: read }])),
+    files: found.map(({ path, read }) =>
+      typeof read === 'string' ? { path, ignored: read } : { path, entries: read.entries.length },
+    ),
+    tables: found.flatMap(({ path, read }) =>
+      typeof read === 'string' ? [] : [{ path, table: read }],
+    ),
   };
 }
 
 /** Later tables stand over earlier ones. */
-export function mergeTables(tables: readonly MatmulTable[]): Pick<MatmulTable, 'library' | 'entries'> {
+export function mergeTables(
+  tables: readonly MatmulTable[],
+): Pick<MatmulTable, 'library' | 'entries'> {
   const library = tables.at(-1)?.library ?? 0;
-  // Another cuBLASLt proposes other algorithms: of those that were measured with it, the first is what is left.
+  // Another cuBLASLt proposes other algorithms: of those that were measured with it, the first is
+  // what is left.
   const kept = (table: MatmulTable): readonly TableEntry[] =>
-    table.library === library ? table.entries : table.entries.map((entry) => ({ ...entry, best: entry.best.replace(/^library:.*/, 'library') }));
-  return { library, entries: tables.reduce<readonly TableEntry[]>((under, table) => mergeEntries(under, kept(table)), []) };
+    table.library === library
+      ? table.entries
+      : table.entries.map((entry) => ({
+          ...entry,
+          best: entry.best.replace(/^library:.*/, 'library'),
+        }));
+  return {
+    library,
+    entries: tables.reduce<readonly TableEntry[]>(
+      (under, table) => mergeEntries(under, kept(table)),
+      [],
+    ),
+  };
 }
 
 /** The table, or why it is of no use here. */
 function readTable(file: string, gpu: Gpu, version: number): MatmulTable | string {
   try {
     const table = parseTable(readFileSync(file, 'utf8'));
-    if (table.configurations !== version) return `it is for configurations of version ${table.configurations}, and these are of version ${version}`;
-    if (table.gpu.name !== gpu.name || table.gpu.multiprocessors !== gpu.multiprocessors) return `it is for ${table.gpu.name} with ${table.gpu.multiprocessors} multiprocessors`;
+    if (table.configurations !== version)
+      return `it is for configurations of version ${table.configurations}, and these are of version ${version}`;
+    if (table.gpu.name !== gpu.name || table.gpu.multiprocessors !== gpu.multiprocessors)
+      return `it is for ${table.gpu.name} with ${table.gpu.multiprocessors} multiprocessors`;
     return table;
   } catch (error) {
     return (error as Error).message;
@@ -77,13 +119,17 @@ function readTable(file: string, gpu: Gpu, version: number): MatmulTable | strin
 
 const loaded = new Set<number>();
 
-/** Before the first use of a device. Whatever the files hold, the device works without them; a file that is ignored is told of once. */
+/**
+ * Before the first use of a device. Whatever the files hold, the device works without them; a file
+ * that is ignored is told of once.
+ */
 export function loadTables(addon: Addon, device: number): void {
   if (loaded.has(device)) return;
   loaded.add(device);
   const { files, tables } = findTables(addon, gpuOf(addon, device));
   for (const file of files) if ('ignored' in file) warn(file.path, file.ignored);
-  const load = (of: readonly MatmulTable[]): void => addon.loadTuning(device, nativeTable(mergeTables(of)));
+  const load = (of: readonly MatmulTable[]): void =>
+    addon.loadTuning(device, nativeTable(mergeTables(of)));
   const usable = tables.filter(({ path, table }) => {
     try {
       load([table]);
@@ -97,5 +143,8 @@ export function loadTables(addon: Addon, device: number): void {
 }
 
 function warn(file: string, reason: string): void {
-  process.emitWarning(`${file} is ignored: ${reason}. Matrix products go by a rule; \`npx shardwise tune\` measures them anew.`, 'TuningWarning');
+  process.emitWarning(
+    `${file} is ignored: ${reason}. Matrix products go by a rule; \`npx shardwise tune\` measures them anew.`,
+    'TuningWarning',
+  );
 }

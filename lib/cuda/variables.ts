@@ -1,4 +1,7 @@
-/** The words of variables that native code reads: it takes those it knows, so others are told of here, before a GPU is first used. */
+/**
+ * The words of variables that native code reads: it takes those it knows, so others are told of
+ * here, before a GPU is first used.
+ */
 import { ArgumentError } from '../core/errors.js';
 import { shown } from '../core/options.js';
 
@@ -8,15 +11,24 @@ type Environment = Readonly<Record<string, string | undefined>>;
 const ROUTES = ['own', 'cublaslt'];
 const TOLD = ['matmul'];
 
-/** @throws ArgumentError for a choice that there is not. Of a word that would only print something, it warns. */
+/**
+ * @throws ArgumentError for a choice that there is not. Of a word that would only print something,
+ * it warns.
+ */
 export function checkVariables(environment: Environment = process.env): void {
   const { SHARDWISE_MATMUL: route, SHARDWISE_DEBUG: debug = '' } = environment;
   if (route && !ROUTES.includes(route)) {
-    throw new ArgumentError(`SHARDWISE_MATMUL: expected ${ROUTES.map(shown).join(' or ')}, got ${shown(route)}`, { variable: 'SHARDWISE_MATMUL', value: route });
+    throw new ArgumentError(
+      `SHARDWISE_MATMUL: expected ${ROUTES.map(shown).join(' or ')}, got ${shown(route)}`,
+      { variable: 'SHARDWISE_MATMUL', value: route },
+    );
   }
   const unknown = debug.split(',').filter((word) => word !== '' && !TOLD.includes(word));
   if (unknown.length > 0) {
-    process.emitWarning(`SHARDWISE_DEBUG: there is nothing to tell of ${unknown.map(shown).join(', ')}; the words are: ${TOLD.join(', ')}`, 'ShardwiseWarning');
+    process.emitWarning(
+      `SHARDWISE_DEBUG: there is nothing to tell of ${unknown.map(shown).join(', ')}; the words are: ${TOLD.join(', ')}`,
+      'ShardwiseWarning',
+    );
   }
 }
 

@@ -4,9 +4,10 @@ import { Tensor } from '../core/tensor.js';
 const awaited = new WeakSet<Tensor>();
 
 /**
- * A tensor that a functional collective, or `toLocal()` behind `redistribute(…, { asyncOp: true })`, has returned, until `waitTensor` was called
- * with it: `t instanceof AsyncCollectiveTensor` tells. It is a tensor like
- * any other and waits by itself: whatever uses it, views too, is in order behind the collective, on the device.
+ * A tensor that a functional collective, or `toLocal()` behind `redistribute(…, { asyncOp: true
+ * })`, has returned, until `waitTensor` was called with it: `t instanceof AsyncCollectiveTensor`
+ * tells. It is a tensor like any other and waits by itself: whatever uses it, views too, is in
+ * order behind the collective, on the device.
  *
  * @see PyTorch `torch.distributed._functional_collectives.AsyncCollectiveTensor`
  */
@@ -22,7 +23,10 @@ export function asynchronous(t: Tensor): Tensor {
   return t;
 }
 
-/** The tensor itself, which counts as a plain one from now on. Nothing blocks: for programs that are written as in PyTorch. */
+/**
+ * The tensor itself, which counts as a plain one from now on. Nothing blocks: for programs that are
+ * written as in PyTorch.
+ */
 export function waitTensor(tensor: Tensor): Tensor {
   awaited.delete(tensor);
   return tensor;

@@ -1,14 +1,20 @@
-/** Errors, and what is said of collectives, name what the program called: a function that is made of other ops, or an op that runs as its decomposition. */
+/**
+ * Errors, and what is said of collectives, name what the program called: a function that is made of
+ * other ops, or an op that runs as its decomposition.
+ */
 import { calledFunctions } from '../core/call-site.js';
 import { ShardwiseError } from '../core/errors.js';
 import { allComposites } from '../ops/composite.js';
 
-/** What errors said at first: of decompositions in one another the outermost counts, which is passed last. */
+/**
+ * What errors said at first: of decompositions in one another the outermost counts, which is passed
+ * last.
+ */
 const first = new WeakMap<ShardwiseError, string>();
 
 /**
- * The error with what the program called before the op that could not do it. Nothing is written down on the way to an op: the names are
- * looked for on the stack.
+ * The error with what the program called before the op that could not do it. Nothing is written
+ * down on the way to an op: the names are looked for on the stack.
  *
  * @param decomposed - the op whose decomposition was running
  * @internal
@@ -26,7 +32,8 @@ export function calledAs(error: unknown, decomposed: string | null): unknown {
 }
 
 /**
- * What the program called, by its name: the function made of other ops that is running, or else the op whose decomposition is, if any.
+ * What the program called, by its name: the function made of other ops that is running, or else the
+ * op whose decomposition is, if any.
  *
  * @internal
  */

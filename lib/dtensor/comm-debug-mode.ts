@@ -25,7 +25,10 @@ export interface MeshDimTraffic extends CommTraffic {
 
 /** What {@link CommDebugMode.getTraffic} returns. */
 export interface TotalTraffic extends CommTraffic {
-  /** By the name of the mesh dimension, its number where dimensions have no names; of other groups by their name. */
+  /**
+   * By the name of the mesh dimension, its number where dimensions have no names; of other groups
+   * by their name.
+   */
   byMeshDim: Record<string, MeshDimTraffic>;
 }
 
@@ -40,20 +43,28 @@ export interface CommEvent {
   readonly ranks: readonly number[];
   /** The mesh dimension; null for groups that no mesh has made. */
   readonly meshDim: string | null;
-  /** Of the tensor that it is about: for an all-gather the gathered one, for a reduce-scatter the one before. */
+  /**
+   * Of the tensor that it is about: for an all-gather the gathered one, for a reduce-scatter the
+   * one before.
+   */
   readonly bytes: number;
-  /** What this rank sends if the collective goes around a ring: a mean where the ring's parts would not all have one size. */
+  /**
+   * What this rank sends if the collective goes around a ring: a mean where the ring's parts would
+   * not all have one size.
+   */
   readonly sentBytes: number;
   /** What it receives then. */
   readonly receivedBytes: number;
   /**
-   * Why an op or a redistribution needed it, after the function or op that the program called, if that consists of others: `'softmax, in div: input 1 from …'`.
-   * Null for collectives that the program calls itself.
+   * Why an op or a redistribution needed it, after the function or op that the program called, if
+   * that consists of others: `'softmax, in div: input 1 from …'`. Null for collectives that the
+   * program calls itself.
    */
   readonly cause: string | null;
   /**
-   * The innermost module whose work it is, by its path in the outermost one; the class of that if it is the one. Null outside of modules, and in the
-   * backward of what was recorded while no mode was on.
+   * The innermost module whose work it is, by its path in the outermost one; the class of that if
+   * it is the one. Null outside of modules, and in the backward of what was recorded while no mode
+   * was on.
    */
   readonly modulePath: string | null;
   readonly phase: 'forward' | 'backward';
@@ -62,8 +73,8 @@ export interface CommEvent {
 }
 
 /**
- * Writes down the collectives of this rank while it is on, those of gradients and across `await` too. Ranks that share the process do not
- * see each other's.
+ * Writes down the collectives of this rank while it is on, those of gradients and across `await`
+ * too. Ranks that share the process do not see each other's.
  *
  * @see PyTorch `torch.distributed.tensor.debug.CommDebugMode`
  * @example
@@ -81,7 +92,10 @@ export class CommDebugMode {
     return this.list;
   }
 
-  /** Runs `fn` with this mode on, until its promise settles if it gives one. What earlier runs wrote down stays. */
+  /**
+   * Runs `fn` with this mode on, until its promise settles if it gives one. What earlier runs wrote
+   * down stays.
+   */
   run<T>(fn: () => T): T {
     checkFunction('CommDebugMode.run', 'fn', fn);
     const open = this.enter();
@@ -105,7 +119,10 @@ export class CommDebugMode {
    * @throws ShardingError if it is on already
    */
   enter(): Disposable {
-    if (this.stopWatching !== null) throw new ShardingError('CommDebugMode: it is on already. Make another one for what is inside.');
+    if (this.stopWatching !== null)
+      throw new ShardingError(
+        'CommDebugMode: it is on already. Make another one for what is inside.',
+      );
     const own = findContext();
     const stop = watchCollectives((record) => {
       if (findContext() === own) this.list.push(eventOf(record));
@@ -131,22 +148,28 @@ export class CommDebugMode {
     return this.list.length;
   }
 
-  /** Bytes of all tensors that were communicated, and what this rank sent of them; see {@link CommEvent}. */
+  /**
+   * Bytes of all tensors that were communicated, and what this rank sent of them; see {@link
+   * CommEvent}.
+   */
   getCommBytes(): { bytes: number; sentBytes: number } {
-    const sum = (of: (event: CommEvent) => number): number => this.list.reduce((total, event) => total + of(event), 0);
+    const sum = (of: (event: CommEvent) => number): number =>
+      this.list.reduce((total, event) => total + of(event), 0);
     return { bytes: sum((event) => event.bytes), sentBytes: sum((event) => event.sentBytes) };
   }
 
   /**
-   * What this rank sends and receives, in all, by mesh dimension, and by what was done: bytes of rings where all ranks get or give all, and of
-   * direct messages where one does. In a world that `initProcessGroup('fake', …)` made, of any rank of any mesh.
+   * What this rank sends and receives, in all, by mesh dimension, and by what was done: bytes of
+   * rings where all ranks get or give all, and of direct messages where one does. In a world that
+   * `initProcessGroup('fake', …)` made, of any rank of any mesh.
    */
   getTraffic(): TotalTraffic {
     const all: TotalTraffic = { ...nothing(), byMeshDim: {} };
     for (const event of this.list) {
       const along = event.meshDim ?? event.group;
       const ofDim = (all.byMeshDim[along] ??= { ...nothing(), byKind: {} });
-      for (const traffic of [all, ofDim, (ofDim.byKind[event.kind] ??= nothing())]) add(traffic, event);
+      for (const traffic of [all, ofDim, (ofDim.byKind[event.kind] ??= nothing())])
+        add(traffic, event);
     }
     return all;
   }
@@ -159,11 +182,27 @@ export class CommDebugMode {
   /** A table: equal calls are one line. */
   toString(): string {
     if (this.list.length === 0) return 'no collectives';
-    const lines = new Map<string, { event: CommEvent; count: number; bytes: number; sent: number }>();
+    const lines = new Map<
+      string,
+      { event: CommEvent; count: number; bytes: number; sent: number }
+    >();
     for (const event of this.list) {
-      const key = [event.kind, event.group, event.meshDim, event.modulePath, event.phase, event.cause, event.where].join('|');
+      const key = [
+        event.kind,
+        event.group,
+        event.meshDim,
+        event.modulePath,
+        event.phase,
+        event.cause,
+        event.where,
+      ].join('|');
       const line = lines.get(key) ?? { event, count: 0, bytes: 0, sent: 0 };
-      lines.set(key, { event, count: line.count + 1, bytes: line.bytes + event.bytes, sent: line.sent + event.sentBytes });
+      lines.set(key, {
+        event,
+        count: line.count + 1,
+        bytes: line.bytes + event.bytes,
+        sent: line.sent + event.sentBytes,
+      });
     }
     const rows = [...lines.values()].map(({ event, count, bytes, sent }) => [
       event.kind,
@@ -176,7 +215,11 @@ export class CommDebugMode {
       event.cause ?? event.name,
       event.where,
     ]);
-    return formatTable(['collective', 'calls', 'bytes', 'sent', 'along', 'phase', 'module', 'cause', 'where'], rows, [1, 2, 3]);
+    return formatTable(
+      ['collective', 'calls', 'bytes', 'sent', 'along', 'phase', 'module', 'cause', 'where'],
+      rows,
+      [1, 2, 3],
+    );
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {
@@ -216,7 +259,11 @@ type Call = CollectiveRecord['call'];
 function payloadOf({ input, output, counts }: Call): number {
   const one = input ?? output;
   if (one === null) return 0;
-  const elements = Math.max(input === null ? 0 : numelOf(input.shape), output === null ? 0 : numelOf(output.shape), counts === undefined ? 0 : total(counts));
+  const elements = Math.max(
+    input === null ? 0 : numelOf(input.shape),
+    output === null ? 0 : numelOf(output.shape),
+    counts === undefined ? 0 : total(counts),
+  );
   return elements * one.dtype.itemsize;
 }
 
@@ -230,6 +277,7 @@ interface NamedModules {
 function modulePath(calls: readonly object[]): string | null {
   const [outer, inner] = [calls[0] as (object & NamedModules) | undefined, calls.at(-1)];
   if (outer === undefined) return null;
-  for (const [path, module] of outer.namedModules()) if (module === inner) return path === '' ? outer.constructor.name : path;
+  for (const [path, module] of outer.namedModules())
+    if (module === inner) return path === '' ? outer.constructor.name : path;
   return (inner as object).constructor.name;
 }

@@ -1,6 +1,7 @@
 /**
- * What a redistribution is estimated to cost. Only the comparison of two plans counts, so one set of constants serves all machines: a
- * collective costs its start, and the bytes that a rank receives.
+ * What a redistribution is estimated to cost. Only the comparison of two plans counts, so one set
+ * of constants serves all machines: a collective costs its start, and the bytes that a rank
+ * receives.
  *
  * @see PyTorch `torch.distributed.tensor._collective_utils`: `redistribute_cost`
  */
@@ -23,11 +24,16 @@ export interface PlanCost {
   readonly microseconds: number;
   /** How many steps communicate. */
   readonly collectives: number;
-  /** Bytes that the busiest rank receives, by the kind of step; kinds that are missing move nothing. */
+  /**
+   * Bytes that the busiest rank receives, by the kind of step; kinds that are missing move nothing.
+   */
   readonly bytes: Readonly<{ [kind in StepKind]?: number }>;
 }
 
-/** Bytes that the busiest rank receives in a step, with the padding of uneven pieces; 0 for local steps. */
+/**
+ * Bytes that the busiest rank receives in a step, with the padding of uneven pieces; 0 for local
+ * steps.
+ */
 export function stepBytes(step: Step, before: DTensorSpec): number {
   const ranks = before.mesh.shape[step.meshDim] as number;
   return (ranks - 1) * blockNumel(step, largestLocalShape(before), ranks) * before.dtype.itemsize;
@@ -73,5 +79,7 @@ export function planCost(from: DTensorSpec, steps: readonly Step[]): PlanCost {
 }
 
 function copiedBytes(step: Step): number {
-  return step.kind === 'relabel' ? 0 : numelOf(largestLocalShape(step.after)) * step.after.dtype.itemsize;
+  return step.kind === 'relabel'
+    ? 0
+    : numelOf(largestLocalShape(step.after)) * step.after.dtype.itemsize;
 }

@@ -1,6 +1,7 @@
 /**
- * The middle layer of the dispatcher: an op on distributed tensors becomes an op on the part that each rank holds, after inputs were
- * redistributed where the op's sharding rule asks for that. Below it there are plain tensors and collectives only.
+ * The middle layer of the dispatcher: an op on distributed tensors becomes an op on the part that
+ * each rank holds, after inputs were redistributed where the op's sharding rule asks for that.
+ * Below it there are plain tensors and collectives only.
  */
 import { decomposed } from '../core/decompose.js';
 import { belowDTensor } from '../core/dispatch.js';
@@ -22,12 +23,21 @@ import { type DTensorSpec, formatPlacements, replicatedSpec } from './spec.js';
 
 type Specs = readonly (DTensorSpec | null)[];
 
-export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+export function dtensorLayer(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+  into: Tensor | null,
+): Tensor[] {
   let part = into === null ? null : partOf(into);
   for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
-  if (part === null) return into === null && isAwaited(inputs) ? makePart(op, params) : belowDTensor(op, inputs, params, into);
+  if (part === null)
+    return into === null && isAwaited(inputs)
+      ? makePart(op, params)
+      : belowDTensor(op, inputs, params, into);
   const { spec, local } = part;
-  if (isAnothers(local.device.home)) throw usedByAnother(op.name, `the distributed tensor ${spec}`, local.device.home);
+  if (isAnothers(local.device.home))
+    throw usedByAnother(op.name, `the distributed tensor ${spec}`, local.device.home);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
   if (op.traits.includes('collective')) throw collective(op);
   const follows = op.sharding?.follows;
@@ -39,7 +49,13 @@ export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: objec
   }
 }
 
-function runSharded(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null, found: DTensorSpec): Tensor[] {
+function runSharded(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+  into: Tensor | null,
+  found: DTensorSpec,
+): Tensor[] {
   const specs = specsOf(op, inputs, found);
   const target = into === null ? null : partOf(into);
   if (into !== null && target === null) throw mixed(op, inputs, into);
@@ -52,7 +68,8 @@ function runSharded(op: AnyOp, inputs: readonly Tensor[], params: object, into: 
   const outputs = runLocal(op, inputs, locals, params, target, decision, found);
   if (into !== null) return [into];
   const results: Tensor[] = [];
-  for (let i = 0; i < outputs.length; i++) results.push(distributed(outputs[i] as Tensor, decision.outputs[i] as DTensorSpec));
+  for (let i = 0; i < outputs.length; i++)
+    results.push(distributed(outputs[i] as Tensor, decision.outputs[i] as DTensorSpec));
   if (op.view !== null) markView(results[0] as Tensor, inputs[0] as Tensor);
   return results;
 }
@@ -62,15 +79,21 @@ function markView(view: Tensor, of: Tensor): void {
   const [part, whole] = [partOf(view), partOf(of)];
   if (part === null || whole === null) return;
   part.noView =
-    whole.noView ?? (view.storage === of.storage ? null : `it is a view of a tensor held as ${formatPlacements(whole.spec.placements)} that had to be rearranged for it`);
+    whole.noView ??
+    (view.storage === of.storage
+      ? null
+      : `it is a view of a tensor held as ${formatPlacements(whole.spec.placements)} that had to be rearranged for it`);
 }
 
 /** @throws InPlaceError for what should be a view and is none */
 function checkIsView(op: AnyOp, { noView }: LocalPart): void {
   if (noView === null) return;
-  throw new InPlaceError(`${op.name}: this tensor cannot be changed in place: ${noView}, so it has memory of its own. Use the op that gives a new tensor, or change a clone().`, {
-    op: op.name,
-  });
+  throw new InPlaceError(
+    `${op.name}: this tensor cannot be changed in place: ${noView}, so it has memory of its own. Use the op that gives a new tensor, or change a clone().`,
+    {
+      op: op.name,
+    },
+  );
 }
 
 /** Of each input; null for numbers. A plain tensor without dims counts as replicated. */
@@ -97,18 +120,28 @@ function mixed(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingErr
 }
 
 function collective(op: AnyOp): ShardingError {
-  return new ShardingError(`${op.name}: expected a plain tensor, got a distributed one. Its placements say what its ranks exchange: use redistribute, or toLocal() first.`, {
-    op: op.name,
-  });
+  return new ShardingError(
+    `${op.name}: expected a plain tensor, got a distributed one. Its placements say what its ranks exchange: use redistribute, or toLocal() first.`,
+    {
+      op: op.name,
+    },
+  );
 }
 
 function describe(t: Tensor): string {
   if (t.storage === null) return `the number ${t.scalarValue}`;
-  return t.sharding === null ? `plain ${t.dtype.name}${formatShape(t.shape)}` : String(t.sharding.spec);
+  return t.sharding === null
+    ? `plain ${t.dtype.name}${formatShape(t.shape)}`
+    : String(t.sharding.spec);
 }
 
 /** Runs on the whole tensors in ops that have rules. */
-function runDecomposed(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+function runDecomposed(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+  into: Tensor | null,
+): Tensor[] {
   const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
   const outputs = decomposing(op.name, () => decompose(op, plain, params));
   if (into === null) return [...outputs];
@@ -124,7 +157,12 @@ function decompose(op: AnyOp, plain: readonly Tensor[], params: object): readonl
   }
 }
 
-function localInputs(op: AnyOp, inputs: readonly Tensor[], specs: Specs, decision: Decision): Tensor[] {
+function localInputs(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  specs: Specs,
+  decision: Decision,
+): Tensor[] {
   const locals: Tensor[] = [];
   for (let i = 0; i < inputs.length; i++) {
     const t = inputs[i] as Tensor;
@@ -146,7 +184,9 @@ function callOf(decision: Decision, found: DTensorSpec): ShardedCall {
     const coordinate = found.mesh.getCoordinate();
     const number = { shape: [], offsets: [], globalShape: [] };
     call = {
-      inputs: decision.inputs.map((spec) => (spec === null ? number : localPiece(spec, coordinate))),
+      inputs: decision.inputs.map((spec) =>
+        spec === null ? number : localPiece(spec, coordinate),
+      ),
       outputs: decision.outputs.map((spec) => localPiece(spec, coordinate)),
     };
     calls.set(decision, call);
@@ -171,18 +211,37 @@ function runLocal(
     if (target !== null) target.local.copy_(outputs[0] as Tensor);
     return outputs;
   }
-  const own = adapts && decision.fallback === 'none' ? (op.sharding as NonNullable<AnyOp['sharding']>).localParams?.(params, callOf(decision, found)) : params;
-  if (op.view !== null && target === null) return viewLocal(op, inputs[0] as Tensor, locals[0] as Tensor, own as object);
+  const own =
+    adapts && decision.fallback === 'none'
+      ? (op.sharding as NonNullable<AnyOp['sharding']>).localParams?.(
+          params,
+          callOf(decision, found),
+        )
+      : params;
+  if (op.view !== null && target === null)
+    return viewLocal(op, inputs[0] as Tensor, locals[0] as Tensor, own as object);
   return belowDTensor(op, locals, own as object, target === null ? null : target.local);
 }
 
-/** A part may lie otherwise in memory than the whole would: then it is copied, because a view that fits the whole may not fit it. */
+/**
+ * A part may lie otherwise in memory than the whole would: then it is copied, because a view that
+ * fits the whole may not fit it.
+ */
 function viewLocal(op: AnyOp, whole: Tensor, local: Tensor, params: object): readonly Tensor[] {
-  return belowDTensor(op, [whole.isContiguous() && !local.isContiguous() ? local.contiguous() : local], params, null);
+  return belowDTensor(
+    op,
+    [whole.isContiguous() && !local.isContiguous() ? local.contiguous() : local],
+    params,
+    null,
+  );
 }
 
 /** A rank outside of the mesh holds nothing and computes nothing. */
-function outsideMesh(locals: readonly Tensor[], decision: Decision, target: LocalPart | null): readonly Tensor[] {
+function outsideMesh(
+  locals: readonly Tensor[],
+  decision: Decision,
+  target: LocalPart | null,
+): readonly Tensor[] {
   if (target !== null) return [];
   const some = locals.find((t) => t.storage !== null) as Tensor;
   return decision.outputs.map((spec) => some.newEmpty([0], { dtype: spec.dtype }));

@@ -12,7 +12,13 @@ import { cat } from '../ops/join.js';
 import { chunksOf } from './geometry.js';
 import { checkPart, distributed, partOf } from './local-part.js';
 import './members.js';
-import { type DTensorSpec, formatPlacements, internSpec, placeSpec, type ShardOrder } from './spec.js';
+import {
+  type DTensorSpec,
+  formatPlacements,
+  internSpec,
+  placeSpec,
+  type ShardOrder,
+} from './spec.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './spec-checks.js';
 import { fromLocalTensor } from './transfer.js';
 import { fitted, type UnevenOptions } from './uneven.js';
@@ -20,21 +26,26 @@ import { fitted, type UnevenOptions } from './uneven.js';
 /** Options of {@link DTensor.fromLocal}. */
 export interface FromLocalOptions {
   /**
-   * Compares shapes, dtypes and placements of the ranks, for one small collective for each mesh dimension: a difference is a CollectiveError when a
-   * value is read. Makes copies equal: what the first rank of a replicating mesh dimension has wins. False by default.
+   * Compares shapes, dtypes and placements of the ranks, for one small collective for each mesh
+   * dimension: a difference is a CollectiveError when a value is read. Makes copies equal: what the
+   * first rank of a replicating mesh dimension has wins. False by default.
    */
   runCheck?: boolean;
   /** Sizes of the whole tensor, where the parts differ in size; `stride` belongs to it. */
   shape?: Shape;
   /** Strides of the whole tensor. */
   stride?: Shape;
-  /** For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. By default the lower ones first. */
+  /**
+   * For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. By
+   * default the lower ones first.
+   */
   shardOrder?: ShardOrder;
 }
 
 /**
- * A tensor that the ranks of a mesh hold together. It has the shape of the whole; ops on it run on the parts, and communicate where they
- * must. Any tensor, a parameter too, can be one: `t instanceof DTensor` tells.
+ * A tensor that the ranks of a mesh hold together. It has the shape of the whole; ops on it run on
+ * the parts, and communicate where they must. Any tensor, a parameter too, can be one: `t
+ * instanceof DTensor` tells.
  *
  * @see PyTorch `torch.distributed.tensor.DTensor`
  */
@@ -46,7 +57,14 @@ export class DTensor extends Tensor {
    */
   constructor(local: Tensor, spec: DTensorSpec, options: { requiresGrad?: boolean } = {}) {
     const { requiresGrad = false } = optionsOf('DTensor', options, 'requiresGrad');
-    super(spec.shape, spec.tensorMeta.strides, 0, spec.dtype, local.device, local.liveStorage('DTensor'));
+    super(
+      spec.shape,
+      spec.tensorMeta.strides,
+      0,
+      spec.dtype,
+      local.device,
+      local.liveStorage('DTensor'),
+    );
     this.sharding = distributed(local, spec).sharding;
     this.versionCounter = local.sharedVersion();
     this.requiresGrad_(requiresGrad);
@@ -57,39 +75,73 @@ export class DTensor extends Tensor {
   }
 
   /**
-   * A distributed tensor of which `local` is this rank's part. The parts of all ranks have one size, or `shape` and `stride` say what the
-   * whole is. Gradient: the part of the gradient in the same placements; of Partial, the whole gradient.
+   * A distributed tensor of which `local` is this rank's part. The parts of all ranks have one
+   * size, or `shape` and `stride` say what the whole is. Gradient: the part of the gradient in the
+   * same placements; of Partial, the whole gradient.
    *
    * @param mesh - that of `mesh.run` around the call if left out
    * @param placements - replicated if left out
    * @throws ShardingError, ShapeError if the part is not what the placements say
    * @see PyTorch `torch.distributed.tensor.DTensor.from_local`
    */
-  static fromLocal(local: Tensor, mesh: DeviceMesh = getCurrentMesh('DTensor.fromLocal'), placements?: readonly Placement[], options: FromLocalOptions = {}): Tensor {
+  static fromLocal(
+    local: Tensor,
+    mesh: DeviceMesh = getCurrentMesh('DTensor.fromLocal'),
+    placements?: readonly Placement[],
+    options: FromLocalOptions = {},
+  ): Tensor {
     const op = 'DTensor.fromLocal';
     requirePlain(op, local);
-    const { runCheck = false, shape, stride, shardOrder = [] } = optionsOf(op, options, 'runCheck shape stride shardOrder');
+    const {
+      runCheck = false,
+      shape,
+      stride,
+      shardOrder = [],
+    } = optionsOf(op, options, 'runCheck shape stride shardOrder');
     checkFlag(op, 'runCheck', runCheck);
     checkMesh(op, mesh);
-    const chosen = checkPlacements(op, mesh, placements ?? mesh.shape.map(() => Replicate()), local.dim());
+    const chosen = checkPlacements(
+      op,
+      mesh,
+      placements ?? mesh.shape.map(() => Replicate()),
+      local.dim(),
+    );
     if ((shape === undefined) !== (stride === undefined))
-      throw new ShapeError(`${op}: expected both shape and stride of the whole tensor, or neither, got only ${shape === undefined ? 'stride' : 'shape'}`, { op });
+      throw new ShapeError(
+        `${op}: expected both shape and stride of the whole tensor, or neither, got only ${shape === undefined ? 'stride' : 'shape'}`,
+        { op },
+      );
     checkShardOrder(op, mesh, chosen, shardOrder);
     const whole = shape ?? wholeShape(local.shape, mesh, chosen);
-    const spec = internSpec(mesh, chosen, shardOrder, { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
+    const spec = internSpec(mesh, chosen, shardOrder, {
+      shape: whole,
+      strides: stride ?? wholeStrides(local, whole),
+      dtype: local.dtype,
+    });
     // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
     if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
     if (shape !== undefined) checkPart(op, local, spec, WHOLE_SHAPE);
-    return fromLocalTensor(local, spec, runCheck ? partsInWords(local, spec, shape === undefined) : null);
+    return fromLocalTensor(
+      local,
+      spec,
+      runCheck ? partsInWords(local, spec, shape === undefined) : null,
+    );
   }
 
   /**
-   * As {@link DTensor.fromLocal}, of parts that may differ in size: the ranks tell one another their sizes, which takes one small collective for each
-   * mesh dimension. A rank outside of the mesh gets an empty tensor of unknown shape. Gradient: as of `fromLocal`.
+   * As {@link DTensor.fromLocal}, of parts that may differ in size: the ranks tell one another
+   * their sizes, which takes one small collective for each mesh dimension. A rank outside of the
+   * mesh gets an empty tensor of unknown shape. Gradient: as of `fromLocal`.
    *
-   * @throws ShardingError (the promise is rejected), on all ranks, unless the sizes are as `Shard` says or can be made so by `rebalance`
+   * @throws ShardingError (the promise is rejected), on all ranks, unless the sizes are as `Shard`
+   * says or can be made so by `rebalance`
    */
-  static async fromLocalUneven(local: Tensor, mesh: DeviceMesh, placements: readonly Placement[], options: UnevenOptions = {}): Promise<Tensor> {
+  static async fromLocalUneven(
+    local: Tensor,
+    mesh: DeviceMesh,
+    placements: readonly Placement[],
+    options: UnevenOptions = {},
+  ): Promise<Tensor> {
     const op = 'DTensor.fromLocalUneven';
     requirePlain(op, local);
     const { rebalance = false } = optionsOf(op, options, 'rebalance');
@@ -98,19 +150,35 @@ export class DTensor extends Tensor {
     const chosen = checkPlacements(op, mesh, placements, local.dim());
     if (mesh.getCoordinate() === null) return DTensor.fromLocal(local, mesh, chosen);
     const { part, shape } = await fitted(op, local, mesh, chosen, rebalance);
-    return fromLocalTensor(part, internSpec(mesh, chosen, [], { shape, strides: contiguousStrides(shape), dtype: local.dtype }));
+    return fromLocalTensor(
+      part,
+      internSpec(mesh, chosen, [], {
+        shape,
+        strides: contiguousStrides(shape),
+        dtype: local.dtype,
+      }),
+    );
   }
 }
 
 const NOTHING: Shape = [0];
-const WHOLE_SHAPE = 'shape and stride are those of the whole tensor; leave them out where the parts of all ranks are alike.';
+const WHOLE_SHAPE =
+  'shape and stride are those of the whole tensor; leave them out where the parts of all ranks are alike.';
 
 function requirePlain(op: string, local: Tensor): void {
-  if (!(local instanceof Tensor) || local.storage === null) throw unexpected(op, 'local', 'a tensor', local);
-  if (partOf(local) !== null) throw new ShardingError(`${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() first.`, { op });
+  if (!(local instanceof Tensor) || local.storage === null)
+    throw unexpected(op, 'local', 'a tensor', local);
+  if (partOf(local) !== null)
+    throw new ShardingError(
+      `${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() first.`,
+      { op },
+    );
 }
 
-/** What all ranks must have in common, for the errors of those that have not; the mesh last, because a long text is cut at its end. */
+/**
+ * What all ranks must have in common, for the errors of those that have not; the mesh last, because
+ * a long text is cut at its end.
+ */
 function partsInWords({ dtype, shape }: Tensor, spec: DTensorSpec, alike: boolean): string {
   const placed = `as ${spec.placementsInWords()}`;
   if (!alike) {
@@ -126,15 +194,19 @@ function partsInWords({ dtype, shape }: Tensor, spec: DTensorSpec, alike: boolea
 function wholeShape(local: Shape, mesh: DeviceMesh, placements: readonly Placement[]): Shape {
   const shape = [...local];
   placements.forEach((placement, meshDim) => {
-    if (placement.isShard()) shape[placement.dim] = (shape[placement.dim] as number) * (mesh.shape[meshDim] as number);
+    if (placement.isShard())
+      shape[placement.dim] = (shape[placement.dim] as number) * (mesh.shape[meshDim] as number);
   });
   return shape;
 }
 
 /** Dims in the order in which the part has them in memory. */
 function wholeStrides(local: Tensor, shape: Shape): Shape {
-  if (sameShape(local.shape, shape) || local.isContiguous()) return sameShape(local.shape, shape) ? local.strides : contiguousStrides(shape);
-  const byStride = local.strides.map((stride, dim) => ({ stride, dim })).sort((a, b) => a.stride - b.stride || b.dim - a.dim);
+  if (sameShape(local.shape, shape) || local.isContiguous())
+    return sameShape(local.shape, shape) ? local.strides : contiguousStrides(shape);
+  const byStride = local.strides
+    .map((stride, dim) => ({ stride, dim }))
+    .sort((a, b) => a.stride - b.stride || b.dim - a.dim);
   const strides = new Array<number>(shape.length);
   let next = 1;
   for (const { dim } of byStride) {
@@ -147,21 +219,25 @@ function wholeStrides(local: Tensor, shape: Shape): Shape {
 /** Options of {@link distributeTensor}. */
 export interface DistributeOptions {
   /**
-   * Whose values count: 0, those of the first rank along each mesh dimension, which sends them; null, every rank cuts its part out of
-   * what it has, and nothing is sent.
+   * Whose values count: 0, those of the first rank along each mesh dimension, which sends them;
+   * null, every rank cuts its part out of what it has, and nothing is sent.
    */
   srcDataRank?: 0 | null;
-  /** For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. By default the lower ones first. */
+  /**
+   * For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. By
+   * default the lower ones first.
+   */
   shardOrder?: ShardOrder;
 }
 
 /**
- * Makes a distributed tensor of one that every rank has whole: of a leaf, a leaf. The values of the mesh's first rank win. All ranks of the
- * mesh call it.
+ * Makes a distributed tensor of one that every rank has whole: of a leaf, a leaf. The values of the
+ * mesh's first rank win. All ranks of the mesh call it.
  *
  * @param mesh - that of `mesh.run` around the call if left out
  * @param placements - one for each mesh dimension; replicated if left out
- * @throws ShardingError for Partial, or a tensor that is distributed in another way; AutogradError for one that is no leaf
+ * @throws ShardingError for Partial, or a tensor that is distributed in another way; AutogradError
+ * for one that is no leaf
  * @see PyTorch `torch.distributed.tensor.distribute_tensor`
  */
 export function distributeTensor(
@@ -171,24 +247,48 @@ export function distributeTensor(
   options: DistributeOptions = {},
 ): Tensor {
   const op = 'distributeTensor';
-  if (!(tensor instanceof Tensor) || tensor.storage === null) throw unexpected(op, 'tensor', 'a tensor', tensor);
+  if (!(tensor instanceof Tensor) || tensor.storage === null)
+    throw unexpected(op, 'tensor', 'a tensor', tensor);
   const { srcDataRank = 0, shardOrder = [] } = optionsOf(op, options, 'srcDataRank shardOrder');
-  if (srcDataRank !== 0 && srcDataRank !== null) throw unexpected(op, 'srcDataRank', '0 or null', srcDataRank);
+  if (srcDataRank !== 0 && srcDataRank !== null)
+    throw unexpected(op, 'srcDataRank', '0 or null', srcDataRank);
   checkMesh(op, mesh);
-  const chosen = checkPlacements(op, mesh, placements ?? mesh.shape.map(() => Replicate()), tensor.dim());
+  const chosen = checkPlacements(
+    op,
+    mesh,
+    placements ?? mesh.shape.map(() => Replicate()),
+    tensor.dim(),
+  );
   if (chosen.some((placement) => placement.isPartial())) {
-    throw new ShardingError(`${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Terms of a reduction are made with DTensor.fromLocal.`, { op });
+    throw new ShardingError(
+      `${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Terms of a reduction are made with DTensor.fromLocal.`,
+      { op },
+    );
   }
   checkShardOrder(op, mesh, chosen, shardOrder);
-  const spec = internSpec(mesh, chosen, shardOrder, { shape: tensor.shape, strides: contiguousStrides(tensor.shape), dtype: tensor.dtype });
+  const spec = internSpec(mesh, chosen, shardOrder, {
+    shape: tensor.shape,
+    strides: contiguousStrides(tensor.shape),
+    dtype: tensor.dtype,
+  });
   const known = partOf(tensor);
   if (known !== null) {
-    if (placeSpec(known.spec, chosen, spec.order) === known.spec && known.spec.mesh === spec.mesh) return tensor;
-    throw new ShardingError(`${op}: expected a plain tensor, got one that is distributed already: ${known.spec}. Use redistribute.`, { op });
+    if (placeSpec(known.spec, chosen, spec.order) === known.spec && known.spec.mesh === spec.mesh)
+      return tensor;
+    throw new ShardingError(
+      `${op}: expected a plain tensor, got one that is distributed already: ${known.spec}. Use redistribute.`,
+      { op },
+    );
   }
-  if (!tensor.isLeaf) throw new AutogradError(`${op}: expected a leaf tensor; of a computed one, use DTensor.fromLocal(t, mesh).redistribute(…), which has a gradient`, { op });
+  if (!tensor.isLeaf)
+    throw new AutogradError(
+      `${op}: expected a leaf tensor; of a computed one, use DTensor.fromLocal(t, mesh).redistribute(…), which has a gradient`,
+      { op },
+    );
   const purpose = `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nGive all ranks a tensor of the same shape, and the same placements.`;
-  const part = onPurpose(purpose, () => ownPart(tensor.detach().to(mesh.device), mesh, spec, srcDataRank));
+  const part = onPurpose(purpose, () =>
+    ownPart(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
+  );
   const whole = distributed(part, spec);
   return whole.requiresGrad_(tensor.requiresGrad);
 }
@@ -208,10 +308,18 @@ function ownPart(tensor: Tensor, mesh: DeviceMesh, spec: DTensorSpec, source: 0 
 /** The mesh dims, those that cut one tensor dim in the order in which they do. */
 function cutSequence({ placements, order }: DTensorSpec): readonly number[] {
   const left = order.map((cuts) => [...cuts]);
-  return placements.map((placement, meshDim) => (placement.isShard() ? (left[placement.dim]?.shift() as number) : meshDim));
+  return placements.map((placement, meshDim) =>
+    placement.isShard() ? (left[placement.dim]?.shift() as number) : meshDim,
+  );
 }
 
-function scatterPieces(t: Tensor, dim: number, mesh: DeviceMesh, meshDim: number, source: 0 | null): Tensor {
+function scatterPieces(
+  t: Tensor,
+  dim: number,
+  mesh: DeviceMesh,
+  meshDim: number,
+  source: 0 | null,
+): Tensor {
   const ranks = mesh.shape[meshDim] as number;
   const pieces = chunksOf(t.shape[dim] as number, ranks);
   const own = (mesh.getCoordinate() as readonly number[])[meshDim] as number;
@@ -221,12 +329,18 @@ function scatterPieces(t: Tensor, dim: number, mesh: DeviceMesh, meshDim: number
   const group: CollectiveGroup = mesh.getGroup(meshDim);
   const output = t.newEmpty(shapeOf(size));
   const counts = pieces.map((piece) => numelOf(shapeOf(piece.size)));
-  const input = own === 0 ? cat(pieces.map((piece) => t.narrow(dim, piece.offset, piece.size).reshape([-1]))) : null;
+  const input =
+    own === 0
+      ? cat(pieces.map((piece) => t.narrow(dim, piece.offset, piece.size).reshape([-1])))
+      : null;
   group.run('distributeTensor', { kind: 'scatter', input, output, root: 0, counts });
   return output;
 }
 
-/** The distributed tensor that a value must be, for functions that take no other. @throws ShardingError @internal */
+/**
+ * The distributed tensor that a value must be, for functions that take no other. @throws
+ * ShardingError @internal
+ */
 export function requireDTensor(op: string, t: unknown): Tensor {
   if (t instanceof Tensor && t.sharding !== null) return t;
   const given = t instanceof Tensor ? `a plain ${t.dtype.name}${formatShape(t.shape)}` : String(t);

@@ -6,8 +6,19 @@ installDTensor(dtensorLayer);
 
 export { Partial, Placement, type ReduceOpName, Replicate, Shard } from '../core/placement.js';
 export { AsyncCollectiveTensor, waitTensor } from './async-collective-tensor.js';
-export { CommDebugMode, type CommEvent, type CommTraffic, type MeshDimTraffic, type TotalTraffic } from './comm-debug-mode.js';
-export { type DistributeOptions, DTensor, distributeTensor, type FromLocalOptions } from './dtensor.js';
+export {
+  CommDebugMode,
+  type CommEvent,
+  type CommTraffic,
+  type MeshDimTraffic,
+  type TotalTraffic,
+} from './comm-debug-mode.js';
+export {
+  type DistributeOptions,
+  DTensor,
+  distributeTensor,
+  type FromLocalOptions,
+} from './dtensor.js';
 export {
   type DTensorOptions,
   type DTensorRandomOptions,
@@ -21,7 +32,11 @@ export {
   dtensorRandn,
   dtensorZeros,
 } from './factories.js';
-export { type CollectiveRanks, functional, type GatherTensorOptions } from './functional-collectives.js';
+export {
+  type CollectiveRanks,
+  functional,
+  type GatherTensorOptions,
+} from './functional-collectives.js';
 export { lossParallel } from './loss-parallel.js';
 export type { RedistributeOptions, ToLocalOptions } from './members.js';
 export { explicitRedistribution } from './redistribution.js';

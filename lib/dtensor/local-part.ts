@@ -9,7 +9,9 @@ import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { localPiece } from './geometry.js';
 import { type DTensorSpec, internSpec, reducedPlacements, replicatedSpec } from './spec.js';
 
-/** What the parts do with the tensors they belong to; handed over by the files that can. @internal */
+/**
+ * What the parts do with the tensors they belong to; handed over by the files that can. @internal
+ */
 export const partMethods = {
   full: null as unknown as (t: LocalPart, op: string) => Tensor,
   reduced: null as unknown as (part: LocalPart, t: Tensor) => Tensor,
@@ -21,7 +23,9 @@ export const partMethods = {
 export class LocalPart implements Sharding {
   readonly local: Tensor;
   readonly spec: DTensorSpec;
-  /** Of what should be a view and has memory of its own: why, so that changes are not lost silently. */
+  /**
+   * Of what should be a view and has memory of its own: why, so that changes are not lost silently.
+   */
   noView: string | null = null;
 
   constructor(local: Tensor, spec: DTensorSpec) {
@@ -41,8 +45,13 @@ export class LocalPart implements Sharding {
     const { mesh, placements, order } = this.spec;
     const alike = sameShape(shape, this.spec.shape);
     const meta = { shape, strides: contiguousStrides(shape), dtype };
-    const spec = alike ? internSpec(mesh, reducedPlacements(placements), order, meta) : replicatedSpec(mesh, meta);
-    return distributed(this.local.newEmpty(localPiece(spec, mesh.getCoordinate()).shape, { dtype }), spec);
+    const spec = alike
+      ? internSpec(mesh, reducedPlacements(placements), order, meta)
+      : replicatedSpec(mesh, meta);
+    return distributed(
+      this.local.newEmpty(localPiece(spec, mesh.getCoordinate()).shape, { dtype }),
+      spec,
+    );
   }
 
   replicated(t: Tensor): Tensor {
@@ -74,19 +83,30 @@ export function meshOf(spec: DTensorSpec): DeviceMesh {
   return spec.mesh as DeviceMesh;
 }
 
-/** @throws ShardingError unless the tensor is the piece of this rank; what it says may be right is added to `advice`, which has it for other cases @internal */
-export function checkPart(op: string, local: Tensor, spec: DTensorSpec, advice = 'The shape of a spec is that of the whole tensor.'): void {
+/**
+ * @throws ShardingError unless the tensor is the piece of this rank; what it says may be right is
+ * added to `advice`, which has it for other cases @internal
+ */
+export function checkPart(
+  op: string,
+  local: Tensor,
+  spec: DTensorSpec,
+  advice = 'The shape of a spec is that of the whole tensor.',
+): void {
   const { shape } = localPiece(spec, spec.mesh.getCoordinate());
   if (sameShape(local.shape, shape)) return;
   const hint = sameShape(local.shape, spec.shape)
     ? 'That is the whole: a tensor that every rank has whole is cut by distributeTensor(t, mesh, placements), or is [Replicate()].'
     : advice;
-  throw new ShardingError(`${op}: expected this rank's part of ${spec} to have shape ${formatShape(shape)}, got ${formatShape(local.shape)}. ${hint}`, {
-    op,
-    spec: String(spec),
-    expected: shape,
-    given: local.shape,
-  });
+  throw new ShardingError(
+    `${op}: expected this rank's part of ${spec} to have shape ${formatShape(shape)}, got ${formatShape(local.shape)}. ${hint}`,
+    {
+      op,
+      spec: String(spec),
+      expected: shape,
+      given: local.shape,
+    },
+  );
 }
 
 /**

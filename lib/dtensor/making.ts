@@ -1,4 +1,6 @@
-/** Lets factories make distributed tensors: each rank makes its own part, and no rank has the whole. */
+/**
+ * Lets factories make distributed tensors: each rank makes its own part, and no rank has the whole.
+ */
 import { belowDTensor, dispatchOne } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
@@ -24,9 +26,17 @@ interface Destination {
 let destination: Destination | null = null;
 
 /** Runs a factory whose tensor is to be held by the ranks of a mesh. @internal */
-export function madeOn(op: string, mesh: DeviceMesh, placements: readonly Placement[], factory: () => Tensor): Tensor {
+export function madeOn(
+  op: string,
+  mesh: DeviceMesh,
+  placements: readonly Placement[],
+  factory: () => Tensor,
+): Tensor {
   if (placements.some((placement) => placement.isPartial())) {
-    throw new ShardingError(`${op}: expected Shard or Replicate, got ${formatPlacements(placements)}. Terms of a reduction are made with DTensor.fromLocal.`, { op });
+    throw new ShardingError(
+      `${op}: expected Shard or Replicate, got ${formatPlacements(placements)}. Terms of a reduction are made with DTensor.fromLocal.`,
+      { op },
+    );
   }
   destination = { op, mesh, placements };
   try {
@@ -47,21 +57,39 @@ export function makePart(op: AnyOp, params: object): Tensor[] {
   destination = null;
   const [meta] = outputMetasOf(op, [], params);
   if (meta === undefined) return belowDTensor(op, [], params, null);
-  const spec = internSpec(mesh, checkPlacements(name, mesh, placements, meta.shape.length), [], meta);
+  const spec = internSpec(
+    mesh,
+    checkPlacements(name, mesh, placements, meta.shape.length),
+    [],
+    meta,
+  );
   const coordinate = mesh.getCoordinate();
   if (coordinate !== null && !canMakePieces(op, params, spec)) {
     const [whole] = belowDTensor(op, [], params, null) as [Tensor];
     return [distributed(redistributeLocal(whole, replicateSpec(spec), spec), spec)];
   }
-  const part = distributed(empty(localPiece(spec, coordinate).shape, { dtype: meta.dtype, device: mesh.device }), spec);
-  return coordinate === null || op.traits.includes('uninitialized') ? [part] : [dispatchOne(op, [], params, part)];
+  const part = distributed(
+    empty(localPiece(spec, coordinate).shape, { dtype: meta.dtype, device: mesh.device }),
+    spec,
+  );
+  return coordinate === null || op.traits.includes('uninitialized')
+    ? [part]
+    : [dispatchOne(op, [], params, part)];
 }
 
 /** Numbers that are rounded to integers are not the same if a rank begins among them. */
-function canMakePieces({ sharding }: AnyOp, params: object, { placements, mesh }: DTensorSpec): boolean {
+function canMakePieces(
+  { sharding }: AnyOp,
+  params: object,
+  { placements, mesh }: DTensorSpec,
+): boolean {
   return placements.every((placement, meshDim) => {
     if (!placement.isShard()) return true;
-    const ways = sharding?.strategies([], params, { ranks: mesh.shape[meshDim] as number, divides: () => true }) ?? [];
+    const ways =
+      sharding?.strategies([], params, {
+        ranks: mesh.shape[meshDim] as number,
+        divides: () => true,
+      }) ?? [];
     return ways.some(({ outputs }) => outputs[0] === placement);
   });
 }

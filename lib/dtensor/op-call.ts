@@ -26,11 +26,19 @@ export interface OpCall {
 }
 
 /** What the whole outputs of an op are, by its shape rule on the whole inputs. */
-export function outputMetasOf(op: AnyOp, inputs: readonly Tensor[], params: object): readonly TensorMeta[] {
+export function outputMetasOf(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+): readonly TensorMeta[] {
   if (op.view !== null) {
     const input = inputs[0] as Tensor;
     const { shape, strides } = op.view(input, params);
     return [{ shape, strides, dtype: input.dtype }];
   }
-  return op.meta(inputs, params).map(({ shape, strides, dtype }) => ({ shape, strides: strides ?? contiguousStrides(shape), dtype }));
+  return op.meta(inputs, params).map(({ shape, strides, dtype }) => ({
+    shape,
+    strides: strides ?? contiguousStrides(shape),
+    dtype,
+  }));
 }

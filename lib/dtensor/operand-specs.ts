@@ -1,6 +1,7 @@
 /**
- * From strategies to specs. Dims that a strategy cuts together hold the same part of a rank only if all mesh dims cut them in the same
- * order; this file finds the dims that go together and the order that moves the least.
+ * From strategies to specs. Dims that a strategy cuts together hold the same part of a rank only if
+ * all mesh dims cut them in the same order; this file finds the dims that go together and the order
+ * that moves the least.
  */
 import { ShardingError } from '../core/errors.js';
 import type { Placement } from '../core/placement.js';
@@ -31,25 +32,38 @@ interface LinkedDims {
 export function operandSpecs(call: OpCall, strategies: readonly AnyStrategy[]): OperandSpecs {
   const { specs, mesh, outputMetas, into } = call;
   const operands = specs.length + outputMetas.length;
-  const placements = Array.from({ length: operands }, (_, operand) => strategies.map((strategy) => placementOf(strategy, operand)));
+  const placements = Array.from({ length: operands }, (_, operand) =>
+    strategies.map((strategy) => placementOf(strategy, operand)),
+  );
   const orders: number[][][] = placements.map(() => []);
   for (const linked of linkedDims(placements)) {
     const order = commonOrder(call, placements, linked);
-    for (const { operand, dim } of linked.slots) (orders[operand] as number[][])[dim] = cutsOf(placements[operand], dim, order);
+    for (const { operand, dim } of linked.slots)
+      (orders[operand] as number[][])[dim] = cutsOf(placements[operand], dim, order);
   }
-  const inputs = specs.map((spec, i) => (spec === null ? null : placeSpec(spec, placements[i] as Placement[], orders[i])));
+  const inputs = specs.map((spec, i) =>
+    spec === null ? null : placeSpec(spec, placements[i] as Placement[], orders[i]),
+  );
   const outputs = outputMetas.map((meta, i) => {
     const operand = specs.length + i;
-    return into !== null && i === 0 ? into : internSpec(mesh, placements[operand] as Placement[], orders[operand] as ShardOrder, meta);
+    return into !== null && i === 0
+      ? into
+      : internSpec(mesh, placements[operand] as Placement[], orders[operand] as ShardOrder, meta);
   });
   return { inputs, outputs };
 }
 
 function placementOf({ inputs, outputs }: AnyStrategy, operand: number): Placement {
-  return (operand < inputs.length ? inputs[operand] : outputs[operand - inputs.length]) as Placement;
+  return (
+    operand < inputs.length ? inputs[operand] : outputs[operand - inputs.length]
+  ) as Placement;
 }
 
-function cutsOf(placements: readonly Placement[] | undefined, dim: number, order: readonly number[]): number[] {
+function cutsOf(
+  placements: readonly Placement[] | undefined,
+  dim: number,
+  order: readonly number[],
+): number[] {
   return order.filter((meshDim) => placements?.[meshDim]?.isShard(dim));
 }
 
@@ -63,9 +77,15 @@ function linkedDims(placements: readonly (readonly Placement[])[]): LinkedDims[]
       return placement?.isShard() ? [{ operand, dim: placement.dim }] : [];
     });
     if (slots.length === 0) continue;
-    const touching = groups.filter((group) => group.slots.some((slot) => slots.some((other) => isSame(slot, other))));
-    const merged: LinkedDims = { slots: [], meshDims: [...touching.flatMap((group) => group.meshDims), meshDim].sort((a, b) => a - b) };
-    for (const slot of [...touching.flatMap((group) => group.slots), ...slots]) if (!merged.slots.some((other) => isSame(slot, other))) merged.slots.push(slot);
+    const touching = groups.filter((group) =>
+      group.slots.some((slot) => slots.some((other) => isSame(slot, other))),
+    );
+    const merged: LinkedDims = {
+      slots: [],
+      meshDims: [...touching.flatMap((group) => group.meshDims), meshDim].sort((a, b) => a - b),
+    };
+    for (const slot of [...touching.flatMap((group) => group.slots), ...slots])
+      if (!merged.slots.some((other) => isSame(slot, other))) merged.slots.push(slot);
     groups = [...groups.filter((group) => !touching.includes(group)), merged];
   }
   return groups;
@@ -75,9 +95,17 @@ function isSame(a: Slot, b: Slot): boolean {
   return a.operand === b.operand && a.dim === b.dim;
 }
 
-/** That of an operand that is overwritten, else the order that one of the inputs has and that moves the least; the first of equals. */
-function commonOrder(call: OpCall, placements: readonly (readonly Placement[])[], linked: LinkedDims): readonly number[] {
-  if (linked.meshDims.filter((meshDim) => call.mesh.shape[meshDim] !== 1).length < 2) return linked.meshDims;
+/**
+ * That of an operand that is overwritten, else the order that one of the inputs has and that moves
+ * the least; the first of equals.
+ */
+function commonOrder(
+  call: OpCall,
+  placements: readonly (readonly Placement[])[],
+  linked: LinkedDims,
+): readonly number[] {
+  if (linked.meshDims.filter((meshDim) => call.mesh.shape[meshDim] !== 1).length < 2)
+    return linked.meshDims;
   const forced = forcedOrder(call, linked);
   if (forced !== null) return forced;
   const orders = linked.slots.flatMap(({ operand, dim }) => {
@@ -95,16 +123,26 @@ function commonOrder(call: OpCall, placements: readonly (readonly Placement[])[]
 
 /** The mesh dims of `all` that `order` has, in its order, and then the others. */
 function completed(order: readonly number[], all: readonly number[]): readonly number[] {
-  return [...order.filter((meshDim) => all.includes(meshDim)), ...all.filter((meshDim) => !order.includes(meshDim))];
+  return [
+    ...order.filter((meshDim) => all.includes(meshDim)),
+    ...all.filter((meshDim) => !order.includes(meshDim)),
+  ];
 }
 
-function orderCost({ specs }: OpCall, placements: readonly (readonly Placement[])[], { slots }: LinkedDims, order: readonly number[]): number {
+function orderCost(
+  { specs }: OpCall,
+  placements: readonly (readonly Placement[])[],
+  { slots }: LinkedDims,
+  order: readonly number[],
+): number {
   let cost = 0;
   specs.forEach((spec, i) => {
     const own = slots.filter(({ operand }) => operand === i);
     if (!spec || own.length === 0) return;
     const target = placements[i] as readonly Placement[];
-    const orders = keptOrder(spec, target).map((kept, dim) => (own.some((slot) => slot.dim === dim) ? cutsOf(target, dim, order) : kept));
+    const orders = keptOrder(spec, target).map((kept, dim) =>
+      own.some((slot) => slot.dim === dim) ? cutsOf(target, dim, order) : kept,
+    );
     cost += redistributeMicroseconds(spec, placeSpec(spec, target, orders));
   });
   return cost;
@@ -115,12 +153,17 @@ function forcedOrder(call: OpCall, { slots, meshDims }: LinkedDims): readonly nu
   const { specs, overwritten, into, op, mesh } = call;
   let forced: readonly number[] | null = null;
   for (const { operand, dim } of slots) {
-    const spec = overwritten.includes(operand) ? specs[operand] : operand === specs.length ? into : null;
+    const spec = overwritten.includes(operand)
+      ? specs[operand]
+      : operand === specs.length
+        ? into
+        : null;
     if (!spec) continue;
     const order = completed(spec.order[dim] as readonly number[], meshDims);
     forced ??= order;
     if (order.some((meshDim, i) => meshDim !== forced?.[i])) {
-      const name = (cuts: readonly number[]) => cuts.map((meshDim) => meshDimName(mesh, meshDim)).join(', then ');
+      const name = (cuts: readonly number[]) =>
+        cuts.map((meshDim) => meshDimName(mesh, meshDim)).join(', then ');
       throw new ShardingError(
         `${op.name}: expected all tensors that it writes to to be cut in one order, got one cut by ${name(forced)} and another by ${name(order)}. ` +
           'Make them with the same shardOrder.',

@@ -1,4 +1,6 @@
-/** A short text for the params of an op: equal ones have equal keys. What decisions are cached by. */
+/**
+ * A short text for the params of an op: equal ones have equal keys. What decisions are cached by.
+ */
 import { Device } from '../core/device.js';
 import { DType } from '../core/dtype.js';
 
@@ -10,23 +12,36 @@ const MOST_NESTING = 4;
 /** Where the numbers of a draw come from: other ones each time, which no decision depends on. */
 const DRAW: ReadonlySet<string> = new Set(['seedLow', 'seedHigh', 'offset']);
 
-/** The key, or null where params hold something that has none: a tensor, a function, an object of some class. */
+/**
+ * The key, or null where params hold something that has none: a tensor, a function, an object of
+ * some class.
+ */
 export function paramsKey(params: object): string | null {
   const known = frozenKeys.get(params);
   if (known !== undefined) return known;
   const key = fieldsKey(params as Fields, 0, 'seedLow' in params ? DRAW : null);
-  if (key !== null && Object.isFrozen(params) && Object.values(params).every(isConstant)) frozenKeys.set(params, key);
+  if (key !== null && Object.isFrozen(params) && Object.values(params).every(isConstant))
+    frozenKeys.set(params, key);
   return key;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
 function isConstant(value: unknown): boolean {
-  return typeof value !== 'object' || value === null || value instanceof DType || value instanceof Device;
+  return (
+    typeof value !== 'object' || value === null || value instanceof DType || value instanceof Device
+  );
 }
 
-/** Lengths stand before texts and commas behind numbers, so that none can look like the beginning of what follows. */
-function fieldsKey(fields: Fields, depth: number, without: ReadonlySet<string> | null = null): string | null {
+/**
+ * Lengths stand before texts and commas behind numbers, so that none can look like the beginning of
+ * what follows.
+ */
+function fieldsKey(
+  fields: Fields,
+  depth: number,
+  without: ReadonlySet<string> | null = null,
+): string | null {
   let key = '';
   for (const name in fields) {
     if (without?.has(name)) continue;

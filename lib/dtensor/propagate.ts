@@ -1,6 +1,7 @@
 /**
- * The door to decisions: what was decided for an op on such specs with such params is found again by integers. The way of every op call on
- * distributed tensors, so it must cost well below a microsecond.
+ * The door to decisions: what was decided for an op on such specs with such params is found again
+ * by integers. The way of every op call on distributed tensors, so it must cost well below a
+ * microsecond.
  */
 import { getDefaultDtype } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
@@ -18,11 +19,13 @@ export type { Decision } from './decide.js';
 /**
  * How an op runs on the ranks that hold its inputs.
  *
- * @param inputs metadata of the whole inputs, numbers wrapped; read only where nothing is known yet, but for the dtypes of numbers
+ * @param inputs metadata of the whole inputs, numbers wrapped; read only where nothing is known
+ * yet, but for the dtypes of numbers
  * @param specs of each input, null for numbers
  * @param into the spec of the tensor that the result is written into
  * @param outputMetas gives what the whole outputs are
- * @throws ShardingError for inputs on several meshes, or if a tensor that is written to would have to change its placement
+ * @throws ShardingError for inputs on several meshes, or if a tensor that is written to would have
+ * to change its placement
  */
 export function propagate(
   op: AnyOp,
@@ -30,7 +33,11 @@ export function propagate(
   specs: readonly (DTensorSpec | null)[],
   params: object,
   into: DTensorSpec | null = null,
-  outputMetas: (op: AnyOp, inputs: readonly Tensor[], params: object) => readonly TensorMeta[] = outputMetasOf,
+  outputMetas: (
+    op: AnyOp,
+    inputs: readonly Tensor[],
+    params: object,
+  ) => readonly TensorMeta[] = outputMetasOf,
 ): Decision {
   const { mesh } = into ?? firstSpec(op, specs);
   const key = paramsKey(params);
@@ -39,12 +46,23 @@ export function propagate(
   if (node !== null && node.decision !== null) return node.decision;
   checkOneMesh(op, specs, into);
   const overwritten = op.mutates?.(inputs, params) ?? [];
-  const decision = decide({ op, inputs, specs, params, into, mesh, outputMetas: outputMetas(op, inputs, params), overwritten });
+  const decision = decide({
+    op,
+    inputs,
+    specs,
+    params,
+    into,
+    mesh,
+    outputMetas: outputMetas(op, inputs, params),
+    overwritten,
+  });
   if (node !== null) remember(cache, node, decision);
   return decision;
 }
 
-/** A step of the way to a decision: by op, params, the specs of the inputs, the spec of the target. */
+/**
+ * A step of the way to a decision: by op, params, the specs of the inputs, the spec of the target.
+ */
 class Node {
   readonly next = new Map<number, Node>();
   decision: Decision | null = null;
@@ -80,7 +98,14 @@ function cacheOf(mesh: DTensorSpec['mesh']): DecisionCache {
   return cache;
 }
 
-function findNode(cache: DecisionCache, op: AnyOp, key: string, inputs: readonly Tensor[], specs: readonly (DTensorSpec | null)[], into: DTensorSpec | null): Node {
+function findNode(
+  cache: DecisionCache,
+  op: AnyOp,
+  key: string,
+  inputs: readonly Tensor[],
+  specs: readonly (DTensorSpec | null)[],
+  into: DTensorSpec | null,
+): Node {
   // The default dtype is what results of integers and numbers get.
   const opKey = op.id * MOST_DTYPES + getDefaultDtype().code;
   let byParams = cache.ops.get(opKey);
@@ -113,10 +138,17 @@ function firstSpec(op: AnyOp, specs: readonly (DTensorSpec | null)[]): DTensorSp
     const spec = specs[i];
     if (spec) return spec;
   }
-  throw new ShardingError(`${op.name}: expected at least one distributed tensor among its inputs, got none`, { op: op.name });
+  throw new ShardingError(
+    `${op.name}: expected at least one distributed tensor among its inputs, got none`,
+    { op: op.name },
+  );
 }
 
-function checkOneMesh(op: AnyOp, specs: readonly (DTensorSpec | null)[], into: DTensorSpec | null): void {
+function checkOneMesh(
+  op: AnyOp,
+  specs: readonly (DTensorSpec | null)[],
+  into: DTensorSpec | null,
+): void {
   const all = [...specs, into].filter((spec) => spec !== null);
   const first = all[0];
   const other = all.find((spec) => spec.mesh !== first?.mesh);

@@ -5,7 +5,12 @@ import { numelOf } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { meshDimName } from '../mesh/mesh-layout.js';
-import { allGatherRows, allReduceTensor, allToAllRows, reduceScatterRows } from '../ops/collectives.js';
+import {
+  allGatherRows,
+  allReduceTensor,
+  allToAllRows,
+  reduceScatterRows,
+} from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
 import { chunkOf, chunksOf } from './geometry.js';
 import { groupPieces } from './group-pieces.js';
@@ -29,7 +34,12 @@ interface Stage {
  *
  * @throws ShardingError for a transition that there is not
  */
-export function redistributeLocal(local: Tensor, from: DTensorSpec, to: DTensorSpec, options?: PlanOptions): Tensor {
+export function redistributeLocal(
+  local: Tensor,
+  from: DTensorSpec,
+  to: DTensorSpec,
+  options?: PlanOptions,
+): Tensor {
   const steps = planRedistribute(from, to, options);
   const mesh = from.mesh as DeviceMesh;
   const coordinate = mesh.getCoordinate();
@@ -37,15 +47,20 @@ export function redistributeLocal(local: Tensor, from: DTensorSpec, to: DTensorS
   if (steps.length === 0) return local;
   const { text, merged } = carriedOut(steps, from, to);
   const { last } = mesh.draws;
-  return onPurpose(last === '' ? text : `${last} ${text} Before they draw for it, all of them call manualSeed() with one seed, or none does.`, () => {
-    let t = local;
-    let spec = from;
-    for (const { step, meshDims, names, after } of merged) {
-      t = along(names, () => carryOut(step, t, { mesh, coordinate, spec, meshDims }, after));
-      spec = after;
-    }
-    return t;
-  });
+  return onPurpose(
+    last === ''
+      ? text
+      : `${last} ${text} Before they draw for it, all of them call manualSeed() with one seed, or none does.`,
+    () => {
+      let t = local;
+      let spec = from;
+      for (const { step, meshDims, names, after } of merged) {
+        t = along(names, () => carryOut(step, t, { mesh, coordinate, spec, meshDims }, after));
+        spec = after;
+      }
+      return t;
+    },
+  );
 }
 
 /** A plan as it is carried out. */
@@ -60,18 +75,29 @@ const known = new WeakMap<readonly Step[], CarriedOut>();
 function carriedOut(steps: readonly Step[], from: DTensorSpec, to: DTensorSpec): CarriedOut {
   let found = known.get(steps);
   if (found === undefined) {
-    const advice = 'Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones.';
+    const advice =
+      'Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones.';
     const text = `to redistribute ${from.tensorInWords()} from ${from.placementsInWords()} to ${to.placementsInWords()} on ${from.meshInWords()}\n${advice}`;
-    const merged = mergeSteps(steps).map((each) => ({ ...each, names: each.meshDims.map((meshDim) => meshDimName(from.mesh, meshDim)).join('_') }));
+    const merged = mergeSteps(steps).map((each) => ({
+      ...each,
+      names: each.meshDims.map((meshDim) => meshDimName(from.mesh, meshDim)).join('_'),
+    }));
     known.set(steps, (found = { text, merged }));
   }
   return found;
 }
 
 /** What this rank holds of an input, as an op needs it. */
-export function moveInput(op: AnyOp, i: number, local: Tensor, from: DTensorSpec, to: DTensorSpec): Tensor {
+export function moveInput(
+  op: AnyOp,
+  i: number,
+  local: Tensor,
+  from: DTensorSpec,
+  to: DTensorSpec,
+): Tensor {
   return because(
-    () => `${op.name}: input ${i} from ${formatPlacements(from.placements)} to ${formatPlacements(to.placements)}`,
+    () =>
+      `${op.name}: input ${i} from ${formatPlacements(from.placements)} to ${formatPlacements(to.placements)}`,
     () => redistributeLocal(local, from, to),
   );
 }
@@ -99,11 +125,21 @@ function carryOut(step: Step, t: Tensor, stage: Stage, after: DTensorSpec): Tens
 
 const ranksOf = ({ mesh }: Stage, meshDim: number): number => mesh.shape[meshDim] as number;
 
-function ownChunk(t: Tensor, dim: number, meshDim: number, stage: Stage): { size: number; offset: number } {
-  return chunkOf(t.shape[dim] as number, ranksOf(stage, meshDim), stage.coordinate[meshDim] as number);
+function ownChunk(
+  t: Tensor,
+  dim: number,
+  meshDim: number,
+  stage: Stage,
+): { size: number; offset: number } {
+  return chunkOf(
+    t.shape[dim] as number,
+    ranksOf(stage, meshDim),
+    stage.coordinate[meshDim] as number,
+  );
 }
 
-const chunkSizes = (size: number, ranks: number): number[] => chunksOf(size, ranks).map((chunk) => chunk.size);
+const chunkSizes = (size: number, ranks: number): number[] =>
+  chunksOf(size, ranks).map((chunk) => chunk.size);
 
 /** Collectives cut and join rows: another dim takes their place meanwhile. @internal */
 export function alongRows(t: Tensor, dim: number, run: (rows: Tensor) => Tensor): Tensor {
@@ -111,7 +147,11 @@ export function alongRows(t: Tensor, dim: number, run: (rows: Tensor) => Tensor)
   return run(t.transpose(0, dim).contiguous()).transpose(0, dim).contiguous();
 }
 
-function gatherPieces({ dim }: AllGatherStep, t: Tensor, { mesh, coordinate, spec, meshDims }: Stage): Tensor {
+function gatherPieces(
+  { dim }: AllGatherStep,
+  t: Tensor,
+  { mesh, coordinate, spec, meshDims }: Stage,
+): Tensor {
   const { sizes, order } = groupPieces(spec, coordinate, meshDims, dim);
   return alongRows(t, dim, (rows) => {
     const joined = allGatherRows(rows, sizes, mesh.groupAcross(meshDims));
@@ -121,21 +161,35 @@ function gatherPieces({ dim }: AllGatherStep, t: Tensor, { mesh, coordinate, spe
   });
 }
 
-function reduceToPieces({ dim, reduceOp }: ReduceScatterStep, t: Tensor, { mesh, coordinate, meshDims }: Stage, after: DTensorSpec): Tensor {
+function reduceToPieces(
+  { dim, reduceOp }: ReduceScatterStep,
+  t: Tensor,
+  { mesh, coordinate, meshDims }: Stage,
+  after: DTensorSpec,
+): Tensor {
   const { sizes, offsets, order } = groupPieces(after, coordinate, meshDims, dim);
   return alongRows(t, dim, (rows) => {
-    const sent = order === null ? rows : cat(sizes.map((size, i) => rows.narrow(0, offsets[i] as number, size)));
+    const sent =
+      order === null
+        ? rows
+        : cat(sizes.map((size, i) => rows.narrow(0, offsets[i] as number, size)));
     return reduceScatterRows(sent, reduceOp, sizes, mesh.groupAcross(meshDims));
   });
 }
 
 /** Each rank cuts its piece along the new dim and joins what comes along the old one. */
-function exchangePieces({ meshDim, fromDim, toDim }: AllToAllStep, t: Tensor, stage: Stage): Tensor {
+function exchangePieces(
+  { meshDim, fromDim, toDim }: AllToAllStep,
+  t: Tensor,
+  stage: Stage,
+): Tensor {
   const own = stage.coordinate[meshDim] as number;
   const given = chunkSizes(t.shape[toDim] as number, ranksOf(stage, meshDim));
   const taken = groupPieces(stage.spec, stage.coordinate, stage.meshDims, fromDim).sizes;
   const flat = t.split(given, toDim).map((piece) => piece.reshape([-1]));
-  const shapes = taken.map((size) => t.shape.map((n, dim) => (dim === fromDim ? size : dim === toDim ? (given[own] as number) : n)));
+  const shapes = taken.map((size) =>
+    t.shape.map((n, dim) => (dim === fromDim ? size : dim === toDim ? (given[own] as number) : n)),
+  );
   const counts = shapes.map(numelOf);
   const sent = flat.map((piece) => piece.numel());
   const received = allToAllRows(cat(flat), sent, counts, stage.mesh.getGroup(meshDim));

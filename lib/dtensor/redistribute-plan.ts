@@ -1,9 +1,12 @@
 /**
- * How a distributed tensor gets from one spec to another: the fewest collectives, and of those plans the one that moves the fewest bytes.
+ * How a distributed tensor gets from one spec to another: the fewest collectives, and of those
+ * plans the one that moves the fewest bytes.
  *
- * The mesh dims that cut a tensor dim are a stack, in the order in which they cut: only the innermost piece can be joined or sent elsewhere,
- * and a new cut goes on the end. So what stands above the first difference between the stacks of both specs must come off, each mesh dim
- * once, and nothing else need move. Each such mesh dim goes to its target at once or by way of Replicate; the search is over these ways.
+ * The mesh dims that cut a tensor dim are a stack, in the order in which they cut: only the
+ * innermost piece can be joined or sent elsewhere, and a new cut goes on the end. So what stands
+ * above the first difference between the stacks of both specs must come off, each mesh dim once,
+ * and nothing else need move. Each such mesh dim goes to its target at once or by way of Replicate;
+ * the search is over these ways.
  */
 import { ShardingError } from '../core/errors.js';
 import { type Placement, type ReduceOpName, Replicate } from '../core/placement.js';
@@ -28,11 +31,17 @@ interface Plan {
 const plans = new WeakMap<DTensorSpec, Map<number, Plan>>();
 
 /**
- * The steps from one spec to another of the same tensor on the same mesh; none if they are equal. The last one leaves `to`.
+ * The steps from one spec to another of the same tensor on the same mesh; none if they are equal.
+ * The last one leaves `to`.
  *
- * @throws ShardingError for another mesh, and for a Partial target where the source is not the same Partial
+ * @throws ShardingError for another mesh, and for a Partial target where the source is not the same
+ * Partial
  */
-export function planRedistribute(from: DTensorSpec, to: DTensorSpec, { partialFromReplicate = false }: PlanOptions = {}): readonly Step[] {
+export function planRedistribute(
+  from: DTensorSpec,
+  to: DTensorSpec,
+  { partialFromReplicate = false }: PlanOptions = {},
+): readonly Step[] {
   if (from === to) return NO_STEPS;
   const { steps } = planOf(from, to);
   if (!partialFromReplicate) checkPartialTargets(from, to);
@@ -56,10 +65,15 @@ const NO_STEPS: readonly Step[] = Object.freeze([]);
 
 /** Whether no mesh dim would have to become Partial. */
 function canRedistribute(from: DTensorSpec, to: DTensorSpec): boolean {
-  return to.placements.every((target, meshDim) => !target.isPartial() || target === from.placements[meshDim]);
+  return to.placements.every(
+    (target, meshDim) => !target.isPartial() || target === from.placements[meshDim],
+  );
 }
 
-/** The estimated cost of the best plan; 0 between equal specs, infinite where a mesh dim would have to become Partial. @internal */
+/**
+ * The estimated cost of the best plan; 0 between equal specs, infinite where a mesh dim would have
+ * to become Partial. @internal
+ */
 export function redistributeMicroseconds(from: DTensorSpec, to: DTensorSpec): number {
   if (from === to) return 0;
   return canRedistribute(from, to) ? planOf(from, to).microseconds : Number.POSITIVE_INFINITY;
@@ -74,24 +88,31 @@ function checkSameTensor(from: DTensorSpec, to: DTensorSpec): void {
     );
   }
   if (!sameShape(from.shape, to.shape) || from.dtype !== to.dtype) {
-    throw new ShardingError(`redistribute: expected a spec of the same tensor, ${from.dtype.name}${formatShape(from.shape)}, got ${to.dtype.name}${formatShape(to.shape)}`, {
-      from: from.shape,
-      to: to.shape,
-    });
+    throw new ShardingError(
+      `redistribute: expected a spec of the same tensor, ${from.dtype.name}${formatShape(from.shape)}, got ${to.dtype.name}${formatShape(to.shape)}`,
+      {
+        from: from.shape,
+        to: to.shape,
+      },
+    );
   }
   to.placements.forEach((target, meshDim) => {
-    if (target.isPartial() && !from.placements[meshDim]?.isReplicate()) checkPartialTarget(from, target, meshDim);
+    if (target.isPartial() && !from.placements[meshDim]?.isReplicate())
+      checkPartialTarget(from, target, meshDim);
   });
 }
 
 function checkPartialTargets(from: DTensorSpec, to: DTensorSpec): void {
-  if (!canRedistribute(from, to)) to.placements.forEach((target, meshDim) => checkPartialTarget(from, target, meshDim));
+  if (!canRedistribute(from, to))
+    to.placements.forEach((target, meshDim) => checkPartialTarget(from, target, meshDim));
 }
 
 function checkPartialTarget(from: DTensorSpec, target: Placement, meshDim: number): void {
   const source = from.placements[meshDim] as Placement;
   if (!target.isPartial() || target === source) return;
-  const why = source.isPartial() ? 'terms of one reduction are not those of another' : 'only an op that computes terms makes a Partial';
+  const why = source.isPartial()
+    ? 'terms of one reduction are not those of another'
+    : 'only an op that computes terms makes a Partial';
   throw new ShardingError(
     `redistribute: mesh dim ${meshDimName(from.mesh, meshDim)} cannot go from ${source} to ${target}: ${why}. ` +
       'Redistribute to Replicate() or Shard(dim); to declare tensors of the ranks to be terms, use DTensor.fromLocal.',
@@ -99,7 +120,10 @@ function checkPartialTarget(from: DTensorSpec, target: Placement, meshDim: numbe
   );
 }
 
-/** Where each mesh dim is: as in the source, replicated, or as in the target; a letter for each, so that a state is a key. */
+/**
+ * Where each mesh dim is: as in the source, replicated, or as in the target; a letter for each, so
+ * that a state is a key.
+ */
 type State = string;
 const [SOURCE, REPLICATED, TARGET] = ['s', 'r', 't'] as const;
 
@@ -116,8 +140,18 @@ interface Way {
   readonly first: Move | null;
 }
 
-/** What makes tensors small goes first, what makes them large last; of ways that cost the same, the first counts. */
-const priorities: readonly StepKind[] = ['reduceScatter', 'chunk', 'allToAll', 'allReduce', 'allGather', 'partialFromReplicate'];
+/**
+ * What makes tensors small goes first, what makes them large last; of ways that cost the same, the
+ * first counts.
+ */
+const priorities: readonly StepKind[] = [
+  'reduceScatter',
+  'chunk',
+  'allToAll',
+  'allReduce',
+  'allGather',
+  'partialFromReplicate',
+];
 
 const DONE: Way = { collectives: 0, bytes: 0, first: null };
 
@@ -138,7 +172,9 @@ class Planner {
     [this.cutsBefore, this.cutsAfter] = [realCuts(from), realCuts(to)];
     this.moves = from.placements.map((source, meshDim) => {
       if (from.mesh.shape[meshDim] === 1) return false;
-      return source !== to.placements[meshDim] || (source.isShard() && !this.stays(source.dim, meshDim));
+      return (
+        source !== to.placements[meshDim] || (source.isShard() && !this.stays(source.dim, meshDim))
+      );
     });
   }
 
@@ -152,7 +188,11 @@ class Planner {
 
   plan(): Step[] {
     const steps = this.relabelSingles();
-    let state: State = this.from.placements.map((source, meshDim) => (!this.moves[meshDim] ? TARGET : source.isReplicate() ? REPLICATED : SOURCE)).join('');
+    let state: State = this.from.placements
+      .map((source, meshDim) =>
+        !this.moves[meshDim] ? TARGET : source.isReplicate() ? REPLICATED : SOURCE,
+      )
+      .join('');
     for (let next = this.best(state).first; next !== null; next = this.best(state).first) {
       steps.push(next.step);
       state = next.state;
@@ -189,7 +229,12 @@ class Planner {
       const rest = this.best(first.state);
       const collectives = rest.collectives + (isCollective(first.step) ? 1 : 0);
       const bytes = rest.bytes + stepBytes(first.step, this.specAt(state));
-      if (best === null || collectives < best.collectives || (collectives === best.collectives && bytes < best.bytes)) best = { collectives, bytes, first };
+      if (
+        best === null ||
+        collectives < best.collectives ||
+        (collectives === best.collectives && bytes < best.bytes)
+      )
+        best = { collectives, bytes, first };
     }
     return best ?? DONE;
   }
@@ -210,38 +255,85 @@ class Planner {
   }
 
   private fromReplicate(found: Move[], state: State, meshDim: number, target: Placement): void {
-    if (!target.isPartial() && !(target.isShard() && this.canPush(state, meshDim, target.dim))) return;
+    if (!target.isPartial() && !(target.isShard() && this.canPush(state, meshDim, target.dim)))
+      return;
     const next = this.advance(state, meshDim, TARGET);
     const after = this.specAt(next);
     found.push({
-      step: target.isPartial() ? { kind: 'partialFromReplicate', meshDim, reduceOp: target.reduceOp, after } : { kind: 'chunk', meshDim, dim: target.dim, after },
+      step: target.isPartial()
+        ? { kind: 'partialFromReplicate', meshDim, reduceOp: target.reduceOp, after }
+        : { kind: 'chunk', meshDim, dim: target.dim, after },
       state: next,
     });
   }
 
-  private fromPartial(found: Move[], state: State, meshDim: number, reduceOp: ReduceOpName, target: Placement): void {
+  private fromPartial(
+    found: Move[],
+    state: State,
+    meshDim: number,
+    reduceOp: ReduceOpName,
+    target: Placement,
+  ): void {
     const reduced = this.advance(state, meshDim, REPLICATED);
-    found.push({ step: { kind: 'allReduce', meshDim, reduceOp, after: this.specAt(reduced) }, state: reduced });
+    found.push({
+      step: { kind: 'allReduce', meshDim, reduceOp, after: this.specAt(reduced) },
+      state: reduced,
+    });
     if (!target.isShard() || !this.canPush(state, meshDim, target.dim)) return;
     const scattered = this.advance(state, meshDim, TARGET);
-    found.push({ step: { kind: 'reduceScatter', meshDim, reduceOp, dim: target.dim, after: this.specAt(scattered) }, state: scattered });
+    found.push({
+      step: {
+        kind: 'reduceScatter',
+        meshDim,
+        reduceOp,
+        dim: target.dim,
+        after: this.specAt(scattered),
+      },
+      state: scattered,
+    });
   }
 
-  private fromShard(found: Move[], state: State, meshDim: number, dim: number, target: Placement): void {
+  private fromShard(
+    found: Move[],
+    state: State,
+    meshDim: number,
+    dim: number,
+    target: Placement,
+  ): void {
     if (this.cutsAt(state, dim).at(-1) !== meshDim) return;
     const gathered = this.advance(state, meshDim, REPLICATED);
-    found.push({ step: { kind: 'allGather', meshDim, dim, after: this.specAt(gathered) }, state: gathered });
-    if (!target.isShard() || target.dim === dim || !this.canPush(state, meshDim, target.dim)) return;
+    found.push({
+      step: { kind: 'allGather', meshDim, dim, after: this.specAt(gathered) },
+      state: gathered,
+    });
+    if (!target.isShard() || target.dim === dim || !this.canPush(state, meshDim, target.dim))
+      return;
     const moved = this.advance(state, meshDim, TARGET);
-    found.push({ step: { kind: 'allToAll', meshDim, fromDim: dim, toDim: target.dim, after: this.specAt(moved) }, state: moved });
+    found.push({
+      step: {
+        kind: 'allToAll',
+        meshDim,
+        fromDim: dim,
+        toDim: target.dim,
+        after: this.specAt(moved),
+      },
+      state: moved,
+    });
   }
 
   /** A mesh dim whose target is Replicate is there once it is replicated. */
   private advance(state: State, meshDim: number, status: typeof REPLICATED | typeof TARGET): State {
-    return state.slice(0, meshDim) + (this.to.placements[meshDim]?.isReplicate() ? TARGET : status) + state.slice(meshDim + 1);
+    return (
+      state.slice(0, meshDim) +
+      (this.to.placements[meshDim]?.isReplicate() ? TARGET : status) +
+      state.slice(meshDim + 1)
+    );
   }
 
-  /** Whether all that cuts `dim` before this mesh dim in the target does so already, and nothing else does. */
+  /**
+   * Whether all that cuts `dim` before this mesh dim in the target does so already, and nothing
+   * else does.
+   */
   private canPush(state: State, meshDim: number, dim: number): boolean {
     const wanted = this.cutsAfter[dim] as readonly number[];
     const now = this.cutsAt(state, dim);
@@ -251,8 +343,10 @@ class Planner {
   /** What is left of the source's cuts, and those of the target that were made. */
   private cutsAt(state: State, dim: number): number[] {
     const cuts: number[] = [];
-    for (const meshDim of this.cutsBefore[dim] as readonly number[]) if (!this.moves[meshDim] || state[meshDim] === SOURCE) cuts.push(meshDim);
-    for (const meshDim of this.cutsAfter[dim] as readonly number[]) if (this.moves[meshDim] && state[meshDim] === TARGET) cuts.push(meshDim);
+    for (const meshDim of this.cutsBefore[dim] as readonly number[])
+      if (!this.moves[meshDim] || state[meshDim] === SOURCE) cuts.push(meshDim);
+    for (const meshDim of this.cutsAfter[dim] as readonly number[])
+      if (this.moves[meshDim] && state[meshDim] === TARGET) cuts.push(meshDim);
     return cuts;
   }
 
@@ -269,10 +363,19 @@ class Planner {
   private computeSpec(state: State): DTensorSpec {
     const { from, to } = this;
     const placements = from.placements.map((source, meshDim) =>
-      state[meshDim] === SOURCE ? source : state[meshDim] === REPLICATED ? Replicate() : (to.placements[meshDim] as Placement),
+      state[meshDim] === SOURCE
+        ? source
+        : state[meshDim] === REPLICATED
+          ? Replicate()
+          : (to.placements[meshDim] as Placement),
     );
-    const singles = (dim: number) => placements.flatMap((placement, meshDim) => (placement.isShard(dim) && from.mesh.shape[meshDim] === 1 ? [meshDim] : []));
-    const order = cutTogether(placements) ? from.shape.map((_, dim) => [...singles(dim), ...this.cutsAt(state, dim)]) : [];
+    const singles = (dim: number) =>
+      placements.flatMap((placement, meshDim) =>
+        placement.isShard(dim) && from.mesh.shape[meshDim] === 1 ? [meshDim] : [],
+      );
+    const order = cutTogether(placements)
+      ? from.shape.map((_, dim) => [...singles(dim), ...this.cutsAt(state, dim)])
+      : [];
     return internSpec(from.mesh, placements, order, from.tensorMeta);
   }
 }

@@ -41,7 +41,10 @@ export interface ChunkStep extends Common {
   readonly dim: number;
 }
 
-/** Replicate() to Partial, without communication: terms whose reduction is what each rank has. Internal, for gradients. */
+/**
+ * Replicate() to Partial, without communication: terms whose reduction is what each rank has.
+ * Internal, for gradients.
+ */
 export interface PartialFromReplicateStep extends Common {
   readonly kind: 'partialFromReplicate';
   readonly reduceOp: ReduceOpName;
@@ -52,10 +55,22 @@ export interface RelabelStep extends Common {
   readonly kind: 'relabel';
 }
 
-export type Step = AllGatherStep | AllReduceStep | ReduceScatterStep | AllToAllStep | ChunkStep | PartialFromReplicateStep | RelabelStep;
+export type Step =
+  | AllGatherStep
+  | AllReduceStep
+  | ReduceScatterStep
+  | AllToAllStep
+  | ChunkStep
+  | PartialFromReplicateStep
+  | RelabelStep;
 export type StepKind = Step['kind'];
 
-const collectives: ReadonlySet<StepKind> = new Set<StepKind>(['allGather', 'allReduce', 'reduceScatter', 'allToAll']);
+const collectives: ReadonlySet<StepKind> = new Set<StepKind>([
+  'allGather',
+  'allReduce',
+  'reduceScatter',
+  'allToAll',
+]);
 
 /** Whether the ranks exchange anything. */
 export function isCollective(step: Step): boolean {

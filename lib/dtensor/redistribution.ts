@@ -1,4 +1,6 @@
-/** What is said about redistributions: why they happen, whether they may, and what was asked for. */
+/**
+ * What is said about redistributions: why they happen, whether they may, and what was asked for.
+ */
 import { atCallSite } from '../core/call-site.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
@@ -8,7 +10,8 @@ import { calledName } from './called-as.js';
 import type { DTensorSpec } from './spec.js';
 
 /** Why ranks communicate at the moment; for those that count collectives. @internal */
-export const cause: { called: string | null; text: (() => string) | null; meshDim: string | null } = { called: null, text: null, meshDim: null };
+export const cause: { called: string | null; text: (() => string) | null; meshDim: string | null } =
+  { called: null, text: null, meshDim: null };
 
 /** In words, after what the program called, if that is something else. Takes its time. @internal */
 export function causeInWords(): string | null {
@@ -17,7 +20,10 @@ export function causeInWords(): string | null {
   return called === null || text.startsWith(`${called}:`) ? text : `${called}, in ${text}`;
 }
 
-/** Runs the decomposition of an op; of those in one another the outermost is what was called. Who asks is told later, when functions inside are running too. @internal */
+/**
+ * Runs the decomposition of an op; of those in one another the outermost is what was called. Who
+ * asks is told later, when functions inside are running too. @internal
+ */
 export function decomposing<T>(op: string, fn: () => T): T {
   const before = cause.called;
   cause.called = before ?? (moduleTrace.asking > 0 ? calledName(op) : op);
@@ -52,8 +58,9 @@ export function along<T>(meshDim: string, fn: () => T): T {
 let explicit = false;
 
 /**
- * Inside `fn`, ops throw that would redistribute an input: every redistribution has to be written down as `redistribute`. What an op computes
- * over ranks by itself it still does, with all inputs as they lie: the sums of a cross entropy of logits that are cut by classes, the norm of
+ * Inside `fn`, ops throw that would redistribute an input: every redistribution has to be written
+ * down as `redistribute`. What an op computes over ranks by itself it still does, with all inputs
+ * as they lie: the sums of a cross entropy of logits that are cut by classes, the norm of
  * `clipGradNorm_`, an index into rows of other ranks. `CommDebugMode` counts those.
  *
  * @throws ShardingError from ops that would redistribute an input
@@ -70,10 +77,21 @@ export function explicitRedistribution<T>(fn: () => T, enabled = true): T {
 }
 
 /** @throws ShardingError where redistributions have to be explicit @internal */
-export function checkImplicit(op: string, given: readonly (DTensorSpec | null)[], needed: readonly (DTensorSpec | null)[]): void {
+export function checkImplicit(
+  op: string,
+  given: readonly (DTensorSpec | null)[],
+  needed: readonly (DTensorSpec | null)[],
+): void {
   if (!explicit) return;
-  const lines = given.flatMap((spec, i) => (spec === needed[i] ? [] : [`  input ${i}: ${spec}\n    must become [${needed[i]?.placements.join(', ')}]`]));
-  throw new ShardingError(`${op}: an input would have to be redistributed, and explicitRedistribution is on. Redistribute it before:\n${lines.join('\n')}`, { op, given, needed });
+  const lines = given.flatMap((spec, i) =>
+    spec === needed[i]
+      ? []
+      : [`  input ${i}: ${spec}\n    must become [${needed[i]?.placements.join(', ')}]`],
+  );
+  throw new ShardingError(
+    `${op}: an input would have to be redistributed, and explicitRedistribution is on. Redistribute it before:\n${lines.join('\n')}`,
+    { op, given, needed },
+  );
 }
 
 const warned = new Set<string>();
@@ -82,5 +100,8 @@ const warned = new Set<string>();
 export function warnReplicated(op: string): void {
   if (warned.has(op)) return;
   warned.add(op);
-  process.emitWarning(`${op} has no sharding rule: its inputs are replicated on every rank. This is said once; explicitRedistribution() makes it an error.`, 'ShardingWarning');
+  process.emitWarning(
+    `${op} has no sharding rule: its inputs are replicated on every rank. This is said once; explicitRedistribution() makes it an error.`,
+    'ShardingWarning',
+  );
 }

@@ -31,21 +31,40 @@ function scaleOf(spans: readonly Span[], start: number, length: number): Scale {
   });
 }
 
-const sizeOf = (spans: readonly Span[]): number => Math.max(1, ...spans.map(({ from, size }) => from + size));
+const sizeOf = (spans: readonly Span[]): number =>
+  Math.max(1, ...spans.map(({ from, size }) => from + size));
 const middle = ({ at, length }: Scale[number]): string => (at + length / 2).toFixed(1);
 
 /** A rectangle for each part, with those who hold it, and the indices along both dims. */
 export function drawSvg({ title, dims, rows, columns, cells, notes }: ShownTensor): string {
   const wide = WIDTH - MARGIN.left - MARGIN.right;
-  const high = Math.min(MOST_HEIGHT, Math.max(LEAST_HEIGHT, (wide * sizeOf(rows)) / sizeOf(columns)));
+  const high = Math.min(
+    MOST_HEIGHT,
+    Math.max(LEAST_HEIGHT, (wide * sizeOf(rows)) / sizeOf(columns)),
+  );
   const [x, y] = [scaleOf(columns, MARGIN.left, wide), scaleOf(rows, MARGIN.top, high)];
   const boxes = cells.flatMap((line, row) =>
-    line.map((text, column) => box(x[column] as Scale[number], y[row] as Scale[number], text, fills[(row * columns.length + column) % fills.length] as string)),
+    line.map((text, column) =>
+      box(
+        x[column] as Scale[number],
+        y[row] as Scale[number],
+        text,
+        fills[(row * columns.length + column) % fills.length] as string,
+      ),
+    ),
   );
-  const top = columns.map((span, i) => `<text x="${middle(x[i] as Scale[number])}" y="${MARGIN.top - 6}" text-anchor="middle">${indices(dims[1], span)}</text>`);
-  const side = rows.map((span, i) => `<text x="${MARGIN.left - 6}" y="${middle(y[i] as Scale[number])}" text-anchor="end">${indices(dims[0], span)}</text>`);
+  const top = columns.map(
+    (span, i) =>
+      `<text x="${middle(x[i] as Scale[number])}" y="${MARGIN.top - 6}" text-anchor="middle">${indices(dims[1], span)}</text>`,
+  );
+  const side = rows.map(
+    (span, i) =>
+      `<text x="${MARGIN.left - 6}" y="${middle(y[i] as Scale[number])}" text-anchor="end">${indices(dims[0], span)}</text>`,
+  );
   const below = MARGIN.top + high + LINE;
-  const legend = notes.map((note, i) => `<text x="8" y="${(below + i * LINE).toFixed(1)}">${escaped(note)}</text>`);
+  const legend = notes.map(
+    (note, i) => `<text x="8" y="${(below + i * LINE).toFixed(1)}">${escaped(note)}</text>`,
+  );
   const height = high + MARGIN.top + MARGIN.bottom + notes.length * LINE;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height.toFixed(0)}" font-family="sans-serif" font-size="11">
 <rect width="100%" height="100%" fill="white"/>
@@ -55,12 +74,16 @@ ${[...boxes, ...top, ...side, ...legend].join('\n')}
 `;
 }
 
-const indices = (dim: number | null, span: Span): string => escaped(titleOf(dim, span).replace(/^dim \d+ \[(.*)\]$/, '$1'));
+const indices = (dim: number | null, span: Span): string =>
+  escaped(titleOf(dim, span).replace(/^dim \d+ \[(.*)\]$/, '$1'));
 
 /** Several holders stand below one another. */
 function box(x: Scale[number], y: Scale[number], text: string, fill: string): string {
   const names = text.split(/(?<= [|+]) /);
-  const lines = names.map((name, line) => `<tspan x="${middle(x)}" dy="${line === 0 ? (-(names.length - 1) * LINE) / 2 : LINE}">${escaped(name)}</tspan>`);
+  const lines = names.map(
+    (name, line) =>
+      `<tspan x="${middle(x)}" dy="${line === 0 ? (-(names.length - 1) * LINE) / 2 : LINE}">${escaped(name)}</tspan>`,
+  );
   return `<rect x="${x.at.toFixed(1)}" y="${y.at.toFixed(1)}" width="${x.length.toFixed(1)}" height="${y.length.toFixed(1)}" fill="${fill}" stroke="#444"/>
 <text x="${middle(x)}" y="${middle(y)}" text-anchor="middle" dominant-baseline="middle">${lines.join('')}</text>`;
 }

@@ -1,6 +1,7 @@
 /**
- * The spec of a distributed tensor: what the whole tensor is, and how each dimension of a mesh holds it. Specs are interned: equal ones
- * are the same object, so `===` compares them and caches are keyed by their ids.
+ * The spec of a distributed tensor: what the whole tensor is, and how each dimension of a mesh
+ * holds it. Specs are interned: equal ones are the same object, so `===` compares them and caches
+ * are keyed by their ids.
  *
  * @see PyTorch `torch.distributed.tensor._dtensor_spec`
  */
@@ -19,11 +20,15 @@ export type ShardOrder = readonly (readonly number[])[];
 
 /** Options of {@link DTensorSpec}. */
 export interface DTensorSpecOptions {
-  /** Of the whole tensor: `TensorMeta(shape, stride, dtype)`, or an object of shape, strides and dtype. */
+  /**
+   * Of the whole tensor: `TensorMeta(shape, stride, dtype)`, or an object of shape, strides and
+   * dtype.
+   */
   tensorMeta: TensorMeta;
   /**
-   * For each tensor dim, the mesh dims that cut it, in the order in which they do; by default the lower ones first. FSDP over tensor
-   * parallel on a mesh `(dp, tp)` cuts dim 0 by tp and the pieces by dp: `[[1, 0]]`. Dims that no two mesh dims share may be left out.
+   * For each tensor dim, the mesh dims that cut it, in the order in which they do; by default the
+   * lower ones first. FSDP over tensor parallel on a mesh `(dp, tp)` cuts dim 0 by tp and the
+   * pieces by dp: `[[1, 0]]`. Dims that no two mesh dims share may be left out.
    */
   shardOrder?: ShardOrder | null;
 }
@@ -37,12 +42,21 @@ class Spec {
   /** For each tensor dim, the mesh dims that cut it, outermost cut first. */
   readonly order: ShardOrder;
   readonly tensorMeta: WholeMeta;
-  /** @internal what it was last asked to become, and what that is: programs ask for the same again and again */
+  /**
+   * @internal what it was last asked to become, and what that is: programs ask for the same again
+   * and again
+   */
   asked: { readonly placements: readonly Placement[]; readonly spec: DTensorSpec } | null = null;
   /** @internal see {@link gradientSpec} */
   gradient: DTensorSpec | null = null;
 
-  constructor(id: number, mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, tensorMeta: WholeMeta) {
+  constructor(
+    id: number,
+    mesh: MeshLayout,
+    placements: readonly Placement[],
+    order: ShardOrder,
+    tensorMeta: WholeMeta,
+  ) {
     this.id = id;
     this.mesh = mesh;
     this.placements = placements;
@@ -107,21 +121,28 @@ function formatOrder(mesh: MeshLayout, order: ShardOrder): string {
   const parts = order.flatMap((cuts, dim) => {
     const real = cuts.filter((meshDim) => mesh.shape[meshDim] !== 1);
     if (real.every((meshDim, i) => i === 0 || meshDim > (real[i - 1] as number))) return [];
-    const names = real.map((meshDim) => (mesh.meshDimNames === null ? `mesh dim ${meshDim}` : meshDimName(mesh, meshDim)));
+    const names = real.map((meshDim) =>
+      mesh.meshDimNames === null ? `mesh dim ${meshDim}` : meshDimName(mesh, meshDim),
+    );
     return [`, dim ${dim} cut by ${names.join(', then ')}`];
   });
   return parts.join('');
 }
 
 /**
- * How a tensor is held by the ranks of a mesh. Called or constructed, equal arguments give the same object.
+ * How a tensor is held by the ranks of a mesh. Called or constructed, equal arguments give the same
+ * object.
  *
  * @param placements one for each mesh dim; negative shard dims count from the end
- * @throws ShardingError if placements and mesh do not fit, or the shard order names other mesh dims than those that cut
+ * @throws ShardingError if placements and mesh do not fit, or the shard order names other mesh dims
+ * than those that cut
  * @throws IndexError for a shard dim that the tensor has not
  * @see PyTorch `torch.distributed.tensor.DTensorSpec`
  */
-export const DTensorSpec: Interned<[mesh: MeshLayout, placements: readonly Placement[], options: DTensorSpecOptions], DTensorSpec> = interned(
+export const DTensorSpec: Interned<
+  [mesh: MeshLayout, placements: readonly Placement[], options: DTensorSpecOptions],
+  DTensorSpec
+> = interned(
   'DTensorSpec',
   (mesh: MeshLayout, placements: readonly Placement[], options: DTensorSpecOptions) => {
     checkMesh('DTensorSpec', mesh);
@@ -133,7 +154,9 @@ export const DTensorSpec: Interned<[mesh: MeshLayout, placements: readonly Place
   Spec.prototype,
 );
 
-/** Specs of one mesh by their key. They die with the mesh, and so do the caches that hang on them. */
+/**
+ * Specs of one mesh by their key. They die with the mesh, and so do the caches that hang on them.
+ */
 interface SpecTable {
   /** The first one seen of those with its id; all specs have this one. */
   readonly mesh: MeshLayout;
@@ -157,20 +180,35 @@ function tableOf(mesh: MeshLayout): SpecTable {
 /**
  * The spec there is, or a new one, of placements that are checked and have no negative dims.
  *
- * @param order of the dims for which it matters; dims that it leaves out are cut by lower mesh dims first
+ * @param order of the dims for which it matters; dims that it leaves out are cut by lower mesh dims
+ * first
  * @internal
  */
-export function internSpec(mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, meta: TensorMeta): DTensorSpec {
-  const shared = cutTogether(placements) ? canonicalOrder(mesh, placements, order, meta.shape.length) : null;
+export function internSpec(
+  mesh: MeshLayout,
+  placements: readonly Placement[],
+  order: ShardOrder,
+  meta: TensorMeta,
+): DTensorSpec {
+  const shared = cutTogether(placements)
+    ? canonicalOrder(mesh, placements, order, meta.shape.length)
+    : null;
   let key = meta instanceof WholeMeta ? meta.key : metaKey(meta);
   for (let i = 0; i < placements.length; i++) key += `,${(placements[i] as Placement).id}`;
   if (shared !== null) key += `|${shared.join(';')}`;
   const table = tableOf(mesh);
   let spec = table.specs.get(key);
   if (spec === undefined) {
-    const tensorMeta = meta instanceof WholeMeta ? meta : new WholeMeta(meta.shape, meta.strides, meta.dtype);
+    const tensorMeta =
+      meta instanceof WholeMeta ? meta : new WholeMeta(meta.shape, meta.strides, meta.dtype);
     const cuts = shared ?? canonicalOrder(mesh, placements, order, meta.shape.length);
-    spec = new Spec(nextId++, table.mesh, frozen(placements), Object.freeze(cuts.map(frozen)), tensorMeta);
+    spec = new Spec(
+      nextId++,
+      table.mesh,
+      frozen(placements),
+      Object.freeze(cuts.map(frozen)),
+      tensorMeta,
+    );
     table.specs.set(key, spec);
   }
   return spec;
@@ -185,8 +223,16 @@ export function cutTogether(placements: readonly Placement[]): boolean {
   return false;
 }
 
-/** Cuts among one rank change nothing, so they stand first, and specs that differ only in their place are one. */
-function canonicalOrder(mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, ndim: number): ShardOrder {
+/**
+ * Cuts among one rank change nothing, so they stand first, and specs that differ only in their
+ * place are one.
+ */
+function canonicalOrder(
+  mesh: MeshLayout,
+  placements: readonly Placement[],
+  order: ShardOrder,
+  ndim: number,
+): ShardOrder {
   const cuts: number[][] = Array.from({ length: ndim }, () => []);
   placements.forEach((placement, meshDim) => {
     if (placement.isShard()) (cuts[placement.dim] as number[]).push(meshDim);
@@ -203,11 +249,20 @@ function canonicalOrder(mesh: MeshLayout, placements: readonly Placement[], orde
 const NO_ORDER: ShardOrder = Object.freeze([]);
 
 /**
- * The same tensor, held otherwise. Without an order, mesh dims that go on cutting a dim keep their order, and new ones cut last: the
- * order that is reached with the least communication. @internal
+ * The same tensor, held otherwise. Without an order, mesh dims that go on cutting a dim keep their
+ * order, and new ones cut last: the order that is reached with the least communication. @internal
  */
-export function placeSpec(spec: DTensorSpec, placements: readonly Placement[], order: ShardOrder | null = null): DTensorSpec {
-  return internSpec(spec.mesh, placements, order ?? (cutTogether(placements) ? keptOrder(spec, placements) : NO_ORDER), spec.tensorMeta);
+export function placeSpec(
+  spec: DTensorSpec,
+  placements: readonly Placement[],
+  order: ShardOrder | null = null,
+): DTensorSpec {
+  return internSpec(
+    spec.mesh,
+    placements,
+    order ?? (cutTogether(placements) ? keptOrder(spec, placements) : NO_ORDER),
+    spec.tensorMeta,
+  );
 }
 
 /** @internal see {@link placeSpec} */

@@ -1,12 +1,23 @@
 /** Tables in the terminal. */
 import { styleText } from 'node:util';
 
-/** Columns side by side under a bold line of titles; those of `numeric` end at the same place. Colours go where the output is no terminal. */
-export function formatTable(titles: readonly string[], rows: readonly (readonly string[])[], numeric: readonly number[] = []): string {
-  const widths = titles.map((title, i) => Math.max(title.length, ...rows.map((row) => (row[i] as string).length)));
+/**
+ * Columns side by side under a bold line of titles; those of `numeric` end at the same place.
+ * Colours go where the output is no terminal.
+ */
+export function formatTable(
+  titles: readonly string[],
+  rows: readonly (readonly string[])[],
+  numeric: readonly number[] = [],
+): string {
+  const widths = titles.map((title, i) =>
+    Math.max(title.length, ...rows.map((row) => (row[i] as string).length)),
+  );
   const line = (cells: readonly string[]): string =>
     cells
-      .map((cell, i) => (numeric.includes(i) ? cell.padStart(widths[i] as number) : cell.padEnd(widths[i] as number)))
+      .map((cell, i) =>
+        numeric.includes(i) ? cell.padStart(widths[i] as number) : cell.padEnd(widths[i] as number),
+      )
       .join('  ')
       .trimEnd();
   return [inTerminal('bold', line(titles)), ...rows.map(line)].join('\n');
@@ -14,5 +25,7 @@ export function formatTable(titles: readonly string[], rows: readonly (readonly 
 
 /** Text in a style of the terminal; as it is where output is no terminal, or NO_COLOR is set. */
 export function inTerminal(style: Parameters<typeof styleText>[0], text: string): string {
-  return process.stdout.isTTY === true && process.env['NO_COLOR'] === undefined ? styleText(style, text) : text;
+  return process.stdout.isTTY === true && process.env['NO_COLOR'] === undefined
+    ? styleText(style, text)
+    : text;
 }

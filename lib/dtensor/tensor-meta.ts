@@ -4,7 +4,10 @@ import { type Interned, interned } from '../core/interned.js';
 import { checkIntegers, unexpected } from '../core/options.js';
 import { checkSizes, formatShape, type Shape } from '../core/shape.js';
 
-/** What the whole tensor is, whichever rank asks: an object of these, or what `TensorMeta(shape, stride, dtype)` makes. */
+/**
+ * What the whole tensor is, whichever rank asks: an object of these, or what `TensorMeta(shape,
+ * stride, dtype)` makes.
+ */
 export interface TensorMeta {
   readonly shape: Shape;
   /** In elements. */
@@ -54,26 +57,40 @@ export function metaKey({ shape, strides, dtype }: TensorMeta): string {
 }
 
 /**
- * What the whole tensor is, for {@link DTensorSpec}: `TensorMeta([16, 10], [10, 1], float32)`, with or without `new`. It cannot be changed, and has
- * `shape`, `stride` (which is also `strides`) and `dtype`.
+ * What the whole tensor is, for {@link DTensorSpec}: `TensorMeta([16, 10], [10, 1], float32)`, with
+ * or without `new`. It cannot be changed, and has `shape`, `stride` (which is also `strides`) and
+ * `dtype`.
  *
  * @param stride - in elements, one for each dim
  * @throws ArgumentError for what is no shape, no strides of as many dims, no dtype
  * @see PyTorch `torch.distributed.tensor._dtensor_spec.TensorMeta`
  */
-export const TensorMeta: Interned<[shape: Shape, stride: Shape, dtype: DType], WholeMeta> = interned(
-  'TensorMeta',
-  (shape: Shape, stride: Shape, dtype: DType) => {
-    checkParts('TensorMeta', { shape, strides: stride, dtype }, { strides: 'stride', dtype: 'dtype' });
-    return new WholeMeta(shape, stride, dtype);
-  },
-  WholeMeta.prototype,
-);
+export const TensorMeta: Interned<[shape: Shape, stride: Shape, dtype: DType], WholeMeta> =
+  interned(
+    'TensorMeta',
+    (shape: Shape, stride: Shape, dtype: DType) => {
+      checkParts(
+        'TensorMeta',
+        { shape, strides: stride, dtype },
+        { strides: 'stride', dtype: 'dtype' },
+      );
+      return new WholeMeta(shape, stride, dtype);
+    },
+    WholeMeta.prototype,
+  );
 
-/** @param names - what the caller calls them @throws ArgumentError unless they are the metadata of a tensor @internal */
-export function checkParts(op: string, { shape, strides, dtype }: TensorMeta, names: { readonly strides: string; readonly dtype: string }): void {
+/**
+ * @param names - what the caller calls them @throws ArgumentError unless they are the metadata of a
+ * tensor @internal
+ */
+export function checkParts(
+  op: string,
+  { shape, strides, dtype }: TensorMeta,
+  names: { readonly strides: string; readonly dtype: string },
+): void {
   checkSizes(shape, op);
-  if (!(dtype instanceof DType)) throw unexpected(op, names.dtype, 'a dtype such as float32', dtype);
+  if (!(dtype instanceof DType))
+    throw unexpected(op, names.dtype, 'a dtype such as float32', dtype);
   checkIntegers(op, names.strides, strides);
   if (strides.length !== shape.length || strides.some((stride) => stride < 0)) {
     throw unexpected(op, names.strides, `${shape.length} strides, one for each dim`, strides);

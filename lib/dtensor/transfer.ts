@@ -1,4 +1,7 @@
-/** Ops between plain tensors and distributed ones, and from one placement to another, with gradients that go the way back. */
+/**
+ * Ops between plain tensors and distributed ones, and from one placement to another, with gradients
+ * that go the way back.
+ */
 import { atCallSite } from '../core/call-site.js';
 import { onPurpose } from '../core/collective.js';
 import { dispatchOne } from '../core/dispatch.js';
@@ -12,20 +15,38 @@ import { AsyncCollectiveTensor, asynchronous } from './async-collective-tensor.j
 import { checkPart, distributed, type LocalPart, partMethods, partOf } from './local-part.js';
 import { redistributeLocal } from './redistribute-local.js';
 import { because } from './redistribution.js';
-import { type DTensorSpec, formatPlacements, gradientSpec, internSpec, reducedPlacements, replicateSpec } from './spec.js';
+import {
+  type DTensorSpec,
+  formatPlacements,
+  gradientSpec,
+  internSpec,
+  reducedPlacements,
+  replicateSpec,
+} from './spec.js';
 
-const metaOf = (t: Tensor, spec: DTensorSpec) => [{ shape: spec.shape, strides: spec.tensorMeta.strides, dtype: spec.dtype, device: t.device }];
+const metaOf = (t: Tensor, spec: DTensorSpec) => [
+  { shape: spec.shape, strides: spec.tensorMeta.strides, dtype: spec.dtype, device: t.device },
+];
 
-/** The part of a tensor that must be distributed. @throws ShardingError for a plain one @internal */
+/**
+ * The part of a tensor that must be distributed. @throws ShardingError for a plain one @internal
+ */
 export function requirePart(op: string, t: Tensor): LocalPart {
   const part = partOf(t);
-  if (part === null) throw new ShardingError(`${op}: expected a distributed tensor, got a plain one. Make it one with distributeTensor or DTensor.fromLocal.`, { op });
+  if (part === null)
+    throw new ShardingError(
+      `${op}: expected a distributed tensor, got a plain one. Make it one with distributeTensor or DTensor.fromLocal.`,
+      { op },
+    );
   return part;
 }
 
 interface ToSpec {
   readonly spec: DTensorSpec;
-  /** What the gradient goes back to. Said here because a saved input would keep its memory until backward. */
+  /**
+   * What the gradient goes back to. Said here because a saved input would keep its memory until
+   * backward.
+   */
   readonly from: DTensorSpec;
   /** Lets Replicate become Partial: in gradients. */
   readonly backward: boolean;
@@ -40,8 +61,11 @@ const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
   compute: ([t], { spec, from, backward }) => {
     const { local } = requirePart('redistribute', t as Tensor);
     if (from === spec) return [distributed(aliasOf(local), spec)];
-    const text = (): string => `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
-    const moved = because(text, () => redistributeLocal(local, from, spec, { partialFromReplicate: backward }));
+    const text = (): string =>
+      `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
+    const moved = because(text, () =>
+      redistributeLocal(local, from, spec, { partialFromReplicate: backward }),
+    );
     return [distributed(moved === local ? aliasOf(local) : moved, spec)];
   },
   // Also where nothing moves: the gradient may come in other placements.
@@ -61,18 +85,29 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
   kernel: null,
   meta: ([t]) => {
     const { local } = requirePart('toLocal', t as Tensor);
-    return [{ shape: local.shape, strides: local.strides, dtype: local.dtype, device: local.device }];
+    return [
+      { shape: local.shape, strides: local.strides, dtype: local.dtype, device: local.device },
+    ];
   },
   compute: ([t]) => {
     const part = requirePart('toLocal', t as Tensor).local;
-    const local = part instanceof AsyncCollectiveTensor ? asynchronous(aliasOf(part)) : aliasOf(part);
+    const local =
+      part instanceof AsyncCollectiveTensor ? asynchronous(aliasOf(part)) : aliasOf(part);
     local.versionCounter = (t as Tensor).sharedVersion();
     return [local];
   },
   vjp: (ctx, g) => {
     const { from: spec, gradPlacements } = ctx.params;
-    const given = gradPlacements === null ? gradientSpec(spec) : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta);
-    checkPart('toLocal, in backward', g as Tensor, given, 'gradPlacements say how the gradients of all ranks make up that of the whole: Partial() where they are added.');
+    const given =
+      gradPlacements === null
+        ? gradientSpec(spec)
+        : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta);
+    checkPart(
+      'toLocal, in backward',
+      g as Tensor,
+      given,
+      'gradPlacements say how the gradients of all ranks make up that of the whole: Partial() where they are added.',
+    );
     return [dispatchOne(fromLocalOp, [g], { spec: given, check: null })];
   },
   samples: () => [],
@@ -80,7 +115,10 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
 
 interface FromLocal {
   readonly spec: DTensorSpec;
-  /** What the ranks must agree in, where that is checked and copies are made equal: as the first rank of each replicating mesh dim has them. */
+  /**
+   * What the ranks must agree in, where that is checked and copies are made equal: as the first
+   * rank of each replicating mesh dim has them.
+   */
   readonly check: string | null;
 }
 
@@ -113,14 +151,24 @@ function firstCopy(t: Tensor, spec: DTensorSpec): Tensor {
   spec.placements.forEach((placement, meshDim) => {
     const group = mesh.getGroup(meshDim);
     if (placement.isReplicate()) copy = broadcastTensor(copy, 0, group, 'DTensor.fromLocal');
-    else if (group.size > 1) group.run('DTensor.fromLocal', { kind: 'barrier', input: null, output: null, device: t.device });
+    else if (group.size > 1)
+      group.run('DTensor.fromLocal', {
+        kind: 'barrier',
+        input: null,
+        output: null,
+        device: t.device,
+      });
   });
   return copy === t ? aliasOf(t) : copy;
 }
 
 /** @internal */
 export function toSpec(t: Tensor, spec: DTensorSpec, backward = false): Tensor {
-  return dispatchOne(redistributeOp, [t], { spec, from: requirePart('redistribute', t).spec, backward });
+  return dispatchOne(redistributeOp, [t], {
+    spec,
+    from: requirePart('redistribute', t).spec,
+    backward,
+  });
 }
 
 /** @internal */
@@ -129,7 +177,11 @@ export function toLocalTensor(t: Tensor, gradPlacements: readonly Placement[] | 
 }
 
 /** @internal */
-export function fromLocalTensor(local: Tensor, spec: DTensorSpec, check: string | null = null): Tensor {
+export function fromLocalTensor(
+  local: Tensor,
+  spec: DTensorSpec,
+  check: string | null = null,
+): Tensor {
   return dispatchOne(fromLocalOp, [local], { spec, check });
 }
 
@@ -140,11 +192,17 @@ partMethods.full = ({ local, spec }, op) => {
   );
   return whole === local ? aliasOf(local) : whole;
 };
-partMethods.reduced = ({ spec }, t) => (spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t);
+partMethods.reduced = ({ spec }, t) =>
+  spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t;
 partMethods.whole = ({ spec }, t) => toLocalTensor(toSpec(t, replicateSpec(spec)), null);
 partMethods.fit = ({ spec }, gradient) => {
   const given = requirePart('backward', gradient).spec;
   if (given === gradientSpec(spec)) return gradient;
-  const wanted = internSpec(spec.mesh, reducedPlacements(spec.placements), spec.order, given.tensorMeta); // its strides may be others
+  const wanted = internSpec(
+    spec.mesh,
+    reducedPlacements(spec.placements),
+    spec.order,
+    given.tensorMeta,
+  ); // its strides may be others
   return given === wanted ? gradient : toSpec(gradient, wanted, true);
 };

@@ -1,4 +1,7 @@
-/** Parts whose sizes the ranks do not know of each other: what they make together, and rows moved so that they follow the rule of `Shard`. */
+/**
+ * Parts whose sizes the ranks do not know of each other: what they make together, and rows moved so
+ * that they follow the rule of `Shard`.
+ */
 import { int64 } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
 import type { Placement } from '../core/placement.js';
@@ -13,7 +16,10 @@ import { formatPlacements } from './spec.js';
 
 /** Options of `DTensor.fromLocalUneven`. */
 export interface UnevenOptions {
-  /** Moves rows between ranks where the sizes are others than `Shard` says, instead of an error. False by default. */
+  /**
+   * Moves rows between ranks where the sizes are others than `Shard` says, instead of an error.
+   * False by default.
+   */
   rebalance?: boolean;
 }
 
@@ -24,13 +30,24 @@ interface Cut {
   readonly sizes: readonly number[];
 }
 
-/** What a rank holds by the rule of `Shard`, and the sizes of the whole. All ranks of the mesh call it. @internal */
-export async function fitted(op: string, local: Tensor, mesh: DeviceMesh, placements: readonly Placement[], rebalance: boolean): Promise<{ part: Tensor; shape: Shape }> {
+/**
+ * What a rank holds by the rule of `Shard`, and the sizes of the whole. All ranks of the mesh call
+ * it. @internal
+ */
+export async function fitted(
+  op: string,
+  local: Tensor,
+  mesh: DeviceMesh,
+  placements: readonly Placement[],
+  rebalance: boolean,
+): Promise<{ part: Tensor; shape: Shape }> {
   const shapes = await allShapes(local, mesh);
   const shape = wholeShape(shapes, mesh, placements);
   const coordinates = meshCoordinates(mesh);
-  const follow = (piece: (coordinate: readonly number[]) => Shape): boolean => coordinates.every((coordinate, rank) => sameShape(shapes[rank] as Shape, piece(coordinate)));
-  if (follow((coordinate) => pieceOf(shape, mesh, placements, coordinate))) return { part: local, shape };
+  const follow = (piece: (coordinate: readonly number[]) => Shape): boolean =>
+    coordinates.every((coordinate, rank) => sameShape(shapes[rank] as Shape, piece(coordinate)));
+  if (follow((coordinate) => pieceOf(shape, mesh, placements, coordinate)))
+    return { part: local, shape };
   const cuts = cutsOf(shapes, mesh, placements);
   const cutOnce = new Set(cuts.map(({ dim }) => dim)).size === cuts.length;
   const fits = cutOnce && follow((coordinate) => gridPiece(shapes[0] as Shape, cuts, coordinate));
@@ -44,7 +61,10 @@ const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0)
 async function allShapes(local: Tensor, mesh: DeviceMesh): Promise<Shape[]> {
   const ndim = local.dim();
   if (ndim === 0) return meshCoordinates(mesh).map(() => []);
-  let gathered = tensor([...local.shape], { dtype: int64, device: local.device }).reshape([1, ndim]);
+  let gathered = tensor([...local.shape], { dtype: int64, device: local.device }).reshape([
+    1,
+    ndim,
+  ]);
   for (let meshDim = mesh.ndim - 1; meshDim >= 0; meshDim--) {
     const group = mesh.getGroup(meshDim);
     gathered = allGatherRows(
@@ -58,29 +78,63 @@ async function allShapes(local: Tensor, mesh: DeviceMesh): Promise<Shape[]> {
 }
 
 /** Of each mesh dim that cuts, the sizes along the ranks that are first in all others. */
-function cutsOf(shapes: readonly Shape[], mesh: DeviceMesh, placements: readonly Placement[]): Cut[] {
+function cutsOf(
+  shapes: readonly Shape[],
+  mesh: DeviceMesh,
+  placements: readonly Placement[],
+): Cut[] {
   return placements.flatMap((placement, meshDim): Cut[] => {
     if (!placement.isShard()) return [];
     const stride = numelOf(mesh.shape.slice(meshDim + 1));
-    return [{ meshDim, dim: placement.dim, sizes: Array.from({ length: mesh.shape[meshDim] as number }, (_, i) => (shapes[i * stride] as Shape)[placement.dim] as number) }];
+    return [
+      {
+        meshDim,
+        dim: placement.dim,
+        sizes: Array.from(
+          { length: mesh.shape[meshDim] as number },
+          (_, i) => (shapes[i * stride] as Shape)[placement.dim] as number,
+        ),
+      },
+    ];
   });
 }
 
-/** What all parts add up to, if copies are alike: of each dim, the sizes of the ranks that cut it. */
-function wholeShape(shapes: readonly Shape[], mesh: DeviceMesh, placements: readonly Placement[]): Shape {
+/**
+ * What all parts add up to, if copies are alike: of each dim, the sizes of the ranks that cut it.
+ */
+function wholeShape(
+  shapes: readonly Shape[],
+  mesh: DeviceMesh,
+  placements: readonly Placement[],
+): Shape {
   const coordinates = meshCoordinates(mesh);
   return (shapes[0] as Shape).map((size, dim) => {
     if (!placements.some((placement) => placement.isShard(dim))) return size;
-    const cutIt = (coordinate: readonly number[]): boolean => coordinate.every((at, meshDim) => at === 0 || placements[meshDim]?.isShard(dim));
-    return sum(coordinates.map((coordinate, rank) => (cutIt(coordinate) ? ((shapes[rank] as Shape)[dim] as number) : 0)));
+    const cutIt = (coordinate: readonly number[]): boolean =>
+      coordinate.every((at, meshDim) => at === 0 || placements[meshDim]?.isShard(dim));
+    return sum(
+      coordinates.map((coordinate, rank) =>
+        cutIt(coordinate) ? ((shapes[rank] as Shape)[dim] as number) : 0,
+      ),
+    );
   });
 }
 
 /** What the rank at `coordinate` has of the whole, by the rule of `Shard`. */
-function pieceOf(whole: Shape, mesh: DeviceMesh, placements: readonly Placement[], coordinate: readonly number[]): Shape {
+function pieceOf(
+  whole: Shape,
+  mesh: DeviceMesh,
+  placements: readonly Placement[],
+  coordinate: readonly number[],
+): Shape {
   const piece = [...whole];
   placements.forEach((placement, meshDim) => {
-    if (placement.isShard()) piece[placement.dim] = chunkOf(piece[placement.dim] as number, mesh.shape[meshDim] as number, coordinate[meshDim] as number).size;
+    if (placement.isShard())
+      piece[placement.dim] = chunkOf(
+        piece[placement.dim] as number,
+        mesh.shape[meshDim] as number,
+        coordinate[meshDim] as number,
+      ).size;
   });
   return piece;
 }
@@ -88,7 +142,8 @@ function pieceOf(whole: Shape, mesh: DeviceMesh, placements: readonly Placement[
 /** What it has if each size depends on the place along one mesh dim only. */
 function gridPiece(first: Shape, cuts: readonly Cut[], coordinate: readonly number[]): Shape {
   const piece = [...first];
-  for (const { dim, meshDim, sizes } of cuts) piece[dim] = sizes[coordinate[meshDim] as number] as number;
+  for (const { dim, meshDim, sizes } of cuts)
+    piece[dim] = sizes[coordinate[meshDim] as number] as number;
   return piece;
 }
 
@@ -100,16 +155,32 @@ function moveRows(t: Tensor, { dim, meshDim, sizes }: Cut, mesh: DeviceMesh): Te
   const wanted = chunksOf(total, sizes.length);
   const shared = (from: number, to: number): number => {
     const [start, piece] = [starts[from] as number, wanted[to] as { offset: number; size: number }];
-    return Math.max(0, Math.min(start + (sizes[from] as number), piece.offset + piece.size) - Math.max(start, piece.offset));
+    return Math.max(
+      0,
+      Math.min(start + (sizes[from] as number), piece.offset + piece.size) -
+        Math.max(start, piece.offset),
+    );
   };
   const ranks = [...sizes.keys()];
-  const [given, taken] = [ranks.map((to) => shared(own, to)), ranks.map((from) => shared(from, own))];
+  const [given, taken] = [
+    ranks.map((to) => shared(own, to)),
+    ranks.map((from) => shared(from, own)),
+  ];
   return alongRows(t, dim, (rows) => allToAllRows(rows, given, taken, mesh.getGroup(meshDim)));
 }
 
-function misfit(op: string, shapes: readonly Shape[], mesh: DeviceMesh, placements: readonly Placement[], whole: Shape | null): ShardingError {
+function misfit(
+  op: string,
+  shapes: readonly Shape[],
+  mesh: DeviceMesh,
+  placements: readonly Placement[],
+  whole: Shape | null,
+): ShardingError {
   const lines = meshCoordinates(mesh).map((coordinate, rank) => {
-    const expected = whole === null ? '' : `, expected ${formatShape(pieceOf(whole, mesh, placements, coordinate))}`;
+    const expected =
+      whole === null
+        ? ''
+        : `, expected ${formatShape(pieceOf(whole, mesh, placements, coordinate))}`;
     return `  rank ${mesh.ranks[rank]} at (${coordinate.join(', ')}): ${formatShape(shapes[rank] as Shape)}${expected}`;
   });
   const why =

@@ -10,7 +10,9 @@ import type { DTensorSpec } from './spec.js';
 
 /** Options of {@link visualizeSharding}. */
 export interface VisualizeOptions {
-  /** `'text'` (the default) is printed too, by the mesh's first rank; `'svg'` is a picture as text. */
+  /**
+   * `'text'` (the default) is printed too, by the mesh's first rank; `'svg'` is a picture as text.
+   */
   format?: 'text' | 'svg';
 }
 
@@ -38,11 +40,14 @@ export interface ShownTensor {
 const MOST = { rows: 8, columns: 6 };
 
 /**
- * Shows which rank holds which part of a distributed tensor, by its positions in the mesh: a table in the terminal, printed by the mesh's first rank, or
- * a picture as SVG. Returns the text. Tensors of more than two dims are shown along the dims that are cut. Copies stand as `a | b`, terms of Partial as
- * `a + b`, who has nothing below; of many parts the middle is left out. Nothing is communicated.
+ * Shows which rank holds which part of a distributed tensor, by its positions in the mesh: a table
+ * in the terminal, printed by the mesh's first rank, or a picture as SVG. Returns the text. Tensors
+ * of more than two dims are shown along the dims that are cut. Copies stand as `a | b`, terms of
+ * Partial as `a + b`, who has nothing below; of many parts the middle is left out. Nothing is
+ * communicated.
  *
- * @throws ShardingError for a plain tensor, or one that is cut along more than two dims; ArgumentError for another format
+ * @throws ShardingError for a plain tensor, or one that is cut along more than two dims;
+ * ArgumentError for another format
  * @see PyTorch `torch.distributed.tensor.debug.visualize_sharding`
  */
 export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): string {
@@ -50,7 +55,11 @@ export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): st
   const { format } = withDefaults<Required<VisualizeOptions>>(op, { format: 'text' }, options);
   checkOneOf(op, 'format', format, ['text', 'svg']);
   const part = partOf(t);
-  if (part === null) throw new ShardingError(`${op}: expected a distributed tensor, got a plain one. Every rank has its own.`, { op });
+  if (part === null)
+    throw new ShardingError(
+      `${op}: expected a distributed tensor, got a plain one. Every rank has its own.`,
+      { op },
+    );
   const shown = shownTensor(op, part);
   if (format === 'svg') return drawSvg(shown);
   const text = drawGrid(shown);
@@ -61,39 +70,87 @@ export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): st
 function shownTensor(op: string, { spec }: LocalPart): ShownTensor {
   const dims = shownDims(op, spec);
   const along = dims.map((dim) => cutsAlong(spec, dim)) as [Cut[], Cut[]];
-  const [rows, columns] = along.map((cuts) => cuts.filter(({ size }) => size > 0)) as [Cut[], Cut[]];
-  const [shownRows, shownColumns] = [withoutMiddle(rows, MOST.rows), withoutMiddle(columns, MOST.columns)];
-  const cells = shownRows.map((row) => shownColumns.map((column) => (row.place === null || column.place === null ? '…' : holders(spec, { ...row.place, ...column.place }))));
-  return { title: String(spec), dims, rows: shownRows, columns: shownColumns, cells, notes: notesOn(spec, along) };
+  const [rows, columns] = along.map((cuts) => cuts.filter(({ size }) => size > 0)) as [
+    Cut[],
+    Cut[],
+  ];
+  const [shownRows, shownColumns] = [
+    withoutMiddle(rows, MOST.rows),
+    withoutMiddle(columns, MOST.columns),
+  ];
+  const cells = shownRows.map((row) =>
+    shownColumns.map((column) =>
+      row.place === null || column.place === null
+        ? '…'
+        : holders(spec, { ...row.place, ...column.place }),
+    ),
+  );
+  return {
+    title: String(spec),
+    dims,
+    rows: shownRows,
+    columns: shownColumns,
+    cells,
+    notes: notesOn(spec, along),
+  };
 }
 
 function notesOn(spec: DTensorSpec, along: readonly (readonly Cut[])[]): string[] {
   const { mesh, placements } = spec;
-  const hasCopies = placements.some((placement, meshDim) => placement.isReplicate() && mesh.shape[meshDim] !== 1);
+  const hasCopies = placements.some(
+    (placement, meshDim) => placement.isReplicate() && mesh.shape[meshDim] !== 1,
+  );
   const reduction = reductionOf(spec);
   const nothing = emptyHanded(spec, along);
   return [
     ...(hasCopies ? ['a | b: copies, on each of them'] : []),
-    ...(reduction === null ? [] : [`${reduction === 'sum' ? 'a + b' : `${reduction}(a, b)`}: terms, which are still to be reduced`]),
+    ...(reduction === null
+      ? []
+      : [
+          `${reduction === 'sum' ? 'a + b' : `${reduction}(a, b)`}: terms, which are still to be reduced`,
+        ]),
     ...(nothing === null ? [] : [`without a part: ${nothing}`]),
   ];
 }
 
 /** As many as `most`; a gap stands for the others. */
-function withoutMiddle(cuts: readonly Cut[], most: number): (Span & { place: Cut['place'] | null })[] {
+function withoutMiddle(
+  cuts: readonly Cut[],
+  most: number,
+): (Span & { place: Cut['place'] | null })[] {
   const shown = cuts.toSorted((a, b) => a.from - b.from).map((cut) => ({ ...cut, leftOut: 0 }));
   if (shown.length <= most) return shown;
-  const [head, tail] = [shown.slice(0, Math.ceil(most / 2)), shown.slice(shown.length - Math.floor(most / 2) + 1)];
+  const [head, tail] = [
+    shown.slice(0, Math.ceil(most / 2)),
+    shown.slice(shown.length - Math.floor(most / 2) + 1),
+  ];
   const [before, after] = [head.at(-1) as Span, tail[0] as Span];
   const from = before.from + before.size;
-  return [...head, { from, size: after.from - from, leftOut: shown.length - head.length - tail.length, place: null }, ...tail];
+  return [
+    ...head,
+    {
+      from,
+      size: after.from - from,
+      leftOut: shown.length - head.length - tail.length,
+      place: null,
+    },
+    ...tail,
+  ];
 }
 
 /** The dims that are cut come first; others fill up to two. */
 function shownDims(op: string, spec: DTensorSpec): [number | null, number | null] {
   const all = [...spec.shape.keys()];
   const cut = all.filter((dim) => spec.placements.some((placement) => placement.isShard(dim)));
-  if (cut.length > 2) throw new ShardingError(`${op}: only two dims can be shown, and ${spec} is cut along ${cut.length}`, { op });
-  const chosen = [...cut, ...all.filter((dim) => !cut.includes(dim))].slice(0, 2).sort((a, b) => a - b);
-  return chosen.length === 2 ? [chosen[0] as number, chosen[1] as number] : [null, chosen[0] ?? null];
+  if (cut.length > 2)
+    throw new ShardingError(
+      `${op}: only two dims can be shown, and ${spec} is cut along ${cut.length}`,
+      { op },
+    );
+  const chosen = [...cut, ...all.filter((dim) => !cut.includes(dim))]
+    .slice(0, 2)
+    .sort((a, b) => a - b);
+  return chosen.length === 2
+    ? [chosen[0] as number, chosen[1] as number]
+    : [null, chosen[0] ?? null];
 }

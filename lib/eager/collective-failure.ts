@@ -1,7 +1,10 @@
 /** What native code says for programs of a collective that failed, as `details` of the error. */
 import type { CollectiveDetails } from '../core/errors.js';
 
-/** Between the reports of several failures, of which one caused the next; and between the fields of one. See native/comm/describe.h. */
+/**
+ * Between the reports of several failures, of which one caused the next; and between the fields of
+ * one. See native/comm/describe.h.
+ */
 const [REPORT, FIELD] = ['\x1e', '\x1f'];
 const FIELDS_OF_CALL = 3;
 
@@ -26,16 +29,28 @@ function readReport(text: string): Report {
   const [group = '', sequence = '0', op = '', ranks = '', ...fields] = text.split(FIELD);
   const calls = [];
   for (let i = 0; i + FIELDS_OF_CALL <= fields.length; i += FIELDS_OF_CALL) {
-    const [callers, called, where] = fields.slice(i, i + FIELDS_OF_CALL) as [string, string, string];
+    const [callers, called, where] = fields.slice(i, i + FIELDS_OF_CALL) as [
+      string,
+      string,
+      string,
+    ];
     calls.push(...readRanks(callers).map((rank) => ({ rank, op: called, where })));
   }
   return { group, sequence: Number(sequence), op, ranks: readRanks(ranks), calls };
 }
 
-/** What programs read of ranks and calls, as native code passes it on behind the words of a reason. @internal */
+/**
+ * What programs read of ranks and calls, as native code passes it on behind the words of a reason.
+ * @internal
+ */
 export function factsOf({ ranks, calls }: Pick<CollectiveDetails, 'ranks' | 'calls'>): string {
   const ofNoCall = ['', 0, ''];
-  return REPORT + [...ofNoCall, ranks.join(), ...calls.flatMap(({ rank, op, where }) => [rank, op, where])].join(FIELD);
+  return (
+    REPORT +
+    [...ofNoCall, ranks.join(), ...calls.flatMap(({ rank, op, where }) => [rank, op, where])].join(
+      FIELD,
+    )
+  );
 }
 
 /** A text without them. @internal */
@@ -50,7 +65,8 @@ export function collectiveDetails(facts: string | undefined, op: string): Collec
   const own = reports.filter((report) => report.group === group || report.group === '');
   const calls = new Map(own.flatMap((report) => report.calls).map((call) => [call.rank, call]));
   return {
-    op: own.findLast((report) => report.op !== '')?.op ?? (op || ([...calls.values()][0]?.op ?? '')),
+    op:
+      own.findLast((report) => report.op !== '')?.op ?? (op || ([...calls.values()][0]?.op ?? '')),
     group,
     sequence: Math.max(...own.map(({ sequence }) => sequence)),
     // Who ended a group because of another is not what went wrong.

@@ -1,4 +1,7 @@
-/** The copy op, which the eager backend itself needs (for `updates` and `out`), looked up once so that eager imports no op. */
+/**
+ * The copy op, which the eager backend itself needs (for `updates` and `out`), looked up once so
+ * that eager imports no op.
+ */
 import type { AnyOp } from '../core/op.js';
 import { opByName } from '../core/op.js';
 

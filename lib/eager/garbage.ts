@@ -1,6 +1,7 @@
 /**
- * Garbage collection on our terms. V8 does not see how large the memory behind a token is until it is told, and reacts late;
- * so outside scopes we count what was handed to the collector, and ask for a collection when it has grown enough.
+ * Garbage collection on our terms. V8 does not see how large the memory behind a token is until it
+ * is told, and reacts late; so outside scopes we count what was handed to the collector, and ask
+ * for a collection when it has grown enough.
  */
 
 import { setFlagsFromString } from 'node:v8';
@@ -9,8 +10,9 @@ import { isMainThread } from 'node:worker_threads';
 import type { Tensor } from '../core/tensor.js';
 
 /**
- * Helpers of a parallel young collection would queue for processors on which kernels compute, and everything waits for the last one: V8's own
- * collections as much as ours. V8's flags are the process's, and other threads may be collecting: so it is said once, and not taken back.
+ * Helpers of a parallel young collection would queue for processors on which kernels compute, and
+ * everything waits for the last one: V8's own collections as much as ours. V8's flags are the
+ * process's, and other threads may be collecting: so it is said once, and not taken back.
  */
 const ALONE = '--no-parallel-scavenge';
 
@@ -44,14 +46,18 @@ function collectYoung(collect: Collector): void {
 }
 
 /**
- * A young collection is asked for after so many storages that hold at least so much: few enough that what they refer to is
- * still in the processor's cache, and that V8's own young collections, which come later as its heap grows, do not matter.
+ * A young collection is asked for after so many storages that hold at least so much: few enough
+ * that what they refer to is still in the processor's cache, and that V8's own young collections,
+ * which come later as its heap grows, do not matter.
  */
 const MINOR_COUNT = 256;
 const MINOR_FLOOR_BYTES = 256 * 2 ** 10;
 /** Or after so many bytes, times the slack. */
 const MINOR_BYTES = 16 * 2 ** 20;
-/** An old collection, when what survives young ones has grown by this factor, and by so much times the slack. */
+/**
+ * An old collection, when what survives young ones has grown by this factor, and by so much times
+ * the slack.
+ */
 const MAJOR_FACTOR = 1.25;
 const MAJOR_COUNT = 64;
 const MAJOR_BYTES = 32 * 2 ** 20;
@@ -61,8 +67,9 @@ const MAX_SHARE = 0.03;
 const MAX_SLACK = 8;
 
 /**
- * Runs collections of one kind. Where they take more than their share of the time, the slack doubles, and more garbage may
- * gather before the next one: small programs stay small, large ones fast, and both are flat after a few steps.
+ * Runs collections of one kind. Where they take more than their share of the time, the slack
+ * doubles, and more garbage may gather before the next one: small programs stay small, large ones
+ * fast, and both are flat after a few steps.
  */
 class Collections {
   slack = 1;
@@ -72,7 +79,8 @@ class Collections {
     const start = performance.now();
     collect();
     const end = performance.now();
-    if (this.last > 0 && end - start > MAX_SHARE * (end - this.last)) this.slack = Math.min(this.slack * 2, MAX_SLACK);
+    if (this.last > 0 && end - start > MAX_SHARE * (end - this.last))
+      this.slack = Math.min(this.slack * 2, MAX_SLACK);
     this.last = end;
   }
 }
@@ -116,7 +124,11 @@ export function notePressure(outputs: readonly Tensor[]): void {
     bytesSinceMinor += storage.nbytes;
     countSinceMinor++;
   }
-  if (bytesSinceMinor > MINOR_FLOOR_BYTES && (countSinceMinor > minorCount || bytesSinceMinor > minorBytes())) relieve();
+  if (
+    bytesSinceMinor > MINOR_FLOOR_BYTES &&
+    (countSinceMinor > minorCount || bytesSinceMinor > minorBytes())
+  )
+    relieve();
 }
 
 function minorBytes(): number {
@@ -124,8 +136,9 @@ function minorBytes(): number {
 }
 
 /**
- * Notices whether the event loop turns between collections. Then V8 collects by itself in small steps as the bytes that it was told of
- * grow, and ours, which stop everything, wait for as much garbage as is allowed.
+ * Notices whether the event loop turns between collections. Then V8 collects by itself in small
+ * steps as the bytes that it was told of grow, and ours, which stop everything, wait for as much
+ * garbage as is allowed.
  */
 function watchTurns(): void {
   turning = false;
@@ -141,7 +154,8 @@ function relieve(): void {
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
   if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < minorBytes() * 0.9) return;
-  // Collections for their number are worth their time: what they find is still in the cache. Those for bytes keep to a share.
+  // Collections for their number are worth their time: what they find is still in the cache. Those
+  // for bytes keep to a share.
   if (countSinceMinor < minorCount) minor.run(() => collectYoung(collect));
   else collectYoung(collect);
   bytesSinceMinor = 0;
@@ -158,5 +172,8 @@ function relieve(): void {
 }
 
 function hasGrown({ count, bytes }: TokenCounts): boolean {
-  return bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * (turning ? MAX_SLACK : major.slack) || count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack;
+  return (
+    bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * (turning ? MAX_SLACK : major.slack) ||
+    count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack
+  );
 }

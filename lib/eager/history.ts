@@ -1,4 +1,7 @@
-/** What made each live storage, while recording is on: for `memory.snapshot` and the message of an OutOfMemoryError. */
+/**
+ * What made each live storage, while recording is on: for `memory.snapshot` and the message of an
+ * OutOfMemoryError.
+ */
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 
@@ -40,16 +43,22 @@ export function numRecorded(): number {
 
 /** The outputs that the command to come allocates. */
 export function unallocated(outputs: readonly Tensor[]): Tensor[] {
-  return outputs.filter(({ storage }) => storage !== null && storage.handle === 0 && storage.freedBy === null);
+  return outputs.filter(
+    ({ storage }) => storage !== null && storage.handle === 0 && storage.freedBy === null,
+  );
 }
 
 /** Notes what made the storages of these tensors. */
 export function recordStorages(op: string, made: readonly Tensor[]): void {
-  for (const t of made) origins.set((t.storage as Storage).handle, { op, dtype: t.dtype.name, shape: t.shape });
+  for (const t of made)
+    origins.set((t.storage as Storage).handle, { op, dtype: t.dtype.name, shape: t.shape });
   if (origins.size > sweepAt) sweep();
 }
 
-/** Forgets storages that are gone; the time for it is shared by as many recordings as there are survivors. */
+/**
+ * Forgets storages that are gone; the time for it is shared by as many recordings as there are
+ * survivors.
+ */
 function sweep(): void {
   const live = new Set(listLive());
   for (const handle of origins.keys()) if (!live.has(handle)) origins.delete(handle);

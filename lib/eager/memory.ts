@@ -1,4 +1,7 @@
-/** Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in and out. */
+/**
+ * Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in
+ * and out.
+ */
 import { type Device, deviceByCode } from '../core/device.js';
 import { DeviceError } from '../core/errors.js';
 import { currentHome } from '../core/home.js';
@@ -7,7 +10,14 @@ import { type MemoryInterface, Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { nativeError } from '../native/guard.js';
 import { noteLent } from './overlap.js';
-import { allocatingCall, nativeCall, prepareDevice, streamOf, translate, writer } from './submit.js';
+import {
+  allocatingCall,
+  nativeCall,
+  prepareDevice,
+  streamOf,
+  translate,
+  writer,
+} from './submit.js';
 
 /** Gives a new storage its owner: the open scope, or the collector. */
 function own(storage: Storage, token: object | undefined): void {
@@ -39,7 +49,8 @@ export function allocateNow(device: Device, bytes: number): Storage {
 }
 
 /**
- * A CPU storage in pinned host memory, owned by the open scope or the collector. The CUDA backend gives it.
+ * A CPU storage in pinned host memory, owned by the open scope or the collector. The CUDA backend
+ * gives it.
  *
  * @throws DeviceError without CUDA, with the reason.
  */
@@ -52,7 +63,11 @@ export function allocatePinned(bytes: number): Storage {
     throw new DeviceError(message, { op: 'pinMemory', bytes }, { cause: error });
   }
   const storage = new Storage(deviceByCode(0), bytes);
-  const token = allocatingCall(() => writer.addon.allocatePinned(bytes, currentScope === null), 'pinMemory', deviceByCode(0));
+  const token = allocatingCall(
+    () => writer.addon.allocatePinned(bytes, currentScope === null),
+    'pinMemory',
+    deviceByCode(0),
+  );
   storage.handle = words()[0] as number;
   own(storage, token as object | undefined);
   return storage;
@@ -61,7 +76,17 @@ export function allocatePinned(bytes: number): Storage {
 /** A CPU storage over the memory of a typed array: no copy, changes are seen on both sides. */
 export function adoptArray(array: ArrayBufferView, device: Device): Storage {
   const storage = new Storage(device, array.byteLength);
-  const token = allocatingCall(() => writer.addon.adopt(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength, currentScope === null), 'fromBlob', device);
+  const token = allocatingCall(
+    () =>
+      writer.addon.adopt(
+        array.buffer as ArrayBuffer,
+        array.byteOffset,
+        array.byteLength,
+        currentScope === null,
+      ),
+    'fromBlob',
+    device,
+  );
   storage.handle = words()[0] as number;
   noteLent(storage, array);
   own(storage, token as object | undefined);
@@ -71,7 +96,11 @@ export function adoptArray(array: ArrayBufferView, device: Device): Storage {
 export const nativeMemory: MemoryInterface = {
   allocate(device, bytes, storage) {
     const stream = streamOf(device);
-    const token = allocatingCall(() => writer.addon.allocate(stream, bytes, currentScope === null), 'empty', device);
+    const token = allocatingCall(
+      () => writer.addon.allocate(stream, bytes, currentScope === null),
+      'empty',
+      device,
+    );
     storage.handle = words()[0] as number;
     own(storage, token as object | undefined);
   },
@@ -103,7 +132,17 @@ export const nativeMemory: MemoryInterface = {
 /** Writes the bytes of a typed array into a dense tensor. The array may be reused at once. */
 export function writeBytes(t: Tensor, source: ArrayBufferView): void {
   const storage = t.liveStorage('write');
-  allocatingCall(() => writer.addon.write(storage.handle, t.storageOffset * t.dtype.itemsize, source, streamOf(t.device)), 'write', t.device);
+  allocatingCall(
+    () =>
+      writer.addon.write(
+        storage.handle,
+        t.storageOffset * t.dtype.itemsize,
+        source,
+        streamOf(t.device),
+      ),
+    'write',
+    t.device,
+  );
 }
 
 /** A tensor without elements may begin anywhere, behind the end of its storage too. */
@@ -113,7 +152,8 @@ const firstByte = (t: Tensor): number => (t.numel() === 0 ? 0 : t.storageOffset 
 export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
   t.device.home.beforeWaiting?.('read');
-  const read = (): void => writer.addon.readSync(storage.handle, firstByte(t), destination, streamOf(t.device));
+  const read = (): void =>
+    writer.addon.readSync(storage.handle, firstByte(t), destination, streamOf(t.device));
   waitingCall(read, 'read', t.device, [t]);
 }
 
@@ -167,7 +207,12 @@ function hearing<T>({ home }: Device, wait: () => T): T {
 }
 
 /** A call that JavaScript waits in. @internal */
-export function waitingCall<T>(wait: () => T, op: string, device: Device, operands: readonly Tensor[] = []): T {
+export function waitingCall<T>(
+  wait: () => T,
+  op: string,
+  device: Device,
+  operands: readonly Tensor[] = [],
+): T {
   try {
     return nativeCall(() => hearing(device, wait), op, operands, device);
   } catch (error) {
@@ -180,6 +225,12 @@ export function waitingCall<T>(wait: () => T, op: string, device: Device, operan
 export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
   t.device.home.beforeWaiting?.('item');
-  const read = (): number | bigint => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device));
+  const read = (): number | bigint =>
+    writer.addon.readScalar(
+      storage.handle,
+      t.storageOffset * t.dtype.itemsize,
+      t.dtype.code,
+      streamOf(t.device),
+    );
   return waitingCall(read, 'item', t.device, [t]);
 }

@@ -24,14 +24,23 @@ export function overlaps(read: Tensor, written: Tensor): boolean {
   return readStart < writtenEnd + shift && writtenStart + shift < readEnd;
 }
 
-/** Whether they share some without being the same window: a kernel that writes one while it reads the other, element by element, would be wrong. */
+/**
+ * Whether they share some without being the same window: a kernel that writes one while it reads
+ * the other, element by element, would be wrong.
+ */
 export function overlapsPartly(read: Tensor, written: Tensor): boolean {
   if (read === written || (read.storage !== written.storage && !anyLent)) return false;
   return overlaps(read, written) && !isSameWindow(read, written);
 }
 
 function isSameWindow(a: Tensor, b: Tensor): boolean {
-  return a.storage === b.storage && a.storageOffset === b.storageOffset && a.dtype === b.dtype && sameShape(a.shape, b.shape) && sameShape(a.strides, b.strides);
+  return (
+    a.storage === b.storage &&
+    a.storageOffset === b.storageOffset &&
+    a.dtype === b.dtype &&
+    sameShape(a.shape, b.shape) &&
+    sameShape(a.strides, b.strides)
+  );
 }
 
 /** How many bytes the second begins after the first; null for different memory. */
@@ -39,7 +48,9 @@ function distance(a: Storage | null, b: Storage | null): number | null {
   if (a === b) return 0;
   if (!anyLent || a === null || b === null) return null;
   const [first, second] = [lent.get(a), lent.get(b)];
-  return first !== undefined && first.buffer === second?.buffer ? second.byteOffset - first.byteOffset : null;
+  return first !== undefined && first.buffer === second?.buffer
+    ? second.byteOffset - first.byteOffset
+    : null;
 }
 
 /** The bytes of its storage that a tensor reaches: the first, and the one after the last. */

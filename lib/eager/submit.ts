@@ -1,7 +1,18 @@
-/** Submitting a command: native errors get the op, shapes and dtypes; memory pressure is answered by collecting garbage. */
+/**
+ * Submitting a command: native errors get the op, shapes and dtypes; memory pressure is answered by
+ * collecting garbage.
+ */
 
 import type { Device } from '../core/device.js';
-import { CollectiveError, DeviceError, FreedError, IndexError, KernelError, OutOfMemoryError, ShardwiseError } from '../core/errors.js';
+import {
+  CollectiveError,
+  DeviceError,
+  FreedError,
+  IndexError,
+  KernelError,
+  OutOfMemoryError,
+  ShardwiseError,
+} from '../core/errors.js';
 import { processHome } from '../core/home.js';
 import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
@@ -23,7 +34,10 @@ export const writer = {
   kernelId(op: AnyOp): number {
     const id = op.kernel === null ? undefined : this.kernels.get(op.kernel);
     if (id === undefined) {
-      throw new ShardwiseError('ERR_OP', `${op.name}: the addon has no kernel "${op.kernel}"; rebuild it with npm run build:native`);
+      throw new ShardwiseError(
+        'ERR_OP',
+        `${op.name}: the addon has no kernel "${op.kernel}"; rebuild it with npm run build:native`,
+      );
     }
     return id;
   },
@@ -37,7 +51,9 @@ export function connect(addon: Addon): void {
 
 let prepare: (device: Device) => void = () => {};
 
-/** Runs before the first use of a device: opens its backend, or throws why that cannot be. @internal */
+/**
+ * Runs before the first use of a device: opens its backend, or throws why that cannot be. @internal
+ */
 export function installDevicePreparation(fn: (device: Device) => void): void {
   prepare = fn;
 }
@@ -50,24 +66,33 @@ export function prepareDevice(device: Device): void {
 /** The stream that commands of a device go to. */
 export function streamOf(device: Device): number {
   if (device.currentStream < 0) prepare(device);
-  if (device.currentStream < 0) device.currentStream = nativeCall(() => openStream(device), `stream of ${device}`);
+  if (device.currentStream < 0)
+    device.currentStream = nativeCall(() => openStream(device), `stream of ${device}`);
   return device.currentStream;
 }
 
 /** Ranks that share a process have streams of their own: one may wait for another. */
 function openStream(device: Device): number {
-  return device.home === processHome ? writer.addon.defaultStream(device.code) : newStream(device, 0);
+  return device.home === processHome
+    ? writer.addon.defaultStream(device.code)
+    : newStream(device, 0);
 }
 
 /**
- * That of a rank which shares the process takes any number of commands: it may wait for what another rank, and so JavaScript, has yet to
- * do. @internal
+ * That of a rank which shares the process takes any number of commands: it may wait for what
+ * another rank, and so JavaScript, has yet to do. @internal
  */
 export function newStream(device: Device, priority: number): number {
   return writer.addon.streamCreate(device.code, priority, device.home.id);
 }
 
-export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs: readonly Tensor[], outputs: readonly Tensor[]): void {
+export function submitCommand(
+  op: AnyOp,
+  kernel: number,
+  device: Device,
+  inputs: readonly Tensor[],
+  outputs: readonly Tensor[],
+): void {
   const stream = device.currentStream >= 0 ? device.currentStream : streamOf(device);
   const made = recording ? unallocated(outputs) : null;
   try {
@@ -86,10 +111,16 @@ export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs:
 }
 
 /**
- * Calls the addon and rethrows its errors as the library's. Never again after a failure: a call that waits reports the failure of
- * work before it, once, and would then succeed on results that were never computed.
+ * Calls the addon and rethrows its errors as the library's. Never again after a failure: a call
+ * that waits reports the failure of work before it, once, and would then succeed on results that
+ * were never computed.
  */
-export function nativeCall<T>(call: () => T, op: string, inputs: readonly Tensor[] = [], device: Device | undefined = inputs[0]?.device): T {
+export function nativeCall<T>(
+  call: () => T,
+  op: string,
+  inputs: readonly Tensor[] = [],
+  device: Device | undefined = inputs[0]?.device,
+): T {
   try {
     return call();
   } catch (error) {
@@ -97,7 +128,10 @@ export function nativeCall<T>(call: () => T, op: string, inputs: readonly Tensor
   }
 }
 
-/** The same for calls that allocate and do not wait: when memory runs out, garbage is collected and the call repeated. */
+/**
+ * The same for calls that allocate and do not wait: when memory runs out, garbage is collected and
+ * the call repeated.
+ */
 export function allocatingCall<T>(call: () => T, op: string, device: Device): T {
   try {
     return call();
@@ -116,30 +150,67 @@ function codeOf(error: unknown): NativeErrorCode | undefined {
   return (error as { code?: NativeErrorCode })?.code;
 }
 
-function outOfMemory(message: string, details: Record<string, unknown>, cause: Error, device: Device | undefined): OutOfMemoryError {
+function outOfMemory(
+  message: string,
+  details: Record<string, unknown>,
+  cause: Error,
+  device: Device | undefined,
+): OutOfMemoryError {
   const known = { ...details, ...numbersOf(cause.message) };
   if (device === undefined) return new OutOfMemoryError(message, known, { cause });
   const { total, holders } = largestHolders(writer.addon, device);
-  return new OutOfMemoryError(`${message}\n${describeHolders(device, total, holders)}`, { ...known, device: String(device) }, { cause }, holders);
+  return new OutOfMemoryError(
+    `${message}\n${describeHolders(device, total, holders)}`,
+    { ...known, device: String(device) },
+    { cause },
+    holders,
+  );
 }
 
-/** The numbers of the allocator's message, as data: it may be the device's, or that of pinned memory. */
+/**
+ * The numbers of the allocator's message, as data: it may be the device's, or that of pinned
+ * memory.
+ */
 function numbersOf(message: string): Record<string, unknown> {
-  const found = /(\d+) bytes were requested; allocated (\d+), reserved (\d+), free on the device (\d+) of (\d+)/.exec(message);
+  const found =
+    /(\d+) bytes were requested; allocated (\d+), reserved (\d+), free on the device (\d+) of (\d+)/.exec(
+      message,
+    );
   if (found === null) return {};
-  const [requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes] = found.slice(1).map(Number);
+  const [requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes] = found
+    .slice(1)
+    .map(Number);
   return { requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes };
 }
 
-/** The library's error for a native one, with the operands that the op was given; `device` is the one whose memory may have run out. */
-export function translate(error: unknown, op: string, inputs: readonly Tensor[], device: Device | undefined = inputs[0]?.device): unknown {
+/**
+ * The library's error for a native one, with the operands that the op was given; `device` is the
+ * one whose memory may have run out.
+ */
+export function translate(
+  error: unknown,
+  op: string,
+  inputs: readonly Tensor[],
+  device: Device | undefined = inputs[0]?.device,
+): unknown {
   const code = codeOf(error);
-  if (!(error instanceof Error) || error instanceof ShardwiseError || typeof code !== 'string' || !code.startsWith('SW_')) return error;
-  const operands = inputs.map((t) => (t.storage === null ? String(t.scalarValue) : `${t.dtype.name}${formatShape(t.shape)} on ${t.device}`));
+  if (
+    !(error instanceof Error) ||
+    error instanceof ShardwiseError ||
+    typeof code !== 'string' ||
+    !code.startsWith('SW_')
+  )
+    return error;
+  const operands = inputs.map((t) =>
+    t.storage === null
+      ? String(t.scalarValue)
+      : `${t.dtype.name}${formatShape(t.shape)} on ${t.device}`,
+  );
   const message = `${op}: ${error.message}${operands.length ? `\n  operands: ${operands.join('; ')}` : ''}`;
   const details = { op, operands };
   const emptied = inputs.find((t) => t.storage !== null && t.storage.nbytes < byteRange(t)[1]);
-  if (code === 'SW_INVALID' && emptied !== undefined) return resizedAway(emptied, op, message, error);
+  if (code === 'SW_INVALID' && emptied !== undefined)
+    return resizedAway(emptied, op, message, error);
   switch (code) {
     case 'SW_OUT_OF_MEMORY':
       return outOfMemory(message, details, error, device);
@@ -157,8 +228,16 @@ export function translate(error: unknown, op: string, inputs: readonly Tensor[],
 }
 
 /** Without a cause: the native error says the same, and its facts are for programs. */
-function collectiveError(message: string, details: Record<string, unknown>, native: Error & { facts?: string }, op: string): CollectiveError {
-  const error = new CollectiveError(message, { ...details, ...collectiveDetails(native.facts, op) });
+function collectiveError(
+  message: string,
+  details: Record<string, unknown>,
+  native: Error & { facts?: string },
+  op: string,
+): CollectiveError {
+  const error = new CollectiveError(message, {
+    ...details,
+    ...collectiveDetails(native.facts, op),
+  });
   reasons.set(error, native.message);
   return error;
 }

@@ -1,4 +1,7 @@
-/** Opening files that may be anything: a FIFO would block a thread for ever, a device may act on being opened. */
+/**
+ * Opening files that may be anything: a FIFO would block a thread for ever, a device may act on
+ * being opened.
+ */
 import { constants, type Stats } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 
@@ -10,7 +13,10 @@ export function describeKind(stats: Stats): string {
   return stats.isCharacterDevice() || stats.isBlockDevice() ? 'a device' : 'of an unknown kind';
 }
 
-/** Opens a regular file for reading, never waiting. @throws the system's errors, and an Error for what is no regular file */
+/**
+ * Opens a regular file for reading, never waiting. @throws the system's errors, and an Error for
+ * what is no regular file
+ */
 export async function openRegular(path: string): Promise<{ file: FileHandle; size: number }> {
   requireRegular(await stat(path));
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY);

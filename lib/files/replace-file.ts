@@ -1,6 +1,18 @@
-/** Replaces files in one step: whoever opens the name, also after a crash, finds the old file or the new one, whole. */
+/**
+ * Replaces files in one step: whoever opens the name, also after a crash, finds the old file or the
+ * new one, whole.
+ */
 import { constants, type Stats } from 'node:fs';
-import { type FileHandle, lstat, open, readlink, realpath, rename, rm, stat } from 'node:fs/promises';
+import {
+  type FileHandle,
+  lstat,
+  open,
+  readlink,
+  realpath,
+  rename,
+  rm,
+  stat,
+} from 'node:fs/promises';
 import { constants as system } from 'node:os';
 import path from 'node:path';
 import { loadAddon } from '../native/load.js';
@@ -19,15 +31,21 @@ interface Target {
 const queues = new Map<string, Promise<void>>();
 
 /**
- * Writes a file under a temporary name in the same folder, flushes it, and renames it. Calls of one process for one path run in order;
- * of other threads and processes the last rename wins. A symbolic link is followed, as `open` does: the file that it names is replaced.
- * Mode and, where the system allows it, owner of an existing file are kept. A call that fails leaves nothing behind; what a killed
- * process left is removed by the next call for the same file.
+ * Writes a file under a temporary name in the same folder, flushes it, and renames it. Calls of one
+ * process for one path run in order; of other threads and processes the last rename wins. A
+ * symbolic link is followed, as `open` does: the file that it names is replaced. Mode and, where
+ * the system allows it, owner of an existing file are kept. A call that fails leaves nothing
+ * behind; what a killed process left is removed by the next call for the same file.
  *
- * @throws the system's errors, those of `write`, and an Error where the path names what is no regular file
+ * @throws the system's errors, those of `write`, and an Error where the path names what is no
+ * regular file
  */
-export function replaceFile(file: string, write: (file: FileHandle) => Promise<void>): Promise<void> {
-  const absolute = path.isAbsolute(file) ? file : `${process.cwd()}/${file}`; // not normalized: `..` behind a link is the system's matter
+export function replaceFile(
+  file: string,
+  write: (file: FileHandle) => Promise<void>,
+): Promise<void> {
+  // not normalized: `..` behind a link is the system's matter
+  const absolute = path.isAbsolute(file) ? file : `${process.cwd()}/${file}`;
   const key = path.resolve(file);
   const turn = (queues.get(key) ?? Promise.resolve()).then(() => replaceNow(absolute, write));
   const settled = turn.then(
@@ -41,7 +59,10 @@ export function replaceFile(file: string, write: (file: FileHandle) => Promise<v
   return turn;
 }
 
-async function replaceNow(absolute: string, write: (file: FileHandle) => Promise<void>): Promise<void> {
+async function replaceNow(
+  absolute: string,
+  write: (file: FileHandle) => Promise<void>,
+): Promise<void> {
   const { folder, name, before } = await findTarget(absolute);
   await removeLeftovers(folder, name);
   const { file, temporary } = await createTemporary(folder, name, before === null ? 0o666 : 0o600);
@@ -61,27 +82,39 @@ async function replaceNow(absolute: string, write: (file: FileHandle) => Promise
 
 async function findTarget(absolute: string): Promise<Target> {
   if (absolute.endsWith('/')) throw new Error('the path names a folder, not a file');
-  // Follows links, so that the system's rules about links of other users (protected_symlinks) hold here as well.
+  // Follows links, so that the system's rules about links of other users (protected_symlinks) hold
+  // here as well.
   const before = await stat(absolute).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null;
     throw error;
   });
-  if (before !== null && !before.isFile()) throw new Error(`it is ${describeKind(before)}, not a regular file`);
+  if (before !== null && !before.isFile())
+    throw new Error(`it is ${describeKind(before)}, not a regular file`);
   let [folder, name] = [await realpath(path.dirname(absolute)), path.basename(absolute)];
   for (let links = 0; links < 40; links++) {
     const link = await readlink(`${folder}/${name}`).catch(() => null);
     if (link === null) return { folder, name, before };
-    folder = await realpath(path.isAbsolute(link) ? path.dirname(link) : `${folder}/${path.dirname(link)}`);
+    folder = await realpath(
+      path.isAbsolute(link) ? path.dirname(link) : `${folder}/${path.dirname(link)}`,
+    );
     name = path.basename(link);
   }
   throw new Error('too many symbolic links');
 }
 
 /** A new file that no other process has open, locked while this one writes it. */
-async function createTemporary(folder: string, name: string, mode: number): Promise<{ file: FileHandle; temporary: string }> {
+async function createTemporary(
+  folder: string,
+  name: string,
+  mode: number,
+): Promise<{ file: FileHandle; temporary: string }> {
   for (let tries = 0; tries < 20; tries++) {
     const temporary = `${folder}/${temporaryName(name)}`;
-    const file = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, mode);
+    const file = await open(
+      temporary,
+      constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW,
+      mode,
+    );
     const taken = loadAddon().lockFile(file.fd) === system.errno.EWOULDBLOCK;
     const there = await lstat(temporary).catch(() => null);
     if (!taken && there !== null) return { file, temporary };
@@ -103,7 +136,8 @@ async function keepAccess(file: FileHandle, { uid, gid, mode }: Stats): Promise<
   }
   const permissions = mode & 0o777;
   const sameGroup = (await file.stat()).gid === gid;
-  await file.chmod(sameGroup ? permissions : permissions & (0o707 | ((permissions & 0o7) << 3))); // another group may do what everyone may
+  // another group may do what everyone may
+  await file.chmod(sameGroup ? permissions : permissions & (0o707 | ((permissions & 0o7) << 3)));
 }
 
 /** Makes a rename survive a loss of power. Not all file systems can. */

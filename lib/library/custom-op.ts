@@ -1,4 +1,6 @@
-/** Ops of users that eager mode, autograd and captured graphs treat as they treat the library's own. */
+/**
+ * Ops of users that eager mode, autograd and captured graphs treat as they treat the library's own.
+ */
 import { noGrad } from '../autograd/grad-mode.js';
 import type { Device } from '../core/device.js';
 import { dispatch } from '../core/dispatch.js';
@@ -20,7 +22,10 @@ export interface CustomOpOptions {
   mutatesArgs?: readonly number[];
 }
 
-/** What an output will be; dtype and device default to those of the first tensor argument. A tensor describes one like itself. */
+/**
+ * What an output will be; dtype and device default to those of the first tensor argument. A tensor
+ * describes one like itself.
+ */
 export type OutputDescription = Tensor | { shape: Shape; dtype?: DTypeLike; device?: Device };
 
 /** A gradient, or none. */
@@ -28,10 +33,19 @@ export type Grad = Tensor | null | undefined;
 
 /** The gradient of an op. */
 export interface AutogradRule<A extends readonly unknown[]> {
-  /** Puts on `ctx` what backward needs. Arguments and outputs stay in memory until then, without copies. */
+  /**
+   * Puts on `ctx` what backward needs. Arguments and outputs stay in memory until then, without
+   * copies.
+   */
   setupContext?: (ctx: Record<string, unknown>, args: A, outputs: readonly Tensor[]) => void;
-  /** From the gradients of the outputs (null where none arrived) to those of the arguments: null for what has none, a list for a list. */
-  backward: (ctx: Record<string, unknown>, ...grads: (Tensor | null)[]) => Grad | readonly (Grad | readonly Grad[])[];
+  /**
+   * From the gradients of the outputs (null where none arrived) to those of the arguments: null for
+   * what has none, a list for a list.
+   */
+  backward: (
+    ctx: Record<string, unknown>,
+    ...grads: (Tensor | null)[]
+  ) => Grad | readonly (Grad | readonly Grad[])[];
 }
 
 /** A user's op: call it as a function. */
@@ -40,7 +54,9 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
   /** `namespace::name`. */
   readonly opName: string;
   /** Says what the outputs will be without computing them, for fake tensors and captured graphs. */
-  registerFake(describe: (...args: A) => OutputDescription | readonly OutputDescription[] | void): CustomOp<A, R>;
+  registerFake(
+    describe: (...args: A) => OutputDescription | readonly OutputDescription[] | void,
+  ): CustomOp<A, R>;
   /** Gives the op a gradient. @throws ArgumentError for an op that changes its arguments */
   registerAutograd(rule: AutogradRule<A>): CustomOp<A, R>;
 }
@@ -49,8 +65,8 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
  * Makes an op of a function. `fn` runs on real tensors without recording; in graphs it is one node.
  *
  * @param name `namespace::name`, not taken yet
- * @throws ArgumentError for a bad name or position. The op throws InPlaceError where `fn` changes what it did not declare, and
- * ArgumentError where a result shares memory with an argument.
+ * @throws ArgumentError for a bad name or position. The op throws InPlaceError where `fn` changes
+ * what it did not declare, and ArgumentError where a result shares memory with an argument.
  * @see PyTorch `torch.library.custom_op`
  * @example
  * const scaled = library.customOp('mylib::scaled', {}, (x: Tensor, k: number) => x.mul(k));
@@ -59,26 +75,50 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
  *   backward: (ctx, g) => [g?.mul(ctx.k as number), null],
  * });
  */
-export function customOp<A extends readonly unknown[], R extends OpResult>(name: string, options: CustomOpOptions, fn: (...args: A) => R): CustomOp<A, R> {
-  if (typeof name !== 'string' || !/^[\w.]+::[\w.]+$/.test(name)) throw new ArgumentError(`customOp: expected a name such as "mylib::scaled", got ${shown(name)}`, { name });
+export function customOp<A extends readonly unknown[], R extends OpResult>(
+  name: string,
+  options: CustomOpOptions,
+  fn: (...args: A) => R,
+): CustomOp<A, R> {
+  if (typeof name !== 'string' || !/^[\w.]+::[\w.]+$/.test(name))
+    throw new ArgumentError(
+      `customOp: expected a name such as "mylib::scaled", got ${shown(name)}`,
+      { name },
+    );
   const { mutatesArgs = [] } = optionsOf('customOp', options, 'mutatesArgs');
-  if (!Array.isArray(mutatesArgs)) throw unexpected('customOp', 'mutatesArgs', 'an array of positions of arguments', mutatesArgs);
+  if (!Array.isArray(mutatesArgs))
+    throw unexpected('customOp', 'mutatesArgs', 'an array of positions of arguments', mutatesArgs);
   checkFunction('customOp', 'fn', fn);
-  if (opByName(name) !== undefined) throw new ArgumentError(`customOp: an op named "${name}" is already defined`, { name });
+  if (opByName(name) !== undefined)
+    throw new ArgumentError(`customOp: an op named "${name}" is already defined`, { name });
   const bad = mutatesArgs.find((i) => !Number.isInteger(i) || i < 0);
-  if (bad !== undefined) throw new ArgumentError(`customOp: mutatesArgs holds positions of arguments, got ${String(bad)}`, { name });
+  if (bad !== undefined)
+    throw new ArgumentError(
+      `customOp: mutatesArgs holds positions of arguments, got ${String(bad)}`,
+      { name },
+    );
   const custom = new CustomOpEntry<A, R>(name, mutatesArgs, fn);
   const call = (...args: A): R => custom.call(args);
   return Object.assign(call, {
     opName: name,
-    registerFake(describe: (...args: A) => OutputDescription | readonly OutputDescription[] | void) {
+    registerFake(
+      describe: (...args: A) => OutputDescription | readonly OutputDescription[] | void,
+    ) {
       checkFunction(`${name}.registerFake`, 'describe', describe);
       custom.describe = describe;
       return this as unknown as CustomOp<A, R>;
     },
     registerAutograd(rule: AutogradRule<A>) {
-      if (mutatesArgs.length > 0) throw new ArgumentError(`${name}: an op that changes its arguments has no gradient; return the results instead`, { name });
-      checkFunction(`${name}.registerAutograd`, 'backward', optionsOf(`${name}.registerAutograd`, rule).backward);
+      if (mutatesArgs.length > 0)
+        throw new ArgumentError(
+          `${name}: an op that changes its arguments has no gradient; return the results instead`,
+          { name },
+        );
+      checkFunction(
+        `${name}.registerAutograd`,
+        'backward',
+        optionsOf(`${name}.registerAutograd`, rule).backward,
+      );
       custom.rule = rule;
       return this as unknown as CustomOp<A, R>;
     },
@@ -103,10 +143,15 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
       kernel: null,
       meta: (inputs, template) => this.metas(inputs, template),
       compute: (inputs, template) => this.compute(inputs, template),
-      ...(mutatesArgs.length > 0 && { traits: ['mutates'], mutates: (_inputs: readonly Tensor[], template: Template) => this.changed(template) }),
+      ...(mutatesArgs.length > 0 && {
+        traits: ['mutates'],
+        mutates: (_inputs: readonly Tensor[], template: Template) => this.changed(template),
+      }),
       saves: { inputs: (_needs, inputs) => inputs.map((_, i) => i), outputs: 'all' },
       vjp: (ctx, ...grads) => {
-        const inputs = ctx.params.slots.flatMap((_, k) => inputsOf(ctx.params, k)).map((i) => ctx.input(i));
+        const inputs = ctx.params.slots
+          .flatMap((_, k) => inputsOf(ctx.params, k))
+          .map((i) => ctx.input(i));
         const outputs = grads.map((_, i) => ctx.output(i));
         return this.backward(ctx.params, inputs, outputs, grads);
       },
@@ -117,7 +162,11 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   call(args: A): R {
     const { inputs, template } = flatten(args);
     for (const i of this.mutatesArgs) {
-      if (inputsOf(template, i).length === 0) throw new ArgumentError(`${this.op.name}: mutatesArgs names argument ${i}, which is no tensor in this call`, { op: this.op.name });
+      if (inputsOf(template, i).length === 0)
+        throw new ArgumentError(
+          `${this.op.name}: mutatesArgs names argument ${i}, which is no tensor in this call`,
+          { op: this.op.name },
+        );
     }
     const outputs = dispatch(this.op, inputs, template);
     return (this.gaveList ? outputs : outputs[0]) as R;
@@ -130,7 +179,10 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   private metas(inputs: readonly Tensor[], template: Template): OutputMeta[] {
     const { name } = this.op;
     if (this.describe === null)
-      throw new CompileError(`${name}: nothing says what its outputs look like. Register it: op.registerFake((...args) => ({ shape, dtype })).`, { op: name });
+      throw new CompileError(
+        `${name}: nothing says what its outputs look like. Register it: op.registerFake((...args) => ({ shape, dtype })).`,
+        { op: name },
+      );
     const described = this.describe(...(restore(template, inputs) as unknown as A));
     if (Array.isArray(described) && described.some((each) => typeof each !== 'object'))
       throw new ArgumentError(
@@ -138,21 +190,30 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
         { op: name },
       );
     this.gaveList = Array.isArray(described);
-    const list = (described === undefined ? [] : Array.isArray(described) ? described : [described]) as readonly OutputDescription[];
+    const list = (
+      described === undefined ? [] : Array.isArray(described) ? described : [described]
+    ) as readonly OutputDescription[];
     return list.map((each) => {
       checkSizes(each.shape, name);
       const { dtype = inputs[0]?.dtype, device = inputs[0]?.device } = each;
-      if (dtype === undefined || device === undefined) throw new ArgumentError(`${name}: registerFake must give dtype and device, there is no tensor argument to take them from`);
+      if (dtype === undefined || device === undefined)
+        throw new ArgumentError(
+          `${name}: registerFake must give dtype and device, there is no tensor argument to take them from`,
+        );
       return { shape: each.shape, strides: null, dtype: dtypeOf(dtype, name), device };
     });
   }
 
   private compute(inputs: readonly Tensor[], template: Template): Tensor[] {
     const versions = inputs.map((t) => t._version);
-    const result = noGrad(() => scope(() => this.fn(...(restore(template, inputs) as unknown as A))));
+    const result = noGrad(() =>
+      scope(() => this.fn(...(restore(template, inputs) as unknown as A))),
+    );
     this.checkChanges(inputs, versions, template);
     this.gaveList = Array.isArray(result);
-    const outputs = (result === undefined ? [] : Array.isArray(result) ? [...result] : [result]) as Tensor[];
+    const outputs = (
+      result === undefined ? [] : Array.isArray(result) ? [...result] : [result]
+    ) as Tensor[];
     outputs.forEach((output, i) => {
       this.checkOutput(output, i, inputs);
     });
@@ -160,16 +221,23 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   }
 
   /** The declared changes are counted once, by the dispatcher. */
-  private checkChanges(inputs: readonly Tensor[], versions: readonly number[], template: Template): void {
+  private checkChanges(
+    inputs: readonly Tensor[],
+    versions: readonly number[],
+    template: Template,
+  ): void {
     const declared = this.changed(template);
     const families = new Set(declared.map((i) => (inputs[i] as Tensor).sharedVersion()));
     inputs.forEach((t, i) => {
       if (t._version === versions[i]) return;
       if (!families.has(t.sharedVersion())) {
-        throw new InPlaceError(`${this.op.name}: it changed tensor ${i} in place without saying so. Name the argument in mutatesArgs, or work on a clone().`, {
-          op: this.op.name,
-          input: i,
-        });
+        throw new InPlaceError(
+          `${this.op.name}: it changed tensor ${i} in place without saying so. Name the argument in mutatesArgs, or work on a clone().`,
+          {
+            op: this.op.name,
+            input: i,
+          },
+        );
       }
     });
     for (const i of declared) (inputs[i] as Tensor).sharedVersion().value = versions[i] as number;
@@ -177,22 +245,41 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
 
   private checkOutput(output: unknown, i: number, inputs: readonly Tensor[]): void {
     const { name } = this.op;
-    if (!(output instanceof Tensor)) throw new ArgumentError(`${name}: expected tensors as results, got ${typeof output} as number ${i}`, { op: name });
+    if (!(output instanceof Tensor))
+      throw new ArgumentError(
+        `${name}: expected tensors as results, got ${typeof output} as number ${i}`,
+        { op: name },
+      );
     if (inputs.some((t) => t.storage === output.storage))
-      throw new ArgumentError(`${name}: result ${i} shares memory with an argument. Return a clone(), or nothing for an argument in mutatesArgs.`, { op: name });
+      throw new ArgumentError(
+        `${name}: result ${i} shares memory with an argument. Return a clone(), or nothing for an argument in mutatesArgs.`,
+        { op: name },
+      );
   }
 
-  private backward(template: Template, inputs: readonly Tensor[], outputs: readonly Tensor[], grads: readonly (Tensor | null)[]): (Tensor | null)[] {
+  private backward(
+    template: Template,
+    inputs: readonly Tensor[],
+    outputs: readonly Tensor[],
+    grads: readonly (Tensor | null)[],
+  ): (Tensor | null)[] {
     const { rule } = this;
     const { name } = this.op;
-    if (rule === null) throw new AutogradError(`${name}: it has no gradient. Register one: op.registerAutograd({ backward }).`, { op: name });
+    if (rule === null)
+      throw new AutogradError(
+        `${name}: it has no gradient. Register one: op.registerAutograd({ backward }).`,
+        { op: name },
+      );
     const args = restore(template, inputs) as unknown as A;
     const ctx: Record<string, unknown> = {};
     rule.setupContext?.(ctx, args, outputs);
     const given = rule.backward(ctx, ...grads);
     const list = (Array.isArray(given) ? given : [given]) as readonly (Grad | readonly Grad[])[];
     if (list.length !== args.length)
-      throw new AutogradError(`${name}: backward gave ${list.length} gradients for ${args.length} arguments; give null for those without one`, { op: name });
+      throw new AutogradError(
+        `${name}: backward gave ${list.length} gradients for ${args.length} arguments; give null for those without one`,
+        { op: name },
+      );
     const results: (Tensor | null)[] = inputs.map(() => null);
     list.forEach((grad, k) => {
       const own = inputsOf(template, k);

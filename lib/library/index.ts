@@ -1,2 +1,9 @@
 /** Ops of users. */
-export { type AutogradRule, type CustomOp, type CustomOpOptions, customOp, type Grad, type OutputDescription } from './custom-op.js';
+export {
+  type AutogradRule,
+  type CustomOp,
+  type CustomOpOptions,
+  customOp,
+  type Grad,
+  type OutputDescription,
+} from './custom-op.js';

@@ -30,7 +30,10 @@ export function emptyCache(which: DeviceName | Device = 'cpu'): void {
   nativeCall(() => writer.addon.emptyCache(code, 0), 'memory.emptyCache');
 }
 
-/** Collects garbage now: frees tensors that nothing refers to, and gives what the heap no longer needs back to the system. */
+/**
+ * Collects garbage now: frees tensors that nothing refers to, and gives what the heap no longer
+ * needs back to the system.
+ */
 export function collect(): void {
   writer.words.dropToken();
   collectGarbage();
@@ -43,7 +46,10 @@ export interface MemorySnapshot {
   /** Whether {@link recordHistory} is on, so that new storages have an origin. */
   readonly recording: boolean;
   readonly stats: NativeMemoryStats;
-  /** What the allocator took from the system, and the blocks in it, as `cuda.memorySnapshot` has them. */
+  /**
+   * What the allocator took from the system, and the blocks in it, as `cuda.memorySnapshot` has
+   * them.
+   */
   readonly segments: readonly NativeSegment[];
   /** The live storages of this thread. */
   readonly storages: readonly LiveStorage[];
@@ -52,8 +58,8 @@ export interface MemorySnapshot {
 }
 
 /**
- * What a device's memory is used for now: segments and blocks of the allocator, and the storages of this thread, with the op, shape and
- * dtype they were made with where {@link recordHistory} was on.
+ * What a device's memory is used for now: segments and blocks of the allocator, and the storages of
+ * this thread, with the op, shape and dtype they were made with where {@link recordHistory} was on.
  *
  * @throws DeviceError if the device is not there.
  * @see PyTorch `torch.cuda.memory._snapshot`
@@ -63,13 +69,21 @@ export function snapshot(which: DeviceName | Device = 'cpu'): MemorySnapshot {
   streamOf(found); // opens the device, or says why that cannot be
   const segments = nativeCall(() => writer.addon.memorySnapshot(found.code), 'memory.snapshot');
   const storages = liveStorages(writer.addon, found);
-  return { device: String(found), recording, stats: stats(found), segments, storages, holders: groupHolders(storages) };
+  return {
+    device: String(found),
+    recording,
+    stats: stats(found),
+    segments,
+    storages,
+    holders: groupHolders(storages),
+  };
 }
 
 /**
- * Turns on, or off, that each new storage is remembered with the op, shape and dtype it was made with, for {@link snapshot} and the
- * message of an OutOfMemoryError. Turning it off forgets them. It is on from the start with `SHARDWISE_MEMORY_HISTORY=1`. While it is on,
- * an op that allocates costs some tenths of a microsecond more.
+ * Turns on, or off, that each new storage is remembered with the op, shape and dtype it was made
+ * with, for {@link snapshot} and the message of an OutOfMemoryError. Turning it off forgets them.
+ * It is on from the start with `SHARDWISE_MEMORY_HISTORY=1`. While it is on, an op that allocates
+ * costs some tenths of a microsecond more.
  *
  * @see PyTorch `torch.cuda.memory._record_memory_history`
  */

@@ -1,4 +1,7 @@
-/** What collectives are called by: the functions of programs that make one, and so what faults, traces and errors name. */
+/**
+ * What collectives are called by: the functions of programs that make one, and so what faults,
+ * traces and errors name.
+ */
 
 /** @internal */
 export const collectiveNames = [

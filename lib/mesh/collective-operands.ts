@@ -1,6 +1,13 @@
 /** What goes into collectives and comes out of them: checked, taken to dense memory, and back. */
 import type { CollectiveCall } from '../core/collective.js';
-import { ArgumentError, DeviceError, DtypeError, InPlaceError, ShapeError, ShardingError } from '../core/errors.js';
+import {
+  ArgumentError,
+  DeviceError,
+  DtypeError,
+  InPlaceError,
+  ShapeError,
+  ShardingError,
+} from '../core/errors.js';
 import { checkFlag, checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
 import { formatShape, overlapsItself } from '../core/shape.js';
 import { type Sharding, Tensor } from '../core/tensor.js';
@@ -30,13 +37,20 @@ export interface MaybeAsync {
 }
 
 /** Options as they were given, to take apart; `names` are all that the collective has. */
-export function collectiveOptions<T extends CollectiveOptions & MaybeAsync>(name: string, options: T, names = 'group asyncOp'): T {
+export function collectiveOptions<T extends CollectiveOptions & MaybeAsync>(
+  name: string,
+  options: T,
+  names = 'group asyncOp',
+): T {
   const { asyncOp } = optionsOf(name, options, names);
   if (asyncOp !== undefined) checkFlag(name, 'asyncOp', asyncOp);
   return options;
 }
 
-/** A call with what goes into it and comes out of it taken to dense memory, and back; `where` the program called it. */
+/**
+ * A call with what goes into it and comes out of it taken to dense memory, and back; `where` the
+ * program called it.
+ */
 export function perform(
   name: string,
   where: string,
@@ -53,7 +67,10 @@ export function perform(
   return new Work(group.finished((call.output ?? call.input)?.device), outputs);
 }
 
-/** @throws ArgumentError for what is no tensor, ShardingError for a distributed one, DeviceError for one of another rank */
+/**
+ * @throws ArgumentError for what is no tensor, ShardingError for a distributed one, DeviceError for
+ * one of another rank
+ */
 export function checkTensor(name: string, what: string, t: Tensor, group: ProcessGroup): void {
   if (!(t instanceof Tensor) || t.storage === null) throw unexpected(name, what, 'a tensor', t);
   if (t.sharding !== null) throw distributedGiven(name, what, t.sharding.spec);
@@ -64,7 +81,10 @@ export function checkTensor(name: string, what: string, t: Tensor, group: Proces
   );
 }
 
-/** A collective would take the part for the whole, and leave placements behind that do not hold any more. */
+/**
+ * A collective would take the part for the whole, and leave placements behind that do not hold any
+ * more.
+ */
 function distributedGiven(name: string, what: string, spec: Sharding['spec']): ShardingError {
   return new ShardingError(
     `${name}: expected ${what} to be a plain tensor, got a distributed one: ${spec}. Give toLocal() of it, this rank's own part, or let its placements say what is exchanged: redistribute(…), or fullTensor() for the whole.`,
@@ -80,7 +100,12 @@ export function dense(name: string, what: string, t: Tensor, group: ProcessGroup
 }
 
 /** Output memory for `t`, and what brings it there afterwards if `t` is not dense. */
-export function denseOutput(name: string, what: string, t: Tensor, group: ProcessGroup): [Tensor, (() => void) | undefined] {
+export function denseOutput(
+  name: string,
+  what: string,
+  t: Tensor,
+  group: ProcessGroup,
+): [Tensor, (() => void) | undefined] {
   const memory = dense(name, what, t, group);
   checkWritable(name, what, t);
   return [memory, t.isContiguous() ? undefined : copyingBack(t, memory)];
@@ -107,21 +132,38 @@ export function apartFrom(output: Tensor, input: Tensor): Tensor {
 
 export function checkSame(name: string, what: string, given: Tensor, expected: Tensor): void {
   if (given.dtype !== expected.dtype) {
-    throw new DtypeError(`${name}: expected ${what} of dtype ${expected.dtype.name}, got ${given.dtype.name}`, { op: name });
+    throw new DtypeError(
+      `${name}: expected ${what} of dtype ${expected.dtype.name}, got ${given.dtype.name}`,
+      { op: name },
+    );
   }
 }
 
-export function checkNumel(name: string, what: string, given: Tensor, expected: number, why: string): void {
+export function checkNumel(
+  name: string,
+  what: string,
+  given: Tensor,
+  expected: number,
+  why: string,
+): void {
   if (given.numel() !== expected) {
-    throw new ShapeError(`${name}: expected ${what} with ${expected} elements (${why}), got ${formatShape(given.shape)} with ${given.numel()}`, {
-      op: name,
-      shape: given.shape,
-      expected,
-    });
+    throw new ShapeError(
+      `${name}: expected ${what} with ${expected} elements (${why}), got ${formatShape(given.shape)} with ${given.numel()}`,
+      {
+        op: name,
+        shape: given.shape,
+        expected,
+      },
+    );
   }
 }
 
-export function checkList(name: string, what: string, list: readonly Tensor[], group: ProcessGroup): void {
+export function checkList(
+  name: string,
+  what: string,
+  list: readonly Tensor[],
+  group: ProcessGroup,
+): void {
   if (!Array.isArray(list) || list.length !== group.size) {
     throw new ArgumentError(
       `${name}: expected ${what} to be a list of ${group.size} tensors, one for each rank of the group, got ${Array.isArray(list) ? list.length : shown(list)}`,
@@ -131,8 +173,16 @@ export function checkList(name: string, what: string, list: readonly Tensor[], g
   for (const t of list) checkTensor(name, what, t, group);
 }
 
-/** All of the list have the dtype and the number of elements of one of the tensors that go into it or come out of it. */
-export function checkAlike(name: string, what: string, list: readonly Tensor[], like: Tensor): void {
+/**
+ * All of the list have the dtype and the number of elements of one of the tensors that go into it
+ * or come out of it.
+ */
+export function checkAlike(
+  name: string,
+  what: string,
+  list: readonly Tensor[],
+  like: Tensor,
+): void {
   for (const t of list) {
     checkSame(name, what, t, like);
     checkNumel(name, what, t, like.numel(), 'all of one size');
@@ -144,12 +194,20 @@ export function placeOf(name: string, what: string, rank: number, group: Process
   checkNumber(name, what, rank, { from: 0, whole: true });
   const place = group.ranks.indexOf(rank);
   if (place < 0)
-    throw new ArgumentError(`${name}: ${what} ${rank} is not of group "${group.name}" (ranks ${group.ranks.join(', ')})`, { op: name, given: rank, ranks: group.ranks });
+    throw new ArgumentError(
+      `${name}: ${what} ${rank} is not of group "${group.name}" (ranks ${group.ranks.join(', ')})`,
+      { op: name, given: rank, ranks: group.ranks },
+    );
   return place;
 }
 
 /** The values of a list, one behind the other. */
-export function joined(name: string, what: string, list: readonly Tensor[], group: ProcessGroup): Tensor {
+export function joined(
+  name: string,
+  what: string,
+  list: readonly Tensor[],
+  group: ProcessGroup,
+): Tensor {
   const flat = list.map((t) => dense(name, what, t, group).reshape([-1]));
   const [first] = flat as [Tensor];
   const total = flat.reduce((sum, t) => sum + t.numel(), 0);

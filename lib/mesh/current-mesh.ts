@@ -1,9 +1,14 @@
-/** The mesh that functions take where they are given none: that of the innermost `mesh.run`, PyTorch's `with mesh:`. */
+/**
+ * The mesh that functions take where they are given none: that of the innermost `mesh.run`,
+ * PyTorch's `with mesh:`.
+ */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { ArgumentError } from '../core/errors.js';
 import type { DeviceMesh } from './device-mesh.js';
 
-/** Of what a function does and awaits, so that ranks which share the process have each their own. */
+/**
+ * Of what a function does and awaits, so that ranks which share the process have each their own.
+ */
 const current = new AsyncLocalStorage<DeviceMesh>();
 
 /** @internal */
@@ -12,7 +17,8 @@ export function runUnder<T>(mesh: DeviceMesh, fn: () => T): T {
 }
 
 /**
- * The mesh of the innermost {@link DeviceMesh.run} around the call; `op` is who asks, for the error.
+ * The mesh of the innermost {@link DeviceMesh.run} around the call; `op` is who asks, for the
+ * error.
  *
  * @throws ArgumentError if there is none
  * @see PyTorch `torch.distributed.device_mesh._mesh_resources.get_current_mesh`
@@ -20,5 +26,8 @@ export function runUnder<T>(mesh: DeviceMesh, fn: () => T): T {
 export function getCurrentMesh(op = 'getCurrentMesh'): DeviceMesh {
   const mesh = current.getStore();
   if (mesh !== undefined) return mesh;
-  throw new ArgumentError(`${op}: expected mesh to be a DeviceMesh, got none. Give one, or call it inside mesh.run(() => …), whose mesh is taken then.`, { op, argument: 'mesh' });
+  throw new ArgumentError(
+    `${op}: expected mesh to be a DeviceMesh, got none. Give one, or call it inside mesh.run(() => …), whose mesh is taken then.`,
+    { op, argument: 'mesh' },
+  );
 }

@@ -17,13 +17,32 @@ export interface FakeWorldOptions {
   readonly home?: Home;
 }
 
-/** What `initProcessGroup('fake', …)` sets up: any size, no peers, no cost for each rank. @throws ArgumentError, DistributedError */
-export function enterFakeWorld({ rank, worldSize, store = null, home = currentHome() }: FakeWorldOptions): RankContext {
+/**
+ * What `initProcessGroup('fake', …)` sets up: any size, no peers, no cost for each rank. @throws
+ * ArgumentError, DistributedError
+ */
+export function enterFakeWorld({
+  rank,
+  worldSize,
+  store = null,
+  home = currentHome(),
+}: FakeWorldOptions): RankContext {
   checkNumber('initProcessGroup', 'rank', rank, { from: 0, whole: true });
   checkNumber('initProcessGroup', 'worldSize', worldSize, { from: 1, whole: true });
   const context = findContext();
   if (context !== null) {
-    throw new DistributedError(`initProcessGroup: this is rank ${context.rank} of a world already. Call destroyProcessGroup() first.`, { op: 'initProcessGroup' });
+    throw new DistributedError(
+      `initProcessGroup: this is rank ${context.rank} of a world already. Call destroyProcessGroup() first.`,
+      { op: 'initProcessGroup' },
+    );
   }
-  return enterWorld({ rank, worldSize, localRank: 0, home, store, factory: fakeEngines, pending: null });
+  return enterWorld({
+    rank,
+    worldSize,
+    localRank: 0,
+    home,
+    store,
+    factory: fakeEngines,
+    pending: null,
+  });
 }

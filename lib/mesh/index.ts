@@ -25,7 +25,14 @@ export { getCurrentMesh } from './current-mesh.js';
 export { DeviceMesh, type DeviceMeshConstructor, initDeviceMesh } from './device-mesh.js';
 export type { BackendName, BackendText } from './engines/engine.js';
 export { getBackend, getGlobalRank, getGroupRank, getProcessGroupRanks } from './group-queries.js';
-export { destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, worldGroup } from './groups.js';
+export {
+  destroyProcessGroup,
+  getRank,
+  getWorldSize,
+  isInitialized,
+  newGroup,
+  worldGroup,
+} from './groups.js';
 export { type InitOptions, initProcessGroup, isAvailable } from './init.js';
 export { type LaunchOptions, launch } from './launch.js';
 export type { RankFunction } from './local-ranks.js';
@@ -42,5 +49,13 @@ export {
 } from './objects.js';
 export type { ProcessGroup } from './process-group.js';
 export type { RankFault } from './rank-faults.js';
-export { FileStore, HashStore, PrefixStore, Store, type StoreValue, TCPStore, type TCPStoreOptions } from './stores/index.js';
+export {
+  FileStore,
+  HashStore,
+  PrefixStore,
+  Store,
+  type StoreValue,
+  TCPStore,
+  type TCPStoreOptions,
+} from './stores/index.js';
 export type { Work } from './work.js';

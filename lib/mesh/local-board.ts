@@ -1,5 +1,12 @@
 /** What ranks of one process make, as the others see it: at once, in a table that they share. */
-import { type Difference, differenceOf, KEPT_MAKINGS, type Making, type MakingBoard, type Standing } from './makings.js';
+import {
+  type Difference,
+  differenceOf,
+  KEPT_MAKINGS,
+  type Making,
+  type MakingBoard,
+  type Standing,
+} from './makings.js';
 import type { PendingCalls } from './pending-calls.js';
 
 interface Made {
@@ -34,7 +41,9 @@ export class LocalBoard implements MakingBoard {
     const { place, key } = making;
     const others = this.places.get(place) ?? [];
     const other = others.find((each) => each.making.key !== key)?.making;
-    if (other !== undefined) for (const each of others) each.fail(differenceOf(each.making, each.making.key === key ? other : making));
+    if (other !== undefined)
+      for (const each of others)
+        each.fail(differenceOf(each.making, each.making.key === key ? other : making));
     if (others.length + 1 === this.worldSize) this.places.delete(place);
     else this.places.set(place, others);
     others.push({ making, fail });
@@ -48,7 +57,10 @@ export class LocalBoard implements MakingBoard {
 
   standingOf(rank: number): Standing {
     const last = this.pending.lastOf(rank);
-    const called = last === null || last === this.calledBefore[rank] ? 'nothing' : { op: last.name, where: last.where };
+    const called =
+      last === null || last === this.calledBefore[rank]
+        ? 'nothing'
+        : { op: last.name, where: last.where };
     return { made: this.madeBy[rank] as Making[], called };
   }
 

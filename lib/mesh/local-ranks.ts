@@ -1,4 +1,7 @@
-/** Ranks as asynchronous functions of one process: each has devices with streams of its own, and its own random numbers. */
+/**
+ * Ranks as asynchronous functions of one process: each has devices with streams of its own, and its
+ * own random numbers.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DeviceType } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
@@ -29,14 +32,23 @@ export type RankFunction<T> = (rank: number, worldSize: number) => T | Promise<T
 export interface LocalOptions {
   /** How long ranks wait for each other, in milliseconds. */
   readonly timeoutMs: number;
-  /** Runs one rank at a time, in an order drawn from it: the same seed gives the same order, and a deadlock is an error at once. Random numbers too, unless the program has seeded them. */
+  /**
+   * Runs one rank at a time, in an order drawn from it: the same seed gives the same order, and a
+   * deadlock is an error at once. Random numbers too, unless the program has seeded them.
+   */
   readonly seed?: number;
   readonly faults?: readonly RankFault[];
   /** What moves the tensors of GPUs; chosen if left out. */
   readonly deviceBackend?: BackendName;
-  /** The devices that the program has named backends for, if it has named any: CPU tensors are refused where they are not among them. */
+  /**
+   * The devices that the program has named backends for, if it has named any: CPU tensors are
+   * refused where they are not among them.
+   */
   readonly named?: readonly DeviceType[] | null;
-  /** What moves CPU tensors: `'gloo'` as between machines, over loopback. The memory of the process if left out. */
+  /**
+   * What moves CPU tensors: `'gloo'` as between machines, over loopback. The memory of the process
+   * if left out.
+   */
   readonly hostBackend?: BackendName;
   /** Called with every turn that the seed gives to a rank. */
   readonly onTurn?: (turn: RankTurn) => void;
@@ -65,7 +77,9 @@ interface World {
 const OP = 'launch';
 /** As many as the groups of one host take. */
 const MOST_RANKS = 64;
-/** How long the others have to end after one has failed, unless they wait for each other less long. */
+/**
+ * How long the others have to end after one has failed, unless they wait for each other less long.
+ */
 const GRACE_MS = 5_000;
 /** How long a rank that has failed may take to join groups in which it says so. */
 const JOIN_MS = 100;
@@ -88,28 +102,55 @@ function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalO
     board: new LocalBoard(size, pending),
     table: new LocalTable(),
     regions: new LocalRegions(size),
-    schedule: seed === undefined ? null : new RankSchedule(size, seed, pending, { timeoutMs, ...(onTurn === undefined ? {} : { onTurn }) }),
+    schedule:
+      seed === undefined
+        ? null
+        : new RankSchedule(size, seed, pending, {
+            timeoutMs,
+            ...(onTurn === undefined ? {} : { onTurn }),
+          }),
     homes: random.generators.map((generator, rank) => new Home(`rank ${rank}`, generator)),
     random,
     gloo: [],
     aborts: [],
-    // The others hear of a rank that is lost as of a process that dies: in the groups that they have in common.
-    faults: Array.from({ length: size }, (_, rank) => new FaultsOfRank(rank, faults, () => world.aborts[rank]?.(`rank ${rank} was lost`, rank))),
+    // The others hear of a rank that is lost as of a process that dies: in the groups that they
+    // have in common.
+    faults: Array.from(
+      { length: size },
+      (_, rank) =>
+        new FaultsOfRank(rank, faults, () => world.aborts[rank]?.(`rank ${rank} was lost`, rank)),
+    ),
     first: null,
   };
   return world;
 }
 
 function connectByGloo({ homes, table, size }: World, timeoutMs: number): Promise<GlooWorld[]> {
-  const open = (home: Home, rank: number) => GlooWorld.open({ op: OP, store: new LocalStore(table, home, timeoutMs), rank, worldSize: size, address: '127.0.0.1', timeoutMs });
+  const open = (home: Home, rank: number) =>
+    GlooWorld.open({
+      op: OP,
+      store: new LocalStore(table, home, timeoutMs),
+      rank,
+      worldSize: size,
+      address: '127.0.0.1',
+      timeoutMs,
+    });
   return Promise.all(homes.map((home, rank) => runAsRank(home, () => open(home, rank))));
 }
 
-/** Runs `fn` on every rank; resolves to what they return. @throws DistributedError naming the rank that failed first */
-export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, options: LocalOptions): Promise<T[]> {
+/**
+ * Runs `fn` on every rank; resolves to what they return. @throws DistributedError naming the rank
+ * that failed first
+ */
+export async function runLocalRanks<T>(
+  worldSize: number,
+  fn: RankFunction<T>,
+  options: LocalOptions,
+): Promise<T[]> {
   checkLocal(worldSize, fn, options);
   const world = newWorld(worldSize, options);
-  if (options.hostBackend === 'gloo' && worldSize > 1) world.gloo = await connectByGloo(world, options.timeoutMs);
+  if (options.hostBackend === 'gloo' && worldSize > 1)
+    world.gloo = await connectByGloo(world, options.timeoutMs);
   const ranks = world.homes.map(async (home, rank) => {
     try {
       return await runAsRank(home, () => runRank(world, rank, fn, options));
@@ -123,17 +164,27 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
   if (ends.why === 'ended') await cleared;
   else leaveBehind(world, ends.open, cleared);
   if (ends.why === 'idle') throw neverComes(world, ends.open);
-  if (world.first !== null) throw failureOf(world.first, world.schedule, ends.open, graceOf(options));
+  if (world.first !== null)
+    throw failureOf(world.first, world.schedule, ends.open, graceOf(options));
   const results = await Promise.all(ranks);
   checkMissed(world.faults.flatMap((each) => each.missed()));
   return results;
 }
 
-/** @throws DistributedError for faults that nobody came to: a test that asked for them has tested something else */
+/**
+ * @throws DistributedError for faults that nobody came to: a test that asked for them has tested
+ * something else
+ */
 function checkMissed(missed: readonly string[]): void {
   if (missed.length === 0) return;
-  const what = missed.length === 1 ? 'a fault that was asked for never came' : `${missed.length} faults that were asked for never came`;
-  throw new DistributedError(`${OP}: ${what}, and all ranks ended well.\n  ${missed.join('\n  ')}`, { op: OP, missed });
+  const what =
+    missed.length === 1
+      ? 'a fault that was asked for never came'
+      : `${missed.length} faults that were asked for never came`;
+  throw new DistributedError(
+    `${OP}: ${what}, and all ranks ended well.\n  ${missed.join('\n  ')}`,
+    { op: OP, missed },
+  );
 }
 
 /** How long the other ranks have to end after one has failed. */
@@ -154,26 +205,58 @@ function leaveBehind(world: World, open: readonly number[], cleared: Promise<voi
   world.schedule?.end(new DistributedError(`${OP} is over: ${reason}`, { op: OP, ranks: open }));
 }
 
-const who = (ranks: readonly number[]): string => `${ranks.length === 1 ? 'rank' : 'ranks'} ${ranks.join(', ')}`;
+const who = (ranks: readonly number[]): string =>
+  `${ranks.length === 1 ? 'rank' : 'ranks'} ${ranks.join(', ')}`;
 
-/** The error of ranks that wait for a promise which nobody will resolve, and which Node would end without a word. */
+/**
+ * The error of ranks that wait for a promise which nobody will resolve, and which Node would end
+ * without a word.
+ */
 function neverComes({ first }: World, open: readonly number[]): DistributedError {
   const others = first?.error instanceof Error ? ` Another failed: ${first.error.message}` : '';
   const message = `${OP}: ${who(open)} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
-  return new DistributedError(message, { op: OP, ranks: open }, first === null ? {} : { cause: first.error });
+  return new DistributedError(
+    message,
+    { op: OP, ranks: open },
+    first === null ? {} : { cause: first.error },
+  );
 }
 
-async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, options: LocalOptions): Promise<T> {
+async function runRank<T>(
+  world: World,
+  rank: number,
+  fn: RankFunction<T>,
+  options: LocalOptions,
+): Promise<T> {
   const { size, table, pending, regions, schedule } = world;
   const home = world.homes[rank] as Home;
   const { timeoutMs, faults = [], hostBackend, deviceBackend = null, named = null } = options;
   const store = new LocalStore(table, home, timeoutMs);
   const gloo = world.gloo[rank];
   const memory = localEngines(regions, timeoutMs);
-  const here: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
-  const host = Object.assign(here, { backendFor: () => (hostBackend === 'gloo' ? hostBackend : 'shm') });
-  const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, sharesProcess: size > 1, timeoutMs });
-  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, board: world.board, random: world.random.together, named });
+  const here: EngineFactory = (plan, device) =>
+    (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
+  const host = Object.assign(here, {
+    backendFor: () => (hostBackend === 'gloo' ? hostBackend : 'shm'),
+  });
+  const factory = withDevices(host, {
+    backend: deviceBackend,
+    ranksHere: size,
+    sharesProcess: size > 1,
+    timeoutMs,
+  });
+  const context = enterWorld({
+    rank,
+    worldSize: size,
+    localRank: rank,
+    home,
+    store,
+    factory,
+    pending,
+    board: world.board,
+    random: world.random.together,
+    named,
+  });
   home.findCudaIndex = () => ownGpu(rank);
   home.timeoutMs = timeoutMs;
   world.aborts[rank] = (reason, failed) => {
@@ -184,7 +267,8 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
     }
   };
   const ownFaults = world.faults[rank] as FaultsOfRank;
-  home.turns = schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);
+  home.turns =
+    schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);
   let hasLeft = false;
   const leave = (): void => {
     if (hasLeft) return;
@@ -227,10 +311,18 @@ function endWorld(world: World, reason: string, failed: number | null): void {
   world.table.end(wordsOf(reason));
 }
 
-/** The others hear of the rank that failed by its own groups first, in which it is the one that is named. */
+/**
+ * The others hear of the rank that failed by its own groups first, in which it is the one that is
+ * named.
+ */
 async function endWorldFor(world: World, rank: number, error: unknown): Promise<void> {
   const home = world.homes[rank] as Home;
-  const reason = withLastCall(home, rank, `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`, error);
+  const reason = withLastCall(
+    home,
+    rank,
+    `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`,
+    error,
+  );
   world.aborts[rank]?.(reason, rank);
   const stream = home.devices[0]?.currentStream ?? -1;
   // A group that it had not called yet is joined on its stream.
@@ -239,14 +331,30 @@ async function endWorldFor(world: World, rank: number, error: unknown): Promise<
 }
 
 function closeStreams(home: Home): void {
-  for (const device of home.devices) if (device !== undefined && device.currentStream >= 0) writer.addon.streamDestroy(device.currentStream);
+  for (const device of home.devices)
+    if (device !== undefined && device.currentStream >= 0)
+      writer.addon.streamDestroy(device.currentStream);
 }
 
-function failureOf({ rank, error }: { rank: number; error: unknown }, schedule: RankSchedule | null, open: readonly number[], graceMs: number): DistributedError {
+function failureOf(
+  { rank, error }: { rank: number; error: unknown },
+  schedule: RankSchedule | null,
+  open: readonly number[],
+  graceMs: number,
+): DistributedError {
   if (error instanceof DistributedError && error === schedule?.deadlock) return error;
   const text = error instanceof Error ? error.message : String(error);
   const order = schedule === null ? '' : ` (in the order drawn from seed ${schedule.seed})`;
-  const behind = open.length === 0 ? '' : `\n  ${who(open)} had not ended ${graceMs} ms later, and ${open.length === 1 ? 'was' : 'were'} left behind`;
-  const details = { rank, ...(schedule === null ? {} : { seed: schedule.seed }), ...(open.length === 0 ? {} : { leftBehind: open }) };
-  return new DistributedError(`rank ${rank} failed${order}: ${text}${behind}`, details, { cause: error });
+  const behind =
+    open.length === 0
+      ? ''
+      : `\n  ${who(open)} had not ended ${graceMs} ms later, and ${open.length === 1 ? 'was' : 'were'} left behind`;
+  const details = {
+    rank,
+    ...(schedule === null ? {} : { seed: schedule.seed }),
+    ...(open.length === 0 ? {} : { leftBehind: open }),
+  };
+  return new DistributedError(`rank ${rank} failed${order}: ${text}${behind}`, details, {
+    cause: error,
+  });
 }

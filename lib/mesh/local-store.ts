@@ -1,4 +1,7 @@
-/** The store of ranks that share a process: one table for all. What a rank waits for ends when another fails. */
+/**
+ * The store of ranks that share a process: one table for all. What a rank waits for ends when
+ * another fails.
+ */
 import { DistributedError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
 import { KeyValueTable, type StoreCommand, type StoreReply } from './stores/key-value-table.js';
@@ -48,7 +51,12 @@ export class LocalStore extends Store {
   async whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
     const { table, home } = this;
     const isThere = (): boolean => table.values.apply({ op: 'check', keys }) === true;
-    if (home.turns?.ordered === true) await home.turns.wait(`store.wait for ${keys.map((key) => `"${key}"`).join(', ')}`, null, () => isThere() || table.ended !== null);
+    if (home.turns?.ordered === true)
+      await home.turns.wait(
+        `store.wait for ${keys.map((key) => `"${key}"`).join(', ')}`,
+        null,
+        () => isThere() || table.ended !== null,
+      );
     if (isThere()) return;
     if (table.ended !== null) throw table.failure();
     await table.values.whenSet(keys, timeoutMs);

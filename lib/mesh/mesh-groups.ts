@@ -1,6 +1,7 @@
 /**
- * The groups along the dimensions of meshes. A name and a list of ranks are one group, whichever meshes have it and whichever a rank has
- * seen first: so meshes that are equal can stand for each other.
+ * The groups along the dimensions of meshes. A name and a list of ranks are one group, whichever
+ * meshes have it and whichever a rank has seen first: so meshes that are equal can stand for each
+ * other.
  */
 import { callSite } from '../core/call-site.js';
 import { ArgumentError } from '../core/errors.js';
@@ -36,8 +37,17 @@ function knownOf(context: RankContext): Known {
   return known;
 }
 
-/** The group of these ranks, of which this one is. `family` tells meshes apart that were made of groups; `making` is that of the mesh. @internal */
-export function groupAlong(context: RankContext, family: string, meshDim: string, ranks: readonly number[], making: Making | null): ProcessGroup {
+/**
+ * The group of these ranks, of which this one is. `family` tells meshes apart that were made of
+ * groups; `making` is that of the mesh. @internal
+ */
+export function groupAlong(
+  context: RankContext,
+  family: string,
+  meshDim: string,
+  ranks: readonly number[],
+  making: Making | null,
+): ProcessGroup {
   const { world } = context;
   if (ranks.length === world.size && ranks.every((rank, i) => rank === i)) return world;
   const name = `${family}${/^\d/.test(meshDim) ? 'dim' : ''}${meshDim}[${rankText(ranks)}]`;
@@ -53,8 +63,9 @@ export function groupAlong(context: RankContext, family: string, meshDim: string
 }
 
 /**
- * A group of a mesh that others make differently fails; not one that another mesh has made, which all ranks may have made alike. That of all ranks
- * does, where it is the mesh's along a dim: calls for different dims would meet in it.
+ * A group of a mesh that others make differently fails; not one that another mesh has made, which
+ * all ranks may have made alike. That of all ranks does, where it is the mesh's along a dim: calls
+ * for different dims would meet in it.
  *
  * @internal
  */
@@ -63,13 +74,18 @@ export function failOwn(making: Making | null, group: ProcessGroup, difference: 
 }
 
 /**
- * Tells the other ranks of a new mesh, which all ranks of it make; null where nobody looks. `fail` is called where another one is found to have
- * made another.
+ * Tells the other ranks of a new mesh, which all ranks of it make; null where nobody looks. `fail`
+ * is called where another one is found to have made another.
  *
  * @throws CollectiveError where that is known already
  * @internal
  */
-export function announceMesh(context: RankContext, op: string, plan: MeshPlan, fail: (difference: Difference) => void): Making | null {
+export function announceMesh(
+  context: RankContext,
+  op: string,
+  plan: MeshPlan,
+  fail: (difference: Difference) => void,
+): Making | null {
   const { rank, board } = context;
   const number = ++context.makings;
   if (board === null) return null;
@@ -78,8 +94,20 @@ export function announceMesh(context: RankContext, op: string, plan: MeshPlan, f
   const before = meshes.get(ranks) ?? 0;
   meshes.set(ranks, before + 1);
   const what = `${textOf(plan)} of the ranks ${shownRanks(plan.ranks, plan.shape)}`;
-  const rule = 'All ranks make the same meshes, of one shape and with the same names; those of the same ranks in one order';
-  const making: Making = { rank, number, op, where: callSite(), group: WORLD, what, short: what, place: `mesh ${before} of ${ranks}`, key: shortKey(planKey(plan)), rule };
+  const rule =
+    'All ranks make the same meshes, of one shape and with the same names; those of the same ranks in one order';
+  const making: Making = {
+    rank,
+    number,
+    op,
+    where: callSite(),
+    group: WORLD,
+    what,
+    short: what,
+    place: `mesh ${before} of ${ranks}`,
+    key: shortKey(planKey(plan)),
+    rule,
+  };
   board.record(making);
   board.announce(making, fail);
   return making;
@@ -112,15 +140,30 @@ const FEW = 8;
 function rankText(ranks: readonly number[]): string {
   if (ranks.length <= FEW) return ranks.join();
   const [first, second, last] = [ranks[0] as number, ranks[1] as number, ranks.at(-1) as number];
-  if (ranks.every((rank, i) => rank === first + i * (second - first))) return `${first}-${last}:${second - first}`;
+  if (ranks.every((rank, i) => rank === first + i * (second - first)))
+    return `${first}-${last}:${second - first}`;
   return digest(ranks.join()).slice(0, 16);
 }
 
 /** @throws ArgumentError unless each group has the ranks of its dimension */
-export function checkGroups(op: string, { ranks, shape }: MeshPlan, rank: number, groups: readonly ProcessGroup[]): void {
+export function checkGroups(
+  op: string,
+  { ranks, shape }: MeshPlan,
+  rank: number,
+  groups: readonly ProcessGroup[],
+): void {
   const coordinate = coordinateOf(ranks.indexOf(rank), shape);
-  const expected = shape.map((_, dim) => (coordinate === null ? null : sliceThrough(ranks, shape, [dim], coordinate).join(', ')));
+  const expected = shape.map((_, dim) =>
+    coordinate === null ? null : sliceThrough(ranks, shape, [dim], coordinate).join(', '),
+  );
   const given = groups.map((group) => group.ranks.join(', '));
-  if (given.length === expected.length && expected.every((list, dim) => list === null || list === given[dim])) return;
-  throw new ArgumentError(`${op}: expected ${shape.length} groups, of the ranks [${expected.join('], [')}], got groups of [${given.join('], [')}]`, { op, expected, given });
+  if (
+    given.length === expected.length &&
+    expected.every((list, dim) => list === null || list === given[dim])
+  )
+    return;
+  throw new ArgumentError(
+    `${op}: expected ${shape.length} groups, of the ranks [${expected.join('], [')}], got groups of [${given.join('], [')}]`,
+    { op, expected, given },
+  );
 }

@@ -3,7 +3,10 @@ import type { Home } from '../core/home.js';
 
 /** A mesh without its communication. */
 export interface MeshLayout {
-  /** Meshes of the same id are interchangeable: the same ranks, shape and names, seen from the same rank. */
+  /**
+   * Meshes of the same id are interchangeable: the same ranks, shape and names, seen from the same
+   * rank.
+   */
   readonly id: number;
   /** Ranks along each mesh dim. */
   readonly shape: readonly number[];
@@ -21,6 +24,8 @@ export function meshDimName(mesh: MeshLayout, meshDim: number): string {
 
 /** `mesh (dp: 2, tp: 4)`, for messages. */
 export function formatMesh(mesh: MeshLayout): string {
-  const dims = mesh.shape.map((ranks, meshDim) => (mesh.meshDimNames === null ? String(ranks) : `${meshDimName(mesh, meshDim)}: ${ranks}`));
+  const dims = mesh.shape.map((ranks, meshDim) =>
+    mesh.meshDimNames === null ? String(ranks) : `${meshDimName(mesh, meshDim)}: ${ranks}`,
+  );
   return `mesh (${dims.join(', ')})`;
 }

@@ -33,29 +33,48 @@ export function planKey({ deviceType, ranks, shape, meshDimNames }: MeshPlan): s
 
 /** Such as `DeviceMesh(cpu, dp: 2, tp: 4)`. @internal */
 export function textOf({ deviceType, shape, meshDimNames }: MeshPlan): string {
-  const dims = shape.map((size, dim) => (meshDimNames === null ? String(size) : `${meshDimNames[dim]}: ${size}`));
+  const dims = shape.map((size, dim) =>
+    meshDimNames === null ? String(size) : `${meshDimNames[dim]}: ${size}`,
+  );
   return `DeviceMesh(${deviceType}, ${dims.join(', ')})`;
 }
 
-/** @throws ArgumentError for ranks that the world has not, or that come twice, and for names that do not fit @internal */
+/**
+ * @throws ArgumentError for ranks that the world has not, or that come twice, and for names that do
+ * not fit @internal
+ */
 export function checkPlan(op: string, plan: MeshPlan, worldSize: number): void {
   checkOneOf(op, 'deviceType', plan.deviceType, deviceTypes);
   checkNames(op, plan);
-  for (const rank of plan.ranks) checkNumber(op, 'each rank', rank, { from: 0, to: worldSize - 1, whole: true });
-  if (new Set(plan.ranks).size !== plan.ranks.length) throw new ArgumentError(`${op}: expected each rank once, got ${shown(nestRanks(plan.ranks, plan.shape))}`, { op });
+  for (const rank of plan.ranks)
+    checkNumber(op, 'each rank', rank, { from: 0, to: worldSize - 1, whole: true });
+  if (new Set(plan.ranks).size !== plan.ranks.length)
+    throw new ArgumentError(
+      `${op}: expected each rank once, got ${shown(nestRanks(plan.ranks, plan.shape))}`,
+      { op },
+    );
 }
 
 function checkNames(op: string, { meshDimNames, shape }: MeshPlan): void {
   if (meshDimNames === null) return;
-  const fits = Array.isArray(meshDimNames) && meshDimNames.length === shape.length && meshDimNames.every((name) => typeof name === 'string' && name !== '');
+  const fits =
+    Array.isArray(meshDimNames) &&
+    meshDimNames.length === shape.length &&
+    meshDimNames.every((name) => typeof name === 'string' && name !== '');
   if (!fits) {
-    throw new ArgumentError(`${op}: expected meshDimNames to be ${shape.length} names, one for each dimension of [${shape.join(', ')}], got ${shown(meshDimNames)}`, {
-      op,
-      given: meshDimNames,
-    });
+    throw new ArgumentError(
+      `${op}: expected meshDimNames to be ${shape.length} names, one for each dimension of [${shape.join(', ')}], got ${shown(meshDimNames)}`,
+      {
+        op,
+        given: meshDimNames,
+      },
+    );
   }
   if (new Set(meshDimNames).size !== meshDimNames.length)
-    throw new ArgumentError(`${op}: expected each of meshDimNames once, got ${shown(meshDimNames)}`, { op, given: meshDimNames });
+    throw new ArgumentError(
+      `${op}: expected each of meshDimNames once, got ${shown(meshDimNames)}`,
+      { op, given: meshDimNames },
+    );
 }
 
 /** Where the `index`-th rank stands; null for -1. @internal */

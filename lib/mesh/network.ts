@@ -14,20 +14,28 @@ const DISCARD_PORT = 9;
 type Interfaces = Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>>;
 
 /**
- * The named interface's, else that of the way to the host where the ranks meet, else that of any interface; loopback among ranks of one
- * machine.
+ * The named interface's, else that of the way to the host where the ranks meet, else that of any
+ * interface; loopback among ranks of one machine.
  *
  * @throws DistributedError if none of the named interfaces is there
  * @internal
  */
-export async function ownAddress(op: string, host: string | null, oneMachine: boolean, interfaces: Interfaces = networkInterfaces(), env = process.env): Promise<string> {
+export async function ownAddress(
+  op: string,
+  host: string | null,
+  oneMachine: boolean,
+  interfaces: Interfaces = networkInterfaces(),
+  env = process.env,
+): Promise<string> {
   const variable = VARIABLES.find((name) => env[name]);
   if (variable !== undefined) return addressOf(op, variable, env[variable] as string, interfaces);
   if (oneMachine) return LOOPBACK;
   const route = host === null ? null : await routeTo(host);
   if (route !== null && !isLoopback(route)) return route;
   // A machine may know its own name as loopback, which others cannot reach.
-  const outward = Object.values(interfaces).flatMap((addresses) => (addresses ?? []).filter((each) => !each.internal));
+  const outward = Object.values(interfaces).flatMap((addresses) =>
+    (addresses ?? []).filter((each) => !each.internal),
+  );
   return preferred(outward) ?? LOOPBACK;
 }
 
@@ -37,7 +45,10 @@ function addressOf(op: string, variable: string, names: string, interfaces: Inte
     if (found !== null) return found;
   }
   const there = Object.keys(interfaces).join(', ');
-  throw new DistributedError(`${op}: no network interface '${names}' with an address, as ${variable} names it. There are: ${there}.`, { op, variable, names });
+  throw new DistributedError(
+    `${op}: no network interface '${names}' with an address, as ${variable} names it. There are: ${there}.`,
+    { op, variable, names },
+  );
 }
 
 /** All ranks need addresses of one kind: IPv4 if there is one. */

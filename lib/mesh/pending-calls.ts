@@ -1,7 +1,8 @@
 /**
- * What ranks of one process wait for of each other. JavaScript runs one of them at a time: if it waited for a collective that
- * another rank has yet to call, that rank would never run. So each lane (a stream of a rank, which works in order) has the list of its
- * calls that may not be complete: one is done with when every member has called it and has nothing left before it.
+ * What ranks of one process wait for of each other. JavaScript runs one of them at a time: if it
+ * waited for a collective that another rank has yet to call, that rank would never run. So each
+ * lane (a stream of a rank, which works in order) has the list of its calls that may not be
+ * complete: one is done with when every member has called it and has nothing left before it.
  */
 import { DistributedError } from '../core/errors.js';
 import { waiting } from '../core/waiting.js';
@@ -18,7 +19,10 @@ export interface Entry {
   /** What the program called, and where. */
   readonly name: string;
   readonly where: string;
-  /** Whether the lane is that of all groups of the rank, as on the CPU: what it calls later comes behind what is there. */
+  /**
+   * Whether the lane is that of all groups of the rank, as on the CPU: what it calls later comes
+   * behind what is there.
+   */
   readonly inOrder?: boolean;
   /** Whether the rank has heard of a failure. */
   readonly hasFailed?: boolean;
@@ -33,7 +37,10 @@ interface Receive {
   readonly text: string;
 }
 
-/** Of two collectives, that the rank has called the earlier one first: `later` too, behind it on its lane, or only what comes before. */
+/**
+ * Of two collectives, that the rank has called the earlier one first: `later` too, behind it on its
+ * lane, or only what comes before.
+ */
 interface Step {
   readonly earlier: Call;
   readonly later: Call;
@@ -95,26 +102,34 @@ export class PendingCalls {
   /**
    * A rank calls the next collective of a group.
    *
-   * @throws DistributedError if ranks have called the collectives of several groups in orders that never complete
+   * @throws DistributedError if ranks have called the collectives of several groups in orders that
+   * never complete
    */
   enter(entry: Entry): void {
     this.hasFailed ||= entry.hasFailed === true;
     if (entry.inOrder === true) this.ownLanes[entry.rank] = entry.lane;
     const call = this.add(entry, entry.group, false);
-    // Calls of one group are in order, what is done waits for nothing, and what others neither called nor wait for stands before nothing.
-    const mayBeWaitedFor = call.entered.size > 1 || (call.entered.size > 0 && (this.missedBy[entry.rank] as number) > 0);
+    // Calls of one group are in order, what is done waits for nothing, and what others neither
+    // called nor wait for stands before nothing.
+    const mayBeWaitedFor =
+      call.entered.size > 1 || (call.entered.size > 0 && (this.missedBy[entry.rank] as number) > 0);
     if (mayBeWaitedFor && this.inLanes.size > 1) this.checkOrder(call, entry);
   }
 
   /**
-   * The same for a message between two ranks, which may send several: they are counted by direction.
+   * The same for a message between two ranks, which may send several: they are counted by
+   * direction.
    *
    * @throws DistributedError if ranks receive from each other before they send
    */
   enterMessage(entry: Entry, from: number, to: number): void {
     const call = this.add({ ...entry, members: [from, to] }, `${entry.group}:${from}>${to}`, true);
     if (entry.holdsUp !== true || entry.rank !== to) return;
-    call.receive = { from, to, text: `rank ${to} waits in ${entry.name} for rank ${from} (${entry.where})` };
+    call.receive = {
+      from,
+      to,
+      text: `rank ${to} waits in ${entry.name} for rank ${from} (${entry.where})`,
+    };
     this.checkReceives(call, entry);
   }
 
@@ -132,7 +147,11 @@ export class PendingCalls {
     this.comes(call, rank);
     const lane = this.laneOf(rank, entry.lane);
     if (call.entered.size === 0) this.count(call, 1);
-    call.entered.set(entry.lane, { rank, where: entry.where, before: lastCollective(lane, entry.lane) });
+    call.entered.set(entry.lane, {
+      rank,
+      where: entry.where,
+      before: lastCollective(lane, entry.lane),
+    });
     lane.push(call);
     if (call.missing.size === 0) {
       open.delete(number);
@@ -158,7 +177,15 @@ export class PendingCalls {
       missing.add(member);
       if (!isMessage) this.missedBy[member] = (this.missedBy[member] as number) + 1;
     }
-    return { name, group, isMessage, inOrder: inOrder === true, missing, entered: new Map(), receive: null };
+    return {
+      name,
+      group,
+      isMessage,
+      inOrder: inOrder === true,
+      missing,
+      entered: new Map(),
+      receive: null,
+    };
   }
 
   private count({ isMessage, group }: Call, change: number): void {
@@ -185,7 +212,9 @@ export class PendingCalls {
     return lane;
   }
 
-  /** Takes a call that nothing stands before any more off all lanes, and what stood right behind it. */
+  /**
+   * Takes a call that nothing stands before any more off all lanes, and what stood right behind it.
+   */
   private settle(first: Call): void {
     const next = [first];
     for (let call = next.pop(); call !== undefined; call = next.pop()) {
@@ -207,20 +236,31 @@ export class PendingCalls {
     return true;
   }
 
-  /** The rank has left the group, or without one all of them. Calls that it is missed in fail by themselves: nobody waits for them here. */
+  /**
+   * The rank has left the group, or without one all of them. Calls that it is missed in fail by
+   * themselves: nobody waits for them here.
+   */
   leave(rank: number, group?: string): void {
     if (group === undefined) this.gone.add(rank);
     else this.goneFrom.set(group, (this.goneFrom.get(group) ?? new Set()).add(rank));
     for (const { open } of this.channels.values()) {
       for (const [number, call] of open) {
-        if ((group !== undefined && call.group !== group) || !this.comes(call, rank) || call.missing.size > 0) continue;
+        if (
+          (group !== undefined && call.group !== group) ||
+          !this.comes(call, rank) ||
+          call.missing.size > 0
+        )
+          continue;
         open.delete(number);
         this.settle(call);
       }
     }
   }
 
-  /** All that the lane was given is over: a failure was heard of, behind which everything is skipped. */
+  /**
+   * All that the lane was given is over: a failure was heard of, behind which everything is
+   * skipped.
+   */
   clear(lane: number): void {
     const calls = this.lanes.get(lane)?.splice(0) ?? [];
     for (const call of calls) {
@@ -264,7 +304,9 @@ export class PendingCalls {
     if (call === undefined) return null;
     const absent = [...call.missing].sort((a, b) => a - b);
     const who =
-      absent.length > 0 ? `${absent.length === 1 ? 'rank' : 'ranks'} ${absent.join(', ')} ${absent.length === 1 ? 'has' : 'have'} not called yet` : 'waits for other calls';
+      absent.length > 0
+        ? `${absent.length === 1 ? 'rank' : 'ranks'} ${absent.join(', ')} ${absent.length === 1 ? 'has' : 'have'} not called yet`
+        : 'waits for other calls';
     return `the ${call.name} of group "${call.group}" that came before ${who}`;
   }
 
@@ -277,32 +319,46 @@ export class PendingCalls {
       reader === null
         ? 'Use `await t.read()` or `await t.itemAsync()` instead.'
         : `What ${reader} gives depends on values: \`await input.read()\` first, and call it then; of a distributed tensor, with what fullTensor() gives.`;
-    throw new DistributedError(`${reader ?? op}: waiting here would block ranks that share this process: ${this.describe(rank)}. ${advice}`, {
-      op: reader ?? op,
-      rank,
-      group: call.group,
-      collective: call.name,
-      missing: [...call.missing].sort((a, b) => a - b),
-    });
+    throw new DistributedError(
+      `${reader ?? op}: waiting here would block ranks that share this process: ${this.describe(rank)}. ${advice}`,
+      {
+        op: reader ?? op,
+        rank,
+        group: call.group,
+        collective: call.name,
+        missing: [...call.missing].sort((a, b) => a - b),
+      },
+    );
   }
 
-  /** Looks for a way from the call back to itself, over what stands before it on any lane, or will. Messages may overtake: they are left out. */
+  /**
+   * Looks for a way from the call back to itself, over what stands before it on any lane, or will.
+   * Messages may overtake: they are left out.
+   */
   private checkOrder(call: Call, { rank, name, where }: Entry): void {
     const reachedBy = new Map<Call, Step>();
     const next = [call];
-    const reach = (later: Call, earlier: Call | undefined, { rank, where }: Pick<Place, 'rank' | 'where'>, isCalled: boolean): void => {
+    const reach = (
+      later: Call,
+      earlier: Call | undefined,
+      { rank, where }: Pick<Place, 'rank' | 'where'>,
+      isCalled: boolean,
+    ): void => {
       if (earlier === undefined || reachedBy.has(earlier)) return;
       reachedBy.set(earlier, { earlier, later, rank, where, isCalled });
       next.push(earlier);
     };
     for (let later = next.pop(); later !== undefined && !reachedBy.has(call); later = next.pop()) {
       for (const place of later.entered.values()) reach(later, place.before, place, true);
-      if (later.inOrder && !this.hasFailed) for (const absent of later.missing) this.reachLast(absent, (earlier, place) => reach(later as Call, earlier, place, false));
+      if (later.inOrder && !this.hasFailed)
+        for (const absent of later.missing)
+          this.reachLast(absent, (earlier, place) => reach(later as Call, earlier, place, false));
     }
     let step = reachedBy.get(call);
     if (step === undefined) return;
     let said = '';
-    for (; step.later !== call; step = reachedBy.get(step.later) as Step) said += clauseOf(step, rank);
+    for (; step.later !== call; step = reachedBy.get(step.later) as Step)
+      said += clauseOf(step, rank);
     // The last step is the first that was taken: maybe what the rank itself has before its call.
     const isBehind = step.isCalled && step.rank === rank;
     const after = isBehind ? ` after ${textOf(step.earlier)}` : '';
@@ -320,7 +376,10 @@ export class PendingCalls {
     if (last !== undefined && place !== undefined) reach(last, place);
   }
 
-  /** Looks for a way from the receive back to itself, over those that its sender has before it. Sends may be done before they are received: they hold nothing up. */
+  /**
+   * Looks for a way from the receive back to itself, over those that its sender has before it.
+   * Sends may be done before they are received: they hold nothing up.
+   */
   private checkReceives(call: Call, { rank, name, group }: Entry): void {
     const reachedFrom = new Map<Call, Call | null>([[call, null]]);
     const next = [call];
@@ -328,7 +387,8 @@ export class PendingCalls {
       for (const before of this.receivesBefore(later)) {
         if (before === call) {
           const circle: string[] = [];
-          for (let step: Call | null = later; step !== null; step = reachedFrom.get(step) ?? null) circle.unshift(step.receive?.text ?? '');
+          for (let step: Call | null = later; step !== null; step = reachedFrom.get(step) ?? null)
+            circle.unshift(step.receive?.text ?? '');
           const message = `${name}: this call can never complete: ${circle.join(', ')}. What a rank calls behind a receive waits for it: let one of them send first.`;
           throw new DistributedError(message, { op: name, rank, group });
         }
@@ -339,11 +399,16 @@ export class PendingCalls {
     }
   }
 
-  /** Those that the sender of the message waits for before it sends, or would if it has not called that yet. */
+  /**
+   * Those that the sender of the message waits for before it sends, or would if it has not called
+   * that yet.
+   */
   private receivesBefore(call: Call): Call[] {
     const sender = call.receive?.from as number;
     const isOwn = (each: Call): boolean => each.receive?.to === sender;
-    const lanes = [...(this.lanesOf[sender] as Set<number>)].map((id) => this.lanes.get(id) as Call[]);
+    const lanes = [...(this.lanesOf[sender] as Set<number>)].map(
+      (id) => this.lanes.get(id) as Call[],
+    );
     if (call.missing.has(sender)) return lanes.flatMap((lane) => lane.filter(isOwn));
     const lane = lanes.find((each) => each.includes(call)) ?? [];
     return lane.slice(0, lane.indexOf(call)).filter(isOwn);

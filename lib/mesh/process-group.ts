@@ -1,7 +1,13 @@
 /** Groups of ranks, and the collectives that they are given. */
 import { callSite } from '../core/call-site.js';
 import { type CollectiveCall, type CollectiveGroup, purpose } from '../core/collective.js';
-import { type Device, type DeviceType, deviceByCode, device as deviceOf, deviceTypes } from '../core/device.js';
+import {
+  type Device,
+  type DeviceType,
+  deviceByCode,
+  device as deviceOf,
+  deviceTypes,
+} from '../core/device.js';
 import { CollectiveError, DistributedError } from '../core/errors.js';
 import { type Home, isAnothers, usedByAnother } from '../core/home.js';
 import { wordsOf } from '../eager/collective-failure.js';
@@ -22,7 +28,10 @@ const SHOWN_RANKS = 16;
 
 const watchers = new Set<(record: CollectiveRecord) => void>();
 
-/** Calls `watcher` with every collective from now on, until the returned function is called. @internal */
+/**
+ * Calls `watcher` with every collective from now on, until the returned function is called.
+ * @internal
+ */
 export function watchCollectives(watcher: (record: CollectiveRecord) => void): () => void {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
@@ -80,17 +89,28 @@ export class ProcessGroup implements CollectiveGroup {
     return this.ranks.length;
   }
 
-  /** Which part of a collective is its own: its rank, but for a rank of a fake world that is beyond its size. @internal */
+  /**
+   * Which part of a collective is its own: its rank, but for a rank of a fake world that is beyond
+   * its size. @internal
+   */
   get place(): number {
     return this.rank % this.ranks.length;
   }
 
-  /** @param where - the {@link callSite}, from who knows it: the shorter the stack, the sooner it is found @internal */
+  /**
+   * @param where - the {@link callSite}, from who knows it: the shorter the stack, the sooner it is
+   * found @internal
+   */
   run(name: string, call: CollectiveCall, where = callSite()): void {
     this.checkOwn(name);
-    const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0), where);
+    const engine = this.engineOf(
+      name,
+      (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0),
+      where,
+    );
     this.home.turns?.call(name);
-    engine.run(name, call, where, purpose.text || (call.about ?? '')); // throws for what cannot be called: then nothing was
+    // throws for what cannot be called: then nothing was
+    engine.run(name, call, where, purpose.text || (call.about ?? ''));
     this.home.lastCall = name;
     this.home.lastPlace = where;
     try {
@@ -99,7 +119,8 @@ export class ProcessGroup implements CollectiveGroup {
       this.giveUp(error as Error, engine);
       throw error;
     }
-    if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
+    if (watchers.size > 0)
+      for (const watcher of watchers) watcher({ name, group: this, call, where });
   }
 
   /** Of a call that is under way and can never complete: all ranks hear of it, this one has. */
@@ -117,9 +138,17 @@ export class ProcessGroup implements CollectiveGroup {
     }
     if (this.difference !== null) {
       const { message, details } = this.difference.error;
-      throw new CollectiveError(`${op}: group "${this.name}" has failed before: ${message}`, { ...details, op, group: this.name });
+      throw new CollectiveError(`${op}: group "${this.name}" has failed before: ${message}`, {
+        ...details,
+        op,
+        group: this.name,
+      });
     }
-    if (this.ended !== null) throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, { op, group: this.name });
+    if (this.ended !== null)
+      throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, {
+        op,
+        group: this.name,
+      });
   }
 
   /** @throws DistributedError for the group of another rank of this process @internal */
@@ -127,7 +156,10 @@ export class ProcessGroup implements CollectiveGroup {
     if (isAnothers(this.home)) throw usedByAnother(op, `group "${this.name}"`, this.home);
   }
 
-  /** What moves its tensors, by the kind of their device: what the program has named, else of all that are there. @internal */
+  /**
+   * What moves its tensors, by the kind of their device: what the program has named, else of all
+   * that are there. @internal
+   */
   backends(): Partial<Record<DeviceType, BackendName>> {
     const found: Partial<Record<DeviceType, BackendName>> = {};
     for (const type of this.named ?? deviceTypes) {
@@ -139,7 +171,9 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** Where its ranks meet without tensors. @internal */
   get meetingDevice(): Device {
-    return this.named === null || this.named.includes('cpu') ? deviceByCode(0) : deviceOf(this.named[0] as DeviceType);
+    return this.named === null || this.named.includes('cpu')
+      ? deviceByCode(0)
+      : deviceOf(this.named[0] as DeviceType);
   }
 
   /** @throws DistributedError for tensors of a device that the program has named no backend for */
@@ -158,8 +192,8 @@ export class ProcessGroup implements CollectiveGroup {
   }
 
   /**
-   * The engines of parts of the group, whose own can be split: each rank gives its part of each cut, in one order. A part keeps an
-   * engine that it has.
+   * The engines of parts of the group, whose own can be split: each rank gives its part of each
+   * cut, in one order. A part keeps an engine that it has.
    *
    * @internal
    */
@@ -176,7 +210,10 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** `ProcessGroup(tp[0,2]: rank 1 of ranks 0, 2)` */
   toString(): string {
-    const shown = this.ranks.length <= SHOWN_RANKS ? this.ranks.join(', ') : `${this.ranks.slice(0, SHOWN_RANKS).join(', ')}, … (${this.ranks.length})`;
+    const shown =
+      this.ranks.length <= SHOWN_RANKS
+        ? this.ranks.join(', ')
+        : `${this.ranks.slice(0, SHOWN_RANKS).join(', ')}, … (${this.ranks.length})`;
     return `ProcessGroup(${this.name}: ${this.rank < 0 ? 'not a member, of' : `rank ${this.rank} of`} ranks ${shown}${this.ended === null ? '' : ', ended'})`;
   }
 
@@ -189,14 +226,20 @@ export class ProcessGroup implements CollectiveGroup {
     return this.engineOf('wait', device).finished();
   }
 
-  /** @param rank - who gives up, of the world, if it is another one of the group: it may not come to say so itself @internal */
+  /**
+   * @param rank - who gives up, of the world, if it is another one of the group: it may not come to
+   * say so itself @internal
+   */
   abort(reason: string, rank: number | null = null): void {
     this.ended ??= wordsOf(reason);
     const place = rank === null ? -1 : this.ranks.indexOf(rank);
     for (const engine of this.engines) engine?.abort(reason, place < 0 ? this.rank : place);
   }
 
-  /** Ranks have made it, or the mesh that it is of, in different ways: so they have split its source differently, too. @internal */
+  /**
+   * Ranks have made it, or the mesh that it is of, in different ways: so they have split its source
+   * differently, too. @internal
+   */
   fail(difference: Difference): void {
     this.difference ??= difference;
     this.abort(difference.reason, difference.rank);
@@ -205,7 +248,8 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** @internal */
   leave(): void {
-    this.ended ??= 'this rank has left it: destroyProcessGroup was called, or its function has returned';
+    this.ended ??=
+      'this rank has left it: destroyProcessGroup was called, or its function has returned';
     try {
       this.beSeen();
     } finally {
@@ -214,9 +258,13 @@ export class ProcessGroup implements CollectiveGroup {
     }
   }
 
-  /** Of local ranks, called by the rank itself: who has never called anything here has still to be seen to leave or to fail. @internal */
+  /**
+   * Of local ranks, called by the rank itself: who has never called anything here has still to be
+   * seen to leave or to fail. @internal
+   */
   beSeen(): void {
-    if (this.pending !== null && this.rank >= 0) this.engines[0] ??= this.factory(this, deviceByCode(0));
+    if (this.pending !== null && this.rank >= 0)
+      this.engines[0] ??= this.factory(this, deviceByCode(0));
   }
 
   private enter(name: string, call: CollectiveCall, lane: number, where: string): void {
@@ -224,10 +272,21 @@ export class ProcessGroup implements CollectiveGroup {
     const { ranks, name: group } = this;
     const rank = ranks[this.rank] as number;
     const { output } = call;
-    // A GPU has a stream for each group, of which nobody knows here; a message without bytes may be passed over.
+    // A GPU has a stream for each group, of which nobody knows here; a message without bytes may be
+    // passed over.
     const holdsUp = call.kind === 'recv' && output?.device.type === 'cpu' && output.numel() > 0;
     const inOrder = (call.input ?? output ?? call)?.device?.type === 'cpu';
-    const entry = { rank, lane, group, members: ranks, name, where, inOrder, hasFailed: this.home.unheard.any, holdsUp };
+    const entry = {
+      rank,
+      lane,
+      group,
+      members: ranks,
+      name,
+      where,
+      inOrder,
+      hasFailed: this.home.unheard.any,
+      holdsUp,
+    };
     const peer = ranks[call.root ?? 0] as number;
     if (call.kind === 'send') this.pending.enterMessage(entry, rank, peer);
     else if (call.kind === 'recv') this.pending.enterMessage(entry, peer, rank);
@@ -240,7 +299,10 @@ export class ProcessGroup implements CollectiveGroup {
     this.checkOpen(op);
     this.checkNamed(op, device);
     const { name, ranks, rank } = this;
-    const made = this.factory(where === undefined ? this : { name, ranks, rank, firstCall: { name: op, where } }, device);
+    const made = this.factory(
+      where === undefined ? this : { name, ranks, rank, firstCall: { name: op, where } },
+      device,
+    );
     this.engines[device.code] = made;
     return made;
   }

@@ -36,7 +36,10 @@ let ofProcess: RankContext | null = null;
 const ofTask = new AsyncLocalStorage<{ context: RankContext | null; home: Home }>();
 let sharing = 0;
 
-/** Runs a rank that shares the process with others; its functions, timers and promises find its context. @internal */
+/**
+ * Runs a rank that shares the process with others; its functions, timers and promises find its
+ * context. @internal
+ */
 export async function runAsRank<T>(home: Home, fn: () => Promise<T>): Promise<T> {
   if (sharing++ === 0) installHomeFinder(() => ofTask.getStore()?.home);
   try {
@@ -63,7 +66,10 @@ export function setContext(context: RankContext | null): void {
 export function contextOf(op: string): RankContext {
   const context = findContext();
   if (context === null) {
-    throw new DistributedError(`${op}: there is no process group. Call \`await initProcessGroup()\` first, or run the program with launch() or \`npx shardwise run\`.`, { op });
+    throw new DistributedError(
+      `${op}: there is no process group. Call \`await initProcessGroup()\` first, or run the program with launch() or \`npx shardwise run\`.`,
+      { op },
+    );
   }
   return context;
 }

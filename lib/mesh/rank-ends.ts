@@ -1,23 +1,32 @@
 /**
- * When ranks that share a process are over: all have ended, or those that have not never may. A rank cannot be ended from outside, since it
- * is a function that waits for what this process does not know.
+ * When ranks that share a process are over: all have ended, or those that have not never may. A
+ * rank cannot be ended from outside, since it is a function that waits for what this process does
+ * not know.
  */
 
 /** How it stands with the ranks of a launch once it need not be waited for any more. @internal */
 export interface RankEnds {
   /** Those that have not ended. */
   readonly open: readonly number[];
-  /** `idle`: nothing is left to do that could end them. `late`: they had their time after another had failed. */
+  /**
+   * `idle`: nothing is left to do that could end them. `late`: they had their time after another
+   * had failed.
+   */
   readonly why: 'ended' | 'idle' | 'late';
 }
 
 /**
- * Waits until all have ended, Node has nothing left to do, or `graceMs` after a rank has failed and ended the world, which `isOver` tells.
- * Node would end without a word in the second case, and the error of the rank that has failed would be heard by nobody in the third.
+ * Waits until all have ended, Node has nothing left to do, or `graceMs` after a rank has failed and
+ * ended the world, which `isOver` tells. Node would end without a word in the second case, and the
+ * error of the rank that has failed would be heard by nobody in the third.
  *
  * @internal
  */
-export async function rankEnds(ranks: readonly Promise<unknown>[], isOver: () => boolean, graceMs: number): Promise<RankEnds> {
+export async function rankEnds(
+  ranks: readonly Promise<unknown>[],
+  isOver: () => boolean,
+  graceMs: number,
+): Promise<RankEnds> {
   const open = new Set(ranks.keys());
   let timer: NodeJS.Timeout | undefined;
   let onIdle = (): void => {};

@@ -1,4 +1,7 @@
-/** Which rank this process is, by the variables that launchers set: torchrun's (ours are the same), Slurm's, Open MPI's and PMI's. */
+/**
+ * Which rank this process is, by the variables that launchers set: torchrun's (ours are the same),
+ * Slurm's, Open MPI's and PMI's.
+ */
 import { createHash } from 'node:crypto';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 
@@ -22,21 +25,40 @@ const HIGHEST_PORT = 65_535;
 /** Of torchrun. */
 const DEFAULT_PORT = 29_500;
 
-/** The place that the environment names, or null if it names none. @throws ArgumentError for what is no number, DistributedError for half a place */
+/**
+ * The place that the environment names, or null if it names none. @throws ArgumentError for what is
+ * no number, DistributedError for half a place
+ */
 export function readRankEnvironment(env: Variables = process.env): RankPlace | null {
   if (given(env, 'RANK') || given(env, 'WORLD_SIZE')) return torchrunPlace(env);
   // A batch script has SLURM_PROCID as well, but is no task of a step.
-  if (given(env, 'SLURM_PROCID') && (given(env, 'SLURM_STEP_ID') || given(env, 'SLURM_STEP_NODELIST'))) return slurmPlace(env);
+  if (
+    given(env, 'SLURM_PROCID') &&
+    (given(env, 'SLURM_STEP_ID') || given(env, 'SLURM_STEP_NODELIST'))
+  )
+    return slurmPlace(env);
   if (given(env, 'OMPI_COMM_WORLD_RANK'))
-    return mpiPlace(env, 'Open MPI', 'OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE', 'OMPI_COMM_WORLD_LOCAL_RANK', 'OMPI_COMM_WORLD_LOCAL_SIZE');
-  if (given(env, 'PMI_RANK')) return mpiPlace(env, 'MPI (PMI)', 'PMI_RANK', 'PMI_SIZE', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS');
+    return mpiPlace(
+      env,
+      'Open MPI',
+      'OMPI_COMM_WORLD_RANK',
+      'OMPI_COMM_WORLD_SIZE',
+      'OMPI_COMM_WORLD_LOCAL_RANK',
+      'OMPI_COMM_WORLD_LOCAL_SIZE',
+    );
+  if (given(env, 'PMI_RANK'))
+    return mpiPlace(env, 'MPI (PMI)', 'PMI_RANK', 'PMI_SIZE', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS');
   return null;
 }
 
 /** Where the store is, by the environment alone. */
-export function readMaster(env: Variables = process.env): { masterAddr: string | null; masterPort: number | null } {
+export function readMaster(env: Variables = process.env): {
+  masterAddr: string | null;
+  masterPort: number | null;
+} {
   const port = wholeOf(env, 'MASTER_PORT');
-  if (port !== null && (port < 1 || port > HIGHEST_PORT)) throw badVariable('MASTER_PORT', `a port from 1 to ${HIGHEST_PORT}`, env['MASTER_PORT']);
+  if (port !== null && (port < 1 || port > HIGHEST_PORT))
+    throw badVariable('MASTER_PORT', `a port from 1 to ${HIGHEST_PORT}`, env['MASTER_PORT']);
   // torchrun's own store, which speaks another protocol, has its port: ours is the next.
   const taken = env['TORCHELASTIC_USE_AGENT_STORE'] === 'True';
   return {
@@ -48,20 +70,26 @@ export function readMaster(env: Variables = process.env): { masterAddr: string |
 function torchrunPlace(env: Variables): RankPlace {
   const setBy = 'torchrun and `npx shardwise run`';
   const [rank, worldSize] = [wholeOf(env, 'RANK'), wholeOf(env, 'WORLD_SIZE')];
-  if (rank === null || worldSize === null) throw missing([rank === null ? 'RANK' : 'WORLD_SIZE'], setBy);
+  if (rank === null || worldSize === null)
+    throw missing([rank === null ? 'RANK' : 'WORLD_SIZE'], setBy);
   return { rank, worldSize, localRank: wholeOf(env, 'LOCAL_RANK'), ...readMaster(env), setBy };
 }
 
 /** @see Slurm `srun`, "output environment variables" */
 function slurmPlace(env: Variables): RankPlace {
   const setBy = 'srun';
-  const [rank, worldSize] = [wholeOf(env, 'SLURM_PROCID') as number, wholeOf(env, 'SLURM_STEP_NUM_TASKS') ?? wholeOf(env, 'SLURM_NTASKS')];
+  const [rank, worldSize] = [
+    wholeOf(env, 'SLURM_PROCID') as number,
+    wholeOf(env, 'SLURM_STEP_NUM_TASKS') ?? wholeOf(env, 'SLURM_NTASKS'),
+  ];
   if (worldSize === null) throw missing(['SLURM_NTASKS'], setBy);
   const nodes = env['SLURM_STEP_NODELIST'] ?? env['SLURM_JOB_NODELIST'] ?? '';
   const first = firstHost(nodes);
   const { masterAddr, masterPort } = readMaster(env);
-  // As JAX does: a port that all tasks of the step know, and that other jobs of the machine rarely have.
-  const port = 61_440 + (((wholeOf(env, 'SLURM_JOB_ID') ?? 0) + (wholeOf(env, 'SLURM_STEP_ID') ?? 0)) % 4096);
+  // As JAX does: a port that all tasks of the step know, and that other jobs of the machine rarely
+  // have.
+  const port =
+    61_440 + (((wholeOf(env, 'SLURM_JOB_ID') ?? 0) + (wholeOf(env, 'SLURM_STEP_ID') ?? 0)) % 4096);
   return {
     rank,
     worldSize,
@@ -72,13 +100,23 @@ function slurmPlace(env: Variables): RankPlace {
   };
 }
 
-function mpiPlace(env: Variables, setBy: string, rankName: string, sizeName: string, localRankName: string, localSizeName: string): RankPlace {
+function mpiPlace(
+  env: Variables,
+  setBy: string,
+  rankName: string,
+  sizeName: string,
+  localRankName: string,
+  localSizeName: string,
+): RankPlace {
   const worldSize = wholeOf(env, sizeName);
   if (worldSize === null) throw missing([sizeName], setBy);
   const { masterAddr, masterPort } = readMaster(env);
   const together = wholeOf(env, localSizeName) === worldSize;
   const job = env['PMIX_NAMESPACE'];
-  const port = job === undefined ? DEFAULT_PORT : 61_440 + (createHash('sha256').update(job).digest().readUInt16LE() % 4096);
+  const port =
+    job === undefined
+      ? DEFAULT_PORT
+      : 61_440 + (createHash('sha256').update(job).digest().readUInt16LE() % 4096);
   return {
     rank: wholeOf(env, rankName) as number,
     worldSize,
@@ -91,7 +129,9 @@ function mpiPlace(env: Variables, setBy: string, rankName: string, sizeName: str
 
 /** Of Slurm's `gpu[07-09,12],login`: the first one. */
 export function firstHost(list: string): string {
-  const [, name, range, rest] = /^([^,[]*)(?:\[([^\],-]*)[^\]]*\]([^,]*))?/.exec(list) as RegExpExecArray;
+  const [, name, range, rest] = /^([^,[]*)(?:\[([^\],-]*)[^\]]*\]([^,]*))?/.exec(
+    list,
+  ) as RegExpExecArray;
   return `${name}${range ?? ''}${rest ?? ''}`;
 }
 
@@ -107,7 +147,10 @@ function wholeOf(env: Variables, name: string): number | null {
 }
 
 function badVariable(name: string, expected: string, value: string | undefined): ArgumentError {
-  return new ArgumentError(`${OP}: expected the environment variable ${name} to be ${expected}, got '${value}'`, { op: OP, argument: name, expected, value });
+  return new ArgumentError(
+    `${OP}: expected the environment variable ${name} to be ${expected}, got '${value}'`,
+    { op: OP, argument: name, expected, value },
+  );
 }
 
 /** The error for variables that are not there although others are. */

@@ -1,4 +1,7 @@
-/** Faults that tests put into ranks that share a process: one is late, one is lost, two values come in another order. */
+/**
+ * Faults that tests put into ranks that share a process: one is late, one is lost, two values come
+ * in another order.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import type { TurnTaker } from '../core/home.js';
@@ -8,12 +11,18 @@ import { collectiveNames } from './collective-names.js';
 /** A fault of one rank at one place of its program. */
 export interface RankFault {
   readonly rank: number;
-  /** The how-manieth wait of the rank, 0 its start; or a call of a collective by its name, the first unless `call` counts from 1. */
+  /**
+   * The how-manieth wait of the rank, 0 its start; or a call of a collective by its name, the first
+   * unless `call` counts from 1.
+   */
   readonly at: number | { readonly collective: string; readonly call?: number };
   /**
-   * - `delay`: the rank does not go on for a while, from this wait or the next one behind this call.
-   * - `lose`: the rank ends here, as a process that dies: what it calls throws, and its groups fail on the other ranks.
-   * - `reorder`: what is waited for here comes after what is waited for next, if both wait at the same time.
+   * - `delay`: the rank does not go on for a while, from this wait or the next one behind this
+   *   call.
+   * - `lose`: the rank ends here, as a process that dies: what it calls throws, and its groups fail
+   *   on the other ranks.
+   * - `reorder`: what is waited for here comes after what is waited for next, if both wait at the
+   *   same time.
    */
   readonly kind: 'delay' | 'lose' | 'reorder';
   /** Of a delay in an order drawn from a seed: how many turns others have meanwhile. */
@@ -23,7 +32,12 @@ export interface RankFault {
 }
 
 /** @throws ArgumentError */
-export function checkFaults(op: string, faults: readonly RankFault[], worldSize: number, seeded: boolean): void {
+export function checkFaults(
+  op: string,
+  faults: readonly RankFault[],
+  worldSize: number,
+  seeded: boolean,
+): void {
   if (!Array.isArray(faults)) throw unexpected(op, 'faults', 'a list of faults', faults);
   for (const fault of faults) {
     const { rank, at, kind, turns, ms } = optionsOf(op, fault, 'rank at kind turns ms');
@@ -33,11 +47,18 @@ export function checkFaults(op: string, faults: readonly RankFault[], worldSize:
       const { collective, call = 1 } = optionsOf(op, at, 'collective call');
       checkOneOf(op, 'the collective of a fault', collective, collectiveNames);
       checkNumber(op, 'the call of a fault', call, { from: 1, whole: true });
-      if (kind === 'reorder') throw new ArgumentError(`${op}: a fault reorders waits: expected its place to be the number of one`, { op, fault });
+      if (kind === 'reorder')
+        throw new ArgumentError(
+          `${op}: a fault reorders waits: expected its place to be the number of one`,
+          { op, fault },
+        );
     } else checkNumber(op, 'the place of a fault', at, { from: 0, whole: true });
     const [used, unused, name] = seeded ? [turns, ms, 'turns'] : [ms, turns, 'ms'];
     if (unused !== undefined || (kind === 'delay') !== (used !== undefined)) {
-      throw new ArgumentError(`${op}: a delay ${seeded ? 'in an order drawn from a seed' : 'without a seed'} takes ${name}, other faults nothing`, { op, fault });
+      throw new ArgumentError(
+        `${op}: a delay ${seeded ? 'in an order drawn from a seed' : 'without a seed'} takes ${name}, other faults nothing`,
+        { op, fault },
+      );
     }
     if (used !== undefined) checkNumber(op, `${name} of a fault`, used, { from: 1, whole: seeded });
   }
@@ -66,7 +87,10 @@ export class FaultsOfRank {
     if (this.faults.length === 0) return undefined;
     const count = (this.calls.get(name) ?? 0) + 1;
     this.calls.set(name, count);
-    return this.found(name, ({ at }) => typeof at === 'object' && at.collective === name && (at.call ?? 1) === count);
+    return this.found(
+      name,
+      ({ at }) => typeof at === 'object' && at.collective === name && (at.call ?? 1) === count,
+    );
   }
 
   /** @throws DistributedError where the rank is lost */
@@ -81,7 +105,8 @@ export class FaultsOfRank {
     return this.faults
       .filter((fault) => !this.met.has(fault))
       .map(({ kind, at }) => {
-        if (typeof at === 'number') return `${kind} of rank ${this.rank} at its wait ${at}: it had ${this.waits}, from 0`;
+        if (typeof at === 'number')
+          return `${kind} of rank ${this.rank} at its wait ${at}: it had ${this.waits}, from 0`;
         const { collective, call = 1 } = at;
         return `${kind} of rank ${this.rank} at its call ${call} of ${collective}: it made ${this.calls.get(collective) ?? 0}`;
       });
@@ -91,7 +116,10 @@ export class FaultsOfRank {
     const fault = this.faults.find((each) => matches(each) && !this.met.has(each));
     if (fault !== undefined) this.met.add(fault);
     if (fault?.kind !== 'lose') return fault;
-    this.lost = new DistributedError(`${what}: rank ${this.rank} was lost here, by a fault that was asked for`, { op: what, rank: this.rank, fault });
+    this.lost = new DistributedError(
+      `${what}: rank ${this.rank} was lost here, by a fault that was asked for`,
+      { op: what, rank: this.rank, fault },
+    );
     this.onLost();
     throw this.lost;
   }
@@ -128,7 +156,8 @@ export class FreeTurns implements TurnTaker {
       return await (value as Promise<T>);
     } finally {
       this.waiting--;
-      if (fault?.kind === 'reorder' && this.waiting > 0) await new Promise<void>((resolve) => this.held.push(resolve));
+      if (fault?.kind === 'reorder' && this.waiting > 0)
+        await new Promise<void>((resolve) => this.held.push(resolve));
       // Behind what this wait's own program does with its value.
       else for (const release of this.held.splice(0)) setImmediate(release);
     }

@@ -1,4 +1,6 @@
-/** The side of `launch` in a process that it made for a function: run it, and tell what came of it. */
+/**
+ * The side of `launch` in a process that it made for a function: run it, and tell what came of it.
+ */
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import { processHome } from '../core/home.js';
 import { Tensor } from '../core/tensor.js';
@@ -42,8 +44,14 @@ export async function runLaunchedFunction<T>(fn: RankFunction<T>): Promise<never
     await tell({ shardwise: 'result', value });
   } catch (error) {
     const sent = sentError(error);
-    process.send?.({ shardwise: 'failed', at: performance.timeOrigin + performance.now(), message: sent.message });
-    await tell({ shardwise: 'thrown', error: sent }).catch(() => tell({ shardwise: 'thrown', error: plainError(sent) }));
+    process.send?.({
+      shardwise: 'failed',
+      at: performance.timeOrigin + performance.now(),
+      message: sent.message,
+    });
+    await tell({ shardwise: 'thrown', error: sent }).catch(() =>
+      tell({ shardwise: 'thrown', error: plainError(sent) }),
+    );
     process.exit(process.exitCode === undefined || process.exitCode === 0 ? 1 : process.exitCode);
   }
   process.exit();
@@ -62,7 +70,8 @@ export async function earlierOutcome(call: number): Promise<unknown> {
     process.send?.({ shardwise: 'outcomes?' });
   });
   const outcome = outcomes[call];
-  // Under way at the same time as the call that this process is a rank of: it is not waited for here.
+  // Under way at the same time as the call that this process is a rank of: it is not waited for
+  // here.
   if (outcome === undefined || outcome === null) return new Promise(() => {});
   if ('error' in outcome) throw receivedError(outcome.error);
   return outcome.value;
@@ -76,14 +85,25 @@ export function thrownBy(report: FunctionReport | undefined): unknown {
 
 function tell(report: FunctionReport): Promise<void> {
   const { send } = process;
-  if (send === undefined) throw new DistributedError(`${OP}: this process is no rank of a launch any more, or SHARDWISE_LAUNCH_CALL was set by hand`, { op: OP });
+  if (send === undefined)
+    throw new DistributedError(
+      `${OP}: this process is no rank of a launch any more, or SHARDWISE_LAUNCH_CALL was set by hand`,
+      { op: OP },
+    );
   return new Promise((resolve, reject) => {
     process.send?.(report, undefined, undefined, (error) => (error ? reject(error) : resolve()));
   });
 }
 
 function refuseTensors(value: unknown, rank: number): void {
-  const inside = Array.isArray(value) ? value : typeof value === 'object' && value !== null ? [value, ...Object.values(value)] : [value];
+  const inside = Array.isArray(value)
+    ? value
+    : typeof value === 'object' && value !== null
+      ? [value, ...Object.values(value)]
+      : [value];
   if (!inside.some((each) => each instanceof Tensor)) return;
-  throw new ArgumentError(`${OP}: rank ${rank} returned a tensor, which stays in its process. Return t.tolist() or what t.read() gives.`, { op: OP, rank });
+  throw new ArgumentError(
+    `${OP}: rank ${rank} returned a tensor, which stays in its process. Return t.tolist() or what t.read() gives.`,
+    { op: OP, rank },
+  );
 }

@@ -5,7 +5,10 @@ const LAST_LINES = 20;
 /** A line that does not end is printed in parts, rather than kept. */
 const LONGEST_LINE = 1 << 16;
 
-/** Copies the lines of `from` to `to`, each behind the rank's number; resolves at its end. The last lines are kept. */
+/**
+ * Copies the lines of `from` to `to`, each behind the rank's number; resolves at its end. The last
+ * lines are kept.
+ */
 export class RankOutput {
   readonly lastLines: string[] = [];
   readonly ended: Promise<void>;

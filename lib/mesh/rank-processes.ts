@@ -1,4 +1,7 @@
-/** Processes that are ranks, and their end: if one fails, all do, and none outlives the process that made them. */
+/**
+ * Processes that are ranks, and their end: if one fails, all do, and none outlives the process that
+ * made them.
+ */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -51,7 +54,9 @@ export interface RankFailure {
 }
 
 const SETTLE_MS = 1_500;
-/** For what a rank has printed to arrive, where a process that it left behind keeps its output open. */
+/**
+ * For what a rank has printed to arrive, where a process that it left behind keeps its output open.
+ */
 const OUTPUT_MS = 500;
 const GRACE_MS = 5_000;
 /** Other ranks may see that one was killed, and end, before its end is told here. */
@@ -110,19 +115,32 @@ export class RankProcesses {
     try {
       child = this.spawn(program, settings);
     } catch (error) {
-      this.failures.push({ rank: settings.rank, pid: undefined, exitCode: null, signal: null, message: (error as Error).message, lastLines: [], at: now() });
+      this.failures.push({
+        rank: settings.rank,
+        pid: undefined,
+        exitCode: null,
+        signal: null,
+        message: (error as Error).message,
+        lastLines: [],
+        at: now(),
+      });
       this.stop();
       return false;
     }
     const label = this.options.prefixOutput ? `[${settings.rank}] ` : '';
-    // Where descriptors are lacking, Node gives back a process without streams and says so by an event.
+    // Where descriptors are lacking, Node gives back a process without streams and says so by an
+    // event.
     const errors = child.stderr ? new RankOutput(child.stderr, process.stderr, label) : null;
     const output = child.stdout ? new RankOutput(child.stdout, process.stdout, label) : null;
     const exited = new Promise<void>((resolve) => {
       child.once('exit', () => resolve());
       child.once('error', () => resolve());
     });
-    const closed = exited.then(() => Promise.race([Promise.all([errors?.ended, output?.ended]), this.pause(OUTPUT_MS)])).then(() => {});
+    const closed = exited
+      .then(() =>
+        Promise.race([Promise.all([errors?.ended, output?.ended]), this.pause(OUTPUT_MS)]),
+      )
+      .then(() => {});
     const made: Rank = { number: settings.rank, child, errors, closed, threw: null, running: true };
     child.on('message', (message) => this.receive(made, message));
     child.once('exit', (code, signal) => this.exited(made, code, signal));
@@ -132,16 +150,29 @@ export class RankProcesses {
   }
 
   private spawn({ nodeArgs, file, args }: RankProgram, { env }: RankSettings): ChildProcess {
-    return spawn(process.execPath, [...nodeArgs, '--import', pathToFileURL(childModule()).href, file, ...args], {
-      env: { ...process.env, ...env },
-      stdio: ['ignore', this.options.prefixOutput ? 'pipe' : 'inherit', 'pipe', 'ipc'],
-      serialization: 'advanced',
-    });
+    return spawn(
+      process.execPath,
+      [...nodeArgs, '--import', pathToFileURL(childModule()).href, file, ...args],
+      {
+        env: { ...process.env, ...env },
+        stdio: ['ignore', this.options.prefixOutput ? 'pipe' : 'inherit', 'pipe', 'ipc'],
+        serialization: 'advanced',
+      },
+    );
   }
 
   private receive(rank: Rank, message: unknown): void {
-    const { shardwise, at, message: text } = message as { shardwise?: unknown; at?: unknown; message?: unknown };
-    if (shardwise === 'failed' && typeof at === 'number' && (typeof text === 'string' || text === null)) rank.threw ??= { at, message: text };
+    const {
+      shardwise,
+      at,
+      message: text,
+    } = message as { shardwise?: unknown; at?: unknown; message?: unknown };
+    if (
+      shardwise === 'failed' &&
+      typeof at === 'number' &&
+      (typeof text === 'string' || text === null)
+    )
+      rank.threw ??= { at, message: text };
     const reply = (answer: object): void => {
       if (rank.child.connected) rank.child.send(answer);
     };
@@ -154,11 +185,24 @@ export class RankProcesses {
     else this.options.onEnd?.(rank.number);
   }
 
-  private failed(rank: Rank, exitCode: number | null, signal: NodeJS.Signals | null, message: string | null): void {
+  private failed(
+    rank: Rank,
+    exitCode: number | null,
+    signal: NodeJS.Signals | null,
+    message: string | null,
+  ): void {
     rank.running = false;
     const { threw, errors, child, number } = rank;
     const ended = signal !== null && !this.stopping ? now() - NOTICE_MS : now();
-    this.failures.push({ rank: number, pid: child.pid, exitCode, signal, message: threw?.message ?? message, lastLines: errors?.lastLines ?? [], at: threw?.at ?? ended });
+    this.failures.push({
+      rank: number,
+      pid: child.pid,
+      exitCode,
+      signal,
+      message: threw?.message ?? message,
+      lastLines: errors?.lastLines ?? [],
+      at: threw?.at ?? ended,
+    });
     if (child.pid === undefined)
       this.stop(); // the others would wait for it
     else if (!this.stopping) this.after(this.options.settleMs ?? SETTLE_MS, () => this.stop());
@@ -168,11 +212,13 @@ export class RankProcesses {
     await Promise.all(this.ranks.map((rank) => rank.closed));
     this.over = true;
     for (const timer of this.timers) clearTimeout(timer);
-    for (const { child } of this.ranks) for (const stream of [child.stdout, child.stderr]) stream?.destroy();
+    for (const { child } of this.ranks)
+      for (const stream of [child.stdout, child.stderr]) stream?.destroy();
     removeSegmentsOf(this.ranks.flatMap(({ child }) => child.pid ?? []));
     process.removeListener('exit', this.killAll);
     for (const [signal, listener] of this.listeners) process.removeListener(signal, listener);
-    if (this.signal !== null && process.listenerCount(this.signal) === 0) process.kill(process.pid, this.signal);
+    if (this.signal !== null && process.listenerCount(this.signal) === 0)
+      process.kill(process.pid, this.signal);
     return this.failures.sort((a, b) => a.at - b.at)[0] ?? null;
   }
 
@@ -209,12 +255,31 @@ function childModule(): string {
 }
 
 /** The error of a run of which a rank has failed. @internal */
-export function describeRankFailure(op: string, failure: RankFailure, cause?: unknown): DistributedError {
+export function describeRankFailure(
+  op: string,
+  failure: RankFailure,
+  cause?: unknown,
+): DistributedError {
   const { rank, pid, exitCode, signal, message, lastLines } = failure;
-  const meaning = exitCode === UNSETTLED_AWAIT ? ' (an await at the top of its program never ended)' : '';
-  const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}${meaning}` : 'could not be run';
-  const exhausted = /\bE[MN]FILE$/.test(message ?? '') ? '. This process may open no more files; raise the limit: ulimit -n' : '';
-  const text = [`${op}: rank ${rank}${pid === undefined ? '' : ` (process ${pid})`} ${how}${message === null ? '' : `: ${message}`}${exhausted}`];
-  if (cause === undefined && lastLines.length > 0) text.push('  what it wrote last to stderr:', ...lastLines.map((line) => `    ${line}`));
-  return new DistributedError(text.join('\n'), { op, rank, pid, exitCode, signal, stderr: [...lastLines] }, cause === undefined ? undefined : { cause });
+  const meaning =
+    exitCode === UNSETTLED_AWAIT ? ' (an await at the top of its program never ended)' : '';
+  const how =
+    signal !== null
+      ? `was ended by ${signal}`
+      : exitCode !== null
+        ? `ended with exit code ${exitCode}${meaning}`
+        : 'could not be run';
+  const exhausted = /\bE[MN]FILE$/.test(message ?? '')
+    ? '. This process may open no more files; raise the limit: ulimit -n'
+    : '';
+  const text = [
+    `${op}: rank ${rank}${pid === undefined ? '' : ` (process ${pid})`} ${how}${message === null ? '' : `: ${message}`}${exhausted}`,
+  ];
+  if (cause === undefined && lastLines.length > 0)
+    text.push('  what it wrote last to stderr:', ...lastLines.map((line) => `    ${line}`));
+  return new DistributedError(
+    text.join('\n'),
+    { op, rank, pid, exitCode, signal, stderr: [...lastLines] },
+    cause === undefined ? undefined : { cause },
+  );
 }

@@ -1,6 +1,7 @@
 /**
- * Where the random numbers of ranks that share a process begin: where the program that starts them stands, if it has chosen that; so they do in
- * processes, which run the program again. Else each begins by chance, drawn from the seed of the run if it has one.
+ * Where the random numbers of ranks that share a process begin: where the program that starts them
+ * stands, if it has chosen that; so they do in processes, which run the program again. Else each
+ * begins by chance, drawn from the seed of the run if it has one.
  */
 import { currentGenerator, Generator, seedByChance } from '../core/random.js';
 import { randomFrom } from './rank-schedule.js';
@@ -22,5 +23,8 @@ export function rankRandom(worldSize: number, seed: number | null): RankRandom {
     return { generators: ranks.map(() => Generator.at(together)), together };
   }
   const chance = seed === null ? Math.random : randomFrom(seed);
-  return { generators: ranks.map(() => Generator.unseeded(seedByChance(chance))), together: { seed: seedByChance(chance), offset: 0 } };
+  return {
+    generators: ranks.map(() => Generator.unseeded(seedByChance(chance))),
+    together: { seed: seedByChance(chance), offset: 0 },
+  };
 }

@@ -1,7 +1,8 @@
 /**
- * The order of ranks that share a process, drawn from a seed: one rank's JavaScript runs at a time, until it waits for the library or
- * returns. Then the next is drawn among those whose value can come without another rank's JavaScript. So the order depends on nothing
- * but the seed, a race or deadlock that was found can be found again, and a deadlock is known when it is there.
+ * The order of ranks that share a process, drawn from a seed: one rank's JavaScript runs at a time,
+ * until it waits for the library or returns. Then the next is drawn among those whose value can
+ * come without another rank's JavaScript. So the order depends on nothing but the seed, a race or
+ * deadlock that was found can be found again, and a deadlock is known when it is there.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { callSite } from '../core/call-site.js';
@@ -60,7 +61,12 @@ export class RankSchedule {
   private readonly timeoutMs: number;
   private away: NodeJS.Timeout | undefined;
 
-  constructor(worldSize: number, seed: number, pending: PendingCalls, { timeoutMs, onTurn = () => {} }: ScheduleOptions) {
+  constructor(
+    worldSize: number,
+    seed: number,
+    pending: PendingCalls,
+    { timeoutMs, onTurn = () => {} }: ScheduleOptions,
+  ) {
     this.seed = seed;
     this.pending = pending;
     this.timeoutMs = timeoutMs;
@@ -103,7 +109,13 @@ export class RankSchedule {
     this.delays[rank] = (this.delays[rank] as number) + turns;
   }
 
-  private park<T>(rank: number, what: string, value: Promise<T> | null, isReady: (() => boolean) | 'outside', yields: boolean): Promise<T> {
+  private park<T>(
+    rank: number,
+    what: string,
+    value: Promise<T> | null,
+    isReady: (() => boolean) | 'outside',
+    yields: boolean,
+  ): Promise<T> {
     if (this.over !== null) return Promise.reject(this.over);
     return new Promise<T>((resolve, reject) => {
       const isOutside = isReady === 'outside';
@@ -128,10 +140,16 @@ export class RankSchedule {
     });
   }
 
-  /** The rank that has the turn may never come back from what it waits for, and the others hear of nothing meanwhile. */
+  /**
+   * The rank that has the turn may never come back from what it waits for, and the others hear of
+   * nothing meanwhile.
+   */
   private endTurn(rank: number): void {
     const message = `rank ${rank} has had its turn for ${this.timeoutMs} ms, and waits for something else than this library, such as a timer or a promise of its own`;
-    const error = new DistributedError(`${message}. With a seed nobody goes on meanwhile.`, { seed: this.seed, ranks: [rank] });
+    const error = new DistributedError(`${message}. With a seed nobody goes on meanwhile.`, {
+      seed: this.seed,
+      ranks: [rank],
+    });
     for (const list of this.waits) {
       for (const wait of list.splice(0)) {
         // What has failed meanwhile says it better.
@@ -156,8 +174,10 @@ export class RankSchedule {
   }
 
   private async goOn(): Promise<void> {
-    // A rank that waits for something else, such as a timer, has its turn until it comes back. All have one at their start.
-    const running = this.active !== null ? [this.active] : this.turn === 0 ? [...this.waits.keys()] : [];
+    // A rank that waits for something else, such as a timer, has its turn until it comes back. All
+    // have one at their start.
+    const running =
+      this.active !== null ? [this.active] : this.turn === 0 ? [...this.waits.keys()] : [];
     if (this.isChoosing || running.some((rank) => !this.isParked(rank))) return;
     this.active = null;
     clearTimeout(this.away);
@@ -179,16 +199,22 @@ export class RankSchedule {
     if (ready.length === 0) return null;
     for (;;) {
       const awake = ready.filter(({ rank }) => (this.delays[rank] as number) <= 0);
-      for (const { rank } of ready) this.delays[rank] = Math.max(0, (this.delays[rank] as number) - 1);
+      for (const { rank } of ready)
+        this.delays[rank] = Math.max(0, (this.delays[rank] as number) - 1);
       if (awake.length > 0) return awake[Math.floor(this.random() * awake.length)] as Wait;
     }
   }
 
-  /** Calls of groups that have failed never become ready by what ranks call: they fail by themselves, a moment later. What comes from elsewhere may take longer. */
+  /**
+   * Calls of groups that have failed never become ready by what ranks call: they fail by
+   * themselves, a moment later. What comes from elsewhere may take longer.
+   */
   private async drawFailed(): Promise<Wait | null> {
     const waits = this.waits.flat();
     const settled = waits.flatMap(({ value }) => (value === null ? [] : [value.catch(() => {})]));
-    await Promise.race(waits.some(({ isOutside }) => isOutside) ? settled : [...settled, sleep(FAILURE_MS)]);
+    await Promise.race(
+      waits.some(({ isOutside }) => isOutside) ? settled : [...settled, sleep(FAILURE_MS)],
+    );
     await sleep(1); // what failed with it
     return this.draw((wait) => wait.value !== null && wait.isSettled);
   }
@@ -210,11 +236,15 @@ export class RankSchedule {
   private endAll(): void {
     const lines = this.waits.map((list, rank) => {
       const [wait] = list;
-      if (wait === undefined) return `rank ${rank} has ${this.done[rank] ? 'returned' : 'gone elsewhere'}`;
+      if (wait === undefined)
+        return `rank ${rank} has ${this.done[rank] ? 'returned' : 'gone elsewhere'}`;
       const behind = wait.value === null ? null : this.pending.describe(rank);
       return `rank ${rank} waits in ${wait.what}${wait.where === '' ? '' : ` at ${wait.where}`}${behind === null ? '' : `: ${behind}`}`;
     });
-    const error = new DistributedError(`deadlock: no rank can go on, in the order drawn from seed ${this.seed}.\n  ${lines.join('\n  ')}`, { seed: this.seed, turn: this.turn });
+    const error = new DistributedError(
+      `deadlock: no rank can go on, in the order drawn from seed ${this.seed}.\n  ${lines.join('\n  ')}`,
+      { seed: this.seed, turn: this.turn },
+    );
     this.deadlock ??= error;
     this.turn++;
     for (const list of this.waits) for (const wait of list.splice(0)) wait.fail(error);

@@ -1,4 +1,7 @@
-/** How processes become one world: each says through a store who it is, and all get the same list back or the same error. */
+/**
+ * How processes become one world: each says through a store who it is, and all get the same list
+ * back or the same error.
+ */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, readlinkSync, statSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -39,7 +42,9 @@ export interface Agreement {
   readonly random: Member['random'];
 }
 
-type Outcome = { readonly members: readonly Member[]; readonly run: string; readonly token: number } | Failure;
+type Outcome =
+  | { readonly members: readonly Member[]; readonly run: string; readonly token: number }
+  | Failure;
 
 /** Why there will be no world. */
 interface Failure {
@@ -80,15 +85,24 @@ export interface Told {
 }
 
 /** @internal */
-export const byEnvironment: Told = { same: 'MASTER_ADDR and MASTER_PORT', each: 'a MASTER_PORT', file: null };
+export const byEnvironment: Told = {
+  same: 'MASTER_ADDR and MASTER_PORT',
+  each: 'a MASTER_PORT',
+  file: null,
+};
 
-/** What ranks of one attempt have in common; the worlds that they make one after another are parts of it, by number. @internal */
-export const storeOfRun = (store: Store, attempt: number | string): Store => new PrefixStore(`shardwise/${attempt}`, store);
+/**
+ * What ranks of one attempt have in common; the worlds that they make one after another are parts
+ * of it, by number. @internal
+ */
+export const storeOfRun = (store: Store, attempt: number | string): Store =>
+  new PrefixStore(`shardwise/${attempt}`, store);
 
 /**
  * Meets the other ranks.
  *
- * @throws TimeoutError naming the ranks that did not come, DistributedError where ranks do not fit together
+ * @throws TimeoutError naming the ranks that did not come, DistributedError where ranks do not fit
+ * together
  */
 export async function meetRanks(
   store: Store,
@@ -103,7 +117,14 @@ export async function meetRanks(
     if ('error' in outcome) throw failureOf(outcome, place, timeoutMs);
     const { members, run, token } = outcome;
     const { random } = members[0] as Member;
-    return { hosts: members.map((m) => m.host), hostNames: members.map((m) => m.hostName), pids: members.map((m) => m.pid), run, token, random };
+    return {
+      hosts: members.map((m) => m.host),
+      hostNames: members.map((m) => m.hostName),
+      pids: members.map((m) => m.pid),
+      run,
+      token,
+      random,
+    };
   } catch (error) {
     // Unless nobody is there to read why.
     if (keeper && !isAlone(error, place.worldSize)) await untilAllHaveRead(store, LAST_WORDS_MS);
@@ -111,17 +132,31 @@ export async function meetRanks(
   }
 }
 
-/** By who keeps the store, before it may go: until all know what came of the meeting, or the time is over. Who has died by now is missed elsewhere. @internal */
+/**
+ * By who keeps the store, before it may go: until all know what came of the meeting, or the time is
+ * over. Who has died by now is missed elsewhere. @internal
+ */
 export async function untilAllHaveRead(store: Store, ms: number): Promise<void> {
   await store.wait(['all read'], ms).catch(() => {});
 }
 
 /** Whether no other rank has come. */
-const isAlone = (error: unknown, worldSize: number): boolean => error instanceof TimeoutError && error.details['missingCount'] === worldSize - 1;
+const isAlone = (error: unknown, worldSize: number): boolean =>
+  error instanceof TimeoutError && error.details['missingCount'] === worldSize - 1;
 
-function failureOf({ error, absent }: Failure, place: { rank: number; worldSize: number }, timeoutMs: number): DistributedError | TimeoutError {
+function failureOf(
+  { error, absent }: Failure,
+  place: { rank: number; worldSize: number },
+  timeoutMs: number,
+): DistributedError | TimeoutError {
   if (absent === undefined) return new DistributedError(`${OP}: ${error}`, { op: OP, ...place });
-  return new TimeoutError(`${OP}: ${error}`, { op: OP, ...place, missing: absent.ranks, missingCount: absent.count, timeoutMs });
+  return new TimeoutError(`${OP}: ${error}`, {
+    op: OP,
+    ...place,
+    missing: absent.ranks,
+    missingCount: absent.count,
+    timeoutMs,
+  });
 }
 
 interface Patience {
@@ -137,9 +172,22 @@ async function exchange(
   launcher: Store | null,
   told: Told,
 ): Promise<Outcome> {
-  await claim(store, { rank, worldSize, host: ownHost(), hostName: hostname(), pid: process.pid, backend, random: currentGenerator().origin() }, told);
+  await claim(
+    store,
+    {
+      rank,
+      worldSize,
+      host: ownHost(),
+      hostName: hostname(),
+      pid: process.pid,
+      backend,
+      random: currentGenerator().origin(),
+    },
+    told,
+  );
   if (launcher !== null) await missEnded(store, launcher);
-  if ((await store.add('come', 1)) === worldSize) await store.compareSet('outcome', '', JSON.stringify(await settle(store, told)));
+  if ((await store.add('come', 1)) === worldSize)
+    await store.compareSet('outcome', '', JSON.stringify(await settle(store, told)));
   const outcome = await outcomeOf(store, { rank, worldSize }, patience, told);
   const readers = 'error' in outcome ? (outcome.present ?? worldSize) : worldSize;
   if ((await store.add('read', 1)) >= readers) await store.set('all read', '');
@@ -169,7 +217,10 @@ async function claim(store: Store, own: Member, told: Told): Promise<void> {
   await store.append(PRESENT, `${rank} `);
 }
 
-/** The ranks that have said who they are, one after another: so that nothing has to be asked of each that there could be. */
+/**
+ * The ranks that have said who they are, one after another: so that nothing has to be asked of each
+ * that there could be.
+ */
 const PRESENT = 'present';
 
 async function presentRanks(store: Store): Promise<number[]> {
@@ -184,13 +235,16 @@ async function presentRanks(store: Store): Promise<number[]> {
 /** Those that have said who they are, by rank. */
 async function membersOf(store: Store): Promise<Member[]> {
   const ranks = await presentRanks(store);
-  return (await store.multiGet(ranks.map((rank) => `member ${rank}`))).map((text) => JSON.parse(text.toString()) as Member);
+  return (await store.multiGet(ranks.map((rank) => `member ${rank}`))).map(
+    (text) => JSON.parse(text.toString()) as Member,
+  );
 }
 
 function absentFrom(present: readonly number[], worldSize: number): Absent {
   const here = new Set(present);
   const ranks: number[] = [];
-  for (let rank = 0; rank < worldSize && ranks.length < NAMED_RANKS; rank++) if (!here.has(rank)) ranks.push(rank);
+  for (let rank = 0; rank < worldSize && ranks.length < NAMED_RANKS; rank++)
+    if (!here.has(rank)) ranks.push(rank);
   return { ranks, count: worldSize - here.size };
 }
 
@@ -199,18 +253,26 @@ function ofEarlierRun(members: readonly Member[], { file }: Told): string | null
   if (file === null) return null;
   const host = ownHost();
   const dead = members.find((member) => member.host === host && !isRunning(member.pid));
-  return dead === undefined ? null : `${file} is of an earlier run: remove it, or name another one. In it rank ${dead.rank} is process ${dead.pid}, which has ended.`;
+  return dead === undefined
+    ? null
+    : `${file} is of an earlier run: remove it, or name another one. In it rank ${dead.rank} is process ${dead.pid}, which has ended.`;
 }
 
-/** Nobody shall wait for a world that cannot become complete; one that is complete already stays. */
+/**
+ * Nobody shall wait for a world that cannot become complete; one that is complete already stays.
+ */
 async function refuse(store: Store, error: string): Promise<never> {
   await store.compareSet('outcome', '', JSON.stringify({ error } satisfies Outcome));
   throw new DistributedError(`${OP}: ${error}`, { op: OP });
 }
 
-/** Ranks that have ended without an error, by the launcher: that the others come too late to know, and those that wait are told of. */
+/**
+ * Ranks that have ended without an error, by the launcher: that the others come too late to know,
+ * and those that wait are told of.
+ */
 const ENDED = 'ended';
-const neverComes = (rank: number): string => `rank ${rank} has ended, with exit code 0, before it came here: the others would wait for it in vain. Does every rank call ${OP}?`;
+const neverComes = (rank: number): string =>
+  `rank ${rank} has ended, with exit code 0, before it came here: the others would wait for it in vain. Does every rank call ${OP}?`;
 
 /** Looks whether a rank that has not come has ended before. */
 async function missEnded(store: Store, launcher: Store): Promise<void> {
@@ -223,13 +285,22 @@ async function missEnded(store: Store, launcher: Store): Promise<void> {
   }
 }
 
-/** By the launcher, of a rank that has ended without an error: worlds that it has not come to will never be complete. @internal */
+/**
+ * By the launcher, of a rank that has ended without an error: worlds that it has not come to will
+ * never be complete. @internal
+ */
 export async function announceEnd(run: Store, rank: number, worldSize: number): Promise<void> {
   await run.append(ENDED, `${rank} `); // first: who comes from now on sees it
   for (let world = 0; ; world++) {
     const store = new PrefixStore(String(world), run);
-    if (!(await store.check(['world size'])) || Number(await store.get('world size')) !== worldSize) return;
-    if (!(await store.check([`member ${rank}`]))) await store.compareSet('outcome', '', JSON.stringify({ error: neverComes(rank) } satisfies Outcome));
+    if (!(await store.check(['world size'])) || Number(await store.get('world size')) !== worldSize)
+      return;
+    if (!(await store.check([`member ${rank}`])))
+      await store.compareSet(
+        'outcome',
+        '',
+        JSON.stringify({ error: neverComes(rank) } satisfies Outcome),
+      );
   }
 }
 
@@ -240,19 +311,31 @@ async function settle(store: Store, told: Told): Promise<Outcome> {
   if (earlier !== null) return { error: earlier };
   const [first] = members as [Member];
   const other = members.find((m) => m.backend !== first.backend);
-  if (other !== undefined) return { error: `rank 0 was given the backend ${first.backend}, rank ${other.rank} ${other.backend}. All ranks need the same.` };
+  if (other !== undefined)
+    return {
+      error: `rank 0 was given the backend ${first.backend}, rank ${other.rank} ${other.backend}. All ranks need the same.`,
+    };
   return { members, run: randomBytes(6).toString('hex'), token: randomBytes(6).readUIntLE(0, 6) };
 }
 
-/** Waits for it. One whose time is over first says so for all: without it there will be no world, and rank 0 may take the store along. */
-async function outcomeOf(store: Store, { rank, worldSize }: { rank: number; worldSize: number }, { deadline, timeoutMs }: Patience, told: Told): Promise<Outcome> {
+/**
+ * Waits for it. One whose time is over first says so for all: without it there will be no world,
+ * and rank 0 may take the store along.
+ */
+async function outcomeOf(
+  store: Store,
+  { rank, worldSize }: { rank: number; worldSize: number },
+  { deadline, timeoutMs }: Patience,
+  told: Told,
+): Promise<Outcome> {
   try {
     await store.wait(['outcome'], Math.max(1, deadline - Date.now()));
   } catch (error) {
     if (!(error instanceof TimeoutError)) throw error;
     const present = await presentRanks(store);
     const absent = absentFrom(present, worldSize);
-    const more = absent.count > absent.ranks.length ? ` and ${absent.count - absent.ranks.length} more` : '';
+    const more =
+      absent.count > absent.ranks.length ? ` and ${absent.count - absent.ranks.length} more` : '';
     const said = (whose: string): Failure => ({
       error: `rank ${absent.ranks.join(', ')}${more} of ${worldSize} did not come within ${timeoutMs} ms (${whose}). ${absent.count === 1 ? 'Was it' : 'Were they'} started, with the same ${told.same}?`,
       absent,
@@ -265,9 +348,16 @@ async function outcomeOf(store: Store, { rank, worldSize }: { rank: number; worl
   return JSON.parse((await store.get('outcome')).toString()) as Outcome;
 }
 
-/** Ranks reach the same shared memory if they have the same kernel, see each other as processes, and have the same /dev/shm and user. */
+/**
+ * Ranks reach the same shared memory if they have the same kernel, see each other as processes, and
+ * have the same /dev/shm and user.
+ */
 function ownHost(): string {
-  const parts = [() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(), () => readlinkSync('/proc/self/ns/pid'), () => String(statSync('/dev/shm').dev)];
+  const parts = [
+    () => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(),
+    () => readlinkSync('/proc/self/ns/pid'),
+    () => String(statSync('/dev/shm').dev),
+  ];
   const read = parts.map((part) => {
     try {
       return part();
@@ -280,22 +370,33 @@ function ownHost(): string {
 
 /** @throws ArgumentError unless the rank is of the world */
 export function checkPlace(rank: number, worldSize: number): void {
-  const bad = (value: number, from: number): boolean => !Number.isSafeInteger(value) || value < from;
-  if (bad(worldSize, 1)) throw new ArgumentError(`${OP}: expected worldSize to be a whole number from 1, got ${worldSize}`, { op: OP, argument: 'worldSize', value: worldSize });
+  const bad = (value: number, from: number): boolean =>
+    !Number.isSafeInteger(value) || value < from;
+  if (bad(worldSize, 1))
+    throw new ArgumentError(
+      `${OP}: expected worldSize to be a whole number from 1, got ${worldSize}`,
+      { op: OP, argument: 'worldSize', value: worldSize },
+    );
   if (bad(rank, 0) || rank >= worldSize) {
-    throw new ArgumentError(`${OP}: expected a rank from 0 to ${worldSize - 1}, because the world has ${worldSize} ${worldSize === 1 ? 'rank' : 'ranks'}, got ${rank}`, {
-      op: OP,
-      argument: 'rank',
-      value: rank,
-      worldSize,
-    });
+    throw new ArgumentError(
+      `${OP}: expected a rank from 0 to ${worldSize - 1}, because the world has ${worldSize} ${worldSize === 1 ? 'rank' : 'ranks'}, got ${rank}`,
+      {
+        op: OP,
+        argument: 'rank',
+        value: rank,
+        worldSize,
+      },
+    );
   }
 }
 
 /** Who keeps a store, for errors. @internal */
 export type Keeper = 'rank 0' | 'the launcher' | null;
 
-/** What went wrong with the store while the ranks were starting, said as the program sees it. @internal */
+/**
+ * What went wrong with the store while the ranks were starting, said as the program sees it.
+ * @internal
+ */
 export function storeFailure(
   error: unknown,
   place: { rank: number; worldSize: number },
@@ -309,14 +410,22 @@ export function storeFailure(
   const here = { op: OP, rank: place.rank, worldSize: place.worldSize };
   if (error instanceof StoreError && error.details['lost'] === true) {
     const who = keeper ?? 'the process that kept the store';
-    const why = first === null ? `What ${who} has said last is the cause.` : `Rank ${first.rank} gave up first: ${first.text}`;
+    const why =
+      first === null
+        ? `What ${who} has said last is the cause.`
+        : `Rank ${first.rank} gave up first: ${first.text}`;
     return new DistributedError(
       `${OP}: ${who} has ended, or has left, while the ranks were starting, and its store at ${where} with it (this is rank ${place.rank} of ${place.worldSize}). ${why}`,
       { ...here, ranks: first !== null ? [first.rank] : keeper === 'rank 0' ? [0] : [] },
       { cause: error },
     );
   }
-  if (!(error instanceof TimeoutError) || error.details['missing'] !== undefined || keeper !== 'rank 0') return error;
+  if (
+    !(error instanceof TimeoutError) ||
+    error.details['missing'] !== undefined ||
+    keeper !== 'rank 0'
+  )
+    return error;
   return new TimeoutError(
     `${OP}: rank ${place.rank} of ${place.worldSize} found no store at ${where} within ${timeoutMs} ms. Rank 0 keeps it: was it started, with the same ${told.same}?`,
     { ...here, missing: [0], missingCount: 1, timeoutMs },

@@ -1,6 +1,7 @@
 /**
- * Names of the memory that the processes of a group share. A name goes when all have joined; where a process is killed before, it would
- * stay with its memory. So names say who makes them: the launcher takes away those of its ranks, and every run those of the dead.
+ * Names of the memory that the processes of a group share. A name goes when all have joined; where
+ * a process is killed before, it would stay with its memory. So names say who makes them: the
+ * launcher takes away those of its ranks, and every run those of the dead.
  */
 import { readdirSync, statSync, unlinkSync } from 'node:fs';
 import path from 'node:path';

@@ -1,6 +1,7 @@
 /**
- * Why a start failed after the ranks had met, as the first rank that gives up says it. With rank 0 its store goes: without this the others would
- * only see that a connection was lost, and not because of whom.
+ * Why a start failed after the ranks had met, as the first rank that gives up says it. With rank 0
+ * its store goes: without this the others would only see that a connection was lost, and not
+ * because of whom.
  */
 import { PrefixStore, type Store } from './stores/index.js';
 
@@ -20,7 +21,11 @@ export class StartWatch {
   private first: StartFailure | null = null;
 
   /** Listens from now on, behind the program; of a store that cannot do that nothing is heard. */
-  constructor(store: Store, place: { readonly rank: number; readonly worldSize: number }, timeoutMs: number) {
+  constructor(
+    store: Store,
+    place: { readonly rank: number; readonly worldSize: number },
+    timeoutMs: number,
+  ) {
     this.place = place;
     this.store = new PrefixStore('start', store);
     const quiet = this.store.quietly();
@@ -34,10 +39,16 @@ export class StartWatch {
     return this.first;
   }
 
-  /** Says why this rank gives up. Rank 0, which keeps the store, stays until others may have read it. */
+  /**
+   * Says why this rank gives up. Rank 0, which keeps the store, stays until others may have read
+   * it.
+   */
   async tell(error: unknown): Promise<void> {
     const { store } = this;
-    const said: StartFailure = { rank: this.place.rank, text: error instanceof Error ? error.message : String(error) };
+    const said: StartFailure = {
+      rank: this.place.rank,
+      text: error instanceof Error ? error.message : String(error),
+    };
     try {
       await store.compareSet('failure', '', JSON.stringify(said));
       if (this.place.rank === 0) await store.wait(['heard by others'], LAST_WORDS_MS);

@@ -1,6 +1,16 @@
-/** What ranks that are processes make, as the others hear of it through their store: nobody waits for that, nor stays alive for it. */
+/**
+ * What ranks that are processes make, as the others hear of it through their store: nobody waits
+ * for that, nor stays alive for it.
+ */
 import { LONGEST_TIMEOUT_MS } from '../core/options.js';
-import { type Difference, differenceOf, KEPT_MAKINGS, type Making, type MakingBoard, type Standing } from './makings.js';
+import {
+  type Difference,
+  differenceOf,
+  KEPT_MAKINGS,
+  type Making,
+  type MakingBoard,
+  type Standing,
+} from './makings.js';
 import { PrefixStore, type Store } from './stores/index.js';
 
 /** Where the two are that were found to differ as the n-th. */
@@ -15,10 +25,15 @@ export class StoreBoard implements MakingBoard {
   private readonly store: Store;
   private readonly made: Making[] = [];
   /** By place. */
-  private readonly open = new Map<string, { readonly making: Making; readonly fail: (difference: Difference) => void }>();
+  private readonly open = new Map<
+    string,
+    { readonly making: Making; readonly fail: (difference: Difference) => void }
+  >();
   /** All that were found to differ, by place. */
   private readonly found = new Map<string, Pair>();
-  /** What comparisons of this rank's makings have found, or will if they are under way, by place. */
+  /**
+   * What comparisons of this rank's makings have found, or will if they are under way, by place.
+   */
   private readonly comparisons = new Map<string, Promise<Difference | null>>();
   private isListening = false;
   /** So many of the differences that were told. */
@@ -37,7 +52,8 @@ export class StoreBoard implements MakingBoard {
 
   record(making: Making): void {
     if (this.made.push(making) > KEPT_MAKINGS) this.made.shift();
-    // The store may be gone before the program is done: then nobody hears of anything, here and below.
+    // The store may be gone before the program is done: then nobody hears of anything, here and
+    // below.
     this.store.set(keyOf(making.rank), JSON.stringify(this.made)).catch(() => {});
   }
 
@@ -58,21 +74,26 @@ export class StoreBoard implements MakingBoard {
   differenceFound(place: string | null): Promise<Difference | null> | null {
     if (place !== null) return this.findIn(place);
     if (this.comparisons.size === 0) return null;
-    return Promise.all(this.comparisons.values()).then((all) => all.find((each) => each !== null) ?? null);
+    return Promise.all(this.comparisons.values()).then(
+      (all) => all.find((each) => each !== null) ?? null,
+    );
   }
 
   /** Another rank may have heard of a difference and given up before this one hears of it. */
   private async findIn(place: string): Promise<Difference | null> {
     const compared = await this.comparisons.get(place);
     if (compared) return compared;
-    for (let n = this.heard; !this.hasLeft && (await this.store.check([differenceKey(n)])); n++) await this.hear(n);
+    for (let n = this.heard; !this.hasLeft && (await this.store.check([differenceKey(n)])); n++)
+      await this.hear(n);
     const own = this.open.get(place);
     return own === undefined ? null : this.toldOf(own.making);
   }
 
   async standingOf(rank: number): Promise<Standing | null> {
     const key = keyOf(rank);
-    const made = (await this.store.check([key])) ? (JSON.parse(String(await this.store.get(key))) as Making[]) : [];
+    const made = (await this.store.check([key]))
+      ? (JSON.parse(String(await this.store.get(key))) as Making[])
+      : [];
     return { made, called: null };
   }
 
@@ -83,7 +104,9 @@ export class StoreBoard implements MakingBoard {
 
   /** The first that makes something in a place says what: the others compare theirs with it. */
   private async compare(making: Making): Promise<Difference | null> {
-    const first = JSON.parse(String(await this.store.compareSet(making.place, '', JSON.stringify(making)))) as Making;
+    const first = JSON.parse(
+      String(await this.store.compareSet(making.place, '', JSON.stringify(making))),
+    ) as Making;
     if (first.key === making.key) return null;
     await this.tell(JSON.stringify([first, making]));
     return differenceOf(making, first);

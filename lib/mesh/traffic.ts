@@ -1,6 +1,6 @@
 /**
- * What collectives move: bytes that one rank sends and receives. Those of rings where all ranks get or give all (no rank could send
- * less), and of direct messages where one does.
+ * What collectives move: bytes that one rank sends and receives. Those of rings where all ranks get
+ * or give all (no rank could send less), and of direct messages where one does.
  */
 import type { CollectiveCall } from '../core/collective.js';
 import { type ProcessGroup, watchCollectives } from './process-group.js';
@@ -11,7 +11,9 @@ export interface Traffic {
   readonly received: number;
 }
 
-/** The bytes that a rank of a group of `size` sends and receives for its part of a call. @internal */
+/**
+ * The bytes that a rank of a group of `size` sends and receives for its part of a call. @internal
+ */
 export function trafficOf(call: CollectiveCall, size: number, rank: number): Traffic {
   const bytesEach = (call.input ?? call.output)?.dtype.itemsize ?? 0;
   const { sent, received } = elementsOf(call, size, rank % size);
@@ -31,15 +33,22 @@ function elementsOf(call: CollectiveCall, size: number, rank: number): Traffic {
     case 'reduceScatter': // all parts but one's own, and what the one before ends with
       return { sent: sum(counts) - part(rank), received: sum(counts) - part(before) };
     case 'allToAll':
-      return { sent: sum(sendCounts) - (sendCounts[rank] ?? 0), received: sum(counts) - part(rank) };
+      return {
+        sent: sum(sendCounts) - (sendCounts[rank] ?? 0),
+        received: sum(counts) - part(rank),
+      };
     case 'broadcast': // from the root along the ring
       return { sent: next === root ? 0 : count, received: rank === root ? 0 : count };
     case 'reduce': // along the ring to the root
       return { sent: rank === root ? 0 : count, received: before === root ? 0 : count };
     case 'gather':
-      return rank === root ? { sent: 0, received: sum(counts) - part(root) } : { sent: part(rank), received: 0 };
+      return rank === root
+        ? { sent: 0, received: sum(counts) - part(root) }
+        : { sent: part(rank), received: 0 };
     case 'scatter':
-      return rank === root ? { sent: sum(counts) - part(root), received: 0 } : { sent: 0, received: part(rank) };
+      return rank === root
+        ? { sent: sum(counts) - part(root), received: 0 }
+        : { sent: 0, received: part(rank) };
     case 'send':
       return { sent: count, received: 0 };
     case 'recv':
@@ -66,7 +75,10 @@ interface Counted {
   byName: Record<string, number>;
 }
 
-/** Counts the collectives of this process's ranks, by group, from when it is made until it is stopped. @internal */
+/**
+ * Counts the collectives of this process's ranks, by group, from when it is made until it is
+ * stopped. @internal
+ */
 export class TrafficRecorder {
   private readonly counted = new Map<ProcessGroup, Counted>();
   private readonly unwatch: () => void;

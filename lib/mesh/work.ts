@@ -4,8 +4,9 @@ import type { Tensor } from '../core/tensor.js';
 import { seenHere } from '../core/user-stack.js';
 
 /**
- * What a collective with `asyncOp: true` returns. Results need no wait: whatever reads them is in order behind the collective, on the
- * device. To wait is for programs that must know that other ranks have come this far.
+ * What a collective with `asyncOp: true` returns. Results need no wait: whatever reads them is in
+ * order behind the collective, on the device. To wait is for programs that must know that other
+ * ranks have come this far.
  *
  * @see PyTorch `torch.distributed.Work`
  */

@@ -1,4 +1,7 @@
-/** Writes commands as words into the buffer shared with the addon. The layout is described in native/README.md. */
+/**
+ * Writes commands as words into the buffer shared with the addon. The layout is described in
+ * native/README.md.
+ */
 import type { CommandWriter } from '../core/command.js';
 import type { DType } from '../core/dtype.js';
 import { ShardwiseError } from '../core/errors.js';
@@ -25,7 +28,10 @@ export class WordWriter implements CommandWriter {
   private outputs = 0;
   private params = 0;
   private estimate = 0;
-  /** Storages that the command allocates, and the words where their handles come back; counted, so that no array is resized. */
+  /**
+   * Storages that the command allocates, and the words where their handles come back; counted, so
+   * that no array is resized.
+   */
   private readonly pending: (Storage | null)[] = [];
   private readonly slots: number[] = [];
   private allocations = 0;
@@ -128,11 +134,17 @@ export class WordWriter implements CommandWriter {
     this.words[this.at++] = value;
   }
 
-  /** Sends the command, and gives each newly allocated storage its handle and its owner: the open scope, or a token. */
+  /**
+   * Sends the command, and gives each newly allocated storage its handle and its owner: the open
+   * scope, or a token.
+   */
   submit(kernel: number, stream: number): void {
     const words = this.words;
     if (this.at > words.length) {
-      throw new ShardwiseError('ERR_OP', `${this.op}: the command has ${this.at} words, at most ${words.length} fit`);
+      throw new ShardwiseError(
+        'ERR_OP',
+        `${this.op}: the command has ${this.at} words, at most ${words.length} fit`,
+      );
     }
     const scope = currentScope;
     words[0] = kernel;
@@ -151,7 +163,11 @@ export class WordWriter implements CommandWriter {
       if (scope !== null) {
         storage.scope = scope;
         scope.storages.push(storage);
-      } else storage.token = allocations === 1 ? this.tokenOf(result as Token | undefined) : ((result as Token[])[i] as Token);
+      } else
+        storage.token =
+          allocations === 1
+            ? this.tokenOf(result as Token | undefined)
+            : ((result as Token[])[i] as Token);
     }
   }
 
@@ -200,7 +216,10 @@ export class WordWriter implements CommandWriter {
 
   private refuse(storage: Storage): never {
     if (storage.handle === FAKE_HANDLE) {
-      throw new ShardwiseError('ERR_FAKE_TENSOR', `${this.op}: a fake tensor (it has a shape but no values) was used outside the FakeTensorMode or trace that made it`);
+      throw new ShardwiseError(
+        'ERR_FAKE_TENSOR',
+        `${this.op}: a fake tensor (it has a shape but no values) was used outside the FakeTensorMode or trace that made it`,
+      );
     }
     throw freedError(storage, this.op);
   }

@@ -1,10 +1,14 @@
-/** gloo-engine.so: opened when ranks of several machines need it, or the doctor asks. Every candidate that fails keeps its reason. */
+/**
+ * gloo-engine.so: opened when ranks of several machines need it, or the doctor asks. Every
+ * candidate that fails keeps its reason.
+ */
 import type { Addon } from './addon.js';
 import { reasonAlone } from './libraries.js';
 import { glooEngineCandidates } from './load.js';
 
 /** What its absence turns off. */
-export const WITHOUT_GLOO = 'CPU tensors do not pass between machines, and GPUs of several machines do not meet: install libgloo0 (to build here: libgloo-dev)';
+export const WITHOUT_GLOO =
+  'CPU tensors do not pass between machines, and GPUs of several machines do not meet: install libgloo0 (to build here: libgloo-dev)';
 
 export interface GlooSearch {
   /** Null where it cannot be used. */
@@ -20,7 +24,11 @@ export function openGloo(addon: Addon): GlooSearch {
     if (reason === undefined) return { path, tried };
     tried.push({ path, reason: reasonAlone(path, reason) });
   }
-  if (tried.length === 0) tried.push({ path: 'gloo-engine.so', reason: 'neither in build/Release nor in prebuilds: it was built without libgloo-dev' });
+  if (tried.length === 0)
+    tried.push({
+      path: 'gloo-engine.so',
+      reason: 'neither in build/Release nor in prebuilds: it was built without libgloo-dev',
+    });
   return { path: null, tried };
 }
 

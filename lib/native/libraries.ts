@@ -1,6 +1,7 @@
 /**
- * Where the optional GPU libraries are looked for: an environment variable alone where it is set; what the process has open or the
- * system's loader finds; CUDA toolkits; Python wheels. The native side is handed the candidates and opens one when it is needed.
+ * Where the optional GPU libraries are looked for: an environment variable alone where it is set;
+ * what the process has open or the system's loader finds; CUDA toolkits; Python wheels. The native
+ * side is handed the candidates and opens one when it is needed.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -21,7 +22,10 @@ export interface OptionalLibrary {
   minimumVersion: number;
   /** What its absence turns off. */
   without: string;
-  /** What comes of it where the variable names one that cannot be used; where that is left out, as without any. */
+  /**
+   * What comes of it where the variable names one that cannot be used; where that is left out, as
+   * without any.
+   */
   misnamed?: string;
 }
 
@@ -42,7 +46,8 @@ export const optionalLibraries: readonly OptionalLibrary[] = [
     versionSymbol: 'cublasLtGetVersion',
     wheels: ['cu13/lib', 'cublas/lib'],
     minimumVersion: 120000,
-    without: "matrix products on CUDA run on Shardwise's own kernels, slower at some sizes; float32 is not multiplied in TF32",
+    without:
+      "matrix products on CUDA run on Shardwise's own kernels, slower at some sizes; float32 is not multiplied in TF32",
     misnamed:
       "matrix products of floats on CUDA fail, but for small ones: set SHARDWISE_CUBLASLT_PATH to a libcublasLt.so.13 or .12 or to its folder, or to off for Shardwise's own kernels, or unset it",
   },
@@ -72,7 +77,10 @@ export function libraryNamed(name: 'libcuda' | 'cuBLASLt' | 'NCCL' | 'NVRTC'): O
 }
 
 /** What the absence of a library means here. */
-export function whatIsMissing({ variable, without, misnamed }: OptionalLibrary, environment: Environment = process.env): string {
+export function whatIsMissing(
+  { variable, without, misnamed }: OptionalLibrary,
+  environment: Environment = process.env,
+): string {
   const named = environment[variable];
   return named && named !== 'off' ? (misnamed ?? without) : without;
 }
@@ -89,8 +97,13 @@ export interface LibrarySearch {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Paths and sonames to try, in order. Only what exists, apart from sonames and what the user named. */
-export function libraryCandidates(library: OptionalLibrary, environment: Environment = process.env): string[] {
+/**
+ * Paths and sonames to try, in order. Only what exists, apart from sonames and what the user named.
+ */
+export function libraryCandidates(
+  library: OptionalLibrary,
+  environment: Environment = process.env,
+): string[] {
   const named = environment[library.variable];
   if (named === 'off') return [];
   if (named) return isFolder(named) ? filesIn(named, library) : [named];
@@ -99,15 +112,23 @@ export function libraryCandidates(library: OptionalLibrary, environment: Environ
 }
 
 /** Opens the candidates in order until one loads and is new enough; keeps every reason. */
-export function findLibrary(addon: Addon, library: OptionalLibrary, environment: Environment = process.env): LibrarySearch {
+export function findLibrary(
+  addon: Addon,
+  library: OptionalLibrary,
+  environment: Environment = process.env,
+): LibrarySearch {
   const tried: LibrarySearch['tried'] = [];
   const candidates = libraryCandidates(library, environment);
   if (candidates.length === 0) {
-    tried.push({ path: `${library.variable}=${environment[library.variable]}`, reason: 'no such library there, or switched off' });
+    tried.push({
+      path: `${library.variable}=${environment[library.variable]}`,
+      reason: 'no such library there, or switched off',
+    });
   }
   for (const candidate of candidates) {
     const probed = addon.probeLibrary(candidate, library.versionSymbol);
-    if ('reason' in probed) tried.push({ path: candidate, reason: reasonAlone(candidate, probed.reason) });
+    if ('reason' in probed)
+      tried.push({ path: candidate, reason: reasonAlone(candidate, probed.reason) });
     else if (probed.version >= library.minimumVersion) return { found: probed, tried };
     else {
       const versions = `${formatVersion(library, probed.version)}, but ${formatVersion(library, library.minimumVersion)} or newer is needed`;
@@ -117,35 +138,53 @@ export function findLibrary(addon: Addon, library: OptionalLibrary, environment:
   return { tried };
 }
 
-/** The library's own number as people write it: 13000 is 13.0 for the driver and NVRTC, 22803 is 2.28.3 for the others. */
+/**
+ * The library's own number as people write it: 13000 is 13.0 for the driver and NVRTC, 22803 is
+ * 2.28.3 for the others.
+ */
 export function formatVersion(library: OptionalLibrary, version: number): string {
   if (version <= 0) return 'unknown';
-  if (library.name === 'libcuda' || library.name === 'NVRTC') return `${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`;
+  if (library.name === 'libcuda' || library.name === 'NVRTC')
+    return `${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`;
   return `${Math.floor(version / 10000)}.${Math.floor((version % 10000) / 100)}.${version % 100}`;
 }
 
 function toolkitFolders(environment: Environment): string[] {
   const homes = [environment['CUDA_HOME'], environment['CUDA_PATH'], '/usr/local/cuda'];
-  const toolkits = homes.flatMap((home) => (home ? ['lib64', 'lib', 'targets/x86_64-linux/lib'].map((part) => path.join(home, part)) : []));
+  const toolkits = homes.flatMap((home) =>
+    home ? ['lib64', 'lib', 'targets/x86_64-linux/lib'].map((part) => path.join(home, part)) : [],
+  );
   const conda = environment['CONDA_PREFIX'];
   return conda ? [...toolkits, path.join(conda, 'lib')] : toolkits;
 }
 
 function wheelFolders(library: OptionalLibrary, environment: Environment): string[] {
   const home = environment['HOME'] ?? homedir();
-  const roots = [environment['VIRTUAL_ENV'], environment['CONDA_PREFIX'], path.join(home, '.local')];
+  const roots = [
+    environment['VIRTUAL_ENV'],
+    environment['CONDA_PREFIX'],
+    path.join(home, '.local'),
+  ];
   // Where `python3` is found is where people have installed the wheels that they use.
-  const pythons = (environment['PATH'] ?? '').split(path.delimiter).filter((folder) => folder !== '' && existsSync(path.join(folder, 'python3')));
-  return [...new Set([...roots, ...pythons.map((folder) => path.dirname(folder)), '/usr/local', '/usr'])].flatMap((root) => {
+  const pythons = (environment['PATH'] ?? '')
+    .split(path.delimiter)
+    .filter((folder) => folder !== '' && existsSync(path.join(folder, 'python3')));
+  return [
+    ...new Set([...roots, ...pythons.map((folder) => path.dirname(folder)), '/usr/local', '/usr']),
+  ].flatMap((root) => {
     if (!root) return [];
     const versions = entries(path.join(root, 'lib')).filter((name) => name.startsWith('python3'));
-    const sites = versions.flatMap((python) => ['site-packages', 'dist-packages'].map((site) => path.join(root, 'lib', python, site)));
+    const sites = versions.flatMap((python) =>
+      ['site-packages', 'dist-packages'].map((site) => path.join(root, 'lib', python, site)),
+    );
     return sites.flatMap((site) => library.wheels.map((wheel) => path.join(site, 'nvidia', wheel)));
   });
 }
 
 function filesIn(folder: string, library: OptionalLibrary): string[] {
-  return library.sonames.map((soname) => path.join(folder, soname)).filter((file) => existsSync(file));
+  return library.sonames
+    .map((soname) => path.join(folder, soname))
+    .filter((file) => existsSync(file));
 }
 
 function entries(folder: string): string[] {
@@ -162,5 +201,8 @@ function isFolder(file: string): boolean {
 
 /** What a CUDA backend is opened with: where cuBLASLt and NCCL may lie, one candidate a line. */
 export function backendLibraries(): [cublaslt: string, nccl: string] {
-  return [libraryCandidates(libraryNamed('cuBLASLt')).join('\n'), libraryCandidates(libraryNamed('NCCL')).join('\n')];
+  return [
+    libraryCandidates(libraryNamed('cuBLASLt')).join('\n'),
+    libraryCandidates(libraryNamed('NCCL')).join('\n'),
+  ];
 }

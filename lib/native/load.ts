@@ -1,4 +1,7 @@
-/** Finds and loads the addon and the CUDA backend beside it. Every candidate that fails keeps its reason. */
+/**
+ * Finds and loads the addon and the CUDA backend beside it. Every candidate that fails keeps its
+ * reason.
+ */
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -16,7 +19,10 @@ const childKey = Symbol.for('shardwise.endsWithParent');
 
 type Loaded = { addon: Addon; root: string };
 
-/** @throws BackendLoadError with what was tried and how to mend it; also when a second copy of the package is in the process. */
+/**
+ * @throws BackendLoadError with what was tried and how to mend it; also when a second copy of the
+ * package is in the process.
+ */
 export function loadAddon(): Addon {
   const shared = globalThis as unknown as Record<symbol, Loaded | undefined>;
   const before = shared[loadedKey];
@@ -37,7 +43,9 @@ export function loadAddon(): Addon {
 /** The folder of package.json: sources, bundles and chunks lie at different depths below it. */
 function packageRoot(folder: string): string {
   const parent = path.dirname(folder);
-  return existsSync(path.join(folder, 'package.json')) || parent === folder ? folder : packageRoot(parent);
+  return existsSync(path.join(folder, 'package.json')) || parent === folder
+    ? folder
+    : packageRoot(parent);
 }
 
 /** Where the package lies, with the files that it brings. */
@@ -75,5 +83,8 @@ export function glooEngineCandidates(): string[] {
 function besideAddon(name: string, variable: string): string[] {
   const given = process.env[variable];
   if (given) return [given];
-  return [path.join(root, 'build', 'Release', name), path.join(root, 'prebuilds', `${process.platform}-${process.arch}`, name)].filter((file) => existsSync(file));
+  return [
+    path.join(root, 'build', 'Release', name),
+    path.join(root, 'prebuilds', `${process.platform}-${process.arch}`, name),
+  ].filter((file) => existsSync(file));
 }

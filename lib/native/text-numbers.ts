@@ -1,7 +1,10 @@
 /** Numbers for texts that native code is told again and again: each goes over once. */
 import type { Addon } from './addon.js';
 
-/** As many as the addon keeps at a time. Programs have few, but what a call is for may say how many numbers were drawn before. */
+/**
+ * As many as the addon keeps at a time. Programs have few, but what a call is for may say how many
+ * numbers were drawn before.
+ */
 const MOST_TEXTS = 4096;
 
 /** @internal */
@@ -14,7 +17,10 @@ export class TextNumbers {
     this.forget();
   }
 
-  /** The numbers of the texts of a call, into the words from `at` on; they hold until the next call is written. */
+  /**
+   * The numbers of the texts of a call, into the words from `at` on; they hold until the next call
+   * is written.
+   */
   write(words: Float64Array, at: number, first: string, second: string, third: string): void {
     if (this.numbers.size + 3 > MOST_TEXTS) this.forget();
     words[at] = this.numberOf(first);

@@ -24,7 +24,8 @@ abstract class InPlaceActivation extends Module {
 
 const joined = (...facts: readonly string[]): string => facts.filter((f) => f !== '').join(', ');
 
-const inPlaceOnly = (name: string) => defineArguments(`${name}(inplace)`, (inplace = false) => ({ inplace }));
+const inPlaceOnly = (name: string) =>
+  defineArguments(`${name}(inplace)`, (inplace = false) => ({ inplace }));
 
 const reluArguments = inPlaceOnly('ReLU');
 
@@ -54,7 +55,10 @@ export class ReLU6 extends InPlaceActivation {
   }
 }
 
-const leakyReluArguments = defineArguments('LeakyReLU(negativeSlope, inplace)', (negativeSlope = 0.01, inplace = false) => ({ negativeSlope, inplace }));
+const leakyReluArguments = defineArguments(
+  'LeakyReLU(negativeSlope, inplace)',
+  (negativeSlope = 0.01, inplace = false) => ({ negativeSlope, inplace }),
+);
 
 /** x above 0, negativeSlope * x below. */
 export class LeakyReLU extends InPlaceActivation {
@@ -78,7 +82,10 @@ export class LeakyReLU extends InPlaceActivation {
   }
 }
 
-const eluArguments = defineArguments('ELU(alpha, inplace)', (alpha = 1, inplace = false) => ({ alpha, inplace }));
+const eluArguments = defineArguments('ELU(alpha, inplace)', (alpha = 1, inplace = false) => ({
+  alpha,
+  inplace,
+}));
 
 /** x above 0, alpha (exp(x) - 1) below. */
 export class ELU extends InPlaceActivation {
@@ -102,7 +109,10 @@ export class ELU extends InPlaceActivation {
   }
 }
 
-const celuArguments = defineArguments('CELU(alpha, inplace)', (alpha = 1, inplace = false) => ({ alpha, inplace }));
+const celuArguments = defineArguments('CELU(alpha, inplace)', (alpha = 1, inplace = false) => ({
+  alpha,
+  inplace,
+}));
 
 /** x above 0, alpha (exp(x / alpha) - 1) below. */
 export class CELU extends InPlaceActivation {
@@ -197,7 +207,10 @@ export class Hardswish extends InPlaceActivation {
   }
 }
 
-const hardtanhArguments = defineArguments('Hardtanh(minVal, maxVal, inplace)', (minVal = -1, maxVal = 1, inplace = false) => ({ minVal, maxVal, inplace }));
+const hardtanhArguments = defineArguments(
+  'Hardtanh(minVal, maxVal, inplace)',
+  (minVal = -1, maxVal = 1, inplace = false) => ({ minVal, maxVal, inplace }),
+);
 
 /** Each element moved into [minVal, maxVal]. */
 export class Hardtanh extends InPlaceActivation {
@@ -224,7 +237,10 @@ export class Hardtanh extends InPlaceActivation {
   }
 }
 
-const thresholdArguments = defineArguments('Threshold(threshold, value, inplace)', (limit: number, value: number, inplace = false) => ({ limit, value, inplace }));
+const thresholdArguments = defineArguments(
+  'Threshold(threshold, value, inplace)',
+  (limit: number, value: number, inplace = false) => ({ limit, value, inplace }),
+);
 
 /** x above the threshold, `value` else. */
 export class Threshold extends InPlaceActivation {

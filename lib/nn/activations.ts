@@ -3,7 +3,15 @@ import { checkNumber, checkOneOf, checkSizesOf } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { type GeluApproximate, gelu, softplus } from '../ops/activation.js';
-import { glu, hardshrink, logsigmoid, prelu, softshrink, softsign, tanhshrink } from '../ops/activation-composites.js';
+import {
+  glu,
+  hardshrink,
+  logsigmoid,
+  prelu,
+  softshrink,
+  softsign,
+  tanhshrink,
+} from '../ops/activation-composites.js';
 import { full } from '../ops/factories.js';
 import { requireTensor } from '../ops/operand.js';
 import { logSoftmax, softmax } from '../ops/softmax.js';
@@ -34,11 +42,14 @@ export class LogSigmoid extends Module {
   }
 }
 
-const preluArguments = defineArguments('PReLU(numParameters, init, *, device, dtype)', (numParameters = 1, init = 0.25, place: LayerOptions = {}) => ({
-  numParameters,
-  init,
-  place,
-}));
+const preluArguments = defineArguments(
+  'PReLU(numParameters, init, *, device, dtype)',
+  (numParameters = 1, init = 0.25, place: LayerOptions = {}) => ({
+    numParameters,
+    init,
+    place,
+  }),
+);
 
 /** x above 0, weight * x below; the weight is learned. */
 export class PReLU extends Module {
@@ -61,7 +72,10 @@ export class PReLU extends Module {
   }
 }
 
-const geluArguments = defineArguments('GELU(approximate)', (approximate: GeluApproximate = 'none') => ({ approximate }));
+const geluArguments = defineArguments(
+  'GELU(approximate)',
+  (approximate: GeluApproximate = 'none') => ({ approximate }),
+);
 
 /** x times the normal distribution function of x. */
 export class GELU extends Module {
@@ -83,7 +97,10 @@ export class GELU extends Module {
   }
 }
 
-const softplusArguments = defineArguments('Softplus(beta, threshold)', (beta = 1, threshold = 20) => ({ beta, limit: threshold }));
+const softplusArguments = defineArguments(
+  'Softplus(beta, threshold)',
+  (beta = 1, threshold = 20) => ({ beta, limit: threshold }),
+);
 
 /** log(1 + exp(beta x)) / beta. */
 export class Softplus extends Module {

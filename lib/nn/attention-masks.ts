@@ -1,4 +1,7 @@
-/** Masks of attention in layers: bool (true: leave out) or added to the scores, as PyTorch's layers have them. */
+/**
+ * Masks of attention in layers: bool (true: leave out) or added to the scores, as PyTorch's layers
+ * have them.
+ */
 import { bool } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
@@ -9,7 +12,11 @@ import { requireTensor } from '../ops/operand.js';
 import { where } from '../ops/where.js';
 
 /** @throws ArgumentError unless masks are tensors or null, and flags true or false */
-export function checkMaskTypes(op: string, masks: Readonly<Record<string, unknown>>, flags: Readonly<Record<string, unknown>>): void {
+export function checkMaskTypes(
+  op: string,
+  masks: Readonly<Record<string, unknown>>,
+  flags: Readonly<Record<string, unknown>>,
+): void {
   for (const name in masks) if (masks[name] !== null) requireTensor(masks[name], op, name);
   for (const name in flags) checkFlag(op, name, flags[name]);
 }
@@ -44,20 +51,36 @@ function checkMask(op: string, name: string, mask: Tensor, { shapes, meaning }: 
   throw new ShapeError(message, { op, argument: name, shape: mask.shape });
 }
 
-function checkMasks(op: string, { attnMask, keyPaddingMask, batched }: Masks, [n, h, s, t]: readonly [number, number, number, number]): void {
-  const meaning = batched ? '[queries, keys] or [batch * heads, queries, keys]' : '[queries, keys] or [heads, queries, keys]';
+function checkMasks(
+  op: string,
+  { attnMask, keyPaddingMask, batched }: Masks,
+  [n, h, s, t]: readonly [number, number, number, number],
+): void {
+  const meaning = batched
+    ? '[queries, keys] or [batch * heads, queries, keys]'
+    : '[queries, keys] or [heads, queries, keys]';
   const rows = [s, t];
-  if (attnMask !== null) checkMask(op, 'attnMask', attnMask, { shapes: [rows, [n * h, ...rows]], meaning });
-  if (keyPaddingMask !== null) checkMask(op, 'keyPaddingMask', keyPaddingMask, { shapes: [batched ? [n, t] : [t]], meaning: batched ? '[batch, keys]' : '[keys]' });
+  if (attnMask !== null)
+    checkMask(op, 'attnMask', attnMask, { shapes: [rows, [n * h, ...rows]], meaning });
+  if (keyPaddingMask !== null)
+    checkMask(op, 'keyPaddingMask', keyPaddingMask, {
+      shapes: [batched ? [n, t] : [t]],
+      meaning: batched ? '[batch, keys]' : '[keys]',
+    });
 }
 
 /**
- * Both masks, and a causal one, as one that broadcasts to the scores `[N, H, S, T]`: bool (true: look), which the fused kernels read as it is, or added,
- * of the queries' dtype.
+ * Both masks, and a causal one, as one that broadcasts to the scores `[N, H, S, T]`: bool (true:
+ * look), which the fused kernels read as it is, or added, of the queries' dtype.
  *
  * @throws ShapeError, DtypeError for masks that do not fit
  */
-export function mergedMask(op: string, masks: Masks, causal: boolean, { q, k }: Heads): Tensor | null {
+export function mergedMask(
+  op: string,
+  masks: Masks,
+  causal: boolean,
+  { q, k }: Heads,
+): Tensor | null {
   const [n, h, s] = q.shape as [number, number, number];
   const t = k.shape[2] as number;
   checkMasks(op, masks, [n, h, s, t]);

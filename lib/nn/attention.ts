@@ -16,7 +16,10 @@ import { type LayerOptions, Linear } from './layers.js';
 import { Module } from './module.js';
 import { Parameter } from './parameter.js';
 
-/** Options of {@link MultiheadAttention} beside those that PyTorch's takes by position up to two that this one has not. */
+/**
+ * Options of {@link MultiheadAttention} beside those that PyTorch's takes by position up to two
+ * that this one has not.
+ */
 export interface MultiheadAttentionOptions extends LayerOptions {
   /** Size of keys, if not that of queries. */
   kdim?: number | null;
@@ -26,23 +29,40 @@ export interface MultiheadAttentionOptions extends LayerOptions {
   batchFirst?: boolean;
 }
 
-/** Options of one call. PyTorch's order by position: `keyPaddingMask`, `needWeights`, `attnMask`, `averageAttnWeights`, `isCausal`. */
+/**
+ * Options of one call. PyTorch's order by position: `keyPaddingMask`, `needWeights`, `attnMask`,
+ * `averageAttnWeights`, `isCausal`.
+ */
 export interface MultiheadAttentionCall {
   /** `[batch, T]`, or `[T]` without a batch: bool (true: leave out) or floating and added. */
   keyPaddingMask?: Tensor | null;
   /** The weights are the second result, null otherwise, which is faster. True by default. */
   needWeights?: boolean;
-  /** `[S, T]` or `[batch * heads, S, T]` (`[heads, S, T]` without a batch): bool (true: leave out) or floating and added. */
+  /**
+   * `[S, T]` or `[batch * heads, S, T]` (`[heads, S, T]` without a batch): bool (true: leave out)
+   * or floating and added.
+   */
   attnMask?: Tensor | null;
-  /** Weights are the mean over heads: `[batch, S, T]`, not `[batch, heads, S, T]`. True by default. */
+  /**
+   * Weights are the mean over heads: `[batch, S, T]`, not `[batch, heads, S, T]`. True by default.
+   */
   averageAttnWeights?: boolean;
-  /** Position i sees positions up to i, together with `keyPaddingMask`. Where `attnMask` is given, that says what is seen. False by default. */
+  /**
+   * Position i sees positions up to i, together with `keyPaddingMask`. Where `attnMask` is given,
+   * that says what is seen. False by default.
+   */
   isCausal?: boolean;
 }
 
 const attentionArguments = defineArguments(
   'MultiheadAttention(embedDim, numHeads, dropout, bias, *, kdim, vdim, batchFirst, device, dtype)',
-  (embedDim: number, numHeads: number, dropout = 0, bias = true, options: MultiheadAttentionOptions = {}) => ({ embedDim, numHeads, dropout, bias, options }),
+  (
+    embedDim: number,
+    numHeads: number,
+    dropout = 0,
+    bias = true,
+    options: MultiheadAttentionOptions = {},
+  ) => ({ embedDim, numHeads, dropout, bias, options }),
 );
 
 /** {@link MultiheadAttentionCall} by position or as options. */
@@ -63,12 +83,14 @@ const callArguments = defineArguments(
 type CallArguments = ArgumentsOf<typeof callArguments>;
 
 /**
- * Attention over several heads. State names: `in_proj_weight`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`, as PyTorch's.
+ * Attention over several heads. State names: `in_proj_weight`, `in_proj_bias`, `out_proj.weight`,
+ * `out_proj.bias`, as PyTorch's.
  *
- * Shapes: query `[S, N, E]`, key and value `[T, N, E]` (or batch first), result `[S, N, E]` and weights `[N, S, T]` or null. A row that sees nothing has
- * weights of 0.
+ * Shapes: query `[S, N, E]`, key and value `[T, N, E]` (or batch first), result `[S, N, E]` and
+ * weights `[N, S, T]` or null. A row that sees nothing has weights of 0.
  *
- * @throws ShapeError, DtypeError for inputs and masks that do not fit; ArgumentError for what is no tensor, and options that are not what they should be
+ * @throws ShapeError, DtypeError for inputs and masks that do not fit; ArgumentError for what is no
+ * tensor, and options that are not what they should be
  * @see Vaswani et al., arXiv:1706.03762
  */
 export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | null]> {
@@ -92,7 +114,11 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
     checkProbability('MultiheadAttention', 'dropout', p);
     checkFlag('MultiheadAttention', 'bias', bias);
     checkFlag('MultiheadAttention', 'batchFirst', batchFirst);
-    if (embedDim % numHeads !== 0) throw new ArgumentError(`MultiheadAttention: ${embedDim} features do not divide into ${numHeads} heads`, { embedDim, numHeads });
+    if (embedDim % numHeads !== 0)
+      throw new ArgumentError(
+        `MultiheadAttention: ${embedDim} features do not divide into ${numHeads} heads`,
+        { embedDim, numHeads },
+      );
     this.embedDim = embedDim;
     this.numHeads = numHeads;
     this.dropout = p;
@@ -102,7 +128,8 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
       xavierUniform_(made);
       return made;
     };
-    if (kdim === embedDim && vdim === embedDim) this.in_proj_weight = weight(3 * embedDim, embedDim);
+    if (kdim === embedDim && vdim === embedDim)
+      this.in_proj_weight = weight(3 * embedDim, embedDim);
     else {
       this.q_proj_weight = weight(embedDim, embedDim);
       this.k_proj_weight = weight(embedDim, kdim);
@@ -115,25 +142,55 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
   }
 
   forward(...args: CallArguments): [Tensor, Tensor | null] {
-    const { query, key, value, keyPaddingMask, needWeights, attnMask, averageAttnWeights, isCausal } = callArguments(...args);
-    checkMaskTypes('MultiheadAttention', { keyPaddingMask, attnMask }, { needWeights, averageAttnWeights, isCausal });
+    const {
+      query,
+      key,
+      value,
+      keyPaddingMask,
+      needWeights,
+      attnMask,
+      averageAttnWeights,
+      isCausal,
+    } = callArguments(...args);
+    checkMaskTypes(
+      'MultiheadAttention',
+      { keyPaddingMask, attnMask },
+      { needWeights, averageAttnWeights, isCausal },
+    );
     this.checkInputs({ query, key, value });
     const single = query.ndim === 2;
-    const batched = single ? [query, key, value].map((t) => t.unsqueeze(this.batchFirst ? 0 : 1)) : [query, key, value];
-    const [q, k, v] = batched.map((t) => (this.batchFirst ? t : t.transpose(0, 1))) as [Tensor, Tensor, Tensor]; // [N, S, E]
-    const [qh, kh, vh] = this.project(q, k, v).map((t) => this.splitHeads(t)) as [Tensor, Tensor, Tensor]; // [N, H, S, D]
+    const batched = single
+      ? [query, key, value].map((t) => t.unsqueeze(this.batchFirst ? 0 : 1))
+      : [query, key, value];
+    const [q, k, v] = batched.map((t) => (this.batchFirst ? t : t.transpose(0, 1))) as [
+      Tensor,
+      Tensor,
+      Tensor,
+    ]; // [N, S, E]
+    const [qh, kh, vh] = this.project(q, k, v).map((t) => this.splitHeads(t)) as [
+      Tensor,
+      Tensor,
+      Tensor,
+    ]; // [N, H, S, D]
     // The fused kernels have a causal mask of their own.
     const causal = isCausal && attnMask === null && keyPaddingMask === null && !needWeights;
     const masks = { attnMask, keyPaddingMask, batched: !single };
-    const mask = causal ? null : mergedMask('MultiheadAttention', masks, isCausal && attnMask === null, { q: qh, k: kh });
+    const mask = causal
+      ? null
+      : mergedMask('MultiheadAttention', masks, isCausal && attnMask === null, { q: qh, k: kh });
     const p = this.training ? this.dropout : 0;
     const weights = needWeights ? this.weights(qh, kh, mask, p) : null;
-    const heads = weights === null ? scaledDotProductAttention(qh, kh, vh, { attnMask: mask, dropoutP: p, isCausal: causal }) : weights.matmul(vh);
+    const heads =
+      weights === null
+        ? scaledDotProductAttention(qh, kh, vh, { attnMask: mask, dropoutP: p, isCausal: causal })
+        : weights.matmul(vh);
     const joined = heads.transpose(1, 2).reshape([...q.shape.slice(0, 2), this.embedDim]);
     const projected = this.out_proj(joined);
     const out = this.batchFirst ? projected : projected.transpose(0, 1);
     const shown = weights === null ? null : averageAttnWeights ? weights.mean(1) : weights;
-    return single ? [out.squeeze(this.batchFirst ? 0 : 1), shown?.squeeze(0) ?? null] : [out, shown];
+    return single
+      ? [out.squeeze(this.batchFirst ? 0 : 1), shown?.squeeze(0) ?? null]
+      : [out, shown];
   }
 
   /** @throws ShapeError unless all are batches, or all are not, of features of their sizes */
@@ -142,30 +199,50 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
     for (const [name, t] of Object.entries(inputs)) {
       requireTensor(t, 'MultiheadAttention', name);
       if ((t.ndim !== 2 && t.ndim !== 3) || t.ndim !== query.ndim)
-        throw new ShapeError(`MultiheadAttention: expected query, key and value of 3 dims, or of 2 without a batch, got ${name} of shape ${formatShape(t.shape)}`, {
-          argument: name,
-        });
+        throw new ShapeError(
+          `MultiheadAttention: expected query, key and value of 3 dims, or of 2 without a batch, got ${name} of shape ${formatShape(t.shape)}`,
+          {
+            argument: name,
+          },
+        );
     }
     if (query.shape[query.ndim - 1] !== this.embedDim) {
-      throw new ShapeError(`MultiheadAttention: expected a query of ${this.embedDim} features, got shape ${formatShape(query.shape)}`, { shape: query.shape });
+      throw new ShapeError(
+        `MultiheadAttention: expected a query of ${this.embedDim} features, got shape ${formatShape(query.shape)}`,
+        { shape: query.shape },
+      );
     }
     this.checkLengths(inputs);
   }
 
-  /** @throws ShapeError unless there is a value for each key, and as many sequences of them as of queries */
+  /**
+   * @throws ShapeError unless there is a value for each key, and as many sequences of them as of
+   * queries
+   */
   private checkLengths({ query, key, value }: { query: Tensor; key: Tensor; value: Tensor }): void {
     const at = this.batchFirst ? 0 : 1;
     const alone = query.ndim === 2;
-    if (sameShape(key.shape.slice(0, -1), value.shape.slice(0, -1)) && (alone || key.shape[at] === query.shape[at])) return;
+    if (
+      sameShape(key.shape.slice(0, -1), value.shape.slice(0, -1)) &&
+      (alone || key.shape[at] === query.shape[at])
+    )
+      return;
     const shapes = [query, key, value].map((t) => formatShape(t.shape)).join(', ');
-    throw new ShapeError(`MultiheadAttention: expected as many values as keys${alone ? '' : ', and batches of one size'}, got query, key and value of shapes ${shapes}`);
+    throw new ShapeError(
+      `MultiheadAttention: expected as many values as keys${alone ? '' : ', and batches of one size'}, got query, key and value of shapes ${shapes}`,
+    );
   }
 
   /** One product where all three inputs are the same tensor. */
   private project(q: Tensor, k: Tensor, v: Tensor): Tensor[] {
     const joint = this.in_proj_weight;
-    if (joint !== null && q === k && k === v) return linear(q, joint, this.in_proj_bias).chunk(3, -1);
-    const weights = joint?.chunk(3, 0) ?? [this.q_proj_weight, this.k_proj_weight, this.v_proj_weight];
+    if (joint !== null && q === k && k === v)
+      return linear(q, joint, this.in_proj_bias).chunk(3, -1);
+    const weights = joint?.chunk(3, 0) ?? [
+      this.q_proj_weight,
+      this.k_proj_weight,
+      this.v_proj_weight,
+    ];
     const biases = this.in_proj_bias?.chunk(3, 0);
     return [q, k, v].map((t, i) => linear(t, weights[i] as Tensor, biases?.[i] ?? null));
   }

@@ -1,4 +1,7 @@
-/** Containers of modules and parameters. What they hold are properties named by position or key, as in PyTorch. */
+/**
+ * Containers of modules and parameters. What they hold are properties named by position or key, as
+ * in PyTorch.
+ */
 
 import { ArgumentError } from '../core/errors.js';
 import { checkNumber, listOf, unexpected } from '../core/options.js';
@@ -11,18 +14,25 @@ import { Parameter } from './parameter.js';
 function itemAt<T>(kind: string, list: readonly T[], index: number): T {
   checkNumber(`${kind}.at`, 'index', index, { whole: true });
   const found = list[index < 0 ? index + list.length : index];
-  if (found === undefined) throw new ArgumentError(`${kind}: nothing at ${index}, there are ${list.length}`, { index });
+  if (found === undefined)
+    throw new ArgumentError(`${kind}: nothing at ${index}, there are ${list.length}`, { index });
   return found;
 }
 
-/** Values by name: an object, or pairs (a Map too), which keep the order of names that are whole numbers. */
+/**
+ * Values by name: an object, or pairs (a Map too), which keep the order of names that are whole
+ * numbers.
+ */
 export type Named<T> = Readonly<Record<string, T>> | Iterable<readonly [name: string, value: T]>;
 
 function pairsOf<T>(op: string, named: Named<T>): readonly (readonly [string, T])[] {
-  if (typeof named !== 'object' || named === null) throw unexpected(op, 'what it holds', 'an object, or pairs of a name and a value', named);
+  if (typeof named !== 'object' || named === null)
+    throw unexpected(op, 'what it holds', 'an object, or pairs of a name and a value', named);
   if (!(Symbol.iterator in named)) return Object.entries(named);
   const pairs = [...(named as Iterable<readonly [string, T]>)];
-  for (const pair of pairs) if (!Array.isArray(pair) || typeof pair[0] !== 'string') throw unexpected(op, 'each item', 'a pair of a name and a value', pair);
+  for (const pair of pairs)
+    if (!Array.isArray(pair) || typeof pair[0] !== 'string')
+      throw unexpected(op, 'each item', 'a pair of a name and a value', pair);
   return pairs;
 }
 
@@ -32,7 +42,9 @@ export class Sequential extends Module {
     super();
     const [first] = modules;
     const isNamed = typeof first === 'object' && first !== null;
-    const named = isNamed ? pairsOf('Sequential', first as Named<Module>) : (modules as Module[]).map((m, i) => [String(i), m] as const);
+    const named = isNamed
+      ? pairsOf('Sequential', first as Named<Module>)
+      : (modules as Module[]).map((m, i) => [String(i), m] as const);
     for (const [name, module] of named) this.registerModule(name, module);
   }
 
@@ -60,7 +72,8 @@ export class Sequential extends Module {
 
   /** Puts modules at the end. */
   extend(modules: Iterable<Module>): this {
-    for (const module of listOf('Sequential.extend', 'modules', 'modules to iterate over', modules)) this.append(module);
+    for (const module of listOf('Sequential.extend', 'modules', 'modules to iterate over', modules))
+      this.append(module);
     return this;
   }
 
@@ -98,7 +111,8 @@ export class ModuleList<M extends AnyModule = Module> extends Module<never, neve
 
   /** Puts modules at the end. */
   extend(modules: Iterable<M>): this {
-    for (const module of listOf('ModuleList', 'modules', 'modules to iterate over', modules)) this.append(module);
+    for (const module of listOf('ModuleList', 'modules', 'modules to iterate over', modules))
+      this.append(module);
     return this;
   }
 
@@ -142,7 +156,8 @@ export class ModuleDict<M extends AnyModule = Module> extends Module<never, neve
   /** @throws ArgumentError if there is no such module */
   get(name: string): M {
     const found = this.entries().find(([key]) => key === name);
-    if (found === undefined) throw new ArgumentError(`ModuleDict: no module ${quoted(name)}`, { name });
+    if (found === undefined)
+      throw new ArgumentError(`ModuleDict: no module ${quoted(name)}`, { name });
     return found[1];
   }
 
@@ -170,7 +185,10 @@ export class ModuleDict<M extends AnyModule = Module> extends Module<never, neve
 /** `(0): Parameter containing: [float32 of size 2x3]`, a line for each. */
 function describeParameters(owner: AnyModule): string {
   return [...owner.namedParameters('', { recurse: false })]
-    .map(([name, p]) => `(${name}): Parameter containing: [${p.dtype.name} of size ${p.shape.join('x') || 'scalar'}]`)
+    .map(
+      ([name, p]) =>
+        `(${name}): Parameter containing: [${p.dtype.name} of size ${p.shape.join('x') || 'scalar'}]`,
+    )
     .join('\n');
 }
 
@@ -197,13 +215,22 @@ export class ParameterList extends Module<never, never> {
 
   /** Puts a parameter (or a tensor, which becomes one) at the end. */
   append(parameter: Tensor): this {
-    this.registerParameter(String(this.length), parameter instanceof Parameter ? parameter : new Parameter(parameter));
+    this.registerParameter(
+      String(this.length),
+      parameter instanceof Parameter ? parameter : new Parameter(parameter),
+    );
     return this;
   }
 
   /** Puts parameters at the end. */
   extend(parameters: Iterable<Tensor>): this {
-    for (const parameter of listOf('ParameterList', 'parameters', 'tensors to iterate over', parameters)) this.append(parameter);
+    for (const parameter of listOf(
+      'ParameterList',
+      'parameters',
+      'tensors to iterate over',
+      parameters,
+    ))
+      this.append(parameter);
     return this;
   }
 
@@ -212,7 +239,8 @@ export class ParameterList extends Module<never, never> {
   }
 
   *[Symbol.iterator](): Generator<Parameter> {
-    for (const [, p] of this.namedParameters('', { recurse: false, removeDuplicate: false })) yield p;
+    for (const [, p] of this.namedParameters('', { recurse: false, removeDuplicate: false }))
+      yield p;
   }
 }
 
@@ -227,9 +255,15 @@ export class ParameterDict extends Module<never, never> {
     throw new ArgumentError('ParameterDict has no forward; use its parameters');
   }
 
-  /** Adds or replaces a parameter (or a tensor, which becomes one). @throws ArgumentError for a name with a dot */
+  /**
+   * Adds or replaces a parameter (or a tensor, which becomes one). @throws ArgumentError for a name
+   * with a dot
+   */
   set(name: string, parameter: Tensor): this {
-    this.registerParameter(name, parameter instanceof Parameter ? parameter : new Parameter(parameter));
+    this.registerParameter(
+      name,
+      parameter instanceof Parameter ? parameter : new Parameter(parameter),
+    );
     return this;
   }
 
@@ -242,7 +276,8 @@ export class ParameterDict extends Module<never, never> {
   /** @throws ArgumentError if there is no such parameter */
   get(name: string): Parameter {
     const found = this.entries().find(([key]) => key === name);
-    if (found === undefined) throw new ArgumentError(`ParameterDict: no parameter ${quoted(name)}`, { name });
+    if (found === undefined)
+      throw new ArgumentError(`ParameterDict: no parameter ${quoted(name)}`, { name });
     return found[1];
   }
 

@@ -1,14 +1,20 @@
 /** The printed form of a module: its class, facts, and children, as PyTorch prints it. */
 import type { AnyModule } from './module.js';
 
-/** The printed form, `depth` levels deep. Equal neighbours of a list are printed once, with their range. */
+/**
+ * The printed form, `depth` levels deep. Equal neighbours of a list are printed once, with their
+ * range.
+ */
 export function describeModule(module: AnyModule, depth: number): string {
   const name = Object.getPrototypeOf(module).constructor.name as string;
   const facts = module.extraRepr();
   const children = depth > 0 ? [...module.namedChildren()] : [];
-  if (children.length === 0) return facts.includes('\n') ? `${name}(\n${indent(facts)}\n)` : `${name}(${facts})`;
+  if (children.length === 0)
+    return facts.includes('\n') ? `${name}(\n${indent(facts)}\n)` : `${name}(${facts})`;
   const printed = children.map(([key, child]) => ({ key, text: describeModule(child, depth - 1) }));
-  const lines = grouped(printed).map(({ first, last, text, count }) => (count === 1 ? `(${first}): ${text}` : `(${first}-${last}): ${count} x ${text}`));
+  const lines = grouped(printed).map(({ first, last, text, count }) =>
+    count === 1 ? `(${first}): ${text}` : `(${first}-${last}): ${count} x ${text}`,
+  );
   return `${name}(\n${indent([...(facts === '' ? [] : [facts]), ...lines].join('\n'))}\n)`;
 }
 

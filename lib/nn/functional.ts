@@ -23,7 +23,13 @@ export {
 export { addRmsNorm } from '../ops/add-rms-norm.js';
 export { scaledDotProductAttention } from '../ops/attention.js';
 export { embedding, oneHot } from '../ops/indexing.js';
-export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, mseLoss, nllLoss } from '../ops/loss.js';
+export {
+  binaryCrossEntropyWithLogits,
+  crossEntropy,
+  l1Loss,
+  mseLoss,
+  nllLoss,
+} from '../ops/loss.js';
 export {
   binaryCrossEntropy,
   cosineEmbeddingLoss,

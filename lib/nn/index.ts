@@ -25,5 +25,11 @@ export * from './normalization.js';
 export { Parameter } from './parameter.js';
 export type { LoadResult, StateDict } from './state-dict.js';
 export * from './transformer.js';
-export { type Activation, type DecoderMasks, type EncoderMasks, TransformerDecoderLayer, TransformerEncoderLayer } from './transformer-layers.js';
+export {
+  type Activation,
+  type DecoderMasks,
+  type EncoderMasks,
+  TransformerDecoderLayer,
+  TransformerEncoderLayer,
+} from './transformer-layers.js';
 export * as utils from './utils.js';

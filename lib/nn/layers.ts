@@ -2,7 +2,15 @@
 import type { Device, DeviceName } from '../core/device.js';
 import type { DTypeLike } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkFlag, checkLimit, checkNumber, checkProbability, checkSizesOf, shown, unexpected } from '../core/options.js';
+import {
+  checkFlag,
+  checkLimit,
+  checkNumber,
+  checkProbability,
+  checkSizesOf,
+  shown,
+  unexpected,
+} from '../core/options.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import { type ArgumentsOf, defineArguments, defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -30,7 +38,12 @@ export function makeParameter(size: Shape, { dtype, device }: LayerOptions): Par
 
 const linearArguments = defineArguments(
   'Linear(inFeatures, outFeatures, bias, *, device, dtype)',
-  (inFeatures: number, outFeatures: number, bias = true, place: LayerOptions = {}) => ({ inFeatures, outFeatures, bias, place }),
+  (inFeatures: number, outFeatures: number, bias = true, place: LayerOptions = {}) => ({
+    inFeatures,
+    outFeatures,
+    bias,
+    place,
+  }),
 );
 
 /** y = x W^T + b. Shapes: `[..., inFeatures]` to `[..., outFeatures]`. */
@@ -70,10 +83,18 @@ export class Linear extends Module {
 
 const bilinearArguments = defineArguments(
   'Bilinear(in1Features, in2Features, outFeatures, bias, *, device, dtype)',
-  (in1Features: number, in2Features: number, outFeatures: number, bias = true, place: LayerOptions = {}) => ({ in1Features, in2Features, outFeatures, bias, place }),
+  (
+    in1Features: number,
+    in2Features: number,
+    outFeatures: number,
+    bias = true,
+    place: LayerOptions = {},
+  ) => ({ in1Features, in2Features, outFeatures, bias, place }),
 );
 
-/** y = x1^T W x2 + b. Shapes: `[..., in1Features]` and `[..., in2Features]` to `[..., outFeatures]`. */
+/**
+ * y = x1^T W x2 + b. Shapes: `[..., in1Features]` and `[..., in2Features]` to `[..., outFeatures]`.
+ */
 export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
   readonly in1Features: number;
   readonly in2Features: number;
@@ -113,20 +134,38 @@ export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
 
 const embeddingArguments = defineArguments(
   'Embedding(numEmbeddings, embeddingDim, paddingIdx, *, device, dtype)',
-  (numEmbeddings: number, embeddingDim: number, paddingIdx: number | null = null, place: LayerOptions = {}) => ({ numEmbeddings, embeddingDim, paddingIdx, place }),
+  (
+    numEmbeddings: number,
+    embeddingDim: number,
+    paddingIdx: number | null = null,
+    place: LayerOptions = {},
+  ) => ({ numEmbeddings, embeddingDim, paddingIdx, place }),
 );
 
-const fromPretrained = defineFunction('fromPretrained(embeddings, freeze, paddingIdx)', (embeddings: Tensor, freeze = true, paddingIdx: number | null = null): Embedding => {
-  requireTensor(embeddings, 'Embedding.fromPretrained', 'embeddings');
-  checkFlag('Embedding.fromPretrained', 'freeze', freeze);
-  if (embeddings.ndim !== 2) throw new ShapeError(`Embedding: expected a matrix, got shape ${formatShape(embeddings.shape)}`, { shape: embeddings.shape });
-  const [rows, columns] = embeddings.shape as [number, number];
-  const layer = new Embedding(rows, columns, paddingIdx, { dtype: embeddings.dtype, device: embeddings.device });
-  layer.weight = new Parameter(embeddings.detach(), !freeze);
-  return layer;
-});
+const fromPretrained = defineFunction(
+  'fromPretrained(embeddings, freeze, paddingIdx)',
+  (embeddings: Tensor, freeze = true, paddingIdx: number | null = null): Embedding => {
+    requireTensor(embeddings, 'Embedding.fromPretrained', 'embeddings');
+    checkFlag('Embedding.fromPretrained', 'freeze', freeze);
+    if (embeddings.ndim !== 2)
+      throw new ShapeError(
+        `Embedding: expected a matrix, got shape ${formatShape(embeddings.shape)}`,
+        { shape: embeddings.shape },
+      );
+    const [rows, columns] = embeddings.shape as [number, number];
+    const layer = new Embedding(rows, columns, paddingIdx, {
+      dtype: embeddings.dtype,
+      device: embeddings.device,
+    });
+    layer.weight = new Parameter(embeddings.detach(), !freeze);
+    return layer;
+  },
+);
 
-/** Rows of a table by index. Shapes: int64 `[...]` to `[..., embeddingDim]`. `paddingIdx` is a row of zeros that gets no gradient; negative ones count from the end. */
+/**
+ * Rows of a table by index. Shapes: int64 `[...]` to `[..., embeddingDim]`. `paddingIdx` is a row
+ * of zeros that gets no gradient; negative ones count from the end.
+ */
 export class Embedding extends Module {
   readonly numEmbeddings: number;
   readonly embeddingDim: number;
@@ -138,16 +177,26 @@ export class Embedding extends Module {
     super();
     const { numEmbeddings, embeddingDim, paddingIdx, place } = embeddingArguments(...args);
     checkSizesOf('Embedding', { numEmbeddings, embeddingDim });
-    if (paddingIdx !== null && !(Number.isInteger(paddingIdx) && paddingIdx >= -numEmbeddings && paddingIdx < numEmbeddings))
-      throw new ArgumentError(`Embedding: paddingIdx ${shown(paddingIdx)} is out of range for ${numEmbeddings} rows`, { paddingIdx, numEmbeddings });
+    if (
+      paddingIdx !== null &&
+      !(Number.isInteger(paddingIdx) && paddingIdx >= -numEmbeddings && paddingIdx < numEmbeddings)
+    )
+      throw new ArgumentError(
+        `Embedding: paddingIdx ${shown(paddingIdx)} is out of range for ${numEmbeddings} rows`,
+        { paddingIdx, numEmbeddings },
+      );
     this.numEmbeddings = numEmbeddings;
     this.embeddingDim = embeddingDim;
-    this.paddingIdx = paddingIdx !== null && paddingIdx < 0 ? paddingIdx + numEmbeddings : paddingIdx;
+    this.paddingIdx =
+      paddingIdx !== null && paddingIdx < 0 ? paddingIdx + numEmbeddings : paddingIdx;
     this.weight = makeParameter([numEmbeddings, embeddingDim], place);
     this.resetParameters();
   }
 
-  /** A layer over a table that is there already (and by default, with `freeze`, stays as it is). @throws ShapeError unless it is a matrix */
+  /**
+   * A layer over a table that is there already (and by default, with `freeze`, stays as it is).
+   * @throws ShapeError unless it is a matrix
+   */
   static readonly fromPretrained: typeof fromPretrained = fromPretrained;
 
   /** Standard normal, zeros in the padding row. */
@@ -165,7 +214,10 @@ export class Embedding extends Module {
   }
 }
 
-const dropoutArguments = defineArguments('Dropout(p, inplace)', (p = 0.5, inplace = false) => ({ p, inplace }));
+const dropoutArguments = defineArguments('Dropout(p, inplace)', (p = 0.5, inplace = false) => ({
+  p,
+  inplace,
+}));
 
 /** While training, sets elements to 0 with probability p and scales the others. */
 export class Dropout extends Module {
@@ -185,7 +237,8 @@ export class Dropout extends Module {
 
   /** @throws InPlaceError as {@link Tensor.add_}, with `inplace` */
   forward(input: Tensor): Tensor {
-    if (!this.inplace || !this.training || this.p === 0) return dropout(input, this.p, this.training);
+    if (!this.inplace || !this.training || this.p === 0)
+      return dropout(input, this.p, this.training);
     requireTensor(input, 'Dropout');
     return overwrite('dropout_', input, (t) => dropout(t, this.p, true));
   }
@@ -202,7 +255,10 @@ export class Identity extends Module {
   }
 }
 
-const flattenArguments = defineArguments('Flatten(startDim, endDim)', (startDim = 1, endDim = -1) => ({ startDim, endDim }));
+const flattenArguments = defineArguments(
+  'Flatten(startDim, endDim)',
+  (startDim = 1, endDim = -1) => ({ startDim, endDim }),
+);
 
 /** Neighbouring dims merged into one; by default all but the first. */
 export class Flatten extends Module {
@@ -228,7 +284,10 @@ export class Flatten extends Module {
   }
 }
 
-const unflattenArguments = defineArguments('Unflatten(dim, unflattenedSize)', (dim: number, unflattenedSize: Shape) => ({ dim, unflattenedSize }));
+const unflattenArguments = defineArguments(
+  'Unflatten(dim, unflattenedSize)',
+  (dim: number, unflattenedSize: Shape) => ({ dim, unflattenedSize }),
+);
 
 /** One dim split into several. */
 export class Unflatten extends Module {
@@ -239,8 +298,10 @@ export class Unflatten extends Module {
     super();
     const { dim, unflattenedSize } = unflattenArguments(...args);
     checkNumber('Unflatten', 'dim', dim, { whole: true });
-    if (!Array.isArray(unflattenedSize)) throw unexpected('Unflatten', 'unflattenedSize', 'a list of sizes', unflattenedSize);
-    for (const size of unflattenedSize) checkNumber('Unflatten', 'each size', size, { from: -1, whole: true });
+    if (!Array.isArray(unflattenedSize))
+      throw unexpected('Unflatten', 'unflattenedSize', 'a list of sizes', unflattenedSize);
+    for (const size of unflattenedSize)
+      checkNumber('Unflatten', 'each size', size, { from: -1, whole: true });
     this.dim = dim;
     this.unflattenedSize = [...unflattenedSize];
   }
@@ -255,7 +316,10 @@ export class Unflatten extends Module {
   }
 }
 
-const cosineArguments = defineArguments('CosineSimilarity(dim, eps)', (dim = 1, eps = 1e-8) => ({ dim, eps }));
+const cosineArguments = defineArguments('CosineSimilarity(dim, eps)', (dim = 1, eps = 1e-8) => ({
+  dim,
+  eps,
+}));
 
 /** The cosine of the angle between vectors along a dim. */
 export class CosineSimilarity extends Module<[x1: Tensor, x2: Tensor]> {
@@ -276,7 +340,10 @@ export class CosineSimilarity extends Module<[x1: Tensor, x2: Tensor]> {
   }
 }
 
-const pairwiseArguments = defineArguments('PairwiseDistance(p, eps, keepdim)', (p = 2, eps = 1e-6, keepdim = false) => ({ p, eps, keepdim }));
+const pairwiseArguments = defineArguments(
+  'PairwiseDistance(p, eps, keepdim)',
+  (p = 2, eps = 1e-6, keepdim = false) => ({ p, eps, keepdim }),
+);
 
 /** The p-norm of the difference of rows. */
 export class PairwiseDistance extends Module<[x1: Tensor, x2: Tensor]> {

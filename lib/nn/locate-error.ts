@@ -7,8 +7,15 @@ let depth = 0;
 /** The innermost module that an error has passed. */
 const origin = new WeakMap<ShardwiseError, AnyModule>();
 
-/** Runs what a call of the module does. What is thrown gets the path of the innermost module in the outermost. */
-export function callLocated(run: (module: AnyModule, args: never[]) => unknown, module: AnyModule, args: never[]): unknown {
+/**
+ * Runs what a call of the module does. What is thrown gets the path of the innermost module in the
+ * outermost.
+ */
+export function callLocated(
+  run: (module: AnyModule, args: never[]) => unknown,
+  module: AnyModule,
+  args: never[],
+): unknown {
   depth++;
   try {
     return run(module, args);

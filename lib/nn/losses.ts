@@ -2,7 +2,15 @@
 import { checkNumber, checkOneOf, type NumberRule } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import { binaryCrossEntropyWithLogits, type CrossEntropyOptions, crossEntropy, l1Loss, mseLoss, type NllLossOptions, nllLoss } from '../ops/loss.js';
+import {
+  binaryCrossEntropyWithLogits,
+  type CrossEntropyOptions,
+  crossEntropy,
+  l1Loss,
+  mseLoss,
+  type NllLossOptions,
+  nllLoss,
+} from '../ops/loss.js';
 import type { LossOptions, LossReduction } from '../ops/loss-checks.js';
 import {
   binaryCrossEntropy,
@@ -56,7 +64,10 @@ function checkOptions(op: string, options: Readonly<Record<string, unknown>>): v
 
 const crossEntropyArguments = defineArguments(
   'CrossEntropyLoss(weight, *, ignoreIndex, reduction, labelSmoothing)',
-  (weight: Tensor | null = null, options: Omit<CrossEntropyOptions, 'weight'> = {}) => ({ weight, options }),
+  (weight: Tensor | null = null, options: Omit<CrossEntropyOptions, 'weight'> = {}) => ({
+    weight,
+    options,
+  }),
 );
 
 /** Cross entropy of logits and class indices; see `crossEntropy`. */
@@ -74,10 +85,13 @@ export class CrossEntropyLoss extends Loss<Omit<CrossEntropyOptions, 'weight'>> 
   }
 }
 
-const nllArguments = defineArguments('NLLLoss(weight, *, ignoreIndex, reduction)', (weight: Tensor | null = null, options: Omit<NllLossOptions, 'weight'> = {}) => ({
-  weight,
-  options,
-}));
+const nllArguments = defineArguments(
+  'NLLLoss(weight, *, ignoreIndex, reduction)',
+  (weight: Tensor | null = null, options: Omit<NllLossOptions, 'weight'> = {}) => ({
+    weight,
+    options,
+  }),
+);
 
 /** Negative log likelihood of log probabilities and class indices; see `nllLoss`. */
 export class NLLLoss extends Loss<Omit<NllLossOptions, 'weight'>> {
@@ -94,7 +108,10 @@ export class NLLLoss extends Loss<Omit<NllLossOptions, 'weight'>> {
   }
 }
 
-const bceArguments = defineArguments('BCELoss(weight, *, reduction)', (weight: Tensor | null = null, options: LossOptions = {}) => ({ weight, options }));
+const bceArguments = defineArguments(
+  'BCELoss(weight, *, reduction)',
+  (weight: Tensor | null = null, options: LossOptions = {}) => ({ weight, options }),
+);
 
 /** Binary cross entropy of probabilities; see `binaryCrossEntropy`. */
 export class BCELoss extends Loss<LossOptions> {
@@ -113,7 +130,10 @@ export class BCELoss extends Loss<LossOptions> {
 
 const bceWithLogitsArguments = defineArguments(
   'BCEWithLogitsLoss(weight, *, reduction, posWeight)',
-  (weight: Tensor | null = null, options: LossOptions & { posWeight?: Tensor | null } = {}) => ({ weight, options }),
+  (weight: Tensor | null = null, options: LossOptions & { posWeight?: Tensor | null } = {}) => ({
+    weight,
+    options,
+  }),
 );
 
 /** Binary cross entropy of logits; see `binaryCrossEntropyWithLogits`. */
@@ -130,11 +150,18 @@ export class BCEWithLogitsLoss extends Loss<LossOptions> {
   }
 
   forward(input: Tensor, target: Tensor): Tensor {
-    return binaryCrossEntropyWithLogits(input, target, { ...this.options, weight: this.weight, posWeight: this.pos_weight });
+    return binaryCrossEntropyWithLogits(input, target, {
+      ...this.options,
+      weight: this.weight,
+      posWeight: this.pos_weight,
+    });
   }
 }
 
-const mseArguments = defineArguments('MSELoss(*, reduction)', (options: LossOptions = {}) => options);
+const mseArguments = defineArguments(
+  'MSELoss(*, reduction)',
+  (options: LossOptions = {}) => options,
+);
 
 /** Mean of squared differences; see `mseLoss`. */
 export class MSELoss extends Loss<LossOptions> {
@@ -160,7 +187,10 @@ export class L1Loss extends Loss<LossOptions> {
   }
 }
 
-const smoothL1Arguments = defineArguments('SmoothL1Loss(*, reduction, beta)', (options: LossOptions & { beta?: number } = {}) => options);
+const smoothL1Arguments = defineArguments(
+  'SmoothL1Loss(*, reduction, beta)',
+  (options: LossOptions & { beta?: number } = {}) => options,
+);
 
 /** Squares below `beta`, absolute differences above; see `smoothL1Loss`. */
 export class SmoothL1Loss extends Loss<LossOptions & { beta?: number }> {
@@ -173,7 +203,10 @@ export class SmoothL1Loss extends Loss<LossOptions & { beta?: number }> {
   }
 }
 
-const huberArguments = defineArguments('HuberLoss(reduction, delta)', (reduction: LossReduction = 'mean', delta = 1) => ({ reduction, delta }));
+const huberArguments = defineArguments(
+  'HuberLoss(reduction, delta)',
+  (reduction: LossReduction = 'mean', delta = 1) => ({ reduction, delta }),
+);
 
 /** Half squares below `delta`, delta times the rest above; see `huberLoss`. */
 export class HuberLoss extends Loss<LossOptions & { delta?: number }> {
@@ -186,7 +219,10 @@ export class HuberLoss extends Loss<LossOptions & { delta?: number }> {
   }
 }
 
-const klDivArguments = defineArguments('KLDivLoss(*, reduction, logTarget)', (options: KlDivOptions = {}) => options);
+const klDivArguments = defineArguments(
+  'KLDivLoss(*, reduction, logTarget)',
+  (options: KlDivOptions = {}) => options,
+);
 
 /** The Kullback-Leibler divergence of log probabilities from a target distribution; see `klDiv`. */
 export class KLDivLoss extends Loss<KlDivOptions> {
@@ -199,10 +235,16 @@ export class KLDivLoss extends Loss<KlDivOptions> {
   }
 }
 
-const marginRankingArguments = defineArguments('MarginRankingLoss(margin, *, reduction)', (margin = 0, options: LossOptions = {}) => ({ margin, ...options }));
+const marginRankingArguments = defineArguments(
+  'MarginRankingLoss(margin, *, reduction)',
+  (margin = 0, options: LossOptions = {}) => ({ margin, ...options }),
+);
 
 /** Which of two should be larger; see `marginRankingLoss`. */
-export class MarginRankingLoss extends Loss<MarginOptions, [input1: Tensor, input2: Tensor, target: Tensor]> {
+export class MarginRankingLoss extends Loss<
+  MarginOptions,
+  [input1: Tensor, input2: Tensor, target: Tensor]
+> {
   constructor(...args: ArgumentsOf<typeof marginRankingArguments>) {
     super('MarginRankingLoss', marginRankingArguments(...args));
   }
@@ -212,10 +254,16 @@ export class MarginRankingLoss extends Loss<MarginOptions, [input1: Tensor, inpu
   }
 }
 
-const cosineEmbeddingArguments = defineArguments('CosineEmbeddingLoss(margin, *, reduction)', (margin = 0, options: LossOptions = {}) => ({ margin, ...options }));
+const cosineEmbeddingArguments = defineArguments(
+  'CosineEmbeddingLoss(margin, *, reduction)',
+  (margin = 0, options: LossOptions = {}) => ({ margin, ...options }),
+);
 
 /** Whether two vectors should point the same way; see `cosineEmbeddingLoss`. */
-export class CosineEmbeddingLoss extends Loss<MarginOptions, [input1: Tensor, input2: Tensor, target: Tensor]> {
+export class CosineEmbeddingLoss extends Loss<
+  MarginOptions,
+  [input1: Tensor, input2: Tensor, target: Tensor]
+> {
   constructor(...args: ArgumentsOf<typeof cosineEmbeddingArguments>) {
     super('CosineEmbeddingLoss', cosineEmbeddingArguments(...args));
   }
@@ -225,15 +273,21 @@ export class CosineEmbeddingLoss extends Loss<MarginOptions, [input1: Tensor, in
   }
 }
 
-const tripletMarginArguments = defineArguments('TripletMarginLoss(margin, p, eps, *, reduction)', (margin = 1, p = 2, eps = 1e-6, options: LossOptions = {}) => ({
-  margin,
-  p,
-  eps,
-  ...options,
-}));
+const tripletMarginArguments = defineArguments(
+  'TripletMarginLoss(margin, p, eps, *, reduction)',
+  (margin = 1, p = 2, eps = 1e-6, options: LossOptions = {}) => ({
+    margin,
+    p,
+    eps,
+    ...options,
+  }),
+);
 
 /** An anchor nearer to the positive than to the negative; see `tripletMarginLoss`. */
-export class TripletMarginLoss extends Loss<MarginOptions & { p?: number; eps?: number }, [anchor: Tensor, positive: Tensor, negative: Tensor]> {
+export class TripletMarginLoss extends Loss<
+  MarginOptions & { p?: number; eps?: number },
+  [anchor: Tensor, positive: Tensor, negative: Tensor]
+> {
   constructor(...args: ArgumentsOf<typeof tripletMarginArguments>) {
     super('TripletMarginLoss', tripletMarginArguments(...args));
   }

@@ -1,6 +1,7 @@
 /**
- * The named members of a module, in the order in which they came. They are plain properties, and JavaScript lists those whose names are whole
- * numbers before all others; a module in which that is not the order of registration keeps a list of its names.
+ * The named members of a module, in the order in which they came. They are plain properties, and
+ * JavaScript lists those whose names are whole numbers before all others; a module in which that is
+ * not the order of registration keeps a list of its names.
  */
 
 import { ArgumentError } from '../core/errors.js';
@@ -26,13 +27,17 @@ export function members(module: object): [name: string, value: unknown][] {
   return memberNames(module).map((name) => [name, (module as Record<string, unknown>)[name]]);
 }
 
-/** Sets a property; a new one comes after all others, whatever its name. @throws ArgumentError for a name that no member can have */
+/**
+ * Sets a property; a new one comes after all others, whatever its name. @throws ArgumentError for a
+ * name that no member can have
+ */
 export function setMember(module: object, name: string, value: unknown): void {
   checkName(module, name);
   const before = Object.hasOwn(module, name) ? null : memberNames(module);
   (module as Record<string, unknown>)[name] = value;
   const ordered = module as Ordered;
-  if (before !== null && (ordered.memberOrder !== null || Object.keys(module).at(-1) !== name)) ordered.memberOrder = [...before, name];
+  if (before !== null && (ordered.memberOrder !== null || Object.keys(module).at(-1) !== name))
+    ordered.memberOrder = [...before, name];
 }
 
 /** A name for messages, in quotes; what is none as it is. */
@@ -42,7 +47,13 @@ export function quoted(name: unknown): string {
 
 function checkName(module: object, name: string): void {
   if (typeof name !== 'string' || name === '' || name.includes('.'))
-    throw new ArgumentError(`a parameter, buffer or module name must not be empty or contain a dot, got ${quoted(name)}`, { name });
+    throw new ArgumentError(
+      `a parameter, buffer or module name must not be empty or contain a dot, got ${quoted(name)}`,
+      { name },
+    );
   if (name in module && !Object.prototype.propertyIsEnumerable.call(module, name))
-    throw new ArgumentError(`"${name}" is a member of ${module.constructor.name} and cannot name a parameter, buffer or module`, { name });
+    throw new ArgumentError(
+      `"${name}" is a member of ${module.constructor.name} and cannot name a parameter, buffer or module`,
+      { name },
+    );
 }

@@ -13,18 +13,31 @@ import type { AnyModule } from './module.js';
 type Gradients = readonly (Tensor | null)[];
 type Hooks<F> = Map<number, F>;
 
-// A module of any arguments and result is an AnyModule, so hooks must compare both ways: they are declared as methods, whose parameters do,
-// and carry a property, without which TypeScript compares a callback's own parameters one way only. Hooks see nothing but their own module.
+// A module of any arguments and result is an AnyModule, so hooks must compare both ways: they are
+// declared as methods, whose parameters do, and carry a property, without which TypeScript compares
+// a callback's own parameters one way only. Hooks see nothing but their own module.
 type Marked = { readonly name?: string };
 
 /** What {@link Module.registerForwardPreHook} takes. */
-export type ForwardPreHook<M, Args> = { hook(module: M, args: Args): Args | undefined | void }['hook'] & Marked;
+export type ForwardPreHook<M, Args> = {
+  hook(module: M, args: Args): Args | undefined | void;
+}['hook'] &
+  Marked;
 /** What {@link Module.registerForwardHook} takes. */
-export type ForwardHook<M, Args, Result> = { hook(module: M, args: Args, result: Result): Result | undefined | void }['hook'] & Marked;
+export type ForwardHook<M, Args, Result> = {
+  hook(module: M, args: Args, result: Result): Result | undefined | void;
+}['hook'] &
+  Marked;
 /** What {@link Module.registerFullBackwardPreHook} takes. */
-export type BackwardPreHook<M> = { hook(module: M, gradOutput: Gradients): Gradients | undefined | void }['hook'] & Marked;
+export type BackwardPreHook<M> = {
+  hook(module: M, gradOutput: Gradients): Gradients | undefined | void;
+}['hook'] &
+  Marked;
 /** What {@link Module.registerFullBackwardHook} takes. */
-export type BackwardHook<M> = { hook(module: M, gradInput: Gradients, gradOutput: Gradients): Gradients | undefined | void }['hook'] & Marked;
+export type BackwardHook<M> = {
+  hook(module: M, gradInput: Gradients, gradOutput: Gradients): Gradients | undefined | void;
+}['hook'] &
+  Marked;
 
 /** Options of hooks. */
 export interface HookOptions {
@@ -37,7 +50,9 @@ export interface ModuleHooks {
   forwardPre: Hooks<(module: AnyModule, args: never[]) => unknown>;
   forward: Hooks<(module: AnyModule, args: never[], result: unknown) => unknown>;
   backwardPre: Hooks<(module: AnyModule, gradOutput: Gradients) => Gradients | undefined | void>;
-  backward: Hooks<(module: AnyModule, gradInput: Gradients, gradOutput: Gradients) => Gradients | undefined | void>;
+  backward: Hooks<
+    (module: AnyModule, gradInput: Gradients, gradOutput: Gradients) => Gradients | undefined | void
+  >;
 }
 
 export function makeHooks(): ModuleHooks {
@@ -60,7 +75,9 @@ export function addHook<F>(hooks: Hooks<F>, hook: F, options: HookOptions = {}):
 /** What a call of a module does: its compiled form if it has one, else its hooks and `forward`. */
 export function callModule(module: AnyModule, args: never[]): unknown {
   const run = module.compiled === null ? callWithHooks : callCompiled;
-  return moduleTrace.asking === 0 ? callLocated(run, module, args) : insideModule(module, () => callLocated(run, module, args));
+  return moduleTrace.asking === 0
+    ? callLocated(run, module, args)
+    : insideModule(module, () => callLocated(run, module, args));
 }
 
 function callCompiled(module: AnyModule, args: never[]): unknown {
@@ -69,17 +86,28 @@ function callCompiled(module: AnyModule, args: never[]): unknown {
 
 /** Runs `forward` with whatever hooks the module has. */
 export function callWithHooks(module: AnyModule, args: never[]): unknown {
-  if (module.forward === undefined) throw new ArgumentError(`${module.constructor.name}: this module has no method forward`, { module: module.constructor.name });
+  if (module.forward === undefined)
+    throw new ArgumentError(`${module.constructor.name}: this module has no method forward`, {
+      module: module.constructor.name,
+    });
   moduleWatch.saw?.(module);
   const { hooks } = module;
-  const plain = hooks.forwardPre.size === 0 && hooks.forward.size === 0 && hooks.backward.size === 0 && hooks.backwardPre.size === 0;
+  const plain =
+    hooks.forwardPre.size === 0 &&
+    hooks.forward.size === 0 &&
+    hooks.backward.size === 0 &&
+    hooks.backwardPre.size === 0;
   if (plain) return module.forward(...(args as never));
   let given = args;
   for (const hook of hooks.forwardPre.values()) {
     const replaced = hook(module, given);
-    if (replaced !== undefined) given = (Array.isArray(replaced) ? replaced : [replaced]) as never[];
+    if (replaced !== undefined)
+      given = (Array.isArray(replaced) ? replaced : [replaced]) as never[];
   }
-  const watch = isGradEnabled() && (hooks.backward.size > 0 || hooks.backwardPre.size > 0) ? new BackwardWatch(module) : null;
+  const watch =
+    isGradEnabled() && (hooks.backward.size > 0 || hooks.backwardPre.size > 0)
+      ? new BackwardWatch(module)
+      : null;
   if (watch !== null) given = watch.inputs(given);
   let result: unknown = module.forward(...(given as never));
   for (const hook of hooks.forward.values()) {
@@ -117,7 +145,8 @@ class BackwardWatch {
     const passed = Passage.apply(...(at.map((i) => list[i]) as Tensor[]));
     const node = (passed[0] as Tensor).gradFn as Node;
     this.hasInputNode = true;
-    const spread = (grads: Gradients): (Tensor | null)[] => list.map((_, i) => grads[at.indexOf(i)] ?? null);
+    const spread = (grads: Gradients): (Tensor | null)[] =>
+      list.map((_, i) => grads[at.indexOf(i)] ?? null);
     node.registerHook((gradInputs) => {
       const replaced = this.afterInputs(spread(gradInputs));
       return replaced === undefined ? undefined : at.map((i) => replaced[i] ?? null);
@@ -139,7 +168,8 @@ class BackwardWatch {
 
   private beforeOutputs(grads: Gradients): Gradients | undefined {
     let current = grads;
-    for (const hook of this.module.hooks.backwardPre.values()) current = hook(this.module, current) ?? current;
+    for (const hook of this.module.hooks.backwardPre.values())
+      current = hook(this.module, current) ?? current;
     this.gradOutput = current;
     // Without an input that needs a gradient there is no later moment.
     if (!this.hasInputNode) this.afterInputs([]);

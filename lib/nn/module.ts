@@ -1,12 +1,21 @@
 /**
- * Modules: trees of parameters with a forward function. A module is a function object: `model(x)` runs its hooks and `forward`.
- * Parameters, buffers and children are plain properties; assigning one registers it.
+ * Modules: trees of parameters with a forward function. A module is a function object: `model(x)`
+ * runs its hooks and `forward`. Parameters, buffers and children are plain properties; assigning
+ * one registers it.
  */
 
 import { noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import type { Device, DeviceName } from '../core/device.js';
-import { bfloat16, type DType, type DTypeLike, dtypeOf, float16, float32, float64 } from '../core/dtype.js';
+import {
+  bfloat16,
+  type DType,
+  type DTypeLike,
+  dtypeOf,
+  float16,
+  float32,
+  float64,
+} from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
 import { memoryRoles } from '../core/memory-roles.js';
@@ -33,9 +42,18 @@ import {
   makeHooks,
 } from './module-hooks.js';
 import { Parameter } from './parameter.js';
-import { collectState, type LoadResult, loadState, type StateDict, type StateDictOptions } from './state-dict.js';
+import {
+  collectState,
+  type LoadResult,
+  loadState,
+  type StateDict,
+  type StateDictOptions,
+} from './state-dict.js';
 
-/** A module of whatever arguments and result. Every module is one; to call it, say what it takes: `module as Module<[x: Tensor]>`. */
+/**
+ * A module of whatever arguments and result. Every module is one; to call it, say what it takes:
+ * `module as Module<[x: Tensor]>`.
+ */
 export type AnyModule = Module<never, unknown>;
 
 /** What `module.to` takes. */
@@ -78,7 +96,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   memberOrder!: string[] | null;
 
   constructor() {
-    const self = ((...args: Args): Result => callModule(self, args as unknown as never[]) as Result) as unknown as this;
+    const self = ((...args: Args): Result =>
+      callModule(self, args as unknown as never[]) as Result) as unknown as this;
     Object.setPrototypeOf(self, new.target.prototype);
     // A function's own properties would shadow fields of these names.
     delete (self as { name?: string }).name;
@@ -105,7 +124,10 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /** What the module computes; call the module itself, so that hooks run. */
   abstract forward(...args: Args): Result;
 
-  /** Adds a tensor that is part of the state but not trained; with `persistent: false` it is left out of the state dict. */
+  /**
+   * Adds a tensor that is part of the state but not trained; with `persistent: false` it is left
+   * out of the state dict.
+   */
   registerBuffer(...args: ArgumentsOf<typeof bufferArguments>): void {
     const { name, tensor, persistent } = bufferArguments(...args);
     if (tensor !== null) requireTensor(tensor, 'registerBuffer', quoted(name));
@@ -118,16 +140,23 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /** Adds a parameter by name, as assigning the property does. */
   registerParameter(name: string, parameter: Parameter | null): void {
     if (parameter !== null && !(parameter instanceof Parameter))
-      throw new ArgumentError(`registerParameter: expected ${quoted(name)} to be an nn.Parameter or null, got ${describe(parameter)}`, { name });
+      throw new ArgumentError(
+        `registerParameter: expected ${quoted(name)} to be an nn.Parameter or null, got ${describe(parameter)}`,
+        { name },
+      );
     setMember(this, name, parameter);
   }
 
   /**
-   * Adds a child by name, as assigning the property does. A name that is a whole number keeps its place among the others only this way:
-   * JavaScript puts such properties first.
+   * Adds a child by name, as assigning the property does. A name that is a whole number keeps its
+   * place among the others only this way: JavaScript puts such properties first.
    */
   registerModule(name: string, module: AnyModule): void {
-    if (!(module instanceof Module)) throw new ArgumentError(`registerModule: expected ${quoted(name)} to be a module, got ${describe(module)}`, { name });
+    if (!(module instanceof Module))
+      throw new ArgumentError(
+        `registerModule: expected ${quoted(name)} to be a module, got ${describe(module)}`,
+        { name },
+      );
     setMember(this, name, module);
   }
 
@@ -152,7 +181,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     if (seen.has(this)) return;
     seen.add(this);
     yield [prefix, this];
-    for (const [name, child] of this.namedChildren()) yield* child.namedModules(join(prefix, name), seen);
+    for (const [name, child] of this.namedChildren())
+      yield* child.namedModules(join(prefix, name), seen);
   }
 
   *modules(): Generator<AnyModule> {
@@ -160,8 +190,15 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   /** Parameters with dotted names, each once (a shared one under its first name). */
-  *namedParameters(prefix = '', options: WalkOptions & { removeDuplicate?: boolean } = {}): Generator<[string, Parameter]> {
-    const { recurse = true, removeDuplicate = true } = optionsOf('namedParameters', options, 'recurse removeDuplicate');
+  *namedParameters(
+    prefix = '',
+    options: WalkOptions & { removeDuplicate?: boolean } = {},
+  ): Generator<[string, Parameter]> {
+    const { recurse = true, removeDuplicate = true } = optionsOf(
+      'namedParameters',
+      options,
+      'recurse removeDuplicate',
+    );
     const seen = new Set<Tensor>();
     for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
       for (const [name, value] of members(module)) {
@@ -194,13 +231,20 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     for (const [, buffer] of this.namedBuffers('', options)) yield buffer;
   }
 
-  /** The module at a dotted path; say which kind it is to call it. @throws ArgumentError if there is none */
+  /**
+   * The module at a dotted path; say which kind it is to call it. @throws ArgumentError if there is
+   * none
+   */
   getSubmodule<M extends AnyModule = Module>(path: string): M {
     if (typeof path !== 'string') throw unexpected('getSubmodule', 'path', 'a string', path);
     let module: AnyModule = this;
     for (const name of path === '' ? [] : path.split('.')) {
       const next = valueAt(module, name);
-      if (!(next instanceof Module)) throw new ArgumentError(`getSubmodule: no module at "${path}": ${describeModule(module, 0)} has no child "${name}"`, { path });
+      if (!(next instanceof Module))
+        throw new ArgumentError(
+          `getSubmodule: no module at "${path}": ${describeModule(module, 0)} has no child "${name}"`,
+          { path },
+        );
       module = next;
     }
     return module as unknown as M;
@@ -210,7 +254,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   getParameter(path: string): Parameter {
     const [owner, name] = this.ownerOf(path);
     const value = valueAt(owner, name);
-    if (!(value instanceof Parameter)) throw new ArgumentError(`getParameter: no parameter at "${path}"`, { path });
+    if (!(value instanceof Parameter))
+      throw new ArgumentError(`getParameter: no parameter at "${path}"`, { path });
     return value;
   }
 
@@ -218,12 +263,14 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   getBuffer(path: string): Tensor {
     const [owner, name] = this.ownerOf(path);
     const value = valueAt(owner, name);
-    if (!owner.bufferNames.has(name) || !(value instanceof Tensor)) throw new ArgumentError(`getBuffer: no buffer at "${path}"`, { path });
+    if (!owner.bufferNames.has(name) || !(value instanceof Tensor))
+      throw new ArgumentError(`getBuffer: no buffer at "${path}"`, { path });
     return value;
   }
 
   private ownerOf(path: string): [AnyModule, string] {
-    if (typeof path !== 'string') throw unexpected('getParameter and getBuffer', 'path', 'a string', path);
+    if (typeof path !== 'string')
+      throw unexpected('getParameter and getBuffer', 'path', 'a string', path);
     const dot = path.lastIndexOf('.');
     return [this.getSubmodule<AnyModule>(dot < 0 ? '' : path.slice(0, dot)), path.slice(dot + 1)];
   }
@@ -237,16 +284,28 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /**
    * Copies values into parameters and buffers.
    *
-   * @throws CheckpointError listing missing and unexpected names (unless `strict` is false) and wrong shapes
+   * @throws CheckpointError listing missing and unexpected names (unless `strict` is false) and
+   * wrong shapes
    */
-  loadStateDict(state: StateDict | ReadonlyMap<string, Tensor>, ...strict: ArgumentsOf<typeof strictArguments>): LoadResult {
+  loadStateDict(
+    state: StateDict | ReadonlyMap<string, Tensor>,
+    ...strict: ArgumentsOf<typeof strictArguments>
+  ): LoadResult {
     return loadState(this, state, strictArguments(...strict));
   }
 
-  /** Moves and converts all parameters and buffers, in place; only floating ones change dtype. Returns the module. */
+  /**
+   * Moves and converts all parameters and buffers, in place; only floating ones change dtype.
+   * Returns the module.
+   */
   to(target: DTypeLike | DeviceName | Device | ModuleTarget): this {
     const { dtype, device } = moduleTarget(target);
-    return this.convertTensors((t) => t.to({ ...(dtype && t.dtype.isFloatingPoint ? { dtype } : {}), ...(device ? { device } : {}) }));
+    return this.convertTensors((t) =>
+      t.to({
+        ...(dtype && t.dtype.isFloatingPoint ? { dtype } : {}),
+        ...(device ? { device } : {}),
+      }),
+    );
   }
 
   /** Converts floating parameters and buffers to float16. */
@@ -329,7 +388,10 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return addHook(this.hooks.backwardPre, hook as never, options);
   }
 
-  /** Runs when the gradients of the module's inputs are known, after its parameters' `.grad` is set; may return replacements. */
+  /**
+   * Runs when the gradients of the module's inputs are known, after its parameters' `.grad` is set;
+   * may return replacements.
+   */
   registerFullBackwardHook(hook: BackwardHook<this>, options?: HookOptions): HookHandle {
     return addHook(this.hooks.backward, hook as never, options);
   }
@@ -363,7 +425,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
           const seen = each.detach();
           const converted = convert(seen);
           if (converted.storage !== each.storage) swapData(each, converted);
-          // Temporaries let go of the memory, so that the old one goes now and the new one is the module's alone.
+          // Temporaries let go of the memory, so that the old one goes now and the new one is the
+          // module's alone.
           if (converted !== seen) converted.dispose();
           seen.dispose();
         }
@@ -373,9 +436,14 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 }
 
-function moduleTarget(target: DTypeLike | DeviceName | Device | ModuleTarget): { dtype?: DType; device?: DeviceName | Device } {
-  const given: ModuleTarget | null = dtypeOrDevice(target) ?? (typeof target === 'object' ? (target as ModuleTarget | null) : null);
-  if (given === null) throw unexpected('to', 'target', 'a dtype, a device, or an object of both', target);
+function moduleTarget(target: DTypeLike | DeviceName | Device | ModuleTarget): {
+  dtype?: DType;
+  device?: DeviceName | Device;
+} {
+  const given: ModuleTarget | null =
+    dtypeOrDevice(target) ?? (typeof target === 'object' ? (target as ModuleTarget | null) : null);
+  if (given === null)
+    throw unexpected('to', 'target', 'a dtype, a device, or an object of both', target);
   const { dtype, ...place } = optionsOf('to', given, 'dtype device');
   return { ...place, ...(dtype === undefined ? {} : { dtype: dtypeOf(dtype, 'to') }) };
 }
@@ -385,7 +453,12 @@ function valueAt(module: AnyModule, name: string): unknown {
 }
 
 function hide(target: object, key: string, value: unknown): void {
-  Object.defineProperty(target, key, { value, writable: true, configurable: true, enumerable: false });
+  Object.defineProperty(target, key, {
+    value,
+    writable: true,
+    configurable: true,
+    enumerable: false,
+  });
 }
 
 function join(prefix: string, name: string): string {

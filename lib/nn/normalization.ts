@@ -25,7 +25,13 @@ function checkShape(op: string, shape: number | Shape): Shape {
 
 const layerNormArguments = defineArguments(
   'LayerNorm(normalizedShape, eps, elementwiseAffine, bias, *, device, dtype)',
-  (normalizedShape: number | Shape, eps = 1e-5, elementwiseAffine = true, bias = true, place: LayerOptions = {}) => ({ normalizedShape, eps, elementwiseAffine, bias, place }),
+  (
+    normalizedShape: number | Shape,
+    eps = 1e-5,
+    elementwiseAffine = true,
+    bias = true,
+    place: LayerOptions = {},
+  ) => ({ normalizedShape, eps, elementwiseAffine, bias, place }),
 );
 
 /** Layer normalisation over the last dims, with a gain and a bias. */
@@ -65,10 +71,18 @@ export class LayerNorm extends Module {
 
 const rmsNormArguments = defineArguments(
   'RMSNorm(normalizedShape, eps, elementwiseAffine, *, device, dtype)',
-  (normalizedShape: number | Shape, eps: number | null = null, elementwiseAffine = true, place: LayerOptions = {}) => ({ normalizedShape, eps, elementwiseAffine, place }),
+  (
+    normalizedShape: number | Shape,
+    eps: number | null = null,
+    elementwiseAffine = true,
+    place: LayerOptions = {},
+  ) => ({ normalizedShape, eps, elementwiseAffine, place }),
 );
 
-/** RMS normalisation over the last dims, with a gain; `eps` is the machine epsilon of the input's dtype if null. */
+/**
+ * RMS normalisation over the last dims, with a gain; `eps` is the machine epsilon of the input's
+ * dtype if null.
+ */
 export class RMSNorm extends Module {
   readonly normalizedShape: Shape;
   readonly eps: number | null;
@@ -101,7 +115,13 @@ export class RMSNorm extends Module {
 
 const groupNormArguments = defineArguments(
   'GroupNorm(numGroups, numChannels, eps, affine, *, device, dtype)',
-  (numGroups: number, numChannels: number, eps = 1e-5, affine = true, place: LayerOptions = {}) => ({ numGroups, numChannels, eps, affine, place }),
+  (
+    numGroups: number,
+    numChannels: number,
+    eps = 1e-5,
+    affine = true,
+    place: LayerOptions = {},
+  ) => ({ numGroups, numChannels, eps, affine, place }),
 );
 
 /** Normalisation of groups of channels (dim 1), with a gain and a bias for each channel. */
@@ -120,7 +140,11 @@ export class GroupNorm extends Module {
     checkSizesOf('GroupNorm', { numGroups }, 1);
     checkSizesOf('GroupNorm', { numChannels });
     checkNumber('GroupNorm', 'eps', eps);
-    if (numChannels % numGroups !== 0) throw new ArgumentError(`GroupNorm: ${numChannels} channels do not divide into ${numGroups} groups`, { numGroups, numChannels });
+    if (numChannels % numGroups !== 0)
+      throw new ArgumentError(
+        `GroupNorm: ${numChannels} channels do not divide into ${numGroups} groups`,
+        { numGroups, numChannels },
+      );
     this.numGroups = numGroups;
     this.numChannels = numChannels;
     this.eps = eps;
@@ -146,7 +170,14 @@ export class GroupNorm extends Module {
 
 const batchNormArguments = defineArguments(
   'BatchNorm1d(numFeatures, eps, momentum, affine, trackRunningStats, *, device, dtype)',
-  (numFeatures: number, eps = 1e-5, momentum: number | null = 0.1, affine = true, trackRunningStats = true, place: LayerOptions = {}) => ({
+  (
+    numFeatures: number,
+    eps = 1e-5,
+    momentum: number | null = 0.1,
+    affine = true,
+    trackRunningStats = true,
+    place: LayerOptions = {},
+  ) => ({
     numFeatures,
     eps,
     momentum,
@@ -156,7 +187,10 @@ const batchNormArguments = defineArguments(
   }),
 );
 
-/** Normalisation of channels over the batch. Shapes: `[N, C]` or `[N, C, L]`. `momentum` is how far running statistics move at each batch; null means their plain average. */
+/**
+ * Normalisation of channels over the batch. Shapes: `[N, C]` or `[N, C, L]`. `momentum` is how far
+ * running statistics move at each batch; null means their plain average.
+ */
 export class BatchNorm1d extends Module {
   readonly numFeatures: number;
   readonly eps: number;
@@ -169,7 +203,9 @@ export class BatchNorm1d extends Module {
 
   constructor(...args: ArgumentsOf<typeof batchNormArguments>) {
     super();
-    const { numFeatures, eps, momentum, affine, trackRunningStats, place } = batchNormArguments(...args);
+    const { numFeatures, eps, momentum, affine, trackRunningStats, place } = batchNormArguments(
+      ...args,
+    );
     checkFlag('BatchNorm1d', 'affine', affine);
     checkFlag('BatchNorm1d', 'trackRunningStats', trackRunningStats);
     checkSizesOf('BatchNorm1d', { numFeatures });
@@ -182,7 +218,10 @@ export class BatchNorm1d extends Module {
     this.bias = affine ? makeParameter([numFeatures], place) : null;
     this.registerBuffer('running_mean', trackRunningStats ? zeros([numFeatures], place) : null);
     this.registerBuffer('running_var', trackRunningStats ? ones([numFeatures], place) : null);
-    this.registerBuffer('num_batches_tracked', trackRunningStats ? zeros([], { ...place, dtype: int64 }) : null);
+    this.registerBuffer(
+      'num_batches_tracked',
+      trackRunningStats ? zeros([], { ...place, dtype: int64 }) : null,
+    );
     this.resetParameters();
   }
 
@@ -196,7 +235,10 @@ export class BatchNorm1d extends Module {
     const { weight, bias, eps, numFeatures, running_mean, running_var } = this;
     requireTensor(input, 'BatchNorm1d');
     if ((input.ndim !== 2 && input.ndim !== 3) || input.shape[1] !== numFeatures)
-      throw new ShapeError(`BatchNorm1d: expected shape [N, ${numFeatures}] or [N, ${numFeatures}, L], got ${formatShape(input.shape)}`, { shape: input.shape });
+      throw new ShapeError(
+        `BatchNorm1d: expected shape [N, ${numFeatures}] or [N, ${numFeatures}, L], got ${formatShape(input.shape)}`,
+        { shape: input.shape },
+      );
     const training = this.training || running_mean === null;
     const momentum = this.training ? this.nextMomentum() : 0;
     return batchNorm(input, running_mean, running_var, { weight, bias, eps, training, momentum });

@@ -5,13 +5,27 @@ import { keep } from '../core/keep.js';
 import { memoryRoles } from '../core/memory-roles.js';
 import { Tensor } from '../core/tensor.js';
 
-/** A leaf tensor that counts as a parameter of the module it is assigned to. Shares the memory of `data`. */
+/**
+ * A leaf tensor that counts as a parameter of the module it is assigned to. Shares the memory of
+ * `data`.
+ */
 export class Parameter extends Tensor {
   constructor(data: Tensor, requiresGrad = true) {
-    if (!(data instanceof Tensor)) throw new ArgumentError('nn.Parameter: expected a tensor', { op: 'nn.Parameter' });
+    if (!(data instanceof Tensor))
+      throw new ArgumentError('nn.Parameter: expected a tensor', { op: 'nn.Parameter' });
     if (typeof requiresGrad !== 'boolean')
-      throw new ArgumentError(`nn.Parameter: expected requiresGrad to be true or false, got ${typeof requiresGrad}`, { op: 'nn.Parameter', argument: 'requiresGrad' });
-    super(data.shape, data.strides, data.storageOffset, data.dtype, data.device, data.liveStorage('nn.Parameter'));
+      throw new ArgumentError(
+        `nn.Parameter: expected requiresGrad to be true or false, got ${typeof requiresGrad}`,
+        { op: 'nn.Parameter', argument: 'requiresGrad' },
+      );
+    super(
+      data.shape,
+      data.strides,
+      data.storageOffset,
+      data.dtype,
+      data.device,
+      data.liveStorage('nn.Parameter'),
+    );
     this.sharding = data.sharding;
     this.versionCounter = data.sharedVersion();
     keep(this);

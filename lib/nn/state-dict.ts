@@ -9,7 +9,10 @@ import { members } from './members.js';
 import type { AnyModule } from './module.js';
 import { Parameter } from './parameter.js';
 
-/** Tensors by dotted name, in the order of the module tree. Names without a dot that are whole numbers come first, as in any object. */
+/**
+ * Tensors by dotted name, in the order of the module tree. Names without a dot that are whole
+ * numbers come first, as in any object.
+ */
 export type StateDict = Record<string, Tensor>;
 
 /** Names that did not match. */
@@ -21,7 +24,8 @@ export interface LoadResult {
 /** Parameters and persistent buffers; a shared one appears under each of its names. */
 function* stateEntries(root: AnyModule): Generator<[string, Tensor]> {
   const walk = function* (module: AnyModule, prefix: string): Generator<[string, Tensor]> {
-    for (const [name, value] of members(module)) if (value instanceof Parameter) yield [prefix + name, value];
+    for (const [name, value] of members(module))
+      if (value instanceof Parameter) yield [prefix + name, value];
     for (const [name, persistent] of module.bufferNames) {
       const value = (module as unknown as Record<string, Tensor | null>)[name];
       if (persistent && value) yield [prefix + name, value];
@@ -45,31 +49,49 @@ export function collectState(module: AnyModule, prefix: string, keepVars: boolea
   return state;
 }
 
-const listed = (names: readonly string[], tensors: ReadonlyMap<string, Tensor>): string => names.map((n) => `${n} ${formatShape((tensors.get(n) as Tensor).shape)}`).join(', ');
+const listed = (names: readonly string[], tensors: ReadonlyMap<string, Tensor>): string =>
+  names.map((n) => `${n} ${formatShape((tensors.get(n) as Tensor).shape)}`).join(', ');
 
-/** A whole tensor goes into one that ranks hold together, and the other way round: all ranks load the same state. */
+/**
+ * A whole tensor goes into one that ranks hold together, and the other way round: all ranks load
+ * the same state.
+ */
 function heldLike(t: Tensor, source: Tensor): Tensor {
-  if (t.sharding === null) return source.sharding === null ? source : source.sharding.full('loadStateDict');
+  if (t.sharding === null)
+    return source.sharding === null ? source : source.sharding.full('loadStateDict');
   return source.sharding === null ? t.sharding.replicated(source.detach()) : source;
 }
 
-export function loadState(module: AnyModule, given: StateDict | ReadonlyMap<string, Tensor>, strict: boolean): LoadResult {
-  if (typeof given !== 'object' || given === null) throw unexpected('loadStateDict', 'state', 'an object or a map of tensors by name', given);
-  const state = given instanceof Map ? (given as ReadonlyMap<string, Tensor>) : new Map(Object.entries(given));
+export function loadState(
+  module: AnyModule,
+  given: StateDict | ReadonlyMap<string, Tensor>,
+  strict: boolean,
+): LoadResult {
+  if (typeof given !== 'object' || given === null)
+    throw unexpected('loadStateDict', 'state', 'an object or a map of tensors by name', given);
+  const state =
+    given instanceof Map ? (given as ReadonlyMap<string, Tensor>) : new Map(Object.entries(given));
   for (const [name, t] of state) requireTensor(t, 'loadStateDict', String(name));
   const own = new Map(stateEntries(module));
   const missingKeys = [...own.keys()].filter((k) => !state.has(k));
   const unexpectedKeys = [...state.keys()].filter((k) => !own.has(k));
   const problems: string[] = [];
   if (strict && missingKeys.length) problems.push(`missing: ${listed(missingKeys, own)}`);
-  if (strict && unexpectedKeys.length) problems.push(`unexpected: ${listed(unexpectedKeys, state)}`);
+  if (strict && unexpectedKeys.length)
+    problems.push(`unexpected: ${listed(unexpectedKeys, state)}`);
   for (const [name, t] of own) {
     const source = state.get(name);
-    if (source && !sameShape(source.shape, t.shape)) problems.push(`${name}: the checkpoint has shape ${formatShape(source.shape)}, the module ${formatShape(t.shape)}`);
+    if (source && !sameShape(source.shape, t.shape))
+      problems.push(
+        `${name}: the checkpoint has shape ${formatShape(source.shape)}, the module ${formatShape(t.shape)}`,
+      );
   }
   if (problems.length) {
     const kind = Object.getPrototypeOf(module).constructor.name as string;
-    throw new CheckpointError(`loadStateDict: the state does not fit ${kind}:\n  ${problems.join('\n  ')}`, { missingKeys, unexpectedKeys });
+    throw new CheckpointError(
+      `loadStateDict: the state does not fit ${kind}:\n  ${problems.join('\n  ')}`,
+      { missingKeys, unexpectedKeys },
+    );
   }
   noGrad(() => {
     for (const [name, t] of own) {

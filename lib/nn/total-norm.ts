@@ -3,10 +3,15 @@ import type { Tensor } from '../core/tensor.js';
 import { cat, stack } from '../ops/join.js';
 import { foreachNorm } from '../ops/optimizer-steps.js';
 
-/** The norm of at least one tensor; of distributed ones, as a plain tensor on every rank. @internal */
+/**
+ * The norm of at least one tensor; of distributed ones, as a plain tensor on every rank. @internal
+ */
 export function normOfAll(tensors: readonly Tensor[], p: number): Tensor {
   const plain = tensors.filter((t) => t.sharding === null);
-  const norms = plain.length === 0 ? [] : [p === 2 ? cat(foreachNorm(plain)) : stack(plain.map((t) => t.norm(p)))];
+  const norms =
+    plain.length === 0
+      ? []
+      : [p === 2 ? cat(foreachNorm(plain)) : stack(plain.map((t) => t.norm(p)))];
   const powers = reducedPowers(
     tensors.filter((t) => t.sharding !== null),
     p,
@@ -16,8 +21,9 @@ export function normOfAll(tensors: readonly Tensor[], p: number): Tensor {
 }
 
 /**
- * What distributed tensors add up to before the root is taken, as plain vectors: one, and one reduction among ranks, for all that are held by
- * the same ranks in the same way. Roots cannot be added, and the norm of a part is not the part of a norm.
+ * What distributed tensors add up to before the root is taken, as plain vectors: one, and one
+ * reduction among ranks, for all that are held by the same ranks in the same way. Roots cannot be
+ * added, and the norm of a part is not the part of a norm.
  */
 function reducedPowers(tensors: readonly Tensor[], p: number): Tensor[] {
   const alike = new Map<number, Tensor[]>();
@@ -41,7 +47,11 @@ function powerOf(t: Tensor, p: number): Tensor {
 
 function collected(powers: Tensor, p: number): Tensor {
   if (p === 0) return powers; // of norms, the 0-norm counts those that are not 0
-  return Number.isFinite(p) ? powers.sum(0, { keepdim: true }) : p > 0 ? powers.amax(0, { keepdim: true }) : powers.amin(0, { keepdim: true });
+  return Number.isFinite(p)
+    ? powers.sum(0, { keepdim: true })
+    : p > 0
+      ? powers.amax(0, { keepdim: true })
+      : powers.amin(0, { keepdim: true });
 }
 
 function rooted(powers: Tensor, p: number): Tensor {

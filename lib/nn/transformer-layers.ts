@@ -39,7 +39,20 @@ const layerArguments = (name: string) =>
       normFirst = false,
       bias = true,
       place: LayerOptions = {},
-    ) => ({ dModel, nhead, layer: { dimFeedforward, dropout, activation, layerNormEps, batchFirst, normFirst, bias, place } }),
+    ) => ({
+      dModel,
+      nhead,
+      layer: {
+        dimFeedforward,
+        dropout,
+        activation,
+        layerNormEps,
+        batchFirst,
+        normFirst,
+        bias,
+        place,
+      },
+    }),
   );
 
 const activations: Record<'relu' | 'gelu', (x: Tensor) => Tensor> = { relu, gelu };
@@ -54,10 +67,24 @@ interface Settings {
   linear: { bias: boolean } & LayerOptions;
 }
 
-export function settingsOf(op: string, { dimFeedforward, dropout, activation, layerNormEps, batchFirst, normFirst, bias, place }: LayerSettings): Settings {
+export function settingsOf(
+  op: string,
+  {
+    dimFeedforward,
+    dropout,
+    activation,
+    layerNormEps,
+    batchFirst,
+    normFirst,
+    bias,
+    place,
+  }: LayerSettings,
+): Settings {
   checkSizesOf(op, { dimFeedforward });
-  for (const [name, flag] of Object.entries({ batchFirst, normFirst, bias })) checkFlag(op, name, flag);
-  if (typeof activation !== 'function') checkOneOf(op, 'activation', activation, Object.keys(activations));
+  for (const [name, flag] of Object.entries({ batchFirst, normFirst, bias }))
+    checkFlag(op, name, flag);
+  if (typeof activation !== 'function')
+    checkOneOf(op, 'activation', activation, Object.keys(activations));
   return {
     dimFeedforward,
     dropout,
@@ -69,12 +96,16 @@ export function settingsOf(op: string, { dimFeedforward, dropout, activation, la
   };
 }
 
-/** A module of the same kind with the values, dtypes, devices and mode of another; what ranks hold together there, they hold alike. */
+/**
+ * A module of the same kind with the values, dtypes, devices and mode of another; what ranks hold
+ * together there, they hold alike.
+ */
 function withStateOf<M extends AnyModule>(module: M, other: M): M {
   for (const dtype of new Set([...other.parameters()].map((p) => p.dtype))) module.to(dtype);
   for (const device of new Set([...other.parameters()].map((p) => p.device))) module.to(device);
   const own = new Map(module.namedParameters());
-  for (const [name, p] of other.namedParameters()) if (p.sharding !== null) (own.get(name) as Tensor).data = p.detach().clone();
+  for (const [name, p] of other.namedParameters())
+    if (p.sharding !== null) (own.get(name) as Tensor).data = p.detach().clone();
   module.loadStateDict(other.stateDict());
   return module.train(other.training) as M;
 }
@@ -89,7 +120,12 @@ export interface EncoderMasks {
 const encoderLayerArguments = layerArguments('TransformerEncoderLayer');
 const encoderLayerCall = defineArguments(
   'TransformerEncoderLayer(src, /, srcMask, srcKeyPaddingMask, isCausal)',
-  (src: Tensor, srcMask: Tensor | null = null, srcKeyPaddingMask: Tensor | null = null, isCausal = false) => ({ src, masks: { srcMask, srcKeyPaddingMask, isCausal } }),
+  (
+    src: Tensor,
+    srcMask: Tensor | null = null,
+    srcKeyPaddingMask: Tensor | null = null,
+    isCausal = false,
+  ) => ({ src, masks: { srcMask, srcKeyPaddingMask, isCausal } }),
 );
 
 /** Self-attention and a feed-forward block, each with a residual connection and a normalisation. */
@@ -141,7 +177,12 @@ export class TransformerEncoderLayer extends Module<ArgumentsOf<typeof encoderLa
   }
 
   private attend(x: Tensor, { srcMask, srcKeyPaddingMask, isCausal }: EncoderMasks): Tensor {
-    const [out] = this.self_attn(x, x, x, { attnMask: srcMask, keyPaddingMask: srcKeyPaddingMask, needWeights: false, isCausal });
+    const [out] = this.self_attn(x, x, x, {
+      attnMask: srcMask,
+      keyPaddingMask: srcKeyPaddingMask,
+      needWeights: false,
+      isCausal,
+    });
     return this.dropout1(out);
   }
 
@@ -160,11 +201,17 @@ export interface DecoderMasks {
   memoryIsCausal: boolean;
 }
 
-export function checkEncoderMasks(op: string, { srcMask, srcKeyPaddingMask, isCausal }: EncoderMasks): void {
+export function checkEncoderMasks(
+  op: string,
+  { srcMask, srcKeyPaddingMask, isCausal }: EncoderMasks,
+): void {
   checkMaskTypes(op, { srcMask, srcKeyPaddingMask }, { isCausal });
 }
 
-export function checkDecoderMasks(op: string, { tgtMask, memoryMask, tgtKeyPaddingMask, memoryKeyPaddingMask, ...flags }: DecoderMasks): void {
+export function checkDecoderMasks(
+  op: string,
+  { tgtMask, memoryMask, tgtKeyPaddingMask, memoryKeyPaddingMask, ...flags }: DecoderMasks,
+): void {
   checkMaskTypes(op, { tgtMask, memoryMask, tgtKeyPaddingMask, memoryKeyPaddingMask }, flags);
 }
 
@@ -181,7 +228,18 @@ export const decoderCall = (name: string) =>
       memoryKeyPaddingMask: Tensor | null = null,
       tgtIsCausal = false,
       memoryIsCausal = false,
-    ) => ({ tgt, memory, masks: { tgtMask, memoryMask, tgtKeyPaddingMask, memoryKeyPaddingMask, tgtIsCausal, memoryIsCausal } }),
+    ) => ({
+      tgt,
+      memory,
+      masks: {
+        tgtMask,
+        memoryMask,
+        tgtKeyPaddingMask,
+        memoryKeyPaddingMask,
+        tgtIsCausal,
+        memoryIsCausal,
+      },
+    }),
   );
 const decoderLayerCall = decoderCall('TransformerDecoderLayer');
 
@@ -243,12 +301,26 @@ export class TransformerDecoderLayer extends Module<ArgumentsOf<typeof decoderLa
   }
 
   private attend(x: Tensor, { tgtMask, tgtKeyPaddingMask, tgtIsCausal }: DecoderMasks): Tensor {
-    const [out] = this.self_attn(x, x, x, { attnMask: tgtMask, keyPaddingMask: tgtKeyPaddingMask, needWeights: false, isCausal: tgtIsCausal });
+    const [out] = this.self_attn(x, x, x, {
+      attnMask: tgtMask,
+      keyPaddingMask: tgtKeyPaddingMask,
+      needWeights: false,
+      isCausal: tgtIsCausal,
+    });
     return this.dropout1(out);
   }
 
-  private attendMemory(x: Tensor, memory: Tensor, { memoryMask, memoryKeyPaddingMask, memoryIsCausal }: DecoderMasks): Tensor {
-    const [out] = this.multihead_attn(x, memory, memory, { attnMask: memoryMask, keyPaddingMask: memoryKeyPaddingMask, needWeights: false, isCausal: memoryIsCausal });
+  private attendMemory(
+    x: Tensor,
+    memory: Tensor,
+    { memoryMask, memoryKeyPaddingMask, memoryIsCausal }: DecoderMasks,
+  ): Tensor {
+    const [out] = this.multihead_attn(x, memory, memory, {
+      attnMask: memoryMask,
+      keyPaddingMask: memoryKeyPaddingMask,
+      needWeights: false,
+      isCausal: memoryIsCausal,
+    });
     return this.dropout2(out);
   }
 

@@ -24,33 +24,58 @@ import {
   TransformerEncoderLayer,
 } from './transformer-layers.js';
 
-/** Copies of a layer, as PyTorch makes them, or layers of which each is made anew. A module is a function too. */
-function makeLayers<L extends AnyModule & { copy(): L }>(name: string, kind: { prototype: L }, given: L | (() => L), count: number): ModuleList<L> {
+/**
+ * Copies of a layer, as PyTorch makes them, or layers of which each is made anew. A module is a
+ * function too.
+ */
+function makeLayers<L extends AnyModule & { copy(): L }>(
+  name: string,
+  kind: { prototype: L },
+  given: L | (() => L),
+  count: number,
+): ModuleList<L> {
   checkSizesOf(name, { numLayers: count });
-  if (given instanceof Module && given.constructor === kind) return new ModuleList(Array.from({ length: count }, () => (given as L).copy()));
+  if (given instanceof Module && given.constructor === kind)
+    return new ModuleList(Array.from({ length: count }, () => (given as L).copy()));
   if (typeof given !== 'function' || given instanceof Module) {
-    throw new ArgumentError(`${name}: expected an nn.${name}Layer, or a function that makes a layer, such as () => new nn.${name}Layer(64, 4)`, { module: name });
+    throw new ArgumentError(
+      `${name}: expected an nn.${name}Layer, or a function that makes a layer, such as () => new nn.${name}Layer(64, 4)`,
+      { module: name },
+    );
   }
   return new ModuleList(Array.from({ length: count }, () => (given as () => L)()));
 }
 
 function checkNorm(name: string, norm: unknown): void {
-  if (norm !== null && !(norm instanceof Module)) throw unexpected(name, 'norm', 'a module such as new nn.LayerNorm(64), or null', norm);
+  if (norm !== null && !(norm instanceof Module))
+    throw unexpected(name, 'norm', 'a module such as new nn.LayerNorm(64), or null', norm);
 }
 
 type EncoderLayers = TransformerEncoderLayer | (() => TransformerEncoderLayer);
 type DecoderLayers = TransformerDecoderLayer | (() => TransformerDecoderLayer);
 
-const encoderArguments = defineArguments('TransformerEncoder(encoderLayer, numLayers, norm)', (encoderLayer: EncoderLayers, numLayers: number, norm: LayerNorm | null = null) => ({
-  encoderLayer,
-  numLayers,
-  norm,
-}));
+const encoderArguments = defineArguments(
+  'TransformerEncoder(encoderLayer, numLayers, norm)',
+  (encoderLayer: EncoderLayers, numLayers: number, norm: LayerNorm | null = null) => ({
+    encoderLayer,
+    numLayers,
+    norm,
+  }),
+);
 /** PyTorch has `mask` here and `srcMask` in the layer; both names are taken. */
 const encoderCall = defineArguments(
   'TransformerEncoder(src, /, mask, srcKeyPaddingMask, isCausal, *, srcMask)',
-  (src: Tensor, mask: Tensor | null = null, srcKeyPaddingMask: Tensor | null = null, isCausal = false, { srcMask = null }: { srcMask?: Tensor | null } = {}) => {
-    if (mask !== null && srcMask !== null) throw new ArgumentError('TransformerEncoder: mask and srcMask are two names of one; give one of them');
+  (
+    src: Tensor,
+    mask: Tensor | null = null,
+    srcKeyPaddingMask: Tensor | null = null,
+    isCausal = false,
+    { srcMask = null }: { srcMask?: Tensor | null } = {},
+  ) => {
+    if (mask !== null && srcMask !== null)
+      throw new ArgumentError(
+        'TransformerEncoder: mask and srcMask are two names of one; give one of them',
+      );
     return { src, masks: { srcMask: mask ?? srcMask, srcKeyPaddingMask, isCausal } };
   },
 );
@@ -60,11 +85,19 @@ export class TransformerEncoder extends Module<ArgumentsOf<typeof encoderCall>> 
   layers: ModuleList<TransformerEncoderLayer>;
   norm: LayerNorm | null;
 
-  /** `encoderLayer` is copied, as in PyTorch; or it is a function that makes each layer, so that their values differ */
+  /**
+   * `encoderLayer` is copied, as in PyTorch; or it is a function that makes each layer, so that
+   * their values differ
+   */
   constructor(...args: ArgumentsOf<typeof encoderArguments>) {
     super();
     const { encoderLayer, numLayers, norm } = encoderArguments(...args);
-    this.layers = makeLayers('TransformerEncoder', TransformerEncoderLayer, encoderLayer, numLayers);
+    this.layers = makeLayers(
+      'TransformerEncoder',
+      TransformerEncoderLayer,
+      encoderLayer,
+      numLayers,
+    );
     checkNorm('TransformerEncoder', norm);
     this.norm = norm;
   }
@@ -78,11 +111,14 @@ export class TransformerEncoder extends Module<ArgumentsOf<typeof encoderCall>> 
   }
 }
 
-const decoderArguments = defineArguments('TransformerDecoder(decoderLayer, numLayers, norm)', (decoderLayer: DecoderLayers, numLayers: number, norm: LayerNorm | null = null) => ({
-  decoderLayer,
-  numLayers,
-  norm,
-}));
+const decoderArguments = defineArguments(
+  'TransformerDecoder(decoderLayer, numLayers, norm)',
+  (decoderLayer: DecoderLayers, numLayers: number, norm: LayerNorm | null = null) => ({
+    decoderLayer,
+    numLayers,
+    norm,
+  }),
+);
 const decoderStackCall = decoderCall('TransformerDecoder');
 
 /** Decoder layers one after another, and a last normalisation if one is given. */
@@ -90,11 +126,19 @@ export class TransformerDecoder extends Module<ArgumentsOf<typeof decoderStackCa
   layers: ModuleList<TransformerDecoderLayer>;
   norm: LayerNorm | null;
 
-  /** `decoderLayer` is copied, as in PyTorch; or it is a function that makes each layer, so that their values differ */
+  /**
+   * `decoderLayer` is copied, as in PyTorch; or it is a function that makes each layer, so that
+   * their values differ
+   */
   constructor(...args: ArgumentsOf<typeof decoderArguments>) {
     super();
     const { decoderLayer, numLayers, norm } = decoderArguments(...args);
-    this.layers = makeLayers('TransformerDecoder', TransformerDecoderLayer, decoderLayer, numLayers);
+    this.layers = makeLayers(
+      'TransformerDecoder',
+      TransformerDecoderLayer,
+      decoderLayer,
+      numLayers,
+    );
     checkNorm('TransformerDecoder', norm);
     this.norm = norm;
   }
@@ -108,7 +152,10 @@ export class TransformerDecoder extends Module<ArgumentsOf<typeof decoderStackCa
   }
 }
 
-/** PyTorch has two arguments for other encoders and decoders after `activation`; what comes after those is options here. */
+/**
+ * PyTorch has two arguments for other encoders and decoders after `activation`; what comes after
+ * those is options here.
+ */
 const transformerArguments = defineArguments(
   'Transformer(dModel, nhead, numEncoderLayers, numDecoderLayers, dimFeedforward, dropout, activation, *, layerNormEps, batchFirst, normFirst, bias, device, dtype)',
   (
@@ -119,10 +166,32 @@ const transformerArguments = defineArguments(
     dimFeedforward = 2048,
     dropout = 0.1,
     activation: Activation = 'relu',
-    options: Partial<Pick<LayerSettings, 'layerNormEps' | 'batchFirst' | 'normFirst' | 'bias'>> & LayerOptions = {},
+    options: Partial<Pick<LayerSettings, 'layerNormEps' | 'batchFirst' | 'normFirst' | 'bias'>> &
+      LayerOptions = {},
   ) => {
-    const { layerNormEps = 1e-5, batchFirst = false, normFirst = false, bias = true, ...place } = options;
-    return { dModel, nhead, numEncoderLayers, numDecoderLayers, layer: { dimFeedforward, dropout, activation, layerNormEps, batchFirst, normFirst, bias, place } };
+    const {
+      layerNormEps = 1e-5,
+      batchFirst = false,
+      normFirst = false,
+      bias = true,
+      ...place
+    } = options;
+    return {
+      dModel,
+      nhead,
+      numEncoderLayers,
+      numDecoderLayers,
+      layer: {
+        dimFeedforward,
+        dropout,
+        activation,
+        layerNormEps,
+        batchFirst,
+        normFirst,
+        bias,
+        place,
+      },
+    };
   },
 );
 const transformerCall = defineArguments(
@@ -143,7 +212,14 @@ const transformerCall = defineArguments(
     src,
     tgt,
     encoder: { srcMask, srcKeyPaddingMask, isCausal: srcIsCausal },
-    decoder: { tgtMask, memoryMask, tgtKeyPaddingMask, memoryKeyPaddingMask, tgtIsCausal, memoryIsCausal },
+    decoder: {
+      tgtMask,
+      memoryMask,
+      tgtKeyPaddingMask,
+      memoryKeyPaddingMask,
+      tgtIsCausal,
+      memoryIsCausal,
+    },
   }),
 );
 
@@ -159,12 +235,22 @@ export class Transformer extends Module<ArgumentsOf<typeof transformerCall>> {
 
   constructor(...args: ArgumentsOf<typeof transformerArguments>) {
     super();
-    const { dModel, nhead, numEncoderLayers, numDecoderLayers, layer } = transformerArguments(...args);
+    const { dModel, nhead, numEncoderLayers, numDecoderLayers, layer } = transformerArguments(
+      ...args,
+    );
     const { place, ...settings } = layer;
     const options = { ...settings, ...place };
     const norm = (): LayerNorm => new LayerNorm(dModel, settingsOf('Transformer', layer).norm);
-    this.encoder = new TransformerEncoder(() => new TransformerEncoderLayer(dModel, nhead, options), numEncoderLayers, norm());
-    this.decoder = new TransformerDecoder(() => new TransformerDecoderLayer(dModel, nhead, options), numDecoderLayers, norm());
+    this.encoder = new TransformerEncoder(
+      () => new TransformerEncoderLayer(dModel, nhead, options),
+      numEncoderLayers,
+      norm(),
+    );
+    this.decoder = new TransformerDecoder(
+      () => new TransformerDecoderLayer(dModel, nhead, options),
+      numDecoderLayers,
+      norm(),
+    );
     this.dModel = dModel;
     for (const p of this.parameters()) if (p.ndim > 1) xavierUniform_(p);
   }
@@ -174,15 +260,23 @@ export class Transformer extends Module<ArgumentsOf<typeof transformerCall>> {
     requireTensor(src, 'Transformer', 'src');
     requireTensor(tgt, 'Transformer', 'tgt');
     if (src.shape[src.ndim - 1] !== this.dModel || tgt.shape[tgt.ndim - 1] !== this.dModel) {
-      throw new ArgumentError(`Transformer: the last size of src and tgt must be dModel = ${this.dModel}, got ${src.shape[src.ndim - 1]} and ${tgt.shape[tgt.ndim - 1]}`);
+      throw new ArgumentError(
+        `Transformer: the last size of src and tgt must be dModel = ${this.dModel}, got ${src.shape[src.ndim - 1]} and ${tgt.shape[tgt.ndim - 1]}`,
+      );
     }
-    checkMaskTypes('Transformer', { srcMask: encoder.srcMask, srcKeyPaddingMask: encoder.srcKeyPaddingMask }, { srcIsCausal: encoder.isCausal });
+    checkMaskTypes(
+      'Transformer',
+      { srcMask: encoder.srcMask, srcKeyPaddingMask: encoder.srcKeyPaddingMask },
+      { srcIsCausal: encoder.isCausal },
+    );
     checkDecoderMasks('Transformer', decoder);
     return this.decoder(tgt, this.encoder(src, encoder), decoder);
   }
 
   /** Minus infinity above the diagonal: each position sees itself and earlier ones. */
   static generateSquareSubsequentMask(size: number, options: TensorOptions = {}): Tensor {
-    return triu(full([size, size], Number.NEGATIVE_INFINITY, { dtype: float32, ...options }), { diagonal: 1 });
+    return triu(full([size, size], Number.NEGATIVE_INFINITY, { dtype: float32, ...options }), {
+      diagonal: 1,
+    });
   }
 }

@@ -24,19 +24,26 @@ function gradientsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[
 
 /** @throws AutogradError if a norm is to be finite and is not; this reads a value and so blocks */
 function checkFinite(op: string, total: Tensor): void {
-  if (!total.isfinite().item<boolean>()) throw new AutogradError(`${op}: the norm of the gradients is ${total.item()}`);
+  if (!total.isfinite().item<boolean>())
+    throw new AutogradError(`${op}: the norm of the gradients is ${total.item()}`);
 }
 
 /**
- * The norm of all gradients together; of distributed ones, whole and plain on every rank, for one reduction among those that are held alike. `foreach` is PyTorch's
- * name for a way of computing it, of which there is one here.
+ * The norm of all gradients together; of distributed ones, whole and plain on every rank, for one
+ * reduction among those that are held alike. `foreach` is PyTorch's name for a way of computing it,
+ * of which there is one here.
  *
  * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is set
  * @see PyTorch `torch.nn.utils.get_total_norm`
  */
 export const getTotalNorm = defineFunction(
   'getTotalNorm(tensors, /, normType, errorIfNonfinite, foreach)',
-  (tensors: readonly Tensor[], normType = 2, errorIfNonfinite = false, _foreach: boolean | null = null): Tensor => {
+  (
+    tensors: readonly Tensor[],
+    normType = 2,
+    errorIfNonfinite = false,
+    _foreach: boolean | null = null,
+  ): Tensor => {
     requireTensors(tensors, 'getTotalNorm');
     checkLimit('getTotalNorm', 'normType', normType);
     checkFlag('getTotalNorm', 'errorIfNonfinite', errorIfNonfinite);
@@ -47,14 +54,22 @@ export const getTotalNorm = defineFunction(
 );
 
 /**
- * Scales gradients in place so that their common norm is at most `maxNorm`. Returns the norm before. `foreach` as in {@link getTotalNorm}.
+ * Scales gradients in place so that their common norm is at most `maxNorm`. Returns the norm
+ * before. `foreach` as in {@link getTotalNorm}.
  *
- * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is set, which reads a value and so blocks
+ * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is set, which reads a
+ * value and so blocks
  * @see PyTorch `torch.nn.utils.clip_grad_norm_`
  */
 export const clipGradNorm_ = defineFunction(
   'clipGradNorm_(parameters, /, maxNorm, normType, errorIfNonfinite, foreach)',
-  (parameters: Tensor | Iterable<Tensor>, maxNorm: number, normType = 2, errorIfNonfinite = false, _foreach: boolean | null = null): Tensor => {
+  (
+    parameters: Tensor | Iterable<Tensor>,
+    maxNorm: number,
+    normType = 2,
+    errorIfNonfinite = false,
+    _foreach: boolean | null = null,
+  ): Tensor => {
     checkLimit('clipGradNorm_', 'maxNorm', maxNorm);
     checkLimit('clipGradNorm_', 'normType', normType);
     checkFlag('clipGradNorm_', 'errorIfNonfinite', errorIfNonfinite);
@@ -70,10 +85,17 @@ export const clipGradNorm_ = defineFunction(
   },
 );
 
-/** Limits each element of the gradients to [-clipValue, clipValue], in place. `foreach` as in {@link getTotalNorm}. @see PyTorch `torch.nn.utils.clip_grad_value_` */
+/**
+ * Limits each element of the gradients to [-clipValue, clipValue], in place. `foreach` as in {@link
+ * getTotalNorm}. @see PyTorch `torch.nn.utils.clip_grad_value_`
+ */
 export const clipGradValue_ = defineFunction(
   'clipGradValue_(parameters, /, clipValue, foreach)',
-  (parameters: Tensor | Iterable<Tensor>, clipValue: number, _foreach: boolean | null = null): void => {
+  (
+    parameters: Tensor | Iterable<Tensor>,
+    clipValue: number,
+    _foreach: boolean | null = null,
+  ): void => {
     checkLimit('clipGradValue_', 'clipValue', clipValue);
     const grads = gradientsOf('clipGradValue_', parameters);
     noGrad(() => {
@@ -87,12 +109,19 @@ export function parametersToVector(parameters: Iterable<Tensor>): Tensor {
   return cat(tensorsOf('parametersToVector', parameters).map((p) => p.reshape(-1)));
 }
 
-/** Copies a vector into the parameters, in order. @throws ShapeError unless the vector has as many elements */
+/**
+ * Copies a vector into the parameters, in order. @throws ShapeError unless the vector has as many
+ * elements
+ */
 export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>): void {
   requireTensor(vector, 'vectorToParameters', 'vector');
   const list = tensorsOf('vectorToParameters', parameters);
   const total = list.reduce((n, p) => n + p.numel(), 0);
-  if (vector.numel() !== total) throw new ShapeError(`vectorToParameters: a vector of ${vector.numel()} elements for parameters of ${total}`, { expected: total });
+  if (vector.numel() !== total)
+    throw new ShapeError(
+      `vectorToParameters: a vector of ${vector.numel()} elements for parameters of ${total}`,
+      { expected: total },
+    );
   noGrad(() => {
     let at = 0;
     for (const p of list) {
@@ -103,19 +132,28 @@ export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>)
 }
 
 /**
- * Sequences of different lengths as one tensor, the shorter ones padded with `paddingValue` (0): `[longest, batch, ...]`, or with `batchFirst` `[batch, longest, ...]`.
+ * Sequences of different lengths as one tensor, the shorter ones padded with `paddingValue` (0):
+ * `[longest, batch, ...]`, or with `batchFirst` `[batch, longest, ...]`.
  *
  * @throws ArgumentError for an empty list
  * @see PyTorch `nn.utils.rnn.pad_sequence`
  */
-const padSequence = defineFunction('padSequence(sequences, /, batchFirst, paddingValue)', (sequences: readonly Tensor[], batchFirst = false, paddingValue = 0): Tensor => {
-  checkFlag('padSequence', 'batchFirst', batchFirst);
-  requireTensors(sequences, 'padSequence', 'sequences');
-  if (sequences.length === 0) throw new ArgumentError('padSequence: expected at least one sequence');
-  const longest = Math.max(...sequences.map((t) => t.size(0)));
-  const padded = sequences.map((t) => pad(t, [...Array<number>(2 * (t.ndim - 1)).fill(0), 0, longest - t.size(0)], { value: paddingValue }));
-  return stack(padded, batchFirst ? 0 : 1);
-});
+const padSequence = defineFunction(
+  'padSequence(sequences, /, batchFirst, paddingValue)',
+  (sequences: readonly Tensor[], batchFirst = false, paddingValue = 0): Tensor => {
+    checkFlag('padSequence', 'batchFirst', batchFirst);
+    requireTensors(sequences, 'padSequence', 'sequences');
+    if (sequences.length === 0)
+      throw new ArgumentError('padSequence: expected at least one sequence');
+    const longest = Math.max(...sequences.map((t) => t.size(0)));
+    const padded = sequences.map((t) =>
+      pad(t, [...Array<number>(2 * (t.ndim - 1)).fill(0), 0, longest - t.size(0)], {
+        value: paddingValue,
+      }),
+    );
+    return stack(padded, batchFirst ? 0 : 1);
+  },
+);
 
 /** Tools for sequences. */
 export const rnn = { padSequence };

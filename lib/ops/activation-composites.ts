@@ -20,7 +20,8 @@ defineComposite('elu', elu, withTwin);
 defineComposite('softplus', softplus, { samples });
 
 /**
- * log(sigmoid(x)), without overflow. Shapes: any, kept. Dtypes: floating, kept; integers give the default floating type. Gradient: yes.
+ * log(sigmoid(x)), without overflow. Shapes: any, kept. Dtypes: floating, kept; integers give the
+ * default floating type. Gradient: yes.
  *
  * @throws ArgumentError unless `input` is a tensor; DtypeError for bools
  * @see PyTorch `torch.nn.functional.logsigmoid`
@@ -28,25 +29,39 @@ defineComposite('softplus', softplus, { samples });
 export function logsigmoid(input: Tensor): Tensor {
   requireTensor(input, 'logsigmoid');
   requireNumbers('logsigmoid', input);
-  return softplus(input.neg(), { threshold: 40 }).neg(); // where float64 sees no difference any more
+  // where float64 sees no difference any more
+  return softplus(input.neg(), { threshold: 40 }).neg();
 }
 defineComposite('logsigmoid', logsigmoid, { samples });
 
 /**
- * Each element moved into [minVal, maxVal], by default [-1, 1]. Shapes: any, kept. Dtypes: any, kept. Gradient: yes, 0 outside.
+ * Each element moved into [minVal, maxVal], by default [-1, 1]. Shapes: any, kept. Dtypes: any,
+ * kept. Gradient: yes, 0 outside.
  *
  * @throws ArgumentError if minVal is above maxVal or either is NaN, and unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.hardtanh`
  */
-export const hardtanh = defineFunction('hardtanh(input, /, minVal, maxVal)', (input: Tensor, minVal = -1, maxVal = 1): Tensor => {
-  requireTensor(input, 'hardtanh');
-  checkLimit('hardtanh', 'minVal', minVal);
-  checkLimit('hardtanh', 'maxVal', maxVal);
-  if (!(minVal <= maxVal)) throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, { op: 'hardtanh', minVal, maxVal });
-  if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
-  // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
-  return where(input.gt(minVal).logicalAnd(input.lt(maxVal)), input, input.detach().clamp({ min: minVal, max: maxVal }));
-});
+export const hardtanh = defineFunction(
+  'hardtanh(input, /, minVal, maxVal)',
+  (input: Tensor, minVal = -1, maxVal = 1): Tensor => {
+    requireTensor(input, 'hardtanh');
+    checkLimit('hardtanh', 'minVal', minVal);
+    checkLimit('hardtanh', 'maxVal', maxVal);
+    if (!(minVal <= maxVal))
+      throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, {
+        op: 'hardtanh',
+        minVal,
+        maxVal,
+      });
+    if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
+    // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
+    return where(
+      input.gt(minVal).logicalAnd(input.lt(maxVal)),
+      input,
+      input.detach().clamp({ min: minVal, max: maxVal }),
+    );
+  },
+);
 defineComposite('hardtanh', hardtanh, withTwin);
 
 /**
@@ -62,7 +77,8 @@ export function relu6(input: Tensor): Tensor {
 defineComposite('relu6', relu6, withTwin);
 
 /**
- * relu6(x + 3) / 6. Shapes: any, kept. Dtypes: floating, kept; integers and bools give the default floating type. Gradient: yes.
+ * relu6(x + 3) / 6. Shapes: any, kept. Dtypes: floating, kept; integers and bools give the default
+ * floating type. Gradient: yes.
  *
  * @see PyTorch `torch.nn.functional.hardsigmoid`
  */
@@ -99,7 +115,8 @@ const SELU_ALPHA = 1.6732632423543772;
 const SELU_SCALE = 1.0507009873554805;
 
 /**
- * The elu, scaled, with the alpha that keeps mean 0 and variance 1 from layer to layer. Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
+ * The elu, scaled, with the alpha that keeps mean 0 and variance 1 from layer to layer. Shapes and
+ * dtypes as {@link hardsigmoid}. Gradient: yes.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.selu`; Klambauer et al., arXiv:1706.02515
@@ -111,7 +128,8 @@ export function selu(input: Tensor): Tensor {
 defineComposite('selu', selu, withTwin);
 
 /**
- * x above 0, alpha (exp(x / alpha) - 1) below; alpha is 1 by default. Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
+ * x above 0, alpha (exp(x / alpha) - 1) below; alpha is 1 by default. Shapes and dtypes as {@link
+ * hardsigmoid}. Gradient: yes.
  *
  * @throws ArgumentError for an alpha of 0, and unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.celu`; Barron, arXiv:1704.07483
@@ -121,22 +139,28 @@ export const celu = defineFunction('celu(input, /, alpha)', (input: Tensor, alph
   checkLimit('celu', 'alpha', alpha);
   if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
   const scaled = input.div(alpha);
-  const below = alpha > 0 ? elu(scaled) : scaled.clamp({ min: 0 }).expm1(); // the slope of expm1 is lost where it is near -1
+  // the slope of expm1 is lost where it is near -1
+  const below = alpha > 0 ? elu(scaled) : scaled.clamp({ min: 0 }).expm1();
   return where(input.gt(0), input, below.mul(alpha));
 });
 defineComposite('celu', celu, withTwin);
 
 /**
- * The first half along a dim (the last by default) times the sigmoid of the second. Shapes: `[..., 2n, ...]` to `[..., n, ...]`.
- * Dtypes as {@link hardsigmoid}. Gradient: yes.
+ * The first half along a dim (the last by default) times the sigmoid of the second. Shapes: `[...,
+ * 2n, ...]` to `[..., n, ...]`. Dtypes as {@link hardsigmoid}. Gradient: yes.
  *
- * @throws ShapeError for an odd size or no dims; IndexError for a dim out of range; ArgumentError unless `input` is a tensor
+ * @throws ShapeError for an odd size or no dims; IndexError for a dim out of range; ArgumentError
+ * unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.glu`; Dauphin et al., arXiv:1612.08083
  */
 export const glu = defineFunction('glu(input, /, dim)', (input: Tensor, dim = -1): Tensor => {
   requireTensor(input, 'glu');
   const size = input.shape[wrapDim(dim, input.ndim, 'glu')] ?? 1;
-  if (input.ndim === 0 || size % 2 !== 0) throw new ShapeError(`glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`, { op: 'glu', shape: input.shape });
+  if (input.ndim === 0 || size % 2 !== 0)
+    throw new ShapeError(
+      `glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`,
+      { op: 'glu', shape: input.shape },
+    );
   const [value, gate] = input.split([size / 2, size / 2], dim) as [Tensor, Tensor];
   return value.mul(gate.sigmoid());
 });
@@ -172,77 +196,106 @@ function passingBeyond(input: Tensor, lambd: number): Tensor {
 }
 
 /**
- * 0 within [-lambd, lambd], x outside; lambd is 0.5 by default. Shapes: any, kept. Dtypes: numbers, kept. Gradient: yes, 0 within.
+ * 0 within [-lambd, lambd], x outside; lambd is 0.5 by default. Shapes: any, kept. Dtypes: numbers,
+ * kept. Gradient: yes, 0 within.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.hardshrink`
  */
-export const hardshrink = defineFunction('hardshrink(input, /, lambd)', (input: Tensor, lambd = 0.5): Tensor => {
-  requireTensor(input, 'hardshrink');
-  return where(input.abs().le(lambd), 0, passingBeyond(input, lambd));
-});
+export const hardshrink = defineFunction(
+  'hardshrink(input, /, lambd)',
+  (input: Tensor, lambd = 0.5): Tensor => {
+    requireTensor(input, 'hardshrink');
+    return where(input.abs().le(lambd), 0, passingBeyond(input, lambd));
+  },
+);
 defineComposite('hardshrink', hardshrink, { samples });
 
 /**
- * 0 within [-lambd, lambd], x moved by lambd towards 0 outside; lambd is 0.5 by default. Shapes: any, kept. Dtypes: floating, kept. Gradient: yes.
+ * 0 within [-lambd, lambd], x moved by lambd towards 0 outside; lambd is 0.5 by default. Shapes:
+ * any, kept. Dtypes: floating, kept. Gradient: yes.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.softshrink`
  */
-export const softshrink = defineFunction('softshrink(input, /, lambd)', (input: Tensor, lambd = 0.5): Tensor => {
-  requireTensor(input, 'softshrink');
-  requireNumbers('softshrink', input);
-  checkNumber('softshrink', 'lambd', lambd, { from: 0 });
-  return passingBeyond(input, lambd).sub(input.detach().clamp({ min: -lambd, max: lambd }));
-});
+export const softshrink = defineFunction(
+  'softshrink(input, /, lambd)',
+  (input: Tensor, lambd = 0.5): Tensor => {
+    requireTensor(input, 'softshrink');
+    requireNumbers('softshrink', input);
+    checkNumber('softshrink', 'lambd', lambd, { from: 0 });
+    return passingBeyond(input, lambd).sub(input.detach().clamp({ min: -lambd, max: lambd }));
+  },
+);
 defineComposite('softshrink', softshrink, { samples });
 
 /**
- * x above `threshold`, `value` elsewhere. Shapes: any, kept. Dtypes: any, kept unless `value` is of a higher category. Gradient: yes, 0 elsewhere.
+ * x above `threshold`, `value` elsewhere. Shapes: any, kept. Dtypes: any, kept unless `value` is of
+ * a higher category. Gradient: yes, 0 elsewhere.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.threshold`
  */
-export const threshold = defineFunction('threshold(input, /, threshold, value)', (input: Tensor, threshold: number, value: number): Tensor => {
-  requireTensor(input, 'threshold');
-  for (const [name, bound] of Object.entries({ threshold, value })) checkLimit('threshold', name, bound);
-  return where(input.le(threshold), value, input); // NaN stays
-});
+export const threshold = defineFunction(
+  'threshold(input, /, threshold, value)',
+  (input: Tensor, threshold: number, value: number): Tensor => {
+    requireTensor(input, 'threshold');
+    for (const [name, bound] of Object.entries({ threshold, value }))
+      checkLimit('threshold', name, bound);
+    return where(input.le(threshold), value, input); // NaN stays
+  },
+);
 defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] });
 
 /**
- * softmax of -x along a dim. Shapes: any, kept. Dtypes: floating, kept; integers give float32. Gradient: yes.
+ * softmax of -x along a dim. Shapes: any, kept. Dtypes: floating, kept; integers give float32.
+ * Gradient: yes.
  *
  * @throws IndexError for a dim out of range; DtypeError for bools
  * @see PyTorch `torch.nn.functional.softmin`
  */
-export const softmin = defineFunction('softmin(input, /, dim, *, dtype)', (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
-  requireTensor(input, 'softmin');
-  requireNumbers('softmin', input);
-  wrapDim(dim, input.ndim, 'softmin');
-  return input.neg().softmax(dim, options);
-});
+export const softmin = defineFunction(
+  'softmin(input, /, dim, *, dtype)',
+  (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
+    requireTensor(input, 'softmin');
+    requireNumbers('softmin', input);
+    wrapDim(dim, input.ndim, 'softmin');
+    return input.neg().softmax(dim, options);
+  },
+);
 defineComposite('softmin', softmin, { samples: () => [[sampleTensor([3, 4]), 1]] });
 
 /**
- * x above 0, weight x elsewhere. Shapes: input `[N, C, ...]`, or `[C]`, or `[]`; weight `[C]`, or `[1]` or `[]` for all channels; the result
- * has the input's. Dtypes: promoted; floating for a gradient. Gradient: both.
+ * x above 0, weight x elsewhere. Shapes: input `[N, C, ...]`, or `[C]`, or `[]`; weight `[C]`, or
+ * `[1]` or `[]` for all channels; the result has the input's. Dtypes: promoted; floating for a
+ * gradient. Gradient: both.
  *
- * @throws ShapeError if the weight does not fit the channels; DeviceError for tensors on different devices; ArgumentError unless both are tensors
+ * @throws ShapeError if the weight does not fit the channels; DeviceError for tensors on different
+ * devices; ArgumentError unless both are tensors
  * @see PyTorch `torch.nn.functional.prelu`; He et al., arXiv:1502.01852
  */
-export const prelu = defineFunction('prelu(input, /, weight)', (input: Tensor, weight: Tensor): Tensor => {
-  requireTensor(input, 'prelu');
-  requireTensor(weight, 'prelu', 'weight');
-  const channelDim = input.ndim > 1 ? 1 : 0;
-  const n = weight.numel();
-  if (weight.ndim > 1 || (n !== 1 && n !== input.shape[channelDim])) {
-    throw new ShapeError(`prelu: a weight of shape ${formatShape(weight.shape)} does not fit the channels of ${formatShape(input.shape)}`, { op: 'prelu' });
-  }
-  const spread = n === 1 ? weight.reshape([]) : weight.reshape(input.shape.map((_, i) => (i === channelDim ? n : 1)));
-  const positive = input.gt(0);
-  return where(positive, input, where(positive, 0, input).mul(spread)); // an infinite element above 0 is no part of the weight's gradient
-});
+export const prelu = defineFunction(
+  'prelu(input, /, weight)',
+  (input: Tensor, weight: Tensor): Tensor => {
+    requireTensor(input, 'prelu');
+    requireTensor(weight, 'prelu', 'weight');
+    const channelDim = input.ndim > 1 ? 1 : 0;
+    const n = weight.numel();
+    if (weight.ndim > 1 || (n !== 1 && n !== input.shape[channelDim])) {
+      throw new ShapeError(
+        `prelu: a weight of shape ${formatShape(weight.shape)} does not fit the channels of ${formatShape(input.shape)}`,
+        { op: 'prelu' },
+      );
+    }
+    const spread =
+      n === 1
+        ? weight.reshape([])
+        : weight.reshape(input.shape.map((_, i) => (i === channelDim ? n : 1)));
+    const positive = input.gt(0);
+    // an infinite element above 0 is no part of the weight's gradient
+    return where(positive, input, where(positive, 0, input).mul(spread));
+  },
+);
 defineComposite('prelu', prelu, {
   samples: () => [
     [sampleTensor([3, 4]), sampleTensor([4], { seed: 2 })],
@@ -251,16 +304,26 @@ defineComposite('prelu', prelu, {
 });
 
 /**
- * Samples of a categorical distribution that have a gradient: softmax of (logits + Gumbel noise) / tau along a dim. Shapes: any, kept.
- * Dtypes: floating, kept. Gradient: yes. With `hard`, ones and zeros that have the gradient of the soft values. `tau`, 1 by default, is the temperature: the lower,
- * the nearer to ones and zeros. `eps` does nothing, as in PyTorch. Draws from `generator`, by default the default one.
+ * Samples of a categorical distribution that have a gradient: softmax of (logits + Gumbel noise) /
+ * tau along a dim. Shapes: any, kept. Dtypes: floating, kept. Gradient: yes. With `hard`, ones and
+ * zeros that have the gradient of the soft values. `tau`, 1 by default, is the temperature: the
+ * lower, the nearer to ones and zeros. `eps` does nothing, as in PyTorch. Draws from `generator`,
+ * by default the default one.
  *
  * @throws IndexError for a dim out of range; ArgumentError unless `logits` is a tensor
- * @see PyTorch `torch.nn.functional.gumbel_softmax`; Jang et al., arXiv:1611.01144; Maddison et al., arXiv:1611.00712
+ * @see PyTorch `torch.nn.functional.gumbel_softmax`; Jang et al., arXiv:1611.01144; Maddison et
+ * al., arXiv:1611.00712
  */
 export const gumbelSoftmax = defineFunction(
   'gumbelSoftmax(logits, /, tau, hard, eps, dim, *, generator)',
-  (logits: Tensor, tau = 1, hard = false, eps = 1e-10, dim = -1, { generator }: Pick<RandomOptions, 'generator'> = {}): Tensor => {
+  (
+    logits: Tensor,
+    tau = 1,
+    hard = false,
+    eps = 1e-10,
+    dim = -1,
+    { generator }: Pick<RandomOptions, 'generator'> = {},
+  ): Tensor => {
     requireTensor(logits, 'gumbelSoftmax', 'logits');
     checkFlag('gumbelSoftmax', 'hard', hard);
     checkNumber('gumbelSoftmax', 'eps', eps); // PyTorch takes it and does nothing with it
@@ -280,11 +343,17 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /** x above 0, negativeSlope * x (default 0.01) elsewhere. The same as {@link leakyRelu}. */
     leakyRelu: MethodOf<typeof leakyRelu>;
-    /** {@link leakyRelu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link leakyRelu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
+     * Tensor.relu_}
+     */
     leakyRelu_: MethodOf<typeof leakyRelu, this>;
     /** x above 0, alpha (exp(x) - 1) elsewhere. The same as {@link elu}. */
     elu: MethodOf<typeof elu>;
-    /** {@link elu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link elu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
+     * Tensor.relu_}
+     */
     elu_: MethodOf<typeof elu, this>;
     /** log(1 + exp(beta x)) / beta. The same as {@link softplus}. */
     softplus: MethodOf<typeof softplus>;
@@ -292,7 +361,10 @@ declare module '../core/tensor.js' {
     logsigmoid(): Tensor;
     /** Each element moved into [minVal, maxVal]. The same as {@link hardtanh}. */
     hardtanh: MethodOf<typeof hardtanh>;
-    /** {@link hardtanh} in place. @throws ArgumentError if minVal is above maxVal; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link hardtanh} in place. @throws ArgumentError if minVal is above maxVal; InPlaceError as
+     * {@link Tensor.relu_}
+     */
     hardtanh_: MethodOf<typeof hardtanh, this>;
     /** min(max(x, 0), 6). The same as {@link relu6}. */
     relu6(): Tensor;
@@ -300,23 +372,38 @@ declare module '../core/tensor.js' {
     relu6_(): this;
     /** relu6(x + 3) / 6. The same as {@link hardsigmoid}. */
     hardsigmoid(): Tensor;
-    /** {@link hardsigmoid} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link hardsigmoid} in place. @throws DtypeError for integers and bools; InPlaceError as
+     * {@link Tensor.relu_}
+     */
     hardsigmoid_(): this;
     /** x relu6(x + 3) / 6. The same as {@link hardswish}. */
     hardswish(): Tensor;
-    /** {@link hardswish} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link hardswish} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
+     * Tensor.relu_}
+     */
     hardswish_(): this;
     /** x tanh(softplus(x)). The same as {@link mish}. */
     mish(): Tensor;
-    /** {@link mish} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link mish} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
+     * Tensor.relu_}
+     */
     mish_(): this;
     /** The elu that keeps mean 0 and variance 1. The same as {@link selu}. */
     selu(): Tensor;
-    /** {@link selu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link selu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
+     * Tensor.relu_}
+     */
     selu_(): this;
     /** x above 0, alpha (exp(x / alpha) - 1) below. The same as {@link celu}. */
     celu: MethodOf<typeof celu>;
-    /** {@link celu} in place. @throws ArgumentError for an alpha of 0; DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link celu} in place. @throws ArgumentError for an alpha of 0; DtypeError for integers and
+     * bools; InPlaceError as {@link Tensor.relu_}
+     */
     celu_: MethodOf<typeof celu, this>;
     /** The first half along a dim times the sigmoid of the second. The same as {@link glu}. */
     glu: MethodOf<typeof glu>;
@@ -326,7 +413,9 @@ declare module '../core/tensor.js' {
     tanhshrink(): Tensor;
     /** 0 within [-lambd, lambd], x outside. The same as {@link hardshrink}. */
     hardshrink: MethodOf<typeof hardshrink>;
-    /** 0 within [-lambd, lambd], moved by lambd towards 0 outside. The same as {@link softshrink}. */
+    /**
+     * 0 within [-lambd, lambd], moved by lambd towards 0 outside. The same as {@link softshrink}.
+     */
     softshrink: MethodOf<typeof softshrink>;
     /** x above `threshold`, `value` elsewhere. The same as {@link threshold}. */
     threshold: MethodOf<typeof threshold>;

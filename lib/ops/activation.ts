@@ -40,7 +40,12 @@ const none = NO_PARAMS as None;
 const savesInput = { inputs: [0] } as const;
 const savesOutput = { outputs: [0] } as const;
 
-const reluBackward = backwardOp('reluBackward', 'y <= T(0) ? T(0) : x', (g, y) => where(y.le(0), 0, g), none);
+const reluBackward = backwardOp(
+  'reluBackward',
+  'y <= T(0) ? T(0) : x',
+  (g, y) => where(y.le(0), 0, g),
+  none,
+);
 const reluOp = definePointwise<None>('relu', 1, {
   doc: 'max(x, 0).',
   expression: 'x < T(0) ? T(0) : x',
@@ -50,7 +55,12 @@ const reluOp = definePointwise<None>('relu', 1, {
   samples: unarySamples(none),
 });
 
-const sigmoidBackward = backwardOp('sigmoidBackward', 'x * (T(1) - y) * y', (g, y) => g.mul(y.neg().add(1)).mul(y), none);
+const sigmoidBackward = backwardOp(
+  'sigmoidBackward',
+  'x * (T(1) - y) * y',
+  (g, y) => g.mul(y.neg().add(1)).mul(y),
+  none,
+);
 const sigmoidOp = definePointwise<None>('sigmoid', 1, {
   doc: '1 / (1 + exp(-x)).',
   expression: 'T(1) / (T(1) + m::exp(-x))',
@@ -59,7 +69,12 @@ const sigmoidOp = definePointwise<None>('sigmoid', 1, {
   samples: unarySamples(none),
 });
 
-const tanhBackward = backwardOp('tanhBackward', 'x * (T(1) - y * y)', (g, y) => g.mul(y.mul(y).neg().add(1)), none);
+const tanhBackward = backwardOp(
+  'tanhBackward',
+  'x * (T(1) - y * y)',
+  (g, y) => g.mul(y.mul(y).neg().add(1)),
+  none,
+);
 const tanhOp = definePointwise<None>('tanh', 1, {
   doc: 'Hyperbolic tangent.',
   expression: 'm::tanh(x)',
@@ -125,7 +140,8 @@ const geluTanhBackward = backwardOp(
 );
 const geluTanhOp = definePointwise<None>('geluTanh', 1, {
   doc: 'gelu with the distribution function approximated by tanh.',
-  expression: 'T(0.5) * x * (T(1) + m::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)))',
+  expression:
+    'T(0.5) * x * (T(1) + m::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)))',
   saves: savesInput,
   vjp: (ctx, g) => [gradientOf(geluTanhBackward, g, ctx.input(0), none)],
   samples: unarySamples(none),
@@ -176,7 +192,8 @@ interface Alpha {
 const eluBackward = backwardOp<Alpha>(
   'eluBackward',
   'y > T(0) ? x : x * p0 * m::exp(y)',
-  (g, x, { alpha }) => where(x.gt(0), g, g.mul(where(x.ge(0), 0, x).exp()).mul(alpha)), // above 0, exp may overflow
+  // above 0, exp may overflow
+  (g, x, { alpha }) => where(x.gt(0), g, g.mul(where(x.ge(0), 0, x).exp()).mul(alpha)),
   { alpha: 0.7 },
   ['alpha'],
 );
@@ -197,7 +214,8 @@ const eluOp = definePointwise<Alpha>('elu', 1, {
  */
 export const relu = unaryFunction('relu', reluOp);
 /**
- * 1 / (1 + exp(-x)). Shapes: any, kept. Dtypes: floating, kept; integers and bools give the default floating type. Gradient: yes.
+ * 1 / (1 + exp(-x)). Shapes: any, kept. Dtypes: floating, kept; integers and bools give the default
+ * floating type. Gradient: yes.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.sigmoid`
@@ -218,49 +236,64 @@ export const tanh = unaryFunction('tanh', tanhOp);
  */
 export const silu = unaryFunction('silu', siluOp);
 
-/** How `gelu` computes the normal distribution function: `'none'` by erf, `'tanh'` by a polynomial within tanh, off by less than 0.001. */
+/**
+ * How `gelu` computes the normal distribution function: `'none'` by erf, `'tanh'` by a polynomial
+ * within tanh, off by less than 0.001.
+ */
 export type GeluApproximate = 'none' | 'tanh';
 
 /**
- * x times the normal distribution function of x, exactly by default. Shapes and dtypes as {@link sigmoid}. Gradient: yes.
+ * x times the normal distribution function of x, exactly by default. Shapes and dtypes as {@link
+ * sigmoid}. Gradient: yes.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.gelu`; Hendrycks and Gimpel, arXiv:1606.08415
  */
-export const gelu = defineFunction('gelu(input, /, approximate)', (input: Tensor, approximate: GeluApproximate = 'none'): Tensor => {
-  requireTensor(input, 'gelu');
-  if (approximate !== 'none') checkOneOf('gelu', 'approximate', approximate, ['none', 'tanh']);
-  return dispatchOne(approximate === 'tanh' ? geluTanhOp : geluOp, [input], NO_PARAMS);
-});
+export const gelu = defineFunction(
+  'gelu(input, /, approximate)',
+  (input: Tensor, approximate: GeluApproximate = 'none'): Tensor => {
+    requireTensor(input, 'gelu');
+    if (approximate !== 'none') checkOneOf('gelu', 'approximate', approximate, ['none', 'tanh']);
+    return dispatchOne(approximate === 'tanh' ? geluTanhOp : geluOp, [input], NO_PARAMS);
+  },
+);
 
 /**
- * log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold (beta 1 and threshold 20 by default).
- * Shapes and dtypes as {@link sigmoid}. Gradient: yes.
+ * log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold (beta 1 and
+ * threshold 20 by default). Shapes and dtypes as {@link sigmoid}. Gradient: yes.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.softplus`
  */
-export const softplus = defineFunction('softplus(input, /, beta, threshold)', (input: Tensor, beta = 1, threshold = 20): Tensor => {
-  requireTensor(input, 'softplus');
-  checkLimit('softplus', 'beta', beta);
-  checkLimit('softplus', 'threshold', threshold);
-  return dispatchOne(softplusOp, [input], { beta, threshold });
-});
+export const softplus = defineFunction(
+  'softplus(input, /, beta, threshold)',
+  (input: Tensor, beta = 1, threshold = 20): Tensor => {
+    requireTensor(input, 'softplus');
+    checkLimit('softplus', 'beta', beta);
+    checkLimit('softplus', 'threshold', threshold);
+    return dispatchOne(softplusOp, [input], { beta, threshold });
+  },
+);
 
 /**
- * x above 0, negativeSlope * x (0.01 x by default) elsewhere. Shapes and dtypes as {@link sigmoid}. Gradient: yes, the slope at 0.
+ * x above 0, negativeSlope * x (0.01 x by default) elsewhere. Shapes and dtypes as {@link sigmoid}.
+ * Gradient: yes, the slope at 0.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.leaky_relu`
  */
-export const leakyRelu = defineFunction('leakyRelu(input, /, negativeSlope)', (input: Tensor, negativeSlope = 0.01): Tensor => {
-  requireTensor(input, 'leakyRelu');
-  checkLimit('leakyRelu', 'negativeSlope', negativeSlope);
-  return dispatchOne(leakyReluOp, [input], { negativeSlope });
-});
+export const leakyRelu = defineFunction(
+  'leakyRelu(input, /, negativeSlope)',
+  (input: Tensor, negativeSlope = 0.01): Tensor => {
+    requireTensor(input, 'leakyRelu');
+    checkLimit('leakyRelu', 'negativeSlope', negativeSlope);
+    return dispatchOne(leakyReluOp, [input], { negativeSlope });
+  },
+);
 
 /**
- * x above 0, alpha (exp(x) - 1) elsewhere; alpha is 1 by default. Shapes and dtypes as {@link sigmoid}. Gradient: yes.
+ * x above 0, alpha (exp(x) - 1) elsewhere; alpha is 1 by default. Shapes and dtypes as {@link
+ * sigmoid}. Gradient: yes.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.elu`; Clevert et al., arXiv:1511.07289
@@ -277,19 +310,31 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /** max(x, 0). The same as {@link relu}. */
     relu(): Tensor;
-    /** {@link relu} in place. @throws InPlaceError for a leaf that requires a gradient, or elements that share memory */
+    /**
+     * {@link relu} in place. @throws InPlaceError for a leaf that requires a gradient, or elements
+     * that share memory
+     */
     relu_(): this;
     /** 1 / (1 + exp(-x)). The same as {@link sigmoid}. */
     sigmoid(): Tensor;
-    /** {@link sigmoid} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link sigmoid} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
+     * Tensor.relu_}
+     */
     sigmoid_(): this;
     /** Hyperbolic tangent. The same as {@link tanh}. */
     tanh(): Tensor;
-    /** {@link tanh} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link tanh} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
+     * Tensor.relu_}
+     */
     tanh_(): this;
     /** x * sigmoid(x). The same as {@link silu}. */
     silu(): Tensor;
-    /** {@link silu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link silu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
+     * Tensor.relu_}
+     */
     silu_(): this;
     /** x times the normal distribution function of x. The same as {@link gelu}. */
     gelu: MethodOf<typeof gelu>;

@@ -1,4 +1,7 @@
-/** Second names that PyTorch has for ops: `multiply` for `mul`, `swapaxes` for `transpose`. The same functions and methods. */
+/**
+ * Second names that PyTorch has for ops: `multiply` for `mul`, `swapaxes` for `transpose`. The same
+ * functions and methods.
+ */
 import { Tensor } from '../core/tensor.js';
 import { ge, gt, le, lt, ne } from './comparison.js';
 import { cat } from './join.js';

@@ -27,8 +27,16 @@ interface Attention {
 
 const attentionParams = ['scale', 'causal', 'dropout', 'seedLow', 'seedHigh', 'offset'] as const;
 
-function writeMask(write: (t: Tensor, sizes: Shape, strides: Shape) => void, mask: Tensor, scores: Shape): void {
-  write(mask, scores, mask.storage === null ? [] : broadcastStrides(mask.shape, mask.strides, scores));
+function writeMask(
+  write: (t: Tensor, sizes: Shape, strides: Shape) => void,
+  mask: Tensor,
+  scores: Shape,
+): void {
+  write(
+    mask,
+    scores,
+    mask.storage === null ? [] : broadcastStrides(mask.shape, mask.strides, scores),
+  );
 }
 
 const scoresOf = (q: Tensor, k: Tensor): Shape => [...q.shape.slice(0, 3), k.shape[2] as number];
@@ -38,11 +46,21 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
   doc: 'Gradients of attention: of queries, keys and values.',
   sharding: attentionBackwardRule(),
   kernelParams: attentionParams,
-  meta: ([, q, k, v]) => [q, k, v].map((x) => ({ shape: (x as Tensor).shape, strides: null, dtype: (x as Tensor).dtype, device: (x as Tensor).device })),
+  meta: ([, q, k, v]) =>
+    [q, k, v].map((x) => ({
+      shape: (x as Tensor).shape,
+      strides: null,
+      dtype: (x as Tensor).dtype,
+      device: (x as Tensor).device,
+    })),
   lower: (command, inputs, outputs, params) => {
     const [g, q, k, v, mask, out, lse] = inputs as Tensor[];
     for (const t of [g, q, k, v] as Tensor[]) command.tensor(t);
-    writeMask((t, sizes, strides) => command.view(t, sizes, strides), mask as Tensor, scoresOf(q as Tensor, k as Tensor));
+    writeMask(
+      (t, sizes, strides) => command.view(t, sizes, strides),
+      mask as Tensor,
+      scoresOf(q as Tensor, k as Tensor),
+    );
     command.tensor(out as Tensor);
     command.tensor(lse as Tensor);
     for (const output of outputs) command.output(output);
@@ -51,18 +69,37 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
   },
   vjp: 'not-differentiable',
   decompose: (inputs, params) => {
-    if (params.dropout > 0) throw new ArgumentError('scaledDotProductAttention: a second derivative with dropout is not supported', { op: 'scaledDotProductAttention' });
+    if (params.dropout > 0)
+      throw new ArgumentError(
+        'scaledDotProductAttention: a second derivative with dropout is not supported',
+        { op: 'scaledDotProductAttention' },
+      );
     const { dtype } = inputs[1] as Tensor;
-    const [g, q, k, v] = inputs.slice(0, 4).map((t) => t.to(accumulatedIn(dtype))) as [Tensor, Tensor, Tensor, Tensor];
+    const [g, q, k, v] = inputs.slice(0, 4).map((t) => t.to(accumulatedIn(dtype))) as [
+      Tensor,
+      Tensor,
+      Tensor,
+      Tensor,
+    ];
     const [heads, keyHeads] = [q.shape[1] as number, k.shape[1] as number];
     const [keys, values] = [shareHeads(k, heads), shareHeads(v, heads)];
-    const weights = attentionWeights(q, keys, inputs[4] as Tensor, params.scale, params.causal === 1);
+    const weights = attentionWeights(
+      q,
+      keys,
+      inputs[4] as Tensor,
+      params.scale,
+      params.causal === 1,
+    );
     const gradWeights = g.matmul(values.transpose(-2, -1));
     const inner = gradWeights
       .sub(gradWeights.mul(weights).sum(-1, { keepdim: true }))
       .mul(weights)
       .mul(params.scale);
-    const grads = [inner.matmul(keys), sumHeads(inner.transpose(-2, -1).matmul(q), keyHeads), sumHeads(weights.transpose(-2, -1).matmul(g), keyHeads)];
+    const grads = [
+      inner.matmul(keys),
+      sumHeads(inner.transpose(-2, -1).matmul(q), keyHeads),
+      sumHeads(weights.transpose(-2, -1).matmul(g), keyHeads),
+    ];
     return grads.map((t) => t.to(dtype));
   },
   samples: () =>
@@ -72,7 +109,9 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
     }),
 });
 
-/** Keys and values of grouped heads, one for each query head. Heads are the third dim from the end. */
+/**
+ * Keys and values of grouped heads, one for each query head. Heads are the third dim from the end.
+ */
 function shareHeads(t: Tensor, heads: number): Tensor {
   const at = t.shape.length - 3;
   const own = t.shape[at] as number;
@@ -108,7 +147,11 @@ const attentionOp: Op<Attention> = defineOp<Attention>({
   lower: (command, inputs, outputs, params) => {
     const [q, k, v, mask] = inputs as Tensor[];
     for (const t of [q, k, v] as Tensor[]) command.tensor(t);
-    writeMask((t, sizes, strides) => command.view(t, sizes, strides), mask as Tensor, scoresOf(q as Tensor, k as Tensor));
+    writeMask(
+      (t, sizes, strides) => command.view(t, sizes, strides),
+      mask as Tensor,
+      scoresOf(q as Tensor, k as Tensor),
+    );
     for (const output of outputs) command.output(output);
     command.cost(((q as Tensor).numel() * ((k as Tensor).shape[2] as number)) / 4);
     for (const name of attentionParams) command.param(params[name]);
@@ -116,7 +159,10 @@ const attentionOp: Op<Attention> = defineOp<Attention>({
   saves: { inputs: [0, 1, 2, 3], outputs: [0, 1] },
   vjp: (ctx, g) => {
     const inputs = [0, 1, 2, 3].map((i) => ctx.input(i)) as [Tensor, Tensor, Tensor, Tensor];
-    const [out, lse] = [ctx.output(0), ctx.output(1)].map((t) => t.contiguous()) as [Tensor, Tensor]; // hooks may have laid them out anew
+    const [out, lse] = [ctx.output(0), ctx.output(1)].map((t) => t.contiguous()) as [
+      Tensor,
+      Tensor,
+    ]; // hooks may have laid them out anew
     const grads = dispatch(attentionBackward, [g, ...inputs, out, lse], ctx.params);
     return [...grads, null];
   },
@@ -126,38 +172,63 @@ const attentionOp: Op<Attention> = defineOp<Attention>({
     const shared = (seed: number, d: number): Tensor => sampleTensor([2, 1, 6, d], { seed });
     const mask = sampleTensor([5, 6], { seed: 4, low: 0, high: 2, dtype: bool });
     return [
-      { inputs: [q, make(2, 6), make(3, 6), wrapNumber(0, q.dtype, q.device)], params: { scale: 0.5, causal: 0, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 } },
-      { inputs: [q, make(2, 5), make(3, 5), wrapNumber(0, q.dtype, q.device)], params: { scale: 0.5, causal: 1, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 } },
+      {
+        inputs: [q, make(2, 6), make(3, 6), wrapNumber(0, q.dtype, q.device)],
+        params: { scale: 0.5, causal: 0, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 },
+      },
+      {
+        inputs: [q, make(2, 5), make(3, 5), wrapNumber(0, q.dtype, q.device)],
+        params: { scale: 0.5, causal: 1, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 },
+      },
       // One key head for three query heads, values of another size, and a mask that broadcasts.
-      { inputs: [q, shared(2, 4), shared(3, 2), mask], params: { scale: 0.3, causal: 0, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 } },
+      {
+        inputs: [q, shared(2, 4), shared(3, 2), mask],
+        params: { scale: 0.3, causal: 0, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 },
+      },
     ];
   },
 });
 
 /** Options of {@link scaledDotProductAttention}. */
 export interface AttentionOptions {
-  /** Broadcasts to `[..., S, T]`: bool (true: look), or of the query's dtype and added to the scores. Gets a gradient if it requires one. */
+  /**
+   * Broadcasts to `[..., S, T]`: bool (true: look), or of the query's dtype and added to the
+   * scores. Gets a gradient if it requires one.
+   */
   attnMask?: Tensor | null;
-  /** Probability with which a weight is dropped, the others scaled up: whenever it is above 0, in training or not. 0 by default. */
+  /**
+   * Probability with which a weight is dropped, the others scaled up: whenever it is above 0, in
+   * training or not. 0 by default.
+   */
   dropoutP?: number;
-  /** Position i sees positions up to i, counted from the first of both. False by default; not together with `attnMask`. */
+  /**
+   * Position i sees positions up to i, counted from the first of both. False by default; not
+   * together with `attnMask`.
+   */
   isCausal?: boolean;
   /** Factor of the scores; by default one over the square root of the head size. */
   scale?: number | null;
-  /** Let several query heads share a key and value head: their number is a multiple, heads are the third dim from the end. False by default. */
+  /**
+   * Let several query heads share a key and value head: their number is a multiple, heads are the
+   * third dim from the end. False by default.
+   */
   enableGqa?: boolean;
 }
 
 /**
  * softmax(scale q k^T + mask) v, without writing the scores. A row that sees nothing gives 0.
  *
- * Shapes: query `[..., S, D]`, key `[..., T, D]`, value `[..., T, Dv]`, result `[..., S, Dv]`; leading dims are equal, the last of them heads.
- * Dtypes: equal floating types, kept; accumulates in float32 (float64 for float64). Gradient: query, key, value, and a mask that requires it.
+ * Shapes: query `[..., S, D]`, key `[..., T, D]`, value `[..., T, Dv]`, result `[..., S, Dv]`;
+ * leading dims are equal, the last of them heads. Dtypes: equal floating types, kept; accumulates
+ * in float32 (float64 for float64). Gradient: query, key, value, and a mask that requires it.
  *
- * @throws ShapeError for fewer than 2 dims, or sizes of query, key and value that do not fit; DtypeError for dtypes that differ or do not fit the
- * mask's; ArgumentError for `attnMask` with `isCausal`, for what is no tensor, options that are not what they should be, and in a second derivative with dropout
- * @see PyTorch `torch.nn.functional.scaled_dot_product_attention`; Vaswani et al., arXiv:1706.03762; Dao et al., arXiv:2205.14135;
- * Ainslie et al., arXiv:2305.13245 for grouped heads
+ * @throws ShapeError for fewer than 2 dims, or sizes of query, key and value that do not fit;
+ * DtypeError for dtypes that differ or do not fit the mask's; ArgumentError for `attnMask` with
+ * `isCausal`, for what is no tensor, options that are not what they should be, and in a second
+ * derivative with dropout
+ * @see PyTorch `torch.nn.functional.scaled_dot_product_attention`; Vaswani et al.,
+ * arXiv:1706.03762; Dao et al., arXiv:2205.14135; Ainslie et al., arXiv:2305.13245 for grouped
+ * heads
  */
 export const scaledDotProductAttention = defineFunction(
   'scaledDotProductAttention(query, /, key, value, attnMask, dropoutP, isCausal, *, scale, enableGqa)',
@@ -175,7 +246,8 @@ export const scaledDotProductAttention = defineFunction(
     requireTensor(value, 'scaledDotProductAttention', 'value');
     if (attnMask !== null) requireTensor(attnMask, 'scaledDotProductAttention', 'attnMask');
     const [q, k, v] = autocastOperands('low precision', [query, key, value] as const);
-    const mask = attnMask === null ? null : autocastOperands('low precision', [attnMask] as const)[0];
+    const mask =
+      attnMask === null ? null : autocastOperands('low precision', [attnMask] as const)[0];
     return attentionOf(q, k, v, { attnMask: mask, dropoutP, isCausal, scale, enableGqa });
   },
 );
@@ -183,10 +255,16 @@ export const scaledDotProductAttention = defineFunction(
 function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions): Tensor {
   const { attnMask = null, dropoutP = 0, isCausal = false } = options;
   checkAttention(query, key, value, options);
-  const scale = options.scale ?? 1 / Math.sqrt(Math.max(1, query.shape[query.shape.length - 1] as number)); // finite for a depth of 0, too
-  if (attnMask?.requiresGrad) return attentionWithMaskGradient(query, key, value, attnMask, scale, dropoutP);
+  const scale =
+    // finite for a depth of 0, too
+    options.scale ?? 1 / Math.sqrt(Math.max(1, query.shape[query.shape.length - 1] as number));
+  if (attnMask?.requiresGrad)
+    return attentionWithMaskGradient(query, key, value, attnMask, scale, dropoutP);
   const four = [query, key, value].map((t) => toFourDims(t)) as [Tensor, Tensor, Tensor];
-  const mask = attnMask === null ? wrapNumber(0, query.dtype, query.device) : maskToFourDims(attnMask, query.shape);
+  const mask =
+    attnMask === null
+      ? wrapNumber(0, query.dtype, query.device)
+      : maskToFourDims(attnMask, query.shape);
   const params: Attention = {
     scale,
     causal: Number(isCausal),
@@ -194,7 +272,9 @@ function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: Attenti
     ...(dropoutP > 0 ? nextDraw(undefined, ...four) : { seedLow: 0, seedHigh: 0, offset: 0 }),
   };
   const out = dispatch(attentionOp, [...four, mask], params)[0] as Tensor;
-  return query.shape.length === 4 ? out : out.reshape([...query.shape.slice(0, -1), value.shape[value.shape.length - 1] as number]);
+  return query.shape.length === 4
+    ? out
+    : out.reshape([...query.shape.slice(0, -1), value.shape[value.shape.length - 1] as number]);
 }
 
 function toFourDims(t: Tensor): Tensor {
@@ -207,15 +287,25 @@ function toFourDims(t: Tensor): Tensor {
 
 function maskToFourDims(mask: Tensor, query: Shape): Tensor {
   if (query.length > 4)
-    return mask.expand([...query.slice(0, -2), ...mask.shape.slice(-2)]).reshape([numelOf(query.slice(0, -3)), ...query.slice(-3, -2), ...mask.shape.slice(-2)]);
+    return mask
+      .expand([...query.slice(0, -2), ...mask.shape.slice(-2)])
+      .reshape([numelOf(query.slice(0, -3)), ...query.slice(-3, -2), ...mask.shape.slice(-2)]);
   return mask;
 }
 
 /** A mask that is learned: the scores are written out, so that it can get its gradient. */
-function attentionWithMaskGradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: number, p: number): Tensor {
+function attentionWithMaskGradient(
+  q: Tensor,
+  k: Tensor,
+  v: Tensor,
+  mask: Tensor,
+  scale: number,
+  p: number,
+): Tensor {
   const heads = q.shape[q.shape.length - 3] ?? 1;
   const share = (t: Tensor): Tensor => (t.shape.length > 2 ? shareHeads(t, heads) : t);
-  const converter = setOperandConverter(null); // mixed precision has converted the operands; sums are not for it to round
+  // mixed precision has converted the operands; sums are not for it to round
+  const converter = setOperandConverter(null);
   try {
     const weights = attentionWeights(q, share(k), mask, scale, false).dropout(p, p > 0);
     return weights.matmul(share(v).to(weights.dtype)).to(q.dtype);
@@ -226,17 +316,30 @@ function attentionWithMaskGradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor
 
 function checkAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions): void {
   const op = 'scaledDotProductAttention';
-  const { attnMask: mask = null, dropoutP = 0, isCausal = false, scale = null, enableGqa = false } = options;
+  const {
+    attnMask: mask = null,
+    dropoutP = 0,
+    isCausal = false,
+    scale = null,
+    enableGqa = false,
+  } = options;
   checkFlag(op, 'isCausal', isCausal);
   checkFlag(op, 'enableGqa', enableGqa);
   if (scale !== null) checkNumber(op, 'scale', scale);
   checkProbability(op, 'dropoutP', dropoutP);
   checkShapes(op, q, k, v, enableGqa);
   if (q.dtype !== k.dtype || k.dtype !== v.dtype || !q.dtype.isFloatingPoint)
-    throw new DtypeError(`${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`, { op });
+    throw new DtypeError(
+      `${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`,
+      { op },
+    );
   if (mask === null) return;
   if (isCausal) throw new ArgumentError(`${op}: give attnMask or isCausal, not both`, { op });
-  if (mask.dtype !== bool && mask.dtype !== q.dtype) throw new DtypeError(`${op}: the mask must be bool or ${q.dtype.name}, got ${mask.dtype.name}`, { op });
+  if (mask.dtype !== bool && mask.dtype !== q.dtype)
+    throw new DtypeError(
+      `${op}: the mask must be bool or ${q.dtype.name}, got ${mask.dtype.name}`,
+      { op },
+    );
   checkMask(op, mask, [...q.shape.slice(0, -1), k.shape[k.shape.length - 2] as number]);
 }
 
@@ -246,26 +349,44 @@ function checkShapes(op: string, q: Tensor, k: Tensor, v: Tensor, gqa: boolean):
   const lead = (t: Tensor): Shape => t.shape.slice(0, gqa ? -3 : -2);
   if (q.shape.length < 2 || q.shape.length !== k.shape.length || k.shape.length !== v.shape.length)
     throw new ShapeError(`${op}: expected equal numbers of dims, at least 2: ${shapes}`, { op });
-  if (size(q, 1) !== size(k, 1) || size(k, 2) !== size(v, 2)) throw new ShapeError(`${op}: query and key need equal last sizes, key and value equal lengths: ${shapes}`, { op });
+  if (size(q, 1) !== size(k, 1) || size(k, 2) !== size(v, 2))
+    throw new ShapeError(
+      `${op}: query and key need equal last sizes, key and value equal lengths: ${shapes}`,
+      { op },
+    );
   if (!sameShape(lead(q), lead(k)) || !sameShape(lead(k), lead(v)))
-    throw new ShapeError(`${op}: leading dims differ: ${shapes}${gqa ? '' : '. For grouped heads pass { enableGqa: true }.'}`, { op });
+    throw new ShapeError(
+      `${op}: leading dims differ: ${shapes}${gqa ? '' : '. For grouped heads pass { enableGqa: true }.'}`,
+      { op },
+    );
   if (!gqa) return;
   const [heads, keyHeads] = [size(q, 3) ?? 1, size(k, 3) ?? 1];
-  if (size(k, 3) !== size(v, 3)) throw new ShapeError(`${op}: key and value need equally many heads, the third dim from the end: ${shapes}`, { op });
-  if (heads !== keyHeads && (keyHeads === 0 || heads % keyHeads !== 0)) throw new ShapeError(`${op}: query heads must be a multiple of key heads: ${shapes}`, { op });
+  if (size(k, 3) !== size(v, 3))
+    throw new ShapeError(
+      `${op}: key and value need equally many heads, the third dim from the end: ${shapes}`,
+      { op },
+    );
+  if (heads !== keyHeads && (keyHeads === 0 || heads % keyHeads !== 0))
+    throw new ShapeError(`${op}: query heads must be a multiple of key heads: ${shapes}`, { op });
 }
 
 function checkMask(op: string, mask: Tensor, scores: Shape): void {
   const lead = scores.length - mask.shape.length;
   if (lead >= 0 && mask.shape.every((s, i) => s === 1 || s === scores[lead + i])) return;
-  throw new ShapeError(`${op}: a mask of shape ${formatShape(mask.shape)} does not broadcast to the scores, ${formatShape(scores)}`, { op, shapes: [mask.shape, scores] });
+  throw new ShapeError(
+    `${op}: a mask of shape ${formatShape(mask.shape)} does not broadcast to the scores, ${formatShape(scores)}`,
+    { op, shapes: [mask.shape, scores] },
+  );
 }
 
 addMethod('scaledDotProductAttention', methodOf(scaledDotProductAttention));
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Attention of this, the queries, over keys and values. The same as {@link scaledDotProductAttention}. */
+    /**
+     * Attention of this, the queries, over keys and values. The same as {@link
+     * scaledDotProductAttention}.
+     */
     scaledDotProductAttention: MethodOf<typeof scaledDotProductAttention>;
   }
 }

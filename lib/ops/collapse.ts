@@ -9,8 +9,8 @@ export interface Collapsed {
 }
 
 /**
- * Broadcasts the inputs to the output's shape, sorts dims by the output's strides (largest first), and merges neighbours
- * wherever every operand's strides allow it.
+ * Broadcasts the inputs to the output's shape, sorts dims by the output's strides (largest first),
+ * and merges neighbours wherever every operand's strides allow it.
  */
 export function collapseOperands(inputs: readonly Tensor[], output: Tensor): Collapsed {
   const { shape } = output;
@@ -24,18 +24,25 @@ export function collapseOperands(inputs: readonly Tensor[], output: Tensor): Col
     const size = shape[dim] as number;
     const last = sizes.length - 1;
     let joins = last >= 0;
-    for (let k = 0; k < count && joins; k++) joins = (strides[k] as number[])[last] === strideAt(inputs[k] ?? output, dim, shape) * size;
+    for (let k = 0; k < count && joins; k++)
+      joins = (strides[k] as number[])[last] === strideAt(inputs[k] ?? output, dim, shape) * size;
     if (joins) sizes[last] = (sizes[last] as number) * size;
     else sizes.push(size);
-    for (let k = 0; k < count; k++) (strides[k] as number[])[joins ? last : last + 1] = strideAt(inputs[k] ?? output, dim, shape);
+    for (let k = 0; k < count; k++)
+      (strides[k] as number[])[joins ? last : last + 1] = strideAt(inputs[k] ?? output, dim, shape);
   }
   return { sizes, strides };
 }
 
-/** Stride of an operand along a dim of the broadcast shape: 0 where it is stretched, and for a plain number. */
+/**
+ * Stride of an operand along a dim of the broadcast shape: 0 where it is stretched, and for a plain
+ * number.
+ */
 function strideAt(t: Tensor, dim: number, target: Shape): number {
   const at = dim - (target.length - t.shape.length);
-  return t.storage !== null && at >= 0 && t.shape[at] === target[dim] ? (t.strides[at] as number) : 0;
+  return t.storage !== null && at >= 0 && t.shape[at] === target[dim]
+    ? (t.strides[at] as number)
+    : 0;
 }
 
 /** Dims of more than one element, the largest stride first. */

@@ -1,10 +1,15 @@
 /**
- * Collectives as ops: they return new tensors, have gradients, and are nodes of graphs like any other op. Parts are rows: what is cut
- * or put together lies along dim 0.
+ * Collectives as ops: they return new tensors, have gradients, and are nodes of graphs like any
+ * other op. Parts are rows: what is cut or put together lies along dim 0.
  *
  * @see PyTorch `torch.distributed._functional_collectives`
  */
-import { aboutShape, type CollectiveCall, type CollectiveGroup, remembered } from '../core/collective.js';
+import {
+  aboutShape,
+  type CollectiveCall,
+  type CollectiveGroup,
+  remembered,
+} from '../core/collective.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
@@ -28,9 +33,12 @@ interface Rows {
 
 const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
 const rowSize = (t: Tensor): number => numelOf(t.shape.slice(1));
-const elements = (rows: readonly number[], size: number): number[] => rows.map((count) => count * size);
+const elements = (rows: readonly number[], size: number): number[] =>
+  rows.map((count) => count * size);
 const withRows = (t: Tensor, rows: number): Shape => [rows, ...t.shape.slice(1)];
-const metaOf = (t: Tensor, shape: Shape): readonly OutputMeta[] => [{ shape, strides: null, dtype: t.dtype, device: t.device }];
+const metaOf = (t: Tensor, shape: Shape): readonly OutputMeta[] => [
+  { shape, strides: null, dtype: t.dtype, device: t.device },
+];
 
 /** A group of one, for samples. */
 const solo: CollectiveGroup = {
@@ -42,15 +50,38 @@ const solo: CollectiveGroup = {
   },
 };
 
-function checkRows(op: string, t: Tensor, rows: readonly number[], group: CollectiveGroup, total: number): void {
-  if (rows.length !== group.size) throw new ArgumentError(`${op}: expected rows of ${group.size} ranks, got ${rows.length}`, { op, rows });
-  if (t.shape.length === 0) throw new ShapeError(`${op}: a tensor without dims has no rows. Use unsqueeze(0).`, { op, shape: t.shape });
-  if (t.shape[0] !== total) throw new ShapeError(`${op}: expected ${total} rows, got shape ${formatShape(t.shape)}`, { op, shape: t.shape, rows });
+function checkRows(
+  op: string,
+  t: Tensor,
+  rows: readonly number[],
+  group: CollectiveGroup,
+  total: number,
+): void {
+  if (rows.length !== group.size)
+    throw new ArgumentError(`${op}: expected rows of ${group.size} ranks, got ${rows.length}`, {
+      op,
+      rows,
+    });
+  if (t.shape.length === 0)
+    throw new ShapeError(`${op}: a tensor without dims has no rows. Use unsqueeze(0).`, {
+      op,
+      shape: t.shape,
+    });
+  if (t.shape[0] !== total)
+    throw new ShapeError(`${op}: expected ${total} rows, got shape ${formatShape(t.shape)}`, {
+      op,
+      shape: t.shape,
+      rows,
+    });
 }
 
 /** @throws ArgumentError for a reduction without a gradient */
 function checkLinear(op: string, reduceOp: ReduceOpName): void {
-  if (reduceOp !== 'sum' && reduceOp !== 'avg') throw new ArgumentError(`${op}: only 'sum' and 'avg' have a gradient, not '${reduceOp}'`, { op, reduceOp });
+  if (reduceOp !== 'sum' && reduceOp !== 'avg')
+    throw new ArgumentError(`${op}: only 'sum' and 'avg' have a gradient, not '${reduceOp}'`, {
+      op,
+      reduceOp,
+    });
 }
 
 const isEven = (rows: readonly number[]): boolean => {
@@ -65,7 +96,13 @@ const ownPart = remembered(
 );
 
 /** Runs a call from dense memory into a new tensor. */
-function into(name: string, { group }: InGroup, input: Tensor, shape: Shape, call: Omit<CollectiveCall, 'input' | 'output'>): Tensor[] {
+function into(
+  name: string,
+  { group }: InGroup,
+  input: Tensor,
+  shape: Shape,
+  call: Omit<CollectiveCall, 'input' | 'output'>,
+): Tensor[] {
   const output = input.newEmpty(shape);
   group.run(name, { ...call, input: input.isContiguous() ? input : input.contiguous(), output });
   return [output];
@@ -77,7 +114,12 @@ const allReduceOp: Op<Reduces> = defineOp<Reduces>({
   traits: ['collective'],
   kernel: null,
   meta: ([t]) => metaOf(t as Tensor, (t as Tensor).shape),
-  compute: ([t], params) => into('allReduce', params, t as Tensor, (t as Tensor).shape, { kind: 'allReduce', reduceOp: params.reduceOp, about: aboutShape((t as Tensor).shape) }),
+  compute: ([t], params) =>
+    into('allReduce', params, t as Tensor, (t as Tensor).shape, {
+      kind: 'allReduce',
+      reduceOp: params.reduceOp,
+      about: aboutShape((t as Tensor).shape),
+    }),
   vjp: (ctx, g) => {
     const { group, reduceOp } = ctx.params;
     checkLinear('allReduce', reduceOp);
@@ -98,7 +140,11 @@ const allGatherOp: Op<InGroup & Rows> = defineOp<InGroup & Rows>({
   compute: ([t], params) => {
     const [input, { rows }] = [t as Tensor, params];
     const about = isEven(rows) ? ownPart(input.numel(), input.shape[0]) : '';
-    return into('allGather', params, input, withRows(input, sum(rows)), { kind: 'allGather', counts: elements(rows, rowSize(input)), about });
+    return into('allGather', params, input, withRows(input, sum(rows)), {
+      kind: 'allGather',
+      counts: elements(rows, rowSize(input)),
+      about,
+    });
   },
   vjp: (ctx, g) => [dispatchOne(reduceScatterOp, [g], { ...ctx.params, reduceOp: 'sum' })],
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, rows: [3] } }],
@@ -115,7 +161,11 @@ const reduceScatterOp: Op<Reduces & Rows> = defineOp<Reduces & Rows>({
   },
   compute: ([t], params) => {
     const [input, { group, rows, reduceOp }] = [t as Tensor, params];
-    return into('reduceScatter', params, input, withRows(input, rows[group.rank] as number), { kind: 'reduceScatter', reduceOp, counts: elements(rows, rowSize(input)) });
+    return into('reduceScatter', params, input, withRows(input, rows[group.rank] as number), {
+      kind: 'reduceScatter',
+      reduceOp,
+      counts: elements(rows, rowSize(input)),
+    });
   },
   vjp: (ctx, g) => {
     const { group, rows, reduceOp } = ctx.params;
@@ -123,7 +173,9 @@ const reduceScatterOp: Op<Reduces & Rows> = defineOp<Reduces & Rows>({
     const gathered = dispatchOne(allGatherOp, [g], { group, rows });
     return [reduceOp === 'sum' ? gathered : gathered.div(group.size)];
   },
-  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, rows: [3], reduceOp: 'sum' } }],
+  samples: () => [
+    { inputs: [sampleTensor([3, 4])], params: { group: solo, rows: [3], reduceOp: 'sum' } },
+  ],
 });
 
 interface Exchange extends InGroup {
@@ -144,56 +196,96 @@ const allToAllOp: Op<Exchange> = defineOp<Exchange>({
   compute: ([t], params) => {
     const [input, { inputRows, outputRows }] = [t as Tensor, params];
     const size = rowSize(input);
-    return into('allToAll', params, input, withRows(input, sum(outputRows)), { kind: 'allToAll', sendCounts: elements(inputRows, size), counts: elements(outputRows, size) });
+    return into('allToAll', params, input, withRows(input, sum(outputRows)), {
+      kind: 'allToAll',
+      sendCounts: elements(inputRows, size),
+      counts: elements(outputRows, size),
+    });
   },
   vjp: (ctx, g) => {
     const { group, inputRows, outputRows } = ctx.params;
     return [dispatchOne(allToAllOp, [g], { group, inputRows: outputRows, outputRows: inputRows })];
   },
-  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, inputRows: [3], outputRows: [3] } }],
+  samples: () => [
+    { inputs: [sampleTensor([3, 4])], params: { group: solo, inputRows: [3], outputRows: [3] } },
+  ],
 });
 
-const broadcastOp: Op<InGroup & { root: number; called: string }> = defineOp<InGroup & { root: number; called: string }>({
+const broadcastOp: Op<InGroup & { root: number; called: string }> = defineOp<
+  InGroup & { root: number; called: string }
+>({
   name: 'broadcast',
   doc: 'The input of one rank, on every rank.',
   traits: ['collective'],
   kernel: null,
   meta: ([t]) => metaOf(t as Tensor, (t as Tensor).shape),
-  compute: ([t], params) => into(params.called, params, t as Tensor, (t as Tensor).shape, { kind: 'broadcast', root: params.root }),
+  compute: ([t], params) =>
+    into(params.called, params, t as Tensor, (t as Tensor).shape, {
+      kind: 'broadcast',
+      root: params.root,
+    }),
   vjp: (ctx, g) => {
     const { group, root } = ctx.params;
     const total = dispatchOne(allReduceOp, [g], { group, reduceOp: 'sum' });
     return [group.rank === root ? total : total.zerosLike()];
   },
-  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, root: 0, called: 'broadcast' } }],
+  samples: () => [
+    { inputs: [sampleTensor([3, 4])], params: { group: solo, root: 0, called: 'broadcast' } },
+  ],
 });
 
 /**
- * The reduction of the inputs of all ranks of the group, on every rank. Shapes: any, the same on all ranks. Gradient: of `'sum'` and
- * `'avg'`, the same reduction of the gradients.
+ * The reduction of the inputs of all ranks of the group, on every rank. Shapes: any, the same on
+ * all ranks. Gradient: of `'sum'` and `'avg'`, the same reduction of the gradients.
  *
  * @see PyTorch `torch.distributed._functional_collectives.all_reduce`
  */
-export function allReduceTensor(input: Tensor, reduceOp: ReduceOpName, group: CollectiveGroup): Tensor {
+export function allReduceTensor(
+  input: Tensor,
+  reduceOp: ReduceOpName,
+  group: CollectiveGroup,
+): Tensor {
   return dispatchOne(allReduceOp, [input], { group, reduceOp });
 }
 
 /** The rows of all ranks, one below the other; `rows[r]` are those of rank `r`. */
-export function allGatherRows(input: Tensor, rows: readonly number[], group: CollectiveGroup): Tensor {
+export function allGatherRows(
+  input: Tensor,
+  rows: readonly number[],
+  group: CollectiveGroup,
+): Tensor {
   return dispatchOne(allGatherOp, [input], { group, rows });
 }
 
 /** This rank's rows of the reduction; `rows[r]` are those of rank `r`. */
-export function reduceScatterRows(input: Tensor, reduceOp: ReduceOpName, rows: readonly number[], group: CollectiveGroup): Tensor {
+export function reduceScatterRows(
+  input: Tensor,
+  reduceOp: ReduceOpName,
+  rows: readonly number[],
+  group: CollectiveGroup,
+): Tensor {
   return dispatchOne(reduceScatterOp, [input], { group, rows, reduceOp });
 }
 
 /** Gives rank `r` the next `inputRows[r]` rows; `outputRows[r]` come from it. */
-export function allToAllRows(input: Tensor, inputRows: readonly number[], outputRows: readonly number[], group: CollectiveGroup): Tensor {
+export function allToAllRows(
+  input: Tensor,
+  inputRows: readonly number[],
+  outputRows: readonly number[],
+  group: CollectiveGroup,
+): Tensor {
   return dispatchOne(allToAllOp, [input], { group, inputRows, outputRows });
 }
 
-/** The input of the group's rank `root`, on every rank. Gradient: there the sum of all ranks' gradients, 0 elsewhere. `called` is what the program called, for errors. */
-export function broadcastTensor(input: Tensor, root: number, group: CollectiveGroup, called = 'broadcast'): Tensor {
+/**
+ * The input of the group's rank `root`, on every rank. Gradient: there the sum of all ranks'
+ * gradients, 0 elsewhere. `called` is what the program called, for errors.
+ */
+export function broadcastTensor(
+  input: Tensor,
+  root: number,
+  group: CollectiveGroup,
+  called = 'broadcast',
+): Tensor {
   return dispatchOne(broadcastOp, [input], { group, root, called });
 }

@@ -1,4 +1,7 @@
-/** Comparisons and logic: results are bool tensors, without gradients. Bitwise ops take integers and bools. */
+/**
+ * Comparisons and logic: results are bool tensors, without gradients. Bitwise ops take integers and
+ * bools.
+ */
 
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int64 } from '../core/dtype.js';
@@ -9,13 +12,25 @@ import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { operand, operands, refuseMore, requirePair, requireTensor, type TensorLike } from './operand.js';
+import {
+  operand,
+  operands,
+  refuseMore,
+  requirePair,
+  requireTensor,
+  type TensorLike,
+} from './operand.js';
 import { binarySamples, unarySamples } from './samples.js';
 
 type None = Record<string, never>;
 type Binary = (input: TensorLike, other: TensorLike) => Tensor;
 
-function define(name: string, doc: string, expression: string, spec: Pick<PointwiseSpec, 'classes' | 'result'>): Binary {
+function define(
+  name: string,
+  doc: string,
+  expression: string,
+  spec: Pick<PointwiseSpec, 'classes' | 'result'>,
+): Binary {
   const samples = spec.classes === 'I' ? { dtype: int64, low: 0, high: 6 } : {};
   const op: Op<None> = definePointwise<None>(name, 2, {
     doc,
@@ -39,30 +54,69 @@ const compares = { classes: 'A', result: 'BOOL' } as const;
 const bitwise = { classes: 'I', result: 'SAME' } as const;
 
 /**
- * Whether elements are equal; NaN equals nothing. Shapes: broadcast. Dtypes: any, compared in the promoted type; the result is bool.
- * Gradient: none.
+ * Whether elements are equal; NaN equals nothing. Shapes: broadcast. Dtypes: any, compared in the
+ * promoted type; the result is bool. Gradient: none.
  *
- * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices; ArgumentError unless one operand is a tensor
- * and the other a tensor or a number
+ * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices;
+ * ArgumentError unless one operand is a tensor and the other a tensor or a number
  * @see PyTorch `torch.eq`
  */
 export const eq = define('eq', 'Whether elements are equal.', 'x == y', compares);
-/** Whether elements differ, NaN from everything. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.ne` */
+/**
+ * Whether elements differ, NaN from everything. Shapes, dtypes and errors as {@link eq}. Gradient:
+ * none. @see PyTorch `torch.ne`
+ */
 export const ne = define('ne', 'Whether elements differ.', 'x != y', compares);
-/** Whether `input` is less than `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.lt` */
+/**
+ * Whether `input` is less than `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none.
+ * @see PyTorch `torch.lt`
+ */
 export const lt = define('lt', 'Whether input is less than other.', 'x < y', compares);
-/** Whether `input` is at most `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.le` */
+/**
+ * Whether `input` is at most `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see
+ * PyTorch `torch.le`
+ */
 export const le = define('le', 'Whether input is at most other.', 'x <= y', compares);
-/** Whether `input` is greater than `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.gt` */
+/**
+ * Whether `input` is greater than `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none.
+ * @see PyTorch `torch.gt`
+ */
 export const gt = define('gt', 'Whether input is greater than other.', 'x > y', compares);
-/** Whether `input` is at least `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.ge` */
+/**
+ * Whether `input` is at least `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none.
+ * @see PyTorch `torch.ge`
+ */
 export const ge = define('ge', 'Whether input is at least other.', 'x >= y', compares);
-/** Whether both are not 0. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.logical_and` */
-export const logicalAnd = define('logicalAnd', 'Whether both are not 0.', '(x != T(0)) & (y != T(0))', compares);
-/** Whether at least one is not 0. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.logical_or` */
-export const logicalOr = define('logicalOr', 'Whether one is not 0.', '(x != T(0)) | (y != T(0))', compares);
-/** Whether exactly one is not 0. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.logical_xor` */
-export const logicalXor = define('logicalXor', 'Whether exactly one is not 0.', '(x != T(0)) != (y != T(0))', compares);
+/**
+ * Whether both are not 0. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch
+ * `torch.logical_and`
+ */
+export const logicalAnd = define(
+  'logicalAnd',
+  'Whether both are not 0.',
+  '(x != T(0)) & (y != T(0))',
+  compares,
+);
+/**
+ * Whether at least one is not 0. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see
+ * PyTorch `torch.logical_or`
+ */
+export const logicalOr = define(
+  'logicalOr',
+  'Whether one is not 0.',
+  '(x != T(0)) | (y != T(0))',
+  compares,
+);
+/**
+ * Whether exactly one is not 0. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see
+ * PyTorch `torch.logical_xor`
+ */
+export const logicalXor = define(
+  'logicalXor',
+  'Whether exactly one is not 0.',
+  '(x != T(0)) != (y != T(0))',
+  compares,
+);
 /**
  * Bits set in both. Shapes: broadcast. Dtypes: integers and bools, promoted. Gradient: none.
  *
@@ -70,24 +124,40 @@ export const logicalXor = define('logicalXor', 'Whether exactly one is not 0.', 
  * @see PyTorch `torch.bitwise_and`
  */
 export const bitwiseAnd = define('bitwiseAnd', 'Bits set in both.', 'x & y', bitwise);
-/** Bits set in at least one. Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none. @see PyTorch `torch.bitwise_or` */
+/**
+ * Bits set in at least one. Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none. @see
+ * PyTorch `torch.bitwise_or`
+ */
 export const bitwiseOr = define('bitwiseOr', 'Bits set in one of both.', 'x | y', bitwise);
-/** Bits set in exactly one. Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none. @see PyTorch `torch.bitwise_xor` */
+/**
+ * Bits set in exactly one. Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none. @see
+ * PyTorch `torch.bitwise_xor`
+ */
 export const bitwiseXor = define('bitwiseXor', 'Bits set in exactly one.', 'x ^ y', bitwise);
 /**
- * Bits of `input` moved up by `other`; 0 where that is negative or as large as the dtype is wide. Shapes, dtypes and errors as
- * {@link bitwiseAnd}. Gradient: none.
+ * Bits of `input` moved up by `other`; 0 where that is negative or as large as the dtype is wide.
+ * Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none.
  *
  * @see PyTorch `torch.bitwise_left_shift`
  */
-export const bitwiseLeftShift = define('bitwiseLeftShift', 'Bits moved up.', 'm::shift_left(x, y)', bitwise);
+export const bitwiseLeftShift = define(
+  'bitwiseLeftShift',
+  'Bits moved up.',
+  'm::shift_left(x, y)',
+  bitwise,
+);
 /**
- * Bits of `input` moved down by `other`, sign kept; only the sign is left where that is negative or as large as the dtype is wide. Shapes,
- * dtypes and errors as {@link bitwiseAnd}. Gradient: none.
+ * Bits of `input` moved down by `other`, sign kept; only the sign is left where that is negative or
+ * as large as the dtype is wide. Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none.
  *
  * @see PyTorch `torch.bitwise_right_shift`
  */
-export const bitwiseRightShift = define('bitwiseRightShift', 'Bits moved down, sign kept.', 'm::shift_right(x, y)', bitwise);
+export const bitwiseRightShift = define(
+  'bitwiseRightShift',
+  'Bits moved down, sign kept.',
+  'm::shift_right(x, y)',
+  bitwise,
+);
 
 const bitwiseNotOp: Op<None> = definePointwise<None>('bitwiseNot', 1, {
   doc: 'All bits turned over; for bool the opposite.',
@@ -98,7 +168,8 @@ const bitwiseNotOp: Op<None> = definePointwise<None>('bitwiseNot', 1, {
 });
 
 /**
- * All bits turned over; for bool the opposite. Shapes: any, kept. Dtypes: integers and bool, kept. Gradient: none.
+ * All bits turned over; for bool the opposite. Shapes: any, kept. Dtypes: integers and bool, kept.
+ * Gradient: none.
  *
  * @throws DtypeError for floating point tensors
  * @see PyTorch `torch.bitwise_not`
@@ -111,11 +182,14 @@ addMethod('bitwiseNot', function () {
   return bitwiseNot(this);
 });
 addMethod('bitwiseNot_', function () {
-  return this.dtype === bool ? this.logicalNot_() : dispatchOne(bitwiseNotOp, [this], NO_PARAMS, this);
+  return this.dtype === bool
+    ? this.logicalNot_()
+    : dispatchOne(bitwiseNotOp, [this], NO_PARAMS, this);
 });
 
 /**
- * Whether two tensors have the same shape and equal elements, NaN never; dtypes may differ. Blocks until the values are known. Gradient: none.
+ * Whether two tensors have the same shape and equal elements, NaN never; dtypes may differ. Blocks
+ * until the values are known. Gradient: none.
  *
  * @throws DeviceError for tensors of one shape on different devices
  * @see PyTorch `torch.equal`
@@ -123,38 +197,54 @@ addMethod('bitwiseNot_', function () {
 export function equal(input: Tensor, other: Tensor): boolean {
   requireTensor(input, 'equal');
   requireTensor(other, 'equal', 'other');
-  const sameSizes = input.shape.length === other.shape.length && input.shape.every((size, i) => size === other.shape[i]);
+  const sameSizes =
+    input.shape.length === other.shape.length &&
+    input.shape.every((size, i) => size === other.shape[i]);
   return sameSizes && Boolean(waitingFor('equal', () => eq(input, other).all().item()));
 }
 
 /**
- * Whether elements are close: |input - other| <= atol + rtol * |other| (atol 1e-8 and rtol 1e-5 by default). Infinities are close to
- * themselves alone, NaN to NaN with `equalNan`. Shapes: broadcast. Dtypes: any, promoted; the result is bool. Gradient: none.
+ * Whether elements are close: |input - other| <= atol + rtol * |other| (atol 1e-8 and rtol 1e-5 by
+ * default). Infinities are close to themselves alone, NaN to NaN with `equalNan`. Shapes:
+ * broadcast. Dtypes: any, promoted; the result is bool. Gradient: none.
  *
  * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices
  * @see PyTorch `torch.isclose`
  */
-export const isclose = defineFunction('isclose(input, /, other, rtol, atol, equalNan)', (input: Tensor, other: Tensor, rtol = 1e-5, atol = 1e-8, equalNan = false): Tensor => {
-  requirePair(input, other, 'isclose');
-  checkFlag('isclose', 'equalNan', equalNan);
-  checkNumber('isclose', 'rtol', rtol, { from: 0 });
-  checkNumber('isclose', 'atol', atol, { from: 0 });
-  if (input.dtype === bool && other.dtype === bool) return eq(input, other);
-  const near = input.sub(other).abs().le(other.abs().mul(rtol).add(atol)).logicalAnd(other.isfinite());
-  const close = near.logicalOr(eq(input, other));
-  return equalNan ? close.logicalOr(input.isnan().logicalAnd(other.isnan())) : close;
-});
+export const isclose = defineFunction(
+  'isclose(input, /, other, rtol, atol, equalNan)',
+  (input: Tensor, other: Tensor, rtol = 1e-5, atol = 1e-8, equalNan = false): Tensor => {
+    requirePair(input, other, 'isclose');
+    checkFlag('isclose', 'equalNan', equalNan);
+    checkNumber('isclose', 'rtol', rtol, { from: 0 });
+    checkNumber('isclose', 'atol', atol, { from: 0 });
+    if (input.dtype === bool && other.dtype === bool) return eq(input, other);
+    const near = input
+      .sub(other)
+      .abs()
+      .le(other.abs().mul(rtol).add(atol))
+      .logicalAnd(other.isfinite());
+    const close = near.logicalOr(eq(input, other));
+    return equalNan ? close.logicalOr(input.isnan().logicalAnd(other.isnan())) : close;
+  },
+);
 
 /**
- * Whether all elements are close; see {@link isclose} for options, shapes, dtypes and errors. Blocks until the values are known. Gradient: none.
+ * Whether all elements are close; see {@link isclose} for options, shapes, dtypes and errors.
+ * Blocks until the values are known. Gradient: none.
  *
  * @see PyTorch `torch.allclose`
  */
-export const allclose = defineFunction('allclose(input, /, other, rtol, atol, equalNan)', (input: Tensor, other: Tensor, rtol = 1e-5, atol = 1e-8, equalNan = false): boolean => {
-  requirePair(input, other, 'allclose');
-  checkFlag('allclose', 'equalNan', equalNan);
-  return Boolean(waitingFor('allclose', () => isclose(input, other, rtol, atol, equalNan).all().item()));
-});
+export const allclose = defineFunction(
+  'allclose(input, /, other, rtol, atol, equalNan)',
+  (input: Tensor, other: Tensor, rtol = 1e-5, atol = 1e-8, equalNan = false): boolean => {
+    requirePair(input, other, 'allclose');
+    checkFlag('allclose', 'equalNan', equalNan);
+    return Boolean(
+      waitingFor('allclose', () => isclose(input, other, rtol, atol, equalNan).all().item()),
+    );
+  },
+);
 
 addMethod('equal', function (other: Tensor) {
   return equal(this, other);
@@ -165,7 +255,10 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /** Whether elements are equal, as bool. The same as {@link eq}. */
     eq(other: TensorLike): Tensor;
-    /** {@link eq} in place, as ones and zeros. @throws ShapeError unless `other` broadcasts to this shape; InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link eq} in place, as ones and zeros. @throws ShapeError unless `other` broadcasts to this
+     * shape; InPlaceError as {@link Tensor.relu_}
+     */
     eq_(other: TensorLike): this;
     /** Whether elements differ, as bool. The same as {@link ne}. */
     ne(other: TensorLike): Tensor;
@@ -201,7 +294,10 @@ declare module '../core/tensor.js' {
     logicalXor_(other: TensorLike): this;
     /** Bits set in both. The same as {@link bitwiseAnd}. */
     bitwiseAnd(other: TensorLike): Tensor;
-    /** {@link bitwiseAnd} in place. @throws DtypeError for floating operands, or an integer `other` where this is bool; else as {@link Tensor.eq_} */
+    /**
+     * {@link bitwiseAnd} in place. @throws DtypeError for floating operands, or an integer `other`
+     * where this is bool; else as {@link Tensor.eq_}
+     */
     bitwiseAnd_(other: TensorLike): this;
     /** Bits set in at least one. The same as {@link bitwiseOr}. */
     bitwiseOr(other: TensorLike): Tensor;
@@ -221,7 +317,10 @@ declare module '../core/tensor.js' {
     bitwiseRightShift_(other: TensorLike): this;
     /** All bits turned over; for bool the opposite. The same as {@link bitwiseNot}. */
     bitwiseNot(): Tensor;
-    /** {@link bitwiseNot} in place. @throws DtypeError for floating point tensors; InPlaceError for elements that share memory */
+    /**
+     * {@link bitwiseNot} in place. @throws DtypeError for floating point tensors; InPlaceError for
+     * elements that share memory
+     */
     bitwiseNot_(): this;
     /** Whether shapes and all elements are equal. Blocks. The same as {@link equal}. */
     equal(other: Tensor): boolean;

@@ -1,6 +1,7 @@
 /**
- * Ops that are functions of other ops, without a kernel or a gradient rule of their own. Each is registered here with its samples, so
- * that the generated tests check its gradient, its method, its in-place twin and its shape under fake tensors as they check the op table.
+ * Ops that are functions of other ops, without a kernel or a gradient rule of their own. Each is
+ * registered here with its samples, so that the generated tests check its gradient, its method, its
+ * in-place twin and its shape under fake tensors as they check the op table.
  */
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
@@ -34,9 +35,23 @@ export function allComposites(): readonly Composite[] {
   return table;
 }
 
-/** Registers a composition and puts its methods on Tensor; the interface declared beside it gives their types. @internal */
-export function defineComposite(name: string, fn: AnyFunction, options: Partial<Omit<Composite, 'name' | 'fn'>> & Pick<Composite, 'samples'>): void {
-  const entry: Composite = { method: true, inPlace: false, readsValues: false, ...options, name, fn };
+/**
+ * Registers a composition and puts its methods on Tensor; the interface declared beside it gives
+ * their types. @internal
+ */
+export function defineComposite(
+  name: string,
+  fn: AnyFunction,
+  options: Partial<Omit<Composite, 'name' | 'fn'>> & Pick<Composite, 'samples'>,
+): void {
+  const entry: Composite = {
+    method: true,
+    inPlace: false,
+    readsValues: false,
+    ...options,
+    name,
+    fn,
+  };
   table.push(entry);
   if (entry.method) addMethod(name, methodFor(fn));
   if (entry.inPlace) {
@@ -55,22 +70,39 @@ function methodFor(fn: AnyFunction): AnyFunction {
 }
 
 /**
- * Writes the result of an op on `target` and `others` into it. The op sees a copy where a gradient, of whichever operand, may need the values from before.
+ * Writes the result of an op on `target` and `others` into it. The op sees a copy where a gradient,
+ * of whichever operand, may need the values from before.
  *
  * @internal
  */
-export function overwrite(name: string, target: Tensor, op: (input: Tensor) => Tensor, others: readonly unknown[] = []): Tensor {
-  const recorded = gradState.recording && (target.requiresGrad || others.some((t) => t instanceof Tensor && t.requiresGrad));
+export function overwrite(
+  name: string,
+  target: Tensor,
+  op: (input: Tensor) => Tensor,
+  others: readonly unknown[] = [],
+): Tensor {
+  const recorded =
+    gradState.recording &&
+    (target.requiresGrad || others.some((t) => t instanceof Tensor && t.requiresGrad));
   return writeBack(name, target, op(recorded ? target.clone() : target));
 }
 
-/** Writes a result into the tensor that an op in place is called on. @throws ShapeError, DtypeError where it does not fit. @internal */
+/**
+ * Writes a result into the tensor that an op in place is called on. @throws ShapeError, DtypeError
+ * where it does not fit. @internal
+ */
 export function writeBack(name: string, target: Tensor, result: Tensor): Tensor {
   if (!sameShape(result.shape, target.shape)) {
-    throw new ShapeError(`${name}: the result has shape ${formatShape(result.shape)} and cannot be written into a tensor of shape ${formatShape(target.shape)}`, { op: name });
+    throw new ShapeError(
+      `${name}: the result has shape ${formatShape(result.shape)} and cannot be written into a tensor of shape ${formatShape(target.shape)}`,
+      { op: name },
+    );
   }
   if (result.dtype.category > target.dtype.category) {
-    throw new DtypeError(`${name}: a ${result.dtype.name} result cannot be written into a tensor of ${target.dtype.name}`, { op: name });
+    throw new DtypeError(
+      `${name}: a ${result.dtype.name} result cannot be written into a tensor of ${target.dtype.name}`,
+      { op: name },
+    );
   }
   return copyBack(target, result);
 }

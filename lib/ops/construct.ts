@@ -1,4 +1,7 @@
-/** Making tensors from raw values and reading them back: the hooks to whoever holds memory, installed by runtime.ts. */
+/**
+ * Making tensors from raw values and reading them back: the hooks to whoever holds memory,
+ * installed by runtime.ts.
+ */
 import type { Device } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import type { Shape } from '../core/shape.js';
@@ -27,7 +30,12 @@ export function installValueAccess(implementation: ValueAccess): ValueAccess {
   return before;
 }
 
-export function makeFromValues(raw: ArrayBufferView, shape: Shape, dtype: DType, device: Device): Tensor {
+export function makeFromValues(
+  raw: ArrayBufferView,
+  shape: Shape,
+  dtype: DType,
+  device: Device,
+): Tensor {
   return access.fromRaw(raw, shape, dtype, device);
 }
 

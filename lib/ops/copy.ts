@@ -1,8 +1,26 @@
-/** Copies and conversions: copy_, clone, to, contiguous, fill_, and the likes-of factories that need no random numbers. */
+/**
+ * Copies and conversions: copy_, clone, to, contiguous, fill_, and the likes-of factories that need
+ * no random numbers.
+ */
 
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { bfloat16, bool, type DType, type DTypeLike, dtypeOf, float16, float32, float64, int8, int16, int32, int64, isDtype, uint8 } from '../core/dtype.js';
+import {
+  bfloat16,
+  bool,
+  type DType,
+  type DTypeLike,
+  dtypeOf,
+  float16,
+  float32,
+  float64,
+  int8,
+  int16,
+  int32,
+  int64,
+  isDtype,
+  uint8,
+} from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -30,8 +48,18 @@ const copyOp: Op<CopyParams> = defineOp<CopyParams>({
   sharding: copyRule((input, { dtype }) => dtype ?? input.dtype),
   meta: ([x], { dtype, preserve }) => {
     const input = x as Tensor;
-    const keeps = preserve === true && !input.isContiguous() && isNonOverlappingAndDense(input.shape, input.strides);
-    return [{ shape: input.shape, strides: keeps ? input.strides : null, dtype: dtype ?? input.dtype, device: input.device }];
+    const keeps =
+      preserve === true &&
+      !input.isContiguous() &&
+      isNonOverlappingAndDense(input.shape, input.strides);
+    return [
+      {
+        shape: input.shape,
+        strides: keeps ? input.strides : null,
+        dtype: dtype ?? input.dtype,
+        device: input.device,
+      },
+    ];
   },
   lower: (command, [input], [output]) => {
     const [x, y] = [input as Tensor, output as Tensor];
@@ -70,17 +98,29 @@ const toDeviceOp: Op<TransferParams> = defineOp<TransferParams>({
 
 /** One run of memory: itself if it is one already. */
 function dense(input: Tensor): Tensor {
-  return isNonOverlappingAndDense(input.shape, input.strides) ? input : dispatchOne(copyOp, [input], {});
+  return isNonOverlappingAndDense(input.shape, input.strides)
+    ? input
+    : dispatchOne(copyOp, [input], {});
 }
 
 /** A copy in pinned host memory; the dtype may change where the input is. */
 export function toPinned(input: Tensor, dtype: DType): Tensor {
-  const source = input.dtype === dtype ? input : dispatchOne(copyOp, [input], { dtype, preserve: true });
+  const source =
+    input.dtype === dtype ? input : dispatchOne(copyOp, [input], { dtype, preserve: true });
   return dispatchOne(toDeviceOp, [dense(source)], { device: deviceOf('cpu'), pinned: true });
 }
 
-/** The tensor in another dtype or on another device; itself where nothing changes and no copy is forced. */
-function convert(input: Tensor, dtype: DType, device: Device, forceCopy: boolean, nonBlocking = false): Tensor {
+/**
+ * The tensor in another dtype or on another device; itself where nothing changes and no copy is
+ * forced.
+ */
+function convert(
+  input: Tensor,
+  dtype: DType,
+  device: Device,
+  forceCopy: boolean,
+  nonBlocking = false,
+): Tensor {
   if (input.device === device) {
     if (!forceCopy && input.dtype === dtype) return input;
     return dispatchOne(copyOp, [input], { dtype, preserve: true });
@@ -98,34 +138,69 @@ export interface ToOptions {
   device?: DeviceName | Device;
   /** Copy even if nothing changes. False by default. */
   copy?: boolean;
-  /** Let the GPU copy by itself: a result on the CPU is pinned memory. What uses it waits for the copy, as after every copy. False by default. */
+  /**
+   * Let the GPU copy by itself: a result on the CPU is pinned memory. What uses it waits for the
+   * copy, as after every copy. False by default.
+   */
   nonBlocking?: boolean;
 }
 
-addMethod('to', function (target: DTypeLike | DeviceName | Device | Tensor | ToOptions, more?: DTypeLike | ToOptions) {
-  const { dtype, device, copy, nonBlocking } = toTarget(target, isDtype(more) ? { dtype: more } : more);
-  return convert(this, requireDtype(dtype, 'to') ?? this.dtype, device === undefined ? this.device : deviceOf(device), copy === true, nonBlocking === true);
-});
+addMethod(
+  'to',
+  function (
+    target: DTypeLike | DeviceName | Device | Tensor | ToOptions,
+    more?: DTypeLike | ToOptions,
+  ) {
+    const { dtype, device, copy, nonBlocking } = toTarget(
+      target,
+      isDtype(more) ? { dtype: more } : more,
+    );
+    return convert(
+      this,
+      requireDtype(dtype, 'to') ?? this.dtype,
+      device === undefined ? this.device : deviceOf(device),
+      copy === true,
+      nonBlocking === true,
+    );
+  },
+);
 
 const TO_OPTIONS = 'dtype device copy nonBlocking';
 
-function toTarget(target: DTypeLike | DeviceName | Device | Tensor | ToOptions, given: ToOptions = {}): ToOptions {
+function toTarget(
+  target: DTypeLike | DeviceName | Device | Tensor | ToOptions,
+  given: ToOptions = {},
+): ToOptions {
   const more = optionsOf('to', given, TO_OPTIONS);
   if (target instanceof Tensor) return { ...more, dtype: target.dtype, device: target.device };
   const one = dtypeOrDevice(target);
   if (one !== null) return { ...more, ...one };
-  if (target === null || typeof target !== 'object') throw unexpected('to', 'target', 'a dtype, a device, a tensor, or an object of both', target);
+  if (target === null || typeof target !== 'object')
+    throw unexpected('to', 'target', 'a dtype, a device, a tensor, or an object of both', target);
   return optionsOf('to', target as ToOptions, TO_OPTIONS);
 }
 
-const casts = { float: float32, double: float64, half: float16, bfloat16, int: int32, long: int64, short: int16, char: int8, byte: uint8, bool } as const;
+const casts = {
+  float: float32,
+  double: float64,
+  half: float16,
+  bfloat16,
+  int: int32,
+  long: int64,
+  short: int16,
+  char: int8,
+  byte: uint8,
+  bool,
+} as const;
 for (const [name, dtype] of Object.entries(casts)) {
   addMethod(name, function () {
     return convert(this, dtype, this.device, false);
   });
 }
 addMethod('type', function (dtype?: DTypeLike) {
-  return dtype === undefined ? this.dtype : convert(this, dtypeOf(dtype, 'type'), this.device, false);
+  return dtype === undefined
+    ? this.dtype
+    : convert(this, dtypeOf(dtype, 'type'), this.device, false);
 });
 addMethod('typeAs', function (other: Tensor) {
   requireTensor(other, 'typeAs', 'other');
@@ -136,26 +211,39 @@ addMethod('cpu', function () {
 });
 addMethod('cuda', function (index = 0, options: { nonBlocking?: boolean } = {}) {
   checkNumber('cuda', 'index', index, { from: 0, to: 999, whole: true });
-  return convert(this, this.dtype, deviceOf(`cuda:${index}`), false, optionsOf('cuda', options, 'nonBlocking').nonBlocking === true);
+  return convert(
+    this,
+    this.dtype,
+    deviceOf(`cuda:${index}`),
+    false,
+    optionsOf('cuda', options, 'nonBlocking').nonBlocking === true,
+  );
 });
 addMethod('clone', function () {
   return clone(this);
 });
 addMethod('contiguous', function () {
   // The part of a distributed tensor may lie otherwise in memory than the whole says.
-  const dense = this.isContiguous() && (this.sharding === null || this.sharding.local.isContiguous());
+  const dense =
+    this.isContiguous() && (this.sharding === null || this.sharding.local.isContiguous());
   return dense ? this : dispatchOne(copyOp, [this], {});
 });
 /** Whether the elements of both are one run of memory in the same order. */
 function sameRun(a: Tensor, b: Tensor): boolean {
-  return a.dtype === b.dtype && sameShape(a.shape, b.shape) && sameShape(a.strides, b.strides) && isNonOverlappingAndDense(a.shape, a.strides);
+  return (
+    a.dtype === b.dtype &&
+    sameShape(a.shape, b.shape) &&
+    sameShape(a.strides, b.strides) &&
+    isNonOverlappingAndDense(a.shape, a.strides)
+  );
 }
 
 /** Shared, so that a call without options allocates none. */
 const NO_OPTIONS: { nonBlocking?: boolean } = Object.freeze({});
 
 addMethod('copy_', function (source: TensorLike, options: { nonBlocking?: boolean } = NO_OPTIONS) {
-  const { nonBlocking = false } = options === NO_OPTIONS ? NO_OPTIONS : optionsOf('copy_', options, 'nonBlocking');
+  const { nonBlocking = false } =
+    options === NO_OPTIONS ? NO_OPTIONS : optionsOf('copy_', options, 'nonBlocking');
   const from = operand(source, this.device, 'copy_');
   if (from.storage === null) return this.fill_(from.scalarValue);
   const target = overwritten(this);
@@ -163,18 +251,22 @@ addMethod('copy_', function (source: TensorLike, options: { nonBlocking?: boolea
     dispatchOne(toDeviceOp, [from], { device: this.device }, target);
     return this;
   }
-  const near = from.device === this.device ? from : convert(from, from.dtype, this.device, false, nonBlocking);
+  const near =
+    from.device === this.device ? from : convert(from, from.dtype, this.device, false, nonBlocking);
   const seen = sameShape(near.shape, this.shape) ? near : near.expand(this.shape);
   dispatchOne(copyOp, [seen], { dtype: this.dtype }, target);
   return this;
 });
 
 /**
- * What a change in place that reads nothing of a tensor is to write into. A recorded tensor that is not one of several ranks is written as a view of itself:
- * so it keeps its history, where what was overwritten has zeros for a gradient. @internal
+ * What a change in place that reads nothing of a tensor is to write into. A recorded tensor that is
+ * not one of several ranks is written as a view of itself: so it keeps its history, where what was
+ * overwritten has zeros for a gradient. @internal
  */
 export function overwritten(t: Tensor): Tensor {
-  return gradState.recording && t.base === null && t.sharding === null && t.gradFn !== null ? t.view(t.shape) : t;
+  return gradState.recording && t.base === null && t.sharding === null && t.gradFn !== null
+    ? t.view(t.shape)
+    : t;
 }
 
 /** Copies what was computed from a tensor into it: its history is in that already. @internal */
@@ -183,7 +275,8 @@ export function copyBack(target: Tensor, result: Tensor): Tensor {
 }
 
 /**
- * A copy of the elements in new memory, in the same layout if it is dense. Shapes and dtypes: any, kept. Gradient: yes.
+ * A copy of the elements in new memory, in the same layout if it is dense. Shapes and dtypes: any,
+ * kept. Gradient: yes.
  *
  * @see PyTorch `torch.clone`
  */
@@ -214,7 +307,10 @@ export function fillWords(value: number | bigint, dtype: DType, op: string): [nu
 export function fillValue(value: unknown, op: string): number | bigint {
   if (typeof value === 'number' || typeof value === 'bigint') return value;
   if (typeof value === 'boolean') return Number(value);
-  throw new ArgumentError(`${op}: expected a number, got ${describe(value)}`, { op, given: describe(value) });
+  throw new ArgumentError(`${op}: expected a number, got ${describe(value)}`, {
+    op,
+    given: describe(value),
+  });
 }
 
 /** Overwrites its input: meta is the input itself, so it only runs in place. */
@@ -243,7 +339,10 @@ const fillOp: Op<FillParams> = defineOp<FillParams>({
 addMethod('fill_', function (value: number | bigint | boolean | Tensor) {
   if (value instanceof Tensor) {
     if (value.shape.length > 0)
-      throw new ShapeError(`fill_: expected a number or a tensor without dims, got shape ${formatShape(value.shape)}. Use copy_.`, { op: 'fill_', shape: value.shape });
+      throw new ShapeError(
+        `fill_: expected a number or a tensor without dims, got shape ${formatShape(value.shape)}. Use copy_.`,
+        { op: 'fill_', shape: value.shape },
+      );
     return this.copy_(value);
   }
   return dispatchOne(fillOp, [this], { value: fillValue(value, 'fill_') }, this);
@@ -257,21 +356,28 @@ export { copyOp };
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * The tensor in another dtype, on another device, or in and on those of another tensor; itself if nothing changes, unless `copy` is set.
-     * Shapes: kept, and the layout if it is dense. Dtypes: any; integers are cut off towards zero (what they cannot hold is not defined), bool
+     * The tensor in another dtype, on another device, or in and on those of another tensor; itself
+     * if nothing changes, unless `copy` is set. Shapes: kept, and the layout if it is dense.
+     * Dtypes: any; integers are cut off towards zero (what they cannot hold is not defined), bool
      * is whether an element is not 0. Gradient: yes, in this dtype and on this device.
      *
      * @throws DeviceError if the name is none or the device is not there
      * @see PyTorch `torch.Tensor.to`
      */
-    to(target: DTypeLike | DeviceName | Device | Tensor | ToOptions, options?: DTypeLike | ToOptions): Tensor;
+    to(
+      target: DTypeLike | DeviceName | Device | Tensor | ToOptions,
+      options?: DTypeLike | ToOptions,
+    ): Tensor;
     /** The dtype. */
     type(): DType;
     /** The tensor in another dtype, as {@link Tensor.to}. @see PyTorch `torch.Tensor.type` */
     type(dtype: DTypeLike): Tensor;
     /** In the dtype and on the device of `other`, as {@link Tensor.to}. Gradient: yes. */
     typeAs(other: Tensor): Tensor;
-    /** As float32; itself if it is. Gradient: yes, as of all casts to floating types; see {@link Tensor.to}. */
+    /**
+     * As float32; itself if it is. Gradient: yes, as of all casts to floating types; see {@link
+     * Tensor.to}.
+     */
     float(): Tensor;
     /** As float64; itself if it is. Gradient: yes. */
     double(): Tensor;
@@ -279,7 +385,10 @@ declare module '../core/tensor.js' {
     half(): Tensor;
     /** As bfloat16, to nearest; itself if it is. Gradient: yes. */
     bfloat16(): Tensor;
-    /** As int32, towards zero; itself if it is. Gradient: none, as of all casts to integers; see {@link Tensor.to}. */
+    /**
+     * As int32, towards zero; itself if it is. Gradient: none, as of all casts to integers; see
+     * {@link Tensor.to}.
+     */
     int(): Tensor;
     /** As int64, towards zero; itself if it is. Gradient: none. */
     long(): Tensor;
@@ -293,30 +402,44 @@ declare module '../core/tensor.js' {
     bool(): Tensor;
     /** On the CPU, waiting for the copy; itself if it is there. Gradient: yes. */
     cpu(): Tensor;
-    /** On a CUDA device, the first by default; itself if it is there. Gradient: yes. @throws DeviceError if the device is not there */
+    /**
+     * On a CUDA device, the first by default; itself if it is there. Gradient: yes. @throws
+     * DeviceError if the device is not there
+     */
     cuda(index?: number, options?: { nonBlocking?: boolean }): Tensor;
     /** A copy in new memory. The same as {@link clone}. */
     clone(): Tensor;
-    /** The tensor in row-major layout; itself if it is already. Gradient: yes. @see PyTorch `torch.Tensor.contiguous` */
+    /**
+     * The tensor in row-major layout; itself if it is already. Gradient: yes. @see PyTorch
+     * `torch.Tensor.contiguous`
+     */
     contiguous(): Tensor;
     /**
-     * Copies `source`, broadcast and converted as by {@link Tensor.to}, into this tensor's memory. Between a GPU and pinned memory of the same
-     * layout the GPU copies by itself; with `nonBlocking` (false by default) also where elements are converted on their way to the CPU. What uses
-     * the tensors waits for the copy in any case. Gradient: of the source; 0 for what was there, of a tensor that several ranks hold none.
+     * Copies `source`, broadcast and converted as by {@link Tensor.to}, into this tensor's memory.
+     * Between a GPU and pinned memory of the same layout the GPU copies by itself; with
+     * `nonBlocking` (false by default) also where elements are converted on their way to the CPU.
+     * What uses the tensors waits for the copy in any case. Gradient: of the source; 0 for what was
+     * there, of a tensor that several ranks hold none.
      *
-     * @throws ShapeError unless the source broadcasts to this shape; ArgumentError for a number that an integer dtype cannot hold, and for what is
-     * neither tensor nor number; InPlaceError for a leaf that requires a gradient, or elements that share memory
+     * @throws ShapeError unless the source broadcasts to this shape; ArgumentError for a number
+     * that an integer dtype cannot hold, and for what is neither tensor nor number; InPlaceError
+     * for a leaf that requires a gradient, or elements that share memory
      * @see PyTorch `torch.Tensor.copy_`
      */
     copy_(source: TensorLike, options?: { nonBlocking?: boolean }): this;
     /**
-     * Sets every element to one value; a tensor is copied, broadcast. Gradient: of a tensor given, 0 for what was there.
+     * Sets every element to one value; a tensor is copied, broadcast. Gradient: of a tensor given,
+     * 0 for what was there.
      *
-     * @throws ArgumentError for a number that an integer dtype cannot hold, and for what is none; InPlaceError as {@link Tensor.copy_}
+     * @throws ArgumentError for a number that an integer dtype cannot hold, and for what is none;
+     * InPlaceError as {@link Tensor.copy_}
      * @see PyTorch `torch.Tensor.fill_`
      */
     fill_(value: number | bigint | boolean | Tensor): this;
-    /** Sets every element to 0. Gradient: 0 for what was there. @throws InPlaceError as {@link Tensor.copy_} @see PyTorch `torch.Tensor.zero_` */
+    /**
+     * Sets every element to 0. Gradient: 0 for what was there. @throws InPlaceError as {@link
+     * Tensor.copy_} @see PyTorch `torch.Tensor.zero_`
+     */
     zero_(): this;
   }
 }

@@ -1,11 +1,28 @@
-/** Pointwise ops: shape rule, lowering, and both backends' kernels follow from one scalar expression. */
+/**
+ * Pointwise ops: shape rule, lowering, and both backends' kernels follow from one scalar
+ * expression.
+ */
 import type { CommandWriter } from '../core/command.js';
 import { toOneDevice } from '../core/device.js';
 import { bool, ComputeType, type DType, getDefaultDtype } from '../core/dtype.js';
 import { DeviceError, DtypeError } from '../core/errors.js';
-import { defineOp, type Op, type OpDefinition, type OutputMeta, type PointwiseSpec, type Sample, snakeCase } from '../core/op.js';
+import {
+  defineOp,
+  type Op,
+  type OpDefinition,
+  type OutputMeta,
+  type PointwiseSpec,
+  type Sample,
+  snakeCase,
+} from '../core/op.js';
 import { resultType } from '../core/promotion.js';
-import { broadcastShapes, isContiguousLayout, isNonOverlappingAndDense, type Shape, sameShape } from '../core/shape.js';
+import {
+  broadcastShapes,
+  isContiguousLayout,
+  isNonOverlappingAndDense,
+  type Shape,
+  sameShape,
+} from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { collapseOperands } from './collapse.js';
 import { pointwiseRule } from './sharding/pointwise.js';
@@ -29,9 +46,31 @@ type PointwiseDefinition<P> = {
 };
 
 /** Adds a pointwise op to the table. @internal */
-export function definePointwise<P extends object>(name: string, arity: 1 | 2 | 3, definition: PointwiseDefinition<P>): Op<P> {
-  const { expression, classes = 'F', result = 'SAME', condition = false, linear, extreme, kernelParams = [], refuses, ...rest } = definition;
-  const spec: PointwiseSpec = { arity, classes, result, condition, expression, ...(linear && { linear }), ...(extreme && { extreme }) };
+export function definePointwise<P extends object>(
+  name: string,
+  arity: 1 | 2 | 3,
+  definition: PointwiseDefinition<P>,
+): Op<P> {
+  const {
+    expression,
+    classes = 'F',
+    result = 'SAME',
+    condition = false,
+    linear,
+    extreme,
+    kernelParams = [],
+    refuses,
+    ...rest
+  } = definition;
+  const spec: PointwiseSpec = {
+    arity,
+    classes,
+    result,
+    condition,
+    expression,
+    ...(linear && { linear }),
+    ...(extreme && { extreme }),
+  };
   return defineOp<P>({
     ...rest,
     name,
@@ -43,7 +82,11 @@ export function definePointwise<P extends object>(name: string, arity: 1 | 2 | 3
     meta: refuses
       ? (inputs) => {
           const reason = refuses(inputs);
-          if (reason !== null) throw new DtypeError(`${name}: ${reason}`, { op: name, given: inputs.map((t) => t.dtype.name) });
+          if (reason !== null)
+            throw new DtypeError(`${name}: ${reason}`, {
+              op: name,
+              given: inputs.map((t) => t.dtype.name),
+            });
           return [pointwiseMeta(name, spec, inputs)];
         }
       : (inputs) => [pointwiseMeta(name, spec, inputs)],
@@ -59,7 +102,10 @@ function computeDtype(name: string, spec: PointwiseSpec, inputs: readonly Tensor
   const meeting = resultType(spec.condition ? inputs.slice(1) : inputs);
   if (spec.classes === 'F' && !meeting.isFloatingPoint) return getDefaultDtype();
   if (spec.classes === 'I' && meeting.isFloatingPoint) {
-    throw new DtypeError(`${name}: expected integer or bool tensors, got ${inputs.map((t) => t.dtype.name).join(' and ')}`, { op: name });
+    throw new DtypeError(
+      `${name}: expected integer or bool tensors, got ${inputs.map((t) => t.dtype.name).join(' and ')}`,
+      { op: name },
+    );
   }
   return meeting;
 }
@@ -80,7 +126,10 @@ function pointwiseMeta(name: string, spec: PointwiseSpec, inputs: readonly Tenso
   return { shape, strides: outputStrides(inputs, shape), dtype, device };
 }
 
-/** The layout of the operands where all agree on a dense one (a transposed input gives a transposed output), else row-major. */
+/**
+ * The layout of the operands where all agree on a dense one (a transposed input gives a transposed
+ * output), else row-major.
+ */
 function outputStrides(inputs: readonly Tensor[], shape: Shape): Shape | null {
   let strides: Shape | null = null;
   for (let i = 0; i < inputs.length; i++) {
@@ -90,11 +139,15 @@ function outputStrides(inputs: readonly Tensor[], shape: Shape): Shape | null {
     if (strides === null) strides = t.strides;
     else if (strides !== t.strides && !sameShape(strides, t.strides)) return null;
   }
-  if (strides === null || isContiguousLayout(shape, strides)) return strides !== null && strides.length === shape.length ? packed(shape, strides) : null;
+  if (strides === null || isContiguousLayout(shape, strides))
+    return strides !== null && strides.length === shape.length ? packed(shape, strides) : null;
   return isNonOverlappingAndDense(shape, strides) ? strides : null;
 }
 
-/** Row-major strides, shared with the operand when they are already canonical (size-1 dims may carry any stride). */
+/**
+ * Row-major strides, shared with the operand when they are already canonical (size-1 dims may carry
+ * any stride).
+ */
 function packed(shape: Shape, strides: Shape): Shape | null {
   let expected = 1;
   for (let i = shape.length - 1; i >= 0; i--) {
@@ -113,14 +166,20 @@ function mixedDevices(op: string, a: Tensor, b: Tensor): DeviceError {
   );
 }
 
-function lowerPointwise(command: CommandWriter, spec: PointwiseSpec, inputs: readonly Tensor[], output: Tensor): void {
+function lowerPointwise(
+  command: CommandWriter,
+  spec: PointwiseSpec,
+  inputs: readonly Tensor[],
+  output: Tensor,
+): void {
   if (allFlat(inputs, output)) {
     const count = output.numel();
     for (let i = 0; i < inputs.length; i++) command.flat(inputs[i] as Tensor, count);
     command.flatOutput(output, count);
   } else {
     const { sizes, strides } = collapseOperands(inputs, output);
-    for (let i = 0; i < inputs.length; i++) command.view(inputs[i] as Tensor, sizes, strides[i] as Shape);
+    for (let i = 0; i < inputs.length; i++)
+      command.view(inputs[i] as Tensor, sizes, strides[i] as Shape);
     command.outputView(output, sizes, strides[inputs.length] as Shape);
   }
   command.param(computeTypeOf(spec, inputs, output));
@@ -134,13 +193,18 @@ function allFlat(inputs: readonly Tensor[], output: Tensor): boolean {
     if (t.strides !== output.strides && !sameShape(t.strides, output.strides)) return false;
     if (t.shape !== output.shape && !sameShape(t.shape, output.shape)) return false;
   }
-  return isContiguousLayout(output.shape, output.strides) || isNonOverlappingAndDense(output.shape, output.strides);
+  return (
+    isContiguousLayout(output.shape, output.strides) ||
+    isNonOverlappingAndDense(output.shape, output.strides)
+  );
 }
 
 function computeTypeOf(spec: PointwiseSpec, inputs: readonly Tensor[], output: Tensor): number {
-  if (spec.result === 'SAME' && output.dtype.isFloatingPoint && allOfDtype(inputs, output.dtype)) return output.dtype.computeType;
+  if (spec.result === 'SAME' && output.dtype.isFloatingPoint && allOfDtype(inputs, output.dtype))
+    return output.dtype.computeType;
   const meeting = resultType(spec.condition ? inputs.slice(1) : inputs);
-  if (spec.classes === 'F' && !meeting.isFloatingPoint) return output.dtype === bool ? ComputeType.Float : output.dtype.computeType;
+  if (spec.classes === 'F' && !meeting.isFloatingPoint)
+    return output.dtype === bool ? ComputeType.Float : output.dtype.computeType;
   return meeting.computeType;
 }
 

@@ -1,4 +1,7 @@
-/** einsum: sums of products named by letters, done by permutations and one batched matrix product for each pair. */
+/**
+ * einsum: sums of products named by letters, done by permutations and one batched matrix product
+ * for each pair.
+ */
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
@@ -12,21 +15,30 @@ interface Labelled {
 }
 
 /**
- * Sum of products over named dims. Shapes: one letter for each dim of an operand, `...` for any number of dims that broadcast; letters that the
- * output lacks are summed, without `->` those that occur more than once. Sizes of a letter are equal or 1; a letter twice in an operand is its diagonal.
- * Dtypes: equal ones, kept (a single operand of integers sums to int64). Gradient: all. Operands are multiplied from left to right.
+ * Sum of products over named dims. Shapes: one letter for each dim of an operand, `...` for any
+ * number of dims that broadcast; letters that the output lacks are summed, without `->` those that
+ * occur more than once. Sizes of a letter are equal or 1; a letter twice in an operand is its
+ * diagonal. Dtypes: equal ones, kept (a single operand of integers sums to int64). Gradient: all.
+ * Operands are multiplied from left to right.
  *
- * @throws ArgumentError for a malformed equation, an unknown or repeated output letter, or another number of operands; ShapeError if labels or
- * sizes do not fit; DtypeError, DeviceError if operands differ in dtype or device
+ * @throws ArgumentError for a malformed equation, an unknown or repeated output letter, or another
+ * number of operands; ShapeError if labels or sizes do not fit; DtypeError, DeviceError if operands
+ * differ in dtype or device
  * @see PyTorch `torch.einsum`
  * @example einsum('bij,bjk->bik', a, b) // or einsum('bij,bjk->bik', [a, b])
  */
-export function einsum(equation: string, ...operands: readonly Tensor[] | [readonly Tensor[]]): Tensor {
+export function einsum(
+  equation: string,
+  ...operands: readonly Tensor[] | [readonly Tensor[]]
+): Tensor {
   const tensors = (Array.isArray(operands[0]) ? operands[0] : operands) as readonly Tensor[];
-  if (typeof equation !== 'string') throw unexpected('einsum', 'equation', "a string such as 'ij,jk->ik'", equation);
+  if (typeof equation !== 'string')
+    throw unexpected('einsum', 'equation', "a string such as 'ij,jk->ik'", equation);
   requireTensors(tensors, 'einsum');
   const { inputs, output } = parse(equation, tensors);
-  const terms = inputs.map((labels, i) => onDiagonal(equation, { tensor: tensors[i] as Tensor, labels }));
+  const terms = inputs.map((labels, i) =>
+    onDiagonal(equation, { tensor: tensors[i] as Tensor, labels }),
+  );
   checkSizes(equation, terms);
   let acc = terms[0] as Labelled;
   for (let i = 1; i < terms.length; i++) {
@@ -39,34 +51,60 @@ export function einsum(equation: string, ...operands: readonly Tensor[] | [reado
   return summed.permute(output.map((l) => kept.indexOf(l)));
 }
 
-function parse(equation: string, tensors: readonly Tensor[]): { inputs: string[][]; output: string[] } {
+function parse(
+  equation: string,
+  tensors: readonly Tensor[],
+): { inputs: string[][]; output: string[] } {
   const [left, right, ...more] = equation.replace(/\s+/g, '').split('->');
   const terms = (left ?? '').split(',');
-  const bad = more.length > 0 || terms.some((t) => !/^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/.test(t)) || (right !== undefined && !/^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/.test(right));
+  const bad =
+    more.length > 0 ||
+    terms.some((t) => !/^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/.test(t)) ||
+    (right !== undefined && !/^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/.test(right));
   if (bad) throw new ArgumentError(`einsum: malformed equation "${equation}"`, { equation });
-  if (terms.length !== tensors.length) throw new ArgumentError(`einsum: "${equation}" names ${terms.length} operands, ${tensors.length} were given`, { equation });
-  const ellipsis = Math.max(0, ...terms.map((t, i) => (t.includes('...') ? (tensors[i] as Tensor).ndim - (t.length - 3) : 0)));
+  if (terms.length !== tensors.length)
+    throw new ArgumentError(
+      `einsum: "${equation}" names ${terms.length} operands, ${tensors.length} were given`,
+      { equation },
+    );
+  const ellipsis = Math.max(
+    0,
+    ...terms.map((t, i) => (t.includes('...') ? (tensors[i] as Tensor).ndim - (t.length - 3) : 0)),
+  );
   const spread = (term: string, count: number): string[] => {
     const [before, after] = term.split('...') as [string, string | undefined];
     if (after === undefined) return [...before];
-    return [...before, ...Array.from({ length: count }, (_, i) => `.${ellipsis - count + i}`), ...after];
+    return [
+      ...before,
+      ...Array.from({ length: count }, (_, i) => `.${ellipsis - count + i}`),
+      ...after,
+    ];
   };
   const inputs = terms.map((t, i) => spread(t, (tensors[i] as Tensor).ndim - (t.length - 3)));
   inputs.forEach((labels, i) => {
     const t = tensors[i] as Tensor;
-    if (labels.length !== t.ndim) throw new ShapeError(`einsum: operand ${i} of "${equation}" has ${labels.length} labels, its shape is ${formatShape(t.shape)}`, { equation });
+    if (labels.length !== t.ndim)
+      throw new ShapeError(
+        `einsum: operand ${i} of "${equation}" has ${labels.length} labels, its shape is ${formatShape(t.shape)}`,
+        { equation },
+      );
   });
   const output = right === undefined ? implicitOutput(inputs) : spread(right, ellipsis);
   const unknown = output.find((l) => !inputs.some((labels) => labels.includes(l)));
-  if (unknown !== undefined || new Set(output).size !== output.length) throw new ArgumentError(`einsum: bad output in "${equation}"`, { equation });
+  if (unknown !== undefined || new Set(output).size !== output.length)
+    throw new ArgumentError(`einsum: bad output in "${equation}"`, { equation });
   return { inputs, output };
 }
 
 /** Letters that occur once, in alphabetical order, after the ellipsis. */
 function implicitOutput(inputs: readonly string[][]): string[] {
   const all = inputs.flat();
-  const dots = [...new Set(all.filter((l) => l.startsWith('.')))].sort((a, b) => Number(a.slice(1)) - Number(b.slice(1)));
-  const letters = [...new Set(all)].filter((l) => !l.startsWith('.') && all.filter((x) => x === l).length === 1).sort();
+  const dots = [...new Set(all.filter((l) => l.startsWith('.')))].sort(
+    (a, b) => Number(a.slice(1)) - Number(b.slice(1)),
+  );
+  const letters = [...new Set(all)]
+    .filter((l) => !l.startsWith('.') && all.filter((x) => x === l).length === 1)
+    .sort();
   return [...dots, ...letters];
 }
 
@@ -76,13 +114,19 @@ function onDiagonal(equation: string, { tensor, labels }: Labelled): Labelled {
     const again = labels.indexOf(labels[i] as string, i + 1);
     if (again >= 0) {
       if (tensor.shape[i] !== tensor.shape[again]) {
-        throw new ShapeError(`einsum: "${labels[i]}" stands for dims of sizes ${tensor.shape[i]} and ${tensor.shape[again]} in one operand of "${equation}"`, {
-          op: 'einsum',
-          equation,
-        });
+        throw new ShapeError(
+          `einsum: "${labels[i]}" stands for dims of sizes ${tensor.shape[i]} and ${tensor.shape[again]} in one operand of "${equation}"`,
+          {
+            op: 'einsum',
+            equation,
+          },
+        );
       }
       const rest = labels.filter((_, k) => k !== i && k !== again);
-      return onDiagonal(equation, { tensor: tensor.diagonal(0, i, again), labels: [...rest, labels[i] as string] });
+      return onDiagonal(equation, {
+        tensor: tensor.diagonal(0, i, again),
+        labels: [...rest, labels[i] as string],
+      });
     }
   }
   return { tensor, labels };
@@ -95,14 +139,20 @@ function checkSizes(equation: string, operands: readonly Labelled[]): void {
       const size = tensor.shape[i] as number;
       const before = sizes.get(l) ?? 1;
       if (before !== 1 && size !== 1 && before !== size) {
-        throw new ShapeError(`einsum: "${l}" in "${equation}" has size ${before} in one operand and ${size} in another`, { equation, label: l });
+        throw new ShapeError(
+          `einsum: "${l}" in "${equation}" has size ${before} in one operand and ${size} in another`,
+          { equation, label: l },
+        );
       }
       sizes.set(l, Math.max(before, size === 1 ? before : size));
     });
   }
 }
 
-/** Product of two operands: shared labels that are needed later are batch, shared ones that are not are summed. */
+/**
+ * Product of two operands: shared labels that are needed later are batch, shared ones that are not
+ * are summed.
+ */
 function contract(a: Labelled, b: Labelled, later: ReadonlySet<string>): Labelled {
   const shared = a.labels.filter((l) => b.labels.includes(l));
   const sizeIn = (o: Labelled, l: string): number => o.tensor.shape[o.labels.indexOf(l)] as number;
@@ -115,9 +165,18 @@ function contract(a: Labelled, b: Labelled, later: ReadonlySet<string>): Labelle
     return own !== 1 || !b.labels.includes(l) ? own : sizeIn(b, l);
   };
   const count = (labels: readonly string[]): number => labels.reduce((n, l) => n * size(l), 1);
-  const arrange = (o: Labelled, order: readonly string[]): Tensor => o.tensor.permute(order.map((l) => o.labels.indexOf(l))).expand(order.map(size));
-  const left = reshapeIfNeeded(arrange(a, [...batch, ...onlyA, ...inner]), [count(batch), count(onlyA), count(inner)]);
-  const right = reshapeIfNeeded(arrange(b, [...batch, ...inner, ...onlyB]), [count(batch), count(inner), count(onlyB)]);
+  const arrange = (o: Labelled, order: readonly string[]): Tensor =>
+    o.tensor.permute(order.map((l) => o.labels.indexOf(l))).expand(order.map(size));
+  const left = reshapeIfNeeded(arrange(a, [...batch, ...onlyA, ...inner]), [
+    count(batch),
+    count(onlyA),
+    count(inner),
+  ]);
+  const right = reshapeIfNeeded(arrange(b, [...batch, ...inner, ...onlyB]), [
+    count(batch),
+    count(inner),
+    count(onlyB),
+  ]);
   const labels = [...batch, ...onlyA, ...onlyB];
   return { tensor: reshapeIfNeeded(left.matmul(right), labels.map(size)), labels };
 }

@@ -1,6 +1,11 @@
 /** Tensors from nothing or from JavaScript values. Random ones are in random.ts. */
 
-import { type Device, type DeviceName, device as deviceOf, getDefaultDevice } from '../core/device.js';
+import {
+  type Device,
+  type DeviceName,
+  device as deviceOf,
+  getDefaultDevice,
+} from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, type DTypeLike, getDefaultDtype, int64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
@@ -21,15 +26,19 @@ import { arangeRule, factoryRule, linspaceRule } from './sharding/making.js';
 import { sizedFactory } from './sized.js';
 
 /**
- * Options of every factory. Bad ones throw: DtypeError for a dtype that is none, DeviceError for a device that is none, or (as `pinMemory`) not
- * there, AutogradError for `requiresGrad` of integers or bools, and ArgumentError for an option that does not exist.
+ * Options of every factory. Bad ones throw: DtypeError for a dtype that is none, DeviceError for a
+ * device that is none, or (as `pinMemory`) not there, AutogradError for `requiresGrad` of integers
+ * or bools, and ArgumentError for an option that does not exist.
  */
 export interface TensorOptions {
   /** Element type; by default the current floating type, or what the values suggest. */
   dtype?: DTypeLike;
   /** Where the memory is; by default the current device. */
   device?: DeviceName | Device;
-  /** Whether to put it in pinned host memory; for CPU tensors, where CUDA can be used. False by default. */
+  /**
+   * Whether to put it in pinned host memory; for CPU tensors, where CUDA can be used. False by
+   * default.
+   */
   pinMemory?: boolean;
   /** Whether to record operations on it; for floating types. False by default. */
   requiresGrad?: boolean;
@@ -74,65 +83,116 @@ export function placed(options: TensorOptions, op: string): Device {
 }
 
 /**
- * A tensor with every element `fillValue`. Shapes: `size`. Dtypes: bool for a boolean, int64 for a bigint, else the default floating type, unless
- * given. Gradient: none, it is a leaf.
+ * A tensor with every element `fillValue`. Shapes: `size`. Dtypes: bool for a boolean, int64 for a
+ * bigint, else the default floating type, unless given. Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for bad sizes, what is no number, and a value that an integer dtype cannot hold; else for bad options, see {@link TensorOptions}
+ * @throws ArgumentError for bad sizes, what is no number, and a value that an integer dtype cannot
+ * hold; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.full`
  */
 export const full = defineFunction(
   'full(size, fillValue, *, dtype, device, requiresGrad, pinMemory)',
   (size: Shape, fillValue: number | bigint | boolean, options: TensorOptions = {}): Tensor => {
-    return filled('full', size, plainNumber(fillValue, 'full'), options, typeof fillValue === 'boolean' ? bool : typeof fillValue === 'bigint' ? int64 : getDefaultDtype());
+    return filled(
+      'full',
+      size,
+      plainNumber(fillValue, 'full'),
+      options,
+      typeof fillValue === 'boolean'
+        ? bool
+        : typeof fillValue === 'bigint'
+          ? int64
+          : getDefaultDtype(),
+    );
   },
 );
 
-function filled(name: string, size: Shape, value: number | bigint, options: TensorOptions, otherwise = getDefaultDtype()): Tensor {
+function filled(
+  name: string,
+  size: Shape,
+  value: number | bigint,
+  options: TensorOptions,
+  otherwise = getDefaultDtype(),
+): Tensor {
   checkSizes(size, name);
   const device = placed(options, name);
-  return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype: requireDtype(options.dtype, name) ?? otherwise, device, value }), options);
+  return finish(
+    dispatchOne(fullOp, [], {
+      shape: [...size],
+      strides: null,
+      dtype: requireDtype(options.dtype, name) ?? otherwise,
+      device,
+      value,
+    }),
+    options,
+  );
 }
 
 /**
- * Zeros. Shapes: `size`. Dtypes: the default floating type unless given. Gradient: none, it is a leaf.
+ * Zeros. Shapes: `size`. Dtypes: the default floating type unless given. Gradient: none, it is a
+ * leaf.
  *
  * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.zeros`
  */
 export const zeros = sizedFactory<TensorOptions>(
-  defineFunction('zeros(size, *, dtype, device, requiresGrad, pinMemory)', (size: Shape, options: TensorOptions = {}): Tensor => {
-    return filled('zeros', size, 0, options);
-  }),
+  defineFunction(
+    'zeros(size, *, dtype, device, requiresGrad, pinMemory)',
+    (size: Shape, options: TensorOptions = {}): Tensor => {
+      return filled('zeros', size, 0, options);
+    },
+  ),
 );
 
 /**
- * Ones. Shapes: `size`. Dtypes: the default floating type unless given. Gradient: none, it is a leaf.
+ * Ones. Shapes: `size`. Dtypes: the default floating type unless given. Gradient: none, it is a
+ * leaf.
  *
  * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.ones`
  */
 export const ones = sizedFactory<TensorOptions>(
-  defineFunction('ones(size, *, dtype, device, requiresGrad, pinMemory)', (size: Shape, options: TensorOptions = {}): Tensor => {
-    return filled('ones', size, 1, options);
-  }),
+  defineFunction(
+    'ones(size, *, dtype, device, requiresGrad, pinMemory)',
+    (size: Shape, options: TensorOptions = {}): Tensor => {
+      return filled('ones', size, 1, options);
+    },
+  ),
 );
 
-function fullLike(input: Tensor, value: number | bigint, options: TensorOptions, op: string): Tensor {
+function fullLike(
+  input: Tensor,
+  value: number | bigint,
+  options: TensorOptions,
+  op: string,
+): Tensor {
   requireTensor(input, op);
   optionsOf(op, options, TENSOR_OPTIONS);
   const strides = isNonOverlappingAndDense(input.shape, input.strides) ? input.strides : null;
   const device = options.device === undefined ? input.device : deviceOf(options.device);
   const dtype = requireDtype(options.dtype, op) ?? input.dtype;
-  return finish(dispatchOne(fullOp, [], { shape: input.shape, strides, dtype, device, value }, emptyBeside(input, input.shape, dtype)), options);
+  return finish(
+    dispatchOne(
+      fullOp,
+      [],
+      { shape: input.shape, strides, dtype, device, value },
+      emptyBeside(input, input.shape, dtype),
+    ),
+    options,
+  );
 }
 
-/** Memory held by the ranks that hold `input`, to be filled; null where it is a plain tensor. @internal */
+/**
+ * Memory held by the ranks that hold `input`, to be filled; null where it is a plain tensor.
+ * @internal
+ */
 export function emptyBeside(input: Tensor, shape: Shape, dtype: DType): Tensor | null {
   return input.sharding === null ? null : input.sharding.empty(shape, dtype);
 }
 
 /**
- * Zeros in the shape, dtype, device and dense layout of `input`, unless options say otherwise. Gradient: none, it is a leaf.
+ * Zeros in the shape, dtype, device and dense layout of `input`, unless options say otherwise.
+ * Gradient: none, it is a leaf.
  *
  * @throws ArgumentError unless `input` is a tensor; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.zeros_like`
@@ -146,10 +206,14 @@ export const onesLike = defineFunction(
   'onesLike(input, /, *, dtype, device, requiresGrad, pinMemory)',
   (input: Tensor, options: TensorOptions = {}): Tensor => fullLike(input, 1, options, 'onesLike'),
 );
-/** One value, else as {@link zerosLike}. @throws ArgumentError also for a value that an integer dtype cannot hold @see PyTorch `torch.full_like` */
+/**
+ * One value, else as {@link zerosLike}. @throws ArgumentError also for a value that an integer
+ * dtype cannot hold @see PyTorch `torch.full_like`
+ */
 const fullLikeOf = defineFunction(
   'fullLike(input, /, fillValue, *, dtype, device, requiresGrad, pinMemory)',
-  (input: Tensor, fillValue: number | bigint, options: TensorOptions = {}): Tensor => fullLike(input, plainNumber(fillValue, 'fullLike'), options, 'fullLike'),
+  (input: Tensor, fillValue: number | bigint, options: TensorOptions = {}): Tensor =>
+    fullLike(input, plainNumber(fillValue, 'fullLike'), options, 'fullLike'),
 );
 
 interface EmptyParams {
@@ -172,38 +236,57 @@ const emptyOp: Op<EmptyParams> = defineOp<EmptyParams>({
 });
 
 /**
- * A tensor whose values are undefined until written: no kernel runs. Shapes: `size`. Dtypes: the default floating type unless given.
- * Gradient: none, it is a leaf.
+ * A tensor whose values are undefined until written: no kernel runs. Shapes: `size`. Dtypes: the
+ * default floating type unless given. Gradient: none, it is a leaf.
  *
  * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.empty`
  */
 export const empty = sizedFactory<TensorOptions>(
-  defineFunction('empty(size, *, dtype, device, requiresGrad, pinMemory)', (size: Shape, options: TensorOptions = {}): Tensor => {
-    checkSizes(size, 'empty');
-    const device = placed(options, 'empty');
-    const pinned = options.pinMemory === true && device.type === 'cpu';
-    return finish(dispatchOne(emptyOp, [], { shape: [...size], dtype: requireDtype(options.dtype, 'empty') ?? getDefaultDtype(), device, ...(pinned ? { pinned } : {}) }), options);
-  }),
+  defineFunction(
+    'empty(size, *, dtype, device, requiresGrad, pinMemory)',
+    (size: Shape, options: TensorOptions = {}): Tensor => {
+      checkSizes(size, 'empty');
+      const device = placed(options, 'empty');
+      const pinned = options.pinMemory === true && device.type === 'cpu';
+      return finish(
+        dispatchOne(emptyOp, [], {
+          shape: [...size],
+          dtype: requireDtype(options.dtype, 'empty') ?? getDefaultDtype(),
+          device,
+          ...(pinned ? { pinned } : {}),
+        }),
+        options,
+      );
+    },
+  ),
 );
 
 /**
- * A row-major tensor in the shape, dtype and device of `input`, unless options say otherwise, whose values are undefined. Errors as {@link empty}.
+ * A row-major tensor in the shape, dtype and device of `input`, unless options say otherwise, whose
+ * values are undefined. Errors as {@link empty}.
  *
  * @see PyTorch `torch.empty_like`
  */
-export const emptyLike = defineFunction('emptyLike(input, /, *, dtype, device, requiresGrad, pinMemory)', (input: Tensor, options: TensorOptions = {}): Tensor => {
-  requireTensor(input, 'emptyLike');
-  optionsOf('emptyLike', options, TENSOR_OPTIONS);
-  return newEmpty(input, input.shape, options);
-});
+export const emptyLike = defineFunction(
+  'emptyLike(input, /, *, dtype, device, requiresGrad, pinMemory)',
+  (input: Tensor, options: TensorOptions = {}): Tensor => {
+    requireTensor(input, 'emptyLike');
+    optionsOf('emptyLike', options, TENSOR_OPTIONS);
+    return newEmpty(input, input.shape, options);
+  },
+);
 
 /** Memory of any shape, else as `input`. @internal */
 export function newEmpty(input: Tensor, size: Shape, options: TensorOptions): Tensor {
-  if (input.sharding === null) return empty(size, { dtype: input.dtype, device: input.device, ...options });
+  if (input.sharding === null)
+    return empty(size, { dtype: input.dtype, device: input.device, ...options });
   checkSizes(size, 'newEmpty');
   placed(options, 'newEmpty');
-  return finish(input.sharding.empty(size, requireDtype(options.dtype, 'newEmpty') ?? input.dtype), options);
+  return finish(
+    input.sharding.empty(size, requireDtype(options.dtype, 'newEmpty') ?? input.dtype),
+    options,
+  );
 }
 
 interface RangeParams {
@@ -214,7 +297,13 @@ interface RangeParams {
   device: Device;
 }
 
-function rangeOp(name: string, kernel: string, second: string, doc: string, sharding: ShardingRule<RangeParams>): Op<RangeParams> {
+function rangeOp(
+  name: string,
+  kernel: string,
+  second: string,
+  doc: string,
+  sharding: ShardingRule<RangeParams>,
+): Op<RangeParams> {
   return defineOp<RangeParams>({
     name,
     sharding,
@@ -231,8 +320,20 @@ function rangeOp(name: string, kernel: string, second: string, doc: string, shar
     samples: () => [],
   });
 }
-const arangeOp = rangeOp('arange', 'arange', 'step', 'start, start + step, ... below end.', arangeRule());
-const linspaceOp = rangeOp('linspace', 'linspace', 'end', 'Evenly spaced values, both ends included.', linspaceRule());
+const arangeOp = rangeOp(
+  'arange',
+  'arange',
+  'step',
+  'start, start + step, ... below end.',
+  arangeRule(),
+);
+const linspaceOp = rangeOp(
+  'linspace',
+  'linspace',
+  'end',
+  'Evenly spaced values, both ends included.',
+  linspaceRule(),
+);
 
 interface Arange {
   (end: number, options?: TensorOptions): Tensor;
@@ -242,80 +343,139 @@ interface Arange {
 }
 
 /**
- * `start`, `start + step`, ... below `end` (above it for a negative step); with one argument, 0 to `end`. Shapes: `[ceil((end - start) / step)]`.
- * Dtypes: int64 if all arguments are integers, else the default floating type, unless given; for integers start and step are cut off to integers, for int64
- * end, too. Gradient: none, it is a leaf.
+ * `start`, `start + step`, ... below `end` (above it for a negative step); with one argument, 0 to
+ * `end`. Shapes: `[ceil((end - start) / step)]`. Dtypes: int64 if all arguments are integers, else
+ * the default floating type, unless given; for integers start and step are cut off to integers, for
+ * int64 end, too. Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for a step of 0 (also if cut off) or one that leads away from `end`; else for bad options, see {@link TensorOptions}
+ * @throws ArgumentError for a step of 0 (also if cut off) or one that leads away from `end`; else
+ * for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.arange`
  */
 export const arange = defineFunction(
   'arange(start, end, step, *, dtype, device, requiresGrad, pinMemory)',
-  (from: number | null = null, to: number | null = null, step = 1, options: TensorOptions = {}): Tensor => {
+  (
+    from: number | null = null,
+    to: number | null = null,
+    step = 1,
+    options: TensorOptions = {},
+  ): Tensor => {
     const [start, end] = (to === null ? [0, from] : [from ?? 0, to]) as [number, number];
-    for (const [name, value] of Object.entries({ start, end, step })) if (typeof value !== 'number') throw unexpected('arange', name, 'a number', value);
+    for (const [name, value] of Object.entries({ start, end, step }))
+      if (typeof value !== 'number') throw unexpected('arange', name, 'a number', value);
     const device = placed(options, 'arange');
-    const dtype = requireDtype(options.dtype, 'arange') ?? ([start, end, step].every(Number.isInteger) ? int64 : getDefaultDtype());
-    // Integers step from what is left of the start by what is left of the step, and int64 counts by these, too: as PyTorch does.
-    const [first, last, by] = dtype.isFloatingPoint ? [start, end, step] : [Math.trunc(start), Math.trunc(end), Math.trunc(step)];
-    const size = Math.ceil(dtype === int64 && by !== 0 ? (last - first) / by : (end - start) / step) + 0; // never -0
+    const dtype =
+      requireDtype(options.dtype, 'arange') ??
+      ([start, end, step].every(Number.isInteger) ? int64 : getDefaultDtype());
+    // Integers step from what is left of the start by what is left of the step, and int64 counts by
+    // these, too: as PyTorch does.
+    const [first, last, by] = dtype.isFloatingPoint
+      ? [start, end, step]
+      : [Math.trunc(start), Math.trunc(end), Math.trunc(step)];
+    const size =
+      // never -0
+      Math.ceil(dtype === int64 && by !== 0 ? (last - first) / by : (end - start) / step) + 0;
     if (!Number.isSafeInteger(size) || step === 0 || (step > 0 ? last < first : last > first))
-      throw new ArgumentError(`arange: cannot step from ${start} to ${end} by ${step}`, { op: 'arange', start, end, step });
-    if (by === 0)
-      throw new ArgumentError(`arange: a step of ${step} is 0 in ${dtype.name}. Pass a floating point dtype, or convert the result with .to(${dtype.name}).`, {
+      throw new ArgumentError(`arange: cannot step from ${start} to ${end} by ${step}`, {
         op: 'arange',
+        start,
+        end,
         step,
-        dtype: dtype.name,
       });
-    return finish(dispatchOne(arangeOp, [], { size, start: first, step: by, dtype, device }), options);
+    if (by === 0)
+      throw new ArgumentError(
+        `arange: a step of ${step} is 0 in ${dtype.name}. Pass a floating point dtype, or convert the result with .to(${dtype.name}).`,
+        {
+          op: 'arange',
+          step,
+          dtype: dtype.name,
+        },
+      );
+    return finish(
+      dispatchOne(arangeOp, [], { size, start: first, step: by, dtype, device }),
+      options,
+    );
   },
 ) as unknown as Arange;
 
 /**
- * `steps` evenly spaced values from `start` to `end`, both included; one step gives `start`. Shapes: `[steps]`. Dtypes: the default floating type
- * unless given; integers are cut off. Gradient: none, it is a leaf.
+ * `steps` evenly spaced values from `start` to `end`, both included; one step gives `start`.
+ * Shapes: `[steps]`. Dtypes: the default floating type unless given; integers are cut off.
+ * Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for a count that is no integer or negative; else for bad options, see {@link TensorOptions}
+ * @throws ArgumentError for a count that is no integer or negative; else for bad options, see
+ * {@link TensorOptions}
  * @see PyTorch `torch.linspace`
  */
 export const linspace = defineFunction(
   'linspace(start, end, steps, *, dtype, device, requiresGrad, pinMemory)',
   (start: number, end: number, steps: number, options: TensorOptions = {}): Tensor => {
     checkSizes([steps], 'linspace');
-    for (const [name, value] of Object.entries({ start, end })) checkNumber('linspace', name, value);
-    const dtype = requireDtype(optionsOf('linspace', options).dtype, 'linspace') ?? getDefaultDtype();
-    return finish(dispatchOne(linspaceOp, [], { size: steps, start, step: end, dtype, device: placed(options, 'linspace') }), options);
+    for (const [name, value] of Object.entries({ start, end }))
+      checkNumber('linspace', name, value);
+    const dtype =
+      requireDtype(optionsOf('linspace', options).dtype, 'linspace') ?? getDefaultDtype();
+    return finish(
+      dispatchOne(linspaceOp, [], {
+        size: steps,
+        start,
+        step: end,
+        dtype,
+        device: placed(options, 'linspace'),
+      }),
+      options,
+    );
   },
 );
 
 /**
- * Ones on the diagonal, zeros elsewhere. Shapes: `[n, n]`, or with `m` `[n, m]`. Dtypes: the default floating type unless given. Gradient: none.
+ * Ones on the diagonal, zeros elsewhere. Shapes: `[n, n]`, or with `m` `[n, m]`. Dtypes: the
+ * default floating type unless given. Gradient: none.
  *
  * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.eye`
  */
-export const eye = defineFunction('eye(n, m, *, dtype, device, requiresGrad, pinMemory)', (n: number, m: number | null = null, options: TensorOptions = {}): Tensor => {
-  const columns = m ?? n;
-  checkSizes([n, columns], 'eye');
-  const matrix = zeros([n, columns], { ...options, requiresGrad: false });
-  matrix.diagonal().fill_(1);
-  return finish(matrix, options);
-});
+export const eye = defineFunction(
+  'eye(n, m, *, dtype, device, requiresGrad, pinMemory)',
+  (n: number, m: number | null = null, options: TensorOptions = {}): Tensor => {
+    const columns = m ?? n;
+    checkSizes([n, columns], 'eye');
+    const matrix = zeros([n, columns], { ...options, requiresGrad: false });
+    matrix.diagonal().fill_(1);
+    return finish(matrix, options);
+  },
+);
 
 /** One value in the dtype and on the device of `input`, unless options say otherwise. @internal */
-export function filledBeside(name: string, input: Tensor, size: Shape, value: number | bigint, options: TensorOptions): Tensor {
+export function filledBeside(
+  name: string,
+  input: Tensor,
+  size: Shape,
+  value: number | bigint,
+  options: TensorOptions,
+): Tensor {
   checkSizes(size, name);
   const given = { dtype: input.dtype, device: input.device, ...options };
   const device = placed(given, name);
   const dtype = requireDtype(given.dtype, name) ?? input.dtype;
-  return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype, device, value }, emptyBeside(input, size, dtype)), given);
+  return finish(
+    dispatchOne(
+      fullOp,
+      [],
+      { shape: [...size], strides: null, dtype, device, value },
+      emptyBeside(input, size, dtype),
+    ),
+    given,
+  );
 }
 
 addMethod('zerosLike', function () {
   return zerosLike(this);
 });
 
-installSampleMaker((data, shape, dtype) => makeFromValues(encodeValues(data, dtype), shape, dtype, getDefaultDevice()));
+installSampleMaker((data, shape, dtype) =>
+  makeFromValues(encodeValues(data, dtype), shape, dtype, getDefaultDevice()),
+);
 
 export { fullLikeOf as fullLike };
 

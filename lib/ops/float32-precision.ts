@@ -3,24 +3,33 @@ import { checkOneOf } from '../core/options.js';
 
 /**
  * - `'highest'`: in float32, on the CUDA cores. The default.
- * - `'tf32x3'`: each operand as the sum of two numbers of TF32, in three products of the tensor cores: close to float32's error and more
+ * - `'tf32x3'`: each operand as the sum of two numbers of TF32, in three products of the tensor
+ *   cores: close to float32's error and more
  *   than twice as fast. Infinities give NaN; a product too small to gain is computed in float32.
- * - `'high'`, `'medium'`: TF32, which keeps 10 bits of the operands' mantissas: an error of 1e-3 of the operands, seven times as fast.
+ * - `'high'`, `'medium'`: TF32, which keeps 10 bits of the operands' mantissas: an error of 1e-3 of
+ *   the operands, seven times as fast.
  */
 export type Float32MatmulPrecision = 'highest' | 'high' | 'medium' | 'tf32x3';
 
 /** As the kernels know them: native/cuda/kernels/matmul.h. */
-const codes: Readonly<Record<Float32MatmulPrecision, number>> = { highest: 0, high: 1, medium: 1, tf32x3: 2 };
+const codes: Readonly<Record<Float32MatmulPrecision, number>> = {
+  highest: 0,
+  high: 1,
+  medium: 1,
+  tf32x3: 2,
+};
 
 let precision: Float32MatmulPrecision = 'highest';
 let code = 0;
 
 /**
- * Sets how exactly products of float32 matrices are computed on GPUs from now on, in forward and backward passes: those already called are
- * not touched. TF32 takes a GPU from sm_80 on and cuBLASLt; without them, and on the CPU, products are computed in float32.
+ * Sets how exactly products of float32 matrices are computed on GPUs from now on, in forward and
+ * backward passes: those already called are not touched. TF32 takes a GPU from sm_80 on and
+ * cuBLASLt; without them, and on the CPU, products are computed in float32.
  *
  * @throws ArgumentError for a name that is none
- * @see PyTorch `torch.set_float32_matmul_precision`, which has no `'tf32x3'`; Ootomo and Yokota, arXiv:2203.03341
+ * @see PyTorch `torch.set_float32_matmul_precision`, which has no `'tf32x3'`; Ootomo and Yokota,
+ * arXiv:2203.03341
  * @example setFloat32MatmulPrecision('high')
  */
 export function setFloat32MatmulPrecision(next: Float32MatmulPrecision): void {
@@ -29,7 +38,9 @@ export function setFloat32MatmulPrecision(next: Float32MatmulPrecision): void {
   code = codes[next];
 }
 
-/** What {@link setFloat32MatmulPrecision} has set. @see PyTorch `torch.get_float32_matmul_precision` */
+/**
+ * What {@link setFloat32MatmulPrecision} has set. @see PyTorch `torch.get_float32_matmul_precision`
+ */
 export function getFloat32MatmulPrecision(): Float32MatmulPrecision {
   return precision;
 }

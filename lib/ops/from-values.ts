@@ -12,12 +12,14 @@ import { describe, requireDtype } from './operand.js';
 import { finish } from './pinned.js';
 
 /**
- * A tensor from a number, nested arrays, a typed array, or another tensor; always a copy, and a leaf. Shapes: `[]` for a number, one dim for each
- * level of arrays, a vector for a typed array, the tensor's own. Dtypes: `dtype`, else a typed array's or tensor's own, the default floating
+ * A tensor from a number, nested arrays, a typed array, or another tensor; always a copy, and a
+ * leaf. Shapes: `[]` for a number, one dim for each level of arrays, a vector for a typed array,
+ * the tensor's own. Dtypes: `dtype`, else a typed array's or tensor's own, the default floating
  * type if there are numbers, int64 for bigints, bool for booleans. Gradient: none.
  *
- * @throws ShapeError for ragged arrays; ArgumentError for what is no number, for numbers that an integer dtype cannot hold, and array types
- * without a dtype; else for bad options, see {@link TensorOptions}
+ * @throws ShapeError for ragged arrays; ArgumentError for what is no number, for numbers that an
+ * integer dtype cannot hold, and array types without a dtype; else for bad options, see {@link
+ * TensorOptions}
  * @see PyTorch `torch.tensor`
  * @example tensor([[1, 2], [3, 4]])
  */
@@ -38,14 +40,20 @@ export const tensor = defineFunction(
     const dtypes = new Set<DType>();
     flatten(data, shape, 0, flat, dtypes);
     const device = placed(options, 'tensor');
-    const dtype = requireDtype(options.dtype, 'tensor') ?? inferDtype(flat, dtypes.size > 0 ? promoted(data, dtypes) : null);
+    const dtype =
+      requireDtype(options.dtype, 'tensor') ??
+      inferDtype(flat, dtypes.size > 0 ? promoted(data, dtypes) : null);
     return finish(makeFromValues(encodeValues(flat, dtype), shape, dtype, device), options);
   },
 );
 
 function fromTypedArray(data: ArrayBufferView, options: TensorOptions): Tensor {
   const own = data instanceof Float32Array ? float32 : dtypeOfArray(data);
-  if (own === null) throw new ArgumentError(`tensor: ${kindOf(data)} has no matching dtype; convert it to Int32Array, BigInt64Array or Float32Array`, { op: 'tensor' });
+  if (own === null)
+    throw new ArgumentError(
+      `tensor: ${kindOf(data)} has no matching dtype; convert it to Int32Array, BigInt64Array or Float32Array`,
+      { op: 'tensor' },
+    );
   const device = placed(options, 'tensor');
   const dtype = requireDtype(options.dtype, 'tensor') ?? own;
   const values = data as Float32Array;
@@ -65,7 +73,13 @@ function nestedShape(data: NestedArray): number[] {
 }
 
 /** Puts the numbers into `out`, and what dtypes there are of tensors among them into `dtypes`. */
-function flatten(data: NestedArray, shape: Shape, depth: number, out: (number | bigint | boolean)[], dtypes: Set<DType>): void {
+function flatten(
+  data: NestedArray,
+  shape: Shape,
+  depth: number,
+  out: (number | bigint | boolean)[],
+  dtypes: Set<DType>,
+): void {
   if (depth === shape.length) {
     const value = data instanceof Tensor ? valueOf(data, dtypes) : data;
     if (typeof value !== 'number' && typeof value !== 'bigint' && typeof value !== 'boolean') {
@@ -75,14 +89,18 @@ function flatten(data: NestedArray, shape: Shape, depth: number, out: (number | 
     out.push(value);
     return;
   }
-  if (!Array.isArray(data) || data.length !== shape[depth]) throw ragged(shape, depth, Array.isArray(data) ? data.length : null);
+  if (!Array.isArray(data) || data.length !== shape[depth])
+    throw ragged(shape, depth, Array.isArray(data) ? data.length : null);
   for (const item of data) flatten(item, shape, depth + 1, out, dtypes);
 }
 
 /** Reads a tensor among numbers. Blocks. */
 function valueOf(t: Tensor, dtypes: Set<DType>): number | bigint | boolean {
   if (t.numel() !== 1 || t.ndim > 0)
-    throw new ArgumentError(`tensor: among numbers expected tensors without dims, got shape ${formatShape(t.shape)}; use stack() or cat()`, { op: 'tensor', shape: t.shape });
+    throw new ArgumentError(
+      `tensor: among numbers expected tensors without dims, got shape ${formatShape(t.shape)}; use stack() or cat()`,
+      { op: 'tensor', shape: t.shape },
+    );
   dtypes.add(t.dtype);
   return t.item();
 }
@@ -90,21 +108,33 @@ function valueOf(t: Tensor, dtypes: Set<DType>): number | bigint | boolean {
 function ragged(shape: Shape, depth: number, found: number | null): ShapeError {
   const expected = shape[depth] === undefined ? 'a number' : `an array of ${shape[depth]}`;
   const given = found === null ? 'a number' : `an array of ${found}`;
-  return new ShapeError(`tensor: nested arrays are ragged: expected ${expected} at depth ${depth}, as in the first one, got ${given}`, { op: 'tensor', depth, expected, given });
+  return new ShapeError(
+    `tensor: nested arrays are ragged: expected ${expected} at depth ${depth}, as in the first one, got ${given}`,
+    { op: 'tensor', depth, expected, given },
+  );
 }
 
 function leavesOf(data: NestedArray): NestedArray[] {
   return Array.isArray(data) ? data.flatMap(leavesOf) : [data];
 }
 
-/** Of numbers and tensors: what the numbers would be alone, promoted with the dtypes of the tensors. */
+/**
+ * Of numbers and tensors: what the numbers would be alone, promoted with the dtypes of the tensors.
+ */
 function promoted(data: NestedArray, dtypes: ReadonlySet<DType>): DType {
-  const numbers = leavesOf(data).filter((value) => !(value instanceof Tensor)) as (number | bigint | boolean)[];
+  const numbers = leavesOf(data).filter((value) => !(value instanceof Tensor)) as (
+    | number
+    | bigint
+    | boolean
+  )[];
   const all = numbers.length > 0 ? [...dtypes, inferDtype(numbers, null)] : [...dtypes];
   return all.reduce(promoteTypes);
 }
 
-function inferDtype(values: readonly (number | bigint | boolean)[], ofTensors: DType | null): DType {
+function inferDtype(
+  values: readonly (number | bigint | boolean)[],
+  ofTensors: DType | null,
+): DType {
   if (ofTensors !== null) return ofTensors;
   if (values.length === 0) return getDefaultDtype();
   if (values.every((v) => typeof v === 'boolean')) return bool;

@@ -1,11 +1,20 @@
-/** Indexing with several index tensors or bool masks at once, as `x[i, j]` does in Python: index and indexPut. */
+/**
+ * Indexing with several index tensors or bool masks at once, as `x[i, j]` does in Python: index and
+ * indexPut.
+ */
 
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, int64, uint8 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkFlag } from '../core/options.js';
-import { broadcastShapes, contiguousStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
+import {
+  broadcastShapes,
+  contiguousStrides,
+  formatShape,
+  type Shape,
+  sameShape,
+} from '../core/shape.js';
 import { defineFunction, type FunctionOf, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
@@ -29,17 +38,31 @@ const indexGetOp: Op<IndexParams> = defineOp<IndexParams>({
   kernelParams: ['numIndices'],
   meta: ([x, first], { numIndices }) => {
     const input = x as Tensor;
-    return [{ shape: [...(first as Tensor).shape, ...input.shape.slice(numIndices)], strides: null, dtype: input.dtype, device: input.device }];
+    return [
+      {
+        shape: [...(first as Tensor).shape, ...input.shape.slice(numIndices)],
+        strides: null,
+        dtype: input.dtype,
+        device: input.device,
+      },
+    ];
   },
   saves: { inputs: (_needs, inputs) => inputs.map((_, i) => i).slice(1) },
   vjp: (ctx, g) => {
     const indices = Array.from({ length: ctx.params.numIndices }, (_, i) => ctx.input(i + 1));
     const zeros = g.newZeros(ctx.inputShape(0));
-    return [dispatchOne(indexPutOp, [zeros, g, ...indices], { ...ctx.params, accumulate: 1 }), ...indices.map(() => null)];
+    return [
+      dispatchOne(indexPutOp, [zeros, g, ...indices], { ...ctx.params, accumulate: 1 }),
+      ...indices.map(() => null),
+    ];
   },
   samples: () => [
     {
-      inputs: [sampleTensor([4, 3, 2]), sampleTensor([5], { dtype: int64, low: -4, high: 4 }), sampleTensor([5], { dtype: int64, low: 0, high: 3, seed: 2 })],
+      inputs: [
+        sampleTensor([4, 3, 2]),
+        sampleTensor([5], { dtype: int64, low: -4, high: 4 }),
+        sampleTensor([5], { dtype: int64, low: 0, high: 3, seed: 2 }),
+      ],
       params: { numIndices: 2, accumulate: 0 },
     },
   ],
@@ -61,16 +84,30 @@ const indexPutOp: Op<IndexParams> = defineOp<IndexParams>({
     const { numIndices, accumulate } = ctx.params;
     const indices = Array.from({ length: numIndices }, (_, i) => ctx.input(i + 2));
     const read = ctx.needs(1) ? dispatchOne(indexGetOp, [g, ...indices], ctx.params) : null;
-    const kept = accumulate ? g : dispatchOne(indexPutOp, [g, g.newZeros([]).expand(ctx.inputShape(1)), ...indices], { numIndices, accumulate: 0 });
+    const kept = accumulate
+      ? g
+      : dispatchOne(indexPutOp, [g, g.newZeros([]).expand(ctx.inputShape(1)), ...indices], {
+          numIndices,
+          accumulate: 0,
+        });
     return [ctx.needs(0) ? kept : null, read, ...indices.map(() => null)];
   },
   samples: () => [
     {
-      inputs: [sampleTensor([4, 3]), sampleTensor([5, 3], { seed: 8 }), sampleTensor([5], { dtype: int64, low: 0, high: 4 })],
+      inputs: [
+        sampleTensor([4, 3]),
+        sampleTensor([5, 3], { seed: 8 }),
+        sampleTensor([5], { dtype: int64, low: 0, high: 4 }),
+      ],
       params: { numIndices: 1, accumulate: 1 },
     },
     {
-      inputs: [sampleTensor([4, 3]), sampleTensor([4], { seed: 8 }), sampleTensor([4], { seed: 2 }).argsort(0), sampleTensor([4], { dtype: int64, low: 0, high: 3 })],
+      inputs: [
+        sampleTensor([4, 3]),
+        sampleTensor([4], { seed: 8 }),
+        sampleTensor([4], { seed: 2 }).argsort(0),
+        sampleTensor([4], { dtype: int64, low: 0, high: 3 }),
+      ],
       params: { numIndices: 2, accumulate: 0 },
     },
   ],
@@ -85,7 +122,10 @@ const SMALLEST_TILE = 4096;
 /** As many as a block of a GPU adds up at once. */
 const MOST_TILES = 16_384;
 
-/** What the rows of the result are made of, so that they are made when their number is known, and the input is read once. */
+/**
+ * What the rows of the result are made of, so that they are made when their number is known, and
+ * the input is read once.
+ */
 const nonzeroOp: Op<Tiles> = defineOp<Tiles>({
   name: 'nonzero',
   doc: 'Which elements are not 0: how many lie before each tile, and in all; a bit for each element.',
@@ -112,7 +152,14 @@ const nonzeroRowsOp: Op<NonzeroRows> = defineOp<NonzeroRows>({
   name: 'nonzeroRows',
   doc: 'Indices of elements that are not 0, from what nonzero found.',
   kernelParams: ['tile'],
-  meta: ([starts], { shape, count }) => [{ shape: [count, shape.length], strides: null, dtype: int64, device: (starts as Tensor).device }],
+  meta: ([starts], { shape, count }) => [
+    {
+      shape: [count, shape.length],
+      strides: null,
+      dtype: int64,
+      device: (starts as Tensor).device,
+    },
+  ],
   lower: (command, [starts, flags], [rows], { shape, tile }) => {
     command.indexView(0, shape, contiguousStrides(shape));
     command.tensor(starts as Tensor);
@@ -125,39 +172,62 @@ const nonzeroRowsOp: Op<NonzeroRows> = defineOp<NonzeroRows>({
 });
 
 /**
- * Indices of the elements that are not 0, in row-major order: `[n, ndim]`, or with `asTuple` (false by default) ndim vectors `[n]` (one without dims), as
- * `index` takes them. Dtypes: any; the result is int64. Blocks: its shape depends on values. Gradient: none.
+ * Indices of the elements that are not 0, in row-major order: `[n, ndim]`, or with `asTuple` (false
+ * by default) ndim vectors `[n]` (one without dims), as `index` takes them. Dtypes: any; the result
+ * is int64. Blocks: its shape depends on values. Gradient: none.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nonzero`
  */
-export const nonzero = defineFunction('nonzero(input, /, *, asTuple)', (input: Tensor, { asTuple = false }: { asTuple?: boolean } = {}): Tensor | Tensor[] => {
-  requireTensor(input, 'nonzero');
-  checkFlag('nonzero', 'asTuple', asTuple);
-  if (asTuple && input.shape.length === 0) return nonzero(input.detach().unsqueeze(0), { asTuple: true });
-  let tile = SMALLEST_TILE;
-  while (tile * MOST_TILES < input.numel()) tile *= 2;
-  const [starts, flags] = dispatch(nonzeroOp, [input.detach()], { tile }) as [Tensor, Tensor];
-  try {
-    const count = Number(waitingFor('nonzero', () => starts.narrow(0, starts.numel() - 1, 1).item()));
-    const found = dispatchOne(nonzeroRowsOp, [starts, flags], { shape: input.shape, count, tile });
-    return asTuple ? found.unbind(1) : found;
-  } finally {
-    starts.dispose();
-    flags.dispose();
-  }
-}) as unknown as IndexVectors & IndexRows;
-type IndexVectors = FunctionOf<'nonzero(input, /, *, asTuple)', (input: Tensor, options: { asTuple: true }) => Tensor[]>;
-type IndexRows = FunctionOf<'nonzero(input, /, *, asTuple)', (input: Tensor, options?: { asTuple?: false }) => Tensor>;
+export const nonzero = defineFunction(
+  'nonzero(input, /, *, asTuple)',
+  (input: Tensor, { asTuple = false }: { asTuple?: boolean } = {}): Tensor | Tensor[] => {
+    requireTensor(input, 'nonzero');
+    checkFlag('nonzero', 'asTuple', asTuple);
+    if (asTuple && input.shape.length === 0)
+      return nonzero(input.detach().unsqueeze(0), { asTuple: true });
+    let tile = SMALLEST_TILE;
+    while (tile * MOST_TILES < input.numel()) tile *= 2;
+    const [starts, flags] = dispatch(nonzeroOp, [input.detach()], { tile }) as [Tensor, Tensor];
+    try {
+      const count = Number(
+        waitingFor('nonzero', () => starts.narrow(0, starts.numel() - 1, 1).item()),
+      );
+      const found = dispatchOne(nonzeroRowsOp, [starts, flags], {
+        shape: input.shape,
+        count,
+        tile,
+      });
+      return asTuple ? found.unbind(1) : found;
+    } finally {
+      starts.dispose();
+      flags.dispose();
+    }
+  },
+) as unknown as IndexVectors & IndexRows;
+type IndexVectors = FunctionOf<
+  'nonzero(input, /, *, asTuple)',
+  (input: Tensor, options: { asTuple: true }) => Tensor[]
+>;
+type IndexRows = FunctionOf<
+  'nonzero(input, /, *, asTuple)',
+  (input: Tensor, options?: { asTuple?: false }) => Tensor
+>;
 
-/** One entry of an index: a tensor of indices (int64 or int32), a mask (bool or uint8) over as many dims as it has, or null for a whole dim. */
+/**
+ * One entry of an index: a tensor of indices (int64 or int32), a mask (bool or uint8) over as many
+ * dims as it has, or null for a whole dim.
+ */
 export type IndexEntry = Tensor | null;
 
 interface Prepared {
   /** Dims of the input, indexed ones first. */
   order: number[];
   indices: Tensor[];
-  /** Where the indexed dims' shape goes among the dims that stay: in front unless the indexed dims are neighbours. */
+  /**
+   * Where the indexed dims' shape goes among the dims that stay: in front unless the indexed dims
+   * are neighbours.
+   */
   position: number;
 }
 
@@ -165,10 +235,15 @@ interface Prepared {
 function prepare(op: string, input: Tensor, entries: readonly IndexEntry[]): Prepared {
   const perDim: IndexEntry[] = [];
   for (const entry of entries) {
-    if (entry !== null && (entry.dtype === bool || entry.dtype === uint8)) perDim.push(...maskIndices(op, input, entry, perDim.length));
+    if (entry !== null && (entry.dtype === bool || entry.dtype === uint8))
+      perDim.push(...maskIndices(op, input, entry, perDim.length));
     else perDim.push(entry);
   }
-  if (perDim.length > input.shape.length) throw new IndexError(`${op}: ${perDim.length} indices for a tensor of shape ${formatShape(input.shape)}`, { op });
+  if (perDim.length > input.shape.length)
+    throw new IndexError(
+      `${op}: ${perDim.length} indices for a tensor of shape ${formatShape(input.shape)}`,
+      { op },
+    );
   const indexed = perDim.flatMap((entry, i) => (entry === null ? [] : [i]));
   const tensors = indexed.map((i) => perDim[i] as Tensor);
   for (const t of tensors) requireIndex(t, op);
@@ -182,13 +257,23 @@ function prepare(op: string, input: Tensor, entries: readonly IndexEntry[]): Pre
 function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tensor[] {
   const covered = input.shape.slice(at, at + mask.shape.length);
   if (!sameShape(covered, mask.shape))
-    throw new ShapeError(`${op}: a mask of shape ${formatShape(mask.shape)} does not cover dims ${at}.. of shape ${formatShape(input.shape)}`, { op });
+    throw new ShapeError(
+      `${op}: a mask of shape ${formatShape(mask.shape)} does not cover dims ${at}.. of shape ${formatShape(input.shape)}`,
+      { op },
+    );
   return waitingFor(`${op} with a mask`, () => nonzero(mask)).unbind(1);
 }
 
-/** A mask without dims stands for a new dim that it keeps or empties: it becomes a mask of one element over a dim of size 1. */
-function withDimForScalars(input: Tensor, entries: readonly IndexEntry[]): { input: Tensor; entries: readonly IndexEntry[] } {
-  const isScalarMask = (entry: IndexEntry): entry is Tensor => entry !== null && (entry.dtype === bool || entry.dtype === uint8) && entry.shape.length === 0;
+/**
+ * A mask without dims stands for a new dim that it keeps or empties: it becomes a mask of one
+ * element over a dim of size 1.
+ */
+function withDimForScalars(
+  input: Tensor,
+  entries: readonly IndexEntry[],
+): { input: Tensor; entries: readonly IndexEntry[] } {
+  const isScalarMask = (entry: IndexEntry): entry is Tensor =>
+    entry !== null && (entry.dtype === bool || entry.dtype === uint8) && entry.shape.length === 0;
   if (!entries.some(isScalarMask)) return { input, entries };
   let [seen, dim] = [input, 0];
   const replaced = entries.map((entry) => {
@@ -210,36 +295,60 @@ function placeFront(result: Tensor, count: number, position: number): Tensor {
 
 /** @throws ArgumentError for an index that is in no list */
 function requireEntries(entries: unknown, op: string): void {
-  if (!Array.isArray(entries)) throw new ArgumentError(`${op}: expected a list of indices such as [rows, null, columns], got ${describe(entries)}`, { op, argument: 'entries' });
+  if (!Array.isArray(entries))
+    throw new ArgumentError(
+      `${op}: expected a list of indices such as [rows, null, columns], got ${describe(entries)}`,
+      { op, argument: 'entries' },
+    );
 }
 
 function takeFront(values: Tensor, count: number, position: number): Tensor {
   if (position === 0) return values;
   const all = values.shape.map((_, i) => i);
-  return values.permute([...all.slice(position, position + count), ...all.slice(0, position), ...all.slice(position + count)]);
+  return values.permute([
+    ...all.slice(position, position + count),
+    ...all.slice(0, position),
+    ...all.slice(position + count),
+  ]);
 }
 
 /**
- * `input[i, j, ...]` with index tensors, masks, and null for a whole dim; negative indices count from the end. Shapes: the indices broadcast to
- * one shape, which takes the place of the indexed dims, or comes first where these are not neighbours; a mask counts as the indices of its true
- * elements (which blocks). Without index tensors, a view of all. Dtypes: any, kept. Gradient: input.
+ * `input[i, j, ...]` with index tensors, masks, and null for a whole dim; negative indices count
+ * from the end. Shapes: the indices broadcast to one shape, which takes the place of the indexed
+ * dims, or comes first where these are not neighbours; a mask counts as the indices of its true
+ * elements (which blocks). Without index tensors, a view of all. Dtypes: any, kept. Gradient:
+ * input.
  *
- * @throws IndexError for more entries than dims, or an index out of range (also if no element is read), possibly not before values are read; ShapeError if indices do not
- * broadcast, or a mask does not cover its dims; DtypeError for an index of another dtype; ArgumentError unless `entries` is a list of tensors and null
+ * @throws IndexError for more entries than dims, or an index out of range (also if no element is
+ * read), possibly not before values are read; ShapeError if indices do not broadcast, or a mask
+ * does not cover its dims; DtypeError for an index of another dtype; ArgumentError unless `entries`
+ * is a list of tensors and null
  * @see PyTorch `torch.Tensor.__getitem__` with tensors; NumPy calls it advanced indexing
  * @example index(x, [tensor([0, 2], { dtype: int64 }), null])
  */
-export const index = defineFunction('index(input, /, entries)', (input: Tensor, entries: readonly IndexEntry[]): Tensor => {
-  requireTensor(input, 'index');
-  requireEntries(entries, 'index');
-  const given = withDimForScalars(input, entries);
-  const { order, indices, position } = prepare('index', given.input, given.entries);
-  if (indices.length === 0) return input.view(input.shape);
-  const front = dispatchOne(indexGetOp, [given.input.permute(order), ...indices], { numIndices: indices.length, accumulate: 0 });
-  return placeFront(front, (indices[0] as Tensor).shape.length, position);
-});
+export const index = defineFunction(
+  'index(input, /, entries)',
+  (input: Tensor, entries: readonly IndexEntry[]): Tensor => {
+    requireTensor(input, 'index');
+    requireEntries(entries, 'index');
+    const given = withDimForScalars(input, entries);
+    const { order, indices, position } = prepare('index', given.input, given.entries);
+    if (indices.length === 0) return input.view(input.shape);
+    const front = dispatchOne(indexGetOp, [given.input.permute(order), ...indices], {
+      numIndices: indices.length,
+      accumulate: 0,
+    });
+    return placeFront(front, (indices[0] as Tensor).shape.length, position);
+  },
+);
 
-function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Tensor, accumulate: boolean, inPlace: boolean): Tensor {
+function indexPutInto(
+  input: Tensor,
+  entries: readonly IndexEntry[],
+  values: Tensor,
+  accumulate: boolean,
+  inPlace: boolean,
+): Tensor {
   requireTensor(values, 'indexPut', 'values');
   requireEntries(entries, 'indexPut');
   const given = withDimForScalars(input, entries);
@@ -269,11 +378,13 @@ function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Ten
 }
 
 /**
- * `input` with `values` written at the indices, or added with `accumulate` (false by default: which of two for one place stays is not defined).
- * Shapes: values broadcast to what {@link index} gives; the result has the input's. Dtypes: any, kept; values are converted (PyTorch refuses other dtypes).
- * Gradient: both.
+ * `input` with `values` written at the indices, or added with `accumulate` (false by default: which
+ * of two for one place stays is not defined). Shapes: values broadcast to what {@link index} gives;
+ * the result has the input's. Dtypes: any, kept; values are converted (PyTorch refuses other
+ * dtypes). Gradient: both.
  *
- * @throws ShapeError if values do not broadcast; ArgumentError for options that are none, and unless both are tensors; else as {@link index}
+ * @throws ShapeError if values do not broadcast; ArgumentError for options that are none, and
+ * unless both are tensors; else as {@link index}
  * @see PyTorch `torch.Tensor.index_put`
  */
 export const indexPut = defineFunction(
@@ -286,20 +397,28 @@ export const indexPut = defineFunction(
 );
 
 /**
- * The elements where the mask is true, in row-major order. Shapes: input and mask broadcast; the result is a vector `[n]`. Dtypes: any, kept; the
- * mask is bool. Blocks: its size depends on values. Gradient: input.
+ * The elements where the mask is true, in row-major order. Shapes: input and mask broadcast; the
+ * result is a vector `[n]`. Dtypes: any, kept; the mask is bool. Blocks: its size depends on
+ * values. Gradient: input.
  *
- * @throws ShapeError if the shapes do not broadcast; DtypeError for another mask; ArgumentError unless both are tensors
+ * @throws ShapeError if the shapes do not broadcast; DtypeError for another mask; ArgumentError
+ * unless both are tensors
  * @see PyTorch `torch.masked_select`
  */
-export const maskedSelect = defineFunction('maskedSelect(input, /, mask)', (input: Tensor, mask: Tensor): Tensor => {
-  requireTensor(input, 'maskedSelect');
-  requireTensor(mask, 'maskedSelect', 'mask');
-  if (mask.dtype !== bool)
-    throw new DtypeError(`maskedSelect: expected a bool mask, got ${mask.dtype.name}. Convert with .bool().`, { op: 'maskedSelect', dtype: mask.dtype.name });
-  const shape = broadcastShapes(input.shape, mask.shape, 'maskedSelect');
-  return waitingFor('maskedSelect', () => index(input.expand(shape), [mask.expand(shape)]));
-});
+export const maskedSelect = defineFunction(
+  'maskedSelect(input, /, mask)',
+  (input: Tensor, mask: Tensor): Tensor => {
+    requireTensor(input, 'maskedSelect');
+    requireTensor(mask, 'maskedSelect', 'mask');
+    if (mask.dtype !== bool)
+      throw new DtypeError(
+        `maskedSelect: expected a bool mask, got ${mask.dtype.name}. Convert with .bool().`,
+        { op: 'maskedSelect', dtype: mask.dtype.name },
+      );
+    const shape = broadcastShapes(input.shape, mask.shape, 'maskedSelect');
+    return waitingFor('maskedSelect', () => index(input.expand(shape), [mask.expand(shape)]));
+  },
+);
 
 addMethod('index', methodOf(index));
 addMethod('indexPut', methodOf(indexPut));
@@ -316,15 +435,23 @@ addMethod('maskedSelect', methodOf(maskedSelect));
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** `this[i, j, ...]` with index tensors, masks, and null for a whole dim. The same as {@link index}. */
+    /**
+     * `this[i, j, ...]` with index tensors, masks, and null for a whole dim. The same as {@link
+     * index}.
+     */
     index: MethodOf<typeof index>;
     /** This with `values` written, or added, at the indices. The same as {@link indexPut}. */
     indexPut: MethodOf<typeof indexPut>;
     /** {@link indexPut} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     indexPut_: MethodOf<typeof indexPut_, this>;
-    /** Indices of the elements that are not 0, one row each, or with `asTuple` one vector for each dim. Blocks. The same as {@link nonzero}. */
+    /**
+     * Indices of the elements that are not 0, one row each, or with `asTuple` one vector for each
+     * dim. Blocks. The same as {@link nonzero}.
+     */
     nonzero: MethodOf<IndexVectors> & MethodOf<IndexRows>;
-    /** The elements where the mask is true, as a vector. Blocks. The same as {@link maskedSelect}. */
+    /**
+     * The elements where the mask is true, as a vector. Blocks. The same as {@link maskedSelect}.
+     */
     maskedSelect: MethodOf<typeof maskedSelect>;
   }
 }

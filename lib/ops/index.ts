@@ -9,13 +9,37 @@ export { clone, type ToOptions } from './copy.js';
 export * from './creation.js';
 export * from './einsum.js';
 export type { NestedArray, TensorOptions } from './factories.js';
-export { arange, empty, emptyLike, eye, full, fullLike, linspace, ones, onesLike, zeros, zerosLike } from './factories.js';
-export { type Float32MatmulPrecision, getFloat32MatmulPrecision, setFloat32MatmulPrecision } from './float32-precision.js';
+export {
+  arange,
+  empty,
+  emptyLike,
+  eye,
+  full,
+  fullLike,
+  linspace,
+  ones,
+  onesLike,
+  zeros,
+  zerosLike,
+} from './factories.js';
+export {
+  type Float32MatmulPrecision,
+  getFloat32MatmulPrecision,
+  setFloat32MatmulPrecision,
+} from './float32-precision.js';
 export { tensor } from './from-values.js';
 export * from './index-composites.js';
 export * from './index-tensors.js';
 export type { ScatterReduce } from './indexing.js';
-export { embedding, gather, indexAdd, indexSelect, oneHot, scatter, scatterAdd } from './indexing.js';
+export {
+  embedding,
+  gather,
+  indexAdd,
+  indexSelect,
+  oneHot,
+  scatter,
+  scatterAdd,
+} from './indexing.js';
 export { cat, flip, repeat, roll, stack, tril, triu } from './join.js';
 export {
   binaryCrossEntropyWithLogits,
@@ -29,7 +53,18 @@ export {
 } from './loss.js';
 export type { LossOptions, LossReduction } from './loss-checks.js';
 export * from './loss-composites.js';
-export { type AddProductOptions, addmm, baddbmm, bmm, dot, linear, matmul, mm, mv, outer } from './matmul.js';
+export {
+  type AddProductOptions,
+  addmm,
+  baddbmm,
+  bmm,
+  dot,
+  linear,
+  matmul,
+  mm,
+  mv,
+  outer,
+} from './matmul.js';
 export { layerNorm, rmsNorm } from './norm.js';
 export * from './norm-composites.js';
 export type { DtypeOption, TensorLike } from './operand.js';
@@ -64,13 +99,38 @@ export type { Dims, ReduceOptions } from './reduce.js';
 export { all, amax, amin, any, logsumexp, mean, prod, sum } from './reduce.js';
 export * from './search.js';
 export { cumprod, cumsum, logSoftmax, softmax } from './softmax.js';
-export { argmax, argmin, argsort, max, min, type SortOptions, sort, type TopkOptions, topk, ValuesAndIndices } from './sort.js';
+export {
+  argmax,
+  argmin,
+  argsort,
+  max,
+  min,
+  type SortOptions,
+  sort,
+  type TopkOptions,
+  topk,
+  ValuesAndIndices,
+} from './sort.js';
 export { chunk, split, unbind } from './split.js';
 export * from './split-stack.js';
 export * from './statistics.js';
 export { std, type VarianceOptions, var, varMean } from './variance.js';
 export { norm } from './vector-norm.js';
-export { detach, expand, expandAs, flatten, movedim, permute, reshape, squeeze, t, transpose, unflatten, unsqueeze, view } from './view.js';
+export {
+  detach,
+  expand,
+  expandAs,
+  flatten,
+  movedim,
+  permute,
+  reshape,
+  squeeze,
+  t,
+  transpose,
+  unflatten,
+  unsqueeze,
+  view,
+} from './view.js';
 export { addcdiv, addcmul, clamp, lerp, maskedFill, where } from './where.js';
 export { asStrided, diagonal, narrow, select, slice, unfold } from './window.js';
 

@@ -1,4 +1,7 @@
-/** Several tensors into one: cat, stack; and parts of matrices: tril, triu; and order: flip, roll, repeat. */
+/**
+ * Several tensors into one: cat, stack; and parts of matrices: tril, triu; and order: flip, roll,
+ * repeat.
+ */
 
 import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
@@ -20,44 +23,62 @@ import { triangleRule } from './sharding/making.js';
 import { listOrFirst } from './sized.js';
 
 /**
- * Joins tensors along a dim. Shapes: equal but for the dim, whose sizes add up; an empty vector `[0]` joins with anything. Dtypes: promoted.
- * Gradient: all.
+ * Joins tensors along a dim. Shapes: equal but for the dim, whose sizes add up; an empty vector
+ * `[0]` joins with anything. Dtypes: promoted. Gradient: all.
  *
- * @throws ShapeError for other sizes that differ, or tensors without dims; IndexError for a dim out of range; DeviceError for tensors on different
- * devices; ArgumentError for an empty list, or what is no tensor
+ * @throws ShapeError for other sizes that differ, or tensors without dims; IndexError for a dim out
+ * of range; DeviceError for tensors on different devices; ArgumentError for an empty list, or what
+ * is no tensor
  * @see PyTorch `torch.cat`
  */
-export const cat = defineFunction('cat(tensors, /, dim)', (tensors: readonly Tensor[], dim = 0): Tensor => {
-  requireTensors(tensors, 'cat');
-  if (tensors.length === 0) throw new ArgumentError('cat: expected at least one tensor', { op: 'cat' });
-  const first = tensors.find((t) => !isEmptyVector(t)) ?? (tensors[0] as Tensor);
-  if (first.shape.length === 0) throw new ShapeError('cat: tensors without dims cannot be joined; stack() them', { op: 'cat', given: first.shape });
-  const at = wrapDim(dim, first.shape.length, 'cat');
-  tensors.forEach((t, i) => {
-    const fits = isEmptyVector(t) || (t.shape.length === first.shape.length && t.shape.every((s, d) => d === at || s === first.shape[d]));
-    if (!fits) {
-      const place = tensors.indexOf(first);
-      throw new ShapeError(`cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor ${place} has ${formatShape(first.shape)}; only dim ${dim} may differ`, {
+export const cat = defineFunction(
+  'cat(tensors, /, dim)',
+  (tensors: readonly Tensor[], dim = 0): Tensor => {
+    requireTensors(tensors, 'cat');
+    if (tensors.length === 0)
+      throw new ArgumentError('cat: expected at least one tensor', { op: 'cat' });
+    const first = tensors.find((t) => !isEmptyVector(t)) ?? (tensors[0] as Tensor);
+    if (first.shape.length === 0)
+      throw new ShapeError('cat: tensors without dims cannot be joined; stack() them', {
         op: 'cat',
-        tensor: i,
-        expected: first.shape,
-        given: t.shape,
+        given: first.shape,
       });
-    }
-    if (t.device !== first.device)
-      throw new DeviceError(`cat: tensor ${i} is on ${t.device}, tensor 0 on ${first.device}. ${toOneDevice(first.device, t.device)}`, {
-        op: 'cat',
-        tensor: i,
-        given: String(t.device),
-      });
-  });
-  const dtype = tensors.reduce((d, t) => promoteTypes(d, t.dtype), first.dtype);
-  return dispatchOne(
-    catOp,
-    tensors.map((t) => (t.dtype === dtype ? t : t.to(dtype))),
-    { dim: at, sizes: tensors.map((t) => (isEmptyVector(t) ? 0 : (t.shape[at] as number))) },
-  );
-});
+    const at = wrapDim(dim, first.shape.length, 'cat');
+    tensors.forEach((t, i) => {
+      const fits =
+        isEmptyVector(t) ||
+        (t.shape.length === first.shape.length &&
+          t.shape.every((s, d) => d === at || s === first.shape[d]));
+      if (!fits) {
+        const place = tensors.indexOf(first);
+        throw new ShapeError(
+          `cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor ${place} has ${formatShape(first.shape)}; only dim ${dim} may differ`,
+          {
+            op: 'cat',
+            tensor: i,
+            expected: first.shape,
+            given: t.shape,
+          },
+        );
+      }
+      if (t.device !== first.device)
+        throw new DeviceError(
+          `cat: tensor ${i} is on ${t.device}, tensor 0 on ${first.device}. ${toOneDevice(first.device, t.device)}`,
+          {
+            op: 'cat',
+            tensor: i,
+            given: String(t.device),
+          },
+        );
+    });
+    const dtype = tensors.reduce((d, t) => promoteTypes(d, t.dtype), first.dtype);
+    return dispatchOne(
+      catOp,
+      tensors.map((t) => (t.dtype === dtype ? t : t.to(dtype))),
+      { dim: at, sizes: tensors.map((t) => (isEmptyVector(t) ? 0 : (t.shape[at] as number))) },
+    );
+  },
+);
 
 /** Joins anything, as in PyTorch. */
 function isEmptyVector(t: Tensor): boolean {
@@ -80,7 +101,14 @@ const catOp: Op<Cat> = defineOp<Cat>({
   meta: (inputs, { dim, sizes }) => {
     const first = inputs.find((t) => !isEmptyVector(t)) ?? (inputs[0] as Tensor);
     const total = sizes.reduce((a, b) => a + b, 0);
-    return [{ shape: first.shape.map((s, i) => (i === dim ? total : s)), strides: null, dtype: first.dtype, device: first.device }];
+    return [
+      {
+        shape: first.shape.map((s, i) => (i === dim ? total : s)),
+        strides: null,
+        dtype: first.dtype,
+        device: first.device,
+      },
+    ];
   },
   vjp: (ctx, g) => {
     const { dim, sizes } = ctx.params;
@@ -89,31 +117,47 @@ const catOp: Op<Cat> = defineOp<Cat>({
       const start = at;
       at += size;
       if (!ctx.needs(i)) return null;
-      return ctx.inputShape(i).length === g.shape.length ? g.narrow(dim, start, size) : g.newZeros(ctx.inputShape(i));
+      return ctx.inputShape(i).length === g.shape.length
+        ? g.narrow(dim, start, size)
+        : g.newZeros(ctx.inputShape(i));
     });
   },
-  samples: () => [{ inputs: [sampleTensor([2, 3]), sampleTensor([1, 3], { seed: 4 }), sampleTensor([0, 3])], params: { dim: 0, sizes: [2, 1, 0] } }],
+  samples: () => [
+    {
+      inputs: [sampleTensor([2, 3]), sampleTensor([1, 3], { seed: 4 }), sampleTensor([0, 3])],
+      params: { dim: 0, sizes: [2, 1, 0] },
+    },
+  ],
 });
 
 /**
- * Joins tensors along a new dim. Shapes: k times `[...]` to `[..., k, ...]`, `dim` counted in the result. Dtypes: promoted. Gradient: all.
+ * Joins tensors along a new dim. Shapes: k times `[...]` to `[..., k, ...]`, `dim` counted in the
+ * result. Dtypes: promoted. Gradient: all.
  *
  * @throws ShapeError for shapes that differ; IndexError, DeviceError, ArgumentError as {@link cat}
  * @see PyTorch `torch.stack`
  */
-export const stack = defineFunction('stack(tensors, /, dim)', (tensors: readonly Tensor[], dim = 0): Tensor => {
-  requireTensors(tensors, 'stack');
-  if (tensors.length === 0) throw new ArgumentError('stack: expected at least one tensor', { op: 'stack' });
-  const first = tensors[0] as Tensor;
-  tensors.forEach((t, i) => {
-    if (!sameShape(t.shape, first.shape)) throw new ShapeError(`stack: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ${formatShape(first.shape)}`, { op: 'stack' });
-  });
-  const at = wrapDim(dim, first.shape.length + 1, 'stack');
-  return cat(
-    tensors.map((t) => t.unsqueeze(at)),
-    at,
-  );
-});
+export const stack = defineFunction(
+  'stack(tensors, /, dim)',
+  (tensors: readonly Tensor[], dim = 0): Tensor => {
+    requireTensors(tensors, 'stack');
+    if (tensors.length === 0)
+      throw new ArgumentError('stack: expected at least one tensor', { op: 'stack' });
+    const first = tensors[0] as Tensor;
+    tensors.forEach((t, i) => {
+      if (!sameShape(t.shape, first.shape))
+        throw new ShapeError(
+          `stack: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ${formatShape(first.shape)}`,
+          { op: 'stack' },
+        );
+    });
+    const at = wrapDim(dim, first.shape.length + 1, 'stack');
+    return cat(
+      tensors.map((t) => t.unsqueeze(at)),
+      at,
+    );
+  },
+);
 
 interface Triangle {
   diagonal: number;
@@ -132,7 +176,8 @@ const triOp: Op<Triangle> = defineOp<Triangle>({
   lower: (command, [x], [output], { diagonal, upper }) => {
     const [input, y] = [x as Tensor, output as Tensor];
     if (y.numel() === 0) {
-      // In whichever dim there are none: the kernel knows dense matrices by strides that count a size of 0.
+      // In whichever dim there are none: the kernel knows dense matrices by strides that count a
+      // size of 0.
       command.view(input, [0, 0], [0, 1]);
       command.outputView(y, [0, 0], [0, 1]);
     } else {
@@ -153,41 +198,66 @@ const triOp: Op<Triangle> = defineOp<Triangle>({
 /** The function, or its twin in place, and the method. */
 function triangle(op: string, upper: number, inPlace: boolean) {
   const name = inPlace ? `${op}_` : op;
-  const fn = defineFunction(`${name}(input, /, diagonal)`, (input: Tensor, diagonal = 0): Tensor => {
-    requireTensor(input, op);
-    if (!Number.isInteger(diagonal)) throw new ArgumentError(`${op}: expected the diagonal to be an integer, got ${shown(diagonal)}`, { op, diagonal });
-    if (input.shape.length < 2) throw new ShapeError(`${op}: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op });
-    const kept = dispatchOne(triOp, [input], { diagonal, upper });
-    return inPlace ? copyBack(input, kept) : kept;
-  });
+  const fn = defineFunction(
+    `${name}(input, /, diagonal)`,
+    (input: Tensor, diagonal = 0): Tensor => {
+      requireTensor(input, op);
+      if (!Number.isInteger(diagonal))
+        throw new ArgumentError(
+          `${op}: expected the diagonal to be an integer, got ${shown(diagonal)}`,
+          { op, diagonal },
+        );
+      if (input.shape.length < 2)
+        throw new ShapeError(
+          `${op}: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
+          { op },
+        );
+      const kept = dispatchOne(triOp, [input], { diagonal, upper });
+      return inPlace ? copyBack(input, kept) : kept;
+    },
+  );
   addMethod(name, methodOf(fn));
   return fn;
 }
 
 /**
- * The lower triangle of matrices, zeros elsewhere: elements on and below `diagonal` (0 by default, positive ones lie above it).
- * Shapes: `[..., r, c]`, kept. Dtypes: any, kept. Gradient: yes.
+ * The lower triangle of matrices, zeros elsewhere: elements on and below `diagonal` (0 by default,
+ * positive ones lie above it). Shapes: `[..., r, c]`, kept. Dtypes: any, kept. Gradient: yes.
  *
- * @throws ShapeError for fewer than two dims; ArgumentError for a diagonal that is no integer, options that are none, or what is no tensor
+ * @throws ShapeError for fewer than two dims; ArgumentError for a diagonal that is no integer,
+ * options that are none, or what is no tensor
  * @see PyTorch `torch.tril`
  */
 export const tril = triangle('tril', 0, false);
 const tril_ = triangle('tril', 0, true);
 
-/** The upper triangle of matrices, zeros elsewhere: elements on and above `diagonal`; else as {@link tril}. @see PyTorch `torch.triu` */
+/**
+ * The upper triangle of matrices, zeros elsewhere: elements on and above `diagonal`; else as {@link
+ * tril}. @see PyTorch `torch.triu`
+ */
 export const triu = triangle('triu', 1, false);
 const triu_ = triangle('triu', 1, true);
 
-const flipDims = defineFunction('flip(input, /, dims)', (input: Tensor, dims: number | readonly number[]): Tensor => {
-  requireTensor(input, 'flip');
-  if (dims === undefined || dims === null) throw new ArgumentError('flip: expected the dims to flip', { op: 'flip' });
-  const list = typeof dims === 'object' && dims.length === 0 ? [] : wrapDims(dims, input.shape.length, 'flip');
-  if (list.length === 0) return input.clone();
-  return list.reduce((t, d) => {
-    const size = t.shape[d] as number;
-    return t.indexSelect(d, alongside(t, arange(size - 1, -1, -1, { dtype: int64, device: t.device })));
-  }, input);
-});
+const flipDims = defineFunction(
+  'flip(input, /, dims)',
+  (input: Tensor, dims: number | readonly number[]): Tensor => {
+    requireTensor(input, 'flip');
+    if (dims === undefined || dims === null)
+      throw new ArgumentError('flip: expected the dims to flip', { op: 'flip' });
+    const list =
+      typeof dims === 'object' && dims.length === 0
+        ? []
+        : wrapDims(dims, input.shape.length, 'flip');
+    if (list.length === 0) return input.clone();
+    return list.reduce((t, d) => {
+      const size = t.shape[d] as number;
+      return t.indexSelect(
+        d,
+        alongside(t, arange(size - 1, -1, -1, { dtype: int64, device: t.device })),
+      );
+    }, input);
+  },
+);
 
 /** The forms of {@link flip}: dims in an array or one by one. */
 interface Flip<Input extends unknown[]> {
@@ -197,64 +267,99 @@ interface Flip<Input extends unknown[]> {
 }
 
 /**
- * Elements in reverse order along the dims given. Shapes: any, kept. Dtypes: any, kept. Gradient: yes.
+ * Elements in reverse order along the dims given. Shapes: any, kept. Dtypes: any, kept. Gradient:
+ * yes.
  *
- * @throws IndexError for a dim out of range or given twice; ArgumentError for no dims at all, or what is no tensor
+ * @throws IndexError for a dim out of range or given twice; ArgumentError for no dims at all, or
+ * what is no tensor
  * @see PyTorch `torch.flip`
  */
-export const flip: Flip<[input: Tensor]> = (input: Tensor, ...dims: readonly unknown[]): Tensor => flipDims(input, (dims.length > 1 ? dims.flat() : dims[0]) as number[]);
+export const flip: Flip<[input: Tensor]> = (input: Tensor, ...dims: readonly unknown[]): Tensor =>
+  flipDims(input, (dims.length > 1 ? dims.flat() : dims[0]) as number[]);
 
 /**
- * Elements moved along dims, those that fall off come back at the other end; without `dims` (or with none in the list), along the flattened tensor. Shapes: any, kept.
- * Dtypes: any, kept. Gradient: yes.
+ * Elements moved along dims, those that fall off come back at the other end; without `dims` (or
+ * with none in the list), along the flattened tensor. Shapes: any, kept. Dtypes: any, kept.
+ * Gradient: yes.
  *
- * @throws ArgumentError unless there are as many dims as shifts, or for what is no tensor; IndexError for a dim out of range, or a shift that is
- * no integer
+ * @throws ArgumentError unless there are as many dims as shifts, or for what is no tensor;
+ * IndexError for a dim out of range, or a shift that is no integer
  * @see PyTorch `torch.roll`
  */
-export const roll = defineFunction('roll(input, /, shifts, dims)', (input: Tensor, shifts: number | readonly number[], dims: number | readonly number[] | null = null): Tensor => {
-  requireTensor(input, 'roll');
-  const by = typeof shifts === 'number' ? [shifts] : shifts;
-  checkIntegers('roll', 'shifts', by);
-  if (dims === null || (Array.isArray(dims) && dims.length === 0)) {
-    if (by.length !== 1) throw new ArgumentError(`roll: ${by.length} shifts need as many dims`, { op: 'roll', shifts });
-    return reshapeIfNeeded(rollDim(reshapeIfNeeded(input, [-1]), by[0] as number, 0), input.shape);
-  }
-  const along = typeof dims === 'number' ? [dims] : dims;
-  checkIntegers('roll', 'dims', along);
-  for (const dim of along) wrapDim(dim, input.shape.length, 'roll');
-  if (input.shape.length === 0) return input.clone();
-  if (along.length !== by.length) throw new ArgumentError(`roll: ${by.length} shifts for ${along.length} dims`, { op: 'roll', shifts, dims });
-  return along.reduce((t, dim, i) => rollDim(t, by[i] as number, dim), input);
-});
+export const roll = defineFunction(
+  'roll(input, /, shifts, dims)',
+  (
+    input: Tensor,
+    shifts: number | readonly number[],
+    dims: number | readonly number[] | null = null,
+  ): Tensor => {
+    requireTensor(input, 'roll');
+    const by = typeof shifts === 'number' ? [shifts] : shifts;
+    checkIntegers('roll', 'shifts', by);
+    if (dims === null || (Array.isArray(dims) && dims.length === 0)) {
+      if (by.length !== 1)
+        throw new ArgumentError(`roll: ${by.length} shifts need as many dims`, {
+          op: 'roll',
+          shifts,
+        });
+      return reshapeIfNeeded(
+        rollDim(reshapeIfNeeded(input, [-1]), by[0] as number, 0),
+        input.shape,
+      );
+    }
+    const along = typeof dims === 'number' ? [dims] : dims;
+    checkIntegers('roll', 'dims', along);
+    for (const dim of along) wrapDim(dim, input.shape.length, 'roll');
+    if (input.shape.length === 0) return input.clone();
+    if (along.length !== by.length)
+      throw new ArgumentError(`roll: ${by.length} shifts for ${along.length} dims`, {
+        op: 'roll',
+        shifts,
+        dims,
+      });
+    return along.reduce((t, dim, i) => rollDim(t, by[i] as number, dim), input);
+  },
+);
 
 function rollDim(input: Tensor, shift: number, dim: number): Tensor {
   const size = input.size(dim);
   if (size === 0) return input.clone();
   const by = ((shift % size) + size) % size;
-  return by === 0 ? input.clone() : cat([input.narrow(dim, size - by, by), input.narrow(dim, 0, size - by)], dim);
+  return by === 0
+    ? input.clone()
+    : cat([input.narrow(dim, size - by, by), input.narrow(dim, 0, size - by)], dim);
 }
 
 /**
- * The tensor repeated along each dim. Shapes: `[a, b]` with counts `[m, n]` to `[m a, n b]`; more counts than dims add dims in front.
- * Dtypes: any, kept. Gradient: yes.
+ * The tensor repeated along each dim. Shapes: `[a, b]` with counts `[m, n]` to `[m a, n b]`; more
+ * counts than dims add dims in front. Dtypes: any, kept. Gradient: yes.
  *
- * @throws ShapeError for fewer counts than dims; ArgumentError for a count that is negative or no integer
+ * @throws ShapeError for fewer counts than dims; ArgumentError for a count that is negative or no
+ * integer
  * @see PyTorch `torch.Tensor.repeat`
  */
-export const repeat = defineFunction('repeat(input, /, repeats)', (input: Tensor, repeats: readonly number[]): Tensor => {
-  requireTensor(input, 'repeat');
-  checkSizes(repeats, 'repeat');
-  const lead = repeats.length - input.shape.length;
-  if (lead < 0) throw new ShapeError(`repeat: ${repeats.length} counts for a tensor of ${input.shape.length} dims`, { op: 'repeat' });
-  const shape = [...Array<number>(lead).fill(1), ...input.shape];
-  const paired = shape.flatMap((s) => [1, s]);
-  const stretched = shape.flatMap((s, i) => [repeats[i] as number, s]);
-  // Never the input's memory, whatever the repeats.
-  const repeated = copyRowMajor(input.reshape(paired).expand(stretched)).reshape(shape.map((s, i) => s * (repeats[i] as number)));
-  repeated.base = null; // nobody else has the copy that it is a view of
-  return repeated;
-});
+export const repeat = defineFunction(
+  'repeat(input, /, repeats)',
+  (input: Tensor, repeats: readonly number[]): Tensor => {
+    requireTensor(input, 'repeat');
+    checkSizes(repeats, 'repeat');
+    const lead = repeats.length - input.shape.length;
+    if (lead < 0)
+      throw new ShapeError(
+        `repeat: ${repeats.length} counts for a tensor of ${input.shape.length} dims`,
+        { op: 'repeat' },
+      );
+    const shape = [...Array<number>(lead).fill(1), ...input.shape];
+    const paired = shape.flatMap((s) => [1, s]);
+    const stretched = shape.flatMap((s, i) => [repeats[i] as number, s]);
+    // Never the input's memory, whatever the repeats.
+    const repeated = copyRowMajor(input.reshape(paired).expand(stretched)).reshape(
+      shape.map((s, i) => s * (repeats[i] as number)),
+    );
+    repeated.base = null; // nobody else has the copy that it is a view of
+    return repeated;
+  },
+);
 
 addMethod('flip', function (...dims: (number | readonly number[])[]) {
   return flip(this, ...dims);

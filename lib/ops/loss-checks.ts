@@ -18,25 +18,43 @@ export interface LossOptions {
 /** @throws ArgumentError for an unknown reduction. @internal */
 export function checkReduction(op: string, reduction: LossReduction): void {
   if (reduction !== 'none' && reduction !== 'mean' && reduction !== 'sum')
-    throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${shown(reduction)}`, { op, reduction });
+    throw new ArgumentError(
+      `${op}: reduction must be 'none', 'mean' or 'sum', got ${shown(reduction)}`,
+      { op, reduction },
+    );
 }
 
 /** @throws ShapeError unless input and target have one shape. @internal */
 export function requireSameShape(op: string, input: Tensor, target: Tensor): void {
   if (sameShape(input.shape, target.shape)) return;
-  throw new ShapeError(`${op}: expected a target in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(target.shape)}`, {
-    op,
-    shapes: [input.shape, target.shape],
-  });
+  throw new ShapeError(
+    `${op}: expected a target in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(target.shape)}`,
+    {
+      op,
+      shapes: [input.shape, target.shape],
+    },
+  );
 }
 
-/** Checks an input and a target that broadcast. @throws ArgumentError, ShapeError, DtypeError @internal */
-export function checkPair(op: string, input: Tensor, target: Tensor, reduction: LossReduction, argument = 'target'): void {
+/**
+ * Checks an input and a target that broadcast. @throws ArgumentError, ShapeError, DtypeError
+ * @internal
+ */
+export function checkPair(
+  op: string,
+  input: Tensor,
+  target: Tensor,
+  reduction: LossReduction,
+  argument = 'target',
+): void {
   requirePair(input, target, op, argument);
   checkReduction(op, reduction);
   const meeting = promoteTypes(input.dtype, target.dtype);
   if (!meeting.isFloatingPoint && (reduction === 'mean' || meeting === bool))
-    throw new DtypeError(`${op}: expected floating point tensors, got ${input.dtype.name} and ${target.dtype.name}; convert one with .float()`, { op });
+    throw new DtypeError(
+      `${op}: expected floating point tensors, got ${input.dtype.name} and ${target.dtype.name}; convert one with .float()`,
+      { op },
+    );
 }
 
 /** Losses of elements as they are, their sum, or their mean. @internal */

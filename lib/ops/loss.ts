@@ -14,13 +14,24 @@ import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
 import { stack } from './join.js';
-import { checkPair, checkReduction, type LossOptions, type LossReduction, reduceElements, requireSameShape } from './loss-checks.js';
+import {
+  checkPair,
+  checkReduction,
+  type LossOptions,
+  type LossReduction,
+  reduceElements,
+  requireSameShape,
+} from './loss-checks.js';
 import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
 import { parallelOperands } from './parallel-loss.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { scaleRows } from './scale-rows.js';
-import { crossEntropyBackwardRule, crossEntropyRule, crossEntropyWithGradientRule } from './sharding/rows.js';
+import {
+  crossEntropyBackwardRule,
+  crossEntropyRule,
+  crossEntropyWithGradientRule,
+} from './sharding/rows.js';
 import { where } from './where.js';
 
 interface CrossEntropy {
@@ -57,8 +68,15 @@ const crossEntropyBackward: Op<CrossEntropy> = defineOp<CrossEntropy>({
   samples: () =>
     crossEntropyOp.samples().map(({ inputs: [logits, target, weight], params }) => {
       const x = logits as Tensor;
-      const lse = dispatch(crossEntropyOp, [x, target as Tensor, weight as Tensor], params)[1] as Tensor;
-      return { inputs: [sampleTensor(lse.shape, { seed: 9 }), x, lse, target as Tensor, weight as Tensor], params };
+      const lse = dispatch(
+        crossEntropyOp,
+        [x, target as Tensor, weight as Tensor],
+        params,
+      )[1] as Tensor;
+      return {
+        inputs: [sampleTensor(lse.shape, { seed: 9 }), x, lse, target as Tensor, weight as Tensor],
+        params,
+      };
     }),
 });
 
@@ -80,10 +98,22 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
   kernelParams: parameters,
   meta: ([logits]) => [perRow(logits as Tensor), perRow(logits as Tensor)],
   saves: { inputs: [0, 1, 2], outputs: [1] },
-  vjp: (ctx, g) => [dispatchOne(crossEntropyBackward, [g, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)], ctx.params), null, null],
+  vjp: (ctx, g) => [
+    dispatchOne(
+      crossEntropyBackward,
+      [g, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)],
+      ctx.params,
+    ),
+    null,
+    null,
+  ],
   decompose: ([logits, target, weight], { ignoreIndex, labelSmoothing }) => {
-    const x = (logits as Tensor).dtype === float64 ? (logits as Tensor) : (logits as Tensor).to(float32);
-    const [weights, classes] = [(weight as Tensor).storage === null ? null : (weight as Tensor), x.shape[1] as number];
+    const x =
+      (logits as Tensor).dtype === float64 ? (logits as Tensor) : (logits as Tensor).to(float32);
+    const [weights, classes] = [
+      (weight as Tensor).storage === null ? null : (weight as Tensor),
+      x.shape[1] as number,
+    ];
     const counted = (target as Tensor).ne(ignoreIndex);
     const labels = where(counted, target as Tensor, 0);
     const largest = reduced(x.detach().amax(1, { keepdim: true }));
@@ -91,33 +121,54 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
     // Ranks that share the classes have terms of these sums: they are reduced together.
     const sums = [z.exp().sum(1), z.gather(1, labels.unsqueeze(1)).squeeze(1)];
     if (labelSmoothing > 0) sums.push((weights === null ? z : z.mul(weights)).sum(1));
-    const [total, own, all] = reduced(stack(sums)).unbind(0) as [Tensor, Tensor, Tensor | undefined];
+    const [total, own, all] = reduced(stack(sums)).unbind(0) as [
+      Tensor,
+      Tensor,
+      Tensor | undefined,
+    ];
     const lse = total.log();
-    const picked = weights === null ? lse.sub(own) : lse.sub(own).mul(weights.indexSelect(0, labels));
-    const spread = all === undefined ? null : (weights === null ? lse.mul(classes) : lse.mul(weights.sum())).sub(all).mul(labelSmoothing / classes);
+    const picked =
+      weights === null ? lse.sub(own) : lse.sub(own).mul(weights.indexSelect(0, labels));
+    const spread =
+      all === undefined
+        ? null
+        : (weights === null ? lse.mul(classes) : lse.mul(weights.sum()))
+            .sub(all)
+            .mul(labelSmoothing / classes);
     const rows = spread === null ? picked : picked.mul(1 - labelSmoothing).add(spread);
     return [where(counted, rows, 0), lse.add(largest.squeeze(1))];
   },
   samples: () => [
     {
-      inputs: ((x) => [x, sampleTensor([4], { dtype: int64, low: 0, high: 5 }), wrapNumber(0, x.dtype, x.device)])(sampleTensor([4, 5])),
+      inputs: ((x) => [
+        x,
+        sampleTensor([4], { dtype: int64, low: 0, high: 5 }),
+        wrapNumber(0, x.dtype, x.device),
+      ])(sampleTensor([4, 5])),
       params: { ignoreIndex: -100, labelSmoothing: 0.1 },
     },
     {
-      inputs: ((x) => [x, sampleTensor([5], { dtype: int64, low: 0, high: 3 }), wrapNumber(0, x.dtype, x.device)])(sampleTensor([5, 3])),
+      inputs: ((x) => [
+        x,
+        sampleTensor([5], { dtype: int64, low: 0, high: 3 }),
+        wrapNumber(0, x.dtype, x.device),
+      ])(sampleTensor([5, 3])),
       params: { ignoreIndex: 1, labelSmoothing: 0 },
     },
   ],
 });
 
 interface LossWithGradient extends CrossEntropy {
-  /** The caller looks at the losses alone: backward may overwrite the gradient, and give it away. */
+  /**
+   * The caller looks at the losses alone: backward may overwrite the gradient, and give it away.
+   */
   givesAway: boolean;
 }
 
 /**
- * What is trained with: losses times a number for all, and at once what the gradient of the logits is where 1 comes in for each row, as for a loss that
- * is not worked on further. Then backward has only to see that it is 1.
+ * What is trained with: losses times a number for all, and at once what the gradient of the logits
+ * is where 1 comes in for each row, as for a loss that is not worked on further. Then backward has
+ * only to see that it is 1.
  */
 const crossEntropyWithGradient: Op<LossWithGradient> = defineOp<LossWithGradient>({
   name: 'crossEntropyWithGradient',
@@ -129,13 +180,26 @@ const crossEntropyWithGradient: Op<LossWithGradient> = defineOp<LossWithGradient
   kernelParams: parameters,
   meta: ([logits]) => {
     const { shape, dtype, device } = logits as Tensor;
-    return [perRow(logits as Tensor), perRow(logits as Tensor), { shape, strides: null, dtype, device }];
+    return [
+      perRow(logits as Tensor),
+      perRow(logits as Tensor),
+      { shape, strides: null, dtype, device },
+    ];
   },
   saves: { inputs: [0, 1, 2, 3], outputs: [1, 2] },
   vjp: (ctx, g) => {
     if (ctx.createsGraph()) {
       const scaled = g.mul(ctx.input(3));
-      return [dispatchOne(crossEntropyBackward, [scaled, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)], ctx.params), null, null, null];
+      return [
+        dispatchOne(
+          crossEntropyBackward,
+          [scaled, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)],
+          ctx.params,
+        ),
+        null,
+        null,
+        null,
+      ];
     }
     const own = ctx.params.givesAway ? ctx.takeOutput(2) : null;
     return [dispatchOne(scaleRows, [own ?? ctx.output(2), g], {}, own), null, null, null];
@@ -147,7 +211,11 @@ const crossEntropyWithGradient: Op<LossWithGradient> = defineOp<LossWithGradient
       .detach()
       .newOnes([t.shape[0] as number])
       .mul(s);
-    const [gradient] = decomposed(crossEntropyBackward, [each, x.detach(), lse.detach(), t, w], params) as [Tensor];
+    const [gradient] = decomposed(
+      crossEntropyBackward,
+      [each, x.detach(), lse.detach(), t, w],
+      params,
+    ) as [Tensor];
     return [losses.mul(s), lse, gradient];
   },
   samples: () =>
@@ -159,9 +227,15 @@ const crossEntropyWithGradient: Op<LossWithGradient> = defineOp<LossWithGradient
 
 /** Options of {@link crossEntropy}. */
 export interface CrossEntropyOptions {
-  /** A factor for each class, `[C]`; none by default. The mean is divided by the factors of the targets that count. */
+  /**
+   * A factor for each class, `[C]`; none by default. The mean is divided by the factors of the
+   * targets that count.
+   */
   weight?: Tensor | null;
-  /** Targets of this value do not count: loss 0, no gradient. -100 by default; not for class probabilities. */
+  /**
+   * Targets of this value do not count: loss 0, no gradient. -100 by default; not for class
+   * probabilities.
+   */
   ignoreIndex?: number;
   /** `'mean'` by default, over the targets that count. */
   reduction?: LossReduction;
@@ -170,66 +244,120 @@ export interface CrossEntropyOptions {
 }
 
 /**
- * Cross entropy of logits and class indices, or class probabilities; softmax included, so pass logits.
+ * Cross entropy of logits and class indices, or class probabilities; softmax included, so pass
+ * logits.
  *
- * Shapes: input `[N, C]`, `[C]` or `[N, C, ...]`; target `[N]`, `[]` or `[N, ...]`, or probabilities in the input's shape. The result is `[]`, or
- * the target's shape without the classes for `'none'`. The mean of no targets is NaN. Dtypes: input floating, kept, computed in float32 for low
- * precision; target int64, or floating for probabilities. Gradient: input, a weight that requires it, and probabilities.
+ * Shapes: input `[N, C]`, `[C]` or `[N, C, ...]`; target `[N]`, `[]` or `[N, ...]`, or
+ * probabilities in the input's shape. The result is `[]`, or the target's shape without the classes
+ * for `'none'`. The mean of no targets is NaN. Dtypes: input floating, kept, computed in float32
+ * for low precision; target int64, or floating for probabilities. Gradient: input, a weight that
+ * requires it, and probabilities.
  *
- * @throws ShapeError for shapes that do not fit; DtypeError for integer logits or another target dtype; IndexError for a target that is no class,
- * possibly not before values are read; ArgumentError for an unknown reduction, smoothing outside [0, 1], or what is no tensor
- * @see PyTorch `torch.nn.functional.cross_entropy`; Szegedy et al., arXiv:1512.00567 for label smoothing
+ * @throws ShapeError for shapes that do not fit; DtypeError for integer logits or another target
+ * dtype; IndexError for a target that is no class, possibly not before values are read;
+ * ArgumentError for an unknown reduction, smoothing outside [0, 1], or what is no tensor
+ * @see PyTorch `torch.nn.functional.cross_entropy`; Szegedy et al., arXiv:1512.00567 for label
+ * smoothing
  */
 export const crossEntropy = defineFunction(
   'crossEntropy(input, /, target, weight, *, ignoreIndex, reduction, labelSmoothing)',
-  (logits: Tensor, target: Tensor, weight: Tensor | null = null, options: Omit<CrossEntropyOptions, 'weight'> = {}): Tensor => {
+  (
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | null = null,
+    options: Omit<CrossEntropyOptions, 'weight'> = {},
+  ): Tensor => {
     const { ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
     requireTensor(logits, 'crossEntropy');
     const [input] = autocastOperands('float32 on cuda', [logits] as const);
     requireTensor(target, 'crossEntropy', 'target');
     checkReduction('crossEntropy', reduction);
     checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
-    const { target: classes, weight: factors } = parallelOperands('crossEntropy', input, { target, weight });
-    if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, { weight, reduction, labelSmoothing });
+    const { target: classes, weight: factors } = parallelOperands('crossEntropy', input, {
+      target,
+      weight,
+    });
+    if (target.dtype.isFloatingPoint)
+      return probabilityCrossEntropy(input, target, { weight, reduction, labelSmoothing });
     const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, classes, factors);
-    const classWeight = factors === null ? wrapNumber(0, input.dtype, input.device) : factors.to(input.dtype).contiguous();
+    const classWeight =
+      factors === null
+        ? wrapNumber(0, input.dtype, input.device)
+        : factors.to(input.dtype).contiguous();
     if (reduction !== 'none' && keepsGradient(input, factors)) {
-      const scale = reduction === 'sum' ? wrapNumber(1, input.dtype, input.device) : countOf(labels, factors, ignoreIndex).to(lossDtype(input.dtype)).reciprocal();
-      const rows = dispatch(crossEntropyWithGradient, [inputRows, labels, classWeight, scale], { ignoreIndex, labelSmoothing, givesAway: true })[0] as Tensor;
+      const scale =
+        reduction === 'sum'
+          ? wrapNumber(1, input.dtype, input.device)
+          : countOf(labels, factors, ignoreIndex).to(lossDtype(input.dtype)).reciprocal();
+      const rows = dispatch(crossEntropyWithGradient, [inputRows, labels, classWeight, scale], {
+        ignoreIndex,
+        labelSmoothing,
+        givesAway: true,
+      })[0] as Tensor;
       return rows.sum().to(input.dtype);
     }
     // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
     const run = weight?.requiresGrad === true ? decomposed<CrossEntropy> : dispatch;
-    const rows = run(crossEntropyOp, [inputRows, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
+    const rows = run(crossEntropyOp, [inputRows, labels, classWeight], {
+      ignoreIndex,
+      labelSmoothing,
+    })[0] as Tensor;
     return reduceRows(rows, labels, shape, factors, ignoreIndex, reduction).to(input.dtype);
   },
 );
 
 /**
- * Whether the forward pass writes the gradient. Not in float16, where a gradient that a scaler has not yet made larger is lost; not for logits that ranks
- * share, which have a gradient without communication.
+ * Whether the forward pass writes the gradient. Not in float16, where a gradient that a scaler has
+ * not yet made larger is lost; not for logits that ranks share, which have a gradient without
+ * communication.
  */
 function keepsGradient(logits: Tensor, weight: Tensor | null): boolean {
-  return gradState.recording && logits.requiresGrad && logits.sharding === null && logits.dtype !== float16 && weight?.requiresGrad !== true;
+  return (
+    gradState.recording &&
+    logits.requiresGrad &&
+    logits.sharding === null &&
+    logits.dtype !== float16 &&
+    weight?.requiresGrad !== true
+  );
 }
 
 /** Classes last and rows merged: `[N, C, d]` becomes `[N d, C]`. */
-function toRows(op: string, input: Tensor, target: Tensor, weight: Tensor | null): { rows: Tensor; labels: Tensor; shape: readonly number[] } {
-  if (target.dtype !== int64) throw new DtypeError(`${op}: expected int64 class indices, got ${target.dtype.name}. Convert with .long().`, { op, dtype: target.dtype.name });
+function toRows(
+  op: string,
+  input: Tensor,
+  target: Tensor,
+  weight: Tensor | null,
+): { rows: Tensor; labels: Tensor; shape: readonly number[] } {
+  if (target.dtype !== int64)
+    throw new DtypeError(
+      `${op}: expected int64 class indices, got ${target.dtype.name}. Convert with .long().`,
+      { op, dtype: target.dtype.name },
+    );
   requireFloating(input, op);
   const classDim = input.shape.length === 1 ? 0 : 1;
   const expected = input.shape.filter((_, i) => i !== classDim);
-  if (input.shape.length === 0 || target.shape.length !== expected.length || expected.some((s, i) => s !== target.shape[i])) {
-    throw new ShapeError(`${op}: an input of shape ${formatShape(input.shape)} needs a target of shape ${formatShape(expected)}, got ${formatShape(target.shape)}`, {
-      op,
-      shapes: [input.shape, target.shape],
-    });
+  if (
+    input.shape.length === 0 ||
+    target.shape.length !== expected.length ||
+    expected.some((s, i) => s !== target.shape[i])
+  ) {
+    throw new ShapeError(
+      `${op}: an input of shape ${formatShape(input.shape)} needs a target of shape ${formatShape(expected)}, got ${formatShape(target.shape)}`,
+      {
+        op,
+        shapes: [input.shape, target.shape],
+      },
+    );
   }
   const classes = input.shape[classDim] as number;
   checkClassWeight(op, weight, classes);
   const rows = input.shape.length <= 2 ? input : input.movedim(1, -1);
   const numRows = target.numel();
-  return { rows: reshapeIfNeeded(rows, [numRows, classes]).contiguous(), labels: reshapeIfNeeded(target, [numRows]).contiguous(), shape: target.shape };
+  return {
+    rows: reshapeIfNeeded(rows, [numRows, classes]).contiguous(),
+    labels: reshapeIfNeeded(target, [numRows]).contiguous(),
+    shape: target.shape,
+  };
 }
 
 /** @throws ArgumentError, ShapeError unless there is none or a factor for each class */
@@ -237,10 +365,20 @@ function checkClassWeight(op: string, weight: Tensor | null, classes: number): v
   if (weight === null) return;
   requireTensor(weight, op, 'weight');
   if (weight.shape.length !== 1 || weight.shape[0] !== classes)
-    throw new ShapeError(`${op}: expected a weight for each of ${classes} classes, got shape ${formatShape(weight.shape)}`, { op, shape: weight.shape });
+    throw new ShapeError(
+      `${op}: expected a weight for each of ${classes} classes, got shape ${formatShape(weight.shape)}`,
+      { op, shape: weight.shape },
+    );
 }
 
-function reduceRows(rows: Tensor, labels: Tensor, shape: readonly number[], weight: Tensor | null, ignoreIndex: number, reduction: LossReduction): Tensor {
+function reduceRows(
+  rows: Tensor,
+  labels: Tensor,
+  shape: readonly number[],
+  weight: Tensor | null,
+  ignoreIndex: number,
+  reduction: LossReduction,
+): Tensor {
   if (reduction === 'none') return reshapeIfNeeded(rows, shape);
   if (reduction === 'sum') return rows.sum();
   return rows.sum().div(countOf(labels, weight?.to(rows.dtype) ?? null, ignoreIndex));
@@ -253,19 +391,31 @@ function countOf(labels: Tensor, weight: Tensor | null, ignoreIndex: number): Te
   return where(counted, weight.indexSelect(0, where(counted, labels, 0)), 0).sum();
 }
 
-function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null, reduction = 'mean', labelSmoothing = 0 }: CrossEntropyOptions): Tensor {
+function probabilityCrossEntropy(
+  input: Tensor,
+  target: Tensor,
+  { weight = null, reduction = 'mean', labelSmoothing = 0 }: CrossEntropyOptions,
+): Tensor {
   if (!sameShape(input.shape, target.shape)) {
     throw new ShapeError(
       `crossEntropy: class probabilities must have the shape of the input, ${formatShape(input.shape)}, got ${formatShape(target.shape)}. Class indices are int64: convert them with .long().`,
       { op: 'crossEntropy', shapes: [input.shape, target.shape] },
     );
   }
-  if (input.shape.length === 0) throw new ShapeError('crossEntropy: expected logits of at least one dim, got a tensor without dims', { op: 'crossEntropy' });
+  if (input.shape.length === 0)
+    throw new ShapeError(
+      'crossEntropy: expected logits of at least one dim, got a tensor without dims',
+      { op: 'crossEntropy' },
+    );
   const classDim = input.shape.length === 1 ? 0 : 1;
   const classes = input.shape[classDim] as number;
   checkClassWeight('crossEntropy', weight, classes);
-  const smooth = labelSmoothing === 0 ? target : target.mul(1 - labelSmoothing).add(labelSmoothing / classes);
-  const shaped = weight === null ? null : weight.reshape(input.shape.map((_, i) => (i === classDim ? classes : 1)));
+  const smooth =
+    labelSmoothing === 0 ? target : target.mul(1 - labelSmoothing).add(labelSmoothing / classes);
+  const shaped =
+    weight === null
+      ? null
+      : weight.reshape(input.shape.map((_, i) => (i === classDim ? classes : 1)));
   const weighted = shaped === null ? smooth : smooth.mul(shaped);
   const losses = input.logSoftmax(classDim).mul(weighted).sum(classDim).neg();
   if (reduction === 'none') return losses;
@@ -276,15 +426,21 @@ function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null,
 export type NllLossOptions = Omit<CrossEntropyOptions, 'labelSmoothing'>;
 
 /**
- * Negative log likelihood of log probabilities and class indices: minus the input at the target. Shapes: as {@link crossEntropy} with indices.
- * Dtypes: input floating, kept; target int64. Gradient: input, and a weight that requires it.
+ * Negative log likelihood of log probabilities and class indices: minus the input at the target.
+ * Shapes: as {@link crossEntropy} with indices. Dtypes: input floating, kept; target int64.
+ * Gradient: input, and a weight that requires it.
  *
  * @throws ShapeError, DtypeError, IndexError, ArgumentError as {@link crossEntropy}
  * @see PyTorch `torch.nn.functional.nll_loss`
  */
 export const nllLoss = defineFunction(
   'nllLoss(input, /, target, weight, *, ignoreIndex, reduction)',
-  (input: Tensor, target: Tensor, weight: Tensor | null = null, { ignoreIndex = -100, reduction = 'mean' }: Omit<NllLossOptions, 'weight'> = {}): Tensor => {
+  (
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | null = null,
+    { ignoreIndex = -100, reduction = 'mean' }: Omit<NllLossOptions, 'weight'> = {},
+  ): Tensor => {
     requireTensor(input, 'nllLoss');
     requireTensor(target, 'nllLoss', 'target');
     checkReduction('nllLoss', reduction);
@@ -293,12 +449,16 @@ export const nllLoss = defineFunction(
     const counted = labels.ne(ignoreIndex);
     const safe = where(counted, labels, 0);
     const picked = rows.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
-    const weighted = weight === null ? picked : picked.mul(weight.to(rows.dtype).indexSelect(0, safe));
+    const weighted =
+      weight === null ? picked : picked.mul(weight.to(rows.dtype).indexSelect(0, safe));
     return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
   },
 );
 
-/** Both in the shape of the loss, so that a tensor without dims has as much say in its dtype as one with dims. @internal */
+/**
+ * Both in the shape of the loss, so that a tensor without dims has as much say in its dtype as one
+ * with dims. @internal
+ */
 export function spread(input: Tensor, target: Tensor): readonly [Tensor, Tensor] {
   if (input.dtype === target.dtype) return [input, target];
   const shape = broadcastShapes(input.shape, target.shape, 'loss');
@@ -306,61 +466,83 @@ export function spread(input: Tensor, target: Tensor): readonly [Tensor, Tensor]
 }
 
 /**
- * Mean of squared differences. Shapes: broadcast; the result is `[]`, or the broadcast shape for `'none'`. Dtypes: promoted; floating for the mean.
- * Gradient: both.
+ * Mean of squared differences. Shapes: broadcast; the result is `[]`, or the broadcast shape for
+ * `'none'`. Dtypes: promoted; floating for the mean. Gradient: both.
  *
- * @throws ShapeError if the shapes do not broadcast; DtypeError for the mean of integers; DeviceError for tensors on different devices;
- * ArgumentError for an unknown reduction, or what is no tensor
+ * @throws ShapeError if the shapes do not broadcast; DtypeError for the mean of integers;
+ * DeviceError for tensors on different devices; ArgumentError for an unknown reduction, or what is
+ * no tensor
  * @see PyTorch `torch.nn.functional.mse_loss`
  */
-export const mseLoss = defineFunction('mseLoss(input, /, target, *, reduction)', (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
-  checkPair('mseLoss', input, target, reduction);
-  const [x, y] = spread(...autocastOperands('float32', [input, target] as const));
-  return reduceElements(x.sub(y).square(), reduction);
-});
+export const mseLoss = defineFunction(
+  'mseLoss(input, /, target, *, reduction)',
+  (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
+    checkPair('mseLoss', input, target, reduction);
+    const [x, y] = spread(...autocastOperands('float32', [input, target] as const));
+    return reduceElements(x.sub(y).square(), reduction);
+  },
+);
 
 /**
- * Mean of absolute differences. Shapes, dtypes and errors as {@link mseLoss}. Gradient: both, 0 where they are equal.
+ * Mean of absolute differences. Shapes, dtypes and errors as {@link mseLoss}. Gradient: both, 0
+ * where they are equal.
  *
  * @see PyTorch `torch.nn.functional.l1_loss`
  */
-export const l1Loss = defineFunction('l1Loss(input, /, target, *, reduction)', (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
-  checkPair('l1Loss', input, target, reduction);
-  const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
-  return reduceElements(x.sub(y).abs(), reduction);
-});
+export const l1Loss = defineFunction(
+  'l1Loss(input, /, target, *, reduction)',
+  (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
+    checkPair('l1Loss', input, target, reduction);
+    const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
+    return reduceElements(x.sub(y).abs(), reduction);
+  },
+);
 
 /** Options of {@link binaryCrossEntropyWithLogits}. */
 export interface LogitsLossOptions extends LossOptions {
   /** A factor for each element; broadcast. None by default. */
   weight?: Tensor | null;
-  /** A factor for the part of the loss where the label is 1, such as one for each class; broadcast. None by default. */
+  /**
+   * A factor for the part of the loss where the label is 1, such as one for each class; broadcast.
+   * None by default.
+   */
   posWeight?: Tensor | null;
 }
 
 /**
- * Binary cross entropy of logits and labels in [0, 1], without overflow; the sigmoid is included. Shapes: broadcast; the result is `[]`, or the
- * broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: logits, labels and factors.
+ * Binary cross entropy of logits and labels in [0, 1], without overflow; the sigmoid is included.
+ * Shapes: broadcast; the result is `[]`, or the broadcast shape for `'none'`. Dtypes: floating,
+ * promoted. Gradient: logits, labels and factors.
  *
- * @throws ShapeError if the shapes do not broadcast; DtypeError for bool labels; DeviceError for tensors on different devices; ArgumentError for an
- * unknown reduction, or what is no tensor
+ * @throws ShapeError if the shapes do not broadcast; DtypeError for bool labels; DeviceError for
+ * tensors on different devices; ArgumentError for an unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.binary_cross_entropy_with_logits`
  */
 export const binaryCrossEntropyWithLogits = defineFunction(
   'binaryCrossEntropyWithLogits(input, /, target, weight, *, reduction, posWeight)',
-  (logits: Tensor, target: Tensor, weight: Tensor | null = null, { reduction = 'mean', posWeight = null }: Omit<LogitsLossOptions, 'weight'> = {}): Tensor => {
+  (
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | null = null,
+    { reduction = 'mean', posWeight = null }: Omit<LogitsLossOptions, 'weight'> = {},
+  ): Tensor => {
     checkPair('binaryCrossEntropyWithLogits', logits, target, reduction);
     for (const t of [logits, target]) requireNumbers('binaryCrossEntropyWithLogits', t);
-    for (const [name, t] of Object.entries({ weight, posWeight })) if (t !== null) requirePair(target, t, 'binaryCrossEntropyWithLogits', name);
+    for (const [name, t] of Object.entries({ weight, posWeight }))
+      if (t !== null) requirePair(target, t, 'binaryCrossEntropyWithLogits', name);
     requireSameShape('binaryCrossEntropyWithLogits', logits, target);
     const [input, labels] = autocastOperands('float32', [logits, target] as const);
-    // (1 - y) x + log(1 + exp(-x)) for x >= 0, else log(1 + exp(x)) - y x: no exponential is large, and the gradient of neither side cancels.
+    // (1 - y) x + log(1 + exp(-x)) for x >= 0, else log(1 + exp(x)) - y x: no exponential is large,
+    // and the gradient of neither side cancels.
     const positive = input.ge(0);
     const logSum = softplus(where(positive, input.neg(), input));
     const losses =
       posWeight === null
-        ? positive.to(input.dtype).sub(labels).mul(input).add(logSum) // of bytes, 0 - 1 would wrap around
-        : where(positive, labels.neg().add(1), labels.mul(posWeight).neg()).mul(input).add(posWeight.sub(1).mul(labels).add(1).mul(logSum));
+        ? // of bytes, 0 - 1 would wrap around
+          positive.to(input.dtype).sub(labels).mul(input).add(logSum)
+        : where(positive, labels.neg().add(1), labels.mul(posWeight).neg())
+            .mul(input)
+            .add(posWeight.sub(1).mul(labels).add(1).mul(logSum));
     return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
   },
 );

@@ -1,11 +1,21 @@
-/** Matrix products: matmul, mm, bmm, addmm, baddbmm, linear, dot, mv, outer. One op underneath, on batches of matrices. */
+/**
+ * Matrix products: matmul, mm, bmm, addmm, baddbmm, linear, dot, mv, outer. One op underneath, on
+ * batches of matrices.
+ */
 
 import { autocastOperands } from '../core/autocast.js';
 import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { broadcastShapes, broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
+import {
+  broadcastShapes,
+  broadcastStrides,
+  formatShape,
+  numelOf,
+  type Shape,
+  sameShape,
+} from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { float32PrecisionCode } from './float32-precision.js';
@@ -37,27 +47,47 @@ function describeBoth(a: Tensor, b: Tensor): string {
 function checkDtypes(op: string, a: Tensor, b: Tensor, c: Tensor): void {
   if (a.dtype === b.dtype && (c.storage === null || c.dtype === a.dtype)) return;
   const addend = c.storage === null ? '' : describeOperand('addend', c);
-  throw new DtypeError(`${op}: expected equal dtypes. Convert with .to(dtype).${describeOperand('input', a)}${describeOperand('other', b)}${addend}`, { op });
+  throw new DtypeError(
+    `${op}: expected equal dtypes. Convert with .to(dtype).${describeOperand('input', a)}${describeOperand('other', b)}${addend}`,
+    { op },
+  );
 }
 
 /** @throws ShapeError, DeviceError naming both operands */
 function checkProduct(op: string, a: Tensor, b: Tensor): void {
   if (last(a.shape, 1) !== last(b.shape, 2)) {
     const sizes = `input has ${last(a.shape, 1)} columns (dim ${a.shape.length - 1}), other has ${last(b.shape, 2)} rows (dim ${b.shape.length - 2})`;
-    throw new ShapeError(`${op}: inner sizes differ: ${sizes}.${describeBoth(a, b)}`, { op, shapes: [a.shape, b.shape] });
+    throw new ShapeError(`${op}: inner sizes differ: ${sizes}.${describeBoth(a, b)}`, {
+      op,
+      shapes: [a.shape, b.shape],
+    });
   }
-  if (a.device !== b.device) throw new DeviceError(`${op}: expected tensors on one device. ${toOneDevice(a.device, b.device)}${describeBoth(a, b)}`, { op });
+  if (a.device !== b.device)
+    throw new DeviceError(
+      `${op}: expected tensors on one device. ${toOneDevice(a.device, b.device)}${describeBoth(a, b)}`,
+      { op },
+    );
 }
 
-/** Checks operands under the name of the function that was called; those that fit cost a few comparisons. @throws ShapeError, DtypeError, DeviceError */
+/**
+ * Checks operands under the name of the function that was called; those that fit cost a few
+ * comparisons. @throws ShapeError, DtypeError, DeviceError
+ */
 export function requireProduct(op: string, a: Tensor, b: Tensor, c: Tensor | null = null): void {
   checkProduct(op, a, b);
   if (a.dtype === b.dtype && (c === null || c.dtype === a.dtype)) return;
-  const [x, y, z] = autocastOperands('low precision', [a, b, c ?? wrapNumber(0, a.dtype, a.device)] as const);
+  const [x, y, z] = autocastOperands('low precision', [
+    a,
+    b,
+    c ?? wrapNumber(0, a.dtype, a.device),
+  ] as const);
   checkDtypes(op, x, y, z);
 }
 
-/** y = alpha * a b + beta * c; a [..., m, k], b [..., k, n], c broadcast to the result, or an immediate when absent. */
+/**
+ * y = alpha * a b + beta * c; a [..., m, k], b [..., k, n], c broadcast to the result, or an
+ * immediate when absent.
+ */
 const matmulOp: Op<Product> = defineOp<Product>({
   name: 'matmul',
   autocast: 'low precision',
@@ -69,7 +99,14 @@ const matmulOp: Op<Product> = defineOp<Product>({
     checkProduct('matmul', x, y);
     checkDtypes('matmul', x, y, c as Tensor);
     const batch = broadcastShapes(batchOf(x.shape), batchOf(y.shape), 'matmul');
-    return [{ shape: [...batch, last(x.shape, 2), last(y.shape, 1)], strides: null, dtype: x.dtype, device: x.device }];
+    return [
+      {
+        shape: [...batch, last(x.shape, 2), last(y.shape, 1)],
+        strides: null,
+        dtype: x.dtype,
+        device: x.device,
+      },
+    ];
   },
   lower: (command, [a, b, c], [output], { alpha, beta }) => {
     const [x, y, addend, out] = [a as Tensor, b as Tensor, c as Tensor, output as Tensor];
@@ -79,13 +116,20 @@ const matmulOp: Op<Product> = defineOp<Product>({
     command.param(beta);
     command.param(float32PrecisionCode());
   },
-  saves: { inputs: (needs) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : needs(1) ? [0] : []), strides: true },
+  saves: {
+    inputs: (needs) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : needs(1) ? [0] : []),
+    strides: true,
+  },
   vjp: (ctx, g) => {
     const { alpha, beta } = ctx.params;
     const scaled = alpha === 1 ? g : g.mul(alpha);
     return [
-      ctx.needs(0) ? productLike(ctx.inputStrides(0), scaled, ctx.input(1).transpose(-2, -1)) : null, // dL/da = dL/dy b^T
-      ctx.needs(1) ? productLike(ctx.inputStrides(1), ctx.input(0).transpose(-2, -1), scaled) : null, // dL/db = a^T dL/dy
+      ctx.needs(0)
+        ? productLike(ctx.inputStrides(0), scaled, ctx.input(1).transpose(-2, -1))
+        : null, // dL/da = dL/dy b^T
+      ctx.needs(1)
+        ? productLike(ctx.inputStrides(1), ctx.input(0).transpose(-2, -1), scaled)
+        : null, // dL/db = a^T dL/dy
       ctx.needs(2) ? (beta === 1 ? g : beta === 0 ? g.zerosLike() : g.mul(beta)) : null,
     ];
   },
@@ -109,13 +153,27 @@ const matmulOp: Op<Product> = defineOp<Product>({
       const [x, y] = [sampleTensor(a), sampleTensor(b, { seed: 4 })];
       return { inputs: [x, y, absent(x)], params: PLAIN };
     });
-    return [...products, { inputs: [sampleTensor([3, 4]), sampleTensor([4, 2], { seed: 4 }), sampleTensor([2], { seed: 6 })], params: { alpha: 0.5, beta: 2 } }];
+    return [
+      ...products,
+      {
+        inputs: [
+          sampleTensor([3, 4]),
+          sampleTensor([4, 2], { seed: 4 }),
+          sampleTensor([2], { seed: 6 }),
+        ],
+        params: { alpha: 0.5, beta: 2 },
+      },
+    ];
   },
 });
 
 /** Whether batch dims can be walked with one stride. */
 function batchIsRegular(t: Tensor, batch: Shape): boolean {
-  const strides = broadcastStrides(t.shape, t.strides, [...batch, last(t.shape, 2), last(t.shape, 1)]);
+  const strides = broadcastStrides(t.shape, t.strides, [
+    ...batch,
+    last(t.shape, 2),
+    last(t.shape, 1),
+  ]);
   let expected: number | null = null;
   for (let i = batch.length - 1; i >= 0; i--) {
     if (batch[i] === 1) continue;
@@ -128,26 +186,39 @@ function batchIsRegular(t: Tensor, batch: Shape): boolean {
 
 /** Product of tensors with at least two dims each. */
 function product(a: Tensor, b: Tensor, c: Tensor | null = null, params: Product = PLAIN): Tensor {
-  const batch = a.shape.length === 2 && b.shape.length === 2 ? NO_BATCH : broadcastShapes(batchOf(a.shape), batchOf(b.shape), 'matmul');
-  const regular = (t: Tensor): Tensor => (batch.length < 2 || batchIsRegular(t, batch) ? t : t.expand([...batch, last(t.shape, 2), last(t.shape, 1)]).contiguous());
+  const batch =
+    a.shape.length === 2 && b.shape.length === 2
+      ? NO_BATCH
+      : broadcastShapes(batchOf(a.shape), batchOf(b.shape), 'matmul');
+  const regular = (t: Tensor): Tensor =>
+    batch.length < 2 || batchIsRegular(t, batch)
+      ? t
+      : t.expand([...batch, last(t.shape, 2), last(t.shape, 1)]).contiguous();
   const addend = c === null ? wrapNumber(0, a.dtype, a.device) : c;
   return dispatchOne(matmulOp, [regular(a), regular(b), addend], params);
 }
-/** The product, stored by columns if the operand with these strides was, as a transposed weight is: its gradient then lies as the weight does. */
+/**
+ * The product, stored by columns if the operand with these strides was, as a transposed weight is:
+ * its gradient then lies as the weight does.
+ */
 function productLike(strides: Shape, a: Tensor, b: Tensor): Tensor {
   const byColumns = strides[strides.length - 2] === 1 && strides[strides.length - 1] !== 1;
-  return byColumns ? product(b.transpose(-2, -1), a.transpose(-2, -1)).transpose(-2, -1) : product(a, b);
+  return byColumns
+    ? product(b.transpose(-2, -1), a.transpose(-2, -1)).transpose(-2, -1)
+    : product(a, b);
 }
 const NO_BATCH: Shape = Object.freeze([]);
 
 /**
  * Matrix product with PyTorch's rules for vectors and batches. Gradient: both.
  *
- * Shapes: `[..., m, k]` by `[..., k, n]` to `[..., m, n]`, leading dims broadcast; a vector counts as one row on the left or one column on the
- * right, and that dim falls away again. Dtypes: equal, kept; low precision accumulates in float32, integers wrap around.
+ * Shapes: `[..., m, k]` by `[..., k, n]` to `[..., m, n]`, leading dims broadcast; a vector counts
+ * as one row on the left or one column on the right, and that dim falls away again. Dtypes: equal,
+ * kept; low precision accumulates in float32, integers wrap around.
  *
- * @throws ShapeError for tensors without dims, inner sizes that differ, or leading dims that do not broadcast; DtypeError for dtypes that differ;
- * DeviceError for tensors on different devices; ArgumentError for what is no tensor
+ * @throws ShapeError for tensors without dims, inner sizes that differ, or leading dims that do not
+ * broadcast; DtypeError for dtypes that differ; DeviceError for tensors on different devices;
+ * ArgumentError for what is no tensor
  * @see PyTorch `torch.matmul`
  * @example tensor([[1, 2]]).matmul(tensor([[3], [4]])) // [[11]]
  */
@@ -156,25 +227,37 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
   requireTensor(other, 'matmul', 'other');
   const [da, db] = [input.shape.length, other.shape.length];
   if (da === 0 || db === 0)
-    throw new ShapeError(`matmul: both operands need at least one dim.${describeOperand('input', input)}${describeOperand('other', other)}`, { op: 'matmul' });
+    throw new ShapeError(
+      `matmul: both operands need at least one dim.${describeOperand('input', input)}${describeOperand('other', other)}`,
+      { op: 'matmul' },
+    );
   if (da === 1 && db === 1) return productOfVectors('matmul', input, other);
   if (da === 1) return product(input.unsqueeze(0), other).squeeze(-2);
   if (db === 1) return product(input, other.unsqueeze(1)).squeeze(-1);
   // Leading dims of the left operand become rows: one large product instead of many.
-  if (da > 2 && db === 2) return product(asRows(input), other).reshape([...input.shape.slice(0, -1), last(other.shape, 1)]);
+  if (da > 2 && db === 2)
+    return product(asRows(input), other).reshape([
+      ...input.shape.slice(0, -1),
+      last(other.shape, 1),
+    ]);
   return product(input, other);
 }
 
 export function requireDims(op: string, t: Tensor, ndim: number, argument: string): void {
   requireTensor(t, op, argument);
   if (t.shape.length !== ndim)
-    throw new ShapeError(`${op}: expected ${argument} to have ${ndim} dims, got ${t.dtype.name}${formatShape(t.shape)}`, { op, argument, expected: ndim, given: t.shape });
+    throw new ShapeError(
+      `${op}: expected ${argument} to have ${ndim} dims, got ${t.dtype.name}${formatShape(t.shape)}`,
+      { op, argument, expected: ndim, given: t.shape },
+    );
 }
 
 /**
- * Product of two matrices. Shapes: `[m, k]` by `[k, n]` to `[m, n]`. Dtypes as {@link matmul}. Gradient: both.
+ * Product of two matrices. Shapes: `[m, k]` by `[k, n]` to `[m, n]`. Dtypes as {@link matmul}.
+ * Gradient: both.
  *
- * @throws ShapeError for other numbers of dims, or inner sizes that differ; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @throws ShapeError for other numbers of dims, or inner sizes that differ; DtypeError,
+ * DeviceError, ArgumentError as {@link matmul}
  * @see PyTorch `torch.mm`
  */
 export function mm(input: Tensor, mat2: Tensor): Tensor {
@@ -184,18 +267,32 @@ export function mm(input: Tensor, mat2: Tensor): Tensor {
   return product(input, mat2);
 }
 
-/** @throws ShapeError, DtypeError, DeviceError unless both are batches of matrices that can be multiplied. @internal */
-export function requireBatches(op: string, a: Tensor, b: Tensor, [first, second]: readonly [string, string]): void {
+/**
+ * @throws ShapeError, DtypeError, DeviceError unless both are batches of matrices that can be
+ * multiplied. @internal
+ */
+export function requireBatches(
+  op: string,
+  a: Tensor,
+  b: Tensor,
+  [first, second]: readonly [string, string],
+): void {
   requireDims(op, a, 3, first);
   requireDims(op, b, 3, second);
-  if (a.shape[0] !== b.shape[0]) throw new ShapeError(`${op}: batch sizes differ.${describeOperand(first, a)}${describeOperand(second, b)}`, { op });
+  if (a.shape[0] !== b.shape[0])
+    throw new ShapeError(
+      `${op}: batch sizes differ.${describeOperand(first, a)}${describeOperand(second, b)}`,
+      { op },
+    );
   requireProduct(op, a, b);
 }
 
 /**
- * Products of two batches of matrices. Shapes: `[b, m, k]` by `[b, k, n]` to `[b, m, n]`. Dtypes as {@link matmul}. Gradient: both.
+ * Products of two batches of matrices. Shapes: `[b, m, k]` by `[b, k, n]` to `[b, m, n]`. Dtypes as
+ * {@link matmul}. Gradient: both.
  *
- * @throws ShapeError for other numbers of dims, batch or inner sizes that differ; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @throws ShapeError for other numbers of dims, batch or inner sizes that differ; DtypeError,
+ * DeviceError, ArgumentError as {@link matmul}
  * @see PyTorch `torch.bmm`
  */
 export function bmm(input: Tensor, mat2: Tensor): Tensor {
@@ -204,9 +301,11 @@ export function bmm(input: Tensor, mat2: Tensor): Tensor {
 }
 
 /**
- * Product of a matrix and a vector. Shapes: `[m, k]` by `[k]` to `[m]`. Dtypes as {@link matmul}. Gradient: both.
+ * Product of a matrix and a vector. Shapes: `[m, k]` by `[k]` to `[m]`. Dtypes as {@link matmul}.
+ * Gradient: both.
  *
- * @throws ShapeError for other numbers of dims, or inner sizes that differ; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @throws ShapeError for other numbers of dims, or inner sizes that differ; DtypeError,
+ * DeviceError, ArgumentError as {@link matmul}
  * @see PyTorch `torch.mv`
  */
 export function mv(input: Tensor, vec: Tensor): Tensor {
@@ -225,31 +324,44 @@ export interface AddProductOptions {
   alpha?: number;
 }
 
-function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, { beta = 1, alpha = 1 }: AddProductOptions): Tensor {
+function addProduct(
+  op: string,
+  input: Tensor,
+  a: Tensor,
+  b: Tensor,
+  { beta = 1, alpha = 1 }: AddProductOptions,
+): Tensor {
   requireProduct(op, a, b, input);
   const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
   if (!sameShape(broadcastShapes(input.shape, shape, op), shape))
-    throw new ShapeError(`${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`, { op });
+    throw new ShapeError(
+      `${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`,
+      { op },
+    );
   return product(a, b, input, { alpha, beta });
 }
 
 /**
- * beta * input + alpha * mat1 mat2. Shapes: `[m, k]` by `[k, n]`, the input broadcast to `[m, n]`, the result. Dtypes: all equal, kept.
- * Gradient: all.
+ * beta * input + alpha * mat1 mat2. Shapes: `[m, k]` by `[k, n]`, the input broadcast to `[m, n]`,
+ * the result. Dtypes: all equal, kept. Gradient: all.
  *
- * @throws ShapeError for sizes that do not fit, or an input that does not broadcast; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @throws ShapeError for sizes that do not fit, or an input that does not broadcast; DtypeError,
+ * DeviceError, ArgumentError as {@link matmul}
  * @see PyTorch `torch.addmm`
  */
-export const addmm = defineFunction('addmm(input, /, mat1, mat2, *, beta, alpha)', (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor => {
-  requireTensor(input, 'addmm');
-  requireDims('addmm', mat1, 2, 'mat1');
-  requireDims('addmm', mat2, 2, 'mat2');
-  return addProduct('addmm', input, mat1, mat2, options);
-});
+export const addmm = defineFunction(
+  'addmm(input, /, mat1, mat2, *, beta, alpha)',
+  (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor => {
+    requireTensor(input, 'addmm');
+    requireDims('addmm', mat1, 2, 'mat1');
+    requireDims('addmm', mat2, 2, 'mat2');
+    return addProduct('addmm', input, mat1, mat2, options);
+  },
+);
 
 /**
- * beta * input + alpha * batch1 batch2. Shapes: `[b, m, k]` by `[b, k, n]`, the input broadcast to `[b, m, n]`, the result. Dtypes: all equal,
- * kept. Gradient: all.
+ * beta * input + alpha * batch1 batch2. Shapes: `[b, m, k]` by `[b, k, n]`, the input broadcast to
+ * `[b, m, n]`, the result. Dtypes: all equal, kept. Gradient: all.
  *
  * @throws ShapeError, DtypeError, DeviceError, ArgumentError as {@link addmm}
  * @see PyTorch `torch.baddbmm`
@@ -261,7 +373,10 @@ export const baddbmm = defineFunction(
     requireDims('baddbmm', batch1, 3, 'batch1');
     requireDims('baddbmm', batch2, 3, 'batch2');
     if (batch1.shape[0] !== batch2.shape[0])
-      throw new ShapeError(`baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`, { op: 'baddbmm' });
+      throw new ShapeError(
+        `baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`,
+        { op: 'baddbmm' },
+      );
     return addProduct('baddbmm', input, batch1, batch2, options);
   },
 );
@@ -278,35 +393,51 @@ function byVector(input: Tensor, weight: Tensor, bias: Tensor | null): Tensor {
 }
 
 /**
- * input weight^T + bias. Shapes: input `[..., k]`, weight `[n, k]`, bias `[n]` to `[..., n]`; weight `[k]` to `[...]`. Dtypes: all equal, kept.
- * Gradient: all.
+ * input weight^T + bias. Shapes: input `[..., k]`, weight `[n, k]`, bias `[n]` to `[..., n]`;
+ * weight `[k]` to `[...]`. Dtypes: all equal, kept. Gradient: all.
  *
- * @throws ShapeError for sizes that do not fit; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @throws ShapeError for sizes that do not fit; DtypeError, DeviceError, ArgumentError as {@link
+ * matmul}
  * @see PyTorch `torch.nn.functional.linear`
  */
-export const linear = defineFunction('linear(input, /, weight, bias)', (input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
-  requireTensor(input, 'linear');
-  requireTensor(weight, 'linear', 'weight');
-  if (bias !== null) requireTensor(bias, 'linear', 'bias');
-  const isVector = weight.shape.length === 1;
-  if (input.shape.length === 0 || !(isVector || weight.shape.length === 2) || last(input.shape, 1) !== last(weight.shape, 1)) {
-    throw new ShapeError(`linear: the input's last size must equal the weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`, {
-      op: 'linear',
-      shapes: [input.shape, weight.shape],
-    });
-  }
-  if (isVector) return byVector(input, weight, bias);
-  const transposed = weight.t();
-  const rows = input.shape.length === 2 ? input : asRows(input);
-  if (bias === null) requireProduct('linear', rows, transposed);
-  const out = bias === null ? product(rows, transposed) : addProduct('linear', bias, rows, transposed, {});
-  return input.shape.length === 2 ? out : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
-});
+export const linear = defineFunction(
+  'linear(input, /, weight, bias)',
+  (input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
+    requireTensor(input, 'linear');
+    requireTensor(weight, 'linear', 'weight');
+    if (bias !== null) requireTensor(bias, 'linear', 'bias');
+    const isVector = weight.shape.length === 1;
+    if (
+      input.shape.length === 0 ||
+      !(isVector || weight.shape.length === 2) ||
+      last(input.shape, 1) !== last(weight.shape, 1)
+    ) {
+      throw new ShapeError(
+        `linear: the input's last size must equal the weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`,
+        {
+          op: 'linear',
+          shapes: [input.shape, weight.shape],
+        },
+      );
+    }
+    if (isVector) return byVector(input, weight, bias);
+    const transposed = weight.t();
+    const rows = input.shape.length === 2 ? input : asRows(input);
+    if (bias === null) requireProduct('linear', rows, transposed);
+    const out =
+      bias === null ? product(rows, transposed) : addProduct('linear', bias, rows, transposed, {});
+    return input.shape.length === 2
+      ? out
+      : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
+  },
+);
 
 /**
- * Sum of products of two vectors. Shapes: `[n]` by `[n]` to `[]`. Dtypes as {@link matmul}. Gradient: both.
+ * Sum of products of two vectors. Shapes: `[n]` by `[n]` to `[]`. Dtypes as {@link matmul}.
+ * Gradient: both.
  *
- * @throws ShapeError for other numbers of dims, or sizes that differ; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @throws ShapeError for other numbers of dims, or sizes that differ; DtypeError, DeviceError,
+ * ArgumentError as {@link matmul}
  * @see PyTorch `torch.dot`
  */
 export function dot(input: Tensor, other: Tensor): Tensor {
@@ -316,16 +447,19 @@ export function dot(input: Tensor, other: Tensor): Tensor {
 }
 
 function productOfVectors(op: string, a: Tensor, b: Tensor): Tensor {
-  if (a.shape[0] !== b.shape[0]) throw new ShapeError(`${op}: sizes differ.${describeBoth(a, b)}`, { op });
+  if (a.shape[0] !== b.shape[0])
+    throw new ShapeError(`${op}: sizes differ.${describeBoth(a, b)}`, { op });
   const [row, column] = [a.unsqueeze(0), b.unsqueeze(1)];
   requireProduct(op, row, column);
   return product(row, column).reshape([]);
 }
 
 /**
- * All products of the elements of two vectors. Shapes: `[m]` by `[n]` to `[m, n]`. Dtypes: any, promoted. Gradient: both.
+ * All products of the elements of two vectors. Shapes: `[m]` by `[n]` to `[m, n]`. Dtypes: any,
+ * promoted. Gradient: both.
  *
- * @throws ShapeError for other numbers of dims; DeviceError for tensors on different devices; ArgumentError for what is no tensor
+ * @throws ShapeError for other numbers of dims; DeviceError for tensors on different devices;
+ * ArgumentError for what is no tensor
  * @see PyTorch `torch.outer`
  */
 export function outer(input: Tensor, vec2: Tensor): Tensor {
@@ -344,7 +478,8 @@ addMethod('addmm', methodOf(addmm));
 addMethod('baddbmm', methodOf(baddbmm));
 const addmm_ = defineFunction(
   'addmm_(input, /, mat1, mat2, *, beta, alpha)',
-  (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor => input.copy_(addmm(input, mat1, mat2, options)),
+  (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor =>
+    input.copy_(addmm(input, mat1, mat2, options)),
 );
 addMethod('addmm_', methodOf(addmm_));
 
@@ -364,7 +499,10 @@ declare module '../core/tensor.js' {
     outer(vec2: Tensor): Tensor;
     /** beta * this + alpha * mat1 mat2. The same as {@link addmm}. */
     addmm: MethodOf<typeof addmm>;
-    /** {@link addmm} in place, with its errors; this has the shape of the product. @throws InPlaceError as {@link Tensor.relu_} */
+    /**
+     * {@link addmm} in place, with its errors; this has the shape of the product. @throws
+     * InPlaceError as {@link Tensor.relu_}
+     */
     addmm_: MethodOf<typeof addmm_, this>;
     /** beta * this + alpha * batch1 batch2. The same as {@link baddbmm}. */
     baddbmm: MethodOf<typeof baddbmm>;

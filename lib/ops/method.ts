@@ -1,4 +1,7 @@
-/** Puts methods on Tensor. Their types are declared, with their docs, beside the op by declaration merging. */
+/**
+ * Puts methods on Tensor. Their types are declared, with their docs, beside the op by declaration
+ * merging.
+ */
 import { dispatchOne } from '../core/dispatch.js';
 import type { AnyOp } from '../core/op.js';
 import { Tensor } from '../core/tensor.js';
@@ -12,10 +15,18 @@ type AnyMethod = (this: Tensor, ...args: any[]) => unknown;
 
 /** Adds a method; the declared interface in the op's file gives its type. */
 export function addMethod(name: string | symbol, method: AnyMethod): void {
-  Object.defineProperty(Tensor.prototype, name, { value: method, writable: true, configurable: true, enumerable: false });
+  Object.defineProperty(Tensor.prototype, name, {
+    value: method,
+    writable: true,
+    configurable: true,
+    enumerable: false,
+  });
 }
 
-/** The function and the methods `name` and (unless its result is of another dtype) `name_` of an op of one tensor without parameters. */
+/**
+ * The function and the methods `name` and (unless its result is of another dtype) `name_` of an op
+ * of one tensor without parameters.
+ */
 export function unaryFunction(name: string, op: AnyOp, inPlace = true): (input: Tensor) => Tensor {
   addMethod(name, function (more?: unknown) {
     if (more !== undefined) refuseMore(more, name);

@@ -7,8 +7,15 @@ export function oneDim(t: Tensor): Tensor {
   return t.shape.length === 0 ? t.reshape([1]) : t;
 }
 
-/** The result of `change` on a tensor of at most one dim as a vector, in the tensor's own shape; where that is written into, so is the vector. @internal */
-export function asVector(input: Tensor, into: Tensor | null, change: (vector: Tensor, into: Tensor | null) => Tensor): Tensor {
+/**
+ * The result of `change` on a tensor of at most one dim as a vector, in the tensor's own shape;
+ * where that is written into, so is the vector. @internal
+ */
+export function asVector(
+  input: Tensor,
+  into: Tensor | null,
+  change: (vector: Tensor, into: Tensor | null) => Tensor,
+): Tensor {
   const vector = oneDim(input);
   const changed = change(vector, into === null ? null : vector);
   return into ?? reshapeIfNeeded(changed, input.shape);

@@ -12,12 +12,18 @@ import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { varMean } from './variance.js';
 
-/** @throws ArgumentError unless there is none or a tensor. @throws ShapeError unless it has a number for each channel */
+/**
+ * @throws ArgumentError unless there is none or a tensor. @throws ShapeError unless it has a number
+ * for each channel
+ */
 function requireVector(t: Tensor | null, op: string, argument: string, input: Tensor): void {
   if (t === null) return;
   requireTensor(t, op, argument);
   if (input.ndim >= 2 && (t.ndim !== 1 || t.shape[0] !== input.shape[1]))
-    throw new ShapeError(`${op}: expected ${argument} to have a number for each channel (dim 1) of shape ${formatShape(input.shape)}, got shape ${formatShape(t.shape)}`, { op });
+    throw new ShapeError(
+      `${op}: expected ${argument} to have a number for each channel (dim 1) of shape ${formatShape(input.shape)}, got shape ${formatShape(t.shape)}`,
+      { op },
+    );
 }
 
 /** A vector of one number for each channel, in the dims of the input. */
@@ -31,38 +37,71 @@ function affine(normal: Tensor, weight: Tensor | null, bias: Tensor | null): Ten
 }
 
 /**
- * Normalisation of groups of channels, each by its own mean and variance (plus eps, 1e-5 by default), times weight plus bias where given.
- * Shapes: input `[N, C, ...]`, kept; weight and bias `[C]`. Dtypes: floating, kept. Gradient: input, weight, bias.
+ * Normalisation of groups of channels, each by its own mean and variance (plus eps, 1e-5 by
+ * default), times weight plus bias where given. Shapes: input `[N, C, ...]`, kept; weight and bias
+ * `[C]`. Dtypes: floating, kept. Gradient: input, weight, bias.
  *
- * @throws ShapeError if the channels do not divide into groups, for fewer than two dims, and for weights that do not fit; DtypeError for integers;
- * ArgumentError unless `input` is a tensor
+ * @throws ShapeError if the channels do not divide into groups, for fewer than two dims, and for
+ * weights that do not fit; DtypeError for integers; ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.group_norm`; Wu and He, arXiv:1803.08494
  */
 export const groupNorm = defineFunction(
   'groupNorm(input, /, numGroups, weight, bias, eps)',
-  (input: Tensor, numGroups: number, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor => {
+  (
+    input: Tensor,
+    numGroups: number,
+    weight: Tensor | null = null,
+    bias: Tensor | null = null,
+    eps = 1e-5,
+  ): Tensor => {
     requireTensor(input, 'groupNorm');
-    for (const [name, t] of Object.entries({ weight, bias })) requireVector(t, 'groupNorm', name, input);
+    for (const [name, t] of Object.entries({ weight, bias }))
+      requireVector(t, 'groupNorm', name, input);
     checkSizesOf('groupNorm', { numGroups }, 1);
     requireFloating(input, 'groupNorm');
     const [batch, channels] = input.shape as [number, number];
-    if (input.ndim < 2 || !Number.isInteger(numGroups) || numGroups < 1 || channels % numGroups !== 0)
-      throw new ShapeError(`groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`, { op: 'groupNorm', shape: input.shape });
+    if (
+      input.ndim < 2 ||
+      !Number.isInteger(numGroups) ||
+      numGroups < 1 ||
+      channels % numGroups !== 0
+    )
+      throw new ShapeError(
+        `groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`,
+        { op: 'groupNorm', shape: input.shape },
+      );
     if (input.numel() === numGroups)
-      throw new ShapeError(`groupNorm: expected more than one value for each group, got shape ${formatShape(input.shape)}`, { op: 'groupNorm', shape: input.shape });
+      throw new ShapeError(
+        `groupNorm: expected more than one value for each group, got shape ${formatShape(input.shape)}`,
+        { op: 'groupNorm', shape: input.shape },
+      );
     const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
-    const normal = layerNorm(reshapeIfNeeded(input, [batch, numGroups, width]), [width], null, null, eps);
+    const normal = layerNorm(
+      reshapeIfNeeded(input, [batch, numGroups, width]),
+      [width],
+      null,
+      null,
+      eps,
+    );
     return affine(reshapeIfNeeded(normal, input.shape), weight, bias).to(input.dtype);
   },
 );
-defineComposite('groupNorm', groupNorm, { method: false, samples: () => [[sampleTensor([2, 4, 3]), 2, sampleTensor([4], { seed: 2 }), sampleTensor([4], { seed: 3 })]] });
+defineComposite('groupNorm', groupNorm, {
+  method: false,
+  samples: () => [
+    [sampleTensor([2, 4, 3]), 2, sampleTensor([4], { seed: 2 }), sampleTensor([4], { seed: 3 })],
+  ],
+});
 
 /**
- * Normalisation of channels over the batch and the dims after them, by running statistics, or in training by the batch's own; the running variance
- * takes the unbiased one. In `training` (false) the running ones move towards the batch's by the share `momentum`. Shapes: input `[N, C, ...]`, kept; the others `[C]`. Dtypes: floating, promoted. Gradient: input, weight, bias.
+ * Normalisation of channels over the batch and the dims after them, by running statistics, or in
+ * training by the batch's own; the running variance takes the unbiased one. In `training` (false)
+ * the running ones move towards the batch's by the share `momentum`. Shapes: input `[N, C, ...]`,
+ * kept; the others `[C]`. Dtypes: floating, promoted. Gradient: input, weight, bias.
  *
- * @throws ArgumentError where running statistics are needed and not there, a batch in training has one value a channel, or input is no tensor;
- * ShapeError for fewer than two dims, and for vectors that do not fit; DtypeError for integers in training
+ * @throws ArgumentError where running statistics are needed and not there, a batch in training has
+ * one value a channel, or input is no tensor; ShapeError for fewer than two dims, and for vectors
+ * that do not fit; DtypeError for integers in training
  * @see PyTorch `torch.nn.functional.batch_norm`; Ioffe and Szegedy, arXiv:1502.03167
  */
 export const batchNorm = defineFunction(
@@ -79,26 +118,49 @@ export const batchNorm = defineFunction(
   ): Tensor => {
     requireTensor(input, 'batchNorm');
     checkFlag('batchNorm', 'training', training);
-    for (const [name, t] of Object.entries({ runningMean, runningVar, weight, bias })) requireVector(t, 'batchNorm', name, input);
+    for (const [name, t] of Object.entries({ runningMean, runningVar, weight, bias }))
+      requireVector(t, 'batchNorm', name, input);
     checkNumber('batchNorm', 'eps', eps);
-    if (input.ndim < 2) throw new ShapeError(`batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'batchNorm', shape: input.shape });
+    if (input.ndim < 2)
+      throw new ShapeError(
+        `batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
+        { op: 'batchNorm', shape: input.shape },
+      );
     // In low precision the squares overflow.
     const x = input.dtype.itemsize < 4 && input.dtype.isFloatingPoint ? input.float() : input;
-    const [mean, variance] = training ? batchStatistics(x, runningMean, runningVar, momentum) : runningStatistics(x, runningMean, runningVar);
+    const [mean, variance] = training
+      ? batchStatistics(x, runningMean, runningVar, momentum)
+      : runningStatistics(x, runningMean, runningVar);
     return affine(x.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias).to(input.dtype);
   },
 );
 
-function runningStatistics(x: Tensor, mean: Tensor | null, variance: Tensor | null): [Tensor, Tensor] {
-  if (mean === null || variance === null) throw new ArgumentError('batchNorm: running statistics are needed outside of training', { op: 'batchNorm' });
+function runningStatistics(
+  x: Tensor,
+  mean: Tensor | null,
+  variance: Tensor | null,
+): [Tensor, Tensor] {
+  if (mean === null || variance === null)
+    throw new ArgumentError('batchNorm: running statistics are needed outside of training', {
+      op: 'batchNorm',
+    });
   return [perChannel(mean.to(x.dtype), x), perChannel(variance.to(x.dtype), x)];
 }
 
 /** Mean and variance of each channel of the batch; the running ones move towards them. */
-function batchStatistics(x: Tensor, runningMean: Tensor | null, runningVar: Tensor | null, momentum: number): [Tensor, Tensor] {
+function batchStatistics(
+  x: Tensor,
+  runningMean: Tensor | null,
+  runningVar: Tensor | null,
+  momentum: number,
+): [Tensor, Tensor] {
   const dims = x.shape.flatMap((_, i) => (i === 1 ? [] : [i]));
   const count = x.numel() / (x.shape[1] as number);
-  if (count <= 1) throw new ArgumentError(`batchNorm: expected more than one value for each channel in training, got shape ${formatShape(x.shape)}`, { op: 'batchNorm' });
+  if (count <= 1)
+    throw new ArgumentError(
+      `batchNorm: expected more than one value for each channel in training, got shape ${formatShape(x.shape)}`,
+      { op: 'batchNorm' },
+    );
   const [variance, mean] = varMean(x, dims, { correction: 0, keepdim: true });
   runningMean?.lerp_(mean.detach().reshape(-1).to(runningMean.dtype), momentum);
   const unbiased = variance
@@ -112,6 +174,10 @@ defineComposite('batchNorm', batchNorm, {
   method: false,
   samples: () => [
     [sampleTensor([3, 2]), null, null, { training: true }],
-    [sampleTensor([2, 2, 3]), sampleTensor([2], { seed: 2 }), sampleTensor([2], { seed: 3, low: 0.5 })],
+    [
+      sampleTensor([2, 2, 3]),
+      sampleTensor([2], { seed: 2 }),
+      sampleTensor([2], { seed: 3, low: 0.5 }),
+    ],
   ],
 });

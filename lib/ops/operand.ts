@@ -1,6 +1,14 @@
 /** Conversions of arguments that users may give in several forms. */
 import type { Device } from '../core/device.js';
-import { bool, type DType, type DTypeLike, dtypeOf, float32, getDefaultDtype, int64 } from '../core/dtype.js';
+import {
+  bool,
+  type DType,
+  type DTypeLike,
+  dtypeOf,
+  float32,
+  getDefaultDtype,
+  int64,
+} from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { functionOf, kindOf } from '../core/options.js';
 import { numberDtype, resultType } from '../core/promotion.js';
@@ -16,15 +24,26 @@ export interface DtypeOption {
 /** What the second operand of a binary op may be. */
 export type TensorLike = Tensor | number | bigint | boolean;
 
-/** Of functions without options, whose further arguments would be dropped without a word. @throws ArgumentError for what is given all the same */
+/**
+ * Of functions without options, whose further arguments would be dropped without a word. @throws
+ * ArgumentError for what is given all the same
+ */
 export function refuseMore(more: unknown, op: string): void {
-  if (more !== undefined) throw new ArgumentError(`${op}: expected no more arguments, got ${describe(more)} as well; it has no options`, { op, given: describe(more) });
+  if (more !== undefined)
+    throw new ArgumentError(
+      `${op}: expected no more arguments, got ${describe(more)} as well; it has no options`,
+      { op, given: describe(more) },
+    );
 }
 
-/** A tensor as it is; a plain number as an immediate on the device of the other operand. @throws ArgumentError */
+/**
+ * A tensor as it is; a plain number as an immediate on the device of the other operand. @throws
+ * ArgumentError
+ */
 export function operand(value: TensorLike, device: Device, op: string): Tensor {
   if (value instanceof Tensor) return value;
-  if (typeof value === 'number' || typeof value === 'boolean') return wrapNumber(Number(value), numberDtype(value), device);
+  if (typeof value === 'number' || typeof value === 'boolean')
+    return wrapNumber(Number(value), numberDtype(value), device);
   if (typeof value === 'bigint') return wrapNumber(exactNumber(value, op), int64, device);
   throw new ArgumentError(`${op}: expected a tensor or a number, got ${describe(value)}`, { op });
 }
@@ -33,18 +52,38 @@ export function operand(value: TensorLike, device: Device, op: string): Tensor {
 function exactNumber(value: bigint, op: string): number {
   const number = Number(value);
   if (BigInt(number) === value && Math.abs(number) < 2 ** 63) return number;
-  throw new ArgumentError(`${op}: no double is equal to ${value}; make it a tensor: tensor(${value}n)`, { op, given: value });
+  throw new ArgumentError(
+    `${op}: no double is equal to ${value}; make it a tensor: tensor(${value}n)`,
+    { op, given: value },
+  );
 }
 
 /** @throws ArgumentError unless `value` is a tensor. */
-export function requireTensor(value: unknown, op: string, argument = 'input'): asserts value is Tensor {
-  if (!(value instanceof Tensor)) throw new ArgumentError(`${op}: expected ${argument} to be a tensor, got ${describe(value)}`, { op, argument });
+export function requireTensor(
+  value: unknown,
+  op: string,
+  argument = 'input',
+): asserts value is Tensor {
+  if (!(value instanceof Tensor))
+    throw new ArgumentError(`${op}: expected ${argument} to be a tensor, got ${describe(value)}`, {
+      op,
+      argument,
+    });
 }
 
 /** @throws ArgumentError unless `value` is an array of tensors. */
-export function requireTensors(value: unknown, op: string, argument = 'tensors'): asserts value is readonly Tensor[] {
-  if (!Array.isArray(value)) throw new ArgumentError(`${op}: expected ${argument} to be an array of tensors, got ${describe(value)}`, { op, argument });
-  for (let i = 0; i < value.length; i++) if (!(value[i] instanceof Tensor)) requireTensor(value[i], op, `${argument}[${i}]`);
+export function requireTensors(
+  value: unknown,
+  op: string,
+  argument = 'tensors',
+): asserts value is readonly Tensor[] {
+  if (!Array.isArray(value))
+    throw new ArgumentError(
+      `${op}: expected ${argument} to be an array of tensors, got ${describe(value)}`,
+      { op, argument },
+    );
+  for (let i = 0; i < value.length; i++)
+    if (!(value[i] instanceof Tensor)) requireTensor(value[i], op, `${argument}[${i}]`);
 }
 
 /** @throws ArgumentError unless both are tensors. @throws ShapeError unless they broadcast. */
@@ -54,47 +93,80 @@ export function requirePair(input: Tensor, other: Tensor, op: string, argument =
   broadcastShapes(input.shape, other.shape, op);
 }
 
-/** @throws DtypeError unless one of the tensors is of numbers: bool tensors have no sign and no difference. */
+/**
+ * @throws DtypeError unless one of the tensors is of numbers: bool tensors have no sign and no
+ * difference.
+ */
 export function requireNumbers(op: string, ...tensors: readonly Tensor[]): void {
-  if (tensors.every((t) => t.dtype === bool)) throw new DtypeError(`${op}: expected numbers, got a bool tensor; convert it with .float()`, { op, dtype: 'bool' });
+  if (tensors.every((t) => t.dtype === bool))
+    throw new DtypeError(`${op}: expected numbers, got a bool tensor; convert it with .float()`, {
+      op,
+      dtype: 'bool',
+    });
 }
 
 /** @throws DtypeError unless the tensor is of a floating point type. */
 export function requireFloating(input: Tensor, op: string, argument = 'input'): void {
   if (!input.dtype.isFloatingPoint)
-    throw new DtypeError(`${op}: expected ${argument} to be a floating point tensor, got ${input.dtype.name}; convert it with .float()`, { op, argument, dtype: input.dtype.name });
+    throw new DtypeError(
+      `${op}: expected ${argument} to be a floating point tensor, got ${input.dtype.name}; convert it with .float()`,
+      { op, argument, dtype: input.dtype.name },
+    );
 }
 
 /** The pair of operands of a binary op, at least one of them a tensor. */
 export function operands(a: TensorLike, b: TensorLike, op: string): [Tensor, Tensor] {
   if (a instanceof Tensor) return [a, b instanceof Tensor ? b : operand(b, a.device, op)];
   if (b instanceof Tensor) return [operand(a, b.device, op), b];
-  throw new ArgumentError(`${op}: expected at least one tensor, got ${describe(a)} and ${describe(b)}`, { op });
+  throw new ArgumentError(
+    `${op}: expected at least one tensor, got ${describe(a)} and ${describe(b)}`,
+    { op },
+  );
 }
 
 /**
- * A composition of two operands, one of which may be a number, with the dtypes and the precision of one kernel: both come in their common floating dtype
- * (16-bit ones in float32), the result is rounded once. Op by op, each step would promote anew.
+ * A composition of two operands, one of which may be a number, with the dtypes and the precision of
+ * one kernel: both come in their common floating dtype (16-bit ones in float32), the result is
+ * rounded once. Op by op, each step would promote anew.
  */
-export function inFloats(input: Tensor, other: Tensor, compose: (x: Tensor, y: Tensor) => Tensor): Tensor {
+export function inFloats(
+  input: Tensor,
+  other: Tensor,
+  compose: (x: Tensor, y: Tensor) => Tensor,
+): Tensor {
   const meeting = resultType([input, other]);
   const dtype = meeting.isFloatingPoint ? meeting : getDefaultDtype();
   const wide = dtype.itemsize === 2 ? float32 : dtype;
-  const widened = (t: Tensor, beside: Tensor): Tensor => (t.storage === null ? beside.detach().newFull([], t.scalarValue, { dtype: wide }) : t.to(wide));
+  const widened = (t: Tensor, beside: Tensor): Tensor =>
+    t.storage === null ? beside.detach().newFull([], t.scalarValue, { dtype: wide }) : t.to(wide);
   return compose(widened(input, other), widened(other, input)).to(dtype);
 }
 
-/** The dtype that an option means; undefined where none was given. @throws DtypeError for what is neither a dtype nor the name of one */
+/**
+ * The dtype that an option means; undefined where none was given. @throws DtypeError for what is
+ * neither a dtype nor the name of one
+ */
 export function requireDtype(dtype: DTypeLike | undefined, op: string): DType | undefined {
   return dtype === undefined ? undefined : dtypeOf(dtype, op);
 }
 
-/** Whether options stand where a dim may stand: what is a keyword argument in PyTorch needs no dim before it. */
+/**
+ * Whether options stand where a dim may stand: what is a keyword argument in PyTorch needs no dim
+ * before it.
+ */
 export function areOptions<T>(value: T): value is Exclude<Extract<T, object>, readonly unknown[]> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Tensor);
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    !(value instanceof Tensor)
+  );
 }
 
-/** A tensor that a composition makes for itself, the same on every rank, to go with `input`: distributed, if that is. */
+/**
+ * A tensor that a composition makes for itself, the same on every rank, to go with `input`:
+ * distributed, if that is.
+ */
 export function alongside(input: Tensor, made: Tensor): Tensor {
   return input.sharding === null ? made : input.sharding.replicated(made);
 }

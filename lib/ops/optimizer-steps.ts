@@ -1,4 +1,7 @@
-/** Optimizer steps over many tensors in one command: SGD and Adam; and foreach arithmetic for clipping and accumulation. */
+/**
+ * Optimizer steps over many tensors in one command: SGD and Adam; and foreach arithmetic for
+ * clipping and accumulation.
+ */
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
@@ -19,7 +22,9 @@ interface Count {
 const writesTo =
   (...groups: number[]) =>
   (inputs: readonly Tensor[], { count }: Count): number[] =>
-    groups.flatMap((group) => Array.from({ length: count }, (_, i) => group * count + i)).filter((i) => inputs[i]?.storage !== null && i < inputs.length);
+    groups
+      .flatMap((group) => Array.from({ length: count }, (_, i) => group * count + i))
+      .filter((i) => inputs[i]?.storage !== null && i < inputs.length);
 
 function defineStep<P extends Count>(
   name: string,
@@ -28,7 +33,17 @@ function defineStep<P extends Count>(
   mutates: (inputs: readonly Tensor[], params: P) => number[],
   terms: readonly ReduceOpName[] = [],
 ): Op<P> {
-  return defineOp<P>({ name, doc, traits: ['mutates'], kernelParams, meta: () => [], mutates, sharding: listsRule(terms), vjp: 'not-differentiable', samples: () => [] });
+  return defineOp<P>({
+    name,
+    doc,
+    traits: ['mutates'],
+    kernelParams,
+    meta: () => [],
+    mutates,
+    sharding: listsRule(terms),
+    vjp: 'not-differentiable',
+    samples: () => [],
+  });
 }
 
 /** Hyperparameters of one SGD step. */
@@ -71,19 +86,44 @@ export interface AdamStep extends Count {
 const adamStepOp = defineStep<AdamStep>(
   'adamStep',
   'One Adam step: parameters and moments are overwritten.',
-  ['count', 'lr', 'beta1', 'beta2', 'eps', 'weightDecay', 'decoupled', 'amsgrad', 'maximize', 'biasCorrection1', 'biasCorrection2', 'gradScale'],
+  [
+    'count',
+    'lr',
+    'beta1',
+    'beta2',
+    'eps',
+    'weightDecay',
+    'decoupled',
+    'amsgrad',
+    'maximize',
+    'biasCorrection1',
+    'biasCorrection2',
+    'gradScale',
+  ],
   writesTo(0, 2, 3, 4),
 );
 
 interface ForeachAdd extends Count {
   alpha: number;
 }
-const foreachAddOp = defineStep<ForeachAdd>('foreachAdd', 'y += alpha * x for many tensors.', ['count', 'alpha'], writesTo(0), ['sum', 'avg']);
+const foreachAddOp = defineStep<ForeachAdd>(
+  'foreachAdd',
+  'y += alpha * x for many tensors.',
+  ['count', 'alpha'],
+  writesTo(0),
+  ['sum', 'avg'],
+);
 
 interface ForeachMul extends Count {
   scalar: number;
 }
-const foreachMulOp = defineStep<ForeachMul>('foreachMul', 'y *= scalar for many tensors.', ['count', 'scalar'], writesTo(0), ['sum', 'avg']);
+const foreachMulOp = defineStep<ForeachMul>(
+  'foreachMul',
+  'y *= scalar for many tensors.',
+  ['count', 'scalar'],
+  writesTo(0),
+  ['sum', 'avg'],
+);
 
 const foreachNormOp: Op<Count> = defineOp<Count>({
   name: 'foreachNorm',
@@ -92,17 +132,28 @@ const foreachNormOp: Op<Count> = defineOp<Count>({
   kernelParams: ['count'],
   meta: (inputs, { count }) => {
     const { dtype, device } = inputs[0] as Tensor;
-    return [{ shape: [count], strides: null, dtype: dtype === float64 ? float64 : float32, device }];
+    return [
+      { shape: [count], strides: null, dtype: dtype === float64 ? float64 : float32, device },
+    ];
   },
   vjp: 'not-differentiable',
   decompose: (inputs) => [stack(inputs.map((t) => (t.dtype === float64 ? t : t.float()).norm()))],
-  samples: () => [{ inputs: [sampleTensor([3, 4]), sampleTensor([5], { seed: 2 })], params: { count: 2 } }],
+  samples: () => [
+    { inputs: [sampleTensor([3, 4]), sampleTensor([5], { seed: 2 })], params: { count: 2 } },
+  ],
 });
 
 /** Calls `run` with at most {@link MAX_TENSORS} tensors of each list at a time. */
-function inChunks(lists: readonly (readonly Tensor[])[], run: (inputs: Tensor[], count: number) => void): void {
+function inChunks(
+  lists: readonly (readonly Tensor[])[],
+  run: (inputs: Tensor[], count: number) => void,
+): void {
   const total = lists[0]?.length ?? 0;
-  for (const list of lists) if (list.length !== total) throw new ArgumentError(`foreach: lists have different lengths: ${lists.map((l) => l.length).join(', ')}`);
+  for (const list of lists)
+    if (list.length !== total)
+      throw new ArgumentError(
+        `foreach: lists have different lengths: ${lists.map((l) => l.length).join(', ')}`,
+      );
   for (let start = 0; start < total; start += MAX_TENSORS) {
     const end = Math.min(total, start + MAX_TENSORS);
     run(
@@ -112,11 +163,19 @@ function inChunks(lists: readonly (readonly Tensor[])[], run: (inputs: Tensor[],
   }
 }
 
-const absentLike = (tensors: readonly Tensor[]): Tensor[] => tensors.map((t) => wrapNumber(0, t.dtype, t.device));
+const absentLike = (tensors: readonly Tensor[]): Tensor[] =>
+  tensors.map((t) => wrapNumber(0, t.dtype, t.device));
 
 /** One SGD step on all parameters at once. @internal */
-export function sgdStep(params: readonly Tensor[], grads: readonly Tensor[], buffers: readonly Tensor[] | null, step: Omit<SgdStep, 'count'>): void {
-  inChunks([params, grads, buffers ?? absentLike(params)], (inputs, count) => dispatch(sgdStepOp, inputs, { ...step, count }));
+export function sgdStep(
+  params: readonly Tensor[],
+  grads: readonly Tensor[],
+  buffers: readonly Tensor[] | null,
+  step: Omit<SgdStep, 'count'>,
+): void {
+  inChunks([params, grads, buffers ?? absentLike(params)], (inputs, count) =>
+    dispatch(sgdStepOp, inputs, { ...step, count }),
+  );
 }
 
 /** One Adam step on all parameters at once. @internal */
@@ -128,26 +187,38 @@ export function adamStep(
   largest: readonly Tensor[] | null,
   step: Omit<AdamStep, 'count'>,
 ): void {
-  inChunks([params, grads, first, second, largest ?? absentLike(params)], (inputs, count) => dispatch(adamStepOp, inputs, { ...step, count }));
+  inChunks([params, grads, first, second, largest ?? absentLike(params)], (inputs, count) =>
+    dispatch(adamStepOp, inputs, { ...step, count }),
+  );
 }
 
 /**
- * y += alpha * x for each pair, in place, many in one command; `alpha` is 1. Shapes: equal in each pair. Gradient: none.
+ * y += alpha * x for each pair, in place, many in one command; `alpha` is 1. Shapes: equal in each
+ * pair. Gradient: none.
  *
- * @throws ArgumentError for lists of two lengths; InPlaceError for targets that require a gradient, outside noGrad; KernelError for sizes that differ
+ * @throws ArgumentError for lists of two lengths; InPlaceError for targets that require a gradient,
+ * outside noGrad; KernelError for sizes that differ
  */
-export function foreachAdd_(targets: readonly Tensor[], sources: readonly Tensor[], { alpha = 1 } = {}): void {
+export function foreachAdd_(
+  targets: readonly Tensor[],
+  sources: readonly Tensor[],
+  { alpha = 1 } = {},
+): void {
   inChunks([targets, sources], (inputs, count) => dispatch(foreachAddOp, inputs, { count, alpha }));
 }
 
-/** y *= scalar for each tensor, in place, many in one command. Gradient: none. @throws InPlaceError as {@link foreachAdd_} */
+/**
+ * y *= scalar for each tensor, in place, many in one command. Gradient: none. @throws InPlaceError
+ * as {@link foreachAdd_}
+ */
 export function foreachMul_(targets: readonly Tensor[], scalar: number): void {
   inChunks([targets], (inputs, count) => dispatch(foreachMulOp, inputs, { count, scalar }));
 }
 
 /**
- * The 2-norm of each tensor, in vectors of at most 256 norms to be joined with `cat`: float64 if the first of each 256 tensors is, else float32.
- * Gradient: yes, as of the norms one by one. @throws ArgumentError
+ * The 2-norm of each tensor, in vectors of at most 256 norms to be joined with `cat`: float64 if
+ * the first of each 256 tensors is, else float32. Gradient: yes, as of the norms one by one.
+ * @throws ArgumentError
  */
 export function foreachNorm(tensors: readonly Tensor[]): Tensor[] {
   const norms: Tensor[] = [];

@@ -11,37 +11,49 @@ import { cat } from './join.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
-/** What stands in the new places: a value, the mirrored elements (without the edge), the edge, or the other end. */
+/**
+ * What stands in the new places: a value, the mirrored elements (without the edge), the edge, or
+ * the other end.
+ */
 export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
 
 /**
- * The tensor with elements added (or, for negative counts, taken away) at both ends of its last dims: `pad` lists two counts for the last dim,
- * then two for the one before, and so on. A copy, also of nothing added. Options: `mode` (constant), `value` (0) for constant.
+ * The tensor with elements added (or, for negative counts, taken away) at both ends of its last
+ * dims: `pad` lists two counts for the last dim, then two for the one before, and so on. A copy,
+ * also of nothing added. Options: `mode` (constant), `value` (0) for constant.
  *
- * Shapes: `[..., n]` with `[before, after]` gives `[..., before + n + after]`. Dtypes: all, kept. Gradient: yes.
+ * Shapes: `[..., n]` with `[before, after]` gives `[..., before + n + after]`. Dtypes: all, kept.
+ * Gradient: yes.
  *
- * @throws ArgumentError for an odd list, more pairs than dims, a count that is no integer, or one that the mode cannot fill: reflect at most n - 1,
- * circular at most as many as are left; for a value that an integer dtype cannot hold; for no tensor
+ * @throws ArgumentError for an odd list, more pairs than dims, a count that is no integer, or one
+ * that the mode cannot fill: reflect at most n - 1, circular at most as many as are left; for a
+ * value that an integer dtype cannot hold; for no tensor
  * @throws ShapeError if more is taken away than there is, or all of it by reflect and replicate
  * @see PyTorch `torch.nn.functional.pad`
  */
-export const pad = defineFunction('pad(input, /, pad, mode, value)', (input: Tensor, pad: readonly number[], mode: PadMode = 'constant', value = 0): Tensor => {
-  requireTensor(input, 'pad');
-  checkIntegers('pad', 'pad', pad);
-  checkOneOf('pad', 'mode', mode, ['constant', 'reflect', 'replicate', 'circular']);
-  if (pad.length % 2 !== 0 || pad.length / 2 > input.ndim)
-    throw new ArgumentError(`pad: expected pairs of integers for at most ${input.ndim} dims, got [${pad.join(', ')}]`, { op: 'pad', pad });
-  let out = input;
-  for (let i = 0; i < pad.length; i += 2) {
-    const dim = input.ndim - 1 - i / 2;
-    const [before, after] = pad.slice(i, i + 2) as [number, number];
-    if (before === 0 && after === 0) continue;
-    if (mode === 'constant') out = padConstant(out, dim, before, after, value);
-    else if (mode === 'circular') out = padCircular(out, dim, before, after);
-    else out = padFrom(out, dim, before, after, mode);
-  }
-  return out === input ? input.clone() : out;
-});
+export const pad = defineFunction(
+  'pad(input, /, pad, mode, value)',
+  (input: Tensor, pad: readonly number[], mode: PadMode = 'constant', value = 0): Tensor => {
+    requireTensor(input, 'pad');
+    checkIntegers('pad', 'pad', pad);
+    checkOneOf('pad', 'mode', mode, ['constant', 'reflect', 'replicate', 'circular']);
+    if (pad.length % 2 !== 0 || pad.length / 2 > input.ndim)
+      throw new ArgumentError(
+        `pad: expected pairs of integers for at most ${input.ndim} dims, got [${pad.join(', ')}]`,
+        { op: 'pad', pad },
+      );
+    let out = input;
+    for (let i = 0; i < pad.length; i += 2) {
+      const dim = input.ndim - 1 - i / 2;
+      const [before, after] = pad.slice(i, i + 2) as [number, number];
+      if (before === 0 && after === 0) continue;
+      if (mode === 'constant') out = padConstant(out, dim, before, after, value);
+      else if (mode === 'circular') out = padCircular(out, dim, before, after);
+      else out = padFrom(out, dim, before, after, mode);
+    }
+    return out === input ? input.clone() : out;
+  },
+);
 defineComposite('pad', pad, {
   method: false,
   samples: () => [
@@ -57,11 +69,21 @@ defineComposite('pad', pad, {
 function withoutTaken(input: Tensor, dim: number, before: number, after: number): Tensor {
   const size = input.size(dim);
   const [start, cut] = [Math.max(0, -before), Math.max(0, -after)];
-  if (start + cut > size) throw new ShapeError(`pad: ${before} and ${after} take more than all of dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'pad' });
+  if (start + cut > size)
+    throw new ShapeError(
+      `pad: ${before} and ${after} take more than all of dim ${dim} of shape ${formatShape(input.shape)}`,
+      { op: 'pad' },
+    );
   return input.narrow(dim, start, size - start - cut);
 }
 
-function padConstant(input: Tensor, dim: number, before: number, after: number, value: number): Tensor {
+function padConstant(
+  input: Tensor,
+  dim: number,
+  before: number,
+  after: number,
+  value: number,
+): Tensor {
   const kept = withoutTaken(input, dim, before, after);
   const block = (n: number): Tensor[] =>
     n > 0
@@ -75,20 +97,48 @@ function padConstant(input: Tensor, dim: number, before: number, after: number, 
   return cat([...block(before), kept, ...block(after)], dim);
 }
 
-/** What is left goes round: elements that were taken away do not come back, as they do with reflect and replicate. */
+/**
+ * What is left goes round: elements that were taken away do not come back, as they do with reflect
+ * and replicate.
+ */
 function padCircular(input: Tensor, dim: number, before: number, after: number): Tensor {
-  return padFrom(withoutTaken(input, dim, before, after), dim, Math.max(0, before), Math.max(0, after), 'circular');
+  return padFrom(
+    withoutTaken(input, dim, before, after),
+    dim,
+    Math.max(0, before),
+    Math.max(0, after),
+    'circular',
+  );
 }
 
 /** Pads with the tensor's own elements: an index for every place. */
-function padFrom(input: Tensor, dim: number, before: number, after: number, mode: Exclude<PadMode, 'constant'>): Tensor {
+function padFrom(
+  input: Tensor,
+  dim: number,
+  before: number,
+  after: number,
+  mode: Exclude<PadMode, 'constant'>,
+): Tensor {
   const size = input.size(dim);
-  const most = mode === 'reflect' ? size - 1 : mode === 'circular' ? size : size === 0 ? 0 : Number.POSITIVE_INFINITY;
+  const most =
+    mode === 'reflect'
+      ? size - 1
+      : mode === 'circular'
+        ? size
+        : size === 0
+          ? 0
+          : Number.POSITIVE_INFINITY;
   if (before > most || after > most)
-    throw new ArgumentError(`pad: ${mode} cannot add ${before} and ${after} to dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'pad', mode });
+    throw new ArgumentError(
+      `pad: ${mode} cannot add ${before} and ${after} to dim ${dim} of shape ${formatShape(input.shape)}`,
+      { op: 'pad', mode },
+    );
   const total = size + before + after;
   if (total < 1 && mode !== 'circular')
-    throw new ShapeError(`pad: ${before} and ${after} leave nothing of dim ${dim} of shape ${formatShape(input.shape)} for ${mode}`, { op: 'pad', mode });
+    throw new ShapeError(
+      `pad: ${before} and ${after} leave nothing of dim ${dim} of shape ${formatShape(input.shape)} for ${mode}`,
+      { op: 'pad', mode },
+    );
   const source = (i: number): number => {
     if (mode === 'replicate') return Math.min(Math.max(i, 0), size - 1);
     if (mode === 'circular') return (i + size) % size;

@@ -1,6 +1,6 @@
 /**
- * Cross entropy among ranks that share the classes. What the ranks have to tell each other of a row is small: its largest logit, and the
- * sums that a loss is made of.
+ * Cross entropy among ranks that share the classes. What the ranks have to tell each other of a row
+ * is small: its largest logit, and the sums that a loss is made of.
  */
 import { ShardingError } from '../core/errors.js';
 import { lossMode } from '../core/loss-mode.js';
@@ -14,12 +14,17 @@ export interface LossOperands {
 }
 
 /**
- * While `lossParallel` is on, plain ones beside distributed logits count as replicated; what would have to gather the logits is refused.
+ * While `lossParallel` is on, plain ones beside distributed logits count as replicated; what would
+ * have to gather the logits is refused.
  *
  * @throws ShardingError
  * @internal
  */
-export function parallelOperands(op: string, logits: Tensor, { target, weight }: LossOperands): LossOperands {
+export function parallelOperands(
+  op: string,
+  logits: Tensor,
+  { target, weight }: LossOperands,
+): LossOperands {
   const { sharding } = logits;
   if (!lossMode.parallel || sharding === null) return { target, weight };
   const classDim = logits.shape.length === 1 ? 0 : 1;
@@ -35,7 +40,11 @@ export function parallelOperands(op: string, logits: Tensor, { target, weight }:
       { op },
     );
   }
-  if (weight !== null && (weight.requiresGrad || weight.sharding?.spec.placements.some((placement) => !placement.isReplicate()))) {
+  if (
+    weight !== null &&
+    (weight.requiresGrad ||
+      weight.sharding?.spec.placements.some((placement) => !placement.isReplicate()))
+  ) {
     throw new ShardingError(
       `${op}: lossParallel takes a weight that is replicated and requires no gradient, got ${weight.sharding?.spec ?? 'one that requires a gradient'}. Use weight.detach(), or redistribute it.`,
       { op },

@@ -19,11 +19,15 @@ addMethod('isPinned', function () {
 });
 
 /**
- * Puts a new tensor in pinned memory if the options say so, and has its gradient recorded if they say that.
+ * Puts a new tensor in pinned memory if the options say so, and has its gradient recorded if they
+ * say that.
  *
  * @throws DeviceError where there is no pinned memory; AutogradError for a gradient of integers
  */
-export function finish(t: Tensor, { pinMemory = false, requiresGrad = false }: { pinMemory?: boolean; requiresGrad?: boolean }): Tensor {
+export function finish(
+  t: Tensor,
+  { pinMemory = false, requiresGrad = false }: { pinMemory?: boolean; requiresGrad?: boolean },
+): Tensor {
   const placed = pinMemory ? t.pinMemory() : t;
   if (placed !== t && !t.isFake) t.dispose();
   return requiresGrad ? placed.requiresGrad_() : placed;
@@ -32,14 +36,18 @@ export function finish(t: Tensor, { pinMemory = false, requiresGrad = false }: {
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * The tensor in pinned (page-locked) host memory, from and to which a GPU copies by itself; itself if it is there already. Shape and dtype stay.
-     * Gradient: yes.
+     * The tensor in pinned (page-locked) host memory, from and to which a GPU copies by itself;
+     * itself if it is there already. Shape and dtype stay. Gradient: yes.
      *
-     * @throws DeviceError for a tensor on a GPU, and where CUDA cannot be used, with the reason. @throws OutOfMemoryError; FreedError if it was freed
+     * @throws DeviceError for a tensor on a GPU, and where CUDA cannot be used, with the reason.
+     * @throws OutOfMemoryError; FreedError if it was freed
      * @see PyTorch `torch.Tensor.pin_memory`
      */
     pinMemory(): Tensor;
-    /** Whether the memory is pinned host memory; false on a GPU. @throws FreedError if it was freed @see PyTorch `torch.Tensor.is_pinned` */
+    /**
+     * Whether the memory is pinned host memory; false on a GPU. @throws FreedError if it was freed
+     * @see PyTorch `torch.Tensor.is_pinned`
+     */
     isPinned(): boolean;
   }
 }

@@ -1,9 +1,12 @@
 /**
- * Arithmetic of two operands, element by element, with broadcasting and promotion; either may be a plain number, one must be a tensor.
+ * Arithmetic of two operands, element by element, with broadcasting and promotion; either may be a
+ * plain number, one must be a tensor.
  *
- * Shapes: the one that both broadcast to. Dtypes: all, promoted; plain numbers and zero-dim tensors only count by category (bool < integer < floating).
- * All throw ShapeError if shapes do not broadcast, DeviceError for tensors with dims on two devices, ArgumentError for what is neither tensor nor number, and
- * for a bigint that no double equals. Names with an underscore write into the tensor; their errors are those of `add_`.
+ * Shapes: the one that both broadcast to. Dtypes: all, promoted; plain numbers and zero-dim tensors
+ * only count by category (bool < integer < floating). All throw ShapeError if shapes do not
+ * broadcast, DeviceError for tensors with dims on two devices, ArgumentError for what is neither
+ * tensor nor number, and for a bigint that no double equals. Names with an underscore write into
+ * the tensor; their errors are those of `add_`.
  */
 
 import { reduced } from '../core/decompose.js';
@@ -49,7 +52,10 @@ const subOp: Op<Alpha> = definePointwise<Alpha>('sub', 2, {
   expression: 'x - p0 * y',
   linear: [[0, 1]],
   classes: 'A',
-  refuses: ([a, b]) => (a?.dtype === bool && b?.dtype === bool ? 'bool tensors have no difference; use logicalXor' : null),
+  refuses: ([a, b]) =>
+    a?.dtype === bool && b?.dtype === bool
+      ? 'bool tensors have no difference; use logicalXor'
+      : null,
   kernelParams: ['alpha'],
   vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? scaled(g, -ctx.params.alpha) : null],
   samples: binarySamples({ alpha: 2 }),
@@ -61,7 +67,10 @@ const mulOp: Op<None> = definePointwise<None>('mul', 2, {
   linear: [[0], [1]],
   classes: 'A',
   saves: savesOther,
-  vjp: (ctx, g) => [ctx.needs(0) ? g.mul(ctx.input(1)) : null, ctx.needs(1) ? g.mul(ctx.input(0)) : null],
+  vjp: (ctx, g) => [
+    ctx.needs(0) ? g.mul(ctx.input(1)) : null,
+    ctx.needs(1) ? g.mul(ctx.input(0)) : null,
+  ],
   samples: binarySamples(NO_PARAMS as None),
 });
 
@@ -73,7 +82,10 @@ const trueDivOp: Op<None> = definePointwise<None>('div', 2, {
   vjp: (ctx, g) => {
     const divisor = reduced(ctx.input(1));
     const quotient = g.div(divisor);
-    return [ctx.needs(0) ? quotient : null, ctx.needs(1) ? quotient.mul(ctx.input(0)).div(divisor).neg() : null];
+    return [
+      ctx.needs(0) ? quotient : null,
+      ctx.needs(1) ? quotient.mul(ctx.input(0)).div(divisor).neg() : null,
+    ];
   },
   samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
 });
@@ -87,15 +99,26 @@ function integerDivision(name: string, expression: string, doc: string): Op<None
     samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
   });
 }
-const floorDivideOp = integerDivision('floorDivide', 'm::floor_divide(x, y)', 'Quotient rounded down.');
-const truncDivideOp = integerDivision('truncDivide', 'm::trunc_divide(x, y)', 'Quotient rounded towards zero.');
+const floorDivideOp = integerDivision(
+  'floorDivide',
+  'm::floor_divide(x, y)',
+  'Quotient rounded down.',
+);
+const truncDivideOp = integerDivision(
+  'truncDivide',
+  'm::trunc_divide(x, y)',
+  'Quotient rounded towards zero.',
+);
 
 const remainderOp: Op<None> = definePointwise<None>('remainder', 2, {
   doc: 'Remainder with the sign of the divisor, as in Python.',
   expression: 'm::remainder(x, y)',
   classes: 'A',
   saves: savesBothForOther,
-  vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'floor' })).neg() : null],
+  vjp: (ctx, g) => [
+    ctx.needs(0) ? g : null,
+    ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'floor' })).neg() : null,
+  ],
   samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
 });
 
@@ -104,7 +127,10 @@ const fmodOp: Op<None> = definePointwise<None>('fmod', 2, {
   expression: 'm::fmod(x, y)',
   classes: 'A',
   saves: savesBothForOther,
-  vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'trunc' })).neg() : null],
+  vjp: (ctx, g) => [
+    ctx.needs(0) ? g : null,
+    ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'trunc' })).neg() : null,
+  ],
   samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
 });
 
@@ -123,7 +149,10 @@ const powOp: Op<None> = definePointwise<None>('pow', 2, {
   vjp: (ctx, g) => {
     const exponent = reduced(ctx.input(1));
     const base = exponent.storage === null ? ctx.input(0) : reduced(ctx.input(0));
-    return [ctx.needs(0) ? powBaseGradient(g, base, exponent) : null, ctx.needs(1) ? powExponentGradient(g, base, exponent, ctx.output(0)) : null];
+    return [
+      ctx.needs(0) ? powBaseGradient(g, base, exponent) : null,
+      ctx.needs(1) ? powExponentGradient(g, base, exponent, ctx.output(0)) : null,
+    ];
   },
   samples: binarySamples(NO_PARAMS as None, { low: 0.3, high: 3 }),
 });
@@ -139,10 +168,15 @@ function powBaseGradient(g: Tensor, base: Tensor, exponent: Tensor): Tensor {
   return where(exponent.eq(0), 0, g.mul(exponent.mul(base.pow(exponent.sub(1)))));
 }
 
-/** dL/dexponent = g * base^exponent * log(base), and 0 where base is 0 and the exponent is not negative. */
+/**
+ * dL/dexponent = g * base^exponent * log(base), and 0 where base is 0 and the exponent is not
+ * negative.
+ */
 function powExponentGradient(g: Tensor, base: Tensor, exponent: Tensor, result: Tensor): Tensor {
-  const logBase = base.storage === null ? operand(Math.log(base.scalarValue), result.device, 'pow') : base.log();
-  const zeroBase = base.storage === null ? operand(base.scalarValue === 0, result.device, 'pow') : base.eq(0);
+  const logBase =
+    base.storage === null ? operand(Math.log(base.scalarValue), result.device, 'pow') : base.log();
+  const zeroBase =
+    base.storage === null ? operand(base.scalarValue === 0, result.device, 'pow') : base.eq(0);
   const flat = logicalAndOf(zeroBase, exponent.ge(0));
   return where(flat, 0, g.mul(result.mul(logBase)));
 }
@@ -163,7 +197,10 @@ function extremum(name: 'maximum' | 'minimum', expression: string, doc: string):
       const [a, b] = [reduced(ctx.input(0)), reduced(ctx.input(1))];
       const half = where(eqOf(a, b), g.div(2), g);
       const loses = name === 'maximum' ? ltOf : gtOf;
-      return [ctx.needs(0) ? where(loses(a, b), 0, half) : null, ctx.needs(1) ? where(loses(b, a), 0, half) : null];
+      return [
+        ctx.needs(0) ? where(loses(a, b), 0, half) : null,
+        ctx.needs(1) ? where(loses(b, a), 0, half) : null,
+      ];
     },
     samples: binarySamples(NO_PARAMS as None),
   });
@@ -181,7 +218,8 @@ const atan2Op: Op<None> = definePointwise<None>('atan2', 2, {
   expression: 'm::atan2(x, y)',
   saves: savesBoth,
   vjp: (ctx, g) => {
-    const [y, x] = [reduced(ctx.input(0)).to(g.dtype), reduced(ctx.input(1)).to(g.dtype)]; // squares of integers would leave their range
+    // squares of integers would leave their range
+    const [y, x] = [reduced(ctx.input(0)).to(g.dtype), reduced(ctx.input(1)).to(g.dtype)];
     const perNorm = g.div(add(mul(x, x), mul(y, y)));
     return [ctx.needs(0) ? perNorm.mul(x) : null, ctx.needs(1) ? perNorm.mul(y).neg() : null];
   },
@@ -193,43 +231,66 @@ function scaled(g: Tensor, factor: number): Tensor {
 }
 
 /**
- * input + alpha * other; of bools, whether one is true. Shapes: both broadcast. Dtypes: promoted. Gradient: both.
+ * input + alpha * other; of bools, whether one is true. Shapes: both broadcast. Dtypes: promoted.
+ * Gradient: both.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor, another option than alpha (1 by default), or a
- * fractional alpha where both are integers
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no
+ * tensor, another option than alpha (1 by default), or a fractional alpha where both are integers
  * @see PyTorch `torch.add`
  */
 export function add(input: TensorLike, other: TensorLike, options?: { alpha?: number }): Tensor {
   const both = operands(input, other, 'add');
-  return dispatchOne(addOp, both, options === undefined ? ALPHA_ONE : alphaOf(options, 'add', both));
+  return dispatchOne(
+    addOp,
+    both,
+    options === undefined ? ALPHA_ONE : alphaOf(options, 'add', both),
+  );
 }
 
 /**
- * input - alpha * other. Shapes: both broadcast. Dtypes: promoted; two bools have no difference (PyTorch refuses one, too). Gradient: both.
+ * input - alpha * other. Shapes: both broadcast. Dtypes: promoted; two bools have no difference
+ * (PyTorch refuses one, too). Gradient: both.
  *
  * @throws DtypeError for two bools; ShapeError, DeviceError and ArgumentError as {@link add}
  * @see PyTorch `torch.sub`
  */
 export function sub(input: TensorLike, other: TensorLike, options?: { alpha?: number }): Tensor {
   const both = operands(input, other, 'sub');
-  return dispatchOne(subOp, both, options === undefined ? ALPHA_ONE : alphaOf(options, 'sub', both));
+  return dispatchOne(
+    subOp,
+    both,
+    options === undefined ? ALPHA_ONE : alphaOf(options, 'sub', both),
+  );
 }
 
 /** @throws ArgumentError for other options, and a fraction between integers */
-function alphaOf(options: { alpha?: number }, op: string, [a, b]: readonly [Tensor, Tensor]): Alpha {
+function alphaOf(
+  options: { alpha?: number },
+  op: string,
+  [a, b]: readonly [Tensor, Tensor],
+): Alpha {
   optionsOf(op, options, 'alpha');
   const { alpha = 1 } = options;
-  if (typeof alpha !== 'number') throw new ArgumentError(`${op}: expected alpha to be a number, got ${describe(alpha)}`, { op, alpha });
+  if (typeof alpha !== 'number')
+    throw new ArgumentError(`${op}: expected alpha to be a number, got ${describe(alpha)}`, {
+      op,
+      alpha,
+    });
   if (alpha === 1) return ALPHA_ONE;
   if (!Number.isInteger(alpha) && !a.dtype.isFloatingPoint && !b.dtype.isFloatingPoint)
-    throw new ArgumentError(`${op}: for ${a.dtype.name} and ${b.dtype.name}, alpha must be an integer, got ${alpha}. Convert one with .float() first.`, { op, alpha });
+    throw new ArgumentError(
+      `${op}: for ${a.dtype.name} and ${b.dtype.name}, alpha must be an integer, got ${alpha}. Convert one with .float() first.`,
+      { op, alpha },
+    );
   return { alpha };
 }
 
 /**
- * input * other; of bools, whether both are true. Shapes: both broadcast. Dtypes: promoted. Gradient: both.
+ * input * other; of bools, whether both are true. Shapes: both broadcast. Dtypes: promoted.
+ * Gradient: both.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no
+ * tensor
  * @see PyTorch `torch.mul`
  */
 export function mul(input: TensorLike, other: TensorLike): Tensor {
@@ -247,12 +308,18 @@ function divOpOf(options?: { roundingMode?: RoundingMode }): Op<None> {
 }
 
 /**
- * input / other. Shapes: both broadcast. Dtypes: floating, the default one for integers; with a rounding mode, promoted. Gradient: both, 0 if rounded.
+ * input / other. Shapes: both broadcast. Dtypes: floating, the default one for integers; with a
+ * rounding mode, promoted. Gradient: both, 0 if rounded.
  *
- * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError where rounded integers are divided by 0 on the CPU
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError where rounded integers
+ * are divided by 0 on the CPU
  * @see PyTorch `torch.div`
  */
-export function div(input: TensorLike, other: TensorLike, options?: { roundingMode?: RoundingMode }): Tensor {
+export function div(
+  input: TensorLike,
+  other: TensorLike,
+  options?: { roundingMode?: RoundingMode },
+): Tensor {
   return dispatchOne(divOpOf(options), operands(input, other, 'div'), NO_PARAMS);
 }
 
@@ -274,47 +341,57 @@ function binary(name: string, op: Op<None>): (input: TensorLike, other: TensorLi
 /**
  * input / other, rounded down; dtypes promoted, integers stay integers. Gradient: 0.
  *
- * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on the CPU
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on
+ * the CPU
  * @see PyTorch `torch.floor_divide`
  */
 export const floorDivide = binary('floorDivide', floorDivideOp);
 /**
- * What {@link floorDivide} leaves: of the sign of the divisor, as in Python. Dtypes: promoted. Gradient: both.
+ * What {@link floorDivide} leaves: of the sign of the divisor, as in Python. Dtypes: promoted.
+ * Gradient: both.
  *
- * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on the CPU
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on
+ * the CPU
  * @see PyTorch `torch.remainder`
  */
 export const remainder = binary('remainder', remainderOp);
 /**
- * What division towards zero leaves: of the sign of the dividend, as in C. Dtypes: promoted. Gradient: both.
+ * What division towards zero leaves: of the sign of the dividend, as in C. Dtypes: promoted.
+ * Gradient: both.
  *
- * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on the CPU
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on
+ * the CPU
  * @see PyTorch `torch.fmod`
  */
 export const fmod = binary('fmod', fmodOp);
 /**
- * input to the power of other. Dtypes: promoted; an integer tensor of negative exponents gives 0 but for bases 1 and -1. Gradient: both.
+ * input to the power of other. Dtypes: promoted; an integer tensor of negative exponents gives 0
+ * but for bases 1 and -1. Gradient: both.
  *
- * @throws DtypeError for integers to a negative plain integer; ShapeError, DeviceError, ArgumentError as {@link mul}
+ * @throws DtypeError for integers to a negative plain integer; ShapeError, DeviceError,
+ * ArgumentError as {@link mul}
  * @see PyTorch `torch.pow`
  */
 export const pow = binary('pow', powOp);
 /**
- * The larger of two elements; NaN wins. Shapes: both broadcast. Dtypes: promoted. Gradient: both, halved on ties.
+ * The larger of two elements; NaN wins. Shapes: both broadcast. Dtypes: promoted. Gradient: both,
+ * halved on ties.
  *
  * @throws ShapeError, DeviceError, ArgumentError as {@link mul}
  * @see PyTorch `torch.maximum`
  */
 export const maximum = binary('maximum', maximumOp);
 /**
- * The smaller of two elements; NaN wins. Shapes: both broadcast. Dtypes: promoted. Gradient: both, halved on ties.
+ * The smaller of two elements; NaN wins. Shapes: both broadcast. Dtypes: promoted. Gradient: both,
+ * halved on ties.
  *
  * @throws ShapeError, DeviceError, ArgumentError as {@link mul}
  * @see PyTorch `torch.minimum`
  */
 export const minimum = binary('minimum', minimumOp);
 /**
- * The angle of the point (other, input) in radians, from -pi to pi. Dtypes: floating, the default one for integers. Gradient: both.
+ * The angle of the point (other, input) in radians, from -pi to pi. Dtypes: floating, the default
+ * one for integers. Gradient: both.
  *
  * @throws ShapeError, DeviceError, ArgumentError as {@link mul}
  * @see PyTorch `torch.atan2`
@@ -332,7 +409,12 @@ for (const [name, op] of [
   });
   addMethod(`${name}_`, function (other: TensorLike, options?: { alpha?: number }) {
     const both: [Tensor, Tensor] = [this, operand(other, this.device, name)];
-    return dispatchOne(op, both, options === undefined ? ALPHA_ONE : alphaOf(options, `${name}_`, both), this);
+    return dispatchOne(
+      op,
+      both,
+      options === undefined ? ALPHA_ONE : alphaOf(options, `${name}_`, both),
+      this,
+    );
   });
 }
 addMethod('div', function (other: TensorLike, options?: { roundingMode?: RoundingMode }) {
@@ -347,10 +429,12 @@ declare module '../core/tensor.js' {
     /** this + alpha * other; the same as {@link add}. */
     add(other: TensorLike, options?: { alpha?: number }): Tensor;
     /**
-     * {@link add} in place: into this tensor, which keeps its shape and dtype, as all methods whose name ends with an underscore. Gradient: as `add`.
+     * {@link add} in place: into this tensor, which keeps its shape and dtype, as all methods whose
+     * name ends with an underscore. Gradient: as `add`.
      *
-     * @throws InPlaceError for a leaf that requires a gradient (outside noGrad) and for expanded memory; ShapeError if the result is larger; DtypeError if
-     * it is of a higher category (floating into integers); and what `add` throws
+     * @throws InPlaceError for a leaf that requires a gradient (outside noGrad) and for expanded
+     * memory; ShapeError if the result is larger; DtypeError if it is of a higher category
+     * (floating into integers); and what `add` throws
      */
     add_(other: TensorLike, options?: { alpha?: number }): this;
     /** this - alpha * other; the same as {@link sub}. */

@@ -1,8 +1,10 @@
 /**
  * Pointwise ops written in others: logaddexp, hypot, nanToNum, logit, clampMin and their like.
  *
- * Shapes: of the input, or the one that both operands broadcast to. Dtypes: promoted; integers give the default floating dtype where the result is no
- * integer. All throw ShapeError if shapes do not broadcast, DeviceError for two devices, ArgumentError for what is no tensor where one is asked for.
+ * Shapes: of the input, or the one that both operands broadcast to. Dtypes: promoted; integers give
+ * the default floating dtype where the result is no integer. All throw ShapeError if shapes do not
+ * broadcast, DeviceError for two devices, ArgumentError for what is no tensor where one is asked
+ * for.
  */
 import { bfloat16, float16, float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
@@ -13,19 +15,31 @@ import type { Tensor } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
-import { inFloats, operand, operands, requireNumbers, requirePair, requireTensor, type TensorLike } from './operand.js';
+import {
+  inFloats,
+  operand,
+  operands,
+  requireNumbers,
+  requirePair,
+  requireTensor,
+  type TensorLike,
+} from './operand.js';
 import { sub } from './pointwise-binary.js';
 import { sampleTensor } from './samples.js';
 import { clamp, where } from './where.js';
 
-const one = (low: number, high: number) => () => [[sampleTensor([3, 4], { low, high })], [sampleTensor([], { low, high })]];
+const one = (low: number, high: number) => () => [
+  [sampleTensor([3, 4], { low, high })],
+  [sampleTensor([], { low, high })],
+];
 const two = () => [
   [sampleTensor([3, 4]), sampleTensor([4], { seed: 7 })],
   [sampleTensor([5]), sampleTensor([5], { seed: 7 })],
 ];
 
 /**
- * The fractional part, with the sign of the element; 0 for integers. Shape and dtype stay. Gradient: yes.
+ * The fractional part, with the sign of the element; 0 for integers. Shape and dtype stay.
+ * Gradient: yes.
  *
  * @throws DtypeError for bool; ArgumentError for no tensor
  * @see PyTorch `torch.frac`
@@ -38,31 +52,42 @@ export function frac(input: Tensor): Tensor {
 defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
 
 /**
- * log(x / (1 - x)), the inverse of sigmoid; with `eps` (null), elements are moved into [eps, 1 - eps] first. NaN outside [0, 1]. Dtypes: floating stay,
- * others give the default one. Gradient: yes, NaN outside [0, 1]; with `eps` 0 there.
+ * log(x / (1 - x)), the inverse of sigmoid; with `eps` (null), elements are moved into [eps, 1 -
+ * eps] first. NaN outside [0, 1]. Dtypes: floating stay, others give the default one. Gradient:
+ * yes, NaN outside [0, 1]; with `eps` 0 there.
  *
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.logit`
  */
-export const logit = defineFunction('logit(input, /, eps)', (input: Tensor, eps: number | null = null): Tensor => {
-  requireTensor(input, 'logit');
-  if (eps !== null) checkLimit('logit', 'eps', eps);
-  const given = input.dtype.isFloatingPoint ? input : input.to(getDefaultDtype());
-  const x = eps === null ? given : given.clamp({ min: eps, max: 1 - eps });
-  const log = x.log().sub(x.neg().log1p());
-  if (eps !== null || !x.requiresGrad) return log;
-  return log.mul(where(x.ge(0).logicalAnd(x.le(1)), x.detach().newOnes([]), Number.NaN)); // outside, the slopes of the logarithms are numbers
-});
+export const logit = defineFunction(
+  'logit(input, /, eps)',
+  (input: Tensor, eps: number | null = null): Tensor => {
+    requireTensor(input, 'logit');
+    if (eps !== null) checkLimit('logit', 'eps', eps);
+    const given = input.dtype.isFloatingPoint ? input : input.to(getDefaultDtype());
+    const x = eps === null ? given : given.clamp({ min: eps, max: 1 - eps });
+    const log = x.log().sub(x.neg().log1p());
+    if (eps !== null || !x.requiresGrad) return log;
+    // outside, the slopes of the logarithms are numbers
+    return log.mul(where(x.ge(0).logicalAnd(x.le(1)), x.detach().newOnes([]), Number.NaN));
+  },
+);
 defineComposite('logit', logit, { inPlace: true, samples: one(0.1, 0.9) });
 
-/** Degrees as radians. Dtypes: floating stay, others give the default one. Gradient: yes. @throws ArgumentError @see PyTorch `torch.deg2rad` */
+/**
+ * Degrees as radians. Dtypes: floating stay, others give the default one. Gradient: yes. @throws
+ * ArgumentError @see PyTorch `torch.deg2rad`
+ */
 export function deg2rad(input: Tensor): Tensor {
   requireTensor(input, 'deg2rad');
   return input.mul(Math.PI / 180);
 }
 defineComposite('deg2rad', deg2rad, { inPlace: true, samples: one(-90, 90) });
 
-/** Radians as degrees. Dtypes: floating stay, others give the default one. Gradient: yes. @throws ArgumentError @see PyTorch `torch.rad2deg` */
+/**
+ * Radians as degrees. Dtypes: floating stay, others give the default one. Gradient: yes. @throws
+ * ArgumentError @see PyTorch `torch.rad2deg`
+ */
 export function rad2deg(input: Tensor): Tensor {
   requireTensor(input, 'rad2deg');
   return input.mul(180 / Math.PI);
@@ -77,24 +102,30 @@ const largest = new Map([
 ]);
 
 /**
- * NaN and infinities replaced by numbers: `nan` (0), `posinf` (the largest number of the dtype) and `neginf` (the lowest); integers and bools are copied. Shape and dtype stay. Gradient: yes, 0 where an element was replaced.
+ * NaN and infinities replaced by numbers: `nan` (0), `posinf` (the largest number of the dtype) and
+ * `neginf` (the lowest); integers and bools are copied. Shape and dtype stay. Gradient: yes, 0
+ * where an element was replaced.
  *
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.nan_to_num`
  */
-export const nanToNum = defineFunction('nanToNum(input, /, nan, posinf, neginf)', (input: Tensor, nan = 0, posinf: number | null = null, neginf: number | null = null): Tensor => {
-  requireTensor(input, 'nanToNum');
-  const limit = largest.get(input.dtype);
-  if (limit === undefined) return input.clone();
-  const high = where(input.eq(Number.POSITIVE_INFINITY), posinf ?? limit, input);
-  const low = where(input.eq(Number.NEGATIVE_INFINITY), neginf ?? -limit, high);
-  return where(input.isnan(), nan, low);
-});
+export const nanToNum = defineFunction(
+  'nanToNum(input, /, nan, posinf, neginf)',
+  (input: Tensor, nan = 0, posinf: number | null = null, neginf: number | null = null): Tensor => {
+    requireTensor(input, 'nanToNum');
+    const limit = largest.get(input.dtype);
+    if (limit === undefined) return input.clone();
+    const high = where(input.eq(Number.POSITIVE_INFINITY), posinf ?? limit, input);
+    const low = where(input.eq(Number.NEGATIVE_INFINITY), neginf ?? -limit, high);
+    return where(input.isnan(), nan, low);
+  },
+);
 defineComposite('nanToNum', nanToNum, { inPlace: true, samples: one(-2, 2) });
 
 /**
- * The larger operand plus softplus(beta (smaller - larger)) / beta: smooth on both sides of a tie, so that its gradients of any order hold there. At equal
- * infinities, which have no difference, the gradient is that of the first.
+ * The larger operand plus softplus(beta (smaller - larger)) / beta: smooth on both sides of a tie,
+ * so that its gradients of any order hold there. At equal infinities, which have no difference, the
+ * gradient is that of the first.
  */
 function addExponentials(input: Tensor, other: Tensor, beta: number): Tensor {
   return inFloats(input, other, (x, y) => {
@@ -106,10 +137,12 @@ function addExponentials(input: Tensor, other: Tensor, beta: number): Tensor {
 }
 
 /**
- * log(exp(input) + exp(other)) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both; at equal
- * infinities that of the first, where PyTorch gives NaN.
+ * log(exp(input) + exp(other)) without overflow. Shapes: broadcast. Dtypes: promoted, integers give
+ * the default floating one. Gradient: both; at equal infinities that of the first, where PyTorch
+ * gives NaN.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; DtypeError for two bools; ArgumentError for no tensor
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; DtypeError for two
+ * bools; ArgumentError for no tensor
  * @see PyTorch `torch.logaddexp`
  */
 export function logaddexp(input: Tensor, other: Tensor): Tensor {
@@ -120,7 +153,8 @@ export function logaddexp(input: Tensor, other: Tensor): Tensor {
 defineComposite('logaddexp', logaddexp, { inPlace: true, samples: two });
 
 /**
- * log2(2^input + 2^other) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: as {@link logaddexp}.
+ * log2(2^input + 2^other) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the
+ * default floating one. Gradient: as {@link logaddexp}.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.logaddexp2`
@@ -133,10 +167,12 @@ export function logaddexp2(input: Tensor, other: Tensor): Tensor {
 defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
 
 /**
- * The length of the hypotenuse of a right triangle with these legs, without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default
- * floating one. Gradient: both, 0 where both are 0 (PyTorch: NaN).
+ * The length of the hypotenuse of a right triangle with these legs, without overflow. Shapes:
+ * broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both, 0 where both
+ * are 0 (PyTorch: NaN).
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no
+ * tensor
  * @see PyTorch `torch.hypot`
  */
 export function hypot(input: Tensor, other: Tensor): Tensor {
@@ -145,34 +181,47 @@ export function hypot(input: Tensor, other: Tensor): Tensor {
     const infinite = x.isinf().logicalOr(y.isinf());
     const longest = x.detach().abs().maximum(y.detach().abs());
     const zero = longest.eq(0);
-    const unit = where(zero.logicalOr(infinite), 1, longest); // a constant: the length does not depend on it
+    // a constant: the length does not depend on it
+    const unit = where(zero.logicalOr(infinite), 1, longest);
     const squares = x.div(unit).square().add(y.div(unit).square());
-    const length = x.requiresGrad || y.requiresGrad ? where(zero, 0, where(zero, 1, squares).sqrt()) : squares.sqrt();
-    return where(infinite, Number.POSITIVE_INFINITY, length.mul(unit)); // infinite beside NaN too, as in C
+    const length =
+      x.requiresGrad || y.requiresGrad
+        ? where(zero, 0, where(zero, 1, squares).sqrt())
+        : squares.sqrt();
+    // infinite beside NaN too, as in C
+    return where(infinite, Number.POSITIVE_INFINITY, length.mul(unit));
   });
 }
 defineComposite('hypot', hypot, { inPlace: true, samples: two });
 
 /**
- * input * log(other), and 0 where input is 0 and other is not NaN; the input may be a number. Shapes: broadcast. Dtypes: promoted, integers give the
- * default floating one. Gradient: both, as in PyTorch log(other) where input is 0; but 0 where both are, or `other` is infinite, not NaN or infinity.
+ * input * log(other), and 0 where input is 0 and other is not NaN; the input may be a number.
+ * Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both, as
+ * in PyTorch log(other) where input is 0; but 0 where both are, or `other` is infinite, not NaN or
+ * infinity.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError if `other` is no tensor
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError if
+ * `other` is no tensor
  * @see PyTorch `torch.xlogy`
  */
 export function xlogy(input: TensorLike, other: TensorLike): Tensor {
   const [first, second] = operands(input, other, 'xlogy');
   broadcastShapes(first.shape, second.shape, 'xlogy');
   return inFloats(first, second, (x, y) => {
-    // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right gradient.
+    // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right
+    // gradient.
     const zero = y.le(0).logicalOr(y.eq(Number.POSITIVE_INFINITY)).logicalAnd(x.eq(0));
     return where(zero, 0, where(zero, 1, y).log().mul(x));
   });
 }
-defineComposite('xlogy', xlogy, { inPlace: true, samples: () => [[sampleTensor([3, 4]), sampleTensor([4], { seed: 7, low: 0.3, high: 2 })]] });
+defineComposite('xlogy', xlogy, {
+  inPlace: true,
+  samples: () => [[sampleTensor([3, 4]), sampleTensor([4], { seed: 7, low: 0.3, high: 2 })]],
+});
 
 /**
- * The larger of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted. Gradient: both, on ties the first.
+ * The larger of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted.
+ * Gradient: both, on ties the first.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.fmax`
@@ -184,7 +233,8 @@ export function fmax(input: Tensor, other: Tensor): Tensor {
 defineComposite('fmax', fmax, { samples: two });
 
 /**
- * The smaller of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted. Gradient: both, on ties the first.
+ * The smaller of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted.
+ * Gradient: both, on ties the first.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.fmin`
@@ -196,63 +246,92 @@ export function fmin(input: Tensor, other: Tensor): Tensor {
 defineComposite('fmin', fmin, { samples: two });
 
 /**
- * Each element, or `min` where it is smaller: {@link clamp} with one bound, a number or a tensor that broadcasts. Dtypes: promoted for integers and
- * tensors. Gradient: yes, and of a tensor as bound.
+ * Each element, or `min` where it is smaller: {@link clamp} with one bound, a number or a tensor
+ * that broadcasts. Dtypes: promoted for integers and tensors. Gradient: yes, and of a tensor as
+ * bound.
  *
  * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
  * @see PyTorch `torch.clamp_min`
  */
-export const clampMin = defineFunction('clampMin(input, /, min)', (input: Tensor, min: TensorLike): Tensor => {
-  requireTensor(input, 'clampMin');
-  requirePair(input, operand(min, input.device, 'clampMin'), 'clampMin', 'min');
-  return clamp(input, { min });
+export const clampMin = defineFunction(
+  'clampMin(input, /, min)',
+  (input: Tensor, min: TensorLike): Tensor => {
+    requireTensor(input, 'clampMin');
+    requirePair(input, operand(min, input.device, 'clampMin'), 'clampMin', 'min');
+    return clamp(input, { min });
+  },
+);
+defineComposite('clampMin', clampMin, {
+  inPlace: true,
+  samples: () => [[sampleTensor([3, 4]), -0.5]],
 });
-defineComposite('clampMin', clampMin, { inPlace: true, samples: () => [[sampleTensor([3, 4]), -0.5]] });
 
 /**
- * Each element, or `max` where it is larger: {@link clamp} with one bound, a number or a tensor that broadcasts. Dtypes: promoted for integers and
- * tensors. Gradient: yes, and of a tensor as bound.
+ * Each element, or `max` where it is larger: {@link clamp} with one bound, a number or a tensor
+ * that broadcasts. Dtypes: promoted for integers and tensors. Gradient: yes, and of a tensor as
+ * bound.
  *
  * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
  * @see PyTorch `torch.clamp_max`
  */
-export const clampMax = defineFunction('clampMax(input, /, max)', (input: Tensor, max: TensorLike): Tensor => {
-  requireTensor(input, 'clampMax');
-  requirePair(input, operand(max, input.device, 'clampMax'), 'clampMax', 'max');
-  return clamp(input, { max });
+export const clampMax = defineFunction(
+  'clampMax(input, /, max)',
+  (input: Tensor, max: TensorLike): Tensor => {
+    requireTensor(input, 'clampMax');
+    requirePair(input, operand(max, input.device, 'clampMax'), 'clampMax', 'max');
+    return clamp(input, { max });
+  },
+);
+defineComposite('clampMax', clampMax, {
+  inPlace: true,
+  samples: () => [[sampleTensor([3, 4]), 0.5]],
 });
-defineComposite('clampMax', clampMax, { inPlace: true, samples: () => [[sampleTensor([3, 4]), 0.5]] });
 
 /**
- * other - alpha * input, with `alpha` 1. Shapes: broadcast. Dtypes: promoted, with alpha. Gradient: both.
+ * other - alpha * input, with `alpha` 1. Shapes: broadcast. Dtypes: promoted, with alpha. Gradient:
+ * both.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no
+ * tensor
  * @see PyTorch `torch.rsub`
  */
-export const rsub = defineFunction('rsub(input, /, other, *, alpha)', (input: Tensor, other: TensorLike, { alpha = 1 }: { alpha?: number } = {}): Tensor => {
-  requireTensor(input, 'rsub');
-  const minuend = operand(other, input.device, 'rsub');
-  requirePair(input, minuend, 'rsub');
-  return sub(minuend, input, alpha === 1 ? undefined : { alpha });
-});
+export const rsub = defineFunction(
+  'rsub(input, /, other, *, alpha)',
+  (input: Tensor, other: TensorLike, { alpha = 1 }: { alpha?: number } = {}): Tensor => {
+    requireTensor(input, 'rsub');
+    const minuend = operand(other, input.device, 'rsub');
+    requirePair(input, minuend, 'rsub');
+    return sub(minuend, input, alpha === 1 ? undefined : { alpha });
+  },
+);
 defineComposite('rsub', rsub, { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] });
 
-/** The tensor itself. Gradient: yes. @throws DtypeError for bool; ArgumentError for no tensor @see PyTorch `torch.positive` */
+/**
+ * The tensor itself. Gradient: yes. @throws DtypeError for bool; ArgumentError for no tensor @see
+ * PyTorch `torch.positive`
+ */
 export function positive(input: Tensor): Tensor {
   requireTensor(input, 'positive');
-  if (input.dtype.category === 0) throw new DtypeError('positive: a bool tensor has no sign', { op: 'positive' });
+  if (input.dtype.category === 0)
+    throw new DtypeError('positive: a bool tensor has no sign', { op: 'positive' });
   return input;
 }
 defineComposite('positive', positive, { samples: one(-2, 2) });
 
-/** Whether each element is infinity, as bool; never for integers. Gradient: none. @see PyTorch `torch.isposinf` */
+/**
+ * Whether each element is infinity, as bool; never for integers. Gradient: none. @see PyTorch
+ * `torch.isposinf`
+ */
 export function isposinf(input: Tensor): Tensor {
   requireTensor(input, 'isposinf');
   return input.eq(Number.POSITIVE_INFINITY);
 }
 defineComposite('isposinf', isposinf, { samples: one(-2, 2) });
 
-/** Whether each element is minus infinity, as bool; never for integers. Gradient: none. @see PyTorch `torch.isneginf` */
+/**
+ * Whether each element is minus infinity, as bool; never for integers. Gradient: none. @see PyTorch
+ * `torch.isneginf`
+ */
 export function isneginf(input: Tensor): Tensor {
   requireTensor(input, 'isneginf');
   return input.eq(Number.NEGATIVE_INFINITY);
@@ -260,17 +339,28 @@ export function isneginf(input: Tensor): Tensor {
 defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
 
 /**
- * 0 below 0, 1 above it, and `values` at it; 0 for NaN. Shapes: broadcast. Dtypes: as `values`. Gradient: values.
+ * 0 below 0, 1 above it, and `values` at it; 0 for NaN. Shapes: broadcast. Dtypes: as `values`.
+ * Gradient: values.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.heaviside`
  */
-export const heaviside = defineFunction('heaviside(input, /, values)', (input: Tensor, values: Tensor): Tensor => {
-  requirePair(input, values, 'heaviside', 'values');
-  if (input.dtype !== values.dtype) throw new DtypeError(`heaviside: expected equal dtypes, got ${input.dtype.name} and ${values.dtype.name}`, { op: 'heaviside' });
-  return where(input.eq(0), values, input.gt(0).to(values.dtype));
+export const heaviside = defineFunction(
+  'heaviside(input, /, values)',
+  (input: Tensor, values: Tensor): Tensor => {
+    requirePair(input, values, 'heaviside', 'values');
+    if (input.dtype !== values.dtype)
+      throw new DtypeError(
+        `heaviside: expected equal dtypes, got ${input.dtype.name} and ${values.dtype.name}`,
+        { op: 'heaviside' },
+      );
+    return where(input.eq(0), values, input.gt(0).to(values.dtype));
+  },
+);
+defineComposite('heaviside', heaviside, {
+  inPlace: true,
+  samples: () => [[sampleTensor([3, 4]).detach(), sampleTensor([4], { seed: 3 })]],
 });
-defineComposite('heaviside', heaviside, { inPlace: true, samples: () => [[sampleTensor([3, 4]).detach(), sampleTensor([4], { seed: 3 })]] });
 
 defineComposite('isclose', isclose, { samples: two });
 

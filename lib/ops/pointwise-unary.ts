@@ -1,9 +1,11 @@
 /**
- * Pointwise ops of one tensor: exponentials, powers, trigonometry, rounding. Shapes: as the input. Each is the op of that name in PyTorch.
+ * Pointwise ops of one tensor: exponentials, powers, trigonometry, rounding. Shapes: as the input.
+ * Each is the op of that name in PyTorch.
  *
- * Dtypes: all. `exp` to `erfc` keep floating dtypes and give the default one for integers and bools; `neg` to `trunc` keep every dtype; `isnan` to
- * `logicalNot` give bool. Gradient: yes where nothing else is said, in floating point only. All throw ArgumentError for what is no tensor. In place,
- * errors are those of `add_`: DtypeError for integers where the result is floating.
+ * Dtypes: all. `exp` to `erfc` keep floating dtypes and give the default one for integers and
+ * bools; `neg` to `trunc` keep every dtype; `isnan` to `logicalNot` give bool. Gradient: yes where
+ * nothing else is said, in floating point only. All throw ArgumentError for what is no tensor. In
+ * place, errors are those of `add_`: DtypeError for integers where the result is floating.
  */
 
 import { dispatchOne } from '../core/dispatch.js';
@@ -23,7 +25,10 @@ type Definition = Parameters<typeof definePointwise<None>>[2];
 type Short = Omit<Definition, 'samples'> & { range?: { low?: number; high?: number } };
 
 function unary(name: string, { range, ...definition }: Short): (input: Tensor) => Tensor {
-  const op: Op<None> = definePointwise<None>(name, 1, { ...definition, samples: unarySamples(NO_PARAMS as None, range) });
+  const op: Op<None> = definePointwise<None>(name, 1, {
+    ...definition,
+    samples: unarySamples(NO_PARAMS as None, range),
+  });
   return unaryFunction(name, op, definition.result !== 'BOOL' || name === 'logicalNot');
 }
 
@@ -55,7 +60,10 @@ export const expm1 = unary('expm1', {
   saves: savesOutput,
   vjp: (ctx, g) => [g.mul(ctx.output(0).add(1))],
 });
-/** Natural logarithm; NaN for negative elements, -infinity for 0. Gradient: yes. @see PyTorch `torch.log` */
+/**
+ * Natural logarithm; NaN for negative elements, -infinity for 0. Gradient: yes. @see PyTorch
+ * `torch.log`
+ */
 export const log = unary('log', {
   autocast: 'float32 on cuda',
   doc: 'Natural logarithm.',
@@ -91,7 +99,9 @@ export const log1p = unary('log1p', {
   saves: savesInput,
   vjp: (ctx, g) => [g.div(ctx.input(0).add(1))],
 });
-/** Square root; NaN for negative elements. Gradient: yes, infinite at 0. @see PyTorch `torch.sqrt` */
+/**
+ * Square root; NaN for negative elements. Gradient: yes, infinite at 0. @see PyTorch `torch.sqrt`
+ */
 export const sqrt = unary('sqrt', {
   doc: 'Square root; NaN for negative elements.',
   expression: 'm::sqrt(x)',
@@ -218,7 +228,10 @@ export const erfc = unary('erfc', {
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).square().neg().exp()).mul(-2 / Math.sqrt(Math.PI))],
 });
-/** Each element with its sign changed; unsigned ones wrap around. Gradient: yes. @throws DtypeError for bool @see PyTorch `torch.neg` */
+/**
+ * Each element with its sign changed; unsigned ones wrap around. Gradient: yes. @throws DtypeError
+ * for bool @see PyTorch `torch.neg`
+ */
 export const neg = unary('neg', {
   doc: 'Each element with its sign changed.',
   expression: '-x',
@@ -255,11 +268,32 @@ addMethod('square', function () {
 const zeroGradient: Definition['vjp'] = (_ctx, g) => [g.zerosLike()];
 
 /** -1, 0 or 1. Gradient: 0. @see PyTorch `torch.sign` */
-export const sign = unary('sign', { doc: '-1, 0 or 1.', expression: 'm::sign(x)', classes: 'A', vjp: zeroGradient });
-/** The largest integer not above each element, in the same dtype. Gradient: 0. @see PyTorch `torch.floor` */
-export const floor = unary('floor', { doc: 'The next integer below.', expression: 'm::floor(x)', classes: 'A', vjp: zeroGradient });
-/** The smallest integer not below each element, in the same dtype. Gradient: 0. @see PyTorch `torch.ceil` */
-export const ceil = unary('ceil', { doc: 'The next integer above.', expression: 'm::ceil(x)', classes: 'A', vjp: zeroGradient });
+export const sign = unary('sign', {
+  doc: '-1, 0 or 1.',
+  expression: 'm::sign(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+});
+/**
+ * The largest integer not above each element, in the same dtype. Gradient: 0. @see PyTorch
+ * `torch.floor`
+ */
+export const floor = unary('floor', {
+  doc: 'The next integer below.',
+  expression: 'm::floor(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+});
+/**
+ * The smallest integer not below each element, in the same dtype. Gradient: 0. @see PyTorch
+ * `torch.ceil`
+ */
+export const ceil = unary('ceil', {
+  doc: 'The next integer above.',
+  expression: 'm::ceil(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+});
 const roundOp = definePointwise<None>('round', 1, {
   doc: 'The nearest integer, halves to even.',
   expression: 'm::round(x)',
@@ -275,34 +309,73 @@ export interface RoundOptions {
 }
 
 /**
- * The nearest integer, or with `decimals` (0) the nearest number of so many digits; halves to even. Shape and dtype stay. Gradient: 0.
+ * The nearest integer, or with `decimals` (0) the nearest number of so many digits; halves to even.
+ * Shape and dtype stay. Gradient: 0.
  *
- * @throws ArgumentError for decimals that are no integer, or not 0 where the dtype is not floating; for what is no tensor
+ * @throws ArgumentError for decimals that are no integer, or not 0 where the dtype is not floating;
+ * for what is no tensor
  * @see PyTorch `torch.round`
  */
-export const round = defineFunction('round(input, /, *, decimals)', (input: Tensor, { decimals = 0 }: RoundOptions = {}): Tensor => {
-  requireTensor(input, 'round');
-  if (!Number.isInteger(decimals)) throw new ArgumentError(`round: expected decimals to be an integer, got ${shown(decimals)}`, { op: 'round', decimals });
-  const whole = (t: Tensor): Tensor => dispatchOne(roundOp, [t], NO_PARAMS);
-  if (decimals === 0) return whole(input);
-  if (!input.dtype.isFloatingPoint) throw new ArgumentError(`round: ${input.dtype.name} has no decimals`, { op: 'round', decimals });
-  const scale = 10 ** Math.abs(decimals);
-  return decimals > 0 ? whole(input.mul(scale)).div(scale) : whole(input.div(scale)).mul(scale);
-});
+export const round = defineFunction(
+  'round(input, /, *, decimals)',
+  (input: Tensor, { decimals = 0 }: RoundOptions = {}): Tensor => {
+    requireTensor(input, 'round');
+    if (!Number.isInteger(decimals))
+      throw new ArgumentError(`round: expected decimals to be an integer, got ${shown(decimals)}`, {
+        op: 'round',
+        decimals,
+      });
+    const whole = (t: Tensor): Tensor => dispatchOne(roundOp, [t], NO_PARAMS);
+    if (decimals === 0) return whole(input);
+    if (!input.dtype.isFloatingPoint)
+      throw new ArgumentError(`round: ${input.dtype.name} has no decimals`, {
+        op: 'round',
+        decimals,
+      });
+    const scale = 10 ** Math.abs(decimals);
+    return decimals > 0 ? whole(input.mul(scale)).div(scale) : whole(input.div(scale)).mul(scale);
+  },
+);
 addMethod('round', methodOf(round));
 const round_ = defineFunction(
   'round_(input, /, *, decimals)',
-  (input: Tensor, options: RoundOptions = {}): Tensor => (options.decimals === undefined ? dispatchOne(roundOp, [input], NO_PARAMS, input) : input.copy_(round(input, options))),
+  (input: Tensor, options: RoundOptions = {}): Tensor =>
+    options.decimals === undefined
+      ? dispatchOne(roundOp, [input], NO_PARAMS, input)
+      : input.copy_(round(input, options)),
 );
 addMethod('round_', methodOf(round_));
 /** The integer part, towards zero, in the same dtype. Gradient: 0. @see PyTorch `torch.trunc` */
-export const trunc = unary('trunc', { doc: 'The integer part, towards zero.', expression: 'm::trunc(x)', classes: 'A', vjp: zeroGradient });
+export const trunc = unary('trunc', {
+  doc: 'The integer part, towards zero.',
+  expression: 'm::trunc(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+});
 
 /** Whether each element is NaN, as bool. Gradient: none. @see PyTorch `torch.isnan` */
-export const isnan = unary('isnan', { doc: 'Whether each element is NaN.', expression: 'x != x', classes: 'A', result: 'BOOL', vjp: 'not-differentiable' });
-/** Whether each element is infinite, of either sign, as bool. Gradient: none. @see PyTorch `torch.isinf` */
-export const isinf = unary('isinf', { doc: 'Whether each element is infinite.', expression: 'm::is_inf(x)', classes: 'A', result: 'BOOL', vjp: 'not-differentiable' });
-/** Whether each element is neither infinite nor NaN, as bool. Gradient: none. @see PyTorch `torch.isfinite` */
+export const isnan = unary('isnan', {
+  doc: 'Whether each element is NaN.',
+  expression: 'x != x',
+  classes: 'A',
+  result: 'BOOL',
+  vjp: 'not-differentiable',
+});
+/**
+ * Whether each element is infinite, of either sign, as bool. Gradient: none. @see PyTorch
+ * `torch.isinf`
+ */
+export const isinf = unary('isinf', {
+  doc: 'Whether each element is infinite.',
+  expression: 'm::is_inf(x)',
+  classes: 'A',
+  result: 'BOOL',
+  vjp: 'not-differentiable',
+});
+/**
+ * Whether each element is neither infinite nor NaN, as bool. Gradient: none. @see PyTorch
+ * `torch.isfinite`
+ */
 export const isfinite = unary('isfinite', {
   doc: 'Whether each element is neither infinite nor NaN.',
   expression: 'm::is_finite(x)',
@@ -311,7 +384,13 @@ export const isfinite = unary('isfinite', {
   vjp: 'not-differentiable',
 });
 /** Whether each element is 0, as bool. Gradient: none. @see PyTorch `torch.logical_not` */
-export const logicalNot = unary('logicalNot', { doc: 'Whether each element is 0.', expression: 'x == T(0)', classes: 'A', result: 'BOOL', vjp: 'not-differentiable' });
+export const logicalNot = unary('logicalNot', {
+  doc: 'Whether each element is 0.',
+  expression: 'x == T(0)',
+  classes: 'A',
+  result: 'BOOL',
+  vjp: 'not-differentiable',
+});
 
 declare module '../core/tensor.js' {
   interface Tensor {

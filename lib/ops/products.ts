@@ -1,4 +1,7 @@
-/** Products and distances written in others: addmv, tensordot, kron, cross, cdist, cosineSimilarity, normalize and their like. */
+/**
+ * Products and distances written in others: addmv, tensordot, kron, cross, cdist, cosineSimilarity,
+ * normalize and their like.
+ */
 
 import { autocastOperands } from '../core/autocast.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
@@ -8,7 +11,18 @@ import { broadcastShapes, formatShape, wrapDim } from '../core/shape.js';
 import { defineFunction, type MethodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { type AddProductOptions, addmm, baddbmm, bmm, linear, matmul, mv, requireBatches, requireDims, requireProduct } from './matmul.js';
+import {
+  type AddProductOptions,
+  addmm,
+  baddbmm,
+  bmm,
+  linear,
+  matmul,
+  mv,
+  requireBatches,
+  requireDims,
+  requireProduct,
+} from './matmul.js';
 import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
@@ -29,7 +43,12 @@ function addedTo(input: Tensor, product: Tensor, beta: number, alpha: number): T
 /** beta * input + alpha * mat vec. Gradient: all. @throws ShapeError */
 export const addmv = defineFunction(
   'addmv(input, /, mat, vec, *, beta, alpha)',
-  (input: Tensor, mat: Tensor, vec: Tensor, { beta = 1, alpha = 1 }: AddProductOptions = {}): Tensor => {
+  (
+    input: Tensor,
+    mat: Tensor,
+    vec: Tensor,
+    { beta = 1, alpha = 1 }: AddProductOptions = {},
+  ): Tensor => {
     requireTensor(input, 'addmv');
     requireTensor(mat, 'addmv', 'mat');
     requireTensor(vec, 'addmv', 'vec');
@@ -40,12 +59,22 @@ export const addmv = defineFunction(
     return addedTo(input, mv(mat, vec), beta, alpha);
   },
 );
-defineComposite('addmv', addmv, { inPlace: true, samples: () => [[sampleTensor([3]), a34(), sampleTensor([4], { seed: 2 }), { beta: 2, alpha: 3 }]] });
+defineComposite('addmv', addmv, {
+  inPlace: true,
+  samples: () => [
+    [sampleTensor([3]), a34(), sampleTensor([4], { seed: 2 }), { beta: 2, alpha: 3 }],
+  ],
+});
 
 /** beta * input + alpha * the outer product of two vectors. Gradient: all. @throws ShapeError */
 export const addr = defineFunction(
   'addr(input, /, vec1, vec2, *, beta, alpha)',
-  (input: Tensor, vec1: Tensor, vec2: Tensor, { beta = 1, alpha = 1 }: AddProductOptions = {}): Tensor => {
+  (
+    input: Tensor,
+    vec1: Tensor,
+    vec2: Tensor,
+    { beta = 1, alpha = 1 }: AddProductOptions = {},
+  ): Tensor => {
     requireTensor(input, 'addr');
     requireTensor(vec1, 'addr', 'vec1');
     requireTensor(vec2, 'addr', 'vec2');
@@ -55,12 +84,23 @@ export const addr = defineFunction(
     return addedTo(input, vec1.outer(vec2), beta, alpha);
   },
 );
-defineComposite('addr', addr, { inPlace: true, samples: () => [[a34(), sampleTensor([3], { seed: 2 }), sampleTensor([4], { seed: 3 })]] });
+defineComposite('addr', addr, {
+  inPlace: true,
+  samples: () => [[a34(), sampleTensor([3], { seed: 2 }), sampleTensor([4], { seed: 3 })]],
+});
 
-/** beta * input + alpha * the sum of the products of two batches of matrices. Gradient: all. @throws ShapeError */
+/**
+ * beta * input + alpha * the sum of the products of two batches of matrices. Gradient: all. @throws
+ * ShapeError
+ */
 export const addbmm = defineFunction(
   'addbmm(input, /, batch1, batch2, *, beta, alpha)',
-  (input: Tensor, batch1: Tensor, batch2: Tensor, { beta = 1, alpha = 1 }: AddProductOptions = {}): Tensor => {
+  (
+    input: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
+    { beta = 1, alpha = 1 }: AddProductOptions = {},
+  ): Tensor => {
     requireTensor(input, 'addbmm');
     requireTensor(batch1, 'addbmm', 'batch1');
     requireTensor(batch2, 'addbmm', 'batch2');
@@ -70,33 +110,73 @@ export const addbmm = defineFunction(
     return addedTo(input, products.sum(0, { dtype: products.dtype }), beta, alpha);
   },
 );
-defineComposite('addbmm', addbmm, { inPlace: true, samples: () => [[sampleTensor([3, 2]), sampleTensor([2, 3, 4], { seed: 2 }), sampleTensor([2, 4, 2], { seed: 3 })]] });
+defineComposite('addbmm', addbmm, {
+  inPlace: true,
+  samples: () => [
+    [
+      sampleTensor([3, 2]),
+      sampleTensor([2, 3, 4], { seed: 2 }),
+      sampleTensor([2, 4, 2], { seed: 3 }),
+    ],
+  ],
+});
 
-defineComposite('addmm', addmm, { method: false, samples: () => [[sampleTensor([3, 2]), a34(), sampleTensor([4, 2], { seed: 2 }), { beta: 2 }]] });
+defineComposite('addmm', addmm, {
+  method: false,
+  samples: () => [[sampleTensor([3, 2]), a34(), sampleTensor([4, 2], { seed: 2 }), { beta: 2 }]],
+});
 defineComposite('baddbmm', baddbmm, {
   method: false,
   inPlace: true,
-  samples: () => [[sampleTensor([2, 3, 2]), sampleTensor([2, 3, 4], { seed: 2 }), sampleTensor([2, 4, 2], { seed: 3 }), { alpha: 2 }]],
+  samples: () => [
+    [
+      sampleTensor([2, 3, 2]),
+      sampleTensor([2, 3, 4], { seed: 2 }),
+      sampleTensor([2, 4, 2], { seed: 3 }),
+      { alpha: 2 },
+    ],
+  ],
 });
-defineComposite('linear', linear, { samples: () => [[a34(), sampleTensor([2, 4], { seed: 2 }), sampleTensor([2], { seed: 3 })]] });
+defineComposite('linear', linear, {
+  samples: () => [[a34(), sampleTensor([2, 4], { seed: 2 }), sampleTensor([2], { seed: 3 })]],
+});
 
-/** Where a dim of size 1 stretches to one of this tensor in a sum of products, this one is summed first. */
-function stretchedSum(t: Tensor, dims: readonly number[], other: Tensor, otherDims: readonly number[]): Tensor {
-  const stretched = dims.filter((d, i) => other.shape[otherDims[i] as number] === 1 && t.shape[d] !== 1);
+/**
+ * Where a dim of size 1 stretches to one of this tensor in a sum of products, this one is summed
+ * first.
+ */
+function stretchedSum(
+  t: Tensor,
+  dims: readonly number[],
+  other: Tensor,
+  otherDims: readonly number[],
+): Tensor {
+  const stretched = dims.filter(
+    (d, i) => other.shape[otherDims[i] as number] === 1 && t.shape[d] !== 1,
+  );
   return stretched.length > 0 ? t.sum(stretched, { keepdim: true, dtype: t.dtype }) : t;
 }
 
 /**
- * Sums of products over dims of both: the last `dims` of the first and the first of the second, or two lists of dims; a size of 1 stretches. Gradient: both.
+ * Sums of products over dims of both: the last `dims` of the first and the first of the second, or
+ * two lists of dims; a size of 1 stretches. Gradient: both.
  *
  * @throws ShapeError if other summed sizes differ. @throws ArgumentError
  */
-export const tensordot = defineFunction('tensordot(input, /, other, dims)', (input: Tensor, other: Tensor, dims: SummedDims = 2): Tensor => {
-  requireTensor(input, 'tensordot');
-  requireTensor(other, 'tensordot', 'other');
-  const [left, right] = summedDims('tensordot', input, other, dims);
-  return sumOverDims('tensordot', stretchedSum(input, left, other, right), stretchedSum(other, right, input, left), [left, right]);
-});
+export const tensordot = defineFunction(
+  'tensordot(input, /, other, dims)',
+  (input: Tensor, other: Tensor, dims: SummedDims = 2): Tensor => {
+    requireTensor(input, 'tensordot');
+    requireTensor(other, 'tensordot', 'other');
+    const [left, right] = summedDims('tensordot', input, other, dims);
+    return sumOverDims(
+      'tensordot',
+      stretchedSum(input, left, other, right),
+      stretchedSum(other, right, input, left),
+      [left, right],
+    );
+  },
+);
 defineComposite('tensordot', tensordot, {
   method: false,
   samples: () => [
@@ -113,30 +193,48 @@ function sumOverDims(op: string, input: Tensor, other: Tensor, dims: SummedDims)
   const keepRight = other.shape.map((_, i) => i).filter((i) => !right.includes(i));
   const inner = left.map((d) => input.shape[d] as number);
   if (inner.some((s, i) => s !== other.shape[right[i] as number])) {
-    throw new ShapeError(`${op}: dims [${left.join(', ')}] of ${formatShape(input.shape)} and [${right.join(', ')}] of ${formatShape(other.shape)} differ`, {
-      op,
-    });
+    throw new ShapeError(
+      `${op}: dims [${left.join(', ')}] of ${formatShape(input.shape)} and [${right.join(', ')}] of ${formatShape(other.shape)} differ`,
+      {
+        op,
+      },
+    );
   }
   const size = inner.reduce((n, s) => n * s, 1);
-  const count = (t: Tensor, kept: readonly number[]): number => kept.reduce((n, d) => n * (t.shape[d] as number), 1);
+  const count = (t: Tensor, kept: readonly number[]): number =>
+    kept.reduce((n, d) => n * (t.shape[d] as number), 1);
   const a = reshapeIfNeeded(input.permute([...keepLeft, ...left]), [count(input, keepLeft), size]);
-  const b = reshapeIfNeeded(other.permute([...right, ...keepRight]), [size, count(other, keepRight)]);
+  const b = reshapeIfNeeded(other.permute([...right, ...keepRight]), [
+    size,
+    count(other, keepRight),
+  ]);
   requireProduct(op, a, b);
-  return reshapeIfNeeded(matmul(a, b), [...keepLeft.map((d) => input.shape[d] as number), ...keepRight.map((d) => other.shape[d] as number)]);
+  return reshapeIfNeeded(matmul(a, b), [
+    ...keepLeft.map((d) => input.shape[d] as number),
+    ...keepRight.map((d) => other.shape[d] as number),
+  ]);
 }
 
 function summedDims(op: string, a: Tensor, b: Tensor, dims: SummedDims): [number[], number[]] {
   if (typeof dims !== 'number') {
-    if (!Array.isArray(dims) || dims.length !== 2) throw unexpected(op, 'dims', 'a number, or two lists of dims', dims);
+    if (!Array.isArray(dims) || dims.length !== 2)
+      throw unexpected(op, 'dims', 'a number, or two lists of dims', dims);
     for (const list of dims) checkIntegers(op, 'dims', list);
-    if (dims[0].length !== dims[1].length) throw new ArgumentError(`${op}: the two lists of dims have different lengths`, { op, dims });
+    if (dims[0].length !== dims[1].length)
+      throw new ArgumentError(`${op}: the two lists of dims have different lengths`, { op, dims });
     return [dims[0].map((d) => wrapDim(d, a.ndim, op)), dims[1].map((d) => wrapDim(d, b.ndim, op))];
   }
-  if (!Number.isInteger(dims) || dims < 0 || dims > a.ndim || dims > b.ndim) throw new ArgumentError(`${op}: cannot sum ${dims} dims`, { op, dims });
-  return [Array.from({ length: dims }, (_, i) => a.ndim - dims + i), Array.from({ length: dims }, (_, i) => i)];
+  if (!Number.isInteger(dims) || dims < 0 || dims > a.ndim || dims > b.ndim)
+    throw new ArgumentError(`${op}: cannot sum ${dims} dims`, { op, dims });
+  return [
+    Array.from({ length: dims }, (_, i) => a.ndim - dims + i),
+    Array.from({ length: dims }, (_, i) => i),
+  ];
 }
 
-/** Sums of products over the last dims; of a scalar, the product. Gradient: both. @throws ShapeError */
+/**
+ * Sums of products over the last dims; of a scalar, the product. Gradient: both. @throws ShapeError
+ */
 export function inner(input: Tensor, other: Tensor): Tensor {
   requireTensor(input, 'inner');
   requireTensor(other, 'inner', 'other');
@@ -152,53 +250,84 @@ export function kron(input: Tensor, other: Tensor): Tensor {
   const ndim = Math.max(input.ndim, other.ndim);
   const padded = (t: Tensor): number[] => [...Array<number>(ndim - t.ndim).fill(1), ...t.shape];
   const [a, b] = [padded(input), padded(other)];
-  const product = input.reshape(a.flatMap((s) => [s, 1])).mul(other.reshape(b.flatMap((s) => [1, s])));
+  const product = input
+    .reshape(a.flatMap((s) => [s, 1]))
+    .mul(other.reshape(b.flatMap((s) => [1, s])));
   return product.reshape(a.map((s, i) => s * (b[i] as number)));
 }
-defineComposite('kron', kron, { samples: () => [[sampleTensor([2, 2]), sampleTensor([3, 2], { seed: 2 })]] });
+defineComposite('kron', kron, {
+  samples: () => [[sampleTensor([2, 2]), sampleTensor([3, 2], { seed: 2 })]],
+});
 
 /** Sum of the diagonal of a matrix. Gradient: yes. @throws ShapeError */
 export function trace(input: Tensor): Tensor {
   requireTensor(input, 'trace');
-  if (input.ndim !== 2) throw new ShapeError(`trace: expected a matrix, got shape ${formatShape(input.shape)}`, { op: 'trace' });
+  if (input.ndim !== 2)
+    throw new ShapeError(`trace: expected a matrix, got shape ${formatShape(input.shape)}`, {
+      op: 'trace',
+    });
   return input.diagonal().sum();
 }
 defineComposite('trace', trace, { samples: () => [[a34()]] });
 
-/** The cross product along a dim of size 3 (the first one if none is given). Gradient: both. @throws ShapeError */
-export const cross = defineFunction('cross(input, /, other, dim)', (input: Tensor, other: Tensor, dim: number | null = null): Tensor => {
-  requirePair(input, other, 'cross');
-  requireNumbers('cross', input, other);
-  const shape = broadcastShapes(input.shape, other.shape, 'cross');
-  const at = dim === null ? shape.indexOf(3) : wrapDim(dim, shape.length, 'cross');
-  if (shape[at] !== 3) throw new ShapeError(`cross: expected a dim of size 3, got shape ${formatShape(shape)}`, { op: 'cross', shape });
-  const [a, b] = [input.expand(shape), other.expand(shape)];
-  return a
-    .roll(-1, at)
-    .mul(b.roll(-2, at))
-    .sub(a.roll(-2, at).mul(b.roll(-1, at)));
+/**
+ * The cross product along a dim of size 3 (the first one if none is given). Gradient: both. @throws
+ * ShapeError
+ */
+export const cross = defineFunction(
+  'cross(input, /, other, dim)',
+  (input: Tensor, other: Tensor, dim: number | null = null): Tensor => {
+    requirePair(input, other, 'cross');
+    requireNumbers('cross', input, other);
+    const shape = broadcastShapes(input.shape, other.shape, 'cross');
+    const at = dim === null ? shape.indexOf(3) : wrapDim(dim, shape.length, 'cross');
+    if (shape[at] !== 3)
+      throw new ShapeError(`cross: expected a dim of size 3, got shape ${formatShape(shape)}`, {
+        op: 'cross',
+        shape,
+      });
+    const [a, b] = [input.expand(shape), other.expand(shape)];
+    return a
+      .roll(-1, at)
+      .mul(b.roll(-2, at))
+      .sub(a.roll(-2, at).mul(b.roll(-1, at)));
+  },
+);
+defineComposite('cross', cross, {
+  samples: () => [[sampleTensor([2, 3]), sampleTensor([2, 3], { seed: 2 })]],
 });
-defineComposite('cross', cross, { samples: () => [[sampleTensor([2, 3]), sampleTensor([2, 3], { seed: 2 })]] });
 
 /** The p-norm of the difference. Gradient: both. @throws ShapeError */
-export const dist = defineFunction('dist(input, /, other, p)', (input: Tensor, other: Tensor, p = 2): Tensor => {
-  requirePair(input, other, 'dist');
-  requireDistance('dist', input, other);
-  checkLimit('dist', 'p', p);
-  return input.sub(other).norm(p);
-});
+export const dist = defineFunction(
+  'dist(input, /, other, p)',
+  (input: Tensor, other: Tensor, p = 2): Tensor => {
+    requirePair(input, other, 'dist');
+    requireDistance('dist', input, other);
+    checkLimit('dist', 'p', p);
+    return input.sub(other).norm(p);
+  },
+);
 defineComposite('dist', dist, { samples: () => [[a34(), sampleTensor([4], { seed: 2 })]] });
 
-/** Distances of all pairs of rows: `[..., P, M]` and `[..., R, M]` give `[..., P, R]`. Gradient: both. @throws ShapeError */
-export const cdist = defineFunction('cdist(x1, /, x2, p)', (x1: Tensor, x2: Tensor, p = 2): Tensor => {
-  requireTensor(x1, 'cdist', 'x1');
-  requireTensor(x2, 'cdist', 'x2');
-  checkLimit('cdist', 'p', p);
-  requireDistance('cdist', x1, x2);
-  if (x1.ndim < 2 || x2.ndim < 2 || x1.size(-1) !== x2.size(-1))
-    throw new ShapeError(`cdist: expected rows of one size, got shapes ${formatShape(x1.shape)} and ${formatShape(x2.shape)}`, { op: 'cdist' });
-  return x1.unsqueeze(-2).sub(x2.unsqueeze(-3)).norm(p, -1);
-});
+/**
+ * Distances of all pairs of rows: `[..., P, M]` and `[..., R, M]` give `[..., P, R]`. Gradient:
+ * both. @throws ShapeError
+ */
+export const cdist = defineFunction(
+  'cdist(x1, /, x2, p)',
+  (x1: Tensor, x2: Tensor, p = 2): Tensor => {
+    requireTensor(x1, 'cdist', 'x1');
+    requireTensor(x2, 'cdist', 'x2');
+    checkLimit('cdist', 'p', p);
+    requireDistance('cdist', x1, x2);
+    if (x1.ndim < 2 || x2.ndim < 2 || x1.size(-1) !== x2.size(-1))
+      throw new ShapeError(
+        `cdist: expected rows of one size, got shapes ${formatShape(x1.shape)} and ${formatShape(x2.shape)}`,
+        { op: 'cdist' },
+      );
+    return x1.unsqueeze(-2).sub(x2.unsqueeze(-3)).norm(p, -1);
+  },
+);
 defineComposite('cdist', cdist, {
   method: false,
   samples: () => [
@@ -207,76 +336,123 @@ defineComposite('cdist', cdist, {
   ],
 });
 
-/** The p-norm of the difference of rows, with `eps` added to it. Gradient: both. @throws ShapeError */
-export const pairwiseDistance = defineFunction('pairwiseDistance(x1, /, x2, p, eps, keepdim)', (x1: Tensor, x2: Tensor, p = 2, eps = 1e-6, keepdim = false): Tensor => {
-  requireTensor(x1, 'pairwiseDistance', 'x1');
-  requirePair(x1, x2, 'pairwiseDistance', 'x2');
-  requireDistance('pairwiseDistance', x1, x2);
-  checkFlag('pairwiseDistance', 'keepdim', keepdim);
-  checkLimit('pairwiseDistance', 'p', p);
-  return x1.sub(x2).add(eps).norm(p, -1, keepdim);
+/**
+ * The p-norm of the difference of rows, with `eps` added to it. Gradient: both. @throws ShapeError
+ */
+export const pairwiseDistance = defineFunction(
+  'pairwiseDistance(x1, /, x2, p, eps, keepdim)',
+  (x1: Tensor, x2: Tensor, p = 2, eps = 1e-6, keepdim = false): Tensor => {
+    requireTensor(x1, 'pairwiseDistance', 'x1');
+    requirePair(x1, x2, 'pairwiseDistance', 'x2');
+    requireDistance('pairwiseDistance', x1, x2);
+    checkFlag('pairwiseDistance', 'keepdim', keepdim);
+    checkLimit('pairwiseDistance', 'p', p);
+    return x1.sub(x2).add(eps).norm(p, -1, keepdim);
+  },
+);
+defineComposite('pairwiseDistance', pairwiseDistance, {
+  method: false,
+  samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]],
 });
-defineComposite('pairwiseDistance', pairwiseDistance, { method: false, samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]] });
 
 /**
- * The cosine of the angle between vectors along a dim (1), each length at least `eps` (1e-8). Shapes: both broadcast first; the result has the common shape
- * without the dim. Dtypes: promoted, one of them floating. Gradient: both.
+ * The cosine of the angle between vectors along a dim (1), each length at least `eps` (1e-8).
+ * Shapes: both broadcast first; the result has the common shape without the dim. Dtypes: promoted,
+ * one of them floating. Gradient: both.
  *
- * @throws ShapeError if shapes do not broadcast; IndexError for a dim out of range of the common shape; DtypeError unless one is floating
+ * @throws ShapeError if shapes do not broadcast; IndexError for a dim out of range of the common
+ * shape; DtypeError unless one is floating
  */
-export const cosineSimilarity = defineFunction('cosineSimilarity(x1, /, x2, dim, eps)', (x1: Tensor, x2: Tensor, dim = 1, eps = 1e-8): Tensor => {
-  requireTensor(x1, 'cosineSimilarity', 'x1');
-  requirePair(x1, x2, 'cosineSimilarity', 'x2');
-  requireDistance('cosineSimilarity', x1, x2);
-  const [shape, dtype] = [broadcastShapes(x1.shape, x2.shape, 'cosineSimilarity'), resultType([x1, x2])];
-  wrapDim(dim, shape.length, 'cosineSimilarity');
-  const [a, b] = [x1.to(dtype).expand(shape), x2.to(dtype).expand(shape)];
-  const length = (x: Tensor): Tensor => x.norm(2, dim, { keepdim: true }).clamp({ min: eps });
-  return a
-    .div(length(a))
-    .mul(b.div(length(b)))
-    .sum(dim);
+export const cosineSimilarity = defineFunction(
+  'cosineSimilarity(x1, /, x2, dim, eps)',
+  (x1: Tensor, x2: Tensor, dim = 1, eps = 1e-8): Tensor => {
+    requireTensor(x1, 'cosineSimilarity', 'x1');
+    requirePair(x1, x2, 'cosineSimilarity', 'x2');
+    requireDistance('cosineSimilarity', x1, x2);
+    const [shape, dtype] = [
+      broadcastShapes(x1.shape, x2.shape, 'cosineSimilarity'),
+      resultType([x1, x2]),
+    ];
+    wrapDim(dim, shape.length, 'cosineSimilarity');
+    const [a, b] = [x1.to(dtype).expand(shape), x2.to(dtype).expand(shape)];
+    const length = (x: Tensor): Tensor => x.norm(2, dim, { keepdim: true }).clamp({ min: eps });
+    return a
+      .div(length(a))
+      .mul(b.div(length(b)))
+      .sum(dim);
+  },
+);
+defineComposite('cosineSimilarity', cosineSimilarity, {
+  method: false,
+  samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]],
 });
-defineComposite('cosineSimilarity', cosineSimilarity, { method: false, samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]] });
 
 /** Vectors along a dim divided by their p-norm. Gradient: yes. */
-export const normalize = defineFunction('normalize(input, /, p, dim, eps)', (input: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor => {
-  requireTensor(input, 'normalize');
-  requireFloating(input, 'normalize');
-  wrapDim(dim, input.ndim, 'normalize');
-  checkLimit('normalize', 'p', p);
-  return input.div(input.norm(p, dim, true).clamp({ min: eps }));
+export const normalize = defineFunction(
+  'normalize(input, /, p, dim, eps)',
+  (input: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor => {
+    requireTensor(input, 'normalize');
+    requireFloating(input, 'normalize');
+    wrapDim(dim, input.ndim, 'normalize');
+    checkLimit('normalize', 'p', p);
+    return input.div(input.norm(p, dim, true).clamp({ min: eps }));
+  },
+);
+defineComposite('normalize', normalize, {
+  method: false,
+  samples: () => [[a34()], [a34(), { p: 1, dim: 0 }]],
 });
-defineComposite('normalize', normalize, { method: false, samples: () => [[a34()], [a34(), { p: 1, dim: 0 }]] });
 
 /** @throws ShapeError, DtypeError naming all shapes */
 function checkBilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null): void {
-  const shapes = (): string => `input1 ${formatShape(input1.shape)}, input2 ${formatShape(input2.shape)}, weight ${formatShape(weight.shape)}`;
-  if (input1.ndim === 0 || input2.ndim === 0 || weight.ndim !== 3) throw new ShapeError(`bilinear: expected [..., i], [..., j] and [o, i, j], got ${shapes()}`, { op: 'bilinear' });
+  const shapes = (): string =>
+    `input1 ${formatShape(input1.shape)}, input2 ${formatShape(input2.shape)}, weight ${formatShape(weight.shape)}`;
+  if (input1.ndim === 0 || input2.ndim === 0 || weight.ndim !== 3)
+    throw new ShapeError(`bilinear: expected [..., i], [..., j] and [o, i, j], got ${shapes()}`, {
+      op: 'bilinear',
+    });
   broadcastShapes(input1.shape.slice(0, -1), input2.shape.slice(0, -1), 'bilinear');
   if (input1.dtype !== weight.dtype || input2.dtype !== weight.dtype) {
     const [x, y, w] = autocastOperands('low precision', [input1, input2, weight] as const);
     if (x.dtype !== w.dtype || y.dtype !== w.dtype)
-      throw new DtypeError(`bilinear: expected equal dtypes, got ${x.dtype.name}, ${y.dtype.name} and ${w.dtype.name}`, { op: 'bilinear' });
+      throw new DtypeError(
+        `bilinear: expected equal dtypes, got ${x.dtype.name}, ${y.dtype.name} and ${w.dtype.name}`,
+        { op: 'bilinear' },
+      );
   }
   if (input1.shape.at(-1) !== weight.shape[1] || input2.shape.at(-1) !== weight.shape[2])
-    throw new ShapeError(`bilinear: the last sizes of the inputs differ from the weight's: ${shapes()}`, { op: 'bilinear' });
+    throw new ShapeError(
+      `bilinear: the last sizes of the inputs differ from the weight's: ${shapes()}`,
+      { op: 'bilinear' },
+    );
   if (bias !== null && (bias.ndim !== 1 || bias.shape[0] !== weight.shape[0]))
-    throw new ShapeError(`bilinear: expected a bias of shape ${formatShape(weight.shape.slice(0, 1))}, got ${formatShape(bias.shape)}`, { op: 'bilinear' });
+    throw new ShapeError(
+      `bilinear: expected a bias of shape ${formatShape(weight.shape.slice(0, 1))}, got ${formatShape(bias.shape)}`,
+      { op: 'bilinear' },
+    );
 }
 
-/** input1^T weight input2 + bias, for each output. Shapes: `[..., i]`, `[..., j]`, weight `[o, i, j]`. Gradient: all. @throws ShapeError */
-export const bilinear = defineFunction('bilinear(input1, /, input2, weight, bias)', (input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
-  requireTensor(input1, 'bilinear', 'input1');
-  requireTensor(input2, 'bilinear', 'input2');
-  requireTensor(weight, 'bilinear', 'weight');
-  if (bias !== null) requireTensor(bias, 'bilinear', 'bias');
-  checkBilinear(input1, input2, weight, bias);
-  const left = tensordot(input1, weight, [[-1], [1]]); // [..., o, j]
-  const out = matmul(left, input2.unsqueeze(-1)).squeeze(-1);
-  return bias === null ? out : out.add(bias);
+/**
+ * input1^T weight input2 + bias, for each output. Shapes: `[..., i]`, `[..., j]`, weight `[o, i,
+ * j]`. Gradient: all. @throws ShapeError
+ */
+export const bilinear = defineFunction(
+  'bilinear(input1, /, input2, weight, bias)',
+  (input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
+    requireTensor(input1, 'bilinear', 'input1');
+    requireTensor(input2, 'bilinear', 'input2');
+    requireTensor(weight, 'bilinear', 'weight');
+    if (bias !== null) requireTensor(bias, 'bilinear', 'bias');
+    checkBilinear(input1, input2, weight, bias);
+    const left = tensordot(input1, weight, [[-1], [1]]); // [..., o, j]
+    const out = matmul(left, input2.unsqueeze(-1)).squeeze(-1);
+    return bias === null ? out : out.add(bias);
+  },
+);
+defineComposite('bilinear', bilinear, {
+  method: false,
+  samples: () => [[a34(), sampleTensor([3, 2], { seed: 2 }), sampleTensor([5, 4, 2], { seed: 3 })]],
 });
-defineComposite('bilinear', bilinear, { method: false, samples: () => [[a34(), sampleTensor([3, 2], { seed: 2 }), sampleTensor([5, 4, 2], { seed: 3 })]] });
 
 declare module '../core/tensor.js' {
   interface Tensor {
@@ -286,7 +462,9 @@ declare module '../core/tensor.js' {
     /** beta * this + alpha * the outer product of two vectors. Gradient: all. @throws ShapeError */
     addr: MethodOf<typeof addr>;
     addr_: MethodOf<typeof addr, this>;
-    /** beta * this + alpha * the summed products of two batches. Gradient: all. @throws ShapeError */
+    /**
+     * beta * this + alpha * the summed products of two batches. Gradient: all. @throws ShapeError
+     */
     addbmm: MethodOf<typeof addbmm>;
     addbmm_: MethodOf<typeof addbmm, this>;
     baddbmm_: MethodOf<typeof baddbmm, this>;

@@ -1,4 +1,7 @@
-/** Values out of tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking). Any shape, layout, dtype and device; no gradient. */
+/**
+ * Values out of tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking). Any
+ * shape, layout, dtype and device; no gradient.
+ */
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DistributedError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
@@ -11,7 +14,10 @@ import { addMethod } from './method.js';
 /** Arrays that `tolist` makes at most; more than that do not fit into the heap. */
 const MOST_ARRAYS = 2 ** 25;
 
-/** A value, or nested arrays of values in the tensor's shape. int64 values that no number holds exactly are bigints. */
+/**
+ * A value, or nested arrays of values in the tensor's shape. int64 values that no number holds
+ * exactly are bigints.
+ */
 export type NestedValues = number | bigint | boolean | NestedValues[];
 
 /** Its elements in row-major order: the tensor itself, or a copy that the caller disposes of. */
@@ -33,10 +39,16 @@ function decode(raw: TypedArray | Uint16Array, t: Tensor): TypedArray {
   return raw instanceof Uint16Array ? widen(raw, t.dtype) : raw;
 }
 
-/** Also where it has no elements: reading it waits for what should have written it, and tells if that has failed. A fake tensor has nothing behind it. */
+/**
+ * Also where it has no elements: reading it waits for what should have written it, and tells if
+ * that has failed. A fake tensor has nothing behind it.
+ */
 const hasMemory = (t: Tensor): boolean => t.numel() > 0 || !t.isFake;
 
-/** The elements as a typed array, row-major; float16 and bfloat16 widened to float32, int64 as BigInt64Array. Blocks. */
+/**
+ * The elements as a typed array, row-major; float16 and bfloat16 widened to float32, int64 as
+ * BigInt64Array. Blocks.
+ */
 function toTypedArray(t: Tensor): TypedArray {
   const source = dense(t, 'toTypedArray');
   const raw = rawArray(t.dtype, source.numel()); // none on a rank outside of the tensor's mesh
@@ -59,7 +71,10 @@ async function read(t: Tensor): Promise<TypedArray> {
 
 function checkOne(t: Tensor, op: string): void {
   if (t.numel() !== 1)
-    throw new ShapeError(`${op}: expected a tensor of one element, got shape ${formatShape(t.shape)}. Reduce it first, or use tolist().`, { op, shape: t.shape });
+    throw new ShapeError(
+      `${op}: expected a tensor of one element, got shape ${formatShape(t.shape)}. Reduce it first, or use tolist().`,
+      { op, shape: t.shape },
+    );
 }
 
 function outside(op: string): DistributedError {
@@ -74,21 +89,40 @@ function outside(op: string): DistributedError {
 /** An int64 as a number where that is exact, else as a bigint; a bool as a boolean. */
 function surface(value: number | bigint, t: Tensor): number | bigint | boolean {
   if (t.dtype === bool) return Boolean(value);
-  if (typeof value === 'bigint') return value >= BigInt(Number.MIN_SAFE_INTEGER) && value <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value;
+  if (typeof value === 'bigint')
+    return value >= BigInt(Number.MIN_SAFE_INTEGER) && value <= BigInt(Number.MAX_SAFE_INTEGER)
+      ? Number(value)
+      : value;
   return value;
 }
 
-/** @throws ArgumentError for more arrays than fit into memory, as of a tensor without elements whose other dims are large */
+/**
+ * @throws ArgumentError for more arrays than fit into memory, as of a tensor without elements whose
+ * other dims are large
+ */
 function checkNesting(shape: Shape): void {
   const arrays = shape.slice(0, -1).reduce((product, size) => product * size, 1);
-  if (arrays > MOST_ARRAYS) throw new ArgumentError(`tolist: a tensor of shape ${formatShape(shape)} would become ${arrays} arrays; use toTypedArray()`, { op: 'tolist', shape });
+  if (arrays > MOST_ARRAYS)
+    throw new ArgumentError(
+      `tolist: a tensor of shape ${formatShape(shape)} would become ${arrays} arrays; use toTypedArray()`,
+      { op: 'tolist', shape },
+    );
 }
 
-function nest(values: TypedArray, t: Tensor, shape: Shape, depth: number, start: number, step: number): NestedValues {
+function nest(
+  values: TypedArray,
+  t: Tensor,
+  shape: Shape,
+  depth: number,
+  start: number,
+  step: number,
+): NestedValues {
   if (depth === shape.length) return surface(values[start] as number | bigint, t);
   const size = shape[depth] as number;
   const inner = size === 0 ? 0 : step / size;
-  return Array.from({ length: size }, (_, i) => nest(values, t, shape, depth + 1, start + i * inner, inner));
+  return Array.from({ length: size }, (_, i) =>
+    nest(values, t, shape, depth + 1, start + i * inner, inner),
+  );
 }
 
 addMethod('toTypedArray', function () {
@@ -121,31 +155,40 @@ addMethod('tolist', function () {
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * The value of a tensor of one element, of any number of dims: a boolean for bool, a bigint for an int64 that no number holds exactly, else a number.
-     * Blocks until it is known.
+     * The value of a tensor of one element, of any number of dims: a boolean for bool, a bigint for
+     * an int64 that no number holds exactly, else a number. Blocks until it is known.
      *
-     * @throws ShapeError for any other number of elements; KernelError of an op before it; FreedError if the memory was freed
+     * @throws ShapeError for any other number of elements; KernelError of an op before it;
+     * FreedError if the memory was freed
      * @see PyTorch `torch.Tensor.item`
      */
     item<T extends number | bigint | boolean = number>(): T;
     /**
-     * The values in arrays nested as the dims, each as {@link Tensor.item} gives it; of no dims, the value. Blocks until they are known.
+     * The values in arrays nested as the dims, each as {@link Tensor.item} gives it; of no dims,
+     * the value. Blocks until they are known.
      *
      * @throws KernelError of an op before it; FreedError if the memory was freed
      * @see PyTorch `torch.Tensor.tolist`
      */
     tolist(): NestedValues;
     /**
-     * The elements, row-major, in an array of their own: 16-bit floats widened to Float32Array, int64 as BigInt64Array, bool as Uint8Array of 0 and 1.
-     * Blocks until they are known.
+     * The elements, row-major, in an array of their own: 16-bit floats widened to Float32Array,
+     * int64 as BigInt64Array, bool as Uint8Array of 0 and 1. Blocks until they are known.
      *
      * @throws KernelError of an op before it; FreedError if the memory was freed
-     * @example const ids = t.toTypedArray<BigInt64Array>(); // of int64; without the type argument Float32Array is assumed
+     * @example const ids = t.toTypedArray<BigInt64Array>(); // of int64; without the type argument
+     * Float32Array is assumed
      */
     toTypedArray<A extends TypedArray = Float32Array>(): A;
-    /** {@link Tensor.toTypedArray} without blocking the event loop. The promise is rejected with what that throws. */
+    /**
+     * {@link Tensor.toTypedArray} without blocking the event loop. The promise is rejected with
+     * what that throws.
+     */
     read<A extends TypedArray = Float32Array>(): Promise<A>;
-    /** {@link Tensor.item} without blocking the event loop. The promise is rejected with what that throws. */
+    /**
+     * {@link Tensor.item} without blocking the event loop. The promise is rejected with what that
+     * throws.
+     */
     itemAsync<T extends number | bigint | boolean = number>(): Promise<T>;
   }
 }

@@ -12,17 +12,23 @@ export interface DeviceStream {
 
 addMethod('recordStream', function (stream: DeviceStream): void {
   const id: unknown = (stream as { id?: unknown } | null)?.id;
-  if (typeof id !== 'number') throw new ArgumentError(`recordStream: expected a cuda.Stream, got ${describe(stream)}`, { op: 'recordStream', given: stream });
+  if (typeof id !== 'number')
+    throw new ArgumentError(`recordStream: expected a cuda.Stream, got ${describe(stream)}`, {
+      op: 'recordStream',
+      given: stream,
+    });
   this.liveStorage('recordStream').recordStream(id);
 });
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * Notes that the stream uses this tensor's memory: once the tensor is freed, its memory is not used again before what the stream has
-     * been given by then is done. Ops note it by themselves; needed only where other code works on the memory.
+     * Notes that the stream uses this tensor's memory: once the tensor is freed, its memory is not
+     * used again before what the stream has been given by then is done. Ops note it by themselves;
+     * needed only where other code works on the memory.
      *
-     * @throws ArgumentError for what is no stream. @throws FreedError if the tensor or the stream was disposed.
+     * @throws ArgumentError for what is no stream. @throws FreedError if the tensor or the stream
+     * was disposed.
      * @see PyTorch `torch.Tensor.record_stream`
      */
     recordStream(stream: DeviceStream): void;

@@ -1,7 +1,9 @@
 /**
- * Reductions over dims: sum, mean, prod, amax, amin, any, all, logsumexp. Names and semantics are those of PyTorch.
+ * Reductions over dims: sum, mean, prod, amax, amin, any, all, logsumexp. Names and semantics are
+ * those of PyTorch.
  *
- * Shapes: the input's without the dims, or with size 1 there (`keepdim`). All throw ArgumentError for no tensor, dims or options of a wrong kind, IndexError for a dim out of range or given twice.
+ * Shapes: the input's without the dims, or with size 1 there (`keepdim`). All throw ArgumentError
+ * for no tensor, dims or options of a wrong kind, IndexError for a dim out of range or given twice.
  */
 
 import type { AutocastPolicy } from '../core/autocast.js';
@@ -21,7 +23,14 @@ import { addMethod } from './method.js';
 import { type DtypeOption, requireDtype, requireFloating, requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import { extremeRule, keptDimsRule, logicRule, meanRule, prodRule, sumRule } from './sharding/reductions.js';
+import {
+  extremeRule,
+  keptDimsRule,
+  logicRule,
+  meanRule,
+  prodRule,
+  sumRule,
+} from './sharding/reductions.js';
 
 /** Params of every reduction: dims are wrapped and sorted. */
 export interface Reduction {
@@ -40,7 +49,12 @@ export function reducedShape(shape: Shape, dims: readonly number[], keepdim: boo
 }
 
 /** Writes the input with reduced dims last, merged where strides allow. @internal */
-export function lowerReduction(command: CommandWriter, input: Tensor, outputs: readonly Tensor[], dims: readonly number[]): void {
+export function lowerReduction(
+  command: CommandWriter,
+  input: Tensor,
+  outputs: readonly Tensor[],
+  dims: readonly number[],
+): void {
   const { sizes, strides, reducedNdim } = splitDims(input, dims);
   command.view(input, sizes, strides);
   for (const output of outputs) command.flatOutput(output, output.numel());
@@ -48,7 +62,10 @@ export function lowerReduction(command: CommandWriter, input: Tensor, outputs: r
 }
 
 /** Kept dims, then reduced ones, each group merged where strides allow. */
-function splitDims(input: Tensor, dims: readonly number[]): { sizes: number[]; strides: number[]; reducedNdim: number } {
+function splitDims(
+  input: Tensor,
+  dims: readonly number[],
+): { sizes: number[]; strides: number[]; reducedNdim: number } {
   const sizes: number[] = [];
   const strides: number[] = [];
   appendMerged(input, dims, false, sizes, strides);
@@ -57,7 +74,13 @@ function splitDims(input: Tensor, dims: readonly number[]): { sizes: number[]; s
   return { sizes, strides, reducedNdim: sizes.length - kept };
 }
 
-function appendMerged(input: Tensor, dims: readonly number[], reduced: boolean, sizes: number[], strides: number[]): void {
+function appendMerged(
+  input: Tensor,
+  dims: readonly number[],
+  reduced: boolean,
+  sizes: number[],
+  strides: number[],
+): void {
   const first = sizes.length;
   for (let dim = 0; dim < input.shape.length; dim++) {
     const size = input.shape[dim] as number;
@@ -74,14 +97,21 @@ function appendMerged(input: Tensor, dims: readonly number[], reduced: boolean, 
   }
 }
 
-export const reductionSamples = <P extends Reduction>(extra: Omit<P, keyof Reduction>, range: Parameters<typeof sampleTensor>[1] = {}): (() => Sample<P>[]) => {
+export const reductionSamples = <P extends Reduction>(
+  extra: Omit<P, keyof Reduction>,
+  range: Parameters<typeof sampleTensor>[1] = {},
+): (() => Sample<P>[]) => {
   const cases: [Shape, number[], boolean][] = [
     [[3, 4], [0, 1], false],
     [[3, 4], [1], true],
     [[2, 3, 5], [0, 2], false],
     [[7], [0], false],
   ];
-  return () => cases.map(([shape, dims, keepdim]) => ({ inputs: [sampleTensor(shape, range)], params: { dims, keepdim, ...extra } as unknown as P }));
+  return () =>
+    cases.map(([shape, dims, keepdim]) => ({
+      inputs: [sampleTensor(shape, range)],
+      params: { dims, keepdim, ...extra } as unknown as P,
+    }));
 };
 
 type Rule = OpDefinition<Reduction>['vjp'];
@@ -105,7 +135,14 @@ function defineReduction(
     kernelParams: ['reducedNdim'],
     meta: ([x], { dims, keepdim }) => {
       const input = x as Tensor;
-      return [{ shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: dtypeOf(input.dtype), device: input.device }];
+      return [
+        {
+          shape: reducedShape(input.shape, dims, keepdim),
+          strides: null,
+          dtype: dtypeOf(input.dtype),
+          device: input.device,
+        },
+      ];
     },
     lower: (command, [input], outputs, { dims }) => {
       lowerReduction(command, input as Tensor, outputs, dims);
@@ -143,15 +180,34 @@ const sumOp = defineReduction(
   'float32 on cuda',
 );
 
-const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, meanRule, (ctx, g) => {
-  const shape = ctx.inputShape(0);
-  const count = ctx.params.dims.reduce((n, d) => n * (shape[d] as number), 1);
-  return [restore(g, shape, ctx.params).div(count)];
-});
+const meanOp = defineReduction(
+  'mean',
+  'reduce_mean',
+  'Mean over dims.',
+  same,
+  meanRule,
+  (ctx, g) => {
+    const shape = ctx.inputShape(0);
+    const count = ctx.params.dims.reduce((n, d) => n * (shape[d] as number), 1);
+    return [restore(g, shape, ctx.params).div(count)];
+  },
+);
 
-const prodOp = defineReduction('prod', 'reduce_prod', 'Product over dims.', widened, prodRule, (ctx, g) => [prodGradient(g, ctx.input(0), ctx.params)], { inputs: [0] }, 'float32');
+const prodOp = defineReduction(
+  'prod',
+  'reduce_prod',
+  'Product over dims.',
+  widened,
+  prodRule,
+  (ctx, g) => [prodGradient(g, ctx.input(0), ctx.params)],
+  { inputs: [0] },
+  'float32',
+);
 
-/** d prod / dx_i is the product of the others: of those before it and those after it, since a division would fail at zeros. */
+/**
+ * d prod / dx_i is the product of the others: of those before it and those after it, since a
+ * division would fail at zeros.
+ */
 function prodGradient(g: Tensor, input: Tensor, params: Reduction): Tensor {
   const { dims } = params;
   if (input.numel() === 0) return input.zerosLike();
@@ -179,14 +235,45 @@ function productOfOthers(rows: Tensor): Tensor {
 const extremumRule: Rule = (ctx, g) => {
   const x = reduced(ctx.input(0));
   const extremum = restore(ctx.output(0), x.shape, ctx.params);
-  const hits = x.eq(extremum).logicalOr(x.isnan().logicalAnd(extremum.isnan())).to(g.dtype); // a NaN is the extremum
+  // a NaN is the extremum
+  const hits = x.eq(extremum).logicalOr(x.isnan().logicalAnd(extremum.isnan())).to(g.dtype);
   const share = hits.div(hits.sum(ctx.params.dims, { keepdim: true }));
   return [restore(g, x.shape, ctx.params).mul(share)];
 };
-const amaxOp = defineReduction('amax', 'reduce_amax', 'Largest element over dims; NaN wins.', same, extremeRule('amax'), extremumRule, savesBoth);
-const aminOp = defineReduction('amin', 'reduce_amin', 'Smallest element over dims; NaN wins.', same, extremeRule('amin'), extremumRule, savesBoth);
-const anyOp = defineReduction('any', 'reduce_any', 'Whether some element is not 0.', toBool, logicRule('max'), 'not-differentiable');
-const allOp = defineReduction('all', 'reduce_all', 'Whether no element is 0.', toBool, logicRule('min'), 'not-differentiable');
+const amaxOp = defineReduction(
+  'amax',
+  'reduce_amax',
+  'Largest element over dims; NaN wins.',
+  same,
+  extremeRule('amax'),
+  extremumRule,
+  savesBoth,
+);
+const aminOp = defineReduction(
+  'amin',
+  'reduce_amin',
+  'Smallest element over dims; NaN wins.',
+  same,
+  extremeRule('amin'),
+  extremumRule,
+  savesBoth,
+);
+const anyOp = defineReduction(
+  'any',
+  'reduce_any',
+  'Whether some element is not 0.',
+  toBool,
+  logicRule('max'),
+  'not-differentiable',
+);
+const allOp = defineReduction(
+  'all',
+  'reduce_all',
+  'Whether no element is 0.',
+  toBool,
+  logicRule('min'),
+  'not-differentiable',
+);
 const logsumexpOp = defineReduction(
   'logsumexp',
   'reduce_logsumexp',
@@ -195,7 +282,9 @@ const logsumexpOp = defineReduction(
   keptDimsRule(1, true),
   (ctx, g) => {
     const x = ctx.input(0);
-    return [restore(g, x.shape, ctx.params).mul(x.sub(restore(ctx.output(0), x.shape, ctx.params)).exp())];
+    return [
+      restore(g, x.shape, ctx.params).mul(x.sub(restore(ctx.output(0), x.shape, ctx.params)).exp()),
+    ];
   },
   savesBoth,
   'float32 on cuda',
@@ -214,7 +303,10 @@ function logsumexpByParts(x: Tensor, { dims, keepdim }: Reduction): Tensor {
 /** @throws IndexError for an extremum over nothing. */
 function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void {
   if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0)
-    throw new IndexError(`${op}: cannot reduce dims [${dims.join(', ')}] of shape ${formatShape(input.shape)}: they hold no elements`, { op, shape: input.shape, dims });
+    throw new IndexError(
+      `${op}: cannot reduce dims [${dims.join(', ')}] of shape ${formatShape(input.shape)}: they hold no elements`,
+      { op, shape: input.shape, dims },
+    );
 }
 
 /** Options of reductions. */
@@ -226,7 +318,15 @@ export interface ReduceOptions extends DtypeOption {
 type Check = (input: Tensor, dims: readonly number[], op: string) => void;
 type Convert = (input: Tensor) => Tensor;
 
-function reduce(op: Op<Reduction>, check: Check | null, converted: Convert | null, input: Tensor, dim: Dims, keepdim: boolean, wanted: DTypeLike | undefined): Tensor {
+function reduce(
+  op: Op<Reduction>,
+  check: Check | null,
+  converted: Convert | null,
+  input: Tensor,
+  dim: Dims,
+  keepdim: boolean,
+  wanted: DTypeLike | undefined,
+): Tensor {
   requireTensor(input, op.name);
   checkFlag(op.name, 'keepdim', keepdim);
   const dtype = requireDtype(wanted, op.name);
@@ -235,49 +335,95 @@ function reduce(op: Op<Reduction>, check: Check | null, converted: Convert | nul
   const dims = wrapDims(dim, input.shape.length, op.name);
   check?.(given, dims, op.name);
   const result = dispatchOne(op, [given], { dims, keepdim });
-  return dtype !== undefined && result.dtype === int64 ? result.to(dtype) : result; // integers are summed in int64
+  // integers are summed in int64
+  return dtype !== undefined && result.dtype === int64 ? result.to(dtype) : result;
 }
 
-function reduction(op: Op<Reduction>, check: Check | null = null, converted: Convert | null = null) {
+function reduction(
+  op: Op<Reduction>,
+  check: Check | null = null,
+  converted: Convert | null = null,
+) {
   const fn = defineFunction(
     `${op.name}(input, /, dim, keepdim, *, dtype)`,
-    (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor => reduce(op, check, converted, input, dim, keepdim, options.dtype),
+    (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor =>
+      reduce(op, check, converted, input, dim, keepdim, options.dtype),
   );
   addMethod(op.name, methodOf(fn));
   return fn;
 }
 
-/** Sum over dims; 0 of nothing. Dtypes: floating stay, integers and bools sum to int64. Gradient: yes. @see PyTorch `torch.sum` */
+/**
+ * Sum over dims; 0 of nothing. Dtypes: floating stay, integers and bools sum to int64. Gradient:
+ * yes. @see PyTorch `torch.sum`
+ */
 export const sum = reduction(sumOp);
-/** Mean over dims; NaN of nothing. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others, without `dtype` @see PyTorch `torch.mean` */
+/**
+ * Mean over dims; NaN of nothing. Floating dtypes, kept. Gradient: yes. @throws DtypeError for
+ * others, without `dtype` @see PyTorch `torch.mean`
+ */
 export const mean = reduction(meanOp, (input, _dims, op) => requireFloating(input, op));
-/** Largest element over dims; NaN wins. Any dtype, kept. Gradient: shared by ties. @throws IndexError over nothing @see PyTorch `torch.amax` */
+/**
+ * Largest element over dims; NaN wins. Any dtype, kept. Gradient: shared by ties. @throws
+ * IndexError over nothing @see PyTorch `torch.amax`
+ */
 export const amax = reduction(amaxOp, checkNotEmpty);
-/** Smallest element over dims; NaN wins. Any dtype, kept. Gradient: shared by ties. @throws IndexError over nothing @see PyTorch `torch.amin` */
+/**
+ * Smallest element over dims; NaN wins. Any dtype, kept. Gradient: shared by ties. @throws
+ * IndexError over nothing @see PyTorch `torch.amin`
+ */
 export const amin = reduction(aminOp, checkNotEmpty);
-/** Whether some element is not 0; false of nothing. Any dtype; bool, of uint8 uint8. Gradient: none. @see PyTorch `torch.any` */
+/**
+ * Whether some element is not 0; false of nothing. Any dtype; bool, of uint8 uint8. Gradient: none.
+ * @see PyTorch `torch.any`
+ */
 export const any = reduction(anyOp);
-/** Whether no element is 0; true of nothing. Any dtype; bool, of uint8 uint8. Gradient: none. @see PyTorch `torch.all` */
+/**
+ * Whether no element is 0; true of nothing. Any dtype; bool, of uint8 uint8. Gradient: none. @see
+ * PyTorch `torch.all`
+ */
 export const all = reduction(allOp);
-/** log of the sum of exponentials, without overflow. Floating dtypes stay, others give the default one. Gradient: yes. @see PyTorch `torch.logsumexp` */
-export const logsumexp = reduction(logsumexpOp, null, (input) => (input.dtype.isFloatingPoint ? input : input.to(getDefaultDtype())));
+/**
+ * log of the sum of exponentials, without overflow. Floating dtypes stay, others give the default
+ * one. Gradient: yes. @see PyTorch `torch.logsumexp`
+ */
+export const logsumexp = reduction(logsumexpOp, null, (input) =>
+  input.dtype.isFloatingPoint ? input : input.to(getDefaultDtype()),
+);
 
-/** Product over one dim, or of all elements (then without `keepdim`); 1 of nothing. Integers and bools give int64. Gradient: yes. @see PyTorch `torch.prod` */
-export const prod = defineFunction('prod(input, /, dim, keepdim, *, dtype)', (input: Tensor, dim: number | null = null, keepdim = false, options: DtypeOption = {}): Tensor => {
-  requireTensor(input, 'prod');
-  return dim === null ? reduce(prodOp, null, null, reshapeIfNeeded(input, [-1]), 0, false, options.dtype) : reduce(prodOp, null, null, input, dim, keepdim, options.dtype);
-});
+/**
+ * Product over one dim, or of all elements (then without `keepdim`); 1 of nothing. Integers and
+ * bools give int64. Gradient: yes. @see PyTorch `torch.prod`
+ */
+export const prod = defineFunction(
+  'prod(input, /, dim, keepdim, *, dtype)',
+  (
+    input: Tensor,
+    dim: number | null = null,
+    keepdim = false,
+    options: DtypeOption = {},
+  ): Tensor => {
+    requireTensor(input, 'prod');
+    return dim === null
+      ? reduce(prodOp, null, null, reshapeIfNeeded(input, [-1]), 0, false, options.dtype)
+      : reduce(prodOp, null, null, input, dim, keepdim, options.dtype);
+  },
+);
 addMethod('prod', methodOf(prod));
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum: MethodOf<typeof sum>;
+    /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum: MethodOf<
+      typeof sum
+    >;
     /** Mean over dims; the same as {@link mean}. */ mean: MethodOf<typeof mean>;
     /** Product over one dim, or of all; the same as {@link prod}. */ prod: MethodOf<typeof prod>;
     /** Largest element over dims; the same as {@link amax}. */ amax: MethodOf<typeof amax>;
     /** Smallest element over dims; the same as {@link amin}. */ amin: MethodOf<typeof amin>;
     /** Whether some element is not 0; the same as {@link any}. */ any: MethodOf<typeof any>;
     /** Whether no element is 0; the same as {@link all}. */ all: MethodOf<typeof all>;
-    /** log of the sum of exponentials; the same as {@link logsumexp}. */ logsumexp: MethodOf<typeof logsumexp>;
+    /** log of the sum of exponentials; the same as {@link logsumexp}. */ logsumexp: MethodOf<
+      typeof logsumexp
+    >;
   }
 }

@@ -1,8 +1,13 @@
-/** Shapes inside of compositions: public views are tensors of their own, which those do not need. */
+/**
+ * Shapes inside of compositions: public views are tensors of their own, which those do not need.
+ */
 import { inferSize, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
-/** `t.reshape(shape)`, but the tensor itself where it has that shape: no op runs and no node is recorded. Never the result of a public view. @internal */
+/**
+ * `t.reshape(shape)`, but the tensor itself where it has that shape: no op runs and no node is
+ * recorded. Never the result of a public view. @internal
+ */
 export function reshapeIfNeeded(t: Tensor, shape: Shape): Tensor {
   const size = inferSize(shape, t.numel(), 'reshape');
   return sameShape(size, t.shape) ? t : t.reshape(size);

@@ -1,4 +1,6 @@
-/** Sample inputs for the tests that the op table generates: uneven, empty, transposed, one element. */
+/**
+ * Sample inputs for the tests that the op table generates: uneven, empty, transposed, one element.
+ */
 import { type DType, float32 } from '../core/dtype.js';
 import type { Sample } from '../core/op.js';
 import { numelOf, type Shape } from '../core/shape.js';
@@ -13,7 +15,15 @@ export function installSampleMaker(maker: Maker): void {
 }
 
 /** Repeatable values in [low, high), no two alike, in no order. */
-export function sampleTensor(shape: Shape, { low = -2, high = 2, dtype = float32, seed = 1 }: { low?: number; high?: number; dtype?: DType; seed?: number } = {}): Tensor {
+export function sampleTensor(
+  shape: Shape,
+  {
+    low = -2,
+    high = 2,
+    dtype = float32,
+    seed = 1,
+  }: { low?: number; high?: number; dtype?: DType; seed?: number } = {},
+): Tensor {
   let state = seed * 2654435761;
   const data = Array.from({ length: numelOf(shape) }, () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -30,12 +40,19 @@ export function sampleTensor(shape: Shape, { low = -2, high = 2, dtype = float32
 const shapes: readonly Shape[] = [[5], [3, 4], [2, 1, 7], [], [0, 3]];
 
 /** Samples of an op of one tensor. */
-export function unarySamples<P>(params: P, range: { low?: number; high?: number; dtype?: DType } = {}): () => Sample<P>[] {
+export function unarySamples<P>(
+  params: P,
+  range: { low?: number; high?: number; dtype?: DType } = {},
+): () => Sample<P>[] {
   return () => shapes.map((shape) => ({ inputs: [sampleTensor(shape, range)], params }));
 }
 
 /** Samples of an op of two tensors, broadcasting included. */
-export function binarySamples<P>(params: P, first: { low?: number; high?: number; dtype?: DType } = {}, second = first): () => Sample<P>[] {
+export function binarySamples<P>(
+  params: P,
+  first: { low?: number; high?: number; dtype?: DType } = {},
+  second = first,
+): () => Sample<P>[] {
   const pairs: [Shape, Shape][] = [
     [[5], [5]],
     [
@@ -53,5 +70,9 @@ export function binarySamples<P>(params: P, first: { low?: number; high?: number
       [1, 2],
     ],
   ];
-  return () => pairs.map(([a, b]) => ({ inputs: [sampleTensor(a, first), sampleTensor(b, { ...second, seed: 7 })], params }));
+  return () =>
+    pairs.map(([a, b]) => ({
+      inputs: [sampleTensor(a, first), sampleTensor(b, { ...second, seed: 7 })],
+      params,
+    }));
 }

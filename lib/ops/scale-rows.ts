@@ -1,4 +1,7 @@
-/** Rows times a number each, which costs next to nothing where the numbers are 1 and the rows may be overwritten. */
+/**
+ * Rows times a number each, which costs next to nothing where the numbers are 1 and the rows may be
+ * overwritten.
+ */
 import { defineOp, type Op } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { sampleTensor } from './samples.js';
@@ -15,6 +18,8 @@ export const scaleRows: Op<object> = defineOp<object>({
     return [{ shape, strides: null, dtype, device }];
   },
   vjp: 'not-differentiable',
-  decompose: ([x, factors]) => [(x as Tensor).mul((factors as Tensor).unsqueeze(1)).to((x as Tensor).dtype)],
+  decompose: ([x, factors]) => [
+    (x as Tensor).mul((factors as Tensor).unsqueeze(1)).to((x as Tensor).dtype),
+  ],
   samples: () => [{ inputs: [sampleTensor([4, 5]), sampleTensor([4], { seed: 2 })], params: {} }],
 });

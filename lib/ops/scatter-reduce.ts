@@ -9,7 +9,14 @@ import { checkFlag, checkOneOf } from '../core/options.js';
 import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { checkScatter, gather, type Scatter, scatter, scatterForm, scatterReduceOp } from './indexing.js';
+import {
+  checkScatter,
+  gather,
+  type Scatter,
+  scatter,
+  scatterForm,
+  scatterReduceOp,
+} from './indexing.js';
 import { requireNumbers, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -17,16 +24,24 @@ import { where } from './where.js';
 /** How {@link scatterReduce} combines the values of one place. */
 export type ScatterReduction = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
 
-/** As scatter; beside it because the gradients of products and extremes read all operands, which scatter need not keep. */
+/**
+ * As scatter; beside it because the gradients of products and extremes read all operands, which
+ * scatter need not keep.
+ */
 scatterReduceOp.op = defineOp<Scatter>({
   ...scatterForm,
   name: 'scatterReduction',
   doc: 'Values combined by products or extremes where they share a place, with what is there.',
   saves: { inputs: [0, 1, 2], outputs: [0] },
-  vjp: (ctx, g) => (ctx.params.reduce === 'multiply' ? productGradients(ctx, g) : extremeGradients(ctx, g)),
+  vjp: (ctx, g) =>
+    ctx.params.reduce === 'multiply' ? productGradients(ctx, g) : extremeGradients(ctx, g),
   samples: () =>
     (['multiply', 'amax', 'amin'] as const).map((reduce) => ({
-      inputs: [sampleTensor([4, 3]), sampleTensor([3, 3], { dtype: int64, low: 0, high: 4 }), sampleTensor([3, 3], { seed: 9 })],
+      inputs: [
+        sampleTensor([4, 3]),
+        sampleTensor([3, 3], { dtype: int64, low: 0, high: 4 }),
+        sampleTensor([3, 3], { seed: 9 }),
+      ],
       params: { dim: 0, reduce },
     })),
 });
@@ -34,18 +49,35 @@ scatterReduceOp.op = defineOp<Scatter>({
 /** The product of the others; a division serves where no factor is 0. */
 function productGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[] {
   const { dim } = ctx.params;
-  const [input, index, source, result] = [reduced(ctx.input(0)), ctx.input(1), reduced(ctx.input(2)), ctx.output(0)];
+  const [input, index, source, result] = [
+    reduced(ctx.input(0)),
+    ctx.input(1),
+    reduced(ctx.input(2)),
+    ctx.output(0),
+  ];
   const ofSources = scatter(input.newOnes(input.shape), dim, index, source, { reduce: 'multiply' });
   const isZero = source.eq(0);
-  const zeros = gather(scatter(input.zerosLike(), dim, index, isZero.to(input.dtype), { reduce: 'add' }).add(input.eq(0)), dim, index);
+  const zeros = gather(
+    scatter(input.zerosLike(), dim, index, isZero.to(input.dtype), { reduce: 'add' }).add(
+      input.eq(0),
+    ),
+    dim,
+    index,
+  );
   if (ctx.createsGraph()) checkSingleZeros(isZero.logicalAnd(zeros.gt(1)));
   const alone = isZero.logicalAnd(zeros.eq(1));
-  const withoutIt = gather(g.mul(scatter(input, dim, index, where(alone, 1, source), { reduce: 'multiply' })), dim, index);
+  const withoutIt = gather(
+    g.mul(scatter(input, dim, index, where(alone, 1, source), { reduce: 'multiply' })),
+    dim,
+    index,
+  );
   const byDivision = gather(g.mul(result), dim, index).div(where(isZero, 1, source));
   return [g.mul(ofSources), null, where(alone, withoutIt, byDivision)];
 }
 
-/** What is 0 here because of another 0 still has a second gradient, which this rule does not find. */
+/**
+ * What is 0 here because of another 0 still has a second gradient, which this rule does not find.
+ */
 function checkSingleZeros(several: Tensor): void {
   if (several.isFake || !several.any().item()) return;
   throw new AutogradError(
@@ -74,19 +106,28 @@ function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
 }
 
 /**
- * The tensor with the values of `src` combined at `index` along a dim; without `includeSelf` (true), with what was there left out where a value comes.
- * Means of integers are rounded down.
+ * The tensor with the values of `src` combined at `index` along a dim; without `includeSelf`
+ * (true), with what was there left out where a value comes. Means of integers are rounded down.
  *
- * Shapes: `index` has the dims of `input`, at most its sizes but along `dim`; `src` covers it; result as `input`. Dtypes: all, equal; index int64 or
- * int32. Gradient: input and source, shared by ties of amax and amin.
+ * Shapes: `index` has the dims of `input`, at most its sizes but along `dim`; `src` covers it;
+ * result as `input`. Dtypes: all, equal; index int64 or int32. Gradient: input and source, shared
+ * by ties of amax and amin.
  *
- * @throws ShapeError if index or source do not fit; DtypeError for a source of another dtype, an index that is none, or the mean of bools;
- * IndexError for a dim out of range and, when the values are known, an index outside [0, n)
+ * @throws ShapeError if index or source do not fit; DtypeError for a source of another dtype, an
+ * index that is none, or the mean of bools; IndexError for a dim out of range and, when the values
+ * are known, an index outside [0, n)
  * @see PyTorch `torch.scatter_reduce`
  */
 export const scatterReduce = defineFunction(
   'scatterReduce(input, /, dim, index, src, reduce, *, includeSelf)',
-  (input: Tensor, dim: number, index: Tensor, src: Tensor, reduce: ScatterReduction, { includeSelf = true }: { includeSelf?: boolean } = {}): Tensor => {
+  (
+    input: Tensor,
+    dim: number,
+    index: Tensor,
+    src: Tensor,
+    reduce: ScatterReduction,
+    { includeSelf = true }: { includeSelf?: boolean } = {},
+  ): Tensor => {
     requireTensor(input, 'scatterReduce');
     checkFlag('scatterReduce', 'includeSelf', includeSelf);
     checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
@@ -94,11 +135,17 @@ export const scatterReduce = defineFunction(
     checkScatter('scatterReduce', input, dim, index, src);
     const { dtype } = input;
     if (reduce === 'mean') requireNumbers('scatterReduce', input);
-    const start = includeSelf ? input : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
+    const start = includeSelf
+      ? input
+      : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
     const combined = scatter(start, dim, index, src, { reduce: combine[reduce] });
     if (reduce !== 'mean') return combined;
     const ones = src.detach().newOnes(index.shape);
-    const counts = input.detach().newFull(input.shape, Number(includeSelf)).scatterAdd(dim, index, ones).clamp({ min: 1 });
+    const counts = input
+      .detach()
+      .newFull(input.shape, Number(includeSelf))
+      .scatterAdd(dim, index, ones)
+      .clamp({ min: 1 });
     return dtype.isFloatingPoint ? combined.div(counts) : combined.floorDivide(counts);
   },
 );
@@ -106,7 +153,8 @@ defineComposite('scatterReduce', scatterReduce, {
   inPlace: true,
   samples: () => {
     const index = sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 });
-    const values = () => [sampleTensor([4, 3]), 0, index, sampleTensor([2, 3], { seed: 9 })] as const;
+    const values = () =>
+      [sampleTensor([4, 3]), 0, index, sampleTensor([2, 3], { seed: 9 })] as const;
     return [
       [...values(), 'sum'],
       [...values(), 'mean', { includeSelf: false }],

@@ -1,6 +1,7 @@
 /**
- * Looking values up: searchsorted, bucketize, isin, unique, bincount, histc. Only the weights of bincount have a gradient. What blocks reads values, on
- * which the size or range of the result depends.
+ * Looking values up: searchsorted, bucketize, isin, unique, bincount, histc. Only the weights of
+ * bincount have a gradient. What blocks reads values, on which the size or range of the result
+ * depends.
  */
 
 import { float32, int32, int64 } from '../core/dtype.js';
@@ -26,24 +27,39 @@ export interface SearchOptions {
 }
 
 /**
- * Where each value would go in a sorted sequence (last dim), so that it stays sorted. Bisection, one pass for each doubling of the length.
+ * Where each value would go in a sorted sequence (last dim), so that it stays sorted. Bisection,
+ * one pass for each doubling of the length.
  *
- * Shapes: a vector with values of any shape (a number gives `[]`), or `[..., n]` with values `[..., m]`; the result has the shape of the values. Dtypes: all,
- * promoted to compare; int64 result (or int32). Gradient: none.
+ * Shapes: a vector with values of any shape (a number gives `[]`), or `[..., n]` with values `[...,
+ * m]`; the result has the shape of the values. Dtypes: all, promoted to compare; int64 result (or
+ * int32). Gradient: none.
  *
- * @throws ShapeError if leading dims differ; DeviceError for two devices; ArgumentError if the sequence is no tensor or has no dims
+ * @throws ShapeError if leading dims differ; DeviceError for two devices; ArgumentError if the
+ * sequence is no tensor or has no dims
  * @see PyTorch `torch.searchsorted`
  */
 export const searchsorted = defineFunction(
   'searchsorted(sortedSequence, /, values, *, outInt32, right)',
-  (sortedSequence: Tensor, values: Tensor | number, { right = false, outInt32 = false }: SearchOptions = {}): Tensor => {
+  (
+    sortedSequence: Tensor,
+    values: Tensor | number,
+    { right = false, outInt32 = false }: SearchOptions = {},
+  ): Tensor => {
     requireTensor(sortedSequence, 'searchsorted', 'sortedSequence');
-    if (sortedSequence.ndim === 0) throw new ShapeError('searchsorted: expected a sequence of at least one dim, got a tensor without dims', { op: 'searchsorted' });
-    if (typeof values === 'number') return searchsorted(sortedSequence, sortedSequence.newFull([], values), { right, outInt32 });
+    if (sortedSequence.ndim === 0)
+      throw new ShapeError(
+        'searchsorted: expected a sequence of at least one dim, got a tensor without dims',
+        { op: 'searchsorted' },
+      );
+    if (typeof values === 'number')
+      return searchsorted(sortedSequence, sortedSequence.newFull([], values), { right, outInt32 });
     requireTensor(values, 'searchsorted', 'values');
     const vector = sortedSequence.ndim === 1;
     if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
-      throw new ShapeError(`searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`, { op: 'searchsorted' });
+      throw new ShapeError(
+        `searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`,
+        { op: 'searchsorted' },
+      );
     }
     const wanted = vector ? reshapeIfNeeded(values.detach(), [-1]) : values.detach();
     const sequence = sortedSequence.detach();
@@ -54,7 +70,8 @@ export const searchsorted = defineFunction(
       const middle = low.add(high).floorDivide(2);
       const at = sequence.gather(-1, middle.clamp({ max: size - 1 }));
       const open = low.lt(high);
-      const after = (right ? at.gt(wanted) : at.ge(wanted)).logicalNot().logicalAnd(open); // NaN goes to the end
+      // NaN goes to the end
+      const after = (right ? at.gt(wanted) : at.ge(wanted)).logicalNot().logicalAnd(open);
       low = where(after, middle.add(1), low);
       high = where(open.logicalAnd(after.logicalNot()), middle, high);
     }
@@ -63,35 +80,61 @@ export const searchsorted = defineFunction(
 );
 defineComposite('searchsorted', searchsorted, {
   method: false,
-  samples: () => [[sampleTensor([9]).sort().values.detach(), sampleTensor([2, 3], { seed: 8 }).detach()]],
+  samples: () => [
+    [sampleTensor([9]).sort().values.detach(), sampleTensor([2, 3], { seed: 8 }).detach()],
+  ],
 });
-
-/** The bucket of each element between sorted boundaries: {@link searchsorted}, arguments exchanged, in the input's shape. @see PyTorch `torch.bucketize` */
-export const bucketize = defineFunction('bucketize(input, /, boundaries, *, outInt32, right)', (input: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor => {
-  requireTensor(input, 'bucketize');
-  requireTensor(boundaries, 'bucketize', 'boundaries');
-  if (boundaries.ndim !== 1) throw new ShapeError(`bucketize: expected a vector of boundaries, got shape ${formatShape(boundaries.shape)}`, { op: 'bucketize' });
-  return searchsorted(boundaries, input, options);
-});
-defineComposite('bucketize', bucketize, { method: false, samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([9]).sort().values.detach()]] });
 
 /**
- * Whether each element is among the test elements (or not, with `invert`); NaN never is. `assumeUnique` is accepted and changes nothing. Shapes: any; as
- * `elements`. Dtypes: all, promoted to compare; bool result. Gradient: none.
+ * The bucket of each element between sorted boundaries: {@link searchsorted}, arguments exchanged,
+ * in the input's shape. @see PyTorch `torch.bucketize`
+ */
+export const bucketize = defineFunction(
+  'bucketize(input, /, boundaries, *, outInt32, right)',
+  (input: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor => {
+    requireTensor(input, 'bucketize');
+    requireTensor(boundaries, 'bucketize', 'boundaries');
+    if (boundaries.ndim !== 1)
+      throw new ShapeError(
+        `bucketize: expected a vector of boundaries, got shape ${formatShape(boundaries.shape)}`,
+        { op: 'bucketize' },
+      );
+    return searchsorted(boundaries, input, options);
+  },
+);
+defineComposite('bucketize', bucketize, {
+  method: false,
+  samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([9]).sort().values.detach()]],
+});
+
+/**
+ * Whether each element is among the test elements (or not, with `invert`); NaN never is.
+ * `assumeUnique` is accepted and changes nothing. Shapes: any; as `elements`. Dtypes: all, promoted
+ * to compare; bool result. Gradient: none.
  *
  * @throws ArgumentError if `elements` is no tensor; DeviceError for two devices
  * @see PyTorch `torch.isin`
  */
 export const isin = defineFunction(
   'isin(elements, /, testElements, *, assumeUnique, invert)',
-  (elements: Tensor, testElements: Tensor | number, { invert = false }: { assumeUnique?: boolean; invert?: boolean } = {}): Tensor => {
+  (
+    elements: Tensor,
+    testElements: Tensor | number,
+    { invert = false }: { assumeUnique?: boolean; invert?: boolean } = {},
+  ): Tensor => {
     requireTensor(elements, 'isin', 'elements');
     if (!(testElements instanceof Tensor)) operand(testElements, elements.device, 'isin');
-    const found = testElements instanceof Tensor ? amongSorted(elements, testElements.detach().reshape(-1).sort().values) : elements.eq(testElements);
+    const found =
+      testElements instanceof Tensor
+        ? amongSorted(elements, testElements.detach().reshape(-1).sort().values)
+        : elements.eq(testElements);
     return invert ? found.logicalNot() : found;
   },
 );
-defineComposite('isin', isin, { method: false, samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([2, 3]).detach()]] });
+defineComposite('isin', isin, {
+  method: false,
+  samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([2, 3]).detach()]],
+});
 
 function amongSorted(elements: Tensor, sorted: Tensor): Tensor {
   const n = sorted.numel();
@@ -114,20 +157,39 @@ export interface UniqueOptions {
 export type UniqueConsecutiveOptions = Omit<UniqueOptions, 'sorted'>;
 type WithBoth = UniqueOptions & { returnInverse: true; returnCounts: true };
 type WithOne = UniqueOptions & ({ returnInverse: true } | { returnCounts: true });
-/** The forms of {@link unique}, of the function or without an input of the method: how many tensors it gives depends on what is asked for. */
+/**
+ * The forms of {@link unique}, of the function or without an input of the method: how many tensors
+ * it gives depends on what is asked for.
+ */
 interface Unique<Input extends unknown[]> {
   (...args: [...Input, options: WithBoth]): [Tensor, Tensor, Tensor];
   (...args: [...Input, options: WithOne]): [Tensor, Tensor];
-  (...args: [...Input, sorted: boolean, returnInverse: true, returnCounts: true]): [Tensor, Tensor, Tensor];
-  (...args: [...Input, sorted: boolean, returnInverse: true, returnCounts?: false]): [Tensor, Tensor];
+  (
+    ...args: [...Input, sorted: boolean, returnInverse: true, returnCounts: true]
+  ): [Tensor, Tensor, Tensor];
+  (
+    ...args: [...Input, sorted: boolean, returnInverse: true, returnCounts?: false]
+  ): [Tensor, Tensor];
   (...args: Input): Tensor;
-  (...args: [...Input, sorted?: boolean, returnInverse?: boolean, returnCounts?: boolean]): Tensor | Tensor[];
+  (
+    ...args: [...Input, sorted?: boolean, returnInverse?: boolean, returnCounts?: boolean]
+  ): Tensor | Tensor[];
   (...args: [...Input, options?: UniqueOptions]): Tensor | Tensor[];
 }
 /** Those of {@link uniqueConsecutive}. */
 interface UniqueConsecutive<Input extends unknown[]> {
-  (...args: [...Input, options: UniqueConsecutiveOptions & { returnInverse: true; returnCounts: true }]): [Tensor, Tensor, Tensor];
-  (...args: [...Input, options: UniqueConsecutiveOptions & ({ returnInverse: true } | { returnCounts: true })]): [Tensor, Tensor];
+  (
+    ...args: [
+      ...Input,
+      options: UniqueConsecutiveOptions & { returnInverse: true; returnCounts: true },
+    ]
+  ): [Tensor, Tensor, Tensor];
+  (
+    ...args: [
+      ...Input,
+      options: UniqueConsecutiveOptions & ({ returnInverse: true } | { returnCounts: true }),
+    ]
+  ): [Tensor, Tensor];
   (...args: [...Input, returnInverse: true, returnCounts: true]): [Tensor, Tensor, Tensor];
   (...args: [...Input, returnInverse: true, returnCounts?: false]): [Tensor, Tensor];
   (...args: Input): Tensor;
@@ -140,28 +202,47 @@ function checkFlags(op: string, flags: Record<string, boolean>): void {
 }
 
 /**
- * The different values of a tensor in rising order, then (where asked for) the index of each element's value and the counts. Each NaN is its own. Blocks.
+ * The different values of a tensor in rising order, then (where asked for) the index of each
+ * element's value and the counts. Each NaN is its own. Blocks.
  *
- * Shapes: any, flattened; `[k]`, the input's, `[k]`. Dtypes: all; values keep theirs, the others are int64. Gradient: none.
+ * Shapes: any, flattened; `[k]`, the input's, `[k]`. Dtypes: all; values keep theirs, the others
+ * are int64. Gradient: none.
  *
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.unique`
  */
 export const unique = defineFunction(
   'unique(input, /, sorted, returnInverse, returnCounts)',
-  (input: Tensor, sorted = true, returnInverse = false, returnCounts = false): Tensor | Tensor[] => {
+  (
+    input: Tensor,
+    sorted = true,
+    returnInverse = false,
+    returnCounts = false,
+  ): Tensor | Tensor[] => {
     requireTensor(input, 'unique');
     checkFlags('unique', { sorted, returnInverse, returnCounts });
     const { values, indices } = input.detach().reshape(-1).sort();
     const { heads, group } = runs(values);
-    const inverse = reshapeIfNeeded(indices.newZeros(indices.shape).scatter(0, indices, group), input.shape);
+    const inverse = reshapeIfNeeded(
+      indices.newZeros(indices.shape).scatter(0, indices, group),
+      input.shape,
+    );
     return assemble(heads, returnInverse ? inverse : null, returnCounts ? group : null);
   },
 ) as unknown as Unique<[input: Tensor]>;
-defineComposite('unique', unique, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), { returnInverse: true, returnCounts: true }]] });
+defineComposite('unique', unique, {
+  readsValues: true,
+  samples: () => [
+    [
+      sampleTensor([7], { dtype: int64, low: 0, high: 4 }),
+      { returnInverse: true, returnCounts: true },
+    ],
+  ],
+});
 
 /**
- * The first value of each run of equal ones: as {@link unique} in results, shapes and dtypes, without sorting. Blocks.
+ * The first value of each run of equal ones: as {@link unique} in results, shapes and dtypes,
+ * without sorting. Blocks.
  *
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.unique_consecutive`
@@ -172,14 +253,22 @@ export const uniqueConsecutive = defineFunction(
     requireTensor(input, 'uniqueConsecutive');
     checkFlags('uniqueConsecutive', { returnInverse, returnCounts });
     const { heads, group } = runs(input.detach().reshape(-1));
-    return assemble(heads, returnInverse ? reshapeIfNeeded(group, input.shape) : null, returnCounts ? group : null);
+    return assemble(
+      heads,
+      returnInverse ? reshapeIfNeeded(group, input.shape) : null,
+      returnCounts ? group : null,
+    );
   },
 ) as unknown as UniqueConsecutive<[input: Tensor]>;
-defineComposite('uniqueConsecutive', uniqueConsecutive, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 3 })]] });
+defineComposite('uniqueConsecutive', uniqueConsecutive, {
+  readsValues: true,
+  samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 3 })]],
+});
 
 /** The first value of each run of equal ones, and the run of each element. */
 function runs(values: Tensor): { heads: Tensor; group: Tensor } {
-  if (values.numel() === 0) return { heads: values.clone(), group: values.newZeros([0], { dtype: int64 }) };
+  if (values.numel() === 0)
+    return { heads: values.clone(), group: values.newZeros([0], { dtype: int64 }) };
   const first = values.newOnes([1]).eq(1);
   const starts = cat([first, values.slice(0, 1).ne(values.slice(0, 0, -1))]);
   return { heads: values.maskedSelect(starts), group: starts.long().cumsum(0).sub(1) };
@@ -192,73 +281,115 @@ function assemble(heads: Tensor, inverse: Tensor | null, group: Tensor | null): 
 }
 
 function bincountOf(index: Tensor, size: number): Tensor {
-  return index.newZeros([size], { dtype: int64 }).scatterAdd(0, index, index.newOnes(index.shape, { dtype: int64 }));
+  return index
+    .newZeros([size], { dtype: int64 })
+    .scatterAdd(0, index, index.newOnes(index.shape, { dtype: int64 }));
 }
 
 /**
- * How often each number from 0 on occurs (or the sum of its weights). Blocks: its size depends on the largest number.
+ * How often each number from 0 on occurs (or the sum of its weights). Blocks: its size depends on
+ * the largest number.
  *
- * Shapes: `[n]`, weights `[n]`; `[max + 1]`, or `[minlength]` if that is more. Dtypes: integers; int64, or for weights float32 if they are, else float64. Gradient: weights.
+ * Shapes: `[n]`, weights `[n]`; `[max + 1]`, or `[minlength]` if that is more. Dtypes: integers;
+ * int64, or for weights float32 if they are, else float64. Gradient: weights.
  *
- * @throws DtypeError for bools and floats; ShapeError unless it is a vector that the weights cover; ArgumentError for negative numbers or no tensor
+ * @throws DtypeError for bools and floats; ShapeError unless it is a vector that the weights cover;
+ * ArgumentError for negative numbers or no tensor
  * @see PyTorch `torch.bincount`
  */
-export const bincount = defineFunction('bincount(input, /, weights, minlength)', (input: Tensor, weights: Tensor | null = null, minlength = 0): Tensor => {
-  requireTensor(input, 'bincount');
-  if (weights !== null) requireTensor(weights, 'bincount', 'weights');
-  checkNumber('bincount', 'minlength', minlength, { from: 0, whole: true });
-  if (input.ndim !== 1) throw new ShapeError(`bincount: expected a vector, got shape ${formatShape(input.shape)}`, { op: 'bincount' });
-  if (input.dtype.category !== 1) throw new DtypeError(`bincount: expected integers, got ${input.dtype.name}`, { op: 'bincount' });
-  if (weights !== null && !sameShape(weights.shape, input.shape))
-    throw new ShapeError(`bincount: expected weights of shape ${formatShape(input.shape)}, got ${formatShape(weights.shape)}`, { op: 'bincount', shape: weights.shape });
-  const index = input.long();
-  if (index.numel() === 0) return index.newZeros([minlength]);
-  if (Number(waitingFor('bincount', () => index.amin().item())) < 0) throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
-  const size = Math.max(minlength, Number(waitingFor('bincount', () => index.amax().item())) + 1);
-  if (weights === null) return bincountOf(index, size);
-  const factors = weights.dtype === float32 ? weights : weights.double();
-  return factors.newZeros([size]).scatterAdd(0, index, factors);
+export const bincount = defineFunction(
+  'bincount(input, /, weights, minlength)',
+  (input: Tensor, weights: Tensor | null = null, minlength = 0): Tensor => {
+    requireTensor(input, 'bincount');
+    if (weights !== null) requireTensor(weights, 'bincount', 'weights');
+    checkNumber('bincount', 'minlength', minlength, { from: 0, whole: true });
+    if (input.ndim !== 1)
+      throw new ShapeError(`bincount: expected a vector, got shape ${formatShape(input.shape)}`, {
+        op: 'bincount',
+      });
+    if (input.dtype.category !== 1)
+      throw new DtypeError(`bincount: expected integers, got ${input.dtype.name}`, {
+        op: 'bincount',
+      });
+    if (weights !== null && !sameShape(weights.shape, input.shape))
+      throw new ShapeError(
+        `bincount: expected weights of shape ${formatShape(input.shape)}, got ${formatShape(weights.shape)}`,
+        { op: 'bincount', shape: weights.shape },
+      );
+    const index = input.long();
+    if (index.numel() === 0) return index.newZeros([minlength]);
+    if (Number(waitingFor('bincount', () => index.amin().item())) < 0)
+      throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
+    const size = Math.max(minlength, Number(waitingFor('bincount', () => index.amax().item())) + 1);
+    if (weights === null) return bincountOf(index, size);
+    const factors = weights.dtype === float32 ? weights : weights.double();
+    return factors.newZeros([size]).scatterAdd(0, index, factors);
+  },
+);
+defineComposite('bincount', bincount, {
+  readsValues: true,
+  samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), null, 6]],
 });
-defineComposite('bincount', bincount, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), null, 6]] });
 
 /**
- * Counts of elements in `bins` (100) equal parts of [min, max]; the last holds max too, others and NaN do not count. If both are equal, the range is that of
- * all elements, which blocks; an empty range is widened by 1 at both ends.
+ * Counts of elements in `bins` (100) equal parts of [min, max]; the last holds max too, others and
+ * NaN do not count. If both are equal, the range is that of all elements, which blocks; an empty
+ * range is widened by 1 at both ends.
  *
  * Shapes: any; `[bins]`. Dtypes: floating, as the input. Gradient: none.
  *
- * @throws DtypeError for integers; ArgumentError for bins that are no positive integer, min above max, or no tensor; ArgumentError for infinite elements and NaN without
- * a range
+ * @throws DtypeError for integers; ArgumentError for bins that are no positive integer, min above
+ * max, or no tensor; ArgumentError for infinite elements and NaN without a range
  * @see PyTorch `torch.histc`
  */
-export const histc = defineFunction('histc(input, /, bins, min, max)', (input: Tensor, bins = 100, min = 0, max = 0): Tensor => {
-  requireTensor(input, 'histc');
-  requireFloating(input, 'histc');
-  checkNumber('histc', 'bins', bins, { from: 1, whole: true });
-  checkNumber('histc', 'min', min);
-  checkNumber('histc', 'max', max, { from: min });
-  const x = input.detach().reshape(-1);
-  const whole = min === max && x.numel() > 0;
-  const [low, high] = whole ? waitingFor('histc', () => [Number(x.amin().item()), Number(x.amax().item())] as const) : [min, max];
-  if (!Number.isFinite(low) || !Number.isFinite(high))
-    throw new ArgumentError(`histc: the range from ${low} to ${high} is not finite; give { min, max }`, { op: 'histc', min: low, max: high });
-  const [from, to] = low === high ? [low - 1, high + 1] : [low, high];
-  const inside = x.ge(from).logicalAnd(x.le(to));
-  const bin = where(inside, x.sub(from).mul(bins / (to - from)), 0)
-    .floor()
-    .clamp({ min: 0, max: bins - 1 })
-    .long();
-  return x.newZeros([bins]).scatterAdd(0, bin, inside.to(x.dtype));
+export const histc = defineFunction(
+  'histc(input, /, bins, min, max)',
+  (input: Tensor, bins = 100, min = 0, max = 0): Tensor => {
+    requireTensor(input, 'histc');
+    requireFloating(input, 'histc');
+    checkNumber('histc', 'bins', bins, { from: 1, whole: true });
+    checkNumber('histc', 'min', min);
+    checkNumber('histc', 'max', max, { from: min });
+    const x = input.detach().reshape(-1);
+    const whole = min === max && x.numel() > 0;
+    const [low, high] = whole
+      ? waitingFor('histc', () => [Number(x.amin().item()), Number(x.amax().item())] as const)
+      : [min, max];
+    if (!Number.isFinite(low) || !Number.isFinite(high))
+      throw new ArgumentError(
+        `histc: the range from ${low} to ${high} is not finite; give { min, max }`,
+        { op: 'histc', min: low, max: high },
+      );
+    const [from, to] = low === high ? [low - 1, high + 1] : [low, high];
+    const inside = x.ge(from).logicalAnd(x.le(to));
+    const bin = where(inside, x.sub(from).mul(bins / (to - from)), 0)
+      .floor()
+      .clamp({ min: 0, max: bins - 1 })
+      .long();
+    return x.newZeros([bins]).scatterAdd(0, bin, inside.to(x.dtype));
+  },
+);
+defineComposite('histc', histc, {
+  readsValues: true,
+  samples: () => [[sampleTensor([9]).detach(), 4, { min: -1, max: 1 }]],
 });
-defineComposite('histc', histc, { readsValues: true, samples: () => [[sampleTensor([9]).detach(), 4, { min: -1, max: 1 }]] });
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** The different values in order, and where asked for the inverse indices and counts; the same as {@link unique}. Blocks. */
+    /**
+     * The different values in order, and where asked for the inverse indices and counts; the same
+     * as {@link unique}. Blocks.
+     */
     unique: Unique<[]>;
-    /** The values of runs of equal elements, and where asked for the inverse indices and counts; the same as {@link uniqueConsecutive}. Blocks. */
+    /**
+     * The values of runs of equal elements, and where asked for the inverse indices and counts; the
+     * same as {@link uniqueConsecutive}. Blocks.
+     */
     uniqueConsecutive: UniqueConsecutive<[]>;
-    /** How often each number from 0 on occurs, or the sum of its weights; the same as {@link bincount}. Blocks. */
+    /**
+     * How often each number from 0 on occurs, or the sum of its weights; the same as {@link
+     * bincount}. Blocks.
+     */
     bincount: MethodOf<typeof bincount>;
     /** Counts of elements in equal parts of a range; the same as {@link histc}. */
     histc: MethodOf<typeof histc>;

@@ -21,7 +21,9 @@ export function sizedFactory<O>(listed: (size: Shape, options?: O) => Tensor): S
 }
 
 /** The same of a method, whose `listed` takes the tensor first. */
-export function sizedMethod<O>(listed: (input: Tensor, size: Shape, options?: O) => Tensor): (this: Tensor, ...args: unknown[]) => Tensor {
+export function sizedMethod<O>(
+  listed: (input: Tensor, size: Shape, options?: O) => Tensor,
+): (this: Tensor, ...args: unknown[]) => Tensor {
   return function (...args) {
     const [size, options] = typeof args[0] === 'number' ? separate(args) : args;
     return listed(this, size as Shape, options as O);
@@ -34,7 +36,10 @@ function separate(args: readonly unknown[]): [unknown[], unknown] {
   return end === -1 ? [[...args], undefined] : [args.slice(0, end), args[end]];
 }
 
-/** Sizes or dims that a method was given one by one, or as its first argument: an array, or options that name it. @internal */
+/**
+ * Sizes or dims that a method was given one by one, or as its first argument: an array, or options
+ * that name it. @internal
+ */
 export function listOrFirst(args: readonly unknown[]): readonly number[] {
   return (typeof args[0] === 'object' ? args[0] : args) as readonly number[];
 }

@@ -1,6 +1,7 @@
 /**
- * softmax and logSoftmax along a dim, cumulative sums and products. The shape stays. All throw IndexError for a dim out of range, ArgumentError for what is
- * no tensor, dim or options object (PyTorch's positional dtype is an option).
+ * softmax and logSoftmax along a dim, cumulative sums and products. The shape stays. All throw
+ * IndexError for a dim out of range, ArgumentError for what is no tensor, dim or options object
+ * (PyTorch's positional dtype is an option).
  */
 
 import { reduced } from '../core/decompose.js';
@@ -28,12 +29,18 @@ const sameMeta: Op<OneDim>['meta'] = ([x]) => {
   const { shape, dtype, device } = x as Tensor;
   return [{ shape, strides: null, dtype, device }];
 };
-const lower: NonNullable<Op<OneDim>['lower']> = (command, inputs, outputs, { dim }) => lowerRows(command, inputs, outputs, dim);
+const lower: NonNullable<Op<OneDim>['lower']> = (command, inputs, outputs, { dim }) =>
+  lowerRows(command, inputs, outputs, dim);
 const samples = (): { inputs: Tensor[]; params: OneDim }[] => [
   { inputs: [sampleTensor([3, 5])], params: { dim: 1 } },
   { inputs: [sampleTensor([4, 3, 2])], params: { dim: 0 } },
 ];
-const pairSamples = (): { inputs: Tensor[]; params: OneDim }[] => [{ inputs: [sampleTensor([3, 5]), sampleTensor([3, 5], { seed: 3 }).softmax(1)], params: { dim: 1 } }];
+const pairSamples = (): { inputs: Tensor[]; params: OneDim }[] => [
+  {
+    inputs: [sampleTensor([3, 5]), sampleTensor([3, 5], { seed: 3 }).softmax(1)],
+    params: { dim: 1 },
+  },
+];
 
 const softmaxBackward: Op<OneDim> = defineOp<OneDim>({
   name: 'softmaxBackward',
@@ -56,7 +63,9 @@ const logSoftmaxBackward: Op<OneDim> = defineOp<OneDim>({
   meta: sameMeta,
   lower,
   vjp: 'not-differentiable',
-  decompose: ([g, y], { dim }) => [(g as Tensor).sub((y as Tensor).exp().mul((g as Tensor).sum(dim, { keepdim: true })))],
+  decompose: ([g, y], { dim }) => [
+    (g as Tensor).sub((y as Tensor).exp().mul((g as Tensor).sum(dim, { keepdim: true }))),
+  ],
   samples: pairSamples,
 });
 
@@ -117,7 +126,11 @@ const cumprodOp: Op<OneDim> = defineOp<OneDim>({
     const { dim } = ctx.params;
     if (ctx.inputShape(0).length === 0) return [g];
     const x = reduced(ctx.input(0));
-    return [ctx.createsGraph() ? cumprodGradientOfAnyOrder(g, x, dim) : cumprodGradient(g, x, ctx.output(0), dim)];
+    return [
+      ctx.createsGraph()
+        ? cumprodGradientOfAnyOrder(g, x, dim)
+        : cumprodGradient(g, x, ctx.output(0), dim),
+    ];
   },
   samples: () => [{ inputs: [sampleTensor([3, 5], { low: 0.5, high: 2 })], params: { dim: 1 } }],
 });
@@ -129,13 +142,15 @@ function reverseCumsum(g: Tensor, dim: number): Tensor {
 }
 
 /**
- * The product of the elements before k, times what follows from it: r_k = g_k + x_(k+1) r_(k+1). It divides by nothing and looks at no
- * value, so that its own gradients hold at zeros too. The recurrence is solved in log2(n) steps (Kogge and Stone 1973).
+ * The product of the elements before k, times what follows from it: r_k = g_k + x_(k+1) r_(k+1). It
+ * divides by nothing and looks at no value, so that its own gradients hold at zeros too. The
+ * recurrence is solved in log2(n) steps (Kogge and Stone 1973).
  */
 function cumprodGradientOfAnyOrder(g: Tensor, x: Tensor, dim: number): Tensor {
   const size = x.shape[dim] as number;
   if (size === 0) return g;
-  const fromLater = (t: Tensor, by: number): Tensor => cat([t.narrow(dim, by, size - by), t.narrow(dim, 0, by).zerosLike()], dim);
+  const fromLater = (t: Tensor, by: number): Tensor =>
+    cat([t.narrow(dim, by, size - by), t.narrow(dim, 0, by).zerosLike()], dim);
   let [factor, following] = [fromLater(x, 1), g];
   for (let step = 1; step < size; step *= 2) {
     following = following.add(factor.mul(fromLater(following, step)));
@@ -147,7 +162,10 @@ function cumprodGradientOfAnyOrder(g: Tensor, x: Tensor, dim: number): Tensor {
     .mul(following);
 }
 
-/** By division before the first zero; at it by the products without it; behind it every product holds the zero. */
+/**
+ * By division before the first zero; at it by the products without it; behind it every product
+ * holds the zero.
+ */
 function cumprodGradient(g: Tensor, x: Tensor, products: Tensor, dim: number): Tensor {
   const zero = x.eq(0);
   const zerosSoFar = zero.cumsum(dim);
@@ -158,14 +176,26 @@ function cumprodGradient(g: Tensor, x: Tensor, products: Tensor, dim: number): T
 }
 
 function alongDim(op: Op<OneDim>, floatOnly: boolean) {
-  const fn = defineFunction(`${op.name}(input, /, dim, *, dtype)`, (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
-    requireTensor(input, op.name);
-    const dtype = requireDtype(options.dtype, op.name);
-    if (floatOnly && dtype !== undefined && !dtype.isFloatingPoint) throw new DtypeError(`${op.name}: expected a floating point dtype, got ${dtype.name}`, { op: op.name });
-    const given = dtype === undefined ? (floatOnly && !input.dtype.isFloatingPoint ? input.float() : input) : input.to(dtype);
-    const result = dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });
-    return dtype === undefined || result.dtype === dtype ? result : result.to(dtype); // integers are added in int64
-  });
+  const fn = defineFunction(
+    `${op.name}(input, /, dim, *, dtype)`,
+    (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
+      requireTensor(input, op.name);
+      const dtype = requireDtype(options.dtype, op.name);
+      if (floatOnly && dtype !== undefined && !dtype.isFloatingPoint)
+        throw new DtypeError(`${op.name}: expected a floating point dtype, got ${dtype.name}`, {
+          op: op.name,
+        });
+      const given =
+        dtype === undefined
+          ? floatOnly && !input.dtype.isFloatingPoint
+            ? input.float()
+            : input
+          : input.to(dtype);
+      const result = dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });
+      // integers are added in int64
+      return dtype === undefined || result.dtype === dtype ? result : result.to(dtype);
+    },
+  );
   addMethod(op.name, methodOf(fn));
   return fn;
 }
@@ -174,7 +204,10 @@ function inPlaceAlongDim(op: Op<OneDim>) {
   const name = `${op.name}_`;
   const fn = defineFunction(
     `${name}(input, /, dim)`,
-    (target: Tensor, dim: number): Tensor => overwrite(name, target, (input) => dispatchOne(op, [input], { dim: wrapDim(dim, input.shape.length, op.name) })),
+    (target: Tensor, dim: number): Tensor =>
+      overwrite(name, target, (input) =>
+        dispatchOne(op, [input], { dim: wrapDim(dim, input.shape.length, op.name) }),
+      ),
   );
   addMethod(name, methodOf(fn));
   return fn;
@@ -184,29 +217,33 @@ const cumsum_ = inPlaceAlongDim(cumsumOp);
 const cumprod_ = inPlaceAlongDim(cumprodOp);
 
 /**
- * exp(x) over its sum along a dim, without overflow; computed in float32 for 16-bit floats. Shapes: `[...]` gives the same. Dtypes: floating stay, others give
- * float32; or `dtype`, converted to first. Gradient: yes.
+ * exp(x) over its sum along a dim, without overflow; computed in float32 for 16-bit floats. Shapes:
+ * `[...]` gives the same. Dtypes: floating stay, others give float32; or `dtype`, converted to
+ * first. Gradient: yes.
  *
  * @throws IndexError for a dim out of range; ArgumentError
  * @see PyTorch `torch.softmax`
  */
 export const softmax = alongDim(softmaxOp, true);
 /**
- * log of {@link softmax} along a dim, with its shapes and dtypes and without its loss of precision. Gradient: yes.
+ * log of {@link softmax} along a dim, with its shapes and dtypes and without its loss of precision.
+ * Gradient: yes.
  *
  * @throws IndexError for a dim out of range; ArgumentError
  * @see PyTorch `torch.log_softmax`
  */
 export const logSoftmax = alongDim(logSoftmaxOp, true);
 /**
- * Running sums along a dim. Shapes: `[...]` gives the same. Dtypes: floating stay, integers and bools give int64; `dtype` is converted to first. Gradient: yes.
+ * Running sums along a dim. Shapes: `[...]` gives the same. Dtypes: floating stay, integers and
+ * bools give int64; `dtype` is converted to first. Gradient: yes.
  *
  * @throws IndexError for a dim out of range; ArgumentError
  * @see PyTorch `torch.cumsum`
  */
 export const cumsum = alongDim(cumsumOp, false);
 /**
- * Running products along a dim, with the shapes and dtypes of {@link cumsum}. Gradient: yes, right at zeros too.
+ * Running products along a dim, with the shapes and dtypes of {@link cumsum}. Gradient: yes, right
+ * at zeros too.
  *
  * @throws IndexError for a dim out of range; ArgumentError
  * @see PyTorch `torch.cumprod`
@@ -221,11 +258,17 @@ declare module '../core/tensor.js' {
     logSoftmax: MethodOf<typeof logSoftmax>;
     /** Running sums along a dim; the same as {@link cumsum}. */
     cumsum: MethodOf<typeof cumsum>;
-    /** {@link cumsum} in place, without `dtype`; integers keep theirs. @throws DtypeError for bool; InPlaceError as {@link Tensor.add_} */
+    /**
+     * {@link cumsum} in place, without `dtype`; integers keep theirs. @throws DtypeError for bool;
+     * InPlaceError as {@link Tensor.add_}
+     */
     cumsum_: MethodOf<typeof cumsum_, this>;
     /** Running products along a dim; the same as {@link cumprod}. */
     cumprod: MethodOf<typeof cumprod>;
-    /** {@link cumprod} in place, without `dtype`; integers keep theirs. @throws DtypeError for bool; InPlaceError as {@link Tensor.add_} */
+    /**
+     * {@link cumprod} in place, without `dtype`; integers keep theirs. @throws DtypeError for bool;
+     * InPlaceError as {@link Tensor.add_}
+     */
     cumprod_: MethodOf<typeof cumprod_, this>;
   }
 }

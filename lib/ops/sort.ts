@@ -1,6 +1,7 @@
 /**
- * Order: argmax, argmin, max, min, sort, argsort, topk. Dtypes: all, kept by values; indices are int64. Along a dim `[..., n, ...]`. All throw IndexError for a
- * dim out of range, ArgumentError for what is no tensor, dim or options object.
+ * Order: argmax, argmin, max, min, sort, argsort, topk. Dtypes: all, kept by values; indices are
+ * int64. Along a dim `[..., n, ...]`. All throw IndexError for a dim out of range, ArgumentError
+ * for what is no tensor, dim or options object.
  */
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
@@ -29,48 +30,75 @@ function argReduction(name: string, kernel: string, doc: string): Op<Reduction> 
     kernelParams: ['reducedNdim'],
     meta: ([x], { dims, keepdim }) => {
       const input = x as Tensor;
-      const shape = keepdim ? input.shape.map((s, i) => (dims.includes(i) ? 1 : s)) : input.shape.filter((_, i) => !dims.includes(i));
+      const shape = keepdim
+        ? input.shape.map((s, i) => (dims.includes(i) ? 1 : s))
+        : input.shape.filter((_, i) => !dims.includes(i));
       return [{ shape, strides: null, dtype: int64, device: input.device }];
     },
-    lower: (command, [input], outputs, { dims }) => lowerReduction(command, input as Tensor, outputs, dims),
+    lower: (command, [input], outputs, { dims }) =>
+      lowerReduction(command, input as Tensor, outputs, dims),
     vjp: 'not-differentiable',
     samples: reductionSamples<Reduction>({}),
   });
 }
 
-const argmaxOp = argReduction('argmax', 'reduce_argmax', 'Index of the largest element; the first of several, NaN wins.');
-const argminOp = argReduction('argmin', 'reduce_argmin', 'Index of the smallest element; the first of several, NaN wins.');
+const argmaxOp = argReduction(
+  'argmax',
+  'reduce_argmax',
+  'Index of the largest element; the first of several, NaN wins.',
+);
+const argminOp = argReduction(
+  'argmin',
+  'reduce_argmin',
+  'Index of the smallest element; the first of several, NaN wins.',
+);
 
 function nothing(op: string, input: Tensor): IndexError {
-  return new IndexError(`${op}: nothing to choose from in shape ${formatShape(input.shape)}`, { op, shape: input.shape });
+  return new IndexError(`${op}: nothing to choose from in shape ${formatShape(input.shape)}`, {
+    op,
+    shape: input.shape,
+  });
 }
 
 function argFunction(op: Op<Reduction>) {
-  const fn = defineFunction(`${op.name}(input, /, dim, keepdim)`, (input: Tensor, dim: number | null = null, keepdim = false): Tensor => {
-    requireTensor(input, op.name);
-    checkFlag(op.name, 'keepdim', keepdim);
-    const ndim = input.shape.length;
-    const dims = dim === null ? input.shape.map((_, i) => i) : ndim === 0 ? [] : [wrapDim(dim, ndim, op.name)];
-    if (input.numel() === 0 && dims.some((d) => input.shape[d] === 0)) throw nothing(op.name, input);
-    return dispatchOne(op, [input], { dims, keepdim });
-  });
+  const fn = defineFunction(
+    `${op.name}(input, /, dim, keepdim)`,
+    (input: Tensor, dim: number | null = null, keepdim = false): Tensor => {
+      requireTensor(input, op.name);
+      checkFlag(op.name, 'keepdim', keepdim);
+      const ndim = input.shape.length;
+      const dims =
+        dim === null
+          ? input.shape.map((_, i) => i)
+          : ndim === 0
+            ? []
+            : [wrapDim(dim, ndim, op.name)];
+      if (input.numel() === 0 && dims.some((d) => input.shape[d] === 0))
+        throw nothing(op.name, input);
+      return dispatchOne(op, [input], { dims, keepdim });
+    },
+  );
   addMethod(op.name, methodOf(fn));
   return fn;
 }
 
 /**
- * Index of the largest element along a dim, or without one of all elements in row-major order; the first of several, NaN wins.
+ * Index of the largest element along a dim, or without one of all elements in row-major order; the
+ * first of several, NaN wins.
  *
- * Shapes: the input's without the dim, or with size 1 there (`keepdim`, false). Dtypes: all; int64. Gradient: none.
+ * Shapes: the input's without the dim, or with size 1 there (`keepdim`, false). Dtypes: all; int64.
+ * Gradient: none.
  *
  * @throws IndexError over nothing, or for a dim out of range; ArgumentError
  * @see PyTorch `torch.argmax`
  */
 export const argmax = argFunction(argmaxOp);
 /**
- * Index of the smallest element along a dim, or without one of all elements in row-major order; the first of several, NaN wins.
+ * Index of the smallest element along a dim, or without one of all elements in row-major order; the
+ * first of several, NaN wins.
  *
- * Shapes: the input's without the dim, or with size 1 there (`keepdim`, false). Dtypes: all; int64. Gradient: none.
+ * Shapes: the input's without the dim, or with size 1 there (`keepdim`, false). Dtypes: all; int64.
+ * Gradient: none.
  *
  * @throws IndexError over nothing, or for a dim out of range; ArgumentError
  * @see PyTorch `torch.argmin`
@@ -95,10 +123,23 @@ export class ValuesAndIndices {
 
 type OfAll = FunctionOf<'max(input, /)', (input: Tensor) => Tensor>;
 type OfTwo = FunctionOf<'max(input, /, other)', (input: Tensor, other: Tensor) => Tensor>;
-type Along = FunctionOf<'max(input, /, dim, keepdim)', (input: Tensor, dim: number, keepdim?: boolean) => ValuesAndIndices>;
+type Along = FunctionOf<
+  'max(input, /, dim, keepdim)',
+  (input: Tensor, dim: number, keepdim?: boolean) => ValuesAndIndices
+>;
 
-function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, ofTwo: typeof maximum): OfAll & OfTwo & Along {
-  const body = (input: Tensor, dim: number | Tensor | null = null, keepdim = false, { other }: { other?: Tensor } = {}): Tensor | ValuesAndIndices => {
+function extremum(
+  name: 'max' | 'min',
+  whole: typeof amax,
+  arg: typeof argmax,
+  ofTwo: typeof maximum,
+): OfAll & OfTwo & Along {
+  const body = (
+    input: Tensor,
+    dim: number | Tensor | null = null,
+    keepdim = false,
+    { other }: { other?: Tensor } = {},
+  ): Tensor | ValuesAndIndices => {
     requireTensor(input, name);
     checkFlag(name, 'keepdim', keepdim);
     const second = other ?? dim;
@@ -111,7 +152,9 @@ function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, o
     if (input.shape[wrapDim(second, input.shape.length, name)] === 0) throw nothing(name, input);
     const indices = arg(input, second, true);
     const values = input.shape.length === 0 ? input.clone() : input.gather(second, indices);
-    return keepdim || input.shape.length === 0 ? new ValuesAndIndices(values, indices) : new ValuesAndIndices(values.squeeze(second), indices.squeeze(second));
+    return keepdim || input.shape.length === 0
+      ? new ValuesAndIndices(values, indices)
+      : new ValuesAndIndices(values.squeeze(second), indices.squeeze(second));
   };
   const fn = defineFunction(`${name}(input, /, dim, keepdim, *, other)`, body);
   addMethod(name, methodOf(fn));
@@ -119,16 +162,18 @@ function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, o
 }
 
 /**
- * The largest element of all, as {@link amax}; with another tensor, the larger of two, as {@link maximum}; with `dim`, the largest along it and
- * their indices (the first of several, NaN wins), of shapes as {@link argmax}. Dtypes: all, kept. Gradient: values; without `dim`, shared by ties.
+ * The largest element of all, as {@link amax}; with another tensor, the larger of two, as {@link
+ * maximum}; with `dim`, the largest along it and their indices (the first of several, NaN wins), of
+ * shapes as {@link argmax}. Dtypes: all, kept. Gradient: values; without `dim`, shared by ties.
  *
  * @throws IndexError over nothing, or for a dim out of range; ArgumentError for no tensor
  * @see PyTorch `torch.max`
  */
 export const max = extremum('max', amax, argmax, maximum);
 /**
- * The smallest element of all, as {@link amin}; with another tensor, the smaller of two, as {@link minimum}; with `dim`, the smallest along it and
- * their indices (the first of several, NaN wins), of shapes as {@link argmax}. Dtypes: all, kept. Gradient: values; without `dim`, shared by ties.
+ * The smallest element of all, as {@link amin}; with another tensor, the smaller of two, as {@link
+ * minimum}; with `dim`, the smallest along it and their indices (the first of several, NaN wins),
+ * of shapes as {@link argmax}. Dtypes: all, kept. Gradient: values; without `dim`, shared by ties.
  *
  * @throws IndexError over nothing, or for a dim out of range; ArgumentError for no tensor
  * @see PyTorch `torch.min`
@@ -218,23 +263,35 @@ export interface TopkOptions {
 }
 
 /**
- * Elements of one dim (the last) in rising order, or falling with `descending`, and their indices. Always stable; NaN counts as largest. Shapes: as the input,
- * in row-major order. Dtypes: all, kept; indices int64. Gradient: values.
+ * Elements of one dim (the last) in rising order, or falling with `descending`, and their indices.
+ * Always stable; NaN counts as largest. Shapes: as the input, in row-major order. Dtypes: all,
+ * kept; indices int64. Gradient: values.
  *
  * @throws IndexError for a dim out of range; ArgumentError for no tensor or options object
  * @see PyTorch `torch.sort`
  */
 export const sort = defineFunction(
   'sort(input, /, dim, descending, *, stable)',
-  (input: Tensor, dim = -1, descending = false, { stable = true }: StableOption = {}): ValuesAndIndices => {
+  (
+    input: Tensor,
+    dim = -1,
+    descending = false,
+    { stable = true }: StableOption = {},
+  ): ValuesAndIndices => {
     requireTensor(input, 'sort');
     checkOrder('sort', descending, stable);
-    const [values, indices] = dispatch(sortOp, [input], { dim: wrapDim(dim, input.shape.length, 'sort'), descending: Number(descending) });
+    const [values, indices] = dispatch(sortOp, [input], {
+      dim: wrapDim(dim, input.shape.length, 'sort'),
+      descending: Number(descending),
+    });
     return new ValuesAndIndices(values as Tensor, indices as Tensor);
   },
 );
 
-/** The indices of {@link sort}, int64, as the input in shape. Gradient: none. @throws IndexError, ArgumentError as that @see PyTorch `torch.argsort` */
+/**
+ * The indices of {@link sort}, int64, as the input in shape. Gradient: none. @throws IndexError,
+ * ArgumentError as that @see PyTorch `torch.argsort`
+ */
 export const argsort = defineFunction(
   'argsort(input, /, dim, descending, *, stable)',
   (input: Tensor, dim = -1, descending = false, { stable = true }: StableOption = {}): Tensor => {
@@ -245,24 +302,37 @@ export const argsort = defineFunction(
 );
 
 /**
- * The k largest elements of one dim (the last) in falling order, or the smallest in rising order with `largest: false`, and their indices. NaN counts as
- * largest. Shapes: size k at the dim, `[]` of `[]`. Dtypes: all, kept; indices int64. Gradient: values.
+ * The k largest elements of one dim (the last) in falling order, or the smallest in rising order
+ * with `largest: false`, and their indices. NaN counts as largest. Shapes: size k at the dim, `[]`
+ * of `[]`. Dtypes: all, kept; indices int64. Gradient: values.
  *
- * @throws ArgumentError unless k is an integer from 0 to the size, or for no tensor or options object; IndexError for a dim out of range
+ * @throws ArgumentError unless k is an integer from 0 to the size, or for no tensor or options
+ * object; IndexError for a dim out of range
  * @see PyTorch `torch.topk`
  */
-export const topk = defineFunction('topk(input, /, k, dim, largest, sorted)', (input: Tensor, k: number, dim = -1, largest = true, sorted = true): ValuesAndIndices => {
-  requireTensor(input, 'topk');
-  checkFlag('topk', 'largest', largest);
-  checkFlag('topk', 'sorted', sorted);
-  const at = wrapDim(dim, input.shape.length, 'topk');
-  const size = input.shape[at] ?? 1;
-  if (!Number.isInteger(k) || k < 0 || k > size)
-    throw new ArgumentError(`topk: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'topk', k, shape: input.shape });
-  // A tensor without dims gives its element whatever k is, as in PyTorch: there is no dim to hold none.
-  const [values, indices] = dispatch(topkOp, [input], { dim: at, k: input.shape.length === 0 ? 1 : k, largest: Number(largest) });
-  return new ValuesAndIndices(values as Tensor, indices as Tensor);
-});
+export const topk = defineFunction(
+  'topk(input, /, k, dim, largest, sorted)',
+  (input: Tensor, k: number, dim = -1, largest = true, sorted = true): ValuesAndIndices => {
+    requireTensor(input, 'topk');
+    checkFlag('topk', 'largest', largest);
+    checkFlag('topk', 'sorted', sorted);
+    const at = wrapDim(dim, input.shape.length, 'topk');
+    const size = input.shape[at] ?? 1;
+    if (!Number.isInteger(k) || k < 0 || k > size)
+      throw new ArgumentError(
+        `topk: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`,
+        { op: 'topk', k, shape: input.shape },
+      );
+    // A tensor without dims gives its element whatever k is, as in PyTorch: there is no dim to hold
+    // none.
+    const [values, indices] = dispatch(topkOp, [input], {
+      dim: at,
+      k: input.shape.length === 0 ? 1 : k,
+      largest: Number(largest),
+    });
+    return new ValuesAndIndices(values as Tensor, indices as Tensor);
+  },
+);
 
 addMethod('sort', methodOf(sort));
 addMethod('argsort', methodOf(argsort));
@@ -274,9 +344,15 @@ declare module '../core/tensor.js' {
     argmax: MethodOf<typeof argmax>;
     /** Index of the smallest element, along one dim or of all; the same as {@link argmin}. */
     argmin: MethodOf<typeof argmin>;
-    /** The largest element of all; with another tensor the larger of two, element by element; or along a dim, with their indices; see {@link max}. */
+    /**
+     * The largest element of all; with another tensor the larger of two, element by element; or
+     * along a dim, with their indices; see {@link max}.
+     */
     max: MethodOf<OfAll> & MethodOf<OfTwo> & MethodOf<Along>;
-    /** The smallest element of all; with another tensor the smaller of two, element by element; or along a dim, with their indices; see {@link min}. */
+    /**
+     * The smallest element of all; with another tensor the smaller of two, element by element; or
+     * along a dim, with their indices; see {@link min}.
+     */
     min: MethodOf<OfAll> & MethodOf<OfTwo> & MethodOf<Along>;
     /** Elements of one dim in order, and their indices; the same as {@link sort}. */
     sort: MethodOf<typeof sort>;

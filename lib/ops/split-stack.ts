@@ -1,4 +1,7 @@
-/** Parts of a tensor, and tensors of parts: tensorSplit, hsplit, vsplit, hstack, vstack, dstack, columnStack. */
+/**
+ * Parts of a tensor, and tensors of parts: tensorSplit, hsplit, vsplit, hstack, vstack, dstack,
+ * columnStack.
+ */
 
 import { ShapeError } from '../core/errors.js';
 import { checkIntegers, checkNumber } from '../core/options.js';
@@ -14,15 +17,19 @@ import { sampleTensor } from './samples.js';
 const matrix = () => sampleTensor([3, 4]);
 
 /**
- * Pieces along a dim (0), as views: `sections` of almost equal size (the first ones larger by 1), or cut at the indices given, which may be negative or
- * beyond the end. Gradient: yes.
+ * Pieces along a dim (0), as views: `sections` of almost equal size (the first ones larger by 1),
+ * or cut at the indices given, which may be negative or beyond the end. Gradient: yes.
  *
- * @throws ArgumentError for a count that is no positive integer or no tensor; ShapeError, IndexError for a tensor without dims; IndexError for the dim
+ * @throws ArgumentError for a count that is no positive integer or no tensor; ShapeError,
+ * IndexError for a tensor without dims; IndexError for the dim
  * @see PyTorch `torch.tensor_split`
  */
-export const tensorSplit = defineFunction('tensorSplit(input, /, indicesOrSections, dim)', (input: Tensor, indicesOrSections: number | readonly number[], dim = 0): Tensor[] => {
-  return pieces('tensorSplit', input, indicesOrSections, dim);
-});
+export const tensorSplit = defineFunction(
+  'tensorSplit(input, /, indicesOrSections, dim)',
+  (input: Tensor, indicesOrSections: number | readonly number[], dim = 0): Tensor[] => {
+    return pieces('tensorSplit', input, indicesOrSections, dim);
+  },
+);
 defineComposite('tensorSplit', tensorSplit, {
   samples: () => [
     [sampleTensor([7, 2]), 3],
@@ -30,10 +37,16 @@ defineComposite('tensorSplit', tensorSplit, {
   ],
 });
 
-function pieces(op: string, input: Tensor, sections: number | readonly number[], dim: number): Tensor[] {
+function pieces(
+  op: string,
+  input: Tensor,
+  sections: number | readonly number[],
+  dim: number,
+): Tensor[] {
   requireTensor(input, op);
   const size = input.shape[wrapDim(dim, input.ndim, op)];
-  if (size === undefined) throw new ShapeError(`${op}: expected at least one dim, got a tensor without dims`, { op });
+  if (size === undefined)
+    throw new ShapeError(`${op}: expected at least one dim, got a tensor without dims`, { op });
   if (typeof sections === 'number') {
     checkNumber(op, 'sections', sections, { from: 1, to: 2 ** 20, whole: true });
     const [small, larger] = [Math.floor(size / sections), size % sections];
@@ -48,33 +61,60 @@ function pieces(op: string, input: Tensor, sections: number | readonly number[],
 }
 
 /** @throws ShapeError for too few dims, or a number of parts that does not divide the size */
-function requireEvenParts(op: string, input: Tensor, sections: number | readonly number[], dim: number, least: number): void {
+function requireEvenParts(
+  op: string,
+  input: Tensor,
+  sections: number | readonly number[],
+  dim: number,
+  least: number,
+): void {
   requireTensor(input, op);
-  if (input.ndim < least) throw new ShapeError(`${op}: expected at least ${least} dims, got shape ${formatShape(input.shape)}`, { op, shape: input.shape });
+  if (input.ndim < least)
+    throw new ShapeError(
+      `${op}: expected at least ${least} dims, got shape ${formatShape(input.shape)}`,
+      { op, shape: input.shape },
+    );
   if (typeof sections === 'number' && input.size(dim) % sections !== 0)
-    throw new ShapeError(`${op}: dim ${dim} of shape ${formatShape(input.shape)} does not divide into ${sections} equal parts`, { op, shape: input.shape, sections });
+    throw new ShapeError(
+      `${op}: dim ${dim} of shape ${formatShape(input.shape)} does not divide into ${sections} equal parts`,
+      { op, shape: input.shape, sections },
+    );
 }
 
-/** {@link tensorSplit} along dim 1, or dim 0 of a vector, into equal parts where their number is given. @see PyTorch `torch.hsplit` */
-export const hsplit = defineFunction('hsplit(input, /, indicesOrSections)', (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
-  requireTensor(input, 'hsplit');
-  const dim = input.ndim === 1 ? 0 : 1;
-  requireEvenParts('hsplit', input, indicesOrSections, dim, 1);
-  return pieces('hsplit', input, indicesOrSections, dim);
-});
+/**
+ * {@link tensorSplit} along dim 1, or dim 0 of a vector, into equal parts where their number is
+ * given. @see PyTorch `torch.hsplit`
+ */
+export const hsplit = defineFunction(
+  'hsplit(input, /, indicesOrSections)',
+  (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
+    requireTensor(input, 'hsplit');
+    const dim = input.ndim === 1 ? 0 : 1;
+    requireEvenParts('hsplit', input, indicesOrSections, dim, 1);
+    return pieces('hsplit', input, indicesOrSections, dim);
+  },
+);
 defineComposite('hsplit', hsplit, { samples: () => [[matrix(), 2]] });
 
-/** {@link tensorSplit} along dim 0 of at least two dims, into equal parts where their number is given. @see PyTorch `torch.vsplit` */
-export const vsplit = defineFunction('vsplit(input, /, indicesOrSections)', (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
-  requireEvenParts('vsplit', input, indicesOrSections, 0, 2);
-  return pieces('vsplit', input, indicesOrSections, 0);
-});
+/**
+ * {@link tensorSplit} along dim 0 of at least two dims, into equal parts where their number is
+ * given. @see PyTorch `torch.vsplit`
+ */
+export const vsplit = defineFunction(
+  'vsplit(input, /, indicesOrSections)',
+  (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
+    requireEvenParts('vsplit', input, indicesOrSections, 0, 2);
+    return pieces('vsplit', input, indicesOrSections, 0);
+  },
+);
 defineComposite('vsplit', vsplit, { samples: () => [[matrix(), [1]]] });
 
 /**
- * Joins along dim 1, vectors along dim 0; dtypes promoted. Shapes: `[m, a]` and `[m, b]` give `[m, a + b]`. Gradient: all.
+ * Joins along dim 1, vectors along dim 0; dtypes promoted. Shapes: `[m, a]` and `[m, b]` give `[m,
+ * a + b]`. Gradient: all.
  *
- * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
+ * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty
+ * list
  * @see PyTorch `torch.hstack`
  */
 export function hstack(tensors: readonly Tensor[]): Tensor {
@@ -84,9 +124,11 @@ export function hstack(tensors: readonly Tensor[]): Tensor {
 }
 
 /**
- * Joins along dim 0, vectors as rows; dtypes promoted. Shapes: `[a, n]` and `[n]` give `[a + 1, n]`. Gradient: all.
+ * Joins along dim 0, vectors as rows; dtypes promoted. Shapes: `[a, n]` and `[n]` give `[a + 1,
+ * n]`. Gradient: all.
  *
- * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
+ * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty
+ * list
  * @see PyTorch `torch.vstack`
  */
 export function vstack(tensors: readonly Tensor[]): Tensor {
@@ -95,9 +137,11 @@ export function vstack(tensors: readonly Tensor[]): Tensor {
 }
 
 /**
- * Joins along dim 2, after {@link atleast3d}; dtypes promoted. Shapes: `[m, n]` twice gives `[m, n, 2]`. Gradient: all.
+ * Joins along dim 2, after {@link atleast3d}; dtypes promoted. Shapes: `[m, n]` twice gives `[m, n,
+ * 2]`. Gradient: all.
  *
- * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
+ * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty
+ * list
  * @see PyTorch `torch.dstack`
  */
 export function dstack(tensors: readonly Tensor[]): Tensor {
@@ -106,9 +150,11 @@ export function dstack(tensors: readonly Tensor[]): Tensor {
 }
 
 /**
- * Joins along dim 1, vectors as columns; dtypes promoted. Shapes: `[m]` and `[m, b]` give `[m, 1 + b]`. Gradient: all.
+ * Joins along dim 1, vectors as columns; dtypes promoted. Shapes: `[m]` and `[m, b]` give `[m, 1 +
+ * b]`. Gradient: all.
  *
- * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
+ * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty
+ * list
  * @see PyTorch `torch.column_stack`
  */
 export function columnStack(tensors: readonly Tensor[]): Tensor {
@@ -121,7 +167,9 @@ export function columnStack(tensors: readonly Tensor[]): Tensor {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Pieces of almost equal size, or cut at indices, as views; the same as {@link tensorSplit}. */
+    /**
+     * Pieces of almost equal size, or cut at indices, as views; the same as {@link tensorSplit}.
+     */
     tensorSplit: MethodOf<typeof tensorSplit>;
     /** Pieces along dim 1 (0 of a vector), as views; the same as {@link hsplit}. */
     hsplit: MethodOf<typeof hsplit>;

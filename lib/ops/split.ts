@@ -10,46 +10,67 @@ import { requireTensor } from './operand.js';
 import { narrow, select } from './window.js';
 
 /**
- * Pieces of `splitSize` (the last may be smaller), or of the sizes listed, along a dim (0), as views, which may be changed in place (not so in PyTorch where
- * gradients are recorded). Gradient: yes.
+ * Pieces of `splitSize` (the last may be smaller), or of the sizes listed, along a dim (0), as
+ * views, which may be changed in place (not so in PyTorch where gradients are recorded). Gradient:
+ * yes.
  *
- * @throws ShapeError if listed sizes do not add up, or without dims; ArgumentError for a size that is no positive integer (0 is one of an empty dim);
- * IndexError for a dim out of range, or a listed size below 0
+ * @throws ShapeError if listed sizes do not add up, or without dims; ArgumentError for a size that
+ * is no positive integer (0 is one of an empty dim); IndexError for a dim out of range, or a listed
+ * size below 0
  * @see PyTorch `torch.split`
  */
-export const split = defineFunction('split(input, /, splitSize, dim)', (input: Tensor, splitSize: number | readonly number[], dim = 0): Tensor[] => {
-  requireTensor(input, 'split');
-  if (input.shape.length === 0) throw new ShapeError('split: expected at least one dim, got a tensor without dims', { op: 'split', given: input.shape });
-  const at = wrapDim(dim, input.shape.length, 'split');
-  const total = input.shape[at] as number;
-  const sizes = typeof splitSize === 'number' ? evenSizes(total, splitSize) : listed(splitSize);
-  if (sizes.reduce((a, b) => a + b, 0) !== total) {
-    throw new ShapeError(`split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} of ${formatShape(input.shape)}`, { op: 'split', sizes });
-  }
-  let start = 0;
-  return sizes.map((length) => {
-    const piece = narrow(input, at, start, length);
-    start += length;
-    return piece;
-  });
-});
+export const split = defineFunction(
+  'split(input, /, splitSize, dim)',
+  (input: Tensor, splitSize: number | readonly number[], dim = 0): Tensor[] => {
+    requireTensor(input, 'split');
+    if (input.shape.length === 0)
+      throw new ShapeError('split: expected at least one dim, got a tensor without dims', {
+        op: 'split',
+        given: input.shape,
+      });
+    const at = wrapDim(dim, input.shape.length, 'split');
+    const total = input.shape[at] as number;
+    const sizes = typeof splitSize === 'number' ? evenSizes(total, splitSize) : listed(splitSize);
+    if (sizes.reduce((a, b) => a + b, 0) !== total) {
+      throw new ShapeError(
+        `split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} of ${formatShape(input.shape)}`,
+        { op: 'split', sizes },
+      );
+    }
+    let start = 0;
+    return sizes.map((length) => {
+      const piece = narrow(input, at, start, length);
+      start += length;
+      return piece;
+    });
+  },
+);
 
 /** Each is an object: a list of billions would end the process. */
 const MOST_PIECES = 2 ** 22;
 
 function checkPieces(op: string, count: number): void {
-  if (count > MOST_PIECES) throw new ArgumentError(`${op}: ${Math.ceil(count)} pieces are too many; at most ${MOST_PIECES} are made`, { op, count });
+  if (count > MOST_PIECES)
+    throw new ArgumentError(
+      `${op}: ${Math.ceil(count)} pieces are too many; at most ${MOST_PIECES} are made`,
+      { op, count },
+    );
 }
 
 function listed(sizes: readonly number[]): readonly number[] {
-  if (!Array.isArray(sizes)) throw unexpected('split', 'size', 'a number or a list of sizes', sizes);
-  for (const length of sizes) checkSizes([length], 'split'); // one by one: together they are no shape
+  if (!Array.isArray(sizes))
+    throw unexpected('split', 'size', 'a number or a list of sizes', sizes);
+  // one by one: together they are no shape
+  for (const length of sizes) checkSizes([length], 'split');
   return sizes;
 }
 
 function evenSizes(total: number, size: number): number[] {
   if (!Number.isInteger(size) || size < 0 || (size === 0 && total > 0))
-    throw new ArgumentError(`split: size must be a positive integer, got ${shown(size)}`, { op: 'split', size });
+    throw new ArgumentError(`split: size must be a positive integer, got ${shown(size)}`, {
+      op: 'split',
+      size,
+    });
   checkPieces('split', total / size);
   const sizes: number[] = [];
   for (let at = 0; at < total; at += size) sizes.push(Math.min(size, total - at));
@@ -57,29 +78,50 @@ function evenSizes(total: number, size: number): number[] {
 }
 
 /**
- * At most `chunks` pieces of equal size (the last may be smaller) along a dim (0), as views; of an empty dim as many empty ones. Gradient: yes.
+ * At most `chunks` pieces of equal size (the last may be smaller) along a dim (0), as views; of an
+ * empty dim as many empty ones. Gradient: yes.
  *
- * @throws ArgumentError unless the count is a positive integer; ShapeError without dims; IndexError for a dim out of range
+ * @throws ArgumentError unless the count is a positive integer; ShapeError without dims; IndexError
+ * for a dim out of range
  * @see PyTorch `torch.chunk`
  */
-export const chunk = defineFunction('chunk(input, /, chunks, dim)', (input: Tensor, chunks: number, dim = 0): Tensor[] => {
-  requireTensor(input, 'chunk');
-  if (!Number.isInteger(chunks) || chunks < 1) throw new ArgumentError(`chunk: expected a positive count, got ${shown(chunks)}`, { op: 'chunk', chunks });
-  if (input.shape.length === 0) throw new ShapeError('chunk: expected at least one dim, got a tensor without dims', { op: 'chunk', given: input.shape });
-  const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
-  if (total === 0) checkPieces('chunk', chunks); // PyTorch gives as many empty pieces as were asked for
-  if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
-  return split(input, Math.ceil(total / chunks), dim);
-});
+export const chunk = defineFunction(
+  'chunk(input, /, chunks, dim)',
+  (input: Tensor, chunks: number, dim = 0): Tensor[] => {
+    requireTensor(input, 'chunk');
+    if (!Number.isInteger(chunks) || chunks < 1)
+      throw new ArgumentError(`chunk: expected a positive count, got ${shown(chunks)}`, {
+        op: 'chunk',
+        chunks,
+      });
+    if (input.shape.length === 0)
+      throw new ShapeError('chunk: expected at least one dim, got a tensor without dims', {
+        op: 'chunk',
+        given: input.shape,
+      });
+    const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
+    // PyTorch gives as many empty pieces as were asked for
+    if (total === 0) checkPieces('chunk', chunks);
+    if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
+    return split(input, Math.ceil(total / chunks), dim);
+  },
+);
 
-/** The slices along a dim (0), which falls away, as views. Gradient: yes. @throws IndexError for a dim out of range or no dims @see PyTorch `torch.unbind` */
-export const unbind = defineFunction('unbind(input, /, dim)', (input: Tensor, dim = 0): Tensor[] => {
-  requireTensor(input, 'unbind');
-  const at = wrapDim(dim, input.shape.length, 'unbind');
-  checkPieces('unbind', input.shape[at] ?? 0);
-  if (input.shape.length === 0) throw new IndexError('unbind: a tensor without dims has no slices', { op: 'unbind' });
-  return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
-});
+/**
+ * The slices along a dim (0), which falls away, as views. Gradient: yes. @throws IndexError for a
+ * dim out of range or no dims @see PyTorch `torch.unbind`
+ */
+export const unbind = defineFunction(
+  'unbind(input, /, dim)',
+  (input: Tensor, dim = 0): Tensor[] => {
+    requireTensor(input, 'unbind');
+    const at = wrapDim(dim, input.shape.length, 'unbind');
+    checkPieces('unbind', input.shape[at] ?? 0);
+    if (input.shape.length === 0)
+      throw new IndexError('unbind: a tensor without dims has no slices', { op: 'unbind' });
+    return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
+  },
+);
 
 addMethod('split', methodOf(split));
 addMethod('chunk', methodOf(chunk));

@@ -1,8 +1,9 @@
 /**
- * Order statistics and sums that skip NaN: median, kthvalue, quantile, nansum, nanmean, aminmax, diff and their like.
+ * Order statistics and sums that skip NaN: median, kthvalue, quantile, nansum, nanmean, aminmax,
+ * diff and their like.
  *
- * Shapes of what reduces: the input's without the dim, or with size 1 there (`keepdim`, false). All throw IndexError for a dim out of range, ArgumentError for
- * what is no tensor.
+ * Shapes of what reduces: the input's without the dim, or with size 1 there (`keepdim`, false). All
+ * throw IndexError for a dim out of range, ArgumentError for what is no tensor.
  */
 
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
@@ -24,25 +25,34 @@ import { where } from './where.js';
 const matrix = () => sampleTensor([3, 5]);
 
 /**
- * The k-th smallest element of one dim (the last), counted from 1, and its index; NaN counts as largest. Shapes: without the dim, or size 1 there with
- * `keepdim`. Dtypes: all, kept; index int64. Gradient: values.
+ * The k-th smallest element of one dim (the last), counted from 1, and its index; NaN counts as
+ * largest. Shapes: without the dim, or size 1 there with `keepdim`. Dtypes: all, kept; index int64.
+ * Gradient: values.
  *
- * @throws ArgumentError unless k is an integer from 1 to the size; IndexError for a dim out of range
+ * @throws ArgumentError unless k is an integer from 1 to the size; IndexError for a dim out of
+ * range
  * @see PyTorch `torch.kthvalue`
  */
-export const kthvalue = defineFunction('kthvalue(input, /, k, dim, keepdim)', (input: Tensor, k: number, dim = -1, keepdim = false): ValuesAndIndices => {
-  requireTensor(input, 'kthvalue');
-  checkFlag('kthvalue', 'keepdim', keepdim);
-  const at = wrapDim(dim, input.ndim, 'kthvalue');
-  const size = input.shape[at] ?? 1;
-  if (!Number.isInteger(k) || k < 1 || k > size)
-    throw new ArgumentError(`kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'kthvalue', k, shape: input.shape });
-  if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
-  const { values, indices } = sort(input, at);
-  // Copies: views would keep all of the sorted tensor.
-  const chosen = (t: Tensor): Tensor => copyRowMajor(keepdim ? t.narrow(at, k - 1, 1) : t.select(at, k - 1));
-  return new ValuesAndIndices(chosen(values), chosen(indices));
-});
+export const kthvalue = defineFunction(
+  'kthvalue(input, /, k, dim, keepdim)',
+  (input: Tensor, k: number, dim = -1, keepdim = false): ValuesAndIndices => {
+    requireTensor(input, 'kthvalue');
+    checkFlag('kthvalue', 'keepdim', keepdim);
+    const at = wrapDim(dim, input.ndim, 'kthvalue');
+    const size = input.shape[at] ?? 1;
+    if (!Number.isInteger(k) || k < 1 || k > size)
+      throw new ArgumentError(
+        `kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`,
+        { op: 'kthvalue', k, shape: input.shape },
+      );
+    if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
+    const { values, indices } = sort(input, at);
+    // Copies: views would keep all of the sorted tensor.
+    const chosen = (t: Tensor): Tensor =>
+      copyRowMajor(keepdim ? t.narrow(at, k - 1, 1) : t.select(at, k - 1));
+    return new ValuesAndIndices(chosen(values), chosen(indices));
+  },
+);
 defineComposite('kthvalue', kthvalue, {
   samples: () => [
     [matrix(), 2],
@@ -57,42 +67,65 @@ function sharedByTies(input: Tensor, value: Tensor): Tensor {
 }
 
 /**
- * The middle element (of two, the lower one) of all, NaN of none, or with `dim` along it with its index. NaN wins. Shapes: `[]`, or as {@link kthvalue}. Dtypes: all,
- * kept; index int64. Gradient: values.
+ * The middle element (of two, the lower one) of all, NaN of none, or with `dim` along it with its
+ * index. NaN wins. Shapes: `[]`, or as {@link kthvalue}. Dtypes: all, kept; index int64. Gradient:
+ * values.
  *
  * @throws IndexError along a dim over nothing, and over nothing of integers; for a dim out of range
  * @see PyTorch `torch.median`
  */
-export const median = defineFunction('median(input, /, dim, keepdim)', (input: Tensor, dim: number | null = null, keepdim = false): Tensor | ValuesAndIndices => {
-  requireTensor(input, 'median');
-  checkFlag('median', 'keepdim', keepdim);
-  if (dim === null && input.numel() === 0) return ofNothing(input);
-  if (dim === null)
-    return input.requiresGrad ? sharedByTies(input, middle(reshapeIfNeeded(input.detach(), [-1]), 0, false).values) : middle(reshapeIfNeeded(input, [-1]), 0, false).values;
-  return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
-}) as unknown as MedianOfAll & MedianAlong;
+export const median = defineFunction(
+  'median(input, /, dim, keepdim)',
+  (input: Tensor, dim: number | null = null, keepdim = false): Tensor | ValuesAndIndices => {
+    requireTensor(input, 'median');
+    checkFlag('median', 'keepdim', keepdim);
+    if (dim === null && input.numel() === 0) return ofNothing(input);
+    if (dim === null)
+      return input.requiresGrad
+        ? sharedByTies(input, middle(reshapeIfNeeded(input.detach(), [-1]), 0, false).values)
+        : middle(reshapeIfNeeded(input, [-1]), 0, false).values;
+    return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
+  },
+) as unknown as MedianOfAll & MedianAlong;
 type MedianOfAll = FunctionOf<'median(input, /)', (input: Tensor) => Tensor>;
-type MedianAlong = FunctionOf<'median(input, /, dim, keepdim)', (input: Tensor, dim: number, keepdim?: boolean) => ValuesAndIndices>;
-defineComposite('median', median, { samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]] });
+type MedianAlong = FunctionOf<
+  'median(input, /, dim, keepdim)',
+  (input: Tensor, dim: number, keepdim?: boolean) => ValuesAndIndices
+>;
+defineComposite('median', median, {
+  samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]],
+});
 
 /** @throws IndexError unless NaN can stand for the value that is not there */
 function ofNothing(input: Tensor): Tensor {
   if (input.dtype.isFloatingPoint) return input.sum().add(Number.NaN);
-  throw new IndexError(`median: shape ${formatShape(input.shape)} holds no elements, and ${input.dtype.name} no NaN`, { op: 'median', shape: input.shape });
+  throw new IndexError(
+    `median: shape ${formatShape(input.shape)} holds no elements, and ${input.dtype.name} no NaN`,
+    { op: 'median', shape: input.shape },
+  );
 }
 
 function middle(input: Tensor, dim: number, keepdim: boolean): ValuesAndIndices {
   const size = input.ndim === 0 ? 1 : input.size(dim);
-  if (size === 0) throw new IndexError(`median: dim ${dim} of shape ${formatShape(input.shape)} holds no elements`, { op: 'median', shape: input.shape });
+  if (size === 0)
+    throw new IndexError(
+      `median: dim ${dim} of shape ${formatShape(input.shape)} holds no elements`,
+      { op: 'median', shape: input.shape },
+    );
   const found = kthvalue(input, Math.floor((size + 1) / 2), dim, keepdim);
   if (!input.dtype.isFloatingPoint || input.ndim === 0) return found;
   const spoilt = input.isnan().any(dim, { keepdim });
   const firstNaN = input.detach().argmax(dim, { keepdim: true });
-  const [nan, at] = [input.gather(dim, firstNaN), firstNaN].map((t) => (keepdim ? t : t.squeeze(dim))) as [Tensor, Tensor];
+  const [nan, at] = [input.gather(dim, firstNaN), firstNaN].map((t) =>
+    keepdim ? t : t.squeeze(dim),
+  ) as [Tensor, Tensor];
   return new ValuesAndIndices(where(spoilt, nan, found.values), where(spoilt, at, found.indices));
 }
 
-/** How a quantile between two elements is found: on the line between them, one of them, the middle, or the nearer one (at halves of even rank). */
+/**
+ * How a quantile between two elements is found: on the line between them, one of them, the middle,
+ * or the nearer one (at halves of even rank).
+ */
 export type Interpolation = 'linear' | 'lower' | 'higher' | 'midpoint' | 'nearest';
 
 /** Options of {@link quantile}. */
@@ -102,34 +135,62 @@ export interface QuantileOptions {
 }
 
 /**
- * Quantiles `q` (from 0 to 1) of all elements or along a dim, NaN where an element is. `interpolation` is linear.
+ * Quantiles `q` (from 0 to 1) of all elements or along a dim, NaN where an element is.
+ * `interpolation` is linear.
  *
- * Shapes: as {@link kthvalue}, without `dim` `[]`; a vector of k quantiles gives a new first dim of size k. Dtypes: floating, kept. Gradient: input, and a
- * tensor of quantiles where it is linear.
+ * Shapes: as {@link kthvalue}, without `dim` `[]`; a vector of k quantiles gives a new first dim of
+ * size k. Dtypes: floating, kept. Gradient: input, and a tensor of quantiles where it is linear.
  *
- * @throws DtypeError unless floating; ArgumentError for a number outside [0, 1] (in a tensor, IndexError); ShapeError for quantiles of more than one dim;
- * IndexError over nothing, or for a dim out of range
+ * @throws DtypeError unless floating; ArgumentError for a number outside [0, 1] (in a tensor,
+ * IndexError); ShapeError for quantiles of more than one dim; IndexError over nothing, or for a dim
+ * out of range
  * @see PyTorch `torch.quantile`
  */
 export const quantile = defineFunction(
   'quantile(input, /, q, dim, keepdim, *, interpolation)',
-  (input: Tensor, q: number | Tensor, dim: number | null = null, keepdim = false, { interpolation = 'linear' }: QuantileOptions = {}): Tensor => {
+  (
+    input: Tensor,
+    q: number | Tensor,
+    dim: number | null = null,
+    keepdim = false,
+    { interpolation = 'linear' }: QuantileOptions = {},
+  ): Tensor => {
     if (areOptions(dim)) return quantile(input, q, null, dim);
     requireTensor(input, 'quantile');
-    checkOneOf('quantile', 'interpolation', interpolation, ['linear', 'lower', 'higher', 'nearest', 'midpoint']);
+    checkOneOf('quantile', 'interpolation', interpolation, [
+      'linear',
+      'lower',
+      'higher',
+      'nearest',
+      'midpoint',
+    ]);
     requireFloating(input, 'quantile');
     if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
-    if (q instanceof Tensor && q.ndim > 1) throw new ShapeError(`quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`, { op: 'quantile' });
+    if (q instanceof Tensor && q.ndim > 1)
+      throw new ShapeError(
+        `quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`,
+        { op: 'quantile' },
+      );
     const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
     const rows = dim === null || input.ndim === 0 ? reshapeIfNeeded(input, [-1]) : input;
     const size = rows.shape[at] as number;
-    if (size === 0) throw new IndexError(`quantile: shape ${formatShape(input.shape)} holds no elements`, { op: 'quantile', shape: input.shape });
+    if (size === 0)
+      throw new IndexError(`quantile: shape ${formatShape(input.shape)} holds no elements`, {
+        op: 'quantile',
+        shape: input.shape,
+      });
     const sorted = sort(rows, at).values.movedim(at, 0); // [n, ...]
-    const wanted = q instanceof Tensor ? q.to({ dtype: input.dtype, device: input.device }) : input.newTensor(q);
-    const found = between(sorted, reshapeIfNeeded(wanted, [-1]).mul(size - 1), interpolation); // [q, ...]
+    const wanted =
+      q instanceof Tensor ? q.to({ dtype: input.dtype, device: input.device }) : input.newTensor(q);
+    // [q, ...]
+    const found = between(sorted, reshapeIfNeeded(wanted, [-1]).mul(size - 1), interpolation);
     const largest = sorted.select(0, -1);
     const clean = where(largest.isnan(), largest, found);
-    const kept = !keepdim ? clean : dim === null ? clean.reshape([-1, ...input.shape.map(() => 1)]) : clean.unsqueeze(at + 1);
+    const kept = !keepdim
+      ? clean
+      : dim === null
+        ? clean.reshape([-1, ...input.shape.map(() => 1)])
+        : clean.unsqueeze(at + 1);
     return wanted.ndim === 0 ? kept.select(0, 0) : kept;
   },
 );
@@ -151,51 +212,74 @@ function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): T
   return pick(low).lerp(pick(high), weight.reshape([-1, ...sorted.shape.slice(1).map(() => 1)]));
 }
 
-/** {@link Tensor.sum} over dims that counts NaN as 0; integers and bools give int64. Gradient: yes, 0 at NaN. @throws as that @see PyTorch `torch.nansum` */
-export const nansum = defineFunction('nansum(input, /, dim, keepdim, *, dtype)', (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor => {
-  requireTensor(input, 'nansum');
-  wrapDims(dim, input.ndim, 'nansum');
-  return where(input.isnan(), 0, input).sum(dim, keepdim, options);
-});
+/**
+ * {@link Tensor.sum} over dims that counts NaN as 0; integers and bools give int64. Gradient: yes,
+ * 0 at NaN. @throws as that @see PyTorch `torch.nansum`
+ */
+export const nansum = defineFunction(
+  'nansum(input, /, dim, keepdim, *, dtype)',
+  (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor => {
+    requireTensor(input, 'nansum');
+    wrapDims(dim, input.ndim, 'nansum');
+    return where(input.isnan(), 0, input).sum(dim, keepdim, options);
+  },
+);
 defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] });
 
 /**
- * Mean over dims (all) of the elements that are not NaN; NaN of none. Dtypes: floating, kept. Gradient: yes, 0 at NaN.
+ * Mean over dims (all) of the elements that are not NaN; NaN of none. Dtypes: floating, kept.
+ * Gradient: yes, 0 at NaN.
  *
  * @throws DtypeError for integers and bools; IndexError for a dim out of range or given twice
  * @see PyTorch `torch.nanmean`
  */
-export const nanmean = defineFunction('nanmean(input, /, dim, keepdim)', (input: Tensor, dim: Dims = null, keepdim = false): Tensor => {
-  requireTensor(input, 'nanmean');
-  checkFlag('nanmean', 'keepdim', keepdim);
-  requireFloating(input, 'nanmean');
-  wrapDims(dim, input.ndim, 'nanmean');
-  return nansum(input, dim, keepdim).div(input.isnan().logicalNot().sum(dim, keepdim));
+export const nanmean = defineFunction(
+  'nanmean(input, /, dim, keepdim)',
+  (input: Tensor, dim: Dims = null, keepdim = false): Tensor => {
+    requireTensor(input, 'nanmean');
+    checkFlag('nanmean', 'keepdim', keepdim);
+    requireFloating(input, 'nanmean');
+    wrapDims(dim, input.ndim, 'nanmean');
+    return nansum(input, dim, keepdim).div(input.isnan().logicalNot().sum(dim, keepdim));
+  },
+);
+defineComposite('nanmean', nanmean, {
+  samples: () => [[matrix()], [matrix(), 0, { keepdim: true }]],
 });
-defineComposite('nanmean', nanmean, { samples: () => [[matrix()], [matrix(), 0, { keepdim: true }]] });
 
 /**
- * How many elements are not 0 (NaN counts), over dims (all), which fall away. Dtypes: all; int64. Gradient: none.
+ * How many elements are not 0 (NaN counts), over dims (all), which fall away. Dtypes: all; int64.
+ * Gradient: none.
  *
  * @throws IndexError for a dim out of range or given twice; ArgumentError for no tensor
  * @see PyTorch `torch.count_nonzero`
  */
-export const countNonzero = defineFunction('countNonzero(input, /, dim)', (input: Tensor, dim: Dims = null): Tensor => {
-  requireTensor(input, 'countNonzero');
-  wrapDims(dim, input.ndim, 'countNonzero');
-  return input.ne(0).sum(dim);
-});
+export const countNonzero = defineFunction(
+  'countNonzero(input, /, dim)',
+  (input: Tensor, dim: Dims = null): Tensor => {
+    requireTensor(input, 'countNonzero');
+    wrapDims(dim, input.ndim, 'countNonzero');
+    return input.ne(0).sum(dim);
+  },
+);
 defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach(), 1]] });
 
 /**
  * Standard deviation and mean over dims (all), as {@link varMean}. Gradient: yes.
  *
- * @throws DtypeError for other than floating dtypes; IndexError for a dim out of range or given twice
+ * @throws DtypeError for other than floating dtypes; IndexError for a dim out of range or given
+ * twice
  * @see PyTorch `torch.std_mean`
  */
 export const stdMean = defineFunction(
   'stdMean(input, /, dim, unbiased, keepdim, *, correction)',
-  (input: Tensor, dim: Dims | boolean = null, unbiased: boolean | null = null, keepdim = false, options: CorrectionOption = {}): [Tensor, Tensor] => {
+  (
+    input: Tensor,
+    dim: Dims | boolean = null,
+    unbiased: boolean | null = null,
+    keepdim = false,
+    options: CorrectionOption = {},
+  ): [Tensor, Tensor] => {
     const [variance, mean] = varMeanAs('stdMean', input, dim, unbiased, keepdim, options, true);
     return [deviation(variance).to(input.dtype), mean.to(input.dtype)];
   },
@@ -203,37 +287,53 @@ export const stdMean = defineFunction(
 defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 1]] });
 
 /**
- * The smallest and the largest element, of all or along a dim; NaN wins. Dtypes: all, kept. Gradient: both, shared by ties.
+ * The smallest and the largest element, of all or along a dim; NaN wins. Dtypes: all, kept.
+ * Gradient: both, shared by ties.
  *
  * @throws IndexError over nothing, or for a dim out of range
  * @see PyTorch `torch.aminmax`
  */
 export const aminmax = defineFunction(
   'aminmax(input, /, *, dim, keepdim)',
-  (input: Tensor, { dim = null, keepdim = false }: { dim?: number | null; keepdim?: boolean } = {}): { min: Tensor; max: Tensor } => {
+  (
+    input: Tensor,
+    { dim = null, keepdim = false }: { dim?: number | null; keepdim?: boolean } = {},
+  ): { min: Tensor; max: Tensor } => {
     requireTensor(input, 'aminmax');
     checkFlag('aminmax', 'keepdim', keepdim);
     if (dim !== null) wrapDim(dim, input.ndim, 'aminmax');
     if (input.numel() === 0 && (dim === null || input.size(dim) === 0))
-      throw new IndexError(`aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`, { op: 'aminmax', shape: input.shape });
+      throw new IndexError(
+        `aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`,
+        { op: 'aminmax', shape: input.shape },
+      );
     return { min: input.amin(dim, keepdim), max: input.amax(dim, keepdim) };
   },
 );
 defineComposite('aminmax', aminmax, { samples: () => [[matrix()], [matrix(), { dim: 1 }]] });
 
 /**
- * Differences of neighbours along a dim (the last), `n` (1) times; of bools, whether they differ. Shapes: `[..., m]` gives `[..., max(m - n, 0)]`. Dtypes: all,
- * kept, promoted with what is joined. 0 times: a copy, with nothing joined. Gradient: yes.
+ * Differences of neighbours along a dim (the last), `n` (1) times; of bools, whether they differ.
+ * Shapes: `[..., m]` gives `[..., max(m - n, 0)]`. Dtypes: all, kept, promoted with what is joined.
+ * 0 times: a copy, with nothing joined. Gradient: yes.
  *
- * @throws ArgumentError unless n is an integer of 0 or more; ShapeError without dims, or for what cannot be joined; IndexError for a dim out of range
+ * @throws ArgumentError unless n is an integer of 0 or more; ShapeError without dims, or for what
+ * cannot be joined; IndexError for a dim out of range
  * @see PyTorch `torch.diff`
  */
 export const diff = defineFunction(
   'diff(input, /, n, dim, prepend, append)',
-  (input: Tensor, n = 1, dim = -1, prepend: Tensor | null = null, append: Tensor | null = null): Tensor => {
+  (
+    input: Tensor,
+    n = 1,
+    dim = -1,
+    prepend: Tensor | null = null,
+    append: Tensor | null = null,
+  ): Tensor => {
     requireTensor(input, 'diff');
     checkNumber('diff', 'n', n, { from: 0, whole: true });
-    for (const [name, t] of Object.entries({ prepend, append })) if (t !== null) requireTensor(t, 'diff', name);
+    for (const [name, t] of Object.entries({ prepend, append }))
+      if (t !== null) requireTensor(t, 'diff', name);
     if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });
     wrapDim(dim, input.ndim, 'diff');
     if (n === 0) return input.clone(); // nothing is joined then, as in PyTorch
@@ -252,7 +352,13 @@ export const diff = defineFunction(
     return x === input ? input.clone() : x;
   },
 );
-defineComposite('diff', diff, { samples: () => [[matrix()], [matrix(), 2, 1], [matrix(), 1, 0, { prepend: sampleTensor([1, 5], { seed: 3 }) }]] });
+defineComposite('diff', diff, {
+  samples: () => [
+    [matrix()],
+    [matrix(), 2, 1],
+    [matrix(), 1, 0, { prepend: sampleTensor([1, 5], { seed: 3 }) }],
+  ],
+});
 
 declare module '../core/tensor.js' {
   interface Tensor {

@@ -10,13 +10,23 @@ import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireFloating, requireTensor } from './operand.js';
-import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
+import {
+  type Dims,
+  lowerReduction,
+  type Reduction,
+  reducedShape,
+  reductionSamples,
+  restore,
+} from './reduce.js';
 import { keptDimsRule } from './sharding/reductions.js';
 import { where } from './where.js';
 
 interface Variance extends Reduction {
   correction: number;
-  /** Of 16-bit floats, results in float32: what is computed of a variance, whose range is the square of theirs. */
+  /**
+   * Of 16-bit floats, results in float32: what is computed of a variance, whose range is the square
+   * of theirs.
+   */
   wide: boolean;
 }
 const varMeanOp: Op<Variance> = defineOp<Variance>({
@@ -29,7 +39,12 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
   meta: ([x], { dims, keepdim, wide }) => {
     const input = x as Tensor;
     const dtype = wide && input.dtype.itemsize === 2 ? float32 : input.dtype;
-    const meta = { shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype, device: input.device };
+    const meta = {
+      shape: reducedShape(input.shape, dims, keepdim),
+      strides: null,
+      dtype,
+      device: input.device,
+    };
     return [meta, meta];
   },
   lower: (command, [input], outputs, { dims, correction }) => {
@@ -64,7 +79,10 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
 
 /** An option of `var`, `std` and their like. */
 export interface CorrectionOption {
-  /** Subtracted from the count: 1, the default, for the sample variance, 0 for the population's. The same as `unbiased`, which is true or false. */
+  /**
+   * Subtracted from the count: 1, the default, for the sample variance, 0 for the population's. The
+   * same as `unbiased`, which is true or false.
+   */
   correction?: number;
 }
 
@@ -73,14 +91,25 @@ export interface VarianceOptions extends CorrectionOption {
   /** As in {@link ReduceOptions}. */ keepdim?: boolean;
 }
 
-/** {@link variance | var} and mean over dims, in one pass. Gradient: yes, of both. @throws DtypeError unless floating @see PyTorch `torch.var_mean` */
+/**
+ * {@link variance | var} and mean over dims, in one pass. Gradient: yes, of both. @throws
+ * DtypeError unless floating @see PyTorch `torch.var_mean`
+ */
 export const varMean = defineFunction(
   'varMean(input, /, dim, unbiased, keepdim, *, correction)',
-  (input: Tensor, dim: Dims | boolean = null, unbiased: boolean | null = null, keepdim = false, options: CorrectionOption = {}): [Tensor, Tensor] =>
-    varMeanAs('varMean', input, dim, unbiased, keepdim, options),
+  (
+    input: Tensor,
+    dim: Dims | boolean = null,
+    unbiased: boolean | null = null,
+    keepdim = false,
+    options: CorrectionOption = {},
+  ): [Tensor, Tensor] => varMeanAs('varMean', input, dim, unbiased, keepdim, options),
 );
 
-/** {@link varMean} for functions of other names. A boolean in the place of dims is `unbiased`, as in PyTorch; `wide` gives float32 for 16-bit floats. @internal */
+/**
+ * {@link varMean} for functions of other names. A boolean in the place of dims is `unbiased`, as in
+ * PyTorch; `wide` gives float32 for 16-bit floats. @internal
+ */
 export function varMeanAs(
   op: string,
   input: Tensor,
@@ -98,22 +127,37 @@ export function varMeanAs(
   return dispatch(varMeanOp, [input], { dims, keepdim, correction, wide }) as [Tensor, Tensor];
 }
 
-/** Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.var` */
+/**
+ * Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for
+ * others @see PyTorch `torch.var`
+ */
 const variance = defineFunction(
   'var(input, /, dim, unbiased, keepdim, *, correction)',
-  (input: Tensor, dim: Dims | boolean = null, unbiased: boolean | null = null, keepdim = false, options: CorrectionOption = {}): Tensor =>
-    varMeanAs('var', input, dim, unbiased, keepdim, options)[0],
+  (
+    input: Tensor,
+    dim: Dims | boolean = null,
+    unbiased: boolean | null = null,
+    keepdim = false,
+    options: CorrectionOption = {},
+  ): Tensor => varMeanAs('var', input, dim, unbiased, keepdim, options)[0],
 );
 
 export { variance as var };
 
 /**
- * Standard deviation over dims: the root of {@link variance | var}, which of 16-bit floats is float32. Floating dtypes, kept. Gradient: yes, 0 where all are
- * equal. @throws DtypeError for others @see PyTorch `torch.std`
+ * Standard deviation over dims: the root of {@link variance | var}, which of 16-bit floats is
+ * float32. Floating dtypes, kept. Gradient: yes, 0 where all are equal. @throws DtypeError for
+ * others @see PyTorch `torch.std`
  */
 export const std = defineFunction(
   'std(input, /, dim, unbiased, keepdim, *, correction)',
-  (input: Tensor, dim: Dims | boolean = null, unbiased: boolean | null = null, keepdim = false, options: CorrectionOption = {}): Tensor =>
+  (
+    input: Tensor,
+    dim: Dims | boolean = null,
+    unbiased: boolean | null = null,
+    keepdim = false,
+    options: CorrectionOption = {},
+  ): Tensor =>
     deviation(varMeanAs('std', input, dim, unbiased, keepdim, options, true)[0]).to(input.dtype),
 );
 

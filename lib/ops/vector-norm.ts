@@ -9,7 +9,14 @@ import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireFloating, requireTensor } from './operand.js';
-import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
+import {
+  type Dims,
+  lowerReduction,
+  type Reduction,
+  reducedShape,
+  reductionSamples,
+  restore,
+} from './reduce.js';
 import { normRule } from './sharding/reductions.js';
 import { where } from './where.js';
 
@@ -26,7 +33,14 @@ const normOp: Op<Norm> = defineOp<Norm>({
   kernelParams: ['reducedNdim', 'order'],
   meta: ([x], { dims, keepdim }) => {
     const input = x as Tensor;
-    return [{ shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: input.dtype, device: input.device }];
+    return [
+      {
+        shape: reducedShape(input.shape, dims, keepdim),
+        strides: null,
+        dtype: input.dtype,
+        device: input.device,
+      },
+    ];
   },
   lower: (command, [input], outputs, { dims, order }) => {
     lowerReduction(command, input as Tensor, outputs, dims);
@@ -35,7 +49,8 @@ const normOp: Op<Norm> = defineOp<Norm>({
   saves: { inputs: [0], outputs: [0] },
   vjp: (ctx, g) => [normGradient(g, ctx.input(0), ctx.output(0), ctx.params)],
   decompose: ([x], params) => [normByParts(x as Tensor, params)],
-  samples: () => [2, 3, 1, 0, Number.POSITIVE_INFINITY].flatMap((order) => reductionSamples<Norm>({ order })()),
+  samples: () =>
+    [2, 3, 1, 0, Number.POSITIVE_INFINITY].flatMap((order) => reductionSamples<Norm>({ order })()),
 });
 
 function normByParts(x: Tensor, { dims, keepdim, order }: Norm): Tensor {
@@ -58,7 +73,8 @@ function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Ten
   if (order === 1) return spread.mul(x.sign());
   if (order === 2) {
     const zero = whole.eq(0);
-    return where(zero, 0, spread.mul(x.div(where(zero, 1, whole)))); // a quotient by 0 would spoil the second gradient
+    // a quotient by 0 would spoil the second gradient
+    return where(zero, 0, spread.mul(x.div(where(zero, 1, whole))));
   }
   if (!Number.isFinite(order)) {
     const hits = x.abs().eq(whole).logicalOr(x.isnan().logicalAnd(whole.isnan()));
@@ -67,7 +83,8 @@ function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Ten
       .mul(hits)
       .div(hits.sum(params.dims, { keepdim: true }));
   }
-  const magnitude = where(x.eq(0), 0, where(x.eq(0), 1, x.abs()).pow(order - 1)); // infinite at 0 for orders below 1; the gradient there is 0
+  // infinite at 0 for orders below 1; the gradient there is 0
+  const magnitude = where(x.eq(0), 0, where(x.eq(0), 1, x.abs()).pow(order - 1));
   return where(
     whole.eq(0),
     0,
@@ -78,14 +95,24 @@ function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Ten
   );
 }
 
-/** (sum |x|^p)^(1/p) over dims; 0 counts non-zeros, Infinity takes the largest. Gradient: yes. @throws DtypeError unless floating @see PyTorch `torch.norm` */
-export const norm = defineFunction('norm(input, /, p, dim, keepdim)', (input: Tensor, p: number | 'fro' = 2, dim: Dims = null, keepdim = false): Tensor => {
-  requireTensor(input, 'norm');
-  checkFlag('norm', 'keepdim', keepdim);
-  if (typeof p !== 'number' && p !== 'fro') throw unexpected('norm', 'p', "a number or 'fro'", p);
-  requireFloating(input, 'norm');
-  return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim, order: p === 'fro' ? 2 : p });
-});
+/**
+ * (sum |x|^p)^(1/p) over dims; 0 counts non-zeros, Infinity takes the largest. Gradient: yes.
+ * @throws DtypeError unless floating @see PyTorch `torch.norm`
+ */
+export const norm = defineFunction(
+  'norm(input, /, p, dim, keepdim)',
+  (input: Tensor, p: number | 'fro' = 2, dim: Dims = null, keepdim = false): Tensor => {
+    requireTensor(input, 'norm');
+    checkFlag('norm', 'keepdim', keepdim);
+    if (typeof p !== 'number' && p !== 'fro') throw unexpected('norm', 'p', "a number or 'fro'", p);
+    requireFloating(input, 'norm');
+    return dispatchOne(normOp, [input], {
+      dims: wrapDims(dim, input.shape.length, 'norm'),
+      keepdim,
+      order: p === 'fro' ? 2 : p,
+    });
+  },
+);
 
 addMethod('norm', methodOf(norm));
 

@@ -1,13 +1,25 @@
 /**
- * Views: other shapes of the same memory, without copies. A change in place through one is seen in all. Dtypes: all, kept. Gradient: yes, of all but detach.
- * All throw ArgumentError for what is no tensor or dim, FreedError where the memory was freed. Dims may be negative, from the end.
+ * Views: other shapes of the same memory, without copies. A change in place through one is seen in
+ * all. Dtypes: all, kept. Gradient: yes, of all but detach. All throw ArgumentError for what is no
+ * tensor or dim, FreedError where the memory was freed. Dims may be negative, from the end.
  */
 
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import { checkIntegers } from '../core/options.js';
-import { broadcastShapes, broadcastStrides, checkSizes, formatShape, inferSize, type Shape, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
+import {
+  broadcastShapes,
+  broadcastStrides,
+  checkSizes,
+  formatShape,
+  inferSize,
+  type Shape,
+  sameShape,
+  viewStrides,
+  wrapDim,
+  wrapDims,
+} from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
@@ -15,7 +27,14 @@ import { addMethod, NO_PARAMS } from './method.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import { expandRule, movedDims, sameDims, squeezeRule, viewRule, viewSizeRule } from './sharding/views.js';
+import {
+  expandRule,
+  movedDims,
+  sameDims,
+  squeezeRule,
+  viewRule,
+  viewSizeRule,
+} from './sharding/views.js';
 import { listOrFirst } from './sized.js';
 
 type None = Record<string, never>;
@@ -29,7 +48,9 @@ const viewOp: Op<Size> = defineView<Size>({
   doc: 'Another shape of the same elements.',
   sharding: viewSizeRule,
   view: (input, { size }) => {
-    const strides = sameShape(size, input.shape) ? input.strides : viewStrides(input.shape, input.strides, size);
+    const strides = sameShape(size, input.shape)
+      ? input.strides
+      : viewStrides(input.shape, input.strides, size);
     if (strides === null) {
       throw new ShapeError(
         `view: shape ${formatShape(input.shape)} with strides ${formatShape(input.strides)} cannot be seen as ${formatShape(size)} without a copy. Use reshape().`,
@@ -72,13 +93,20 @@ const expandOp: Op<Size> = defineView<Size>({
     const lead = size.length - input.shape.length;
     const fits = lead >= 0 && input.shape.every((s, i) => s === size[i + lead] || s === 1);
     if (!fits) {
-      throw new ShapeError(`expand: shape ${formatShape(input.shape)} does not stretch to ${formatShape(size)}; only sizes of 1 do`, {
-        op: 'expand',
-        shape: input.shape,
-        size,
-      });
+      throw new ShapeError(
+        `expand: shape ${formatShape(input.shape)} does not stretch to ${formatShape(size)}; only sizes of 1 do`,
+        {
+          op: 'expand',
+          shape: input.shape,
+          size,
+        },
+      );
     }
-    return { shape: size, strides: broadcastStrides(input.shape, input.strides, size), offset: input.storageOffset };
+    return {
+      shape: size,
+      strides: broadcastStrides(input.shape, input.strides, size),
+      offset: input.storageOffset,
+    };
   },
   vjp: (ctx, g) => [sumToSize(g, ctx.inputShape(0))],
   samples: () => [{ inputs: [sampleTensor([3, 1])], params: { size: [2, 3, 4] } }],
@@ -89,9 +117,13 @@ export function sumToSize(g: Tensor, shape: Shape): Tensor {
   if (sameShape(g.shape, shape)) return g;
   const lead = g.shape.length - shape.length;
   if (lead < 0 || shape.some((s, i) => s !== 1 && s !== g.shape[i + lead]))
-    throw new ShapeError(`sumToSize: ${formatShape(g.shape)} is no broadcast form of ${formatShape(shape)}`, { op: 'sumToSize', shape: g.shape, size: shape });
+    throw new ShapeError(
+      `sumToSize: ${formatShape(g.shape)} is no broadcast form of ${formatShape(shape)}`,
+      { op: 'sumToSize', shape: g.shape, size: shape },
+    );
   const dims: number[] = [];
-  for (let i = 0; i < g.shape.length; i++) if (i < lead || (shape[i - lead] === 1 && g.shape[i] !== 1)) dims.push(i);
+  for (let i = 0; i < g.shape.length; i++)
+    if (i < lead || (shape[i - lead] === 1 && g.shape[i] !== 1)) dims.push(i);
   const summed = dims.length ? g.sum(dims, { keepdim: true }) : g;
   return lead > 0 ? summed.reshape(shape) : summed;
 }
@@ -104,7 +136,9 @@ interface DimPair {
 const transposeOp: Op<DimPair> = defineView<DimPair>({
   name: 'transpose',
   doc: 'Two dims exchanged.',
-  sharding: viewRule(({ shape }, { dim0, dim1 }) => movedDims(swapped([...shape.keys()], dim0, dim1))),
+  sharding: viewRule(({ shape }, { dim0, dim1 }) =>
+    movedDims(swapped([...shape.keys()], dim0, dim1)),
+  ),
   view: (input, { dim0, dim1 }) => ({
     shape: swapped(input.shape, dim0, dim1),
     strides: swapped(input.strides, dim0, dim1),
@@ -130,7 +164,8 @@ const unsqueezeOp: Op<OneDim> = defineView<OneDim>({
   doc: 'A new dim of size 1.',
   sharding: viewRule(({ shape }, { dim }) => shape.map((_, at) => (at < dim ? at : at + 1))),
   view: (input, { dim }) => {
-    const next = dim < input.shape.length ? (input.shape[dim] as number) * (input.strides[dim] as number) : 1;
+    const next =
+      dim < input.shape.length ? (input.shape[dim] as number) * (input.strides[dim] as number) : 1;
     return {
       shape: [...input.shape.slice(0, dim), 1, ...input.shape.slice(dim)],
       strides: [...input.strides.slice(0, dim), next, ...input.strides.slice(dim)],
@@ -169,16 +204,21 @@ const detachOp: Op<None> = defineView<None>({
 /** The same elements, sharing memory and version, without history. @internal for layers */
 export { detachOp };
 
-/** The same memory without history: no gradient flows through it; in-place changes are shared. @throws FreedError @see PyTorch `torch.Tensor.detach` */
+/**
+ * The same memory without history: no gradient flows through it; in-place changes are shared.
+ * @throws FreedError @see PyTorch `torch.Tensor.detach`
+ */
 export function detach(input: Tensor): Tensor {
   requireTensor(input, 'detach');
   return dispatchOne(detachOp, [input], NO_PARAMS);
 }
 
 /**
- * Another shape of the same memory; one size may be -1, which is found. Shapes: as many elements, in the same order. Gradient: yes.
+ * Another shape of the same memory; one size may be -1, which is found. Shapes: as many elements,
+ * in the same order. Gradient: yes.
  *
- * @throws ShapeError where that needs a copy, for another number of elements or several -1; ArgumentError for a size that is no integer of 0 or more
+ * @throws ShapeError where that needs a copy, for another number of elements or several -1;
+ * ArgumentError for a size that is no integer of 0 or more
  * @see PyTorch `torch.Tensor.view`
  */
 export const view = defineFunction('view(input, /, size)', (input: Tensor, size: Shape): Tensor => {
@@ -187,143 +227,225 @@ export const view = defineFunction('view(input, /, size)', (input: Tensor, size:
 });
 
 /**
- * Another shape of the same elements in row-major order: a view where possible, also of the same shape, else a copy; one size may be -1. Gradient: yes.
+ * Another shape of the same elements in row-major order: a view where possible, also of the same
+ * shape, else a copy; one size may be -1. Gradient: yes.
  *
- * @throws ShapeError for another number of elements or several -1; ArgumentError for a size that is no integer of 0 or more
+ * @throws ShapeError for another number of elements or several -1; ArgumentError for a size that is
+ * no integer of 0 or more
  * @see PyTorch `torch.reshape`
  */
-export const reshape = defineFunction('reshape(input, /, shape)', (input: Tensor, shape: Shape): Tensor => {
-  requireTensor(input, 'reshape');
-  const size = inferSize(shape, input.numel(), 'reshape');
-  const fits = sameShape(size, input.shape) || viewStrides(input.shape, input.strides, size) !== null;
-  const strided = fits ? input : input.contiguous();
-  return dispatchOne(viewOp, [strided], { size });
-});
+export const reshape = defineFunction(
+  'reshape(input, /, shape)',
+  (input: Tensor, shape: Shape): Tensor => {
+    requireTensor(input, 'reshape');
+    const size = inferSize(shape, input.numel(), 'reshape');
+    const fits =
+      sameShape(size, input.shape) || viewStrides(input.shape, input.strides, size) !== null;
+    const strided = fits ? input : input.contiguous();
+    return dispatchOne(viewOp, [strided], { size });
+  },
+);
 
 /**
- * All dims in the order listed, as a view: `[a, b, c]` with `[2, 0, 1]` gives `[c, a, b]`. Gradient: yes.
+ * All dims in the order listed, as a view: `[a, b, c]` with `[2, 0, 1]` gives `[c, a, b]`.
+ * Gradient: yes.
  *
  * @throws ShapeError unless there are as many dims; IndexError for one out of range or given twice
  * @see PyTorch `torch.permute`
  */
-export const permute = defineFunction('permute(input, /, dims)', (input: Tensor, dims: readonly number[]): Tensor => {
-  requireTensor(input, 'permute');
-  checkIntegers('permute', 'dims', dims);
-  if (dims.length !== input.shape.length) {
-    throw new ShapeError(`permute: expected ${input.shape.length} dims, got [${dims.join(', ')}]`, { op: 'permute', dims, shape: input.shape });
-  }
-  return dispatchOne(permuteOp, [input], { dims: dims.length ? wrapDims(dims, input.shape.length, 'permute') : [] });
-});
+export const permute = defineFunction(
+  'permute(input, /, dims)',
+  (input: Tensor, dims: readonly number[]): Tensor => {
+    requireTensor(input, 'permute');
+    checkIntegers('permute', 'dims', dims);
+    if (dims.length !== input.shape.length) {
+      throw new ShapeError(
+        `permute: expected ${input.shape.length} dims, got [${dims.join(', ')}]`,
+        { op: 'permute', dims, shape: input.shape },
+      );
+    }
+    return dispatchOne(permuteOp, [input], {
+      dims: dims.length ? wrapDims(dims, input.shape.length, 'permute') : [],
+    });
+  },
+);
 
-/** Two dims exchanged, as a view; without dims, a view of all. Gradient: yes. @throws IndexError for a dim out of range @see PyTorch `torch.transpose` */
-export const transpose = defineFunction('transpose(input, /, dim0, dim1)', (input: Tensor, dim0: number, dim1: number): Tensor => {
-  requireTensor(input, 'transpose');
-  const ndim = input.shape.length;
-  const pair = { dim0: wrapDim(dim0, ndim, 'transpose'), dim1: wrapDim(dim1, ndim, 'transpose') };
-  return ndim === 0 ? view(input, []) : dispatchOne(transposeOp, [input], pair);
-});
+/**
+ * Two dims exchanged, as a view; without dims, a view of all. Gradient: yes. @throws IndexError for
+ * a dim out of range @see PyTorch `torch.transpose`
+ */
+export const transpose = defineFunction(
+  'transpose(input, /, dim0, dim1)',
+  (input: Tensor, dim0: number, dim1: number): Tensor => {
+    requireTensor(input, 'transpose');
+    const ndim = input.shape.length;
+    const pair = { dim0: wrapDim(dim0, ndim, 'transpose'), dim1: wrapDim(dim1, ndim, 'transpose') };
+    return ndim === 0 ? view(input, []) : dispatchOne(transposeOp, [input], pair);
+  },
+);
 
-/** The transpose of a matrix, as a view: `[m, n]` gives `[n, m]`; of fewer dims a view of all. Gradient: yes. @throws ShapeError for more @see PyTorch `torch.t` */
+/**
+ * The transpose of a matrix, as a view: `[m, n]` gives `[n, m]`; of fewer dims a view of all.
+ * Gradient: yes. @throws ShapeError for more @see PyTorch `torch.t`
+ */
 export function t(input: Tensor): Tensor {
   requireTensor(input, 't');
-  if (input.shape.length > 2) throw new ShapeError(`t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use transpose(dim0, dim1)`, { op: 't' });
+  if (input.shape.length > 2)
+    throw new ShapeError(
+      `t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use transpose(dim0, dim1)`,
+      { op: 't' },
+    );
   return input.shape.length < 2 ? view(input, input.shape) : transpose(input, 0, 1);
 }
 
 /**
- * Dims of size 1 stretched to `size` without copying, and new ones in front; -1 keeps a size. Do not write into the result. Gradient: yes, the sum.
+ * Dims of size 1 stretched to `size` without copying, and new ones in front; -1 keeps a size. Do
+ * not write into the result. Gradient: yes, the sum.
  *
- * @throws ShapeError where another size differs, or there are fewer; ArgumentError for a size that is no integer of 0 or more
+ * @throws ShapeError where another size differs, or there are fewer; ArgumentError for a size that
+ * is no integer of 0 or more
  * @see PyTorch `torch.Tensor.expand`
  */
-export const expand = defineFunction('expand(input, /, size)', (input: Tensor, size: Shape): Tensor => {
-  requireTensor(input, 'expand');
-  checkIntegers('expand', 'size', size);
-  const lead = size.length - input.shape.length;
-  const target = size.map((s, i) => (s === -1 && i >= lead ? (input.shape[i - lead] as number) : s));
-  if (target.some((s) => s < 0)) throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
-  return dispatchOne(expandOp, [input], { size: target });
-});
-
-/** A new dim of size 1 at `dim`, from -ndim - 1 to ndim, as a view. Gradient: yes. @throws IndexError for others @see PyTorch `torch.unsqueeze` */
-export const unsqueeze = defineFunction('unsqueeze(input, /, dim)', (input: Tensor, dim: number): Tensor => {
-  requireTensor(input, 'unsqueeze');
-  return dispatchOne(unsqueezeOp, [input], { dim: wrapDim(dim, input.shape.length + 1, 'unsqueeze') });
-});
+export const expand = defineFunction(
+  'expand(input, /, size)',
+  (input: Tensor, size: Shape): Tensor => {
+    requireTensor(input, 'expand');
+    checkIntegers('expand', 'size', size);
+    const lead = size.length - input.shape.length;
+    const target = size.map((s, i) =>
+      s === -1 && i >= lead ? (input.shape[i - lead] as number) : s,
+    );
+    if (target.some((s) => s < 0))
+      throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
+    return dispatchOne(expandOp, [input], { size: target });
+  },
+);
 
 /**
- * Without dims of size 1, as a view; with `dim`, without those of the listed that have it. Gradient: yes.
+ * A new dim of size 1 at `dim`, from -ndim - 1 to ndim, as a view. Gradient: yes. @throws
+ * IndexError for others @see PyTorch `torch.unsqueeze`
+ */
+export const unsqueeze = defineFunction(
+  'unsqueeze(input, /, dim)',
+  (input: Tensor, dim: number): Tensor => {
+    requireTensor(input, 'unsqueeze');
+    return dispatchOne(unsqueezeOp, [input], {
+      dim: wrapDim(dim, input.shape.length + 1, 'unsqueeze'),
+    });
+  },
+);
+
+/**
+ * Without dims of size 1, as a view; with `dim`, without those of the listed that have it.
+ * Gradient: yes.
  *
  * @throws IndexError for a dim out of range or given twice
  * @see PyTorch `torch.squeeze`
  */
-export const squeeze = defineFunction('squeeze(input, /, dim)', (input: Tensor, dim: number | readonly number[] | undefined = undefined): Tensor => {
-  requireTensor(input, 'squeeze');
-  return dispatchOne(squeezeOp, [input], { dims: wrapDims(dim, input.shape.length, 'squeeze') });
-});
+export const squeeze = defineFunction(
+  'squeeze(input, /, dim)',
+  (input: Tensor, dim: number | readonly number[] | undefined = undefined): Tensor => {
+    requireTensor(input, 'squeeze');
+    return dispatchOne(squeezeOp, [input], { dims: wrapDims(dim, input.shape.length, 'squeeze') });
+  },
+);
 
 /**
- * Dims `startDim` (0) to `endDim` (-1) merged into one: `[a, b, c]` gives `[a b c]`; a view where possible, else a copy. Of no dims, `[1]`; of one dim, the
- * tensor itself. Gradient: yes.
+ * Dims `startDim` (0) to `endDim` (-1) merged into one: `[a, b, c]` gives `[a b c]`; a view where
+ * possible, else a copy. Of no dims, `[1]`; of one dim, the tensor itself. Gradient: yes.
  *
  * @throws IndexError for a dim out of range; ArgumentError if the end comes before the start
  * @see PyTorch `torch.flatten`
  */
-export const flatten = defineFunction('flatten(input, /, startDim, endDim)', (input: Tensor, startDim = 0, endDim = -1): Tensor => {
-  requireTensor(input, 'flatten');
-  const ndim = input.shape.length;
-  const start = wrapDim(startDim, ndim, 'flatten');
-  const end = wrapDim(endDim, ndim, 'flatten');
-  if (ndim === 0) return input.reshape([1]);
-  if (start > end) throw new ArgumentError(`flatten: startDim ${startDim} comes after endDim ${endDim}`, { op: 'flatten' });
-  if (start === end) return input; // as PyTorch does
-  const merged = input.shape.slice(start, end + 1).reduce((a, b) => a * b, 1);
-  return reshape(input, [...input.shape.slice(0, start), merged, ...input.shape.slice(end + 1)]);
-});
+export const flatten = defineFunction(
+  'flatten(input, /, startDim, endDim)',
+  (input: Tensor, startDim = 0, endDim = -1): Tensor => {
+    requireTensor(input, 'flatten');
+    const ndim = input.shape.length;
+    const start = wrapDim(startDim, ndim, 'flatten');
+    const end = wrapDim(endDim, ndim, 'flatten');
+    if (ndim === 0) return input.reshape([1]);
+    if (start > end)
+      throw new ArgumentError(`flatten: startDim ${startDim} comes after endDim ${endDim}`, {
+        op: 'flatten',
+      });
+    if (start === end) return input; // as PyTorch does
+    const merged = input.shape.slice(start, end + 1).reduce((a, b) => a * b, 1);
+    return reshape(input, [...input.shape.slice(0, start), merged, ...input.shape.slice(end + 1)]);
+  },
+);
 
 /**
- * One dim split into several: `[a, n]` with dim 1 and `[-1, c]` gives `[a, n / c, c]`; one size may be -1. A view where possible. Gradient: yes.
+ * One dim split into several: `[a, n]` with dim 1 and `[-1, c]` gives `[a, n / c, c]`; one size may
+ * be -1. A view where possible. Gradient: yes.
  *
- * @throws ShapeError if the sizes do not multiply to that of the dim; IndexError for a dim out of range; ArgumentError for a bad size
+ * @throws ShapeError if the sizes do not multiply to that of the dim; IndexError for a dim out of
+ * range; ArgumentError for a bad size
  * @see PyTorch `torch.unflatten`
  */
-export const unflatten = defineFunction('unflatten(input, /, dim, sizes)', (input: Tensor, dim: number, sizes: Shape): Tensor => {
-  requireTensor(input, 'unflatten');
-  const at = wrapDim(dim, input.shape.length, 'unflatten');
-  const parts = inferSize(sizes, input.shape[at] as number, 'unflatten');
-  return reshape(input, [...input.shape.slice(0, at), ...parts, ...input.shape.slice(at + 1)]);
-});
+export const unflatten = defineFunction(
+  'unflatten(input, /, dim, sizes)',
+  (input: Tensor, dim: number, sizes: Shape): Tensor => {
+    requireTensor(input, 'unflatten');
+    const at = wrapDim(dim, input.shape.length, 'unflatten');
+    const parts = inferSize(sizes, input.shape[at] as number, 'unflatten');
+    return reshape(input, [...input.shape.slice(0, at), ...parts, ...input.shape.slice(at + 1)]);
+  },
+);
 
 /**
- * Dims moved to other places, as a view; the others keep their order: `[a, b, c]` from 0 to 2 gives `[b, c, a]`. Gradient: yes.
+ * Dims moved to other places, as a view; the others keep their order: `[a, b, c]` from 0 to 2 gives
+ * `[b, c, a]`. Gradient: yes.
  *
- * @throws IndexError for a dim out of range or given twice; ArgumentError if the lists differ in length
+ * @throws IndexError for a dim out of range or given twice; ArgumentError if the lists differ in
+ * length
  * @see PyTorch `torch.movedim`
  */
 export const movedim = defineFunction(
   'movedim(input, /, source, destination)',
-  (input: Tensor, source: number | readonly number[], destination: number | readonly number[]): Tensor => {
+  (
+    input: Tensor,
+    source: number | readonly number[],
+    destination: number | readonly number[],
+  ): Tensor => {
     requireTensor(input, 'movedim');
     const ndim = input.shape.length;
-    const listed = (dims: number | readonly number[]): number[] => (typeof dims === 'number' ? [wrapDim(dims, ndim, 'movedim')] : wrapDims(dims, ndim, 'movedim'));
+    const listed = (dims: number | readonly number[]): number[] =>
+      typeof dims === 'number' ? [wrapDim(dims, ndim, 'movedim')] : wrapDims(dims, ndim, 'movedim');
     const [from, to] = [listed(source), listed(destination)];
-    if (from.length !== to.length) throw new ArgumentError(`movedim: ${from.length} dims for ${to.length} places`, { op: 'movedim', source, destination });
+    if (from.length !== to.length)
+      throw new ArgumentError(`movedim: ${from.length} dims for ${to.length} places`, {
+        op: 'movedim',
+        source,
+        destination,
+      });
     const rest = input.shape.map((_, i) => i).filter((i) => !from.includes(i));
     return permute(
       input,
-      input.shape.map((_, i) => (to.includes(i) ? (from[to.indexOf(i)] as number) : (rest.shift() as number))),
+      input.shape.map((_, i) =>
+        to.includes(i) ? (from[to.indexOf(i)] as number) : (rest.shift() as number),
+      ),
     );
   },
 );
 
-/** {@link expand} to the shape of `other`. Gradient: yes. @throws ShapeError if it does not stretch to that @see PyTorch `torch.Tensor.expand_as` */
-export const expandAs = defineFunction('expandAs(input, /, other)', (input: Tensor, other: Tensor): Tensor => {
-  requireTensor(input, 'expandAs');
-  requireTensor(other, 'expandAs', 'other');
-  if (!sameShape(broadcastShapes(input.shape, other.shape, 'expandAs'), other.shape))
-    throw new ShapeError(`expandAs: shape ${formatShape(input.shape)} does not stretch to ${formatShape(other.shape)}; only sizes of 1 do`, { op: 'expandAs' });
-  return expand(input, other.shape);
-});
+/**
+ * {@link expand} to the shape of `other`. Gradient: yes. @throws ShapeError if it does not stretch
+ * to that @see PyTorch `torch.Tensor.expand_as`
+ */
+export const expandAs = defineFunction(
+  'expandAs(input, /, other)',
+  (input: Tensor, other: Tensor): Tensor => {
+    requireTensor(input, 'expandAs');
+    requireTensor(other, 'expandAs', 'other');
+    if (!sameShape(broadcastShapes(input.shape, other.shape, 'expandAs'), other.shape))
+      throw new ShapeError(
+        `expandAs: shape ${formatShape(input.shape)} does not stretch to ${formatShape(other.shape)}; only sizes of 1 do`,
+        { op: 'expandAs' },
+      );
+    return expand(input, other.shape);
+  },
+);
 
 addMethod('view', function (...size: unknown[]) {
   return view(this, listOrFirst(size));
@@ -357,20 +479,41 @@ addMethod('detach', function () {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Another shape of the same memory; the same as {@link view}. */ view: MethodOf<typeof view> & ((...size: number[]) => Tensor);
-    /** Another shape: a view where possible, else a copy; the same as {@link reshape}. */ reshape: MethodOf<typeof reshape> & ((...shape: number[]) => Tensor);
-    /** Dims in another order, as a view; the same as {@link permute}. */ permute: MethodOf<typeof permute> & ((...dims: number[]) => Tensor);
-    /** Dims of size 1 stretched without copying; the same as {@link expand}. */ expand: MethodOf<typeof expand> & ((...size: number[]) => Tensor);
-    /** Stretched to the shape of `other`; the same as {@link expandAs}. */ expandAs: MethodOf<typeof expandAs>;
-    /** Two dims exchanged, as a view; the same as {@link transpose}. */ transpose: MethodOf<typeof transpose>;
+    /** Another shape of the same memory; the same as {@link view}. */ view: MethodOf<typeof view> &
+      ((...size: number[]) => Tensor);
+    /** Another shape: a view where possible, else a copy; the same as {@link reshape}. */ reshape: MethodOf<
+      typeof reshape
+    > &
+      ((...shape: number[]) => Tensor);
+    /** Dims in another order, as a view; the same as {@link permute}. */ permute: MethodOf<
+      typeof permute
+    > &
+      ((...dims: number[]) => Tensor);
+    /** Dims of size 1 stretched without copying; the same as {@link expand}. */ expand: MethodOf<
+      typeof expand
+    > &
+      ((...size: number[]) => Tensor);
+    /** Stretched to the shape of `other`; the same as {@link expandAs}. */ expandAs: MethodOf<
+      typeof expandAs
+    >;
+    /** Two dims exchanged, as a view; the same as {@link transpose}. */ transpose: MethodOf<
+      typeof transpose
+    >;
     /** The transpose of a matrix, as a view; the same as {@link t}. */ t(): Tensor;
-    /** A new dim of size 1; the same as {@link unsqueeze}. */ unsqueeze: MethodOf<typeof unsqueeze>;
+    /** A new dim of size 1; the same as {@link unsqueeze}. */ unsqueeze: MethodOf<
+      typeof unsqueeze
+    >;
     /** Without dims of size 1; the same as {@link squeeze}. */ squeeze: MethodOf<typeof squeeze>;
-    /** Neighbouring dims merged into one; the same as {@link flatten}. */ flatten: MethodOf<typeof flatten>;
-    /** One dim split into several; the same as {@link unflatten}. */ unflatten: MethodOf<typeof unflatten>;
+    /** Neighbouring dims merged into one; the same as {@link flatten}. */ flatten: MethodOf<
+      typeof flatten
+    >;
+    /** One dim split into several; the same as {@link unflatten}. */ unflatten: MethodOf<
+      typeof unflatten
+    >;
     /** Dims moved elsewhere; the same as {@link movedim}. */ movedim: MethodOf<typeof movedim>;
     /**
-     * Summed over the dims that broadcasting from `size` added or stretched: `[2, 3]` to `[3]` or `[1, 3]`; itself of its own size. Gradient: yes.
+     * Summed over the dims that broadcasting from `size` added or stretched: `[2, 3]` to `[3]` or
+     * `[1, 3]`; itself of its own size. Gradient: yes.
      *
      * @throws ShapeError for some sizes that do not broadcast to this shape; not all are noticed
      * @see PyTorch `torch.Tensor.sum_to_size`

@@ -1,6 +1,7 @@
 /**
- * Views of a part: narrow, select, slice, diagonal, unfold, asStrided. Dtypes: all, kept. Gradient: yes, 0 outside of the part. All throw
- * ArgumentError for what is no tensor or dim, IndexError for a dim out of range, FreedError where the memory was freed.
+ * Views of a part: narrow, select, slice, diagonal, unfold, asStrided. Dtypes: all, kept. Gradient:
+ * yes, 0 outside of the part. All throw ArgumentError for what is no tensor or dim, IndexError for
+ * a dim out of range, FreedError where the memory was freed.
  */
 
 import { dispatchOne } from '../core/dispatch.js';
@@ -8,7 +9,14 @@ import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError, ShardingError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import { checkIntegers, shown } from '../core/options.js';
-import { checkSizes, formatShape, isContiguousLayout, isNonOverlappingAndDense, type Shape, wrapDim } from '../core/shape.js';
+import {
+  checkSizes,
+  formatShape,
+  isContiguousLayout,
+  isNonOverlappingAndDense,
+  type Shape,
+  wrapDim,
+} from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
@@ -43,7 +51,10 @@ const sliceOp: Op<Slice> = defineView<Slice>({
   ],
 });
 
-/** Zeros with `g` in place of the view's elements; the write is an op of its own, so that it can be differentiated again. */
+/**
+ * Zeros with `g` in place of the view's elements; the write is an op of its own, so that it can be
+ * differentiated again.
+ */
 function zerosAround<P extends object>(op: Op<P>, shape: Shape, g: Tensor, params: P): Tensor {
   if (isDistributedVariable(g)) return addedAt(op, shape, g, params);
   const zeros = g.newZeros(shape);
@@ -51,10 +62,16 @@ function zerosAround<P extends object>(op: Op<P>, shape: Shape, g: Tensor, param
   return zeros;
 }
 
-/** A gradient that is differentiated again, of a distributed tensor: no view of one can be written into under autograd. */
+/**
+ * A gradient that is differentiated again, of a distributed tensor: no view of one can be written
+ * into under autograd.
+ */
 const isDistributedVariable = (g: Tensor): boolean => g.sharding !== null && g.requiresGrad;
 
-/** The same without a write: each element of `g` is added at the place of the one that the view took. */
+/**
+ * The same without a write: each element of `g` is added at the place of the one that the view
+ * took.
+ */
 function addedAt<P extends object>(op: Op<P>, shape: Shape, g: Tensor, params: P): Tensor {
   const numel = shape.reduce((a, b) => a * b, 1);
   const places = g.newOnes([numel], { dtype: int64 }).cumsum(0).sub(1).reshape(shape);
@@ -95,7 +112,10 @@ const diagonalOp: Op<Diagonal> = defineView<Diagonal>({
   sharding: viewRule(({ shape }, { dim1, dim2 }) => keptDims(shape.length, [dim1, dim2])),
   view: (input, { offset, dim1, dim2 }) => {
     const [rows, columns] = [input.shape[dim1] as number, input.shape[dim2] as number];
-    const size = Math.max(0, offset >= 0 ? Math.min(rows, columns - offset) : Math.min(rows + offset, columns));
+    const size = Math.max(
+      0,
+      offset >= 0 ? Math.min(rows, columns - offset) : Math.min(rows + offset, columns),
+    );
     const [stride1, stride2] = [input.strides[dim1] as number, input.strides[dim2] as number];
     const skip = size === 0 ? 0 : offset >= 0 ? offset * stride2 : -offset * stride1;
     const rest = (list: Shape): number[] => list.filter((_, i) => i !== dim1 && i !== dim2);
@@ -123,7 +143,8 @@ const unfoldOp: Op<Unfold> = defineView<Unfold>({
   doc: 'Windows of one dim, as a last dim; they may overlap.',
   sharding: viewRule(({ shape }, { dim }) => sameDims(shape.length, [dim])),
   view: (input, { dim, size, step }) => {
-    const count = Math.floor(((input.shape[dim] as number) - size) / step) + 1; // not read without dims: there one window takes the place of all
+    // not read without dims: there one window takes the place of all
+    const count = Math.floor(((input.shape[dim] as number) - size) / step) + 1;
     const stride = input.strides[dim] ?? 1;
     return {
       shape: [...input.shape.map((s, i) => (i === dim ? count : s)), size],
@@ -156,25 +177,41 @@ interface Strided {
 
 /** One more than the largest position that a window reaches. */
 function endOf(size: Shape, stride: Shape, offset: number): number {
-  return size.some((s) => s === 0) ? 0 : size.reduce((end, s, i) => end + (s - 1) * (stride[i] as number), offset + 1);
+  return size.some((s) => s === 0)
+    ? 0
+    : size.reduce((end, s, i) => end + (s - 1) * (stride[i] as number), offset + 1);
 }
 
 const asStridedOp: Op<Strided> = defineView<Strided>({
   name: 'asStrided',
   doc: 'Any window on the storage.',
   sharding: viewRule(() => []), // the storage of a piece is another one
-  view: (_input, { size, stride, storageOffset }) => ({ shape: size, strides: stride, offset: storageOffset }),
+  view: (_input, { size, stride, storageOffset }) => ({
+    shape: size,
+    strides: stride,
+    offset: storageOffset,
+  }),
   vjp: (ctx, g) => {
     const { size, stride, storageOffset, from } = ctx.params;
     const shape = ctx.inputShape(0);
     // As if on a storage of its own; what of it the input does not show has no gradient.
-    const storage = g.newZeros([Math.max(endOf(size, stride, storageOffset), endOf(shape, from.strides, from.offset))]);
+    const storage = g.newZeros([
+      Math.max(endOf(size, stride, storageOffset), endOf(shape, from.strides, from.offset)),
+    ]);
     const positions = stridedPositions(size, stride, storageOffset, g);
-    return [asStrided(storage.indexAdd(0, positions, g.reshape(-1)), shape, from.strides, from.offset)];
+    return [
+      asStrided(storage.indexAdd(0, positions, g.reshape(-1)), shape, from.strides, from.offset),
+    ];
   },
   samples: () => [
-    { inputs: [sampleTensor([6])], params: { size: [2, 3], stride: [1, 2], storageOffset: 0, from: { strides: [1], offset: 0 } } },
-    { inputs: [sampleTensor([6])], params: { size: [4], stride: [1], storageOffset: 2, from: { strides: [1], offset: 0 } } },
+    {
+      inputs: [sampleTensor([6])],
+      params: { size: [2, 3], stride: [1, 2], storageOffset: 0, from: { strides: [1], offset: 0 } },
+    },
+    {
+      inputs: [sampleTensor([6])],
+      params: { size: [4], stride: [1], storageOffset: 2, from: { strides: [1], offset: 0 } },
+    },
   ],
 });
 
@@ -192,52 +229,92 @@ function stridedPositions(size: Shape, stride: Shape, offset: number, like: Tens
 }
 
 /**
- * `length` elements of one dim from `start` (negative: from the end), as a view: `[..., n, ...]` gives `[..., length, ...]`. Gradient: yes.
+ * `length` elements of one dim from `start` (negative: from the end), as a view: `[..., n, ...]`
+ * gives `[..., length, ...]`. Gradient: yes.
  *
  * @throws IndexError if they do not lie inside, or are no integers, or for a dim out of range
  * @see PyTorch `torch.narrow`
  */
-export const narrow = defineFunction('narrow(input, /, dim, start, length)', (input: Tensor, dim: number, start: number, length: number): Tensor => {
-  requireTensor(input, 'narrow');
-  const at = wrapDim(dim, input.shape.length, 'narrow');
-  const size = input.shape[at];
-  const first = typeof start === 'number' && start < 0 && size !== undefined ? start + size : start;
-  if (size === undefined || !Number.isInteger(first) || !Number.isInteger(length) || first < 0 || length < 0 || first + length > size) {
-    throw new IndexError(`narrow: ${shown(length)} elements from ${shown(start)} do not lie in dim ${dim} of shape ${formatShape(input.shape)}`, {
-      op: 'narrow',
-      dim,
-      start,
-      length,
-    });
-  }
-  return dispatchOne(sliceOp, [input], { dim: at, start: first, length, step: 1 });
-});
+export const narrow = defineFunction(
+  'narrow(input, /, dim, start, length)',
+  (input: Tensor, dim: number, start: number, length: number): Tensor => {
+    requireTensor(input, 'narrow');
+    const at = wrapDim(dim, input.shape.length, 'narrow');
+    const size = input.shape[at];
+    const first =
+      typeof start === 'number' && start < 0 && size !== undefined ? start + size : start;
+    if (
+      size === undefined ||
+      !Number.isInteger(first) ||
+      !Number.isInteger(length) ||
+      first < 0 ||
+      length < 0 ||
+      first + length > size
+    ) {
+      throw new IndexError(
+        `narrow: ${shown(length)} elements from ${shown(start)} do not lie in dim ${dim} of shape ${formatShape(input.shape)}`,
+        {
+          op: 'narrow',
+          dim,
+          start,
+          length,
+        },
+      );
+    }
+    return dispatchOne(sliceOp, [input], { dim: at, start: first, length, step: 1 });
+  },
+);
 
 /**
- * Elements `start` (0) to `end` (the size, not included) of one dim (0) by `step` (1), as a view, with Python's rules for negative and large bounds. The size
- * there is max(0, ceil((end - start) / step)). Gradient: yes.
+ * Elements `start` (0) to `end` (the size, not included) of one dim (0) by `step` (1), as a view,
+ * with Python's rules for negative and large bounds. The size there is max(0, ceil((end - start) /
+ * step)). Gradient: yes.
  *
- * @throws ArgumentError for bounds that are no integers, or a step that is no positive one; IndexError for a dim out of range
+ * @throws ArgumentError for bounds that are no integers, or a step that is no positive one;
+ * IndexError for a dim out of range
  * @see Python `x[start:end:step]`
  */
 export const slice = defineFunction(
   'slice(input, /, dim, start, end, step)',
-  (input: Tensor, dim = 0, start: number | null = null, end: number | null = null, step = 1): Tensor => {
+  (
+    input: Tensor,
+    dim = 0,
+    start: number | null = null,
+    end: number | null = null,
+    step = 1,
+  ): Tensor => {
     requireTensor(input, 'slice');
     const at = wrapDim(dim, input.shape.length, 'slice');
-    if (input.shape.length === 0) throw new IndexError('slice: a tensor without dims cannot be sliced', { op: 'slice' });
-    if (!Number.isInteger(step) || step < 1) throw new ArgumentError(`slice: step must be a positive integer, got ${shown(step)}`, { op: 'slice', step });
+    if (input.shape.length === 0)
+      throw new IndexError('slice: a tensor without dims cannot be sliced', { op: 'slice' });
+    if (!Number.isInteger(step) || step < 1)
+      throw new ArgumentError(`slice: step must be a positive integer, got ${shown(step)}`, {
+        op: 'slice',
+        step,
+      });
     const size = input.shape[at] as number;
     const bound = (value: number | null, missing: number): number => {
       if (value === null) return missing;
       // Infinity is a bound like any that is too large; a fraction or NaN is none.
-      if (!Number.isInteger(value) && value !== Number.POSITIVE_INFINITY && value !== Number.NEGATIVE_INFINITY)
-        throw new ArgumentError(`slice: bounds must be integers, got ${shown(value)}`, { op: 'slice', bound: value });
+      if (
+        !Number.isInteger(value) &&
+        value !== Number.POSITIVE_INFINITY &&
+        value !== Number.NEGATIVE_INFINITY
+      )
+        throw new ArgumentError(`slice: bounds must be integers, got ${shown(value)}`, {
+          op: 'slice',
+          bound: value,
+        });
       return Math.min(size, Math.max(0, value < 0 ? value + size : value));
     };
     const first = bound(start, 0);
     const last = bound(end, size);
-    return dispatchOne(sliceOp, [input], { dim: at, start: first, length: Math.max(0, Math.ceil((last - first) / step)), step });
+    return dispatchOne(sliceOp, [input], {
+      dim: at,
+      start: first,
+      length: Math.max(0, Math.ceil((last - first) / step)),
+      step,
+    });
   },
 );
 
@@ -247,58 +324,102 @@ export const slice = defineFunction(
  * @throws IndexError for an index or a dim out of range, or no integer
  * @see PyTorch `torch.select`
  */
-export const select = defineFunction('select(input, /, dim, index)', (input: Tensor, dim: number, index: number): Tensor => {
-  requireTensor(input, 'select');
-  const at = wrapDim(dim, input.shape.length, 'select');
-  const size = input.shape[at];
-  if (size === undefined || !Number.isInteger(index) || index < -size || index >= size) {
-    throw new IndexError(`select: index ${shown(index)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'select', dim, index });
-  }
-  return dispatchOne(selectOp, [input], { dim: at, index: index < 0 ? index + size : index });
-});
+export const select = defineFunction(
+  'select(input, /, dim, index)',
+  (input: Tensor, dim: number, index: number): Tensor => {
+    requireTensor(input, 'select');
+    const at = wrapDim(dim, input.shape.length, 'select');
+    const size = input.shape[at];
+    if (size === undefined || !Number.isInteger(index) || index < -size || index >= size) {
+      throw new IndexError(
+        `select: index ${shown(index)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`,
+        { op: 'select', dim, index },
+      );
+    }
+    return dispatchOne(selectOp, [input], { dim: at, index: index < 0 ? index + size : index });
+  },
+);
 
 /**
- * The elements with equal indices in two dims (0 and 1), as a last dim of a view; `offset` (0) above the diagonal, or below if negative. Shapes: `[m, n]` gives
- * `[min(m, n)]`, or less off the diagonal. Gradient: yes.
+ * The elements with equal indices in two dims (0 and 1), as a last dim of a view; `offset` (0)
+ * above the diagonal, or below if negative. Shapes: `[m, n]` gives `[min(m, n)]`, or less off the
+ * diagonal. Gradient: yes.
  *
- * @throws IndexError for a dim out of range; ArgumentError for equal dims, or an offset that is no integer
+ * @throws IndexError for a dim out of range; ArgumentError for equal dims, or an offset that is no
+ * integer
  * @see PyTorch `torch.diagonal`
  */
-export const diagonal = defineFunction('diagonal(input, /, offset, dim1, dim2)', (input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor => {
-  requireTensor(input, 'diagonal');
-  if (!Number.isSafeInteger(offset)) throw new ArgumentError(`diagonal: offset must be an integer, got ${shown(offset)}`, { op: 'diagonal', offset });
-  const params = { offset, dim1: wrapDim(dim1, input.shape.length, 'diagonal'), dim2: wrapDim(dim2, input.shape.length, 'diagonal') };
-  if (params.dim1 === params.dim2) throw new ArgumentError(`diagonal: dims ${dim1} and ${dim2} are the same`, { op: 'diagonal' });
-  return dispatchOne(diagonalOp, [input], params);
-});
+export const diagonal = defineFunction(
+  'diagonal(input, /, offset, dim1, dim2)',
+  (input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor => {
+    requireTensor(input, 'diagonal');
+    if (!Number.isSafeInteger(offset))
+      throw new ArgumentError(`diagonal: offset must be an integer, got ${shown(offset)}`, {
+        op: 'diagonal',
+        offset,
+      });
+    const params = {
+      offset,
+      dim1: wrapDim(dim1, input.shape.length, 'diagonal'),
+      dim2: wrapDim(dim2, input.shape.length, 'diagonal'),
+    };
+    if (params.dim1 === params.dim2)
+      throw new ArgumentError(`diagonal: dims ${dim1} and ${dim2} are the same`, {
+        op: 'diagonal',
+      });
+    return dispatchOne(diagonalOp, [input], params);
+  },
+);
 
 /**
- * Windows of `size` along a dim, every `step`, as a last dim of a view; they may overlap. Shapes: `[..., n, ...]` gives
- * `[..., floor((n - size) / step) + 1, ..., size]`, and `[]` gives `[size]`. Gradient: yes, summed where they overlap.
+ * Windows of `size` along a dim, every `step`, as a last dim of a view; they may overlap. Shapes:
+ * `[..., n, ...]` gives `[..., floor((n - size) / step) + 1, ..., size]`, and `[]` gives `[size]`.
+ * Gradient: yes, summed where they overlap.
  *
- * @throws ArgumentError unless 0 <= size <= n and step > 0, all integers; IndexError for a dim out of range
+ * @throws ArgumentError unless 0 <= size <= n and step > 0, all integers; IndexError for a dim out
+ * of range
  * @see PyTorch `torch.Tensor.unfold`
  */
-export const unfold = defineFunction('unfold(input, /, dimension, size, step)', (input: Tensor, dimension: number, size: number, step: number): Tensor => {
-  requireTensor(input, 'unfold');
-  const at = wrapDim(dimension, input.shape.length, 'unfold');
-  const total = input.shape[at] ?? 1;
-  if (!Number.isInteger(size) || size < 0 || size > total || !Number.isInteger(step) || step < 1) {
-    throw new ArgumentError(`unfold: windows of ${shown(size)} every ${shown(step)} do not fit dim ${dimension} of shape ${formatShape(input.shape)}`, {
-      op: 'unfold',
-      dim: dimension,
-      size,
-      step,
-    });
-  }
-  return dispatchOne(unfoldOp, [input], { dim: at, size, step });
-});
+export const unfold = defineFunction(
+  'unfold(input, /, dimension, size, step)',
+  (input: Tensor, dimension: number, size: number, step: number): Tensor => {
+    requireTensor(input, 'unfold');
+    const at = wrapDim(dimension, input.shape.length, 'unfold');
+    const total = input.shape[at] ?? 1;
+    if (
+      !Number.isInteger(size) ||
+      size < 0 ||
+      size > total ||
+      !Number.isInteger(step) ||
+      step < 1
+    ) {
+      throw new ArgumentError(
+        `unfold: windows of ${shown(size)} every ${shown(step)} do not fit dim ${dimension} of shape ${formatShape(input.shape)}`,
+        {
+          op: 'unfold',
+          dim: dimension,
+          size,
+          step,
+        },
+      );
+    }
+    return dispatchOne(unfoldOp, [input], { dim: at, size, step });
+  },
+);
 
-/** Where windows may reach. A distributed tensor has none of its own, but as long as it is no view its elements lie one after the other wherever it is whole. */
+/**
+ * Where windows may reach. A distributed tensor has none of its own, but as long as it is no view
+ * its elements lie one after the other wherever it is whole.
+ */
 function bytesOf(input: Tensor): number {
   const { sharding } = input;
   if (sharding === null) return input.liveStorage('asStrided').nbytes;
-  if (input.base === null && sharding.local.storageOffset === 0 && isContiguousLayout(input.shape, input.strides)) return input.numel() * input.dtype.itemsize;
+  if (
+    input.base === null &&
+    sharding.local.storageOffset === 0 &&
+    isContiguousLayout(input.shape, input.strides)
+  )
+    return input.numel() * input.dtype.itemsize;
   throw new ShardingError(
     `asStrided: expected a plain tensor or a contiguous one, got a view of a tensor held as ${sharding.spec}, whose parts have memory of their own. Use narrow, select, t or unfold, or toLocal() first.`,
     { op: 'asStrided' },
@@ -306,11 +427,12 @@ function bytesOf(input: Tensor): number {
 }
 
 /**
- * Any window on the storage of a tensor; `stride` and `storageOffset` (the tensor's own) are in elements. Shapes: `size`. Gradient: yes, summed where elements
- * are seen twice.
+ * Any window on the storage of a tensor; `stride` and `storageOffset` (the tensor's own) are in
+ * elements. Shapes: `size`. Gradient: yes, summed where elements are seen twice.
  *
- * @throws ShardingError for a view of a distributed tensor; ArgumentError if it reaches outside the storage, for sizes, strides or an offset that are no integers of 0 or more, and for an input with gaps or
- * overlaps that requires a gradient; FreedError if the memory was freed
+ * @throws ShardingError for a view of a distributed tensor; ArgumentError if it reaches outside the
+ * storage, for sizes, strides or an offset that are no integers of 0 or more, and for an input with
+ * gaps or overlaps that requires a gradient; FreedError if the memory was freed
  * @see PyTorch `torch.as_strided`
  */
 export const asStrided = defineFunction(
@@ -321,18 +443,33 @@ export const asStrided = defineFunction(
     const offset = storageOffset ?? input.storageOffset;
     checkSizes(size, 'asStrided');
     checkIntegers('asStrided', 'stride', stride);
-    const fits = stride.length === size.length && stride.every((s) => s >= 0) && Number.isSafeInteger(offset) && offset >= 0;
+    const fits =
+      stride.length === size.length &&
+      stride.every((s) => s >= 0) &&
+      Number.isSafeInteger(offset) &&
+      offset >= 0;
     if (!fits || endOf(size, stride, offset) * input.dtype.itemsize > memory) {
-      throw new ArgumentError(`asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${shown(offset)} reach outside the storage`, {
-        op: 'asStrided',
-        size,
-        stride,
-      });
+      throw new ArgumentError(
+        `asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${shown(offset)} reach outside the storage`,
+        {
+          op: 'asStrided',
+          size,
+          stride,
+        },
+      );
     }
     if (input.requiresGrad && !isNonOverlappingAndDense(input.shape, input.strides)) {
-      throw new ArgumentError('asStrided: a gradient is only defined for an input without gaps and overlaps; call contiguous() first', { op: 'asStrided' });
+      throw new ArgumentError(
+        'asStrided: a gradient is only defined for an input without gaps and overlaps; call contiguous() first',
+        { op: 'asStrided' },
+      );
     }
-    return dispatchOne(asStridedOp, [input], { size: [...size], stride: [...stride], storageOffset: offset, from: { strides: input.strides, offset: input.storageOffset } });
+    return dispatchOne(asStridedOp, [input], {
+      size: [...size],
+      stride: [...stride],
+      storageOffset: offset,
+      from: { strides: input.strides, offset: input.storageOffset },
+    });
   },
 );
 

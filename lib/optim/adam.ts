@@ -32,7 +32,11 @@ export interface AdamOptions extends StepMode {
 
 type Group = Required<AdamOptions> & { decoupledWeightDecay: boolean } & Hyperparameters;
 
-const stateNames: StateNames = { step: true, required: ['exp_avg', 'exp_avg_sq'], optional: ['max_exp_avg_sq'] };
+const stateNames: StateNames = {
+  step: true,
+  required: ['exp_avg', 'exp_avg_sq'],
+  optional: ['max_exp_avg_sq'],
+};
 
 abstract class AdamBase extends Optimizer<Group> {
   protected override checkGroup(group: ParamGroup<Group>): void {
@@ -40,11 +44,13 @@ abstract class AdamBase extends Optimizer<Group> {
     checkStepMode(name, group);
     checkRate(name, group);
     checkNumber(name, 'eps', group.eps, { from: 0 });
-    if (!Array.isArray(group.betas) || group.betas.length !== 2) throw unexpected(name, 'betas', 'two numbers', group.betas);
+    if (!Array.isArray(group.betas) || group.betas.length !== 2)
+      throw unexpected(name, 'betas', 'two numbers', group.betas);
     checkNumber(name, 'betas[0]', group.betas[0], { from: 0, below: 1 });
     checkNumber(name, 'betas[1]', group.betas[1], { from: 0, below: 1 });
     checkNumber(name, 'weightDecay', group.weightDecay, { from: 0 });
-    for (const flag of ['amsgrad', 'maximize', 'capturable', 'decoupledWeightDecay'] as const) checkFlag(name, flag, group[flag]);
+    for (const flag of ['amsgrad', 'maximize', 'capturable', 'decoupledWeightDecay'] as const)
+      checkFlag(name, flag, group[flag]);
   }
 
   protected override get stateNames(): StateNames {
@@ -71,7 +77,11 @@ abstract class AdamBase extends Optimizer<Group> {
       this.state.set(p, state);
     }
     for (const name of ['step', 'exp_avg', 'exp_avg_sq']) {
-      if (state[name] === undefined) throw new ArgumentError(`${this.constructor.name}: the state of a parameter has no ${name}`, { name });
+      if (state[name] === undefined)
+        throw new ArgumentError(
+          `${this.constructor.name}: the state of a parameter has no ${name}`,
+          { name },
+        );
     }
     // Switched on later, the largest so far begins at 0.
     if (amsgrad) state['max_exp_avg_sq'] ??= this.zerosFor(p);
@@ -82,23 +92,56 @@ abstract class AdamBase extends Optimizer<Group> {
     const [beta1, beta2] = group.betas;
     const biasCorrection1 = 1 - beta1 ** step;
     const biasCorrection2 = 1 - beta2 ** step;
-    const of = (name: string): Tensor[] => params.map((p) => (this.state.get(p) as ParamState)[name] as Tensor);
+    const of = (name: string): Tensor[] =>
+      params.map((p) => (this.state.get(p) as ParamState)[name] as Tensor);
     const grads = params.map((p) => p.gradTensor as Tensor);
     const largest = group.amsgrad ? of('max_exp_avg_sq') : null;
     const { lr, eps, weightDecay } = group;
     if (isPlainLoop(group)) {
       const [first, second] = [of('exp_avg'), of('exp_avg_sq')];
       params.forEach((p, i) => {
-        plainStep(group, p, grads[i] as Tensor, first[i] as Tensor, second[i] as Tensor, largest?.[i] ?? null, biasCorrection1, biasCorrection2);
+        plainStep(
+          group,
+          p,
+          grads[i] as Tensor,
+          first[i] as Tensor,
+          second[i] as Tensor,
+          largest?.[i] ?? null,
+          biasCorrection1,
+          biasCorrection2,
+        );
       });
       return;
     }
-    const flags = { decoupled: Number(group.decoupledWeightDecay), amsgrad: Number(group.amsgrad), maximize: Number(group.maximize) };
-    adamStep(params, grads, of('exp_avg'), of('exp_avg_sq'), largest, { lr, beta1, beta2, eps, weightDecay, ...flags, biasCorrection1, biasCorrection2, gradScale: 1 });
+    const flags = {
+      decoupled: Number(group.decoupledWeightDecay),
+      amsgrad: Number(group.amsgrad),
+      maximize: Number(group.maximize),
+    };
+    adamStep(params, grads, of('exp_avg'), of('exp_avg_sq'), largest, {
+      lr,
+      beta1,
+      beta2,
+      eps,
+      weightDecay,
+      ...flags,
+      biasCorrection1,
+      biasCorrection2,
+      gradScale: 1,
+    });
   }
 }
 
-function plainStep(group: ParamGroup<Group>, p: Tensor, gradient: Tensor, first: Tensor, second: Tensor, largest: Tensor | null, correction1: number, correction2: number): void {
+function plainStep(
+  group: ParamGroup<Group>,
+  p: Tensor,
+  gradient: Tensor,
+  first: Tensor,
+  second: Tensor,
+  largest: Tensor | null,
+  correction1: number,
+  correction2: number,
+): void {
   const [beta1, beta2] = group.betas;
   let g = group.maximize ? gradient.neg() : gradient;
   if (group.weightDecay !== 0) {
@@ -120,9 +163,31 @@ interface AdamKeywords extends StepMode {
 const adamArguments = (name: string, defaultDecay: number, decoupledWeightDecay: boolean) =>
   defineArguments(
     `${name}(params, /, lr, betas, eps, weightDecay, amsgrad, *, foreach, maximize, capturable, differentiable, fused)`,
-    (params: Params<Group>, lr = 1e-3, betas: readonly [number, number] = [0.9, 0.999], eps = 1e-8, weightDecay = defaultDecay, amsgrad = false, keywords: AdamKeywords = {}) => {
-      const given: Required<AdamOptions> = { lr, betas, eps, weightDecay, amsgrad, maximize: false, foreach: null, fused: null, capturable: false, differentiable: false };
-      return { params, defaults: { ...withDefaults(name, given, keywords), decoupledWeightDecay } as Group };
+    (
+      params: Params<Group>,
+      lr = 1e-3,
+      betas: readonly [number, number] = [0.9, 0.999],
+      eps = 1e-8,
+      weightDecay = defaultDecay,
+      amsgrad = false,
+      keywords: AdamKeywords = {},
+    ) => {
+      const given: Required<AdamOptions> = {
+        lr,
+        betas,
+        eps,
+        weightDecay,
+        amsgrad,
+        maximize: false,
+        foreach: null,
+        fused: null,
+        capturable: false,
+        differentiable: false,
+      };
+      return {
+        params,
+        defaults: { ...withDefaults(name, given, keywords), decoupledWeightDecay } as Group,
+      };
     },
   );
 

@@ -16,21 +16,36 @@ const renamed: Readonly<Record<string, string>> = {
 export function sincePyTorchNames(schedule: string, state: State, known: State): State {
   if (!Object.hasOwn(state, 'lastEpoch')) return state;
   const { options, phases, levels: _levels, momenta: _momenta, ...rest } = state;
-  const flat = { ...rest, ...settingsOf(options as State | undefined, known), ...(phases === undefined ? {} : { _schedule_phases: (phases as EarlierPhase[]).map(presentPhase) }) };
-  const named = Object.fromEntries(Object.entries(flat).map(([name, value]) => [renamed[name] ?? snakeCase(name), value]));
+  const flat = {
+    ...rest,
+    ...settingsOf(options as State | undefined, known),
+    ...(phases === undefined
+      ? {}
+      : { _schedule_phases: (phases as EarlierPhase[]).map(presentPhase) }),
+  };
+  const named = Object.fromEntries(
+    Object.entries(flat).map(([name, value]) => [renamed[name] ?? snakeCase(name), value]),
+  );
   if (schedule !== 'SequentialLR') return named;
   const { milestones, ...sequence } = named;
   return { ...sequence, _milestones: milestones };
 }
 
-/** Settings that were kept as they were given: of CyclicLR and ReduceLROnPlateau, which have values for each group. */
+/**
+ * Settings that were kept as they were given: of CyclicLR and ReduceLROnPlateau, which have values
+ * for each group.
+ */
 function settingsOf(options: State | undefined, known: State): State {
   if (options === undefined) return {};
   const { stepSizeUp, stepSizeDown, baseMomentum, maxMomentum, minLr, ...rest } = options;
-  const each = (name: string, value: unknown): unknown => (Array.isArray(value) ? value : (known[name] as unknown[]).map(() => value));
+  const each = (name: string, value: unknown): unknown =>
+    Array.isArray(value) ? value : (known[name] as unknown[]).map(() => value);
   if (stepSizeUp === undefined) return { ...rest, minLrs: each('min_lrs', minLr) };
   const total = (stepSizeUp as number) + ((stepSizeDown ?? stepSizeUp) as number);
-  const momenta = { baseMomentums: each('base_momentums', baseMomentum), maxMomentums: each('max_momentums', maxMomentum) };
+  const momenta = {
+    baseMomentums: each('base_momentums', baseMomentum),
+    maxMomentums: each('max_momentums', maxMomentum),
+  };
   return { ...rest, ...momenta, totalSize: total, stepRatio: (stepSizeUp as number) / total };
 }
 
@@ -41,5 +56,11 @@ interface EarlierPhase {
 }
 
 function presentPhase({ end, lr, momentum }: EarlierPhase): State {
-  return { end_step: end, start_lr: `${lr[0]}_lr`, end_lr: `${lr[1]}_lr`, start_momentum: `${momentum[0]}_momentum`, end_momentum: `${momentum[1]}_momentum` };
+  return {
+    end_step: end,
+    start_lr: `${lr[0]}_lr`,
+    end_lr: `${lr[1]}_lr`,
+    start_momentum: `${momentum[0]}_momentum`,
+    end_momentum: `${momentum[1]}_momentum`,
+  };
 }

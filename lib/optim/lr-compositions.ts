@@ -8,17 +8,32 @@ import { groupsOf } from './scheduler-groups.js';
 import { checkTakeUp, type SchedulerState, takeUp } from './scheduler-state.js';
 
 /** @throws ArgumentError unless all are schedules of one optimizer */
-function checkSchedules(op: string, schedulers: readonly LRScheduler[], optimizer?: Optimizer): void {
-  if (!Array.isArray(schedulers) || schedulers.length === 0) throw unexpected(op, 'schedulers', 'a list of at least one schedule', schedulers);
+function checkSchedules(
+  op: string,
+  schedulers: readonly LRScheduler[],
+  optimizer?: Optimizer,
+): void {
+  if (!Array.isArray(schedulers) || schedulers.length === 0)
+    throw unexpected(op, 'schedulers', 'a list of at least one schedule', schedulers);
   schedulers.forEach((each, i) => {
-    if (!(each instanceof LRScheduler)) throw unexpected(op, `schedule ${i}`, 'an LRScheduler', each);
-    if (each.optimizer !== (optimizer ?? schedulers[0]?.optimizer)) throw new ArgumentError(`${op}: schedule ${i} belongs to another optimizer`, { op, index: i });
+    if (!(each instanceof LRScheduler))
+      throw unexpected(op, `schedule ${i}`, 'an LRScheduler', each);
+    if (each.optimizer !== (optimizer ?? schedulers[0]?.optimizer))
+      throw new ArgumentError(`${op}: schedule ${i} belongs to another optimizer`, {
+        op,
+        index: i,
+      });
   });
 }
 
 const sequentialArguments = defineArguments(
   'SequentialLR(optimizer, /, schedulers, milestones, lastEpoch)',
-  (optimizer: Optimizer, schedulers: readonly LRScheduler[], milestones: readonly number[], lastEpoch = -1) => ({ optimizer, schedulers, milestones, lastEpoch }),
+  (
+    optimizer: Optimizer,
+    schedulers: readonly LRScheduler[],
+    milestones: readonly number[],
+    lastEpoch = -1,
+  ) => ({ optimizer, schedulers, milestones, lastEpoch }),
 );
 
 /** Schedules one after another, changing at milestones. */
@@ -26,20 +41,32 @@ export class SequentialLR extends LRScheduler {
   private readonly schedulers: readonly LRScheduler[];
   private readonly switches: readonly number[];
 
-  /** @throws ArgumentError unless all are schedules of the optimizer, with an ascending milestone between each two */
+  /**
+   * @throws ArgumentError unless all are schedules of the optimizer, with an ascending milestone
+   * between each two
+   */
   constructor(...args: ArgumentsOf<typeof sequentialArguments>) {
     const { optimizer, schedulers, milestones, lastEpoch } = sequentialArguments(...args);
     super(optimizer, lastEpoch);
     checkSchedules('SequentialLR', schedulers, optimizer);
     if (!Array.isArray(milestones) || schedulers.length !== milestones.length + 1) {
-      throw unexpected('SequentialLR', 'milestones', `a list of ${schedulers.length - 1}, one less than schedules`, milestones);
+      throw unexpected(
+        'SequentialLR',
+        'milestones',
+        `a list of ${schedulers.length - 1}, one less than schedules`,
+        milestones,
+      );
     }
     milestones.forEach((each, i) => {
-      checkNumber('SequentialLR', `milestone ${i}`, each, { from: (milestones as number[])[i - 1] ?? 0, whole: true });
+      checkNumber('SequentialLR', `milestone ${i}`, each, {
+        from: (milestones as number[])[i - 1] ?? 0,
+        whole: true,
+      });
     });
     this.schedulers = [...schedulers];
     this.switches = [...milestones];
-    if (this.lastEpoch === -1) for (const group of groupsOf(optimizer)) group.lr = group.initialLr as number;
+    if (this.lastEpoch === -1)
+      for (const group of groupsOf(optimizer)) group.lr = group.initialLr as number;
     for (const each of schedulers) each.undo();
     this.begin();
   }
@@ -88,21 +115,32 @@ function apart(op: string, state: SchedulerState): { own: SchedulerState; states
 /** @throws ArgumentError if there are not as many states as schedules */
 function loadAll(op: string, schedulers: readonly LRScheduler[], states: unknown): void {
   if (!Array.isArray(states) || states.length !== schedulers.length) {
-    throw unexpected(`${op}.loadStateDict`, '_schedulers', `a list of the states of ${schedulers.length} schedules`, states);
+    throw unexpected(
+      `${op}.loadStateDict`,
+      '_schedulers',
+      `a list of the states of ${schedulers.length} schedules`,
+      states,
+    );
   }
   schedulers.forEach((each, i) => each.loadStateDict(states[i] as SchedulerState));
 }
 
-const chainedArguments = defineArguments('ChainedScheduler(schedulers, *, optimizer)', (schedulers: readonly LRScheduler[], { optimizer }: { optimizer?: Optimizer } = {}) => ({
-  schedulers,
-  optimizer,
-}));
+const chainedArguments = defineArguments(
+  'ChainedScheduler(schedulers, *, optimizer)',
+  (schedulers: readonly LRScheduler[], { optimizer }: { optimizer?: Optimizer } = {}) => ({
+    schedulers,
+    optimizer,
+  }),
+);
 
 /** Several schedules at once, each changing what the one before left. */
 export class ChainedScheduler {
   private readonly schedulers: readonly LRScheduler[];
 
-  /** @throws ArgumentError unless there is at least one schedule, and all are of one optimizer: the one given, if any */
+  /**
+   * @throws ArgumentError unless there is at least one schedule, and all are of one optimizer: the
+   * one given, if any
+   */
   constructor(...args: ArgumentsOf<typeof chainedArguments>) {
     const { schedulers, optimizer } = chainedArguments(...args);
     checkSchedules('ChainedScheduler', schedulers, optimizer);
@@ -121,7 +159,10 @@ export class ChainedScheduler {
 
   /** The states of the schedules. */
   stateDict(): SchedulerState {
-    return { _schedulers: this.schedulers.map((each) => each.stateDict()), _last_lr: this.getLastLr() };
+    return {
+      _schedulers: this.schedulers.map((each) => each.stateDict()),
+      _last_lr: this.getLastLr(),
+    };
   }
 
   /** @throws ArgumentError if there are not as many states as schedules */

@@ -5,12 +5,15 @@ import { LRScheduler } from './lr-scheduler.js';
 import type { Optimizer } from './optimizer.js';
 import type { SchedulerState } from './scheduler-state.js';
 
-const cosineArguments = defineArguments('CosineAnnealingLR(optimizer, /, TMax, etaMin, lastEpoch)', (optimizer: Optimizer, TMax: number, etaMin = 0, lastEpoch = -1) => ({
-  optimizer,
-  TMax,
-  etaMin,
-  lastEpoch,
-}));
+const cosineArguments = defineArguments(
+  'CosineAnnealingLR(optimizer, /, TMax, etaMin, lastEpoch)',
+  (optimizer: Optimizer, TMax: number, etaMin = 0, lastEpoch = -1) => ({
+    optimizer,
+    TMax,
+    etaMin,
+    lastEpoch,
+  }),
+);
 
 /** Half a cosine from the initial rate to `etaMin`. @see Loshchilov and Hutter, arXiv:1608.03983 */
 export class CosineAnnealingLR extends LRScheduler {
@@ -32,19 +35,31 @@ export class CosineAnnealingLR extends LRScheduler {
     if (initial || at === 0) return this.current();
     if ((at - 1 - TMax) % (2 * TMax) === 0) {
       const lrs = this.current();
-      return this.baseLrs.map((base, i) => (lrs[i] as number) + ((base - etaMin) * (1 - Math.cos(Math.PI / TMax))) / 2);
+      return this.baseLrs.map(
+        (base, i) => (lrs[i] as number) + ((base - etaMin) * (1 - Math.cos(Math.PI / TMax))) / 2,
+      );
     }
-    const factor = (1 + Math.cos((Math.PI * at) / TMax)) / (1 + Math.cos((Math.PI * (at - 1)) / TMax));
+    const factor =
+      (1 + Math.cos((Math.PI * at) / TMax)) / (1 + Math.cos((Math.PI * (at - 1)) / TMax));
     return this.current().map((lr) => factor * (lr - etaMin) + etaMin);
   }
 }
 
 const restartArguments = defineArguments(
   'CosineAnnealingWarmRestarts(optimizer, /, T0, TMult, etaMin, lastEpoch)',
-  (optimizer: Optimizer, T0: number, TMult = 1, etaMin = 0, lastEpoch = -1) => ({ optimizer, T0, TMult, etaMin, lastEpoch }),
+  (optimizer: Optimizer, T0: number, TMult = 1, etaMin = 0, lastEpoch = -1) => ({
+    optimizer,
+    T0,
+    TMult,
+    etaMin,
+    lastEpoch,
+  }),
 );
 
-/** Cosines that start again, each `TMult` times as long. @see Loshchilov and Hutter, arXiv:1608.03983 */
+/**
+ * Cosines that start again, each `TMult` times as long. @see Loshchilov and Hutter,
+ * arXiv:1608.03983
+ */
 export class CosineAnnealingWarmRestarts extends LRScheduler {
   readonly T0: number;
   readonly TMult: number;
@@ -80,6 +95,8 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
 
   protected rates(): number[] {
     const { at, length } = this.cycle();
-    return this.baseLrs.map((lr) => this.etaMin + ((lr - this.etaMin) * (1 + Math.cos((Math.PI * at) / length))) / 2);
+    return this.baseLrs.map(
+      (lr) => this.etaMin + ((lr - this.etaMin) * (1 + Math.cos((Math.PI * at) / length))) / 2,
+    );
   }
 }

@@ -4,7 +4,13 @@ import { checkNumber, checkOneOf } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import { LRScheduler } from './lr-scheduler.js';
 import type { Optimizer } from './optimizer.js';
-import { groupsOf, momentaOf, perGroup, type ScheduledGroup, setMomentum } from './scheduler-groups.js';
+import {
+  groupsOf,
+  momentaOf,
+  perGroup,
+  type ScheduledGroup,
+  setMomentum,
+} from './scheduler-groups.js';
 import type { SchedulerState } from './scheduler-state.js';
 
 type OfGroups = number | readonly number[];
@@ -36,7 +42,10 @@ const oneCycleArguments = defineArguments(
   }),
 );
 
-/** A stretch of the cycle in PyTorch's form: up to which step, and between which values of a group, by their names. */
+/**
+ * A stretch of the cycle in PyTorch's form: up to which step, and between which values of a group,
+ * by their names.
+ */
 interface Phase {
   end_step: number;
   start_lr: Level;
@@ -48,9 +57,21 @@ interface Phase {
 type Level = 'initial_lr' | 'max_lr' | 'min_lr';
 type MomentumLevel = 'base_momentum' | 'max_momentum';
 
-const levels = { initial_lr: 'initialLr', max_lr: 'maxLr', min_lr: 'minLr', base_momentum: 'baseMomentum', max_momentum: 'maxMomentum' } as const;
+const levels = {
+  initial_lr: 'initialLr',
+  max_lr: 'maxLr',
+  min_lr: 'minLr',
+  base_momentum: 'baseMomentum',
+  max_momentum: 'maxMomentum',
+} as const;
 
-const phase = (end_step: number, start_lr: Level, end_lr: Level, start_momentum: MomentumLevel, end_momentum: MomentumLevel): Phase => ({
+const phase = (
+  end_step: number,
+  start_lr: Level,
+  end_lr: Level,
+  start_momentum: MomentumLevel,
+  end_momentum: MomentumLevel,
+): Phase => ({
   end_step,
   start_lr,
   end_lr,
@@ -81,13 +102,24 @@ export class OneCycleLR extends LRScheduler {
     this.totalSteps = totalStepsOf(steps);
     this.annealStrategy = annealStrategy;
     this.cycleMomentum = momenta !== null;
-    this.setLevels(perGroup('OneCycleLR', 'maxLr', lr.maxLr, optimizer), lr.divFactor, lr.finalDivFactor);
+    this.setLevels(
+      perGroup('OneCycleLR', 'maxLr', lr.maxLr, optimizer),
+      lr.divFactor,
+      lr.finalDivFactor,
+    );
     if (momenta !== null)
-      this.setMomenta(momentaOf('OneCycleLR', 'baseMomentum', momenta.baseMomentum, optimizer), momentaOf('OneCycleLR', 'maxMomentum', momenta.maxMomentum, optimizer));
+      this.setMomenta(
+        momentaOf('OneCycleLR', 'baseMomentum', momenta.baseMomentum, optimizer),
+        momentaOf('OneCycleLR', 'maxMomentum', momenta.maxMomentum, optimizer),
+      );
     const top = pctStart * this.totalSteps - 1;
     const up = phase(top, 'initial_lr', 'max_lr', 'max_momentum', 'base_momentum');
     this.schedulePhases = threePhase
-      ? [up, phase(2 * top, 'max_lr', 'initial_lr', 'base_momentum', 'max_momentum'), phase(this.totalSteps - 1, 'initial_lr', 'min_lr', 'max_momentum', 'max_momentum')]
+      ? [
+          up,
+          phase(2 * top, 'max_lr', 'initial_lr', 'base_momentum', 'max_momentum'),
+          phase(this.totalSteps - 1, 'initial_lr', 'min_lr', 'max_momentum', 'max_momentum'),
+        ]
       : [up, phase(this.totalSteps - 1, 'max_lr', 'min_lr', 'base_momentum', 'max_momentum')];
     this.begin();
   }
@@ -113,25 +145,43 @@ export class OneCycleLR extends LRScheduler {
 
   protected rates(): number[] {
     const at = this.lastEpoch;
-    if (at > this.totalSteps) throw new ArgumentError(`OneCycleLR: stepped ${at} times, the cycle has ${this.totalSteps} steps`);
+    if (at > this.totalSteps)
+      throw new ArgumentError(
+        `OneCycleLR: stepped ${at} times, the cycle has ${this.totalSteps} steps`,
+      );
     const phases = this.schedulePhases;
     const i = phases.findIndex(({ end_step }, k) => at <= end_step || k === phases.length - 1);
     const { end_step: end, start_lr, end_lr, start_momentum, end_momentum } = phases[i] as Phase;
     const start = i === 0 ? 0 : (phases[i - 1] as Phase).end_step;
     const part = end === start ? 1 : (at - start) / (end - start);
     const anneal = annealing[this.annealStrategy];
-    const between = (group: ScheduledGroup, from: Level | MomentumLevel, to: Level | MomentumLevel): number =>
-      anneal(group[levels[from]] as number, group[levels[to]] as number, part);
+    const between = (
+      group: ScheduledGroup,
+      from: Level | MomentumLevel,
+      to: Level | MomentumLevel,
+    ): number => anneal(group[levels[from]] as number, group[levels[to]] as number, part);
     // Groups that came later have no levels, and keep their rates.
     const groups = groupsOf(this.optimizer).slice(0, this.baseLrs.length);
-    if (this.cycleMomentum) for (const group of groups) setMomentum(group, between(group, start_momentum, end_momentum));
+    if (this.cycleMomentum)
+      for (const group of groups) setMomentum(group, between(group, start_momentum, end_momentum));
     return groups.map((group) => between(group, start_lr, end_lr));
   }
 }
 
-function totalStepsOf({ totalSteps, epochs, stepsPerEpoch }: { totalSteps: number | null; epochs: number | null; stepsPerEpoch: number | null }): number {
-  if (totalSteps === null && (epochs === null || stepsPerEpoch === null)) throw new ArgumentError('OneCycleLR: give totalSteps, or epochs and stepsPerEpoch');
-  for (const [name, value] of Object.entries(totalSteps === null ? { epochs, stepsPerEpoch } : { totalSteps })) {
+function totalStepsOf({
+  totalSteps,
+  epochs,
+  stepsPerEpoch,
+}: {
+  totalSteps: number | null;
+  epochs: number | null;
+  stepsPerEpoch: number | null;
+}): number {
+  if (totalSteps === null && (epochs === null || stepsPerEpoch === null))
+    throw new ArgumentError('OneCycleLR: give totalSteps, or epochs and stepsPerEpoch');
+  for (const [name, value] of Object.entries(
+    totalSteps === null ? { epochs, stepsPerEpoch } : { totalSteps },
+  )) {
     checkNumber('OneCycleLR', name, value, { from: 1, whole: true });
   }
   return totalSteps ?? (epochs as number) * (stepsPerEpoch as number);
@@ -146,7 +196,10 @@ interface CyclicKeywords {
   lastEpoch?: number;
 }
 
-/** PyTorch has two arguments for functions of its own after `gamma`; what comes after those is options here. */
+/**
+ * PyTorch has two arguments for functions of its own after `gamma`; what comes after those is
+ * options here.
+ */
 const cyclicArguments = defineArguments(
   'CyclicLR(optimizer, /, baseLr, maxLr, stepSizeUp, stepSizeDown, mode, gamma, *, cycleMomentum, baseMomentum, maxMomentum, lastEpoch)',
   (
@@ -157,8 +210,25 @@ const cyclicArguments = defineArguments(
     stepSizeDown: number | null = null,
     mode: CyclicMode = 'triangular',
     gamma = 1,
-    { cycleMomentum = true, baseMomentum = 0.8, maxMomentum = 0.9, lastEpoch = -1 }: CyclicKeywords = {},
-  ) => ({ optimizer, baseLr, maxLr, stepSizeUp, stepSizeDown, mode, gamma, cycleMomentum, baseMomentum, maxMomentum, lastEpoch }),
+    {
+      cycleMomentum = true,
+      baseMomentum = 0.8,
+      maxMomentum = 0.9,
+      lastEpoch = -1,
+    }: CyclicKeywords = {},
+  ) => ({
+    optimizer,
+    baseLr,
+    maxLr,
+    stepSizeUp,
+    stepSizeDown,
+    mode,
+    gamma,
+    cycleMomentum,
+    baseMomentum,
+    maxMomentum,
+    lastEpoch,
+  }),
 );
 
 /** Back and forth between two rates. @see Smith, arXiv:1506.01186 */
@@ -174,7 +244,19 @@ export class CyclicLR extends LRScheduler {
 
   constructor(...args: ArgumentsOf<typeof cyclicArguments>) {
     const op = 'CyclicLR';
-    const { optimizer, baseLr, maxLr, stepSizeUp, stepSizeDown, mode, gamma, cycleMomentum, baseMomentum, maxMomentum, lastEpoch } = cyclicArguments(...args);
+    const {
+      optimizer,
+      baseLr,
+      maxLr,
+      stepSizeUp,
+      stepSizeDown,
+      mode,
+      gamma,
+      cycleMomentum,
+      baseMomentum,
+      maxMomentum,
+      lastEpoch,
+    } = cyclicArguments(...args);
     super(optimizer, lastEpoch);
     const low = perGroup(op, 'baseLr', baseLr, optimizer);
     this.maxLrs = perGroup(op, 'maxLr', maxLr, optimizer);
@@ -187,15 +269,23 @@ export class CyclicLR extends LRScheduler {
     this.mode = mode;
     this.gamma = gamma;
     this.cycleMomentum = cycleMomentum;
-    this.baseMomentums = cycleMomentum ? momentaOf(op, 'baseMomentum', baseMomentum, optimizer) : [];
+    this.baseMomentums = cycleMomentum
+      ? momentaOf(op, 'baseMomentum', baseMomentum, optimizer)
+      : [];
     this.maxMomentums = cycleMomentum ? momentaOf(op, 'maxMomentum', maxMomentum, optimizer) : [];
     this.baseLrs.splice(0, this.baseLrs.length, ...low);
     this.begin();
   }
 
-  /** With what PyTorch's looks for when it loads: there may be a function in the place of a mode. */
+  /**
+   * With what PyTorch's looks for when it loads: there may be a function in the place of a mode.
+   */
   override stateDict(): SchedulerState {
-    return { ...super.stateDict(), scale_mode: this.mode === 'exp_range' ? 'iterations' : 'cycle', _scale_fn_custom: null };
+    return {
+      ...super.stateDict(),
+      scale_mode: this.mode === 'exp_range' ? 'iterations' : 'cycle',
+      _scale_fn_custom: null,
+    };
   }
 
   protected rates(): number[] {
@@ -203,11 +293,21 @@ export class CyclicLR extends LRScheduler {
     const cycle = Math.floor(1 + lastEpoch / totalSize);
     const x = 1 + lastEpoch / totalSize - cycle;
     const height = x <= stepRatio ? x / stepRatio : (x - 1) / (stepRatio - 1);
-    const scale = height * (mode === 'triangular2' ? 1 / 2 ** (cycle - 1) : mode === 'exp_range' ? gamma ** lastEpoch : 1);
+    const scale =
+      height *
+      (mode === 'triangular2'
+        ? 1 / 2 ** (cycle - 1)
+        : mode === 'exp_range'
+          ? gamma ** lastEpoch
+          : 1);
     if (this.cycleMomentum) {
       const [low, high] = [this.baseMomentums, this.maxMomentums];
       groupsOf(this.optimizer).forEach((group, i) => {
-        if (i < low.length) setMomentum(group, (high[i] as number) - ((high[i] as number) - (low[i] as number)) * scale);
+        if (i < low.length)
+          setMomentum(
+            group,
+            (high[i] as number) - ((high[i] as number) - (low[i] as number)) * scale,
+          );
       });
     }
     return this.baseLrs.map((low, i) => low + ((this.maxLrs[i] as number) - low) * scale);

@@ -12,20 +12,37 @@ export type LrLambda = ((epoch: number) => number) | readonly ((epoch: number) =
 
 function lambdasOf(optimizer: Optimizer, lrLambda: LrLambda): ((epoch: number) => number)[] {
   const groups = groupsOf(optimizer).length;
-  if (typeof lrLambda !== 'function' && !Array.isArray(lrLambda)) throw unexpected('lrLambda', 'it', 'a function, or one for each group', lrLambda);
-  const list = typeof lrLambda === 'function' ? Array.from({ length: groups }, () => lrLambda) : [...lrLambda];
-  if (list.length !== groups) throw new ArgumentError(`lrLambda: expected ${groups} functions, one for each group, got ${list.length}`);
-  for (const each of list) if (typeof each !== 'function') throw unexpected('lrLambda', 'each', 'a function', each);
+  if (typeof lrLambda !== 'function' && !Array.isArray(lrLambda))
+    throw unexpected('lrLambda', 'it', 'a function, or one for each group', lrLambda);
+  const list =
+    typeof lrLambda === 'function' ? Array.from({ length: groups }, () => lrLambda) : [...lrLambda];
+  if (list.length !== groups)
+    throw new ArgumentError(
+      `lrLambda: expected ${groups} functions, one for each group, got ${list.length}`,
+    );
+  for (const each of list)
+    if (typeof each !== 'function') throw unexpected('lrLambda', 'each', 'a function', each);
   return list;
 }
 
 const lambdaArguments = (name: string) =>
-  defineArguments(`${name}(optimizer, /, lrLambda, lastEpoch)`, (optimizer: Optimizer, lrLambda: LrLambda, lastEpoch = -1) => ({ optimizer, lrLambda, lastEpoch }));
+  defineArguments(
+    `${name}(optimizer, /, lrLambda, lastEpoch)`,
+    (optimizer: Optimizer, lrLambda: LrLambda, lastEpoch = -1) => ({
+      optimizer,
+      lrLambda,
+      lastEpoch,
+    }),
+  );
 
 abstract class FunctionLR extends LRScheduler {
   protected readonly lambdas: ((epoch: number) => number)[];
 
-  constructor({ optimizer, lrLambda, lastEpoch }: { optimizer: Optimizer; lrLambda: LrLambda; lastEpoch: number }) {
+  constructor({
+    optimizer,
+    lrLambda,
+    lastEpoch,
+  }: { optimizer: Optimizer; lrLambda: LrLambda; lastEpoch: number }) {
     super(optimizer, lastEpoch);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
@@ -46,7 +63,9 @@ export class LambdaLR extends FunctionLR {
   }
 
   protected rates(): number[] {
-    return this.baseLrs.map((lr, i) => lr * (this.lambdas[i] as (epoch: number) => number)(this.lastEpoch));
+    return this.baseLrs.map(
+      (lr, i) => lr * (this.lambdas[i] as (epoch: number) => number)(this.lastEpoch),
+    );
   }
 }
 
@@ -59,16 +78,23 @@ export class MultiplicativeLR extends FunctionLR {
   }
 
   protected rates(initial: boolean): number[] {
-    return this.current().map((lr, i) => (!initial && this.lastEpoch > 0 ? lr * (this.lambdas[i] as (epoch: number) => number)(this.lastEpoch) : lr));
+    return this.current().map((lr, i) =>
+      !initial && this.lastEpoch > 0
+        ? lr * (this.lambdas[i] as (epoch: number) => number)(this.lastEpoch)
+        : lr,
+    );
   }
 }
 
-const stepArguments = defineArguments('StepLR(optimizer, /, stepSize, gamma, lastEpoch)', (optimizer: Optimizer, stepSize: number, gamma = 0.1, lastEpoch = -1) => ({
-  optimizer,
-  stepSize,
-  gamma,
-  lastEpoch,
-}));
+const stepArguments = defineArguments(
+  'StepLR(optimizer, /, stepSize, gamma, lastEpoch)',
+  (optimizer: Optimizer, stepSize: number, gamma = 0.1, lastEpoch = -1) => ({
+    optimizer,
+    stepSize,
+    gamma,
+    lastEpoch,
+  }),
+);
 
 /** A factor every `stepSize` steps. */
 export class StepLR extends LRScheduler {
@@ -92,12 +118,19 @@ export class StepLR extends LRScheduler {
 }
 
 function eachCounted(counts: object): number[] {
-  return Object.entries(counts).flatMap(([value, count]) => Array<number>(Number(count)).fill(Number(value)));
+  return Object.entries(counts).flatMap(([value, count]) =>
+    Array<number>(Number(count)).fill(Number(value)),
+  );
 }
 
 const multiStepArguments = defineArguments(
   'MultiStepLR(optimizer, /, milestones, gamma, lastEpoch)',
-  (optimizer: Optimizer, milestones: readonly number[], gamma = 0.1, lastEpoch = -1) => ({ optimizer, milestones, gamma, lastEpoch }),
+  (optimizer: Optimizer, milestones: readonly number[], gamma = 0.1, lastEpoch = -1) => ({
+    optimizer,
+    milestones,
+    gamma,
+    lastEpoch,
+  }),
 );
 
 /** A factor at each milestone. */
@@ -108,8 +141,10 @@ export class MultiStepLR extends LRScheduler {
   constructor(...args: ArgumentsOf<typeof multiStepArguments>) {
     const { optimizer, milestones, gamma, lastEpoch } = multiStepArguments(...args);
     super(optimizer, lastEpoch);
-    if (!Array.isArray(milestones)) throw unexpected('MultiStepLR', 'milestones', 'a list of steps', milestones);
-    for (const each of milestones) checkNumber('MultiStepLR', 'each milestone', each, { from: 0, whole: true });
+    if (!Array.isArray(milestones))
+      throw unexpected('MultiStepLR', 'milestones', 'a list of steps', milestones);
+    for (const each of milestones)
+      checkNumber('MultiStepLR', 'each milestone', each, { from: 0, whole: true });
     checkNumber('MultiStepLR', 'gamma', gamma);
     this.milestones = [...milestones];
     this.gamma = gamma;
@@ -130,17 +165,21 @@ export class MultiStepLR extends LRScheduler {
 
   override loadStateDict(state: SchedulerState): void {
     const milestones = state?.['milestones'];
-    const isCounted = typeof milestones === 'object' && milestones !== null && !Array.isArray(milestones);
+    const isCounted =
+      typeof milestones === 'object' && milestones !== null && !Array.isArray(milestones);
     super.loadStateDict(isCounted ? { ...state, milestones: eachCounted(milestones) } : state);
   }
 }
 
-const constantArguments = defineArguments('ConstantLR(optimizer, /, factor, totalIters, lastEpoch)', (optimizer: Optimizer, factor = 1 / 3, totalIters = 5, lastEpoch = -1) => ({
-  optimizer,
-  factor,
-  totalIters,
-  lastEpoch,
-}));
+const constantArguments = defineArguments(
+  'ConstantLR(optimizer, /, factor, totalIters, lastEpoch)',
+  (optimizer: Optimizer, factor = 1 / 3, totalIters = 5, lastEpoch = -1) => ({
+    optimizer,
+    factor,
+    totalIters,
+    lastEpoch,
+  }),
+);
 
 /** A constant factor for the first `totalIters` steps. */
 export class ConstantLR extends LRScheduler {
@@ -167,7 +206,13 @@ export class ConstantLR extends LRScheduler {
 
 const linearArguments = defineArguments(
   'LinearLR(optimizer, /, startFactor, endFactor, totalIters, lastEpoch)',
-  (optimizer: Optimizer, startFactor = 1 / 3, endFactor = 1, totalIters = 5, lastEpoch = -1) => ({ optimizer, startFactor, endFactor, totalIters, lastEpoch }),
+  (optimizer: Optimizer, startFactor = 1 / 3, endFactor = 1, totalIters = 5, lastEpoch = -1) => ({
+    optimizer,
+    startFactor,
+    endFactor,
+    totalIters,
+    lastEpoch,
+  }),
 );
 
 /** A factor that goes linearly from one to another. */
@@ -198,11 +243,14 @@ export class LinearLR extends LRScheduler {
   }
 }
 
-const exponentialArguments = defineArguments('ExponentialLR(optimizer, /, gamma, lastEpoch)', (optimizer: Optimizer, gamma: number, lastEpoch = -1) => ({
-  optimizer,
-  gamma,
-  lastEpoch,
-}));
+const exponentialArguments = defineArguments(
+  'ExponentialLR(optimizer, /, gamma, lastEpoch)',
+  (optimizer: Optimizer, gamma: number, lastEpoch = -1) => ({
+    optimizer,
+    gamma,
+    lastEpoch,
+  }),
+);
 
 /** A factor at every step. */
 export class ExponentialLR extends LRScheduler {
@@ -221,12 +269,15 @@ export class ExponentialLR extends LRScheduler {
   }
 }
 
-const polynomialArguments = defineArguments('PolynomialLR(optimizer, /, totalIters, power, lastEpoch)', (optimizer: Optimizer, totalIters = 5, power = 1, lastEpoch = -1) => ({
-  optimizer,
-  totalIters,
-  power,
-  lastEpoch,
-}));
+const polynomialArguments = defineArguments(
+  'PolynomialLR(optimizer, /, totalIters, power, lastEpoch)',
+  (optimizer: Optimizer, totalIters = 5, power = 1, lastEpoch = -1) => ({
+    optimizer,
+    totalIters,
+    power,
+    lastEpoch,
+  }),
+);
 
 /** A polynomial down to zero over `totalIters` steps. */
 export class PolynomialLR extends LRScheduler {
@@ -245,7 +296,9 @@ export class PolynomialLR extends LRScheduler {
 
   protected rates(initial: boolean): number[] {
     if (initial || this.lastEpoch === 0 || this.lastEpoch > this.totalIters) return this.current();
-    const factor = ((1 - this.lastEpoch / this.totalIters) / (1 - (this.lastEpoch - 1) / this.totalIters)) ** this.power;
+    const factor =
+      ((1 - this.lastEpoch / this.totalIters) / (1 - (this.lastEpoch - 1) / this.totalIters)) **
+      this.power;
     return this.current().map((lr) => lr * factor);
   }
 }

@@ -39,8 +39,10 @@ export class ReduceLROnPlateau {
 
   constructor(...args: ArgumentsOf<typeof plateauArguments>) {
     const op = 'ReduceLROnPlateau';
-    const { optimizer, mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps } = plateauArguments(...args);
-    if (!(optimizer instanceof Optimizer)) throw unexpected(op, 'optimizer', 'an optimizer', optimizer);
+    const { optimizer, mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps } =
+      plateauArguments(...args);
+    if (!(optimizer instanceof Optimizer))
+      throw unexpected(op, 'optimizer', 'an optimizer', optimizer);
     checkOneOf(op, 'mode', mode, ['min', 'max']);
     checkOneOf(op, 'thresholdMode', thresholdMode, ['rel', 'abs']);
     checkNumber(op, 'factor', factor, { from: 0, below: 1 });
@@ -60,9 +62,13 @@ export class ReduceLROnPlateau {
     this.best = this.worst();
   }
 
-  /** Takes the metric of an epoch, and lowers the rates if it has stalled. NaN counts as no improvement. @throws ArgumentError unless it is a number */
+  /**
+   * Takes the metric of an epoch, and lowers the rates if it has stalled. NaN counts as no
+   * improvement. @throws ArgumentError unless it is a number
+   */
   step(metric: number): void {
-    if (typeof metric !== 'number') throw unexpected('ReduceLROnPlateau', 'the metric', 'a number', metric);
+    if (typeof metric !== 'number')
+      throw unexpected('ReduceLROnPlateau', 'the metric', 'a number', metric);
     this.lastEpoch++;
     if (this.improves(metric)) {
       this.best = metric;
@@ -88,7 +94,10 @@ export class ReduceLROnPlateau {
     return { ...stateOf(this), _last_lr: this.getLastLr() };
   }
 
-  /** Takes up a position and settings. @throws ArgumentError for what is not the state of such a schedule */
+  /**
+   * Takes up a position and settings. @throws ArgumentError for what is not the state of such a
+   * schedule
+   */
   loadStateDict(state: SchedulerState): void {
     takeUp(this, state);
     // JSON has no infinity, the best metric before any.
@@ -102,13 +111,17 @@ export class ReduceLROnPlateau {
   private improves(metric: number): boolean {
     const { mode, threshold, thresholdMode } = this;
     const sign = mode === 'min' ? 1 : -1;
-    const bar = thresholdMode === 'rel' ? this.best * (1 - sign * threshold) : this.best - sign * threshold;
+    const bar =
+      thresholdMode === 'rel' ? this.best * (1 - sign * threshold) : this.best - sign * threshold;
     return mode === 'min' ? metric < bar : metric > bar;
   }
 
   private reduce(): void {
     groupsOf(this.optimizer).forEach((group, i) => {
-      const next = Math.max(group.lr * this.factor, this.minLrs[i] ?? (this.minLrs.at(-1) as number));
+      const next = Math.max(
+        group.lr * this.factor,
+        this.minLrs[i] ?? (this.minLrs.at(-1) as number),
+      );
       if (group.lr - next > this.eps) group.lr = next;
     });
   }

@@ -1,4 +1,7 @@
-/** The base of learning rate schedules. Each sets the rates of its optimizer's groups at every `step`. */
+/**
+ * The base of learning rate schedules. Each sets the rates of its optimizer's groups at every
+ * `step`.
+ */
 import { ArgumentError } from '../core/errors.js';
 import { checkNumber, unexpected } from '../core/options.js';
 import { Optimizer } from './optimizer.js';
@@ -6,8 +9,9 @@ import { groupsOf, type ScheduledGroup } from './scheduler-groups.js';
 import { type SchedulerState, stateOf, takeUp } from './scheduler-state.js';
 
 /**
- * Base of schedules. `lastEpoch`, which every one takes last, is the last step of a run that is gone on from; -1, the default, starts anew. The optimizer must have
- * been given its state before, which holds the initial rates.
+ * Base of schedules. `lastEpoch`, which every one takes last, is the last step of a run that is
+ * gone on from; -1, the default, starts anew. The optimizer must have been given its state before,
+ * which holds the initial rates.
  *
  * @see PyTorch `torch.optim.lr_scheduler.LRScheduler`
  */
@@ -18,16 +22,23 @@ export abstract class LRScheduler {
   protected readonly baseLrs: number[];
   private lastLr: number[] = [];
 
-  /** @throws ArgumentError if `lastEpoch` says that a run goes on, but the optimizer does not know its initial rates */
+  /**
+   * @throws ArgumentError if `lastEpoch` says that a run goes on, but the optimizer does not know
+   * its initial rates
+   */
   constructor(optimizer: Optimizer, lastEpoch = -1) {
-    if (!(optimizer instanceof Optimizer)) throw unexpected(this.constructor.name, 'optimizer', 'an optimizer', optimizer);
+    if (!(optimizer instanceof Optimizer))
+      throw unexpected(this.constructor.name, 'optimizer', 'an optimizer', optimizer);
     checkNumber(this.constructor.name, 'lastEpoch', lastEpoch, { from: -1, whole: true });
     this.optimizer = optimizer;
     this.lastEpoch = lastEpoch;
     groupsOf(optimizer).forEach((group, i) => {
       if (lastEpoch === -1) group.initialLr ??= group.lr;
       else if (group.initialLr === undefined)
-        throw new ArgumentError(`${this.constructor.name}: group ${i} has no initialLr to go on from step ${lastEpoch}; load the optimizer's state first`, { group: i, lastEpoch });
+        throw new ArgumentError(
+          `${this.constructor.name}: group ${i} has no initialLr to go on from step ${lastEpoch}; load the optimizer's state first`,
+          { group: i, lastEpoch },
+        );
     });
     this.baseLrs = groupsOf(optimizer).map(({ initialLr }, i) => {
       checkNumber(this.constructor.name, `initialLr of group ${i}`, initialLr);
@@ -50,7 +61,10 @@ export abstract class LRScheduler {
     return { ...stateOf(this), _step_count: this.lastEpoch + 1 };
   }
 
-  /** Takes up a position and settings, of PyTorch's schedule as well. @throws ArgumentError for what is not the state of such a schedule */
+  /**
+   * Takes up a position and settings, of PyTorch's schedule as well. @throws ArgumentError for what
+   * is not the state of such a schedule
+   */
   loadStateDict(state: SchedulerState): void {
     takeUp(this, state);
   }
@@ -75,7 +89,10 @@ export abstract class LRScheduler {
     this.advance(true);
   }
 
-  /** Takes back the step that the constructor took, so that another schedule can decide when it begins. @internal */
+  /**
+   * Takes back the step that the constructor took, so that another schedule can decide when it
+   * begins. @internal
+   */
   undo(): void {
     this.lastEpoch--;
   }
@@ -90,7 +107,10 @@ export abstract class LRScheduler {
     const rates = this.rates(initial);
     rates.forEach((rate, i) => {
       if (!Number.isFinite(rate))
-        throw new ArgumentError(`${this.constructor.name}: the rate of group ${i} at step ${this.lastEpoch} is ${rate}`, { group: i, step: this.lastEpoch, rate });
+        throw new ArgumentError(
+          `${this.constructor.name}: the rate of group ${i} at step ${this.lastEpoch} is ${rate}`,
+          { group: i, step: this.lastEpoch, rate },
+        );
     });
     const groups = groupsOf(this.optimizer);
     // Groups that the optimizer got after the schedule was made may have no rate; they keep theirs.

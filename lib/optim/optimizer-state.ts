@@ -1,4 +1,7 @@
-/** Optimizer state as a program keeps it, with PyTorch's names: checked before any of it is taken up, and copied to the parameters' device and dtype. */
+/**
+ * Optimizer state as a program keeps it, with PyTorch's names: checked before any of it is taken
+ * up, and copied to the parameters' device and dtype.
+ */
 import { noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
@@ -18,7 +21,10 @@ export interface PlacedState {
   values: ParamState;
 }
 
-/** What earlier versions saved: hyperparameters and tensors under JavaScript's names (`weightDecay`, `expAvg`). */
+/**
+ * What earlier versions saved: hyperparameters and tensors under JavaScript's names (`weightDecay`,
+ * `expAvg`).
+ */
 export interface EarlierOptimizerStateDict {
   state: Record<number, ParamState>;
   paramGroups: (Record<string, unknown> & { params: number[] })[];
@@ -34,19 +40,35 @@ export function savedGroup(group: Record<string, unknown>): Record<string, unkno
 /** Names of earlier versions that are not the present ones in another spelling. */
 const earlierNames: Readonly<Record<string, string>> = { decoupled: 'decoupledWeightDecay' };
 
-/** Hyperparameters of a saved group under our names; one that `own` has under the very name keeps it. PyTorch's rates may be tensors. */
+/**
+ * Hyperparameters of a saved group under our names; one that `own` has under the very name keeps
+ * it. PyTorch's rates may be tensors.
+ */
 export function loadedGroup(saved: Record<string, unknown>, own: object): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(saved).map(([name, value]) => [Object.hasOwn(own, name) ? name : (earlierNames[name] ?? camelCase(name)), numberOf(value)]));
+  return Object.fromEntries(
+    Object.entries(saved).map(([name, value]) => [
+      Object.hasOwn(own, name) ? name : (earlierNames[name] ?? camelCase(name)),
+      numberOf(value),
+    ]),
+  );
 }
 
 /** The groups of a state dict. @throws ArgumentError unless it has them, once */
 function groupsOf(op: string, given: OptimizerStateDict | EarlierOptimizerStateDict): SavedGroup[] {
-  const { param_groups, paramGroups } = (given ?? {}) as Partial<OptimizerStateDict & EarlierOptimizerStateDict>;
-  if (param_groups !== undefined && paramGroups !== undefined) throw new ArgumentError(`${op}: the state has both param_groups and paramGroups; leave out one`, { op });
+  const { param_groups, paramGroups } = (given ?? {}) as Partial<
+    OptimizerStateDict & EarlierOptimizerStateDict
+  >;
+  if (param_groups !== undefined && paramGroups !== undefined)
+    throw new ArgumentError(
+      `${op}: the state has both param_groups and paramGroups; leave out one`,
+      { op },
+    );
   const groups = param_groups ?? paramGroups;
-  if (typeof given !== 'object' || given === null || !Array.isArray(groups)) throw unexpected(op, 'the state', 'an object with state and param_groups', given);
+  if (typeof given !== 'object' || given === null || !Array.isArray(groups))
+    throw unexpected(op, 'the state', 'an object with state and param_groups', given);
   groups.forEach((group, i) => {
-    if (typeof group !== 'object' || group === null || !Array.isArray(group.params)) throw unexpected(op, `group ${i}`, 'an object with params', group);
+    if (typeof group !== 'object' || group === null || !Array.isArray(group.params))
+      throw unexpected(op, `group ${i}`, 'an object with params', group);
   });
   return groups;
 }
@@ -54,7 +76,8 @@ function groupsOf(op: string, given: OptimizerStateDict | EarlierOptimizerStateD
 /**
  * The states of a state dict with the parameters they are for, and its groups.
  *
- * @throws ArgumentError if its groups are not those of the optimizer, and for states that are not those of its parameters
+ * @throws ArgumentError if its groups are not those of the optimizer, and for states that are not
+ * those of its parameters
  */
 export function readState(
   op: string,
@@ -63,10 +86,14 @@ export function readState(
   names: StateNames | null,
 ): { states: PlacedState[]; groups: SavedGroup[] } {
   const saved = groupsOf(op, given);
-  if (typeof given.state !== 'object' || given.state === null) throw unexpected(op, 'state', 'an object', given.state);
+  if (typeof given.state !== 'object' || given.state === null)
+    throw unexpected(op, 'state', 'an object', given.state);
   const states = placeStates(op, given.state, saved, groups);
   if (names === null) return { states, groups: saved };
-  const renamed = states.map((state) => ({ ...state, values: withPresentNames(state.values, names) }));
+  const renamed = states.map((state) => ({
+    ...state,
+    values: withPresentNames(state.values, names),
+  }));
   for (const state of renamed) checkParamState(op, state, names);
   return { states: renamed, groups: saved };
 }
@@ -74,26 +101,46 @@ export function readState(
 /** States of earlier versions have JavaScript's names. */
 function withPresentNames(values: ParamState, { required, optional }: StateNames): ParamState {
   const present = new Map([...required, ...optional].map((name) => [camelCase(name), name]));
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => [present.get(name) ?? name, value]));
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [present.get(name) ?? name, value]),
+  );
 }
 
-function placeStates(op: string, state: Record<number, ParamState>, saved: readonly SavedGroup[], groups: readonly Group[]): PlacedState[] {
-  const sizes = (list: readonly { params: readonly unknown[] }[]): string => list.map((g) => g.params.length).join(', ');
+function placeStates(
+  op: string,
+  state: Record<number, ParamState>,
+  saved: readonly SavedGroup[],
+  groups: readonly Group[],
+): PlacedState[] {
+  const sizes = (list: readonly { params: readonly unknown[] }[]): string =>
+    list.map((g) => g.params.length).join(', ');
   if (sizes(saved) !== sizes(groups)) {
-    throw new ArgumentError(`${op}: the state has groups of ${sizes(saved)} parameters, the optimizer of ${sizes(groups)}`, { op });
+    throw new ArgumentError(
+      `${op}: the state has groups of ${sizes(saved)} parameters, the optimizer of ${sizes(groups)}`,
+      { op },
+    );
   }
   const places = new Map<string, { group: number; param: Tensor }>();
   groups.forEach(({ params }, group) => {
     params.forEach((param, i) => {
       const id = String(saved[group]?.params[i]);
-      if (places.has(id)) throw new ArgumentError(`${op}: parameter ${id} is in the groups of the state twice`, { op, id });
+      if (places.has(id))
+        throw new ArgumentError(`${op}: parameter ${id} is in the groups of the state twice`, {
+          op,
+          id,
+        });
       places.set(id, { group, param });
     });
   });
   return Object.entries(state).map(([id, values]) => {
     const place = places.get(id);
-    if (place === undefined) throw new ArgumentError(`${op}: there is a state for parameter ${id}, which no group has`, { op, id });
-    if (typeof values !== 'object' || values === null) throw unexpected(op, `the state of parameter ${id}`, 'an object', values);
+    if (place === undefined)
+      throw new ArgumentError(`${op}: there is a state for parameter ${id}, which no group has`, {
+        op,
+        id,
+      });
+    if (typeof values !== 'object' || values === null)
+      throw unexpected(op, `the state of parameter ${id}`, 'an object', values);
     return { where: `the state of parameter ${id}`, ...place, values };
   });
 }
@@ -106,18 +153,35 @@ export interface StateNames {
   step: boolean;
 }
 
-/** @throws ArgumentError for a name that is missing or unknown, for a shape that is not the parameter's, for a count that is none */
-function checkParamState(op: string, { where, param, values }: PlacedState, { required, optional, step }: StateNames): void {
+/**
+ * @throws ArgumentError for a name that is missing or unknown, for a shape that is not the
+ * parameter's, for a count that is none
+ */
+function checkParamState(
+  op: string,
+  { where, param, values }: PlacedState,
+  { required, optional, step }: StateNames,
+): void {
   const known = [...(step ? ['step'] : []), ...required, ...optional];
   for (const name of Object.keys(values)) {
-    if (!known.includes(name)) throw new ArgumentError(`${op}: ${where} has "${name}", which is none of ${known.join(', ')}`, { op, name });
+    if (!known.includes(name))
+      throw new ArgumentError(
+        `${op}: ${where} has "${name}", which is none of ${known.join(', ')}`,
+        { op, name },
+      );
   }
   if (step) checkNumber(op, `step in ${where}`, numberOf(values['step']), { from: 0, whole: true });
   for (const name of [...required, ...optional]) {
     const value = values[name] as Tensor | number | null | undefined;
     if (optional.includes(name) && (value === undefined || value === null)) continue;
     if (!(value instanceof Tensor)) throw unexpected(op, `${name} in ${where}`, 'a tensor', value);
-    if (!sameShape(value.shape, param.shape)) throw unexpected(op, `${name} in ${where}`, `of shape ${formatShape(param.shape)}`, value.shape);
+    if (!sameShape(value.shape, param.shape))
+      throw unexpected(
+        op,
+        `${name} in ${where}`,
+        `of shape ${formatShape(param.shape)}`,
+        value.shape,
+      );
   }
 }
 
@@ -135,7 +199,8 @@ export function copyState({ param, values }: PlacedState): ParamState {
 }
 
 function copyTensor(value: Tensor, param: Tensor): Tensor {
-  const dtype = value.dtype.isFloatingPoint && param.dtype.isFloatingPoint ? param.dtype : value.dtype;
+  const dtype =
+    value.dtype.isFloatingPoint && param.dtype.isFloatingPoint ? param.dtype : value.dtype;
   const moved = value.detach().to({ dtype, device: param.device });
   return keep(moved.storage === value.storage ? moved.clone() : moved);
 }

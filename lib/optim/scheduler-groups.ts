@@ -28,20 +28,44 @@ export function setMomentum(group: ScheduledGroup, value: number): void {
   else group.momentum = value;
 }
 
-/** One value for each group. @throws ArgumentError for a list of another length, and for what is not a number */
-export function perGroup(op: string, name: string, value: number | readonly number[], optimizer: Optimizer): number[] {
+/**
+ * One value for each group. @throws ArgumentError for a list of another length, and for what is not
+ * a number
+ */
+export function perGroup(
+  op: string,
+  name: string,
+  value: number | readonly number[],
+  optimizer: Optimizer,
+): number[] {
   const groups = optimizer.paramGroups.length;
-  const list = Array.isArray(value) ? [...(value as readonly number[])] : Array<number>(groups).fill(value as number);
-  if (list.length !== groups) throw unexpected(op, name, `one number, or ${groups}, one for each group`, value);
+  const list = Array.isArray(value)
+    ? [...(value as readonly number[])]
+    : Array<number>(groups).fill(value as number);
+  if (list.length !== groups)
+    throw unexpected(op, name, `one number, or ${groups}, one for each group`, value);
   for (const each of list) checkNumber(op, name, each);
   return list;
 }
 
-/** What cycles beside the rate, for each group. @throws ArgumentError for what is none from 0 to 1, and if the optimizer has neither momentum nor betas */
-export function momentaOf(op: string, name: string, value: number | readonly number[], optimizer: Optimizer): number[] {
+/**
+ * What cycles beside the rate, for each group. @throws ArgumentError for what is none from 0 to 1,
+ * and if the optimizer has neither momentum nor betas
+ */
+export function momentaOf(
+  op: string,
+  name: string,
+  value: number | readonly number[],
+  optimizer: Optimizer,
+): number[] {
   const list = perGroup(op, name, value, optimizer);
   for (const each of list) checkNumber(op, name, each, { from: 0, to: 1 });
-  if (groupsOf(optimizer).some((group) => group.momentum === undefined && group.betas === undefined))
-    throw new ArgumentError(`${op}: cycleMomentum needs an optimizer with momentum or betas, ${optimizer.constructor.name} has neither`, { op });
+  if (
+    groupsOf(optimizer).some((group) => group.momentum === undefined && group.betas === undefined)
+  )
+    throw new ArgumentError(
+      `${op}: cycleMomentum needs an optimizer with momentum or betas, ${optimizer.constructor.name} has neither`,
+      { op },
+    );
   return list;
 }

@@ -5,7 +5,17 @@ import { checkFlag, checkNumber, withDefaults } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { sgdStep } from '../ops/optimizer-steps.js';
-import { checkRate, checkStepMode, type Hyperparameters, isPlainLoop, Optimizer, type ParamGroup, type Params, type StepMode, withGradients } from './optimizer.js';
+import {
+  checkRate,
+  checkStepMode,
+  type Hyperparameters,
+  isPlainLoop,
+  Optimizer,
+  type ParamGroup,
+  type Params,
+  type StepMode,
+  withGradients,
+} from './optimizer.js';
 import type { StateNames } from './optimizer-state.js';
 
 /** Options of {@link SGD}. */
@@ -27,11 +37,29 @@ interface SGDKeywords extends StepMode {
 
 const sgdArguments = defineArguments(
   'SGD(params, /, lr, momentum, dampening, weightDecay, nesterov, *, maximize, foreach, differentiable, fused)',
-  (params: Params<Group>, lr = 1e-3, momentum = 0, dampening = 0, weightDecay = 0, nesterov = false, keywords: SGDKeywords = {}) => ({
+  (
+    params: Params<Group>,
+    lr = 1e-3,
+    momentum = 0,
+    dampening = 0,
+    weightDecay = 0,
+    nesterov = false,
+    keywords: SGDKeywords = {},
+  ) => ({
     params,
     defaults: withDefaults<Required<SGDOptions>>(
       'SGD',
-      { lr, momentum, dampening, weightDecay, nesterov, maximize: false, foreach: null, fused: null, differentiable: false },
+      {
+        lr,
+        momentum,
+        dampening,
+        weightDecay,
+        nesterov,
+        maximize: false,
+        foreach: null,
+        fused: null,
+        differentiable: false,
+      },
       keywords,
     ),
   }),
@@ -57,7 +85,8 @@ export class SGD extends Optimizer<Group> {
     checkNumber('SGD', 'dampening', group.dampening);
     checkNumber('SGD', 'weightDecay', group.weightDecay, { from: 0 });
     for (const flag of ['nesterov', 'maximize'] as const) checkFlag('SGD', flag, group[flag]);
-    if (group.nesterov && (group.momentum <= 0 || group.dampening !== 0)) throw new ArgumentError('SGD: nesterov needs a momentum above 0 and a dampening of 0');
+    if (group.nesterov && (group.momentum <= 0 || group.dampening !== 0))
+      throw new ArgumentError('SGD: nesterov needs a momentum above 0 and a dampening of 0');
   }
 
   protected override get stateNames(): StateNames {
@@ -66,7 +95,8 @@ export class SGD extends Optimizer<Group> {
 
   protected stepGroup(group: ParamGroup<Group>): void {
     for (const params of withGradients(group.params)) {
-      const isStarted = (p: Tensor): boolean => this.state.get(p)?.['momentum_buffer'] !== undefined;
+      const isStarted = (p: Tensor): boolean =>
+        this.state.get(p)?.['momentum_buffer'] !== undefined;
       const started = params.filter(isStarted);
       const fresh = params.filter((p) => !isStarted(p));
       if (group.momentum === 0) this.run(group, params, null, false);
@@ -89,7 +119,12 @@ export class SGD extends Optimizer<Group> {
     });
   }
 
-  private run(group: ParamGroup<Group>, params: readonly Tensor[], buffers: readonly Tensor[] | null, first: boolean): void {
+  private run(
+    group: ParamGroup<Group>,
+    params: readonly Tensor[],
+    buffers: readonly Tensor[] | null,
+    first: boolean,
+  ): void {
     const grads = params.map((p) => p.gradTensor as Tensor);
     if (isPlainLoop(group)) {
       params.forEach((p, i) => {
@@ -98,11 +133,25 @@ export class SGD extends Optimizer<Group> {
       return;
     }
     const { lr, momentum, dampening, weightDecay } = group;
-    sgdStep(params, grads, buffers, { lr, momentum, dampening, weightDecay, nesterov: Number(group.nesterov), maximize: Number(group.maximize), firstStep: Number(first) });
+    sgdStep(params, grads, buffers, {
+      lr,
+      momentum,
+      dampening,
+      weightDecay,
+      nesterov: Number(group.nesterov),
+      maximize: Number(group.maximize),
+      firstStep: Number(first),
+    });
   }
 }
 
-function plainStep(group: ParamGroup<Group>, p: Tensor, gradient: Tensor, buffer: Tensor | null, first: boolean): void {
+function plainStep(
+  group: ParamGroup<Group>,
+  p: Tensor,
+  gradient: Tensor,
+  buffer: Tensor | null,
+  first: boolean,
+): void {
   let g = group.maximize ? gradient.neg() : gradient;
   if (group.weightDecay !== 0) g = g.add(p, { alpha: group.weightDecay });
   if (buffer !== null) {

@@ -1,5 +1,10 @@
 /** Compiler backends that count. */
-import { type BackendName, backendOf, type CompileBackend, type CompiledGraph } from '../compile/backends.js';
+import {
+  type BackendName,
+  backendOf,
+  type CompileBackend,
+  type CompiledGraph,
+} from '../compile/backends.js';
 import type { Graph } from '../compile/graph.js';
 import type { GraphModule } from '../compile/graph-module.js';
 
@@ -12,7 +17,10 @@ export interface CompileCounter extends CompileBackend {
   readonly graphs: Graph[];
 }
 
-/** A backend that runs graphs eagerly and counts frames and ops. @see PyTorch `torch._dynamo.testing.CompileCounter` */
+/**
+ * A backend that runs graphs eagerly and counts frames and ops. @see PyTorch
+ * `torch._dynamo.testing.CompileCounter`
+ */
 export function CompileCounter(): CompileCounter {
   return CompileCounterWithBackend('eager');
 }

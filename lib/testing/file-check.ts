@@ -1,13 +1,20 @@
 /** Checks that a text holds given strings in order, for the text of graphs and generated code. */
 import { ArgumentError, ShardwiseError } from '../core/errors.js';
 
-type Check = { kind: 'check'; wanted: string } | { kind: 'not'; wanted: string } | { kind: 'count'; wanted: string; count: number; exactly: boolean };
+type Check =
+  | { kind: 'check'; wanted: string }
+  | { kind: 'not'; wanted: string }
+  | { kind: 'count'; wanted: string; count: number; exactly: boolean };
 
-/** Strings that a text must hold, one after another. Add checks, then call {@link FileCheck.run}. */
+/**
+ * Strings that a text must hold, one after another. Add checks, then call {@link FileCheck.run}.
+ */
 export interface FileCheck {
   /** The string comes, somewhere after what the check before found. */
   check(wanted: string): FileCheck;
-  /** The string does not come before what the next check finds; after the last check, not at all. */
+  /**
+   * The string does not come before what the next check finds; after the last check, not at all.
+   */
   checkNot(wanted: string): FileCheck;
   /** The string comes so often; with `exactly`, not once more in the rest of the text. */
   checkCount(wanted: string, count: number, options?: { exactly?: boolean }): FileCheck;
@@ -26,7 +33,10 @@ export function FileCheck(): FileCheck {
     check: (wanted) => add({ kind: 'check', wanted }),
     checkNot: (wanted) => add({ kind: 'not', wanted }),
     checkCount(wanted, count, { exactly = false } = {}) {
-      if (!Number.isInteger(count) || count < 0) throw new ArgumentError(`FileCheck.checkCount: expected a count, got ${count}`, { given: count });
+      if (!Number.isInteger(count) || count < 0)
+        throw new ArgumentError(`FileCheck.checkCount: expected a count, got ${count}`, {
+          given: count,
+        });
       return add({ kind: 'count', wanted, count, exactly });
     },
     run(text) {
@@ -34,7 +44,10 @@ export function FileCheck(): FileCheck {
     },
   };
   function add(check: Check): FileCheck {
-    if (typeof check.wanted !== 'string' || check.wanted === '') throw new ArgumentError('FileCheck: expected a string that is not empty', { given: check.wanted });
+    if (typeof check.wanted !== 'string' || check.wanted === '')
+      throw new ArgumentError('FileCheck: expected a string that is not empty', {
+        given: check.wanted,
+      });
     checks.push(check);
     return checker;
   }
@@ -63,9 +76,14 @@ function runChecks(checks: readonly Check[], text: string): void {
 }
 
 function forbid(wanted: string, text: string, from: number, to: number): void {
-  if (text.slice(from, to).includes(wanted)) throw failed(`"${wanted}" was found and should not be there`, text, from);
+  if (text.slice(from, to).includes(wanted))
+    throw failed(`"${wanted}" was found and should not be there`, text, from);
 }
 
 function failed(what: string, text: string, from: number): ShardwiseError {
-  return new ShardwiseError('ERR_FILE_CHECK', `FileCheck: ${what} after character ${from} of\n${text}`, { what, from });
+  return new ShardwiseError(
+    'ERR_FILE_CHECK',
+    `FileCheck: ${what} after character ${from} of\n${text}`,
+    { what, from },
+  );
 }

@@ -1,4 +1,7 @@
-/** `shardwise/testing`: counters for compiled functions, checks of texts, and tests of several ranks. */
+/**
+ * `shardwise/testing`: counters for compiled functions, checks of texts, and tests of several
+ * ranks.
+ */
 import '../runtime.js';
 
 export { CompileCounter, CompileCounterWithBackend } from './compile-counter.js';

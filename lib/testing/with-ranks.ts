@@ -7,13 +7,19 @@ import type { RankFault } from '../mesh/rank-faults.js';
 
 /** Options of {@link withRanks}. */
 export interface RanksOptions {
-  /** `'local'` (the default): functions of this process. `'process'`: a process each, that runs this one test. */
+  /**
+   * `'local'` (the default): functions of this process. `'process'`: a process each, that runs this
+   * one test.
+   */
   mode?: 'local' | 'process';
   /** `'shm'` by default. */
   backend?: string;
   /** How long ranks wait for each other. 20 seconds by default: a test that hangs should say so. */
   timeoutMs?: number;
-  /** Of `local` ranks: the order in which they take turns, as for `launch`, so that a race found once comes again. */
+  /**
+   * Of `local` ranks: the order in which they take turns, as for `launch`, so that a race found
+   * once comes again.
+   */
   seed?: number | null;
   /** Of `local` ranks: what goes wrong, as for `launch`. */
   faults?: readonly RankFault[] | null;
@@ -33,10 +39,11 @@ const OP = 'withRanks';
 const MARGIN_MS = 10_000;
 
 /**
- * A test that runs `fn` on every rank and fails with the first error of one, as that rank has thrown it, its number before the text.
+ * A test that runs `fn` on every rank and fails with the first error of one, as that rank has
+ * thrown it, its number before the text.
  *
- * Processes run mocha again with this one test, hooks and modules of its file included; they need mocha's context, so pass the result to
- * `it` itself.
+ * Processes run mocha again with this one test, hooks and modules of its file included; they need
+ * mocha's context, so pass the result to `it` itself.
  *
  * @throws ArgumentError for bad options
  * @example
@@ -46,10 +53,18 @@ const MARGIN_MS = 10_000;
  *   assert.deepEqual([...(await t.read())], [4, 4]);
  * }));
  */
-export function withRanks(worldSize: number, fn: RankFunction<unknown>, options: RanksOptions = {}): TestFunction {
+export function withRanks(
+  worldSize: number,
+  fn: RankFunction<unknown>,
+  options: RanksOptions = {},
+): TestFunction {
   checkNumber(OP, 'worldSize', worldSize, { from: 1, whole: true });
   checkFunction(OP, 'fn', fn);
-  const settings = withDefaults<Required<RanksOptions>>(OP, { mode: 'local', backend: 'shm', timeoutMs: 20_000, seed: null, faults: null }, options);
+  const settings = withDefaults<Required<RanksOptions>>(
+    OP,
+    { mode: 'local', backend: 'shm', timeoutMs: 20_000, seed: null, faults: null },
+    options,
+  );
   checkOneOf(OP, 'mode', settings.mode, ['local', 'process']);
   checkReplay(OP, settings);
   return async function test() {
@@ -68,15 +83,34 @@ export function withRanks(worldSize: number, fn: RankFunction<unknown>, options:
   };
 }
 
-async function inProcesses({ test }: TestContext, worldSize: number, run: RankFunction<null>, { backend, timeoutMs }: { backend: string; timeoutMs: number }): Promise<void> {
+async function inProcesses(
+  { test }: TestContext,
+  worldSize: number,
+  run: RankFunction<null>,
+  { backend, timeoutMs }: { backend: string; timeoutMs: number },
+): Promise<void> {
   const runner = process.argv[1];
   if (test?.file === undefined || runner === undefined) {
-    throw new ArgumentError(`${OP}: mode 'process' runs mocha again with this test alone, so it needs mocha: it('…', withRanks(…))`, { op: OP, argument: 'mode' });
+    throw new ArgumentError(
+      `${OP}: mode 'process' runs mocha again with this test alone, so it needs mocha: it('…', withRanks(…))`,
+      { op: OP, argument: 'mode' },
+    );
   }
   const title = test.fullTitle();
-  const args = [test.file, '--no-parallel', '--grep', `^${title.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')}$`, '--reporter', 'base'];
+  const args = [
+    test.file,
+    '--no-parallel',
+    '--grep',
+    `^${title.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')}$`,
+    '--reporter',
+    'base',
+  ];
   const settings = { backend, timeoutMs, env: {}, prefixOutput: true };
-  await launchFunction(`test ${title}`, worldSize, run, settings, { nodeArgs: nodeArguments(), file: mochaOf(runner), args });
+  await launchFunction(`test ${title}`, worldSize, run, settings, {
+    nodeArgs: nodeArguments(),
+    file: mochaOf(runner),
+    args,
+  });
 }
 
 /** Mocha's command, of which this process is a worker where it runs several files at a time. */
@@ -86,9 +120,15 @@ function mochaOf(runner: string): string {
 
 /** The rank's own error, for the difference of values that runners show. */
 function ofRank(error: unknown): unknown {
-  const { cause, details } = error as { cause?: unknown; details?: { rank?: unknown; leftBehind?: readonly number[] } };
+  const { cause, details } = error as {
+    cause?: unknown;
+    details?: { rank?: unknown; leftBehind?: readonly number[] };
+  };
   if (!(cause instanceof Error) || details?.rank === undefined) return error;
-  const open = details.leftBehind === undefined ? '' : ` (not ended since: rank ${details.leftBehind.join(', ')})`;
+  const open =
+    details.leftBehind === undefined
+      ? ''
+      : ` (not ended since: rank ${details.leftBehind.join(', ')})`;
   cause.message = `rank ${details.rank}: ${cause.message}${open}`;
   return cause;
 }

@@ -1,5 +1,6 @@
-// Module entry. The experimental API level makes finalizers run during the collection itself: at the stable level they wait for
-// the event loop, so that a synchronous training loop would never free anything.
+// Module entry. The experimental API level makes finalizers run during the collection itself: at
+// the stable level they wait for the event loop, so that a synchronous training loop would never
+// free anything.
 #include "environment.h"
 
 namespace shardwise {

@@ -1,5 +1,6 @@
-// Groups of devices by an engine of their own. Their ranks find each other by a group of their hosts, which compares afterwards what they
-// call: they tell each other the name of a new group, or cut one that they have into several.
+// Groups of devices by an engine of their own. Their ranks find each other by a group of their
+// hosts, which compares afterwards what they call: they tell each other the name of a new group, or
+// cut one that they have into several.
 #include <future>
 #include <string>
 #include <vector>
@@ -11,11 +12,14 @@
 
 namespace shardwise {
 
-Status Member::run_on_hosts(const CollectiveCall& call) { return devices->far ? devices->far->run(call) : devices->meeting->run(call); }
+Status Member::run_on_hosts(const CollectiveCall& call) {
+  return devices->far ? devices->far->run(call) : devices->meeting->run(call);
+}
 
 namespace {
 
-// The name of a new group of devices on its way from rank 0 to all, through the group of their hosts.
+// The name of a new group of devices on its way from rank 0 to all, through the group of their
+// hosts.
 struct IdExchange {
   char bytes[1 + kCommIdBytes] = {};  // the first one: whether rank 0 has made one
   ErrorText error;
@@ -39,8 +43,10 @@ struct IdExchange {
     ErrorText text;
     call.error = &text;
     const Status status = host.run(call);
-    if (!status.ok()) error = text;
-    else if (!bytes[0] && host.rank != 0) fail(&error, Code::Peer, "rank %d could not make a group of devices", host.roster.rank_at(0));
+    if (!status.ok())
+      error = text;
+    else if (!bytes[0] && host.rank != 0)
+      fail(&error, Code::Peer, "rank %d could not make a group of devices", host.roster.rank_at(0));
     done.set_value(status.ok() && !bytes[0] ? Status{Code::Peer} : status);
   }
 };
@@ -59,7 +65,8 @@ struct Meeting {
   }
 };
 
-// A group of devices cut into parts, and the part of this rank: its color, which no other part has, and its place there. No color: none.
+// A group of devices cut into parts, and the part of this rank: its color, which no other part has,
+// and its place there. No color: none.
 struct Split {
   int64_t color = -1;
   int32_t rank = 0, size = 0;
@@ -70,17 +77,21 @@ struct Split {
   ErrorText error;
   std::promise<void> done;
 
-  // On the stream of the whole group, between its calls: all ranks issue the cut in one order with them.
+  // On the stream of the whole group, between its calls: all ranks issue the cut in one order with
+  // them.
   void run(Member& whole, Stream& s, const Backend& backend) {
     bool is_needed = false;
     status = agree(whole, s, &is_needed);
-    if (status.ok() && is_needed) status = backend.comm_split(whole.devices->handle, static_cast<int32_t>(color), rank, timeout_ms, &made, &error);
+    if (status.ok() && is_needed)
+      status = backend.comm_split(whole.devices->handle, static_cast<int32_t>(color), rank,
+                                  timeout_ms, &made, &error);
     done.set_value();
   }
 
  private:
-  // A device's engine waits for ever for a rank that does not come, or hangs later in a part that lacks one: so the hosts meet before, and
-  // tell each other what they want. All see the same, so all go on or none.
+  // A device's engine waits for ever for a rank that does not come, or hangs later in a part that
+  // lacks one: so the hosts meet before, and tell each other what they want. All see the same, so
+  // all go on or none.
   Status agree(Member& whole, Stream& s, bool* is_needed) {
     Failed why;
     if (s.skips(&why)) {
@@ -88,9 +99,12 @@ struct Split {
       error = why.text;
       return Status{Code::Peer};
     }
-    if (!whole.devices->handle) return fail(&error, Code::Peer, "DeviceMesh: this rank could not join the group of all ranks");
+    if (!whole.devices->handle)
+      return fail(&error, Code::Peer,
+                  "DeviceMesh: this rank could not join the group of all ranks");
     const int64_t own[] = {color, size};
-    std::vector<int64_t> all(2 * static_cast<size_t>(whole.size)), counts(static_cast<size_t>(whole.size), 2);
+    std::vector<int64_t> all(2 * static_cast<size_t>(whole.size)),
+        counts(static_cast<size_t>(whole.size), 2);
     CollectiveCall call{};
     call.kind = Collective::AllGather;
     call.dtype = DType::Int64;
@@ -111,21 +125,27 @@ struct Split {
       int64_t came = 0;
       for (size_t j = 0; j < all.size(); j += 2) came += all[j] == all[i];
       if (came == all[i + 1]) continue;
-      return fail(&error, Code::Peer, "DeviceMesh%s%s: the ranks make different meshes: rank %d expects %lld of them in its group, and %lld make one. Make the same meshes in the same order on all ranks.",
-                  where.empty() ? "" : " at ", where.c_str(), roster.rank_at(static_cast<int32_t>(i / 2)), static_cast<long long>(all[i + 1]), static_cast<long long>(came));
+      return fail(
+          &error, Code::Peer,
+          "DeviceMesh%s%s: the ranks make different meshes: rank %d expects %lld of them in its "
+          "group, and %lld make one. Make the same meshes in the same order on all ranks.",
+          where.empty() ? "" : " at ", where.c_str(), roster.rank_at(static_cast<int32_t>(i / 2)),
+          static_cast<long long>(all[i + 1]), static_cast<long long>(came));
     }
     return kOk;
   }
 };
 
-// What compares the calls of a group whose hosts have met; null for one of a single rank over nothing.
+// What compares the calls of a group whose hosts have met; null for one of a single rank over
+// nothing.
 std::unique_ptr<comm::CallWatch> watch_of(Member& member) {
   DevicePart& part = *member.devices;
   Member& host = *part.meeting;
   const auto region = host.shared();
   if (region && region->watched()) return std::make_unique<comm::WatchGroup>(region, member.rank);
   if (!host.connected.engine) return nullptr;
-  auto far = std::make_unique<comm::FarWatch>(host.connected.engine, host.connected.handle, member.roster, member.rank, member.size);
+  auto far = std::make_unique<comm::FarWatch>(host.connected.engine, host.connected.handle,
+                                              member.roster, member.rank, member.size);
   part.far = far.get();
   return far;
 }
@@ -133,8 +153,10 @@ std::unique_ptr<comm::CallWatch> watch_of(Member& member) {
 // Those who wait for this rank, or will, need not.
 void decline(Member& host, Status status, const ErrorText& error) {
   const auto region = host.shared();
-  if (region && region->watched()) region->fail_group(status.code, error.text);
-  else if (host.connected.engine) host.connected.engine->fail(host.connected.handle, status.code, error.text);
+  if (region && region->watched())
+    region->fail_group(status.code, error.text);
+  else if (host.connected.engine)
+    host.connected.engine->fail(host.connected.handle, status.code, error.text);
 }
 
 // A member of the device's engine, or why there is none, and its watch.
@@ -145,14 +167,19 @@ Status begin(Member& member, const Backend& backend, Status status, void* made, 
   }
   member.devices->handle = made;
   auto watch = watch_of(member);
-  if (watch) member.joined(&comm::kWatchedEngine, comm::watched_member(std::move(watch), backend.comm, made));
-  else member.joined(backend.comm, made);
+  if (watch)
+    member.joined(&comm::kWatchedEngine,
+                  comm::watched_member(std::move(watch), backend.comm, made));
+  else
+    member.joined(backend.comm, made);
   return status;
 }
 
-// A member that takes the meeting over, by its id. `make(member, stream, &handle, error)` runs on the stream's thread.
+// A member that takes the meeting over, by its id. `make(member, stream, &handle, error)` runs on
+// the stream's thread.
 template <class Make>
-napi_value new_device_member(napi_env env, int64_t meeting_id, int64_t stream, int64_t timeout_ms, const Backend* backend, Make make) {
+napi_value new_device_member(napi_env env, int64_t meeting_id, int64_t stream, int64_t timeout_ms,
+                             const Backend* backend, Make make) {
   auto part = std::make_unique<DevicePart>();
   const auto meeting = part->meeting = member_argument(env, meeting_id);
   if (!meeting) return nullptr;
@@ -161,7 +188,8 @@ napi_value new_device_member(napi_env env, int64_t meeting_id, int64_t stream, i
     const Status status = make(member, s, &made, error);
     return begin(member, *backend, status, made, error);
   };
-  napi_value id = new_member(env, stream, meeting->rank, meeting->roster, timeout_ms, {}, join, std::move(part));
+  napi_value id = new_member(env, stream, meeting->rank, meeting->roster, timeout_ms, {}, join,
+                             std::move(part));
   if (id) state_of(env).members.erase(meeting_id);
   return id;
 }
@@ -174,7 +202,8 @@ const Backend* device_backend(napi_env env, Stream* stream) {
   return nullptr;
 }
 
-// joinDevices(host member, stream, timeoutMs, sharesProcess): the same ranks, for memory of the stream's device. It leaves with the new member.
+// joinDevices(host member, stream, timeoutMs, sharesProcess): the same ranks, for memory of the
+// stream's device. It leaves with the new member.
 napi_value join_devices(napi_env env, napi_callback_info info) {
   int64_t args[4];
   if (!read_integers(env, info, 4, args)) return nullptr;
@@ -183,20 +212,28 @@ napi_value join_devices(napi_env env, napi_callback_info info) {
   const Backend* backend = device_backend(env, state_of(env).stream(args[1]));
   if (!backend) return nullptr;
   auto exchange = std::make_shared<IdExchange>();
-  host->stream->enqueue([host, exchange, backend](Stream& s) { exchange->run(*host, s, *backend); });
+  host->stream->enqueue(
+      [host, exchange, backend](Stream& s) { exchange->run(*host, s, *backend); });
   const bool shares_process = args[3] != 0;
-  return new_device_member(env, args[0], args[1], args[2], backend, [exchange, backend, shares_process](Member& member, Stream& s, void** made, ErrorText* error) {
-    const Status known = exchange->done.get_future().get();
-    const Status ready = known.ok() && shares_process ? backend->comm_prepare(s.device(), error) : kOk;
-    if (!ready.ok()) return ready;
-    if (known.ok()) return backend->comm_create(s.device(), exchange->bytes + 1, member.rank, member.size, member.timeout_ms, made, error);
-    *error = exchange->error;
-    return known;
-  });
+  return new_device_member(
+      env, args[0], args[1], args[2], backend,
+      [exchange, backend, shares_process](Member& member, Stream& s, void** made,
+                                          ErrorText* error) {
+        const Status known = exchange->done.get_future().get();
+        const Status ready =
+            known.ok() && shares_process ? backend->comm_prepare(s.device(), error) : kOk;
+        if (!ready.ok()) return ready;
+        if (known.ok())
+          return backend->comm_create(s.device(), exchange->bytes + 1, member.rank, member.size,
+                                      member.timeout_ms, made, error);
+        *error = exchange->error;
+        return known;
+      });
 }
 
-// splitDevices(member, host member or 0, stream, timeoutMs, color, where): every rank of the member's group calls it, with a group of the
-// hosts of its part. 0: it gets no part, and returns 0.
+// splitDevices(member, host member or 0, stream, timeoutMs, color, where): every rank of the
+// member's group calls it, with a group of the hosts of its part. 0: it gets no part, and returns
+// 0.
 napi_value split_devices(napi_env env, napi_callback_info info) {
   int64_t args[6];
   napi_value raw[6] = {};
@@ -205,7 +242,8 @@ napi_value split_devices(napi_env env, napi_callback_info info) {
   if (!whole) return nullptr;
   const Backend* backend = device_backend(env, whole->stream);
   if (!backend) return nullptr;
-  if (!whole->devices || !backend->comm_split) return fail_call(env, Code::Unsupported, "the engine of this group does not split it");
+  if (!whole->devices || !backend->comm_split)
+    return fail_call(env, Code::Unsupported, "the engine of this group does not split it");
   auto split = std::make_shared<Split>();
   split->timeout_ms = args[3];
   split->where = string_argument(env, raw[5]);
@@ -215,20 +253,25 @@ napi_value split_devices(napi_env env, napi_callback_info info) {
   } else {
     auto host = member_argument(env, args[1]);
     if (!host) return nullptr;
-    if (args[4] < 0 || args[4] > INT32_MAX) return fail_call(env, Code::Invalid, "a part has no such color");
+    if (args[4] < 0 || args[4] > INT32_MAX)
+      return fail_call(env, Code::Invalid, "a part has no such color");
     split->color = args[4];
     split->rank = host->rank;
     split->size = host->size;
     auto meeting = std::make_shared<Meeting>();
-    id = new_device_member(env, args[1], args[2], args[3], backend, [split, meeting, backend](Member&, Stream&, void** made, ErrorText* error) {
-      split->done.get_future().get();
-      const Status met = meeting->done.get_future().get();
-      if (split->status.ok() && !met.ok()) backend->comm->destroy(split->made);
-      const Status status = split->status.ok() ? met : split->status;
-      if (status.ok()) *made = split->made;
-      else *error = split->status.ok() ? meeting->error : split->error;
-      return status;
-    });
+    id = new_device_member(
+        env, args[1], args[2], args[3], backend,
+        [split, meeting, backend](Member&, Stream&, void** made, ErrorText* error) {
+          split->done.get_future().get();
+          const Status met = meeting->done.get_future().get();
+          if (split->status.ok() && !met.ok()) backend->comm->destroy(split->made);
+          const Status status = split->status.ok() ? met : split->status;
+          if (status.ok())
+            *made = split->made;
+          else
+            *error = split->status.ok() ? meeting->error : split->error;
+          return status;
+        });
     if (!id) return nullptr;
     host->stream->enqueue([host, meeting](Stream& s) { meeting->run(*host, s); });
   }

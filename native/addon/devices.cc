@@ -34,9 +34,11 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   auto entry = reinterpret_cast<Entry>(dlsym(library, "shardwise_backend_v1"));
   if (!entry) return text_value(env, "it has no symbol shardwise_backend_v1");
   const Backend* backend = entry();
-  if (backend->abi != kBackendAbi) return text_value(env, "it was built for another version of the addon");
+  if (backend->abi != kBackendAbi)
+    return text_value(env, "it was built for another version of the addon");
   bool same = backend->num_kernels == devices.cpu->num_kernels;
-  for (int32_t i = 0; same && i < backend->num_kernels; i++) same = !std::strcmp(backend->kernels[i].name, devices.cpu->kernels[i].name);
+  for (int32_t i = 0; same && i < backend->num_kernels; i++)
+    same = !std::strcmp(backend->kernels[i].name, devices.cpu->kernels[i].name);
   if (!same) return text_value(env, "its kernel table differs from the addon's: rebuild both");
   if (backend->device_count() <= 0) {
     DeviceInfo device;
@@ -50,11 +52,14 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// The symbols that may be called for a version, by their signatures; a name from JavaScript is never called as it comes.
+// The symbols that may be called for a version, by their signatures; a name from JavaScript is
+// never called as it comes.
 double version_of(const std::string& symbol, void* entry) {
   int a = 0, b = 0;
-  if (symbol == "cublasLtGetVersion") return static_cast<double>(reinterpret_cast<size_t (*)()>(entry)());
-  if (symbol == "nvrtcVersion") return reinterpret_cast<int (*)(int*, int*)>(entry)(&a, &b) == 0 ? a * 1000 + b * 10 : 0;
+  if (symbol == "cublasLtGetVersion")
+    return static_cast<double>(reinterpret_cast<size_t (*)()>(entry)());
+  if (symbol == "nvrtcVersion")
+    return reinterpret_cast<int (*)(int*, int*)>(entry)(&a, &b) == 0 ? a * 1000 + b * 10 : 0;
   const bool known = symbol == "cuDriverGetVersion" || symbol == "ncclGetVersion";
   return known && reinterpret_cast<int (*)(int*)>(entry)(&a) == 0 ? a : 0;
 }
@@ -89,7 +94,8 @@ napi_value device_count(napi_env env, napi_callback_info info) {
   return result;
 }
 
-bool device_argument(napi_env env, napi_callback_info info, int64_t* device, int64_t* second = nullptr) {
+bool device_argument(napi_env env, napi_callback_info info, int64_t* device,
+                     int64_t* second = nullptr) {
   int64_t args[2] = {0, 0};
   if (!read_integers(env, info, second ? 2 : 1, args)) return false;
   if (!Devices::get().valid(args[0])) {
@@ -127,8 +133,10 @@ napi_value set_blocking(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// The tuning of a device's backend, of a number and a text given by JavaScript; null, and noted, where there is none.
-const Tuning* tuning_arguments(napi_env env, napi_callback_info info, int32_t* index, std::string* text) {
+// The tuning of a device's backend, of a number and a text given by JavaScript; null, and noted,
+// where there is none.
+const Tuning* tuning_arguments(napi_env env, napi_callback_info info, int32_t* index,
+                               std::string* text) {
   int64_t args[2] = {0, 0};
   napi_value raw[2] = {};
   if (!read_integers(env, info, 2, args, raw, 1u << 1)) return nullptr;
@@ -193,20 +201,33 @@ napi_value memory_stats(napi_env env, napi_callback_info info) {
       token_bytes += entry.bytes;
     });
   }
-  const MemoryStats pinned = device == 0 && Devices::get().pinned_kept.load() ? Devices::get().pinned_allocator()->stats() : MemoryStats{};
+  const MemoryStats pinned = device == 0 && Devices::get().pinned_kept.load()
+                                 ? Devices::get().pinned_allocator()->stats()
+                                 : MemoryStats{};
   napi_value result = nullptr;
   napi_create_object(env, &result);
-  const std::pair<const char*, int64_t> fields[] = {
-      {"allocatedBytes", stats.allocated}, {"reservedBytes", stats.reserved}, {"peakAllocatedBytes", stats.peak_allocated},
-      {"peakReservedBytes", stats.peak_reserved}, {"liveBlocks", stats.live_blocks}, {"allocations", stats.allocations},
-      {"frees", stats.frees}, {"segments", stats.segments}, {"cachedBytes", stats.cached}, {"largestFreeBlock", stats.largest_free},
-      {"tokens", tokens}, {"tokenBytes", token_bytes}, {"outOfMemoryRetries", stats.retries},
-      {"scratchBytes", stats.scratch}, {"pinnedBytes", pinned.allocated}, {"pinnedReservedBytes", pinned.reserved}};
+  const std::pair<const char*, int64_t> fields[] = {{"allocatedBytes", stats.allocated},
+                                                    {"reservedBytes", stats.reserved},
+                                                    {"peakAllocatedBytes", stats.peak_allocated},
+                                                    {"peakReservedBytes", stats.peak_reserved},
+                                                    {"liveBlocks", stats.live_blocks},
+                                                    {"allocations", stats.allocations},
+                                                    {"frees", stats.frees},
+                                                    {"segments", stats.segments},
+                                                    {"cachedBytes", stats.cached},
+                                                    {"largestFreeBlock", stats.largest_free},
+                                                    {"tokens", tokens},
+                                                    {"tokenBytes", token_bytes},
+                                                    {"outOfMemoryRetries", stats.retries},
+                                                    {"scratchBytes", stats.scratch},
+                                                    {"pinnedBytes", pinned.allocated},
+                                                    {"pinnedReservedBytes", pinned.reserved}};
   for (auto& [key, value] : fields) set_number(env, result, key, static_cast<double>(value));
   return result;
 }
 
-// Into the shared words: how many tokens are alive, and the bytes of their storages, on all devices.
+// Into the shared words: how many tokens are alive, and the bytes of their storages, on all
+// devices.
 napi_value token_counts(napi_env env, napi_callback_info) {
   Environment& state = state_of(env);
   state.words[0] = static_cast<double>(state.tokens);
@@ -216,7 +237,8 @@ napi_value token_counts(napi_env env, napi_callback_info) {
 
 napi_value reset_peak_stats(napi_env env, napi_callback_info info) {
   int64_t device;
-  if (device_argument(env, info, &device)) Devices::get().allocator(static_cast<int32_t>(device))->reset_peaks();
+  if (device_argument(env, info, &device))
+    Devices::get().allocator(static_cast<int32_t>(device))->reset_peaks();
   return nullptr;
 }
 
@@ -229,7 +251,8 @@ napi_value empty_cache(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// What the C heap keeps of freed memory, ArrayBuffers above all; glibc has this call, other C libraries need none.
+// What the C heap keeps of freed memory, ArrayBuffers above all; glibc has this call, other C
+// libraries need none.
 extern "C" int malloc_trim(size_t keep) __attribute__((weak));
 
 napi_value trim_heap(napi_env, napi_callback_info) {
@@ -246,7 +269,8 @@ napi_value memory_snapshot(napi_env env, napi_callback_info info) {
   for (auto& segment : Devices::get().allocator(static_cast<int32_t>(device))->snapshot()) {
     napi_value item = nullptr, blocks = nullptr;
     napi_create_object(env, &item);
-    set_number(env, item, "address", static_cast<double>(reinterpret_cast<uintptr_t>(segment.address)));
+    set_number(env, item, "address",
+               static_cast<double>(reinterpret_cast<uintptr_t>(segment.address)));
     set_number(env, item, "bytes", static_cast<double>(segment.bytes));
     set_number(env, item, "stream", segment.stream);
     napi_create_array(env, &blocks);

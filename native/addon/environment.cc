@@ -1,11 +1,11 @@
 #include "environment.h"
 
-#include "../runtime/staging.h"
-#include "member.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "../runtime/staging.h"
+#include "member.h"
 
 namespace shardwise {
 
@@ -24,11 +24,13 @@ CachingAllocator* Devices::allocator(int32_t code) {
   std::atomic<CachingAllocator*>& kept = allocators[code];
   if (CachingAllocator* found = kept.load(std::memory_order_acquire)) return found;
   std::lock_guard<std::mutex> lock(mutex);
-  if (!kept.load()) kept.store(new CachingAllocator(backend(code), index(code)), std::memory_order_release);
+  if (!kept.load())
+    kept.store(new CachingAllocator(backend(code), index(code)), std::memory_order_release);
   return kept.load();
 }
 
-// Its memory is freed as a GPU's is: kept for reuse until emptyCache, because giving it back waits for every device.
+// Its memory is freed as a GPU's is: kept for reuse until emptyCache, because giving it back waits
+// for every device.
 CachingAllocator* Devices::pinned_allocator() {
   if (CachingAllocator* found = pinned_kept.load(std::memory_order_acquire)) return found;
   std::lock_guard<std::mutex> lock(mutex);
@@ -36,8 +38,12 @@ CachingAllocator* Devices::pinned_allocator() {
   pinned = *cpu;
   pinned.asynchronous = true;
   pinned.alignment = 512;
-  pinned.allocate = [](int32_t, int64_t bytes, void** out, ErrorText* error) { return get().cuda.load()->host_allocate(bytes, out, error); };
-  pinned.release = [](int32_t, void* pointer, int64_t bytes) { get().cuda.load()->host_release(pointer, bytes); };
+  pinned.allocate = [](int32_t, int64_t bytes, void** out, ErrorText* error) {
+    return get().cuda.load()->host_allocate(bytes, out, error);
+  };
+  pinned.release = [](int32_t, void* pointer, int64_t bytes) {
+    get().cuda.load()->host_release(pointer, bytes);
+  };
   pinned_kept.store(new CachingAllocator(&pinned, 0), std::memory_order_release);
   return pinned_kept.load();
 }
@@ -63,7 +69,8 @@ void finish(Environment& state, Completion* completion) {
   napi_handle_scope scope;
   napi_open_handle_scope(env, &scope);
   if (completion->staging) {
-    if (completion->code == Code::Ok && completion->bytes > 0) std::memcpy(completion->destination, completion->staging, completion->bytes);
+    if (completion->code == Code::Ok && completion->bytes > 0)
+      std::memcpy(completion->destination, completion->staging, completion->bytes);
     give_staging(completion->staging, completion->bytes);
   }
   napi_value callback = nullptr, receiver = nullptr, argument = nullptr;
@@ -71,10 +78,14 @@ void finish(Environment& state, Completion* completion) {
   napi_get_global(env, &receiver);
   Stream* stream = state.stream(completion->stream);
   ErrorText known;
-  // Once the failure is taken, the stream has new work, which may wait for what JavaScript has yet to do.
-  if (completion->code == Code::Ok) stream->verify(completion->sequence);
-  else if (stream->failed() || stream->backend()->asynchronous) state.synchronize(*stream, &known);
-  if (completion->code == Code::Ok && stream->backend()->asynchronous) completion->code = state.check_others(*stream, &completion->error).code;
+  // Once the failure is taken, the stream has new work, which may wait for what JavaScript has yet
+  // to do.
+  if (completion->code == Code::Ok)
+    stream->verify(completion->sequence);
+  else if (stream->failed() || stream->backend()->asynchronous)
+    state.synchronize(*stream, &known);
+  if (completion->code == Code::Ok && stream->backend()->asynchronous)
+    completion->code = state.check_others(*stream, &completion->error).code;
   if (completion->code == Code::Ok) {
     napi_get_null(env, &argument);
   } else {
@@ -85,9 +96,11 @@ void finish(Environment& state, Completion* completion) {
   if (completion->keep_alive) napi_delete_reference(env, completion->keep_alive);
   delete completion;
   napi_value ignored = nullptr, thrown = nullptr;
-  // What the callback throws is an uncaught exception; left pending, it would keep the completions behind it from being told. V8 has made its
-  // message by then, and nothing collects before it is taken.
-  if (napi_call_function(env, receiver, callback, 1, &argument, &ignored) == napi_pending_exception &&
+  // What the callback throws is an uncaught exception; left pending, it would keep the completions
+  // behind it from being told. V8 has made its message by then, and nothing collects before it is
+  // taken.
+  if (napi_call_function(env, receiver, callback, 1, &argument, &ignored) ==
+          napi_pending_exception &&
       napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
     napi_fatal_exception(env, thrown);
   napi_close_handle_scope(env, scope);
@@ -121,7 +134,8 @@ Environment::Environment(napi_env e) : env(e), gate(std::make_shared<Gate>()) {
   environments++;
   napi_create_reference(env, buffer, 1, &words_ref);
   napi_create_string_utf8(env, "shardwise", NAPI_AUTO_LENGTH, &name);
-  napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, on_completions, &gate->function);
+  napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr,
+                                  on_completions, &gate->function);
   napi_unref_threadsafe_function(env, gate->function);
 }
 
@@ -144,8 +158,10 @@ void Environment::close() {
   storages.for_each([&](int64_t, StorageEntry& entry) {
     if (entry.block) entry.allocator->free(entry.block, true);
   });
-  if (pinned_pool >= 0) Devices::get().pinned_allocator()->close_pool(static_cast<uint32_t>(pinned_pool));
-  streams.clear();  // closes their pools: the allocators belong to the process, and keep nothing that points here
+  if (pinned_pool >= 0)
+    Devices::get().pinned_allocator()->close_pool(static_cast<uint32_t>(pinned_pool));
+  // closes their pools: the allocators belong to the process, and keep nothing that points here
+  streams.clear();
   storages = StorageTable{};
   // What other threads go on with; the process that ends needs nothing.
   if (--environments > 0) trim_c_heap();
@@ -171,7 +187,8 @@ Stream* Environment::open_stream(int32_t device, int32_t priority, ErrorText* er
     return nullptr;
   }
   const auto id = static_cast<uint32_t>(streams.size());
-  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, priority);
+  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id,
+                                         priority);
   if (!stream->open(*Devices::get().allocator(device), error).ok()) return nullptr;
   streams.push_back(std::move(stream));
   return streams[id].get();
@@ -189,8 +206,11 @@ void Environment::park_stream(Stream& stream) {
 // One with a failure that nobody took stays parked: it skips commands.
 Stream* Environment::reuse_stream(int32_t device, int32_t priority) {
   for (Stream* each : parked) each->reap();
-  const auto fits = [&](Stream* s) { return s->device_code() == device && s->priority() == priority && s->idle() && !s->failed(); };
-  const auto found = std::find_if(parked.rbegin(), parked.rend(), fits);  // the thread of the last may still be there
+  const auto fits = [&](Stream* s) {
+    return s->device_code() == device && s->priority() == priority && s->idle() && !s->failed();
+  };
+  // the thread of the last may still be there
+  const auto found = std::find_if(parked.rbegin(), parked.rend(), fits);
   if (found == parked.rend()) return nullptr;
   Stream* stream = *found;
   parked.erase(std::next(found).base());
@@ -198,8 +218,10 @@ Stream* Environment::reuse_stream(int32_t device, int32_t priority) {
 }
 
 void Environment::touch(StorageEntry& entry, Stream& stream) {
-  // Before its first use, memory may still be in use by commands of its home that came before: those of whoever had the block before.
-  const Block* inherited = !entry.last_stream && entry.block && entry.block->progress ? entry.block : nullptr;
+  // Before its first use, memory may still be in use by commands of its home that came before:
+  // those of whoever had the block before.
+  const Block* inherited =
+      !entry.last_stream && entry.block && entry.block->progress ? entry.block : nullptr;
   Stream* before = inherited ? entry.home : entry.last_stream;
   if (before != &stream && before) {
     Stream& other = *before;
@@ -212,7 +234,9 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
       event->device = other.device();
       other.enqueue([event](Stream& s) {
         ErrorText ignored;
-        const bool recorded = event->create(&ignored).ok() && event->backend->event_record(event->handle, s.native(), &ignored).ok();
+        const bool recorded =
+            event->create(&ignored).ok() &&
+            event->backend->event_record(event->handle, s.native(), &ignored).ok();
         // Without an event the others wait until this thread has waited.
         if (!recorded) s.backend()->stream_synchronize(s.native(), &ignored);
         std::lock_guard<std::mutex> lock(event->mutex);
@@ -224,8 +248,10 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
         event->wait_recorded(1);
         if (writer) s.inherit_failure(*writer, written);
         if (!event->handle) return;
-        if (s.backend()->asynchronous) s.backend()->event_wait(event->handle, s.native(), &ignored);
-        else event->backend->event_synchronize(event->handle, &ignored);
+        if (s.backend()->asynchronous)
+          s.backend()->event_wait(event->handle, s.native(), &ignored);
+        else
+          event->backend->event_synchronize(event->handle, &ignored);
       });
     } else if (other.completed() < sequence) {
       stream.enqueue([&other, sequence, writer, written](Stream& s) {
@@ -242,7 +268,8 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
     if (!known) entry.other_streams.push_back(&stream);
   }
   entry.last_stream = &stream;
-  entry.last_sequence = stream.submitted();  // not a number of the stream before, which this one may never come to
+  // not a number of the stream before, which this one may never come to
+  entry.last_sequence = stream.submitted();
 }
 
 void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
@@ -271,12 +298,15 @@ void Environment::note_told(const Failure& failure, int64_t home) {
     if (member->stream == failure.origin && member->stream->home() == home) member->note_told();
 }
 
-// A GPU tells of a bad index on the stream where it happened, while what was computed from it may be read on another. Streams of ranks that
-// share the process are left alone: their failures are not this one's, and they may wait for it.
+// A GPU tells of a bad index on the stream where it happened, while what was computed from it may
+// be read on another. Streams of ranks that share the process are left alone: their failures are
+// not this one's, and they may wait for it.
 Status Environment::check_others(const Stream& read, ErrorText* error) {
   for (auto& each : streams) {
     const Backend* backend = each->backend();
-    if (each.get() == &read || each->unbounded() || !backend->stream_failure || each->submitted() == each->verified()) continue;
+    if (each.get() == &read || each->unbounded() || !backend->stream_failure ||
+        each->submitted() == each->verified())
+      continue;
     ErrorText known;
     if (!each->failed() && backend->stream_failure(each->native(), &known).ok()) continue;
     const Status status = synchronize(*each, error);
@@ -294,16 +324,20 @@ void Environment::lose_results(Stream& stream, const Failure& failure) {
     readers.insert(readers.end(), entry.other_streams.begin(), entry.other_streams.end());
     readers.push_back(entry.home);
   });
-  // Other streams went on with what they found: nothing that they wrote since they were last known to be well can be trusted.
+  // Other streams went on with what they found: nothing that they wrote since they were last known
+  // to be well can be trusted.
   storages.for_each([&](int64_t, StorageEntry& entry) {
     for (const Stream* reader : readers)
-      if (reader != &stream && entry.writer == reader && entry.written > reader->verified()) entry.lost = cause;
+      if (reader != &stream && entry.writer == reader && entry.written > reader->verified())
+        entry.lost = cause;
   });
 }
 
 Status check_value(const StorageEntry& entry, ErrorText* error) {
   if (!entry.lost) return kOk;
-  return fail(error, Code::Lost, "the tensor has no value: what should have computed it was skipped after an earlier failure: %.300s",
+  return fail(error, Code::Lost,
+              "the tensor has no value: what should have computed it was skipped after an earlier "
+              "failure: %.300s",
               entry.lost->c_str());
 }
 
@@ -318,11 +352,12 @@ struct LastUse {
   }
 };
 
-// Runs `then` once the streams beside its home have done what they were given with the entry: the last one runs it, on its native
-// thread or a thread of the backend, so it must not wait.
+// Runs `then` once the streams beside its home have done what they were given with the entry: the
+// last one runs it, on its native thread or a thread of the backend, so it must not wait.
 void when_others_are_done(const StorageEntry& entry, std::function<void()> then) {
-  const LastUse shared{std::make_shared<std::atomic<int>>(static_cast<int>(entry.other_streams.size())),
-                       std::make_shared<std::function<void()>>(std::move(then))};
+  const LastUse shared{
+      std::make_shared<std::atomic<int>>(static_cast<int>(entry.other_streams.size())),
+      std::make_shared<std::function<void()>>(std::move(then))};
   for (Stream* each : entry.other_streams) {
     each->enqueue([shared](Stream& s) {
       auto* use = new LastUse(shared);
@@ -358,7 +393,9 @@ void Environment::release_block(const StorageEntry& entry, bool collected) {
     allocator->free(block, collected, home, sequence);
   } else {
     // Its home may be behind all the others.
-    when_others_are_done(entry, [block, allocator, home, sequence] { allocator->free_later(block, home, sequence); });
+    when_others_are_done(entry, [block, allocator, home, sequence] {
+      allocator->free_later(block, home, sequence);
+    });
   }
 }
 

@@ -1,5 +1,5 @@
-// State of one JavaScript environment (the main thread or a worker): its storages, streams, events, and the way back from
-// native threads. Devices and their allocators belong to the process.
+// State of one JavaScript environment (the main thread or a worker): its storages, streams, events,
+// and the way back from native threads. Devices and their allocators belong to the process.
 #pragma once
 #include <node_api.h>
 
@@ -23,9 +23,9 @@ constexpr int64_t kWordBytes = 2 << 20;
 // Work to be finished on the JavaScript thread: a promise to settle, staging memory to copy out.
 struct Completion {
   uint32_t stream = 0;
-  uint64_t sequence = 0;               // of its command on the stream
+  uint64_t sequence = 0;  // of its command on the stream
   napi_ref callback = nullptr;
-  napi_ref keep_alive = nullptr;       // the destination's ArrayBuffer
+  napi_ref keep_alive = nullptr;  // the destination's ArrayBuffer
   void* staging = nullptr;
   void* destination = nullptr;
   int64_t bytes = 0;
@@ -37,7 +37,8 @@ struct Completion {
   }
 };
 
-// Native threads post completions through this; it outlives the environment, which closes it when it ends.
+// Native threads post completions through this; it outlives the environment, which closes it when
+// it ends.
 struct Gate {
   std::mutex mutex;
   bool alive = true;
@@ -47,8 +48,8 @@ struct Gate {
   void post(Completion* completion);
 };
 
-// One token for a few small storages that were made one after the other: a token costs as much as a small kernel, and what a
-// storage is kept for too long is at most this much.
+// One token for a few small storages that were made one after the other: a token costs as much as a
+// small kernel, and what a storage is kept for too long is at most this much.
 struct SharedToken {
   static constexpr int kMost = 4;
   static constexpr int64_t kMostBytes = 512;
@@ -65,7 +66,8 @@ class Region;
 
 struct Environment {
   explicit Environment(napi_env env);
-  // When the environment ends. The object itself stays: the engine still finalises tokens after this.
+  // When the environment ends. The object itself stays: the engine still finalises tokens after
+  // this.
   void close();
 
   napi_env env;
@@ -74,35 +76,42 @@ struct Environment {
   StorageTable storages;
   std::vector<std::unique_ptr<Stream>> streams;
   std::unordered_map<int32_t, uint32_t> default_streams;  // by device code
-  std::vector<Stream*> parked;          // streams that JavaScript let go of; storages and blocks may still name them
+  // streams that JavaScript let go of; storages and blocks may still name them
+  std::vector<Stream*> parked;
   std::unordered_map<uint32_t, std::shared_ptr<Event>> events;
   uint32_t next_event = 1;
-  std::unordered_map<int64_t, std::shared_ptr<Member>> members;        // of process groups
-  std::unordered_map<int64_t, std::shared_ptr<comm::Region>> regions;  // that groups of ranks of this process share
-  std::unordered_map<int64_t, std::shared_ptr<GlooWorld>> worlds;      // that groups of ranks of several machines are made over
+  std::unordered_map<int64_t, std::shared_ptr<Member>> members;  // of process groups
+  // that groups of ranks of this process share
+  std::unordered_map<int64_t, std::shared_ptr<comm::Region>> regions;
+  // that groups of ranks of several machines are made over
+  std::unordered_map<int64_t, std::shared_ptr<GlooWorld>> worlds;
   int64_t next_member = 1;
   TextTable texts;
   std::shared_ptr<Gate> gate;
-  int64_t pinned_pool = -1;             // in the allocator of pinned memory; opened on first use
+  int64_t pinned_pool = -1;  // in the allocator of pinned memory; opened on first use
   int pending_completions = 0;
   bool blocking = false;
   bool closed = false;
   CallFailure failure;
-  void* decoded = nullptr;              // the command being read; keeps its memory from one to the next
+  // the command being read; keeps its memory from one to the next
+  void* decoded = nullptr;
 
   int64_t tokens = 0, token_bytes = 0;
   SharedToken* shared_token = nullptr;  // the last one made, while JavaScript holds it
   int64_t external_delta = 0;           // to be reported to the engine
-  std::vector<napi_ref> dropped_refs;   // of ArrayBuffers whose storages were freed, perhaps during a collection: let go of after it
+  // of ArrayBuffers whose storages were freed, perhaps during a collection: let go of after it
+  std::vector<napi_ref> dropped_refs;
 
   Stream* stream(int64_t id);
   Stream* default_stream(int32_t device, ErrorText* error);
   Stream* open_stream(int32_t device, int32_t priority, ErrorText* error);
-  // Lets the thread of a stream end, and keeps the stream for reuse_stream: sharing it only orders more than is needed.
+  // Lets the thread of a stream end, and keeps the stream for reuse_stream: sharing it only orders
+  // more than is needed.
   void park_stream(Stream& stream);
   Stream* reuse_stream(int32_t device, int32_t priority);
   void release(int64_t handle, bool collected);
-  // Gives the block back in the order of its home, once every stream that used it is done. Does not wait.
+  // Gives the block back in the order of its home, once every stream that used it is done. Does not
+  // wait.
   void release_block(const StorageEntry& entry, bool collected);
   // Orders `stream` after the last use of the storage, and notes this one.
   void touch(StorageEntry& entry, Stream& stream);
@@ -110,13 +119,15 @@ struct Environment {
   Status check_adopted(const StorageEntry& entry, ErrorText* error);
   // Notes that a command of the stream writes to the storage, all of it or a part.
   void write(StorageEntry& entry, Stream& stream, bool whole);
-  // Waits for the device. What commands that failed or were skipped should have written is marked as lost.
+  // Waits for the device. What commands that failed or were skipped should have written is marked
+  // as lost.
   Status synchronize(Stream& stream, ErrorText* error);
   // The failure of another stream of a GPU, or of a process group, that nobody has been told of.
   Status check_others(const Stream& read, ErrorText* error);
-  // The failure of a process group, of those of one rank where several share the process, that nobody has been told of.
+  // The failure of a process group, of those of one rank where several share the process, that
+  // nobody has been told of.
   Status check_groups(int64_t home, ErrorText* error);
-  void settle_accounts();               // reports external memory, deletes dropped references
+  void settle_accounts();  // reports external memory, deletes dropped references
   void expect_completion();
   // A failure is told once to a rank, whichever of its streams meet it. Does not wait.
   void note_told(const Failure& failure, int64_t home);
@@ -132,8 +143,10 @@ struct Devices {
   std::atomic<const GlooEngine*> gloo{nullptr};  // likewise
   static constexpr int32_t kMaxDevices = 65;
   std::mutex mutex;
-  std::array<std::atomic<CachingAllocator*>, kMaxDevices> allocators{};  // made on first use, never destroyed
-  Backend pinned{};                     // the CPU's, but its memory is what cuda->host_allocate gives
+  // made on first use, never destroyed
+  std::array<std::atomic<CachingAllocator*>, kMaxDevices> allocators{};
+  // the CPU's, but its memory is what cuda->host_allocate gives
+  Backend pinned{};
   std::atomic<CachingAllocator*> pinned_kept{};
 
   static Devices& get();
@@ -165,6 +178,7 @@ Status check_value(const StorageEntry& entry, ErrorText* error);
 // Null when the storage shares the token that was returned last.
 napi_value share_token(Environment& state, int64_t handle, StorageEntry& entry);
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry);
-Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error, bool pinned = false);
+Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle,
+                        ErrorText* error, bool pinned = false);
 
 }  // namespace shardwise

@@ -1,4 +1,5 @@
-// Groups of ranks of several machines, by gloo-engine.so. Their addresses pass through JavaScript once, when the world begins.
+// Groups of ranks of several machines, by gloo-engine.so. Their addresses pass through JavaScript
+// once, when the world begins.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -24,7 +25,8 @@ napi_value open_gloo(napi_env env, napi_callback_info info) {
   if (!library) return text_value(env, dlerror());
   auto entry = reinterpret_cast<const GlooEngine* (*)()>(dlsym(library, "shardwise_gloo_v1"));
   if (!entry) return text_value(env, "it has no symbol shardwise_gloo_v1");
-  if (entry()->abi != kGlooAbi) return text_value(env, "it was built for another version of the addon");
+  if (entry()->abi != kGlooAbi)
+    return text_value(env, "it was built for another version of the addon");
   devices.gloo.store(entry());
   return nullptr;
 }
@@ -37,8 +39,8 @@ std::shared_ptr<GlooWorld> world_argument(napi_env env, int64_t id) {
   return nullptr;
 }
 
-// glooListen(rank, size, timeoutMs, host): the addresses where the others find this rank, one for each; the world's id is
-// written to words[0].
+// glooListen(rank, size, timeoutMs, host): the addresses where the others find this rank, one for
+// each; the world's id is written to words[0].
 napi_value gloo_listen(napi_env env, napi_callback_info info) {
   int64_t args[4];
   napi_value raw[4] = {}, addresses = nullptr;
@@ -46,12 +48,18 @@ napi_value gloo_listen(napi_env env, napi_callback_info info) {
   const int64_t rank = args[0], size = args[1];
   const GlooEngine* engine = Devices::get().gloo.load();
   if (!engine) return fail_call(env, Code::Unsupported, "gloo-engine.so is not open");
-  if (size < 1 || size > 1 << 20 || rank < 0 || rank >= size || args[2] < 1) return fail_call(env, Code::Invalid, "the rank is not of the world, or the timeout is no time");
+  if (size < 1 || size > 1 << 20 || rank < 0 || rank >= size || args[2] < 1)
+    return fail_call(env, Code::Invalid, "the rank is not of the world, or the timeout is no time");
   void* bytes = nullptr;
-  if (napi_create_arraybuffer(env, static_cast<size_t>(size) * kGlooAddressBytes, &bytes, &addresses) != napi_ok) return nullptr;
-  auto world = std::make_shared<GlooWorld>(engine, static_cast<int32_t>(rank), static_cast<int32_t>(size));
+  if (napi_create_arraybuffer(env, static_cast<size_t>(size) * kGlooAddressBytes, &bytes,
+                              &addresses) != napi_ok)
+    return nullptr;
+  auto world =
+      std::make_shared<GlooWorld>(engine, static_cast<int32_t>(rank), static_cast<int32_t>(size));
   ErrorText error;
-  const Status status = engine->listen(string_argument(env, raw[3]).c_str(), world->rank, world->size, args[2], &world->handle, static_cast<char*>(bytes), &error);
+  const Status status =
+      engine->listen(string_argument(env, raw[3]).c_str(), world->rank, world->size, args[2],
+                     &world->handle, static_cast<char*>(bytes), &error);
   if (!status.ok()) return fail_call(env, status.code, error.text);
   Environment& state = state_of(env);
   state.words[0] = static_cast<double>(state.next_member);
@@ -70,7 +78,8 @@ napi_value gloo_connect(napi_env env, napi_callback_info info) {
   void* data = nullptr;
   size_t length = 0;
   if (!stream) return fail_call(env, Code::Closed, "the stream is gone");
-  if (napi_get_arraybuffer_info(env, raw[2], &data, &length) != napi_ok || length != static_cast<size_t>(world->size) * kGlooAddressBytes)
+  if (napi_get_arraybuffer_info(env, raw[2], &data, &length) != napi_ok ||
+      length != static_cast<size_t>(world->size) * kGlooAddressBytes)
     return fail_call(env, Code::Invalid, "the addresses are no ArrayBuffer with one for each rank");
   const std::string addresses(static_cast<const char*>(data), length);
   stream->enqueue([world, addresses](Stream& s) {
@@ -81,7 +90,8 @@ napi_value gloo_connect(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// A group as both calls below take it; its ranks are in words[0 .. size). Throws and returns false for what is none.
+// A group as both calls below take it; its ranks are in words[0 .. size). Throws and returns false
+// for what is none.
 struct GroupArguments {
   std::shared_ptr<GlooWorld> world;
   std::string name, label;
@@ -96,7 +106,9 @@ struct GroupArguments {
   bool read(napi_env env, napi_callback_info info, bool declines) {
     int64_t args[11];
     napi_value raw[11] = {};
-    if (!read_integers(env, info, declines ? 11 : 9, args, raw, 0b10111100000) || !(world = world_argument(env, args[0]))) return false;
+    if (!read_integers(env, info, declines ? 11 : 9, args, raw, 0b10111100000) ||
+        !(world = world_argument(env, args[0])))
+      return false;
     if (declines) place = args[9], reason = string_argument(env, raw[10]);
     rank = args[1], size = args[2], stream = args[3], timeout_ms = args[4];
     name = string_argument(env, raw[5]);
@@ -107,13 +119,21 @@ struct GroupArguments {
       if (!(words[i] >= 0 && words[i] < world->size)) break;
       ranks.push_back(static_cast<int32_t>(words[i]));
     }
-    const bool fits = static_cast<int64_t>(ranks.size()) == size && place >= 0 && place < size && std::count(ranks.begin(), ranks.end(), world->rank) == 1 && rank >= 0 && rank < size &&
-                      ranks[static_cast<size_t>(rank)] == world->rank;
+    const bool fits = static_cast<int64_t>(ranks.size()) == size && place >= 0 && place < size &&
+                      std::count(ranks.begin(), ranks.end(), world->rank) == 1 && rank >= 0 &&
+                      rank < size && ranks[static_cast<size_t>(rank)] == world->rank;
     if (!fits) fail_call(env, Code::Invalid, "the group's ranks are not of the world");
     return fits;
   }
   GlooGroup plan(bool (*is_aborted)(void*), void* context) const {
-    return {name.c_str(), label.c_str(), ranks.data(), static_cast<int32_t>(rank), static_cast<int32_t>(size), timeout_ms, is_aborted, context};
+    return {name.c_str(),
+            label.c_str(),
+            ranks.data(),
+            static_cast<int32_t>(rank),
+            static_cast<int32_t>(size),
+            timeout_ms,
+            is_aborted,
+            context};
   }
 };
 
@@ -121,29 +141,38 @@ struct GroupArguments {
 napi_value gloo_join(napi_env env, napi_callback_info info) {
   GroupArguments group;
   if (!group.read(env, info, false)) return nullptr;
-  return new_member(env, group.stream, group.rank, {group.label, group.ranks}, group.timeout_ms, group.first, [group](Member& member, Stream& s, ErrorText* error) {
-    void* made = nullptr;
-    const auto is_aborted = [](void* joining) { return static_cast<Member*>(joining)->is_aborted(); };
-    const Status status = group.world->engine->join(group.world->handle, group.plan(is_aborted, &member), &made, error);
-    if (!status.ok()) {
-      ErrorText reason;
-      if (!member.is_aborted(&reason)) return status;
-      Text text(*error);
-      text.add("group \"%s\": ", group.label.c_str()).add_text(reason.text);
-      return status;
-    }
-    member.connected = {group.world->engine, made};
-    joined_host(member, s, group.world->engine->comm, made);
-    return status;
-  });
+  return new_member(env, group.stream, group.rank, {group.label, group.ranks}, group.timeout_ms,
+                    group.first, [group](Member& member, Stream& s, ErrorText* error) {
+                      void* made = nullptr;
+                      const auto is_aborted = [](void* joining) {
+                        return static_cast<Member*>(joining)->is_aborted();
+                      };
+                      const Status status = group.world->engine->join(
+                          group.world->handle, group.plan(is_aborted, &member), &made, error);
+                      if (!status.ok()) {
+                        ErrorText reason;
+                        if (!member.is_aborted(&reason)) return status;
+                        Text text(*error);
+                        text.add("group \"%s\": ", group.label.c_str()).add_text(reason.text);
+                        return status;
+                      }
+                      member.connected = {group.world->engine, made};
+                      joined_host(member, s, group.world->engine->comm, made);
+                      return status;
+                    });
 }
 
-// glooDecline(world, rank, size, stream, timeoutMs, name, label, first, where, place, reason): instead of joining it, for those who wait there.
+// glooDecline(world, rank, size, stream, timeoutMs, name, label, first, where, place, reason):
+// instead of joining it, for those who wait there.
 napi_value gloo_decline(napi_env env, napi_callback_info info) {
   GroupArguments group;
   if (!group.read(env, info, true)) return nullptr;
   Stream* stream = state_of(env).stream(group.stream);
-  if (stream) stream->enqueue([group](Stream&) { group.world->engine->decline(group.world->handle, group.plan(nullptr, nullptr), static_cast<int32_t>(group.place), group.reason.c_str()); });
+  if (stream)
+    stream->enqueue([group](Stream&) {
+      group.world->engine->decline(group.world->handle, group.plan(nullptr, nullptr),
+                                   static_cast<int32_t>(group.place), group.reason.c_str());
+    });
   return nullptr;
 }
 

@@ -9,7 +9,8 @@ struct GlooWorld {
   int32_t rank, size;
   void* handle = nullptr;
 
-  GlooWorld(const GlooEngine* made_by, int32_t own, int32_t ranks) : engine(made_by), rank(own), size(ranks) {}
+  GlooWorld(const GlooEngine* made_by, int32_t own, int32_t ranks)
+      : engine(made_by), rank(own), size(ranks) {}
   GlooWorld(const GlooWorld&) = delete;
   ~GlooWorld() {
     if (handle) engine->leave(handle);

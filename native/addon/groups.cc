@@ -1,5 +1,5 @@
-// Process groups as JavaScript sees them: small integers. A member's calls run on one stream, in order; joining and leaving are
-// calls too, so that JavaScript never waits for other ranks.
+// Process groups as JavaScript sees them: small integers. A member's calls run on one stream, in
+// order; joining and leaving are calls too, so that JavaScript never waits for other ranks.
 #include <cstring>
 #include <string>
 
@@ -21,7 +21,8 @@ constexpr int64_t kCallWords = 14;
 // The group of `size` ranks of the world that words[0 .. size) are.
 comm::Roster read_roster(Environment& state, std::string name, int64_t size) {
   comm::Roster roster{std::move(name), {}};
-  for (int64_t i = 0; i < size && i < kWordBytes / 8; i++) roster.ranks.push_back(static_cast<int32_t>(to_integer(state.words[i])));
+  for (int64_t i = 0; i < size && i < kWordBytes / 8; i++)
+    roster.ranks.push_back(static_cast<int32_t>(to_integer(state.words[i])));
   return roster;
 }
 
@@ -31,9 +32,11 @@ bool fits(const comm::Roster& roster, const comm::Origin& origin) {
   return true;
 }
 
-Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Region>& region, comm::Origin origin, ErrorText* error) {
+Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Region>& region,
+                 comm::Origin origin, ErrorText* error) {
   std::unique_ptr<comm::HostGroup> group;
-  const Status status = comm::HostGroup::join(region, member.rank, &group, error, std::move(origin));
+  const Status status =
+      comm::HostGroup::join(region, member.rank, &group, error, std::move(origin));
   if (!status.ok()) return status;
   member.shares(region);
   joined_host(member, stream, &comm::kHostEngine, group.release());
@@ -42,7 +45,8 @@ Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Reg
 
 bool is_use(int64_t use) { return use >= 0 && use <= static_cast<int64_t>(comm::Use::Meeting); }
 
-// localRegion(size, use, group): the memory that ranks of this process share, who are words[0 .. size).
+// localRegion(size, use, group): the memory that ranks of this process share, who are words[0 ..
+// size).
 napi_value local_region(napi_env env, napi_callback_info info) {
   int64_t args[3];
   napi_value raw[3] = {};
@@ -52,7 +56,8 @@ napi_value local_region(napi_env env, napi_callback_info info) {
   std::shared_ptr<comm::Region> region;
   Environment& state = state_of(env);
   const auto roster = read_roster(state, string_argument(env, raw[2]), args[0]);
-  const Status status = comm::Region::in_process(static_cast<int32_t>(args[0]), 0, &region, &error, static_cast<comm::Use>(args[1]), roster);
+  const Status status = comm::Region::in_process(static_cast<int32_t>(args[0]), 0, &region, &error,
+                                                 static_cast<comm::Use>(args[1]), roster);
   if (!status.ok()) return fail_call(env, status.code, error.text);
   state.regions[state.next_member] = region;
   return number_value(env, static_cast<double>(state.next_member++));
@@ -64,7 +69,8 @@ napi_value drop_region(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// announceGroup(the world's region or member, rank, number, size, name, where): of the ranks words[0 .. size).
+// announceGroup(the world's region or member, rank, number, size, name, where): of the ranks
+// words[0 .. size).
 napi_value announce_group(napi_env env, napi_callback_info info) {
   int64_t args[6];
   napi_value raw[6] = {};
@@ -72,11 +78,15 @@ napi_value announce_group(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   const auto found = state.regions.find(args[0]);
   const auto member = state.members.find(args[0]);
-  const auto world = found != state.regions.end() ? found->second : member != state.members.end() ? member->second->shared() : nullptr;
+  const auto world = found != state.regions.end()    ? found->second
+                     : member != state.members.end() ? member->second->shared()
+                                                     : nullptr;
   if (!world || !world->has_boards() || args[1] < 0 || args[1] >= world->size()) return nullptr;
   ErrorText error;
   const auto roster = read_roster(state, string_argument(env, raw[4]), args[3]);
-  const Status status = comm::announce_group(*world, static_cast<int32_t>(args[1]), static_cast<uint64_t>(args[2]), roster, string_argument(env, raw[5]).c_str(), &error);
+  const Status status =
+      comm::announce_group(*world, static_cast<int32_t>(args[1]), static_cast<uint64_t>(args[2]),
+                           roster, string_argument(env, raw[5]).c_str(), &error);
   return status.ok() ? nullptr : fail_call(env, status.code, error.text);
 }
 
@@ -86,17 +96,25 @@ napi_value join_local(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 6, args)) return nullptr;
   Environment& state = state_of(env);
   const auto found = state.regions.find(args[0]);
-  if (found == state.regions.end()) return fail_call(env, Code::Closed, "the group's memory is gone");
+  if (found == state.regions.end())
+    return fail_call(env, Code::Closed, "the group's memory is gone");
   auto region = found->second;
-  if (region->size() != args[2]) return fail_call(env, Code::Invalid, "other ranks have made this group of another number of ranks. All ranks make their groups of the same ranks, in one order");
+  if (region->size() != args[2])
+    return fail_call(env, Code::Invalid,
+                     "other ranks have made this group of another number of ranks. All ranks make "
+                     "their groups of the same ranks, in one order");
   const auto world = state.regions.find(args[5]);
   const comm::Origin origin{world == state.regions.end() ? nullptr : world->second, {}};
-  if (!fits(region->roster(), origin)) return fail_call(env, Code::Invalid, "a rank is not of the world");
+  if (!fits(region->roster(), origin))
+    return fail_call(env, Code::Invalid, "a rank is not of the world");
   return new_member(env, args[3], args[1], region->roster(), args[4], {},
-                    [region, origin](Member& member, Stream& s, ErrorText* error) { return join_host(member, s, region, origin, error); });
+                    [region, origin](Member& member, Stream& s, ErrorText* error) {
+                      return join_host(member, s, region, origin, error);
+                    });
 }
 
-// joinShared(rank, size, stream, timeoutMs, token, use, the world's member or 0, name, group, first, where): processes of this machine.
+// joinShared(rank, size, stream, timeoutMs, token, use, the world's member or 0, name, group,
+// first, where): processes of this machine.
 napi_value join_shared(napi_env env, napi_callback_info info) {
   int64_t args[11];
   napi_value raw[11] = {};
@@ -110,29 +128,32 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
   const auto known = state.members.find(args[6]);
   const std::shared_ptr<Member> world = known == state.members.end() ? nullptr : known->second;
   const FirstCall first{string_argument(env, raw[9]), string_argument(env, raw[10])};
-  return new_member(env, args[2], args[0], read_roster(state, string_argument(env, raw[8]), args[1]), args[3], first, [=](Member& member, Stream& s, ErrorText* error) {
-    const auto has_given_up = [&member](ErrorText* why) {
-      ErrorText reason;
-      if (!member.is_aborted(&reason)) return false;
-      Text text(*why);
-      text.add("group \"%s\": ", member.roster.name.c_str()).add_text(reason.text);
-      return true;
-    };
-    const comm::Origin origin{world ? world->shared() : nullptr, has_given_up};
-    if (!fits(member.roster, origin)) return fail(error, Code::Invalid, "a rank is not of the world");
-    comm::SegmentOptions options;
-    options.name = name.c_str();
-    options.token = token;
-    options.size = member.size;
-    options.rank = member.rank;
-    options.timeout_ms = join_timeout;
-    options.use = use;
-    options.roster = member.roster;
-    options.origin = &origin;
-    std::shared_ptr<comm::Region> region;
-    const Status status = comm::Region::between_processes(options, &region, error);
-    return status.ok() ? join_host(member, s, region, origin, error) : status;
-  });
+  return new_member(
+      env, args[2], args[0], read_roster(state, string_argument(env, raw[8]), args[1]), args[3],
+      first, [=](Member& member, Stream& s, ErrorText* error) {
+        const auto has_given_up = [&member](ErrorText* why) {
+          ErrorText reason;
+          if (!member.is_aborted(&reason)) return false;
+          Text text(*why);
+          text.add("group \"%s\": ", member.roster.name.c_str()).add_text(reason.text);
+          return true;
+        };
+        const comm::Origin origin{world ? world->shared() : nullptr, has_given_up};
+        if (!fits(member.roster, origin))
+          return fail(error, Code::Invalid, "a rank is not of the world");
+        comm::SegmentOptions options;
+        options.name = name.c_str();
+        options.token = token;
+        options.size = member.size;
+        options.rank = member.rank;
+        options.timeout_ms = join_timeout;
+        options.use = use;
+        options.roster = member.roster;
+        options.origin = &origin;
+        std::shared_ptr<comm::Region> region;
+        const Status status = comm::Region::between_processes(options, &region, error);
+        return status.ok() ? join_host(member, s, region, origin, error) : status;
+      });
 }
 
 // A call with what it points to.
@@ -149,23 +170,28 @@ napi_value set_text(napi_env env, napi_callback_info info) {
   int64_t args[2];
   napi_value raw[2] = {};
   if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
-  if (!is_string(env, raw[1]) || !state_of(env).texts.set(args[0], string_argument(env, raw[1]))) return fail_call(env, Code::Invalid, "malformed text");
+  if (!is_string(env, raw[1]) || !state_of(env).texts.set(args[0], string_argument(env, raw[1])))
+    return fail_call(env, Code::Invalid, "malformed text");
   return nullptr;
 }
 
-// Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle, its first byte, number of counts,
-// the numbers of name, where and about; then the counts.
+// Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
+// its first byte, number of counts, the numbers of name, where and about; then the counts.
 Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText* error) {
   int64_t w[kCallWords];
   for (int64_t i = 0; i < kCallWords; i++) {
     w[i] = i < words ? to_integer(state.words[i]) : INT64_MIN;
-    if (w[i] == INT64_MIN) return fail(error, Code::Invalid, "malformed collective: word %lld", static_cast<long long>(i));
+    if (w[i] == INT64_MIN)
+      return fail(error, Code::Invalid, "malformed collective: word %lld",
+                  static_cast<long long>(i));
   }
   const auto found = state.members.find(w[0]);
-  if (found == state.members.end()) return fail(error, Code::Closed, "this rank has left the group");
+  if (found == state.members.end())
+    return fail(error, Code::Closed, "this rank has left the group");
   owned.member = found->second;
   const Member& group = *owned.member;
-  if (w[1] < 0 || w[1] >= kNumCollectives || w[2] < 0 || w[2] >= kNumReduces || w[3] < 0 || w[3] >= kNumDTypes || w[5] < 0 || w[5] > int64_t{1} << 48)
+  if (w[1] < 0 || w[1] >= kNumCollectives || w[2] < 0 || w[2] >= kNumReduces || w[3] < 0 ||
+      w[3] >= kNumDTypes || w[5] < 0 || w[5] > int64_t{1} << 48)
     return fail(error, Code::Invalid, "malformed collective");
   CollectiveCall& call = owned.call;
   call.kind = static_cast<Collective>(w[1]);
@@ -173,17 +199,24 @@ Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText*
   call.dtype = static_cast<DType>(w[3]);
   call.root = static_cast<int32_t>(w[4]);
   call.count = w[5];
-  if ((has_root(call.kind) || is_message(call.kind)) && (w[4] < 0 || w[4] >= group.size)) return fail(error, Code::Invalid, "root %lld is not of a group of %d", static_cast<long long>(w[4]), group.size);
+  if ((has_root(call.kind) || is_message(call.kind)) && (w[4] < 0 || w[4] >= group.size))
+    return fail(error, Code::Invalid, "root %lld is not of a group of %d",
+                static_cast<long long>(w[4]), group.size);
   owned.name = state.texts.find(w[11]);
   owned.where = state.texts.find(w[12]);
   owned.about = state.texts.find(w[13]);
-  if (!owned.name || !owned.where || !owned.about) return fail(error, Code::Invalid, "malformed collective: a text");
-  const int64_t expected = !has_counts(call.kind) ? 0 : call.kind == Collective::AllToAll ? 2 * group.size : group.size;
-  if (w[10] != expected || words != kCallWords + expected) return fail(error, Code::Invalid, "malformed collective: counts");
+  if (!owned.name || !owned.where || !owned.about)
+    return fail(error, Code::Invalid, "malformed collective: a text");
+  const int64_t expected = !has_counts(call.kind)              ? 0
+                           : call.kind == Collective::AllToAll ? 2 * group.size
+                                                               : group.size;
+  if (w[10] != expected || words != kCallWords + expected)
+    return fail(error, Code::Invalid, "malformed collective: counts");
   owned.counts.reserve(expected);
   for (int64_t i = 0; i < expected; i++) {
     const int64_t count = to_integer(state.words[kCallWords + i]);
-    if (count < 0 || count > int64_t{1} << 44) return fail(error, Code::Invalid, "malformed collective: a count");
+    if (count < 0 || count > int64_t{1} << 44)
+      return fail(error, Code::Invalid, "malformed collective: a count");
     owned.counts.push_back(count);
   }
   call.counts = owned.counts.data();
@@ -192,16 +225,21 @@ Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText*
 }
 
 // The memory of an operand, with its bounds checked; `elements` 0 may have none.
-Status operand(Environment& state, const Member& member, const CollectiveCall& call, const double* words, int64_t elements, StorageEntry** entry, char** data, ErrorText* error) {
+Status operand(Environment& state, const Member& member, const CollectiveCall& call,
+               const double* words, int64_t elements, StorageEntry** entry, char** data,
+               ErrorText* error) {
   *entry = nullptr;
   *data = nullptr;
-  const int64_t handle = to_integer(words[0]), offset = to_integer(words[1]), bytes = elements * item_size(call.dtype);
+  const int64_t handle = to_integer(words[0]), offset = to_integer(words[1]),
+                bytes = elements * item_size(call.dtype);
   if (handle == 0 && elements == 0) return kOk;
   StorageEntry* found = state.storages.find(handle);
   if (!found) return fail(error, Code::Closed, "the storage was freed");
-  if (found->device != member.stream->device_code()) return fail(error, Code::Device, "the tensor is on another device than the group");
+  if (found->device != member.stream->device_code())
+    return fail(error, Code::Device, "the tensor is on another device than the group");
   if (offset < 0 || offset + bytes > found->bytes)
-    return fail(error, Code::Invalid, "bytes %lld to %lld are outside a storage of %lld", static_cast<long long>(offset), static_cast<long long>(offset + bytes),
+    return fail(error, Code::Invalid, "bytes %lld to %lld are outside a storage of %lld",
+                static_cast<long long>(offset), static_cast<long long>(offset + bytes),
                 static_cast<long long>(found->bytes));
   const Status status = state.check_adopted(*found, error);
   if (!status.ok()) return status;
@@ -225,14 +263,18 @@ void run_call(Stream& s, OwnedCall& owned) {
   owned.call.where = owned.where->c_str();
   owned.call.about = owned.about->c_str();
   const Status status = member.run(owned.call);
-  if (!status.ok()) s.set_error(status.code == Code::Unsupported || status.code == Code::OutOfMemory ? status.code : Code::Peer, text.text);
+  if (!status.ok())
+    s.set_error(status.code == Code::Unsupported || status.code == Code::OutOfMemory ? status.code
+                                                                                     : Code::Peer,
+                text.text);
 }
 
 // collective(words)
 napi_value collective(napi_env env, napi_callback_info info) {
   int64_t words;
   if (!read_integers(env, info, 1, &words)) return nullptr;
-  if (words > kWordBytes / 8) return fail_call(env, Code::Invalid, "malformed collective: bad length");
+  if (words > kWordBytes / 8)
+    return fail_call(env, Code::Invalid, "malformed collective: bad length");
   Environment& state = state_of(env);
   auto owned = std::make_unique<OwnedCall>();
   ErrorText error;
@@ -243,10 +285,13 @@ napi_value collective(napi_env env, napi_callback_info info) {
     const Member& group = *owned->member;
     const CollectiveExtent extent = extent_of(owned->call, group.rank, group.size);
     status = operand(state, group, owned->call, state.words + 6, extent.in, &in, &from, &error);
-    if (status.ok()) status = operand(state, group, owned->call, state.words + 8, extent.out, &out, &to, &error);
+    if (status.ok())
+      status = operand(state, group, owned->call, state.words + 8, extent.out, &out, &to, &error);
     if (status.ok() && in) status = check_value(*in, &error);
     if (status.ok() && out && out->adopted)
-      status = fail(&error, Code::Unsupported, "the result would lie in the memory of an ArrayBuffer, which may go while other ranks are waited for. Use a copy: clone()");
+      status = fail(&error, Code::Unsupported,
+                    "the result would lie in the memory of an ArrayBuffer, which may go while "
+                    "other ranks are waited for. Use a copy: clone()");
     if (status.ok() && in && in->adopted) {
       status = copy_lent(from, extent.in * item_size(owned->call.dtype), &owned->lent, &error);
       from = owned->lent.get();
@@ -259,7 +304,8 @@ napi_value collective(napi_env env, napi_callback_info info) {
   if (in) state.touch(*in, stream);
   if (out) state.touch(*out, stream);
   // A plain pointer needs no memory in the function, which runs once.
-  stream.enqueue([call = owned.release()](Stream& s) { run_call(s, *std::unique_ptr<OwnedCall>(call)); });
+  stream.enqueue(
+      [call = owned.release()](Stream& s) { run_call(s, *std::unique_ptr<OwnedCall>(call)); });
   if (in) in->last_sequence = stream.submitted();
   if (out) {
     out->last_sequence = stream.submitted();
@@ -275,7 +321,8 @@ napi_value abort_group(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 3, args, raw, 1 << 1)) return nullptr;
   auto member = member_argument(env, args[0]);
   if (!member) return nullptr;
-  if (args[2] < 0 || args[2] >= member->size) return fail_call(env, Code::Invalid, "the rank is not of the group");
+  if (args[2] < 0 || args[2] >= member->size)
+    return fail_call(env, Code::Invalid, "the rank is not of the group");
   member->abort(string_argument(env, raw[1]).c_str(), static_cast<int32_t>(args[2]));
   return nullptr;
 }
@@ -303,7 +350,8 @@ std::shared_ptr<Member> member_argument(napi_env env, int64_t id) {
 
 void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle) {
   if (!stream.backend()->asynchronous) return member.joined(engine, handle);
-  member.joined(&comm::kStagedEngine, comm::staged_member(engine, handle, member.rank, member.size, stream.backend()));
+  member.joined(&comm::kStagedEngine,
+                comm::staged_member(engine, handle, member.rank, member.size, stream.backend()));
 }
 
 void add_first_call(const FirstCall& call, const Member& member, ErrorText* text) {
@@ -342,7 +390,8 @@ Status Environment::check_groups(int64_t home, ErrorText* error) {
 
 void abort_all_groups(Environment& state, const char* reason) {
   for (auto& [id, member] : state.members) member->abort(reason);
-  for (auto& [id, member] : state.members) member->stream->enqueue([m = member](Stream&) { m->leave(); });
+  for (auto& [id, member] : state.members)
+    member->stream->enqueue([m = member](Stream&) { m->leave(); });
   state.members.clear();
   state.regions.clear();
   state.worlds.clear();

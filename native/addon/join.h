@@ -10,7 +10,8 @@ namespace shardwise {
 // By an engine of host memory. On a stream of a GPU what it moves goes through pinned memory.
 void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle);
 
-// What a program called to have a group made: what fails meanwhile fails there. Empty where it is made for no call.
+// What a program called to have a group made: what fails meanwhile fails there. Empty where it is
+// made for no call.
 struct FirstCall {
   std::string name, where;
 };
@@ -22,13 +23,15 @@ std::shared_ptr<Member> member_argument(napi_env env, int64_t id);
 
 // A member that joins by `join` on the stream's thread. Who cannot join fails with its first call.
 template <class Join>
-napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, comm::Roster roster, int64_t timeout_ms, FirstCall first, Join join,
+napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, comm::Roster roster,
+                      int64_t timeout_ms, FirstCall first, Join join,
                       std::unique_ptr<DevicePart> devices = nullptr) {
   Environment& state = state_of(env);
   Stream* stream = state.stream(stream_id);
   if (!stream) return fail_call(env, Code::Closed, "the stream is gone");
   const auto size = static_cast<int64_t>(roster.ranks.size());
-  if (size < 1 || rank < 0 || rank >= size || timeout_ms < 1) return fail_call(env, Code::Invalid, "the rank is not of the group, or the timeout is no time");
+  if (size < 1 || rank < 0 || rank >= size || timeout_ms < 1)
+    return fail_call(env, Code::Invalid, "the rank is not of the group, or the timeout is no time");
   auto member = std::make_shared<Member>();
   member->stream = stream;
   member->rank = static_cast<int32_t>(rank);
@@ -40,7 +43,8 @@ napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, comm::Roste
     ErrorText text;
     const Status status = join(*member, s, &text);
     if (!status.ok()) add_first_call(first, *member, &text);
-    if (!status.ok()) s.set_error(status.code == Code::Unsupported ? status.code : Code::Peer, text.text);
+    if (!status.ok())
+      s.set_error(status.code == Code::Unsupported ? status.code : Code::Peer, text.text);
   });
   state.members[state.next_member] = member;
   return number_value(env, static_cast<double>(state.next_member++));

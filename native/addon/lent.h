@@ -1,5 +1,6 @@
-// Memory of ArrayBuffers that tensors show. JavaScript may transfer, and so free, it whenever it runs, and Node-API has nothing that
-// keeps it: so no command that is under way points there. What reads it reads a copy, or is waited for; what writes it is waited for.
+// Memory of ArrayBuffers that tensors show. JavaScript may transfer, and so free, it whenever it
+// runs, and Node-API has nothing that keeps it: so no command that is under way points there. What
+// reads it reads a copy, or is waited for; what writes it is waited for.
 #pragma once
 #include <cstdlib>
 #include <functional>
@@ -22,8 +23,8 @@ Status copy_lent(const void* from, int64_t bytes, LentCopy* copy, ErrorText* err
 // Whether what the stream does and is then given with the storage waits for no other stream.
 bool runs_alone(const Stream& stream, const StorageEntry& entry);
 
-// Fails where it stays otherwise for a moment and the stream belongs to a rank that shares the process: to wait may be to wait for what
-// JavaScript has yet to do for another rank.
+// Fails where it stays otherwise for a moment and the stream belongs to a rank that shares the
+// process: to wait may be to wait for what JavaScript has yet to do for another rank.
 Status may_wait(const Stream& stream, const std::function<bool()>& alone, ErrorText* error);
 
 }  // namespace shardwise

@@ -1,4 +1,5 @@
-// One rank's membership in a process group. The engine's part is made on the native thread of the stream, and aborted from any other.
+// One rank's membership in a process group. The engine's part is made on the native thread of the
+// stream, and aborted from any other.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -21,7 +22,8 @@ struct Member;
 struct DevicePart {
   // The same ranks by their hosts, who find each other there; it leaves with this one.
   std::shared_ptr<Member> meeting;
-  void* handle = nullptr;         // of the device's engine, which the member's engine may only watch
+  // of the device's engine, which the member's engine may only watch
+  void* handle = nullptr;
   comm::FarWatch* far = nullptr;  // through which the meeting's calls go from then on
 };
 
@@ -85,8 +87,8 @@ struct Member {
     ErrorText ignored;
     failure(&ignored);
   }
-  // On one thread at a time: its stream's, as it joins and leaves there. That of a group of devices runs the calls of its meeting too, once
-  // it has taken it over, and leaves it.
+  // On one thread at a time: its stream's, as it joins and leaves there. That of a group of devices
+  // runs the calls of its meeting too, once it has taken it over, and leaves it.
   Status run(const CollectiveCall& call) {
     if (engine) return engine->run(handle, call);
     return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
@@ -101,7 +103,8 @@ struct Member {
       std::swap(left, engine);
       region.reset();
     }
-    if (devices) devices->far = nullptr, devices->handle = nullptr;  // the engine takes both with it
+    // the engine takes both with it
+    if (devices) devices->far = nullptr, devices->handle = nullptr;
     if (left) left->destroy(handle);
     if (devices) devices->meeting->leave();
   }

@@ -7,9 +7,11 @@ namespace shardwise {
 
 namespace {
 
-// What the engine is told of one storage; capped so that a device of 140 GB does not make it collect without pause.
+// What the engine is told of one storage; capped so that a device of 140 GB does not make it
+// collect without pause.
 int64_t reported(const StorageEntry& entry) {
-  const int64_t bytes = entry.home && entry.home->backend()->asynchronous ? entry.bytes / 16 : entry.bytes;
+  const int64_t bytes =
+      entry.home && entry.home->backend()->asynchronous ? entry.bytes / 16 : entry.bytes;
   constexpr int64_t cap = 64 << 20;
   return bytes < cap ? bytes : cap;
 }
@@ -40,7 +42,8 @@ uint32_t pinned_pool(Environment& state) {
 }
 
 // The stream of pinned memory is the CPU's.
-Status allocate_bytes(Environment& state, StorageEntry& entry, Stream& stream, int64_t bytes, bool pinned, ErrorText* error) {
+Status allocate_bytes(Environment& state, StorageEntry& entry, Stream& stream, int64_t bytes,
+                      bool pinned, ErrorText* error) {
   entry.bytes = bytes;
   entry.device = stream.device_code();
   entry.home = &stream;
@@ -59,7 +62,8 @@ Status allocate_bytes(Environment& state, StorageEntry& entry, Stream& stream, i
 }
 
 // The handle goes into the words; returns the token, if one is wanted.
-napi_value allocated(Environment& state, Stream& stream, int64_t bytes, bool with_token, bool pinned) {
+napi_value allocated(Environment& state, Stream& stream, int64_t bytes, bool with_token,
+                     bool pinned) {
   ErrorText error;
   int64_t handle;
   const Status status = allocate_storage(state, stream, bytes, &handle, &error, pinned);
@@ -81,13 +85,15 @@ napi_value allocate(napi_env env, napi_callback_info info) {
 napi_value allocate_pinned(napi_env env, napi_callback_info info) {
   int64_t args[2];
   if (!read_integers(env, info, 2, args)) return nullptr;
-  if (!Devices::get().cuda) return fail_call(env, Code::Device, "allocatePinned: pinned memory needs CUDA");
+  if (!Devices::get().cuda)
+    return fail_call(env, Code::Device, "allocatePinned: pinned memory needs CUDA");
   Environment& state = state_of(env);
   state.settle_accounts();
   ErrorText error;
   Stream* stream = state.default_stream(0, &error);
   if (!stream) return fail_call(env, Code::Device, error.text);
-  if (args[0] < 0) return fail_call(env, Code::Invalid, "allocatePinned: sizes must not be negative");
+  if (args[0] < 0)
+    return fail_call(env, Code::Invalid, "allocatePinned: sizes must not be negative");
   return allocated(state, *stream, args[0], args[1] != 0, true);
 }
 
@@ -98,10 +104,14 @@ napi_value adopt(napi_env env, napi_callback_info info) {
   void* data;
   size_t length;
   if (napi_get_arraybuffer_info(env, raw[0], &data, &length) != napi_ok)
-    return fail_call(env, Code::Invalid, "expected an array over an ArrayBuffer, got one over other memory (a SharedArrayBuffer?); copy it with tensor()");
+    return fail_call(env, Code::Invalid,
+                     "expected an array over an ArrayBuffer, got one over other memory (a "
+                     "SharedArrayBuffer?); copy it with tensor()");
   bool detached = false;
   napi_is_detached_arraybuffer(env, raw[0], &detached);
-  if (detached) return fail_call(env, Code::Invalid, "the ArrayBuffer is detached: its memory was transferred away");
+  if (detached)
+    return fail_call(env, Code::Invalid,
+                     "the ArrayBuffer is detached: its memory was transferred away");
   if (args[1] < 0 || args[2] < 0 || static_cast<size_t>(args[1] + args[2]) > length)
     return fail_call(env, Code::Invalid, "the range is outside the buffer");
   Environment& state = state_of(env);
@@ -128,7 +138,8 @@ napi_value token(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   StorageEntry* entry = state.storages.find(handle);
   if (!entry) return fail_call(env, Code::Closed, "makeToken: the storage was freed");
-  if (entry->token_bytes >= 0) return fail_call(env, Code::Invalid, "makeToken: the storage has one already");
+  if (entry->token_bytes >= 0)
+    return fail_call(env, Code::Invalid, "makeToken: the storage has one already");
   return make_token(state, handle, *entry);
 }
 
@@ -155,10 +166,14 @@ napi_value resize(napi_env env, napi_callback_info info) {
   StorageEntry* entry = state.storages.find(args[0]);
   Stream* stream = state.stream(args[2]);
   if (!entry || !stream) return fail_call(env, Code::Closed, "resize_: the storage was freed");
-  if (entry->device != stream->device_code()) return fail_call(env, Code::Device, "resize_: the stream is of another device");
-  if (entry->adopted) return fail_call(env, Code::Invalid, "resize_: this storage shows memory of an ArrayBuffer and cannot be resized");
+  if (entry->device != stream->device_code())
+    return fail_call(env, Code::Device, "resize_: the stream is of another device");
+  if (entry->adopted)
+    return fail_call(env, Code::Invalid,
+                     "resize_: this storage shows memory of an ArrayBuffer and cannot be resized");
   if (args[1] < 0) return fail_call(env, Code::Invalid, "resize_: sizes must not be negative");
-  if (entry->pinned) stream = entry->home;  // the pool of pinned memory is in the order of one stream
+  // the pool of pinned memory is in the order of one stream
+  if (entry->pinned) stream = entry->home;
   state.touch(*entry, *stream);
   ErrorText error;
   StorageEntry fresh;
@@ -169,7 +184,8 @@ napi_value resize(napi_env env, napi_callback_info info) {
     char *to = fresh.data, *from = entry->data;
     stream->enqueue([to, from, kept](Stream& s) {
       ErrorText text;
-      const CopyKind kind = s.backend()->asynchronous ? CopyKind::DeviceToDevice : CopyKind::HostToHost;
+      const CopyKind kind =
+          s.backend()->asynchronous ? CopyKind::DeviceToDevice : CopyKind::HostToHost;
       Status copied = s.backend()->copy(s.native(), to, from, kept, kind, &text);
       if (!copied.ok()) s.set_error(copied.code, text.text);
     });
@@ -193,7 +209,8 @@ napi_value record_stream(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   StorageEntry* entry = state.storages.find(args[0]);
   Stream* stream = state.stream(args[1]);
-  if (!entry || !stream) return fail_call(env, Code::Closed, "recordStream: the storage or stream is gone");
+  if (!entry || !stream)
+    return fail_call(env, Code::Closed, "recordStream: the storage or stream is gone");
   bool known = entry->home == stream;
   for (Stream* each : entry->other_streams) known = known || each == stream;
   if (!known) entry->other_streams.push_back(stream);
@@ -210,15 +227,16 @@ napi_value is_pinned(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// An ArrayBuffer of four numbers for each storage of this environment: handle, bytes, device, and where the memory
-// is from: 0 the device's allocator, 1 an ArrayBuffer, 2 pinned memory.
+// An ArrayBuffer of four numbers for each storage of this environment: handle, bytes, device, and
+// where the memory is from: 0 the device's allocator, 1 an ArrayBuffer, 2 pinned memory.
 napi_value live_storages(napi_env env, napi_callback_info) {
   StorageTable& storages = state_of(env).storages;
   size_t count = 0;
   storages.for_each([&](int64_t, StorageEntry&) { count++; });
   void* data = nullptr;
   napi_value buffer = nullptr;
-  if (napi_create_arraybuffer(env, count * 4 * sizeof(double), &data, &buffer) != napi_ok) return nullptr;
+  if (napi_create_arraybuffer(env, count * 4 * sizeof(double), &data, &buffer) != napi_ok)
+    return nullptr;
   auto* at = static_cast<double*>(data);
   storages.for_each([&](int64_t handle, StorageEntry& entry) {
     *at++ = static_cast<double>(handle);
@@ -231,10 +249,13 @@ napi_value live_storages(napi_env env, napi_callback_info) {
 
 }  // namespace
 
-Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error, bool pinned) {
+Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle,
+                        ErrorText* error, bool pinned) {
   StorageEntry* entry;
   *handle = state.storages.add(&entry);
-  if (!*handle) return fail(error, Code::OutOfMemory, "more than %d tensors are alive", 1 << StorageTable::kIndexBits);
+  if (!*handle)
+    return fail(error, Code::OutOfMemory, "more than %d tensors are alive",
+                1 << StorageTable::kIndexBits);
   Status status = allocate_bytes(state, *entry, stream, bytes, pinned, error);
   if (!status.ok()) state.storages.remove(*handle);
   return status;
@@ -243,7 +264,9 @@ Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry) {
   napi_value token = nullptr;
   // Refused in a worker that is being stopped; the storage then goes with its environment.
-  if (napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state, &token) != napi_ok) return nullptr;
+  if (napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state,
+                           &token) != napi_ok)
+    return nullptr;
   account_token(state, entry);
   return token;
 }

@@ -17,7 +17,8 @@ namespace {
 
 constexpr useconds_t kLookUs = 250'000, kGraceUs = 2'000'000;
 
-// The system's own signal at the parent's end (PR_SET_PDEATHSIG) comes at the end of the thread that started us, which may be a worker's.
+// The system's own signal at the parent's end (PR_SET_PDEATHSIG) comes at the end of the thread
+// that started us, which may be a worker's.
 void end_after(pid_t parent) {
   while (getppid() == parent) usleep(kLookUs);
   usleep(kGraceUs);  // a program that comes to its event loop hears of it there, and ends in order
@@ -36,8 +37,9 @@ napi_value end_with_parent(napi_env, napi_callback_info) {
   return nullptr;
 }
 
-// lockFile(fd): an exclusive lock, without waiting; 0 or the number of the system's error. It belongs to the open file, so it ends with
-// the process, and other processes see it from any namespace or container.
+// lockFile(fd): an exclusive lock, without waiting; 0 or the number of the system's error. It
+// belongs to the open file, so it ends with the process, and other processes see it from any
+// namespace or container.
 napi_value lock_file(napi_env env, napi_callback_info info) {
   int64_t fd = 0;
   if (!read_integers(env, info, 1, &fd)) return nullptr;

@@ -33,7 +33,8 @@ napi_value stream_create(napi_env env, napi_callback_info info) {
   int64_t args[3];
   if (!read_integers(env, info, 3, args)) return nullptr;
   Environment& state = state_of(env);
-  if (!Devices::get().valid(args[0])) return fail_call(env, Code::Device, "there is no such device");
+  if (!Devices::get().valid(args[0]))
+    return fail_call(env, Code::Device, "there is no such device");
   ErrorText error;
   const auto device = static_cast<int32_t>(args[0]), priority = static_cast<int32_t>(args[1]);
   Stream* stream = state.reuse_stream(device, priority);
@@ -75,7 +76,8 @@ napi_value stream_query(napi_env env, napi_callback_info info) {
 napi_value event_create(napi_env env, napi_callback_info info) {
   int64_t args[2];
   if (!read_integers(env, info, 2, args)) return nullptr;
-  if (!Devices::get().valid(args[0])) return fail_call(env, Code::Device, "there is no such device");
+  if (!Devices::get().valid(args[0]))
+    return fail_call(env, Code::Device, "there is no such device");
   auto event = std::make_shared<Event>();
   event->backend = Devices::get().backend(static_cast<int32_t>(args[0]));
   event->device = Devices::index(static_cast<int32_t>(args[0]));
@@ -90,7 +92,8 @@ napi_value event_create(napi_env env, napi_callback_info info) {
 
 napi_value event_destroy(napi_env env, napi_callback_info info) {
   int64_t id;
-  if (read_integers(env, info, 1, &id) && id >= 0 && id <= UINT32_MAX) state_of(env).events.erase(static_cast<uint32_t>(id));
+  if (read_integers(env, info, 1, &id) && id >= 0 && id <= UINT32_MAX)
+    state_of(env).events.erase(static_cast<uint32_t>(id));
   return nullptr;
 }
 
@@ -100,7 +103,8 @@ napi_value event_record(napi_env env, napi_callback_info info) {
   auto event = event_argument(env, args[0]);
   Stream* stream = event ? stream_argument(env, args[1]) : nullptr;
   if (!stream) return nullptr;
-  if (stream->backend() != event->backend) return fail_call(env, Code::Invalid, "the event and the stream are of different devices");
+  if (stream->backend() != event->backend)
+    return fail_call(env, Code::Invalid, "the event and the stream are of different devices");
   event->requested++;
   event->recorder = stream;
   event->home = stream->home();
@@ -120,8 +124,9 @@ napi_value event_wait(napi_env env, napi_callback_info info) {
     ErrorText text;
     event->wait_recorded(count);
     if (recorder && recorder != &s) s.inherit_failure(*recorder, sequence);
-    Status status = s.backend() == event->backend ? s.backend()->event_wait(event->handle, s.native(), &text)
-                                                  : event->backend->event_synchronize(event->handle, &text);
+    Status status = s.backend() == event->backend
+                        ? s.backend()->event_wait(event->handle, s.native(), &text)
+                        : event->backend->event_synchronize(event->handle, &text);
     if (!status.ok()) s.set_error(status.code, text.text);
   });
   return nullptr;
@@ -156,7 +161,8 @@ Status wait_for(Environment& state, Event& event, ErrorText* error) {
   Failure seen = event.wait();
   Status status = event.backend->event_synchronize(event.handle, error);
   if (!status.ok()) return status;
-  const bool is_same = event.recorder->home() == event.home;  // else another rank has the stream now
+  // else another rank has the stream now
+  const bool is_same = event.recorder->home() == event.home;
   if (seen.status.ok() && is_same) {
     status = unheard_failure(state, event, error);
     if (!status.ok()) return status;
@@ -184,13 +190,16 @@ napi_value event_elapsed(napi_env env, napi_callback_info info) {
   auto start = event_argument(env, args[0]);
   auto end = start ? event_argument(env, args[1]) : nullptr;
   if (!end) return nullptr;
-  if (start->backend != end->backend) return fail_call(env, Code::Invalid, "the events are of different devices");
-  if (start->requested == 0 || end->requested == 0) return fail_call(env, Code::Invalid, "both events must have been recorded");
+  if (start->backend != end->backend)
+    return fail_call(env, Code::Invalid, "the events are of different devices");
+  if (start->requested == 0 || end->requested == 0)
+    return fail_call(env, Code::Invalid, "both events must have been recorded");
   double ms = 0;
   ErrorText error;
   Status status = wait_for(state_of(env), *start, &error);
   if (status.ok()) status = wait_for(state_of(env), *end, &error);
-  if (status.ok()) status = start->backend->event_elapsed_ms(start->handle, end->handle, &ms, &error);
+  if (status.ok())
+    status = start->backend->event_elapsed_ms(start->handle, end->handle, &ms, &error);
   return status.ok() ? number_value(env, ms) : fail_call(env, status.code, error.text);
 }
 

@@ -1,5 +1,5 @@
-// Commands: words in, a kernel call out. The layout of the words is in native/README.md. Whatever the words hold, memory is
-// only reached inside live storages.
+// Commands: words in, a kernel call out. The layout of the words is in native/README.md. Whatever
+// the words hold, memory is only reached inside live storages.
 #include <cstring>
 
 #include "contracts.h"
@@ -15,7 +15,8 @@ constexpr int64_t kImmediate = -1, kAllocate = -2, kIndexView = -3;
 constexpr int64_t kMakeTokens = 1, kMayShare = 2;  // flags
 constexpr int64_t kMaxOperands = 4096;
 constexpr int64_t kInlineCost = 16384;
-constexpr int64_t kMaxElements = int64_t{1} << 48;  // as lib/core/shape.ts; products of sizes then stay exact
+// as lib/core/shape.ts; products of sizes then stay exact
+constexpr int64_t kMaxElements = int64_t{1} << 48;
 
 struct Decoded {
   KernelCall call{};
@@ -58,7 +59,8 @@ class Reader {
   int64_t count_, at_ = 0;
 };
 
-// Reads ndim, sizes, strides; returns how many elements the view reaches, or -1 where a word is bad.
+// Reads ndim, sizes, strides; returns how many elements the view reaches, or -1 where a word is
+// bad.
 int64_t read_layout(Reader& in, TensorView& view, std::vector<int64_t>& dims) {
   int64_t ndim;
   if (!in.next(&ndim) || ndim < 0 || ndim > kMaxDims) return -1;
@@ -75,7 +77,8 @@ int64_t read_layout(Reader& in, TensorView& view, std::vector<int64_t>& dims) {
     const int64_t size = dims[base + d];
     if (size > kMaxElements) return -1;
     numel *= static_cast<double>(size);
-    if (size > 0) extent += static_cast<double>(size - 1) * static_cast<double>(dims[base + ndim + d]);
+    if (size > 0)
+      extent += static_cast<double>(size - 1) * static_cast<double>(dims[base + ndim + d]);
   }
   if (numel > static_cast<double>(kMaxElements) || extent > 4e18) return -1;
   view.numel = static_cast<int64_t>(numel);
@@ -83,7 +86,8 @@ int64_t read_layout(Reader& in, TensorView& view, std::vector<int64_t>& dims) {
 }
 
 Status bad(ErrorText* error, const char* what, int64_t operand) {
-  return fail(error, Code::Invalid, "malformed command: %s (operand %lld)", what, static_cast<long long>(operand));
+  return fail(error, Code::Invalid, "malformed command: %s (operand %lld)", what,
+              static_cast<long long>(operand));
 }
 
 // Whether the kernel does not look at what its outputs held.
@@ -111,29 +115,38 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
     const int64_t extent = read_layout(in, view, d.dims);
     const int64_t offset = to_integer(value);
     if (extent < 0 || offset < 0) return bad(error, "layout", i);
-    const double needed = static_cast<double>(kind == kAllocate ? extent : extent + offset) * item_size(view.dtype);
+    const double needed =
+        static_cast<double>(kind == kAllocate ? extent : extent + offset) * item_size(view.dtype);
     if (kind == kAllocate) {
       // `offset` holds the bytes to allocate.
-      if (i < d.call.num_inputs || needed > static_cast<double>(offset)) return bad(error, "allocation is too small", i);
+      if (i < d.call.num_inputs || needed > static_cast<double>(offset))
+        return bad(error, "allocation is too small", i);
       d.slots.push_back({slot, i});
     } else {
       entry = state.storages.find(kind);
-      if (!entry) return fail(error, Code::Closed, "operand %lld uses a storage that was freed", static_cast<long long>(i));
+      if (!entry)
+        return fail(error, Code::Closed, "operand %lld uses a storage that was freed",
+                    static_cast<long long>(i));
       if (extent > 0 && needed > static_cast<double>(entry->bytes))
-        return fail(error, Code::Invalid, "operand %lld reaches %.0f bytes into a storage of %lld", static_cast<long long>(i), needed,
-                    static_cast<long long>(entry->bytes));
+        return fail(error, Code::Invalid, "operand %lld reaches %.0f bytes into a storage of %lld",
+                    static_cast<long long>(i), needed, static_cast<long long>(entry->bytes));
       if (entry->adopted) {
         const Status status = state.check_adopted(*entry, error);
         if (!status.ok()) return status;
         d.lent = true;
       }
-      if (entry->lost && (i < d.call.num_inputs || !overwrites(d))) return check_value(*entry, error);
-      if (entry->device != d.stream->device_code()) return fail(error, Code::Device, "operand %lld is on another device than the stream", static_cast<long long>(i));
+      if (entry->lost && (i < d.call.num_inputs || !overwrites(d)))
+        return check_value(*entry, error);
+      if (entry->device != d.stream->device_code())
+        return fail(error, Code::Device, "operand %lld is on another device than the stream",
+                    static_cast<long long>(i));
       handle = kind;
       view.data = extent > 0 ? entry->data + offset * item_size(view.dtype) : entry->data;
     }
-    // Two elements in one place: the result would depend on the order of writes, and sizes would not be bounded by memory.
-    if (i >= d.call.num_inputs && view.numel > extent) return bad(error, "an output that overlaps itself", i);
+    // Two elements in one place: the result would depend on the order of writes, and sizes would
+    // not be bounded by memory.
+    if (i >= d.call.num_inputs && view.numel > extent)
+      return bad(error, "an output that overlaps itself", i);
   }
   d.views.push_back(view);
   d.operands.push_back({handle, entry});
@@ -149,9 +162,11 @@ Status decode(Environment& state, int64_t count, Decoded& d, ErrorText* error) {
   if (!in.number(&cost)) return bad(error, "header", 6);
   d.cost = cost > 0 && cost < 9e18 ? static_cast<int64_t>(cost) : 0;
   d.stream = state.stream(header[1]);
-  if (!d.stream) return fail(error, Code::Closed, "there is no stream %lld", static_cast<long long>(header[1]));
+  if (!d.stream)
+    return fail(error, Code::Closed, "there is no stream %lld", static_cast<long long>(header[1]));
   if (header[0] >= d.stream->backend()->num_kernels) return bad(error, "kernel id", header[0]);
-  if (header[2] + header[3] > kMaxOperands || header[4] > count) return bad(error, "counts", header[2] + header[3]);
+  if (header[2] + header[3] > kMaxOperands || header[4] > count)
+    return bad(error, "counts", header[2] + header[3]);
   d.flags = header[5];
   d.call.kernel = static_cast<int32_t>(header[0]);
   d.call.num_inputs = static_cast<int32_t>(header[2]);
@@ -196,12 +211,16 @@ Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
 }
 
 // A command without outputs changes its inputs.
-size_t first_written(const Decoded& d) { return d.call.num_outputs > 0 ? static_cast<size_t>(d.call.num_inputs) : 0; }
+size_t first_written(const Decoded& d) {
+  return d.call.num_outputs > 0 ? static_cast<size_t>(d.call.num_inputs) : 0;
+}
 
 void note_writes(Environment& state, Decoded& d) {
   for (size_t i = first_written(d); i < d.operands.size(); i++) {
     StorageEntry* entry = d.operands[i].entry;
-    if (entry) state.write(*entry, *d.stream, d.views[i].numel * item_size(d.views[i].dtype) == entry->bytes);
+    if (entry)
+      state.write(*entry, *d.stream,
+                  d.views[i].numel * item_size(d.views[i].dtype) == entry->bytes);
   }
 }
 
@@ -236,7 +255,8 @@ LentUse lent_use(const Decoded& d) {
 // The command with copies of what it reads of ArrayBuffers, or waited for.
 Status enqueue_lent(Decoded& d, const LentUse& use, ErrorText* error) {
   Stream& stream = *d.stream;
-  const bool waits = use.writes || (use.bytes > kMostLentCopy && (use.alone || !stream.unbounded()));
+  const bool waits =
+      use.writes || (use.bytes > kMostLentCopy && (use.alone || !stream.unbounded()));
   std::vector<LentCopy> copies(waits ? 0 : use.operands.size());
   for (size_t k = 0; k < copies.size(); k++) {
     TensorView& view = d.views[use.operands[k]];
@@ -246,8 +266,10 @@ Status enqueue_lent(Decoded& d, const LentUse& use, ErrorText* error) {
   }
   const Status status = stream.enqueue_kernel(d.call, error);
   if (!status.ok()) return status;
-  if (waits) stream.wait(stream.submitted());
-  else stream.enqueue([copies](Stream&) {});  // keeps them until the command is done
+  if (waits)
+    stream.wait(stream.submitted());
+  else
+    stream.enqueue([copies](Stream&) {});  // keeps them until the command is done
   return kOk;
 }
 
@@ -255,7 +277,8 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
   Stream& stream = *d.stream;
   const LentUse lent = d.lent ? lent_use(d) : LentUse{};
   if (lent.writes) {
-    const Status refused = may_wait(stream, [&d] { return lent_use(d).alone; }, error);
+    const Status refused = may_wait(
+        stream, [&d] { return lent_use(d).alone; }, error);
     if (!refused.ok()) return refused;
   }
   for (const Decoded::Operand& operand : d.operands)
@@ -289,7 +312,8 @@ napi_value tokens_of(Environment& state, Decoded& d) {
   for (size_t k = 0; k < d.slots.size(); k++) {
     const Decoded::Operand& operand = d.operands[d.slots[k].operand];
     if (!(d.flags & kMayShare)) state.shared_token = nullptr;
-    if (d.slots.size() == 1 && operand.entry->bytes <= SharedToken::kMostBytes) return share_token(state, operand.handle, *operand.entry);
+    if (d.slots.size() == 1 && operand.entry->bytes <= SharedToken::kMostBytes)
+      return share_token(state, operand.handle, *operand.entry);
     napi_value token = make_token(state, operand.handle, *operand.entry);
     if (d.slots.size() == 1) {
       state.shared_token = nullptr;  // JavaScript holds this one instead
@@ -303,7 +327,8 @@ napi_value tokens_of(Environment& state, Decoded& d) {
 }  // namespace
 
 static napi_value submit_words(napi_env env, Environment& state, int64_t count) {
-  if (count < kHeaderWords || count > kWordBytes / 8) return fail_call(env, Code::Invalid, "malformed command: bad length");
+  if (count < kHeaderWords || count > kWordBytes / 8)
+    return fail_call(env, Code::Invalid, "malformed command: bad length");
   state.settle_accounts();
 
   Decoded& d = *static_cast<Decoded*>(state.decoded);
@@ -323,7 +348,8 @@ static napi_value submit_words(napi_env env, Environment& state, int64_t count) 
     for (const Decoded::Slot& slot : d.slots) state.release(d.operands[slot.operand].handle, false);
     return fail_call(env, status.code, error.text);
   }
-  for (const Decoded::Slot& slot : d.slots) state.words[slot.word] = static_cast<double>(d.operands[slot.operand].handle);
+  for (const Decoded::Slot& slot : d.slots)
+    state.words[slot.word] = static_cast<double>(d.operands[slot.operand].handle);
   return tokens_of(state, d);
 }
 

@@ -1,4 +1,5 @@
-// Texts that JavaScript says again and again, such as where a call is, by numbers that it gives them.
+// Texts that JavaScript says again and again, such as where a call is, by numbers that it gives
+// them.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,7 +23,9 @@ class TextTable {
     return true;
   }
   // Null for a number that was given to none.
-  SharedText find(int64_t number) const { return number >= 0 && number < size() ? texts_[number] : nullptr; }
+  SharedText find(int64_t number) const {
+    return number >= 0 && number < size() ? texts_[number] : nullptr;
+  }
 
  private:
   int64_t size() const { return static_cast<int64_t>(texts_.size()); }

@@ -39,8 +39,10 @@ bool view_of(napi_env env, napi_value value, View* out) {
   return true;
 }
 
-// The entry and stream of handle and stream arguments, with the byte range checked; null, and noted, where they do not fit.
-StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t bytes, Stream* stream, bool any_device = false) {
+// The entry and stream of handle and stream arguments, with the byte range checked; null, and
+// noted, where they do not fit.
+StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t bytes, Stream* stream,
+                       bool any_device = false) {
   StorageEntry* entry = state_of(env).storages.find(handle);
   if (!entry || !stream) {
     fail_call(env, Code::Closed, "the storage was freed");
@@ -57,8 +59,10 @@ StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t byt
     return nullptr;
   }
   if (offset < 0 || bytes < 0 || offset + bytes > entry->bytes) {
-    fail_call(env, Code::Invalid, ("bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
-                                     " are outside a storage of " + std::to_string(entry->bytes)).c_str());
+    fail_call(env, Code::Invalid,
+              ("bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
+               " are outside a storage of " + std::to_string(entry->bytes))
+                  .c_str());
     return nullptr;
   }
   return entry;
@@ -76,8 +80,8 @@ void wait_for_device(Stream& s) {
   if (!status.ok()) s.set_error(status.code, text.text);
 }
 
-// Through pinned memory, a piece at a time, each of which the native thread waits for: what is large would take the JavaScript
-// thread long to copy.
+// Through pinned memory, a piece at a time, each of which the native thread waits for: what is
+// large would take the JavaScript thread long to copy.
 void copy_in_pieces(Stream& s, char* device, char* host, int64_t bytes, CopyKind kind) {
   ErrorText text;
   void* staging = nullptr;
@@ -109,7 +113,8 @@ Status write_staged(Stream& stream, char* to, const View& source, ErrorText* err
     copy_now(s, to, staging, bytes, CopyKind::HostToDevice);
     ErrorText ignored;
     const auto give = [](void* buffer, const Failed*) { give_staging(buffer, 0); };
-    if (!s.backend()->stream_on_complete(s.native(), give, staging, &ignored).ok()) give(staging, nullptr);
+    if (!s.backend()->stream_on_complete(s.native(), give, staging, &ignored).ok())
+      give(staging, nullptr);
   });
   return kOk;
 }
@@ -120,8 +125,10 @@ Status write_copied(Stream& stream, char* to, const View& source, ErrorText* err
   const Status status = copy_lent(source.data, bytes, &copy, error);
   if (!status.ok()) return status;
   stream.enqueue([to, copy, bytes](Stream& s) {
-    if (s.backend()->asynchronous) copy_in_pieces(s, to, copy.get(), bytes, CopyKind::HostToDevice);
-    else copy_now(s, to, copy.get(), bytes, CopyKind::HostToHost);
+    if (s.backend()->asynchronous)
+      copy_in_pieces(s, to, copy.get(), bytes, CopyKind::HostToDevice);
+    else
+      copy_now(s, to, copy.get(), bytes, CopyKind::HostToHost);
   });
   return kOk;
 }
@@ -136,14 +143,17 @@ napi_value write(napi_env env, napi_callback_info info) {
   int64_t args[4];
   napi_value raw[4] = {};
   View source;
-  if (!read_integers(env, info, 4, args, raw, 1 << 2) || !view_of(env, raw[2], &source)) return nullptr;
+  if (!read_integers(env, info, 4, args, raw, 1 << 2) || !view_of(env, raw[2], &source))
+    return nullptr;
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], source.bytes, stream);
   if (!entry || source.bytes == 0) return nullptr;
   ErrorText error;
   const bool lent = entry->adopted != nullptr;
-  Status status = lent ? may_wait(*stream, [=] { return runs_alone(*stream, *entry); }, &error) : kOk;
+  Status status = lent ? may_wait(
+                             *stream, [=] { return runs_alone(*stream, *entry); }, &error)
+                       : kOk;
   if (!status.ok()) return fail_call(env, status.code, error.text);
   state.touch(*entry, *stream);
   char* to = entry->data + args[1];
@@ -163,7 +173,8 @@ napi_value write(napi_env env, napi_callback_info info) {
 }
 
 // Waits for the stream and copies; or notes the stream's first failure.
-bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset, void* to, int64_t bytes) {
+bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset, void* to,
+              int64_t bytes) {
   Environment& state = state_of(env);
   state.touch(entry, stream);
   ErrorText error;
@@ -172,9 +183,8 @@ bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset,
   if (status.ok() && bytes > 0) {
     const char* from = entry.data + offset;
     if (stream.backend()->asynchronous) {
-      stream.enqueue([to, from, bytes](Stream& s) {
-        copy_now(s, to, from, bytes, CopyKind::DeviceToHost);
-      });
+      stream.enqueue(
+          [to, from, bytes](Stream& s) { copy_now(s, to, from, bytes, CopyKind::DeviceToHost); });
       status = state.synchronize(stream, &error);
     } else {
       std::memcpy(to, from, bytes);
@@ -188,7 +198,8 @@ napi_value read_sync(napi_env env, napi_callback_info info) {
   int64_t args[4];
   napi_value raw[4] = {};
   View destination;
-  if (!read_integers(env, info, 4, args, raw, 1 << 2) || !view_of(env, raw[2], &destination)) return nullptr;
+  if (!read_integers(env, info, 4, args, raw, 1 << 2) || !view_of(env, raw[2], &destination))
+    return nullptr;
   Stream* stream = state_of(env).stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], destination.bytes, stream);
   if (entry) read_now(env, *entry, *stream, args[1], destination.data, destination.bytes);
@@ -203,7 +214,8 @@ float half_to_float(uint16_t h) {
     out = static_cast<float>(fraction) * 5.9604644775390625e-8f;
     return sign ? -out : out;
   }
-  const uint32_t bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | (fraction << 13);
+  const uint32_t bits =
+      sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | (fraction << 13);
   std::memcpy(&out, &bits, 4);
   return out;
 }
@@ -213,31 +225,48 @@ double decode_float(DType dtype, const char* data) {
   float single;
   double wide;
   switch (dtype) {
-    case DType::Float64: std::memcpy(&wide, data, 8); return wide;
-    case DType::Float16: std::memcpy(&half, data, 2); return half_to_float(half);
+    case DType::Float64:
+      std::memcpy(&wide, data, 8);
+      return wide;
+    case DType::Float16:
+      std::memcpy(&half, data, 2);
+      return half_to_float(half);
     case DType::BFloat16: {
       std::memcpy(&half, data, 2);
       const uint32_t bits = static_cast<uint32_t>(half) << 16;
       std::memcpy(&single, &bits, 4);
       return single;
     }
-    default: std::memcpy(&single, data, 4); return single;
+    default:
+      std::memcpy(&single, data, 4);
+      return single;
   }
 }
 
 int64_t decode_int(DType dtype, const char* data) {
   switch (dtype) {
-    case DType::Int32: { int32_t v; std::memcpy(&v, data, 4); return v; }
-    case DType::Int16: { int16_t v; std::memcpy(&v, data, 2); return v; }
-    case DType::Int8: return static_cast<int8_t>(*data);
-    default: return static_cast<uint8_t>(*data);
+    case DType::Int32: {
+      int32_t v;
+      std::memcpy(&v, data, 4);
+      return v;
+    }
+    case DType::Int16: {
+      int16_t v;
+      std::memcpy(&v, data, 2);
+      return v;
+    }
+    case DType::Int8:
+      return static_cast<int8_t>(*data);
+    default:
+      return static_cast<uint8_t>(*data);
   }
 }
 
 napi_value read_scalar(napi_env env, napi_callback_info info) {
   int64_t args[4];
   if (!read_integers(env, info, 4, args)) return nullptr;
-  if (args[2] < 0 || args[2] >= kNumDTypes) return fail_call(env, Code::Invalid, "readScalar: bad dtype");
+  if (args[2] < 0 || args[2] >= kNumDTypes)
+    return fail_call(env, Code::Invalid, "readScalar: bad dtype");
   const auto dtype = static_cast<DType>(args[2]);
   Stream* stream = state_of(env).stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], item_size(dtype), stream);
@@ -249,7 +278,10 @@ napi_value read_scalar(napi_env env, napi_callback_info info) {
     std::memcpy(&value, data, 8);
     napi_create_bigint_int64(env, value, &result);
   } else {
-    napi_create_double(env, is_floating(dtype) ? decode_float(dtype, data) : static_cast<double>(decode_int(dtype, data)), &result);
+    napi_create_double(env,
+                       is_floating(dtype) ? decode_float(dtype, data)
+                                          : static_cast<double>(decode_int(dtype, data)),
+                       &result);
   }
   return result;
 }
@@ -292,8 +324,11 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   int64_t args[5];
   napi_value raw[5] = {};
   View destination;
-  if (!read_integers(env, info, 5, args, raw, 1 << 2 | 1 << 4) || !view_of(env, raw[2], &destination)) return nullptr;
-  if (!is_function(env, raw[4])) return fail_call(env, Code::Invalid, "readAsync: expected a function");
+  if (!read_integers(env, info, 5, args, raw, 1 << 2 | 1 << 4) ||
+      !view_of(env, raw[2], &destination))
+    return nullptr;
+  if (!is_function(env, raw[4]))
+    return fail_call(env, Code::Invalid, "readAsync: expected a function");
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], destination.bytes, stream);
@@ -322,9 +357,13 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   stream->enqueue([gate, completion, from, bytes, lent](Stream& s) {
     fail_if_failed(s, completion);
     if (completion->code == Code::Ok && bytes > 0 && !lent) {
-      if (completion->staging) copy_now(s, completion->staging, from, bytes, CopyKind::DeviceToHost);
-      else if (s.backend()->asynchronous) copy_in_pieces(s, const_cast<char*>(from), static_cast<char*>(completion->destination), bytes, CopyKind::DeviceToHost);
-      else std::memcpy(completion->destination, from, bytes);
+      if (completion->staging)
+        copy_now(s, completion->staging, from, bytes, CopyKind::DeviceToHost);
+      else if (s.backend()->asynchronous)
+        copy_in_pieces(s, const_cast<char*>(from), static_cast<char*>(completion->destination),
+                       bytes, CopyKind::DeviceToHost);
+      else
+        std::memcpy(completion->destination, from, bytes);
       fail_if_failed(s, completion);
     }
     post_when_done(s, gate, completion);
@@ -337,7 +376,8 @@ napi_value when_done(napi_env env, napi_callback_info info) {
   int64_t args[2];
   napi_value raw[2] = {};
   if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
-  if (!is_function(env, raw[1])) return fail_call(env, Code::Invalid, "whenDone: expected a function");
+  if (!is_function(env, raw[1]))
+    return fail_call(env, Code::Invalid, "whenDone: expected a function");
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[0]);
   if (!stream) return fail_call(env, Code::Closed, "the stream is gone");
@@ -358,8 +398,9 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
   StorageEntry* to = range_of(env, args[0], args[1], args[4], stream, true);
   StorageEntry* from = to ? range_of(env, args[2], args[3], args[4], stream, true) : nullptr;
   if (!from || args[4] == 0) return nullptr;
-  const CopyKind kind = to->device == 0 ? (from->device == 0 ? CopyKind::HostToHost : CopyKind::DeviceToHost)
-                                        : (from->device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice);
+  const CopyKind kind =
+      to->device == 0 ? (from->device == 0 ? CopyKind::HostToHost : CopyKind::DeviceToHost)
+                      : (from->device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice);
   ErrorText error;
   Status status = check_value(*from, &error);
   if (!status.ok()) return fail_call(env, status.code, error.text);
@@ -367,7 +408,8 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
   status = to->adopted ? may_wait(*stream, alone, &error) : kOk;
   if (!status.ok()) return fail_call(env, status.code, error.text);
   const bool large = args[4] > kMostLentCopy && (!stream->unbounded() || alone());
-  const bool waits = to->adopted || (from->adopted && (large || to->device != stream->device_code()));
+  const bool waits =
+      to->adopted || (from->adopted && (large || to->device != stream->device_code()));
   state.touch(*to, *stream);
   state.touch(*from, *stream);
   char* destination = to->data + args[1];

@@ -6,8 +6,9 @@
 namespace shardwise {
 
 napi_value fail_call(napi_env env, Code code, const char* message) {
-  constexpr const char* names[] = {"SW_OK",     "SW_INVALID",     "SW_OUT_OF_MEMORY", "SW_INDEX",
-                                   "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED", "SW_LOST", "SW_PEER"};
+  constexpr const char* names[] = {"SW_OK",     "SW_INVALID", "SW_OUT_OF_MEMORY",
+                                   "SW_INDEX",  "SW_DEVICE",  "SW_UNSUPPORTED",
+                                   "SW_CLOSED", "SW_LOST",    "SW_PEER"};
   CallFailure& failure = call_failure(env);
   failure.noted = true;
   failure.text.assign(names[static_cast<int>(code)]).append(1, kFieldMark).append(message);
@@ -36,7 +37,8 @@ bool is_string(napi_env env, napi_value value) {
   return value != nullptr && napi_typeof(env, value, &type) == napi_ok && type == napi_string;
 }
 
-bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw, uint32_t objects) {
+bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw,
+                   uint32_t objects) {
   napi_value args[12] = {};
   size_t given = 12;
   napi_get_cb_info(env, info, &given, args, nullptr, nullptr);  // what is missing is undefined
@@ -45,7 +47,9 @@ bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* ou
     bool flag = false;
     if (raw) raw[i] = args[i];
     if (objects >> i & 1) continue;
-    if (napi_get_value_double(env, args[i], &value) != napi_ok && napi_get_value_bool(env, args[i], &flag) == napi_ok) value = flag;
+    if (napi_get_value_double(env, args[i], &value) != napi_ok &&
+        napi_get_value_bool(env, args[i], &flag) == napi_ok)
+      value = flag;
     out[i] = to_integer(value);
     if (out[i] == INT64_MIN) {
       fail_call(env, Code::Invalid, "expected an integer argument");
@@ -87,11 +91,13 @@ napi_value text_value(napi_env env, const char* value) {
 }
 
 void set_property(napi_env env, napi_value object, const char* name, napi_value value) {
-  const napi_property_descriptor property{name, nullptr, nullptr, nullptr, nullptr, value, napi_default_jsproperty, nullptr};
+  const napi_property_descriptor property{
+      name, nullptr, nullptr, nullptr, nullptr, value, napi_default_jsproperty, nullptr};
   napi_define_properties(env, object, 1, &property);
 }
 
-void export_callback(napi_env env, napi_value exports, const char* name, napi_callback callback, void* data) {
+void export_callback(napi_env env, napi_value exports, const char* name, napi_callback callback,
+                     void* data) {
   napi_value fn = nullptr;
   napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, data, &fn);
   set_property(env, exports, name, fn);

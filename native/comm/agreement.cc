@@ -27,7 +27,8 @@ Status HostGroup::begin_collective(const Call& call, const CallSite& site, Error
   return kOk;
 }
 
-Status HostGroup::begin_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, ErrorText* error) {
+Status HostGroup::begin_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site,
+                                ErrorText* error) {
   Note note;
   const Status status = note_message(kind, bytes, peer, site, rank_, size(), &note, error);
   return status.ok() ? begin(note, error) : status;
@@ -36,7 +37,9 @@ Status HostGroup::begin_message(Kind kind, int64_t bytes, int32_t peer, const Ca
 // Notes hold still meanwhile: no rank that sees a difference begins another call, and all see it.
 Status HostGroup::agree(ErrorText* error) {
   const auto same = [this](int32_t a, int32_t b) {
-    const auto print_of = [this](int32_t rank) -> const Fingerprint& { return region_->rank(rank).prints[calls_ % 2]; };
+    const auto print_of = [this](int32_t rank) -> const Fingerprint& {
+      return region_->rank(rank).prints[calls_ % 2];
+    };
     return memcmp(&print_of(a), &print_of(b), sizeof(Fingerprint)) == 0;
   };
   bool agreed = true;
@@ -54,7 +57,8 @@ Status HostGroup::agree(ErrorText* error) {
   return refuse_difference(seen_here, for_all, error);
 }
 
-Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receives, int64_t* longest, ErrorText* error) {
+Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receives, int64_t* longest,
+                                    ErrorText* error) {
   const size_t bytes = static_cast<size_t>(size()) * sizeof(int64_t);
   memcpy(own().sends, sends, bytes);
   memcpy(own().receives, receives, bytes);
@@ -64,14 +68,17 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
   *longest = 0;
   for (int32_t from = 0; from < size(); from++) {
     for (int32_t to = 0; to < size(); to++) {
-      const int64_t sent = region_->rank(from).sends[to], expected = region_->rank(to).receives[from];
+      const int64_t sent = region_->rank(from).sends[to],
+                    expected = region_->rank(to).receives[from];
       *longest = std::max(*longest, sent);
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
       Note sender = {}, receiver = {};
-      const bool known = region_->rank(from).note.read(&sender) && region_->rank(to).note.read(&receiver);
-      describe_unexpected(text, roster(), note_, rank_, from, sent, known ? &sender : nullptr, to, expected, known ? &receiver : nullptr);
+      const bool known =
+          region_->rank(from).note.read(&sender) && region_->rank(to).note.read(&receiver);
+      describe_unexpected(text, roster(), note_, rank_, from, sent, known ? &sender : nullptr, to,
+                          expected, known ? &receiver : nullptr);
       return refuse_difference(message, message, error);
     }
   }

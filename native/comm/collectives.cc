@@ -25,8 +25,10 @@ void copy_own(void* out, const void* in, int64_t bytes) {
 
 }  // namespace
 
-Status HostGroup::broadcast(const void* in, void* out, int64_t bytes, int32_t root, const CallSite& site, ErrorText* error) {
-  Status status = begin_collective({.kind = Kind::Broadcast, .root = root, .amount = bytes}, site, error);
+Status HostGroup::broadcast(const void* in, void* out, int64_t bytes, int32_t root,
+                            const CallSite& site, ErrorText* error) {
+  Status status =
+      begin_collective({.kind = Kind::Broadcast, .root = root, .amount = bytes}, site, error);
   if (!status.ok()) return status;
   Running running{own()};
   Exchange exchange(*this, in, out, 1, bytes, bytes);
@@ -40,16 +42,19 @@ Status HostGroup::broadcast(const void* in, void* out, int64_t bytes, int32_t ro
   return exchange.close(error);
 }
 
-Status HostGroup::all_gather(const void* in, void* out, const int64_t* bytes_of_rank, const CallSite& site, ErrorText* error) {
+Status HostGroup::all_gather(const void* in, void* out, const int64_t* bytes_of_rank,
+                             const CallSite& site, ErrorText* error) {
   return gather_to({.kind = Kind::AllGather, .sizes = bytes_of_rank}, in, out, site, error);
 }
 
-Status HostGroup::gather(const void* in, void* out, const int64_t* bytes_of_rank, int32_t root, const CallSite& site,
-                         ErrorText* error) {
-  return gather_to({.kind = Kind::Gather, .root = root, .sizes = bytes_of_rank}, in, out, site, error);
+Status HostGroup::gather(const void* in, void* out, const int64_t* bytes_of_rank, int32_t root,
+                         const CallSite& site, ErrorText* error) {
+  return gather_to({.kind = Kind::Gather, .root = root, .sizes = bytes_of_rank}, in, out, site,
+                   error);
 }
 
-Status HostGroup::gather_to(const Call& call, const void* in, void* out, const CallSite& site, ErrorText* error) {
+Status HostGroup::gather_to(const Call& call, const void* in, void* out, const CallSite& site,
+                            ErrorText* error) {
   Status status = begin_collective(call, site, error);
   if (!status.ok()) return status;
   Running running{own()};
@@ -70,13 +75,15 @@ Status HostGroup::gather_to(const Call& call, const void* in, void* out, const C
   return exchange.close(error);
 }
 
-Status HostGroup::scatter(const void* in, void* out, const int64_t* bytes_of_rank, int32_t root, const CallSite& site,
-                          ErrorText* error) {
-  Status status = begin_collective({.kind = Kind::Scatter, .root = root, .sizes = bytes_of_rank}, site, error);
+Status HostGroup::scatter(const void* in, void* out, const int64_t* bytes_of_rank, int32_t root,
+                          const CallSite& site, ErrorText* error) {
+  Status status =
+      begin_collective({.kind = Kind::Scatter, .root = root, .sizes = bytes_of_rank}, site, error);
   if (!status.ok()) return status;
   Running running{own()};
   const int64_t offset = sum(bytes_of_rank, rank_), bytes = bytes_of_rank[rank_];
-  Exchange exchange(*this, in, out, size(), largest(bytes_of_rank, size()), sum(bytes_of_rank, size()));
+  Exchange exchange(*this, in, out, size(), largest(bytes_of_rank, size()),
+                    sum(bytes_of_rank, size()));
   if (rank_ == root) {
     for (int32_t rank = 0; rank < size(); rank++) {
       if (rank != root) exchange.expose(rank, sum(bytes_of_rank, rank), bytes_of_rank[rank]);
@@ -91,16 +98,18 @@ Status HostGroup::scatter(const void* in, void* out, const int64_t* bytes_of_ran
   return exchange.close(error);
 }
 
-Status HostGroup::all_to_all(const void* in, const int64_t* send_bytes, void* out, const int64_t* receive_bytes,
-                             const CallSite& site, ErrorText* error) {
+Status HostGroup::all_to_all(const void* in, const int64_t* send_bytes, void* out,
+                             const int64_t* receive_bytes, const CallSite& site, ErrorText* error) {
   Status status = begin_collective({.kind = Kind::AllToAll, .sizes = send_bytes}, site, error);
   if (!status.ok()) return status;
   Running running{own()};
   int64_t longest;
   status = agree_on_exchange(send_bytes, receive_bytes, &longest, error);
   if (!status.ok()) return status;
-  int64_t offsets[kMaxRanks];  // of what is meant for this rank, in each input; the tables change once all have met again
-  for (int32_t rank = 0; rank < size(); rank++) offsets[rank] = sum(region_->rank(rank).sends, rank_);
+  // of what is meant for this rank, in each input; the tables change once all have met again
+  int64_t offsets[kMaxRanks];
+  for (int32_t rank = 0; rank < size(); rank++)
+    offsets[rank] = sum(region_->rank(rank).sends, rank_);
   Exchange exchange(*this, in, out, size(), longest, longest * size());
   for (int32_t rank = 0; rank < size(); rank++) {
     if (rank != rank_) exchange.expose(rank, sum(send_bytes, rank), send_bytes[rank]);
@@ -113,8 +122,8 @@ Status HostGroup::all_to_all(const void* in, const int64_t* send_bytes, void* ou
       if (rank != rank_) exchange.copy_to(to, rank, rank_, offsets[rank], receive_bytes[rank]);
     }
   }
-  copy_own(static_cast<char*>(out) + sum(receive_bytes, rank_), static_cast<const char*>(in) + sum(send_bytes, rank_),
-           send_bytes[rank_]);
+  copy_own(static_cast<char*>(out) + sum(receive_bytes, rank_),
+           static_cast<const char*>(in) + sum(send_bytes, rank_), send_bytes[rank_]);
   return exchange.close(error);
 }
 

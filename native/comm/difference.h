@@ -10,21 +10,28 @@ namespace shardwise::comm {
 struct Difference {
   int32_t first = -1;            // one that differs from this rank; -1: none does
   std::vector<int32_t> callers;  // who called what that one did
-  std::vector<int32_t> blamed;   // all that differ from more than half of the group; where no call is of so many, the callers
+  // all that differ from more than half of the group; where no call is of so many, the callers
+  std::vector<int32_t> blamed;
 };
 
-// Among the ranks whose calls are known at this moment, `own` among them; `same(a, b)` says whether two of them called the same.
+// Among the ranks whose calls are known at this moment, `own` among them; `same(a, b)` says whether
+// two of them called the same.
 template <class Same>
-Difference find_difference(const std::vector<int32_t>& known, int32_t size, int32_t own, Same same) {
+Difference find_difference(const std::vector<int32_t>& known, int32_t size, int32_t own,
+                           Same same) {
   const auto alike = [&](int32_t place) {
     std::vector<int32_t> found;
-    std::copy_if(known.begin(), known.end(), std::back_inserter(found), [&](int32_t other) { return same(place, other); });
+    std::copy_if(known.begin(), known.end(), std::back_inserter(found),
+                 [&](int32_t other) { return same(place, other); });
     return found;
   };
   std::vector<int32_t> most;
-  for (size_t i = 0; i < known.size() && 2 * most.size() <= static_cast<size_t>(size); i++) most = alike(known[i]);
+  for (size_t i = 0; i < known.size() && 2 * most.size() <= static_cast<size_t>(size); i++)
+    most = alike(known[i]);
   if (2 * most.size() <= static_cast<size_t>(size)) most.clear();
-  const auto in_most = [&](int32_t place) { return std::find(most.begin(), most.end(), place) != most.end(); };
+  const auto in_most = [&](int32_t place) {
+    return std::find(most.begin(), most.end(), place) != most.end();
+  };
 
   Difference found;
   // The odd one is told of the majority, the others of an odd one.
@@ -35,7 +42,8 @@ Difference find_difference(const std::vector<int32_t>& known, int32_t size, int3
   found.callers = found.blamed = alike(found.first);
   if (most.empty()) return found;
   found.blamed.clear();
-  std::copy_if(known.begin(), known.end(), std::back_inserter(found.blamed), [&](int32_t place) { return !in_most(place); });
+  std::copy_if(known.begin(), known.end(), std::back_inserter(found.blamed),
+               [&](int32_t place) { return !in_most(place); });
   return found;
 }
 

@@ -9,7 +9,8 @@ namespace shardwise::comm {
 // Below this a copy through the slots costs less than the second meeting that direct access needs.
 constexpr int64_t kDirectBytes = 32 << 10;
 
-Exchange::Exchange(HostGroup& group, const void* in, void* out, int32_t runs, int64_t longest, int64_t total)
+Exchange::Exchange(HostGroup& group, const void* in, void* out, int32_t runs, int64_t longest,
+                   int64_t total)
     : group_(group),
       in_(static_cast<const char*>(in)),
       runs_(runs),
@@ -23,8 +24,8 @@ Exchange::Exchange(HostGroup& group, const void* in, void* out, int32_t runs, in
   }
 }
 
-// A call that failed gives its memory back to the caller: not while others may still be in it. They look at the failure before
-// they enter.
+// A call that failed gives its memory back to the caller: not while others may still be in it. They
+// look at the failure before they enter.
 Exchange::~Exchange() {
   if (!direct_) return;
   leave();
@@ -42,7 +43,8 @@ Status Exchange::open(int64_t chunk, bool agreed, ErrorText* error) {
     char* to = slot(group_.rank_);
     for (int32_t run = 0; run < runs_; run++) {
       const int64_t bytes = length(bytes_[run]);
-      if (bytes > 0) memcpy(to + run * chunk_bytes_, in_ + offset_[run] + begin_, static_cast<size_t>(bytes));
+      if (bytes > 0)
+        memcpy(to + run * chunk_bytes_, in_ + offset_[run] + begin_, static_cast<size_t>(bytes));
     }
   }
   Status status = group_.meet(error);

@@ -1,6 +1,7 @@
-// The data of one call on its way between ranks. A rank exposes runs of its input: one that all may read, or one for each rank.
-// Between processes, and when little is sent, they go through the rank's slots, chunk by chunk, into one while the others may
-// still read the other. In one process the ranks read (and reduce into) each other's memory, in one chunk.
+// The data of one call on its way between ranks. A rank exposes runs of its input: one that all may
+// read, or one for each rank. Between processes, and when little is sent, they go through the
+// rank's slots, chunk by chunk, into one while the others may still read the other. In one process
+// the ranks read (and reduce into) each other's memory, in one chunk.
 #pragma once
 #include <algorithm>
 
@@ -10,9 +11,10 @@ namespace shardwise::comm {
 
 class Exchange {
  public:
-  // `longest`: the most bytes of a run, on any rank. `total`: what goes through one rank at most, by which the way is chosen.
-  // Both are the same on all ranks.
-  Exchange(HostGroup& group, const void* in, void* out, int32_t runs, int64_t longest, int64_t total);
+  // `longest`: the most bytes of a run, on any rank. `total`: what goes through one rank at most,
+  // by which the way is chosen. Both are the same on all ranks.
+  Exchange(HostGroup& group, const void* in, void* out, int32_t runs, int64_t longest,
+           int64_t total);
   ~Exchange();
   Exchange(const Exchange&) = delete;
 
@@ -21,13 +23,16 @@ class Exchange {
     bytes_[run] = bytes;
   }
 
-  // Ends with all ranks having exposed this chunk. The first one compares the calls, unless the caller has done so.
+  // Ends with all ranks having exposed this chunk. The first one compares the calls, unless the
+  // caller has done so.
   Status open(int64_t chunk, bool agreed, ErrorText* error);
   int64_t chunks() const { return chunks_; }
 
   // Of the open chunk: where it begins in a run, and its length in a run of `bytes`.
   int64_t begin() const { return begin_; }
-  int64_t length(int64_t bytes) const { return std::clamp<int64_t>(bytes - begin_, 0, chunk_bytes_); }
+  int64_t length(int64_t bytes) const {
+    return std::clamp<int64_t>(bytes - begin_, 0, chunk_bytes_);
+  }
   // What `rank` exposes there. `offset` is where the run begins in that rank's input.
   const char* view(int32_t rank, int32_t run, int64_t offset) const;
   void copy_to(char* out, int32_t rank, int32_t run, int64_t offset, int64_t bytes) const;

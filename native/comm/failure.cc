@@ -19,8 +19,10 @@ void Region::fail_group(Code code, const char* text) {
 Status Region::cause(ErrorText* error) {
   Header& shared = header();
   // Who writes the text may be stopped or killed just then.
-  for (const int64_t until = now_ns() + 100'000'000; shared.failed.load(std::memory_order_acquire) != 2;) {
-    if (now_ns() > until) return fail(error, Code::Device, "the group has failed in a rank that could not say why");
+  for (const int64_t until = now_ns() + 100'000'000;
+       shared.failed.load(std::memory_order_acquire) != 2;) {
+    if (now_ns() > until)
+      return fail(error, Code::Device, "the group has failed in a rank that could not say why");
     sched_yield();
   }
   return fail(error, static_cast<Code>(shared.failure_code), "%s", shared.failure_text);
@@ -71,7 +73,8 @@ Status HostGroup::refuse(const Note& note, ErrorText* error) {
   return status;
 }
 
-Status HostGroup::refuse_difference(const ErrorText& seen_here, const ErrorText& for_all, ErrorText* error) {
+Status HostGroup::refuse_difference(const ErrorText& seen_here, const ErrorText& for_all,
+                                    ErrorText* error) {
   refused_ = fail(&refused_text_, Code::Invalid, "%s", seen_here.text);
   region_->fail_group(Code::Invalid, for_all.text);
   return fail(error, Code::Invalid, "%s", seen_here.text);

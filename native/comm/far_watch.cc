@@ -7,13 +7,15 @@
 #include "note.h"
 
 namespace shardwise::comm {
-FarWatch::FarWatch(const GlooEngine* engine, void* member, Roster roster, int32_t rank, int32_t size)
+FarWatch::FarWatch(const GlooEngine* engine, void* member, Roster roster, int32_t rank,
+                   int32_t size)
     : engine_(engine), member_(member), roster_(std::move(roster)), rank_(rank), size_(size) {
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::exception& none) {  // no thread to be had
     ErrorText text;
-    Text(text).add("rank %d could not start a thread that compares calls (%s)", roster_.rank_at(rank_), none.what());
+    Text(text).add("rank %d could not start a thread that compares calls (%s)",
+                   roster_.rank_at(rank_), none.what());
     fail_group(Code::Peer, text.text);
   }
 }
@@ -32,7 +34,8 @@ Status FarWatch::begin(const CollectiveCall& call, ErrorText* error) {
   task.where = call.where ? call.where : "";
   task.about = call.about ? call.about : "";
   if (has_counts(call.kind)) task.counts.assign(call.counts, call.counts + size_);
-  if (call.kind == Collective::AllToAll) task.counts.insert(task.counts.end(), call.send_counts, call.send_counts + size_);
+  if (call.kind == Collective::AllToAll)
+    task.counts.insert(task.counts.end(), call.send_counts, call.send_counts + size_);
   task.call = call;
   std::lock_guard<std::mutex> lock(mutex_);
   begun_ = task.number;
@@ -42,11 +45,14 @@ Status FarWatch::begin(const CollectiveCall& call, ErrorText* error) {
 }
 
 Status FarWatch::run(const CollectiveCall& call) {
-  if (!thread_.joinable() && failed()) return refuse(note_of(call, size_, 0), call.error);  // it never ran
+  // it never ran
+  if (!thread_.joinable() && failed()) return refuse(note_of(call, size_, 0), call.error);
   const auto done = std::make_shared<std::promise<Status>>();
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (ending_) return fail(call.error, Code::Closed, "%s: rank %d has left the group", call.name, roster_.rank_at(rank_));
+    if (ending_)
+      return fail(call.error, Code::Closed, "%s: rank %d has left the group", call.name,
+                  roster_.rank_at(rank_));
     Task task;
     task.call = call;
     task.done = done;
@@ -67,7 +73,10 @@ bool FarWatch::settle(uint64_t call, int64_t limit_ms) {
 void FarWatch::leave() {
   if (!settle(calls_, kLeaveMs) && !failed()) {
     ErrorText text;
-    Text(text).add("rank %d has left the group: the other ranks did not all come to its last call within %lld ms", roster_.rank_at(rank_), static_cast<long long>(kLeaveMs));
+    Text(text).add(
+        "rank %d has left the group: the other ranks did not all come to its last call within %lld "
+        "ms",
+        roster_.rank_at(rank_), static_cast<long long>(kLeaveMs));
     fail_group(Code::Peer, text.text);
   }
   {
@@ -76,7 +85,8 @@ void FarWatch::leave() {
     wanted_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
-  // Now: the device's connections close before those of the hosts do, and the others should know why.
+  // Now: the device's connections close before those of the hosts do, and the others should know
+  // why.
   engine_->end(member_);
 }
 
@@ -113,9 +123,12 @@ void FarWatch::describe_lost(Text& text) {
 
 bool FarWatch::describe_missing(Text& text, uint64_t call, int32_t peer) {
   described_ = peer;
-  if (peer >= 0) text.add(": rank %d has not come to it", roster_.rank_at(peer));
-  else if (settle(call, 0)) return false;
-  else text.add(": the other ranks have not all come to it");
+  if (peer >= 0)
+    text.add(": rank %d has not come to it", roster_.rank_at(peer));
+  else if (settle(call, 0))
+    return false;
+  else
+    text.add(": the other ranks have not all come to it");
   return true;
 }
 
@@ -132,7 +145,8 @@ void FarWatch::keep_cause(Code code, const char* text, bool refutes) {
 
 Status FarWatch::carry_out(Task& task, ErrorText* error) {
   if (task.done) {
-    const Status status = failed() ? refuse(note_of(task.call, size_, 0), task.call.error) : engine_->comm->run(member_, task.call);
+    const Status status = failed() ? refuse(note_of(task.call, size_, 0), task.call.error)
+                                   : engine_->comm->run(member_, task.call);
     if (!status.ok()) *error = *task.call.error;
     return status;
   }
@@ -147,10 +161,14 @@ Status FarWatch::carry_out(Task& task, ErrorText* error) {
 }
 
 void FarWatch::finish(Task& task, Status status, const ErrorText& error) {
-  if (status.ok()) settled_ = std::max(settled_, task.number);
-  else look_wanted_ = true;  // which waits for last words to be on their way
-  // The text of a call that has failed says already what this rank was in, as that of an abort does not.
-  if (!status.ok() && !failed()) keep_cause(status.code == Code::Closed ? Code::Peer : status.code, error.text, !task.done);
+  if (status.ok())
+    settled_ = std::max(settled_, task.number);
+  else
+    look_wanted_ = true;  // which waits for last words to be on their way
+  // The text of a call that has failed says already what this rank was in, as that of an abort does
+  // not.
+  if (!status.ok() && !failed())
+    keep_cause(status.code == Code::Closed ? Code::Peer : status.code, error.text, !task.done);
   changed_.notify_all();
   if (task.done) task.done->set_value(status);
 }

@@ -1,6 +1,7 @@
-// The ranks of several machines: what they call is compared over the connections by which their hosts have met, on a thread of its own
-// while the devices work, so that a launch never waits for the network. A difference is known after the launch, and what that has written
-// is then worth nothing on any rank.
+// The ranks of several machines: what they call is compared over the connections by which their
+// hosts have met, on a thread of its own while the devices work, so that a launch never waits for
+// the network. A difference is known after the launch, and what that has written is then worth
+// nothing on any rank.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -18,7 +19,8 @@ namespace shardwise::comm {
 
 class FarWatch final : public CallWatch {
  public:
-  // Nobody else uses `member`, one of the engine's, between here and the end of `leave`, but for what may be called from any thread.
+  // Nobody else uses `member`, one of the engine's, between here and the end of `leave`, but for
+  // what may be called from any thread.
   FarWatch(const GlooEngine* engine, void* member, Roster roster, int32_t rank, int32_t size);
   ~FarWatch() override;
 

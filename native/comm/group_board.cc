@@ -8,7 +8,9 @@ namespace shardwise::comm {
 namespace {
 
 constexpr int32_t kShownRanks = 16;
-constexpr char kAdvice[] = ". All ranks make their groups of the same ranks, in one order, also those that they are not in";
+constexpr char kAdvice[] =
+    ". All ranks make their groups of the same ranks, in one order, also those that they are not "
+    "in";
 
 MadeGroup made_group(uint64_t number, const Roster& group, const char* where) {
   MadeGroup made = {};
@@ -20,12 +22,15 @@ MadeGroup made_group(uint64_t number, const Roster& group, const char* where) {
   return made;
 }
 
-bool is_same(const MadeGroup& a, const MadeGroup& b) { return a.size == b.size && std::equal(a.ranks, a.ranks + a.size, b.ranks); }
+bool is_same(const MadeGroup& a, const MadeGroup& b) {
+  return a.size == b.size && std::equal(a.ranks, a.ranks + a.size, b.ranks);
+}
 
 // `[0, 2] at a.ts:9`
 void describe(Text& text, const MadeGroup& made) {
   text.add("[");
-  for (int32_t i = 0; i < std::min(made.size, kShownRanks); i++) text.add(i > 0 ? ", %d" : "%d", made.ranks[i]);
+  for (int32_t i = 0; i < std::min(made.size, kShownRanks); i++)
+    text.add(i > 0 ? ", %d" : "%d", made.ranks[i]);
   text.add(made.size > kShownRanks ? ", …]" : "]");
   if (made.where[0] != 0) text.add(" at %s", made.where);
 }
@@ -43,7 +48,8 @@ Site site_of(const MadeGroup& made) {
   return site;
 }
 
-Status refuse(const MadeGroup& mine, int32_t own, const MadeGroup& other, int32_t rank, ErrorText* error) {
+Status refuse(const MadeGroup& mine, int32_t own, const MadeGroup& other, int32_t rank,
+              ErrorText* error) {
   ErrorText message;
   Text text(message);
   text.add("rank %d has made group \"%s\" of the ranks ", rank, mine.name);
@@ -63,7 +69,8 @@ Status refuse(const MadeGroup& mine, int32_t own, const MadeGroup& other, int32_
 
 }  // namespace
 
-Status announce_group(Region& world, int32_t rank, uint64_t number, const Roster& group, const char* where, ErrorText* error) {
+Status announce_group(Region& world, int32_t rank, uint64_t number, const Roster& group,
+                      const char* where, ErrorText* error) {
   const MadeGroup mine = made_group(number, group, where);
   const uint64_t place = number % kKeptGroups;
   world.board(rank).groups[place].write(mine);
@@ -71,14 +78,17 @@ Status announce_group(Region& world, int32_t rank, uint64_t number, const Roster
   for (int32_t other = 0; other < world.size(); other++) {
     MadeGroup theirs;
     if (other == rank || !world.board(other).groups[place].read(&theirs)) continue;
-    if (theirs.number == number && !is_same(theirs, mine)) return refuse(mine, rank, theirs, other, error);
+    if (theirs.number == number && !is_same(theirs, mine))
+      return refuse(mine, rank, theirs, other, error);
   }
   return kOk;
 }
 
 bool has_made_other(Region& world, int32_t rank, int32_t own, const Roster& group, ErrorText* how) {
   MadeGroup mine, theirs;
-  if (!world.has_boards() || !find(world, own, group, &mine) || !find(world, rank, group, &theirs) || is_same(mine, theirs)) return false;
+  if (!world.has_boards() || !find(world, own, group, &mine) ||
+      !find(world, rank, group, &theirs) || is_same(mine, theirs))
+    return false;
   if (how == nullptr) return true;
   Text text(*how);
   text.add("has made it of the ranks ");

@@ -18,20 +18,33 @@ Status run(void* member, const CollectiveCall& call) {
   const int64_t item = item_size(call.dtype), bytes = call.count * item;
   ErrorText* error = call.error;
   switch (call.kind) {
-    case Collective::AllReduce: return group.all_reduce(call.in, call.out, call.count, call.dtype, call.reduce, site, error);
-    case Collective::Reduce: return group.reduce(call.in, call.out, call.count, call.dtype, call.reduce, call.root, site, error);
-    case Collective::Broadcast: return group.broadcast(call.in, call.out, bytes, call.root, site, error);
-    case Collective::ReduceScatter: return group.reduce_scatter(call.in, call.out, call.counts, call.dtype, call.reduce, site, error);
-    case Collective::Barrier: return group.barrier(site, error);
-    case Collective::Send: return group.send(call.in, bytes, call.root, site, error);
-    case Collective::Receive: return group.receive(call.out, bytes, call.root, site, error);
-    default: break;
+    case Collective::AllReduce:
+      return group.all_reduce(call.in, call.out, call.count, call.dtype, call.reduce, site, error);
+    case Collective::Reduce:
+      return group.reduce(call.in, call.out, call.count, call.dtype, call.reduce, call.root, site,
+                          error);
+    case Collective::Broadcast:
+      return group.broadcast(call.in, call.out, bytes, call.root, site, error);
+    case Collective::ReduceScatter:
+      return group.reduce_scatter(call.in, call.out, call.counts, call.dtype, call.reduce, site,
+                                  error);
+    case Collective::Barrier:
+      return group.barrier(site, error);
+    case Collective::Send:
+      return group.send(call.in, bytes, call.root, site, error);
+    case Collective::Receive:
+      return group.receive(call.out, bytes, call.root, site, error);
+    default:
+      break;
   }
   const Bytes each(call.counts, group.size(), item);
   switch (call.kind) {
-    case Collective::AllGather: return group.all_gather(call.in, call.out, each.of_rank, site, error);
-    case Collective::Gather: return group.gather(call.in, call.out, each.of_rank, call.root, site, error);
-    case Collective::Scatter: return group.scatter(call.in, call.out, each.of_rank, call.root, site, error);
+    case Collective::AllGather:
+      return group.all_gather(call.in, call.out, each.of_rank, site, error);
+    case Collective::Gather:
+      return group.gather(call.in, call.out, each.of_rank, call.root, site, error);
+    case Collective::Scatter:
+      return group.scatter(call.in, call.out, each.of_rank, call.root, site, error);
     default: {
       const Bytes sent(call.send_counts, group.size(), item);
       return group.all_to_all(call.in, sent.of_rank, call.out, each.of_rank, site, error);
@@ -45,8 +58,11 @@ const CommEngine kHostEngine = {
     "shm",
     run,
     [](void* member, const char* reason) { static_cast<HostGroup*>(member)->abort(reason); },
-    [](void*, ErrorText*) { return kOk; },  // every call waits for its result, and reports its own failure
-    [](void* member, int64_t milliseconds) { static_cast<HostGroup*>(member)->set_timeout(milliseconds); },
+    // every call waits for its result, and reports its own failure
+    [](void*, ErrorText*) { return kOk; },
+    [](void* member, int64_t milliseconds) {
+      static_cast<HostGroup*>(member)->set_timeout(milliseconds);
+    },
     [](void* member) { delete static_cast<HostGroup*>(member); },
     nullptr,
 };

@@ -2,14 +2,16 @@
 
 namespace shardwise::comm {
 
-Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique_ptr<HostGroup>* out, ErrorText* error,
-                       Origin origin) {
+Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank,
+                       std::unique_ptr<HostGroup>* out, ErrorText* error, Origin origin) {
   if (rank < 0 || rank >= region->size())
     return fail(error, Code::Invalid, "rank %d is not of a group of %d", rank, region->size());
   RankBlock& block = region->rank(rank);
   // Only who finds no process there may write: a second claim leaves the first alone.
   if (block.claimed.exchange(1, std::memory_order_acq_rel) != 0) {
-    return fail(error, Code::Invalid, "group \"%s\": its rank %d is there already. All ranks make their groups of the same ranks, in one order, also those that they are not in",
+    return fail(error, Code::Invalid,
+                "group \"%s\": its rank %d is there already. All ranks make their groups of the "
+                "same ranks, in one order, also those that they are not in",
                 region->roster().name.c_str(), region->roster().rank_at(rank));
   }
   block.process = this_process();
@@ -25,7 +27,10 @@ Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique
 
 // Ranks that share processors only keep each other from coming by looking for them.
 HostGroup::HostGroup(std::shared_ptr<Region> region, int32_t rank, Origin origin)
-    : region_(std::move(region)), rank_(rank), origin_(std::move(origin)), spin_ns_(region_->size() <= processors() ? 20'000 : 0) {}
+    : region_(std::move(region)),
+      rank_(rank),
+      origin_(std::move(origin)),
+      spin_ns_(region_->size() <= processors() ? 20'000 : 0) {}
 
 HostGroup::~HostGroup() {
   own().presence.store(Presence::Left, std::memory_order_release);

@@ -1,5 +1,6 @@
-// What the ranks of a group share, as it lies in memory: of one process, or of a segment that each process maps elsewhere.
-// Whatever a rank may read while another writes is atomic; the rest is written before a meeting of all ranks and read behind it.
+// What the ranks of a group share, as it lies in memory: of one process, or of a segment that each
+// process maps elsewhere. Whatever a rank may read while another writes is atomic; the rest is
+// written before a meeting of all ranks and read behind it.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -66,7 +67,8 @@ class Shared {
     memcpy(words, &note, sizeof note);
     const uint32_t version = version_.load(std::memory_order_relaxed);
     version_.store(version + 1, std::memory_order_relaxed);
-    // Each release keeps the odd version before the word, each acquire below the word before the second look.
+    // Each release keeps the odd version before the word, each acquire below the word before the
+    // second look.
     for (int i = 0; i < kWords; i++) words_[i].store(words[i], std::memory_order_release);
     version_.store(version + 2, std::memory_order_release);
   }
@@ -105,8 +107,9 @@ struct alignas(kAlign) GroupBoard {
 
 enum class Presence : uint32_t { Absent, Joined, Left };
 
-// What a rank does in a group of devices, for the others to look at without waiting: watch_group.h. A rank may be ahead of another by as
-// many calls as a device takes in advance, so a word of each is kept for long, and the whole note of the last few.
+// What a rank does in a group of devices, for the others to look at without waiting: watch_group.h.
+// A rank may be ahead of another by as many calls as a device takes in advance, so a word of each
+// is kept for long, and the whole note of the last few.
 constexpr uint64_t kKeptStamps = 1024, kKeptNotes = 32, kKeptExchanges = 8;
 struct alignas(kAlign) WatchBlock {
   std::atomic<uint64_t> calls;  // the number of its last collective
@@ -128,7 +131,8 @@ struct alignas(kAlign) RankBlock {
   std::atomic<uint32_t> in_call;
   ProcessId process;
   SharedNote note;
-  Fingerprint prints[2];  // of even and odd calls: a rank may be one call ahead of the slowest reader
+  // of even and odd calls: a rank may be one call ahead of the slowest reader
+  Fingerprint prints[2];
 
   // Ranks of one process only: the memory that others may use in this call.
   const void* in;
@@ -156,8 +160,8 @@ struct alignas(kAlign) Channel {
   } labels[kChannelPieces];
 };
 
-// What a group's memory is for. Most is moved in the world; where a program has many groups, each gets less; ranks of devices only meet
-// in theirs, and look there what the others have called.
+// What a group's memory is for. Most is moved in the world; where a program has many groups, each
+// gets less; ranks of devices only meet in theirs, and look there what the others have called.
 enum class Use : int32_t { World, Part, Meeting };
 
 struct Header {

@@ -9,7 +9,8 @@ namespace {
 // FNV-1a
 uint64_t hash(const char* text, size_t length) {
   uint64_t value = 14695981039346656037u;
-  for (size_t i = 0; i < length; i++) value = (value ^ static_cast<uint8_t>(text[i])) * 1099511628211u;
+  for (size_t i = 0; i < length; i++)
+    value = (value ^ static_cast<uint8_t>(text[i])) * 1099511628211u;
   return value;
 }
 
@@ -19,7 +20,9 @@ void copy_text(const char* from, size_t length, char* to, size_t size) {
   to[length] = 0;
 }
 
-void copy_text(const char* from, char* to, size_t size) { copy_text(from, from == nullptr ? 0 : strnlen(from, size - 1), to, size); }
+void copy_text(const char* from, char* to, size_t size) {
+  copy_text(from, from == nullptr ? 0 : strnlen(from, size - 1), to, size);
+}
 
 // Most calls say nothing. What is compared is all of it, however much of it is shown.
 void add_about(const char* about, Note& note) {
@@ -31,13 +34,16 @@ void add_about(const char* about, Note& note) {
 }
 
 bool reduces(Collective kind) {
-  return kind == Collective::AllReduce || kind == Collective::Reduce || kind == Collective::ReduceScatter;
+  return kind == Collective::AllReduce || kind == Collective::Reduce ||
+         kind == Collective::ReduceScatter;
 }
 
 Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {call.kind, call.dtype < 0 ? site.dtype : call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name, strlen(note.site.name)), 0, number};
+  note.print = {
+      call.kind, call.dtype < 0 ? site.dtype : call.dtype,     call.reduce, call.root, call.amount,
+      0,         hash(note.site.name, strlen(note.site.name)), 0,           number};
   add_about(site.about, note);
   note.peer = -1;
   note.amount = call.amount;
@@ -58,14 +64,18 @@ Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_
 Note message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {kind, site.dtype, -1, -1, bytes, 0, hash(note.site.name, strlen(note.site.name)), 0, 0};
+  note.print = {kind, site.dtype, -1, -1, bytes, 0, hash(note.site.name, strlen(note.site.name)),
+                0,    0};
   note.amount = bytes;
   note.peer = peer;
   return note;
 }
 
-Collective collective_kind(Kind kind) { return static_cast<Collective>(static_cast<int32_t>(kind) - 1); }
-static_assert(static_cast<int32_t>(Kind::AllReduce) == static_cast<int32_t>(Collective::AllReduce) + 1 &&
+Collective collective_kind(Kind kind) {
+  return static_cast<Collective>(static_cast<int32_t>(kind) - 1);
+}
+static_assert(static_cast<int32_t>(Kind::AllReduce) ==
+                  static_cast<int32_t>(Collective::AllReduce) + 1 &&
               static_cast<int32_t>(Kind::Receive) == static_cast<int32_t>(Collective::Receive) + 1);
 
 }  // namespace
@@ -78,28 +88,33 @@ Site site_of(const CallSite& call) {
 }
 
 CallSite site_of(const CollectiveCall& call) {
-  return {call.name, call.where, call.about, call.kind == Collective::Barrier ? -1 : static_cast<int32_t>(call.dtype)};
+  return {call.name, call.where, call.about,
+          call.kind == Collective::Barrier ? -1 : static_cast<int32_t>(call.dtype)};
 }
 
 Kind kind_of(Collective kind) { return static_cast<Kind>(static_cast<int32_t>(kind) + 1); }
 
-Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number, Note* out, ErrorText* error) {
+Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number,
+                       Note* out, ErrorText* error) {
   const Site called = site_of(site);
   const int32_t lowest_root = has_root(collective_kind(call.kind)) ? 0 : -1;
-  if (call.root < lowest_root || call.root >= size) return fail(error, Code::Invalid, "%s: the group has no place %d", called.name, call.root);
+  if (call.root < lowest_root || call.root >= size)
+    return fail(error, Code::Invalid, "%s: the group has no place %d", called.name, call.root);
   if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", called.name);
   for (int32_t r = 0; call.sizes != nullptr && r < size; r++) {
-    if (call.sizes[r] < 0) return fail(error, Code::Invalid, "%s: a negative size for place %d of the group", called.name, r);
+    if (call.sizes[r] < 0)
+      return fail(error, Code::Invalid, "%s: a negative size for place %d of the group",
+                  called.name, r);
   }
   *out = collective_of(call, site, size, number);
   return kOk;
 }
 
-Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, int32_t rank, int32_t size, Note* out,
-                    ErrorText* error) {
+Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, int32_t rank,
+                    int32_t size, Note* out, ErrorText* error) {
   if (peer < 0 || peer >= size || peer == rank || bytes < 0) {
-    return fail(error, Code::Invalid, "%s: place %d of %d cannot exchange %lld bytes with place %d", site_of(site).name, rank, size,
-                static_cast<long long>(bytes), peer);
+    return fail(error, Code::Invalid, "%s: place %d of %d cannot exchange %lld bytes with place %d",
+                site_of(site).name, rank, size, static_cast<long long>(bytes), peer);
   }
   *out = message_of(kind, bytes, peer, site);
   return kOk;
@@ -117,9 +132,12 @@ Note note_of(const CollectiveCall& call, int32_t size, uint64_t number) {
     described.reduce = static_cast<int32_t>(call.reduce);
   }
   described.item = item;
-  if (call.kind == Collective::AllToAll) described.sizes = call.send_counts;
-  else if (has_counts(call.kind)) described.sizes = call.counts;
-  else if (call.kind != Collective::Barrier) described.amount = call.count * item;
+  if (call.kind == Collective::AllToAll)
+    described.sizes = call.send_counts;
+  else if (has_counts(call.kind))
+    described.sizes = call.counts;
+  else if (call.kind != Collective::Barrier)
+    described.amount = call.count * item;
   return collective_of(described, site, size, number);
 }
 

@@ -8,11 +8,14 @@
 namespace shardwise::comm {
 namespace {
 
-int64_t pieces_of(int64_t bytes, int64_t piece_bytes) { return std::max<int64_t>(1, (bytes + piece_bytes - 1) / piece_bytes); }
+int64_t pieces_of(int64_t bytes, int64_t piece_bytes) {
+  return std::max<int64_t>(1, (bytes + piece_bytes - 1) / piece_bytes);
+}
 
 }  // namespace
 
-Status HostGroup::send(const void* data, int64_t bytes, int32_t to, const CallSite& site, ErrorText* error) {
+Status HostGroup::send(const void* data, int64_t bytes, int32_t to, const CallSite& site,
+                       ErrorText* error) {
   Status status = begin_message(Kind::Send, bytes, to, site, error);
   if (!status.ok()) return status;
   Running running{own()};
@@ -25,13 +28,15 @@ Status HostGroup::send(const void* data, int64_t bytes, int32_t to, const CallSi
     if (i == 0) channel.labels[number % kChannelPieces] = {{bytes, site.dtype}, note_.site};
     const int64_t share = std::min(piece, bytes - i * piece);
     if (share > 0)
-      memcpy(region_->piece(rank_, to, number), static_cast<const char*>(data) + i * piece, static_cast<size_t>(share));
+      memcpy(region_->piece(rank_, to, number), static_cast<const char*>(data) + i * piece,
+             static_cast<size_t>(share));
     advance(channel.written, number + 1, region_->shared());
   }
   return kOk;
 }
 
-Status HostGroup::receive(void* data, int64_t bytes, int32_t from, const CallSite& site, ErrorText* error) {
+Status HostGroup::receive(void* data, int64_t bytes, int32_t from, const CallSite& site,
+                          ErrorText* error) {
   Status status = begin_message(Kind::Receive, bytes, from, site, error);
   if (!status.ok()) return status;
   Running running{own()};
@@ -50,7 +55,9 @@ Status HostGroup::receive(void* data, int64_t bytes, int32_t from, const CallSit
       return refuse_difference(message, message, error);
     }
     const int64_t share = std::min(piece, bytes - i * piece);
-    if (share > 0) memcpy(static_cast<char*>(data) + i * piece, region_->piece(from, rank_, number), static_cast<size_t>(share));
+    if (share > 0)
+      memcpy(static_cast<char*>(data) + i * piece, region_->piece(from, rank_, number),
+             static_cast<size_t>(share));
     advance(channel.taken, number + 1, region_->shared());
   }
   return kOk;

@@ -54,7 +54,8 @@ struct Max {
 
 // T in memory, A between ranks, `divisor` is 1 but for Avg.
 template <class T, class A, class Op>
-void reduce_as(const char* const* sources, int32_t ranks, char* const* outputs, int32_t num_outputs, int64_t count, A divisor) {
+void reduce_as(const char* const* sources, int32_t ranks, char* const* outputs, int32_t num_outputs,
+               int64_t count, A divisor) {
   alignas(64) A sum[kPiece];
   alignas(64) T result[kPiece];
   for (int64_t begin = 0; begin < count; begin += kPiece) {
@@ -63,7 +64,8 @@ void reduce_as(const char* const* sources, int32_t ranks, char* const* outputs, 
     for (int64_t i = 0; i < n; i++) sum[i] = convert(first[i], static_cast<A*>(nullptr));
     for (int32_t rank = 1; rank < ranks; rank++) {
       const T* next = reinterpret_cast<const T*>(sources[rank]) + begin;
-      for (int64_t i = 0; i < n; i++) sum[i] = Op::apply(sum[i], convert(next[i], static_cast<A*>(nullptr)));
+      for (int64_t i = 0; i < n; i++)
+        sum[i] = Op::apply(sum[i], convert(next[i], static_cast<A*>(nullptr)));
     }
     if (divisor != A(1)) {
       for (int64_t i = 0; i < n; i++) sum[i] /= divisor;
@@ -74,20 +76,22 @@ void reduce_as(const char* const* sources, int32_t ranks, char* const* outputs, 
       from = result;
     }
     for (int32_t o = 0; o < num_outputs; o++) {
-      memcpy(outputs[o] + begin * static_cast<int64_t>(sizeof(T)), from, static_cast<size_t>(n) * sizeof(T));
+      memcpy(outputs[o] + begin * static_cast<int64_t>(sizeof(T)), from,
+             static_cast<size_t>(n) * sizeof(T));
     }
   }
 }
 
 // `Average` is what Avg sums in.
 template <class T, class A, class Average>
-void reduce_typed(const char* const* sources, int32_t ranks, char* const* outputs, int32_t num_outputs, int64_t count,
-                  Reduce reduce) {
+void reduce_typed(const char* const* sources, int32_t ranks, char* const* outputs,
+                  int32_t num_outputs, int64_t count, Reduce reduce) {
   switch (reduce) {
     case Reduce::Sum:
       return reduce_as<T, A, Sum>(sources, ranks, outputs, num_outputs, count, A(1));
     case Reduce::Avg:
-      return reduce_as<T, Average, Sum>(sources, ranks, outputs, num_outputs, count, static_cast<Average>(ranks));
+      return reduce_as<T, Average, Sum>(sources, ranks, outputs, num_outputs, count,
+                                        static_cast<Average>(ranks));
     case Reduce::Product:
       return reduce_as<T, A, Product>(sources, ranks, outputs, num_outputs, count, A(1));
     case Reduce::Min:
@@ -104,8 +108,8 @@ struct Truth {
 [[maybe_unused]] uint8_t convert(Truth value, uint8_t*) { return value.byte != 0; }
 [[maybe_unused]] Truth convert(uint8_t value, Truth*) { return {value}; }
 
-void reduce_bool(const char* const* sources, int32_t ranks, char* const* outputs, int32_t num_outputs, int64_t count,
-                 Reduce reduce) {
+void reduce_bool(const char* const* sources, int32_t ranks, char* const* outputs,
+                 int32_t num_outputs, int64_t count, Reduce reduce) {
   if (reduce == Reduce::Sum || reduce == Reduce::Max)
     return reduce_as<Truth, uint8_t, Max>(sources, ranks, outputs, num_outputs, count, 1);
   reduce_as<Truth, uint8_t, Min>(sources, ranks, outputs, num_outputs, count, 1);
@@ -113,27 +117,34 @@ void reduce_bool(const char* const* sources, int32_t ranks, char* const* outputs
 
 }  // namespace
 
-void reduce_into(const char* const* sources, int32_t ranks, char* const* outputs, int32_t num_outputs, int64_t count, DType dtype,
-                 Reduce reduce) {
+void reduce_into(const char* const* sources, int32_t ranks, char* const* outputs,
+                 int32_t num_outputs, int64_t count, DType dtype, Reduce reduce) {
   switch (dtype) {
     case DType::Float32:
       return reduce_typed<float, float, float>(sources, ranks, outputs, num_outputs, count, reduce);
     case DType::Float64:
-      return reduce_typed<double, double, double>(sources, ranks, outputs, num_outputs, count, reduce);
+      return reduce_typed<double, double, double>(sources, ranks, outputs, num_outputs, count,
+                                                  reduce);
     case DType::Float16:
       return reduce_typed<Half, float, float>(sources, ranks, outputs, num_outputs, count, reduce);
     case DType::BFloat16:
-      return reduce_typed<BFloat16, float, float>(sources, ranks, outputs, num_outputs, count, reduce);
+      return reduce_typed<BFloat16, float, float>(sources, ranks, outputs, num_outputs, count,
+                                                  reduce);
     case DType::Int64:
-      return reduce_typed<int64_t, int64_t, int64_t>(sources, ranks, outputs, num_outputs, count, reduce);
+      return reduce_typed<int64_t, int64_t, int64_t>(sources, ranks, outputs, num_outputs, count,
+                                                     reduce);
     case DType::Int32:
-      return reduce_typed<int32_t, int32_t, int64_t>(sources, ranks, outputs, num_outputs, count, reduce);
+      return reduce_typed<int32_t, int32_t, int64_t>(sources, ranks, outputs, num_outputs, count,
+                                                     reduce);
     case DType::Int16:
-      return reduce_typed<int16_t, int16_t, int64_t>(sources, ranks, outputs, num_outputs, count, reduce);
+      return reduce_typed<int16_t, int16_t, int64_t>(sources, ranks, outputs, num_outputs, count,
+                                                     reduce);
     case DType::Int8:
-      return reduce_typed<int8_t, int8_t, int64_t>(sources, ranks, outputs, num_outputs, count, reduce);
+      return reduce_typed<int8_t, int8_t, int64_t>(sources, ranks, outputs, num_outputs, count,
+                                                   reduce);
     case DType::UInt8:
-      return reduce_typed<uint8_t, uint8_t, int64_t>(sources, ranks, outputs, num_outputs, count, reduce);
+      return reduce_typed<uint8_t, uint8_t, int64_t>(sources, ranks, outputs, num_outputs, count,
+                                                     reduce);
     case DType::Bool:
       return reduce_bool(sources, ranks, outputs, num_outputs, count, reduce);
   }

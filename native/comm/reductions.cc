@@ -1,4 +1,5 @@
-// Collectives that reduce. Each rank reduces its segment for all; what is small each rank reduces whole, which saves a meeting.
+// Collectives that reduce. Each rank reduces its segment for all; what is small each rank reduces
+// whole, which saves a meeting.
 #include <cstring>
 
 #include "exchange.h"
@@ -21,19 +22,22 @@ Segment segment(int64_t total, int32_t rank, int32_t size) {
 
 }  // namespace
 
-Status HostGroup::all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduce reduce, const CallSite& site,
-                             ErrorText* error) {
-  const Call call = {Kind::AllReduce, -1, static_cast<int32_t>(dtype), static_cast<int32_t>(reduce), count};
+Status HostGroup::all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduce reduce,
+                             const CallSite& site, ErrorText* error) {
+  const Call call = {Kind::AllReduce, -1, static_cast<int32_t>(dtype), static_cast<int32_t>(reduce),
+                     count};
   return reduce_to(call, in, out, site, error);
 }
 
-Status HostGroup::reduce(const void* in, void* out, int64_t count, DType dtype, Reduce reduce, int32_t root, const CallSite& site,
-                         ErrorText* error) {
-  const Call call = {Kind::Reduce, root, static_cast<int32_t>(dtype), static_cast<int32_t>(reduce), count};
+Status HostGroup::reduce(const void* in, void* out, int64_t count, DType dtype, Reduce reduce,
+                         int32_t root, const CallSite& site, ErrorText* error) {
+  const Call call = {Kind::Reduce, root, static_cast<int32_t>(dtype), static_cast<int32_t>(reduce),
+                     count};
   return reduce_to(call, in, out, site, error);
 }
 
-Status HostGroup::reduce_to(const Call& call, const void* in, void* out, const CallSite& site, ErrorText* error) {
+Status HostGroup::reduce_to(const Call& call, const void* in, void* out, const CallSite& site,
+                            ErrorText* error) {
   Status status = begin_collective(call, site, error);
   if (!status.ok()) return status;
   Running running{own()};
@@ -53,7 +57,8 @@ Status HostGroup::reduce_to(const Call& call, const void* in, void* out, const C
     const bool whole = !exchange.direct() && length <= kWholeBytes;
     if (whole && !takes) continue;
     const Segment mine = whole ? Segment{0, length} : segment(length, rank_, size());
-    for (int32_t rank = 0; rank < size(); rank++) sources[rank] = exchange.view(rank, 0, 0) + mine.begin;
+    for (int32_t rank = 0; rank < size(); rank++)
+      sources[rank] = exchange.view(rank, 0, 0) + mine.begin;
     int32_t num_outputs = 0;
     if (whole) {
       outputs[num_outputs++] = static_cast<char*>(out) + exchange.begin();
@@ -61,28 +66,32 @@ Status HostGroup::reduce_to(const Call& call, const void* in, void* out, const C
       outputs[num_outputs++] = exchange.slot(rank_) + mine.begin;
     } else {
       for (int32_t rank = 0; rank < size(); rank++) {
-        if (call.root < 0 || call.root == rank) outputs[num_outputs++] = exchange.output(rank) + mine.begin;
+        if (call.root < 0 || call.root == rank)
+          outputs[num_outputs++] = exchange.output(rank) + mine.begin;
       }
     }
     // Nobody else reads this segment, so it may be written over the inputs.
-    if (mine.bytes > 0) reduce_into(sources, size(), outputs, num_outputs, mine.bytes / item, dtype, reduce);
+    if (mine.bytes > 0)
+      reduce_into(sources, size(), outputs, num_outputs, mine.bytes / item, dtype, reduce);
     if (whole || exchange.direct()) continue;
     status = meet(error);
     if (!status.ok()) return status;
     for (int32_t rank = 0; takes && rank < size(); rank++) {
       const Segment part = segment(length, rank, size());
       if (part.bytes == 0) continue;
-      memcpy(static_cast<char*>(out) + exchange.begin() + part.begin, exchange.slot(rank) + part.begin,
-             static_cast<size_t>(part.bytes));
+      memcpy(static_cast<char*>(out) + exchange.begin() + part.begin,
+             exchange.slot(rank) + part.begin, static_cast<size_t>(part.bytes));
     }
   }
   return exchange.close(error);
 }
 
-Status HostGroup::reduce_scatter(const void* in, void* out, const int64_t* count_of_rank, DType dtype, Reduce reduce,
-                                 const CallSite& site, ErrorText* error) {
-  Status status = begin_collective(
-      {Kind::ReduceScatter, -1, static_cast<int32_t>(dtype), static_cast<int32_t>(reduce), 0, count_of_rank}, site, error);
+Status HostGroup::reduce_scatter(const void* in, void* out, const int64_t* count_of_rank,
+                                 DType dtype, Reduce reduce, const CallSite& site,
+                                 ErrorText* error) {
+  Status status = begin_collective({Kind::ReduceScatter, -1, static_cast<int32_t>(dtype),
+                                    static_cast<int32_t>(reduce), 0, count_of_rank},
+                                   site, error);
   if (!status.ok()) return status;
   Running running{own()};
   const int64_t item = item_size(dtype);
@@ -102,7 +111,8 @@ Status HostGroup::reduce_scatter(const void* in, void* out, const int64_t* count
     const int64_t length = exchange.length(count_of_rank[rank_] * item);
     if (length == 0) continue;
     const char* sources[kMaxRanks];
-    for (int32_t rank = 0; rank < size(); rank++) sources[rank] = exchange.view(rank, rank_, own_offset);
+    for (int32_t rank = 0; rank < size(); rank++)
+      sources[rank] = exchange.view(rank, rank_, own_offset);
     char* output = static_cast<char*>(out) + exchange.begin();
     reduce_into(sources, size(), &output, 1, length / item, dtype, reduce);
   }

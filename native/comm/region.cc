@@ -18,14 +18,19 @@ int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to;
 
 Status check_size(int32_t size, ErrorText* error) {
   if (size >= 1 && size <= kMaxRanks) return kOk;
-  return fail(error, Code::Invalid, "a group of one host has 1 to %d ranks, not %d", kMaxRanks, size);
+  return fail(error, Code::Invalid, "a group of one host has 1 to %d ranks, not %d", kMaxRanks,
+              size);
 }
 
-// Tensors pass in chunks of a slot, at best some that caches hold (1 MiB is slower than 256 KiB). Containers often have 64 MiB of /dev/shm, for all groups of a program.
+// Tensors pass in chunks of a slot, at best some that caches hold (1 MiB is slower than 256 KiB).
+// Containers often have 64 MiB of /dev/shm, for all groups of a program.
 int64_t slots_for(Use use, int32_t size, int64_t wanted) {
   constexpr int64_t least = kMaxRanks * kAlign;  // a line for each rank
   const auto share = [size](int64_t slot, int64_t all) { return std::min(slot, all / (2 * size)); };
-  if (wanted <= 0) wanted = use == Use::World ? share(512 << 10, 16 << 20) : use == Use::Part ? share(256 << 10, 4 << 20) : least;
+  if (wanted <= 0)
+    wanted = use == Use::World  ? share(512 << 10, 16 << 20)
+             : use == Use::Part ? share(256 << 10, 4 << 20)
+                                : least;
   return round_up(std::max(wanted, least), kAlign);
 }
 
@@ -34,12 +39,17 @@ Status describe_no_room(const SegmentOptions& options, int64_t bytes, ErrorText*
   struct statvfs room = {};
   const double mib = 1 << 20;
   if (statvfs("/dev/shm", &room) != 0) return fail(error, Code::OutOfMemory, "%s", why.text);
-  const auto in_mib = [&](uint64_t blocks) { return static_cast<double>(blocks) * static_cast<double>(room.f_frsize) / mib; };
+  const auto in_mib = [&](uint64_t blocks) {
+    return static_cast<double>(blocks) * static_cast<double>(room.f_frsize) / mib;
+  };
   return fail(error, Code::OutOfMemory,
-              "group \"%s\" of %d ranks needs %.1f MiB of shared memory, and /dev/shm has %.1f of its %.1f MiB left (%s). Make it larger: a "
-              "container by --shm-size=1g or --ipc=host, a pod by an emptyDir with medium Memory on /dev/shm, a host by mount -o "
+              "group \"%s\" of %d ranks needs %.1f MiB of shared memory, and /dev/shm has %.1f of "
+              "its %.1f MiB left (%s). Make it larger: a "
+              "container by --shm-size=1g or --ipc=host, a pod by an emptyDir with medium Memory "
+              "on /dev/shm, a host by mount -o "
               "remount,size=1G /dev/shm",
-              options.roster.name.c_str(), options.size, static_cast<double>(bytes) / mib, in_mib(room.f_bavail), in_mib(room.f_blocks), why.text);
+              options.roster.name.c_str(), options.size, static_cast<double>(bytes) / mib,
+              in_mib(room.f_bavail), in_mib(room.f_blocks), why.text);
 }
 
 // Rank 0 makes the memory of a group.
@@ -61,7 +71,8 @@ Region::Plan Region::plan(int32_t size, int64_t slot_bytes, Use use) {
   Plan plan = {};
   plan.slot_bytes = slot_bytes;
   const int64_t pairs = int64_t{size} * size;
-  plan.piece_bytes = std::clamp<int64_t>(all_pieces / pairs / kChannelPieces / kAlign * kAlign, 4 * kAlign, 64 << 10);
+  plan.piece_bytes = std::clamp<int64_t>(all_pieces / pairs / kChannelPieces / kAlign * kAlign,
+                                         4 * kAlign, 64 << 10);
   plan.ranks = round_up(sizeof(Header), kAlign);
   plan.channels = plan.ranks + size * static_cast<int64_t>(sizeof(RankBlock));
   plan.slots = round_up(plan.channels + pairs * static_cast<int64_t>(sizeof(Channel)), page);
@@ -83,34 +94,41 @@ void Region::prepare() {
   header().creator = this_process();
 }
 
-Status Region::in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out, ErrorText* error, Use use,
-                          Roster roster) {
+Status Region::in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out,
+                          ErrorText* error, Use use, Roster roster) {
   if (const Status checked = check_size(size, error); !checked.ok()) return checked;
   const Plan planned = plan(size, slots_for(use, size, slot_bytes), use);
   void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return fail(error, Code::OutOfMemory, "memory for a group of %d ranks cannot be had", size);
+  if (base == MAP_FAILED)
+    return fail(error, Code::OutOfMemory, "memory for a group of %d ranks cannot be had", size);
   out->reset(new Region(base, size, planned, use, false, std::move(roster)));
   (*out)->prepare();
   return kOk;
 }
 
-Status Region::between_processes(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error) {
+Status Region::between_processes(const SegmentOptions& options, std::shared_ptr<Region>* out,
+                                 ErrorText* error) {
   if (const Status checked = check_size(options.size, error); !checked.ok()) return checked;
   if (options.rank < 0 || options.rank >= options.size) {
-    return fail(error, Code::Invalid, "rank %d is not of a group of %d", options.rank, options.size);
+    return fail(error, Code::Invalid, "rank %d is not of a group of %d", options.rank,
+                options.size);
   }
   return options.rank == 0 ? create(options, out, error) : attach(options, out, error);
 }
 
-Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error) {
-  const Plan planned = plan(options.size, slots_for(options.use, options.size, options.slot_bytes), options.use);
+Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* out,
+                      ErrorText* error) {
+  const Plan planned =
+      plan(options.size, slots_for(options.use, options.size, options.slot_bytes), options.use);
   int file;
   char path[kSegmentPath];
-  const Status made = create_segment(options.name, options.token, planned.total, &file, path, error);
+  const Status made =
+      create_segment(options.name, options.token, planned.total, &file, path, error);
   if (made.code == Code::OutOfMemory) return describe_no_room(options, planned.total, error);
   if (!made.ok()) return made;
-  void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE, MAP_SHARED,
+                    file, 0);
   if (base == MAP_FAILED) {
     unlink_segment(path, file);
     close(file);
@@ -127,7 +145,8 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
   return kOk;
 }
 
-Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error) {
+Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* out,
+                      ErrorText* error) {
   const int32_t first = options.roster.rank_at(0);
   const int64_t deadline = now_ns() + std::min(options.timeout_ms, kLongestTimeoutMs) * 1'000'000;
   int file;
@@ -137,7 +156,10 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
     if (now_ns() >= deadline) {
       const auto limit = static_cast<long long>(options.timeout_ms);
       ErrorText late;
-      Text(late).add("join: rank %d has not joined group \"%s\" (timeout after %lld ms): there is no shared memory %s", first, options.roster.name.c_str(), limit, options.name);
+      Text(late).add(
+          "join: rank %d has not joined group \"%s\" (timeout after %lld ms): there is no shared "
+          "memory %s",
+          first, options.roster.name.c_str(), limit, options.name);
       return without_maker(options, late.text, error);
     }
     ErrorText why;
@@ -146,13 +168,14 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
       Text(gone).add("join: rank %d %s", first, why.text);
       return without_maker(options, gone.text, error);
     }
-    if (options.origin && options.origin->has_given_up && options.origin->has_given_up(error)) return Status{Code::Peer};
+    if (options.origin && options.origin->has_given_up && options.origin->has_given_up(error))
+      return Status{Code::Peer};
     usleep(static_cast<useconds_t>(pause_us));
   }
   struct stat status = {};
-  void* base = fstat(file, &status) != 0
-                   ? MAP_FAILED
-                   : mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void* base = fstat(file, &status) != 0 ? MAP_FAILED
+                                         : mmap(nullptr, static_cast<size_t>(status.st_size),
+                                                PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (base == MAP_FAILED) {
     close(file);
     return fail(error, Code::OutOfMemory, "shared memory %s cannot be mapped", path);
@@ -163,8 +186,8 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
   if (made_for != options.size || planned.total != status.st_size) {
     munmap(base, static_cast<size_t>(status.st_size));
     close(file);
-    return fail(error, Code::Invalid, "rank %d made a group of %d ranks, rank %d wants one of %d", first, made_for,
-                options.roster.rank_at(options.rank), options.size);
+    return fail(error, Code::Invalid, "rank %d made a group of %d ranks, rank %d wants one of %d",
+                first, made_for, options.roster.rank_at(options.rank), options.size);
   }
   out->reset(new Region(base, options.size, planned, options.use, true, options.roster));
   (*out)->file_ = file;
@@ -176,7 +199,8 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
 void Region::count_joined() {
   Counter& joined = header().joined;
   // Nobody else will look for the name.
-  if (joined.value.fetch_add(1, std::memory_order_seq_cst) + 1 == static_cast<uint32_t>(size_) && file_ >= 0)
+  if (joined.value.fetch_add(1, std::memory_order_seq_cst) + 1 == static_cast<uint32_t>(size_) &&
+      file_ >= 0)
     unlink_segment(path_, file_);
   wake(joined, shared_);
 }
@@ -184,7 +208,8 @@ void Region::count_joined() {
 Region::~Region() {
   if (file_ >= 0) {
     // Without all ranks the group has failed: late ones shall not find it.
-    if (header().joined.value.load(std::memory_order_acquire) < static_cast<uint32_t>(size_)) unlink_segment(path_, file_);
+    if (header().joined.value.load(std::memory_order_acquire) < static_cast<uint32_t>(size_))
+      unlink_segment(path_, file_);
     close(file_);
   }
   munmap(base_, static_cast<size_t>(plan_.total));

@@ -26,14 +26,17 @@ enum class Found { Foreign, Stale, Other, Ours };
 
 Found inspect(int file, uint64_t token, int32_t* creator) {
   struct stat status;
-  if (fstat(file, &status) != 0 || status.st_size < static_cast<int64_t>(sizeof(Header))) return Found::Foreign;
+  if (fstat(file, &status) != 0 || status.st_size < static_cast<int64_t>(sizeof(Header)))
+    return Found::Foreign;
   void* memory = mmap(nullptr, sizeof(Header), PROT_READ, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED) return Found::Foreign;
   const Header& header = *static_cast<const Header*>(memory);
   Found found = Found::Foreign;
   if (header.magic.load(std::memory_order_acquire) == kSegmentMagic) {
     *creator = header.creator.pid;
-    found = !is_alive(header.creator) ? Found::Stale : header.token == token ? Found::Ours : Found::Other;
+    found = !is_alive(header.creator) ? Found::Stale
+            : header.token == token   ? Found::Ours
+                                      : Found::Other;
   }
   munmap(memory, sizeof(Header));
   return found;
@@ -43,12 +46,14 @@ bool same_file(const char* path, int file) {
   const int other = shm_open(path, O_RDWR | O_CLOEXEC, 0);
   if (other < 0) return false;
   struct stat a, b;
-  const bool same = fstat(file, &a) == 0 && fstat(other, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+  const bool same =
+      fstat(file, &a) == 0 && fstat(other, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
   close(other);
   return same;
 }
 
-// A new file under this path, or -1: the path is taken (`taken`: by a live group with our token), or errno says why not.
+// A new file under this path, or -1: the path is taken (`taken`: by a live group with our token),
+// or errno says why not.
 int make(const char* path, uint64_t token, int32_t* taken) {
   for (int attempt = 0; attempt < 4; attempt++) {
     const int file = shm_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -71,21 +76,26 @@ int make(const char* path, uint64_t token, int32_t* taken) {
 
 }  // namespace
 
-Status create_segment(const char* name, uint64_t token, int64_t bytes, int* file, char* path, ErrorText* error) {
+Status create_segment(const char* name, uint64_t token, int64_t bytes, int* file, char* path,
+                      ErrorText* error) {
   *file = -1;
   for (int32_t attempt = 0; attempt < kSegmentNames && *file < 0; attempt++) {
     int32_t taken = 0;
     path_of(name, attempt, path);
     *file = make(path, token, &taken);
     if (*file < 0 && errno != EEXIST) {
-      return fail(error, Code::Device, "shared memory %s cannot be made: %s", path, strerror(errno));
+      return fail(error, Code::Device, "shared memory %s cannot be made: %s", path,
+                  strerror(errno));
     }
     if (taken != 0) {
-      return fail(error, Code::Invalid, "a group with the name %s and the same token is being made by process %d", name, taken);
+      return fail(error, Code::Invalid,
+                  "a group with the name %s and the same token is being made by process %d", name,
+                  taken);
     }
   }
   if (*file < 0)
-    return fail(error, Code::Invalid, "shared memory %s: this name and %d after it are in use", name, kSegmentNames - 1);
+    return fail(error, Code::Invalid, "shared memory %s: this name and %d after it are in use",
+                name, kSegmentNames - 1);
   int why = ftruncate(*file, bytes) == 0 ? 0 : errno;
   if (why == 0) {
     do why = posix_fallocate(*file, 0, bytes);

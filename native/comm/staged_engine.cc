@@ -50,10 +50,13 @@ struct Staged {
   Status run(const CollectiveCall& call) {
     stream = call.stream;
     const CollectiveExtent extent = extent_of(call, rank, size);
-    const int64_t item = item_size(call.dtype), in_bytes = extent.in * item, out_bytes = extent.out * item;
+    const int64_t item = item_size(call.dtype), in_bytes = extent.in * item,
+                  out_bytes = extent.out * item;
     Status status = in.reserve(in_bytes, call.error);
     if (status.ok()) status = out.reserve(out_bytes, call.error);
-    if (status.ok() && in_bytes > 0) status = backend->copy(call.stream, in.data(), call.in, in_bytes, CopyKind::DeviceToHost, call.error);
+    if (status.ok() && in_bytes > 0)
+      status = backend->copy(call.stream, in.data(), call.in, in_bytes, CopyKind::DeviceToHost,
+                             call.error);
     // Also waits for the copy out of the buffer that a call before has begun.
     if (status.ok()) status = backend->stream_synchronize(call.stream, call.error);
     if (!status.ok()) return status;
@@ -62,7 +65,9 @@ struct Staged {
     staged.out = out.data();
     staged.stream = nullptr;
     status = host->run(member, staged);
-    if (status.ok() && out_bytes > 0) status = backend->copy(call.stream, call.out, out.data(), out_bytes, CopyKind::HostToDevice, call.error);
+    if (status.ok() && out_bytes > 0)
+      status = backend->copy(call.stream, call.out, out.data(), out_bytes, CopyKind::HostToDevice,
+                             call.error);
     return status;
   }
 };
@@ -74,14 +79,21 @@ Staged& staged_of(void* member) { return *static_cast<Staged*>(member); }
 const CommEngine kStagedEngine = {
     "staged",
     [](void* member, const CollectiveCall& call) { return staged_of(member).run(call); },
-    [](void* member, const char* reason) { staged_of(member).host->abort(staged_of(member).member, reason); },
-    [](void* member, ErrorText* error) { return staged_of(member).host->failure(staged_of(member).member, error); },
-    [](void* member, int64_t milliseconds) { staged_of(member).host->set_timeout(staged_of(member).member, milliseconds); },
+    [](void* member, const char* reason) {
+      staged_of(member).host->abort(staged_of(member).member, reason);
+    },
+    [](void* member, ErrorText* error) {
+      return staged_of(member).host->failure(staged_of(member).member, error);
+    },
+    [](void* member, int64_t milliseconds) {
+      staged_of(member).host->set_timeout(staged_of(member).member, milliseconds);
+    },
     [](void* member) { delete static_cast<Staged*>(member); },
     nullptr,
 };
 
-void* staged_member(const CommEngine* host, void* member, int32_t rank, int32_t size, const Backend* backend) {
+void* staged_member(const CommEngine* host, void* member, int32_t rank, int32_t size,
+                    const Backend* backend) {
   return new Staged(host, member, rank, size, backend);
 }
 

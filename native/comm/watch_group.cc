@@ -9,7 +9,8 @@ namespace {
 constexpr int kHashBits = 40;
 constexpr uint32_t kLooksToProc = 4;  // /proc is read this often
 
-// The call's number above a hash of what must agree. A number comes again after 16 million calls, and its place after 1024.
+// The call's number above a hash of what must agree. A number comes again after 16 million calls,
+// and its place after 1024.
 uint64_t stamp_of(const Fingerprint& print) {
   uint64_t words[sizeof print / 8], value = 0;
   memcpy(words, &print, sizeof print);
@@ -25,7 +26,8 @@ bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
 
 }  // namespace
 
-WatchGroup::WatchGroup(std::shared_ptr<Region> region, int32_t rank) : region_(std::move(region)), rank_(rank) {}
+WatchGroup::WatchGroup(std::shared_ptr<Region> region, int32_t rank)
+    : region_(std::move(region)), rank_(rank) {}
 
 Status WatchGroup::begin(const CollectiveCall& call, ErrorText* error) {
   const bool message = is_message(call.kind);
@@ -38,7 +40,8 @@ Status WatchGroup::begin(const CollectiveCall& call, ErrorText* error) {
   const uint64_t number = calls_, place = number % kKeptStamps, mine = stamp_of(note.print);
   block.notes[number % kKeptNotes].write(note);
   if (call.kind == Collective::AllToAll) publish_exchange(call, number);
-  // Before a look at the others' and, on each rank, in one order with it: of two that differ the later one sees the other.
+  // Before a look at the others' and, on each rank, in one order with it: of two that differ the
+  // later one sees the other.
   block.stamps[place].store(mine, std::memory_order_seq_cst);
   block.calls.store(number, std::memory_order_release);
   for (int32_t rank = 0; rank < size(); rank++) {
@@ -63,20 +66,26 @@ void WatchGroup::publish_exchange(const CollectiveCall& call, uint64_t number) {
   own_exchange.number.store(number, std::memory_order_release);
 }
 
-Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call, int32_t rank, ErrorText* error) {
-  const WatchBlock::Exchange& theirs = region_->watch(rank).exchanges[mine.print.call % kKeptExchanges];
+Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call, int32_t rank,
+                                    ErrorText* error) {
+  const WatchBlock::Exchange& theirs =
+      region_->watch(rank).exchanges[mine.print.call % kKeptExchanges];
   if (theirs.number.load(std::memory_order_acquire) != mine.print.call) return kOk;  // it is ahead
-  const int64_t sent = theirs.sends[rank_].load(std::memory_order_acquire), expected = theirs.receives[rank_].load(std::memory_order_acquire);
+  const int64_t sent = theirs.sends[rank_].load(std::memory_order_acquire),
+                expected = theirs.receives[rank_].load(std::memory_order_acquire);
   if (theirs.number.load(std::memory_order_relaxed) != mine.print.call) return kOk;
-  const int64_t item = item_size(call.dtype), own_sent = call.send_counts[rank] * item, own_expected = call.counts[rank] * item;
+  const int64_t item = item_size(call.dtype), own_sent = call.send_counts[rank] * item,
+                own_expected = call.counts[rank] * item;
   if (sent == own_expected && expected == own_sent) return kOk;
   const bool gives = expected != own_sent;
   ErrorText message;
   Text text(message);
   Note kept;
   const Note* other = find_note(rank, mine.print.call, &kept) ? &kept : nullptr;
-  if (gives) describe_unexpected(text, roster(), mine, rank_, rank_, own_sent, &mine, rank, expected, other);
-  else describe_unexpected(text, roster(), mine, rank_, rank, sent, other, rank_, own_expected, &mine);
+  if (gives)
+    describe_unexpected(text, roster(), mine, rank_, rank_, own_sent, &mine, rank, expected, other);
+  else
+    describe_unexpected(text, roster(), mine, rank_, rank, sent, other, rank_, own_expected, &mine);
   fail_group(Code::Invalid, message.text);
   return fail(error, Code::Invalid, "%s", message.text);
 }
@@ -90,18 +99,23 @@ Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* 
   ErrorText seen_here, for_all;
   Text here(seen_here), all(for_all);
   Note other;
-  const auto stamp_at = [&](int32_t place) { return region_->watch(place).stamps[mine.print.call % kKeptStamps].load(std::memory_order_acquire); };
+  const auto stamp_at = [&](int32_t place) {
+    return region_->watch(place).stamps[mine.print.call % kKeptStamps].load(
+        std::memory_order_acquire);
+  };
   std::vector<int32_t> come;
   for (int32_t place = 0; place < size(); place++)
     if (same_number(stamp_at(place), stamp_of(mine.print))) come.push_back(place);
-  const Difference found = find_difference(come, size(), rank_, [&](int32_t a, int32_t b) { return stamp_at(a) == stamp_at(b); });
+  const Difference found = find_difference(
+      come, size(), rank_, [&](int32_t a, int32_t b) { return stamp_at(a) == stamp_at(b); });
   if (found.first >= 0 && find_note(found.first, mine.print.call, &other)) {
     describe_difference(here, roster(), mine, rank_, found, other, Reader::This);
     describe_difference(all, roster(), mine, rank_, found, other, Reader::All);
   } else {
     for (Text* text : {&here, &all}) {
       describe_heading(*text, roster(), mine);
-      text->add(": rank %d, which is many calls ahead, called something else under this number; it", roster().rank_at(rank));
+      text->add(": rank %d, which is many calls ahead, called something else under this number; it",
+                roster().rank_at(rank));
       describe_last_call(*text, roster(), region_->watch(rank).last, false);
       Facts facts(roster(), mine, rank_);
       facts.blame(rank, region_->watch(rank).last);
@@ -140,7 +154,8 @@ uint64_t WatchGroup::find_dead() {
   for (int32_t rank = 0; rank < size() && region_->shared(); rank++) {
     RankBlock& block = region_->rank(rank);
     const bool joined = block.presence.load(std::memory_order_acquire) != Presence::Absent;
-    if (rank != rank_ && joined && region_->watch(rank).left.load(std::memory_order_acquire) == 0 && !is_alive(block.process))
+    if (rank != rank_ && joined && region_->watch(rank).left.load(std::memory_order_acquire) == 0 &&
+        !is_alive(block.process))
       ranks |= uint64_t{1} << rank;
   }
   return ranks;
@@ -149,7 +164,8 @@ uint64_t WatchGroup::find_dead() {
 uint64_t WatchGroup::find_missing(uint64_t call) {
   uint64_t ranks = 0;
   for (int32_t rank = 0; rank < size(); rank++) {
-    if (region_->watch(rank).calls.load(std::memory_order_acquire) < call) ranks |= uint64_t{1} << rank;
+    if (region_->watch(rank).calls.load(std::memory_order_acquire) < call)
+      ranks |= uint64_t{1} << rank;
   }
   return ranks;
 }
@@ -161,8 +177,11 @@ void WatchGroup::describe_ranks(Text& text, uint64_t ranks) {
     if (!contains(ranks, rank)) continue;
     WatchBlock& block = region_->watch(rank);
     ErrorText has;
-    if (contains(dead, rank)) Text(has).add("has died (process %d)", region_->rank(rank).process.pid);
-    else Text(has).add(block.left.load(std::memory_order_acquire) != 0 ? "has left the group" : "has not come");
+    if (contains(dead, rank))
+      Text(has).add("has died (process %d)", region_->rank(rank).process.pid);
+    else
+      Text(has).add(block.left.load(std::memory_order_acquire) != 0 ? "has left the group"
+                                                                    : "has not come");
     described_.add(rank, has.text, block.last, false);
   }
   if (described_.empty()) return;

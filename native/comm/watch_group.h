@@ -1,7 +1,9 @@
-// The ranks of one machine: what they call is compared in shared memory before it is launched. Nothing here waits for another rank.
+// The ranks of one machine: what they call is compared in shared memory before it is launched.
+// Nothing here waits for another rank.
 //
-// Each rank publishes a word and a note of its calls, and looks at the word of the others under the same number: whoever comes second sees
-// a difference. The group's failure is that of the region, so that every rank finds it there.
+// Each rank publishes a word and a note of its calls, and looks at the word of the others under the
+// same number: whoever comes second sees a difference. The group's failure is that of the region,
+// so that every rank finds it there.
 #pragma once
 #include <memory>
 
@@ -41,7 +43,8 @@ class WatchGroup final : public CallWatch {
   Status report_difference(const Note& mine, int32_t rank, ErrorText* error);
   void publish_exchange(const CollectiveCall& call, uint64_t number);
   // What this rank and another send each other is what each expects.
-  Status compare_exchange(const Note& mine, const CollectiveCall& call, int32_t rank, ErrorText* error);
+  Status compare_exchange(const Note& mine, const CollectiveCall& call, int32_t rank,
+                          ErrorText* error);
   // Ranks that have left before they came to this rank's last collective.
   uint64_t find_left();
   // Ranks whose process has died: looks into /proc.

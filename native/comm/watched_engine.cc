@@ -16,14 +16,17 @@ namespace shardwise::comm {
 namespace {
 
 constexpr int64_t kLookMs = 50;
-// A call that is done may be known as in flight until the engine looks: it counts as hanging when it is still there so many looks later.
+// A call that is done may be known as in flight until the engine looks: it counts as hanging when
+// it is still there so many looks later.
 constexpr int32_t kLooksToHang = 2;
-// A device may hear before the hosts do that a rank is gone, and does not know which: so long the hosts may take.
+// A device may hear before the hosts do that a rank is gone, and does not know which: so long the
+// hosts may take.
 constexpr int32_t kLooksForLost = 4;
 constexpr int64_t kPollMs = 5;
 constexpr int32_t kRecent = 32;
-// A result that is there was there on the other ranks' devices too, or soon will be: so what they called is under way. Who reads it
-// waits so long to know that it agrees, once for each call, and JavaScript with it.
+// A result that is there was there on the other ranks' devices too, or soon will be: so what they
+// called is under way. Who reads it waits so long to know that it agrees, once for each call, and
+// JavaScript with it.
 constexpr int64_t kReadMs = 100;
 
 class Watched {
@@ -75,7 +78,9 @@ class Watched {
     engine_->set_timeout(member_, milliseconds);
   }
 
-  int32_t recent(CommRecord* out, int32_t most) { return engine_->recent ? engine_->recent(member_, out, most) : 0; }
+  int32_t recent(CommRecord* out, int32_t most) {
+    return engine_->recent ? engine_->recent(member_, out, most) : 0;
+  }
 
   // Nobody looks any more.
   void end() {
@@ -99,7 +104,8 @@ class Watched {
     look_at_engine(false);
     if (told_) return;
     CommRecord oldest;
-    const bool waits = in_flight(&oldest) || launching_.load();  // one that connects to the others does not return
+    // one that connects to the others does not return
+    const bool waits = in_flight(&oldest) || launching_.load();
     const bool doubts = !trusts_results(), lost = waits && !group_->failed() && group_->has_lost();
     if (!lost && !doubts && !(waits && group_->failed())) {
       looks_in_vain_ = 0;
@@ -130,8 +136,9 @@ class Watched {
     return done;
   }
 
-  // What has gone wrong on this rank's device is told to the others, with what the hosts know of it. Ranks that have not come to a call are
-  // named where they are compared, at about the time at which the device gives up: `at_once` waits for that no longer than a read does.
+  // What has gone wrong on this rank's device is told to the others, with what the hosts know of
+  // it. Ranks that have not come to a call are named where they are compared, at about the time at
+  // which the device gives up: `at_once` waits for that no longer than a read does.
   void look_at_engine(bool at_once) {
     ErrorText seen;
     const Status status = engine_->failure(member_, &seen);
@@ -140,20 +147,24 @@ class Watched {
     const bool waits = in_flight(&oldest);
     if (waits && status.code != Code::Peer && !explain_by_lost(note_of(oldest), at_once)) return;
     if (status.code != Code::Peer || !waits) {
-      fail_for_engine(status.code, seen);  // of a group that has failed it changes nothing: what this rank waits in is said all the same
+      // of a group that has failed it changes nothing: what this rank waits in is said all the same
+      fail_for_engine(status.code, seen);
     } else {
-      const bool settled = group_->failed() || group_->settle(oldest.sequence, at_once ? kReadMs : 0);
+      const bool settled =
+          group_->failed() || group_->settle(oldest.sequence, at_once ? kReadMs : 0);
       if (!settled && !at_once) return;
       report_timeout(oldest);
     }
     tell(oldest);
   }
 
-  // Calls that others have not come to are given up for all, and not on this rank alone: what it has sent already would seem well to them.
+  // Calls that others have not come to are given up for all, and not on this rank alone: what it
+  // has sent already would seem well to them.
   void wait_for_calls() {
     CommRecord oldest;
     const int64_t most = std::min(kLeaveMs, timeout_ms_.load());
-    for (int64_t left = engine_->recent ? most : 0; left > 0 && !group_->failed(); left -= kPollMs) {
+    for (int64_t left = engine_->recent ? most : 0; left > 0 && !group_->failed();
+         left -= kPollMs) {
       if (!in_flight(&oldest)) return;
       usleep(kPollMs * 1000);
     }
@@ -161,17 +172,22 @@ class Watched {
     ErrorText message;
     Text text(message);
     describe_heading(text, group_->roster(), note_of(oldest));
-    text.add(": rank %d has left the group, and the others have not all come to this call within %lld ms", group_->roster().rank_at(group_->rank()),
-             static_cast<long long>(most));
+    text.add(
+        ": rank %d has left the group, and the others have not all come to this call within %lld "
+        "ms",
+        group_->roster().rank_at(group_->rank()), static_cast<long long>(most));
     Facts(group_->roster(), note_of(oldest), group_->rank()).add_to(text);
     group_->fail_group(Code::Peer, message.text);
   }
 
   // False while the hosts may still find which rank has made the device fail.
   bool explain_by_lost(const Note& mine, bool at_once) {
-    for (int64_t left = at_once ? kReadMs : kPollMs; left > 0 && !group_->failed(); left -= kPollMs) {
-      if (group_->has_lost()) report_lost(mine);
-      else if (at_once) usleep(kPollMs * 1000);
+    for (int64_t left = at_once ? kReadMs : kPollMs; left > 0 && !group_->failed();
+         left -= kPollMs) {
+      if (group_->has_lost())
+        report_lost(mine);
+      else if (at_once)
+        usleep(kPollMs * 1000);
     }
     return group_->failed() || at_once || ++looks_for_lost_ > kLooksForLost;
   }
@@ -188,8 +204,13 @@ class Watched {
     Text text(message);
     describe_waiting(text, group_->roster(), note_of(oldest), group_->rank());
     const auto limit = static_cast<long long>(timeout_ms_.load());
-    if (group_->describe_missing(text, oldest.sequence, is_message(oldest.kind) ? oldest.root : -1)) text.add(" (timeout after %lld ms)", limit);
-    else text.add(": all ranks have come to it, but it is not done (timeout after %lld ms): a GPU or the way between them hangs or is slow", limit);
+    if (group_->describe_missing(text, oldest.sequence, is_message(oldest.kind) ? oldest.root : -1))
+      text.add(" (timeout after %lld ms)", limit);
+    else
+      text.add(
+          ": all ranks have come to it, but it is not done (timeout after %lld ms): a GPU or the "
+          "way between them hangs or is slow",
+          limit);
     Facts facts(group_->roster(), note_of(oldest), group_->rank());
     group_->blame(facts);
     facts.add_to(text);
@@ -228,8 +249,9 @@ class Watched {
     return status;
   }
 
-  // A device that gives up ends its kernels as they stand, and with them those of the other ranks, as if they were well. So what was not
-  // seen to be done before the group failed may be worth nothing.
+  // A device that gives up ends its kernels as they stand, and with them those of the other ranks,
+  // as if they were well. So what was not seen to be done before the group failed may be worth
+  // nothing.
   bool trusts_results() {
     if (!engine_->recent) return true;  // it has waited for the other ranks itself
     const uint64_t launched = launched_.load(std::memory_order_acquire);
@@ -253,7 +275,8 @@ class Watched {
   CommRecord first_in_doubt() {
     CommRecord records[kRecent] = {};
     if (in_flight(records)) return records[0];
-    const auto kept = static_cast<uint64_t>(engine_->recent(member_, records, kRecent)), doubts = launched_.load() - trusted_;
+    const auto kept = static_cast<uint64_t>(engine_->recent(member_, records, kRecent)),
+               doubts = launched_.load() - trusted_;
     return kept == 0 || doubts == 0 ? CommRecord{} : records[kept - std::min(kept, doubts)];
   }
 
@@ -268,10 +291,13 @@ class Watched {
     return first < kept;
   }
 
-  // Which of the engine's last calls is the first that is not done; how many of them are kept if all are.
+  // Which of the engine's last calls is the first that is not done; how many of them are kept if
+  // all are.
   int32_t first_open(CommRecord (&records)[kRecent], int32_t* kept) {
     *kept = engine_->recent(member_, records, kRecent);
-    const auto is_open = [](const CommRecord& record) { return record.state != CommState::Complete; };
+    const auto is_open = [](const CommRecord& record) {
+      return record.state != CommState::Complete;
+    };
     return static_cast<int32_t>(std::find_if(records, records + *kept, is_open) - records);
   }
 

@@ -1,6 +1,7 @@
-// An engine of devices beside which the ranks' hosts compare what is called and look after each other: differences become errors, on one
-// machine before they are launched, and what happens to one rank (abort, a timeout, the end of its process) reaches the others within a
-// moment, also while their devices hang.
+// An engine of devices beside which the ranks' hosts compare what is called and look after each
+// other: differences become errors, on one machine before they are launched, and what happens to
+// one rank (abort, a timeout, the end of its process) reaches the others within a moment, also
+// while their devices hang.
 #pragma once
 #include <memory>
 

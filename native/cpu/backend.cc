@@ -1,4 +1,5 @@
-// The CPU as a device: kernels run on the stream's thread, so a stream that has worked off its ring is done.
+// The CPU as a device: kernels run on the stream's thread, so a stream that has worked off its ring
+// is done.
 #include "../include/backend.h"
 
 #include <sys/mman.h>
@@ -33,7 +34,8 @@ constexpr KernelEntry kKernels[] = {
 
 using Clock = std::chrono::steady_clock;
 
-// SHARDWISE_CPU_MEMORY_LIMIT makes a small machine of a large one, for tests of what happens when memory runs out.
+// SHARDWISE_CPU_MEMORY_LIMIT makes a small machine of a large one, for tests of what happens when
+// memory runs out.
 std::atomic<int64_t> reserved{0};
 const char* given_limit() { return std::getenv("SHARDWISE_CPU_MEMORY_LIMIT"); }
 // -1: what was given is no number of bytes.
@@ -60,13 +62,15 @@ Status device_info(int32_t, DeviceInfo* info, ErrorText*) {
     while (std::fgets(line, sizeof line, file)) {
       const char* value = std::strstr(line, ": ");
       if (std::strncmp(line, "model name", 10) || !value) continue;
-      snprintf(info->name, sizeof info->name, "%.*s", static_cast<int>(std::strcspn(value + 2, "\n")), value + 2);
+      snprintf(info->name, sizeof info->name, "%.*s",
+               static_cast<int>(std::strcspn(value + 2, "\n")), value + 2);
       break;
     }
     std::fclose(file);
   }
   const CpuFeatures& features = cpu_features();
-  snprintf(info->detail, sizeof info->detail, "%s%s", levels[static_cast<int>(features.isa)], features.avx512_bf16 ? " bf16" : "");
+  snprintf(info->detail, sizeof info->detail, "%s%s", levels[static_cast<int>(features.isa)],
+           features.avx512_bf16 ? " bf16" : "");
   struct sysinfo memory;
   if (sysinfo(&memory) == 0) {
     info->total_bytes = static_cast<int64_t>(memory.totalram) * memory.mem_unit;
@@ -83,7 +87,10 @@ Status device_info(int32_t, DeviceInfo* info, ErrorText*) {
 Status allocate(int32_t, int64_t bytes, void** out, ErrorText* error) {
   if (memory_limit() < 0) {
     const char* given = given_limit();
-    return fail(error, Code::Invalid, "SHARDWISE_CPU_MEMORY_LIMIT is '%.100s': expected a whole number of bytes, or nothing", given ? given : "");
+    return fail(
+        error, Code::Invalid,
+        "SHARDWISE_CPU_MEMORY_LIMIT is '%.100s': expected a whole number of bytes, or nothing",
+        given ? given : "");
   }
   if (reserved.fetch_add(bytes) + bytes > memory_limit()) {
     reserved.fetch_sub(bytes);
@@ -92,7 +99,8 @@ Status allocate(int32_t, int64_t bytes, void** out, ErrorText* error) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     reserved.fetch_sub(bytes);
-    return fail(error, Code::OutOfMemory, "the system refused %lld bytes", static_cast<long long>(bytes));
+    return fail(error, Code::OutOfMemory, "the system refused %lld bytes",
+                static_cast<long long>(bytes));
   }
   // Large pages where they fit: fewer faults when a big tensor is first written.
   if (bytes >= (4 << 20)) madvise(data, bytes, MADV_HUGEPAGE);
@@ -107,7 +115,9 @@ void release(int32_t, void* pointer, int64_t bytes) {
 
 Status host_allocate(int64_t bytes, void** out, ErrorText* error) {
   *out = std::malloc(bytes > 0 ? bytes : 1);
-  return *out ? kOk : fail(error, Code::OutOfMemory, "the system refused %lld bytes", static_cast<long long>(bytes));
+  return *out ? kOk
+              : fail(error, Code::OutOfMemory, "the system refused %lld bytes",
+                     static_cast<long long>(bytes));
 }
 
 void host_release(void* pointer, int64_t) { std::free(pointer); }
@@ -147,7 +157,9 @@ Status event_query(void*, bool* done, ErrorText*) {
   return kOk;
 }
 Status event_elapsed_ms(void* start, void* end, double* ms, ErrorText*) {
-  *ms = std::chrono::duration<double, std::milli>(static_cast<Event*>(end)->at - static_cast<Event*>(start)->at).count();
+  *ms = std::chrono::duration<double, std::milli>(static_cast<Event*>(end)->at -
+                                                  static_cast<Event*>(start)->at)
+            .count();
   return kOk;
 }
 
@@ -169,14 +181,41 @@ Status copy(void*, void* destination, const void* source, int64_t bytes, CopyKin
 }
 
 constexpr Backend kBackend = {
-    kBackendAbi,     "cpu",          false,        64,
-    static_cast<int32_t>(sizeof kKernels / sizeof *kKernels), kKernels,
-    device_count,    device_info,    allocate,     release,
-    host_allocate,   host_release,   stream_create, stream_destroy,
-    stream_query,    stream_synchronize, nullptr,      stream_on_complete, event_create, event_destroy,
-    event_record,    event_wait,     event_synchronize, event_query,
-    event_elapsed_ms, look_at,       launch,       launch_together, copy,
-    nullptr,         nullptr,        nullptr,      nullptr, nullptr, nullptr,
+    kBackendAbi,
+    "cpu",
+    false,
+    64,
+    static_cast<int32_t>(sizeof kKernels / sizeof *kKernels),
+    kKernels,
+    device_count,
+    device_info,
+    allocate,
+    release,
+    host_allocate,
+    host_release,
+    stream_create,
+    stream_destroy,
+    stream_query,
+    stream_synchronize,
+    nullptr,
+    stream_on_complete,
+    event_create,
+    event_destroy,
+    event_record,
+    event_wait,
+    event_synchronize,
+    event_query,
+    event_elapsed_ms,
+    look_at,
+    launch,
+    launch_together,
+    copy,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 }  // namespace

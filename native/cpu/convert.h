@@ -1,13 +1,14 @@
-// Element types in memory against the types that kernels compute in: scalars, contiguous runs, and strided pieces of a view
-// gathered into (scattered from) a buffer. Everything has internal linkage, so it may be compiled per instruction set.
+// Element types in memory against the types that kernels compute in: scalars, contiguous runs, and
+// strided pieces of a view gathered into (scattered from) a buffer. Everything has internal
+// linkage, so it may be compiled per instruction set.
 //
 //   gather(dtype, from, stride, buffer, n)      n elements at from[i * stride] -> T buffer[n], T = float, double or int64_t
 //   scatter(dtype, buffer, to, stride, n)       the way back; also from uint8_t (0 or 1)
 //   gather(view, begin, n, buffer)              elements [begin, begin + n) of a view in row-major order
 //   scatter(view, begin, n, buffer)
 //
-// Low-precision floats round to nearest even; a double goes through float on its way there. Float to integer truncates
-// (values out of range give whatever the machine gives), to bool is != 0.
+// Low-precision floats round to nearest even; a double goes through float on its way there. Float
+// to integer truncates (values out of range give whatever the machine gives), to bool is != 0.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -34,11 +35,14 @@ struct Boolean {
 
 #define SW_CONVERT [[maybe_unused]] static inline __attribute__((always_inline))
 
-SW_CONVERT float to_float(BFloat16 v) { return __builtin_bit_cast(float, static_cast<uint32_t>(v.bits) << 16); }
+SW_CONVERT float to_float(BFloat16 v) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(v.bits) << 16);
+}
 
 SW_CONVERT float to_float(Half v) {
   uint32_t magnitude = static_cast<uint32_t>(v.bits & 0x7fff) << 13;
-  // The multiplication moves the exponent bias and normalises denormals; infinity and NaN need their exponent back.
+  // The multiplication moves the exponent bias and normalises denormals; infinity and NaN need
+  // their exponent back.
   uint32_t r = __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, magnitude) * 0x1p112f);
   r |= magnitude >= 0x0f800000u ? 0x7f800000u : 0u;
   return __builtin_bit_cast(float, r | static_cast<uint32_t>(v.bits & 0x8000) << 16);
@@ -93,12 +97,22 @@ SW_CONVERT Boolean convert(From v, Boolean*) {
   return {static_cast<uint8_t>(v != From(0))};
 }
 // Through int32: vectorises, and wraps as PyTorch's casts do.
-SW_CONVERT int16_t convert(float v, int16_t*) { return static_cast<int16_t>(static_cast<int32_t>(v)); }
-SW_CONVERT int16_t convert(double v, int16_t*) { return static_cast<int16_t>(static_cast<int32_t>(v)); }
+SW_CONVERT int16_t convert(float v, int16_t*) {
+  return static_cast<int16_t>(static_cast<int32_t>(v));
+}
+SW_CONVERT int16_t convert(double v, int16_t*) {
+  return static_cast<int16_t>(static_cast<int32_t>(v));
+}
 SW_CONVERT int8_t convert(float v, int8_t*) { return static_cast<int8_t>(static_cast<int32_t>(v)); }
-SW_CONVERT int8_t convert(double v, int8_t*) { return static_cast<int8_t>(static_cast<int32_t>(v)); }
-SW_CONVERT uint8_t convert(float v, uint8_t*) { return static_cast<uint8_t>(static_cast<int32_t>(v)); }
-SW_CONVERT uint8_t convert(double v, uint8_t*) { return static_cast<uint8_t>(static_cast<int32_t>(v)); }
+SW_CONVERT int8_t convert(double v, int8_t*) {
+  return static_cast<int8_t>(static_cast<int32_t>(v));
+}
+SW_CONVERT uint8_t convert(float v, uint8_t*) {
+  return static_cast<uint8_t>(static_cast<int32_t>(v));
+}
+SW_CONVERT uint8_t convert(double v, uint8_t*) {
+  return static_cast<uint8_t>(static_cast<int32_t>(v));
+}
 
 template <class From, class To>
 SW_CONVERT void convert_run(const From* from, To* to, int64_t n) {
@@ -110,14 +124,16 @@ SW_CONVERT void convert_run(const From* from, To* to, int64_t n) {
 SW_CONVERT void convert_run(const Half* from, float* to, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+    _mm256_storeu_ps(to + i,
+                     _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
   }
   for (; i < n; i++) to[i] = to_float(from[i]);
 }
 SW_CONVERT void convert_run(const float* from, Half* to, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m128i h =
+        _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), h);
   }
   for (; i < n; i++) to[i] = to_half(from[i]);
@@ -143,41 +159,63 @@ SW_CONVERT void scatter_as(const From* from, void* to, int64_t stride, int64_t n
   if (stride == 1) {
     convert_run(from, target, n);
   } else {
-    for (int64_t i = 0; i < n; i++) target[i * stride] = convert(from[i], static_cast<To*>(nullptr));
+    for (int64_t i = 0; i < n; i++)
+      target[i * stride] = convert(from[i], static_cast<To*>(nullptr));
   }
 }
 
 template <class To>
-[[maybe_unused]] static __attribute__((noinline)) void gather(DType dtype, const void* from, int64_t stride, To* to,
-                                                              int64_t n) {
+[[maybe_unused]] static __attribute__((noinline)) void gather(DType dtype, const void* from,
+                                                              int64_t stride, To* to, int64_t n) {
   switch (dtype) {
-    case DType::Float32: return gather_as<float>(from, stride, to, n);
-    case DType::Float64: return gather_as<double>(from, stride, to, n);
-    case DType::Float16: return gather_as<Half>(from, stride, to, n);
-    case DType::BFloat16: return gather_as<BFloat16>(from, stride, to, n);
-    case DType::Int64: return gather_as<int64_t>(from, stride, to, n);
-    case DType::Int32: return gather_as<int32_t>(from, stride, to, n);
-    case DType::Int16: return gather_as<int16_t>(from, stride, to, n);
-    case DType::Int8: return gather_as<int8_t>(from, stride, to, n);
-    case DType::UInt8: return gather_as<uint8_t>(from, stride, to, n);
-    case DType::Bool: return gather_as<Boolean>(from, stride, to, n);
+    case DType::Float32:
+      return gather_as<float>(from, stride, to, n);
+    case DType::Float64:
+      return gather_as<double>(from, stride, to, n);
+    case DType::Float16:
+      return gather_as<Half>(from, stride, to, n);
+    case DType::BFloat16:
+      return gather_as<BFloat16>(from, stride, to, n);
+    case DType::Int64:
+      return gather_as<int64_t>(from, stride, to, n);
+    case DType::Int32:
+      return gather_as<int32_t>(from, stride, to, n);
+    case DType::Int16:
+      return gather_as<int16_t>(from, stride, to, n);
+    case DType::Int8:
+      return gather_as<int8_t>(from, stride, to, n);
+    case DType::UInt8:
+      return gather_as<uint8_t>(from, stride, to, n);
+    case DType::Bool:
+      return gather_as<Boolean>(from, stride, to, n);
   }
 }
 
 template <class From>
-[[maybe_unused]] static __attribute__((noinline)) void scatter(DType dtype, const From* from, void* to, int64_t stride,
+[[maybe_unused]] static __attribute__((noinline)) void scatter(DType dtype, const From* from,
+                                                               void* to, int64_t stride,
                                                                int64_t n) {
   switch (dtype) {
-    case DType::Float32: return scatter_as<float>(from, to, stride, n);
-    case DType::Float64: return scatter_as<double>(from, to, stride, n);
-    case DType::Float16: return scatter_as<Half>(from, to, stride, n);
-    case DType::BFloat16: return scatter_as<BFloat16>(from, to, stride, n);
-    case DType::Int64: return scatter_as<int64_t>(from, to, stride, n);
-    case DType::Int32: return scatter_as<int32_t>(from, to, stride, n);
-    case DType::Int16: return scatter_as<int16_t>(from, to, stride, n);
-    case DType::Int8: return scatter_as<int8_t>(from, to, stride, n);
-    case DType::UInt8: return scatter_as<uint8_t>(from, to, stride, n);
-    case DType::Bool: return scatter_as<Boolean>(from, to, stride, n);
+    case DType::Float32:
+      return scatter_as<float>(from, to, stride, n);
+    case DType::Float64:
+      return scatter_as<double>(from, to, stride, n);
+    case DType::Float16:
+      return scatter_as<Half>(from, to, stride, n);
+    case DType::BFloat16:
+      return scatter_as<BFloat16>(from, to, stride, n);
+    case DType::Int64:
+      return scatter_as<int64_t>(from, to, stride, n);
+    case DType::Int32:
+      return scatter_as<int32_t>(from, to, stride, n);
+    case DType::Int16:
+      return scatter_as<int16_t>(from, to, stride, n);
+    case DType::Int8:
+      return scatter_as<int8_t>(from, to, stride, n);
+    case DType::UInt8:
+      return scatter_as<uint8_t>(from, to, stride, n);
+    case DType::Bool:
+      return scatter_as<Boolean>(from, to, stride, n);
   }
 }
 
@@ -196,8 +234,8 @@ SW_CONVERT int64_t offset_of(const TensorView& view, int64_t index) {
   return view.ndim > 0 ? offset + index * view.strides[0] : 0;
 }
 
-// Calls run(offset, done, length) for the runs along the last dim that make up elements [begin, begin + n) of a view:
-// `offset` is where the run starts, `done` how many elements came before it.
+// Calls run(offset, done, length) for the runs along the last dim that make up elements [begin,
+// begin + n) of a view: `offset` is where the run starts, `done` how many elements came before it.
 template <class Run>
 SW_CONVERT void for_each_run(const TensorView& view, int64_t begin, int64_t n, Run run) {
   if (n <= 0) return;
@@ -249,7 +287,8 @@ SW_CONVERT void scatter(const TensorView& view, int64_t begin, int64_t n, const 
 SW_CONVERT void from_double(double v, float* to) { *to = static_cast<float>(v); }
 SW_CONVERT void from_double(double v, double* to) { *to = v; }
 SW_CONVERT void from_double(double v, int64_t* to) {
-  *to = v >= 0x1p63 ? INT64_MAX : (v <= -0x1p63 ? INT64_MIN : (v == v ? static_cast<int64_t>(v) : 0));
+  *to =
+      v >= 0x1p63 ? INT64_MAX : (v <= -0x1p63 ? INT64_MIN : (v == v ? static_cast<int64_t>(v) : 0));
 }
 
 }  // namespace

@@ -10,9 +10,11 @@ namespace shardwise::cpu {
 
 namespace {
 
-constexpr int64_t kBlock = 1024;        // threads share no cache line of an output
-constexpr int64_t kGrainBlocks = 4;     // eight slow calls on a piece take less than a turn of the event loop
-constexpr int64_t kChunk = 8 * kBlock;  // elements that go through all calls at once, while a cache holds them
+constexpr int64_t kBlock = 1024;  // threads share no cache line of an output
+// eight slow calls on a piece take less than a turn of the event loop
+constexpr int64_t kGrainBlocks = 4;
+// elements that go through all calls at once, while a cache holds them
+constexpr int64_t kChunk = 8 * kBlock;
 
 enum KernelId : int32_t {
 #define SW_KERNEL(id, name) id_of_##name = id,
@@ -32,7 +34,8 @@ struct Elementwise {
 };
 const Elementwise elementwise;
 
-// Only what computes in floating point: integers may divide by zero, and then one of the calls fails.
+// Only what computes in floating point: integers may divide by zero, and then one of the calls
+// fails.
 bool is_piecewise(const KernelCall& call, int64_t numel) {
   if (call.num_outputs != 1 || call.num_inputs > 3 || !elementwise.run[call.kernel]) return false;
   bool floating = false;
@@ -88,12 +91,15 @@ void run_piece(const KernelCall& call, int64_t begin, int64_t count) {
 int32_t launch_together(const KernelCall* const* calls, int32_t count) {
   const int64_t numel = calls[0]->output(0).numel;
   int32_t joined = 0;
-  while (joined < count && is_piecewise(*calls[joined], numel) && fits_behind(calls, joined, *calls[joined])) joined++;
+  while (joined < count && is_piecewise(*calls[joined], numel) &&
+         fits_behind(calls, joined, *calls[joined]))
+    joined++;
   if (joined < 2) return 0;
   parallel_for((numel + kBlock - 1) / kBlock, kGrainBlocks, [&](int64_t first, int64_t last) {
     const int64_t end = last * kBlock < numel ? last * kBlock : numel;
     for (int64_t at = first * kBlock; at < end; at += kChunk)
-      for (int32_t c = 0; c < joined; c++) run_piece(*calls[c], at, end - at < kChunk ? end - at : kChunk);
+      for (int32_t c = 0; c < joined; c++)
+        run_piece(*calls[c], at, end - at < kChunk ? end - at : kChunk);
   });
   return joined;
 }

@@ -1,9 +1,10 @@
-// Mathematics that g++ vectorises: branch-free scalar functions, chosen by `?:`, inlined into the loops of kernels.
-// Float functions are within 2 ulp; those that are not hot compute in double and round once. Double has its own exp, log and
-// tanh, the rest is libm. Compile with -fno-math-errno -fno-trapping-math -fwrapv; NaN, infinities and -0 keep their meaning.
+// Mathematics that g++ vectorises: branch-free scalar functions, chosen by `?:`, inlined into the
+// loops of kernels. Float functions are within 2 ulp; those that are not hot compute in double and
+// round once. Double has its own exp, log and tanh, the rest is libm. Compile with -fno-math-errno
+// -fno-trapping-math -fwrapv; NaN, infinities and -0 keep their meaning.
 //
-// Everything has internal linkage, so that each instruction set gets its own copy. The constants of polynomials are minimax
-// fits (Remez, relative error) of the form that the line shows.
+// Everything has internal linkage, so that each instruction set gets its own copy. The constants of
+// polynomials are minimax fits (Remez, relative error) of the form that the line shows.
 #pragma once
 #include "math_exp.h"
 #include "math_trig.h"
@@ -71,7 +72,8 @@ SW_MATH float pow(float x, float y) {
   r = b == 0 ? 1.0 : r;
   r = static_cast<double>(x) == 1.0 ? 1.0 : r;
   r = a == 1.0 ? (is_inf(b) ? 1.0 : r) : r;
-  // From 2^24 on every float is an even integer; the clamped magnitude and its half are exact under kMagicD.
+  // From 2^24 on every float is an even integer; the clamped magnitude and its half are exact under
+  // kMagicD.
   double c = abs(b);
   c = 0x1p30 < c ? 0x1p30 : c;
   double rest = c - ((c + kMagicD) - kMagicD);
@@ -96,7 +98,8 @@ SW_MATH double pow(double x, double y) { return __builtin_pow(x, y); }
 
 // ---- division ----
 
-// Exact while |x / y| < 2^28: the quotient of two floats is then too far from the next integer to be rounded up to it.
+// Exact while |x / y| < 2^28: the quotient of two floats is then too far from the next integer to
+// be rounded up to it.
 constexpr float kModuloLimit = 268435456.0f;
 
 SW_MATH float fmod(float x, float y) {
@@ -143,9 +146,12 @@ SW_MATH int64_t floor_divide(int64_t x, int64_t y) {
 // ---- shifts: counts out of range shift everything out ----
 
 SW_MATH int64_t shift_left(int64_t x, int64_t y) {
-  return static_cast<uint64_t>(y) < 64 ? static_cast<int64_t>(static_cast<uint64_t>(x) << (y & 63)) : 0;
+  return static_cast<uint64_t>(y) < 64 ? static_cast<int64_t>(static_cast<uint64_t>(x) << (y & 63))
+                                       : 0;
 }
-SW_MATH int64_t shift_right(int64_t x, int64_t y) { return x >> (static_cast<uint64_t>(y) < 64 ? y : 63); }
+SW_MATH int64_t shift_right(int64_t x, int64_t y) {
+  return x >> (static_cast<uint64_t>(y) < 64 ? y : 63);
+}
 
 // ---- formulas of PyTorch ----
 

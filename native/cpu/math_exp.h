@@ -24,8 +24,12 @@ constexpr double kMagicD = 6755399441055744.0;
 SW_MATH float abs(float x) { return from_bits(bits(x) & 0x7fffffff); }
 SW_MATH double abs(double x) { return from_bits(bits(x) & INT64_MAX); }
 SW_MATH int64_t abs(int64_t x) { return x < 0 ? -x : x; }
-SW_MATH float copysign(float x, float s) { return from_bits((bits(x) & 0x7fffffff) | (bits(s) & INT32_MIN)); }
-SW_MATH double copysign(double x, double s) { return from_bits((bits(x) & INT64_MAX) | (bits(s) & INT64_MIN)); }
+SW_MATH float copysign(float x, float s) {
+  return from_bits((bits(x) & 0x7fffffff) | (bits(s) & INT32_MIN));
+}
+SW_MATH double copysign(double x, double s) {
+  return from_bits((bits(x) & INT64_MAX) | (bits(s) & INT64_MIN));
+}
 SW_MATH float sign(float x) { return x > 0 ? 1.0f : (x < 0 ? -1.0f : 0.0f); }
 SW_MATH double sign(double x) { return x > 0 ? 1.0 : (x < 0 ? -1.0 : 0.0); }
 SW_MATH int64_t sign(int64_t x) { return (x > 0) - (x < 0); }
@@ -74,7 +78,9 @@ SW_MATH float exp_polynomial(float r) {
   return (q * (r * r) + r) + 1.0f;
 }
 
-SW_MATH float reduce_ln2(float x, float n) { return (x - n * 0.693145751953125f) - n * 1.42860682030941723e-6f; }
+SW_MATH float reduce_ln2(float x, float n) {
+  return (x - n * 0.693145751953125f) - n * 1.42860682030941723e-6f;
+}
 
 // Multiplies by 2^n in two steps, so that results in the denormal range round once.
 SW_MATH float scale_by_power(float p, float magic_n) {
@@ -124,7 +130,9 @@ SW_MATH double exp_polynomial(double r) {
   return ((q * r + 0.5) * (r * r) + r) + 1.0;
 }
 
-SW_MATH double reduce_ln2(double x, double n) { return (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10; }
+SW_MATH double reduce_ln2(double x, double n) {
+  return (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10;
+}
 
 SW_MATH double scale_by_power(double p, double magic_n) {
   double n = magic_n - kMagicD;
@@ -141,12 +149,14 @@ SW_MATH double exp(double x) {
   return scale_by_power(exp_polynomial(reduce_ln2(x, t - kMagicD)), t);
 }
 
-// Clamped to [-600, 600]: for float functions, whose results are then beyond the range of float anyhow.
+// Clamped to [-600, 600]: for float functions, whose results are then beyond the range of float
+// anyhow.
 SW_MATH double exp_inner(double x) {
   x = 600.0 < x ? 600.0 : x;
   x = x < -600.0 ? -600.0 : x;
   double t = x * 1.44269504088896340736 + kMagicD;
-  return exp_polynomial(reduce_ln2(x, t - kMagicD)) * from_bits((bits(t) << 52) + (int64_t{1023} << 52));
+  return exp_polynomial(reduce_ln2(x, t - kMagicD)) *
+         from_bits((bits(t) << 52) + (int64_t{1023} << 52));
 }
 
 SW_MATH double exp2(double x) {
@@ -208,7 +218,8 @@ SW_MATH float log(float x) {
   return x == 0 ? -kInfF : r;
 }
 
-// Splits x = 2^n (1 + f), 1 + f in [1/sqrt(2), sqrt(2)), and gives log(1 + f). Zero, negatives, infinity: see log.
+// Splits x = 2^n (1 + f), 1 + f in [1/sqrt(2), sqrt(2)), and gives log(1 + f). Zero, negatives,
+// infinity: see log.
 SW_MATH double log_reduced(double x, double* n) {
   bool tiny = x < 2.2250738585072014e-308;
   int64_t b = bits(tiny ? x * 18014398509481984.0 : x);
@@ -253,7 +264,8 @@ SW_MATH double log2(double x) { return __builtin_log2(x); }
 SW_MATH float log10(float x) {
   double n;
   double r = log_reduced(x, &n);
-  return static_cast<float>(log_special(x, n * 0.30102999566398119521 + r * 0.43429448190325182765));
+  return static_cast<float>(
+      log_special(x, n * 0.30102999566398119521 + r * 0.43429448190325182765));
 }
 SW_MATH double log10(double x) { return __builtin_log10(x); }
 

@@ -1,4 +1,5 @@
-// Trigonometric and hyperbolic functions of math.h. Float versions compute in double and round once, but for tanh.
+// Trigonometric and hyperbolic functions of math.h. Float versions compute in double and round
+// once, but for tanh.
 #pragma once
 #include "math_exp.h"
 
@@ -6,7 +7,8 @@ namespace shardwise::cpu {
 namespace {
 namespace m {
 
-// Beyond this |x| the reduction of sin, cos and tan loses bits: the caller takes libm (see pointwise_guard in pointwise.cc).
+// Beyond this |x| the reduction of sin, cos and tan loses bits: the caller takes libm (see
+// pointwise_guard in pointwise.cc).
 constexpr float kTrigLimit = 67108864.0f;
 
 struct SinCos {

@@ -1,4 +1,5 @@
-// Box-Muller normals of README "Conventions of kernels" from Philox words; vectorises. Internal linkage, as math.h.
+// Box-Muller normals of README "Conventions of kernels" from Philox words; vectorises. Internal
+// linkage, as math.h.
 #pragma once
 #include "math.h"
 #include "philox.h"
@@ -11,7 +12,8 @@ SW_MATH float sin_quarter(float r, float z) {
   return r * (1.57079637f + z * (-0.645963609f + z * (0.0796806812f + z * -0.00460215984f)));
 }
 SW_MATH float cos_quarter(float z) {
-  return 1.0f + z * (-1.23370051f + z * (0.253669232f + z * (-0.0208601654f + z * 0.000903766544f)));
+  return 1.0f +
+         z * (-1.23370051f + z * (0.253669232f + z * (-0.0208601654f + z * 0.000903766544f)));
 }
 SW_MATH double sin_quarter(double r, double z) {
   double q = 5.6337210013415147e-08;
@@ -42,7 +44,8 @@ SW_MATH double negate_if(double v, int64_t bit) {
 
 // out[2i] takes the cosine of pair i, out[2i + 1] the sine.
 template <class T>
-[[maybe_unused]] static __attribute__((noinline)) void make_normals(const uint32_t* words, int64_t n, T mean, T deviation,
+[[maybe_unused]] static __attribute__((noinline)) void make_normals(const uint32_t* words,
+                                                                    int64_t n, T mean, T deviation,
                                                                     T* out) {
   constexpr T magic = sizeof(T) == 4 ? T(m::kMagicF) : T(m::kMagicD);
   const int64_t pairs = (n + 1) / 2;

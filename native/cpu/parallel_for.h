@@ -7,23 +7,27 @@ namespace shardwise::cpu {
 // Threads that a region may use, the caller included.
 int num_threads();
 
-// Calls fn(context, begin, end) on disjoint pieces of [0, count), on the caller and the workers, and returns when all
-// are done. A piece has at least `grain` items (but for the last); with one piece the caller runs it itself.
-void parallel_for_raw(int64_t count, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* context);
+// Calls fn(context, begin, end) on disjoint pieces of [0, count), on the caller and the workers,
+// and returns when all are done. A piece has at least `grain` items (but for the last); with one
+// piece the caller runs it itself.
+void parallel_for_raw(int64_t count, int64_t grain, void (*fn)(void*, int64_t, int64_t),
+                      void* context);
 
 template <class F>
 inline void parallel_for(int64_t count, int64_t grain, F&& body) {
   parallel_for_raw(
-      count, grain, [](void* context, int64_t begin, int64_t end) { (*static_cast<F*>(context))(begin, end); },
+      count, grain,
+      [](void* context, int64_t begin, int64_t end) { (*static_cast<F*>(context))(begin, end); },
       static_cast<void*>(&body));
 }
 
-// Kernels whose pieces take long call this every few hundred microseconds: it lets threads that wait for this processor run, the
-// event loop before all, which otherwise waits for the end of a slice of the scheduler.
+// Kernels whose pieces take long call this every few hundred microseconds: it lets threads that
+// wait for this processor run, the event loop before all, which otherwise waits for the end of a
+// slice of the scheduler.
 void give_turn();
 
-// 64-byte aligned scratch memory of the calling thread, kept between calls and grown when needed. `slot` 0 to 3 are
-// separate buffers, so that a kernel and what it calls do not share one.
+// 64-byte aligned scratch memory of the calling thread, kept between calls and grown when needed.
+// `slot` 0 to 3 are separate buffers, so that a kernel and what it calls do not share one.
 void* scratch(int slot, int64_t bytes);
 
 }  // namespace shardwise::cpu

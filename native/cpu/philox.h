@@ -1,6 +1,7 @@
-// The random words of README "Conventions of kernels": Philox4x32-10 by global element index. Word w of a stream is lane w % 4
-// of counter (w / 4, offset); element i of a float tensor owns word i, of a 64-bit draw words 2i (low half) and 2i + 1.
-// Everything has internal linkage, so it may be compiled per instruction set.
+// The random words of README "Conventions of kernels": Philox4x32-10 by global element index. Word
+// w of a stream is lane w % 4 of counter (w / 4, offset); element i of a float tensor owns word i,
+// of a 64-bit draw words 2i (low half) and 2i + 1. Everything has internal linkage, so it may be
+// compiled per instruction set.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -18,16 +19,17 @@ struct PhiloxKey {
 
 namespace {
 
-
-[[maybe_unused]] static inline PhiloxKey philox_key(double seed_low, double seed_high, double offset) {
+[[maybe_unused]] static inline PhiloxKey philox_key(double seed_low, double seed_high,
+                                                    double offset) {
   const uint64_t o = static_cast<uint64_t>(offset);
-  return {{static_cast<uint32_t>(static_cast<int64_t>(seed_low)), static_cast<uint32_t>(static_cast<int64_t>(seed_high))},
+  return {{static_cast<uint32_t>(static_cast<int64_t>(seed_low)),
+           static_cast<uint32_t>(static_cast<int64_t>(seed_high))},
           {static_cast<uint32_t>(o), static_cast<uint32_t>(o >> 32)}};
 }
 
 // The four words of one counter.
-[[maybe_unused]] static inline __attribute__((always_inline)) void philox_block(const PhiloxKey& key, uint64_t counter,
-                                                                                uint32_t* out) {
+[[maybe_unused]] static inline __attribute__((always_inline)) void philox_block(
+    const PhiloxKey& key, uint64_t counter, uint32_t* out) {
   uint32_t c0 = static_cast<uint32_t>(counter);
   uint32_t c1 = static_cast<uint32_t>(counter >> 32);
   uint32_t c2 = key.offset[0];
@@ -52,10 +54,12 @@ namespace {
 }
 
 #if defined(__SSE2__)
-// A counter in every 64-bit lane. Intrinsics, as g++ has no other way to the 32 x 32 -> 64 multiplication of lanes.
+// A counter in every 64-bit lane. Intrinsics, as g++ has no other way to the 32 x 32 -> 64
+// multiplication of lanes.
 #if defined(__AVX512F__)
 typedef uint64_t PhiloxLanes __attribute__((vector_size(64)));
-#define SW_PHILOX_MULTIPLY(a, b) ((PhiloxLanes)_mm512_maskz_mul_epu32(0xff, (__m512i)(a), (__m512i)(b)))
+#define SW_PHILOX_MULTIPLY(a, b) \
+  ((PhiloxLanes)_mm512_maskz_mul_epu32(0xff, (__m512i)(a), (__m512i)(b)))
 #elif defined(__AVX2__)
 typedef uint64_t PhiloxLanes __attribute__((vector_size(32)));
 #define SW_PHILOX_MULTIPLY(a, b) ((PhiloxLanes)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
@@ -65,9 +69,10 @@ typedef uint64_t PhiloxLanes __attribute__((vector_size(16)));
 #endif
 constexpr int64_t kPhiloxLanes = sizeof(PhiloxLanes) / 8;
 
-// Four words for each of kPhiloxLanes counters. The upper halves of lanes hold rubbish, which the multiplication ignores.
-[[maybe_unused]] static inline __attribute__((always_inline)) void philox_group(const PhiloxKey& key, uint64_t counter,
-                                                                                uint32_t* out) {
+// Four words for each of kPhiloxLanes counters. The upper halves of lanes hold rubbish, which the
+// multiplication ignores.
+[[maybe_unused]] static inline __attribute__((always_inline)) void philox_group(
+    const PhiloxKey& key, uint64_t counter, uint32_t* out) {
   PhiloxLanes c0, c1;
   for (int64_t i = 0; i < kPhiloxLanes; i++) c0[i] = counter + static_cast<uint64_t>(i);
   c1 = c0 >> 32;
@@ -101,11 +106,14 @@ constexpr int64_t kPhiloxLanes = sizeof(PhiloxLanes) / 8;
 #endif
 
 // Words [4 * counter, 4 * (counter + blocks)).
-[[maybe_unused]] static __attribute__((noinline, noclone)) void philox_words(const PhiloxKey& key, uint64_t counter,
-                                                                              int64_t blocks, uint32_t* out) {
+[[maybe_unused]] static __attribute__((noinline, noclone)) void philox_words(const PhiloxKey& key,
+                                                                             uint64_t counter,
+                                                                             int64_t blocks,
+                                                                             uint32_t* out) {
   int64_t i = 0;
 #if defined(__SSE2__)
-  for (; i + kPhiloxLanes <= blocks; i += kPhiloxLanes) philox_group(key, counter + static_cast<uint64_t>(i), out + 4 * i);
+  for (; i + kPhiloxLanes <= blocks; i += kPhiloxLanes)
+    philox_group(key, counter + static_cast<uint64_t>(i), out + 4 * i);
 #endif
   for (; i < blocks; i++) philox_block(key, counter + static_cast<uint64_t>(i), out + 4 * i);
 }
@@ -120,9 +128,11 @@ constexpr int64_t kPhiloxLanes = sizeof(PhiloxLanes) / 8;
 [[maybe_unused]] static inline __attribute__((always_inline)) float uniform_float(uint32_t word) {
   return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
 }
-[[maybe_unused]] static inline __attribute__((always_inline)) double uniform_double(uint32_t low, uint32_t high) {
+[[maybe_unused]] static inline __attribute__((always_inline)) double uniform_double(uint32_t low,
+                                                                                    uint32_t high) {
   // Both parts are exact, and so is their sum; 32-bit conversions vectorise everywhere.
-  return static_cast<double>(high) * 0x1p-32 + static_cast<double>(static_cast<int32_t>(low >> 11)) * 0x1p-53;
+  return static_cast<double>(high) * 0x1p-32 +
+         static_cast<double>(static_cast<int32_t>(low >> 11)) * 0x1p-53;
 }
 
 }  // namespace

@@ -41,10 +41,13 @@ double number_in(const std::string& path, bool second = false) {
   return found && std::sscanf(words[second], "%lf", &number) == 1 ? number : -1;
 }
 
-// Processors that the quota of one control group pays for; infinite without one. Version 2 has both numbers in one file.
+// Processors that the quota of one control group pays for; infinite without one. Version 2 has both
+// numbers in one file.
 double paid_in(const std::string& folder, bool second_version) {
-  const double quota = second_version ? number_in(folder + "/cpu.max") : number_in(folder + "/cpu.cfs_quota_us");
-  const double period = second_version ? number_in(folder + "/cpu.max", true) : number_in(folder + "/cpu.cfs_period_us");
+  const double quota =
+      second_version ? number_in(folder + "/cpu.max") : number_in(folder + "/cpu.cfs_quota_us");
+  const double period = second_version ? number_in(folder + "/cpu.max", true)
+                                       : number_in(folder + "/cpu.cfs_period_us");
   return quota > 0 && period > 0 ? quota / period : HUGE_VAL;
 }
 
@@ -54,7 +57,8 @@ double paid_by_quota() {
   FILE* groups = std::fopen("/proc/self/cgroup", "r");
   if (!groups) return least;
   char line[400];
-  while (std::fgets(line, sizeof line, groups)) {  // number:controllers:group; version 2 names no controllers
+  // number:controllers:group; version 2 names no controllers
+  while (std::fgets(line, sizeof line, groups)) {
     line[std::strcspn(line, "\n")] = 0;
     const char* const controllers = std::strchr(line, ':');
     const char* const separator = controllers ? std::strchr(controllers + 1, ':') : nullptr;

@@ -1,4 +1,5 @@
-// Working memory of one row, uninitialised: on the stack where it is short, so that a small kernel allocates nothing.
+// Working memory of one row, uninitialised: on the stack where it is short, so that a small kernel
+// allocates nothing.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -8,7 +9,8 @@ namespace shardwise::cpu {
 template <class T>
 class RowBuffer {
  public:
-  explicit RowBuffer(int64_t count) : heap_(count > kInline ? new T[static_cast<size_t>(count)] : nullptr) {}
+  explicit RowBuffer(int64_t count)
+      : heap_(count > kInline ? new T[static_cast<size_t>(count)] : nullptr) {}
   T* data() { return heap_ ? heap_.get() : inline_; }
   T& operator[](int64_t i) { return data()[i]; }
 

@@ -1,4 +1,5 @@
-// Inner loops over one contiguous run, compiled for three instruction sets and chosen when the addon is loaded.
+// Inner loops over one contiguous run, compiled for three instruction sets and chosen when the
+// addon is loaded.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -16,7 +17,8 @@
 namespace shardwise::cpu {
 namespace {
 
-constexpr int64_t kLanes = 32;  // partial results, so that the loop vectorises and rounding errors stay small
+// partial results, so that the loop vectorises and rounding errors stay small
+constexpr int64_t kLanes = 32;
 
 // Combines a run by an associative op in kLanes partial results, then those pairwise.
 template <class T, class Load, class Combine>
@@ -32,11 +34,15 @@ inline __attribute__((always_inline)) T fold(int64_t n, T start, Load load, Comb
   return lanes[0];
 }
 
-// How many elements to take the center of n from. The mean of k of them is within sqrt(n / k) standard deviations of that of all, so
-// correcting for it costs no more than log2(n / k) bits: here three.
-constexpr int64_t center_count(int64_t n) { return n < 8 * kLanes ? (n < kLanes ? n : kLanes) : n / 8; }
+// How many elements to take the center of n from. The mean of k of them is within sqrt(n / k)
+// standard deviations of that of all, so correcting for it costs no more than log2(n / k) bits:
+// here three.
+constexpr int64_t center_count(int64_t n) {
+  return n < 8 * kLanes ? (n < kLanes ? n : kLanes) : n / 8;
+}
 
-// Sums of x - center and of its square; the first says how far center is from the mean, which corrects the second.
+// Sums of x - center and of its square; the first says how far center is from the mean, which
+// corrects the second.
 template <class A>
 struct Deviations {
   A sum, squares;
@@ -63,72 +69,90 @@ inline __attribute__((always_inline)) Deviations<A> deviations(const T* x, A cen
 
 #define SW_ROW(type, name, ...) [[maybe_unused]] static type name(__VA_ARGS__)
 
-#define SW_ROW_FUNCTIONS(T)                                                                                              \
-  SW_CLONES SW_ROW(T, row_sum, const T* x, int64_t n) {                                                                  \
-    return fold<T>(n, T(0), [=](int64_t i) { return x[i]; }, [](T a, T b) { return a + b; });                            \
-  }                                                                                                                      \
-  SW_CLONES SW_ROW(T, row_prod, const T* x, int64_t n) {                                                                 \
-    return fold<T>(n, T(1), [=](int64_t i) { return x[i]; }, [](T a, T b) { return a * b; });                            \
-  }                                                                                                                      \
-  SW_CLONES SW_ROW(T, row_max, const T* x, int64_t n) {                                                                  \
-    return fold<T>(n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return m::maximum(a, b); });                 \
-  }                                                                                                                      \
-  SW_CLONES SW_ROW(T, row_min, const T* x, int64_t n) {                                                                  \
-    return fold<T>(n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return m::minimum(a, b); });                 \
-  }                                                                                                                      \
-  SW_CLONES SW_ROW(T, row_any, const T* x, int64_t n) {                                                                  \
-    return fold<T>(n, T(0), [=](int64_t i) { return T(x[i] != T(0)); }, [](T a, T b) { return a > b ? a : b; });         \
+#define SW_ROW_FUNCTIONS(T)                                                                   \
+  SW_CLONES SW_ROW(T, row_sum, const T* x, int64_t n) {                                       \
+    return fold<T>(                                                                           \
+        n, T(0), [=](int64_t i) { return x[i]; }, [](T a, T b) { return a + b; });            \
+  }                                                                                           \
+  SW_CLONES SW_ROW(T, row_prod, const T* x, int64_t n) {                                      \
+    return fold<T>(                                                                           \
+        n, T(1), [=](int64_t i) { return x[i]; }, [](T a, T b) { return a * b; });            \
+  }                                                                                           \
+  SW_CLONES SW_ROW(T, row_max, const T* x, int64_t n) {                                       \
+    return fold<T>(                                                                           \
+        n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return m::maximum(a, b); }); \
+  }                                                                                           \
+  SW_CLONES SW_ROW(T, row_min, const T* x, int64_t n) {                                       \
+    return fold<T>(                                                                           \
+        n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return m::minimum(a, b); }); \
+  }                                                                                           \
+  SW_CLONES SW_ROW(T, row_any, const T* x, int64_t n) {                                       \
+    return fold<T>(                                                                           \
+        n, T(0), [=](int64_t i) { return T(x[i] != T(0)); },                                  \
+        [](T a, T b) { return a > b ? a : b; });                                              \
   }
 
-#define SW_FLOAT_ROW_FUNCTIONS(T)                                                                                        \
-  SW_CLONES SW_ROW(T, row_dot, const T* x, const T* y, int64_t n) {                                                      \
-    return fold<T>(n, T(0), [=](int64_t i) { return x[i] * y[i]; }, [](T a, T b) { return a + b; });                     \
-  }                                                                                                                      \
-  SW_CLONES SW_ROW(T, row_square_sum, const T* x, T mean, int64_t n) {                                                   \
-    return fold<T>(n, T(0), [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }, [](T a, T b) { return a + b; });   \
-  }                                                                                                                      \
-  /* In double: squares of a float leave its range */                                                                   \
-  SW_CLONES SW_ROW(double, row_wide_sum, const T* x, int64_t n) {                                                       \
-    return fold<double>(n, 0, [=](int64_t i) { return static_cast<double>(x[i]); }, [](double a, double b) { return a + b; });\
-  }                                                                                                                     \
-  SW_CLONES SW_ROW(double, row_wide_square_sum, const T* x, int64_t n) {                                                \
-    const auto square = [=](int64_t i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); };               \
-    return fold<double>(n, 0, square, [](double a, double b) { return a + b; });                                        \
-  }                                                                                                                     \
-  SW_CLONES SW_ROW(double, row_wide_abs_sum, const T* x, int64_t n) {                                                   \
-    const auto size = [=](int64_t i) { return static_cast<double>(m::abs(x[i])); };                                     \
-    return fold<double>(n, 0, size, [](double a, double b) { return a + b; });                                          \
-  }                                                                                                                     \
-  SW_CLONES SW_ROW(void, row_wide_add, const T* x, double* y, int64_t n) {                                              \
-    for (int64_t i = 0; i < n; i++) y[i] += static_cast<double>(x[i]);                                                  \
-  }                                                                                                                     \
-  SW_CLONES SW_ROW(T, row_abs_max, const T* x, int64_t n) {                                                              \
-    return fold<T>(n, T(0), [=](int64_t i) { return m::abs(x[i]); }, [](T a, T b) { return m::maximum(a, b); });         \
-  }                                                                                                                      \
-  SW_CLONES SW_ROW(T, row_exp_sum, const T* x, T shift, int64_t n) {                                                     \
-    return fold<T>(n, T(0), [=](int64_t i) { return m::exp(x[i] - shift); }, [](T a, T b) { return a + b; });            \
-  }                                                                                                                      \
-  /* y = exp(x - shift); returns the sum */                                                                              \
-  SW_CLONES SW_ROW(T, row_exp, const T* x, T shift, T* y, int64_t n) {                                                   \
-    for (int64_t i = 0; i < n; i++) y[i] = m::exp(x[i] - shift);                                                         \
-    return fold<T>(n, T(0), [=](int64_t i) { return y[i]; }, [](T a, T b) { return a + b; });                            \
-  }                                                                                                                      \
-  SW_CLONES SW_ROW(void, row_affine, const T* x, T scale, T shift, T* y, int64_t n) {                                    \
-    for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale + shift;                                                         \
-  }                                                                                                                      \
-  SW_CLONES SW_ROW(void, row_scale_add, const T* x, T scale, T* y, int64_t n) {                                          \
-    for (int64_t i = 0; i < n; i++) y[i] += x[i] * scale;                                                                \
-  }                                                                                                                      \
-  /* y = ((x - mean) * rstd - rest) * w + b, w and b may be null; `rest` is what mean lost when it was rounded, times rstd */\
-  SW_CLONES SW_ROW(void, row_normalize, const T* x, T mean, T rstd, T rest, const T* w, const T* b, T* y, int64_t n) {  \
-    if (w && b)                                                                                                         \
-      for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - mean) * rstd - rest) * w[i] + b[i];                               \
-    else if (w)                                                                                                         \
-      for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - mean) * rstd - rest) * w[i];                                      \
-    else if (b)                                                                                                         \
-      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd - rest + b[i];                                        \
-    else                                                                                                                \
-      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd - rest;                                               \
+#define SW_FLOAT_ROW_FUNCTIONS(T)                                                                                             \
+  SW_CLONES SW_ROW(T, row_dot, const T* x, const T* y, int64_t n) {                                                           \
+    return fold<T>(                                                                                                           \
+        n, T(0), [=](int64_t i) { return x[i] * y[i]; }, [](T a, T b) { return a + b; });                                     \
+  }                                                                                                                           \
+  SW_CLONES SW_ROW(T, row_square_sum, const T* x, T mean, int64_t n) {                                                        \
+    return fold<T>(                                                                                                           \
+        n, T(0), [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); },                                                    \
+        [](T a, T b) { return a + b; });                                                                                      \
+  }                                                                                                                           \
+  /* In double: squares of a float leave its range */                                                                         \
+  SW_CLONES SW_ROW(double, row_wide_sum, const T* x, int64_t n) {                                                             \
+    return fold<double>(                                                                                                      \
+        n, 0, [=](int64_t i) { return static_cast<double>(x[i]); },                                                           \
+        [](double a, double b) { return a + b; });                                                                            \
+  }                                                                                                                           \
+  SW_CLONES SW_ROW(double, row_wide_square_sum, const T* x, int64_t n) {                                                      \
+    const auto square = [=](int64_t i) {                                                                                      \
+      return static_cast<double>(x[i]) * static_cast<double>(x[i]);                                                           \
+    };                                                                                                                        \
+    return fold<double>(n, 0, square, [](double a, double b) { return a + b; });                                              \
+  }                                                                                                                           \
+  SW_CLONES SW_ROW(double, row_wide_abs_sum, const T* x, int64_t n) {                                                         \
+    const auto size = [=](int64_t i) { return static_cast<double>(m::abs(x[i])); };                                           \
+    return fold<double>(n, 0, size, [](double a, double b) { return a + b; });                                                \
+  }                                                                                                                           \
+  SW_CLONES SW_ROW(void, row_wide_add, const T* x, double* y, int64_t n) {                                                    \
+    for (int64_t i = 0; i < n; i++) y[i] += static_cast<double>(x[i]);                                                        \
+  }                                                                                                                           \
+  SW_CLONES SW_ROW(T, row_abs_max, const T* x, int64_t n) {                                                                   \
+    return fold<T>(                                                                                                           \
+        n, T(0), [=](int64_t i) { return m::abs(x[i]); },                                                                     \
+        [](T a, T b) { return m::maximum(a, b); });                                                                           \
+  }                                                                                                                           \
+  SW_CLONES SW_ROW(T, row_exp_sum, const T* x, T shift, int64_t n) {                                                          \
+    return fold<T>(                                                                                                           \
+        n, T(0), [=](int64_t i) { return m::exp(x[i] - shift); }, [](T a, T b) { return a + b; });                            \
+  }                                                                                                                           \
+  /* y = exp(x - shift); returns the sum */                                                                                   \
+  SW_CLONES SW_ROW(T, row_exp, const T* x, T shift, T* y, int64_t n) {                                                        \
+    for (int64_t i = 0; i < n; i++) y[i] = m::exp(x[i] - shift);                                                              \
+    return fold<T>(                                                                                                           \
+        n, T(0), [=](int64_t i) { return y[i]; }, [](T a, T b) { return a + b; });                                            \
+  }                                                                                                                           \
+  SW_CLONES SW_ROW(void, row_affine, const T* x, T scale, T shift, T* y, int64_t n) {                                         \
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale + shift;                                                              \
+  }                                                                                                                           \
+  SW_CLONES SW_ROW(void, row_scale_add, const T* x, T scale, T* y, int64_t n) {                                               \
+    for (int64_t i = 0; i < n; i++) y[i] += x[i] * scale;                                                                     \
+  }                                                                                                                           \
+  /* y = ((x - mean) * rstd - rest) * w + b, w and b may be null; `rest` is what mean lost when it was rounded, times rstd */ \
+  SW_CLONES SW_ROW(void, row_normalize, const T* x, T mean, T rstd, T rest, const T* w,                                       \
+                   const T* b, T* y, int64_t n) {                                                                             \
+    if (w && b)                                                                                                               \
+      for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - mean) * rstd - rest) * w[i] + b[i];                                     \
+    else if (w)                                                                                                               \
+      for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - mean) * rstd - rest) * w[i];                                            \
+    else if (b)                                                                                                               \
+      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd - rest + b[i];                                              \
+    else                                                                                                                      \
+      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd - rest;                                                     \
   }
 
 SW_ROW_FUNCTIONS(float)
@@ -140,9 +164,15 @@ SW_CLONES SW_ROW(void, row_wide_add, const int64_t* x, int64_t* y, int64_t n) {
   for (int64_t i = 0; i < n; i++) y[i] += x[i];
 }
 
-SW_CLONES SW_ROW(Deviations<float>, row_deviations, const float* x, float center, int64_t n) { return deviations(x, center, n); }
-SW_CLONES SW_ROW(Deviations<double>, row_deviations, const float* x, double center, int64_t n) { return deviations(x, center, n); }
-SW_CLONES SW_ROW(Deviations<double>, row_deviations, const double* x, double center, int64_t n) { return deviations(x, center, n); }
+SW_CLONES SW_ROW(Deviations<float>, row_deviations, const float* x, float center, int64_t n) {
+  return deviations(x, center, n);
+}
+SW_CLONES SW_ROW(Deviations<double>, row_deviations, const float* x, double center, int64_t n) {
+  return deviations(x, center, n);
+}
+SW_CLONES SW_ROW(Deviations<double>, row_deviations, const double* x, double center, int64_t n) {
+  return deviations(x, center, n);
+}
 
 template <class T>
 void row_scale_add_any(const T* x, T scale, T* y, int64_t n) {
@@ -166,7 +196,8 @@ auto with_float_type(DType dtype, F&& body) {
   return dtype == DType::Float64 ? body(double{}) : body(float{});
 }
 
-// Rows of a [..., n] view read into a buffer, or in place where they are contiguous in the compute type already.
+// Rows of a [..., n] view read into a buffer, or in place where they are contiguous in the compute
+// type already.
 template <class T>
 constexpr DType dtype_of() {
   return sizeof(T) == 4 ? DType::Float32 : (T(0.5) != T(0) ? DType::Float64 : DType::Int64);
@@ -174,15 +205,18 @@ constexpr DType dtype_of() {
 
 template <class T>
 const T* read_row(const TensorView& view, int64_t row, int64_t n, T* buffer) {
-  if (view.dtype == dtype_of<T>() && view.is_contiguous()) return static_cast<const T*>(view.data) + row * n;
+  if (view.dtype == dtype_of<T>() && view.is_contiguous())
+    return static_cast<const T*>(view.data) + row * n;
   gather(view, row * n, n, buffer);
   return buffer;
 }
 
-// Where to compute a row of an output: its own memory, or the buffer that store_row then writes back.
+// Where to compute a row of an output: its own memory, or the buffer that store_row then writes
+// back.
 template <class T>
 T* row_target(const TensorView& view, int64_t row, int64_t n, T* buffer) {
-  return view.dtype == dtype_of<T>() && view.is_contiguous() ? static_cast<T*>(view.data) + row * n : buffer;
+  return view.dtype == dtype_of<T>() && view.is_contiguous() ? static_cast<T*>(view.data) + row * n
+                                                             : buffer;
 }
 
 template <class T>

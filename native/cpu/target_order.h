@@ -9,18 +9,24 @@
 
 namespace shardwise::cpu {
 
-// Positions one after the other, or, where results of 16 bits are rounded, those of one target behind one another: it is rounded once.
+// Positions one after the other, or, where results of 16 bits are rounded, those of one target
+// behind one another: it is rounded once.
 class TargetOrder {
  public:
-  TargetOrder(const int64_t* targets, int64_t count, DType dtype, bool rounds = true) : targets_(targets), count_(count) {
+  TargetOrder(const int64_t* targets, int64_t count, DType dtype, bool rounds = true)
+      : targets_(targets), count_(count) {
     if (!rounds || !is_floating(dtype) || item_size(dtype) != 2) return;
     order_.resize(static_cast<size_t>(count));
     std::iota(order_.begin(), order_.end(), int64_t(0));
-    std::stable_sort(order_.begin(), order_.end(), [targets](int64_t a, int64_t b) { return targets[a] < targets[b]; });
+    std::stable_sort(order_.begin(), order_.end(),
+                     [targets](int64_t a, int64_t b) { return targets[a] < targets[b]; });
   }
-  int64_t operator[](int64_t i) const { return order_.empty() ? i : order_[static_cast<size_t>(i)]; }
+  int64_t operator[](int64_t i) const {
+    return order_.empty() ? i : order_[static_cast<size_t>(i)];
+  }
 
-  // each(target, begin, end) for runs of neighbours, (*this)[begin] to (*this)[end - 1], that name one target.
+  // each(target, begin, end) for runs of neighbours, (*this)[begin] to (*this)[end - 1], that name
+  // one target.
   template <class Each>
   void for_each_run(Each&& each) const {
     for (int64_t begin = 0, end; begin < count_; begin = end) {

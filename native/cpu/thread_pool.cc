@@ -1,4 +1,5 @@
-// Workers spin for a short while after a region, then sleep: kernels follow one another closely in a training step.
+// Workers spin for a short while after a region, then sleep: kernels follow one another closely in
+// a training step.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -39,10 +40,14 @@ struct InsideRegion {
 class Pool {
  public:
   Pool() {
-    // Of many processors one is left to JavaScript: a thread too many keeps all the others waiting for the one that cannot run.
+    // Of many processors one is left to JavaScript: a thread too many keeps all the others waiting
+    // for the one that cannot run.
     const char* wanted = std::getenv("SHARDWISE_NUM_THREADS");
     const int processors = usable_processors();
-    const int count = std::clamp(wanted ? std::atoi(wanted) : processors >= kMany ? processors - 1 : processors, 1, 256);
+    const int count = std::clamp(wanted                ? std::atoi(wanted)
+                                 : processors >= kMany ? processors - 1
+                                                       : processors,
+                                 1, 256);
     threads_ = count;
     yields_ = count >= processors;
     shares_.reset(new Share[count]);
@@ -67,9 +72,12 @@ class Pool {
     done_.store(0, std::memory_order_relaxed);
     few_.store(pieces < 4 * threads_, std::memory_order_relaxed);
     for (int t = 0; t < threads_; t++) {
-      const int64_t first = pieces < threads_ ? std::min<int64_t>(t, pieces) : pieces * t / threads_;
-      const int64_t end = pieces < threads_ ? std::min<int64_t>(t + 1, pieces) : pieces * (t + 1) / threads_;
-      shares_[t].word.store(static_cast<uint64_t>(end) << kEndShift | static_cast<uint64_t>(first), std::memory_order_release);
+      const int64_t first =
+          pieces < threads_ ? std::min<int64_t>(t, pieces) : pieces * t / threads_;
+      const int64_t end =
+          pieces < threads_ ? std::min<int64_t>(t + 1, pieces) : pieces * (t + 1) / threads_;
+      shares_[t].word.store(static_cast<uint64_t>(end) << kEndShift | static_cast<uint64_t>(first),
+                            std::memory_order_release);
     }
     regions_.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
@@ -93,21 +101,23 @@ class Pool {
     int64_t count, pieces;
   };
 
-  // The pieces that a thread takes first: the end of the range and the next one in one word, so that one addition claims a piece of
-  // exactly one region. A claim beyond the end (at most one a thread and region) is none.
+  // The pieces that a thread takes first: the end of the range and the next one in one word, so
+  // that one addition claims a piece of exactly one region. A claim beyond the end (at most one a
+  // thread and region) is none.
   struct alignas(64) Share {
     std::atomic<uint64_t> word{0};
   };
 
-  // Four pieces a thread even out interruptions, and large regions have short pieces, so that turns are given between them. With
-  // fewer than four, each thread gets as many as any other.
+  // Four pieces a thread even out interruptions, and large regions have short pieces, so that turns
+  // are given between them. With fewer than four, each thread gets as many as any other.
   int64_t pieces_of(int64_t most) const {
     const int64_t few = 4 * threads_, short_ones = std::min(most / kPieceGrains, kMaxPieces);
     if (most >= few) return std::max(few, short_ones);
     return most >= threads_ ? most / threads_ * threads_ : most;
   }
 
-  static void run_alone(void (*fn)(void*, int64_t, int64_t), void* context, int64_t count, int64_t pieces) {
+  static void run_alone(void (*fn)(void*, int64_t, int64_t), void* context, int64_t count,
+                        int64_t pieces) {
     const InsideRegion inside;
     for (int64_t i = 0; i < pieces; i++) {
       fn(context, count * i / pieces, count * (i + 1) / pieces);
@@ -121,8 +131,9 @@ class Pool {
     for (int i = 1; i < threads_; i++) std::thread([this, i] { loop(i); }).detach();
   }
 
-  // The pieces of the thread's own share, whose memory its cache may still hold from the region before, then what others have left.
-  // Where there are few pieces only the caller does that, lest workers race for each other's, and wait for memory instead of working.
+  // The pieces of the thread's own share, whose memory its cache may still hold from the region
+  // before, then what others have left. Where there are few pieces only the caller does that, lest
+  // workers race for each other's, and wait for memory instead of working.
   void work(int thread) {
     const InsideRegion inside;
     take(shares_[thread]);
@@ -138,7 +149,8 @@ class Pool {
       if (!has_more(claim)) return;
       // The region cannot end before this piece is done, so the job stays what it is.
       const auto piece = static_cast<int64_t>(claim & kFieldMask);
-      const int64_t begin = job_.count * piece / job_.pieces, end = job_.count * (piece + 1) / job_.pieces;
+      const int64_t begin = job_.count * piece / job_.pieces,
+                    end = job_.count * (piece + 1) / job_.pieces;
       if (begin < end) run_piece(begin, end);
       finish_piece(job_.pieces);
       give_turn();
@@ -147,14 +159,17 @@ class Pool {
 
   // The job may be the next one's afterwards.
   void finish_piece(int64_t pieces) {
-    if (done_.fetch_add(1, std::memory_order_seq_cst) + 1 < pieces || !caller_sleeps_.load(std::memory_order_seq_cst)) return;
+    if (done_.fetch_add(1, std::memory_order_seq_cst) + 1 < pieces ||
+        !caller_sleeps_.load(std::memory_order_seq_cst))
+      return;
     std::lock_guard<std::mutex> lock(mutex_);
     all_done_.notify_one();
   }
 
   bool is_done(int64_t pieces) const { return done_.load(std::memory_order_seq_cst) == pieces; }
 
-  // Who yielded would stand behind other programs for a slice of theirs, though the last piece may be done at once.
+  // Who yielded would stand behind other programs for a slice of theirs, though the last piece may
+  // be done at once.
   void sleep_until_done(int64_t pieces) {
     std::unique_lock<std::mutex> lock(mutex_);
     caller_sleeps_.store(true, std::memory_order_seq_cst);
@@ -164,7 +179,8 @@ class Pool {
 
   static bool has_more(uint64_t word) { return (word & kFieldMask) < word >> kEndShift; }
 
-  // An exception (no memory for a row) must neither end a worker nor leave a region that others still work on.
+  // An exception (no memory for a row) must neither end a worker nor leave a region that others
+  // still work on.
   void run_piece(int64_t begin, int64_t end) {
     try {
       job_.fn(job_.context, begin, end);
@@ -182,8 +198,10 @@ class Pool {
       int spins = 0;
       while (nothing_new()) {
         if (++spins < kSpins) {
-          if (yields_ && spins % 64 == 0) std::this_thread::yield();
-          else pause_briefly();
+          if (yields_ && spins % 64 == 0)
+            std::this_thread::yield();
+          else
+            pause_briefly();
           continue;
         }
         std::unique_lock<std::mutex> lock(mutex_);
@@ -215,7 +233,8 @@ class Pool {
 };
 
 Pool& pool() {
-  static Pool* instance = new Pool;  // never destroyed: its threads may still look at it while the process ends
+  // never destroyed: its threads may still look at it while the process ends
+  static Pool* instance = new Pool;
   return *instance;
 }
 
@@ -229,8 +248,9 @@ struct Scratch {
 
 }  // namespace
 
-// The event loop mostly gives the processor back within a millisecond. Who takes longer is likely another program, for which a thread
-// that yields stands back for its slice or more: then none are given for a while.
+// The event loop mostly gives the processor back within a millisecond. Who takes longer is likely
+// another program, for which a thread that yields stands back for its slice or more: then none are
+// given for a while.
 void give_turn() {
   static thread_local std::chrono::steady_clock::time_point next{};
   const auto now = std::chrono::steady_clock::now();
@@ -243,7 +263,8 @@ void give_turn() {
 
 int num_threads() { return pool().threads(); }
 
-void parallel_for_raw(int64_t count, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* context) {
+void parallel_for_raw(int64_t count, int64_t grain, void (*fn)(void*, int64_t, int64_t),
+                      void* context) {
   if (count <= 0) return;
   pool().run(count, grain < 1 ? 1 : grain, fn, context);
 }

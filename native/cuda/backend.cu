@@ -1,12 +1,11 @@
-// The CUDA backend: fills the struct of include/backend.h over the runtime API (linked statically, so that a machine without
-// a driver can load this library and be told so).
-#include "../include/backend.h"
-
+// The CUDA backend: fills the struct of include/backend.h over the runtime API (linked statically,
+// so that a machine without a driver can load this library and be told so).
 #include <strings.h>
 
 #include <cstring>
 #include <new>
 
+#include "../include/backend.h"
 #include "cublaslt.h"
 #include "devices.h"
 #include "kernels/matmul_table.h"
@@ -22,9 +21,11 @@ extern const int32_t kNumKernels;
 namespace {
 
 constexpr int64_t kMinScratch = int64_t(4) << 20;
-constexpr int64_t kKeepScratch = int64_t(64) << 20;  // larger scratch is given back when the stream is synchronised
+// larger scratch is given back when the stream is synchronised
+constexpr int64_t kKeepScratch = int64_t(64) << 20;
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory
+// -----------------------------------------------------------------------------------------------------------
 
 Status allocate(int32_t device, int64_t bytes, void** out, ErrorText* error) {
   const Status status = use_device(device, error);
@@ -46,7 +47,8 @@ Status host_allocate(int64_t bytes, void** out, ErrorText* error) {
 
 void host_release(void* pointer, int64_t) { cudaFreeHost(pointer); }
 
-// ---- streams ----------------------------------------------------------------------------------------------------------
+// ---- streams
+// ----------------------------------------------------------------------------------------------------------
 
 void stream_destroy(void* object) {
   Stream* stream = static_cast<Stream*>(object);
@@ -68,7 +70,8 @@ Status fill_stream(Stream& stream, int32_t priority, ErrorText* error) {
   SW_TRY(error, cudaDeviceGetStreamPriorityRange(&least, &greatest));
   const int clamped = priority < greatest ? greatest : priority > least ? least : priority;
   SW_TRY(error, cudaStreamCreateWithPriority(&stream.handle, cudaStreamNonBlocking, clamped));
-  constexpr int32_t kBefore = 64;  // `claim` is the first word; the counters begin at the next 256 bytes
+  // `claim` is the first word; the counters begin at the next 256 bytes
+  constexpr int32_t kBefore = 64;
   constexpr size_t kWords = kBefore + Stream::kArrived;
   SW_TRY(error, cudaMalloc(reinterpret_cast<void**>(&stream.claim), kWords * sizeof(int32_t)));
   SW_TRY(error, cudaMemsetAsync(stream.claim, 0, kWords * sizeof(int32_t), stream.handle));
@@ -76,11 +79,13 @@ Status fill_stream(Stream& stream, int32_t priority, ErrorText* error) {
   SW_TRY(error, cudaHostAlloc(reinterpret_cast<void**>(&stream.record), sizeof(IndexError),
                               cudaHostAllocMapped | cudaHostAllocPortable));
   memset(stream.record, 0, sizeof(IndexError));
-  SW_TRY(error, cudaHostGetDevicePointer(reinterpret_cast<void**>(&stream.record_on_device), stream.record, 0));
+  SW_TRY(error, cudaHostGetDevicePointer(reinterpret_cast<void**>(&stream.record_on_device),
+                                         stream.record, 0));
   return kOk;
 }
 
-Status stream_create(int32_t device, int32_t priority, const ScratchSource& scratch, void** out, ErrorText* error) {
+Status stream_create(int32_t device, int32_t priority, const ScratchSource& scratch, void** out,
+                     ErrorText* error) {
   Status status = use_device(device, error);
   if (!status.ok()) return status;
   Stream* stream = new (std::nothrow) Stream;
@@ -96,18 +101,20 @@ Status stream_create(int32_t device, int32_t priority, const ScratchSource& scra
   return kOk;
 }
 
-// Has a kernel reported a bad index since it was last taken? Costs a read of host memory when not. `prefix` says when it is found.
+// Has a kernel reported a bad index since it was last taken? Costs a read of host memory when not.
+// `prefix` says when it is found.
 Status peek_index_error(const Stream& stream, const char* prefix, ErrorText* error) {
   const volatile int32_t* ready = &stream.record->ready;
   if (*ready == 0) return kOk;
   std::atomic_thread_fence(std::memory_order_acquire);
   const IndexError e = *stream.record;
-  return fail(error, Code::Index, "%s%s: index %lld at position %lld is out of range for size %lld", prefix,
-              kernel_name(e.kernel), static_cast<long long>(e.value), static_cast<long long>(e.position),
-              static_cast<long long>(e.size));
+  return fail(error, Code::Index, "%s%s: index %lld at position %lld is out of range for size %lld",
+              prefix, kernel_name(e.kernel), static_cast<long long>(e.value),
+              static_cast<long long>(e.position), static_cast<long long>(e.size));
 }
 
-// Kernels that are still queued may meet another bad index; the runtime drops the results of all of them.
+// Kernels that are still queued may meet another bad index; the runtime drops the results of all of
+// them.
 Status take_index_error(Stream& stream, const char* prefix, ErrorText* error) {
   const Status status = peek_index_error(stream, prefix, error);
   if (status.ok()) return kOk;
@@ -117,17 +124,24 @@ Status take_index_error(Stream& stream, const char* prefix, ErrorText* error) {
   return status;
 }
 
-// A fault of a kernel: the driver does not say of which, so the last ones are named. Nothing works in this process after it.
+// A fault of a kernel: the driver does not say of which, so the last ones are named. Nothing works
+// in this process after it.
 Status kernel_fault(const Stream& stream, cudaError_t code, ErrorText* error) {
   const uint32_t launches = stream.launches.load();
   const uint32_t named = launches < Stream::kRecent ? launches : Stream::kRecent;
   char names[256] = "none";
   int at = 0;
   for (uint32_t i = 1; i <= named && at < 200; i++)
-    at += snprintf(names + at, sizeof names - at, "%s%.30s", i == 1 ? "" : ", ", kernel_name(stream.recent[(launches - i) % Stream::kRecent].load()));
-  return fail(error, Code::Device, "%s (CUDA error %d) in %s; the GPU's context is lost with all tensors on it, so the process must be restarted%s",
-              cudaGetErrorString(code), static_cast<int>(code), names,
-              named > 1 ? " (SHARDWISE_BLOCKING=1 finds the one: these are the last launches, the latest first)" : "");
+    at += snprintf(names + at, sizeof names - at, "%s%.30s", i == 1 ? "" : ", ",
+                   kernel_name(stream.recent[(launches - i) % Stream::kRecent].load()));
+  return fail(
+      error, Code::Device,
+      "%s (CUDA error %d) in %s; the GPU's context is lost with all tensors on it, so the process "
+      "must be restarted%s",
+      cudaGetErrorString(code), static_cast<int>(code), names,
+      named > 1
+          ? " (SHARDWISE_BLOCKING=1 finds the one: these are the last launches, the latest first)"
+          : "");
 }
 
 Status stream_synchronize(void* object, ErrorText* error) {
@@ -141,7 +155,9 @@ Status stream_synchronize(void* object, ErrorText* error) {
   return take_index_error(stream, "", error);
 }
 
-Status stream_failure(void* object, ErrorText* error) { return peek_index_error(*static_cast<const Stream*>(object), "", error); }
+Status stream_failure(void* object, ErrorText* error) {
+  return peek_index_error(*static_cast<const Stream*>(object), "", error);
+}
 
 Status stream_query(void* object, bool* done, ErrorText* error) {
   const Stream& stream = *static_cast<Stream*>(object);
@@ -168,7 +184,8 @@ Status stream_on_complete(void* object, OnComplete done, void* context, ErrorTex
     const Watch w = *static_cast<Watch*>(data);
     delete static_cast<Watch*>(data);
     Failed failed;
-    failed.status = code == cudaSuccess ? peek_index_error(*w.stream, "", &failed.text) : kernel_fault(*w.stream, code, &failed.text);
+    failed.status = code == cudaSuccess ? peek_index_error(*w.stream, "", &failed.text)
+                                        : kernel_fault(*w.stream, code, &failed.text);
     w.done(w.context, failed.status.ok() ? nullptr : &failed);
   };
   const cudaError_t code = cudaStreamAddCallback(stream.handle, called, watch, 0);
@@ -177,7 +194,8 @@ Status stream_on_complete(void* object, OnComplete done, void* context, ErrorTex
   return kernel_fault(stream, code, error);
 }
 
-// ---- events -----------------------------------------------------------------------------------------------------------
+// ---- events
+// -----------------------------------------------------------------------------------------------------------
 
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 
@@ -185,7 +203,8 @@ Status event_create(int32_t device, bool timing, void** out, ErrorText* error) {
   const Status status = use_device(device, error);
   if (!status.ok()) return status;
   cudaEvent_t event = nullptr;
-  SW_TRY(error, cudaEventCreateWithFlags(&event, timing ? cudaEventDefault : cudaEventDisableTiming));
+  SW_TRY(error,
+         cudaEventCreateWithFlags(&event, timing ? cudaEventDefault : cudaEventDisableTiming));
   *out = event;
   return kOk;
 }
@@ -232,14 +251,16 @@ void look_at(const char* library, const char* candidates) {
   if (strcasecmp(library, "NCCL") == 0) nccl::look_at(candidates);
 }
 
-// ---- work -------------------------------------------------------------------------------------------------------------
+// ---- work
+// -------------------------------------------------------------------------------------------------------------
 
 // A bad index that an earlier kernel met fails this launch, which then starts nothing.
 Status launch(const KernelCall& call) {
   Stream& stream = stream_of(call);
   Status status = use_device(stream.device, call.error);
   if (!status.ok()) return status;
-  if (call.kernel < 0 || call.kernel >= kNumKernels) return fail(call.error, Code::Invalid, "there is no kernel %d", call.kernel);
+  if (call.kernel < 0 || call.kernel >= kNumKernels)
+    return fail(call.error, Code::Invalid, "there is no kernel %d", call.kernel);
   status = take_index_error(stream, "not started because of an earlier ", call.error);
   if (!status.ok()) return status;
   const uint32_t launches = stream.launches.load(std::memory_order_relaxed);
@@ -248,7 +269,8 @@ Status launch(const KernelCall& call) {
   return kKernels[call.kernel].run(call);
 }
 
-Status copy(void* object, void* destination, const void* source, int64_t bytes, CopyKind kind, ErrorText* error) {
+Status copy(void* object, void* destination, const void* source, int64_t bytes, CopyKind kind,
+            ErrorText* error) {
   Stream& stream = *static_cast<Stream*>(object);
   const Status status = use_device(stream.device, error);
   if (!status.ok()) return status;
@@ -256,8 +278,10 @@ Status copy(void* object, void* destination, const void* source, int64_t bytes, 
   const cudaMemcpyKind how = kind == CopyKind::HostToHost     ? cudaMemcpyHostToHost
                              : kind == CopyKind::HostToDevice ? cudaMemcpyHostToDevice
                              : kind == CopyKind::DeviceToHost ? cudaMemcpyDeviceToHost
-                                                              : cudaMemcpyDefault;  // perhaps of two devices
-  SW_TRY(error, cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), how, stream.handle));
+                                                              // perhaps of two devices
+                                                              : cudaMemcpyDefault;
+  SW_TRY(error,
+         cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), how, stream.handle));
   return kOk;
 }
 
@@ -283,15 +307,16 @@ Status Stream::set_scratch(int64_t bytes, ErrorText* error) {
 
 Status cuda_failure(ErrorText* error, cudaError_t code, const char* what) {
   cudaGetLastError();
-  return fail(error, code == cudaErrorMemoryAllocation ? Code::OutOfMemory : Code::Device, "%s: %s (CUDA error %d)", what,
-              cudaGetErrorString(code), static_cast<int>(code));
+  return fail(error, code == cudaErrorMemoryAllocation ? Code::OutOfMemory : Code::Device,
+              "%s: %s (CUDA error %d)", what, cudaGetErrorString(code), static_cast<int>(code));
 }
 
 }  // namespace shardwise::cuda
 
 extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shardwise_backend_v1() {
   using namespace shardwise::cuda;
-  static const shardwise::Tuning tuning = {kMatmulConfigVersion, load_matmul_table, matmul_configs, last_matmul};
+  static const shardwise::Tuning tuning = {kMatmulConfigVersion, load_matmul_table, matmul_configs,
+                                           last_matmul};
   static const shardwise::Backend backend = {
       // clang-format off
       shardwise::kBackendAbi, "cuda", true, 512, kNumKernels, kKernels,

@@ -1,5 +1,6 @@
-// cuBLASLt at run time: finding it, and one cached plan (descriptors, algorithm, workspace size) per kind of product.
-// The declarations below follow the library's binary interface, the same in versions 12 and 13.
+// cuBLASLt at run time: finding it, and one cached plan (descriptors, algorithm, workspace size)
+// per kind of product. The declarations below follow the library's binary interface, the same in
+// versions 12 and 13.
 #include "cublaslt.h"
 
 #include <dlfcn.h>
@@ -18,7 +19,8 @@
 namespace shardwise::cuda::lt {
 namespace {
 
-// ---- the binary interface -------------------------------------------------------------------------------------------
+// ---- the binary interface
+// -------------------------------------------------------------------------------------------
 
 using Handle = void*;
 using Layout = void*;
@@ -72,13 +74,15 @@ struct Api {
   int32_t (*preference_create)(Preference*);
   int32_t (*preference_destroy)(Preference);
   int32_t (*preference_set)(Preference, int32_t attribute, const void*, size_t);
-  int32_t (*heuristic)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int32_t wanted, Heuristic*,
-                       int32_t* got);
-  int32_t (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta,
-                    const void* c, Layout, void* d, Layout, const Algo*, void* workspace, size_t bytes, cudaStream_t);
+  int32_t (*heuristic)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference,
+                       int32_t wanted, Heuristic*, int32_t* got);
+  int32_t (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout,
+                    const void* beta, const void* c, Layout, void* d, Layout, const Algo*,
+                    void* workspace, size_t bytes, cudaStream_t);
 };
 
-// ---- finding the library --------------------------------------------------------------------------------------------
+// ---- finding the library
+// --------------------------------------------------------------------------------------------
 
 constexpr int kMaxDevices = 64;
 
@@ -92,7 +96,8 @@ struct Library {
 
 std::atomic<bool> allowed{true};
 
-// Opens `path`. If a library that it needs is not on the loader's path but lies beside it, that one is opened first.
+// Opens `path`. If a library that it needs is not on the loader's path but lies beside it, that one
+// is opened first.
 void* open_with_siblings(const std::string& path, std::string* reason) {
   for (int attempt = 0; attempt < 4; attempt++) {
     if (void* opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return opened;
@@ -102,7 +107,9 @@ void* open_with_siblings(const std::string& path, std::string* reason) {
     if (end == std::string::npos || slash == std::string::npos) return nullptr;
     const std::string sibling = path.substr(0, slash + 1) + reason->substr(0, end);
     struct stat info;
-    if (sibling == path || stat(sibling.c_str(), &info) != 0 || !dlopen(sibling.c_str(), RTLD_NOW | RTLD_LOCAL)) return nullptr;
+    if (sibling == path || stat(sibling.c_str(), &info) != 0 ||
+        !dlopen(sibling.c_str(), RTLD_NOW | RTLD_LOCAL))
+      return nullptr;
   }
   return nullptr;
 }
@@ -116,7 +123,8 @@ bool bind(void* library, const char* name, F* out, std::string* reason) {
 
 bool bind_all(void* l, Api* api, std::string* reason) {
   return bind(l, "cublasLtGetVersion", &api->version, reason) &&
-         bind(l, "cublasLtGetStatusString", &api->status_string, reason) && bind(l, "cublasLtCreate", &api->create, reason) &&
+         bind(l, "cublasLtGetStatusString", &api->status_string, reason) &&
+         bind(l, "cublasLtCreate", &api->create, reason) &&
          bind(l, "cublasLtMatmulDescCreate", &api->desc_create, reason) &&
          bind(l, "cublasLtMatmulDescDestroy", &api->desc_destroy, reason) &&
          bind(l, "cublasLtMatmulDescSetAttribute", &api->desc_set, reason) &&
@@ -126,7 +134,8 @@ bool bind_all(void* l, Api* api, std::string* reason) {
          bind(l, "cublasLtMatmulPreferenceCreate", &api->preference_create, reason) &&
          bind(l, "cublasLtMatmulPreferenceDestroy", &api->preference_destroy, reason) &&
          bind(l, "cublasLtMatmulPreferenceSetAttribute", &api->preference_set, reason) &&
-         bind(l, "cublasLtMatmulAlgoGetHeuristic", &api->heuristic, reason) && bind(l, "cublasLtMatmul", &api->matmul, reason);
+         bind(l, "cublasLtMatmulAlgoGetHeuristic", &api->heuristic, reason) &&
+         bind(l, "cublasLtMatmul", &api->matmul, reason);
 }
 
 // Takes an opened library if it is of a version whose interface we know.
@@ -143,8 +152,10 @@ bool accept(Library* out, void* opened, const std::string& name) {
     return false;
   }
   struct link_map* map = nullptr;
-  const bool known = dlinfo(opened, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && map->l_name[0];
-  out->report = std::string(known ? map->l_name : name.c_str()) + ", version " + std::to_string(version);
+  const bool known =
+      dlinfo(opened, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && map->l_name[0];
+  out->report =
+      std::string(known ? map->l_name : name.c_str()) + ", version " + std::to_string(version);
   out->state = State::Ready;
   return true;
 }
@@ -185,7 +196,8 @@ void find_library(Library* out) {
 
 Library& library() {
   static Library* kept = [] {
-    Library* created = new Library;  // lives as long as the process: native threads may still be running at exit
+    // lives as long as the process: native threads may still be running at exit
+    Library* created = new Library;
     find_library(created);
     return created;
   }();
@@ -200,11 +212,14 @@ Handle handle_of(Library& lib, int32_t device, int32_t* status) {
   return lib.handles[device];
 }
 
-// ---- plans ----------------------------------------------------------------------------------------------------------
+// ---- plans
+// ----------------------------------------------------------------------------------------------------------
 
 struct Key {
   int64_t words[16];
-  bool operator==(const Key& other) const { return std::memcmp(words, other.words, sizeof words) == 0; }
+  bool operator==(const Key& other) const {
+    return std::memcmp(words, other.words, sizeof words) == 0;
+  }
 };
 
 struct KeyHash {
@@ -226,7 +241,8 @@ struct Plan {
   size_t workspace = 0;
 };
 
-// Of the calling thread, which is the native thread of a stream: no lock, and setting a bias pointer disturbs nobody.
+// Of the calling thread, which is the native thread of a stream: no lock, and setting a bias
+// pointer disturbs nobody.
 struct PlanCache {
   std::unordered_map<Key, Plan, KeyHash> plans;
   static constexpr size_t kLimit = 4096;
@@ -266,10 +282,12 @@ uint32_t alignment_of(const Product::Matrix& m, int64_t batch, int64_t item) {
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
-Layout layout_of(const Api& api, const Product& p, const Product::Matrix& m, uint64_t rows, uint64_t columns) {
+Layout layout_of(const Api& api, const Product& p, const Product::Matrix& m, uint64_t rows,
+                 uint64_t columns) {
   Layout layout = nullptr;
   if (m.transposed) std::swap(rows, columns);
-  if (api.layout_create(&layout, type_of(p.dtype), rows, columns, m.leading) != kSuccess) return nullptr;
+  if (api.layout_create(&layout, type_of(p.dtype), rows, columns, m.leading) != kSuccess)
+    return nullptr;
   if (p.batch > 1) {
     const int32_t count = static_cast<int32_t>(p.batch);
     api.layout_set(layout, kLayoutBatchCount, &count, sizeof count);
@@ -281,7 +299,11 @@ Layout layout_of(const Api& api, const Product& p, const Product::Matrix& m, uin
 Plan make_plan(const Api& api, Handle handle, const Product& p, const uint32_t (&alignment)[4]) {
   Plan plan;
   const bool is_double = p.dtype == DType::Float64;
-  if (api.desc_create(&plan.desc, is_double ? kCompute64 : p.tf32 ? kComputeTf32 : kCompute32, is_double ? kTypeFloat64 : kTypeFloat32) != kSuccess)
+  if (api.desc_create(&plan.desc,
+                      is_double ? kCompute64
+                      : p.tf32  ? kComputeTf32
+                                : kCompute32,
+                      is_double ? kTypeFloat64 : kTypeFloat32) != kSuccess)
     return plan;
   const int32_t ta = p.a.transposed, tb = p.b.transposed, epilogue = kEpilogueBias;
   api.desc_set(plan.desc, kDescTransposeA, &ta, sizeof ta);
@@ -295,18 +317,23 @@ Plan make_plan(const Api& api, Handle handle, const Product& p, const uint32_t (
   plan.c = layout_of(api, p, p.c.data ? p.c : p.d, p.rows, p.columns);
   plan.d = layout_of(api, p, p.d, p.rows, p.columns);
   Preference preference = nullptr;
-  if (!plan.a || !plan.b || !plan.c || !plan.d || api.preference_create(&preference) != kSuccess) return plan;
+  if (!plan.a || !plan.b || !plan.c || !plan.d || api.preference_create(&preference) != kSuccess)
+    return plan;
   const size_t limit = kScratchBytes;
   api.preference_set(preference, kPreferenceWorkspace, &limit, sizeof limit);
-  // Partial products of a split along k are summed in the compute type; by default they may be rounded to 16 bits first.
+  // Partial products of a split along k are summed in the compute type; by default they may be
+  // rounded to 16 bits first.
   const uint32_t reductions = kReductionInComputeType;
   api.preference_set(preference, kPreferenceReductionSchemes, &reductions, sizeof reductions);
-  for (int i = 0; i < 4; i++) api.preference_set(preference, kPreferenceAlignmentA + i, &alignment[i], sizeof alignment[i]);
+  for (int i = 0; i < 4; i++)
+    api.preference_set(preference, kPreferenceAlignmentA + i, &alignment[i], sizeof alignment[i]);
   Heuristic results[kSuggestions];
   int32_t got = 0, usable = 0;
-  if (api.heuristic(handle, plan.desc, plan.a, plan.b, plan.c, plan.d, preference, kSuggestions, results, &got) == kSuccess)
+  if (api.heuristic(handle, plan.desc, plan.a, plan.b, plan.c, plan.d, preference, kSuggestions,
+                    results, &got) == kSuccess)
     for (int32_t i = 0; i < got && !plan.usable; i++) {
-      if (results[i].status != kSuccess || results[i].workspace > limit || usable++ != p.suggestion) continue;
+      if (results[i].status != kSuccess || results[i].workspace > limit || usable++ != p.suggestion)
+        continue;
       plan.algo = results[i].algo;
       plan.workspace = results[i].workspace;
       plan.usable = true;
@@ -319,14 +346,17 @@ Plan make_plan(const Api& api, Handle handle, const Product& p, const uint32_t (
 
 void look_at(const char* list) { candidates() = list; }
 State state() { return library().state; }
-int64_t version() { return library().state == State::Ready ? static_cast<int64_t>(library().api.version()) : 0; }
+int64_t version() {
+  return library().state == State::Ready ? static_cast<int64_t>(library().api.version()) : 0;
+}
 const char* report() { return library().report.c_str(); }
 void allow(bool on) { allowed = on; }
 
 Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status* status) {
   if (!allowed || library().state != State::Ready) return Outcome::Declined;
   constexpr int64_t kMaxSize = (int64_t(1) << 31) - 1;
-  if (p.rows > kMaxSize || p.columns > kMaxSize || p.inner > kMaxSize || p.batch > kMaxSize) return Outcome::Declined;
+  if (p.rows > kMaxSize || p.columns > kMaxSize || p.inner > kMaxSize || p.batch > kMaxSize)
+    return Outcome::Declined;
   Library& lib = library();
   const Api& api = lib.api;
   int32_t code = kSuccess;
@@ -341,12 +371,14 @@ Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status
   const Product::Matrix& c = p.c.data ? p.c : p.d;
   const uint32_t alignment[4] = {alignment_of(p.a, p.batch, item), alignment_of(p.b, p.batch, item),
                                  alignment_of(c, p.batch, item), alignment_of(p.d, p.batch, item)};
-  int64_t flags = static_cast<int64_t>(p.dtype) | p.a.transposed << 4 | p.b.transposed << 5 | (p.bias != nullptr) << 6 |
-                  (p.c.data == p.d.data) << 7 | (p.beta != 0) << 8 | int64_t(stream.device) << 9;
+  int64_t flags = static_cast<int64_t>(p.dtype) | p.a.transposed << 4 | p.b.transposed << 5 |
+                  (p.bias != nullptr) << 6 | (p.c.data == p.d.data) << 7 | (p.beta != 0) << 8 |
+                  int64_t(stream.device) << 9;
   for (int i = 0; i < 4; i++) flags = flags << 9 | alignment[i];
-  const Key key{{flags, p.rows, p.columns, p.inner, p.batch, p.a.leading, p.b.leading, c.leading, p.d.leading, p.a.batch_stride,
-                 p.b.batch_stride, c.batch_stride, p.d.batch_stride,
-                 p.bias ? int64_t(reinterpret_cast<uintptr_t>(p.bias) & 15) : 0, p.suggestion, p.tf32}};
+  const Key key{{flags, p.rows, p.columns, p.inner, p.batch, p.a.leading, p.b.leading, c.leading,
+                 p.d.leading, p.a.batch_stride, p.b.batch_stride, c.batch_stride, p.d.batch_stride,
+                 p.bias ? int64_t(reinterpret_cast<uintptr_t>(p.bias) & 15) : 0, p.suggestion,
+                 p.tf32}};
   auto found = cache.plans.find(key);
   if (found == cache.plans.end()) {
     if (cache.plans.size() >= PlanCache::kLimit) cache.clear();
@@ -365,9 +397,11 @@ Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status
   if (p.bias) api.desc_set(plan.desc, kDescBiasPointer, &p.bias, sizeof p.bias);
   const float alpha32 = static_cast<float>(p.alpha), beta32 = static_cast<float>(p.beta);
   const bool is_double = p.dtype == DType::Float64;
-  code = api.matmul(handle, plan.desc, is_double ? static_cast<const void*>(&p.alpha) : &alpha32, p.a.data, plan.a, p.b.data,
-                    plan.b, is_double ? static_cast<const void*>(&p.beta) : &beta32, c.data, plan.c, const_cast<void*>(p.d.data),
-                    plan.d, &plan.algo, workspace, workspace ? kScratchBytes : 0, stream.handle);
+  code = api.matmul(handle, plan.desc, is_double ? static_cast<const void*>(&p.alpha) : &alpha32,
+                    p.a.data, plan.a, p.b.data, plan.b,
+                    is_double ? static_cast<const void*>(&p.beta) : &beta32, c.data, plan.c,
+                    const_cast<void*>(p.d.data), plan.d, &plan.algo, workspace,
+                    workspace ? kScratchBytes : 0, stream.handle);
   if (code == kSuccess) return Outcome::Done;
   if (code == kNotSupported) {
     plan.usable = false;

@@ -1,4 +1,5 @@
-// cuBLASLt, opened at run time if the machine has it. No header of it is needed: cublaslt.cc declares the few functions used.
+// cuBLASLt, opened at run time if the machine has it. No header of it is needed: cublaslt.cc
+// declares the few functions used.
 #pragma once
 #include "stream.h"
 
@@ -6,11 +7,13 @@ namespace shardwise::cuda::lt {
 
 enum class State { Ready, Absent, Misconfigured };
 
-// Paths and names to try, one a line, in order; before the first product. lib/native/libraries.ts knows where to look.
+// Paths and names to try, one a line, in order; before the first product. lib/native/libraries.ts
+// knows where to look.
 void look_at(const char* candidates);
 
-// Opens the library on the first call (later calls return the kept answer). With SHARDWISE_CUBLASLT_PATH set, a library that does not
-// open is Misconfigured; the value "off" means Absent.
+// Opens the library on the first call (later calls return the kept answer). With
+// SHARDWISE_CUBLASLT_PATH set, a library that does not open is Misconfigured; the value "off" means
+// Absent.
 State state();
 
 // The path and version found, or one line per candidate with the reason why it was refused.
@@ -22,8 +25,8 @@ int64_t version();
 // false: product() declines everything. For tests, and for comparing with the kernels of our own.
 void allow(bool on);
 
-// D = alpha op(A) op(B) + beta C (+ bias), column-major as cuBLASLt has it: D and C are rows x columns, the inner size is
-// `inner`. Leading dimensions and batch strides are in elements.
+// D = alpha op(A) op(B) + beta C (+ bias), column-major as cuBLASLt has it: D and C are rows x
+// columns, the inner size is `inner`. Leading dimensions and batch strides are in elements.
 struct Product {
   DType dtype = DType::Float32;  // of all operands: float32, float64, float16, bfloat16
   int64_t rows = 0, columns = 0, inner = 0, batch = 1;
@@ -34,8 +37,9 @@ struct Product {
   } a, b, c, d;                // c.data may equal d.data; null: beta is 0
   const void* bias = nullptr;  // `rows` elements added to every column
   double alpha = 1, beta = 0;
-  int32_t suggestion = 0;  // which of the library's algorithms, in the order in which it proposes them
-  bool tf32 = false;       // of float32: may round operands to TF32
+  // which of the library's algorithms, in the order in which it proposes them
+  int32_t suggestion = 0;
+  bool tf32 = false;        // of float32: may round operands to TF32
   void* scratch = nullptr;  // kScratchBytes of the caller's; null: of the stream's
 };
 constexpr int32_t kSuggestions = 8;
@@ -43,7 +47,8 @@ constexpr size_t kScratchBytes = size_t(32) << 20;
 
 enum class Outcome { Done, Declined, Failed };
 
-// Declined: the library is not there or has no (such) algorithm for this; nothing was launched. Failed: `status` says why.
+// Declined: the library is not there or has no (such) algorithm for this; nothing was launched.
+// Failed: `status` says why.
 Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status* status);
 
 }  // namespace shardwise::cuda::lt

@@ -1,9 +1,9 @@
-#include "devices.h"
-
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+
+#include "devices.h"
 
 namespace shardwise::cuda {
 
@@ -25,9 +25,12 @@ const Devices& devices() {
     }
     cudaGetLastError();
     int driver = 0;
-    if (code == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
-      snprintf(d.reason, sizeof d.reason, "the NVIDIA driver is too old: it supports CUDA %d.%d, this build needs %d.%d",
-               driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (code == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+        driver > 0) {
+      snprintf(d.reason, sizeof d.reason,
+               "the NVIDIA driver is too old: it supports CUDA %d.%d, this build needs %d.%d",
+               driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+               CUDART_VERSION % 1000 / 10);
     } else if (code == cudaErrorInsufficientDriver) {
       snprintf(d.reason, sizeof d.reason, "no NVIDIA driver was found");
     } else {
@@ -39,7 +42,8 @@ const Devices& devices() {
   return found;
 }
 
-// SHARDWISE_CUDA_CAPABILITY=8.0: which kernels a GPU takes, and how much shared memory they may have, is as on an older one.
+// SHARDWISE_CUDA_CAPABILITY=8.0: which kernels a GPU takes, and how much shared memory they may
+// have, is as on an older one.
 void lower_capability(DeviceFacts* facts) {
   const char* asked = std::getenv("SHARDWISE_CUDA_CAPABILITY");
   int major = 0, minor = 0;
@@ -109,9 +113,10 @@ Status device_info(int32_t device, DeviceInfo* info, ErrorText* error) {
   cudaDriverGetVersion(&driver);
   memset(info, 0, sizeof *info);
   snprintf(info->name, sizeof info->name, "%.127s", properties.name);
-  snprintf(info->detail, sizeof info->detail, "compute capability %d.%d, driver for CUDA %d.%d, built with %d.%d, %.0f MiB of L2",
-           properties.major, properties.minor, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
-           CUDART_VERSION % 1000 / 10, properties.l2CacheSize / 1048576.0);
+  snprintf(info->detail, sizeof info->detail,
+           "compute capability %d.%d, driver for CUDA %d.%d, built with %d.%d, %.0f MiB of L2",
+           properties.major, properties.minor, driver / 1000, driver % 1000 / 10,
+           CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, properties.l2CacheSize / 1048576.0);
   info->total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   info->free_bytes = -1;
   info->major = properties.major;

@@ -1,5 +1,5 @@
-// The table of kernels, by id. Every name of generated/kernel_table.def is a function of this namespace; one that is missing
-// is a link error.
+// The table of kernels, by id. Every name of generated/kernel_table.def is a function of this
+// namespace; one that is missing is a link error.
 #include "stream.h"
 
 namespace shardwise::cuda {
@@ -16,6 +16,8 @@ extern const KernelEntry kKernels[] = {
 
 extern const int32_t kNumKernels = sizeof kKernels / sizeof kKernels[0];
 
-const char* kernel_name(int32_t id) { return id >= 0 && id < kNumKernels ? kKernels[id].name : "?"; }
+const char* kernel_name(int32_t id) {
+  return id >= 0 && id < kNumKernels ? kKernels[id].name : "?";
+}
 
 }  // namespace shardwise::cuda

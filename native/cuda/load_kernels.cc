@@ -9,7 +9,8 @@
 namespace shardwise::cuda {
 namespace {
 
-// What stands for a kernel on the host. The first one comes before any constructor of this file has run.
+// What stands for a kernel on the host. The first one comes before any constructor of this file has
+// run.
 std::vector<const char*>& kernels() {
   static auto* list = new std::vector<const char*>;
   return *list;
@@ -40,14 +41,17 @@ Status load_kernels(int32_t device, ErrorText* error) {
 
 }  // namespace shardwise::cuda
 
-// The compiler registers each kernel with the runtime when the library is opened. The linker leads those calls through here (--wrap), which is
-// the only list of all kernels that there is.
+// The compiler registers each kernel with the runtime when the library is opened. The linker leads
+// those calls through here (--wrap), which is the only list of all kernels that there is.
 extern "C" {
-void __real___cudaRegisterFunction(void** library, const char* kernel, char* name, const char* device_name, int limit, uint3* thread, uint3* block,
+void __real___cudaRegisterFunction(void** library, const char* kernel, char* name,
+                                   const char* device_name, int limit, uint3* thread, uint3* block,
                                    dim3* threads, dim3* blocks, int* warp);
-void __wrap___cudaRegisterFunction(void** library, const char* kernel, char* name, const char* device_name, int limit, uint3* thread, uint3* block,
+void __wrap___cudaRegisterFunction(void** library, const char* kernel, char* name,
+                                   const char* device_name, int limit, uint3* thread, uint3* block,
                                    dim3* threads, dim3* blocks, int* warp) {
   shardwise::cuda::kernels().push_back(kernel);
-  __real___cudaRegisterFunction(library, kernel, name, device_name, limit, thread, block, threads, blocks, warp);
+  __real___cudaRegisterFunction(library, kernel, name, device_name, limit, thread, block, threads,
+                                blocks, warp);
 }
 }

@@ -1,6 +1,7 @@
-// The functions that the expressions in generated/pointwise_ops.inc call, for float, double and int64_t, with PyTorch's
-// semantics. Functions of more than a few instructions are not inlined for float and double: the vector kernels apply an
-// expression to 8 elements per thread, and 8 copies of a range reduction cost more (code, compile time) than a call.
+// The functions that the expressions in generated/pointwise_ops.inc call, for float, double and
+// int64_t, with PyTorch's semantics. Functions of more than a few instructions are not inlined for
+// float and double: the vector kernels apply an expression to 8 elements per thread, and 8 copies
+// of a range reduction cost more (code, compile time) than a call.
 #pragma once
 #include <cstdint>
 
@@ -10,8 +11,8 @@ namespace shardwise::cuda::m {
 #define SW_CALL static __device__ __noinline__
 
 // One line per library function: name, attribute.
-#define SW_MATH_1(name, how)                        \
-  how float name(float x) { return ::name##f(x); }  \
+#define SW_MATH_1(name, how)                       \
+  how float name(float x) { return ::name##f(x); } \
   how double name(double x) { return ::name(x); }
 SW_INLINE float exp(float x) { return ::expf(x); }
 SW_CALL double exp(double x) { return ::exp(x); }
@@ -47,9 +48,9 @@ SW_CALL float atan2(float y, float x) { return ::atan2f(y, x); }
 SW_CALL double atan2(double y, double x) { return ::atan2(y, x); }
 
 // Rounding; integers are whole already. round is half to even.
-#define SW_ROUNDING(name, function)                                \
-  SW_INLINE float name(float x) { return ::function##f(x); }       \
-  SW_INLINE double name(double x) { return ::function(x); }        \
+#define SW_ROUNDING(name, function)                          \
+  SW_INLINE float name(float x) { return ::function##f(x); } \
+  SW_INLINE double name(double x) { return ::function(x); }  \
   SW_INLINE int64_t name(int64_t x) { return x; }
 SW_ROUNDING(floor, floor)
 SW_ROUNDING(ceil, ceil)
@@ -62,18 +63,29 @@ SW_INLINE double abs(double x) { return ::fabs(x); }
 SW_INLINE int64_t abs(int64_t x) { return x < 0 ? -x : x; }
 
 // 0 for NaN.
-template <class T> SW_INLINE T sign(T x) { return static_cast<T>((x > T(0)) - (x < T(0))); }
+template <class T>
+SW_INLINE T sign(T x) {
+  return static_cast<T>((x > T(0)) - (x < T(0)));
+}
 
 SW_INLINE bool is_inf(float x) { return ::fabsf(x) == __int_as_float(0x7f800000); }
 SW_INLINE bool is_inf(double x) { return ::fabs(x) == __longlong_as_double(0x7ff0000000000000ll); }
 SW_INLINE bool is_inf(int64_t) { return false; }
 SW_INLINE bool is_finite(float x) { return ::fabsf(x) < __int_as_float(0x7f800000); }
-SW_INLINE bool is_finite(double x) { return ::fabs(x) < __longlong_as_double(0x7ff0000000000000ll); }
+SW_INLINE bool is_finite(double x) {
+  return ::fabs(x) < __longlong_as_double(0x7ff0000000000000ll);
+}
 SW_INLINE bool is_finite(int64_t) { return true; }
 
 // NaN in either operand gives NaN.
-template <class T> SW_INLINE T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
-template <class T> SW_INLINE T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+template <class T>
+SW_INLINE T maximum(T a, T b) {
+  return (a > b || a != a) ? a : b;
+}
+template <class T>
+SW_INLINE T minimum(T a, T b) {
+  return (a < b || a != a) ? a : b;
+}
 
 // Division. Integers: 0 where the divisor is 0, and no fault at INT64_MIN / -1.
 SW_INLINE float fmod(float a, float b);
@@ -95,7 +107,8 @@ SW_INLINE double trunc_divide(double a, double b) { return ::trunc(a / b); }
 SW_INLINE int64_t trunc_divide(int64_t a, int64_t b) { return divide(a, b); }
 
 // The sign of the divisor, as Python's %.
-template <class T> SW_INLINE T floating_remainder(T a, T b) {
+template <class T>
+SW_INLINE T floating_remainder(T a, T b) {
   T r = library_fmod(a, b);
   if (r != T(0) && ((b < T(0)) != (r < T(0)))) r += b;
   return r;
@@ -108,7 +121,8 @@ SW_INLINE int64_t remainder(int64_t a, int64_t b) {
 }
 
 // floor(a / b) computed through the exact remainder, as Python's //.
-template <class T> SW_INLINE T floating_floor_divide(T a, T b) {
+template <class T>
+SW_INLINE T floating_floor_divide(T a, T b) {
   if (b == T(0)) return a / b;
   const T r = library_fmod(a, b);
   T q = (a - r) / b;
@@ -143,23 +157,28 @@ SW_INLINE int64_t shift_left(int64_t x, int64_t n) {
 }
 SW_INLINE int64_t shift_right(int64_t x, int64_t n) { return x >> (n < 0 || n > 63 ? 63 : n); }
 
-template <class T> SW_INLINE T lerp(T start, T end, T weight) {
-  return abs(weight) < T(0.5) ? start + weight * (end - start) : end - (end - start) * (T(1) - weight);
+template <class T>
+SW_INLINE T lerp(T start, T end, T weight) {
+  return abs(weight) < T(0.5) ? start + weight * (end - start)
+                              : end - (end - start) * (T(1) - weight);
 }
 
 // Gradients: g is the incoming one, x the input of the forward function.
-template <class T> SW_INLINE T silu_backward(T g, T x) {
+template <class T>
+SW_INLINE T silu_backward(T g, T x) {
   const T s = T(1) / (T(1) + exp(-x));
   return g * s * (T(1) + x * (T(1) - s));
 }
 
-template <class T> SW_INLINE T gelu_backward(T g, T x) {
+template <class T>
+SW_INLINE T gelu_backward(T g, T x) {
   const T cdf = T(0.5) * (T(1) + erf(x * T(0.70710678118654752440)));
   const T pdf = exp(T(-0.5) * x * x) * T(0.39894228040143267794);
   return g * (cdf + x * pdf);
 }
 
-template <class T> SW_INLINE T gelu_tanh_backward(T g, T x) {
+template <class T>
+SW_INLINE T gelu_tanh_backward(T g, T x) {
   const T beta = T(0.79788456080286535588), kappa = T(0.044715);
   const T square = x * x;
   const T t = tanh(beta * (x + kappa * square * x));

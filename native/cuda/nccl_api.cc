@@ -39,20 +39,29 @@ bool bind(void* opened, const char* name, F* out, std::string* reason) {
 }
 
 bool bind_all(void* o, Api* api, std::string* reason) {
-  return bind(o, "ncclGetErrorString", &api->error_string, reason) && bind(o, "ncclGetLastError", &api->last_error, reason) &&
-         bind(o, "ncclGetUniqueId", &api->unique_id, reason) && bind(o, "ncclCommInitRankConfig", &api->init, reason) &&
-         bind(o, "ncclCommSplit", &api->split, reason) && bind(o, "ncclCommCount", &api->count, reason) &&
-         bind(o, "ncclCommUserRank", &api->user_rank, reason) && bind(o, "ncclCommGetAsyncError", &api->async_error, reason) &&
-         bind(o, "ncclCommDestroy", &api->destroy, reason) && bind(o, "ncclCommAbort", &api->abort, reason) &&
-         bind(o, "ncclGroupStart", &api->group_start, reason) && bind(o, "ncclGroupEnd", &api->group_end, reason) &&
-         bind(o, "ncclAllReduce", &api->all_reduce, reason) && bind(o, "ncclReduce", &api->reduce, reason) &&
-         bind(o, "ncclBroadcast", &api->broadcast, reason) && bind(o, "ncclAllGather", &api->all_gather, reason) &&
-         bind(o, "ncclReduceScatter", &api->reduce_scatter, reason) && bind(o, "ncclSend", &api->send, reason) &&
-         bind(o, "ncclRecv", &api->receive, reason);
+  return bind(o, "ncclGetErrorString", &api->error_string, reason) &&
+         bind(o, "ncclGetLastError", &api->last_error, reason) &&
+         bind(o, "ncclGetUniqueId", &api->unique_id, reason) &&
+         bind(o, "ncclCommInitRankConfig", &api->init, reason) &&
+         bind(o, "ncclCommSplit", &api->split, reason) &&
+         bind(o, "ncclCommCount", &api->count, reason) &&
+         bind(o, "ncclCommUserRank", &api->user_rank, reason) &&
+         bind(o, "ncclCommGetAsyncError", &api->async_error, reason) &&
+         bind(o, "ncclCommDestroy", &api->destroy, reason) &&
+         bind(o, "ncclCommAbort", &api->abort, reason) &&
+         bind(o, "ncclGroupStart", &api->group_start, reason) &&
+         bind(o, "ncclGroupEnd", &api->group_end, reason) &&
+         bind(o, "ncclAllReduce", &api->all_reduce, reason) &&
+         bind(o, "ncclReduce", &api->reduce, reason) &&
+         bind(o, "ncclBroadcast", &api->broadcast, reason) &&
+         bind(o, "ncclAllGather", &api->all_gather, reason) &&
+         bind(o, "ncclReduceScatter", &api->reduce_scatter, reason) &&
+         bind(o, "ncclSend", &api->send, reason) && bind(o, "ncclRecv", &api->receive, reason);
 }
 
 std::string words_of(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
 }
 
 // Null where the library can be used.
@@ -71,7 +80,9 @@ bool try_open(Library* out, const std::string& path) {
   void* opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   const char* text = opened ? nullptr : dlerror();
   int version = 0;
-  const std::string reason = opened ? reason_against(opened, &out->api, &version) : text ? text : "unknown reason";
+  const std::string reason = opened ? reason_against(opened, &out->api, &version)
+                             : text ? text
+                                    : "unknown reason";
   out->ready = reason.empty();
   if (!out->ready) {
     // The loader's own text begins with the path.
@@ -79,7 +90,8 @@ bool try_open(Library* out, const std::string& path) {
     return false;
   }
   struct link_map* map = nullptr;
-  const bool known = dlinfo(opened, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && map->l_name[0];
+  const bool known =
+      dlinfo(opened, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && map->l_name[0];
   out->report = std::string(known ? map->l_name : path.c_str()) + ", version " + words_of(version);
   return true;
 }
@@ -105,7 +117,8 @@ void look_at(const char* list) { candidates() = list; }
 
 const Library& library() {
   static const Library* kept = [] {
-    auto* created = new Library;  // lives as long as the process: native threads may still be running at exit
+    // lives as long as the process: native threads may still be running at exit
+    auto* created = new Library;
     find_library(created);
     return created;
   }();
@@ -119,7 +132,8 @@ Status need(const Api** out, ErrorText* error) {
   *out = &found.api;
   if (found.ready) return kOk;
   return fail(error, Code::Unsupported,
-              "collectives between GPUs need NCCL 2.18 or newer, which could not be opened: install libnccl2 (a package of the system) or "
+              "collectives between GPUs need NCCL 2.18 or newer, which could not be opened: "
+              "install libnccl2 (a package of the system) or "
               "nvidia-nccl-cu13 (a Python wheel), or set %s to a libnccl.so.2. Tried: %s",
               kVariable, found.report.c_str());
 }

@@ -1,4 +1,5 @@
-// NCCL's binary interface as far as it is called, and the library that has it, opened at run time. No header of NCCL is needed.
+// NCCL's binary interface as far as it is called, and the library that has it, opened at run time.
+// No header of NCCL is needed.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -46,7 +47,8 @@ constexpr int32_t kNoColor = -1;
 constexpr int32_t kUnset = INT_MIN;
 constexpr int32_t kOldestVersion = 21800;
 
-// As 2.18 has it; `size` and `version` tell newer ones, which have more behind it, to take their own values for the rest.
+// As 2.18 has it; `size` and `version` tell newer ones, which have more behind it, to take their
+// own values for the rest.
 struct Config {
   size_t size = sizeof(Config);
   uint32_t magic = 0xcafebeef;
@@ -78,14 +80,16 @@ struct Api {
   Result (*reduce)(const void* in, void* out, size_t count, Type, Op, int root, Comm, cudaStream_t);
   Result (*broadcast)(const void* in, void* out, size_t count, Type, int root, Comm, cudaStream_t);
   Result (*all_gather)(const void* in, void* out, size_t count_of_each, Type, Comm, cudaStream_t);
-  Result (*reduce_scatter)(const void* in, void* out, size_t count_of_each, Type, Op, Comm, cudaStream_t);
+  Result (*reduce_scatter)(const void* in, void* out, size_t count_of_each, Type, Op, Comm,
+                           cudaStream_t);
   Result (*send)(const void* in, size_t count, Type, int to, Comm, cudaStream_t);
   Result (*receive)(void* out, size_t count, Type, int from, Comm, cudaStream_t);
 };
 
 struct Library {
   bool ready = false;
-  std::string report;  // the path and version found, or one line per candidate with the reason why it was refused
+  // the path and version found, or one line per candidate with the reason why it was refused
+  std::string report;
   Api api = {};
 };
 

@@ -1,4 +1,5 @@
-// How groups come to be: an id that one rank makes, a group of all ranks that know it, and groups of some of another's ranks.
+// How groups come to be: an id that one rank makes, a group of all ranks that know it, and groups
+// of some of another's ranks.
 #include <cstring>
 
 #include "nccl_describe.h"
@@ -7,19 +8,25 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
-// NCCL takes 24 by itself between four H200s; 32 gather 256 MiB at 317 GB/s instead of 303, 64 at 331. Only large messages take so many.
+// NCCL takes 24 by itself between four H200s; 32 gather 256 MiB at 317 GB/s instead of 303, 64 at
+// 331. Only large messages take so many.
 constexpr int32_t kCtas = 64;
 
-int64_t deadline(int64_t timeout_ms) { return now_ns() + std::min<int64_t>(timeout_ms, int64_t{1} << 40) * 1'000'000; }
+int64_t deadline(int64_t timeout_ms) {
+  return now_ns() + std::min<int64_t>(timeout_ms, int64_t{1} << 40) * 1'000'000;
+}
 
-Status not_created(Member& member, Result result, const char* what, int64_t timeout_ms, ErrorText* error) {
+Status not_created(Member& member, Result result, const char* what, int64_t timeout_ms,
+                   ErrorText* error) {
   ErrorText text;
   Text message(text);
   message.add("%s on cuda:%d", what, member.device);
   if (result == kInProgress)
-    message.add(": the other ranks have not all come (timeout after %lld ms): did one fail or not call it, has it another id, or is it "
-                "only slow and needs a longer timeout?",
-                static_cast<long long>(timeout_ms));
+    message.add(
+        ": the other ranks have not all come (timeout after %lld ms): did one fail or not call it, "
+        "has it another id, or is it "
+        "only slow and needs a longer timeout?",
+        static_cast<long long>(timeout_ms));
   else
     describe_result(message, member.api, result);
   std::unique_lock<std::mutex> lock(member.mutex);
@@ -27,8 +34,9 @@ Status not_created(Member& member, Result result, const char* what, int64_t time
   return fail(error, Code::Device, "%s", text.text);
 }
 
-// Ranks meet in a communicator that does not block, so that one who does not come is noticed. But each of its calls starts a thread
-// (70 us, with 13 for the whole of a small all-reduce otherwise): once all are there, they go on with one that does block.
+// Ranks meet in a communicator that does not block, so that one who does not come is noticed. But
+// each of its calls starts a thread (70 us, with 13 for the whole of a small all-reduce otherwise):
+// once all are there, they go on with one that does block.
 Result make_calling(Member& met, int64_t until, Comm* out) {
   Config config;
   config.blocking = 1;
@@ -68,7 +76,8 @@ Status comm_id(char* out, ErrorText* error) {
   return fail(error, Code::Device, "%s", text.text);
 }
 
-Status comm_create(int32_t device, const char* id, int32_t rank, int32_t size, int64_t timeout_ms, void** out, ErrorText* error) {
+Status comm_create(int32_t device, const char* id, int32_t rank, int32_t size, int64_t timeout_ms,
+                   void** out, ErrorText* error) {
   const Api* api = nullptr;
   Status status = need(&api, error);
   if (status.ok()) status = use_device(device, error);
@@ -92,7 +101,8 @@ Status comm_create(int32_t device, const char* id, int32_t rank, int32_t size, i
   return kOk;
 }
 
-Status comm_split(void* object, int32_t color, int32_t rank, int64_t timeout_ms, void** out, ErrorText* error) {
+Status comm_split(void* object, int32_t color, int32_t rank, int64_t timeout_ms, void** out,
+                  ErrorText* error) {
   Member& parent = *static_cast<Member*>(object);
   const char* what = "splitting a group";
   *out = nullptr;
@@ -124,7 +134,8 @@ Status comm_split(void* object, int32_t color, int32_t rank, int64_t timeout_ms,
   int own_rank = rank, size = 0;
   if (result == kSuccess) result = parent.api.count(comm, &size);
   if (result == kSuccess) result = parent.api.user_rank(comm, &own_rank);
-  const auto member = std::make_shared<Member>(parent.api, comm, parent.device, own_rank, size, timeout_ms);
+  const auto member =
+      std::make_shared<Member>(parent.api, comm, parent.device, own_rank, size, timeout_ms);
   if (result == kSuccess) result = settle(*member, kInProgress, until);
   if (result != kSuccess) return not_created(*member, result, what, timeout_ms, error);
   watch(member);

@@ -19,14 +19,20 @@ int64_t sum_of(const int64_t* counts, int32_t size) {
 
 const char* advice(Result result) {
   switch (result) {
-    case kRemoteError: return "another rank has ended or cannot be reached: look at its output first";
+    case kRemoteError:
+      return "another rank has ended or cannot be reached: look at its output first";
     case kSystemError:
-      return "the system refused something, often shared memory (/dev/shm) or the network interface; NCCL_DEBUG=WARN says what";
+      return "the system refused something, often shared memory (/dev/shm) or the network "
+             "interface; NCCL_DEBUG=WARN says what";
     case kUnhandledCudaError:
-      return "a CUDA call failed, perhaps for lack of GPU memory or in an earlier kernel; NCCL_DEBUG=WARN says which";
+      return "a CUDA call failed, perhaps for lack of GPU memory or in an earlier kernel; "
+             "NCCL_DEBUG=WARN says which";
     case kInvalidArgument:
-    case kInvalidUsage: return "NCCL_DEBUG=WARN says which argument; do all ranks make this call alike, each on a GPU of its own?";
-    default: return "NCCL_DEBUG=WARN says more";
+    case kInvalidUsage:
+      return "NCCL_DEBUG=WARN says which argument; do all ranks make this call alike, each on a "
+             "GPU of its own?";
+    default:
+      return "NCCL_DEBUG=WARN says more";
   }
 }
 
@@ -53,20 +59,25 @@ CommRecord record_of(const CollectiveCall& call, int32_t rank, int32_t size) {
       record.count = sum_of(call.send_counts, size);
       record.total = -1;
       break;
-    case Collective::Barrier: break;
-    default: record.count = record.total = call.count;
+    case Collective::Barrier:
+      break;
+    default:
+      record.count = record.total = call.count;
   }
   return record;
 }
 
 void describe(Text& text, const CommRecord& record) {
-  const bool reduces =
-      record.kind == Collective::AllReduce || record.kind == Collective::Reduce || record.kind == Collective::ReduceScatter;
+  const bool reduces = record.kind == Collective::AllReduce || record.kind == Collective::Reduce ||
+                       record.kind == Collective::ReduceScatter;
   text.add("%s", record.name);
-  if (!is_message(record.kind)) text.add(" (call %llu of the group)", static_cast<unsigned long long>(record.sequence));
-  if (record.kind != Collective::Barrier) text.add(" of %lld %s", static_cast<long long>(record.count), dtype_name(record.dtype));
+  if (!is_message(record.kind))
+    text.add(" (call %llu of the group)", static_cast<unsigned long long>(record.sequence));
+  if (record.kind != Collective::Barrier)
+    text.add(" of %lld %s", static_cast<long long>(record.count), dtype_name(record.dtype));
   if (reduces) text.add(" (%s)", reduce_name(record.reduce));
-  if (record.total >= 0 && record.total != record.count) text.add(", %lld in all,", static_cast<long long>(record.total));
+  if (record.total >= 0 && record.total != record.count)
+    text.add(", %lld in all,", static_cast<long long>(record.total));
   if (record.where[0] != 0) text.add(" at %s", record.where);
 }
 

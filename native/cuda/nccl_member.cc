@@ -11,12 +11,14 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
-// How long destroy waits for calls in flight, and then for NCCL, which may wait for other ranks to leave too.
+// How long destroy waits for calls in flight, and then for NCCL, which may wait for other ranks to
+// leave too.
 constexpr int64_t kFlightsMs = 10'000, kLeaveMs = 5'000;
 constexpr int64_t kYieldNs = 200'000;
 
 void sleep_ns(int64_t ns) {
-  const timespec time = {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  const timespec time = {static_cast<time_t>(ns / 1'000'000'000),
+                         static_cast<long>(ns % 1'000'000'000)};
   nanosleep(&time, nullptr);
 }
 
@@ -46,7 +48,8 @@ void Patience::rest() {
     sleep_ns(std::clamp<int64_t>(waited / 16, 20'000, 1'000'000));
 }
 
-// ---- turns ------------------------------------------------------------------------------------------------------------
+// ---- turns
+// ------------------------------------------------------------------------------------------------------------
 
 Turn::Turn(Member& member) : member_(member) {
   std::lock_guard<std::mutex> lock(member.mutex);
@@ -73,7 +76,8 @@ Result settle(Member& member, Result result, int64_t until_ns) {
   return result;
 }
 
-// ---- calls in flight --------------------------------------------------------------------------------------------------
+// ---- calls in flight
+// --------------------------------------------------------------------------------------------------
 
 Status Member::take_event(cudaEvent_t* out, ErrorText* error) {
   if (events.empty()) {
@@ -111,7 +115,8 @@ Status Member::begin(const CollectiveCall& call, cudaStream_t stream) {
 
 Status Member::finish(cudaStream_t stream, ErrorText* error) {
   std::unique_lock<std::mutex> lock(mutex);
-  Flight& flight = flights.back();  // calls come one at a time, and only launched ones are taken off
+  // calls come one at a time, and only launched ones are taken off
+  Flight& flight = flights.back();
   SW_TRY(error, cudaEventRecord(flight.after, stream));
   flight.launched = true;
   records[flight.index % kRecentCalls].state = CommState::Launched;
@@ -129,23 +134,26 @@ void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
       ErrorText text;
       Text message(text);
       describe(message, flight.record);
-      message.add(": the GPU reports %s (CUDA error %d), of this call or of a kernel before it", cudaGetErrorString(code),
-                  static_cast<int>(code));
+      message.add(": the GPU reports %s (CUDA error %d), of this call or of a kernel before it",
+                  cudaGetErrorString(code), static_cast<int>(code));
       // NCCL cannot free anything in a context that is lost, and the process is to be restarted.
       comm = nullptr;
       return fail_group(held, Code::Device, text.text);
     }
-    if (calls - flight.index <= kRecentCalls) records[flight.index % kRecentCalls].state = CommState::Complete;
+    if (calls - flight.index <= kRecentCalls)
+      records[flight.index % kRecentCalls].state = CommState::Complete;
     events.push_back(flight.before);
     events.push_back(flight.after);
     flights.pop_front();
   }
 }
 
-// ---- failure ----------------------------------------------------------------------------------------------------------
+// ---- failure
+// ----------------------------------------------------------------------------------------------------------
 
-// The calls in flight are ended by who looks after the group, or the watchdog: a kernel that NCCL ends writes on, so that those of the
-// other ranks end as if it were well, and they have to hear of the failure first.
+// The calls in flight are ended by who looks after the group, or the watchdog: a kernel that NCCL
+// ends writes on, so that those of the other ranks end as if it were well, and they have to hear of
+// the failure first.
 void Member::fail_group(const std::unique_lock<std::mutex>&, Code code, const char* text) {
   if (failed.load()) return;
   cause = fail(&cause_text, code, "%s", text);
@@ -171,9 +179,11 @@ Status Member::refuse(const char* what, ErrorText* error) {
   return status;
 }
 
-// ---- the end ----------------------------------------------------------------------------------------------------------
+// ---- the end
+// ----------------------------------------------------------------------------------------------------------
 
-// Gives the communicator back on a thread of its own: abort waits for kernels to end, destroy for other ranks.
+// Gives the communicator back on a thread of its own: abort waits for kernels to end, destroy for
+// other ranks.
 void Member::retire(const std::unique_lock<std::mutex>&, bool abort) {
   Comm last = comm;
   comm = nullptr;
@@ -183,13 +193,14 @@ void Member::retire(const std::unique_lock<std::mutex>&, bool abort) {
     peers.release();  // a call may be about to use them
   }
   retiring++;
-  const bool started = start_detached([self = shared_from_this(), kept = std::move(peers), last, abort]() mutable {
-    if (use_device(self->device, nullptr).ok()) {
-      abort ? self->api.abort(last) : self->api.destroy(last);
-      if (kept) Peers::leave(std::move(kept));
-    }
-    self->retiring--;
-  });
+  const bool started =
+      start_detached([self = shared_from_this(), kept = std::move(peers), last, abort]() mutable {
+        if (use_device(self->device, nullptr).ok()) {
+          abort ? self->api.abort(last) : self->api.destroy(last);
+          if (kept) Peers::leave(std::move(kept));
+        }
+        self->retiring--;
+      });
   if (!started) retiring--;  // no thread to be had: it stays as it is
 }
 
@@ -215,7 +226,8 @@ void Member::close() {
     std::unique_lock<std::mutex> lock(mutex);
     Result state = kSuccess;
     // A destroy that NCCL refuses would leave its group calls open on the thread.
-    const bool well = !failed.load() && comm && api.async_error(comm, &state) == kSuccess && state == kSuccess;
+    const bool well =
+        !failed.load() && comm && api.async_error(comm, &state) == kSuccess && state == kSuccess;
     if (!failed.load()) {
       cause = fail(&cause_text, Code::Closed, "the group was destroyed");
       failed.store(true);
@@ -236,7 +248,8 @@ Member::~Member() {
   cudaGetLastError();
 }
 
-// ---- the engine -------------------------------------------------------------------------------------------------------
+// ---- the engine
+// -------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -253,7 +266,9 @@ void abort(void* object, const char* reason) {
 
 Status failure(void* object, ErrorText* error) { return member_of(object).failure(error); }
 
-void set_timeout(void* object, int64_t milliseconds) { member_of(object).timeout_ms.store(milliseconds); }
+void set_timeout(void* object, int64_t milliseconds) {
+  member_of(object).timeout_ms.store(milliseconds);
+}
 
 void destroy(void* object) {
   const std::shared_ptr<Member> member = member_of(object).shared_from_this();
@@ -271,9 +286,11 @@ const CommEngine* engine() {
 int32_t recent(void* object, CommRecord* out, int32_t most) {
   Member& member = member_of(object);
   std::unique_lock<std::mutex> lock(member.mutex);
-  if (!member.failed.load() && use_device(member.device, nullptr).ok()) member.reap(lock, INT32_MAX);
+  if (!member.failed.load() && use_device(member.device, nullptr).ok())
+    member.reap(lock, INT32_MAX);
   const uint64_t kept = std::min<uint64_t>(member.calls, std::min(std::max(most, 0), kRecentCalls));
-  for (uint64_t i = 0; i < kept; i++) out[i] = member.records[(member.calls - kept + i) % kRecentCalls];
+  for (uint64_t i = 0; i < kept; i++)
+    out[i] = member.records[(member.calls - kept + i) % kRecentCalls];
   return static_cast<int32_t>(kept);
 }
 

@@ -1,7 +1,8 @@
 // One rank of a group: its communicator, the calls in flight, and how it fails and ends.
 //
-// NCCL wants one thread at a time in a communicator, and the watchdog must be able to end it: who calls NCCL is `inside` (Turn), and
-// the mutex is held only to take and give back that turn. If the group fails meanwhile, the turn's end retires the communicator.
+// NCCL wants one thread at a time in a communicator, and the watchdog must be able to end it: who
+// calls NCCL is `inside` (Turn), and the mutex is held only to take and give back that turn. If the
+// group fails meanwhile, the turn's end retires the communicator.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -51,7 +52,8 @@ struct Member : std::enable_shared_from_this<Member> {
   void look();
   void look_at_failed(const std::unique_lock<std::mutex>& held, int64_t now);
   void time_out(const std::unique_lock<std::mutex>& held, const Flight& oldest);
-  // Of a call of NCCL that waits for other ranks and is none of the program's; `until_ns` 0: it has returned.
+  // Of a call of NCCL that waits for other ranks and is none of the program's; `until_ns` 0: it has
+  // returned.
   void expect_end(const char* what, int64_t until_ns);
   void end_wait(const std::unique_lock<std::mutex>& held);
 
@@ -96,8 +98,8 @@ class Turn {
   Member& member_;
 };
 
-// Waits until what NCCL has begun on a communicator is done: then its result; kInProgress if the member has failed or, where `until_ns`
-// is not 0, that time has come.
+// Waits until what NCCL has begun on a communicator is done: then its result; kInProgress if the
+// member has failed or, where `until_ns` is not 0, that time has come.
 Result settle(Member& member, Result result, int64_t until_ns);
 
 // Between looks at something that is about to happen: yields first, then sleeps longer and longer.

@@ -47,17 +47,20 @@ uint64_t this_host() {
 uint64_t this_process() {
   static const uint64_t drawn = [] {
     uint64_t value = 0;
-    return getrandom(&value, sizeof value, 0) == sizeof value ? value : static_cast<uint64_t>(getpid());
+    return getrandom(&value, sizeof value, 0) == sizeof value ? value
+                                                              : static_cast<uint64_t>(getpid());
   }();
   return drawn;
 }
 
-// A line arrives in order over NVLink, as NCCL takes for granted too; of the links between GPUs only that has all atomics. False where this
-// process does not see the other GPU.
+// A line arrives in order over NVLink, as NCCL takes for granted too; of the links between GPUs
+// only that has all atomics. False where this process does not see the other GPU.
 bool has_nvlink(int32_t device, const char* other) {
   int32_t peer = -1, has_atomics = 0;
   cudaError_t code = cudaDeviceGetByPCIBusId(&peer, other);
-  if (code == cudaSuccess) code = cudaDeviceGetP2PAttribute(&has_atomics, cudaDevP2PAttrNativeAtomicSupported, device, peer);
+  if (code == cudaSuccess)
+    code =
+        cudaDeviceGetP2PAttribute(&has_atomics, cudaDevP2PAttrNativeAtomicSupported, device, peer);
   cudaGetLastError();
   return code == cudaSuccess && has_atomics != 0;
 }
@@ -101,7 +104,8 @@ struct Peers::Board {
   int32_t left[kMostPeers];
 };
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory
+// -----------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -119,7 +123,9 @@ std::vector<T>& kept() {
 Peers::Memory Peers::spare(int32_t device, int32_t size) {
   std::lock_guard<std::mutex> lock(memory_mutex);
   auto& spares = kept<Memory>();
-  const auto found = std::find_if(spares.begin(), spares.end(), [&](const Memory& m) { return m.device == device && m.size == size; });
+  const auto found = std::find_if(spares.begin(), spares.end(), [&](const Memory& m) {
+    return m.device == device && m.size == size;
+  });
   if (found == spares.end()) return {device, size};
   const Memory memory = *found;
   spares.erase(found);
@@ -132,16 +138,21 @@ void Peers::give_back(const Memory& memory) {
 }
 
 cudaError_t Peers::allocate(Memory* memory) {
-  cudaError_t code = cudaHostAlloc(reinterpret_cast<void**>(&memory->board), sizeof(Board), cudaHostAllocPortable | cudaHostAllocMapped);
-  if (code == cudaSuccess) code = cudaMalloc(reinterpret_cast<void**>(&memory->words), sizeof(Words));
+  cudaError_t code = cudaHostAlloc(reinterpret_cast<void**>(&memory->board), sizeof(Board),
+                                   cudaHostAllocPortable | cudaHostAllocMapped);
+  if (code == cudaSuccess)
+    code = cudaMalloc(reinterpret_cast<void**>(&memory->words), sizeof(Words));
   if (code == cudaSuccess) code = load_peer_all_reduce();
-  if (code == cudaSuccess && cudaMalloc(reinterpret_cast<void**>(&memory->mailbox), static_cast<size_t>(mailbox_bytes(memory->size))) != cudaSuccess)
+  if (code == cudaSuccess &&
+      cudaMalloc(reinterpret_cast<void**>(&memory->mailbox),
+                 static_cast<size_t>(mailbox_bytes(memory->size))) != cudaSuccess)
     memory->mailbox = nullptr;  // the others are on their way to the meeting: they hear of it there
   cudaGetLastError();
   return code;
 }
 
-// ---- the meeting ------------------------------------------------------------------------------------------------------
+// ---- the meeting
+// ------------------------------------------------------------------------------------------------------
 
 Peers::Meeting Peers::meet(Member& member, cudaStream_t stream) {
   Meeting meeting;
@@ -150,7 +161,8 @@ Peers::Meeting Peers::meet(Member& member, cudaStream_t stream) {
   if (meeting.cuda != cudaSuccess) return meeting;
   Words &board = peers->own_.board->words, &words = *peers->own_.words;
   // One call of NCCL, with what goes before it and behind it; then what it brought is there.
-  const auto exchange = [&](void* in, const void* from, size_t own, void* out, const void* result, size_t whole, auto call) {
+  const auto exchange = [&](void* in, const void* from, size_t own, void* out, const void* result,
+                            size_t whole, auto call) {
     meeting.cuda = cudaMemcpyAsync(in, from, own, cudaMemcpyHostToDevice, stream);
     if (meeting.cuda != cudaSuccess) return false;
     {
@@ -167,18 +179,22 @@ Peers::Meeting Peers::meet(Member& member, cudaStream_t stream) {
   peers->write_card();
   Card* own = words.cards + member.rank;
   const size_t all = sizeof(Card) * static_cast<size_t>(member.size), one = sizeof board.agreed;
-  const bool met = exchange(own, board.cards + member.rank, sizeof(Card), board.cards, words.cards, all, [&](Comm comm) {
-    return member.api.all_gather(own, words.cards, sizeof(Card), kInt8, comm, stream);
-  });
+  const bool met = exchange(
+      own, board.cards + member.rank, sizeof(Card), board.cards, words.cards, all, [&](Comm comm) {
+        return member.api.all_gather(own, words.cards, sizeof(Card), kInt8, comm, stream);
+      });
   if (!met) return meeting;
   board.agreed = peers->open();
   // Behind the mailboxes' zeros: who has the answer may write into those of all.
-  const bool decided = exchange(&words.agreed, &board.agreed, one, &board.agreed, &words.agreed, one, [&](Comm comm) {
-    return member.api.all_reduce(&words.agreed, &words.agreed, 1, kInt32, kMin, comm, stream);
-  });
+  const bool decided = exchange(
+      &words.agreed, &board.agreed, one, &board.agreed, &words.agreed, one, [&](Comm comm) {
+        return member.api.all_reduce(&words.agreed, &words.agreed, 1, kInt32, kMin, comm, stream);
+      });
   peers->has_lines_ = board.agreed == kLines;
-  if (decided && board.agreed != kNothing) meeting.peers = std::move(peers);
-  else if (decided) give_back(peers->own_);  // nobody writes
+  if (decided && board.agreed != kNothing)
+    meeting.peers = std::move(peers);
+  else if (decided)
+    give_back(peers->own_);  // nobody writes
   return meeting;
 }
 
@@ -191,7 +207,8 @@ cudaError_t Peers::prepare(cudaStream_t stream) {
   *own_.board = {};
   mailboxes_[rank_] = own_.mailbox;
   code = cudaMemsetAsync(own_.words, 0, sizeof(Words), stream);
-  if (code == cudaSuccess && own_.mailbox) code = cudaMemsetAsync(own_.mailbox, 0, static_cast<size_t>(mailbox_bytes(size_)), stream);
+  if (code == cudaSuccess && own_.mailbox)
+    code = cudaMemsetAsync(own_.mailbox, 0, static_cast<size_t>(mailbox_bytes(size_)), stream);
   return code;
 }
 
@@ -202,7 +219,8 @@ void Peers::write_card() {
   card.mailbox = own_.mailbox;
   card.device = own_.device;
   cudaDeviceGetPCIBusId(card.bus, sizeof card.bus, own_.device);
-  card.is_good = card.mailbox && is_wanted() && cudaIpcGetMemHandle(&card.handle, card.mailbox) == cudaSuccess;
+  card.is_good =
+      card.mailbox && is_wanted() && cudaIpcGetMemHandle(&card.handle, card.mailbox) == cudaSuccess;
   cudaGetLastError();
 }
 
@@ -231,14 +249,16 @@ int32_t Peers::open() {
 cudaError_t Peers::open_one(int32_t rank) {
   const Card& card = own_.board->words.cards[rank];
   if (card.process != this_process())
-    return cudaIpcOpenMemHandle(reinterpret_cast<void**>(&mailboxes_[rank]), card.handle, cudaIpcMemLazyEnablePeerAccess);
+    return cudaIpcOpenMemHandle(reinterpret_cast<void**>(&mailboxes_[rank]), card.handle,
+                                cudaIpcMemLazyEnablePeerAccess);
   const cudaError_t code = cudaDeviceEnablePeerAccess(card.device, 0);
   cudaGetLastError();
   mailboxes_[rank] = card.mailbox;
   return code == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : code;
 }
 
-// ---- calls and the end ------------------------------------------------------------------------------------------------
+// ---- calls and the end
+// ------------------------------------------------------------------------------------------------
 
 cudaError_t Peers::all_reduce(const CollectiveCall& call, cudaStream_t stream) {
   PeerCall all = {};
@@ -258,11 +278,13 @@ cudaError_t Peers::all_reduce(const CollectiveCall& call, cudaStream_t stream) {
 
 void Peers::stop() { __atomic_store_n(&own_.board->stop, 1, __ATOMIC_RELEASE); }
 
-// What ranks of this process have left behind before is looked through too: nobody waits for the last one.
+// What ranks of this process have left behind before is looked through too: nobody waits for the
+// last one.
 void Peers::leave(std::unique_ptr<Peers> own) {
   const int32_t device = own->own_.device;
   cudaStream_t stream = nullptr;
-  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return (void)cudaGetLastError();
+  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess)
+    return (void)cudaGetLastError();
   const bool is_told = own->say_left(stream) == cudaSuccess;
   std::vector<Memory> free;
   {
@@ -284,13 +306,16 @@ void Peers::leave(std::unique_ptr<Peers> own) {
 cudaError_t Peers::say_left(cudaStream_t stream) {
   cudaError_t code = cudaSuccess;
   for (int32_t r = 0; r < size_ && code == cudaSuccess; r++)
-    code = cudaMemcpyAsync(mailboxes_[r] + mail_bytes(size_) + 4 * rank_, &own_.words->agreed, 4, cudaMemcpyDeviceToDevice, stream);
+    code = cudaMemcpyAsync(mailboxes_[r] + mail_bytes(size_) + 4 * rank_, &own_.words->agreed, 4,
+                           cudaMemcpyDeviceToDevice, stream);
   return code == cudaSuccess ? cudaStreamSynchronize(stream) : code;
 }
 
 bool Peers::all_have_left(cudaStream_t stream) {
   int32_t* left = own_.board->left;
-  if (cudaMemcpyAsync(left, own_.mailbox + mail_bytes(size_), sizeof own_.board->left, cudaMemcpyDeviceToHost, stream) != cudaSuccess) return false;
+  if (cudaMemcpyAsync(left, own_.mailbox + mail_bytes(size_), sizeof own_.board->left,
+                      cudaMemcpyDeviceToHost, stream) != cudaSuccess)
+    return false;
   return cudaStreamSynchronize(stream) == cudaSuccess && std::count(left, left + size_, 0) == 0;
 }
 

@@ -1,5 +1,5 @@
-// The GPUs of a group whose ranks can write to each other's memory: mailboxes for all-reduces of up to some MiB (kernels/peer_all_reduce.h),
-// which NCCL takes longer for.
+// The GPUs of a group whose ranks can write to each other's memory: mailboxes for all-reduces of up
+// to some MiB (kernels/peer_all_reduce.h), which NCCL takes longer for.
 #pragma once
 #include <memory>
 
@@ -12,7 +12,8 @@ struct Member;
 
 class Peers {
  public:
-  // What came of a meeting: `peers` is null where any of the ranks cannot reach another one's memory.
+  // What came of a meeting: `peers` is null where any of the ranks cannot reach another one's
+  // memory.
   struct Meeting {
     std::unique_ptr<Peers> peers;
     Result result = kSuccess;
@@ -20,13 +21,16 @@ class Peers {
   };
   // In one call of all ranks, whose stream it is.
   static Meeting meet(Member& member, cudaStream_t stream);
-  // This rank's calls are done. It tells the others, and keeps its mailbox until all have left: one may still make a call, which waits in vain
-  // but writes. Without this, as where a group has failed, the mailbox is never used again.
+  // This rank's calls are done. It tells the others, and keeps its mailbox until all have left: one
+  // may still make a call, which waits in vain but writes. Without this, as where a group has
+  // failed, the mailbox is never used again.
   static void leave(std::unique_ptr<Peers> own);
 
-  // Of a call that is_for_peers; as on all ranks. False where it is larger than what the links are good for, and after so many calls that
-  // numbers would come again.
-  bool can_do(const CollectiveCall& call) const { return calls_ != UINT32_MAX && (has_lines_ || !needs_lines(call.count, call.dtype)); }
+  // Of a call that is_for_peers; as on all ranks. False where it is larger than what the links are
+  // good for, and after so many calls that numbers would come again.
+  bool can_do(const CollectiveCall& call) const {
+    return calls_ != UINT32_MAX && (has_lines_ || !needs_lines(call.count, call.dtype));
+  }
   cudaError_t all_reduce(const CollectiveCall& call, cudaStream_t stream);
   // From any thread: calls under way end as they stand, and later ones.
   void stop();
@@ -35,8 +39,9 @@ class Peers {
   struct Card;
   struct Words;
   struct Board;
-  // What a rank needs of its own. Given back to the process and not to CUDA, which would wait for all kernels of the device, and with it who
-  // launches: a kernel may wait for that very launch on another rank.
+  // What a rank needs of its own. Given back to the process and not to CUDA, which would wait for
+  // all kernels of the device, and with it who launches: a kernel may wait for that very launch on
+  // another rank.
   struct Memory {
     int32_t device = 0, size = 0;
     Board* board = nullptr;  // pinned memory of the host

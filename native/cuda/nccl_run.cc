@@ -1,50 +1,70 @@
-// One call of the program -> NCCL's calls. What has no call of NCCL's own (counts that differ, gather, scatter, all to all) is a group of
-// those it has; moves work on bytes, so that every dtype can be moved.
+// One call of the program -> NCCL's calls. What has no call of NCCL's own (counts that differ,
+// gather, scatter, all to all) is a group of those it has; moves work on bytes, so that every dtype
+// can be moved.
 #include "nccl_describe.h"
 #include "nccl_member.h"
 
 namespace shardwise::cuda::nccl {
 namespace {
 
-// What Barrier reduces: one byte of each device. Barriers at the same time may share it, since all write the same value.
+// What Barrier reduces: one byte of each device. Barriers at the same time may share it, since all
+// write the same value.
 char* barrier_bytes[kMaxDevices];
 std::mutex barrier_mutex;
 
 bool reduces(Collective kind) {
-  return kind == Collective::AllReduce || kind == Collective::Reduce || kind == Collective::ReduceScatter;
+  return kind == Collective::AllReduce || kind == Collective::Reduce ||
+         kind == Collective::ReduceScatter;
 }
 
 Type type_of(DType dtype) {
   switch (dtype) {
-    case DType::Float32: return kFloat32;
-    case DType::Float64: return kFloat64;
-    case DType::Float16: return kFloat16;
-    case DType::BFloat16: return kBfloat16;
-    case DType::Int64: return kInt64;
-    case DType::Int32: return kInt32;
-    case DType::Int8: return kInt8;
-    default: return kUint8;  // bool is 0 or 1
+    case DType::Float32:
+      return kFloat32;
+    case DType::Float64:
+      return kFloat64;
+    case DType::Float16:
+      return kFloat16;
+    case DType::BFloat16:
+      return kBfloat16;
+    case DType::Int64:
+      return kInt64;
+    case DType::Int32:
+      return kInt32;
+    case DType::Int8:
+      return kInt8;
+    default:
+      return kUint8;  // bool is 0 or 1
   }
 }
 
 // A bool is summed by "or" and multiplied by "and", as on the CPU.
 Op op_of(Reduce reduce, DType dtype) {
   switch (reduce) {
-    case Reduce::Sum: return dtype == DType::Bool ? kMax : kSum;
-    case Reduce::Product: return dtype == DType::Bool ? kMin : kProduct;
-    case Reduce::Avg: return kAvg;
-    case Reduce::Min: return kMin;
-    default: return kMax;
+    case Reduce::Sum:
+      return dtype == DType::Bool ? kMax : kSum;
+    case Reduce::Product:
+      return dtype == DType::Bool ? kMin : kProduct;
+    case Reduce::Avg:
+      return kAvg;
+    case Reduce::Min:
+      return kMin;
+    default:
+      return kMax;
   }
 }
 
 Status check(const CollectiveCall& call) {
   if (!reduces(call.kind)) return kOk;
   if (call.dtype == DType::Int16)
-    return fail(call.error, Code::Unsupported, "%s: GPUs do not reduce int16 between ranks: convert to int32 before, and back", call.name);
+    return fail(call.error, Code::Unsupported,
+                "%s: GPUs do not reduce int16 between ranks: convert to int32 before, and back",
+                call.name);
   if (call.reduce == Reduce::Avg && !is_floating(call.dtype))
-    return fail(call.error, Code::Unsupported, "%s: GPUs average floats between ranks, not %s: use sum and divide, or convert to float32",
-                call.name, dtype_name(call.dtype));
+    return fail(
+        call.error, Code::Unsupported,
+        "%s: GPUs average floats between ranks, not %s: use sum and divide, or convert to float32",
+        call.name, dtype_name(call.dtype));
   return kOk;
 }
 
@@ -52,8 +72,16 @@ Status check(const CollectiveCall& call) {
 class Launch {
  public:
   Launch(const Member& member, Comm comm, const CollectiveCall& call, cudaStream_t stream)
-      : api_(member.api), rank_(member.rank), size_(member.size), device_(member.device), comm_(comm), call_(call), stream_(stream),
-        item_(item_size(call.dtype)), in_(static_cast<const char*>(call.in)), out_(static_cast<char*>(call.out)) {}
+      : api_(member.api),
+        rank_(member.rank),
+        size_(member.size),
+        device_(member.device),
+        comm_(comm),
+        call_(call),
+        stream_(stream),
+        item_(item_size(call.dtype)),
+        in_(static_cast<const char*>(call.in)),
+        out_(static_cast<char*>(call.out)) {}
 
   Result start();
   cudaError_t cuda = cudaSuccess;  // of a copy of the rank's own part
@@ -64,9 +92,16 @@ class Launch {
   Result gather();
   Result scatter();
   Result all_to_all();
-  Result barrier() { return api_.all_reduce(barrier_bytes[device_], barrier_bytes[device_], 1, kUint8, kMax, comm_, stream_); }
-  Result all_reduce() { return api_.all_reduce(in_, out_, elements(call_.count), type(), op(), comm_, stream_); }
-  Result reduce() { return api_.reduce(in_, out_, elements(call_.count), type(), op(), call_.root, comm_, stream_); }
+  Result barrier() {
+    return api_.all_reduce(barrier_bytes[device_], barrier_bytes[device_], 1, kUint8, kMax, comm_,
+                           stream_);
+  }
+  Result all_reduce() {
+    return api_.all_reduce(in_, out_, elements(call_.count), type(), op(), comm_, stream_);
+  }
+  Result reduce() {
+    return api_.reduce(in_, out_, elements(call_.count), type(), op(), call_.root, comm_, stream_);
+  }
   Result broadcast(const char* in, char* out, int64_t count, int32_t root) {
     return api_.broadcast(rank_ == root ? in : out, out, bytes(count), kInt8, root, comm_, stream_);
   }
@@ -80,7 +115,8 @@ class Launch {
   // The rank's own part goes the short way.
   void copy(const char* from, char* to, int64_t count) {
     if (from == to || count == 0) return;
-    const cudaError_t code = cudaMemcpyAsync(to, from, bytes(count), cudaMemcpyDeviceToDevice, stream_);
+    const cudaError_t code =
+        cudaMemcpyAsync(to, from, bytes(count), cudaMemcpyDeviceToDevice, stream_);
     if (cuda == cudaSuccess) cuda = code;
   }
 
@@ -125,36 +161,56 @@ class Launch {
 
 Result Launch::start() {
   switch (call_.kind) {
-    case Collective::AllGather: return all_gather();
-    case Collective::ReduceScatter: return reduce_scatter();
-    case Collective::AllToAll: return all_to_all();
-    case Collective::Gather: return gather();
-    case Collective::Scatter: return scatter();
-    case Collective::Barrier: return barrier();
-    default: break;
+    case Collective::AllGather:
+      return all_gather();
+    case Collective::ReduceScatter:
+      return reduce_scatter();
+    case Collective::AllToAll:
+      return all_to_all();
+    case Collective::Gather:
+      return gather();
+    case Collective::Scatter:
+      return scatter();
+    case Collective::Barrier:
+      return barrier();
+    default:
+      break;
   }
   if (call_.count == 0) return kSuccess;
   switch (call_.kind) {
-    case Collective::AllReduce: return all_reduce();
-    case Collective::Reduce: return reduce();
-    case Collective::Broadcast: return broadcast(in_, out_, call_.count, call_.root);
-    case Collective::Send: return send(in_, call_.count, call_.root);
-    default: return receive(out_, call_.count, call_.root);
+    case Collective::AllReduce:
+      return all_reduce();
+    case Collective::Reduce:
+      return reduce();
+    case Collective::Broadcast:
+      return broadcast(in_, out_, call_.count, call_.root);
+    case Collective::Send:
+      return send(in_, call_.count, call_.root);
+    default:
+      return receive(out_, call_.count, call_.root);
   }
 }
 
 Result Launch::all_gather() {
   const int64_t* counts = call_.counts;
-  if (equal_counts()) return counts[0] == 0 ? kSuccess : api_.all_gather(in_, out_, bytes(counts[0]), kInt8, comm_, stream_);
-  return group([&](int32_t r) { return counts[r] == 0 ? kSuccess : broadcast(in_, out_ + before(counts, r), counts[r], r); });
+  if (equal_counts())
+    return counts[0] == 0 ? kSuccess
+                          : api_.all_gather(in_, out_, bytes(counts[0]), kInt8, comm_, stream_);
+  return group([&](int32_t r) {
+    return counts[r] == 0 ? kSuccess : broadcast(in_, out_ + before(counts, r), counts[r], r);
+  });
 }
 
 Result Launch::reduce_scatter() {
   const int64_t* counts = call_.counts;
   if (equal_counts())
-    return counts[0] == 0 ? kSuccess : api_.reduce_scatter(in_, out_, elements(counts[0]), type(), op(), comm_, stream_);
+    return counts[0] == 0
+               ? kSuccess
+               : api_.reduce_scatter(in_, out_, elements(counts[0]), type(), op(), comm_, stream_);
   return group([&](int32_t r) {
-    return counts[r] == 0 ? kSuccess : api_.reduce(in_ + before(counts, r), out_, elements(counts[r]), type(), op(), r, comm_, stream_);
+    return counts[r] == 0 ? kSuccess
+                          : api_.reduce(in_ + before(counts, r), out_, elements(counts[r]), type(),
+                                        op(), r, comm_, stream_);
   });
 }
 
@@ -162,14 +218,18 @@ Result Launch::gather() {
   const int64_t* counts = call_.counts;
   if (rank_ != call_.root) return send(in_, counts[rank_], call_.root);
   copy(in_, out_ + before(counts, rank_), counts[rank_]);
-  return group([&](int32_t r) { return r == rank_ ? kSuccess : receive(out_ + before(counts, r), counts[r], r); });
+  return group([&](int32_t r) {
+    return r == rank_ ? kSuccess : receive(out_ + before(counts, r), counts[r], r);
+  });
 }
 
 Result Launch::scatter() {
   const int64_t* counts = call_.counts;
   if (rank_ != call_.root) return receive(out_, counts[rank_], call_.root);
   copy(in_ + before(counts, rank_), out_, counts[rank_]);
-  return group([&](int32_t r) { return r == rank_ ? kSuccess : send(in_ + before(counts, r), counts[r], r); });
+  return group([&](int32_t r) {
+    return r == rank_ ? kSuccess : send(in_ + before(counts, r), counts[r], r);
+  });
 }
 
 Result Launch::all_to_all() {
@@ -192,7 +252,8 @@ Status not_launched(Member& member, Result result, cudaError_t cuda, ErrorText* 
   if (result != kSuccess)
     describe_result(message, member.api, result);
   else
-    message.add(": it was not launched: %s (CUDA error %d)", cudaGetErrorString(cuda), static_cast<int>(cuda));
+    message.add(": it was not launched: %s (CUDA error %d)", cudaGetErrorString(cuda),
+                static_cast<int>(cuda));
   member.fail_group(lock, Code::Device, text.text);
   return fail(error, Code::Device, "%s", text.text);
 }
@@ -250,7 +311,8 @@ Status Member::run(const CollectiveCall& call) {
   }
   result = settle(*this, result, 0);
   if (failed.load()) return failure(call.error);
-  if (result != kSuccess || cuda != cudaSuccess) return not_launched(*this, result, cuda, call.error);
+  if (result != kSuccess || cuda != cudaSuccess)
+    return not_launched(*this, result, cuda, call.error);
   return finish(stream, call.error);
 }
 

@@ -1,5 +1,5 @@
-// The watchdog: one thread of the process that looks at all members' calls in flight. It is never ended, only parked, and stops looking
-// when the process exits.
+// The watchdog: one thread of the process that looks at all members' calls in flight. It is never
+// ended, only parked, and stops looking when the process exits.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
-// A group that has failed is left to its keeper for a while, and then to who is still in a call of NCCL.
+// A group that has failed is left to its keeper for a while, and then to who is still in a call of
+// NCCL.
 constexpr int64_t kLookMs = 50, kKeeperMs = 2000, kStuckMs = 2500;
 
 struct Watch {
@@ -74,7 +75,8 @@ void unwatch(const Member* member) {
   Watch& watch = watch_of_process();
   std::lock_guard<std::mutex> lock(watch.mutex);
   const auto is_it = [&](const std::shared_ptr<Member>& other) { return other.get() == member; };
-  watch.members.erase(std::remove_if(watch.members.begin(), watch.members.end(), is_it), watch.members.end());
+  watch.members.erase(std::remove_if(watch.members.begin(), watch.members.end(), is_it),
+                      watch.members.end());
 }
 
 void Member::look() {
@@ -95,7 +97,9 @@ void Member::look() {
     oldest.begun = cudaEventQuery(oldest.before) == cudaSuccess;
   if (oldest.waited_ns / 1'000'000 >= timeout_ms.load()) return time_out(lock, oldest);
   Result state = kSuccess;
-  if (inside || !comm || api.async_error(comm, &state) != kSuccess || state == kSuccess || state == kInProgress) return;
+  if (inside || !comm || api.async_error(comm, &state) != kSuccess || state == kSuccess ||
+      state == kInProgress)
+    return;
   ErrorText text;
   Text message(text);
   describe(message, oldest.record);
@@ -104,7 +108,8 @@ void Member::look() {
   fail_group(lock, Code::Device, text.text);
 }
 
-// A call that connects to ranks which never come does not return by itself, and so never ends its turn. NCCL lets another thread abort.
+// A call that connects to ranks which never come does not return by itself, and so never ends its
+// turn. NCCL lets another thread abort.
 void Member::look_at_failed(const std::unique_lock<std::mutex>& held, int64_t now) {
   if (!comm) return;
   if (failed_ns == 0) failed_ns = now;
@@ -121,7 +126,10 @@ void Member::expect_end(const char* what, int64_t until_ns) {
 
 void Member::end_wait(const std::unique_lock<std::mutex>& held) {
   ErrorText text;
-  Text(text).add("%s on cuda:%d: the other ranks have not all done their part within the timeout: one is lost, or fails before it", waits_in, device);
+  Text(text).add(
+      "%s on cuda:%d: the other ranks have not all done their part within the timeout: one is "
+      "lost, or fails before it",
+      waits_in, device);
   fail_group(held, Code::Peer, text.text);
 }
 
@@ -130,11 +138,14 @@ void Member::time_out(const std::unique_lock<std::mutex>& held, const Flight& ol
   Text message(text);
   describe(message, oldest.record);
   message.add(": cuda:%d has waited %lld ms for it to %s (timeout after %lld ms)", device,
-              static_cast<long long>(oldest.waited_ns / 1'000'000), oldest.launched ? "finish" : "connect to the other ranks",
+              static_cast<long long>(oldest.waited_ns / 1'000'000),
+              oldest.launched ? "finish" : "connect to the other ranks",
               static_cast<long long>(timeout_ms.load()));
   if (flights.size() > 1) message.add(", %zu later calls behind it", flights.size() - 1);
-  message.add(": a rank has not come to this call, made another one, or is lost: compare the last calls of the ranks. If it is only slow, "
-              "give the group a longer timeout");
+  message.add(
+      ": a rank has not come to this call, made another one, or is lost: compare the last calls of "
+      "the ranks. If it is only slow, "
+      "give the group a longer timeout");
   fail_group(held, Code::Peer, text.text);
 }
 

@@ -1,5 +1,5 @@
-// The stream object of the CUDA backend, and what every kernel needs of it: the CUDA stream, facts about the device, scratch
-// memory, a place to report a bad index, and the check after a launch.
+// The stream object of the CUDA backend, and what every kernel needs of it: the CUDA stream, facts
+// about the device, scratch memory, a place to report a bad index, and the check after a launch.
 //
 // A kernel of the table looks like this:
 //   Status name(const KernelCall& call) {
@@ -7,25 +7,27 @@
 //     name_kernel<<<grid, block, 0, stream.handle>>>(...);
 //     return launched(call);
 //   }
-// It is called on the stream's native thread with the device already current. It must not synchronise and must not allocate
-// but through Stream::workspace.
+// It is called on the stream's native thread with the device already current. It must not
+// synchronise and must not allocate but through Stream::workspace.
 #pragma once
-#include <atomic>
 #include <cuda_runtime.h>
+
+#include <atomic>
 
 #include "../include/backend.h"
 
 namespace shardwise::cuda {
 
-// What a kernel writes when an index read from a tensor is out of range. Lives in mapped pinned host memory.
+// What a kernel writes when an index read from a tensor is out of range. Lives in mapped pinned
+// host memory.
 struct IndexError {
   int32_t ready;  // written last
   int32_t kernel;
   int64_t value, size, position;
 };
 
-// The device side of the error slot: passed by value to kernels that check indices. The first report since the host last
-// looked is kept; `claim` (device memory) decides who is first.
+// The device side of the error slot: passed by value to kernels that check indices. The first
+// report since the host last looked is kept; `claim` (device memory) decides who is first.
 struct IndexErrorSink {
   int32_t* claim;
   IndexError* record;
@@ -42,7 +44,8 @@ struct IndexErrorSink {
     *const_cast<volatile int32_t*>(&record->ready) = 1;
   }
 
-  // `value` if it is in [0, size), else reports it and returns the nearest index that is (size must be > 0).
+  // `value` if it is in [0, size), else reports it and returns the nearest index that is (size must
+  // be > 0).
   __device__ __forceinline__ int64_t checked(int64_t value, int64_t size, int64_t position) const {
     if (static_cast<uint64_t>(value) < static_cast<uint64_t>(size)) return value;
     report(value, size, position);
@@ -55,7 +58,8 @@ struct IndexErrorSink {
 struct DeviceFacts {
   int32_t num_sms = 0;
   int32_t major = 0, minor = 0;
-  int32_t max_shared_per_block = 0;  // with the opt-in of cudaFuncAttributeMaxDynamicSharedMemorySize
+  // with the opt-in of cudaFuncAttributeMaxDynamicSharedMemorySize
+  int32_t max_shared_per_block = 0;
   int32_t max_threads_per_sm = 0;
   int64_t l2_bytes = 0;
 };
@@ -68,15 +72,19 @@ struct Stream {
   int32_t device = 0;
   const DeviceFacts* facts = nullptr;
 
-  // Scratch memory of at least `bytes` (256-byte aligned) for the kernel call in progress; null if there is none left, in
-  // which case `call.error` is written and the kernel returns Status{Code::OutOfMemory}. One use per call: a second request
-  // within a call may free the first. The contents are undefined.
+  // Scratch memory of at least `bytes` (256-byte aligned) for the kernel call in progress; null if
+  // there is none left, in which case `call.error` is written and the kernel returns
+  // Status{Code::OutOfMemory}. One use per call: a second request within a call may free the first.
+  // The contents are undefined.
   void* workspace(int64_t bytes, const KernelCall& call);
 
-  // Device memory for kernels whose blocks count each other: `arrived` points to kArrived zeros, which a kernel leaves as zeros.
+  // Device memory for kernels whose blocks count each other: `arrived` points to kArrived zeros,
+  // which a kernel leaves as zeros.
   static constexpr int32_t kArrived = 1024;
 
-  IndexErrorSink index_errors(const KernelCall& call) const { return {claim, record_on_device, call.kernel}; }
+  IndexErrorSink index_errors(const KernelCall& call) const {
+    return {claim, record_on_device, call.kernel};
+  }
 
   // The rest belongs to backend.cu.
   Status set_scratch(int64_t bytes, ErrorText* error);  // 0 gives it back
@@ -97,8 +105,8 @@ inline Stream& stream_of(const KernelCall& call) { return *static_cast<Stream*>(
 // The name of kernel `id` (kernel_table.cu).
 const char* kernel_name(int32_t id);
 
-// Out of line: writes the message for a failed CUDA call (and clears the error if it can be cleared). OutOfMemory for
-// cudaErrorMemoryAllocation, else Device.
+// Out of line: writes the message for a failed CUDA call (and clears the error if it can be
+// cleared). OutOfMemory for cudaErrorMemoryAllocation, else Device.
 Status cuda_failure(ErrorText* error, cudaError_t code, const char* what);
 
 // After the last launch of a kernel: did it start?
@@ -108,14 +116,17 @@ inline Status launched(const KernelCall& call) {
 }
 
 inline Status unsupported(const KernelCall& call, DType dtype) {
-  return fail(call.error, Code::Unsupported, "%s has no CUDA kernel for %s", kernel_name(call.kernel), dtype_name(dtype));
+  return fail(call.error, Code::Unsupported, "%s has no CUDA kernel for %s",
+              kernel_name(call.kernel), dtype_name(dtype));
 }
 
-// For calls in a kernel's host part that return cudaError_t (cudaMemsetAsync, cudaFuncSetAttribute ...).
-#define SW_CUDA(expression)                                                                               \
-  do {                                                                                                    \
-    const cudaError_t sw_code = (expression);                                                             \
-    if (sw_code != cudaSuccess) return ::shardwise::cuda::cuda_failure(call.error, sw_code, #expression); \
+// For calls in a kernel's host part that return cudaError_t (cudaMemsetAsync, cudaFuncSetAttribute
+// ...).
+#define SW_CUDA(expression)                                                     \
+  do {                                                                          \
+    const cudaError_t sw_code = (expression);                                   \
+    if (sw_code != cudaSuccess)                                                 \
+      return ::shardwise::cuda::cuda_failure(call.error, sw_code, #expression); \
   } while (0)
 
 SW_HOST_DEVICE constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -10,7 +10,8 @@ namespace {
 struct Bytes {
   std::vector<int64_t> of, before;
   int64_t total = 0;
-  Bytes(const int64_t* counts, int32_t size, int64_t item) : of(static_cast<size_t>(size)), before(of.size()) {
+  Bytes(const int64_t* counts, int32_t size, int64_t item)
+      : of(static_cast<size_t>(size)), before(of.size()) {
     for (size_t rank = 0; rank < of.size(); rank++) {
       of[rank] = counts[rank] * item;
       before[rank] = total;
@@ -27,10 +28,12 @@ void copy_own(void* out, const void* in, int64_t bytes) {
 
 }  // namespace
 
-// What is large goes in parts, each to one rank and from there to all: so the root sends it twice, not to each.
+// What is large goes in parts, each to one rank and from there to all: so the root sends it twice,
+// not to each.
 Status Group::broadcast(const CollectiveCall& call) {
   const int64_t bytes = call.count * item_size(call.dtype);
-  Status status = begin_collective(call, {.kind = comm::Kind::Broadcast, .root = call.root, .amount = bytes});
+  Status status =
+      begin_collective(call, {.kind = comm::Kind::Broadcast, .root = call.root, .amount = bytes});
   if (!status.ok()) return status;
   const bool is_root = rank_ == call.root, whole = bytes <= kInlineBytes || size_ <= 2;
   char* data = bytes_of(is_root ? call.in : call.out);
@@ -57,7 +60,10 @@ Status Group::broadcast(const CollectiveCall& call) {
 
 Status Group::gather(const CollectiveCall& call, bool to_all) {
   const Bytes each(call.counts, size_, item_size(call.dtype));
-  Status status = begin_collective(call, {.kind = to_all ? comm::Kind::AllGather : comm::Kind::Gather, .root = to_all ? -1 : call.root, .sizes = each.of.data()});
+  Status status =
+      begin_collective(call, {.kind = to_all ? comm::Kind::AllGather : comm::Kind::Gather,
+                              .root = to_all ? -1 : call.root,
+                              .sizes = each.of.data()});
   if (!status.ok()) return status;
   const bool takes = to_all || rank_ == call.root;
   Step step(size_);
@@ -66,19 +72,26 @@ Status Group::gather(const CollectiveCall& call, bool to_all) {
     if (takes) step.receive(other, bytes_of(call.out) + each.before[other], each.of[other]);
   });
   status = meet(step, call.error);
-  if (status.ok() && takes) copy_own(bytes_of(call.out) + each.before[rank_], call.in, each.of[rank_]);
+  if (status.ok() && takes)
+    copy_own(bytes_of(call.out) + each.before[rank_], call.in, each.of[rank_]);
   return status;
 }
 
 Status Group::scatter(const CollectiveCall& call) {
   const Bytes each(call.counts, size_, item_size(call.dtype));
-  Status status = begin_collective(call, {.kind = comm::Kind::Scatter, .root = call.root, .sizes = each.of.data()});
+  Status status = begin_collective(
+      call, {.kind = comm::Kind::Scatter, .root = call.root, .sizes = each.of.data()});
   if (!status.ok()) return status;
   Step step(size_);
-  if (rank_ == call.root) for_peers([&](int32_t other) { step.send(other, bytes_of(call.in) + each.before[other], each.of[other]); });
-  else step.receive(call.root, call.out, each.of[rank_]);
+  if (rank_ == call.root)
+    for_peers([&](int32_t other) {
+      step.send(other, bytes_of(call.in) + each.before[other], each.of[other]);
+    });
+  else
+    step.receive(call.root, call.out, each.of[rank_]);
   status = meet(step, call.error);
-  if (status.ok() && rank_ == call.root) copy_own(call.out, bytes_of(call.in) + each.before[rank_], each.of[rank_]);
+  if (status.ok() && rank_ == call.root)
+    copy_own(call.out, bytes_of(call.in) + each.before[rank_], each.of[rank_]);
   return status;
 }
 
@@ -93,7 +106,9 @@ Status Group::all_to_all(const CollectiveCall& call) {
     step.receive(other, bytes_of(call.out) + received.before[other], received.of[other]);
   });
   status = meet(step, call.error, sent.of.data(), received.of.data());
-  if (status.ok()) copy_own(bytes_of(call.out) + received.before[rank_], bytes_of(call.in) + sent.before[rank_], sent.of[rank_]);
+  if (status.ok())
+    copy_own(bytes_of(call.out) + received.before[rank_], bytes_of(call.in) + sent.before[rank_],
+             sent.of[rank_]);
   return status;
 }
 

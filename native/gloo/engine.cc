@@ -44,15 +44,21 @@ Status in_call(void* member, const char* name, ErrorText* error, Work work) {
 
 const CommEngine kCommEngine = {
     "gloo",
-    [](void* member, const CollectiveCall& call) { return in_call(member, call.name, call.error, [&](Group& group) { return group.run(call); }); },
-    [](void* member, const char* reason) { quietly([&] { group_of(member).fail_all(Code::Closed, reason); }); },
-    [](void*, ErrorText*) { return kOk; },  // every call waits for its result, and reports its own failure
+    [](void* member, const CollectiveCall& call) {
+      return in_call(member, call.name, call.error, [&](Group& group) { return group.run(call); });
+    },
+    [](void* member, const char* reason) {
+      quietly([&] { group_of(member).fail_all(Code::Closed, reason); });
+    },
+    // every call waits for its result, and reports its own failure
+    [](void*, ErrorText*) { return kOk; },
     [](void* member, int64_t milliseconds) { group_of(member).set_timeout(milliseconds); },
     [](void* member) { quietly([&] { delete static_cast<Group*>(member); }); },
     nullptr,
 };
 
-Status listen(const char* host, int32_t rank, int32_t size, int64_t timeout_ms, void** world, char* addresses, ErrorText* error) {
+Status listen(const char* host, int32_t rank, int32_t size, int64_t timeout_ms, void** world,
+              char* addresses, ErrorText* error) {
   return guarded("initProcessGroup", error, [&] {
     auto made = std::make_unique<World>(host, rank, size, timeout_ms);
     made->addresses(addresses);
@@ -62,7 +68,8 @@ Status listen(const char* host, int32_t rank, int32_t size, int64_t timeout_ms, 
 }
 
 Status connect(void* world, const char* addresses, ErrorText* error) {
-  return guarded("initProcessGroup", error, [&] { return static_cast<World*>(world)->connect(addresses, error); });
+  return guarded("initProcessGroup", error,
+                 [&] { return static_cast<World*>(world)->connect(addresses, error); });
 }
 
 Status join(void* world, const GlooGroup& group, void** member, ErrorText* error) {
@@ -82,16 +89,26 @@ const GlooEngine kGlooEngine = {
     connect,
     [](void* world) { quietly([&] { delete static_cast<World*>(world); }); },
     join,
-    [](void* world, const GlooGroup& group, int32_t place, const char* reason) { quietly([&] { static_cast<World*>(world)->decline(group, place, reason); }); },
-    [](void* member, const CollectiveCall& call, uint64_t number) {
-      return in_call(member, call.name, call.error, [&](Group& group) { return group.compare(call, number); });
+    [](void* world, const GlooGroup& group, int32_t place, const char* reason) {
+      quietly([&] { static_cast<World*>(world)->decline(group, place, reason); });
     },
-    [](void* member, ErrorText* lost, ErrorText* error) { return in_call(member, "a look at the other ranks", error, [&](Group& group) { return group.look_around(lost, error); }); },
+    [](void* member, const CollectiveCall& call, uint64_t number) {
+      return in_call(member, call.name, call.error,
+                     [&](Group& group) { return group.compare(call, number); });
+    },
+    [](void* member, ErrorText* lost, ErrorText* error) {
+      return in_call(member, "a look at the other ranks", error,
+                     [&](Group& group) { return group.look_around(lost, error); });
+    },
     [](void* member) { quietly([&] { group_of(member).end(); }); },
-    [](void* member, Code code, const char* text) { quietly([&] { group_of(member).fail_all(code, text); }); },
+    [](void* member, Code code, const char* text) {
+      quietly([&] { group_of(member).fail_all(code, text); });
+    },
 };
 
 }  // namespace
 }  // namespace shardwise::across
 
-extern "C" __attribute__((visibility("default"))) const shardwise::GlooEngine* shardwise_gloo_v1() { return &shardwise::across::kGlooEngine; }
+extern "C" __attribute__((visibility("default"))) const shardwise::GlooEngine* shardwise_gloo_v1() {
+  return &shardwise::across::kGlooEngine;
+}

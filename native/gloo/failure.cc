@@ -16,7 +16,8 @@ void Group::hear() {
     // Gloo's thread writes it; what is seen here only says that it is worth waiting for the rest.
     if (other.is_heard || *static_cast<volatile const End*>(&other.words.end) == End::None) return;
     Waited waited = Waited::Interrupted;
-    while (waited == Waited::Interrupted) waited = wait_a_moment(*other.words_in, Way::Receive, &why);
+    while (waited == Waited::Interrupted)
+      waited = wait_a_moment(*other.words_in, Way::Receive, &why);
     if (waited == Waited::Broken) return;
     other.is_heard = true;
     other.has_called = other.words.has_called != 0;
@@ -52,17 +53,22 @@ Status Group::look(int32_t awaited, ErrorText* error) {
 void Group::miss(comm::Missing& missing, int32_t rank, const char* has) {
   Peer& other = peer(rank);
   // Of a rank that has said nothing it is not known what it called.
-  if (other.has_called || other.is_heard) missing.add(rank, has, other.has_called ? &other.last : nullptr, false);
-  else missing.add(rank, has);
+  if (other.has_called || other.is_heard)
+    missing.add(rank, has, other.has_called ? &other.last : nullptr, false);
+  else
+    missing.add(rank, has);
 }
 
 Status Group::report_gone(int32_t rank, const std::string& why, ErrorText* error) {
   comm::Missing missing;
-  miss(missing, rank, peer(rank).is_heard ? "has left the group" : ("has died or cannot be reached (" + why + ")").c_str());
+  miss(missing, rank,
+       peer(rank).is_heard ? "has left the group"
+                           : ("has died or cannot be reached (" + why + ")").c_str());
   return fail_for(missing, "", {}, error);
 }
 
-Status Group::go_on_waiting(const std::vector<int32_t>& ranks, comm::Patience& patience, ErrorText* error) {
+Status Group::go_on_waiting(const std::vector<int32_t>& ranks, comm::Patience& patience,
+                            ErrorText* error) {
   const bool has_time = patience.left() > 0;
   waits_->tell(roster_.ranks_at(ranks), patience.waited_ms(), timeout_ms());
   return has_time ? kOk : time_out(ranks, patience.waited_ms(), error);
@@ -70,11 +76,16 @@ Status Group::go_on_waiting(const std::vector<int32_t>& ranks, comm::Patience& p
 
 Status Group::time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, ErrorText* error) {
   comm::Missing missing;
-  for (const int32_t rank : ranks) miss(missing, rank, waiting_words("has not come", waits_->awaited_by(roster_.rank_at(rank), timeout_ms())).c_str());
-  return fail_for(missing, " (timeout after " + std::to_string(waited_ms) + " ms)", waits_->culprits(roster_.ranks_at(ranks), timeout_ms()), error);
+  for (const int32_t rank : ranks)
+    miss(missing, rank,
+         waiting_words("has not come", waits_->awaited_by(roster_.rank_at(rank), timeout_ms()))
+             .c_str());
+  return fail_for(missing, " (timeout after " + std::to_string(waited_ms) + " ms)",
+                  waits_->culprits(roster_.ranks_at(ranks), timeout_ms()), error);
 }
 
-Status Group::fail_for(const comm::Missing& missing, const std::string& limit, std::vector<int32_t> culprits, ErrorText* error) {
+Status Group::fail_for(const comm::Missing& missing, const std::string& limit,
+                       std::vector<int32_t> culprits, ErrorText* error) {
   ErrorText message;
   Text text(message);
   comm::describe_waiting(text, roster_, note_, rank_);
@@ -133,7 +144,8 @@ Status Group::refuse(const comm::Note& note, ErrorText* error) {
   return status;
 }
 
-Status Group::refuse_difference(const ErrorText& seen_here, const ErrorText& for_all, ErrorText* error) {
+Status Group::refuse_difference(const ErrorText& seen_here, const ErrorText& for_all,
+                                ErrorText* error) {
   refused_ = fail(&refused_text_, Code::Peer, "%s", seen_here.text);
   fail_group(Code::Peer, for_all.text, nullptr);
   return fail(error, Code::Peer, "%s", seen_here.text);
@@ -158,7 +170,8 @@ Status Group::look_around(ErrorText* lost, ErrorText* error) {
   for_peers([&](int32_t rank) {
     if (failed() || peer(rank).is_heard || !is_gone(rank, &why)) return;
     hear();  // its last words may have come just before the connection went
-    if (!peer(rank).is_heard) miss(missing, rank, ("has died or cannot be reached (" + why + ")").c_str());
+    if (!peer(rank).is_heard)
+      miss(missing, rank, ("has died or cannot be reached (" + why + ")").c_str());
   });
   Text text(*lost);
   if (!missing.empty()) {
@@ -202,7 +215,8 @@ void Group::flush(int64_t limit_ms, bool parcels) {
   };
   for_peers([&](int32_t rank) {
     Peer& other = peer(rank);
-    for (; parcels && !other.parcels.empty(); other.parcels.pop_front()) until_gone(*other.parcels.front().buffer, rank);
+    for (; parcels && !other.parcels.empty(); other.parcels.pop_front())
+      until_gone(*other.parcels.front().buffer, rank);
     if (other.has_frame_under_way) until_gone(*other.outgoing, rank);
     other.has_frame_under_way = false;
     if (other.is_told) until_gone(*other.words_out, rank);

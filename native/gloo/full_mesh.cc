@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 constexpr int kTickMs = 20;
-// A stranger has so long to show a token, and beside all peers so many may be about it: then the oldest goes, and if that was a peer it comes again.
+// A stranger has so long to show a token, and beside all peers so many may be about it: then the
+// oldest goes, and if that was a peer it comes again.
 constexpr int64_t kGreetingNs = 2'000 * kMs;
 constexpr size_t kMostStrangers = 64;
 // Before a peer is taken for dead: another may have told why it is gone.
@@ -25,16 +26,19 @@ constexpr int64_t kVerdictNs = 1'000 * kMs;
 template <class Token>
 bool is_same(const Token& a, const Token& b) {
   unsigned char difference = 0;  // all bytes are looked at: how long it takes says nothing
-  for (size_t i = 0; i < a.size(); i++) difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
+  for (size_t i = 0; i < a.size(); i++)
+    difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
   return difference == 0;
 }
 
 }  // namespace
 
-FullMesh::FullMesh(const char* host, int32_t rank, int32_t size) : rank_(rank), size_(size), peers_(static_cast<size_t>(size)) {
+FullMesh::FullMesh(const char* host, int32_t rank, int32_t size)
+    : rank_(rank), size_(size), peers_(static_cast<size_t>(size)) {
   for_peers([](int32_t, Peer& other) {
     const auto bytes = static_cast<ssize_t>(other.given.size());
-    if (getrandom(other.given.data(), other.given.size(), 0) != bytes) throw std::runtime_error("the system gives no random bytes");
+    if (getrandom(other.given.data(), other.given.size(), 0) != bytes)
+      throw std::runtime_error("the system gives no random bytes");
   });
   listener_ = listen_at(host, &where_);
 }
@@ -50,7 +54,8 @@ void FullMesh::addresses(char* out) const {
 bool FullMesh::connect(const char* addresses, int64_t timeout_ms, Failure* failure) {
   for_peers([&](int32_t rank, Peer& other) {
     memcpy(&other.address, addresses + int64_t{rank} * kGlooAddressBytes, sizeof other.address);
-    if (other.address.length != sizeof(Address)) throw std::runtime_error("rank " + std::to_string(rank) + " has sent no address");
+    if (other.address.length != sizeof(Address))
+      throw std::runtime_error("rank " + std::to_string(rank) + " has sent no address");
   });
   comm::Patience patience(timeout_ms);
   while (!is_decided(patience)) step();
@@ -60,11 +65,13 @@ bool FullMesh::connect(const char* addresses, int64_t timeout_ms, Failure* failu
   return failure_.what.empty();
 }
 
-// --- connecting ---------------------------------------------------------------------------------------------------------------------
+// --- connecting
+// ---------------------------------------------------------------------------------------------------------------------
 
 void FullMesh::step() {
   for_peers([&](int32_t rank, Peer& other) {
-    if (rank < rank_ && other.state == State::Idle && comm::now_ns() >= other.retry_ns) begin_connecting(other);
+    if (rank < rank_ && other.state == State::Idle && comm::now_ns() >= other.retry_ns)
+      begin_connecting(other);
   });
   wait_for_events();
   hear_strangers();
@@ -75,8 +82,11 @@ void FullMesh::wait_for_events() {
   std::vector<pollfd> all{{listener_.fd(), POLLIN, 0}};
   for (const Stranger& stranger : strangers_) all.push_back({stranger.socket.fd(), POLLIN, 0});
   for_peers([&](int32_t, Peer& other) {
-    const bool is_quiet = !other.socket.is_open() || other.verdict.is_whole() || (other.state == State::Proven && !other.lost.empty());
-    if (!is_quiet) all.push_back({other.socket.fd(), static_cast<int16_t>(other.state == State::Connecting ? POLLOUT : POLLIN), 0});
+    const bool is_quiet = !other.socket.is_open() || other.verdict.is_whole() ||
+                          (other.state == State::Proven && !other.lost.empty());
+    if (!is_quiet)
+      all.push_back({other.socket.fd(),
+                     static_cast<int16_t>(other.state == State::Connecting ? POLLOUT : POLLIN), 0});
   });
   poll(all.data(), all.size(), kTickMs);
 }
@@ -85,8 +95,10 @@ void FullMesh::begin_connecting(Peer& other) {
   std::string why;
   other.greeting = {};
   other.socket = across::begin_connecting(other.address.where, &why);
-  if (other.socket.is_open()) other.state = State::Connecting;
-  else lose(other, why);
+  if (other.socket.is_open())
+    other.state = State::Connecting;
+  else
+    lose(other, why);
 }
 
 void FullMesh::go_on(int32_t rank, Peer& other) {
@@ -96,7 +108,8 @@ void FullMesh::go_on(int32_t rank, Peer& other) {
     if (poll(&writable, 1, 0) <= 0) return;
     why = connecting_error(other.socket);
     const Greeting greeting{rank_, other.address.token};
-    if (!why.empty() || !send_at_once(other.socket, &greeting, sizeof greeting)) return lose(other, why.empty() ? "connection closed" : why);
+    if (!why.empty() || !send_at_once(other.socket, &greeting, sizeof greeting))
+      return lose(other, why.empty() ? "connection closed" : why);
     other.state = State::Greeting;
     other.lost.clear();  // it listens
   }
@@ -104,10 +117,13 @@ void FullMesh::go_on(int32_t rank, Peer& other) {
     if (!read_some(other.socket, other.greeting, &why)) return lose(other, why);
     if (!other.greeting.is_whole()) return;
     const Greeting& said = other.greeting.message;
-    if (said.rank != rank || !is_same(said.token, other.given)) return lose(other, "another program answers in its place");
+    if (said.rank != rank || !is_same(said.token, other.given))
+      return lose(other, "another program answers in its place");
     prove(other);
   }
-  if (other.state == State::Proven && other.lost.empty() && !read_some(other.socket, other.verdict, &why)) lose(other, why);
+  if (other.state == State::Proven && other.lost.empty() &&
+      !read_some(other.socket, other.verdict, &why))
+    lose(other, why);
 }
 
 void FullMesh::hear_strangers() {
@@ -151,7 +167,8 @@ void FullMesh::lose(Peer& other, const std::string& why) {
   other.retry_ns = now + kTickMs * kMs;
 }
 
-// --- what the ranks tell each other ----------------------------------------------------------------------------------------------------
+// --- what the ranks tell each other
+// ----------------------------------------------------------------------------------------------------
 
 bool FullMesh::is_decided(comm::Patience& patience) {
   if (own_.stand != Stand::Failed) adopt_failure_of_others();
@@ -171,17 +188,24 @@ void FullMesh::decide(comm::Patience& patience) {
     is_known_long = is_known_long || now - other.lost_ns > kHearsayNs;
     if (why.empty()) why = other.lost;
   });
-  if (unproven.empty() && gone.empty()) say(Stand::Connected);
-  else if (is_known_long) give_up(gone, "has ended or cannot be reached (" + why + ")", false);
-  else if (patience.left() <= 0) give_up(unproven.empty() ? gone : unproven, "has not connected (timeout after " + std::to_string(patience.waited_ms()) + " ms)", true);
+  if (unproven.empty() && gone.empty())
+    say(Stand::Connected);
+  else if (is_known_long)
+    give_up(gone, "has ended or cannot be reached (" + why + ")", false);
+  else if (patience.left() <= 0)
+    give_up(unproven.empty() ? gone : unproven,
+            "has not connected (timeout after " + std::to_string(patience.waited_ms()) + " ms)",
+            true);
 }
 
-// Who has said that it is connected goes on whatever becomes of the others: from then on the group itself tells of those that end.
+// Who has said that it is connected goes on whatever becomes of the others: from then on the group
+// itself tells of those that end.
 bool FullMesh::is_over(comm::Patience& patience) {
   bool are_told = true;
   std::vector<int32_t> silent;
   for_peers([&](int32_t rank, const Peer& other) {
-    const bool is_culprit = std::find(failure_.culprits.begin(), failure_.culprits.end(), rank) != failure_.culprits.end();
+    const bool is_culprit = std::find(failure_.culprits.begin(), failure_.culprits.end(), rank) !=
+                            failure_.culprits.end();
     are_told = are_told && (other.is_told || is_culprit || !other.lost.empty());
     if (!other.verdict.is_whole() && other.lost.empty()) silent.push_back(rank);
   });
@@ -190,8 +214,13 @@ bool FullMesh::is_over(comm::Patience& patience) {
   if (patience.left() > -kVerdictNs) return false;
   // One alone has stopped. Several may wait for one of them.
   const std::string limit = "(timeout after " + std::to_string(patience.waited_ms()) + " ms)";
-  if (silent.size() == 1) failure_ = {silent, "has not said that it is connected " + limit, true};
-  else failure_ = {{}, std::to_string(silent.size()) + " ranks have not said that they are connected " + limit, true};
+  if (silent.size() == 1)
+    failure_ = {silent, "has not said that it is connected " + limit, true};
+  else
+    failure_ = {
+        {},
+        std::to_string(silent.size()) + " ranks have not said that they are connected " + limit,
+        true};
   return true;
 }
 
@@ -199,18 +228,24 @@ void FullMesh::adopt_failure_of_others() {
   for_peers([&](int32_t, const Peer& other) {
     const Verdict& said = other.verdict.message;
     if (!other.verdict.is_whole() || said.stand != Stand::Failed || !failure_.what.empty()) return;
-    const int32_t count = std::clamp<int32_t>(said.culprit_count, 0, static_cast<int32_t>(std::size(said.culprits)));
+    const int32_t count =
+        std::clamp<int32_t>(said.culprit_count, 0, static_cast<int32_t>(std::size(said.culprits)));
     std::vector<int32_t> culprits(said.culprits, said.culprits + count);
     const std::string what(said.what, strnlen(said.what, sizeof said.what));
-    if (own_.stand == Stand::None) give_up(std::move(culprits), what, said.is_timeout != 0);
-    else failure_ = {std::move(culprits), what, said.is_timeout != 0};
+    if (own_.stand == Stand::None)
+      give_up(std::move(culprits), what, said.is_timeout != 0);
+    else
+      failure_ = {std::move(culprits), what, said.is_timeout != 0};
   });
 }
 
 void FullMesh::give_up(std::vector<int32_t> culprits, const std::string& what, bool is_timeout) {
-  culprits.erase(std::remove_if(culprits.begin(), culprits.end(), [this](int32_t rank) { return rank < 0 || rank >= size_; }), culprits.end());
+  culprits.erase(std::remove_if(culprits.begin(), culprits.end(),
+                                [this](int32_t rank) { return rank < 0 || rank >= size_; }),
+                 culprits.end());
   failure_ = {std::move(culprits), what, is_timeout};
-  own_.culprit_count = static_cast<int32_t>(std::min(failure_.culprits.size(), std::size(own_.culprits)));
+  own_.culprit_count =
+      static_cast<int32_t>(std::min(failure_.culprits.size(), std::size(own_.culprits)));
   std::copy_n(failure_.culprits.begin(), own_.culprit_count, own_.culprits);
   own_.is_timeout = is_timeout ? 1 : 0;
   memcpy(own_.what, what.c_str(), std::min(what.size(), sizeof own_.what - 1));

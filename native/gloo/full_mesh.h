@@ -1,8 +1,9 @@
-// How ranks connect, each with each. A rank listens on a socket of its own; a connection counts once both ends have shown the token that the
-// other one gave them beside its address. Whoever else connects takes no place, and is let go.
+// How ranks connect, each with each. A rank listens on a socket of its own; a connection counts
+// once both ends have shown the token that the other one gave them beside its address. Whoever else
+// connects takes no place, and is let go.
 //
-// Then each tells all that it is connected, or why it gives up. So all hear the same cause, and nobody takes for dead who only left because
-// of another.
+// Then each tells all that it is connected, or why it gives up. So all hear the same cause, and
+// nobody takes for dead who only left because of another.
 #pragma once
 #include <array>
 #include <list>
@@ -25,10 +26,12 @@ class FullMesh {
 
   struct Failure {
     std::vector<int32_t> culprits;  // may be none
-    std::string what;               // of the culprits, beginning with "has"; without any, a sentence
+    // of the culprits, beginning with "has"; without any, a sentence
+    std::string what;
     bool is_timeout = false;
   };
-  // The i-th of `addresses` is where rank i waits for this one. Waits until all are connected and say so.
+  // The i-th of `addresses` is where rank i waits for this one. Waits until all are connected and
+  // say so.
   bool connect(const char* addresses, int64_t timeout_ms, Failure* failure);
 
   // After that, once for each: the connection, which nothing is under way on.

@@ -6,22 +6,26 @@
 
 namespace shardwise::across {
 
-Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out, ErrorText* error) {
+Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out,
+                   ErrorText* error) {
   const int32_t rank = plan.rank, size = plan.size;
   auto connections = std::make_unique<Connections>(world.host(), rank, size);
   const size_t bytes = static_cast<size_t>(size) * kGlooAddressBytes;
   std::vector<char> own(bytes), theirs(bytes);
   connections->addresses(own.data());
   Status status = world.exchange(plan, own.data(), theirs.data(), error);
-  if (status.ok()) status = connections->connect(theirs.data(), plan.timeout_ms, roster_of(plan), "", error);
+  if (status.ok())
+    status = connections->connect(theirs.data(), plan.timeout_ms, roster_of(plan), "", error);
   if (!status.ok()) return status;
-  std::unique_ptr<Group> group(new Group(connections.release(), world.waits(), roster_of(plan), plan.timeout_ms));
+  std::unique_ptr<Group> group(
+      new Group(connections.release(), world.waits(), roster_of(plan), plan.timeout_ms));
   group->for_peers([&](int32_t other) { group->await_peer(other); });
   *out = std::move(group);
   return kOk;
 }
 
-Group::Group(Connections* connections, std::shared_ptr<Waits> waits, comm::Roster roster, int64_t timeout_ms)
+Group::Group(Connections* connections, std::shared_ptr<Waits> waits, comm::Roster roster,
+             int64_t timeout_ms)
     : roster_(std::move(roster)),
       rank_(connections->rank()),
       size_(connections->size()),
@@ -50,7 +54,8 @@ void Group::await_peer(int32_t rank) {
     peer(rank).words_in->recv(rank, kWordsSlot);
     peer(rank).incoming[1]->recv(rank, kFrameSlot);
   } catch (const std::runtime_error& failure) {
-    // It has joined and gone already. The first call says so, with its last words where they have come.
+    // It has joined and gone already. The first call says so, with its last words where they have
+    // come.
     peer(rank).lost = plain(failure.what());
   }
 }
@@ -82,17 +87,28 @@ Status Group::end_call(Status status) {
 
 Status Group::dispatch(const CollectiveCall& call) {
   switch (call.kind) {
-    case Collective::AllReduce: return all_reduce(call);
-    case Collective::Broadcast: return broadcast(call);
-    case Collective::AllGather: return gather(call, true);
-    case Collective::ReduceScatter: return reduce_scatter(call);
-    case Collective::AllToAll: return all_to_all(call);
-    case Collective::Reduce: return reduce(call);
-    case Collective::Gather: return gather(call, false);
-    case Collective::Scatter: return scatter(call);
-    case Collective::Barrier: return barrier(call);
-    case Collective::Send: return send(call);
-    case Collective::Receive: return receive(call);
+    case Collective::AllReduce:
+      return all_reduce(call);
+    case Collective::Broadcast:
+      return broadcast(call);
+    case Collective::AllGather:
+      return gather(call, true);
+    case Collective::ReduceScatter:
+      return reduce_scatter(call);
+    case Collective::AllToAll:
+      return all_to_all(call);
+    case Collective::Reduce:
+      return reduce(call);
+    case Collective::Gather:
+      return gather(call, false);
+    case Collective::Scatter:
+      return scatter(call);
+    case Collective::Barrier:
+      return barrier(call);
+    case Collective::Send:
+      return send(call);
+    case Collective::Receive:
+      return receive(call);
   }
   return fail(call.error, Code::Invalid, "%s: no such collective", call.name);
 }
@@ -105,7 +121,9 @@ void Group::disconnect() {
     connections = std::move(connections_);
     for (Peer& other : peers_) {
       other.parcels.clear();
-      for (std::unique_ptr<Buffer>* buffer : {&other.incoming[0], &other.incoming[1], &other.outgoing, &other.words_in, &other.words_out}) buffer->reset();
+      for (std::unique_ptr<Buffer>* buffer : {&other.incoming[0], &other.incoming[1],
+                                              &other.outgoing, &other.words_in, &other.words_out})
+        buffer->reset();
     }
   }
 }

@@ -1,12 +1,14 @@
-// Collectives of host memory between machines: the twin of comm::HostGroup over gloo's connections. One Group for each rank; its calls
-// come one at a time and wait for the other ranks.
+// Collectives of host memory between machines: the twin of comm::HostGroup over gloo's connections.
+// One Group for each rank; its calls come one at a time and wait for the other ranks.
 //
-// Gloo's own algorithms are not used: its ring sums in another order on each rank's part and would round 16-bit floats at every hop.
-// Here each rank gets its part of everyone's and reduces it in the order of the ranks, which moves as many bytes as the ring in two
-// steps instead of 2 (n - 1), and gives the bits that ranks of one machine get.
+// Gloo's own algorithms are not used: its ring sums in another order on each rank's part and would
+// round 16-bit floats at every hop. Here each rank gets its part of everyone's and reduces it in
+// the order of the ranks, which moves as many bytes as the ring in two steps instead of 2 (n - 1),
+// and gives the bits that ranks of one machine get.
 //
-// Every collective begins with frames from each rank to each: what it calls, and with it what is small. They are compared before
-// anything larger is sent. A rank that gives up says so to all in its last words; so does one that leaves.
+// Every collective begins with frames from each rank to each: what it calls, and with it what is
+// small. They are compared before anything larger is sent. A rank that gives up says so to all in
+// its last words; so does one that leaves.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -24,9 +26,14 @@ struct Step {
     char* data;
     int64_t bytes;
   };
-  explicit Step(int32_t size) : sent(static_cast<size_t>(size)), received(static_cast<size_t>(size)) {}
-  void send(int32_t to, const void* data, int64_t bytes) { sent[to] = {static_cast<char*>(const_cast<void*>(data)), bytes}; }
-  void receive(int32_t from, void* data, int64_t bytes) { received[from] = {static_cast<char*>(data), bytes}; }
+  explicit Step(int32_t size)
+      : sent(static_cast<size_t>(size)), received(static_cast<size_t>(size)) {}
+  void send(int32_t to, const void* data, int64_t bytes) {
+    sent[to] = {static_cast<char*>(const_cast<void*>(data)), bytes};
+  }
+  void receive(int32_t from, void* data, int64_t bytes) {
+    received[from] = {static_cast<char*>(data), bytes};
+  }
   std::vector<Piece> sent, received;
 };
 
@@ -50,17 +57,21 @@ class Scratch {
 class Group {
  public:
   // Waits for all members. Throws where gloo does.
-  static Status join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out, ErrorText* error);
+  static Status join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out,
+                     ErrorText* error);
   ~Group();  // leaves
 
   Status run(const CollectiveCall& call);
-  // Of a call that is carried out elsewhere, and that the program counts by this number: all ranks make it.
+  // Of a call that is carried out elsewhere, and that the program counts by this number: all ranks
+  // make it.
   Status compare(const CollectiveCall& call, uint64_t number);
-  // Fails where another rank has given up, and sees to the end of a group that has failed. Describes those that cannot be reached any more.
+  // Fails where another rank has given up, and sees to the end of a group that has failed.
+  // Describes those that cannot be reached any more.
   Status look_around(ErrorText* lost, ErrorText* error);
   // After the last call: the others hear that this rank has left.
   void end();
-  // From any thread, also while a call waits: the present and later calls of every rank fail with the reason, which says who gives it.
+  // From any thread, also while a call waits: the present and later calls of every rank fail with
+  // the reason, which says who gives it.
   void fail_all(Code code, const char* reason);
   // What this rank cannot go on from.
   void give_up(const char* reason);
@@ -93,7 +104,8 @@ class Group {
     std::deque<Parcel> parcels;
   };
 
-  Group(Connections* connections, std::shared_ptr<Waits> waits, comm::Roster roster, int64_t timeout_ms);
+  Group(Connections* connections, std::shared_ptr<Waits> waits, comm::Roster roster,
+        int64_t timeout_ms);
 
   int32_t rank() const { return rank_; }
   int32_t size() const { return size_; }
@@ -115,8 +127,10 @@ class Group {
   Status begin_collective(const CollectiveCall& call, const comm::Call& described);
   Status begin_message(comm::Kind kind, const CollectiveCall& call, int64_t bytes);
   // The frames of a call with its first step.
-  Status meet(const Step& step, ErrorText* error, const int64_t* sends = nullptr, const int64_t* receives = nullptr);
-  Status send_frame(int32_t to, const Step& step, const int64_t* sends, const int64_t* receives, ErrorText* error);
+  Status meet(const Step& step, ErrorText* error, const int64_t* sends = nullptr,
+              const int64_t* receives = nullptr);
+  Status send_frame(int32_t to, const Step& step, const int64_t* sends, const int64_t* receives,
+                    ErrorText* error);
   Status await_frames(ErrorText* error);
   Status agree(ErrorText* error);
   Status what_differs(Status heard, ErrorText* error);
@@ -129,7 +143,8 @@ class Group {
   // transfer.cc
   // What is larger than `above` bytes of a step.
   Status transfer(const Step& step, int64_t above, ErrorText* error);
-  Status post(Buffer& buffer, Way way, int32_t peer, uint64_t slot, int64_t offset, int64_t bytes, ErrorText* error);
+  Status post(Buffer& buffer, Way way, int32_t peer, uint64_t slot, int64_t offset, int64_t bytes,
+              ErrorText* error);
   // Until one operation of the buffer is done, with that peer.
   Status wait(Buffer& buffer, Way way, int32_t peer, ErrorText* error);
   Status send_all(Buffer& buffer, int32_t to, uint64_t slot, int64_t bytes, ErrorText* error);
@@ -143,7 +158,8 @@ class Group {
   Status look(int32_t awaited, ErrorText* error);
   Status report_gone(int32_t peer, const std::string& why, ErrorText* error);
   // Of a rank that waits for those: says so, and fails when the timeout is over.
-  Status go_on_waiting(const std::vector<int32_t>& ranks, comm::Patience& patience, ErrorText* error);
+  Status go_on_waiting(const std::vector<int32_t>& ranks, comm::Patience& patience,
+                       ErrorText* error);
   Status time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, ErrorText* error);
   Status fail_group(Code code, const char* text, ErrorText* error);
   Status refuse(const comm::Note& note, ErrorText* error);
@@ -153,7 +169,8 @@ class Group {
   void keep_cause(Code code, const char* text);
   void say(End end, const char* text);
   void flush(int64_t limit_ms, bool parcels);
-  Status fail_for(const comm::Missing& missing, const std::string& limit, std::vector<int32_t> culprits, ErrorText* error);
+  Status fail_for(const comm::Missing& missing, const std::string& limit,
+                  std::vector<int32_t> culprits, ErrorText* error);
   void miss(comm::Missing& missing, int32_t rank, const char* has);
 
   // collectives.cc
@@ -171,8 +188,10 @@ class Group {
   Status all_reduce(const CollectiveCall& call);
   Status reduce(const CollectiveCall& call);
   Status reduce_scatter(const CollectiveCall& call);
-  // Each rank's part of `in`, the own one of all ranks reduced into `out`. The first one of a call meets.
-  Status reduce_parts(const CollectiveCall& call, const char* in, const std::vector<Part>& parts, char* out, bool is_first);
+  // Each rank's part of `in`, the own one of all ranks reduced into `out`. The first one of a call
+  // meets.
+  Status reduce_parts(const CollectiveCall& call, const char* in, const std::vector<Part>& parts,
+                      char* out, bool is_first);
   Status reduce_whole(const CollectiveCall& call, bool to_all);
 
   // messages.cc
@@ -190,7 +209,8 @@ class Group {
 
   uint64_t calls_ = 0;  // collectives begun
 
-  std::mutex mutex_;      // of what follows and, against abort, of the connections and the buffers of last words
+  // of what follows and, against abort, of the connections and the buffers of last words
+  std::mutex mutex_;
   comm::Note note_ = {};  // the present call, then the last
   bool has_called_ = false;
   std::atomic<bool> failed_{false};

@@ -1,4 +1,5 @@
-// Messages between two ranks, in order. A short one is on its way when send returns; a long one goes when the receiver has read its label.
+// Messages between two ranks, in order. A short one is on its way when send returns; a long one
+// goes when the receiver has read its label.
 #include <cstring>
 
 #include "../comm/describe.h"
@@ -34,7 +35,8 @@ Status Group::send(const CollectiveCall& call) {
   Parcel& parcel = parcels.emplace_back();
   parcel.data.resize(sizeof label + static_cast<size_t>(is_short ? bytes : 0));
   memcpy(parcel.data.data(), &label, sizeof label);
-  if (is_short && bytes > 0) memcpy(parcel.data.data() + sizeof label, call.in, static_cast<size_t>(bytes));
+  if (is_short && bytes > 0)
+    memcpy(parcel.data.data() + sizeof label, call.in, static_cast<size_t>(bytes));
   const auto length = static_cast<int64_t>(parcel.data.size());
   parcel.buffer = connections_->buffer(parcel.data.data(), length);
   status = post(*parcel.buffer, Way::Send, to, kMessageSlot, 0, length, call.error);
@@ -63,7 +65,8 @@ Status Group::receive(const CollectiveCall& call) {
   if (!(label.load == expected)) {
     ErrorText text;
     Text misfit(text);
-    comm::describe_misfit(misfit, roster_, from, label.load, label.site, rank_, expected, note_.site);
+    comm::describe_misfit(misfit, roster_, from, label.load, label.site, rank_, expected,
+                          note_.site);
     return refuse_difference(text, text, call.error);
   }
   if (bytes <= kParcelBytes) {

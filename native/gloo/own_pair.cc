@@ -13,17 +13,20 @@ namespace {
 
 namespace tcp = ::gloo::transport::tcp;
 
-// Its thread waits for all connections of the process. It listens where only this machine reaches, and no pair is ever awaited there.
+// Its thread waits for all connections of the process. It listens where only this machine reaches,
+// and no pair is ever awaited there.
 const std::shared_ptr<tcp::Device>& device() {
   // Never let go of: the thread of a device may not be joined while the process ends.
-  static auto* made = new std::shared_ptr<tcp::Device>(std::make_shared<tcp::Device>(tcp::CreateDeviceAttr(tcp::attr("127.0.0.1"))));
+  static auto* made = new std::shared_ptr<tcp::Device>(
+      std::make_shared<tcp::Device>(tcp::CreateDeviceAttr(tcp::attr("127.0.0.1"))));
   return *made;
 }
 
 // Work for the device's thread, which nothing else happens on meanwhile. It may throw.
 class Errand : public tcp::Handler {
  public:
-  explicit Errand(std::function<void()> work) : work_(std::move(work)), wake_(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  explicit Errand(std::function<void()> work)
+      : work_(std::move(work)), wake_(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wake_.is_open()) throw std::runtime_error("no file descriptor is left");
   }
   void run() {
@@ -50,8 +53,10 @@ class Errand : public tcp::Handler {
 
 }  // namespace
 
-// Gloo of 2022 listens with each pair. That ends before the device's thread looks for the next event, so nobody gets in.
-OwnPair::OwnPair(tcp::Context* context, tcp::Device* device, int32_t rank) : Pair(context, device, rank, std::chrono::hours(24)) {
+// Gloo of 2022 listens with each pair. That ends before the device's thread looks for the next
+// event, so nobody gets in.
+OwnPair::OwnPair(tcp::Context* context, tcp::Device* device, int32_t rank)
+    : Pair(context, device, rank, std::chrono::hours(24)) {
   if (fd_ < 0) return;
   device_->unregisterDescriptor(fd_, this);
   ::close(fd_);
@@ -71,7 +76,8 @@ bool OwnBuffer::is_sent() {
   return sendCompletions_ > 0;
 }
 
-std::unique_ptr<::gloo::transport::UnboundBuffer> OwnContext::createUnboundBuffer(void* data, size_t bytes) {
+std::unique_ptr<::gloo::transport::UnboundBuffer> OwnContext::createUnboundBuffer(void* data,
+                                                                                  size_t bytes) {
   return std::make_unique<OwnBuffer>(shared_from_this(), data, bytes);
 }
 

@@ -12,7 +12,8 @@ Group::Part Group::share(int64_t begin, int64_t count, int32_t rank) const {
   return {begin + before, each + (rank < more ? 1 : 0)};
 }
 
-Status Group::reduce_parts(const CollectiveCall& call, const char* in, const std::vector<Part>& parts, char* out, bool is_first) {
+Status Group::reduce_parts(const CollectiveCall& call, const char* in,
+                           const std::vector<Part>& parts, char* out, bool is_first) {
   const int64_t item = item_size(call.dtype), own = parts[rank_].count;
   char* scratch = scratch_.of(own * item * size_);
   std::vector<const char*> sources(static_cast<size_t>(size_));
@@ -24,7 +25,8 @@ Status Group::reduce_parts(const CollectiveCall& call, const char* in, const std
   });
   sources[rank_] = in + parts[rank_].begin * item;
   const Status status = is_first ? meet(step, call.error) : transfer(step, 0, call.error);
-  if (status.ok() && own > 0) comm::reduce_into(sources.data(), size_, &out, 1, own, call.dtype, call.reduce);
+  if (status.ok() && own > 0)
+    comm::reduce_into(sources.data(), size_, &out, 1, own, call.dtype, call.reduce);
   return status;
 }
 
@@ -43,21 +45,26 @@ Status Group::reduce_whole(const CollectiveCall& call, bool to_all) {
   sources[rank_] = static_cast<const char*>(call.in);
   const Status status = meet(step, call.error);
   char* out = static_cast<char*>(call.out);
-  if (status.ok() && takes && call.count > 0) comm::reduce_into(sources.data(), size_, &out, 1, call.count, call.dtype, call.reduce);
+  if (status.ok() && takes && call.count > 0)
+    comm::reduce_into(sources.data(), size_, &out, 1, call.count, call.dtype, call.reduce);
   return status;
 }
 
 Status Group::all_reduce(const CollectiveCall& call) {
-  Status status = begin_collective(call, {comm::Kind::AllReduce, -1, static_cast<int32_t>(call.dtype), static_cast<int32_t>(call.reduce), call.count});
+  Status status =
+      begin_collective(call, {comm::Kind::AllReduce, -1, static_cast<int32_t>(call.dtype),
+                              static_cast<int32_t>(call.reduce), call.count});
   if (!status.ok()) return status;
   const int64_t item = item_size(call.dtype), block = kBlockBytes / item;
   if (call.count * item <= kInlineBytes || size_ == 1) return reduce_whole(call, true);
   char* out = static_cast<char*>(call.out);
   std::vector<Part> parts(static_cast<size_t>(size_));
   for (int64_t begin = 0; status.ok() && begin < call.count; begin += block) {
-    for (int32_t rank = 0; rank < size_; rank++) parts[rank] = share(begin, std::min(block, call.count - begin), rank);
+    for (int32_t rank = 0; rank < size_; rank++)
+      parts[rank] = share(begin, std::min(block, call.count - begin), rank);
     const Part own = parts[rank_];
-    status = reduce_parts(call, static_cast<const char*>(call.in), parts, out + own.begin * item, begin == 0);
+    status = reduce_parts(call, static_cast<const char*>(call.in), parts, out + own.begin * item,
+                          begin == 0);
     if (!status.ok()) break;
     Step step(size_);
     for_peers([&](int32_t other) {
@@ -70,31 +77,41 @@ Status Group::all_reduce(const CollectiveCall& call) {
 }
 
 Status Group::reduce(const CollectiveCall& call) {
-  Status status = begin_collective(call, {comm::Kind::Reduce, call.root, static_cast<int32_t>(call.dtype), static_cast<int32_t>(call.reduce), call.count});
+  Status status =
+      begin_collective(call, {comm::Kind::Reduce, call.root, static_cast<int32_t>(call.dtype),
+                              static_cast<int32_t>(call.reduce), call.count});
   if (!status.ok()) return status;
   const int64_t item = item_size(call.dtype), block = kBlockBytes / item;
   if (call.count * item <= kInlineBytes || size_ == 1) return reduce_whole(call, false);
   const bool is_root = rank_ == call.root;
   std::vector<Part> parts(static_cast<size_t>(size_));
   for (int64_t begin = 0; status.ok() && begin < call.count; begin += block) {
-    for (int32_t rank = 0; rank < size_; rank++) parts[rank] = share(begin, std::min(block, call.count - begin), rank);
+    for (int32_t rank = 0; rank < size_; rank++)
+      parts[rank] = share(begin, std::min(block, call.count - begin), rank);
     const Part own = parts[rank_];
     char* out = is_root ? static_cast<char*>(call.out) : nullptr;
     char* result = is_root ? out + own.begin * item : result_.of(own.count * item);
     status = reduce_parts(call, static_cast<const char*>(call.in), parts, result, begin == 0);
     if (!status.ok()) break;
     Step step(size_);
-    if (is_root) for_peers([&](int32_t other) { step.receive(other, out + parts[other].begin * item, parts[other].count * item); });
-    else step.send(call.root, result, own.count * item);
+    if (is_root)
+      for_peers([&](int32_t other) {
+        step.receive(other, out + parts[other].begin * item, parts[other].count * item);
+      });
+    else
+      step.send(call.root, result, own.count * item);
     status = transfer(step, 0, call.error);
   }
   return status;
 }
 
 Status Group::reduce_scatter(const CollectiveCall& call) {
-  Status status = begin_collective(call, {comm::Kind::ReduceScatter, -1, static_cast<int32_t>(call.dtype), static_cast<int32_t>(call.reduce), 0, call.counts});
+  Status status =
+      begin_collective(call, {comm::Kind::ReduceScatter, -1, static_cast<int32_t>(call.dtype),
+                              static_cast<int32_t>(call.reduce), 0, call.counts});
   if (!status.ok()) return status;
-  const int64_t item = item_size(call.dtype), block = std::max<int64_t>(1, kBlockBytes / item / size_);
+  const int64_t item = item_size(call.dtype),
+                block = std::max<int64_t>(1, kBlockBytes / item / size_);
   const int64_t longest = *std::max_element(call.counts, call.counts + size_);
   std::vector<Part> parts(static_cast<size_t>(size_));
   for (int64_t begin = 0; status.ok() && (begin == 0 || begin < longest); begin += block) {
@@ -102,7 +119,8 @@ Status Group::reduce_scatter(const CollectiveCall& call) {
     for (int32_t rank = 0; rank < size_; offset += call.counts[rank++]) {
       parts[rank] = {offset + begin, std::clamp<int64_t>(call.counts[rank] - begin, 0, block)};
     }
-    status = reduce_parts(call, static_cast<const char*>(call.in), parts, static_cast<char*>(call.out) + begin * item, begin == 0);
+    status = reduce_parts(call, static_cast<const char*>(call.in), parts,
+                          static_cast<char*>(call.out) + begin * item, begin == 0);
   }
   return status;
 }

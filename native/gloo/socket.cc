@@ -15,13 +15,16 @@ namespace {
 
 constexpr int kKind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
-[[noreturn]] void throw_errno(const std::string& what) { throw std::runtime_error(what + ": " + strerror(errno)); }
+[[noreturn]] void throw_errno(const std::string& what) {
+  throw std::runtime_error(what + ": " + strerror(errno));
+}
 
 Endpoint endpoint_of(const char* host) {
   addrinfo hints = {}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   const int failed = getaddrinfo(host, nullptr, &hints, &found);
-  if (failed != 0) throw std::runtime_error(std::string("no address for ") + host + ": " + gai_strerror(failed));
+  if (failed != 0)
+    throw std::runtime_error(std::string("no address for ") + host + ": " + gai_strerror(failed));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, freeaddrinfo);
   Endpoint endpoint;
   endpoint.length = all->ai_addrlen;
@@ -45,7 +48,9 @@ Socket listen_at(const char* host, Endpoint* where) {
   const std::string named = std::string("listen at ") + host;
   auto* address = reinterpret_cast<sockaddr*>(&where->address);
   Socket made(socket(address->sa_family, kKind, 0));
-  if (!made.is_open() || bind(made.fd(), address, where->length) != 0 || listen(made.fd(), SOMAXCONN) != 0) throw_errno(named);
+  if (!made.is_open() || bind(made.fd(), address, where->length) != 0 ||
+      listen(made.fd(), SOMAXCONN) != 0)
+    throw_errno(named);
   if (getsockname(made.fd(), address, &where->length) != 0) throw_errno(named);
   return made;
 }
@@ -60,7 +65,8 @@ Socket begin_connecting(const Endpoint& peer, std::string* why) {
   const auto* address = reinterpret_cast<const sockaddr*>(&peer.address);
   Socket made(socket(address->sa_family, kKind, 0));
   if (made.is_open()) set_no_delay(made);
-  if (made.is_open() && (connect(made.fd(), address, peer.length) == 0 || errno == EINPROGRESS)) return made;
+  if (made.is_open() && (connect(made.fd(), address, peer.length) == 0 || errno == EINPROGRESS))
+    return made;
   *why = strerror(errno);
   return {};
 }
@@ -78,7 +84,8 @@ bool send_at_once(const Socket& socket, const void* data, size_t bytes) {
 
 bool read_some(const Socket& socket, void* data, size_t bytes, size_t* got, std::string* why) {
   while (*got < bytes) {
-    const ssize_t read = recv(socket.fd(), static_cast<char*>(data) + *got, bytes - *got, MSG_DONTWAIT);
+    const ssize_t read =
+        recv(socket.fd(), static_cast<char*>(data) + *got, bytes - *got, MSG_DONTWAIT);
     if (read < 0 && errno == EINTR) continue;
     if (read < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
     if (read <= 0) {

@@ -21,17 +21,21 @@ Status Group::transfer(const Step& step, int64_t above, ErrorText* error) {
     status = send_all(*out[other], other, kDataSlot, piece.bytes, error);
   });
   for_peers([&](int32_t other) {
-    if (status.ok() && in[other]) status = finish(*in[other], Way::Receive, other, step.received[other].bytes, error);
+    if (status.ok() && in[other])
+      status = finish(*in[other], Way::Receive, other, step.received[other].bytes, error);
   });
   for_peers([&](int32_t other) {
-    if (status.ok() && out[other]) status = finish(*out[other], Way::Send, other, step.sent[other].bytes, error);
+    if (status.ok() && out[other])
+      status = finish(*out[other], Way::Send, other, step.sent[other].bytes, error);
   });
-  // Last words go before the buffers: the others take what is in front of them only while they are there.
+  // Last words go before the buffers: the others take what is in front of them only while they are
+  // there.
   if (!status.ok()) flush(kGraceMs, false);
   return status;
 }
 
-Status Group::receive_all(Buffer& buffer, int32_t from, uint64_t slot, int64_t bytes, ErrorText* error) {
+Status Group::receive_all(Buffer& buffer, int32_t from, uint64_t slot, int64_t bytes,
+                          ErrorText* error) {
   Status status;
   for (int64_t at = 0; status.ok() && at < bytes; at += kChunkBytes) {
     status = post(buffer, Way::Receive, from, slot, at, std::min(kChunkBytes, bytes - at), error);
@@ -49,14 +53,18 @@ Status Group::send_all(Buffer& buffer, int32_t to, uint64_t slot, int64_t bytes,
 
 Status Group::finish(Buffer& buffer, Way way, int32_t peer, int64_t bytes, ErrorText* error) {
   Status status;
-  for (int64_t at = 0; status.ok() && at < bytes; at += kChunkBytes) status = wait(buffer, way, peer, error);
+  for (int64_t at = 0; status.ok() && at < bytes; at += kChunkBytes)
+    status = wait(buffer, way, peer, error);
   return status;
 }
 
-Status Group::post(Buffer& buffer, Way way, int32_t peer, uint64_t slot, int64_t offset, int64_t bytes, ErrorText* error) {
+Status Group::post(Buffer& buffer, Way way, int32_t peer, uint64_t slot, int64_t offset,
+                   int64_t bytes, ErrorText* error) {
   try {
-    if (way == Way::Receive) buffer.recv(peer, slot, static_cast<size_t>(offset), static_cast<size_t>(bytes));
-    else buffer.send(peer, slot, static_cast<size_t>(offset), static_cast<size_t>(bytes));
+    if (way == Way::Receive)
+      buffer.recv(peer, slot, static_cast<size_t>(offset), static_cast<size_t>(bytes));
+    else
+      buffer.send(peer, slot, static_cast<size_t>(offset), static_cast<size_t>(bytes));
     return kOk;
   } catch (const std::exception& failure) {
     hear();

@@ -14,10 +14,12 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr auto kForever = std::chrono::hours(24);
-// A thread that has nothing to wake stays awake for so many ticks: to wake it costs more than a collective in between.
+// A thread that has nothing to wake stays awake for so many ticks: to wake it costs more than a
+// collective in between.
 constexpr int kIdleTicks = 20;
 
-// Ends all waits of the process with every tick. Never destroyed: other threads may wait until the process ends.
+// Ends all waits of the process with every tick. Never destroyed: other threads may wait until the
+// process ends.
 class Pulse {
  public:
   static Pulse& get() {
@@ -31,7 +33,9 @@ class Pulse {
   }
   void remove(Buffer& buffer, Way way) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& wait) { return wait.buffer == &buffer && wait.way == way; });
+    const auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& wait) {
+      return wait.buffer == &buffer && wait.way == way;
+    });
     *found = waits_.back();
     waits_.pop_back();
   }
@@ -65,8 +69,10 @@ class Pulse {
   }
   void interrupt_all() {
     for (const Wait& wait : waits_) {
-      if (wait.way == Way::Receive) wait.buffer->abortWaitRecv();
-      else wait.buffer->abortWaitSend();
+      if (wait.way == Way::Receive)
+        wait.buffer->abortWaitRecv();
+      else
+        wait.buffer->abortWaitSend();
     }
   }
 

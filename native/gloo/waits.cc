@@ -13,7 +13,8 @@ constexpr int64_t kMs = 1'000'000;
 
 }  // namespace
 
-Waits::Waits(Connections* world) : world_(world), rank_(world->rank()), peers_(static_cast<size_t>(world->size())) {
+Waits::Waits(Connections* world)
+    : world_(world), rank_(world->rank()), peers_(static_cast<size_t>(world->size())) {
   for (int32_t rank = 0; rank < world->size(); rank++) {
     if (rank == rank_) continue;
     Peer& peer = peers_[static_cast<size_t>(rank)];
@@ -53,7 +54,8 @@ void Waits::hear(int32_t rank) {
   // Gloo's thread writes it; what is seen here only says that it is worth waiting for the rest.
   while (!peer.is_gone && *static_cast<volatile uint32_t*>(&peer.in.number) != 0) {
     Waited waited = Waited::Interrupted;
-    while (waited == Waited::Interrupted) waited = wait_a_moment(*peer.incoming, Way::Receive, &why);
+    while (waited == Waited::Interrupted)
+      waited = wait_a_moment(*peer.incoming, Way::Receive, &why);
     peer.is_gone = waited == Waited::Broken;
     peer.last = peer.in;
     peer.heard_ns = comm::now_ns();
@@ -65,7 +67,9 @@ void Waits::send(int32_t rank, const Notice& notice) {
   with(peers_[static_cast<size_t>(rank)], [&](Peer& peer) {
     std::string why;
     // Who does not wait itself takes nothing, and need not hear more.
-    if (peer.is_sending && (!Connections::is_sent(*peer.outgoing) || wait_a_moment(*peer.outgoing, Way::Send, &why) != Waited::Done)) return;
+    if (peer.is_sending && (!Connections::is_sent(*peer.outgoing) ||
+                            wait_a_moment(*peer.outgoing, Way::Send, &why) != Waited::Done))
+      return;
     peer.out = notice;
     peer.outgoing->send(rank, kWaitsSlot);
     peer.is_sending = true;
@@ -91,7 +95,8 @@ void Waits::tell(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t
 const Waits::Notice* Waits::lately(int32_t rank, int64_t timeout_ms) const {
   if (rank < 0 || rank >= static_cast<int32_t>(peers_.size())) return nullptr;
   const Peer& peer = peers_[static_cast<size_t>(rank)];
-  const bool is_recent = peer.heard_ns != 0 && comm::now_ns() - peer.heard_ns < timeout_ms * kMs / 4;
+  const bool is_recent =
+      peer.heard_ns != 0 && comm::now_ns() - peer.heard_ns < timeout_ms * kMs / 4;
   return is_recent && !peer.is_gone && peer.last.count > 0 ? &peer.last : nullptr;
 }
 
@@ -99,7 +104,9 @@ std::vector<int32_t> Waits::awaited_by(int32_t rank, int64_t timeout_ms) {
   std::lock_guard<std::mutex> lock(mutex_);
   const Notice* notice = lately(rank, timeout_ms);
   if (notice == nullptr) return {};
-  return {notice->awaited, notice->awaited + std::clamp<int32_t>(notice->count, 0, static_cast<int32_t>(std::size(notice->awaited)))};
+  return {notice->awaited,
+          notice->awaited + std::clamp<int32_t>(notice->count, 0,
+                                                static_cast<int32_t>(std::size(notice->awaited)))};
 }
 
 // Ranks that wait for each other, or for this one, are all of it themselves.
@@ -119,7 +126,8 @@ std::vector<int32_t> Waits::culprits(const std::vector<int32_t>& missing, int64_
 }
 
 std::string waiting_words(const std::string& has, const std::vector<int32_t>& awaited) {
-  return awaited.empty() ? has : has + ", as it waits for " + comm::words_of_ranks(awaited) + " itself";
+  return awaited.empty() ? has
+                         : has + ", as it waits for " + comm::words_of_ranks(awaited) + " itself";
 }
 
 }  // namespace shardwise::across

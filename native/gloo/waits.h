@@ -1,5 +1,6 @@
-// Who waits for whom: a rank that has waited long says so to all of its world, and goes on saying it. So one that times out on a rank that waits
-// itself, in another group, knows for whom in the end.
+// Who waits for whom: a rank that has waited long says so to all of its world, and goes on saying
+// it. So one that times out on a rank that waits itself, in another group, knows for whom in the
+// end.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -14,7 +15,8 @@ class Waits {
   // On the connections of the world, which are there until `close`. Throws.
   explicit Waits(Connections* world);
 
-  // By a rank that has waited for those ranks of the world: from an eighth of its timeout on, each eighth. Takes what others say.
+  // By a rank that has waited for those ranks of the world: from an eighth of its timeout on, each
+  // eighth. Takes what others say.
   void tell(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms);
   // Whom that rank waits for; nobody, if it has not said so lately.
   std::vector<int32_t> awaited_by(int32_t rank, int64_t timeout_ms);

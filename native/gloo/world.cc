@@ -15,7 +15,8 @@ uint64_t slot_of(const char* name) {
   return value;
 }
 
-// In place of an address, which begins with its length: a rank will not come. It may say why, and who gave up, by the place in the group.
+// In place of an address, which begins with its length: a rank will not come. It may say why, and
+// who gave up, by the place in the group.
 enum class Ends : char { Left, CouldNotJoin };
 struct Refusal {
   char no_length = 0;
@@ -30,7 +31,8 @@ constexpr std::array<char, kGlooAddressBytes> kReady = {1};
 
 const char* letter_of(const Refusal& refusal) { return reinterpret_cast<const char*>(&refusal); }
 
-Status report_missing(const GlooGroup& plan, int32_t member, const std::string& what, std::vector<int32_t> culprits, ErrorText* error) {
+Status report_missing(const GlooGroup& plan, int32_t member, const std::string& what,
+                      std::vector<int32_t> culprits, ErrorText* error) {
   ErrorText message;
   Text text(message);
   const comm::Roster roster = roster_of(plan);
@@ -42,9 +44,13 @@ Status report_missing(const GlooGroup& plan, int32_t member, const std::string& 
   return fail(error, Code::Peer, "%s", message.text);
 }
 
-Status report_refusal(const GlooGroup& plan, int32_t member, const Refusal& said, ErrorText* error) {
+Status report_refusal(const GlooGroup& plan, int32_t member, const Refusal& said,
+                      ErrorText* error) {
   const bool left = said.how == Ends::Left;
-  if (said.why[0] == 0) return report_missing(plan, member, left ? "has left the group, it has called nothing yet" : "could not join it", {}, error);
+  if (said.why[0] == 0)
+    return report_missing(
+        plan, member, left ? "has left the group, it has called nothing yet" : "could not join it",
+        {}, error);
   ErrorText message;
   Text text(message);
   text.add("group \"%s\": ", plan.label);
@@ -55,7 +61,8 @@ Status report_refusal(const GlooGroup& plan, int32_t member, const Refusal& said
 }  // namespace
 
 Status World::connect(const char* addresses, ErrorText* error) {
-  constexpr char hint[] = ". Does SHARDWISE_SOCKET_IFNAME name the interface by which the machines reach each other?";
+  constexpr char hint[] =
+      ". Does SHARDWISE_SOCKET_IFNAME name the interface by which the machines reach each other?";
   const Status status = connections_.connect(addresses, timeout_ms_, {"world", {}}, hint, error);
   if (status.ok()) waits_ = std::make_shared<Waits>(&connections_);
   return status;
@@ -96,10 +103,12 @@ void World::say(const char* letter, const GlooGroup& plan) {
   }
 }
 
-// Twice round: the addresses, and that all of them have come. Whoever gives up says so before the second round, so that nobody connects
-// to a rank that does not.
+// Twice round: the addresses, and that all of them have come. Whoever gives up says so before the
+// second round, so that nobody connects to a rank that does not.
 Status World::exchange(const GlooGroup& plan, const char* own, char* theirs, ErrorText* error) {
-  Status status = pass_round(plan, true, [own](int32_t member) { return own + int64_t{member} * kGlooAddressBytes; }, theirs, error);
+  Status status = pass_round(
+      plan, true, [own](int32_t member) { return own + int64_t{member} * kGlooAddressBytes; },
+      theirs, error);
   if (!status.ok()) {
     Refusal refusal;
     refusal.how = Ends::CouldNotJoin;
@@ -107,12 +116,15 @@ Status World::exchange(const GlooGroup& plan, const char* own, char* theirs, Err
     return status;
   }
   std::vector<char> ignored(static_cast<size_t>(plan.size) * kGlooAddressBytes);
-  return pass_round(plan, false, [](int32_t) { return kReady.data(); }, ignored.data(), error);
+  return pass_round(
+      plan, false, [](int32_t) { return kReady.data(); }, ignored.data(), error);
 }
 
 template <class LetterFor>
-Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor letter_for, char* theirs, ErrorText* error) {
-  if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
+Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor letter_for,
+                         char* theirs, ErrorText* error) {
+  if (may_give_up && plan.is_aborted(plan.context))
+    return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
   const uint64_t slot = slot_of(plan.name);
   std::vector<Letter*> in(static_cast<size_t>(plan.size));
   for (int32_t member = 0; member < plan.size; member++) {
@@ -122,7 +134,9 @@ Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor lett
       in[member]->buffer->recv(plan.ranks[member], slot);
       send(letter_for(member), plan.ranks[member], slot);
     } catch (const std::exception& failure) {
-      return report_missing(plan, member, "has ended or cannot be reached (" + plain(failure.what()) + ")", {}, error);
+      return report_missing(plan, member,
+                            "has ended or cannot be reached (" + plain(failure.what()) + ")", {},
+                            error);
     }
   }
   comm::Patience patience(plan.timeout_ms);
@@ -135,7 +149,8 @@ Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor lett
   return kOk;
 }
 
-Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool may_give_up, comm::Patience& patience, ErrorText* error) {
+Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool may_give_up,
+                      comm::Patience& patience, ErrorText* error) {
   std::string why;
   for (;;) {
     const Waited waited = wait_a_moment(*from.buffer, Way::Receive, &why);
@@ -146,14 +161,18 @@ Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool 
       said.why[sizeof said.why - 1] = 0;
       return report_refusal(plan, member, said, error);
     }
-    if (waited == Waited::Broken) return report_missing(plan, member, "has ended or cannot be reached (" + why + ")", {}, error);
-    if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
+    if (waited == Waited::Broken)
+      return report_missing(plan, member, "has ended or cannot be reached (" + why + ")", {},
+                            error);
+    if (may_give_up && plan.is_aborted(plan.context))
+      return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
     const bool has_time = patience.left() > 0;
     waits_->tell({plan.ranks[member]}, patience.waited_ms(), plan.timeout_ms);
     if (has_time) continue;
     const std::string limit = " (timeout after " + std::to_string(patience.waited_ms()) + " ms)";
     const std::vector<int32_t> awaited = waits_->awaited_by(plan.ranks[member], plan.timeout_ms);
-    return report_missing(plan, member, waiting_words("has not joined it", awaited) + limit, waits_->culprits({plan.ranks[member]}, plan.timeout_ms), error);
+    return report_missing(plan, member, waiting_words("has not joined it", awaited) + limit,
+                          waits_->culprits({plan.ranks[member]}, plan.timeout_ms), error);
   }
 }
 

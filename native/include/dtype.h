@@ -19,7 +19,8 @@ enum class DType : int32_t {
 
 constexpr int32_t kNumDTypes = 10;
 
-// The type a pointwise kernel computes in: low-precision floats widen to float, integers and bool to int64.
+// The type a pointwise kernel computes in: low-precision floats widen to float, integers and bool
+// to int64.
 enum class ComputeType : int32_t { Float = 0, Double = 1, Int64 = 2 };
 
 #if defined(__CUDACC__)
@@ -31,13 +32,17 @@ enum class ComputeType : int32_t { Float = 0, Double = 1, Int64 = 2 };
 SW_HOST_DEVICE constexpr int64_t item_size(DType dtype) {
   switch (dtype) {
     case DType::Float64:
-    case DType::Int64: return 8;
+    case DType::Int64:
+      return 8;
     case DType::Float32:
-    case DType::Int32: return 4;
+    case DType::Int32:
+      return 4;
     case DType::Float16:
     case DType::BFloat16:
-    case DType::Int16: return 2;
-    default: return 1;
+    case DType::Int16:
+      return 2;
+    default:
+      return 1;
   }
 }
 

@@ -7,17 +7,19 @@
 namespace shardwise {
 
 constexpr int32_t kMaxDims = 16;
-constexpr int32_t kMinParams = 16;  // words that a kernel may read as its parameters, however few were given
+// words that a kernel may read as its parameters, however few were given
+constexpr int32_t kMinParams = 16;
 
 struct TensorView {
-  void* data;              // first element (the storage offset is already applied); null for an immediate
+  // first element (the storage offset is already applied); null for an immediate
+  void* data;
   const int64_t* sizes;
   const int64_t* strides;  // in elements; 0 on a broadcast dim, never negative
   int64_t numel;
-  double scalar;           // the value of an immediate
+  double scalar;  // the value of an immediate
   DType dtype;
   int32_t ndim;
-  bool is_immediate;       // a number passed in place of a tensor; in an optional position: absent
+  bool is_immediate;  // a number passed in place of a tensor; in an optional position: absent
 
   bool is_contiguous() const {
     int64_t expected = 1;
@@ -38,7 +40,7 @@ struct KernelCall {
   const double* params;  // the op's parameter struct of generated/op_params.h, all doubles
   void* stream;          // the backend's own stream object
   int32_t device;
-  ErrorText* error;      // written by fail()
+  ErrorText* error;  // written by fail()
 
   const TensorView& input(int32_t i) const { return tensors[i]; }
   const TensorView& output(int32_t i) const { return tensors[num_inputs + i]; }

@@ -9,7 +9,7 @@ namespace shardwise {
 
 enum class Code : int32_t {
   Ok = 0,
-  Invalid = 1,      // bad operand: a bug above, or user input that only the kernel can see
+  Invalid = 1,  // bad operand: a bug above, or user input that only the kernel can see
   OutOfMemory = 2,
   Index = 3,        // an index value read from a tensor is out of range
   Device = 4,       // the device or its driver reported a fault
@@ -20,7 +20,8 @@ enum class Code : int32_t {
 };
 
 constexpr int32_t kErrorBytes = 1536;
-// What follows this mark in the text is for programs, not for readers: see describe_facts in native/comm.
+// What follows this mark in the text is for programs, not for readers: see describe_facts in
+// native/comm.
 constexpr char kFactsMark = '\x1e', kFieldMark = '\x1f';
 
 struct ErrorText {
@@ -36,7 +37,8 @@ struct Status {
 
 constexpr Status kOk{Code::Ok};
 
-__attribute__((format(printf, 3, 4))) inline Status fail(ErrorText* error, Code code, const char* format, ...) {
+__attribute__((format(printf, 3, 4))) inline Status fail(ErrorText* error, Code code,
+                                                         const char* format, ...) {
   if (error) {
     va_list args;
     va_start(args, format);

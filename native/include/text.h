@@ -22,12 +22,13 @@ class Text {
     used_ = std::min(size_ - 1, used_ + static_cast<size_t>(written > 0 ? written : 0));
     return *this;
   }
-  // Behind all words: what programs read, from a mark on (see kFactsMark). It stays whole, and where both do not fit, words are left out at
-  // their end. False: that would leave hardly any.
+  // Behind all words: what programs read, from a mark on (see kFactsMark). It stays whole, and
+  // where both do not fit, words are left out at their end. False: that would leave hardly any.
   bool add_facts(const char* facts) {
     constexpr size_t least = 256;
     constexpr char cut[] = "…";
-    const size_t length = strlen(facts), words = strcspn(text_, kMarks), over = used_ + length + sizeof cut - size_;
+    const size_t length = strlen(facts), words = strcspn(text_, kMarks),
+                 over = used_ + length + sizeof cut - size_;
     if (used_ + length >= size_) {
       if (words < least + over) return false;
       size_t kept = words - over;

@@ -1,4 +1,5 @@
-// Uniform numbers end below their bound in every dtype, though low + (high - low) * u may be rounded up to it.
+// Uniform numbers end below their bound in every dtype, though low + (high - low) * u may be
+// rounded up to it.
 #pragma once
 #include <cmath>
 

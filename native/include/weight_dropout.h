@@ -7,7 +7,8 @@ namespace shardwise {
 
 struct WeightDropout {
   uint32_t drop_below = 0;  // of 2^16: what is below it is dropped
-  double keep_scale = 1;    // of the others: one over the probability of being kept, as 16 bits have it; 0 if none is
+  // of the others: one over the probability of being kept, as 16 bits have it; 0 if none is
+  double keep_scale = 1;
 
   static WeightDropout of(double probability) {
     constexpr double kAll = 65536;

@@ -12,7 +12,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// Blocks lie side by side in mapped segments, where AddressSanitizer knows no borders: a sanitized build draws them.
+// Blocks lie side by side in mapped segments, where AddressSanitizer knows no borders: a sanitized
+// build draws them.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int64_t kRedZone = 64;
 void forbid(const Backend* backend, const char* data, int64_t bytes) {
@@ -58,11 +59,13 @@ void CachingAllocator::close_pool(uint32_t pool) {
     if (segment->pool != pool) continue;
     for (Block* block = segment->first; block; block = block->next) {
       block->progress = nullptr;
-      block->sequence = 0;  // of a stream that is gone; the next one to use the pool counts from the start
+      // of a stream that is gone; the next one to use the pool counts from the start
+      block->sequence = 0;
     }
   }
   closed_.push_back(pool);
-  // Only the next stream of this pool could use what it holds, and there may be none. On a GPU, giving back waits for the device.
+  // Only the next stream of this pool could use what it holds, and there may be none. On a GPU,
+  // giving back waits for the device.
   if (backend_->asynchronous) return;
   flush_quick(*pools_[pool]);
   release_idle(*pools_[pool], Clock::time_point::max());
@@ -92,12 +95,14 @@ Status CachingAllocator::allocate(int64_t bytes, uint32_t pool, Block** out, Err
   return kOk;
 }
 
-Status CachingAllocator::take_out(int64_t bytes, Pool& from, uint32_t id, Block** out, ErrorText* error) {
+Status CachingAllocator::take_out(int64_t bytes, Pool& from, uint32_t id, Block** out,
+                                  ErrorText* error) {
   *out = take_cached(from, bytes);
   return *out ? kOk : grow(from, bytes, id, out, error);
 }
 
-Status CachingAllocator::allocate_scratch(int64_t bytes, uint32_t pool, Block** out, ErrorText* error) {
+Status CachingAllocator::allocate_scratch(int64_t bytes, uint32_t pool, Block** out,
+                                          ErrorText* error) {
   std::lock_guard<SpinLock> lock(mutex_);
   take_in_late();
   const Status status = take_out(round(bytes), *pools_[pool], pool, out, error);
@@ -122,23 +127,29 @@ Block* CachingAllocator::take_cached(Pool& from, int64_t bytes) {
     auto found = candidates.lower_bound(&key);
     if (found != candidates.end()) {
       Block* block = *found;
-      const bool fits = bytes < kSmall || backend_->asynchronous || block->bytes - bytes <= bytes / 8;
+      const bool fits =
+          bytes < kSmall || backend_->asynchronous || block->bytes - bytes <= bytes / 8;
       if (fits) {
         candidates.erase(found);
         split(from, block, bytes);
         return block;
       }
     }
-    if (attempt == 0 && bytes < kSmall) flush_quick(from);
-    else break;
+    if (attempt == 0 && bytes < kSmall)
+      flush_quick(from);
+    else
+      break;
   }
   return nullptr;
 }
 
-Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t id, Block** out, ErrorText* error) {
+Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t id, Block** out,
+                              ErrorText* error) {
   const int64_t granule = backend_->asynchronous ? int64_t{2} << 20 : int64_t{64} << 10;
-  int64_t segment_bytes = bytes < kSmall ? kSmallSegment : (bytes + granule - 1) / granule * granule;
-  if (backend_->asynchronous && bytes >= kSmall && bytes < (int64_t{10} << 20)) segment_bytes = kMiddleSegment;
+  int64_t segment_bytes =
+      bytes < kSmall ? kSmallSegment : (bytes + granule - 1) / granule * granule;
+  if (backend_->asynchronous && bytes >= kSmall && bytes < (int64_t{10} << 20))
+    segment_bytes = kMiddleSegment;
   void* data = nullptr;
   Status status = backend_->allocate(device_, segment_bytes, &data, error);
   if (!status.ok() && status.code != Code::Invalid) {
@@ -155,11 +166,15 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t id, Block** ou
     ErrorText ignored;
     const bool known = backend_->device_info(device_, &info, &ignored).ok();
     return fail(error, Code::OutOfMemory,
-                "out of memory: %lld bytes were requested; allocated %lld, reserved %lld, free on the device %lld of %lld",
-                static_cast<long long>(bytes), static_cast<long long>(stats_.allocated), static_cast<long long>(stats_.reserved),
-                static_cast<long long>(known ? info.free_bytes : 0), static_cast<long long>(known ? info.total_bytes : 0));
+                "out of memory: %lld bytes were requested; allocated %lld, reserved %lld, free on "
+                "the device %lld of %lld",
+                static_cast<long long>(bytes), static_cast<long long>(stats_.allocated),
+                static_cast<long long>(stats_.reserved),
+                static_cast<long long>(known ? info.free_bytes : 0),
+                static_cast<long long>(known ? info.total_bytes : 0));
   }
-  auto segment = std::make_unique<Segment>(Segment{static_cast<char*>(data), segment_bytes, id, bytes < kSmall, nullptr});
+  auto segment = std::make_unique<Segment>(
+      Segment{static_cast<char*>(data), segment_bytes, id, bytes < kSmall, nullptr});
   Block* block = new Block{segment->data, segment_bytes, segment.get()};
   segment->first = block;
   segments_[segment->data] = std::move(segment);
@@ -205,12 +220,14 @@ Block* CachingAllocator::merge(Pool& from, Block* block) {
   return block;
 }
 
-void CachingAllocator::free(Block* block, bool collected, const std::atomic<uint64_t>* progress, uint64_t sequence) {
+void CachingAllocator::free(Block* block, bool collected, const std::atomic<uint64_t>* progress,
+                            uint64_t sequence) {
   std::lock_guard<SpinLock> lock(mutex_);
   take_in(block, collected, progress, sequence);
 }
 
-void CachingAllocator::free_later(Block* block, const std::atomic<uint64_t>* progress, uint64_t sequence) {
+void CachingAllocator::free_later(Block* block, const std::atomic<uint64_t>* progress,
+                                  uint64_t sequence) {
   std::lock_guard<SpinLock> lock(late_mutex_);
   late_.push_back({block, progress, sequence});
   has_late_.store(true, std::memory_order_release);
@@ -227,7 +244,8 @@ void CachingAllocator::take_in_late() {
   for (const LateBlock& each : late) take_in(each.block, false, each.progress, each.sequence);
 }
 
-void CachingAllocator::take_in(Block* block, bool collected, const std::atomic<uint64_t>* progress, uint64_t sequence) {
+void CachingAllocator::take_in(Block* block, bool collected, const std::atomic<uint64_t>* progress,
+                               uint64_t sequence) {
   block->progress = progress;
   block->sequence = sequence;
   if (block->settled()) forbid(backend_, block->data, block->bytes);
@@ -244,7 +262,8 @@ void CachingAllocator::take_in(Block* block, bool collected, const std::atomic<u
   }
   put_back(block);
   if (!backend_->asynchronous) {
-    const int64_t floor = stats_.peak_allocated / 2 > kHostCacheFloor ? stats_.peak_allocated / 2 : kHostCacheFloor;
+    const int64_t floor =
+        stats_.peak_allocated / 2 > kHostCacheFloor ? stats_.peak_allocated / 2 : kHostCacheFloor;
     trim_host(collected ? kCollectedCache : floor);
   }
 }
@@ -257,7 +276,8 @@ void CachingAllocator::put_back(Block* block) {
   bin(to, block).insert(block);
 }
 
-// Free host segments above the limit go back at once: resident memory is what users of a laptop see.
+// Free host segments above the limit go back at once: resident memory is what users of a laptop
+// see.
 void CachingAllocator::trim_host(int64_t keep) {
   while (stats_.reserved - stats_.allocated > keep) {
     Block* victim = nullptr;
@@ -289,8 +309,10 @@ void CachingAllocator::flush_quick(Pool& from) {
 
 void CachingAllocator::release_segment(Segment* segment) {
   permit(backend_, segment->data, segment->bytes);
-  if (backend_->asynchronous) backend_->release(device_, segment->data, segment->bytes);
-  else Reaper::get().add(backend_->release, device_, segment->data, segment->bytes);
+  if (backend_->asynchronous)
+    backend_->release(device_, segment->data, segment->bytes);
+  else
+    Reaper::get().add(backend_->release, device_, segment->data, segment->bytes);
   stats_.reserved -= segment->bytes;
   stats_.segments--;
   delete segment->first;
@@ -319,7 +341,8 @@ void CachingAllocator::empty_cache(int64_t idle_ms) {
   std::lock_guard<SpinLock> lock(mutex_);
   take_in_late();
   for (auto& each : pools_) flush_quick(*each);
-  release_idle(idle_ms <= 0 ? Clock::time_point::max() : Clock::now() - std::chrono::milliseconds(idle_ms));
+  release_idle(idle_ms <= 0 ? Clock::time_point::max()
+                            : Clock::now() - std::chrono::milliseconds(idle_ms));
   if (!backend_->asynchronous) Reaper::get().drain();
 }
 
@@ -336,7 +359,8 @@ MemoryStats CachingAllocator::stats() {
   out.cached = out.reserved - out.allocated - out.scratch;
   for (auto& each : pools_)
     for (auto* blocks : {&each->small, &each->large})
-      if (!blocks->empty() && (*blocks->rbegin())->bytes > out.largest_free) out.largest_free = (*blocks->rbegin())->bytes;
+      if (!blocks->empty() && (*blocks->rbegin())->bytes > out.largest_free)
+        out.largest_free = (*blocks->rbegin())->bytes;
   return out;
 }
 
@@ -352,7 +376,8 @@ std::vector<CachingAllocator::SegmentInfo> CachingAllocator::snapshot() {
   std::vector<SegmentInfo> out;
   for (auto& [data, segment] : segments_) {
     SegmentInfo info{segment->data, segment->bytes, segment->pool, {}};
-    for (Block* b = segment->first; b; b = b->next) info.blocks.push_back({b->data - segment->data, b->bytes, state_of(*b)});
+    for (Block* b = segment->first; b; b = b->next)
+      info.blocks.push_back({b->data - segment->data, b->bytes, state_of(*b)});
     out.push_back(std::move(info));
   }
   return out;

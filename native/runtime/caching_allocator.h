@@ -1,5 +1,5 @@
-// Keeps freed memory for reuse. One allocator a device, one pool a stream: a block freed on a stream may be handed out again on
-// it at once, because commands of a stream run in order.
+// Keeps freed memory for reuse. One allocator a device, one pool a stream: a block freed on a
+// stream may be handed out again on it at once, because commands of a stream run in order.
 #pragma once
 #include <array>
 #include <atomic>
@@ -29,11 +29,13 @@ struct Block {
   bool quick = false;
   bool scratch = false;
   std::chrono::steady_clock::time_point freed_at{};
-  // Commands in flight may still touch a free block: it is reusable on its stream at once, but memory only goes back to the
-  // system when the stream has worked off `sequence` commands.
+  // Commands in flight may still touch a free block: it is reusable on its stream at once, but
+  // memory only goes back to the system when the stream has worked off `sequence` commands.
   const std::atomic<uint64_t>* progress = nullptr;
   uint64_t sequence = 0;
-  bool settled() const { return !progress || progress->load(std::memory_order_acquire) >= sequence; }
+  bool settled() const {
+    return !progress || progress->load(std::memory_order_acquire) >= sequence;
+  }
 };
 
 struct Segment {
@@ -47,26 +49,30 @@ struct Segment {
 struct MemoryStats {
   int64_t allocated = 0, reserved = 0, peak_allocated = 0, peak_reserved = 0;
   int64_t scratch = 0;  // of the reserved bytes: what kernels use within a call
-  int64_t live_blocks = 0, allocations = 0, frees = 0, segments = 0, cached = 0, largest_free = 0, retries = 0;
+  int64_t live_blocks = 0, allocations = 0, frees = 0, segments = 0, cached = 0, largest_free = 0,
+          retries = 0;
 };
 
 class CachingAllocator {
  public:
   CachingAllocator(const Backend* backend, int32_t device) : backend_(backend), device_(device) {}
 
-  // A pool is one stream's. Streams come and go with the workers of the process; a pool that was closed serves the next stream, and
-  // keeps no free memory of the host until then.
+  // A pool is one stream's. Streams come and go with the workers of the process; a pool that was
+  // closed serves the next stream, and keeps no free memory of the host until then.
   uint32_t open_pool();
   void close_pool(uint32_t pool);  // its stream has worked off everything
 
   Status allocate(int64_t bytes, uint32_t pool, Block** out, ErrorText* error);
-  // `collected`: the garbage collector let go of it; large CPU blocks then go back to the system sooner.
-  void free(Block* block, bool collected, const std::atomic<uint64_t>* progress = nullptr, uint64_t sequence = 0);
-  // Memory of a stream's kernels, from a pool that only the stream's native thread takes from. It is no tensor's: not in `allocated`.
+  // `collected`: the garbage collector let go of it; large CPU blocks then go back to the system
+  // sooner.
+  void free(Block* block, bool collected, const std::atomic<uint64_t>* progress = nullptr,
+            uint64_t sequence = 0);
+  // Memory of a stream's kernels, from a pool that only the stream's native thread takes from. It
+  // is no tensor's: not in `allocated`.
   Status allocate_scratch(int64_t bytes, uint32_t pool, Block** out, ErrorText* error);
   void free_scratch(Block* block);
-  // As free() from a thread of a backend, which must not wait: whoever is inside this allocator may be giving memory back, and that waits
-  // for the device. The next call takes the block in.
+  // As free() from a thread of a backend, which must not wait: whoever is inside this allocator may
+  // be giving memory back, and that waits for the device. The next call takes the block in.
   void free_later(Block* block, const std::atomic<uint64_t>* progress, uint64_t sequence);
   // Returns free segments that have been idle for at least this long.
   void empty_cache(int64_t idle_ms);
@@ -79,7 +85,8 @@ class CachingAllocator {
 
   struct BlockInfo {
     int64_t offset, bytes;
-    const char* state;  // allocated, scratch, pending (free on its stream, in use by commands in flight), free
+    // allocated, scratch, pending (free on its stream, in use by commands in flight), free
+    const char* state;
   };
   struct SegmentInfo {
     const void* address;
@@ -92,11 +99,12 @@ class CachingAllocator {
   const Backend* backend() const { return backend_; }
 
  private:
-  static constexpr int64_t kSmall = 1 << 20;            // below: from shared segments
+  static constexpr int64_t kSmall = 1 << 20;  // below: from shared segments
   static constexpr int64_t kSmallSegment = 2 << 20;
-  static constexpr int64_t kMiddleSegment = 20 << 20;   // for 1 to 10 MiB on a GPU
-  static constexpr int64_t kQuickLimit = 64 << 10;      // sizes with an exact-size bin
-  static constexpr int64_t kCollectedCache = 8 << 20;   // cached bytes kept when the collector frees
+  static constexpr int64_t kMiddleSegment = 20 << 20;  // for 1 to 10 MiB on a GPU
+  static constexpr int64_t kQuickLimit = 64 << 10;     // sizes with an exact-size bin
+  // cached bytes kept when the collector frees
+  static constexpr int64_t kCollectedCache = 8 << 20;
   static constexpr int64_t kHostCacheFloor = 32 << 20;  // cached bytes a CPU may always keep
 
   struct BySize {
@@ -119,7 +127,8 @@ class CachingAllocator {
   // With mutex_ held:
   Status take_out(int64_t bytes, Pool& pool, uint32_t id, Block** out, ErrorText* error);
   void put_back(Block* block);
-  void take_in(Block* block, bool collected, const std::atomic<uint64_t>* progress, uint64_t sequence);
+  void take_in(Block* block, bool collected, const std::atomic<uint64_t>* progress,
+               uint64_t sequence);
   void take_in_late();
   Block* take_cached(Pool& pool, int64_t bytes);
   Status grow(Pool& pool, int64_t bytes, uint32_t id, Block** out, ErrorText* error);
@@ -138,10 +147,10 @@ class CachingAllocator {
   int32_t device_;
   SpinLock mutex_;
   std::vector<std::unique_ptr<Pool>> pools_;
-  std::vector<uint32_t> closed_;              // pools without a stream
+  std::vector<uint32_t> closed_;  // pools without a stream
   std::map<char*, std::unique_ptr<Segment>> segments_;
   MemoryStats stats_;
-  SpinLock late_mutex_;                       // never held while a backend is called
+  SpinLock late_mutex_;  // never held while a backend is called
   std::atomic<bool> has_late_{false};
   std::vector<LateBlock> late_;
 };

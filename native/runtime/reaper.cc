@@ -3,7 +3,8 @@
 namespace shardwise {
 
 Reaper& Reaper::get() {
-  static Reaper* reaper = new Reaper;  // never destroyed: its thread waits on it while the process ends
+  // never destroyed: its thread waits on it while the process ends
+  static Reaper* reaper = new Reaper;
   return *reaper;
 }
 

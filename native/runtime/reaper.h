@@ -1,5 +1,5 @@
-// Gives memory back to the system on a thread of its own: unmapping 64 MiB takes milliseconds, which neither the JavaScript thread
-// nor a garbage collection has.
+// Gives memory back to the system on a thread of its own: unmapping 64 MiB takes milliseconds,
+// which neither the JavaScript thread nor a garbage collection has.
 #pragma once
 #include <condition_variable>
 #include <functional>

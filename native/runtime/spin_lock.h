@@ -1,4 +1,5 @@
-// A lock for sections of some tens of nanoseconds that threads seldom want at once; gives way where one takes longer.
+// A lock for sections of some tens of nanoseconds that threads seldom want at once; gives way where
+// one takes longer.
 #pragma once
 #include <atomic>
 #include <thread>

@@ -14,7 +14,8 @@ struct Kept {
 };
 
 Kept& kept() {
-  static Kept* instance = new Kept;  // never destroyed: a backend's thread may still give one back while the process ends
+  // never destroyed: a backend's thread may still give one back while the process ends
+  static Kept* instance = new Kept;
   return *instance;
 }
 

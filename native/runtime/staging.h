@@ -1,5 +1,5 @@
-// Pinned memory through which bytes pass between arrays and a GPU. It is kept for the next copy: giving it back to the driver waits
-// for every device. Any thread may take and give.
+// Pinned memory through which bytes pass between arrays and a GPU. It is kept for the next copy:
+// giving it back to the driver waits for every device. Any thread may take and give.
 #pragma once
 #include "../include/backend.h"
 

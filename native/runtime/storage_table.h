@@ -1,5 +1,5 @@
-// Handles of storages: generation * 2^24 + index, so that a handle that was freed is told from the one that took its slot.
-// One table an environment, used on its thread only.
+// Handles of storages: generation * 2^24 + index, so that a handle that was freed is told from the
+// one that took its slot. One table an environment, used on its thread only.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,20 +14,20 @@ namespace shardwise {
 struct StorageEntry {
   char* data = nullptr;
   int64_t bytes = 0;
-  Block* block = nullptr;               // null for adopted memory and for empty storages
+  Block* block = nullptr;  // null for adopted memory and for empty storages
   CachingAllocator* allocator = nullptr;
-  int32_t device = 0;                   // device code
-  Stream* home = nullptr;               // freed memory is reusable on this stream
-  Stream* last_stream = nullptr;        // the last command that touched it
+  int32_t device = 0;             // device code
+  Stream* home = nullptr;         // freed memory is reusable on this stream
+  Stream* last_stream = nullptr;  // the last command that touched it
   uint64_t last_sequence = 0;
-  Stream* writer = nullptr;             // the last command that wrote to it
+  Stream* writer = nullptr;  // the last command that wrote to it
   uint64_t written = 0;
-  std::vector<Stream*> other_streams;   // streams beside home that used it
+  std::vector<Stream*> other_streams;       // streams beside home that used it
   std::shared_ptr<const std::string> lost;  // the failure that left it without a value
-  void* adopted = nullptr;              // napi_ref of the ArrayBuffer whose memory this is
-  int64_t token_bytes = -1;             // reported to the engine; -1 without a token
+  void* adopted = nullptr;                  // napi_ref of the ArrayBuffer whose memory this is
+  int64_t token_bytes = -1;                 // reported to the engine; -1 without a token
   uint32_t generation = 0;
-  bool pinned = false;                  // host memory that a GPU reads and writes by itself
+  bool pinned = false;  // host memory that a GPU reads and writes by itself
   bool live = false;
 };
 
@@ -61,7 +61,8 @@ class StorageTable {
     const uint64_t index = static_cast<uint64_t>(handle) & ((1u << kIndexBits) - 1);
     if (index >= count_) return nullptr;
     StorageEntry& entry = at(static_cast<uint32_t>(index));
-    if (!entry.live || entry.generation != static_cast<uint64_t>(handle) >> kIndexBits) return nullptr;
+    if (!entry.live || entry.generation != static_cast<uint64_t>(handle) >> kIndexBits)
+      return nullptr;
     return &entry;
   }
 
@@ -81,7 +82,8 @@ class StorageTable {
   static constexpr uint32_t kChunk = 1024;
   StorageEntry& at(uint32_t index) { return chunks_[index / kChunk][index % kChunk]; }
 
-  std::vector<std::unique_ptr<StorageEntry[]>> chunks_;  // entries never move: commands hold pointers to them
+  // entries never move: commands hold pointers to them
+  std::vector<std::unique_ptr<StorageEntry[]>> chunks_;
   uint32_t count_ = 0;
   std::vector<uint32_t> free_;
 };

@@ -19,22 +19,26 @@ namespace shardwise {
 
 namespace {
 constexpr auto kIdle = std::chrono::milliseconds(40);  // before memory is given back
-constexpr int kSpins = 2000;       // some tens of microseconds, before the native thread sleeps
-constexpr int kWaitSpins = 20000;  // some hundreds, before one who waits sleeps: waking it may take as long
+constexpr int kSpins = 2000;  // some tens of microseconds, before the native thread sleeps
+// some hundreds, before one who waits sleeps: waking it may take as long
+constexpr int kWaitSpins = 20000;
 constexpr uint64_t kPrefetched = 512;  // about the size of a record
-constexpr int64_t kMark = 16;  // a Wrap or a Jump
+constexpr int64_t kMark = 16;          // a Wrap or a Jump
 constexpr int64_t align16(int64_t n) { return (n + 15) & ~int64_t{15}; }
 
 // The processor may be wanted by the very threads that are waited for.
 inline void pause_or_yield(int spins) {
-  if (spins % 64) pause_briefly();
-  else std::this_thread::yield();
+  if (spins % 64)
+    pause_briefly();
+  else
+    std::this_thread::yield();
 }
 
 // Wrap: the ring goes on at its start. Jump: in the ring that follows.
 enum class Kind : int32_t { Kernel, Function, Wrap, Jump };
 
-constexpr int64_t kLarge = 1 << 15;  // elements; below, a command is over before another is looked at
+// elements; below, a command is over before another is looked at
+constexpr int64_t kLarge = 1 << 15;
 constexpr int32_t kMostTogether = 8;
 
 // A kernel reads a whole parameter struct; the words that were not given are 0.
@@ -54,11 +58,13 @@ struct Stream::Record {
 
 struct Stream::Ring {
   Ring(int64_t size, uint64_t first) : capacity(size), begin(first), data(new char[size]) {}
-  char* at(uint64_t position) { return data.get() + ((position - begin) & static_cast<uint64_t>(capacity - 1)); }
+  char* at(uint64_t position) {
+    return data.get() + ((position - begin) & static_cast<uint64_t>(capacity - 1));
+  }
   int64_t to_end(char* record) const { return capacity - (record - data.get()); }
 
   const int64_t capacity;  // a power of two
-  const uint64_t begin;  // bytes written before it, to any ring
+  const uint64_t begin;    // bytes written before it, to any ring
   const std::unique_ptr<char[]> data;
   std::unique_ptr<Ring> next;  // written before the Jump to it
 };
@@ -115,7 +121,9 @@ Stream::~Stream() {
 }
 
 Status Stream::open(CachingAllocator& allocator, ErrorText* error) {
-  const auto give = [](void* self, int64_t bytes, void** out, ErrorText* e) { return static_cast<Stream*>(self)->give_scratch(bytes, out, e); };
+  const auto give = [](void* self, int64_t bytes, void** out, ErrorText* e) {
+    return static_cast<Stream*>(self)->give_scratch(bytes, out, e);
+  };
   const Status status = backend_->stream_create(device_, priority_, {this, give}, &native_, error);
   if (!status.ok()) return status;
   allocator_ = &allocator;
@@ -147,7 +155,8 @@ void Stream::start() {
   reading_ = std::make_unique<Ring>(kRingBytes, head_.load(std::memory_order_relaxed));
   writing_ = reading_.get();
   thread_ = std::thread([this] {
-    if (!backend_->asynchronous) give_way_to_javascript();  // it runs the kernels; that of a GPU only launches them
+    // it runs the kernels; that of a GPU only launches them
+    if (!backend_->asynchronous) give_way_to_javascript();
     loop();
   });
 }
@@ -189,8 +198,10 @@ void* Stream::reserve(int64_t bytes) {
       std::lock_guard<std::mutex> lock(mutex_);
       wake_.notify_one();
     }
-    if (unbounded()) grow();
-    else std::this_thread::yield();
+    if (unbounded())
+      grow();
+    else
+      std::this_thread::yield();
   }
   const uint64_t head = head_.load(std::memory_order_relaxed);
   char* at = writing_->at(head);
@@ -224,16 +235,19 @@ void Stream::publish(int64_t bytes) {
     wake_.notify_one();
   }
   // The lines of the next record are with the other thread; they come while JavaScript prepares it.
-  for (uint64_t line = 0; line < kPrefetched; line += 64) SW_PREFETCH_TO_WRITE(writing_->at(head + line));
+  for (uint64_t line = 0; line < kPrefetched; line += 64)
+    SW_PREFETCH_TO_WRITE(writing_->at(head + line));
 }
 
 Status Stream::enqueue_kernel(const KernelCall& call, ErrorText* error) {
   const int32_t count = call.num_inputs + call.num_outputs;
   int64_t dims = 0;
   for (int32_t i = 0; i < count; i++) dims += 2 * call.tensors[i].ndim;
-  const int64_t bytes = align16(sizeof(Record) + count * sizeof(TensorView) + dims * 8 + call.num_params * 8);
+  const int64_t bytes =
+      align16(sizeof(Record) + count * sizeof(TensorView) + dims * 8 + call.num_params * 8);
   if (bytes > kRingBytes / 4)
-    return fail(error, Code::Invalid, "a command of %lld bytes is too large for the ring", static_cast<long long>(bytes));
+    return fail(error, Code::Invalid, "a command of %lld bytes is too large for the ring",
+                static_cast<long long>(bytes));
   auto* record = static_cast<Record*>(reserve(bytes));
   record->bytes = bytes;
   record->kind = Kind::Kernel;
@@ -287,7 +301,9 @@ void Stream::loop() {
       std::unique_lock<std::mutex> lock(mutex_);
       sleeping_.store(true, std::memory_order_relaxed);
       AsymmetricFence::heavy();
-      const auto woken = [&] { return stop_.load() || head_.load(std::memory_order_acquire) != tail; };
+      const auto woken = [&] {
+        return stop_.load() || head_.load(std::memory_order_acquire) != tail;
+      };
       if (!wake_.wait_for(lock, kIdle, woken)) {
         lock.unlock();
         if (on_idle) on_idle();
@@ -310,7 +326,8 @@ void Stream::loop() {
     }
     const Worked worked = work_off(record);
     tail_.store(tail + worked.bytes, std::memory_order_release);
-    completed_.store(completed_.load(std::memory_order_relaxed) + worked.records, std::memory_order_release);
+    completed_.store(completed_.load(std::memory_order_relaxed) + worked.records,
+                     std::memory_order_release);
     AsymmetricFence::light();
     if (waiters_.load(std::memory_order_relaxed) > 0) {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -320,8 +337,8 @@ void Stream::loop() {
 }
 
 Stream::Worked Stream::work_off(Record* first) {
-  if (first->kind == Kind::Kernel && backend_->launch_together && first->call.num_outputs == 1 && first->call.output(0).numel >= kLarge &&
-      !skips()) {
+  if (first->kind == Kind::Kernel && backend_->launch_together && first->call.num_outputs == 1 &&
+      first->call.output(0).numel >= kLarge && !skips()) {
     const Worked together = work_off_together(first);
     if (together.records > 0) return together;
   }
@@ -332,7 +349,8 @@ Stream::Worked Stream::work_off(Record* first) {
 // What is queued behind a large command may be faster together with it.
 Stream::Worked Stream::work_off_together(Record* first) {
   auto* const start = reinterpret_cast<char*>(first);
-  const auto queued = static_cast<int64_t>(head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_relaxed));
+  const auto queued = static_cast<int64_t>(head_.load(std::memory_order_acquire) -
+                                           tail_.load(std::memory_order_relaxed));
   const int64_t reach = std::min(queued, reading_->to_end(start));
   KernelCall calls[kMostTogether];
   const KernelCall* list[kMostTogether];
@@ -389,9 +407,11 @@ void describe_call(const KernelCall& call, const Backend& backend, char* out, in
   int64_t at = snprintf(out, size, "%s(", backend.kernels[call.kernel].name);
   for (int32_t i = 0; i < call.num_inputs && at < size - 40; i++) {
     const TensorView& t = call.tensors[i];
-    at += snprintf(out + at, size - at, "%s%s[", i ? ", " : "", t.is_immediate ? "number" : dtype_name(t.dtype));
+    at += snprintf(out + at, size - at, "%s%s[", i ? ", " : "",
+                   t.is_immediate ? "number" : dtype_name(t.dtype));
     for (int32_t d = 0; d < t.ndim && at < size - 40; d++)
-      at += snprintf(out + at, size - at, "%s%lld", d ? ", " : "", static_cast<long long>(t.sizes[d]));
+      at += snprintf(out + at, size - at, "%s%lld", d ? ", " : "",
+                     static_cast<long long>(t.sizes[d]));
     at += snprintf(out + at, size - at, "]");
   }
   snprintf(out + at, size - at, ") on %s", backend.name);

@@ -81,7 +81,8 @@ void Stream::inherit_failure(Stream& other, uint64_t sequence) {
 bool Stream::take(const Failure& told, Failure* failure) {
   if (!failed()) return false;
   std::lock_guard<std::mutex> lock(failure_mutex_);
-  const bool same = told.number != 0 ? failure_.number == told.number : failure_.origin == told.origin;
+  const bool same =
+      told.number != 0 ? failure_.number == told.number : failure_.origin == told.origin;
   if (!same) return false;
   take_failure();
   *failure = taken_;
@@ -105,7 +106,8 @@ void Stream::set_error(Code code, const char* text) {
   fail_with(failure);
 }
 
-// A GPU tells of a failure some time after it: everything since it was last known to be well may be wrong.
+// A GPU tells of a failure some time after it: everything since it was last known to be well may be
+// wrong.
 void Stream::fail_with(const Failure& failure) {
   std::lock_guard<std::mutex> lock(failure_mutex_);
   const uint64_t current = completed_.load(std::memory_order_relaxed) + 1;

@@ -1,33 +1,68 @@
-/** Campaigns that attack from outside, each bounded in time: they print what they counted, and the process ends with 1 if they found something. */
+/**
+ * Campaigns that attack from outside, each bounded in time: they print what they counted, and the
+ * process ends with 1 if they found something.
+ */
 import { countsOf, faultsCampaign, isFault } from '../../test/fuzz/faults.js';
-import { compareAnswers, fuzzBesidePeer, type PeerOptions, writePrograms } from '../../test/fuzz/peer/run.js';
+import {
+  compareAnswers,
+  fuzzBesidePeer,
+  type PeerOptions,
+  writePrograms,
+} from '../../test/fuzz/peer/run.js';
 import { storeCampaign } from '../../test/fuzz/store.js';
 import { type Counts, throwsCampaign } from '../../test/fuzz/throws.js';
 
 const THROWING_CALLS = 1e7;
 const THROWING_CALLS_A_PROCESS = 250_000;
 
-/** Errors that are thrown while V8 collects garbage: test/fuzz/throws.ts. Against the addon as it is built. */
+/**
+ * Errors that are thrown while V8 collects garbage: test/fuzz/throws.ts. Against the addon as it is
+ * built.
+ */
 export async function failCalls({ seconds }: { seconds: number }): Promise<void> {
-  const counts = Object.values(await throwsCampaign(THROWING_CALLS, THROWING_CALLS_A_PROCESS, seconds, (death) => console.error(`FOUND: ${death}`)));
-  const sum = (count: (of: Counts) => number): number => counts.reduce((total, each) => total + count(each), 0);
-  console.log(`throws: ${sum((of) => of.calls)} calls failed in ${sum((of) => of.processes)} processes, of which ${sum((of) => of.deaths)} died`);
-  for (const { context, calls, processes, deaths } of counts) console.log(`  ${context}: ${calls} calls in ${processes} processes, ${deaths} died`);
+  const counts = Object.values(
+    await throwsCampaign(THROWING_CALLS, THROWING_CALLS_A_PROCESS, seconds, (death) =>
+      console.error(`FOUND: ${death}`),
+    ),
+  );
+  const sum = (count: (of: Counts) => number): number =>
+    counts.reduce((total, each) => total + count(each), 0);
+  console.log(
+    `throws: ${sum((of) => of.calls)} calls failed in ${sum((of) => of.processes)} processes, of which ${sum((of) => of.deaths)} died`,
+  );
+  for (const { context, calls, processes, deaths } of counts)
+    console.log(`  ${context}: ${calls} calls in ${processes} processes, ${deaths} died`);
   if (sum((of) => of.deaths) > 0) process.exitCode = 1;
 }
 
 /** Hostile clients of a store: test/fuzz/store.ts. */
-export async function attackStore({ seconds, seed }: { seconds: number; seed: number }): Promise<void> {
+export async function attackStore({
+  seconds,
+  seed,
+}: {
+  seconds: number;
+  seed: number;
+}): Promise<void> {
   console.log(`seed ${seed}`);
   const { attacks, rounds, slowestMs, serverBytes, findings } = await storeCampaign(seed, seconds);
   for (const [name, count] of Object.entries(attacks)) console.log(`  ${name}: ${count}`);
-  console.log(`store: ${rounds} rounds of true ranks, the slowest ${slowestMs} ms; the server had ${serverBytes >> 20} MiB at most`);
+  console.log(
+    `store: ${rounds} rounds of true ranks, the slowest ${slowestMs} ms; the server had ${serverBytes >> 20} MiB at most`,
+  );
   for (const finding of findings) console.error(`FOUND: ${finding}`);
   if (findings.length > 0) process.exitCode = 1;
 }
 
 /** Signals for ranks: test/fuzz/faults.ts. */
-export async function signalRanks({ seconds, seed, trial }: { seconds: number; seed: number; trial?: number }): Promise<void> {
+export async function signalRanks({
+  seconds,
+  seed,
+  trial,
+}: {
+  seconds: number;
+  seed: number;
+  trial?: number;
+}): Promise<void> {
   console.log(`seed ${seed}`);
   const outcomes = await faultsCampaign(seed, seconds, trial ?? null, console.log);
   for (const line of countsOf(outcomes)) console.log(line);
@@ -41,9 +76,16 @@ export interface PeerFiles {
   answers?: string;
 }
 
-/** Random programs beside PyTorch: test/fuzz/peer. With files the peer may run on another machine. */
+/**
+ * Random programs beside PyTorch: test/fuzz/peer. With files the peer may run on another machine.
+ */
 export async function besidePeer(options: PeerOptions & PeerFiles): Promise<void> {
   const { write, read, answers, seed, programs = 1000, record } = options;
   if (write !== undefined) writePrograms(write, seed, programs);
-  else if ((read !== undefined && answers !== undefined ? compareAnswers(read, answers, record) : await fuzzBesidePeer(options)) > 0) process.exitCode = 1;
+  else if (
+    (read !== undefined && answers !== undefined
+      ? compareAnswers(read, answers, record)
+      : await fuzzBesidePeer(options)) > 0
+  )
+    process.exitCode = 1;
 }

@@ -1,6 +1,7 @@
 /**
- * Targets of fuzzing under AddressSanitizer and UndefinedBehaviorSanitizer: the addon is built in a folder of its own (build/sanitize), and the targets of test/fuzz run one
- * after the other, each in a process that may crash.
+ * Targets of fuzzing under AddressSanitizer and UndefinedBehaviorSanitizer: the addon is built in a
+ * folder of its own (build/sanitize), and the targets of test/fuzz run one after the other, each in
+ * a process that may crash.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -30,7 +31,12 @@ function run(command: string, args: string[]): void {
 }
 
 function build(jobs: number): void {
-  const options = ['SHARDWISE_SANITIZE=ON', 'SHARDWISE_CUDA=OFF', 'CMAKE_BUILD_TYPE=Release', `SHARDWISE_OUTPUT=${path.join(folder, 'build')}`];
+  const options = [
+    'SHARDWISE_SANITIZE=ON',
+    'SHARDWISE_CUDA=OFF',
+    'CMAKE_BUILD_TYPE=Release',
+    `SHARDWISE_OUTPUT=${path.join(folder, 'build')}`,
+  ];
   run('cmake', ['-S', '.', '-B', folder, ...options.map((option) => `-D${option}`)]);
   run('cmake', ['--build', folder, '--parallel', String(jobs)]);
 }
@@ -41,7 +47,10 @@ function compilerLibrary(name: string): string {
   return stdout?.trim() ?? name;
 }
 
-/** Leaks are not asked for: the engine keeps far too much at its end. Running out of memory is not a fault either. */
+/**
+ * Leaks are not asked for: the engine keeps far too much at its end. Running out of memory is not a
+ * fault either.
+ */
 function sanitizerEnvironment(): NodeJS.ProcessEnv {
   return {
     LD_PRELOAD: `${compilerLibrary('libasan.so')} ${compilerLibrary('libubsan.so')}`,
@@ -51,23 +60,45 @@ function sanitizerEnvironment(): NodeJS.ProcessEnv {
   };
 }
 
-/** One process that runs cases until its time is over. Resolves to the number of the case it stopped at, null when all went well. */
-function runProcess(target: string, seed: number, first: number, seconds: number, options: TargetOptions): Promise<number | null> {
+/**
+ * One process that runs cases until its time is over. Resolves to the number of the case it stopped
+ * at, null when all went well.
+ */
+function runProcess(
+  target: string,
+  seed: number,
+  first: number,
+  seconds: number,
+  options: TargetOptions,
+): Promise<number | null> {
   const scratch = mkdtempSync(path.join(tmpdir(), 'shardwise-fuzz-'));
   const progress = path.join(scratch, 'case');
   const count = options.case === undefined ? '1e9' : '1';
-  const child = spawn(process.execPath, ['--import', 'tsx', 'test/fuzz/child.ts', target, String(seed), String(first), count, String(seconds)], {
-    cwd: root,
-    stdio: 'inherit',
-    env: {
-      ...process.env,
-      // A shape drawn at random may ask for any amount.
-      SHARDWISE_CPU_MEMORY_LIMIT: String(256 * 2 ** 20),
-      SHARDWISE_FUZZ_PROGRESS: progress,
-      ...(options.case === undefined ? {} : { SHARDWISE_FUZZ_TRACE: '1' }),
-      ...(options.plain ? {} : sanitizerEnvironment()),
+  const child = spawn(
+    process.execPath,
+    [
+      '--import',
+      'tsx',
+      'test/fuzz/child.ts',
+      target,
+      String(seed),
+      String(first),
+      count,
+      String(seconds),
+    ],
+    {
+      cwd: root,
+      stdio: 'inherit',
+      env: {
+        ...process.env,
+        // A shape drawn at random may ask for any amount.
+        SHARDWISE_CPU_MEMORY_LIMIT: String(256 * 2 ** 20),
+        SHARDWISE_FUZZ_PROGRESS: progress,
+        ...(options.case === undefined ? {} : { SHARDWISE_FUZZ_TRACE: '1' }),
+        ...(options.plain ? {} : sanitizerEnvironment()),
+      },
     },
-  });
+  );
   const lastCase = (): number => {
     try {
       return Number(readFileSync(progress, 'utf8'));
@@ -93,14 +124,29 @@ function runProcess(target: string, seed: number, first: number, seconds: number
   });
 }
 
-/** A target for its share of the time, in processes of limited age, so that a finding is not far from its cause. */
-async function runTarget(target: string, seconds: number, options: TargetOptions): Promise<boolean> {
+/**
+ * A target for its share of the time, in processes of limited age, so that a finding is not far
+ * from its cause.
+ */
+async function runTarget(
+  target: string,
+  seconds: number,
+  options: TargetOptions,
+): Promise<boolean> {
   const deadline = Date.now() + seconds * 1000;
   for (let seed = options.seed; ; seed++) {
     const left = Math.ceil((deadline - Date.now()) / 1000);
-    const stopped = await runProcess(target, seed, options.case ?? 0, Math.min(PROCESS_SECONDS, left), options);
+    const stopped = await runProcess(
+      target,
+      seed,
+      options.case ?? 0,
+      Math.min(PROCESS_SECONDS, left),
+      options,
+    );
     if (stopped !== null) {
-      console.error(`FOUND by ${target}. Again: npm run fuzz -- --target ${target} --seed ${seed} --case ${stopped}${options.plain ? ' --plain' : ''}`);
+      console.error(
+        `FOUND by ${target}. Again: npm run fuzz -- --target ${target} --seed ${seed} --case ${stopped}${options.plain ? ' --plain' : ''}`,
+      );
       console.error('Where one case is not enough, all before it: the same without --case.');
       return false;
     }
@@ -110,7 +156,8 @@ async function runTarget(target: string, seconds: number, options: TargetOptions
 
 /** Runs one target, or all in turn. */
 export async function fuzzTargets(options: TargetOptions): Promise<void> {
-  if (options.target !== undefined && !targets.some((name) => name === options.target)) throw new Error(`the target is one of ${targets.join(', ')}`);
+  if (options.target !== undefined && !targets.some((name) => name === options.target))
+    throw new Error(`the target is one of ${targets.join(', ')}`);
   if (!options.plain) build(options.jobs);
   console.log(`seed ${options.seed}`);
   const chosen = options.target === undefined ? targets : [options.target];

@@ -1,4 +1,7 @@
-/** Mixed precision: which op runs in which precision, gradients, caching, nesting, captured functions. */
+/**
+ * Mixed precision: which op runs in which precision, gradients, caching, nesting, captured
+ * functions.
+ */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,
@@ -27,7 +30,8 @@ import {
 } from '../../lib/index.js';
 import { CompileCounter } from '../../lib/testing/index.js';
 
-const values = (t: Tensor | null | undefined): number[] => Array.from((t as Tensor).toTypedArray() as Float32Array);
+const values = (t: Tensor | null | undefined): number[] =>
+  Array.from((t as Tensor).toTypedArray() as Float32Array);
 const cpu = { deviceType: 'cpu' } as const;
 const inRegion = <T>(fn: () => T): T => amp.autocast({ ...cpu, dtype: bfloat16 }, fn);
 
@@ -38,7 +42,11 @@ describe('autocast', () => {
       assert.equal(a.mm(b).dtype, bfloat16);
       assert.equal(a.matmul(b).dtype, bfloat16);
       assert.equal(nn.functional.linear(a, b, ones([4])).dtype, bfloat16);
-      assert.equal(scaledDotProductAttention(randn([1, 2, 3, 4]), randn([1, 2, 3, 4]), randn([1, 2, 3, 4])).dtype, bfloat16);
+      assert.equal(
+        scaledDotProductAttention(randn([1, 2, 3, 4]), randn([1, 2, 3, 4]), randn([1, 2, 3, 4]))
+          .dtype,
+        bfloat16,
+      );
       assert.equal(a.add(b).dtype, float32);
       assert.equal(a.relu().dtype, float32);
       assert.equal(a.mm(b).softmax(-1).dtype, bfloat16);
@@ -70,14 +78,22 @@ describe('autocast', () => {
 
   it('leaves float64 and integers as they are', () => {
     inRegion(() => {
-      assert.equal(randn([2, 2], { dtype: float64 }).mm(randn([2, 2], { dtype: float64 })).dtype, float64);
+      assert.equal(
+        randn([2, 2], { dtype: float64 }).mm(randn([2, 2], { dtype: float64 })).dtype,
+        float64,
+      );
       assert.equal(tensor([1, 2], { dtype: int64 }).prod().dtype, int64);
     });
   });
 
   it('gives parameters gradients in float32 that are close to those without it', () => {
     manualSeed(1);
-    const model = new nn.Sequential(new nn.Linear(8, 16), new nn.LayerNorm([16]), new nn.GELU(), new nn.Linear(16, 4));
+    const model = new nn.Sequential(
+      new nn.Linear(8, 16),
+      new nn.LayerNorm([16]),
+      new nn.GELU(),
+      new nn.Linear(16, 4),
+    );
     const [x, y] = [randn([32, 8]), randn([32, 4])];
     mseLoss(model(x), y).backward();
     const exact = [...model.parameters()].map((p) => values(p.grad));
@@ -87,7 +103,12 @@ describe('autocast', () => {
     [...model.parameters()].forEach((p, i) => {
       assert.equal((p.grad as Tensor).dtype, float32);
       const scale = Math.max(...(exact[i] as number[]).map(Math.abs));
-      values(p.grad).forEach((g, k) => assert.ok(Math.abs(g - (exact[i]?.[k] as number)) < 0.03 * scale, `parameter ${i}: ${g} against ${exact[i]?.[k]}`));
+      values(p.grad).forEach((g, k) =>
+        assert.ok(
+          Math.abs(g - (exact[i]?.[k] as number)) < 0.03 * scale,
+          `parameter ${i}: ${g} against ${exact[i]?.[k]}`,
+        ),
+      );
     });
   });
 
@@ -104,16 +125,24 @@ describe('autocast', () => {
       optimizer.step();
       return loss.item();
     });
-    assert.ok((losses.at(-1) as number) < 0.05 * (losses[0] as number), `${losses[0]} to ${losses.at(-1)}`);
+    assert.ok(
+      (losses.at(-1) as number) < 0.05 * (losses[0] as number),
+      `${losses[0]} to ${losses.at(-1)}`,
+    );
   });
 
   it('converts a weight once in a region, and again after it was changed', () => {
     const counter = CompileCounter();
     const layer = new nn.Linear(3, 3, { bias: false });
     const copies = (fn: (x: Tensor) => unknown): number => {
-      const compiled = compile((x: Tensor) => inRegion(() => fn(x)) as Tensor, { backend: counter, fullgraph: true });
+      const compiled = compile((x: Tensor) => inRegion(() => fn(x)) as Tensor, {
+        backend: counter,
+        fullgraph: true,
+      });
       compiled(randn([2, 3]).to(bfloat16));
-      return (counter.graphs.at(-1) as { callNodes: { op: { name: string } }[] }).callNodes.filter((n) => n.op.name === 'copy').length;
+      return (counter.graphs.at(-1) as { callNodes: { op: { name: string } }[] }).callNodes.filter(
+        (n) => n.op.name === 'copy',
+      ).length;
     };
     assert.equal(
       copies((x) => layer(layer(x))),

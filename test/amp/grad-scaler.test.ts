@@ -1,13 +1,27 @@
 /** Loss scaling: what is divided, what is left out, and how the factor moves. */
 import assert from 'node:assert/strict';
-import { AmpError, ArgumentError, amp, float16, noGrad, optim, type Tensor, tensor } from '../../lib/index.js';
+import {
+  AmpError,
+  ArgumentError,
+  amp,
+  float16,
+  noGrad,
+  optim,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 
-const values = (t: Tensor | null | undefined): number[] => Array.from((t as Tensor).toTypedArray() as Float32Array);
+const values = (t: Tensor | null | undefined): number[] =>
+  Array.from((t as Tensor).toTypedArray() as Float32Array);
 
 function setUp(options: amp.GradScalerOptions = {}) {
   const w = tensor([1, 2], { requiresGrad: true });
   const optimizer = new optim.SGD([w], { lr: 0.5 });
-  return { w, optimizer, scaler: new amp.GradScaler({ initScale: 8, growthInterval: 2, ...options }) };
+  return {
+    w,
+    optimizer,
+    scaler: new amp.GradScaler({ initScale: 8, growthInterval: 2, ...options }),
+  };
 }
 
 describe('GradScaler', () => {
@@ -74,11 +88,32 @@ describe('GradScaler', () => {
     const { scaler } = setUp();
     const other = new amp.GradScaler();
     other.loadStateDict(scaler.stateDict());
-    const state = { scale: 8, growth_factor: 2, backoff_factor: 0.5, growth_interval: 2, _growth_tracker: 0 };
+    const state = {
+      scale: 8,
+      growth_factor: 2,
+      backoff_factor: 0.5,
+      growth_interval: 2,
+      _growth_tracker: 0,
+    };
     assert.deepEqual(other.stateDict(), state);
-    other.loadStateDict({ scale: 4, growthFactor: 3, backoffFactor: 0.25, growthInterval: 7, growthTracker: 5 });
-    assert.deepEqual(other.stateDict(), { scale: 4, growth_factor: 3, backoff_factor: 0.25, growth_interval: 7, _growth_tracker: 5 });
-    assert.throws(() => other.loadStateDict({ ...state, _growth_tracker: null as never }), /_growth_tracker to be a finite number from 0, got null/);
+    other.loadStateDict({
+      scale: 4,
+      growthFactor: 3,
+      backoffFactor: 0.25,
+      growthInterval: 7,
+      growthTracker: 5,
+    });
+    assert.deepEqual(other.stateDict(), {
+      scale: 4,
+      growth_factor: 3,
+      backoff_factor: 0.25,
+      growth_interval: 7,
+      _growth_tracker: 5,
+    });
+    assert.throws(
+      () => other.loadStateDict({ ...state, _growth_tracker: null as never }),
+      /_growth_tracker to be a finite number from 0, got null/,
+    );
     assert.deepEqual(new amp.GradScaler({ enabled: false }).stateDict(), {});
     assert.throws(() => other.loadStateDict({}), ArgumentError);
   });

@@ -1,4 +1,7 @@
-/** Checked by tsc alone: functions, methods and in-place twins of one name take the same arguments. Of overloads, the last is compared. */
+/**
+ * Checked by tsc alone: functions, methods and in-place twins of one name take the same arguments.
+ * Of overloads, the last is compared.
+ */
 import type * as shardwise from '../../lib/index.js';
 import type { Tensor } from '../../lib/index.js';
 
@@ -11,7 +14,11 @@ type Nothing<T extends never> = T;
 
 /** Names that are a function of the package and a method of tensors. */
 type Shared = {
-  [K in keyof Functions & keyof Tensor]: Functions[K] extends Callable ? (Tensor[K] extends Callable ? K : never) : never;
+  [K in keyof Functions & keyof Tensor]: Functions[K] extends Callable
+    ? Tensor[K] extends Callable
+      ? K
+      : never
+    : never;
 }[keyof Functions & keyof Tensor];
 
 /** Shared names whose arguments behind the tensor differ. */
@@ -30,11 +37,17 @@ type TwinsThatDiffer = {
     : never;
 }[keyof Tensor];
 
-/** As in PyTorch: the methods also take sizes one by one; `x.where(condition, other)` has the condition second. */
+/**
+ * As in PyTorch: the methods also take sizes one by one; `x.where(condition, other)` has the
+ * condition second.
+ */
 type ByDesign = 'view' | 'reshape' | 'permute' | 'expand' | 'repeat' | 'where';
 /** The method, which PyTorch does not have, is the short form that gradients use. */
 type ShortForms = 'zerosLike';
-/** Twins keep their dtype, and fill with a probability where the other form reads one from each element. */
+/**
+ * Twins keep their dtype, and fill with a probability where the other form reads one from each
+ * element.
+ */
 type TwinsByDesign = 'cumsum' | 'cumprod' | 'bernoulli' | 'requiresGrad';
 
 export type FunctionsAgree = Nothing<Exclude<FunctionsThatDiffer, ByDesign | ShortForms>>;

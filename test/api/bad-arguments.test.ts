@@ -1,4 +1,7 @@
-/** Whatever a public function is given, it answers with an error of the library, or not with one at all. */
+/**
+ * Whatever a public function is given, it answers with an error of the library, or not with one at
+ * all.
+ */
 import assert from 'node:assert/strict';
 import * as shardwise from '../../lib/index.js';
 import {
@@ -24,11 +27,19 @@ import {
   Tensor,
   tensor,
 } from '../../lib/index.js';
-import { type AnyClass, type AnyFunction, badArguments, isClass, rawErrors } from './bad-arguments.js';
+import {
+  type AnyClass,
+  type AnyFunction,
+  badArguments,
+  isClass,
+  rawErrors,
+} from './bad-arguments.js';
 
 /** What a namespace holds that can be called or made. */
 const members = (namespace: object): [name: string, member: AnyFunction | AnyClass][] =>
-  Object.entries(namespace).filter((entry): entry is [string, AnyFunction | AnyClass] => typeof entry[1] === 'function');
+  Object.entries(namespace).filter(
+    (entry): entry is [string, AnyFunction | AnyClass] => typeof entry[1] === 'function',
+  );
 
 /** A class as a function that makes an instance. */
 function made(member: AnyFunction | AnyClass): AnyFunction {
@@ -41,13 +52,21 @@ const methodsOf = (prototype: object): [name: string, method: AnyFunction][] =>
     typeof value === 'function' && !untried.has(name) ? [[name, value as AnyFunction]] : [],
   );
 
-/** Classes that the library makes itself, what ends the life of what the next call needs, and the garbage collector, which takes no arguments but time. */
+/**
+ * Classes that the library makes itself, what ends the life of what the next call needs, and the
+ * garbage collector, which takes no arguments but time.
+ */
 const untried = new Set(['constructor', 'Tensor', 'Storage', 'dispose', 'Node', 'collect']);
 
-async function failuresOf(prefix: string, namespace: object, lists = badArguments()): Promise<string[]> {
+async function failuresOf(
+  prefix: string,
+  namespace: object,
+  lists = badArguments(),
+): Promise<string[]> {
   const failures: string[] = [];
   for (const [name, member] of members(namespace)) {
-    if (!untried.has(name) && !name.endsWith('Error')) failures.push(...(await rawErrors(prefix + name, made(member), lists)));
+    if (!untried.has(name) && !name.endsWith('Error'))
+      failures.push(...(await rawErrors(prefix + name, made(member), lists)));
   }
   return failures;
 }
@@ -78,8 +97,12 @@ const layers: readonly (() => nn.Module)[] = [
 /** Modules of several arguments. */
 const others = (): Record<string, AnyFunction> => ({
   MultiheadAttention: new nn.MultiheadAttention(3, 1) as unknown as AnyFunction,
-  TransformerEncoderLayer: new nn.TransformerEncoderLayer(3, 1, { dimFeedforward: 2 }) as unknown as AnyFunction,
-  TransformerDecoderLayer: new nn.TransformerDecoderLayer(3, 1, { dimFeedforward: 2 }) as unknown as AnyFunction,
+  TransformerEncoderLayer: new nn.TransformerEncoderLayer(3, 1, {
+    dimFeedforward: 2,
+  }) as unknown as AnyFunction,
+  TransformerDecoderLayer: new nn.TransformerDecoderLayer(3, 1, {
+    dimFeedforward: 2,
+  }) as unknown as AnyFunction,
   CrossEntropyLoss: new nn.CrossEntropyLoss() as unknown as AnyFunction,
   MSELoss: new nn.MSELoss() as unknown as AnyFunction,
   BCEWithLogitsLoss: new nn.BCEWithLogitsLoss() as unknown as AnyFunction,
@@ -87,7 +110,10 @@ const others = (): Record<string, AnyFunction> => ({
   Bilinear: new nn.Bilinear(3, 3, 2) as unknown as AnyFunction,
 });
 
-/** A few lines that need everything that a call may have left behind: dtype, device, modes, random numbers, dispatch. */
+/**
+ * A few lines that need everything that a call may have left behind: dtype, device, modes, random
+ * numbers, dispatch.
+ */
 function simpleProgram(): void {
   const x = tensor([
     [1, 2],
@@ -110,13 +136,22 @@ function simpleProgram(): void {
     optimizer.step();
     return Number(loss.item());
   }) as [number, number, number];
-  assert.ok(losses[0] > losses[1] && losses[1] > losses[2], `the loss does not fall: ${losses.join(', ')}`);
+  assert.ok(
+    losses[0] > losses[1] && losses[1] > losses[2],
+    `the loss does not fall: ${losses.join(', ')}`,
+  );
   assert.equal(ones([2]).dtype, shardwise.float32);
 }
 
 describe('bad arguments', function () {
   this.timeout(60_000); // every method with hundreds of lists
-  const state = { dtype: getDefaultDtype(), device: getDefaultDevice(), grad: isGradEnabled(), random: getRngState(), anomaly: autograd.isAnomalyEnabled() };
+  const state = {
+    dtype: getDefaultDtype(),
+    device: getDefaultDevice(),
+    grad: isGradEnabled(),
+    random: getRngState(),
+    anomaly: autograd.isAnomalyEnabled(),
+  };
   let recording: boolean;
 
   before(() => {
@@ -159,24 +194,38 @@ describe('bad arguments', function () {
   it('of schedules never end in a raw error', async () => {
     const optimizer = new optim.SGD([parameter()], { lr: 1, momentum: 0.5 });
     const failures = await failuresOf('optim.lrScheduler.', optim.lrScheduler);
-    failures.push(...(await failuresOf('optim.lrScheduler.', optim.lrScheduler, badArguments(optimizer))));
+    failures.push(
+      ...(await failuresOf('optim.lrScheduler.', optim.lrScheduler, badArguments(optimizer))),
+    );
     const { ReduceLROnPlateau, StepLR, ChainedScheduler } = optim.lrScheduler;
     const plateau = new ReduceLROnPlateau(optimizer);
     const steps = new StepLR(optimizer, { stepSize: 2 });
     const chained = new ChainedScheduler([steps]);
     const methods = {
       step: plateau.step.bind(plateau),
-      ...Object.fromEntries([plateau, steps, chained].map((s) => [`${s.constructor.name}.loadStateDict`, s.loadStateDict.bind(s)])),
+      ...Object.fromEntries(
+        [plateau, steps, chained].map((s) => [
+          `${s.constructor.name}.loadStateDict`,
+          s.loadStateDict.bind(s),
+        ]),
+      ),
     };
-    for (const [name, method] of Object.entries(methods)) failures.push(...(await rawErrors(name, method as AnyFunction, badArguments())));
+    for (const [name, method] of Object.entries(methods))
+      failures.push(...(await rawErrors(name, method as AnyFunction, badArguments())));
     assert.deepEqual(failures, []);
   });
 
   it('of optimizers never end in a raw error', async () => {
     const failures: string[] = [];
-    for (const [name, Class] of Object.entries({ SGD: optim.SGD, Adam: optim.Adam, AdamW: optim.AdamW })) {
+    for (const [name, Class] of Object.entries({
+      SGD: optim.SGD,
+      Adam: optim.Adam,
+      AdamW: optim.AdamW,
+    })) {
       for (const first of [ones([2, 3]), [parameter()], [{ params: [parameter()] }]])
-        failures.push(...(await rawErrors(`optim.${name}`, made(Class as AnyClass), badArguments(first))));
+        failures.push(
+          ...(await rawErrors(`optim.${name}`, made(Class as AnyClass), badArguments(first))),
+        );
     }
     for (const [name, method] of methodsOf(optim.Optimizer.prototype)) {
       if (/^(check|stepGroup|zerosFor)/.test(name)) continue;
@@ -189,11 +238,15 @@ describe('bad arguments', function () {
   });
 
   it('of the constructors of layers never end in a raw error', async () => {
-    const classes = Object.fromEntries(members(nn).filter(([name, member]) => isClass(member) && name !== 'Module'));
+    const classes = Object.fromEntries(
+      members(nn).filter(([name, member]) => isClass(member) && name !== 'Module'),
+    );
     // A transformer of the default size takes seconds: it is made with what fails only.
     const { Transformer, ...small } = classes as { Transformer: AnyClass };
     const failures = await failuresOf('new nn.', small);
-    const refused = badArguments().filter(([first]) => first === null || (first !== undefined && typeof first !== 'object'));
+    const refused = badArguments().filter(
+      ([first]) => first === null || (first !== undefined && typeof first !== 'object'),
+    );
     failures.push(...(await rawErrors('new nn.Transformer', made(Transformer), refused)));
     assert.deepEqual(failures, []);
   });
@@ -205,7 +258,8 @@ describe('bad arguments', function () {
       calls[layer.constructor.name] = layer as unknown as AnyFunction;
     }
     const failures: string[] = [];
-    for (const [name, call] of Object.entries(calls)) failures.push(...(await rawErrors(`nn.${name}`, call, badArguments())));
+    for (const [name, call] of Object.entries(calls))
+      failures.push(...(await rawErrors(`nn.${name}`, call, badArguments())));
     for (const [name, method] of methodsOf(nn.Module.prototype)) {
       if (name === 'forward' || name === 'ownerOf' || name === 'convertTensors') continue;
       const layer = new nn.Linear(3, 2);
@@ -217,36 +271,70 @@ describe('bad arguments', function () {
 
   it('of containers never end in a raw error', async () => {
     const failures: string[] = [];
-    for (const Class of [nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict]) {
+    for (const Class of [
+      nn.Sequential,
+      nn.ModuleList,
+      nn.ModuleDict,
+      nn.ParameterList,
+      nn.ParameterDict,
+    ]) {
       for (const [name, method] of methodsOf(Class.prototype)) {
         if (name === 'forward') continue;
-        failures.push(...(await rawErrors(`nn.${Class.name}.${name}`, (...args) => method.apply(new Class(), args), badArguments())));
+        failures.push(
+          ...(await rawErrors(
+            `nn.${Class.name}.${name}`,
+            (...args) => method.apply(new Class(), args),
+            badArguments(),
+          )),
+        );
       }
     }
     assert.deepEqual(failures, []);
   });
 
   it('of setters and of values that the package makes never end in a raw error', async () => {
-    const setters = Object.entries(Object.getOwnPropertyDescriptors(Tensor.prototype)).flatMap(([name, { set }]) =>
-      set === undefined ? [] : [[name, set as AnyFunction] as const],
+    const setters = Object.entries(Object.getOwnPropertyDescriptors(Tensor.prototype)).flatMap(
+      ([name, { set }]) => (set === undefined ? [] : [[name, set as AnyFunction] as const]),
     );
     const failures: string[] = [];
-    for (const [name, set] of setters) failures.push(...(await rawErrors(`tensor.${name} =`, (value) => set.call(rand([2, 3]), value), badArguments())));
+    for (const [name, set] of setters)
+      failures.push(
+        ...(await rawErrors(
+          `tensor.${name} =`,
+          (value) => set.call(rand([2, 3]), value),
+          badArguments(),
+        )),
+      );
     const scaler = new amp.GradScaler();
     for (const [name, method] of methodsOf(amp.GradScaler.prototype)) {
-      if (name !== 'adapt') failures.push(...(await rawErrors(`GradScaler.${name}`, method.bind(scaler), badArguments())));
+      if (name !== 'adapt')
+        failures.push(
+          ...(await rawErrors(`GradScaler.${name}`, method.bind(scaler), badArguments())),
+        );
     }
     const generator = new shardwise.Generator(0);
     for (const [name, method] of methodsOf(shardwise.Generator.prototype)) {
-      if (name !== 'agree' && name !== 'nextTogether') failures.push(...(await rawErrors(`Generator.${name}`, method.bind(generator), badArguments())));
+      if (name !== 'agree' && name !== 'nextTogether')
+        failures.push(
+          ...(await rawErrors(`Generator.${name}`, method.bind(generator), badArguments())),
+        );
     }
-    failures.push(...(await rawErrors('Embedding.fromPretrained', nn.Embedding.fromPretrained as AnyFunction, badArguments())));
+    failures.push(
+      ...(await rawErrors(
+        'Embedding.fromPretrained',
+        nn.Embedding.fromPretrained as AnyFunction,
+        badArguments(),
+      )),
+    );
     assert.deepEqual(failures, []);
   });
 
   it('of methods of tensors never end in a raw error', async () => {
     const failures: string[] = [];
-    const lists = [...badArguments(), ...badArguments(0).filter(([first, ...rest]) => first === 0 && rest.length > 0)];
+    const lists = [
+      ...badArguments(),
+      ...badArguments(0).filter(([first, ...rest]) => first === 0 && rest.length > 0),
+    ];
     for (const [name, method] of methodsOf(Tensor.prototype)) {
       const call: AnyFunction = (...args) => method.apply(rand([2, 3]), args);
       failures.push(...(await rawErrors(`tensor.${name}`, call, lists)));

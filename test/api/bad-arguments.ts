@@ -68,7 +68,11 @@ export function badArguments(first: unknown = ones([2, 3])): readonly (readonly 
     [x],
     [first, x, index],
   ];
-  return [...before, ...before.flatMap((start) => values.map((value) => [...start, value])), ...longer];
+  return [
+    ...before,
+    ...before.flatMap((start) => values.map((value) => [...start, value])),
+    ...longer,
+  ];
 }
 
 /** Whether a value is a class, which is made and not called. */
@@ -81,25 +85,43 @@ function shown(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(shown).join(', ')}]`;
   if (typeof value === 'bigint') return `${value}n`;
   if (typeof value === 'string') return `'${value}'`;
-  return typeof value === 'object' && value !== null ? `{ ${Object.keys(value).join(', ')} }` : typeof value === 'function' ? 'a function' : String(value);
+  return typeof value === 'object' && value !== null
+    ? `{ ${Object.keys(value).join(', ')} }`
+    : typeof value === 'function'
+      ? 'a function'
+      : String(value);
 }
 
 /** Results that only fail, or only end, when they are used: generators run, scopes close. */
 async function use(result: unknown): Promise<void> {
   if (result instanceof OpenScope) result.dispose();
-  else if (typeof result === 'object' && result !== null && Symbol.iterator in result && 'next' in result) Array.from(result as Iterable<unknown>);
+  else if (
+    typeof result === 'object' &&
+    result !== null &&
+    Symbol.iterator in result &&
+    'next' in result
+  )
+    Array.from(result as Iterable<unknown>);
   else if (result instanceof Promise) await result;
 }
 
-/** Calls with each list of arguments. Returns the calls that threw, or rejected with, what is no error of the library. */
-export async function rawErrors(name: string, call: AnyFunction, lists: readonly (readonly unknown[])[]): Promise<string[]> {
+/**
+ * Calls with each list of arguments. Returns the calls that threw, or rejected with, what is no
+ * error of the library.
+ */
+export async function rawErrors(
+  name: string,
+  call: AnyFunction,
+  lists: readonly (readonly unknown[])[],
+): Promise<string[]> {
   const failures: string[] = [];
   for (const args of lists) {
     try {
       const result = call(...args);
       if (typeof result === 'object' && result !== null) await use(result);
     } catch (error) {
-      if (!(error instanceof ShardwiseError)) failures.push(`${name}(${args.map(shown).join(', ')}) threw ${String(error)}`);
+      if (!(error instanceof ShardwiseError))
+        failures.push(`${name}(${args.map(shown).join(', ')}) threw ${String(error)}`);
     }
   }
   return failures;

@@ -1,10 +1,19 @@
-/** Options that the types declare are options that run: the declaration of the function knows each, or a call takes it. */
+/**
+ * Options that the types declare are options that run: the declaration of the function knows each,
+ * or a call takes it.
+ */
 import assert from 'node:assert/strict';
 import { allDeclarations } from '../../lib/core/signature.js';
 import { launch } from '../../lib/distributed.js';
 import * as shardwise from '../../lib/index.js';
 import { ones, Tensor, tensor } from '../../lib/index.js';
-import { type Calls, callsOfProcess, callsOfRanks, type Options, type Values } from './distributed-option-calls.js';
+import {
+  type Calls,
+  callsOfProcess,
+  callsOfRanks,
+  type Options,
+  type Values,
+} from './distributed-option-calls.js';
 import { calls, values } from './option-calls.js';
 import { type DeclaredOptions, declaredOptions } from './option-types.js';
 
@@ -15,22 +24,33 @@ const ofOtherEntries = /^(new )?(distributed|compile|testing)\./;
 /** Second names: the same functions. */
 const aliases = /^(concat|concatenate|clip|divide|trueDivide|moveaxis|subtract|swapaxes|swapdims)$/;
 
-/** All names that a function may be given as options: of a class, those of its constructor and of its calls. */
+/**
+ * All names that a function may be given as options: of a class, those of its constructor and of
+ * its calls.
+ */
 function known(): Map<string, Set<string>> {
   const names = new Map<string, Set<string>>();
   for (const { name, positional, positionalOnly, keywordOnly } of allDeclarations()) {
-    names.set(name, new Set([...(names.get(name) ?? []), ...positional.slice(positionalOnly), ...keywordOnly]));
+    names.set(
+      name,
+      new Set([...(names.get(name) ?? []), ...positional.slice(positionalOnly), ...keywordOnly]),
+    );
   }
   return names;
 }
 
-/** The declaration of a function, of the op that a method in place overwrites with, or of the method that another name stands for. */
+/**
+ * The declaration of a function, of the op that a method in place overwrites with, or of the method
+ * that another name stands for.
+ */
 function declaredNames(name: string, names: Map<string, Set<string>>): Set<string> | undefined {
   const own = name.replace(/^new /, '').split('.').pop() as string;
   const direct = names.get(own) ?? names.get(own.replace(/_$/, ''));
   if (direct !== undefined || !name.startsWith('Tensor.')) return direct;
   const methods = Tensor.prototype as unknown as Record<string, unknown>;
-  const other = [...names.keys()].find((n) => Object.hasOwn(methods, n) && methods[n] === methods[own]);
+  const other = [...names.keys()].find(
+    (n) => Object.hasOwn(methods, n) && methods[n] === methods[own],
+  );
   return other === undefined ? undefined : names.get(other);
 }
 
@@ -38,19 +58,35 @@ function declaredNames(name: string, names: Map<string, Set<string>>): Set<strin
 function publicFunction(name: string): ((t: Tensor, options: object) => unknown) | undefined {
   if (name.startsWith('new ')) return undefined;
   const [owner, method] = name.split('.');
-  if (owner === 'Tensor') return (t, options) => (t as unknown as Record<string, (options: object) => unknown>)[method as string]?.(options);
-  const found = name.split('.').reduce<unknown>((from, part) => (from as Record<string, unknown> | undefined)?.[part], shardwise);
-  return typeof found === 'function' ? (found as (t: Tensor, options: object) => unknown) : undefined;
+  if (owner === 'Tensor')
+    return (t, options) =>
+      (t as unknown as Record<string, (options: object) => unknown>)[method as string]?.(options);
+  const found = name
+    .split('.')
+    .reduce<unknown>(
+      (from, part) => (from as Record<string, unknown> | undefined)?.[part],
+      shardwise,
+    );
+  return typeof found === 'function'
+    ? (found as (t: Tensor, options: object) => unknown)
+    : undefined;
 }
 
 /** What refuses an option that the types declare, and what takes one that there is not. */
-async function refusals(declared: DeclaredOptions, calls: Calls, values: Values): Promise<string[]> {
+async function refusals(
+  declared: DeclaredOptions,
+  calls: Calls,
+  values: Values,
+): Promise<string[]> {
   const wrong: string[] = [];
   for (const [name, call] of Object.entries(calls)) {
     const own = values[name] as Values | undefined;
     for (const option of declared.get(name) ?? []) {
       try {
-        assert.ok(option in (own ?? {}) || option in values, 'there is no value for it in the table');
+        assert.ok(
+          option in (own ?? {}) || option in values,
+          'there is no value for it in the table',
+        );
         await call({ [option]: own?.[option] ?? values[option] } as Options);
       } catch (error) {
         wrong.push(`${name}: ${option}: ${(error as Error).message}`);
@@ -60,7 +96,8 @@ async function refusals(declared: DeclaredOptions, calls: Calls, values: Values)
       await call({ noSuchOption: 1 } as never);
       wrong.push(`${name} takes noSuchOption`);
     } catch (error) {
-      if (!/there is no option "noSuchOption"/.test((error as Error).message)) wrong.push(`${name}: noSuchOption: ${(error as Error).message}`);
+      if (!/there is no option "noSuchOption"/.test((error as Error).message))
+        wrong.push(`${name}: noSuchOption: ${(error as Error).message}`);
     }
   }
   return wrong;
@@ -79,8 +116,16 @@ describe('the options that the types declare', function () {
   it('are those of the declarations', () => {
     const unknown: string[] = [];
     for (const [name, options] of declared) {
-      const has = calls[name] === undefined && !ofOtherEntries.test(name) ? declaredNames(name, names) : undefined;
-      if (has !== undefined) unknown.push(...[...options].filter((option) => !has.has(option)).map((option) => `${name}: ${option}`));
+      const has =
+        calls[name] === undefined && !ofOtherEntries.test(name)
+          ? declaredNames(name, names)
+          : undefined;
+      if (has !== undefined)
+        unknown.push(
+          ...[...options]
+            .filter((option) => !has.has(option))
+            .map((option) => `${name}: ${option}`),
+        );
     }
     assert.deepEqual(unknown, []);
   });
@@ -95,14 +140,16 @@ describe('the options that the types declare', function () {
         try {
           fn(ones([2, 2]), { [option]: option in values ? values[option] : 1 });
         } catch (error) {
-          if (/there is no option/.test((error as Error).message)) wrong.push(`${name}: ${option}: ${(error as Error).message}`);
+          if (/there is no option/.test((error as Error).message))
+            wrong.push(`${name}: ${option}: ${(error as Error).message}`);
         }
       }
     }
     assert.deepEqual(wrong, []);
   });
 
-  it('run where there is no declaration', async () => assert.deepEqual(await refusals(declared, calls, values), []));
+  it('run where there is no declaration', async () =>
+    assert.deepEqual(await refusals(declared, calls, values), []));
 
   it('run on the ranks of a group', async () => {
     const refused = await launch(2, async (rank) => {
@@ -125,10 +172,15 @@ describe('the options that the types declare', function () {
     const ofRanks = await launch(2, (rank) => Object.keys(callsOfRanks(rank).calls));
     const ofProcess = callsOfProcess();
     ofProcess.end();
-    const called = new Set([calls, ofProcess.calls].flatMap((table) => Object.keys(table)).concat(...ofRanks));
-    const isCovered = (name: string): boolean => called.has(name) || (!ofOtherEntries.test(name) && declaredNames(name, names) !== undefined);
+    const called = new Set(
+      [calls, ofProcess.calls].flatMap((table) => Object.keys(table)).concat(...ofRanks),
+    );
+    const isCovered = (name: string): boolean =>
+      called.has(name) || (!ofOtherEntries.test(name) && declaredNames(name, names) !== undefined);
     assert.deepEqual(
-      [...declared.keys()].filter((name) => !isCovered(name) && !uncalled.test(name) && !aliases.test(name)),
+      [...declared.keys()].filter(
+        (name) => !isCovered(name) && !uncalled.test(name) && !aliases.test(name),
+      ),
       [],
     );
     assert.deepEqual(
@@ -138,6 +190,9 @@ describe('the options that the types declare', function () {
   });
 
   it('are refused where they are of another name', () => {
-    assert.throws(() => tensor([1]).sum({ dims: 0 } as never), /there is no option "dims"; options are dim, keepdim, dtype/);
+    assert.throws(
+      () => tensor([1]).sum({ dims: 0 } as never),
+      /there is no option "dims"; options are dim, keepdim, dtype/,
+    );
   });
 });

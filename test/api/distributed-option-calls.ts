@@ -1,10 +1,23 @@
-/** A call of each public function of several ranks that has options, and values that the options may have. */
+/**
+ * A call of each public function of several ranks that has options, and values that the options may
+ * have.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import * as dist from '../../lib/distributed.js';
-import { float32, Generator, loadSafetensors, nn, ones, SafetensorsFile, saveSafetensors, type Tensor, zeros } from '../../lib/index.js';
+import {
+  float32,
+  Generator,
+  loadSafetensors,
+  nn,
+  ones,
+  SafetensorsFile,
+  saveSafetensors,
+  type Tensor,
+  zeros,
+} from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
 /** What the types allow, put together by name. */
@@ -22,25 +35,44 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
   const mesh = dist.initDeviceMesh('cpu', [2]);
   const sharded = (): Tensor => dist.DTensor.fromLocal(x(), mesh, [Shard(0)]);
   const linear = (): nn.Linear => new nn.Linear(2, 2);
-  const spec = (o: object) => dist.DTensorSpec(mesh, [Shard(0)], { tensorMeta: dist.TensorMeta([4, 2], [2, 1], float32), ...o });
-  const both = (o: Options): Options => ('shape' in o || 'stride' in o ? ({ shape: [4, 2], stride: [2, 1] } as unknown as Options) : o);
+  const spec = (o: object) =>
+    dist.DTensorSpec(mesh, [Shard(0)], {
+      tensorMeta: dist.TensorMeta([4, 2], [2, 1], float32),
+      ...o,
+    });
+  const both = (o: Options): Options =>
+    'shape' in o || 'stride' in o ? ({ shape: [4, 2], stride: [2, 1] } as unknown as Options) : o;
   /** Rank 0 sends, rank 1 receives. */
-  const message = (send: (t: Tensor, to: number, o: Options) => unknown, recv: (t: Tensor, from: number, o: Options) => unknown) => (o: Options) =>
-    rank === 0 ? send(x(), 1, o) : recv(x(), 0, o);
-  const layouts = (o: Options, ...names: string[]): Options => ({ ...Object.fromEntries(names.map((name) => [name, Shard(0)])), ...o }) as never;
+  const message =
+    (
+      send: (t: Tensor, to: number, o: Options) => unknown,
+      recv: (t: Tensor, from: number, o: Options) => unknown,
+    ) =>
+    (o: Options) =>
+      rank === 0 ? send(x(), 1, o) : recv(x(), 0, o);
+  const layouts = (o: Options, ...names: string[]): Options =>
+    ({ ...Object.fromEntries(names.map((name) => [name, Shard(0)])), ...o }) as never;
   const withInputs = (o: Options): Options => {
-    if ('inputLayouts' in o || 'desiredInputLayouts' in o) return layouts(o, 'inputLayouts', 'desiredInputLayouts');
-    return 'desiredInputKwargLayouts' in o ? ({ inputKwargLayouts: { mask: Shard(0) }, ...o } as never) : o;
+    if ('inputLayouts' in o || 'desiredInputLayouts' in o)
+      return layouts(o, 'inputLayouts', 'desiredInputLayouts');
+    return 'desiredInputKwargLayouts' in o
+      ? ({ inputKwargLayouts: { mask: Shard(0) }, ...o } as never)
+      : o;
   };
   const outputs = ['outputLayouts', 'desiredOutputLayouts'];
-  const apply = (style: dist.ParallelStyle, module: nn.AnyModule) => (o: Options) => style._apply(module, mesh, o);
+  const apply = (style: dist.ParallelStyle, module: nn.AnyModule) => (o: Options) =>
+    style._apply(module, mesh, o);
   const calls: Calls = {
     'Tensor.redistribute': (o) => sharded().redistribute(mesh, [Shard(0)], o),
     'Tensor.toLocal': (o) => sharded().toLocal(o),
     'Tensor.fullTensor': (o) => sharded().fullTensor(o),
     'new distributed.DTensor': (o) => new dist.DTensor(x(), spec({}), o),
     'distributed.DTensor.fromLocal': (o) => dist.DTensor.fromLocal(x(), mesh, [Shard(0)], both(o)),
-    'distributed.DTensor.fromLocalUneven': (o) => dist.DTensor.fromLocalUneven(ones([rank + 1, 2]), mesh, [Shard(0)], { rebalance: true, ...o }),
+    'distributed.DTensor.fromLocalUneven': (o) =>
+      dist.DTensor.fromLocalUneven(ones([rank + 1, 2]), mesh, [Shard(0)], {
+        rebalance: true,
+        ...o,
+      }),
     'distributed.distributeTensor': (o) => dist.distributeTensor(x(), mesh, [Shard(0)], o),
     'distributed.dtensorArange': (o) => dist.dtensorArange(0, 4, 1, { mesh, ...o }),
     'distributed.dtensorLinspace': (o) => dist.dtensorLinspace(0, 1, 4, { mesh, ...o }),
@@ -51,7 +83,8 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     'distributed.dtensorZeros': (o) => dist.dtensorZeros([2, 2], { mesh, ...o }),
     'distributed.dtensorRand': (o) => dist.dtensorRand([2, 2], { mesh, ...o }),
     'distributed.dtensorRandn': (o) => dist.dtensorRandn([2, 2], { mesh, ...o }),
-    'distributed.functional.allGatherTensor': (o) => dist.functional.allGatherTensor(x(), 0, mesh, o),
+    'distributed.functional.allGatherTensor': (o) =>
+      dist.functional.allGatherTensor(x(), 0, mesh, o),
     'distributed.DTensorSpec': spec,
     'distributed.visualizeSharding': (o) => dist.visualizeSharding(sharded(), o),
     'distributed.P2POp': (o) => dist.P2POp(rank === 0 ? dist.isend : dist.irecv, x(), other, o),
@@ -63,13 +96,16 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     'distributed.allToAllSingle': (o) => dist.allToAllSingle(x(), x(), o),
     'distributed.barrier': (o) => dist.barrier(o),
     'distributed.broadcast': (o) => dist.broadcast(x(), 0, o),
-    'distributed.gather': (o) => dist.gather(x(), { ...(rank === 0 ? { gatherList: [x(), x()] } : {}), ...o }),
+    'distributed.gather': (o) =>
+      dist.gather(x(), { ...(rank === 0 ? { gatherList: [x(), x()] } : {}), ...o }),
     'distributed.reduce': (o) => dist.reduce(x(), 0, o),
     'distributed.reduceScatter': (o) => dist.reduceScatter(x(), [x(), x()], o),
     'distributed.reduceScatterTensor': (o) => dist.reduceScatterTensor(x(), ones([4, 2]), o),
-    'distributed.scatter': (o) => dist.scatter(x(), { ...(rank === 0 ? { scatterList: [x(), x()] } : {}), ...o }),
+    'distributed.scatter': (o) =>
+      dist.scatter(x(), { ...(rank === 0 ? { scatterList: [x(), x()] } : {}), ...o }),
     'distributed.DeviceMesh': (o) => dist.DeviceMesh('cpu', [0, 1], o),
-    'distributed.DeviceMesh.fromGroup': (o) => dist.DeviceMesh.fromGroup(dist.worldGroup(), 'cpu', o),
+    'distributed.DeviceMesh.fromGroup': (o) =>
+      dist.DeviceMesh.fromGroup(dist.worldGroup(), 'cpu', o),
     'distributed.initDeviceMesh': (o) => dist.initDeviceMesh('cpu', [2], o),
     'distributed.send': message(dist.send, dist.recv),
     'distributed.recv': message(dist.send, dist.recv),
@@ -77,19 +113,31 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
     'distributed.irecv': message(dist.isend, dist.irecv),
     'distributed.allGatherObject': (o) => dist.allGatherObject([null, null], rank, o),
     'distributed.broadcastObjectList': (o) => dist.broadcastObjectList([rank], 0, o),
-    'distributed.gatherObject': (o) => dist.gatherObject(rank, { ...(rank === 0 ? { objectGatherList: [null, null] } : {}), ...o }),
-    'distributed.scatterObjectList': (o) => dist.scatterObjectList([null], { ...(rank === 0 ? { scatterObjectInputList: [1, 2] } : {}), ...o }),
-    'distributed.ColwiseParallel': (o) => dist.parallelizeModule(linear(), mesh, dist.ColwiseParallel(o))(x()),
-    'distributed.RowwiseParallel': (o) => dist.parallelizeModule(linear(), mesh, dist.RowwiseParallel(o))(ones([2, 1])),
-    'distributed.SequenceParallel': (o) => dist.parallelizeModule(new nn.LayerNorm(2), mesh, dist.SequenceParallel(o))(ones([1, 2, 2])),
+    'distributed.gatherObject': (o) =>
+      dist.gatherObject(rank, { ...(rank === 0 ? { objectGatherList: [null, null] } : {}), ...o }),
+    'distributed.scatterObjectList': (o) =>
+      dist.scatterObjectList([null], {
+        ...(rank === 0 ? { scatterObjectInputList: [1, 2] } : {}),
+        ...o,
+      }),
+    'distributed.ColwiseParallel': (o) =>
+      dist.parallelizeModule(linear(), mesh, dist.ColwiseParallel(o))(x()),
+    'distributed.RowwiseParallel': (o) =>
+      dist.parallelizeModule(linear(), mesh, dist.RowwiseParallel(o))(ones([2, 1])),
+    'distributed.SequenceParallel': (o) =>
+      dist.parallelizeModule(new nn.LayerNorm(2), mesh, dist.SequenceParallel(o))(ones([1, 2, 2])),
     'LayerStyle._apply': apply(dist.ColwiseParallel(), linear()),
     'Sequence._apply': apply(dist.SequenceParallel(), new nn.LayerNorm(2)),
     'ParallelStyle._apply': apply(dist.RowwiseParallel() as dist.ParallelStyle, linear()),
-    'distributed.distributeModule': (o) => dist.distributeModule(linear(), mesh, o)(dist.distributeTensor(x(), mesh)),
-    'distributed.parallelizeModule': (o) => dist.parallelizeModule(linear(), mesh, dist.ColwiseParallel(), o),
+    'distributed.distributeModule': (o) =>
+      dist.distributeModule(linear(), mesh, o)(dist.distributeTensor(x(), mesh)),
+    'distributed.parallelizeModule': (o) =>
+      dist.parallelizeModule(linear(), mesh, dist.ColwiseParallel(), o),
     'distributed.PrepareModuleInput': (o) => dist.PrepareModuleInput(withInputs(o)),
-    'distributed.PrepareModuleOutput': (o) => dist.PrepareModuleOutput(layouts(o, ...outputs) as never),
-    'distributed.PrepareModuleInputOutput': (o) => dist.PrepareModuleInputOutput(layouts(withInputs(o), ...outputs) as never),
+    'distributed.PrepareModuleOutput': (o) =>
+      dist.PrepareModuleOutput(layouts(o, ...outputs) as never),
+    'distributed.PrepareModuleInputOutput': (o) =>
+      dist.PrepareModuleInputOutput(layouts(withInputs(o), ...outputs) as never),
   };
   const values: Values = {
     shardOrder: [[0]], asyncOp: true, gradPlacements: [Shard(0)], requiresGrad: true, runCheck: true, shape: [4, 2], stride: [2, 1], rebalance: true, srcDataRank: null, mesh, placements: [Replicate()],
@@ -103,12 +151,18 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
   return { calls, values };
 }
 
-/** What a process calls that is no rank, or becomes one: files, stores on 127.0.0.1 and in files, groups of one rank. */
+/**
+ * What a process calls that is no rank, or becomes one: files, stores on 127.0.0.1 and in files,
+ * groups of one rank.
+ */
 export function callsOfProcess(): { calls: Calls; values: Values; end: () => void } {
   const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-options-'));
   const alone = async (o: Options): Promise<void> => {
     const place = { rank: 0, worldSize: 1 };
-    await dist.initProcessGroup('shm', 'initMethod' in o ? { ...place, ...o } : { store: new dist.HashStore(), ...place, ...o });
+    await dist.initProcessGroup(
+      'shm',
+      'initMethod' in o ? { ...place, ...o } : { store: new dist.HashStore(), ...place, ...o },
+    );
     dist.destroyProcessGroup();
   };
   const file = path.join(folder, 'tensors.safetensors');
@@ -122,9 +176,14 @@ export function callsOfProcess(): { calls: Calls; values: Values; end: () => voi
     'distributed.initProcessGroup': alone,
     'distributed.launch': (o) => dist.launch(1, () => 1, o),
     'testing.withRanks': (o) => withRanks(1, () => 1, o),
-    'new distributed.FileStore': (o) => new dist.FileStore(path.join(folder, 'store'), 1, o).close(),
+    'new distributed.FileStore': (o) =>
+      new dist.FileStore(path.join(folder, 'store'), 1, o).close(),
     'new distributed.TCPStore': async (o) => {
-      const store = new dist.TCPStore('127.0.0.1', 0, { isServer: true, worldSize: 1, ...o } as never);
+      const store = new dist.TCPStore('127.0.0.1', 0, {
+        isServer: true,
+        worldSize: 1,
+        ...o,
+      } as never);
       await store.ready();
       await store.close();
     },

@@ -9,7 +9,11 @@ function edited(call: string): { service: ts.LanguageService; at: number } {
   const code = `import { ones } from '../../lib/index.js';\nconst x = ones([2]);\n${call}`;
   const at = code.indexOf('|');
   const text = code.replace('|', '');
-  const { options } = ts.getParsedCommandLineOfConfigFile('tsconfig.json', {}, { ...ts.sys, onUnRecoverableConfigFileDiagnostic: () => {} }) as ts.ParsedCommandLine;
+  const { options } = ts.getParsedCommandLineOfConfigFile(
+    'tsconfig.json',
+    {},
+    { ...ts.sys, onUnRecoverableConfigFileDiagnostic: () => {} },
+  ) as ts.ParsedCommandLine;
   const host: ts.LanguageServiceHost = {
     getScriptFileNames: () => [file],
     getScriptVersion: (name) => (name === file ? call : '1'),
@@ -36,14 +40,20 @@ function optionsOffered(call: string): string[] {
 
 function parametersShown(call: string): string[][] {
   const { service, at } = edited(call);
-  return (service.getSignatureHelpItems(file, at, {})?.items ?? []).map(({ parameters }) => parameters.map(({ name }) => name));
+  return (service.getSignatureHelpItems(file, at, {})?.items ?? []).map(({ parameters }) =>
+    parameters.map(({ name }) => name),
+  );
 }
 
 describe('in an editor', function () {
   this.timeout(180_000); // TypeScript reads the whole library
 
   it('the arguments of a call have names', () => {
-    assert.deepEqual(parametersShown('x.sum(|'), [['options'], ['dim', 'options'], ['dim', 'keepdim', 'options']]);
+    assert.deepEqual(parametersShown('x.sum(|'), [
+      ['options'],
+      ['dim', 'options'],
+      ['dim', 'keepdim', 'options'],
+    ]);
   });
 
   it('options are offered: those that are not given by position', () => {

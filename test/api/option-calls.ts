@@ -1,5 +1,23 @@
-/** A call of each public function of one process that has options and no declaration, and values that the options may have. */
-import { add, amp, autograd, compile, compiler, div, library, nn, ones, optim, sub, type Tensor, where, zeros } from '../../lib/index.js';
+/**
+ * A call of each public function of one process that has options and no declaration, and values
+ * that the options may have.
+ */
+import {
+  add,
+  amp,
+  autograd,
+  compile,
+  compiler,
+  div,
+  library,
+  nn,
+  ones,
+  optim,
+  sub,
+  type Tensor,
+  where,
+  zeros,
+} from '../../lib/index.js';
 import type { Calls, Options } from './distributed-option-calls.js';
 
 const x = () => ones([2, 2]);
@@ -23,10 +41,20 @@ const sequence = () => ones([3, 1, 2]);
 const attention = () => new nn.MultiheadAttention(2, 1);
 const encoderLayer = () => new nn.TransformerEncoderLayer(2, 1, { dimFeedforward: 4 });
 const decoderLayer = () => new nn.TransformerDecoderLayer(2, 1, { dimFeedforward: 4 });
-const transformer = () => new nn.Transformer({ dModel: 2, nhead: 1, numEncoderLayers: 1, numDecoderLayers: 1, dimFeedforward: 4 });
-const encode = (module: (x: Tensor, o: Options) => unknown) => (o: Options) => module(sequence(), o);
-const decode = (module: (x: Tensor, y: Tensor, o: Options) => unknown) => (o: Options) => module(sequence(), sequence(), o);
-const attend = (module: nn.MultiheadAttention) => (o: Options) => module(sequence(), sequence(), sequence(), o);
+const transformer = () =>
+  new nn.Transformer({
+    dModel: 2,
+    nhead: 1,
+    numEncoderLayers: 1,
+    numDecoderLayers: 1,
+    dimFeedforward: 4,
+  });
+const encode = (module: (x: Tensor, o: Options) => unknown) => (o: Options) =>
+  module(sequence(), o);
+const decode = (module: (x: Tensor, y: Tensor, o: Options) => unknown) => (o: Options) =>
+  module(sequence(), sequence(), o);
+const attend = (module: nn.MultiheadAttention) => (o: Options) =>
+  module(sequence(), sequence(), sequence(), o);
 
 /** Calls of what is not made by defineFunction, by the name that the types have it under. */
 export const calls: Calls = {
@@ -40,8 +68,10 @@ export const calls: Calls = {
   'Module.zeroGrad': (o) => perceptron().zeroGrad(o),
   'Module.registerForwardPreHook': (o) => perceptron().registerForwardPreHook(() => undefined, o),
   'Module.registerForwardHook': (o) => perceptron().registerForwardHook(() => undefined, o),
-  'Module.registerFullBackwardPreHook': (o) => perceptron().registerFullBackwardPreHook(() => undefined, o),
-  'Module.registerFullBackwardHook': (o) => perceptron().registerFullBackwardHook(() => undefined, o),
+  'Module.registerFullBackwardPreHook': (o) =>
+    perceptron().registerFullBackwardPreHook(() => undefined, o),
+  'Module.registerFullBackwardHook': (o) =>
+    perceptron().registerFullBackwardHook(() => undefined, o),
   'Module.compile': (o) => perceptron().compile(o),
   'Optimizer.zeroGrad': (o) => new optim.SGD([leaf()], { lr: 1 }).zeroGrad(o),
   'MultiheadAttention.forward': attend(attention()),
@@ -55,7 +85,8 @@ export const calls: Calls = {
   'Transformer.encoder': encode(transformer().encoder),
   'Transformer.decoder': decode(transformer().decoder),
   'Transformer.forward': decode(transformer()),
-  'nn.Transformer.generateSquareSubsequentMask': (o) => nn.Transformer.generateSquareSubsequentMask(2, o),
+  'nn.Transformer.generateSquareSubsequentMask': (o) =>
+    nn.Transformer.generateSquareSubsequentMask(2, o),
   'amp.autocast': (o) => amp.autocast({ deviceType: 'cpu', ...o } as never, () => 1),
   'new amp.GradScaler': (o) => new amp.GradScaler(o),
   'autograd.backward': (o) => autograd.backward([square(leaf())], double(o)),
@@ -63,8 +94,10 @@ export const calls: Calls = {
     const input = leaf();
     return autograd.grad([square(input)], [input], double(o));
   },
-  'autograd.gradcheck': (o) => autograd.gradcheck(square, [leaf().double().detach().requiresGrad_()], o),
-  'autograd.gradgradcheck': (o) => autograd.gradgradcheck(square, [leaf().double().detach().requiresGrad_()], o),
+  'autograd.gradcheck': (o) =>
+    autograd.gradcheck(square, [leaf().double().detach().requiresGrad_()], o),
+  'autograd.gradgradcheck': (o) =>
+    autograd.gradgradcheck(square, [leaf().double().detach().requiresGrad_()], o),
   where: (o) => where(x().gt(0), { input: 1, other: 2, ...o }),
   'compile.compile': (o) => compile((t: Tensor) => t.add(1), o)(x()),
   'compile.disable': (o) => compiler.disable((t: Tensor) => t.add(1), o),
@@ -73,7 +106,12 @@ export const calls: Calls = {
   'Tensor.to': (o) => x().to(o),
   'Tensor.copy_': (o) => x().copy_(x(), o),
   'Tensor.newTensor': (o) => x().newTensor([1], o),
-  'library.customOp': (o) => library.customOp(`options::${Object.keys(o)[0]}`, o as never, ((t: Tensor) => t.clone()) as never),
+  'library.customOp': (o) =>
+    library.customOp(
+      `options::${Object.keys(o)[0]}`,
+      o as never,
+      ((t: Tensor) => t.clone()) as never,
+    ),
   'nn.init.xavierUniform_': (o) => nn.init.xavierUniform_(x(), o),
   'nn.init.xavierNormal_': (o) => nn.init.xavierNormal_(x(), o),
   'nn.init.orthogonal_': (o) => nn.init.orthogonal_(x(), o),
@@ -82,6 +120,16 @@ export const calls: Calls = {
   add: (o) => add(x(), x(), o),
   sub: (o) => sub(x(), x(), o),
   div: (o) => div(x(), x(), o),
-  ...Object.fromEntries(['add', 'add_', 'sub', 'sub_', 'subtract', 'subtract_'].map((name) => [`Tensor.${name}`, (o: Options) => x()[name as 'add'](x(), o)])),
-  ...Object.fromEntries(['div', 'div_', 'divide', 'divide_', 'trueDivide', 'trueDivide_'].map((name) => [`Tensor.${name}`, (o: Options) => x()[name as 'div'](x(), o)])),
+  ...Object.fromEntries(
+    ['add', 'add_', 'sub', 'sub_', 'subtract', 'subtract_'].map((name) => [
+      `Tensor.${name}`,
+      (o: Options) => x()[name as 'add'](x(), o),
+    ]),
+  ),
+  ...Object.fromEntries(
+    ['div', 'div_', 'divide', 'divide_', 'trueDivide', 'trueDivide_'].map((name) => [
+      `Tensor.${name}`,
+      (o: Options) => x()[name as 'div'](x(), o),
+    ]),
+  ),
 };

@@ -1,4 +1,7 @@
-/** The public surface, written out: every name that users of PyTorch would look for, and where it must be. */
+/**
+ * The public surface, written out: every name that users of PyTorch would look for, and where it
+ * must be.
+ */
 import assert from 'node:assert/strict';
 import * as compileEntry from '../../lib/compile/index.js';
 import * as distributedEntry from '../../lib/distributed.js';
@@ -13,7 +16,9 @@ const creation = list(`
   tensor zeros ones full empty eye arange linspace logspace rand randn randint randperm normal zerosLike onesLike fullLike emptyLike randLike
   randnLike randintLike fromBlob asTensor scalarTensor trilIndices triuIndices meshgrid manualSeed seed initialSeed getRngState setRngState`);
 const dtypes = list('float32 float16 bfloat16 float64 int64 int32 int16 int8 uint8 bool');
-const dtypeFunctions = list('finfo iinfo promoteTypes resultType getDefaultDtype setDefaultDtype dtypeByName isFloatingPoint isTensor numel');
+const dtypeFunctions = list(
+  'finfo iinfo promoteTypes resultType getDefaultDtype setDefaultDtype dtypeByName isFloatingPoint isTensor numel',
+);
 /** Functions that take a list of tensors, or no tensor first. */
 const joins = list(`
   cat concat concatenate stack hstack vstack dstack columnStack einsum broadcastTensors broadcastShapes cartesianProd blockDiag
@@ -30,7 +35,9 @@ const distributed = list(`
   DeviceMesh initDeviceMesh getCurrentMesh DTensor DTensorSpec TensorMeta distributeTensor Shard Replicate Partial explicitRedistribution CommDebugMode visualizeSharding
   parallelizeModule distributeModule ColwiseParallel RowwiseParallel SequenceParallel PrepareModuleInput PrepareModuleOutput
   PrepareModuleInputOutput ParallelStyle lossParallel`);
-const switches = list(`noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`);
+const switches = list(
+  `noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`,
+);
 
 /** Functions that are methods too. */
 const both = list(`
@@ -90,7 +97,9 @@ const functional = list(`
 const initialisers = list(`
   uniform_ normal_ truncNormal_ constant_ ones_ zeros_ eye_ orthogonal_ xavierUniform_ xavierNormal_ kaimingUniform_ kaimingNormal_ calculateGain`);
 
-const optimizerMethods = list('step zeroGrad addParamGroup stateDict loadStateDict registerStepPreHook registerStepPostHook');
+const optimizerMethods = list(
+  'step zeroGrad addParamGroup stateDict loadStateDict registerStepPreHook registerStepPostHook',
+);
 const schedules = list(`
   LRScheduler LambdaLR MultiplicativeLR StepLR MultiStepLR ConstantLR LinearLR ExponentialLR PolynomialLR CosineAnnealingLR
   CosineAnnealingWarmRestarts OneCycleLR CyclicLR SequentialLR ChainedScheduler ReduceLROnPlateau`);
@@ -105,11 +114,15 @@ const memory = list('stats snapshot recordHistory resetPeak emptyCache collect')
 type Named = Readonly<Record<string, unknown>>;
 
 /** Names of functions or classes that are not there. */
-const missing = (where: object, names: readonly string[]): string[] => names.filter((name) => typeof (where as Named)[name] !== 'function');
+const missing = (where: object, names: readonly string[]): string[] =>
+  names.filter((name) => typeof (where as Named)[name] !== 'function');
 
 const { nn, optim, Tensor } = shardwise;
 const places: Record<string, [where: object, names: readonly string[]]> = {
-  'shardwise has the functions': [shardwise, [...creation, ...dtypeFunctions, ...joins, ...losses, ...switches, ...both]],
+  'shardwise has the functions': [
+    shardwise,
+    [...creation, ...dtypeFunctions, ...joins, ...losses, ...switches, ...both],
+  ],
   'tensors have the methods': [Tensor.prototype, [...both, ...methods]],
   'tensors have the in-place twins': [Tensor.prototype, twins.map((name) => `${name}_`)],
   'autograd has its functions': [shardwise.autograd, autograd],
@@ -120,14 +133,23 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'modules have the methods': [nn.Module.prototype, moduleMethods],
   'nn.functional has the functions': [nn.functional, functional],
   'nn.init has the initialisers': [nn.init, initialisers],
-  'nn.utils has its tools': [nn.utils, list('clipGradNorm_ clipGradValue_ getTotalNorm parametersToVector vectorToParameters')],
+  'nn.utils has its tools': [
+    nn.utils,
+    list('clipGradNorm_ clipGradValue_ getTotalNorm parametersToVector vectorToParameters'),
+  ],
   'optim has the optimizers': [optim, list('Optimizer SGD Adam AdamW')],
   'optimizers have the methods': [optim.Optimizer.prototype, optimizerMethods],
   'optim.lrScheduler has the schedules': [optim.lrScheduler, schedules],
   'compiler has its functions': [shardwise.compiler, list('isCompiling reset disable')],
-  'shardwise/compile has its names': [compileEntry, list('compile graphBreak Graph Node GraphModule FakeTensorMode isCompiling reset disable')],
+  'shardwise/compile has its names': [
+    compileEntry,
+    list('compile graphBreak Graph Node GraphModule FakeTensorMode isCompiling reset disable'),
+  ],
   'shardwise/distributed has its names': [distributedEntry, distributed],
-  'shardwise/testing has its names': [testingEntry, list('CompileCounter CompileCounterWithBackend FileCheck withRanks')],
+  'shardwise/testing has its names': [
+    testingEntry,
+    list('CompileCounter CompileCounterWithBackend FileCheck withRanks'),
+  ],
 };
 
 describe('the public surface', () => {
@@ -142,7 +164,9 @@ describe('the public surface', () => {
   it('what is an attribute in PyTorch is a property', () => {
     const t = shardwise.ones([2, 2]);
     assert.deepEqual(
-      properties.filter((name) => !(name in t) || typeof (t as unknown as Named)[name] === 'function'),
+      properties.filter(
+        (name) => !(name in t) || typeof (t as unknown as Named)[name] === 'function',
+      ),
       [],
     );
   });

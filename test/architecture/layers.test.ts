@@ -10,7 +10,11 @@ describe('layers of lib/', function () {
   this.timeout(60_000);
 
   it('import downwards only', async () => {
-    const { output } = await cruise(['lib'], { ...config.options, validate: true, ruleSet: { forbidden: config.forbidden } });
+    const { output } = await cruise(['lib'], {
+      ...config.options,
+      validate: true,
+      ruleSet: { forbidden: config.forbidden },
+    });
     const { summary } = output as ICruiseResult;
     assert.ok(summary.totalCruised > 50, 'it must have seen the sources');
     assert.deepEqual(

@@ -1,6 +1,7 @@
 /**
- * Objects compiled for an instruction set emit no weak symbols: the linker would keep one copy of an inline function for all, perhaps
- * the one for AVX-512, and the addon would die on a machine without it.
+ * Objects compiled for an instruction set emit no weak symbols: the linker would keep one copy of
+ * an inline function for all, perhaps the one for AVX-512, and the addon would die on a machine
+ * without it.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -11,9 +12,13 @@ import { root } from '../../scripts/check-tree.js';
 import { skipBecause } from '../skip.js';
 
 function objects(): string[] {
-  const folders = ['cmake', 'plain'].map((route) => path.join(root, 'build', route, 'CMakeFiles')).filter((folder) => existsSync(folder));
+  const folders = ['cmake', 'plain']
+    .map((route) => path.join(root, 'build', route, 'CMakeFiles'))
+    .filter((folder) => existsSync(folder));
   return folders.flatMap((folder) =>
-    readdirSync(folder, { recursive: true, encoding: 'utf8' }).flatMap((file) => (/^isa_\w+\.dir.*\.o$/.test(file) ? [path.join(folder, file)] : [])),
+    readdirSync(folder, { recursive: true, encoding: 'utf8' }).flatMap((file) =>
+      /^isa_\w+\.dir.*\.o$/.test(file) ? [path.join(folder, file)] : [],
+    ),
   );
 }
 
@@ -24,7 +29,10 @@ describe('objects of one instruction set', function () {
     const files = objects();
     if (files.length === 0) return skipBecause(this, 'no object files: a prebuild serves');
     for (const file of files) {
-      const symbols = execFileSync('nm', ['--demangle', '--defined-only', file], { encoding: 'utf8', maxBuffer: 2 ** 28 });
+      const symbols = execFileSync('nm', ['--demangle', '--defined-only', file], {
+        encoding: 'utf8',
+        maxBuffer: 2 ** 28,
+      });
       const weak = [...symbols.matchAll(/^\S+ [WwVvu] (.+)$/gm)].map(([, name]) => name);
       assert.deepEqual(weak, [], path.relative(root, file));
     }

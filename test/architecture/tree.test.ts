@@ -5,6 +5,7 @@ import { mirrorFindings, nativeFindings, sizeFindings } from '../../scripts/chec
 
 describe('files of the tree', () => {
   it('are short enough to read', () => assert.deepEqual(sizeFindings(), []));
-  it('of native folders include only what they may, only cuda/ knows CUDA, and nothing throws in JavaScript', () => assert.deepEqual(nativeFindings(), []));
+  it('of native folders include only what they may, only cuda/ knows CUDA, and nothing throws in JavaScript', () =>
+    assert.deepEqual(nativeFindings(), []));
   it('of CPU kernels have twins on CUDA', () => assert.deepEqual(mirrorFindings(), []));
 });

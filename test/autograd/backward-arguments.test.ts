@@ -1,4 +1,6 @@
-/** How backward is called: in PyTorch's order, or with options, also in the place of the gradient. */
+/**
+ * How backward is called: in PyTorch's order, or with options, also in the place of the gradient.
+ */
 import assert from 'node:assert/strict';
 import { ArgumentError, AutogradError, autograd, type Tensor, tensor } from '../../lib/index.js';
 
@@ -9,9 +11,11 @@ const twice: Record<string, Call> = {
   'backward(null, { retainGraph: true })': (y) => y.sum().backward(null, { retainGraph: true }),
   'backward({ createGraph: true })': (y) => y.sum().backward({ createGraph: true }),
   'backward(g, true)': (y, g) => y.backward(g, true),
-  'backward({ gradient, retainGraph })': (y, gradient) => y.backward({ gradient, retainGraph: true }),
+  'backward({ gradient, retainGraph })': (y, gradient) =>
+    y.backward({ gradient, retainGraph: true }),
   'autograd.backward(y, g, true)': (y, g) => autograd.backward(y, g, true),
-  'autograd.backward([y], { gradTensors, retainGraph })': (y, g) => autograd.backward([y], { gradTensors: [g], retainGraph: true }),
+  'autograd.backward([y], { gradTensors, retainGraph })': (y, g) =>
+    autograd.backward([y], { gradTensors: [g], retainGraph: true }),
 };
 
 describe('backward', () => {
@@ -32,7 +36,10 @@ describe('backward', () => {
   });
 
   it('takes inputs by position and as an option', () => {
-    for (const call of [(l: Tensor, w: Tensor) => l.backward(null, null, false, [w]), (l: Tensor, w: Tensor) => l.backward({ inputs: w })]) {
+    for (const call of [
+      (l: Tensor, w: Tensor) => l.backward(null, null, false, [w]),
+      (l: Tensor, w: Tensor) => l.backward({ inputs: w }),
+    ]) {
       const [x, w] = [tensor([2]).requiresGrad_(), tensor([3]).requiresGrad_()];
       call(x.mul(w).sum(), w);
       assert.deepEqual([x.grad, w.grad?.tolist()], [null, [2]]);
@@ -43,19 +50,25 @@ describe('backward', () => {
     const x = tensor([1, 2]).requiresGrad_();
     const y = x.mul(x);
     const g = tensor([1, 10]);
-    for (let i = 0; i < 2; i++) assert.deepEqual(autograd.grad(y, x, g, true)[0]?.tolist(), [2, 40]);
+    for (let i = 0; i < 2; i++)
+      assert.deepEqual(autograd.grad(y, x, g, true)[0]?.tolist(), [2, 40]);
     const [first] = autograd.grad(y, [x], [g], null, true);
     assert.deepEqual(autograd.grad(first?.sum() as Tensor, x)[0]?.tolist(), [2, 20]);
     const unused = tensor([1]).requiresGrad_();
     assert.deepEqual(autograd.grad(x.sum(), [unused], { allowUnused: true }), [null]);
-    assert.throws(() => autograd.grad(x.sum(), x, { unused: true } as never), /grad: there is no option "unused"; options are gradOutputs, retainGraph, createGraph, allowUnused/);
+    assert.throws(
+      () => autograd.grad(x.sum(), x, { unused: true } as never),
+      /grad: there is no option "unused"; options are gradOutputs, retainGraph, createGraph, allowUnused/,
+    );
   });
 
   it('refuses what is no option', () => {
     const x = tensor([1]).requiresGrad_();
     assert.throws(
       () => x.sum().backward({ retain: true } as never),
-      (e: Error) => e instanceof ArgumentError && /options are gradient, retainGraph, createGraph, inputs/.test(e.message),
+      (e: Error) =>
+        e instanceof ArgumentError &&
+        /options are gradient, retainGraph, createGraph, inputs/.test(e.message),
     );
   });
 });

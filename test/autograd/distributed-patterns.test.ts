@@ -1,13 +1,37 @@
-/** The patterns that sharded training builds on, run eagerly: storages resized and swapped under a graph, versions set back, hooks. */
+/**
+ * The patterns that sharded training builds on, run eagerly: storages resized and swapped under a
+ * graph, versions set back, hooks.
+ */
 import assert from 'node:assert/strict';
-import { autograd, cat, compile, FreedError, library, manualSeed, nn, noGrad, ops, rand, randn, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  autograd,
+  cat,
+  compile,
+  FreedError,
+  library,
+  manualSeed,
+  nn,
+  noGrad,
+  ops,
+  rand,
+  randn,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
-const values = (t: Tensor | null): number[] => Array.from((t as Tensor).toTypedArray() as Float32Array);
+const values = (t: Tensor | null): number[] =>
+  Array.from((t as Tensor).toTypedArray() as Float32Array);
 
 function assertClose(actual: Tensor, expected: Tensor): void {
   const [a, b] = [values(actual), values(expected)];
   assert.equal(a.length, b.length);
-  a.forEach((v, i) => assert.ok(Math.abs(v - (b[i] as number)) <= 1e-5 + 1.3e-6 * Math.abs(b[i] as number), `element ${i}: ${v}, expected ${b[i]}`));
+  a.forEach((v, i) =>
+    assert.ok(
+      Math.abs(v - (b[i] as number)) <= 1e-5 + 1.3e-6 * Math.abs(b[i] as number),
+      `element ${i}: ${v}, expected ${b[i]}`,
+    ),
+  );
 }
 
 function assertSameGrad(a: Tensor, b: Tensor): void {
@@ -18,7 +42,13 @@ function assertSameGrad(a: Tensor, b: Tensor): void {
 }
 
 describe('fsdp.set_ on a buffer that an op of the user filled through a view', () => {
-  const addOneOut = library.customOp('patterns::addOneOut', { mutatesArgs: [1] }, (x: Tensor, out: Tensor) => void out.copy_(x.add(1))).registerFake(() => {});
+  const addOneOut = library
+    .customOp(
+      'patterns::addOneOut',
+      { mutatesArgs: [1] },
+      (x: Tensor, out: Tensor) => void out.copy_(x.add(1)),
+    )
+    .registerFake(() => {});
   const fn = (x: Tensor): void => {
     const buffer = zeros([2]);
     addOneOut(x, buffer.view([-1]));
@@ -111,7 +141,8 @@ describe('a version counter', () => {
       autograd.unsafeSetVersionCounter(w, v);
     },
     preserved: (w, x) => void autograd.unsafePreserveVersionCounter(w, () => w.copy_(x)),
-    'preserved over fsdp.set_': (w, x) => void autograd.unsafePreserveVersionCounter(w, () => ops.fsdp.set_(w, x)),
+    'preserved over fsdp.set_': (w, x) =>
+      void autograd.unsafePreserveVersionCounter(w, () => ops.fsdp.set_(w, x)),
   };
   for (const [how, run] of Object.entries(overwrite)) {
     it(`that is ${how} lets backward read the new data`, () => {
@@ -129,16 +160,23 @@ describe('a version counter', () => {
 
 const WORLD_SIZE = 2;
 const allGather = (t: Tensor): Tensor => noGrad(() => cat(Array(WORLD_SIZE).fill(t), 0));
-const reduceScatter = (t: Tensor): Tensor => noGrad(() => t.narrow(0, 0, t.size(0) / WORLD_SIZE).clone());
+const reduceScatter = (t: Tensor): Tensor =>
+  noGrad(() => t.narrow(0, 0, t.size(0) / WORLD_SIZE).clone());
 
-/** Either way of making the full weight: into its own memory, or by taking over the gathered one. */
+/**
+ * Either way of making the full weight: into its own memory, or by taking over the gathered one.
+ */
 type Refill = (full: Tensor, sharded: Tensor) => void;
 const byCopy: Refill = (full, sharded) => {
   full.untypedStorage().resize_(full.nbytes);
-  noGrad(() => autograd.unsafePreserveVersionCounter(full, () => ops.fsdp.copy_(full, allGather(sharded))));
+  noGrad(() =>
+    autograd.unsafePreserveVersionCounter(full, () => ops.fsdp.copy_(full, allGather(sharded))),
+  );
 };
 const bySwap: Refill = (full, sharded) => {
-  noGrad(() => autograd.unsafePreserveVersionCounter(full, () => ops.fsdp.set_(full, allGather(sharded))));
+  noGrad(() =>
+    autograd.unsafePreserveVersionCounter(full, () => ops.fsdp.set_(full, allGather(sharded))),
+  );
 };
 
 /** `x @ weight`: unlike linear, it saves the weight itself for backward and no view of it. */
@@ -151,8 +189,14 @@ class Product extends nn.Module<[Tensor], Tensor> {
 
 type Layer = nn.Linear | Product;
 
-/** A layer whose weight is sharded, and made whole between hooks, as a sharded training loop does it. */
-function fakeDistributed(make: () => Layer, refill: Refill): { module: Layer; full: Tensor; input: Tensor } {
+/**
+ * A layer whose weight is sharded, and made whole between hooks, as a sharded training loop does
+ * it.
+ */
+function fakeDistributed(
+  make: () => Layer,
+  refill: Refill,
+): { module: Layer; full: Tensor; input: Tensor } {
   manualSeed(1234);
   const module = make();
   const sharded = new nn.Parameter(reduceScatter(module.weight));
@@ -217,7 +261,8 @@ describe('a sharded layer that is made whole by hooks', () => {
     const loss = module(input).sum();
     assert.throws(
       () => loss.backward(),
-      (error: FreedError) => error instanceof FreedError && /resized to 0 bytes, 800 are needed/.test(error.message),
+      (error: FreedError) =>
+        error instanceof FreedError && /resized to 0 bytes, 800 are needed/.test(error.message),
     );
   });
 });
@@ -229,12 +274,20 @@ describe('a parameter', () => {
       const p = new nn.Parameter(x.clone());
       return [p, p.sin(), values(x.cos())];
     },
-    'made of an input without a gradient': () => [new nn.Parameter(x.clone(), false), x.add(1), null],
+    'made of an input without a gradient': () => [
+      new nn.Parameter(x.clone(), false),
+      x.add(1),
+      null,
+    ],
     'made of a computed value': () => {
       const p = new nn.Parameter(x.add(123));
       return [p, p.sin(), values(x.add(123).cos())];
     },
-    'made of a computed value without a gradient': () => [new nn.Parameter(x.add(123), false), x.add(1), null],
+    'made of a computed value without a gradient': () => [
+      new nn.Parameter(x.add(123), false),
+      x.add(1),
+      null,
+    ],
   };
   for (const [name, make] of Object.entries(cases)) {
     it(`${name} is a leaf with its own gradient`, () => {

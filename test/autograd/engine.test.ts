@@ -1,8 +1,24 @@
-/** The backward engine: order, hooks, in-place changes, versions; and the eager halves of the fifth seed document. */
+/**
+ * The backward engine: order, hooks, in-place changes, versions; and the eager halves of the fifth
+ * seed document.
+ */
 import assert from 'node:assert/strict';
-import { AutogradError, autograd, InPlaceError, nn, noGrad, ones, rand, randn, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  AutogradError,
+  autograd,
+  InPlaceError,
+  nn,
+  noGrad,
+  ones,
+  rand,
+  randn,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
-const values = (t: Tensor | null): number[] => Array.from((t as Tensor).toTypedArray() as Float32Array);
+const values = (t: Tensor | null): number[] =>
+  Array.from((t as Tensor).toTypedArray() as Float32Array);
 
 describe('backward', () => {
   it('accumulates into leaves and adds up over calls', () => {
@@ -62,7 +78,8 @@ describe('backward', () => {
     y.add_(1);
     assert.throws(
       () => z.sum().backward(),
-      (error: InPlaceError) => error instanceof InPlaceError && /backward of mul/.test(error.message),
+      (error: InPlaceError) =>
+        error instanceof InPlaceError && /backward of mul/.test(error.message),
     );
   });
 

@@ -1,4 +1,7 @@
-/** `.grad` lies in memory as its parameter does, so that optimizers and buckets walk both in one order. */
+/**
+ * `.grad` lies in memory as its parameter does, so that optimizers and buckets walk both in one
+ * order.
+ */
 import assert from 'node:assert/strict';
 import { autograd, nn, ones, randn, type Tensor, zeros } from '../../lib/index.js';
 

@@ -1,6 +1,21 @@
-/** A gradient that the program has seen or given stays the program's: `.grad` is a copy of it. Reference: PyTorch, which copies where anyone else holds the gradient. */
+/**
+ * A gradient that the program has seen or given stays the program's: `.grad` is a copy of it.
+ * Reference: PyTorch, which copies where anyone else holds the gradient.
+ */
 import assert from 'node:assert/strict';
-import { autograd, float64, library, memory, nn, ones, optim, randn, scope, type Tensor, tensor } from '../../lib/index.js';
+import {
+  autograd,
+  float64,
+  library,
+  memory,
+  nn,
+  ones,
+  optim,
+  randn,
+  scope,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 
 const t = (data: number[]): Tensor => tensor(data, { dtype: float64 });
 const p = (data: number[]): Tensor => tensor(data, { dtype: float64, requiresGrad: true });
@@ -250,7 +265,10 @@ describe('gradients that nobody has seen', () => {
   it('become .grad without a copy', () => {
     const x = randn([1 << 18], { requiresGrad: true });
     const peak = peakOf(x, () => scope(() => x.mul(2).sum().backward()));
-    assert.ok(peak < 2.5, `expected the product, its gradient and no copy, the peak is ${peak.toFixed(2)} of the parameter`);
+    assert.ok(
+      peak < 2.5,
+      `expected the product, its gradient and no copy, the peak is ${peak.toFixed(2)} of the parameter`,
+    );
   });
 
   it('become that of a linear weight, through the views on their way', () => {
@@ -327,7 +345,8 @@ describe('a captured tensor', () => {
   it('can be captured again', () => {
     const h = p([1, 2]).mul(2);
     const loss = h.sum();
-    for (let pass = 0; pass < 2; pass++) assert.deepEqual(autograd.grad(loss, h).map(values), [[1, 1]]);
+    for (let pass = 0; pass < 2; pass++)
+      assert.deepEqual(autograd.grad(loss, h).map(values), [[1, 1]]);
   });
 
   it('is walked through where another one lies behind it', () => {

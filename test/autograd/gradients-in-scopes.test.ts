@@ -1,6 +1,19 @@
-/** Gradients that hooks and functions of the program see inside a scope belong to it, as all that is made there: they live until its end, or as long as the program keeps them. */
+/**
+ * Gradients that hooks and functions of the program see inside a scope belong to it, as all that is
+ * made there: they live until its end, or as long as the program keeps them.
+ */
 import assert from 'node:assert/strict';
-import { autograd, FreedError, keep, memory, nn, ones, scope, type Tensor, tensor } from '../../lib/index.js';
+import {
+  autograd,
+  FreedError,
+  keep,
+  memory,
+  nn,
+  ones,
+  scope,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 
 const leaf = (): Tensor => tensor([1, 2], { requiresGrad: true });
 
@@ -82,7 +95,10 @@ describe('a gradient that is seen inside a scope', () => {
       step();
       const before = memory.stats().allocatedBytes;
       for (let i = 0; i < 20; i++) step();
-      assert.ok(memory.stats().allocatedBytes - before <= 2 * input.nbytes, `${(memory.stats().allocatedBytes - before) / input.nbytes} inputs more`);
+      assert.ok(
+        memory.stats().allocatedBytes - before <= 2 * input.nbytes,
+        `${(memory.stats().allocatedBytes - before) / input.nbytes} inputs more`,
+      );
     });
   }
 });

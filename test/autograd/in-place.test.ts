@@ -1,4 +1,7 @@
-/** In-place changes under autograd: the gradients, also the second ones, are those of the same ops without changes in place. */
+/**
+ * In-place changes under autograd: the gradients, also the second ones, are those of the same ops
+ * without changes in place.
+ */
 import assert from 'node:assert/strict';
 import { autograd, float64, noGrad, type Tensor, tensor } from '../../lib/index.js';
 import { foreachMul_ } from '../../lib/ops/optimizer-steps.js';
@@ -56,7 +59,10 @@ describe('a change in place by an op without a gradient', () => {
 
   it('is refused by ops over many tensors', () => {
     const y = input().mul(2);
-    assert.throws(() => foreachMul_([y], 3), { code: 'ERR_IN_PLACE', message: /foreachMul: it has no gradient/ });
+    assert.throws(() => foreachMul_([y], 3), {
+      code: 'ERR_IN_PLACE',
+      message: /foreachMul: it has no gradient/,
+    });
     noGrad(() => foreachMul_([y], 3));
   });
 });

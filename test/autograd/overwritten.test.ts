@@ -1,4 +1,7 @@
-/** Tensors that are overwritten in place keep their history: what was there has zeros for a gradient, as in PyTorch. */
+/**
+ * Tensors that are overwritten in place keep their history: what was there has zeros for a
+ * gradient, as in PyTorch.
+ */
 import assert from 'node:assert/strict';
 import { autograd, noGrad, ones, type Tensor, tensor } from '../../lib/index.js';
 

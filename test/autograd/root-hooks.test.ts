@@ -1,10 +1,16 @@
-/** The edges of a backward pass: hooks of the tensor that it starts from, and a tensor as its own gradient. Reference: PyTorch 2. */
+/**
+ * The edges of a backward pass: hooks of the tensor that it starts from, and a tensor as its own
+ * gradient. Reference: PyTorch 2.
+ */
 import assert from 'node:assert/strict';
 import { AutogradError, autograd, type Tensor, tensor } from '../../lib/index.js';
 
 describe('a backward pass', () => {
   it('runs the hooks of its root, also where no input lies behind it', () => {
-    const [x, other] = [1, 2].map((value) => tensor([value], { requiresGrad: true })) as [Tensor, Tensor];
+    const [x, other] = [1, 2].map((value) => tensor([value], { requiresGrad: true })) as [
+      Tensor,
+      Tensor,
+    ];
     const y = x.mul(2);
     const seen: unknown[] = [];
     y.registerHook((grad) => {

@@ -1,6 +1,18 @@
-/** Second gradients: what gradient rules save comes back with the history that it had, and with no other. */
+/**
+ * Second gradients: what gradient rules save comes back with the history that it had, and with no
+ * other.
+ */
 import assert from 'node:assert/strict';
-import { autograd, float64, int64, manualSeed, nn, randn, type Tensor, tensor } from '../../lib/index.js';
+import {
+  autograd,
+  float64,
+  int64,
+  manualSeed,
+  nn,
+  randn,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 
 const input = (): Tensor => tensor([1, 2, 3, 4], { dtype: float64 }).requiresGrad_();
 
@@ -42,7 +54,8 @@ describe('the second gradient', () => {
     it(`of layerNorm takes a weight with the normalised shape [${shape}]`, () => {
       const x = randn([5, ...shape], { dtype: float64 }).requiresGrad_();
       const weight = randn(shape, { dtype: float64 }).requiresGrad_();
-      const run = (createGraph: boolean): Tensor[] => autograd.grad(x.layerNorm(shape, weight).sin().sum(), [x, weight], { createGraph });
+      const run = (createGraph: boolean): Tensor[] =>
+        autograd.grad(x.layerNorm(shape, weight).sin().sum(), [x, weight], { createGraph });
       const recorded = run(true);
       run(false).forEach((g, i) => {
         assert.ok(g.allclose(recorded[i] as Tensor));
@@ -60,7 +73,8 @@ describe('the gradients of products, of every order', () => {
     [0, 0, 0, 2, 3],
     [1, 2, 3, 4, 0],
   ];
-  const slope = (fn: (x: Tensor) => Tensor) => (x: Tensor) => autograd.grad(fn(x).sin().sum(), x, { createGraph: true })[0] as Tensor;
+  const slope = (fn: (x: Tensor) => Tensor) => (x: Tensor) =>
+    autograd.grad(fn(x).sin().sum(), x, { createGraph: true })[0] as Tensor;
 
   for (const dim of [0, 1]) {
     it(`of cumprod over dim ${dim} are right where factors are 0`, () => {
@@ -81,13 +95,22 @@ describe('the gradients of products, of every order', () => {
 
   it('of scatterReduce by products are right at single zeros, and refused where several share a place', () => {
     const index = tensor([0, 0, 1, 1, 1], { dtype: int64 });
-    const fn = (self: Tensor, source: Tensor): Tensor => self.scatterReduce(0, index, source, 'prod');
+    const fn = (self: Tensor, source: Tensor): Tensor =>
+      self.scatterReduce(0, index, source, 'prod');
     const self = tensor([2, 3], { dtype: float64 }).requiresGrad_();
-    assert.ok(autograd.gradgradcheck(fn, [self, tensor([2, 0, 1, 3, 0], { dtype: float64 }).requiresGrad_()]));
+    assert.ok(
+      autograd.gradgradcheck(fn, [
+        self,
+        tensor([2, 0, 1, 3, 0], { dtype: float64 }).requiresGrad_(),
+      ]),
+    );
     const twice = tensor([2, 1, 0, 3, 0], { dtype: float64 }).requiresGrad_();
     assert.ok(autograd.gradcheck(fn, [self, twice]));
     const sum = fn(self, twice).sum();
-    assert.throws(() => autograd.grad(sum, twice, { createGraph: true }), /more than one 0 in the same place/);
+    assert.throws(
+      () => autograd.grad(sum, twice, { createGraph: true }),
+      /more than one 0 in the same place/,
+    );
   });
 
   it('of cumprod are the same whether they are recorded or not', () => {
@@ -98,7 +121,10 @@ describe('the gradients of products, of every order', () => {
       const [recorded] = autograd.grad(y, x, { createGraph: true });
       assert.ok(plain?.allclose(recorded as Tensor));
     }
-    assert.equal(autograd.grad(tensor(3, { dtype: float64 }).requiresGrad_().cumprod(0), [], {}).length, 0);
+    assert.equal(
+      autograd.grad(tensor(3, { dtype: float64 }).requiresGrad_().cumprod(0), [], {}).length,
+      0,
+    );
   });
 });
 
@@ -106,9 +132,12 @@ describe('the class weight of crossEntropy', () => {
   for (const reduction of ['none', 'sum', 'mean'] as const) {
     it(`gets a gradient where it requires one, with reduction ${reduction}`, () => {
       const target = tensor([0, 1, -100, 2, 0], { dtype: int64 });
-      const fn = (x: Tensor, weight: Tensor): Tensor => nn.functional.crossEntropy(x, target, { weight, reduction, labelSmoothing: 0.1 });
+      const fn = (x: Tensor, weight: Tensor): Tensor =>
+        nn.functional.crossEntropy(x, target, { weight, reduction, labelSmoothing: 0.1 });
       const weight = tensor([0.5, 1, 2], { dtype: float64 }).requiresGrad_();
-      assert.ok(autograd.gradcheck(fn, [randn([5, 3], { dtype: float64 }).requiresGrad_(), weight]));
+      assert.ok(
+        autograd.gradcheck(fn, [randn([5, 3], { dtype: float64 }).requiresGrad_(), weight]),
+      );
     });
   }
 });

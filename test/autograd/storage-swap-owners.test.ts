@@ -1,4 +1,7 @@
-/** Other memory under a tensor: what is shared and counted apart, what backward then reads or refuses, and when memory goes. */
+/**
+ * Other memory under a tensor: what is shared and counted apart, what backward then reads or
+ * refuses, and when memory goes.
+ */
 import assert from 'node:assert/strict';
 import {
   AutogradError,
@@ -20,7 +23,8 @@ import {
   zeros,
 } from '../../lib/index.js';
 
-const values = (t: Tensor | null): number[] => Array.from((t as Tensor).toTypedArray() as Float32Array);
+const values = (t: Tensor | null): number[] =>
+  Array.from((t as Tensor).toTypedArray() as Float32Array);
 const allocated = (): number => memory.stats().allocatedBytes;
 
 describe('a tensor that was given other memory by set_', () => {
@@ -194,7 +198,8 @@ describe('memory after a swap', () => {
     for (const t of [loss, w.grad as Tensor, w]) t.dispose();
     w.grad = null;
     memory.collect();
-    assert.ok(allocated() <= before, `${allocated()} bytes, ${before} before`); // garbage of other tests may go meanwhile
+    // garbage of other tests may go meanwhile
+    assert.ok(allocated() <= before, `${allocated()} bytes, ${before} before`);
   });
 
   it('of a gradient is held by it', () => {

@@ -1,8 +1,28 @@
-/** Other memory under a tensor that keeps its identity: the eager half of what FSDP does to its parameters. */
+/**
+ * Other memory under a tensor that keeps its identity: the eager half of what FSDP does to its
+ * parameters.
+ */
 import assert from 'node:assert/strict';
-import { AutogradError, autograd, compile, DtypeError, float64, InPlaceError, int64, memory, nn, noGrad, ones, scope, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  AutogradError,
+  autograd,
+  compile,
+  DtypeError,
+  float64,
+  InPlaceError,
+  int64,
+  memory,
+  nn,
+  noGrad,
+  ones,
+  scope,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
-const values = (t: Tensor | null | undefined): number[] => Array.from((t as Tensor).toTypedArray() as Float32Array);
+const values = (t: Tensor | null | undefined): number[] =>
+  Array.from((t as Tensor).toTypedArray() as Float32Array);
 const allocated = (): number => memory.stats().allocatedBytes;
 
 describe('set_', () => {

@@ -1,4 +1,7 @@
-/** What functions and hooks of users return as gradients is fitted or refused, never broadcast into wrong numbers. */
+/**
+ * What functions and hooks of users return as gradients is fitted or refused, never broadcast into
+ * wrong numbers.
+ */
 import assert from 'node:assert/strict';
 import { AutogradError, autograd, float64, ones, type Tensor, tensor } from '../../lib/index.js';
 
@@ -67,11 +70,15 @@ describe('backward of a function of the user', () => {
 
   it('is refused another shape, what is no tensor, and too many gradients', () => {
     const returned: [(g: Tensor) => unknown, RegExp][] = [
-      [() => ones([2]), /Identity.backward returned float32\[2\] on cpu as a gradient, expected float32\[3\] on cpu/],
+      [
+        () => ones([2]),
+        /Identity.backward returned float32\[2\] on cpu as a gradient, expected float32\[3\] on cpu/,
+      ],
       [() => 1, /Identity.backward returned number/],
       [(g) => [g, g], /2 gradients, forward had 1/],
     ];
-    for (const [gradient, message] of returned) assert.throws(() => identityThatReturns(gradient)(leaf()).sum().backward(), message);
+    for (const [gradient, message] of returned)
+      assert.throws(() => identityThatReturns(gradient)(leaf()).sum().backward(), message);
   });
 
   it('gets zeros in the shape of outputs that were not used', () => {

@@ -1,6 +1,14 @@
 /** Views that are changed in place, whose base then gets a gradient in a layout of its own. */
 import assert from 'node:assert/strict';
-import { arange, float64, InPlaceError, noGrad, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  arange,
+  float64,
+  InPlaceError,
+  noGrad,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
 const W = tensor([
   [1, 2],

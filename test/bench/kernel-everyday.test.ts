@@ -6,7 +6,10 @@ import { scope, Tensor } from '../../lib/index.js';
 
 /** As large as the CPU likes; top_50_of_rows takes that many of a row. */
 const small = { 1: [96], 2: [6, 64], 3: [4, 6, 8] } as const;
-const smaller = ({ shape, ...job }: Job): Job => ({ ...job, shape: small[shape.length as keyof typeof small] });
+const smaller = ({ shape, ...job }: Job): Job => ({
+  ...job,
+  shape: small[shape.length as keyof typeof small],
+});
 const call = (job: Job): unknown => prepare(smaller(job), 'cpu').call(0);
 const jobOf = (op: string): Job => (rows.find(({ job }) => job.op === op) as (typeof rows)[0]).job;
 
@@ -33,7 +36,11 @@ describe('the ops of every day', () => {
       for (let i = 0; i < 3; i++) scope(() => void work.call(i)); // as ours.ts does
     });
 
-  it('are each in a row', () => assert.deepEqual([...new Set(everydayRows.map(({ job }) => job.op))].sort(), Object.keys(everyday).sort()));
+  it('are each in a row', () =>
+    assert.deepEqual(
+      [...new Set(everydayRows.map(({ job }) => job.op))].sort(),
+      Object.keys(everyday).sort(),
+    ));
 
   for (const [op, [shape, dtype]] of Object.entries(results))
     it(`make what their rows say: ${op}`, () => {

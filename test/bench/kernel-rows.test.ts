@@ -28,7 +28,10 @@ describe('the rows that kernels are measured by', () => {
     for (const group of groups) assert.ok(chosenRows([group]).length > 0, group);
     assert.ok(chosenRows(['with dropout']).length === 2);
     assert.equal(chosenRows([]).length, rows.length);
-    assert.throws(() => chosenRows(['nothing is called so']), /no row is called "nothing is called so", and no group: there are matmul, /);
+    assert.throws(
+      () => chosenRows(['nothing is called so']),
+      /no row is called "nothing is called so", and no group: there are matmul, /,
+    );
   });
 
   it('are those of a group alone where a text is its name, though other names have it as a part', () => {
@@ -50,8 +53,12 @@ describe('the rows that kernels are measured by', () => {
         .exec(peer)?.[1]
         ?.split(', ')
         .map((op) => op.slice(1, -1)) ?? [];
-    const ofPage = [copyRow, ...rows].filter(({ group }) => ['copy', 'adamw', 'attention', 'host'].includes(group));
-    const ops = new Set(ofPage.map(({ job }) => (job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op)));
+    const ofPage = [copyRow, ...rows].filter(({ group }) =>
+      ['copy', 'adamw', 'attention', 'host'].includes(group),
+    );
+    const ops = new Set(
+      ofPage.map(({ job }) => (job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op)),
+    );
     assert.deepEqual([...ops].sort(), uncompiled.sort());
   });
 });

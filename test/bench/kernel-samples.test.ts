@@ -1,10 +1,24 @@
 import assert from 'node:assert/strict';
-import { atPlace, attentionInExact, type Operands, type Place, placesOf } from '../../bench/gpu/attention-sample.js';
+import {
+  atPlace,
+  attentionInExact,
+  type Operands,
+  type Place,
+  placesOf,
+} from '../../bench/gpu/attention-sample.js';
 import { everyday } from '../../bench/gpu/everyday.js';
 import { copyRow, type Job, rows } from '../../bench/gpu/rows.js';
 import { sampleError } from '../../bench/gpu/sample.js';
 import { type Pair, prepare, type Work } from '../../bench/gpu/work.js';
-import { autograd, float64, full, ones, randn, scaledDotProductAttention, type Tensor } from '../../lib/index.js';
+import {
+  autograd,
+  float64,
+  full,
+  ones,
+  randn,
+  scaledDotProductAttention,
+  type Tensor,
+} from '../../lib/index.js';
 
 /** As large as the CPU likes; every op of the rows that has a sample. */
 const shapes: Readonly<Record<string, readonly number[]>> = {
@@ -26,7 +40,11 @@ const shapes: Readonly<Record<string, readonly number[]>> = {
   attention_backward: [2, 4, 70, 8],
 };
 
-const smaller = ({ job }: { job: Job }): Job => ({ ...job, shape: shapes[job.op] ?? [4, 4], ...(job.keyHeads === undefined ? {} : { keyHeads: 2 }) });
+const smaller = ({ job }: { job: Job }): Job => ({
+  ...job,
+  shape: shapes[job.op] ?? [4, 4],
+  ...(job.keyHeads === undefined ? {} : { keyHeads: 2 }),
+});
 
 const float32Of = (op: string, scores: NonNullable<Job['scores']>, keyHeads?: number): Job => ({
   op,
@@ -40,8 +58,18 @@ const workWith = (...pairs: Pair[]): Work => ({ call: () => null, sample: () => 
 const some: Job = { op: 'some', shape: [1], dtype: 'float32' };
 
 /** Rows differ by their shapes, which are others here: one for each kind of job. */
-const sampled = rows.map(smaller).filter((job) => job.host !== true && shapes[job.op] !== undefined && job.scores !== 'causal with dropout');
-const kinds = new Map(sampled.map(({ rotate: _, ...job }) => [[job.op, job.dtype, job.precision, job.scores, job.keyHeads].filter(Boolean).join(', '), job]));
+const sampled = rows
+  .map(smaller)
+  .filter(
+    (job) =>
+      job.host !== true && shapes[job.op] !== undefined && job.scores !== 'causal with dropout',
+  );
+const kinds = new Map(
+  sampled.map(({ rotate: _, ...job }) => [
+    [job.op, job.dtype, job.precision, job.scores, job.keyHeads].filter(Boolean).join(', '),
+    job,
+  ]),
+);
 
 describe('the samples that kernels are checked by', () => {
   for (const [name, job] of kinds)
@@ -51,8 +79,14 @@ describe('the samples that kernels are checked by', () => {
     });
 
   it('are of all rows but the copy, ops of every day, attention with dropout and the host', () => {
-    const unsampled = [copyRow, ...rows].filter((row) => everyday[row.job.op] !== undefined || prepare(smaller(row), 'cpu').sample === undefined);
-    const told = [copyRow, ...rows].filter(({ group, job }) => ['copy', 'everyday', 'host'].includes(group) || job.scores === 'causal with dropout');
+    const unsampled = [copyRow, ...rows].filter(
+      (row) =>
+        everyday[row.job.op] !== undefined || prepare(smaller(row), 'cpu').sample === undefined,
+    );
+    const told = [copyRow, ...rows].filter(
+      ({ group, job }) =>
+        ['copy', 'everyday', 'host'].includes(group) || job.scores === 'causal with dropout',
+    );
     assert.deepEqual(
       unsampled.map(({ name }) => name),
       told.map(({ name }) => name),
@@ -76,13 +110,22 @@ describe('the samples that kernels are checked by', () => {
 
   it('are wrong where a result is not a number, which JSON would tell as null', async () => {
     const none: Pair = [full([2], NaN), ones([2], { dtype: float64 })];
-    await assert.rejects(sampleError(workWith(none), some), /a sample is wrong: its distance from float64 is NaN/);
+    await assert.rejects(
+      sampleError(workWith(none), some),
+      /a sample is wrong: its distance from float64 is NaN/,
+    );
   });
 });
 
 describe('the samples of attention', () => {
   for (const op of ['attention', 'attention_backward'])
-    for (const [scores, keyHeads] of [['causal'], ['causal', 2], ['causal', 1], ['masked'], ['masked', 2]] as const)
+    for (const [scores, keyHeads] of [
+      ['causal'],
+      ['causal', 2],
+      ['causal', 1],
+      ['masked'],
+      ['masked', 2],
+    ] as const)
       it(`are of the first and the last queries: ${op}, ${scores}, ${keyHeads ?? 4} key heads`, async () => {
         const job = float32Of(op, scores, keyHeads);
         const work = prepare(job, 'cpu');
@@ -117,7 +160,8 @@ describe('the samples of attention', () => {
 
   const numbers = (shape: number[]): Tensor => randn(shape, { dtype: float64 });
   const given = { q: numbers([2, 6, 20, 8]), k: numbers([2, 3, 20, 8]), v: numbers([2, 3, 20, 8]) };
-  const farOff = async (got: Tensor, wanted: Tensor): Promise<number> => got.sub(wanted).abs().amax().itemAsync();
+  const farOff = async (got: Tensor, wanted: Tensor): Promise<number> =>
+    got.sub(wanted).abs().amax().itemAsync();
 
   /** Every other key is hidden from the second batch, beside the later ones. */
   function maskOfTwo(): Tensor {
@@ -126,7 +170,9 @@ describe('the samples of attention', () => {
     return mask.ne(0);
   }
 
-  const everywhere: Place[] = [0, 1].flatMap((batch) => [0, 1, 2, 3, 4, 5].map((head) => ({ batch, head, from: 7, count: 9 })));
+  const everywhere: Place[] = [0, 1].flatMap((batch) =>
+    [0, 1, 2, 3, 4, 5].map((head) => ({ batch, head, from: 7, count: 9 })),
+  );
 
   for (const [name, operands] of [
     ['causal', given],
@@ -135,11 +181,22 @@ describe('the samples of attention', () => {
     it(`have a reference that is right for each head of grouped ones: ${name}`, async () => {
       const [q, gradient] = [operands.q.detach().clone().requiresGrad_(), numbers([2, 6, 20, 8])];
       const { mask } = operands;
-      const output = scaledDotProductAttention(q, operands.k, operands.v, { isCausal: mask === undefined, ...(mask === undefined ? {} : { attnMask: mask }), enableGqa: true });
+      const output = scaledDotProductAttention(q, operands.k, operands.v, {
+        isCausal: mask === undefined,
+        ...(mask === undefined ? {} : { attnMask: mask }),
+        enableGqa: true,
+      });
       const [gq] = autograd.grad([output], [q], { gradOutputs: [gradient] }) as [Tensor];
       for (const place of everywhere) {
-        assert.ok((await farOff(attentionInExact(operands, place), atPlace(output.detach(), place))) < 1e-12, JSON.stringify(place));
-        assert.ok((await farOff(attentionInExact(operands, place, gradient), atPlace(gq, place))) < 1e-12, JSON.stringify(place));
+        assert.ok(
+          (await farOff(attentionInExact(operands, place), atPlace(output.detach(), place))) <
+            1e-12,
+          JSON.stringify(place),
+        );
+        assert.ok(
+          (await farOff(attentionInExact(operands, place, gradient), atPlace(gq, place))) < 1e-12,
+          JSON.stringify(place),
+        );
       }
     });
 });

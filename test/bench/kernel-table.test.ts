@@ -8,7 +8,16 @@ const measured = (name: string, goal: Goal, seen: Omit<Measured, 'row'>): Measur
   ...seen,
 });
 
-const copy: Measured = { row: { group: 'copy', name: 'copy', job: { op: 'copy', shape: [1], dtype: 'float32' }, goal: {}, bytes: 4e9 }, ours: 1000 };
+const copy: Measured = {
+  row: {
+    group: 'copy',
+    name: 'copy',
+    job: { op: 'copy', shape: [1], dtype: 'float32' },
+    goal: {},
+    bytes: 4e9,
+  },
+  ours: 1000,
+};
 
 const reportOf = (rows: Measured[], rawLaunch?: number): Report => ({
   date: '2026-11-22',
@@ -36,7 +45,10 @@ function verdict(goal: Goal, seen: Omit<Measured, 'row'>, rawLaunch?: number): s
 
 describe('the table of kernels', () => {
   it('says reached where every goal of a row is', () => {
-    assert.equal(verdict({ us: 300, ratio: 1, limit: 0.8 }, { ours: 290, torch: 300, ratio: 0.97 }), 'reached');
+    assert.equal(
+      verdict({ us: 300, ratio: 1, limit: 0.8 }, { ours: 290, torch: 300, ratio: 0.97 }),
+      'reached',
+    );
     assert.equal(verdict({ aboveRaw: 1.5 }, { ours: 4 }, 3), 'reached');
   });
 
@@ -54,9 +66,23 @@ describe('the table of kernels', () => {
   it('has no verdict on a row without goals', () => assert.equal(verdict({}, { ours: 290 }), ''));
 
   it('counts the slower rows of a mean among those that stay short, where the mean does', () => {
-    const rows = [measured('slower', { mean: 0.95 }, { ours: 290, ratio: 1.02 }), measured('faster', { mean: 0.95 }, { ours: 290, ratio: 0.97 })];
-    assert.deepEqual(shortRows(reportOf(rows)), ['slower', 'matmul, small and odd sizes, geometric mean']);
-    assert.deepEqual(shortRows(reportOf([measured('slower', { mean: 0.95 }, { ours: 290, ratio: 1.02 }), measured('faster', { mean: 0.95 }, { ours: 290, ratio: 0.8 })])), []);
+    const rows = [
+      measured('slower', { mean: 0.95 }, { ours: 290, ratio: 1.02 }),
+      measured('faster', { mean: 0.95 }, { ours: 290, ratio: 0.97 }),
+    ];
+    assert.deepEqual(shortRows(reportOf(rows)), [
+      'slower',
+      'matmul, small and odd sizes, geometric mean',
+    ]);
+    assert.deepEqual(
+      shortRows(
+        reportOf([
+          measured('slower', { mean: 0.95 }, { ours: 290, ratio: 1.02 }),
+          measured('faster', { mean: 0.95 }, { ours: 290, ratio: 0.8 }),
+        ]),
+      ),
+      [],
+    );
   });
 
   it('counts a row that is wrong among those that stay short', () => {
@@ -67,7 +93,8 @@ describe('the table of kernels', () => {
   });
 
   it('judges a row of another run by the raw launches of that run, and shows them', () => {
-    const host = (seen: Omit<Measured, 'row'>): string => printed(reportOf([measured('the row', { aboveRaw: 1.5 }, { ours: 4.6, ...seen })], 2));
+    const host = (seen: Omit<Measured, 'row'>): string =>
+      printed(reportOf([measured('the row', { aboveRaw: 1.5 }, { ours: 4.6, ...seen })], 2));
     assert.match(host({}), /raw \+ 1\.5 us \| not yet \|/);
     assert.match(host({ commit: 'def', rawLaunch: 3.5 }), /raw \(3\.5\) \+ 1\.5 us \| reached \|/);
     assert.match(host({ commit: 'def' }), /raw \+ 1\.5 us \| not measured \|/);

@@ -10,7 +10,10 @@ const folder = path.resolve(path.dirname(here), '..', '..', 'bench');
 /** On any machine as on one whose CUDA part is not there. */
 function withoutGpu(program: string, ...args: string[]): { status: number | null; stderr: string } {
   const command = [...process.execArgv, path.join(folder, program + path.extname(here)), ...args];
-  const { status, stderr } = spawnSync(process.execPath, command, { encoding: 'utf8', env: { ...process.env, SHARDWISE_CUDA_BACKEND: '/nowhere/cuda-backend.so' } });
+  const { status, stderr } = spawnSync(process.execPath, command, {
+    encoding: 'utf8',
+    env: { ...process.env, SHARDWISE_CUDA_BACKEND: '/nowhere/cuda-backend.so' },
+  });
   return { status, stderr };
 }
 
@@ -19,7 +22,10 @@ describe('programs that measure GPUs', () => {
     it(`say what is missing without one, and no stack: ${program}`, () => {
       const { status, stderr } = withoutGpu(program);
       assert.equal(status, 1);
-      assert.match(stderr, /^device "cuda:0" is not available: .*\n {2}tried \/nowhere\/cuda-backend\.so/m);
+      assert.match(
+        stderr,
+        /^device "cuda:0" is not available: .*\n {2}tried \/nowhere\/cuda-backend\.so/m,
+      );
       assert.doesNotMatch(stderr, /^ +at /m);
     });
 

@@ -4,7 +4,9 @@ import type { FileHandle } from 'node:fs/promises';
 import { readFully, writeFully } from '../../lib/checkpoint/chunks.js';
 import { CheckpointError } from '../../lib/index.js';
 
-/** A file of so many bytes that moves at most `most` at a call, and notes how many it was asked for. */
+/**
+ * A file of so many bytes that moves at most `most` at a call, and notes how many it was asked for.
+ */
 function slowFile(size: number, most: number) {
   const content = Uint8Array.from({ length: size }, (_, i) => i + 1);
   const asked: number[] = [];
@@ -49,8 +51,15 @@ describe('chunks of files', () => {
   });
 
   it('refuses a file that ends, or takes no more', async () => {
-    const refused = (message: RegExp) => (error: Error) => error instanceof CheckpointError && message.test(error.message);
-    await assert.rejects(readFully(slowFile(4, 9), 'f', 0, new Uint8Array(6)), refused(/ends at byte 4, 2 more were expected/));
-    await assert.rejects(writeFully(slowFile(4, 9), 'f', 0, new Uint8Array(6)), refused(/stopped at byte 4, 2 more were to follow/));
+    const refused = (message: RegExp) => (error: Error) =>
+      error instanceof CheckpointError && message.test(error.message);
+    await assert.rejects(
+      readFully(slowFile(4, 9), 'f', 0, new Uint8Array(6)),
+      refused(/ends at byte 4, 2 more were expected/),
+    );
+    await assert.rejects(
+      writeFully(slowFile(4, 9), 'f', 0, new Uint8Array(6)),
+      refused(/stopped at byte 4, 2 more were to follow/),
+    );
   });
 });

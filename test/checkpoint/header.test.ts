@@ -1,4 +1,7 @@
-/** Headers: what the format forbids is refused, and none, however long, stops the event loop or fills the heap. */
+/**
+ * Headers: what the format forbids is refused, and none, however long, stops the event loop or
+ * fills the heap.
+ */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -28,49 +31,110 @@ describe('the header of a checkpoint', () => {
   const refusedHeaders: Record<string, [header: string | Uint8Array, message: RegExp]> = {
     'a byte order mark': [`\uFEFF{"a":${entry}}`, /begin with {/],
     'blanks before it': [` {"a":${entry}}`, /begin with {/],
-    'two tensors of one name': [`{"a":${entry},"b":${entry},"a":${entry}}`, /tensor "a" is given twice/],
-    'two tensors of one name in other letters': [`{"a":${entry},"\\u0061":${entry}}`, /tensor "a" is given twice/],
-    'a shape given twice': [one('"dtype":"U8","shape":[9],"shape":[0],"data_offsets":[0,0]'), /tensor "a" has shape twice/],
-    'a dtype given twice': [one('"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]'), /tensor "a" has dtype twice/],
-    'offsets given twice': [one('"dtype":"U8","data_offsets":[0,0],"shape":[0],"data_offsets":[0,0]'), /tensor "a" has data_offsets twice/],
-    'metadata given twice': [`{"__metadata__":{},"a":${entry},"__metadata__":{}}`, /__metadata__ is given twice/],
-    'a metadata name given twice': ['{"__metadata__":{"k":"1","k":"2"}}', /__metadata__ has "k" twice/],
+    'two tensors of one name': [
+      `{"a":${entry},"b":${entry},"a":${entry}}`,
+      /tensor "a" is given twice/,
+    ],
+    'two tensors of one name in other letters': [
+      `{"a":${entry},"\\u0061":${entry}}`,
+      /tensor "a" is given twice/,
+    ],
+    'a shape given twice': [
+      one('"dtype":"U8","shape":[9],"shape":[0],"data_offsets":[0,0]'),
+      /tensor "a" has shape twice/,
+    ],
+    'a dtype given twice': [
+      one('"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]'),
+      /tensor "a" has dtype twice/,
+    ],
+    'offsets given twice': [
+      one('"dtype":"U8","data_offsets":[0,0],"shape":[0],"data_offsets":[0,0]'),
+      /tensor "a" has data_offsets twice/,
+    ],
+    'metadata given twice': [
+      `{"__metadata__":{},"a":${entry},"__metadata__":{}}`,
+      /__metadata__ is given twice/,
+    ],
+    'a metadata name given twice': [
+      '{"__metadata__":{"k":"1","k":"2"}}',
+      /__metadata__ has "k" twice/,
+    ],
     'metadata that is null': ['{"__metadata__":null}', /__metadata__ must map/],
     'the size -0': [one('"dtype":"U8","shape":[-0],"data_offsets":[0,0]'), /has shape \[-0/],
     'the size 0.0': [one('"dtype":"U8","shape":[0.0],"data_offsets":[0,0]'), /has shape \[0\./],
     'the size 0e0': [one('"dtype":"U8","shape":[0e0],"data_offsets":[0,0]'), /has shape \[0e/],
     'the size 00': [one('"dtype":"U8","shape":[00],"data_offsets":[0,0]'), /has shape \[00/],
-    'a size that no number holds': [one('"dtype":"U8","shape":[9007199254740993,0],"data_offsets":[0,0]'), /has shape/],
-    'the offset -0': [one('"dtype":"U8","shape":[0],"data_offsets":[-0,0]'), /has data_offsets \[-0/],
-    'a shape whose product overflows before a 0': [one('"dtype":"U8","shape":[1099511627776,1099511627776,0],"data_offsets":[0,0]'), /needs Infinity/],
-    'a shape without an end': [one('"dtype":"U8","shape":[0,],"data_offsets":[0,0]'), /has shape \[0,/],
+    'a size that no number holds': [
+      one('"dtype":"U8","shape":[9007199254740993,0],"data_offsets":[0,0]'),
+      /has shape/,
+    ],
+    'the offset -0': [
+      one('"dtype":"U8","shape":[0],"data_offsets":[-0,0]'),
+      /has data_offsets \[-0/,
+    ],
+    'a shape whose product overflows before a 0': [
+      one('"dtype":"U8","shape":[1099511627776,1099511627776,0],"data_offsets":[0,0]'),
+      /needs Infinity/,
+    ],
+    'a shape without an end': [
+      one('"dtype":"U8","shape":[0,],"data_offsets":[0,0]'),
+      /has shape \[0,/,
+    ],
     'a missing field': [one('"dtype":"U8","data_offsets":[0,0]'), /tensor "a" has no shape/],
-    'an inherited field': ['{"a":{"__proto__":{"shape":[0]},"dtype":"U8","data_offsets":[0,0]}}', /tensor "a" has no shape/],
+    'an inherited field': [
+      '{"a":{"__proto__":{"shape":[0]},"dtype":"U8","data_offsets":[0,0]}}',
+      /tensor "a" has no shape/,
+    ],
     'text behind the end': [`{"a":${entry}}x`, /not JSON \(something behind the end/],
     'a zero byte behind the end': [`{"a":${entry}}\0`, /not JSON/],
     'a comma before the end': [`{"a":${entry},}`, /not JSON/],
-    'a comma before the end of a tensor': [one('"dtype":"U8","shape":[0],"data_offsets":[0,0],'), /not JSON/],
+    'a comma before the end of a tensor': [
+      one('"dtype":"U8","shape":[0],"data_offsets":[0,0],'),
+      /not JSON/,
+    ],
     'a name without quotes': [`{a:${entry}}`, /not JSON/],
     'a control character': [`{"a\n":${entry}}`, /control character/],
     'half of a surrogate pair': [`{"\\ud800":${entry}}`, /surrogate/],
     'the other half': [`{"\\udc00":${entry}}`, /wrong escape/],
     'a wrong escape': [`{"\\x41":${entry}}`, /wrong escape/],
-    'bytes that are no UTF-8': [Buffer.concat([Buffer.from('{"'), Buffer.from([0xc3, 0x28]), Buffer.from(`":${entry}}`)]), /UTF-8/],
-    'a surrogate in UTF-8': [Buffer.concat([Buffer.from('{"'), Buffer.from([0xed, 0xa0, 0x80]), Buffer.from(`":${entry}}`)]), /UTF-8/],
-    'unknown fields nested too deep': [one(`"q":${'['.repeat(129)}${']'.repeat(129)},${entry.slice(1, -1)}`), /nested deeper/],
+    'bytes that are no UTF-8': [
+      Buffer.concat([Buffer.from('{"'), Buffer.from([0xc3, 0x28]), Buffer.from(`":${entry}}`)]),
+      /UTF-8/,
+    ],
+    'a surrogate in UTF-8': [
+      Buffer.concat([
+        Buffer.from('{"'),
+        Buffer.from([0xed, 0xa0, 0x80]),
+        Buffer.from(`":${entry}}`),
+      ]),
+      /UTF-8/,
+    ],
+    'unknown fields nested too deep': [
+      one(`"q":${'['.repeat(129)}${']'.repeat(129)},${entry.slice(1, -1)}`),
+      /nested deeper/,
+    ],
     'an unknown field that is no JSON': [one(`"q":nul,${entry.slice(1, -1)}`), /not JSON/],
-    'an unknown field whose brackets do not fit': [one(`"q":[{"a":1]},${entry.slice(1, -1)}`), /not JSON/],
+    'an unknown field whose brackets do not fit': [
+      one(`"q":[{"a":1]},${entry.slice(1, -1)}`),
+      /not JSON/,
+    ],
     'nothing at all': ['', /begin with {/],
     'a tensor without elements inside another': [
       '{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}}',
       /"b" starts at byte 2, inside the one before/,
     ],
-    'two tensors in one place': ['{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}', /inside the one before/],
+    'two tensors in one place': [
+      '{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}',
+      /inside the one before/,
+    ],
   };
   for (const [what, [header, message]] of Object.entries(refusedHeaders)) {
     it(`is refused for ${what}`, async () => {
       write(header, /\[0,4\]/.test(String(header)) ? 4 : 0);
-      await assert.rejects(loadSafetensors(file), (error: unknown) => error instanceof CheckpointError && message.test(error.message));
+      await assert.rejects(
+        loadSafetensors(file),
+        (error: unknown) => error instanceof CheckpointError && message.test(error.message),
+      );
     });
   }
 
@@ -122,7 +186,9 @@ describe('the header of a checkpoint', () => {
   }
 
   it('lets the event loop turn while it is read', async () => {
-    const bytes = Buffer.from(`{${Array.from({ length: 100_000 }, (_, i) => `"${i}":${entry}`).join(',')}}`);
+    const bytes = Buffer.from(
+      `{${Array.from({ length: 100_000 }, (_, i) => `"${i}":${entry}`).join(',')}}`,
+    );
     let [turns, reading] = [0, true];
     const turn = (): void => {
       turns++;
@@ -131,7 +197,8 @@ describe('the header of a checkpoint', () => {
     setImmediate(turn);
     const header = await inSlices(Header.parse('f', bytes, 8 + bytes.length));
     reading = false;
-    assert.ok(turns > 10, `${turns} turns`); // the work of a hundred milliseconds, on the fastest machine
+    // the work of a hundred milliseconds, on the fastest machine
+    assert.ok(turns > 10, `${turns} turns`);
     assert.equal(header.size, 100_000);
     assert.deepEqual(header.get('99999')?.shape, [0]);
     assert.equal(header.get('100000'), null);
@@ -139,14 +206,24 @@ describe('the header of a checkpoint', () => {
 
   it('may name more tensors than fit into the heap: all together they are refused, one by one they are read', async () => {
     write(`{${Array.from({ length: 200_000 }, (_, i) => `"${i}":${entry}`).join(',')}}`);
-    const { stdout } = await promisify(execFile)(process.execPath, ['--max-old-space-size=100', ...programArguments('checkpoint/small-heap'), file]);
-    assert.match(stdout, /ERR_CHECKPOINT: .*its 200000 tensors are more than fit into the JavaScript heap of \d+ bytes; open it as SafetensorsFile/);
+    const { stdout } = await promisify(execFile)(process.execPath, [
+      '--max-old-space-size=100',
+      ...programArguments('checkpoint/small-heap'),
+      file,
+    ]);
+    assert.match(
+      stdout,
+      /ERR_CHECKPOINT: .*its 200000 tensors are more than fit into the JavaScript heap of \d+ bytes; open it as SafetensorsFile/,
+    );
     assert.match(stdout, /tensor 199999 has shape \[0\]/);
   }).timeout(60_000);
 
   it('is refused where a name, or the list of metadata, is longer than any sensible one', async () => {
     write(`{"${'x'.repeat(65_537)}":${entry}}`);
-    await assert.rejects(loadSafetensors(file), /a name of 65537 bytes, more than 65536 are refused/);
+    await assert.rejects(
+      loadSafetensors(file),
+      /a name of 65537 bytes, more than 65536 are refused/,
+    );
     write(`{"__metadata__":{${Array.from({ length: 65_537 }, (_, i) => `"${i}":""`).join(',')}}}`);
     await assert.rejects(loadSafetensors(file), /more than 65536 entries/);
   });
@@ -154,13 +231,26 @@ describe('the header of a checkpoint', () => {
   it('and a tensor are refused where the container has no memory for them', async () => {
     const constrained = process.constrainedMemory;
     try {
-      write(`{"__metadata__":{"a":"${'x'.repeat(1e6)}"},"w":{"dtype":"U8","shape":[5000000],"data_offsets":[0,5000000]}}`, 5_000_000);
+      write(
+        `{"__metadata__":{"a":"${'x'.repeat(1e6)}"},"w":{"dtype":"U8","shape":[5000000],"data_offsets":[0,5000000]}}`,
+        5_000_000,
+      );
       process.constrainedMemory = () => 1_000_000;
-      await assert.rejects(SafetensorsFile.open(file), (error: unknown) => error instanceof CheckpointError && /no memory for a header of 1000\d+ bytes/.test(error.message));
+      await assert.rejects(
+        SafetensorsFile.open(file),
+        (error: unknown) =>
+          error instanceof CheckpointError &&
+          /no memory for a header of 1000\d+ bytes/.test(error.message),
+      );
       process.constrainedMemory = () => 7_000_000;
       const opened = await SafetensorsFile.open(file);
       process.constrainedMemory = () => 4_000_000;
-      await assert.rejects(opened.get('w'), (error: unknown) => error instanceof CheckpointError && /no memory for tensor "w" of 5000000 bytes/.test(error.message));
+      await assert.rejects(
+        opened.get('w'),
+        (error: unknown) =>
+          error instanceof CheckpointError &&
+          /no memory for tensor "w" of 5000000 bytes/.test(error.message),
+      );
       process.constrainedMemory = () => 0; // no limit
       assert.equal((await opened.get('w')).numel(), 5_000_000);
       await opened.close();

@@ -1,12 +1,37 @@
-/** Saving: every name holds a whole file at any time, whoever writes beside, and nothing else is touched. */
+/**
+ * Saving: every name holds a whole file at any time, whoever writes beside, and nothing else is
+ * touched.
+ */
 import assert from 'node:assert/strict';
 import { type ChildProcess, fork } from 'node:child_process';
-import { chmodSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Worker } from 'node:worker_threads';
-import { CheckpointError, full, loadSafetensors, ones, saveSafetensors, scope, tensor, zeros } from '../../lib/index.js';
+import {
+  CheckpointError,
+  full,
+  loadSafetensors,
+  ones,
+  saveSafetensors,
+  scope,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 import { programArguments } from '../run-program.js';
 
 let folder: string;
@@ -16,14 +41,19 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 const at = (name: string): string => path.join(folder, name);
-const refused = (message: RegExp) => (error: unknown) => error instanceof CheckpointError && message.test(error.message);
-const valueOf = async (file: string): Promise<unknown[]> => [...new Set(((await loadSafetensors(file))['w']?.tolist() as number[]) ?? [])];
+const refused = (message: RegExp) => (error: unknown) =>
+  error instanceof CheckpointError && message.test(error.message);
+const valueOf = async (file: string): Promise<unknown[]> => [
+  ...new Set(((await loadSafetensors(file))['w']?.tolist() as number[]) ?? []),
+];
 
 describe('saving a checkpoint', () => {
   it('gives the last file, whole, where saves to one path overlap', async () => {
     const file = at('m.safetensors');
     for (let trial = 0; trial < 5; trial++) {
-      const saves = Array.from({ length: 4 }, (_, i) => saveSafetensors(file, { w: full([1000 * (4 - i)], i) }, { chunkBytes: 512 }));
+      const saves = Array.from({ length: 4 }, (_, i) =>
+        saveSafetensors(file, { w: full([1000 * (4 - i)], i) }, { chunkBytes: 512 }),
+      );
       await Promise.all(saves);
       assert.deepEqual(await valueOf(file), [3]);
       assert.equal((await loadSafetensors(file))['w']?.numel(), 1000);
@@ -47,8 +77,14 @@ describe('saving a checkpoint', () => {
     await saveSafetensors(file, { w: ones([10]) });
     const before = readFileSync(file);
     const [w, other] = [zeros([1000]), zeros([1000])];
-    const changed = refused(/tensor "w" was changed in place while it was being saved; await saveSafetensors before the next change, or save clones/);
-    for (const change of [() => w.add_(1), () => w.detach().mul_(2), () => w.narrow(0, 3, 1).fill_(7)]) {
+    const changed = refused(
+      /tensor "w" was changed in place while it was being saved; await saveSafetensors before the next change, or save clones/,
+    );
+    for (const change of [
+      () => w.add_(1),
+      () => w.detach().mul_(2),
+      () => w.narrow(0, 3, 1).fill_(7),
+    ]) {
       const saving = saveSafetensors(file, { w, other }, { chunkBytes: 64 });
       setImmediate(change);
       await assert.rejects(saving, changed);
@@ -66,7 +102,13 @@ describe('saving a checkpoint', () => {
 
   it('writes what a tensor held when the save was asked for, though it is disposed of, leaves its scope or gets other data', async () => {
     const [disposed, reset] = [full([100], 3), full([100], 4)];
-    const saving = scope(() => ({ promise: saveSafetensors(at('m.safetensors'), { disposed, reset, scoped: full([100], 5) }, { chunkBytes: 64 }) }));
+    const saving = scope(() => ({
+      promise: saveSafetensors(
+        at('m.safetensors'),
+        { disposed, reset, scoped: full([100], 5) },
+        { chunkBytes: 64 },
+      ),
+    }));
     disposed.dispose();
     reset.data = zeros([7]);
     await saving.promise;
@@ -81,7 +123,8 @@ describe('saving a checkpoint', () => {
     const victim = at('victim');
     writeFileSync(victim, 'precious');
     const file = at('m.safetensors');
-    for (const name of [`m.safetensors.${process.pid}.partial`, 'm.safetensors.partial']) symlinkSync(victim, at(name));
+    for (const name of [`m.safetensors.${process.pid}.partial`, 'm.safetensors.partial'])
+      symlinkSync(victim, at(name));
     await saveSafetensors(file, { w: ones([3]) });
     assert.equal(readFileSync(victim, 'utf8'), 'precious');
     assert.ok(lstatSync(file).isFile());
@@ -124,10 +167,14 @@ describe('saving a checkpoint', () => {
     symlinkSync('folder/../disk/real.safetensors', at('latest.safetensors'));
     symlinkSync(at('latest.safetensors'), at('again.safetensors'));
     for (const value of [1, 2]) {
-      await saveSafetensors(at('again.safetensors'), { w: full([3], value) }); // at first nothing is there
+      // at first nothing is there
+      await saveSafetensors(at('again.safetensors'), { w: full([3], value) });
       assert.deepEqual(await valueOf(at('disk/real.safetensors')), [value]);
     }
-    assert.ok(lstatSync(at('latest.safetensors')).isSymbolicLink() && lstatSync(at('again.safetensors')).isSymbolicLink());
+    assert.ok(
+      lstatSync(at('latest.safetensors')).isSymbolicLink() &&
+        lstatSync(at('again.safetensors')).isSymbolicLink(),
+    );
     assert.deepEqual(readdirSync(at('disk')), ['real.safetensors']);
     symlinkSync('loop', at('loop'));
     await assert.rejects(saveSafetensors(at('loop'), { w: ones([3]) }), CheckpointError);
@@ -145,17 +192,36 @@ describe('saving a checkpoint', () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(at('socket'), resolve));
     try {
-      await assert.rejects(saveSafetensors(at('taken'), { w: ones([3]) }), refused(/it is a directory, not a regular file/));
-      await assert.rejects(saveSafetensors(at('socket'), { w: ones([3]) }), refused(/it is a socket, not a regular file/));
-      await assert.rejects(saveSafetensors('/dev/null', { w: ones([3]) }), refused(/it is a device, not a regular file/));
-      await assert.rejects(saveSafetensors(`${at('new')}/`, { w: ones([3]) }), refused(/names a folder/));
+      await assert.rejects(
+        saveSafetensors(at('taken'), { w: ones([3]) }),
+        refused(/it is a directory, not a regular file/),
+      );
+      await assert.rejects(
+        saveSafetensors(at('socket'), { w: ones([3]) }),
+        refused(/it is a socket, not a regular file/),
+      );
+      await assert.rejects(
+        saveSafetensors('/dev/null', { w: ones([3]) }),
+        refused(/it is a device, not a regular file/),
+      );
+      await assert.rejects(
+        saveSafetensors(`${at('new')}/`, { w: ones([3]) }),
+        refused(/names a folder/),
+      );
     } finally {
       server.close();
     }
   });
 
   it('refuses a header that no reader takes', async () => {
-    await assert.rejects(saveSafetensors(at('m.safetensors'), { w: ones([3]) }, { metadata: { notes: 'x'.repeat(100_000_000) } }), refused(/more than 100000000/));
+    await assert.rejects(
+      saveSafetensors(
+        at('m.safetensors'),
+        { w: ones([3]) },
+        { metadata: { notes: 'x'.repeat(100_000_000) } },
+      ),
+      refused(/more than 100000000/),
+    );
     assert.deepEqual(readdirSync(folder), []);
   });
 });
@@ -163,8 +229,15 @@ describe('saving a checkpoint', () => {
 const writer = programArguments('checkpoint/writer');
 
 /** A process that saves a file of 20,000 times `value`, so often. */
-async function startWriter(file: string, value: number, chunkBytes: number, times: number): Promise<ChildProcess> {
-  const started = fork(writer.at(-1) as string, [file, value, chunkBytes, times].map(String), { execArgv: writer.slice(0, -1) });
+async function startWriter(
+  file: string,
+  value: number,
+  chunkBytes: number,
+  times: number,
+): Promise<ChildProcess> {
+  const started = fork(writer.at(-1) as string, [file, value, chunkBytes, times].map(String), {
+    execArgv: writer.slice(0, -1),
+  });
   await new Promise((resolve) => started.once('message', resolve));
   return started;
 }
@@ -178,14 +251,29 @@ const partials = (): string[] => readdirSync(folder).filter((name) => name.endsW
 describe('saves of several writers', () => {
   it('leave a whole file of one of them, from worker threads', async () => {
     const file = at('m.safetensors');
-    const workers = [1, 2, 3].map((value) => new Worker(writer.at(-1) as string, { workerData: [file, value, 4096, 10], execArgv: writer.slice(0, -1) }));
+    const workers = [1, 2, 3].map(
+      (value) =>
+        new Worker(writer.at(-1) as string, {
+          workerData: [file, value, 4096, 10],
+          execArgv: writer.slice(0, -1),
+        }),
+    );
     let running = workers.length;
     for (const worker of workers) worker.once('exit', () => running--);
-    const failed = workers.map((worker) => new Promise<void>((resolve, reject) => worker.once('error', reject).once('exit', () => resolve())));
+    const failed = workers.map(
+      (worker) =>
+        new Promise<void>((resolve, reject) =>
+          worker.once('error', reject).once('exit', () => resolve()),
+        ),
+    );
     for (let reads = 0; running > 0; ) {
       if (existsSync(file)) {
         const values = await valueOf(file);
-        assert.equal(values.length, 1, `read ${++reads} holds values of several writers: ${values}`);
+        assert.equal(
+          values.length,
+          1,
+          `read ${++reads} holds values of several writers: ${values}`,
+        );
       }
       await new Promise(setImmediate);
     }

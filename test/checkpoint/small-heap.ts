@@ -1,4 +1,7 @@
-/** Loads all tensors of `<file>`, and then the last alone, and prints what comes of it: run with a small heap. */
+/**
+ * Loads all tensors of `<file>`, and then the last alone, and prints what comes of it: run with a
+ * small heap.
+ */
 import { type CheckpointError, loadSafetensors, SafetensorsFile } from '../../lib/index.js';
 
 const file = process.argv[2] as string;

@@ -1,41 +1,81 @@
-/** Paths that name no plain file, and files that change while they are read: an error at once, and no thread that waits. */
+/**
+ * Paths that name no plain file, and files that change while they are read: an error at once, and
+ * no thread that waits.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { CheckpointError, loadSafetensors, ones, SafetensorsFile, saveSafetensors } from '../../lib/index.js';
+import {
+  CheckpointError,
+  loadSafetensors,
+  ones,
+  SafetensorsFile,
+  saveSafetensors,
+} from '../../lib/index.js';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-special-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 const at = (name: string): string => path.join(folder, name);
-const refused = (message: RegExp) => (error: unknown) => error instanceof CheckpointError && message.test(error.message);
+const refused = (message: RegExp) => (error: unknown) =>
+  error instanceof CheckpointError && message.test(error.message);
 
 describe('loading a checkpoint', () => {
   it('refuses FIFOs at once, and keeps no thread of the process waiting', async () => {
     execFileSync('mkfifo', [at('fifo')]);
     symlinkSync('fifo', at('link'));
-    const loads = Array.from({ length: 8 }, (_, i) => assert.rejects(loadSafetensors(at(i % 2 === 0 ? 'fifo' : 'link')), refused(/it is a FIFO, not a regular file/)));
+    const loads = Array.from({ length: 8 }, (_, i) =>
+      assert.rejects(
+        loadSafetensors(at(i % 2 === 0 ? 'fifo' : 'link')),
+        refused(/it is a FIFO, not a regular file/),
+      ),
+    );
     await Promise.all(loads);
     await saveSafetensors(at('m.safetensors'), { w: ones([3]) });
-    await assert.rejects(saveSafetensors(at('fifo'), { w: ones([3]) }), refused(/it is a FIFO, not a regular file/));
+    await assert.rejects(
+      saveSafetensors(at('fifo'), { w: ones([3]) }),
+      refused(/it is a FIFO, not a regular file/),
+    );
   });
 
   it('refuses directories, sockets and devices', async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(at('socket'), resolve));
     try {
-      await assert.rejects(loadSafetensors(folder), refused(/it is a directory, not a regular file/));
-      await assert.rejects(loadSafetensors(at('socket')), refused(/it is a socket, not a regular file/));
-      for (const device of ['/dev/zero', '/dev/null', '/dev/full', '/dev/tty']) await assert.rejects(loadSafetensors(device), refused(/it is a device, not a regular file/));
+      await assert.rejects(
+        loadSafetensors(folder),
+        refused(/it is a directory, not a regular file/),
+      );
+      await assert.rejects(
+        loadSafetensors(at('socket')),
+        refused(/it is a socket, not a regular file/),
+      );
+      for (const device of ['/dev/zero', '/dev/null', '/dev/full', '/dev/tty'])
+        await assert.rejects(
+          loadSafetensors(device),
+          refused(/it is a device, not a regular file/),
+        );
     } finally {
       server.close();
     }
   });
 
   it("refuses the kernel's files, whose sizes say nothing", async () => {
-    for (const name of ['/proc/self/maps', '/proc/self/mem', '/proc/cpuinfo', '/sys/kernel/mm/transparent_hugepage/enabled']) {
+    for (const name of [
+      '/proc/self/maps',
+      '/proc/self/mem',
+      '/proc/cpuinfo',
+      '/sys/kernel/mm/transparent_hugepage/enabled',
+    ]) {
       await assert.rejects(loadSafetensors(name), CheckpointError, name);
     }
   });
@@ -51,7 +91,10 @@ describe('loading a checkpoint', () => {
     const opened = await SafetensorsFile.open(at('m.safetensors'));
     truncateSync(at('m.safetensors'), readFileSync(at('m.safetensors')).length - 100);
     assert.deepEqual((await opened.get('a')).tolist(), [1, 1, 1]);
-    await assert.rejects(opened.get('b'), refused(/the file ends at byte \d+, 100 more were expected/));
+    await assert.rejects(
+      opened.get('b'),
+      refused(/the file ends at byte \d+, 100 more were expected/),
+    );
     await opened.close();
     writeFileSync(at('m.safetensors'), '');
     await assert.rejects(loadSafetensors(at('m.safetensors')), refused(/it has 0 bytes/));

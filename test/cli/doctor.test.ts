@@ -8,10 +8,18 @@ import { promisify } from 'node:util';
 import { after, describe, it } from 'mocha';
 import { describeReport, examine } from '../../lib/cli/doctor.js';
 import type { Addon } from '../../lib/native/addon.js';
-import { findLibrary, formatVersion, libraryCandidates, type OptionalLibrary, optionalLibraries, whatIsMissing } from '../../lib/native/libraries.js';
+import {
+  findLibrary,
+  formatVersion,
+  libraryCandidates,
+  type OptionalLibrary,
+  optionalLibraries,
+  whatIsMissing,
+} from '../../lib/native/libraries.js';
 import { programArguments } from '../run-program.js';
 
-const library = (name: string) => optionalLibraries.find((one) => one.name === name) as OptionalLibrary;
+const library = (name: string) =>
+  optionalLibraries.find((one) => one.name === name) as OptionalLibrary;
 const nccl = library('NCCL');
 
 const folders: string[] = [];
@@ -29,7 +37,8 @@ function folderWith(...files: string[]): string {
 /** An addon that opens the given files, and nothing else. */
 function addonWith(versions: Record<string, number>): Addon {
   return {
-    probeLibrary: (name: string) => (name in versions ? { path: name, version: versions[name] } : { reason: 'no such file' }),
+    probeLibrary: (name: string) =>
+      name in versions ? { path: name, version: versions[name] } : { reason: 'no such file' },
   } as unknown as Addon;
 }
 
@@ -39,8 +48,16 @@ describe('search for optional libraries', () => {
   it('goes from the loader to toolkits to Python wheels', () => {
     const toolkit = folderWith('lib64/libnccl.so.2');
     const venv = folderWith('lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2');
-    const candidates = libraryCandidates(nccl, { CUDA_HOME: toolkit, VIRTUAL_ENV: venv, HOME: '/nonexistent' });
-    const expected = ['libnccl.so.2', path.join(toolkit, 'lib64/libnccl.so.2'), path.join(venv, 'lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2')];
+    const candidates = libraryCandidates(nccl, {
+      CUDA_HOME: toolkit,
+      VIRTUAL_ENV: venv,
+      HOME: '/nonexistent',
+    });
+    const expected = [
+      'libnccl.so.2',
+      path.join(toolkit, 'lib64/libnccl.so.2'),
+      path.join(venv, 'lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2'),
+    ];
     assert.deepEqual(
       candidates.filter((file) => expected.includes(file)),
       expected,
@@ -50,15 +67,25 @@ describe('search for optional libraries', () => {
   it('takes the environment variable as the only candidate, a file or a folder', () => {
     const folder = folderWith('libnccl.so.2');
     const file = path.join(folder, 'libnccl.so.2');
-    assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: folder, CUDA_HOME: folder }), [file]);
-    assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: '/wrong/libnccl.so.2' }), ['/wrong/libnccl.so.2']);
+    assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: folder, CUDA_HOME: folder }), [
+      file,
+    ]);
+    assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: '/wrong/libnccl.so.2' }), [
+      '/wrong/libnccl.so.2',
+    ]);
     assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: 'off' }), []);
   });
 
   it('keeps each reason, and passes over a version that is too old', () => {
     const folder = folderWith('lib64/libnccl.so.2', 'lib/libnccl.so.2');
-    const [old, good] = [path.join(folder, 'lib64/libnccl.so.2'), path.join(folder, 'lib/libnccl.so.2')];
-    const search = findLibrary(addonWith({ [old]: 21003, [good]: 22803 }), nccl, { CUDA_HOME: folder, HOME: '/nonexistent' });
+    const [old, good] = [
+      path.join(folder, 'lib64/libnccl.so.2'),
+      path.join(folder, 'lib/libnccl.so.2'),
+    ];
+    const search = findLibrary(addonWith({ [old]: 21003, [good]: 22803 }), nccl, {
+      CUDA_HOME: folder,
+      HOME: '/nonexistent',
+    });
     assert.deepEqual(search.found, { path: good, version: 22803 });
     assert.deepEqual(search.tried, [
       { path: 'libnccl.so.2', reason: 'no such file' },
@@ -67,13 +94,22 @@ describe('search for optional libraries', () => {
   });
 
   it('tells the path and the reason apart: the loader begins its reasons with the path', () => {
-    const addon = { probeLibrary: (name: string) => ({ reason: `${name}: no such file` }) } as unknown as Addon;
-    assert.deepEqual(findLibrary(addon, nccl, { SHARDWISE_NCCL_PATH: '/wrong' }).tried, [{ path: '/wrong', reason: 'no such file' }]);
+    const addon = {
+      probeLibrary: (name: string) => ({ reason: `${name}: no such file` }),
+    } as unknown as Addon;
+    assert.deepEqual(findLibrary(addon, nccl, { SHARDWISE_NCCL_PATH: '/wrong' }).tried, [
+      { path: '/wrong', reason: 'no such file' },
+    ]);
   });
 
   it('knows that a cuBLASLt which was named and is not there makes products fail, and that being without one does not', () => {
     const lt = library('cuBLASLt');
-    for (const environment of [{}, { SHARDWISE_CUBLASLT_PATH: '' }, { SHARDWISE_CUBLASLT_PATH: 'off' }]) assert.equal(whatIsMissing(lt, environment), lt.without);
+    for (const environment of [
+      {},
+      { SHARDWISE_CUBLASLT_PATH: '' },
+      { SHARDWISE_CUBLASLT_PATH: 'off' },
+    ])
+      assert.equal(whatIsMissing(lt, environment), lt.without);
     assert.match(whatIsMissing(lt, { SHARDWISE_CUBLASLT_PATH: '/wrong' }), /products .* fail/);
     assert.equal(whatIsMissing(nccl, { SHARDWISE_NCCL_PATH: '/wrong' }), nccl.without);
   });
@@ -100,18 +136,34 @@ describe('shardwise doctor', () => {
 
   it('says in a line whether ranks of several machines reach each other', () => {
     const report = examine('1.2.3');
-    const gloo = { path: null, tried: [{ path: '/a/gloo-engine.so', reason: 'libgloo.so.0: cannot open shared object file' }], without: report.gloo.without };
+    const gloo = {
+      path: null,
+      tried: [
+        { path: '/a/gloo-engine.so', reason: 'libgloo.so.0: cannot open shared object file' },
+      ],
+      without: report.gloo.without,
+    };
     assert.match(
       describeReport({ ...report, gloo }),
       /^gloo +missing: CPU tensors do not pass between machines.*install libgloo0.*\n +\/a\/gloo-engine\.so: libgloo\.so\.0: cannot open/m,
     );
-    assert.match(describeReport({ ...report, gloo: { ...gloo, path: '/a/gloo-engine.so' } }), /^gloo +\/a\/gloo-engine\.so$/m);
+    assert.match(
+      describeReport({ ...report, gloo: { ...gloo, path: '/a/gloo-engine.so' } }),
+      /^gloo +\/a\/gloo-engine\.so$/m,
+    );
   });
 
   it('says that products fail where cuBLASLt is not where it was said to be, and what to do', async () => {
     const env = { ...process.env, SHARDWISE_CUBLASLT_PATH: '/nonexistent' };
-    const { stdout } = await promisify(execFile)(process.execPath, [...programArguments('../lib/cli/main'), 'doctor'], { env });
-    assert.match(stdout, /^cuBLASLt +missing: .*products .* fail, .*SHARDWISE_CUBLASLT_PATH .* off .*\n +\/nonexistent: cannot open/m);
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      [...programArguments('../lib/cli/main'), 'doctor'],
+      { env },
+    );
+    assert.match(
+      stdout,
+      /^cuBLASLt +missing: .*products .* fail, .*SHARDWISE_CUBLASLT_PATH .* off .*\n +\/nonexistent: cannot open/m,
+    );
   }).timeout(30_000);
 
   it('says why the addon is missing', () => {

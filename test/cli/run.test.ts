@@ -24,7 +24,9 @@ interface Ended {
 }
 
 function run(...args: string[]): Promise<Ended> {
-  const child = spawn(process.execPath, [...command, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, [...command, ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   const ended: Ended = { code: null, stdout: '', stderr: '' };
   child.stdout.on('data', (text) => (ended.stdout += text));
   child.stderr.on('data', (text) => (ended.stderr += text));
@@ -61,9 +63,22 @@ describe('shardwise run', function () {
   after(() => rmSync(folder, { recursive: true }));
 
   it('prints lines behind ranks, hands arguments on, and ends as the first rank that failed', async () => {
-    const { code, stdout, stderr } = await run('--nproc-per-node', '2', '--standalone', program, 'exits', folder, '--nproc-per-node', 'x');
+    const { code, stdout, stderr } = await run(
+      '--nproc-per-node',
+      '2',
+      '--standalone',
+      program,
+      'exits',
+      folder,
+      '--nproc-per-node',
+      'x',
+    );
     assert.equal(code, 7);
-    for (const rank of [0, 1]) assert.match(stdout, new RegExp(`^\\[${rank}\\] rank ${rank} of 2, node 0, ${folder} --nproc-per-node x$`, 'm'));
+    for (const rank of [0, 1])
+      assert.match(
+        stdout,
+        new RegExp(`^\\[${rank}\\] rank ${rank} of 2, node 0, ${folder} --nproc-per-node x$`, 'm'),
+      );
     assert.match(stderr, /^shardwise run: rank 1 \(process \d+\) ended with exit code 7$/m);
   });
 
@@ -91,26 +106,46 @@ describe('shardwise run', function () {
     const [first, second] = await Promise.all([node(0, '1'), node(1, '2')]);
     assert.deepEqual([first.code, second.code], [0, 0], first.stderr + second.stderr);
     // Each machine says why: of a rank of its own, or that one of the other has failed.
-    for (const { stderr } of [first, second]) assert.match(stderr, /^shardwise run: restart 1 of 1, of all ranks, because rank \d (?:\(process \d+\) .+|failed on node \d)$/m);
-    const seen = [0, 1, 2].map((rank) => JSON.parse(readFileSync(path.join(folder, `rank-${rank}.json`), 'utf8')));
+    for (const { stderr } of [first, second])
+      assert.match(
+        stderr,
+        /^shardwise run: restart 1 of 1, of all ranks, because rank \d (?:\(process \d+\) .+|failed on node \d)$/m,
+      );
+    const seen = [0, 1, 2].map((rank) =>
+      JSON.parse(readFileSync(path.join(folder, `rank-${rank}.json`), 'utf8')),
+    );
     assert.deepEqual(seen, [
       { sum: [3, 3], size: 3, node: '0', local: '0', restarts: '1' },
       { sum: [3, 3], size: 3, node: '1', local: '0', restarts: '1' },
       { sum: [3, 3], size: 3, node: '1', local: '1', restarts: '1' },
     ]);
-    const ranks = [...`${first.stdout}${second.stdout}`.matchAll(/ process (\d+)$/gm)].map(([, pid]) => Number(pid));
+    const ranks = [...`${first.stdout}${second.stdout}`.matchAll(/ process (\d+)$/gm)].map(
+      ([, pid]) => Number(pid),
+    );
     assert.equal(ranks.length, 6); // three, twice
     assert.deepEqual(leftMemory(ranks), []);
   });
 
   it('refuses what cannot be run, and says what would be right', async () => {
-    assert.match(await refused('--nproc-per-node', 'many', program), /--nproc-per-node.*whole number from 1 to 64/s);
+    assert.match(
+      await refused('--nproc-per-node', 'many', program),
+      /--nproc-per-node.*whole number from 1 to 64/s,
+    );
     assert.match(await refused('--nnodes', '1:2', program), /elastic launch/);
     assert.match(await refused('--nnodes', '2', program), /several machines need --master-addr/);
-    assert.match(await refused('--nnodes', '2', '--node-rank', '2', '--master-addr', 'h', program), /--node-rank from 0 to 1/);
-    assert.match(await refused('--standalone', '--master-port', '1', program), /--standalone is for one machine/);
+    assert.match(
+      await refused('--nnodes', '2', '--node-rank', '2', '--master-addr', 'h', program),
+      /--node-rank from 0 to 1/,
+    );
+    assert.match(
+      await refused('--standalone', '--master-port', '1', program),
+      /--standalone is for one machine/,
+    );
     assert.match(await refused(), /missing required argument 'script'/);
     assert.match(await refused(path.join(folder, 'none.js')), /there is no file .*none\.js/);
-    assert.match(await refused('--nnodes', '2', '--master-addr', '10.0.0.1', program), /SHARDWISE_STORE_SECRET/);
+    assert.match(
+      await refused('--nnodes', '2', '--master-addr', '10.0.0.1', program),
+      /SHARDWISE_STORE_SECRET/,
+    );
   });
 });

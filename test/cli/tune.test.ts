@@ -23,16 +23,18 @@ describe('products of shardwise tune', () => {
   });
   after(() => rmSync(folder, { recursive: true }));
 
-  const texts = (given: string[]): string[] => parseProducts(given, ['nt'], ['bfloat16']).map(productText);
+  const texts = (given: string[]): string[] =>
+    parseProducts(given, ['nt'], ['bfloat16']).map(productText);
 
   it('are sizes, with a batch in front and a layout behind', () => {
-    assert.deepEqual(texts(['64x128x256', '8x64x128x256:tn', '64x128x256']), ['bfloat16 nt 1 64 128 256', 'bfloat16 tn 8 64 128 256']);
-    assert.deepEqual(parseProducts(['2x3x4'], ['nt', 'nn'], ['bfloat16', 'float32']).map(productText), [
-      'bfloat16 nt 1 2 3 4',
-      'bfloat16 nn 1 2 3 4',
-      'float32 nt 1 2 3 4',
-      'float32 nn 1 2 3 4',
+    assert.deepEqual(texts(['64x128x256', '8x64x128x256:tn', '64x128x256']), [
+      'bfloat16 nt 1 64 128 256',
+      'bfloat16 tn 8 64 128 256',
     ]);
+    assert.deepEqual(
+      parseProducts(['2x3x4'], ['nt', 'nn'], ['bfloat16', 'float32']).map(productText),
+      ['bfloat16 nt 1 2 3 4', 'bfloat16 nn 1 2 3 4', 'float32 nt 1 2 3 4', 'float32 nn 1 2 3 4'],
+    );
   });
 
   it('are lines of a file', () => {
@@ -44,16 +46,34 @@ describe('products of shardwise tune', () => {
   });
 
   it('are refused where they are none', () => {
-    for (const text of ['', 'x', '1x2', '1x2x3x4x5', '0x1x2', '1x2x99999999999', '1x2x-3', '1x2x3:', 'no-such-file']) assert.throws(() => texts([text]), /expected "MxNxK"/, text);
+    for (const text of [
+      '',
+      'x',
+      '1x2',
+      '1x2x3x4x5',
+      '0x1x2',
+      '1x2x99999999999',
+      '1x2x-3',
+      '1x2x3:',
+      'no-such-file',
+    ])
+      assert.throws(() => texts([text]), /expected "MxNxK"/, text);
     assert.throws(() => texts(['1x2x3:zz']), /expected a layout of nt, nn, tn, tt, got "zz"/);
-    assert.throws(() => parseNames('nt,xx', LAYOUTS, 'layouts'), /expected layouts of nt, nn, tn, tt, got "xx"/);
+    assert.throws(
+      () => parseNames('nt,xx', LAYOUTS, 'layouts'),
+      /expected layouts of nt, nn, tn, tt, got "xx"/,
+    );
     assert.deepEqual(parseNames('nt, nn,nt', LAYOUTS, 'layouts'), ['nt', 'nn']);
   });
 
   it('are the linear layers of everyday models, where none are named', () => {
     const all = everydayProducts(['bfloat16']).map(productText);
     assert.equal(new Set(all).size, all.length);
-    assert.ok(all.includes('bfloat16 nt 1 8192 14336 4096') && all.includes('bfloat16 nn 1 8192 4096 14336') && all.includes('bfloat16 tn 1 14336 4096 8192'));
+    assert.ok(
+      all.includes('bfloat16 nt 1 8192 14336 4096') &&
+        all.includes('bfloat16 nn 1 8192 4096 14336') &&
+        all.includes('bfloat16 tn 1 14336 4096 8192'),
+    );
   });
 });
 
@@ -65,13 +85,24 @@ describe('the choice of shardwise tune', () => {
     );
 
   it('is the fastest, and beside it the fastest of our own', () => {
-    const { best, own, us, ownUs, libraryUs } = choice(['library', 12], ['library:3', 9.004], ['wgmma:128x256', 10], ['wgmma:128x128', 20]);
+    const { best, own, us, ownUs, libraryUs } = choice(
+      ['library', 12],
+      ['library:3', 9.004],
+      ['wgmma:128x256', 10],
+      ['wgmma:128x128', 20],
+    );
     assert.deepEqual([best, own, us, ownUs, libraryUs], ['library:3', 'wgmma:128x256', 9, 10, 12]);
   });
 
   it('is the plainest of what is equally fast', () => {
-    assert.equal(choice(['library', 10.05], ['library:3', 10], ['wgmma:128x256', 10.2]).best, 'library');
-    assert.equal(choice(['library', 10], ['library:3', 10], ['wgmma:128x256', 10.05]).best, 'wgmma:128x256');
+    assert.equal(
+      choice(['library', 10.05], ['library:3', 10], ['wgmma:128x256', 10.2]).best,
+      'library',
+    );
+    assert.equal(
+      choice(['library', 10], ['library:3', 10], ['wgmma:128x256', 10.05]).best,
+      'wgmma:128x256',
+    );
     assert.equal(choice(['library', 10]).own, 'library');
   });
 
@@ -87,7 +118,10 @@ describe('the choice of shardwise tune', () => {
       skipped: [{ ...product, k: 3 }],
     });
     assert.match(text, /^NVIDIA H200, 132 multiprocessors$/m);
-    assert.match(text, /^512x4096x4096 nt, bfloat16 +stream +10\.0 us +20\.0 % +library 12\.0 +library 12\.0$/m);
+    assert.match(
+      text,
+      /^512x4096x4096 nt, bfloat16 +stream +10\.0 us +20\.0 % +library 12\.0 +library 12\.0$/m,
+    );
     assert.match(text, /^512x4096x3 nt, bfloat16: goes by no table/m);
     assert.match(text, /^nothing was written$/m);
   });
@@ -96,9 +130,18 @@ describe('the choice of shardwise tune', () => {
 describe('shardwise tune without a GPU', function () {
   this.timeout(30_000);
 
-  const tune = async (...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> => {
+  const tune = async (
+    ...args: string[]
+  ): Promise<{ code: number; stdout: string; stderr: string }> => {
     try {
-      return { code: 0, ...(await promisify(execFile)(process.execPath, [...programArguments('../lib/cli/main'), 'tune', ...args])) };
+      return {
+        code: 0,
+        ...(await promisify(execFile)(process.execPath, [
+          ...programArguments('../lib/cli/main'),
+          'tune',
+          ...args,
+        ])),
+      };
     } catch (error) {
       return error as { code: number; stdout: string; stderr: string };
     }
@@ -109,7 +152,10 @@ describe('shardwise tune without a GPU', function () {
     const { code, stdout, stderr } = await tune('--shapes', '64x64x64');
     assert.equal(code, 1);
     assert.equal(stdout, '');
-    assert.match(stderr, /^shardwise tune: there is no GPU to measure on: .+\. `npx shardwise doctor` says more\.$/m);
+    assert.match(
+      stderr,
+      /^shardwise tune: there is no GPU to measure on: .+\. `npx shardwise doctor` says more\.$/m,
+    );
   });
 
   it('refuses to choose where the environment has chosen', async () => {

@@ -1,15 +1,32 @@
 /** Capturing and replaying a forward function, and fake tensors. */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
-import { CompileError, compile, manualSeed, memory, nn, noGrad, ones, rand, randn, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  CompileError,
+  compile,
+  manualSeed,
+  memory,
+  nn,
+  noGrad,
+  ones,
+  rand,
+  randn,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 import { CompileCounter } from '../../lib/testing/index.js';
 
-const values = (t: Tensor | null | undefined): number[] => Array.from((t as Tensor).toTypedArray() as Float32Array);
+const values = (t: Tensor | null | undefined): number[] =>
+  Array.from((t as Tensor).toTypedArray() as Float32Array);
 
 describe('compile', () => {
   it('captures once for each shape and plain value, and replays with equal results', () => {
     const counter = CompileCounter();
-    const fn = compile((x: Tensor, k: number) => x.mul(k).add(1).sum(), { backend: counter, fullgraph: true });
+    const fn = compile((x: Tensor, k: number) => x.mul(k).add(1).sum(), {
+      backend: counter,
+      fullgraph: true,
+    });
     assert.equal(fn(ones([3]), 2).item(), 9);
     assert.equal(fn(ones([3]).mul(2), 2).item(), 15);
     assert.equal(counter.frameCount, 1);
@@ -22,7 +39,10 @@ describe('compile', () => {
   it('writes a readable graph', () => {
     const counter = CompileCounter();
     compile((x: Tensor) => x.sin().sin(), { backend: counter, fullgraph: true })(ones([2]));
-    assert.equal(String(counter.graphs[0]), '%arg: float32[2] = input\n%sin: float32[2] = sin(%arg)\n%sin_1: float32[2] = sin(%sin)\nreturn %sin_1');
+    assert.equal(
+      String(counter.graphs[0]),
+      '%arg: float32[2] = input\n%sin: float32[2] = sin(%arg)\n%sin_1: float32[2] = sin(%sin)\nreturn %sin_1',
+    );
   });
 
   it('gives the same gradients', () => {
@@ -84,20 +104,29 @@ describe('compile', () => {
 describe('FakeTensorMode', () => {
   it('runs a model larger than the machine on shapes alone', () => {
     const before = memory.stats().allocatedBytes;
-    const shape = new FakeTensorMode().run(() => new nn.Linear(1_000_000, 1_000_000)(zeros([64, 1_000_000])).shape);
+    const shape = new FakeTensorMode().run(
+      () => new nn.Linear(1_000_000, 1_000_000)(zeros([64, 1_000_000])).shape,
+    );
     assert.deepEqual(shape, [64, 1_000_000]);
     assert.equal(memory.stats().allocatedBytes, before);
   });
 
   it('reports bad shapes as eager ops do', () => {
-    assert.throws(() => new FakeTensorMode().run(() => zeros([2, 3]).matmul(zeros([4, 5]))), /inner sizes differ/);
+    assert.throws(
+      () => new FakeTensorMode().run(() => zeros([2, 3]).matmul(zeros([4, 5]))),
+      /inner sizes differ/,
+    );
   });
 
   it('says of a value that is read what is true there: nothing is compiled', () => {
-    const says = /^FakeTensorMode: a value of float32\[\] was read, and fake tensors have shapes and no values\. Inside run\(\), decide on shapes; /;
+    const says =
+      /^FakeTensorMode: a value of float32\[\] was read, and fake tensors have shapes and no values\. Inside run\(\), decide on shapes; /;
     assert.throws(
       () => new FakeTensorMode().run(() => zeros([2, 3]).sum().item()),
-      (error) => error instanceof CompileError && says.test(error.message) && !/compile|graph/.test(error.message),
+      (error) =>
+        error instanceof CompileError &&
+        says.test(error.message) &&
+        !/compile|graph/.test(error.message),
     );
   });
 });

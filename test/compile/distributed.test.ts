@@ -1,6 +1,19 @@
-/** Functions that make distributed tensors or call collectives are not captured, and run as they are. */
+/**
+ * Functions that make distributed tensors or call collectives are not captured, and run as they
+ * are.
+ */
 import assert from 'node:assert/strict';
-import { allReduce, broadcast, ColwiseParallel, DTensor, distributeTensor, initDeviceMesh, parallelizeModule, RowwiseParallel, Shard } from '../../lib/distributed.js';
+import {
+  allReduce,
+  broadcast,
+  ColwiseParallel,
+  DTensor,
+  distributeTensor,
+  initDeviceMesh,
+  parallelizeModule,
+  RowwiseParallel,
+  Shard,
+} from '../../lib/distributed.js';
 import { CompileError, compile, nn, ones, type Tensor } from '../../lib/index.js';
 import { onRanks, valuesOf } from '../mesh/on-ranks.js';
 
@@ -16,7 +29,11 @@ describe('compiled functions of several ranks', () => {
       for (let turn = 0; turn < 2; turn++) assert.deepEqual(await valuesOf(compiled(x)), wanted);
       assert.throws(
         () => compile((input: Tensor) => model(input), { fullgraph: true })(x),
-        (error: Error) => error instanceof CompileError && /fromLocal was called, of a distributed tensor, while the function was captured/.test(error.message),
+        (error: Error) =>
+          error instanceof CompileError &&
+          /fromLocal was called, of a distributed tensor, while the function was captured/.test(
+            error.message,
+          ),
       );
     });
   });
@@ -37,7 +54,11 @@ describe('compiled functions of several ranks', () => {
           .fullTensor(),
       );
       const results: number[][] = [];
-      for (let turn = 1; turn < 3; turn++) results.push(await valuesOf(summed(ones([2]).mul(rank + turn))), await valuesOf(cut(ones([2]).mul(turn))));
+      for (let turn = 1; turn < 3; turn++)
+        results.push(
+          await valuesOf(summed(ones([2]).mul(rank + turn))),
+          await valuesOf(cut(ones([2]).mul(turn))),
+        );
       return results;
     });
     assert.deepEqual(seen, [

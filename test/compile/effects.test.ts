@@ -1,4 +1,7 @@
-/** What a captured function does beside pure ops: repeated at every run as eagerly, or refused with the place where it was done. */
+/**
+ * What a captured function does beside pure ops: repeated at every run as eagerly, or refused with
+ * the place where it was done.
+ */
 import assert from 'node:assert/strict';
 import {
   amp,
@@ -60,7 +63,12 @@ describe('what a captured graph repeats', () => {
         .mul(w)
         .sum(),
     );
-    const modes = (w: Tensor): Tensor[] => [noGrad(() => w.mul(2)), noGrad(() => enableGrad(() => w.mul(3))), inferenceMode(() => w.add(1)), w.neg()];
+    const modes = (w: Tensor): Tensor[] => [
+      noGrad(() => w.mul(2)),
+      noGrad(() => enableGrad(() => w.mul(3))),
+      inferenceMode(() => w.add(1)),
+      w.neg(),
+    ];
     const compiled = compile(modes, { fullgraph: true });
     for (const run of [compiled, compiled]) {
       assert.deepEqual(
@@ -87,7 +95,8 @@ describe('what a captured graph repeats', () => {
       { fullgraph: true },
     );
     const inScope = scope(() => compiled(vector(1, 2)));
-    for (const result of [inScope, compiled(vector(1, 2)), compiled(vector(1, 2))]) assert.deepEqual(list(result), [1.5, 3.5]);
+    for (const result of [inScope, compiled(vector(1, 2)), compiled(vector(1, 2))])
+      assert.deepEqual(list(result), [1.5, 3.5]);
   });
 
   it('draws from the generator that was given, and gives attention another mask at every run', () => {
@@ -101,7 +110,8 @@ describe('what a captured graph repeats', () => {
     assert.deepEqual([compiled(x), compiled(x)].map(list), expected);
     assert.deepEqual(defaultGenerator.getState(), before);
 
-    const attention = (q: Tensor, dropoutP: number): Tensor => nn.functional.scaledDotProductAttention(q, q, q, { dropoutP });
+    const attention = (q: Tensor, dropoutP: number): Tensor =>
+      nn.functional.scaledDotProductAttention(q, q, q, { dropoutP });
     const attend = compile(attention, { fullgraph: true });
     const q = rand([1, 2, 8, 4]);
     for (const p of [0.5, 0]) {
@@ -143,7 +153,10 @@ describe('what a captured graph repeats', () => {
   });
 
   it('keeps the version that an input has when the graph runs', () => {
-    const fn = compile((t: Tensor, x: Tensor) => autograd.unsafePreserveVersionCounter(t, () => t.copy_(x)), { fullgraph: true });
+    const fn = compile(
+      (t: Tensor, x: Tensor) => autograd.unsafePreserveVersionCounter(t, () => t.copy_(x)),
+      { fullgraph: true },
+    );
     for (const changes of [0, 3]) {
       const t = zeros([2]);
       for (let i = 0; i < changes; i++) t.add_(1);
@@ -180,7 +193,10 @@ describe('mixed precision in a captured graph', () => {
     const weight = leaf([1.5, 2.5]).requiresGrad_();
     const fn = (x: Tensor): Tensor => x.matmul(weight.unsqueeze(1));
     const compiled = compile(fn, { fullgraph: true });
-    const step = (): unknown[] => amp.autocast({ deviceType: 'cpu' }, () => [fn, compiled, fn].map((run) => list(run(tensor([[1.5, 2.5]])))));
+    const step = (): unknown[] =>
+      amp.autocast({ deviceType: 'cpu' }, () =>
+        [fn, compiled, fn].map((run) => list(run(tensor([[1.5, 2.5]])))),
+      );
     for (let i = 0; i < 2; i++) {
       const [eager, replayed, after] = step();
       assert.deepEqual(replayed, eager);
@@ -190,7 +206,10 @@ describe('mixed precision in a captured graph', () => {
   });
 
   it('is off where the function switches it off', () => {
-    const fn = compile((x: Tensor) => amp.autocast({ deviceType: 'cpu', enabled: false }, () => x.matmul(x)), { fullgraph: true });
+    const fn = compile(
+      (x: Tensor) => amp.autocast({ deviceType: 'cpu', enabled: false }, () => x.matmul(x)),
+      { fullgraph: true },
+    );
     amp.autocast({ deviceType: 'cpu' }, () => {
       for (let i = 0; i < 2; i++) assert.equal(fn(rand([2, 2])).dtype.name, 'float32');
     });
@@ -217,7 +236,10 @@ const unrepeatable: Record<string, [name: RegExp, fn: (w: Tensor) => Tensor]> = 
       return w.mul(w.grad as Tensor).sum();
     },
   ],
-  'autograd.grad': [/autograd\.grad/, (w) => autograd.grad(w.mul(w).sum(), w)[0]?.mul(w).sum() as Tensor],
+  'autograd.grad': [
+    /autograd\.grad/,
+    (w) => autograd.grad(w.mul(w).sum(), w)[0]?.mul(w).sum() as Tensor,
+  ],
   'a seed': [
     /seeded/,
     (w) => {
@@ -253,7 +275,10 @@ describe('what a graph cannot repeat', () => {
     it(`${what}: refused with fullgraph, naming the place; without, the function runs as it is`, () => {
       assert.throws(
         () => compile(fn, { fullgraph: true })(leaf([1.5, 2.5])),
-        (error: Error) => error instanceof CompileError && name.test(error.message) && /effects\.test\.[jt]s:\d+/.test(error.message),
+        (error: Error) =>
+          error instanceof CompileError &&
+          name.test(error.message) &&
+          /effects\.test\.[jt]s:\d+/.test(error.message),
       );
       assertEqualGradients(fn, false);
     });
@@ -262,7 +287,10 @@ describe('what a graph cannot repeat', () => {
   it('hooks of modules on gradients are refused, and work without fullgraph', () => {
     const model = new nn.Linear(2, 2);
     model.registerFullBackwardHook((_m, [grad]) => [grad?.mul(10) ?? null]);
-    assert.throws(() => compile((w: Tensor) => model(w).sum(), { fullgraph: true })(leaf([1, 2])), CompileError);
+    assert.throws(
+      () => compile((w: Tensor) => model(w).sum(), { fullgraph: true })(leaf([1, 2])),
+      CompileError,
+    );
     assertEqualGradients((w) => model(w).sum(), false);
   });
 
@@ -286,8 +314,15 @@ describe('what a graph cannot repeat', () => {
 
   it('asynchronous functions, and results in Maps and instances', async () => {
     const x = vector(1, 2);
-    for (const fn of [(t: Tensor) => new Map([['y', t.add(1)]]), async (t: Tensor) => t.add(1), (t: Tensor) => new nn.Parameter(t.add(1), false)]) {
-      assert.throws(() => compile(fn as (t: Tensor) => unknown, { fullgraph: true })(x), CompileError);
+    for (const fn of [
+      (t: Tensor) => new Map([['y', t.add(1)]]),
+      async (t: Tensor) => t.add(1),
+      (t: Tensor) => new nn.Parameter(t.add(1), false),
+    ]) {
+      assert.throws(
+        () => compile(fn as (t: Tensor) => unknown, { fullgraph: true })(x),
+        CompileError,
+      );
     }
     assert.deepEqual(list(await compile(async (t: Tensor) => t.add(1))(x)), [2, 3]);
   });
@@ -300,13 +335,19 @@ describe('what a graph cannot repeat', () => {
     assert.throws(() => compile(fn, { fullgraph: true })(vector(1), { calls: 0 }), CompileError);
     const stats = { calls: 0 };
     const compiled = compile(fn);
-    assert.deepEqual([compiled(vector(1), stats), compiled(vector(1), stats)].map(list), [[1], [2]]);
+    assert.deepEqual([compiled(vector(1), stats), compiled(vector(1), stats)].map(list), [
+      [1],
+      [2],
+    ]);
     assert.equal(stats.calls, 2);
   });
 
   it('runs a function as it is for those arguments alone that break its graph', () => {
     const counter = CompileCounter();
-    const fn = compile((x: Tensor, read: boolean) => (read ? x.mul(x.sum().item() as number) : x.mul(2)), { backend: counter });
+    const fn = compile(
+      (x: Tensor, read: boolean) => (read ? x.mul(x.sum().item() as number) : x.mul(2)),
+      { backend: counter },
+    );
     assert.deepEqual(list(fn(vector(3), true)), [9]);
     assert.equal(counter.frameCount, 0);
     for (let i = 0; i < 2; i++) assert.deepEqual(list(fn(vector(3), false)), [6]);

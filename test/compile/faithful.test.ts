@@ -1,10 +1,29 @@
-/** A captured function does what the function does, or says that it cannot be captured: no stale and no half results. */
+/**
+ * A captured function does what the function does, or says that it cannot be captured: no stale and
+ * no half results.
+ */
 import assert from 'node:assert/strict';
-import { autograd, CompileError, compile, enableGrad, inferenceMode, manualSeed, nn, noGrad, ones, rand, type Tensor, tensor } from '../../lib/index.js';
+import {
+  autograd,
+  CompileError,
+  compile,
+  enableGrad,
+  inferenceMode,
+  manualSeed,
+  nn,
+  noGrad,
+  ones,
+  rand,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 
 const leaf = (values: number[]): Tensor => tensor(values, { requiresGrad: true });
 
-/** The result, its requiresGrad and the gradient of the argument, eagerly and at the first and second call of a capture. */
+/**
+ * The result, its requiresGrad and the gradient of the argument, eagerly and at the first and
+ * second call of a capture.
+ */
 function assertFaithful(fn: (w: Tensor) => Tensor): void {
   const compiled = compile(fn, { fullgraph: true });
   const [expected, ...others] = [fn, compiled, compiled].map((each) => {
@@ -30,7 +49,8 @@ describe('a captured function', () => {
     'with values of its own': (w) => w.mul(tensor([1, 2, 3])).add(tensor(4)),
     'with values of its own that it changes': (w) => tensor([1, 1, 1]).add_(w.detach()).mul(w),
   };
-  for (const [what, fn] of Object.entries(functions)) it(`${what} gives the results and gradients of the function`, () => assertFaithful(fn));
+  for (const [what, fn] of Object.entries(functions))
+    it(`${what} gives the results and gradients of the function`, () => assertFaithful(fn));
 });
 
 class Triple extends autograd.Function {
@@ -81,11 +101,15 @@ describe('what is no op', () => {
 
 describe('guards', () => {
   const x = ones([1]);
-  const run = (fn: (...args: never[]) => Tensor, ...args: unknown[]): unknown => (fn as (...given: unknown[]) => Tensor)(...args).item();
+  const run = (fn: (...args: never[]) => Tensor, ...args: unknown[]): unknown =>
+    (fn as (...given: unknown[]) => Tensor)(...args).item();
 
   it('tell strings from lists of strings', () => {
     const fn = compile((t: Tensor, ...words: string[]) => t.mul(words.length), { fullgraph: true });
-    assert.deepEqual([fn(x, 'a|string:b').item(), fn(x, 'a', 'b').item(), fn(x, '"a"|"b"').item()], [1, 2, 1]);
+    assert.deepEqual(
+      [fn(x, 'a|string:b').item(), fn(x, 'a', 'b').item(), fn(x, '"a"|"b"').item()],
+      [1, 2, 1],
+    );
   });
 
   it('see what objects, maps and sets hold', () => {
@@ -94,7 +118,10 @@ describe('guards', () => {
     }
     const scale = new Scale();
     const map = new Map([['k', { by: 2 }]]);
-    const fn = compile((t: Tensor, s: Scale, m: Map<string, { by: number }>) => t.mul(s.by).mul(m.get('k')?.by ?? 0), { fullgraph: true });
+    const fn = compile(
+      (t: Tensor, s: Scale, m: Map<string, { by: number }>) => t.mul(s.by).mul(m.get('k')?.by ?? 0),
+      { fullgraph: true },
+    );
     assert.equal(run(fn, x, scale, map), 4);
     scale.by = 3;
     assert.equal(run(fn, x, scale, map), 6);
@@ -103,7 +130,9 @@ describe('guards', () => {
   });
 
   it('see whether two arguments are one tensor', () => {
-    const fn = compile((a: Tensor, b: Tensor) => (a === b ? a.mul(10) : a.add(b)), { fullgraph: true });
+    const fn = compile((a: Tensor, b: Tensor) => (a === b ? a.mul(10) : a.add(b)), {
+      fullgraph: true,
+    });
     const [p, q] = [tensor(1), tensor(2)];
     assert.deepEqual([run(fn, p, q), run(fn, p, p), run(fn, q, p)], [3, 10, 3]);
   });
@@ -146,6 +175,9 @@ describe('guards', () => {
   });
 
   it('refuse options that are not there', () => {
-    assert.throws(() => compile((t: Tensor) => t, { dynamic: true } as object), /dynamic can be false, got true/);
+    assert.throws(
+      () => compile((t: Tensor) => t, { dynamic: true } as object),
+      /dynamic can be false, got true/,
+    );
   });
 });

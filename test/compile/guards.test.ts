@@ -1,6 +1,18 @@
-/** What a capture depends on beside shapes: plain values at any depth, aliasing, gradients, and what modules hold. */
+/**
+ * What a capture depends on beside shapes: plain values at any depth, aliasing, gradients, and what
+ * modules hold.
+ */
 import assert from 'node:assert/strict';
-import { ArgumentError, CompileError, compile, nn, noGrad, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  CompileError,
+  compile,
+  nn,
+  noGrad,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 import { CompileCounter } from '../../lib/testing/index.js';
 
 const ones = (n: number): Tensor => zeros([n]).add(1);
@@ -17,7 +29,9 @@ class Nested extends nn.Module {
   table = new Map([['scale', 2]]);
   weights = [tensor([1.5])];
   forward(x: Tensor): Tensor {
-    return x.mul(this.config.deep.scale * this.settings.scale * (this.table.get('scale') as number)).mul(this.weights[0] as Tensor);
+    return x
+      .mul(this.config.deep.scale * this.settings.scale * (this.table.get('scale') as number))
+      .mul(this.weights[0] as Tensor);
   }
 }
 
@@ -31,17 +45,51 @@ class Counting extends nn.Module {
 
 describe('guards of compile', () => {
   it('tell arguments apart that print alike', () => {
-    const fn = compile((x: Tensor, ...rest: unknown[]) => x.mul(rest.length * 10 + (typeof rest[0]).length), { fullgraph: true });
-    const calls: unknown[][] = [['a|string:b'], ['a', 'b'], ['a,"b'], ['1'], [1], [1n], [true], ['true'], [null], [undefined], [[1, 2]], [[1], 2], [-0], [0], [[]], [{}]];
-    for (const rest of calls) assert.deepEqual(list(fn(ones(1), ...rest)), [rest.length * 10 + (typeof rest[0]).length], String(rest));
+    const fn = compile(
+      (x: Tensor, ...rest: unknown[]) => x.mul(rest.length * 10 + (typeof rest[0]).length),
+      { fullgraph: true },
+    );
+    const calls: unknown[][] = [
+      ['a|string:b'],
+      ['a', 'b'],
+      ['a,"b'],
+      ['1'],
+      [1],
+      [1n],
+      [true],
+      ['true'],
+      [null],
+      [undefined],
+      [[1, 2]],
+      [[1], 2],
+      [-0],
+      [0],
+      [[]],
+      [{}],
+    ];
+    for (const rest of calls)
+      assert.deepEqual(
+        list(fn(ones(1), ...rest)),
+        [rest.length * 10 + (typeof rest[0]).length],
+        String(rest),
+      );
   });
 
   it('compare plain values of arguments at any depth, and instances by what they hold', () => {
-    const value = (o: unknown): number => Number(JSON.stringify(o instanceof Map ? [...o.values()] : o instanceof Set ? [...o] : o).replace(/\D/g, ''));
+    const value = (o: unknown): number =>
+      Number(
+        JSON.stringify(o instanceof Map ? [...o.values()] : o instanceof Set ? [...o] : o).replace(
+          /\D/g,
+          '',
+        ),
+      );
     const fn = compile((x: Tensor, o: unknown) => x.mul(value(o)), { fullgraph: true });
     const changing: [object, () => void][] = [];
     const config = new Config();
-    changing.push([config, () => void (config.scale = 5)], [config, () => void (config.extra.list[0] = 7)]);
+    changing.push(
+      [config, () => void (config.scale = 5)],
+      [config, () => void (config.extra.list[0] = 7)],
+    );
     const map = new Map([['k', { v: [2] }]]);
     changing.push([map, () => void map.set('k', { v: [3] })]);
     const set = new Set([1]);
@@ -60,7 +108,12 @@ describe('guards of compile', () => {
     class Holder {
       self = this;
     }
-    assert.deepEqual(list(compile((x: Tensor, _o: unknown) => x.add(1), { fullgraph: true })(ones(1), new Holder())), [2]);
+    assert.deepEqual(
+      list(
+        compile((x: Tensor, _o: unknown) => x.add(1), { fullgraph: true })(ones(1), new Holder()),
+      ),
+      [2],
+    );
   });
 
   it('see that two arguments are one tensor', () => {
@@ -80,7 +133,9 @@ describe('guards of compile', () => {
 
   it('see a gradient that comes', () => {
     const counter = CompileCounter();
-    const fn = compile((w: Tensor) => (w.grad === null ? w.mul(1) : w.mul(2)), { backend: counter });
+    const fn = compile((w: Tensor) => (w.grad === null ? w.mul(1) : w.mul(2)), {
+      backend: counter,
+    });
     const w = ones(1).requiresGrad_();
     assert.deepEqual([fn(w), fn(w)].map(list), [[1], [1]]);
     w.grad = ones(1);
@@ -109,7 +164,9 @@ describe('guards of compile', () => {
   });
 
   it('see parameters of a module that is an argument and is not called', () => {
-    const fn = compile((x: Tensor, layer: nn.Linear) => x.matmul(layer.weight.t()), { fullgraph: true });
+    const fn = compile((x: Tensor, layer: nn.Linear) => x.matmul(layer.weight.t()), {
+      fullgraph: true,
+    });
     const layer = new nn.Linear(2, 1, { bias: false });
     noGrad(() => layer.weight.fill_(1));
     assert.deepEqual(list(fn(ones(2), layer)), [2]);
@@ -142,7 +199,13 @@ describe('guards of compile', () => {
 describe('options of compile', () => {
   it('that are not there yet, or are misspelt, are errors', () => {
     const fn = (x: Tensor): Tensor => x;
-    for (const options of [{ dynamic: true }, { mode: 'max-autotune' }, { fullGraph: true }, { backend: 'inductor' }, { fullgraph: 1 }]) {
+    for (const options of [
+      { dynamic: true },
+      { mode: 'max-autotune' },
+      { fullGraph: true },
+      { backend: 'inductor' },
+      { fullgraph: 1 },
+    ]) {
       assert.throws(() => compile(fn, options as never), ArgumentError, JSON.stringify(options));
     }
     compile(fn, { dynamic: false, mode: 'default', fullgraph: false, backend: 'eager' });

@@ -1,6 +1,23 @@
-/** compile on modules: guards on what a function closes over, `module.compile()`, and functions kept out of graphs. */
+/**
+ * compile on modules: guards on what a function closes over, `module.compile()`, and functions kept
+ * out of graphs.
+ */
 import assert from 'node:assert/strict';
-import { ArgumentError, CompileError, compile, compiler, float64, graphBreak, inferenceMode, nn, noGrad, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  CompileError,
+  compile,
+  compiler,
+  float64,
+  graphBreak,
+  inferenceMode,
+  nn,
+  noGrad,
+  ones,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 import { CompileCounter } from '../../lib/testing/index.js';
 
 const values = (t: Tensor): unknown => t.tolist();

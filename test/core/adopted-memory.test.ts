@@ -1,4 +1,7 @@
-/** Memory of an ArrayBuffer stays while work that was given it is still to be done, even if nothing else refers to it. */
+/**
+ * Memory of an ArrayBuffer stays while work that was given it is still to be done, even if nothing
+ * else refers to it.
+ */
 import assert from 'node:assert/strict';
 import { fromBlob, memory, ones, scope, type Tensor } from '../../lib/index.js';
 

@@ -1,4 +1,7 @@
-/** Bad input is an error of the library that names the op and the values; never a crash, never wrong numbers. */
+/**
+ * Bad input is an error of the library that names the op and the values; never a crash, never wrong
+ * numbers.
+ */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,
@@ -27,8 +30,16 @@ import {
 type ErrorClass = abstract new (...args: never[]) => ShardwiseError;
 
 const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegExp]> = {
-  'shapes that do not broadcast': [() => ones([2, 3]).add(ones([4])), ShapeError, /add.*\[2, 3\].*\[4\]/],
-  'inner sizes of a product': [() => ones([2, 3]).matmul(ones([4, 5])), ShapeError, /3 columns[\s\S]*4 rows/],
+  'shapes that do not broadcast': [
+    () => ones([2, 3]).add(ones([4])),
+    ShapeError,
+    /add.*\[2, 3\].*\[4\]/,
+  ],
+  'inner sizes of a product': [
+    () => ones([2, 3]).matmul(ones([4, 5])),
+    ShapeError,
+    /3 columns[\s\S]*4 rows/,
+  ],
   'dtypes of a product': [() => ones([2, 2]).matmul(ones([2, 2]).double()), DtypeError, /float64/],
   'a dim out of range': [() => ones([2, 3]).sum(5), IndexError, /dim 5/],
   'a dim given twice': [() => ones([2, 3]).sum([0, 0]), IndexError, /more than once/],
@@ -40,18 +51,42 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
     IndexError,
     /5.*3/,
   ],
-  'a class that is not there': [() => crossEntropy(ones([1, 3]), tensor([7], { dtype: int64 })).item(), IndexError, /7/],
-  'class indices that are not int64': [() => crossEntropy(ones([3, 3]), tensor([0, 1, 2])), ShapeError, /crossEntropy.*\[3, 3\].*\[3\].*long/],
+  'a class that is not there': [
+    () => crossEntropy(ones([1, 3]), tensor([7], { dtype: int64 })).item(),
+    IndexError,
+    /7/,
+  ],
+  'class indices that are not int64': [
+    () => crossEntropy(ones([3, 3]), tensor([0, 1, 2])),
+    ShapeError,
+    /crossEntropy.*\[3, 3\].*\[3\].*long/,
+  ],
   'an embedding of floats': [() => embedding(ones([2]), ones([3, 4])), DtypeError, /int64/],
   'a ragged array': [() => tensor([[1, 2], [3]]), ShapeError, /ragged/],
-  'a string in an array': [() => tensor([1, 'two'] as unknown as number[]), ArgumentError, /string/],
-  'the name of no dtype': [() => zeros([2], { dtype: 'float' as never }), DtypeError, /zeros: expected dtype to be one of float32, .*, bool, got 'float'$/],
+  'a string in an array': [
+    () => tensor([1, 'two'] as unknown as number[]),
+    ArgumentError,
+    /string/,
+  ],
+  'the name of no dtype': [
+    () => zeros([2], { dtype: 'float' as never }),
+    DtypeError,
+    /zeros: expected dtype to be one of float32, .*, bool, got 'float'$/,
+  ],
   'a negative size': [() => zeros([-1]), ArgumentError, /-1/],
   'a size that is not a number': [() => full([Number.NaN], 1), ArgumentError, /NaN/],
   'a size beyond memory': [() => zeros([2 ** 50]), ArgumentError, /elements/],
   'a step that leads nowhere': [() => arange(0, 3, -1), ArgumentError, /arange/],
-  'a bound of a slice that is no integer': [() => ones([4]).slice(0, 1, Number.NaN), ArgumentError, /NaN/],
-  'an offset of a diagonal that is no integer': [() => ones([2, 2]).diagonal(0.5), ArgumentError, /0.5/],
+  'a bound of a slice that is no integer': [
+    () => ones([4]).slice(0, 1, Number.NaN),
+    ArgumentError,
+    /NaN/,
+  ],
+  'an offset of a diagonal that is no integer': [
+    () => ones([2, 2]).diagonal(0.5),
+    ArgumentError,
+    /0.5/,
+  ],
   'billions of empty pieces': [() => zeros([0]).chunk(2 ** 31), ArgumentError, /pieces/],
   'the slices of a single value': [() => tensor(1).unbind(), IndexError, /without dims/],
   'rows that no memory holds': [
@@ -69,11 +104,19 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
   'a device that is misspelt': [() => device('gpu' as 'cpu'), DeviceError, /gpu/],
   'a value of many elements': [() => ones([2]).item(), ShapeError, /one element/],
   'the largest of nothing': [() => zeros([0]).amax(), IndexError, /no elements/],
-  'a gradient for integers': [() => tensor([1], { dtype: int64 }).requiresGrad_(), AutogradError, /floating/],
+  'a gradient for integers': [
+    () => tensor([1], { dtype: int64 }).requiresGrad_(),
+    AutogradError,
+    /floating/,
+  ],
   'a float into integers': [() => tensor([1], { dtype: int64 }).add_(0.5), DtypeError, /int64/],
   'an expanded tensor in place': [() => ones([1]).expand(3).add_(1), InPlaceError, /share memory/],
   'an optimizer of nothing': [() => new optim.SGD([], { lr: 1 }), ArgumentError, /empty/],
-  'a bad hyperparameter': [() => new optim.Adam([ones([1], { requiresGrad: true })], { betas: [2, 0.9] }), ArgumentError, /betas/],
+  'a bad hyperparameter': [
+    () => new optim.Adam([ones([1], { requiresGrad: true })], { betas: [2, 0.9] }),
+    ArgumentError,
+    /betas/,
+  ],
 };
 
 describe('bad input', () => {
@@ -96,6 +139,12 @@ describe('bad input', () => {
   it('answers a freed tensor with FreedError, whatever is asked of it', () => {
     const t = ones([3]);
     t.dispose();
-    for (const use of [() => t.add(1), () => t.tolist(), () => t.narrow(0, 0, 1), () => t.untypedStorage()]) assert.throws(use, FreedError);
+    for (const use of [
+      () => t.add(1),
+      () => t.tolist(),
+      () => t.narrow(0, 0, 1),
+      () => t.untypedStorage(),
+    ])
+      assert.throws(use, FreedError);
   });
 });

@@ -2,7 +2,16 @@
 import assert from 'node:assert/strict';
 import { dtensorOnes, dtensorRand, dtensorZeros, initDeviceMesh } from '../../lib/distributed.js';
 import * as sw from '../../lib/index.js';
-import { amp, DeviceError, type DType, DtypeError, dtypeByName, nn, type Tensor, tensor } from '../../lib/index.js';
+import {
+  amp,
+  DeviceError,
+  type DType,
+  DtypeError,
+  dtypeByName,
+  nn,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
 const x = tensor([1.5, 2.5]);
@@ -55,7 +64,8 @@ const floatingCalls: Record<string, (options: Options) => Tensor> = {
   logSoftmax: (o) => x.logSoftmax(0, o),
   'nn.Linear': (o) => new nn.Linear(2, 2, o).weight,
   'nn.Linear, converted': (o) => new nn.Linear(2, 2).to(o.dtype).weight,
-  'nn.Linear, converted with options': (o) => new nn.Linear(2, 2).to({ dtype: o.dtype, device: 'cpu' }).weight,
+  'nn.Linear, converted with options': (o) =>
+    new nn.Linear(2, 2).to({ dtype: o.dtype, device: 'cpu' }).weight,
   'nn.Embedding': (o) => new nn.Embedding(2, 2, o).weight,
   'nn.LayerNorm': (o) => new nn.LayerNorm(2, o).weight as Tensor,
 };
@@ -68,12 +78,15 @@ describe('names of dtypes', () => {
       const name = what in calls && what !== 'prod' ? 'int64' : 'float64';
       assert.equal(call({ dtype: name }).dtype, named(name));
       assert.equal(call({ dtype: 'float64' }).dtype, named('float64'));
-      const error = /one of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool, got 'float33'/;
-      if (/^to of a device/.test(what)) assert.throws(() => call({ dtype: 'float33' as never }), sw.ArgumentError);
+      const error =
+        /one of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool, got 'float33'/;
+      if (/^to of a device/.test(what))
+        assert.throws(() => call({ dtype: 'float33' as never }), sw.ArgumentError);
       else
         assert.throws(
           () => call({ dtype: 'float33' as never }),
-          (e: Error) => (e instanceof DtypeError || e instanceof DeviceError) && error.test(e.message),
+          (e: Error) =>
+            (e instanceof DtypeError || e instanceof DeviceError) && error.test(e.message),
         );
     });
   }
@@ -81,7 +94,10 @@ describe('names of dtypes', () => {
   it('of to, they are told from devices', () => {
     assert.equal(x.to('cpu'), x);
     assert.equal(x.to('float16').dtype, sw.float16);
-    assert.throws(() => x.to('gpu' as never), /to: expected a device such as 'cpu', 'cuda' or 'cuda:1', or a dtype, one of float32, .*, got 'gpu'/);
+    assert.throws(
+      () => x.to('gpu' as never),
+      /to: expected a device such as 'cpu', 'cuda' or 'cuda:1', or a dtype, one of float32, .*, got 'gpu'/,
+    );
     assert.throws(() => x.to('cuda:x' as never), DeviceError);
     assert.throws(() => new nn.Linear(1, 1).to('gpu' as never), /or a dtype, one of float32/);
     assert.throws(() => new nn.Sequential().to({ dtype: 'float33' as never }), DtypeError);
@@ -89,17 +105,26 @@ describe('names of dtypes', () => {
 
   it('autocast, the default dtype, finfo, iinfo and promoteTypes take them', () => {
     assert.equal(
-      amp.autocast({ deviceType: 'cpu', dtype: 'bfloat16' }, () => sw.ones([1, 1]).matmul(sw.ones([1, 1])).dtype),
+      amp.autocast(
+        { deviceType: 'cpu', dtype: 'bfloat16' },
+        () => sw.ones([1, 1]).matmul(sw.ones([1, 1])).dtype,
+      ),
       sw.bfloat16,
     );
-    assert.throws(() => amp.autocast({ deviceType: 'cpu', dtype: 'float64' }, () => 0), /expected dtype bfloat16 or float16, got float64/);
+    assert.throws(
+      () => amp.autocast({ deviceType: 'cpu', dtype: 'float64' }, () => 0),
+      /expected dtype bfloat16 or float16, got float64/,
+    );
     sw.setDefaultDtype('float64');
     try {
       assert.equal(sw.zeros([1]).dtype, sw.float64);
     } finally {
       sw.setDefaultDtype('float32');
     }
-    assert.throws(() => sw.setDefaultDtype('float' as never), /setDefaultDtype: expected dtype to be one of float32/);
+    assert.throws(
+      () => sw.setDefaultDtype('float' as never),
+      /setDefaultDtype: expected dtype to be one of float32/,
+    );
     assert.equal(sw.finfo('float16').max, 65504);
     assert.equal(sw.iinfo('int8').max, 127);
     assert.equal(sw.promoteTypes('float16', sw.int64), sw.float16);
@@ -110,7 +135,8 @@ describe('names of dtypes', () => {
     'factories of distributed tensors take them',
     withRanks(2, () => {
       const mesh = initDeviceMesh('cpu', [2]);
-      for (const make of [dtensorZeros, dtensorOnes, dtensorRand]) assert.equal(make([4], { mesh, dtype: 'float64' }).dtype, sw.float64);
+      for (const make of [dtensorZeros, dtensorOnes, dtensorRand])
+        assert.equal(make([4], { mesh, dtype: 'float64' }).dtype, sw.float64);
     }),
   );
 });

@@ -8,9 +8,14 @@ import { nn, optim, rand, type Tensor } from '../../lib/index.js';
 
 const schedule = '/proc/self/schedstat';
 
-/** In milliseconds, since the process began: now, for how long this thread could have run and did not, and how long all threads of the process ran. */
+/**
+ * In milliseconds, since the process began: now, for how long this thread could have run and did
+ * not, and how long all threads of the process ran.
+ */
 function times(): { now: number; waited: number; ran: number } {
-  const waited = existsSync(schedule) ? Number(readFileSync(schedule, 'utf8').split(' ')[1]) / 1e6 : 0;
+  const waited = existsSync(schedule)
+    ? Number(readFileSync(schedule, 'utf8').split(' ')[1]) / 1e6
+    : 0;
   const { user, system } = process.cpuUsage();
   return { now: performance.now(), waited, ran: (user + system) / 1e3 };
 }
@@ -32,7 +37,11 @@ async function stallsDuring(work: () => Promise<unknown>): Promise<Stalls> {
   let before = times();
   const timer = setInterval(() => {
     const after = times();
-    const [passed, waited, ran] = [after.now - before.now, after.waited - before.waited, after.ran - before.ran];
+    const [passed, waited, ran] = [
+      after.now - before.now,
+      after.waited - before.waited,
+      after.ran - before.ran,
+    ];
     const others = Math.max(0, passed * availableParallelism() - ran);
     longest = Math.max(longest, passed - resolution - waited);
     // With half a processor for other programs, it is not known for whom this thread waited.
@@ -45,16 +54,23 @@ async function stallsDuring(work: () => Promise<unknown>): Promise<Stalls> {
   return { longest, own: own.sort((a, b) => a - b) };
 }
 
-/** Among all, the longest may be a collection of V8's, or a slice of the scheduler that a native thread had. */
+/**
+ * Among all, the longest may be a collection of V8's, or a slice of the scheduler that a native
+ * thread had.
+ */
 function assertShort({ longest, own }: Stalls): void {
   const of100 = (n: number): number => own[Math.ceil((own.length * n) / 100) - 1] as number;
   assert.ok(longest <= 2, `${longest} ms`);
-  assert.ok(of100(98) <= 2 && of100(100) <= 50, `98 of 100 at most ${of100(98)} ms, the longest ${of100(100)} ms, of ${own.length}`);
+  assert.ok(
+    of100(98) <= 2 && of100(100) <= 50,
+    `98 of 100 at most ${of100(98)} ms, the longest ${of100(100)} ms, of ${own.length}`,
+  );
 }
 
 describe('the event loop', function () {
   this.timeout(60000);
-  this.retries(20); // the longest stall is 0.4 ms, but the machine's own host may take a processor away
+  // the longest stall is 0.4 ms, but the machine's own host may take a processor away
+  this.retries(20);
 
   it('stalls at most 2 ms while a product of 4096-cubed matrices is awaited', async () => {
     const a = rand([4096, 4096]);
@@ -63,7 +79,12 @@ describe('the event loop', function () {
   });
 
   it('stalls at most 2 ms while a training step is awaited', async () => {
-    const net = new nn.Sequential(new nn.Linear(1024, 4096), new nn.GELU(), new nn.LayerNorm(4096), new nn.Linear(4096, 1024));
+    const net = new nn.Sequential(
+      new nn.Linear(1024, 4096),
+      new nn.GELU(),
+      new nn.LayerNorm(4096),
+      new nn.Linear(4096, 1024),
+    );
     const optimizer = new optim.AdamW(net.parameters(), { lr: 1e-3 });
     const lastParameter = [...net.parameters()].at(-1) as Tensor;
     const x = rand([1024, 1024]);

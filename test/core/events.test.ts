@@ -1,7 +1,14 @@
 /** Events, and what they tell of work before them that failed. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ArgumentError, cuda, DeviceError, IndexError, KernelError, ones } from '../../lib/index.js';
+import {
+  ArgumentError,
+  cuda,
+  DeviceError,
+  IndexError,
+  KernelError,
+  ones,
+} from '../../lib/index.js';
 import { addon } from '../../lib/runtime.js';
 import { failLater, newStream, timed } from './on-streams.js';
 

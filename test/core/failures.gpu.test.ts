@@ -5,9 +5,12 @@ import { cuda, full, IndexError, int64, KernelError, ones, type Tensor } from '.
 import { skipWithoutCuda } from '../skip.js';
 
 const device = 'cuda';
-const failsLater = (): Tensor => ones([10], { device }).gather(0, full([20_000], 99, { dtype: int64, device }));
-const isIndexError = (error: unknown): boolean => error instanceof IndexError && /gather/.test(error.message) && /99/.test(error.message);
-const isLost = (error: unknown): boolean => error instanceof KernelError && /has no value/.test(error.message);
+const failsLater = (): Tensor =>
+  ones([10], { device }).gather(0, full([20_000], 99, { dtype: int64, device }));
+const isIndexError = (error: unknown): boolean =>
+  error instanceof IndexError && /gather/.test(error.message) && /99/.test(error.message);
+const isLost = (error: unknown): boolean =>
+  error instanceof KernelError && /has no value/.test(error.message);
 
 describe('after a kernel of a GPU met a bad index', () => {
   before(function () {
@@ -43,7 +46,10 @@ describe('after a kernel of a GPU met a bad index', () => {
   });
 
   it('an event behind it is told of it, and has no time', () => {
-    const [begin, end] = [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })];
+    const [begin, end] = [
+      new cuda.Event({ enableTiming: true }),
+      new cuda.Event({ enableTiming: true }),
+    ];
     for (const ask of [() => end.synchronize(), () => begin.elapsedTime(end)]) {
       begin.record();
       failsLater();

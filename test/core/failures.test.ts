@@ -1,6 +1,17 @@
-/** What becomes of results when a command fails after JavaScript has gone on: nobody reads what was never computed. */
+/**
+ * What becomes of results when a command fails after JavaScript has gone on: nobody reads what was
+ * never computed.
+ */
 import assert from 'node:assert/strict';
-import { full, IndexError, int64, KernelError, ones, type Tensor, tensor } from '../../lib/index.js';
+import {
+  full,
+  IndexError,
+  int64,
+  KernelError,
+  ones,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 
 /** So much work that what follows is queued behind it. */
 function busy(): void {
@@ -10,8 +21,12 @@ function busy(): void {
 
 const badIndices = (count: number): Tensor => full([count], 99, { dtype: int64 });
 const failsLater = (): Tensor => ones([10]).gather(0, badIndices(20_000));
-const isIndexError = (error: unknown): boolean => error instanceof IndexError && /gather/.test(error.message) && /99/.test(error.message);
-const isLost = (error: unknown): boolean => error instanceof KernelError && /has no value/.test(error.message) && /gather/.test(error.message);
+const isIndexError = (error: unknown): boolean =>
+  error instanceof IndexError && /gather/.test(error.message) && /99/.test(error.message);
+const isLost = (error: unknown): boolean =>
+  error instanceof KernelError &&
+  /has no value/.test(error.message) &&
+  /gather/.test(error.message);
 
 describe('after a command has failed on its stream', () => {
   it('the next value that is asked for is refused with the failure', () => {

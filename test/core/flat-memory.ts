@@ -1,4 +1,7 @@
-/** The promise that a training loop's memory stays flat: at most 1.3 times what its first 200 steps took. */
+/**
+ * The promise that a training loop's memory stays flat: at most 1.3 times what its first 200 steps
+ * took.
+ */
 import assert from 'node:assert/strict';
 
 export interface Peaks {
@@ -9,6 +12,9 @@ export interface Peaks {
 
 export function assertFlat({ early, late }: { early: Peaks; late: Peaks }): void {
   for (const key of ['allocated', 'reserved', 'rss'] as const) {
-    assert.ok(late[key] <= 1.3 * early[key], `peak of ${key} bytes: ${early[key]} in the first 200 steps, ${late[key]} after them`);
+    assert.ok(
+      late[key] <= 1.3 * early[key],
+      `peak of ${key} bytes: ${early[key]} in the first 200 steps, ${late[key]} after them`,
+    );
   }
 }

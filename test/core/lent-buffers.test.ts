@@ -4,7 +4,10 @@ import { execFileSync } from 'node:child_process';
 import { asTensor, FreedError, fromBlob, ones, type ShardwiseError } from '../../lib/index.js';
 import { programArguments } from '../run-program.js';
 
-type Resizable = new (bytes: number, options: { maxByteLength: number }) => ArrayBuffer & { resize(bytes: number): void };
+type Resizable = new (
+  bytes: number,
+  options: { maxByteLength: number },
+) => ArrayBuffer & { resize(bytes: number): void };
 
 describe('a tensor over an ArrayBuffer', () => {
   it('is refused where the buffer may lose its memory, or is not one', () => {
@@ -20,15 +23,26 @@ describe('a tensor over an ArrayBuffer', () => {
     const resizable = new (ArrayBuffer as unknown as Resizable)(64, { maxByteLength: 128 });
     Object.defineProperty(resizable, 'resizable', { value: false });
     assert.throws(() => fromBlob(new Float32Array(resizable)), /resizable/);
-    assert.deepEqual(asTensor(new Float32Array(resizable).fill(2)).mul(2).tolist(), Array(16).fill(4));
+    assert.deepEqual(
+      asTensor(new Float32Array(resizable).fill(2)).mul(2).tolist(),
+      Array(16).fill(4),
+    );
   });
 
   /** A process of its own: what went wrong here was a use of memory that had been freed. */
   function whenItGoes(how: string, what: string): unknown {
     const program = programArguments('core/programs/lent-memory');
-    return JSON.parse(execFileSync(process.execPath, ['--expose-gc', ...program, how, what], { encoding: 'utf8' }));
+    return JSON.parse(
+      execFileSync(process.execPath, ['--expose-gc', ...program, how, what], { encoding: 'utf8' }),
+    );
   }
-  const results = { read: [4, 4, 4, 4], written: 'written', copied: 3, fetched: true, filled: 'written' };
+  const results = {
+    read: [4, 4, 4, 4],
+    written: 'written',
+    copied: 3,
+    fetched: true,
+    filled: 'written',
+  };
   for (const [how, whats] of [
     ['transferred', ['read', 'written', 'copied', 'fetched', 'filled']],
     ['posted', ['read', 'written']],
@@ -40,7 +54,8 @@ describe('a tensor over an ArrayBuffer', () => {
       });
     }
   }
-  it('is refused over a disguised buffer before that can be resized', () => assert.deepEqual(whenItGoes('resized', 'read'), { error: 'ERR_ARGUMENT' }));
+  it('is refused over a disguised buffer before that can be resized', () =>
+    assert.deepEqual(whenItGoes('resized', 'read'), { error: 'ERR_ARGUMENT' }));
 
   it('shows what an in-place op wrote as soon as the op was called', () => {
     const x = ones([600, 600]);
@@ -72,7 +87,8 @@ describe('a tensor over an ArrayBuffer', () => {
     const t = fromBlob(array);
     assert.deepEqual(t.add(1).tolist(), [2, 3, 4]);
     structuredClone(array.buffer, { transfer: [array.buffer] });
-    const refused = (error: ShardwiseError): boolean => error instanceof FreedError && /transferred/.test(error.message);
+    const refused = (error: ShardwiseError): boolean =>
+      error instanceof FreedError && /transferred/.test(error.message);
     assert.throws(() => t.add(1), refused);
     assert.throws(() => t.tolist(), refused);
     await assert.rejects(async () => t.read(), refused);

@@ -1,7 +1,17 @@
 /** `memory.snapshot` and the recording of what made each storage. */
 import assert from 'node:assert/strict';
 import { numRecorded } from '../../lib/eager/history.js';
-import { cat, float64, fromBlob, memory, ones, scope, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  cat,
+  float64,
+  fromBlob,
+  memory,
+  ones,
+  scope,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
 /** The only storage of a size that nothing else in these tests has. */
 function storageOf({ nbytes }: Tensor): memory.LiveStorage {
@@ -21,7 +31,15 @@ describe('memory.snapshot', () => {
     assert.equal(storages.filter((s) => s.bytes === 4 * 7919).length, 3);
     assert.deepEqual(
       holders.find((h) => h.bytesEach === 4 * 7919),
-      { bytes: 12 * 7919, count: 3, bytesEach: 4 * 7919, op: null, dtype: null, shape: null, memory: 'allocator' },
+      {
+        bytes: 12 * 7919,
+        count: 3,
+        bytesEach: 4 * 7919,
+        op: null,
+        dtype: null,
+        shape: null,
+        memory: 'allocator',
+      },
     );
     assert.equal(
       segments.reduce((sum, s) => sum + s.bytes, 0),
@@ -59,13 +77,18 @@ describe('memory.snapshot', () => {
   it('tells memory of ArrayBuffers from the allocator', () => {
     memory.recordHistory();
     const t = fromBlob(new Float32Array(10_039));
-    assert.deepEqual(storageOf(t), { bytes: 4 * 10_039, memory: 'arrayBuffer', origin: { op: 'fromBlob', dtype: 'float32', shape: [10_039] } });
+    assert.deepEqual(storageOf(t), {
+      bytes: 4 * 10_039,
+      memory: 'arrayBuffer',
+      origin: { op: 'fromBlob', dtype: 'float32', shape: [10_039] },
+    });
     t.dispose();
   });
 
   it('forgets what is gone', () => {
     memory.recordHistory();
-    for (let step = 0; step < 200; step++) scope(() => Array.from({ length: 100 }, () => zeros([3])).length);
+    for (let step = 0; step < 200; step++)
+      scope(() => Array.from({ length: 100 }, () => zeros([3])).length);
     assert.ok(numRecorded() < 10_000, String(numRecorded()));
     const t = zeros([10_061]);
     assert.equal(storageOf(t).origin?.op, 'full');

@@ -1,4 +1,7 @@
-/** What is tried, in order, before memory is said to have run out. SHARDWISE_CPU_MEMORY_LIMIT makes the machine small. */
+/**
+ * What is tried, in order, before memory is said to have run out. SHARDWISE_CPU_MEMORY_LIMIT makes
+ * the machine small.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { programArguments } from '../run-program.js';
@@ -32,17 +35,24 @@ describe('when memory runs out', () => {
 
   before(function () {
     this.timeout(60_000);
-    const { status, stdout, stderr } = spawnSync(process.execPath, programArguments('core/programs/memory-stages'), {
-      encoding: 'utf8',
-      env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(LIMIT) },
-    });
+    const { status, stdout, stderr } = spawnSync(
+      process.execPath,
+      programArguments('core/programs/memory-stages'),
+      {
+        encoding: 'utf8',
+        env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(LIMIT) },
+      },
+    );
     assert.equal(status, 0, stderr);
     stages = JSON.parse(stdout) as Stages;
   });
 
   it('caches are freed first, and where that is enough no garbage is collected', () => {
     const { cachedBefore, afterCache } = stages;
-    assert.ok(cachedBefore.reserved >= 28 * MIB, `${cachedBefore.reserved} bytes reserved, so too little was cached`);
+    assert.ok(
+      cachedBefore.reserved >= 28 * MIB,
+      `${cachedBefore.reserved} bytes reserved, so too little was cached`,
+    );
     assert.ok(afterCache.retries > cachedBefore.retries);
     assert.deepEqual([cachedBefore.tokens, afterCache.tokens], [1, 1]);
   });
@@ -56,11 +66,23 @@ describe('when memory runs out', () => {
 
   it('an error comes last, with its numbers as data', () => {
     const { details, message } = stages.full;
-    const { op, device, requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes } = details;
-    assert.deepEqual([op, device, requestedBytes, allocatedBytes, totalBytes], ['full', 'cpu', 30 * MIB, 56 * MIB, LIMIT]);
+    const { op, device, requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes } =
+      details;
+    assert.deepEqual(
+      [op, device, requestedBytes, allocatedBytes, totalBytes],
+      ['full', 'cpu', 30 * MIB, 56 * MIB, LIMIT],
+    );
     assert.equal(freeBytes, LIMIT - (reservedBytes as number));
-    assert.match(message, new RegExp(`^full: out of memory: ${30 * MIB} bytes were requested; allocated ${56 * MIB}, reserved ${reservedBytes},`));
-    assert.deepEqual([stages.byOp.details['op'], stages.byOp.details['requestedBytes']], ['add', 16 * MIB]);
+    assert.match(
+      message,
+      new RegExp(
+        `^full: out of memory: ${30 * MIB} bytes were requested; allocated ${56 * MIB}, reserved ${reservedBytes},`,
+      ),
+    );
+    assert.deepEqual(
+      [stages.byOp.details['op'], stages.byOp.details['requestedBytes']],
+      ['add', 16 * MIB],
+    );
   });
 
   it('nothing is lost by it', () => {

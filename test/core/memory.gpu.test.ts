@@ -38,7 +38,10 @@ describe('scratch memory of CUDA kernels', () => {
   it('is an OutOfMemoryError with the op and the numbers where tensors hold the device', () => {
     const { error } = report;
     assert.equal(error?.code, 'ERR_OUT_OF_MEMORY', error?.message);
-    assert.match(error.message, /index_add\(.*out of memory: \d+ bytes were requested; allocated \d+, reserved \d+, free on the device/s);
+    assert.match(
+      error.message,
+      /index_add\(.*out of memory: \d+ bytes were requested; allocated \d+, reserved \d+, free on the device/s,
+    );
     assert.ok((error.details.requestedBytes as number) >= 2 * GIB, error.message);
   });
 
@@ -51,7 +54,10 @@ describe('scratch memory of CUDA kernels', () => {
 
   it('is in the statistics, and is not memory of tensors', () => {
     assert.equal(report.large.scratchBytes, 0);
-    assert.ok(report.after.scratchBytes > 0 && report.after.scratchBytes < GIB / 10, String(report.after.scratchBytes));
+    assert.ok(
+      report.after.scratchBytes > 0 && report.after.scratchBytes < GIB / 10,
+      String(report.after.scratchBytes),
+    );
     assert.equal(report.after.allocatedBytes, report.emptied.allocatedBytes);
     assert.equal(
       report.scratchBlocks.reduce((sum, block) => sum + block.bytes, 0),

@@ -1,6 +1,16 @@
 /** Memory looks after itself: scopes to the byte, the collector in time. */
 import assert from 'node:assert/strict';
-import { autograd, FreedError, keep, memory, nn, ones, scope, type Tensor, zeros } from '../../lib/index.js';
+import {
+  autograd,
+  FreedError,
+  keep,
+  memory,
+  nn,
+  ones,
+  scope,
+  type Tensor,
+  zeros,
+} from '../../lib/index.js';
 import { runProgram } from '../run-program.js';
 import { assertFlat } from './flat-memory.js';
 
@@ -122,7 +132,10 @@ describe('the garbage collector', () => {
     memory.collect();
     memory.resetPeak();
     for (let i = 0; i < 2000; i++) ones([262144]).add(1);
-    assert.ok(memory.stats().peakAllocatedBytes < 500 * 2 ** 20, `peak ${memory.stats().peakAllocatedBytes}`);
+    assert.ok(
+      memory.stats().peakAllocatedBytes < 500 * 2 ** 20,
+      `peak ${memory.stats().peakAllocatedBytes}`,
+    );
   });
 
   it('gives 200 MiB of dropped results back to the system', async function () {

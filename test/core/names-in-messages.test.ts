@@ -1,7 +1,15 @@
 /** What messages call a value that is not what it should be. */
 import assert from 'node:assert/strict';
 import { shown } from '../../lib/core/options.js';
-import { DTensor, initDeviceMesh, launch, Partial, Replicate, RowwiseParallel, Shard } from '../../lib/distributed.js';
+import {
+  DTensor,
+  initDeviceMesh,
+  launch,
+  Partial,
+  Replicate,
+  RowwiseParallel,
+  Shard,
+} from '../../lib/distributed.js';
 import { nn, ones } from '../../lib/index.js';
 import { describe as described } from '../../lib/ops/operand.js';
 
@@ -24,7 +32,8 @@ describe('values in messages', () => {
         new Map(),
         new Uint8Array(),
       ];
-      const expected = 'a DeviceMesh, a ProcessGroup, a DTensorSpec, a Shard, a Replicate, a Partial, a RowwiseParallel, an Embedding, a Tensor, an Error, a Map, a Uint8Array';
+      const expected =
+        'a DeviceMesh, a ProcessGroup, a DTensorSpec, a Shard, a Replicate, a Partial, a RowwiseParallel, an Embedding, a Tensor, an Error, a Map, a Uint8Array';
       assert.equal(values.map(shown).join(', '), expected);
       assert.equal(values.map(described).join(', '), expected);
     });
@@ -32,11 +41,15 @@ describe('values in messages', () => {
   });
 
   it('are objects where nothing more is known, and never their source', () => {
-    for (const value of [{}, Object.create(null), new (class {})()]) assert.equal(shown(value), 'an object');
+    for (const value of [{}, Object.create(null), new (class {})()])
+      assert.equal(shown(value), 'an object');
     assert.deepEqual(
       [shown([{}, 1]), shown(DTensor), described(DTensor), shown(() => 1), shown(async () => 1)],
       ['[an object, 1]', 'the class DTensor', 'the class DTensor', 'a function', 'a function'],
     );
-    assert.throws(() => ones([2]).add(DTensor as never), /add: expected a tensor or a number, got the class DTensor$/);
+    assert.throws(
+      () => ones([2]).add(DTensor as never),
+      /add: expected a tensor or a number, got the class DTensor$/,
+    );
   });
 });

@@ -1,4 +1,7 @@
-/** Running out of memory is an error that says how much there was, and the process goes on. SHARDWISE_CPU_MEMORY_LIMIT makes the machine small. */
+/**
+ * Running out of memory is an error that says how much there was, and the process goes on.
+ * SHARDWISE_CPU_MEMORY_LIMIT makes the machine small.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import type { memory } from '../../lib/index.js';
@@ -26,21 +29,43 @@ interface Report {
 const MIB = 2 ** 20;
 const LIMIT = 64 * MIB;
 
-/** The numbers of `out of memory: N bytes were requested; allocated N, reserved N, free on the device N of N`. */
-function numbersOf({ kind, code, message }: Failure): { requested: number; allocated: number; reserved: number; free: number; total: number } {
+/**
+ * The numbers of `out of memory: N bytes were requested; allocated N, reserved N, free on the
+ * device N of N`.
+ */
+function numbersOf({ kind, code, message }: Failure): {
+  requested: number;
+  allocated: number;
+  reserved: number;
+  free: number;
+  total: number;
+} {
   assert.equal(kind, 'OutOfMemoryError', message);
   assert.equal(code, 'ERR_OUT_OF_MEMORY');
-  const found = /out of memory: (\d+) bytes were requested; allocated (\d+), reserved (\d+), free on the device (\d+) of (\d+)/.exec(message);
+  const found =
+    /out of memory: (\d+) bytes were requested; allocated (\d+), reserved (\d+), free on the device (\d+) of (\d+)/.exec(
+      message,
+    );
   assert.ok(found, message);
-  const [requested, allocated, reserved, free, total] = found.slice(1).map(Number) as [number, number, number, number, number];
+  const [requested, allocated, reserved, free, total] = found.slice(1).map(Number) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
   return { requested, allocated, reserved, free, total };
 }
 
 function runChild(environment: Readonly<Record<string, string>>): Report {
-  const { status, stdout, stderr } = spawnSync(process.execPath, programArguments('core/programs/out-of-memory'), {
-    encoding: 'utf8',
-    env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(LIMIT), ...environment },
-  });
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    programArguments('core/programs/out-of-memory'),
+    {
+      encoding: 'utf8',
+      env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(LIMIT), ...environment },
+    },
+  );
   assert.equal(status, 0, stderr);
   return JSON.parse(stdout) as Report;
 }
@@ -58,7 +83,10 @@ describe('out of memory', () => {
     assert.equal(total, LIMIT);
     assert.ok(requested >= 4 * MIB && requested < 5 * MIB, String(requested));
     assert.ok(report.count >= 14 && report.count <= 16, String(report.count));
-    assert.ok(allocated >= report.count * 4 * MIB && allocated <= reserved && reserved <= LIMIT, `${allocated} ${reserved}`);
+    assert.ok(
+      allocated >= report.count * 4 * MIB && allocated <= reserved && reserved <= LIMIT,
+      `${allocated} ${reserved}`,
+    );
     assert.equal(free, LIMIT - reserved);
   });
 
@@ -80,9 +108,15 @@ describe('out of memory', () => {
       { bytes: 4000, count: 1, bytesEach: 4000, ...unknown },
     ]);
     const lines = message.split('\n');
-    assert.equal(lines[1], `  largest holders on cpu, of ${report.count + 2} live storages with ${report.count * 4 * MIB + 1_204_000} bytes:`);
+    assert.equal(
+      lines[1],
+      `  largest holders on cpu, of ${report.count + 2} live storages with ${report.count * 4 * MIB + 1_204_000} bytes:`,
+    );
     assert.equal(lines[2], `    ${report.count * 4 * MIB} bytes in ${report.count} x ${4 * MIB}`);
-    assert.match(lines.at(-1) as string, /memory\.recordHistory\(true\).*SHARDWISE_MEMORY_HISTORY=1/);
+    assert.match(
+      lines.at(-1) as string,
+      /memory\.recordHistory\(true\).*SHARDWISE_MEMORY_HISTORY=1/,
+    );
   });
 
   it('leaves the process as it was, with all tensors usable and memory to be had again', () => {
@@ -101,11 +135,38 @@ describe('out of memory, with recording', () => {
     this.timeout(60_000);
     const { filled, count } = runChild({ SHARDWISE_MEMORY_HISTORY: '1' });
     assert.deepEqual(filled.holders, [
-      { bytes: count * 4 * MIB, count, bytesEach: 4 * MIB, op: 'full', dtype: 'float32', shape: [MIB], memory: 'allocator' },
-      { bytes: 1_200_000, count: 1, bytesEach: 1_200_000, op: 'add', dtype: 'float32', shape: [300, 1000], memory: 'allocator' },
-      { bytes: 4000, count: 1, bytesEach: 4000, op: 'full', dtype: 'float64', shape: [500], memory: 'allocator' },
+      {
+        bytes: count * 4 * MIB,
+        count,
+        bytesEach: 4 * MIB,
+        op: 'full',
+        dtype: 'float32',
+        shape: [MIB],
+        memory: 'allocator',
+      },
+      {
+        bytes: 1_200_000,
+        count: 1,
+        bytesEach: 1_200_000,
+        op: 'add',
+        dtype: 'float32',
+        shape: [300, 1000],
+        memory: 'allocator',
+      },
+      {
+        bytes: 4000,
+        count: 1,
+        bytesEach: 4000,
+        op: 'full',
+        dtype: 'float64',
+        shape: [500],
+        memory: 'allocator',
+      },
     ]);
-    assert.match(filled.message, /\n {4}1200000 bytes in 1 x 1200000: float32\[300, 1000\] made by add\n/);
+    assert.match(
+      filled.message,
+      /\n {4}1200000 bytes in 1 x 1200000: float32\[300, 1000\] made by add\n/,
+    );
     assert.doesNotMatch(filled.message, /recordHistory/);
   });
 });

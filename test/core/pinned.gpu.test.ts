@@ -1,9 +1,25 @@
 /** Pinned host memory, and copies that the GPU does by itself: the op toDevice. */
 import assert from 'node:assert/strict';
-import { arange, cuda, DeviceError, empty, float64, memory, ones, rand, scope, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  arange,
+  cuda,
+  DeviceError,
+  empty,
+  float64,
+  memory,
+  ones,
+  rand,
+  scope,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
 
-/** Work that keeps the GPU busy for some milliseconds, so that copies after it are still to come when the next lines run. */
+/**
+ * Work that keeps the GPU busy for some milliseconds, so that copies after it are still to come
+ * when the next lines run.
+ */
 function keepBusy(): Tensor {
   let x = ones([2048, 2048], { device: 'cuda' });
   for (let i = 0; i < 20; i++) x = x.matmul(x).mul(1 / 2048);
@@ -27,15 +43,26 @@ describe('pinned memory, CUDA', () => {
   });
 
   it('can be asked for where a tensor is made', () => {
-    const made = [empty([3], { pinMemory: true }), zeros([0], { pinMemory: true }), tensor([1, 2], { pinMemory: true }), rand([3], { pinMemory: true, requiresGrad: true })];
+    const made = [
+      empty([3], { pinMemory: true }),
+      zeros([0], { pinMemory: true }),
+      tensor([1, 2], { pinMemory: true }),
+      rand([3], { pinMemory: true, requiresGrad: true }),
+    ];
     for (const t of made) assert.ok(t.isPinned());
     assert.ok(made[3]?.isLeaf && made[3].requiresGrad);
   });
 
   it('is host memory: a tensor on the GPU is refused', () => {
     const message = /pinMemory: expected a CPU tensor, got float32\[3\] on cuda:0/;
-    for (const make of [() => ones([3], { device: 'cuda' }).pinMemory(), () => ones([3], { device: 'cuda', pinMemory: true })]) {
-      assert.throws(make, (error: unknown) => error instanceof DeviceError && message.test(error.message));
+    for (const make of [
+      () => ones([3], { device: 'cuda' }).pinMemory(),
+      () => ones([3], { device: 'cuda', pinMemory: true }),
+    ]) {
+      assert.throws(
+        make,
+        (error: unknown) => error instanceof DeviceError && message.test(error.message),
+      );
     }
     assert.equal(ones([3], { device: 'cuda' }).isPinned(), false);
   });
@@ -54,7 +81,9 @@ describe('pinned memory, CUDA', () => {
 
   it('is not used again while the GPU still reads it', () => {
     const busy = keepBusy();
-    const copies = Array.from({ length: 50 }, (_, i) => scope(() => ones([50_000]).mul(i).pinMemory().to('cuda', { nonBlocking: true })));
+    const copies = Array.from({ length: 50 }, (_, i) =>
+      scope(() => ones([50_000]).mul(i).pinMemory().to('cuda', { nonBlocking: true })),
+    );
     copies.forEach((copy, i) => assert.equal(copy.sum().item(), i * 50_000));
     assert.ok(busy.isCuda);
   });
@@ -79,7 +108,10 @@ describe('pinned memory, CUDA', () => {
     assert.ok(host.isPinned());
     host.slice(0, 100, 200).copy_(device.slice(0, 0, 100).mul(2), { nonBlocking: true });
     assert.equal(host.sum().item(), 4400);
-    assert.equal(zeros([1000], { dtype: float64 }).copy_(device, { nonBlocking: true }).sum().item(), 4000);
+    assert.equal(
+      zeros([1000], { dtype: float64 }).copy_(device, { nonBlocking: true }).sum().item(),
+      4000,
+    );
     assert.deepEqual(
       zeros([2, 3], { device: 'cuda' })
         .copy_(ones([3], { pinMemory: true }))
@@ -91,7 +123,12 @@ describe('pinned memory, CUDA', () => {
 
   it('lets gradients through', () => {
     const x = ones([4]).requiresGrad_();
-    x.pinMemory().to('cuda', { nonBlocking: true }).mul(3).to('cpu', { nonBlocking: true }).sum().backward();
+    x.pinMemory()
+      .to('cuda', { nonBlocking: true })
+      .mul(3)
+      .to('cpu', { nonBlocking: true })
+      .sum()
+      .backward();
     assert.deepEqual(x.grad?.tolist(), [3, 3, 3, 3]);
     const y = ones([4], { device: 'cuda' }).requiresGrad_();
     zeros([4], { pinMemory: true }).copy_(y.mul(2), { nonBlocking: true }).sum().backward();
@@ -104,7 +141,9 @@ describe('pinned memory, CUDA', () => {
     const before = memory.stats('cpu').pinnedBytes;
     const t = zeros([1 << 20], { pinMemory: true });
     assert.equal(memory.stats('cpu').pinnedBytes - before, 4 << 20);
-    assert.ok(memory.snapshot('cpu').storages.some((s) => s.memory === 'pinned' && s.bytes === 4 << 20));
+    assert.ok(
+      memory.snapshot('cpu').storages.some((s) => s.memory === 'pinned' && s.bytes === 4 << 20),
+    );
     t.to('cuda', { nonBlocking: true }).dispose();
     t.untypedStorage().resize_(8 << 20);
     assert.ok(t.isPinned());

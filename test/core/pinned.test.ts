@@ -1,7 +1,22 @@
-/** Pinned memory without CUDA is refused with the reason; copies that could use it work as they are. With CUDA: pinned.gpu.test.ts. */
+/**
+ * Pinned memory without CUDA is refused with the reason; copies that could use it work as they are.
+ * With CUDA: pinned.gpu.test.ts.
+ */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
-import { cuda, DeviceError, empty, FreedError, int32, memory, ones, rand, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  cuda,
+  DeviceError,
+  empty,
+  FreedError,
+  int32,
+  memory,
+  ones,
+  rand,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 import { skipBecause } from '../skip.js';
 
 describe('pinned memory', () => {
@@ -19,7 +34,10 @@ describe('pinned memory', () => {
       assert.throws(make, (error: unknown) => {
         assert.ok(error instanceof DeviceError, name);
         assert.equal(error.code, 'ERR_DEVICE');
-        assert.match(error.message, /^pinMemory: pinned memory is for copies to and from a GPU.*cuda\.isAvailable\(\)/);
+        assert.match(
+          error.message,
+          /^pinMemory: pinned memory is for copies to and from a GPU.*cuda\.isAvailable\(\)/,
+        );
         assert.ok(error.message.includes(unavailable.reason), error.message);
         return true;
       });

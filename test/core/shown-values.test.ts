@@ -9,10 +9,19 @@ cyclic.push(cyclic);
 let deep: unknown = 1;
 for (let i = 0; i < 200_000; i++) deep = [deep];
 const wide = Array.from({ length: 1e6 }, (_, i) => i);
-const bushy = Array.from({ length: 50 }, () => Array.from({ length: 50 }, () => Array.from({ length: 50 }, () => 'leaf')));
+const bushy = Array.from({ length: 50 }, () =>
+  Array.from({ length: 50 }, () => Array.from({ length: 50 }, () => 'leaf')),
+);
 
 describe('errors about arguments', () => {
-  for (const [what, value] of Object.entries({ cyclic, deep, wide, bushy, sparse: new Array(2 ** 32 - 1), text: 'x'.repeat(1e6) })) {
+  for (const [what, value] of Object.entries({
+    cyclic,
+    deep,
+    wide,
+    bushy,
+    sparse: new Array(2 ** 32 - 1),
+    text: 'x'.repeat(1e6),
+  })) {
     it(`show a ${what} one in a line or two`, () => {
       assert.throws(
         () => compile(value as () => void),
@@ -22,17 +31,28 @@ describe('errors about arguments', () => {
   }
 
   it('show a short list as it is', () => {
-    assert.throws(() => compile([1, ['a', [2n]]] as unknown as () => void), /got \[1, \['a', \[2n\]\]\]$/);
+    assert.throws(
+      () => compile([1, ['a', [2n]]] as unknown as () => void),
+      /got \[1, \['a', \[2n\]\]\]$/,
+    );
   });
 });
 
 describe('SHARDWISE_CPU_MEMORY_LIMIT', () => {
-  const index = new URL(`../../lib/index${loader.length > 0 ? '.ts' : '.js'}`, import.meta.url).href;
+  const index = new URL(`../../lib/index${loader.length > 0 ? '.ts' : '.js'}`, import.meta.url)
+    .href;
   for (const limit of ['abc', '1e9', '64MiB', '-1']) {
     it(`is named by the error where it is '${limit}'`, () => {
       const script = `import(${JSON.stringify(index)}).then(({ ones }) => ones([4])).then(() => console.log('none'), (error) => console.log(error.message));`;
-      const { stdout, stderr } = spawnSync(process.execPath, [...loader, '-e', script], { encoding: 'utf8', env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: limit } });
-      assert.match(stdout, new RegExp(`SHARDWISE_CPU_MEMORY_LIMIT is '${limit}': expected a whole number of bytes`), stderr);
+      const { stdout, stderr } = spawnSync(process.execPath, [...loader, '-e', script], {
+        encoding: 'utf8',
+        env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: limit },
+      });
+      assert.match(
+        stdout,
+        new RegExp(`SHARDWISE_CPU_MEMORY_LIMIT is '${limit}': expected a whole number of bytes`),
+        stderr,
+      );
     });
   }
 });

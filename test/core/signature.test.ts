@@ -1,15 +1,33 @@
 import assert from 'node:assert/strict';
-import { type ArgumentsOf, allDeclarations, declarationOf, defineArguments, defineFunction, methodOf } from '../../lib/core/signature.js';
+import {
+  type ArgumentsOf,
+  allDeclarations,
+  declarationOf,
+  defineArguments,
+  defineFunction,
+  methodOf,
+} from '../../lib/core/signature.js';
 import { ArgumentError, float64, type Tensor, tensor } from '../../lib/index.js';
 
 const scale = defineFunction(
   'scale(input, /, factor, offset, negate, *, label, times)',
-  (input: string, factor: number, offset = 0, negate = false, { label = 'none', times }: { label?: string; times?: number } = {}) => [input, factor, offset, negate, label, times],
+  (
+    input: string,
+    factor: number,
+    offset = 0,
+    negate = false,
+    { label = 'none', times }: { label?: string; times?: number } = {},
+  ) => [input, factor, offset, negate, label, times],
 );
 /** All parameters of a constructor can be named. */
 const layer = defineArguments(
   'Layer(inFeatures, outFeatures, bias, *, dtype)',
-  (inFeatures: number, outFeatures: number, bias = true, { dtype = 'float32' }: { dtype?: string } = {}) => ({
+  (
+    inFeatures: number,
+    outFeatures: number,
+    bias = true,
+    { dtype = 'float32' }: { dtype?: string } = {},
+  ) => ({
     inFeatures,
     outFeatures,
     bias,
@@ -34,13 +52,23 @@ describe('a declared function', () => {
     assert.deepEqual(scale('x', { factor: 2, offset: 3, times: 4, negate: true, label: 'a' }), all);
     assert.deepEqual(scale('x', 2), ['x', 2, 0, false, 'none', undefined]);
     assert.deepEqual(scale('x', 2, undefined, true), ['x', 2, 0, true, 'none', undefined]);
-    assert.deepEqual(scale('x', { factor: 2, offset: undefined }), ['x', 2, 0, false, 'none', undefined]);
+    assert.deepEqual(scale('x', { factor: 2, offset: undefined }), [
+      'x',
+      2,
+      0,
+      false,
+      'none',
+      undefined,
+    ]);
     assert.deepEqual(scale('x', 2, {}), ['x', 2, 0, false, 'none', undefined]);
   });
 
   it('is a method without its first argument', () => {
     assert.deepEqual(method.call('x', 2, 3, true, { label: 'a', times: 4 }), all);
-    assert.deepEqual(method.call('x', { factor: 2, offset: 3, times: 4, negate: true, label: 'a' }), all);
+    assert.deepEqual(
+      method.call('x', { factor: 2, offset: 3, times: 4, negate: true, label: 'a' }),
+      all,
+    );
   });
 
   it('is a constructor whose arguments all have names', () => {
@@ -48,29 +76,56 @@ describe('a declared function', () => {
     assert.deepEqual(new Layer(2, 3, false).settings, expected);
     assert.deepEqual(new Layer(2, 3, { bias: false }).settings, expected);
     assert.deepEqual(new Layer({ outFeatures: 3, inFeatures: 2, bias: false }).settings, expected);
-    // @ts-expect-error
-    assert.throws(() => new Layer(2, 3, { biased: false }), /Layer: there is no option "biased"; options are inFeatures, outFeatures, bias, dtype/);
+    assert.throws(
+      // @ts-expect-error
+      () => new Layer(2, 3, { biased: false }),
+      /Layer: there is no option "biased"; options are inFeatures, outFeatures, bias, dtype/,
+    );
   });
 
   const refusals: [string, () => unknown, RegExp][] = [
-    // @ts-expect-error
-    ['an unknown name', () => scale('x', 1, { of: 2 }), /^scale: there is no option "of"; options are factor, offset, negate, label, times$/],
-    // @ts-expect-error
-    ['an unknown name beside a known one', () => scale('x', { factor: 1, of: 2 }), /^scale: there is no option "of"/],
-    // @ts-expect-error
-    ['a name of what is given by position', () => scale('x', 1, { factor: 2 }), /^scale: factor is given twice, by position \(1\) and as an option \(2\)$/],
-    // @ts-expect-error
-    ['a name of what has none', () => scale('x', 1, { input: 2 }), /^scale: there is no option "input"/],
+    [
+      'an unknown name',
+      // @ts-expect-error
+      () => scale('x', 1, { of: 2 }),
+      /^scale: there is no option "of"; options are factor, offset, negate, label, times$/,
+    ],
+    [
+      'an unknown name beside a known one',
+      // @ts-expect-error
+      () => scale('x', { factor: 1, of: 2 }),
+      /^scale: there is no option "of"/,
+    ],
+    [
+      'a name of what is given by position',
+      // @ts-expect-error
+      () => scale('x', 1, { factor: 2 }),
+      /^scale: factor is given twice, by position \(1\) and as an option \(2\)$/,
+    ],
+    [
+      'a name of what has none',
+      // @ts-expect-error
+      () => scale('x', 1, { input: 2 }),
+      /^scale: there is no option "input"/,
+    ],
     [
       'an option by position',
       // @ts-expect-error
       () => scale('x', 1, 2, true, 'a'),
       /^scale: expected at most input, factor, offset, negate by position, got 'a' as well; others are options, in an object such as \{ label: … \}$/,
     ],
-    // @ts-expect-error
-    ['options that are not last', () => scale('x', { factor: 1 }, 2), /^scale: expected options to be the last argument, but 2 comes after them, got an object$/],
-    // @ts-expect-error
-    ['options without what is needed', () => scale('x', { offset: 1 }), /^scale: expected factor; it comes after input, or is given as \{ factor: … \}$/],
+    [
+      'options that are not last',
+      // @ts-expect-error
+      () => scale('x', { factor: 1 }, 2),
+      /^scale: expected options to be the last argument, but 2 comes after them, got an object$/,
+    ],
+    [
+      'options without what is needed',
+      // @ts-expect-error
+      () => scale('x', { offset: 1 }),
+      /^scale: expected factor; it comes after input, or is given as \{ factor: … \}$/,
+    ],
   ];
   for (const [what, call, message] of refusals) {
     it(`refuses ${what}`, () => {
@@ -93,7 +148,13 @@ describe('a declared function', () => {
     assert.deepEqual(x.sum([0, 1], true).shape, [1, 1]);
     assert.deepEqual(x.sum({ dim: 1, keepdim: true, dtype: float64 }).tolist(), [[3], [7]]);
     assert.deepEqual(x.softmax({ dim: 0 }).shape, [2, 2]);
-    const results: Tensor[] = [x.sum(), x.sum(1), x.sum(1, { dtype: float64 }), x.cumsum({ dim: 1 }), x.cumsum_({ dim: 1 })];
+    const results: Tensor[] = [
+      x.sum(),
+      x.sum(1),
+      x.sum(1, { dtype: float64 }),
+      x.cumsum({ dim: 1 }),
+      x.cumsum_({ dim: 1 }),
+    ];
     assert.equal(results.length, 5);
   });
 });

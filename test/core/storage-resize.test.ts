@@ -1,8 +1,20 @@
-/** `untypedStorage().resize_`: bytes are kept or freed in the order of the stream, and nobody waits for the stream. */
+/**
+ * `untypedStorage().resize_`: bytes are kept or freed in the order of the stream, and nobody waits
+ * for the stream.
+ */
 import assert from 'node:assert/strict';
 import { cpu } from '../../lib/core/device.js';
 import { streamOf, writer } from '../../lib/eager/submit.js';
-import { ArgumentError, cuda, FreedError, memory, ones, rand, tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  cuda,
+  FreedError,
+  memory,
+  ones,
+  rand,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
 const allocated = (): number => memory.stats().allocatedBytes;
 
@@ -34,7 +46,10 @@ describe('resizing a storage', () => {
     cuda.stream(side, () => x.untypedStorage().resize_(8 * n * n));
     const reuse = zeros([n, n]);
     cuda.stream(side, () => x.untypedStorage().resize_(4 * n * n));
-    assert.deepEqual([product.amin().item(), product.amax().item(), x.sum().item(), reuse.amax().item()], [n * 0.5, n * 0.5, n * n, 0]);
+    assert.deepEqual(
+      [product.amin().item(), product.amax().item(), x.sum().item(), reuse.amax().item()],
+      [n * 0.5, n * 0.5, n * n, 0],
+    );
     for (const t of [x, product, reuse]) t.dispose();
   });
 
@@ -59,7 +74,11 @@ describe('resizing a storage', () => {
     const x = rand([4, 4]);
     x.untypedStorage().resize_(32);
     for (const read of [() => x.add(1), () => x.tolist(), () => x.select(0, 3).sum()]) {
-      assert.throws(read, (error: FreedError) => error instanceof FreedError && /resized to 32 bytes, 64 are needed/.test(error.message));
+      assert.throws(
+        read,
+        (error: FreedError) =>
+          error instanceof FreedError && /resized to 32 bytes, 64 are needed/.test(error.message),
+      );
     }
     assert.equal(x.select(0, 1).numel(), 4);
     assert.doesNotThrow(() => x.select(0, 1).tolist());
@@ -70,7 +89,8 @@ describe('resizing a storage', () => {
 
   it('to less than nothing is refused', () => {
     const x = rand([4]);
-    for (const size of [-1, 1.5, Number.NaN]) assert.throws(() => x.untypedStorage().resize_(size), ArgumentError);
+    for (const size of [-1, 1.5, Number.NaN])
+      assert.throws(() => x.untypedStorage().resize_(size), ArgumentError);
     assert.equal(x.untypedStorage().size(), 16);
   });
 });

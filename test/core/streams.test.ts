@@ -2,7 +2,17 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ArgumentError, cuda, empty, FreedError, full, memory, ones, type Tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  cuda,
+  empty,
+  FreedError,
+  full,
+  memory,
+  ones,
+  type Tensor,
+  zeros,
+} from '../../lib/index.js';
 import { skipBecause } from '../skip.js';
 import { newStream } from './on-streams.js';
 
@@ -55,7 +65,8 @@ describe('recordStream', () => {
   });
 });
 
-const threads = (): number => Number(/Threads:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
+const threads = (): number =>
+  Number(/Threads:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
 
 /** Waits until no more than `most` threads are there, for two seconds. */
 async function threadsFallTo(most: number, meanwhile = (): void => {}): Promise<void> {

@@ -1,4 +1,7 @@
-/** Functions that run under something which ends with them are refused if they are asynchronous, whatever becomes of their promise. */
+/**
+ * Functions that run under something which ends with them are refused if they are asynchronous,
+ * whatever becomes of their promise.
+ */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { lossParallel } from '../../lib/distributed.js';
@@ -20,7 +23,12 @@ const callers: Record<string, () => unknown> = {
 describe('an asynchronous function', () => {
   for (const [name, call] of Object.entries(callers)) {
     it(`is refused by ${name}, and does not end the process when it fails`, async () => {
-      assert.throws(call, (error) => error instanceof ArgumentError && /expected a synchronous function, got one that returns a promise/.test(error.message));
+      assert.throws(
+        call,
+        (error) =>
+          error instanceof ArgumentError &&
+          /expected a synchronous function, got one that returns a promise/.test(error.message),
+      );
       await sleep(5); // the runner counts a rejection that nobody handles as a failure
     });
   }

@@ -14,7 +14,8 @@ function errorOf(fn: () => unknown): ShardwiseError {
   assert.fail('threw no error of the library');
 }
 
-const frames = (error: Error): string[] => (error.stack ?? '').split('\n').filter((line) => line.startsWith('    at '));
+const frames = (error: Error): string[] =>
+  (error.stack ?? '').split('\n').filter((line) => line.startsWith('    at '));
 
 describe('stacks of errors', () => {
   function multiply(): unknown {
@@ -56,7 +57,10 @@ describe('stacks of errors', () => {
 describe('printed errors', () => {
   it('have their details in one line, and none where nobody catches them', () => {
     const error = errorOf(() => ones([2, 3]).item());
-    assert.match(inspect(error), /\{\n {2}code: 'ERR_SHAPE',\n {2}details: \{ op: 'item', shape: \[ 2, 3 \] \}\n\}$/);
+    assert.match(
+      inspect(error),
+      /\{\n {2}code: 'ERR_SHAPE',\n {2}details: \{ op: 'item', shape: \[ 2, 3 \] \}\n\}$/,
+    );
     assert.match(inspect(error, { customInspect: false }), /\{\n {2}code: 'ERR_SHAPE'\n\}$/);
     assert.doesNotMatch(inspect(new ShapeError('short')), /details/);
     const { name, code, message, details } = error;
@@ -64,7 +68,10 @@ describe('printed errors', () => {
   });
 
   it('pass between threads with message and name', async () => {
-    const worker = new Worker("require('node:worker_threads').parentPort.once('message', (e) => { throw e; })", { eval: true });
+    const worker = new Worker(
+      "require('node:worker_threads').parentPort.once('message', (e) => { throw e; })",
+      { eval: true },
+    );
     const heard = new Promise<Error>((resolve) => worker.once('error', resolve));
     const error = errorOf(() => ones([2, 3]).item());
     worker.postMessage(error);

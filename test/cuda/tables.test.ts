@@ -1,18 +1,51 @@
-/** Files of measured configurations: what is read, what is ignored and why, which stands over which. */
+/**
+ * Files of measured configurations: what is read, what is ignored and why, which stands over which.
+ */
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, beforeEach, describe, it } from 'mocha';
-import { formatTable, type MatmulTable, mergeEntries, nativeTable, parseTable, productText, type TableEntry } from '../../lib/cuda/matmul-table.js';
-import { findTables, mergeTables, tableFileName, tableFolder, tablePaths } from '../../lib/cuda/tables.js';
+import {
+  formatTable,
+  type MatmulTable,
+  mergeEntries,
+  nativeTable,
+  parseTable,
+  productText,
+  type TableEntry,
+} from '../../lib/cuda/matmul-table.js';
+import {
+  findTables,
+  mergeTables,
+  tableFileName,
+  tableFolder,
+  tablePaths,
+} from '../../lib/cuda/tables.js';
 import { packageFolder } from '../../lib/native/load.js';
 
 const VERSION = 7;
 const addon = { tuningVersion: () => VERSION };
 const gpu = { name: 'NVIDIA Testing 1000', multiprocessors: 4 };
-const entry: TableEntry = { dtype: 'bfloat16', layout: 'nt', batch: 1, m: 16, n: 4096, k: 4096, best: 'library:2', own: 'stream', us: 10, ownUs: 11, libraryUs: 12 };
-const table: MatmulTable = { configurations: VERSION, gpu, library: 130100, entries: [entry, { ...entry, m: 128, best: 'wgmma:128x128,split=2', libraryUs: null }] };
+const entry: TableEntry = {
+  dtype: 'bfloat16',
+  layout: 'nt',
+  batch: 1,
+  m: 16,
+  n: 4096,
+  k: 4096,
+  best: 'library:2',
+  own: 'stream',
+  us: 10,
+  ownUs: 11,
+  libraryUs: 12,
+};
+const table: MatmulTable = {
+  configurations: VERSION,
+  gpu,
+  library: 130100,
+  entries: [entry, { ...entry, m: 128, best: 'wgmma:128x128,split=2', libraryUs: null }],
+};
 
 describe('a table of configurations', () => {
   it('is read as it was written, an entry a line', () => {
@@ -23,7 +56,10 @@ describe('a table of configurations', () => {
   });
 
   it('is told to the native side line by line', () => {
-    assert.equal(nativeTable(table), 'library 130100\nbfloat16 nt 1 16 4096 4096 library:2 stream\nbfloat16 nt 1 128 4096 4096 wgmma:128x128,split=2 stream\n');
+    assert.equal(
+      nativeTable(table),
+      'library 130100\nbfloat16 nt 1 16 4096 4096 library:2 stream\nbfloat16 nt 1 128 4096 4096 wgmma:128x128,split=2 stream\n',
+    );
     assert.equal(nativeTable({ library: 130100, entries: [] }), '');
   });
 
@@ -40,7 +76,9 @@ describe('a table of configurations', () => {
     [JSON.stringify({ ...table, format: 1, entries: {} }), /"entries" is no list/],
     [JSON.stringify({ ...table, format: 1, entries: [entry, null] }), /entry 2 is no object/],
   ];
-  for (const [text, reason] of broken) it(`is refused as ${JSON.stringify(text.slice(0, 40))}`, () => assert.throws(() => parseTable(text), reason));
+  for (const [text, reason] of broken)
+    it(`is refused as ${JSON.stringify(text.slice(0, 40))}`, () =>
+      assert.throws(() => parseTable(text), reason));
 
   const wrong: [Partial<Record<keyof TableEntry, unknown>>, RegExp][] = [
     [{ dtype: 'int8' }, /entry 1 has dtype int8/],
@@ -96,10 +134,18 @@ describe('files of tables', () => {
     assert.equal(tableFileName(gpu), 'matmul-nvidia-testing-1000-4.json');
     assert.equal(tableFileName({ name: '../..', multiprocessors: 1 }), 'matmul-gpu-1.json');
     assert.equal(tableFolder({ XDG_CACHE_HOME: '/cache', HOME: '/home/me' }), '/cache/shardwise');
-    assert.equal(tableFolder({ XDG_CACHE_HOME: 'relative', HOME: '/home/me' }), '/home/me/.cache/shardwise');
-    assert.equal(tableFolder({ SHARDWISE_TUNE_CACHE: '/tables', XDG_CACHE_HOME: '/cache' }), '/tables');
+    assert.equal(
+      tableFolder({ XDG_CACHE_HOME: 'relative', HOME: '/home/me' }),
+      '/home/me/.cache/shardwise',
+    );
+    assert.equal(
+      tableFolder({ SHARDWISE_TUNE_CACHE: '/tables', XDG_CACHE_HOME: '/cache' }),
+      '/tables',
+    );
     assert.equal(tableFolder({ SHARDWISE_TUNE_CACHE: 'off' }), null);
-    assert.deepEqual(tablePaths(gpu, { SHARDWISE_TUNE_CACHE: 'off' }), [path.join(packageFolder(), 'native', 'tables', tableFileName(gpu))]);
+    assert.deepEqual(tablePaths(gpu, { SHARDWISE_TUNE_CACHE: 'off' }), [
+      path.join(packageFolder(), 'native', 'tables', tableFileName(gpu)),
+    ]);
     assert.equal(tablePaths(gpu, { SHARDWISE_TUNE_CACHE: folder })[1], file);
   });
 
@@ -107,14 +153,25 @@ describe('files of tables', () => {
 
   it('are read', () => {
     writeFileSync(file, formatTable(table));
-    assert.deepEqual(found(), { files: [{ path: file, entries: 2 }], tables: [{ path: file, table }] });
+    assert.deepEqual(found(), {
+      files: [{ path: file, entries: 2 }],
+      tables: [{ path: file, table }],
+    });
   });
 
   const useless: [string, string, RegExp][] = [
     ['are cut off', formatTable(table).slice(0, 200), /not JSON/],
     ['are empty', '', /not JSON/],
-    ['are of another version of the kernels', formatTable({ ...table, configurations: 6 }), /configurations of version 6, and these are of version 7/],
-    ['are of another GPU', formatTable({ ...table, gpu: { ...gpu, multiprocessors: 8 } }), /for NVIDIA Testing 1000 with 8 multiprocessors/],
+    [
+      'are of another version of the kernels',
+      formatTable({ ...table, configurations: 6 }),
+      /configurations of version 6, and these are of version 7/,
+    ],
+    [
+      'are of another GPU',
+      formatTable({ ...table, gpu: { ...gpu, multiprocessors: 8 } }),
+      /for NVIDIA Testing 1000 with 8 multiprocessors/,
+    ],
   ];
   for (const [what, text, reason] of useless) {
     it(`are ignored where they ${what}, with the reason`, () => {

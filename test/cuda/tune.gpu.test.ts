@@ -1,4 +1,7 @@
-/** `shardwise tune` on a GPU, and that programs go by what it found: here, nearby, and not where there is no table or no cuBLASLt. */
+/**
+ * `shardwise tune` on a GPU, and that programs go by what it found: here, nearby, and not where
+ * there is no table or no cuBLASLt.
+ */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,17 +24,30 @@ describe('tuning of matrix products, CUDA', function () {
   let tuned: MatmulTable;
 
   const run = (name: string, args: string[], env: Record<string, string> = {}) =>
-    promisify(execFile)(process.execPath, [...programArguments(name), ...args], { env: { ...process.env, SHARDWISE_TUNE_CACHE: folder, ...env } });
+    promisify(execFile)(process.execPath, [...programArguments(name), ...args], {
+      env: { ...process.env, SHARDWISE_TUNE_CACHE: folder, ...env },
+    });
   /** Computes them, each right, and gives the lines that say who did. */
   const products = async (texts: string[], env: Record<string, string> = {}): Promise<string> => {
-    const { stdout, stderr } = await run('cuda/programs/products', texts, { SHARDWISE_DEBUG: 'matmul', ...env });
-    for (const error of JSON.parse(stdout) as number[]) assert.ok(error <= 1, `${texts}: ${stdout}`);
+    const { stdout, stderr } = await run('cuda/programs/products', texts, {
+      SHARDWISE_DEBUG: 'matmul',
+      ...env,
+    });
+    for (const error of JSON.parse(stdout) as number[])
+      assert.ok(error <= 1, `${texts}: ${stdout}`);
     return stderr;
   };
 
   before(async function () {
     skipWithoutCuda(this);
-    const { stdout } = await run('../lib/cli/main', ['tune', '--shapes', `${M}x${N}x${K}`, '--layout', 'nt,tn', '--json']);
+    const { stdout } = await run('../lib/cli/main', [
+      'tune',
+      '--shapes',
+      `${M}x${N}x${K}`,
+      '--layout',
+      'nt,tn',
+      '--json',
+    ]);
     const report = JSON.parse(stdout) as TuneReport;
     file = path.join(folder, readdirSync(folder)[0] as string);
     assert.equal(report.file, file);
@@ -41,18 +57,31 @@ describe('tuning of matrix products, CUDA', function () {
   });
   after(() => rmSync(folder, { recursive: true }));
 
-  const withEvery = (best: string, own: string): void => writeFileSync(file, formatTable({ ...tuned, entries: tuned.entries.map((entry) => ({ ...entry, best, own })) }));
+  const withEvery = (best: string, own: string): void =>
+    writeFileSync(
+      file,
+      formatTable({ ...tuned, entries: tuned.entries.map((entry) => ({ ...entry, best, own })) }),
+    );
 
   it('is what later programs go by, for the product and for those near it', async () => {
     const [first] = tuned.entries;
     const told = await products([`${M}x${N}x${K}`, `${M + 2}x${N}x${K}`, '700x136x1000']);
-    assert.ok(told.includes(`shardwise: matmul bfloat16 nt 1x${M}x${N}x${K} by ${first?.best} (table)\n`), told);
+    assert.ok(
+      told.includes(`shardwise: matmul bfloat16 nt 1x${M}x${N}x${K} by ${first?.best} (table)\n`),
+      told,
+    );
     assert.match(told, new RegExp(`nt 1x${M + 2}x${N}x${K} by \\S+ \\(near\\)`));
     assert.match(told, /nt 1x700x136x1000 by \S+ \(rule\)/);
   });
 
   it('computes every configuration right', async () => {
-    const { stdout } = await run('../lib/cli/main', ['tune', '--shapes', `${M}x${N}x${K}`, '--dry-run', '--json']);
+    const { stdout } = await run('../lib/cli/main', [
+      'tune',
+      '--shapes',
+      `${M}x${N}x${K}`,
+      '--dry-run',
+      '--json',
+    ]);
     const [{ timed }] = (JSON.parse(stdout) as TuneReport).products as [TuneReport['products'][0]];
     for (const { name } of timed.filter((each) => !each.name.startsWith('library:'))) {
       withEvery(name, name);
@@ -66,7 +95,10 @@ describe('tuning of matrix products, CUDA', function () {
     const broken = [
       '{"format": 1',
       formatTable({ ...tuned, configurations: 0 }),
-      formatTable({ ...tuned, entries: tuned.entries.map((entry) => ({ ...entry, best: 'no-such-kernel' })) }),
+      formatTable({
+        ...tuned,
+        entries: tuned.entries.map((entry) => ({ ...entry, best: 'no-such-kernel' })),
+      }),
     ];
     for (const text of broken) {
       writeFileSync(file, text);
@@ -80,7 +112,16 @@ describe('tuning of matrix products, CUDA', function () {
   it('does without cuBLASLt: by the fastest of our own kernels where it is in the table, and by the rule', async () => {
     const own = tuned.entries[0]?.own as string;
     withEvery('library', own);
-    const told = await products([`${M}x${N}x${K}:nt`, '1000x1000x1000:nn', '16x1000x1000:nt', '3x500x700:tt', '999x333x77:tn'], { SHARDWISE_CUBLASLT_PATH: 'off' });
+    const told = await products(
+      [
+        `${M}x${N}x${K}:nt`,
+        '1000x1000x1000:nn',
+        '16x1000x1000:nt',
+        '3x500x700:tt',
+        '999x333x77:tn',
+      ],
+      { SHARDWISE_CUBLASLT_PATH: 'off' },
+    );
     assert.ok(told.includes(`nt 1x${M}x${N}x${K} by ${own} (table)`), told);
     assert.doesNotMatch(told, /by library/);
     writeFileSync(file, formatTable(tuned));
@@ -94,7 +135,10 @@ describe('tuning of matrix products, CUDA', function () {
   });
 
   it('is not chosen by a word that means nothing', async () => {
-    await assert.rejects(products(['8x8x8:nt'], { SHARDWISE_MATMUL: 'onw' }), /SHARDWISE_MATMUL: expected 'own' or 'cublaslt', got 'onw'/);
+    await assert.rejects(
+      products(['8x8x8:nt'], { SHARDWISE_MATMUL: 'onw' }),
+      /SHARDWISE_MATMUL: expected 'own' or 'cublaslt', got 'onw'/,
+    );
   });
 
   it('is told by doctor', async () => {

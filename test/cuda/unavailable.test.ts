@@ -1,4 +1,7 @@
-/** What is said where there is no GPU: of the device that was asked for, once, with what to do, by whoever was asked. */
+/**
+ * What is said where there is no GPU: of the device that was asked for, once, with what to do, by
+ * whoever was asked.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import { cuda, DeviceError, ones } from '../../lib/index.js';
@@ -23,13 +26,17 @@ describe('a GPU that is not there', () => {
         const [first] = error.message.split('\n');
         assert.equal(first, `device "${device}" is not available: ${unavailable.reason}`);
         assert.deepEqual(error.message.match(/cuda:\d/g), [device]);
-        for (const hint of unavailable.hints) assert.ok(error.message.includes(`\n  - ${hint}`), error.message);
+        for (const hint of unavailable.hints)
+          assert.ok(error.message.includes(`\n  - ${hint}`), error.message);
         return true;
       });
     });
   }
 
   it('is not what the CPU is', () => {
-    assert.throws(() => cuda.memoryAllocated('cpu' as 'cuda'), { name: /DeviceError/, message: 'cuda: expected a CUDA device, got cpu' });
+    assert.throws(() => cuda.memoryAllocated('cpu' as 'cuda'), {
+      name: /DeviceError/,
+      message: 'cuda: expected a CUDA device, got cpu',
+    });
   });
 });

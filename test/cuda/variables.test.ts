@@ -32,11 +32,15 @@ describe('variables of the CUDA part', () => {
   it('are refused where who computes is named wrongly, with the names there are', () => {
     assert.throws(
       () => checkVariables({ SHARDWISE_MATMUL: 'onw' }),
-      (error: Error) => error instanceof ArgumentError && error.message === "SHARDWISE_MATMUL: expected 'own' or 'cublaslt', got 'onw'",
+      (error: Error) =>
+        error instanceof ArgumentError &&
+        error.message === "SHARDWISE_MATMUL: expected 'own' or 'cublaslt', got 'onw'",
     );
   });
 
   it('are warned of where there is nothing such to tell', () => {
-    assert.deepEqual(warningsOf({ SHARDWISE_DEBUG: 'matmul,mamtul, x' }), ["SHARDWISE_DEBUG: there is nothing to tell of 'mamtul', ' x'; the words are: matmul"]);
+    assert.deepEqual(warningsOf({ SHARDWISE_DEBUG: 'matmul,mamtul, x' }), [
+      "SHARDWISE_DEBUG: there is nothing to tell of 'mamtul', ' x'; the words are: matmul",
+    ]);
   });
 });

@@ -21,10 +21,12 @@ export interface Block {
 }
 
 export const blocks: readonly Block[] = pages.flatMap((page) =>
-  [...readFileSync(path.join(root, page), 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map((m, i) => ({
-    page,
-    number: i + 1,
-    code: m[1] as string,
-    file: `${page.replace(/\W/g, '-')}-${i + 1}.mts`,
-  })),
+  [...readFileSync(path.join(root, page), 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map(
+    (m, i) => ({
+      page,
+      number: i + 1,
+      code: m[1] as string,
+      file: `${page.replace(/\W/g, '-')}-${i + 1}.mts`,
+    }),
+  ),
 );

@@ -1,4 +1,7 @@
-/** Every TypeScript block of the README and of docs/ is run as it stands. (test/packaging checks its types as a user's compiler does.) */
+/**
+ * Every TypeScript block of the README and of docs/ is run as it stands. (test/packaging checks its
+ * types as a user's compiler does.)
+ */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';

@@ -1,4 +1,7 @@
-/** Ranks that draw for a distributed tensor draw one tensor, whatever each of them has seeded and drawn by itself. */
+/**
+ * Ranks that draw for a distributed tensor draw one tensor, whatever each of them has seeded and
+ * drawn by itself.
+ */
 import assert from 'node:assert/strict';
 import {
   CollectiveError,
@@ -37,19 +40,27 @@ import { errorOf, valuesOf } from '../mesh/on-ranks.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
 
 const meshOf = (): DeviceMesh => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
-const copies = (mesh: DeviceMesh): Tensor => distributeTensor(linspace(-1, 1, 60).reshape([5, 12]), mesh, [Replicate(), Replicate()], { srcDataRank: null });
+const copies = (mesh: DeviceMesh): Tensor =>
+  distributeTensor(linspace(-1, 1, 60).reshape([5, 12]), mesh, [Replicate(), Replicate()], {
+    srcDataRank: null,
+  });
 
 /** Of each rank: a tensor that every rank has. */
 const draws: Record<string, (mesh: DeviceMesh) => Tensor> = {
   dtensorRandn: (mesh) => dtensorRandn([7], { mesh }),
   dtensorRand: (mesh) => dtensorRand([7], { mesh }),
   dtensorRandint: (mesh) => dtensorRandint(0, 1000, [7], { mesh }),
-  'a factory of parts': (mesh) => dtensorRandn([7, 2], { mesh, placements: [Shard(0), Replicate()] }).redistribute([Replicate(), Replicate()]),
+  'a factory of parts': (mesh) =>
+    dtensorRandn([7, 2], { mesh, placements: [Shard(0), Replicate()] }).redistribute([
+      Replicate(),
+      Replicate(),
+    ]),
   dropout: (mesh) => nn.functional.dropout(copies(mesh)),
   randnLike: (mesh) => randnLike(copies(mesh)),
   bernoulli: (mesh) => bernoulli(copies(mesh).sigmoid()),
   multinomial: (mesh) => multinomial(copies(mesh).sigmoid(), 3),
-  'multinomial with replacement': (mesh) => multinomial(copies(mesh).sigmoid(), 20, { replacement: true }),
+  'multinomial with replacement': (mesh) =>
+    multinomial(copies(mesh).sigmoid(), 20, { replacement: true }),
   'normal around a mean': (mesh) => normal(copies(mesh), 2),
   gumbelSoftmax: (mesh) => gumbelSoftmax(copies(mesh)),
   'dropout of attention': (mesh) => {
@@ -87,7 +98,11 @@ describe('random numbers of ranks that each have a seed of their own', () => {
     const drawn = await ranks.run(async () => {
       seed();
       const mesh = meshOf();
-      return Promise.all([dtensorRandn([3], { mesh }), dtensorRandn([3], { mesh }), randn([3])].map((t) => valuesOf(t.sharding === null ? t : t.toLocal())));
+      return Promise.all(
+        [dtensorRandn([3], { mesh }), dtensorRandn([3], { mesh }), randn([3])].map((t) =>
+          valuesOf(t.sharding === null ? t : t.toLocal()),
+        ),
+      );
     });
     assert.equal(new Set(drawn.flat().map(String)).size, 2 + 4);
   });
@@ -102,7 +117,8 @@ describe('random numbers of ranks that each have a seed of their own', () => {
       const first = dtensorRandn([3], { mesh, placements: [Shard(0), Replicate()] });
       if (rank === 2) rand([5]);
       const second = dtensorRand([2, 2], { mesh, placements: [Replicate(), Shard(1)] });
-      for (const [i, t] of [first, second].entries()) assert.deepEqual(await valuesOf(t.fullTensor()), (expected[i] as number[]).flat());
+      for (const [i, t] of [first, second].entries())
+        assert.deepEqual(await valuesOf(t.fullTensor()), (expected[i] as number[]).flat());
     });
   });
 
@@ -113,7 +129,8 @@ describe('random numbers of ranks that each have a seed of their own', () => {
       manualSeed(2);
       const mesh = meshOf();
       const tp = mesh.get('tp');
-      const drawsAs = async (on: DeviceMesh, draw: number): Promise<void> => assert.deepEqual(await valuesOf(dtensorRand([2], { mesh: on }).toLocal()), expected[draw]);
+      const drawsAs = async (on: DeviceMesh, draw: number): Promise<void> =>
+        assert.deepEqual(await valuesOf(dtensorRand([2], { mesh: on }).toLocal()), expected[draw]);
       await drawsAs(mesh, 0);
       const more = rank < 2 ? 2 : 1;
       for (let i = 0; i < more; i++) await drawsAs(tp, 1 + i);
@@ -150,7 +167,14 @@ describe('the state of random numbers on ranks', () => {
       dtensorRand([1], { mesh });
       if (rank === 0) dtensorRand([1], { mesh: own });
       const state = JSON.parse(JSON.stringify(getRngState())) as RngState;
-      const drawAll = (): Promise<number[][]> => Promise.all([rand([2]), dtensorRand([2], { mesh }).toLocal(), dtensorRand([2], { mesh: own }).toLocal()].map((t) => valuesOf(t)));
+      const drawAll = (): Promise<number[][]> =>
+        Promise.all(
+          [
+            rand([2]),
+            dtensorRand([2], { mesh }).toLocal(),
+            dtensorRand([2], { mesh: own }).toLocal(),
+          ].map((t) => valuesOf(t)),
+        );
       const first = await drawAll();
       setRngState(state);
       assert.deepEqual(await drawAll(), first);
@@ -164,7 +188,10 @@ describe('the state of random numbers on ranks', () => {
     const next = randn([4]).tolist();
     await ranks.run(async () => {
       setRngState({ seed: state.seed, offset: state.offset });
-      assert.deepEqual(await valuesOf(dtensorRandn([4], { mesh: initDeviceMesh('cpu', [2]) }).toLocal()), next);
+      assert.deepEqual(
+        await valuesOf(dtensorRandn([4], { mesh: initDeviceMesh('cpu', [2]) }).toLocal()),
+        next,
+      );
     });
   });
 
@@ -178,7 +205,12 @@ describe('the state of random numbers on ranks', () => {
       5,
       null,
     ];
-    for (const onMeshes of bad) assert.throws(() => new Generator().setState({ seed: 0, offset: 0, onMeshes: onMeshes as never }), ArgumentError, JSON.stringify(onMeshes));
+    for (const onMeshes of bad)
+      assert.throws(
+        () => new Generator().setState({ seed: 0, offset: 0, onMeshes: onMeshes as never }),
+        ArgumentError,
+        JSON.stringify(onMeshes),
+      );
   });
 });
 
@@ -196,7 +228,9 @@ describe('parameters that ranks have made each by itself', () => {
       const agreed = parallelizeModule(made(), mesh, SequenceParallel());
       const own = parallelizeModule(made(), mesh, SequenceParallel(), { srcDataRank: null });
       assert.ok(agreed.weight instanceof DTensor);
-      return Promise.all([agreed, own].map((layer) => valuesOf((layer.weight as Tensor).detach().toLocal())));
+      return Promise.all(
+        [agreed, own].map((layer) => valuesOf((layer.weight as Tensor).detach().toLocal())),
+      );
     });
     assert.deepEqual(
       weights.map(([agreed, own]) => [agreed?.[0], own?.[0]]),

@@ -1,7 +1,17 @@
-/** Compares a function on distributed tensors in drawn placements, and its gradients, with the same on one device. */
+/**
+ * Compares a function on distributed tensors in drawn placements, and its gradients, with the same
+ * on one device.
+ */
 import assert from 'node:assert/strict';
 import { type DeviceMesh, initDeviceMesh } from '../../lib/distributed.js';
-import { autograd, getRngState, manualSeed, seed as seedByChance, setRngState, type Tensor } from '../../lib/index.js';
+import {
+  autograd,
+  getRngState,
+  manualSeed,
+  seed as seedByChance,
+  setRngState,
+  type Tensor,
+} from '../../lib/index.js';
 import { isVariable } from '../every-op/differentiable.js';
 import { Rng } from '../fuzz/rng.js';
 import { assertWhole, drawSpec, placed } from './placed.js';
@@ -20,14 +30,21 @@ export interface Call {
 }
 
 /** Results and the gradients of the inputs, from gradients of the results. */
-function runWithGradients(call: Call, inputs: readonly Tensor[], cotangent: (like: Tensor, i: number) => Tensor): { outputs: readonly Tensor[]; leaves: Tensor[] } {
+function runWithGradients(
+  call: Call,
+  inputs: readonly Tensor[],
+  cotangent: (like: Tensor, i: number) => Tensor,
+): { outputs: readonly Tensor[]; leaves: Tensor[] } {
   const outputs = call.run(inputs);
   const roots = outputs.filter((t) => t.requiresGrad);
   if (roots.length > 0) autograd.backward(roots, roots.map(cotangent));
   return { outputs, leaves: inputs.filter((t) => t.leafRequiresGrad) };
 }
 
-/** Seeds the ranks, or gives each another seed; returns what lets plain tensors draw next what distributed ones do, or these themselves. */
+/**
+ * Seeds the ranks, or gives each another seed; returns what lets plain tensors draw next what
+ * distributed ones do, or these themselves.
+ */
 function startDrawing(isSeeded: boolean): (sharded: boolean) => void {
   if (isSeeded) return () => void manualSeed(11);
   seedByChance();
@@ -50,13 +67,23 @@ function leafOf(t: Tensor): Tensor {
   return t.detach().clone().requiresGrad_(isVariable(t));
 }
 
-/** @throws AssertionError where a result or a gradient differs. All ranks call it, with an `rng` in the same state */
-export async function checkSharded(call: Call, mesh: DeviceMesh, rng: Rng, what: string): Promise<void> {
+/**
+ * @throws AssertionError where a result or a gradient differs. All ranks call it, with an `rng` in
+ * the same state
+ */
+export async function checkSharded(
+  call: Call,
+  mesh: DeviceMesh,
+  rng: Rng,
+  what: string,
+): Promise<void> {
   const plain = call.inputs.map((t) => (t.storage === null ? t : leafOf(t)));
   const start = startDrawing(rng.chance(0.5));
   start(false);
   const expected = runWithGradients(call, plain, weight);
-  const specs = call.inputs.map((t) => (t.storage === null || (t.ndim === 0 && rng.chance(0.3)) ? null : drawSpec(rng, mesh, t)));
+  const specs = call.inputs.map((t) =>
+    t.storage === null || (t.ndim === 0 && rng.chance(0.3)) ? null : drawSpec(rng, mesh, t),
+  );
   if (specs.every((spec) => spec === null)) return;
   const text = `${what} of ${specs.map((spec) => spec ?? 'a plain one').join('; ')}`;
   const inputs = call.inputs.map((t, i) => {
@@ -66,10 +93,14 @@ export async function checkSharded(call: Call, mesh: DeviceMesh, rng: Rng, what:
   const whole = expected.outputs.filter((t) => t.requiresGrad);
   const grads = whole.map((t) => drawSpec(rng, mesh, t));
   start(true);
-  const actual = runWithGradients(call, inputs, (_, i) => placed(weight(whole[i] as Tensor, i), grads[i] as NonNullable<(typeof grads)[number]>));
+  const actual = runWithGradients(call, inputs, (_, i) =>
+    placed(weight(whole[i] as Tensor, i), grads[i] as NonNullable<(typeof grads)[number]>),
+  );
   assert.equal(actual.outputs.length, expected.outputs.length, text);
-  for (const [i, t] of actual.outputs.entries()) await assertWhole(t, expected.outputs[i] as Tensor, `output ${i} of ${text}`);
-  for (const [i, leaf] of actual.leaves.entries()) await checkGradient(leaf, expected.leaves[i] as Tensor, `gradient ${i} of ${text}`);
+  for (const [i, t] of actual.outputs.entries())
+    await assertWhole(t, expected.outputs[i] as Tensor, `output ${i} of ${text}`);
+  for (const [i, leaf] of actual.leaves.entries())
+    await checkGradient(leaf, expected.leaves[i] as Tensor, `gradient ${i} of ${text}`);
 }
 
 async function checkGradient(leaf: Tensor, expected: Tensor, what: string): Promise<void> {
@@ -80,7 +111,12 @@ async function checkGradient(leaf: Tensor, expected: Tensor, what: string): Prom
   assert.equal(grad.sharding === null, leaf.sharding === null, what);
   if (leaf.sharding === null) return;
   leaf.placements.forEach((placement, meshDim) => {
-    assert.ok(placement.isPartial() ? grad.placements[meshDim]?.isReplicate() : grad.placements[meshDim] === placement, `${what} is held as ${grad._spec}`);
+    assert.ok(
+      placement.isPartial()
+        ? grad.placements[meshDim]?.isReplicate()
+        : grad.placements[meshDim] === placement,
+      `${what} is held as ${grad._spec}`,
+    );
   });
 }
 
@@ -91,12 +127,20 @@ function hash(name: string): number {
 
 /** Samples and meshes to try: all of them, or as many as there may be, drawn. */
 function drawCases(samples: number, rng: Rng): [sample: number, mesh: readonly number[]][] {
-  const cases = Array.from({ length: samples }, (_, s) => meshes.map((mesh): [number, readonly number[]] => [s, mesh])).flat();
-  return cases.length <= MOST_CALLS ? cases : Array.from({ length: MOST_CALLS }, () => rng.pick(cases));
+  const cases = Array.from({ length: samples }, (_, s) =>
+    meshes.map((mesh): [number, readonly number[]] => [s, mesh]),
+  ).flat();
+  return cases.length <= MOST_CALLS
+    ? cases
+    : Array.from({ length: MOST_CALLS }, () => rng.pick(cases));
 }
 
 /** Runs a check on samples of one function; what it throws says with which seed. */
-export async function forSamples<S>(name: string, samples: readonly S[], check: (sample: S, mesh: DeviceMesh, rng: Rng, what: string) => Promise<void>): Promise<void> {
+export async function forSamples<S>(
+  name: string,
+  samples: readonly S[],
+  check: (sample: S, mesh: DeviceMesh, rng: Rng, what: string) => Promise<void>,
+): Promise<void> {
   const rng = new Rng(seed, hash(name));
   for (let r = 0; r < runs; r++) {
     for (const [s, shape] of drawCases(samples.length, rng)) {

@@ -1,7 +1,17 @@
 /** What is written down of collectives: how many, how large, why, whose. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, barrier, CommDebugMode, DTensor, distributeTensor, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  CommDebugMode,
+  DTensor,
+  distributeTensor,
+  initDeviceMesh,
+  Partial,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { float32, manualSeed, nn, ones, randn, type Tensor } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
@@ -30,7 +40,12 @@ describe('CommDebugMode', () => {
         [0, 2],
       ][rank] as [number, number];
       assert.deepEqual(
-        comm.events.map(({ kind, bytes: size, sentBytes, meshDim }) => [kind, size, sentBytes, meshDim]),
+        comm.events.map(({ kind, bytes: size, sentBytes, meshDim }) => [
+          kind,
+          size,
+          sentBytes,
+          meshDim,
+        ]),
         [
           // All rows but those that the next rank began with; all but one's own.
           ['allGather', bytes, (6 - ofNext) * 8 * 4, 'tp'],
@@ -41,7 +56,13 @@ describe('CommDebugMode', () => {
           ['barrier', 0, 0, null],
         ],
       );
-      assert.deepEqual(comm.getCommCounts(), { allGather: 1, allToAll: 1, reduceScatter: 1, allReduce: 1, barrier: 1 });
+      assert.deepEqual(comm.getCommCounts(), {
+        allGather: 1,
+        allToAll: 1,
+        reduceScatter: 1,
+        allReduce: 1,
+        barrier: 1,
+      });
       assert.equal(comm.getTotalCounts(), 5);
       assert.equal(
         comm.getCommBytes().bytes,
@@ -65,14 +86,21 @@ describe('CommDebugMode', () => {
         t.redistribute([Replicate()]);
         allReduce(ones([2]));
       });
-      const [redistribute, add] = ['redistribute from [Shard(0)] to [Replicate()]', 'add: input 1 from [Partial(sum)] to [Shard(0)]'];
+      const [redistribute, add] = [
+        'redistribute from [Shard(0)] to [Replicate()]',
+        'add: input 1 from [Partial(sum)] to [Shard(0)]',
+      ];
       assert.deepEqual(
         comm.events.map((event) => event.cause),
         [redistribute, add, add, redistribute, null],
       );
       assert.equal(comm.events.at(-1)?.name, 'allReduce');
-      for (const { where } of comm.events) assert.match(where, /^reads \(.*comm-debug-mode\.test\.[jt]s:\d+:\d+\)$/);
-      assert.match(String(comm), /^collective +calls +bytes +sent +along +phase +module +cause +where\n/);
+      for (const { where } of comm.events)
+        assert.match(where, /^reads \(.*comm-debug-mode\.test\.[jt]s:\d+:\d+\)$/);
+      assert.match(
+        String(comm),
+        /^collective +calls +bytes +sent +along +phase +module +cause +where\n/,
+      );
       // The two reductions for the sums are one line.
       assert.equal(String(comm).split('\n').length, comm.getTotalCounts());
       assert.match(String(comm), /\nreduceScatter +2 +128 +64 +tp +forward +add: input 1/);
@@ -92,16 +120,25 @@ describe('CommDebugMode', () => {
       };
       assert.deepEqual(
         causesOf(() => t.softmax(0)),
-        ['softmax, in sub: input 1 from [Partial(max)] to [Replicate()]', 'softmax, in div: input 1 from [Partial(sum)] to [Replicate()]'],
+        [
+          'softmax, in sub: input 1 from [Partial(max)] to [Replicate()]',
+          'softmax, in div: input 1 from [Partial(sum)] to [Replicate()]',
+        ],
       );
       // Which is made of logsumexp in turn, and that of others.
       assert.deepEqual(
         causesOf(() => t.logSoftmax(0)),
-        ['logSoftmax, in redistribute from [Partial(max)] to [Replicate()]', 'logSoftmax, in log: input 0 from [Partial(sum)] to [Replicate()]'],
+        [
+          'logSoftmax, in redistribute from [Partial(max)] to [Replicate()]',
+          'logSoftmax, in log: input 0 from [Partial(sum)] to [Replicate()]',
+        ],
       );
       assert.deepEqual(
         causesOf(() => terms.logit()),
-        ['logit, in log: input 0 from [Partial(sum)] to [Replicate()]', 'logit, in log1p: input 0 from [Partial(sum)] to [Replicate()]'],
+        [
+          'logit, in log: input 0 from [Partial(sum)] to [Replicate()]',
+          'logit, in log1p: input 0 from [Partial(sum)] to [Replicate()]',
+        ],
       );
       assert.deepEqual(
         causesOf(() => new nn.Softmin(0)(t)),
@@ -116,7 +153,8 @@ describe('CommDebugMode', () => {
       manualSeed(0);
       const mesh = meshOf(2);
       const model = new nn.Sequential(new nn.Linear(4, 4), new nn.ReLU(), new nn.Linear(4, 4));
-      for (const [i, p] of [...model.parameters()].entries()) p.data = distributeTensor(p.detach(), mesh, [i < 3 ? Shard(i < 2 ? 0 : 1) : Replicate()]);
+      for (const [i, p] of [...model.parameters()].entries())
+        p.data = distributeTensor(p.detach(), mesh, [i < 3 ? Shard(i < 2 ? 0 : 1) : Replicate()]);
       const x = DTensor.fromLocal(randn([3, 4]), mesh).requiresGrad_();
       const comm = new CommDebugMode();
       comm.run(() => {

@@ -1,6 +1,13 @@
 /** Layers that are copied while ranks hold their parameters together. */
 import assert from 'node:assert/strict';
-import { CommDebugMode, DTensor, distributeModule, distributeTensor, initDeviceMesh, Shard } from '../../lib/distributed.js';
+import {
+  CommDebugMode,
+  DTensor,
+  distributeModule,
+  distributeTensor,
+  initDeviceMesh,
+  Shard,
+} from '../../lib/distributed.js';
 import { nn, randn } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
@@ -9,11 +16,16 @@ describe('a copy of a layer with distributed parameters', () => {
     'has parts of its own in the same placements, and needs no communication',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
-      const layer = distributeModule(new nn.TransformerEncoderLayer(8, 2, { dimFeedforward: 16, dropout: 0, batchFirst: true }), mesh, {
-        partitionFn: (name, module) => {
-          if (name === 'linear1' && module instanceof nn.Linear) module.weight.data = distributeTensor(module.weight.detach(), mesh, [Shard(0)]);
+      const layer = distributeModule(
+        new nn.TransformerEncoderLayer(8, 2, { dimFeedforward: 16, dropout: 0, batchFirst: true }),
+        mesh,
+        {
+          partitionFn: (name, module) => {
+            if (name === 'linear1' && module instanceof nn.Linear)
+              module.weight.data = distributeTensor(module.weight.detach(), mesh, [Shard(0)]);
+          },
         },
-      });
+      );
       const comm = new CommDebugMode();
       const encoder = comm.run(() => new nn.TransformerEncoder(layer, 2));
       assert.equal(comm.getTotalCounts(), 0);

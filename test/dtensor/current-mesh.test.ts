@@ -26,7 +26,13 @@ describe('DeviceMesh.run', () => {
         assert.equal(getCurrentMesh(), mesh);
         const layer = parallelizeModule(new nn.Linear(2, 4), undefined, ColwiseParallel());
         const norm = distributeModule(new nn.LayerNorm(4));
-        return [dtensorOnes([4], { placements: [Shard(0)] }), distributeTensor(ones([4]), undefined, [Shard(0)]), DTensor.fromLocal(ones([4])), layer.weight, norm.weight];
+        return [
+          dtensorOnes([4], { placements: [Shard(0)] }),
+          distributeTensor(ones([4]), undefined, [Shard(0)]),
+          DTensor.fromLocal(ones([4])),
+          layer.weight,
+          norm.weight,
+        ];
       });
       for (const t of made as Tensor[]) assert.equal(t.deviceMesh, mesh);
       assert.deepEqual(
@@ -50,8 +56,14 @@ describe('DeviceMesh.run', () => {
         assert.throws(() => inner.run(() => assert.fail('thrown inside')), /thrown inside/);
         assert.equal(getCurrentMesh(), outer);
       });
-      assert.throws(() => distributeTensor(ones([2])), /^ArgumentError.*distributeTensor: expected mesh to be a DeviceMesh, got none\. Give one, or call it inside mesh\.run/);
-      assert.throws(() => dtensorOnes([2], {}), /dtensorOnes: expected mesh to be a DeviceMesh, got none/);
+      assert.throws(
+        () => distributeTensor(ones([2])),
+        /^ArgumentError.*distributeTensor: expected mesh to be a DeviceMesh, got none\. Give one, or call it inside mesh\.run/,
+      );
+      assert.throws(
+        () => dtensorOnes([2], {}),
+        /dtensorOnes: expected mesh to be a DeviceMesh, got none/,
+      );
       assert.throws(() => outer.run(1 as never), /DeviceMesh\.run: expected fn to be a function/);
     }),
   );

@@ -1,9 +1,22 @@
-/** Ops that run as their decomposition, and gradients, on tensors that one mesh dimension cuts and another has in terms: how often the terms are reduced. */
+/**
+ * Ops that run as their decomposition, and gradients, on tensors that one mesh dimension cuts and
+ * another has in terms: how often the terms are reduced.
+ */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
 import { contiguousStrides } from '../../lib/core/shape.js';
-import { CommDebugMode, type DeviceMesh, DTensorSpec, explicitRedistribution, initDeviceMesh, Partial, type Placement, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  CommDebugMode,
+  type DeviceMesh,
+  DTensorSpec,
+  explicitRedistribution,
+  initDeviceMesh,
+  Partial,
+  type Placement,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { autograd, float64, layerNorm, rmsNorm, type Tensor } from '../../lib/index.js';
 import { sampleTensor } from '../../lib/ops/samples.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
@@ -12,11 +25,16 @@ import { assertWhole, placed } from './placed.js';
 const [R, P] = [Replicate(), Partial()];
 const meshOf = (): DeviceMesh => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
 const specOf = (mesh: DeviceMesh, t: Tensor, placements: readonly Placement[]): DTensorSpec =>
-  DTensorSpec(mesh, placements, { tensorMeta: { shape: t.shape, strides: contiguousStrides(t.shape), dtype: t.dtype } });
+  DTensorSpec(mesh, placements, {
+    tensorMeta: { shape: t.shape, strides: contiguousStrides(t.shape), dtype: t.dtype },
+  });
 
 /** How often terms were reduced along a mesh dimension. */
 const reductions = (comm: CommDebugMode, meshDim: string): number =>
-  comm.events.filter((event) => /^(allReduce|reduceScatter)$/.test(event.kind) && event.meshDim?.split('_').includes(meshDim)).length;
+  comm.events.filter(
+    (event) =>
+      /^(allReduce|reduceScatter)$/.test(event.kind) && event.meshDim?.split('_').includes(meshDim),
+  ).length;
 
 /** A call of an op with one input in terms along a mesh dimension, cut along the other one. */
 interface TermsCall {
@@ -31,12 +49,17 @@ function* termsCalls(op: AnyOp, samples = Number.POSITIVE_INFINITY): Iterable<Te
   for (const sample of (op.samples() as readonly Sample<object>[]).slice(0, samples)) {
     for (const [input, t] of sample.inputs.entries()) {
       if (t.storage === null || !t.dtype.isFloatingPoint) continue;
-      for (const cut of [R, ...t.shape.map((_, dim) => Shard(dim))]) for (const meshDim of ['dp', 'tp'] as const) yield { op, sample, input, meshDim, cut };
+      for (const cut of [R, ...t.shape.map((_, dim) => Shard(dim))])
+        for (const meshDim of ['dp', 'tp'] as const) yield { op, sample, input, meshDim, cut };
     }
   }
 }
 
-function inputsOf({ sample, input, meshDim, cut }: TermsCall, mesh: DeviceMesh, requiresGrad: boolean): Tensor[] {
+function inputsOf(
+  { sample, input, meshDim, cut }: TermsCall,
+  mesh: DeviceMesh,
+  requiresGrad: boolean,
+): Tensor[] {
   return sample.inputs.map((t, i) => {
     if (t.storage === null) return t;
     const placements = i !== input ? [R, R] : meshDim === 'dp' ? [P, cut] : [cut, P];
@@ -52,7 +75,8 @@ async function checkCall(call: TermsCall, mesh: DeviceMesh, requiresGrad: boolea
   const comm = new CommDebugMode();
   const outputs = comm.run(() => dispatch(op, inputs, sample.params));
   assert.ok(reductions(comm, meshDim) <= 1, `${what}\n${comm}`);
-  for (const [i, expected] of dispatch(op, sample.inputs, sample.params).entries()) await assertWhole(outputs[i] as Tensor, expected, what);
+  for (const [i, expected] of dispatch(op, sample.inputs, sample.params).entries())
+    await assertWhole(outputs[i] as Tensor, expected, what);
   if (op.vjp === null || !requiresGrad) return;
   comm.reset();
   const roots = outputs.filter((t) => t.requiresGrad);
@@ -61,12 +85,18 @@ async function checkCall(call: TermsCall, mesh: DeviceMesh, requiresGrad: boolea
     inputs.some((t) => t.requiresGrad),
     `backward of ${what} begins somewhere`,
   );
-  const ones = roots.map((t) => placed(t.detach().newOnes(t.shape).fullTensor(), specOf(mesh, t, [R, R])));
+  const ones = roots.map((t) =>
+    placed(t.detach().newOnes(t.shape).fullTensor(), specOf(mesh, t, [R, R])),
+  );
   comm.run(() => autograd.backward(roots, ones));
   assert.ok(reductions(comm, meshDim) <= 1, `backward of ${what}\n${comm}`);
 }
 
-const ops = allOps().filter((op) => !op.name.includes('::') && !op.traits.some((trait) => trait === 'collective' || trait === 'placement'));
+const ops = allOps().filter(
+  (op) =>
+    !op.name.includes('::') &&
+    !op.traits.some((trait) => trait === 'collective' || trait === 'placement'),
+);
 const decomposing = ops.filter((op) => op.sharding?.decomposes);
 /** The others with a gradient rule, which may read an input more than once. */
 const differentiable = ops.filter((op) => op.vjp !== null && !decomposing.includes(op));
@@ -81,15 +111,23 @@ describe('an op made of several', function () {
   };
 
   for (const op of decomposing) {
-    each(`reduces an input in terms at most once, and once more in backward: ${op.name}`, async (mesh) => {
-      for (const call of termsCalls(op)) for (const requiresGrad of op.vjp === null ? [false] : [false, true]) await checkCall(call, mesh, requiresGrad);
-    });
+    each(
+      `reduces an input in terms at most once, and once more in backward: ${op.name}`,
+      async (mesh) => {
+        for (const call of termsCalls(op))
+          for (const requiresGrad of op.vjp === null ? [false] : [false, true])
+            await checkCall(call, mesh, requiresGrad);
+      },
+    );
   }
 
   for (const op of recordedDecomposed) {
-    each(`reduces an input in terms at most once where it is recorded for a second derivative: ${op.name}`, async (mesh) => {
-      for (const call of termsCalls(op)) await checkCall(call, mesh, true);
-    });
+    each(
+      `reduces an input in terms at most once where it is recorded for a second derivative: ${op.name}`,
+      async (mesh) => {
+        for (const call of termsCalls(op)) await checkCall(call, mesh, true);
+      },
+    );
   }
 
   for (const op of differentiable) {
@@ -108,19 +146,32 @@ describe('an op made of several', function () {
     ['norm', (t) => t.norm(2, 1), 1, 1],
   ];
   for (const [name, run, ofTerms, ofPieces] of counts) {
-    each(`reduces what it is given once, and once each what the ranks have of a row: ${name}`, async (mesh) => {
-      const whole = sampleTensor([3, 5], { dtype: float64 });
-      const comm = new CommDebugMode();
-      const result = comm.run(() => run(placed(whole, specOf(mesh, whole, [P, Shard(1)]), true)));
-      assert.deepEqual([reductions(comm, 'dp'), reductions(comm, 'tp'), comm.getTotalCounts()], [ofTerms, ofPieces, ofTerms + ofPieces], String(comm));
-      await assertWhole(result, run(whole), name);
-    });
+    each(
+      `reduces what it is given once, and once each what the ranks have of a row: ${name}`,
+      async (mesh) => {
+        const whole = sampleTensor([3, 5], { dtype: float64 });
+        const comm = new CommDebugMode();
+        const result = comm.run(() => run(placed(whole, specOf(mesh, whole, [P, Shard(1)]), true)));
+        assert.deepEqual(
+          [reductions(comm, 'dp'), reductions(comm, 'tp'), comm.getTotalCounts()],
+          [ofTerms, ofPieces, ofTerms + ofPieces],
+          String(comm),
+        );
+        await assertWhole(result, run(whole), name);
+      },
+    );
   }
 
   each('leaves in terms what it is linear in', async (mesh) => {
-    const [g, x] = [sampleTensor([3, 5], { dtype: float64 }), sampleTensor([3, 5], { dtype: float64, seed: 2 })];
+    const [g, x] = [
+      sampleTensor([3, 5], { dtype: float64 }),
+      sampleTensor([3, 5], { dtype: float64, seed: 2 }),
+    ];
     for (const run of [(t: Tensor) => t.softmax(1), (t: Tensor) => t.logSoftmax(1)]) {
-      const [leaf, whole] = [placed(x, specOf(mesh, x, [R, Shard(1)]), true), x.clone().requiresGrad_()];
+      const [leaf, whole] = [
+        placed(x, specOf(mesh, x, [R, Shard(1)]), true),
+        x.clone().requiresGrad_(),
+      ];
       const gradient = placed(g, specOf(mesh, g, [P, Shard(1)]));
       const comm = new CommDebugMode();
       const result = run(leaf);
@@ -129,16 +180,26 @@ describe('an op made of several', function () {
       comm.run(() => result.backward(gradient));
       run(whole).backward(g);
       // Once, where it becomes the gradient of a tensor that has no terms.
-      assert.deepEqual([reductions(comm, 'dp'), hooked], [1, ['Partial(sum),Shard(1)']], String(comm));
+      assert.deepEqual(
+        [reductions(comm, 'dp'), hooked],
+        [1, ['Partial(sum),Shard(1)']],
+        String(comm),
+      );
       await assertWhole(leaf.grad as Tensor, whole.grad as Tensor, 'gradient');
     }
   });
 
-  each('says of which input it would have to reduce the terms, inside explicitRedistribution', (mesh) => {
-    const whole = sampleTensor([3, 5]);
-    const t = placed(whole, specOf(mesh, whole, [P, Shard(1)]));
-    explicitRedistribution(() =>
-      assert.throws(() => t.softmax(1), /^ShardingError.*: softmax: an input would have to be redistributed.*input 0: .*must become \[Replicate\(\), Shard\(1\)\]/s),
-    );
-  });
+  each(
+    'says of which input it would have to reduce the terms, inside explicitRedistribution',
+    (mesh) => {
+      const whole = sampleTensor([3, 5]);
+      const t = placed(whole, specOf(mesh, whole, [P, Shard(1)]));
+      explicitRedistribution(() =>
+        assert.throws(
+          () => t.softmax(1),
+          /^ShardingError.*: softmax: an input would have to be redistributed.*input 0: .*must become \[Replicate\(\), Shard\(1\)\]/s,
+        ),
+      );
+    },
+  );
 });

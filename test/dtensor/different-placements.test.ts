@@ -1,7 +1,19 @@
-/** Ranks that hold a tensor in different ways, or parts that do not fit together: an error that names both, and no wrong numbers. */
+/**
+ * Ranks that hold a tensor in different ways, or parts that do not fit together: an error that
+ * names both, and no wrong numbers.
+ */
 import assert from 'node:assert/strict';
 import path from 'node:path';
-import { CollectiveError, type DeviceMesh, DTensor, distributeTensor, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  CollectiveError,
+  type DeviceMesh,
+  DTensor,
+  distributeTensor,
+  initDeviceMesh,
+  Partial,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from '../mesh/on-ranks.js';
 
@@ -9,9 +21,14 @@ const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 const here = `different-placements.test${path.extname(import.meta.url)}`;
 
 /** What the reading of each rank's tensor fails with. */
-async function failures(call: (rank: number, mesh: DeviceMesh) => Tensor, ranks = 2): Promise<string[]> {
+async function failures(
+  call: (rank: number, mesh: DeviceMesh) => Tensor,
+  ranks = 2,
+): Promise<string[]> {
   return onRanks(ranks, async (rank) => {
-    const error = await errorOf(call(rank, initDeviceMesh('cpu', [ranks], { meshDimNames: ['tp'] })).read());
+    const error = await errorOf(
+      call(rank, initDeviceMesh('cpu', [ranks], { meshDimNames: ['tp'] })).read(),
+    );
     assert.ok(error instanceof CollectiveError, error.stack);
     return error.message;
   });
@@ -19,21 +36,44 @@ async function failures(call: (rank: number, mesh: DeviceMesh) => Tensor, ranks 
 
 describeOverEngines('ranks with different placements', () => {
   it('are told both in a redistribution, where sizes are the same', async () => {
-    const messages = await failures((rank, mesh) => DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1]).fullTensor());
+    const messages = await failures((rank, mesh) =>
+      DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1]).fullTensor(),
+    );
     for (const [rank, message] of messages.entries()) {
-      assert.match(message, /to redistribute float32\[4, 2\] from \[Shard\(0\)\] to \[Replicate\(\)\] on mesh \(tp: 2\)/);
-      assert.match(message, /to redistribute float32\[2, 4\] from \[Shard\(1\)\] to \[Replicate\(\)\] on mesh \(tp: 2\)/);
-      assert.match(message, new RegExp(`rank ${1 - rank} called allGather of 8 float32 at .*${here}`));
-      assert.match(message, /Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones\./);
+      assert.match(
+        message,
+        /to redistribute float32\[4, 2\] from \[Shard\(0\)\] to \[Replicate\(\)\] on mesh \(tp: 2\)/,
+      );
+      assert.match(
+        message,
+        /to redistribute float32\[2, 4\] from \[Shard\(1\)\] to \[Replicate\(\)\] on mesh \(tp: 2\)/,
+      );
+      assert.match(
+        message,
+        new RegExp(`rank ${1 - rank} called allGather of 8 float32 at .*${here}`),
+      );
+      assert.match(
+        message,
+        /Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones\./,
+      );
     }
   });
 
   it('are told of a whole tensor of another shape with as many elements, and of another order of cuts', async () => {
-    const shapes = await failures((rank, mesh) => DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [P]).fullTensor());
-    for (const message of shapes) assert.match(message, /float32\[2, 2\] from .*float32\[4\] from|float32\[4\] from .*float32\[2, 2\] from/);
+    const shapes = await failures((rank, mesh) =>
+      DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [P]).fullTensor(),
+    );
+    for (const message of shapes)
+      assert.match(
+        message,
+        /float32\[2, 2\] from .*float32\[4\] from|float32\[4\] from .*float32\[2, 2\] from/,
+      );
     const errors = await onRanks(4, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
-      const t = distributeTensor(ones([8]), mesh, [S0, S0], { srcDataRank: null, shardOrder: rank === 0 ? [[1, 0]] : [[0, 1]] });
+      const t = distributeTensor(ones([8]), mesh, [S0, S0], {
+        srcDataRank: null,
+        shardOrder: rank === 0 ? [[1, 0]] : [[0, 1]],
+      });
       return (await t
         .fullTensor()
         .read()
@@ -47,37 +87,70 @@ describeOverEngines('ranks with different placements', () => {
 
   it('are told where an op redistributes its inputs', async () => {
     const messages = await failures((rank, mesh) => {
-      const [rows, columns] = [DTensor.fromLocal(ones([2, 4]), mesh, [S0]), DTensor.fromLocal(ones([4, 2]), mesh, [S1])];
+      const [rows, columns] = [
+        DTensor.fromLocal(ones([2, 4]), mesh, [S0]),
+        DTensor.fromLocal(ones([4, 2]), mesh, [S1]),
+      ];
       return (rank === 0 ? rows.add_(columns) : columns.add_(rows)).toLocal();
     });
     for (const message of messages)
-      assert.match(message, /from \[Shard\(0\)\] to \[Shard\(1\)\].*from \[Shard\(1\)\] to \[Shard\(0\)\]|from \[Shard\(1\)\] to \[Shard\(0\)\].*from \[Shard\(0\)\]/s);
+      assert.match(
+        message,
+        /from \[Shard\(0\)\] to \[Shard\(1\)\].*from \[Shard\(1\)\] to \[Shard\(0\)\]|from \[Shard\(1\)\] to \[Shard\(0\)\].*from \[Shard\(0\)\]/s,
+      );
   });
 
   it('are told both, and what to do, on a mesh of many dims with long names', async () => {
-    const meshDimNames = ['pipeline_parallel', 'data_parallel_replicate', 'data_parallel_shard', 'context_parallel', 'tensor_parallel'];
+    const meshDimNames = [
+      'pipeline_parallel',
+      'data_parallel_replicate',
+      'data_parallel_shard',
+      'context_parallel',
+      'tensor_parallel',
+    ];
     const messages = await onRanks(2, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2, 1, 1, 1, 1], { meshDimNames });
       const t = DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1, R, R, R, S1]);
       return (await errorOf(t.fullTensor().read())).message;
     });
     for (const message of messages) {
-      for (const first of ['Shard(0)', 'Shard(1)']) assert.ok(message.includes(`from [${first}, Replicate(), Replicate(), Replicate(), Shard(1)] to [Replicate(), `), message);
+      for (const first of ['Shard(0)', 'Shard(1)'])
+        assert.ok(
+          message.includes(
+            `from [${first}, Replicate(), Replicate(), Replicate(), Shard(1)] to [Replicate(), `,
+          ),
+          message,
+        );
       assert.match(message, /redistribute it to the same ones\./);
     }
   });
 
   it('are told what the program called, where it is copies that are distributed', async () => {
-    for (const message of await failures((rank, mesh) => distributeTensor(ones(rank === 0 ? [4] : [2, 2]), mesh, [R]).toLocal()))
-      assert.match(message, /^read: distributeTensor \(call 1 .* called distributeTensor of 4 float32 from rank 0/);
-    for (const message of await failures((rank, mesh) => DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [R], { runCheck: true }).toLocal()))
-      assert.match(message, /^read: DTensor\.fromLocal \(call 1 .* called DTensor\.fromLocal of 4 float32 from rank 0/);
+    for (const message of await failures((rank, mesh) =>
+      distributeTensor(ones(rank === 0 ? [4] : [2, 2]), mesh, [R]).toLocal(),
+    ))
+      assert.match(
+        message,
+        /^read: distributeTensor \(call 1 .* called distributeTensor of 4 float32 from rank 0/,
+      );
+    for (const message of await failures((rank, mesh) =>
+      DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [R], { runCheck: true }).toLocal(),
+    ))
+      assert.match(
+        message,
+        /^read: DTensor\.fromLocal \(call 1 .* called DTensor\.fromLocal of 4 float32 from rank 0/,
+      );
   });
 
   it('are told where a tensor is distributed', async () => {
-    const messages = await failures((rank, mesh) => distributeTensor(ones([4, 4]), mesh, [rank === 0 ? S0 : S1]).toLocal());
+    const messages = await failures((rank, mesh) =>
+      distributeTensor(ones([4, 4]), mesh, [rank === 0 ? S0 : S1]).toLocal(),
+    );
     for (const message of messages) {
-      assert.match(message, /distributeTensor of 16 float32 from rank 0 at .* of float32\[4, 4\] as \[Shard\(0\)\] on mesh \(tp: 2\)/);
+      assert.match(
+        message,
+        /distributeTensor of 16 float32 from rank 0 at .* of float32\[4, 4\] as \[Shard\(0\)\] on mesh \(tp: 2\)/,
+      );
       assert.match(message, /of float32\[4, 4\] as \[Shard\(1\)\]/);
     }
   });
@@ -93,9 +166,20 @@ describeOverEngines('ranks with different placements', () => {
 
 describeOverEngines('DTensor.fromLocal with runCheck', () => {
   it('says which rank has a part of which shape, and what to do', async () => {
-    const messages = await failures((rank, mesh) => DTensor.fromLocal(ones([2 + (rank === 2 ? 1 : 0), 2]), mesh, [S0], { runCheck: true }).toLocal(), 3);
+    const messages = await failures(
+      (rank, mesh) =>
+        DTensor.fromLocal(ones([2 + (rank === 2 ? 1 : 0), 2]), mesh, [S0], {
+          runCheck: true,
+        }).toLocal(),
+      3,
+    );
     for (const [rank, message] of messages.entries()) {
-      assert.match(message, rank === 2 ? /ranks 0 and 1 called DTensor\.fromLocal at/ : /rank 2 called DTensor\.fromLocal at/);
+      assert.match(
+        message,
+        rank === 2
+          ? /ranks 0 and 1 called DTensor\.fromLocal at/
+          : /rank 2 called DTensor\.fromLocal at/,
+      );
       assert.match(message, /with a part float32\[3, 2\] as \[Shard\(0\)\] on mesh \(tp: 3\)/);
       assert.match(message, /with a part float32\[2, 2\] as \[Shard\(0\)\] on mesh \(tp: 3\)/);
       assert.match(
@@ -107,11 +191,26 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
 
   it('compares placements, copies, dtypes, and the shape of the whole where it is given', async () => {
     const differ: [string, (rank: number, mesh: DeviceMesh) => Tensor, RegExp][] = [
-      ['placements', (rank, mesh) => DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1], { runCheck: true }), /as \[Shard\(1\)\]/],
-      ['copies', (rank, mesh) => DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [R], { runCheck: true }), /with a part float32\[2, 2\]/],
+      [
+        'placements',
+        (rank, mesh) =>
+          DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1], { runCheck: true }),
+        /as \[Shard\(1\)\]/,
+      ],
+      [
+        'copies',
+        (rank, mesh) =>
+          DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [R], { runCheck: true }),
+        /with a part float32\[2, 2\]/,
+      ],
       [
         'wholes',
-        (rank, mesh) => DTensor.fromLocal(ones([2 - rank]), mesh, [S0], { runCheck: true, shape: [3], stride: [1 + rank] }),
+        (rank, mesh) =>
+          DTensor.fromLocal(ones([2 - rank]), mesh, [S0], {
+            runCheck: true,
+            shape: [3],
+            stride: [1 + rank],
+          }),
         /with a part of float32\[3\].*strides \[2\]/s,
       ],
     ];
@@ -126,7 +225,11 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const good = DTensor.fromLocal(ones([2, 3]), mesh, [S0, R], { runCheck: true });
       assert.deepEqual([...(await good.fullTensor().read())], Array(12).fill(1));
-      const uneven = DTensor.fromLocal(zeros([rank < 2 ? 2 : 1]), mesh, [S0, R], { runCheck: true, shape: [3], stride: [1] });
+      const uneven = DTensor.fromLocal(zeros([rank < 2 ? 2 : 1]), mesh, [S0, R], {
+        runCheck: true,
+        shape: [3],
+        stride: [1],
+      });
       assert.deepEqual([...(await uneven.fullTensor().read())], [0, 0, 0]);
       const t = DTensor.fromLocal(ones([2, rank === 3 ? 4 : 3]), mesh, [S0, R], { runCheck: true });
       return (await t
@@ -134,6 +237,9 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
         .read()
         .then(() => '', String)) as string;
     });
-    assert.ok(wrong.filter((text) => /with a part float32\[2, 4\]/.test(text)).length >= 2, wrong.join('\n'));
+    assert.ok(
+      wrong.filter((text) => /with a part float32\[2, 4\]/.test(text)).length >= 2,
+      wrong.join('\n'),
+    );
   });
 });

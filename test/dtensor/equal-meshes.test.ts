@@ -1,19 +1,33 @@
-/** Meshes of the same ranks, shape and names stand for each other, whichever a tensor was made on. */
+/**
+ * Meshes of the same ranks, shape and names stand for each other, whichever a tensor was made on.
+ */
 import assert from 'node:assert/strict';
-import { DeviceMesh, DTensor, distributeTensor, initDeviceMesh, newGroup, parallelizeModule, Replicate, RowwiseParallel, Shard } from '../../lib/distributed.js';
+import {
+  DeviceMesh,
+  DTensor,
+  distributeTensor,
+  initDeviceMesh,
+  newGroup,
+  parallelizeModule,
+  Replicate,
+  RowwiseParallel,
+  Shard,
+} from '../../lib/distributed.js';
 import { manualSeed, nn, ones, randn, type Tensor } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
 const grid = (): DeviceMesh => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
 /** The mesh that is the slice of this rank. */
-const rootOf = (rank: number): DeviceMesh => DeviceMesh('cpu', rank < 2 ? [0, 1] : [2, 3], { meshDimNames: ['tp'] });
+const rootOf = (rank: number): DeviceMesh =>
+  DeviceMesh('cpu', rank < 2 ? [0, 1] : [2, 3], { meshDimNames: ['tp'] });
 
 describe('equal meshes', () => {
   it(
     'have one group, however a rank has come by them',
     withRanks(4, async (rank) => {
       // Half of the ranks make the slice first, the others the mesh of its own.
-      const meshes = rank % 2 === 0 ? [grid().get('tp'), rootOf(rank)] : [rootOf(rank), grid().get('tp')];
+      const meshes =
+        rank % 2 === 0 ? [grid().get('tp'), rootOf(rank)] : [rootOf(rank), grid().get('tp')];
       const [first, second] = meshes as [DeviceMesh, DeviceMesh];
       assert.notEqual(first, second);
       assert.ok(first.equals(second));
@@ -53,7 +67,10 @@ describe('equal meshes', () => {
       const other = DeviceMesh.fromGroup(newGroup([0, 1]), 'cpu', { meshDimNames: ['tp'] });
       assert.ok(mesh.equals(other));
       assert.notEqual(mesh.getGroup(), other.getGroup());
-      const [x, y] = [mesh, other].map((m) => distributeTensor(ones([2]), m, [Replicate()])) as [Tensor, Tensor];
+      const [x, y] = [mesh, other].map((m) => distributeTensor(ones([2]), m, [Replicate()])) as [
+        Tensor,
+        Tensor,
+      ];
       assert.throws(() => x.add(y), /expected all tensors on one mesh/);
       assert.throws(() => x.redistribute(other, [Shard(0)]), /got another mesh/);
     }),

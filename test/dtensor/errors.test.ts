@@ -1,7 +1,28 @@
 /** What ops on distributed tensors refuse, what they say then, and what they do not do silently. */
 import assert from 'node:assert/strict';
-import { CommDebugMode, type DeviceMesh, DTensor, distributeTensor, explicitRedistribution, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
-import { ArgumentError, crossEntropy, int64, l1Loss, library, nn, ones, optim, type Tensor, tensor } from '../../lib/index.js';
+import {
+  CommDebugMode,
+  type DeviceMesh,
+  DTensor,
+  distributeTensor,
+  explicitRedistribution,
+  initDeviceMesh,
+  Partial,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
+import {
+  ArgumentError,
+  crossEntropy,
+  int64,
+  l1Loss,
+  library,
+  nn,
+  ones,
+  optim,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
@@ -9,43 +30,85 @@ const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 describe('ops on distributed tensors', () => {
   const ranks = standingRanks(2);
   const each = (name: string, fn: (mesh: DeviceMesh) => void | Promise<void>): void => {
-    it(name, async () => void (await ranks.run(() => fn(initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] })))));
+    it(
+      name,
+      async () =>
+        void (await ranks.run(() => fn(initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] })))),
+    );
   };
   const sharded = (mesh: DeviceMesh): Tensor => distributeTensor(ones([4, 2]), mesh, [S0]);
 
-  each('name the op, the argument, the specs and what to do about plain tensors, and the module', (mesh) => {
-    const expected = [
-      'matmul: expected distributed tensors, got a plain one as input 1 (plain float32[2, 3]). Make it one with distributeTensor(t, mesh, [Replicate(), …])',
-      '  input 0: float32[4, 2] on mesh (tp: 2): [Shard(0)]',
-      '  input 1: plain float32[2, 3]',
-      '  in the module Sequential at 0 (Linear)',
-    ];
-    const model = new nn.Sequential(new nn.Linear(2, 3));
-    assert.throws(
-      () => model(sharded(mesh)),
-      (error: Error) => expected.every((line) => error.message.includes(line)) || assert.fail(error.message),
-    );
-    assert.throws(() => ones([4, 2]).add_(sharded(mesh)), /add: expected distributed tensors, got a plain one as input 0/);
-    assert.throws(() => ones([2]).copy_(DTensor.fromLocal(ones([2]), mesh)), /copy: expected distributed tensors, got a plain one as the tensor to write into/);
-  });
+  each(
+    'name the op, the argument, the specs and what to do about plain tensors, and the module',
+    (mesh) => {
+      const expected = [
+        'matmul: expected distributed tensors, got a plain one as input 1 (plain float32[2, 3]). Make it one with distributeTensor(t, mesh, [Replicate(), …])',
+        '  input 0: float32[4, 2] on mesh (tp: 2): [Shard(0)]',
+        '  input 1: plain float32[2, 3]',
+        '  in the module Sequential at 0 (Linear)',
+      ];
+      const model = new nn.Sequential(new nn.Linear(2, 3));
+      assert.throws(
+        () => model(sharded(mesh)),
+        (error: Error) =>
+          expected.every((line) => error.message.includes(line)) || assert.fail(error.message),
+      );
+      assert.throws(
+        () => ones([4, 2]).add_(sharded(mesh)),
+        /add: expected distributed tensors, got a plain one as input 0/,
+      );
+      assert.throws(
+        () => ones([2]).copy_(DTensor.fromLocal(ones([2]), mesh)),
+        /copy: expected distributed tensors, got a plain one as the tensor to write into/,
+      );
+    },
+  );
 
-  each('name the function that the program called, where that is a composition of other ops', (mesh) => {
-    const [t, plain] = [sharded(mesh), ones([4, 2])];
-    const refused = (call: () => unknown, expected: RegExp): void =>
-      assert.throws(call, (error: Error) => expected.test(error.message) && (error.stack ?? '').includes(error.message.split('\n')[0] as string));
-    refused(() => l1Loss(t, plain), /^l1Loss, in sub: expected distributed tensors, got a plain one as input 1/);
-    refused(() => t.logaddexp2(plain), /^logaddexp2, in \w+: expected distributed tensors/);
-    refused(() => t.add(plain), /^add: expected distributed tensors/);
-    const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
-    explicitRedistribution(() => refused(() => columns.logSoftmax(1), /^logSoftmax, in \w+: an input would have to be redistributed/));
-  });
+  each(
+    'name the function that the program called, where that is a composition of other ops',
+    (mesh) => {
+      const [t, plain] = [sharded(mesh), ones([4, 2])];
+      const refused = (call: () => unknown, expected: RegExp): void =>
+        assert.throws(
+          call,
+          (error: Error) =>
+            expected.test(error.message) &&
+            (error.stack ?? '').includes(error.message.split('\n')[0] as string),
+        );
+      refused(
+        () => l1Loss(t, plain),
+        /^l1Loss, in sub: expected distributed tensors, got a plain one as input 1/,
+      );
+      refused(() => t.logaddexp2(plain), /^logaddexp2, in \w+: expected distributed tensors/);
+      refused(() => t.add(plain), /^add: expected distributed tensors/);
+      const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
+      explicitRedistribution(() =>
+        refused(
+          () => columns.logSoftmax(1),
+          /^logSoftmax, in \w+: an input would have to be redistributed/,
+        ),
+      );
+    },
+  );
 
-  each('refuse to be redistributed where placements were left out, which may be a variable that has no value', (mesh) => {
-    const t = sharded(mesh);
-    for (const call of [() => t.redistribute(undefined as never), () => t.redistribute(mesh, undefined as never), () => t.redistribute(mesh, { asyncOp: true } as never)]) {
-      assert.throws(call, (error: Error) => error instanceof ArgumentError && /^redistribute: expected placements/.test(error.message));
-    }
-  });
+  each(
+    'refuse to be redistributed where placements were left out, which may be a variable that has no value',
+    (mesh) => {
+      const t = sharded(mesh);
+      for (const call of [
+        () => t.redistribute(undefined as never),
+        () => t.redistribute(mesh, undefined as never),
+        () => t.redistribute(mesh, { asyncOp: true } as never),
+      ]) {
+        assert.throws(
+          call,
+          (error: Error) =>
+            error instanceof ArgumentError &&
+            /^redistribute: expected placements/.test(error.message),
+        );
+      }
+    },
+  );
 
   each('take numbers and plain tensors without dims as they are', async (mesh) => {
     const t = sharded(mesh).mul(ones([]).mul(3)).add(1);
@@ -66,7 +129,10 @@ describe('ops on distributed tensors', () => {
     assert.equal(t.add_(distributeTensor(ones([4, 2]), mesh, [S1])), t);
     assert.deepEqual(t.placements, [S0]);
     const terms = DTensor.fromLocal(ones([2]), mesh, [P]);
-    assert.throws(() => terms.add_(1), /add: the result is written into float32\[2\] on mesh \(tp: 2\): \[Partial\(sum\)\].* An op in place may not change a placement\./s);
+    assert.throws(
+      () => terms.add_(1),
+      /add: the result is written into float32\[2\] on mesh \(tp: 2\): \[Partial\(sum\)\].* An op in place may not change a placement\./s,
+    );
     assert.throws(() => terms.relu_(), /may not change a placement/);
   });
 
@@ -76,8 +142,15 @@ describe('ops on distributed tensors', () => {
     t.select(1, 0).mul_(2);
     assert.deepEqual([...(await t.read())], [4, 2, 4, 2, 4, 2, 4, 2]);
     const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
-    for (const view of [columns.view([8]), columns.view([8]).view([2, 4]), columns.view([8]).detach()]) {
-      assert.throws(() => view.add_(1), /add: this tensor cannot be changed in place: it is a view of a tensor held as \[Shard\(1\)\] that had to be rearranged for it/);
+    for (const view of [
+      columns.view([8]),
+      columns.view([8]).view([2, 4]),
+      columns.view([8]).detach(),
+    ]) {
+      assert.throws(
+        () => view.add_(1),
+        /add: this tensor cannot be changed in place: it is a view of a tensor held as \[Shard\(1\)\] that had to be rearranged for it/,
+      );
     }
     columns.view([8]).clone().add_(1);
     assert.deepEqual([...(await columns.read())], Array(8).fill(1));
@@ -96,23 +169,34 @@ describe('ops on distributed tensors', () => {
     assert.deepEqual(rows.add(columns).placements, [S0]);
   });
 
-  each('still reduce inside explicitRedistribution what they compute over ranks, with their inputs as they lie', (mesh) => {
-    const logits = distributeTensor(ones([2, 4]), mesh, [S1]);
-    const p = new nn.Parameter(sharded(mesh));
-    p.grad = sharded(mesh);
-    const comm = new CommDebugMode();
-    const inside = (fn: () => unknown): unknown => comm.run(() => explicitRedistribution(fn));
-    inside(() => crossEntropy(logits, distributeTensor(tensor([0, 3], { dtype: int64 }), mesh, [R], { srcDataRank: null })));
-    assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
-    inside(() => nn.utils.clipGradNorm_([p], 1));
-    assert.deepEqual(comm.getCommCounts(), { allReduce: 3 });
-  });
+  each(
+    'still reduce inside explicitRedistribution what they compute over ranks, with their inputs as they lie',
+    (mesh) => {
+      const logits = distributeTensor(ones([2, 4]), mesh, [S1]);
+      const p = new nn.Parameter(sharded(mesh));
+      p.grad = sharded(mesh);
+      const comm = new CommDebugMode();
+      const inside = (fn: () => unknown): unknown => comm.run(() => explicitRedistribution(fn));
+      inside(() =>
+        crossEntropy(
+          logits,
+          distributeTensor(tensor([0, 3], { dtype: int64 }), mesh, [R], { srcDataRank: null }),
+        ),
+      );
+      assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
+      inside(() => nn.utils.clipGradNorm_([p], 1));
+      assert.deepEqual(comm.getCommCounts(), { allReduce: 3 });
+    },
+  );
 
   it('run ops of users on whole tensors, and warn once', async () => {
     const warnings: string[] = [];
-    const listen = (warning: Error): void => void warnings.push(`${warning.name}: ${warning.message}`);
+    const listen = (warning: Error): void =>
+      void warnings.push(`${warning.name}: ${warning.message}`);
     process.on('warning', listen);
-    const doubled = library.customOp('test::doubledOnRanks', {}, (x: Tensor) => x.mul(2)).registerFake((x) => x);
+    const doubled = library
+      .customOp('test::doubledOnRanks', {}, (x: Tensor) => x.mul(2))
+      .registerFake((x) => x);
     await ranks.run(async () => {
       const t = distributeTensor(ones([4]), initDeviceMesh('cpu', [2]), [S0]);
       for (let i = 0; i < 2; i++) {
@@ -127,14 +211,19 @@ describe('ops on distributed tensors', () => {
   });
 
   each('step parameters of several meshes and plain ones together', async (mesh) => {
-    const params = [new nn.Parameter(sharded(mesh)), new nn.Parameter(distributeTensor(ones([3]), initDeviceMesh('cpu', [1, 2]), [R, S0])), new nn.Parameter(ones([2]))];
+    const params = [
+      new nn.Parameter(sharded(mesh)),
+      new nn.Parameter(distributeTensor(ones([3]), initDeviceMesh('cpu', [1, 2]), [R, S0])),
+      new nn.Parameter(ones([2])),
+    ];
     const optimizer = new optim.SGD(params, { lr: 1 });
     for (const p of params) p.mul(2).sum().backward();
     const norm = nn.utils.clipGradNorm_(params, 100);
     assert.equal(norm.sharding, null);
     assert.ok(Math.abs((await norm.itemAsync()) - Math.sqrt(13 * 4)) < 1e-5);
     optimizer.step();
-    for (const p of params) assert.deepEqual([...(await p.detach().read())], Array(p.numel()).fill(-1));
+    for (const p of params)
+      assert.deepEqual([...(await p.detach().read())], Array(p.numel()).fill(-1));
   });
 
   each('refuse a step where a state is held otherwise than its parameter, or plain', (mesh) => {
@@ -143,8 +232,14 @@ describe('ops on distributed tensors', () => {
     const optimizer = new optim.SGD([p], { lr: 1, momentum: 0.9 });
     optimizer.step();
     optimizer.state.set(p, { momentum_buffer: distributeTensor(ones([4, 2]), mesh, [S1]) });
-    assert.throws(() => optimizer.step(), /sgdStep: it overwrites input 2, float32\[4, 2\] on mesh \(tp: 2\): \[Shard\(1\)\], which would have to become \[Shard\(0\)\]/);
+    assert.throws(
+      () => optimizer.step(),
+      /sgdStep: it overwrites input 2, float32\[4, 2\] on mesh \(tp: 2\): \[Shard\(1\)\], which would have to become \[Shard\(0\)\]/,
+    );
     optimizer.state.set(p, { momentum_buffer: ones([4, 2]) });
-    assert.throws(() => optimizer.step(), /sgdStep: expected distributed tensors, got a plain one where its parameter is distributed/);
+    assert.throws(
+      () => optimizer.step(),
+      /sgdStep: expected distributed tensors, got a plain one where its parameter is distributed/,
+    );
   });
 });

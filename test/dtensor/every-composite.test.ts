@@ -1,4 +1,7 @@
-/** Driven by the list of compositions: on ranks that hold the operands in any placements, values and gradients are those of one device. */
+/**
+ * Driven by the list of compositions: on ranks that hold the operands in any placements, values and
+ * gradients are those of one device.
+ */
 import { float64, Tensor } from '../../lib/index.js';
 import { allComposites, type Composite } from '../../lib/ops/composite.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
@@ -17,14 +20,26 @@ function withTensors(args: unknown, tensors: Iterator<Tensor>): unknown {
   if (args instanceof Tensor) return tensors.next().value;
   if (Array.isArray(args)) return args.map((arg) => withTensors(arg, tensors));
   if (args === null || Object.getPrototypeOf(args) !== Object.prototype) return args;
-  return Object.fromEntries(Object.entries(args as object).map(([name, value]) => [name, withTensors(value, tensors)]));
+  return Object.fromEntries(
+    Object.entries(args as object).map(([name, value]) => [name, withTensors(value, tensors)]),
+  );
 }
 
 async function checkComposite({ name, fn, samples }: Composite): Promise<void> {
   const calls = samples().filter((args) => tensorsOf(args).length > 0);
   await forSamples(name, calls, (args, mesh, rng, what) => {
-    const inputs = tensorsOf(args).map((t) => (t.dtype.isFloatingPoint ? t.detach().to(float64) : t));
-    return checkSharded({ run: (tensors) => tensorsOf(fn(...(withTensors(args, tensors.values()) as unknown[]))), inputs }, mesh, rng, what);
+    const inputs = tensorsOf(args).map((t) =>
+      t.dtype.isFloatingPoint ? t.detach().to(float64) : t,
+    );
+    return checkSharded(
+      {
+        run: (tensors) => tensorsOf(fn(...(withTensors(args, tensors.values()) as unknown[]))),
+        inputs,
+      },
+      mesh,
+      rng,
+      what,
+    );
   });
 }
 
@@ -34,6 +49,7 @@ describe('every composition on distributed tensors', function () {
 
   for (const composite of allComposites()) {
     if (composite.readsValues) continue;
-    it(`gives what it gives on one device, with its gradients: ${composite.name}`, async () => void (await ranks.run(() => checkComposite(composite))));
+    it(`gives what it gives on one device, with its gradients: ${composite.name}`, async () =>
+      void (await ranks.run(() => checkComposite(composite))));
   }
 });

@@ -1,6 +1,7 @@
 /**
- * Driven by the op table: on ranks that hold the operands in any placements, every op and its gradient give what they give on one device.
- * SHARDWISE_TEST_RUNS says how often that is done, SHARDWISE_TEST_SEED with which placements.
+ * Driven by the op table: on ranks that hold the operands in any placements, every op and its
+ * gradient give what they give on one device. SHARDWISE_TEST_RUNS says how often that is done,
+ * SHARDWISE_TEST_SEED with which placements.
  */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
@@ -19,19 +20,43 @@ import { moreSamples } from './sharding-samples.js';
 const WORLD = 4;
 
 /** Ops whose float32 gradients amplify rounding: compared in float64. */
-const illConditioned = new Set(['layerNormBackward', 'rmsNormBackward', 'prod', 'cumprod', 'varMean', 'tan', 'pow', 'digamma']);
+const illConditioned = new Set([
+  'layerNormBackward',
+  'rmsNormBackward',
+  'prod',
+  'cumprod',
+  'varMean',
+  'tan',
+  'pow',
+  'digamma',
+]);
 
 /** Ops on operands that are distributed; collectives take plain tensors. */
 function ops(): AnyOp[] {
-  return allOps().filter((op) => !op.name.includes('::') && !op.traits.includes('collective') && !op.traits.includes('placement'));
+  return allOps().filter(
+    (op) =>
+      !op.name.includes('::') &&
+      !op.traits.includes('collective') &&
+      !op.traits.includes('placement'),
+  );
 }
 
-/** Calls of an op that have tensors, and for each whether in float64. Made anew, since every rank has a device of its own. */
+/**
+ * Calls of an op that have tensors, and for each whether in float64. Made anew, since every rank
+ * has a device of its own.
+ */
 function samplesOf(op: AnyOp): Sample<object>[] {
-  return [...op.samples(), ...(moreSamples[op.name]?.() ?? [])].filter(({ inputs }) => inputs.some((t) => t.storage !== null));
+  return [...op.samples(), ...(moreSamples[op.name]?.() ?? [])].filter(({ inputs }) =>
+    inputs.some((t) => t.storage !== null),
+  );
 }
 
-const inFloat64 = (t: Tensor): Tensor => (t.dtype !== float32 ? t : t.storage === null ? wrapNumber(t.scalarValue, float64, t.device) : t.to(float64));
+const inFloat64 = (t: Tensor): Tensor =>
+  t.dtype !== float32
+    ? t
+    : t.storage === null
+      ? wrapNumber(t.scalarValue, float64, t.device)
+      : t.to(float64);
 
 interface OpCall {
   readonly op: AnyOp;
@@ -39,14 +64,33 @@ interface OpCall {
   readonly params: object;
 }
 
-const checkCall = ({ op, inputs, params }: OpCall, mesh: DeviceMesh, rng: Rng, what: string): Promise<void> =>
-  checkSharded({ run: (operands) => dispatch(op, operands, params), inputs }, mesh, rng, `${what}, ${inspect(params, { depth: 1, breakLength: Infinity })}`);
+const checkCall = (
+  { op, inputs, params }: OpCall,
+  mesh: DeviceMesh,
+  rng: Rng,
+  what: string,
+): Promise<void> =>
+  checkSharded(
+    { run: (operands) => dispatch(op, operands, params), inputs },
+    mesh,
+    rng,
+    `${what}, ${inspect(params, { depth: 1, breakLength: Infinity })}`,
+  );
 
-/** The operand that an in-place method would overwrite: a tensor of the shape and dtype of the result. */
+/**
+ * The operand that an in-place method would overwrite: a tensor of the shape and dtype of the
+ * result.
+ */
 function targetOf({ op, inputs, params }: OpCall): number {
   if (op.pointwise === null && op.updates < 0) return -1;
   const { shape, dtype } = dispatch(op, inputs, params)[0] as Tensor;
-  return inputs.findLastIndex((t, i) => t.storage !== null && t.dtype === dtype && t.shape.join() === shape.join() && (op.updates < 0 || i === op.updates));
+  return inputs.findLastIndex(
+    (t, i) =>
+      t.storage !== null &&
+      t.dtype === dtype &&
+      t.shape.join() === shape.join() &&
+      (op.updates < 0 || i === op.updates),
+  );
 }
 
 /** In place, the tensor keeps its placement, or the call is refused on every rank. */
@@ -54,8 +98,12 @@ async function checkInPlace(call: OpCall, mesh: DeviceMesh, rng: Rng, what: stri
   const at = targetOf(call);
   if (at < 0) return;
   const [expected] = dispatch(call.op, call.inputs, call.params) as [Tensor];
-  const specs = call.inputs.map((t, i) => (t.storage === null ? null : drawSpec(rng, mesh, t, { partial: i !== at })));
-  const inputs = call.inputs.map((t, i) => (specs[i] ? placed(t, specs[i] as NonNullable<(typeof specs)[number]>) : t));
+  const specs = call.inputs.map((t, i) =>
+    t.storage === null ? null : drawSpec(rng, mesh, t, { partial: i !== at }),
+  );
+  const inputs = call.inputs.map((t, i) =>
+    specs[i] ? placed(t, specs[i] as NonNullable<(typeof specs)[number]>) : t,
+  );
   const into = inputs[at] as Tensor;
   const text = `in place, into input ${at} of ${specs.join('; ')}: ${what}`;
   try {
@@ -82,8 +130,10 @@ describe('every op on distributed tensors', function () {
 
   for (const op of ops()) {
     if (samplesOf(op).length === 0) continue;
-    it(`gives what it gives on one device, with its gradients: ${op.name}`, async () => void (await ranks.run(() => checkOp(op, checkCall))));
+    it(`gives what it gives on one device, with its gradients: ${op.name}`, async () =>
+      void (await ranks.run(() => checkOp(op, checkCall))));
     if (op.pointwise === null && op.updates < 0) continue;
-    it(`keeps placements in place: ${op.name}`, async () => void (await ranks.run(() => checkOp(op, checkInPlace))));
+    it(`keeps placements in place: ${op.name}`, async () =>
+      void (await ranks.run(() => checkOp(op, checkInPlace))));
   }
 });

@@ -47,15 +47,33 @@ import { assertWhole, drawSpec, placed } from './placed.js';
 const shape = [5, 3, 4];
 
 /** The plain factory, and the one of distributed tensors. */
-const factories: Record<string, [plain: () => Tensor, sharded: (options: DTensorRandomOptions) => Tensor]> = {
+const factories: Record<
+  string,
+  [plain: () => Tensor, sharded: (options: DTensorRandomOptions) => Tensor]
+> = {
   zeros: [() => zeros(shape), (o) => dtensorZeros(shape, o)],
-  ones: [() => ones(shape, { dtype: bfloat16 }), (o) => dtensorOnes(shape, { ...o, dtype: bfloat16 })],
-  full: [() => full(shape, 7, { dtype: int64 }), (o) => dtensorFull(shape, 7, { ...o, dtype: int64 })],
+  ones: [
+    () => ones(shape, { dtype: bfloat16 }),
+    (o) => dtensorOnes(shape, { ...o, dtype: bfloat16 }),
+  ],
+  full: [
+    () => full(shape, 7, { dtype: int64 }),
+    (o) => dtensorFull(shape, 7, { ...o, dtype: int64 }),
+  ],
   arange: [() => arange(-3, 20, 2), (o) => dtensorArange(-3, 20, 2, o)],
-  'arange of numbers that are rounded': [() => arange(0, 9, 1.5, { dtype: int32 }), (o) => dtensorArange(0, 9, 1.5, { ...o, dtype: int32 })],
-  linspace: [() => linspace(0, 1, 11, { dtype: float64 }), (o) => dtensorLinspace(0, 1, 11, { ...o, dtype: float64 })],
+  'arange of numbers that are rounded': [
+    () => arange(0, 9, 1.5, { dtype: int32 }),
+    (o) => dtensorArange(0, 9, 1.5, { ...o, dtype: int32 }),
+  ],
+  linspace: [
+    () => linspace(0, 1, 11, { dtype: float64 }),
+    (o) => dtensorLinspace(0, 1, 11, { ...o, dtype: float64 }),
+  ],
   rand: [() => rand(shape), (o) => dtensorRand(shape, o)],
-  randn: [() => randn(shape, { dtype: float64 }), (o) => dtensorRandn(shape, { ...o, dtype: float64 })],
+  randn: [
+    () => randn(shape, { dtype: float64 }),
+    (o) => dtensorRandn(shape, { ...o, dtype: float64 }),
+  ],
   randint: [() => randint(-4, 90, shape), (o) => dtensorRandint(-4, 90, shape, o)],
   'rand without elements': [() => rand([0, 3]), (o) => dtensorRand([0, 3], o)],
   'rand without dims': [() => rand([]), (o) => dtensorRand([], o)],
@@ -79,7 +97,8 @@ const draws: Record<string, (t: Tensor) => Tensor> = {
   dropout: (t) => nn.functional.dropout(t, 0.3),
   bernoulli: (t) => bernoulli(t.sigmoid()),
   multinomial: (t) => multinomial(t.sigmoid().reshape([5, 12]), 3),
-  'multinomial with replacement': (t) => multinomial(t.sigmoid().reshape([5, 12]), 20, { replacement: true }),
+  'multinomial with replacement': (t) =>
+    multinomial(t.sigmoid().reshape([5, 12]), 20, { replacement: true }),
   gumbelSoftmax: (t) => gumbelSoftmax(t),
   'normal around a mean': (t) => normal(t, 2),
 };
@@ -99,10 +118,18 @@ describe('distributed tensors made from nothing', () => {
           const mesh = initDeviceMesh('cpu', size);
           const { placements } = drawSpec(rng, mesh, expected, { partial: false });
           manualSeed(42);
-          const actual = sharded({ mesh, placements, ...(expected.dtype.isFloatingPoint ? { requiresGrad: true } : {}) });
+          const actual = sharded({
+            mesh,
+            placements,
+            ...(expected.dtype.isFloatingPoint ? { requiresGrad: true } : {}),
+          });
           assert.equal(await rand([]).itemAsync(), next, 'draws go on alike');
-          assert.deepEqual([actual.placements, actual.requiresGrad, actual.isLeaf, actual.shape], [placements, expected.dtype.isFloatingPoint, true, expected.shape]);
-          if (mesh.getCoordinate() !== null) await assertWhole(actual, expected, `${name} in ${placements.join()}`);
+          assert.deepEqual(
+            [actual.placements, actual.requiresGrad, actual.isLeaf, actual.shape],
+            [placements, expected.dtype.isFloatingPoint, true, expected.shape],
+          );
+          if (mesh.getCoordinate() !== null)
+            await assertWhole(actual, expected, `${name} in ${placements.join()}`);
         }
       });
     });
@@ -120,11 +147,26 @@ describe('distributed tensors made from nothing', () => {
   it('refuse terms, placements that do not fit, and what is no mesh', async () => {
     await ranks.run(() => {
       const mesh = DeviceMesh('cpu', [0, 1, 2, 3]);
-      assert.throws(() => dtensorZeros([2], { mesh, placements: [Partial()] }), /dtensorZeros: expected Shard or Replicate, got \[Partial\(sum\)\]/);
-      assert.throws(() => dtensorZeros([2], { mesh, placements: [] }), /dtensorZeros: expected 1 placements/);
-      assert.throws(() => dtensorRand([2], { mesh, placements: [Shard(1)] }), /dtensorRand: Shard\(1\) does not fit/);
-      assert.throws(() => dtensorRand([2], {} as DTensorRandomOptions), /dtensorRand: expected mesh to be a DeviceMesh/);
-      assert.throws(() => dtensorOnes([2], { mesh, generator: defaultGenerator } as DTensorRandomOptions), /there is no option "generator"/);
+      assert.throws(
+        () => dtensorZeros([2], { mesh, placements: [Partial()] }),
+        /dtensorZeros: expected Shard or Replicate, got \[Partial\(sum\)\]/,
+      );
+      assert.throws(
+        () => dtensorZeros([2], { mesh, placements: [] }),
+        /dtensorZeros: expected 1 placements/,
+      );
+      assert.throws(
+        () => dtensorRand([2], { mesh, placements: [Shard(1)] }),
+        /dtensorRand: Shard\(1\) does not fit/,
+      );
+      assert.throws(
+        () => dtensorRand([2], {} as DTensorRandomOptions),
+        /dtensorRand: expected mesh to be a DeviceMesh/,
+      );
+      assert.throws(
+        () => dtensorOnes([2], { mesh, generator: defaultGenerator } as DTensorRandomOptions),
+        /there is no option "generator"/,
+      );
       assert.equal(zeros([2]).sharding, null, 'what failed leaves nothing behind');
     });
   });

@@ -89,7 +89,10 @@ describe('functional collectives', () => {
         assert.equal(waitTensor(result) instanceof AsyncCollectiveTensor, false);
       }
       assert.equal((x as unknown) instanceof AsyncCollectiveTensor, false);
-      assert.throws(() => functional.broadcast(x, 7), /functional\.broadcast: src 7 is not of group "world" \(ranks 0, 1\)/);
+      assert.throws(
+        () => functional.broadcast(x, 7),
+        /functional\.broadcast: src 7 is not of group "world" \(ranks 0, 1\)/,
+      );
       await barrier();
     }),
   );
@@ -102,7 +105,11 @@ describe('functional collectives', () => {
       const isAsync = (t: Tensor): boolean => t instanceof AsyncCollectiveTensor;
       const local = rows.redistribute([Replicate()], { asyncOp: true }).toLocal();
       assert.deepEqual([isAsync(local), isAsync(waitTensor(local))], [true, false]);
-      const others = [rows.redistribute([Shard(0)], { asyncOp: true }), rows.redistribute([Replicate()]), rows];
+      const others = [
+        rows.redistribute([Shard(0)], { asyncOp: true }),
+        rows.redistribute([Replicate()]),
+        rows,
+      ];
       assert.ok(!others.some((t) => isAsync(t.toLocal())));
       await barrier();
     }),
@@ -122,13 +129,19 @@ describe('functional collectives', () => {
         ),
       );
       const swapped = functional.allToAllSingle(matrix(rank), null, null);
-      assert.deepEqual(await list(swapped), [...(await list(matrix(0).narrow(0, rank, 1))), ...(await list(matrix(1).narrow(0, rank, 1)))]);
+      assert.deepEqual(await list(swapped), [
+        ...(await list(matrix(0).narrow(0, rank, 1))),
+        ...(await list(matrix(1).narrow(0, rank, 1))),
+      ]);
       const uneven = functional.allToAllSingle(matrix(rank), rank === 0 ? [2, 2] : [0, 0], [2, 0]);
       assert.deepEqual(uneven.shape, [rank === 0 ? 4 : 0, 4]);
       const shared = functional.broadcast(matrix(rank), 1);
       assert.equal(waitTensor(shared), shared);
       assert.deepEqual(await list(shared), await list(matrix(1)));
-      assert.throws(() => functional.reduceScatterTensor(matrix(0).narrow(1, 0, 3), 'sum', 1), /3 of \[2, 3\] along dim 1 cannot be cut into 2 equal parts/);
+      assert.throws(
+        () => functional.reduceScatterTensor(matrix(0).narrow(1, 0, 3), 'sum', 1),
+        /3 of \[2, 3\] along dim 1 cannot be cut into 2 equal parts/,
+      );
     }),
   );
 });
@@ -136,7 +149,8 @@ describe('functional collectives', () => {
 /** Rows of a matrix of [6, 2], as the ranks have them: 3, none and 3. */
 const sizes = [3, 0, 3];
 const numbered = (): Tensor => arange(12, { dtype: float64 }).view([6, 2]);
-const ownRows = (place: number): Tensor => numbered().narrow(0, place === 2 ? 3 : 0, sizes[place] as number);
+const ownRows = (place: number): Tensor =>
+  numbered().narrow(0, place === 2 ? 3 : 0, sizes[place] as number);
 
 async function gatherUneven(place: number): Promise<void> {
   const rows = ownRows(place).clone().requiresGrad_();
@@ -170,18 +184,41 @@ describeOverEngines('gathering parts of different sizes', () => {
   const site = /functional-collectives\.test\.[jt]s:\d+:\d+\)?/.source;
 
   it('says without the sizes what each rank gave, and how to give them', async () => {
-    const error = await errorOf(onRanks(2, async (rank) => functional.allGatherTensor(zeros([4, 2 + rank]), 1).read()));
-    const said = (rank: number): string => `allGather of ${16 + 8 * rank} float32 at .*${site} \\(${8 + 4 * rank} of them its own, ${2 + rank} along the gathered dim\\)`;
-    const advice = 'Where parts differ along the gathered dim, give functional\\.allGatherTensor the sizes of all ranks, \\{ sizes \\}';
-    assert.match(error.message, new RegExp(`rank (0 called ${said(0)}, this rank ${said(1)}|1 called ${said(1)}, this rank ${said(0)})\\. ${advice}`));
+    const error = await errorOf(
+      onRanks(2, async (rank) => functional.allGatherTensor(zeros([4, 2 + rank]), 1).read()),
+    );
+    const said = (rank: number): string =>
+      `allGather of ${16 + 8 * rank} float32 at .*${site} \\(${8 + 4 * rank} of them its own, ${2 + rank} along the gathered dim\\)`;
+    const advice =
+      'Where parts differ along the gathered dim, give functional\\.allGatherTensor the sizes of all ranks, \\{ sizes \\}';
+    assert.match(
+      error.message,
+      new RegExp(
+        `rank (0 called ${said(0)}, this rank ${said(1)}|1 called ${said(1)}, this rank ${said(0)})\\. ${advice}`,
+      ),
+    );
   });
 
   it('says where other dims differ, and where ranks give different sizes', async () => {
-    const shapes = await errorOf(onRanks(2, async (rank) => functional.allGatherTensor(zeros([2, 3 + rank]), 0).read()));
-    assert.match(shapes.message, /\(6 of them its own, 2 along the gathered dim\).*\(8 of them|\(8 of them its own, 2 along the gathered dim\).*\(6 of them/);
+    const shapes = await errorOf(
+      onRanks(2, async (rank) => functional.allGatherTensor(zeros([2, 3 + rank]), 0).read()),
+    );
+    assert.match(
+      shapes.message,
+      /\(6 of them its own, 2 along the gathered dim\).*\(8 of them|\(8 of them its own, 2 along the gathered dim\).*\(6 of them/,
+    );
     assert.match(shapes.message, /along other dims they are the same/);
-    const given = await errorOf(onRanks(2, async (rank) => functional.allGatherTensor(zeros([2]), 0, undefined, { sizes: rank === 0 ? [2, 4] : [4, 2] }).read()));
-    assert.match(given.message, /rank \d called allGather of 6 float32 at .*, this rank allGather of 6 float32 at .* with other sizes per rank/);
+    const given = await errorOf(
+      onRanks(2, async (rank) =>
+        functional
+          .allGatherTensor(zeros([2]), 0, undefined, { sizes: rank === 0 ? [2, 4] : [4, 2] })
+          .read(),
+      ),
+    );
+    assert.match(
+      given.message,
+      /rank \d called allGather of 6 float32 at .*, this rank allGather of 6 float32 at .* with other sizes per rank/,
+    );
   });
 
   it('is not what gather and scatter do, which say so', async () => {
@@ -194,7 +231,10 @@ describeOverEngines('gathering parts of different sizes', () => {
     );
     assert.match(gathered.message, /gather of 4 float32 to rank 0 at .* \(2 of them its own\)/);
     assert.match(gathered.message, /gather of 6 float32 to rank 0 at .* \(3 of them its own\)/);
-    assert.match(gathered.message, /\. All ranks give gather as much: allGather takes different sizes, and so do isend and irecv/);
+    assert.match(
+      gathered.message,
+      /\. All ranks give gather as much: allGather takes different sizes, and so do isend and irecv/,
+    );
     const scattered = await errorOf(
       onRanks(2, async (rank) => {
         const t = zeros([2 + rank]);
@@ -204,7 +244,10 @@ describeOverEngines('gathering parts of different sizes', () => {
     );
     assert.match(scattered.message, /scatter of 4 float32 from rank 0 at .* \(2 for each rank\)/);
     assert.match(scattered.message, /scatter of 6 float32 from rank 0 at .* \(3 for each rank\)/);
-    assert.match(scattered.message, /\. All ranks get as much from scatter: allToAll takes different sizes, and so do isend and irecv/);
+    assert.match(
+      scattered.message,
+      /\. All ranks get as much from scatter: allToAll takes different sizes, and so do isend and irecv/,
+    );
   });
 });
 
@@ -213,7 +256,10 @@ describe('gathering parts of different sizes', () => {
 
   it('has the shape of all in a fake world', async () => {
     await initProcessGroup('fake', { rank: 1, worldSize: 3 });
-    assert.deepEqual(functional.allGatherTensor(zeros([0, 2]), 0, undefined, { sizes }).shape, [6, 2]);
+    assert.deepEqual(
+      functional.allGatherTensor(zeros([0, 2]), 0, undefined, { sizes }).shape,
+      [6, 2],
+    );
     destroyProcessGroup();
   });
 
@@ -221,16 +267,37 @@ describe('gathering parts of different sizes', () => {
     'takes sizes that are sizes, one for each rank, and this rank has its own',
     withRanks(2, async (rank) => {
       const x = zeros([2, 3]);
-      const refused = (options: object, type: new (...args: never[]) => Error, text: RegExp): void =>
+      const refused = (
+        options: object,
+        type: new (...args: never[]) => Error,
+        text: RegExp,
+      ): void =>
         assert.throws(
           () => functional.allGatherTensor(x, 1, undefined, options),
           (error: Error) => error instanceof type && text.test(error.message),
         );
       const op = 'functional\\.allGatherTensor: ';
-      for (const wrong of [3, null, '33', [3, 0.5], [3, '3']]) refused({ sizes: wrong }, ArgumentError, new RegExp(`^${op}expected sizes to be an array of whole numbers`));
+      for (const wrong of [3, null, '33', [3, 0.5], [3, '3']])
+        refused(
+          { sizes: wrong },
+          ArgumentError,
+          new RegExp(`^${op}expected sizes to be an array of whole numbers`),
+        );
       for (const wrong of [[], [3], [3, 3, 3], [3, -1]])
-        refused({ sizes: wrong }, ShapeError, new RegExp(`^${op}expected sizes to be 2 sizes, one for each rank of group "world", got \\[${wrong.join(', ')}\\]`));
-      refused({ sizes: [4, 4] }, ShapeError, new RegExp(`^${op}expected the input to have 4 along dim 1, as sizes\\[${rank}\\] says, got shape \\[2, 3\\]`));
+        refused(
+          { sizes: wrong },
+          ShapeError,
+          new RegExp(
+            `^${op}expected sizes to be 2 sizes, one for each rank of group "world", got \\[${wrong.join(', ')}\\]`,
+          ),
+        );
+      refused(
+        { sizes: [4, 4] },
+        ShapeError,
+        new RegExp(
+          `^${op}expected the input to have 4 along dim 1, as sizes\\[${rank}\\] says, got shape \\[2, 3\\]`,
+        ),
+      );
       refused({ size: [3, 3] }, ArgumentError, new RegExp(`^${op}there is no option "size"`));
       await barrier();
     }),

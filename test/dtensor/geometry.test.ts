@@ -4,13 +4,19 @@ import fc from 'fast-check';
 import { describe, it } from 'mocha';
 import { Replicate, Shard } from '../../lib/core/placement.js';
 import { numelOf } from '../../lib/core/shape.js';
-import { chunkOf, largestLocalShape, localPiece, meshCoordinates } from '../../lib/dtensor/geometry.js';
+import {
+  chunkOf,
+  largestLocalShape,
+  localPiece,
+  meshCoordinates,
+} from '../../lib/dtensor/geometry.js';
 import { fakeMesh, specOf, specPairs } from './fake-mesh.js';
 import { localOf } from './simulate.js';
 
 describe('the chunk rule', () => {
   it('gives the first ranks full pieces and the last ones what is left', () => {
-    const sizes = (size: number, ranks: number) => Array.from({ length: ranks }, (_, rank) => chunkOf(size, ranks, rank).size);
+    const sizes = (size: number, ranks: number) =>
+      Array.from({ length: ranks }, (_, rank) => chunkOf(size, ranks, rank).size);
     assert.deepEqual(sizes(5, 4), [2, 2, 1, 0]);
     assert.deepEqual(sizes(10, 4), [3, 3, 3, 1]);
     assert.deepEqual(sizes(3, 4), [1, 1, 1, 0]);
@@ -23,7 +29,11 @@ describe('the chunk rule', () => {
 describe('the pieces of a tensor', () => {
   it('keep the other dims when they are empty', () => {
     const spec = specOf(fakeMesh([4]), [5, 7], [Shard(0)]);
-    assert.deepEqual(localPiece(spec, [3]), { shape: [0, 7], offsets: [5, 0], globalShape: [5, 7] });
+    assert.deepEqual(localPiece(spec, [3]), {
+      shape: [0, 7],
+      offsets: [5, 0],
+      globalShape: [5, 7],
+    });
   });
 
   it('are cut by the mesh dims in the shard order', () => {
@@ -47,10 +57,19 @@ describe('the pieces of a tensor', () => {
   });
 
   it('hold the elements that the cuts leave, at their offsets, and the first is the largest', () => {
-    const pairs = specPairs({ leastRanks: 1, mostRanks: 4, mostMeshDims: 3, mostSize: 7, reduceOps: ['sum'] });
+    const pairs = specPairs({
+      leastRanks: 1,
+      mostRanks: 4,
+      mostMeshDims: 3,
+      mostSize: 7,
+      reduceOps: ['sum'],
+    });
     fc.assert(
       fc.property(pairs, ({ from: spec }) => {
-        const numbered = { shape: spec.shape, data: Array.from({ length: numelOf(spec.shape) }, (_, i) => i) };
+        const numbered = {
+          shape: spec.shape,
+          data: Array.from({ length: numelOf(spec.shape) }, (_, i) => i),
+        };
         const largest = largestLocalShape(spec);
         for (const coordinate of meshCoordinates(spec.mesh)) {
           const { shape, offsets } = localPiece(spec, coordinate);
@@ -59,7 +78,10 @@ describe('the pieces of a tensor', () => {
           assert.ok(shape.every((size, dim) => size <= (largest[dim] as number)));
           if (held.data.length > 0)
             assert.equal(
-              offsets.reduce((index, offset, dim) => index * (spec.shape[dim] as number) + offset, 0),
+              offsets.reduce(
+                (index, offset, dim) => index * (spec.shape[dim] as number) + offset,
+                0,
+              ),
               held.data[0],
             );
         }

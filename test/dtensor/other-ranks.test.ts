@@ -1,4 +1,7 @@
-/** What belongs to another rank of the process, which a variable outside of the ranks' function brings along: said at once, with whose it is. */
+/**
+ * What belongs to another rank of the process, which a variable outside of the ranks' function
+ * brings along: said at once, with whose it is.
+ */
 import assert from 'node:assert/strict';
 import {
   allGatherObject,
@@ -19,7 +22,9 @@ import { ones, type Tensor } from '../../lib/index.js';
 import { errorOf } from '../mesh/on-ranks.js';
 
 /** Rank 1 uses what rank 0 has made; rank 0 waits for its end. */
-async function used(use: (t: Tensor, mesh: DeviceMesh, own: Tensor) => unknown): Promise<Error & { cause?: unknown }> {
+async function used(
+  use: (t: Tensor, mesh: DeviceMesh, own: Tensor) => unknown,
+): Promise<Error & { cause?: unknown }> {
   let [shared, theirs]: [Tensor | null, DeviceMesh | null] = [null, null];
   const begin = Date.now();
   const error = await errorOf(
@@ -30,7 +35,8 @@ async function used(use: (t: Tensor, mesh: DeviceMesh, own: Tensor) => unknown):
         const own = distributeTensor(ones([4]), mesh, [Shard(0)]);
         if (rank === 0) [shared, theirs] = [own, mesh];
         await barrier();
-        if (rank === 1) await use(shared as unknown as Tensor, theirs as unknown as DeviceMesh, own);
+        if (rank === 1)
+          await use(shared as unknown as Tensor, theirs as unknown as DeviceMesh, own);
         await barrier();
       },
       { timeoutMs: 10_000 },
@@ -51,7 +57,10 @@ describe('what belongs to another rank of the process', () => {
   for (const [name, use] of Object.entries(tensors)) {
     it(`is refused as a tensor: ${name}`, async () => {
       const { message, cause } = await used(use);
-      assert.match(message, /^rank 1 failed: \w+: the distributed tensor float32\[4\] on mesh \(tp: 2\): \[Shard\(0\)\] belongs to rank 0, and rank 1 uses it\. /);
+      assert.match(
+        message,
+        /^rank 1 failed: \w+: the distributed tensor float32\[4\] on mesh \(tp: 2\): \[Shard\(0\)\] belongs to rank 0, and rank 1 uses it\. /,
+      );
       assert.ok(cause instanceof DistributedError);
       assert.deepEqual([cause.details['owner'], cause.details['user']], ['rank 0', 'rank 1']);
     });
@@ -66,7 +75,10 @@ describe('what belongs to another rank of the process', () => {
   };
   for (const [name, use] of Object.entries(meshes)) {
     it(`is refused as a mesh: ${name}`, async () => {
-      assert.match((await used(use)).message, /^rank 1 failed: [\w.]+: the mesh \(tp: 2\) belongs to rank 0, and rank 1 uses it\. /);
+      assert.match(
+        (await used(use)).message,
+        /^rank 1 failed: [\w.]+: the mesh \(tp: 2\) belongs to rank 0, and rank 1 uses it\. /,
+      );
     });
   }
 
@@ -79,12 +91,19 @@ describe('what belongs to another rank of the process', () => {
   };
   for (const [name, use] of Object.entries(groups)) {
     it(`is refused as a group: ${name}`, async () => {
-      assert.match((await used(use)).message, new RegExp(`^rank 1 failed: ${name}: group "world" belongs to rank 0, and rank 1 uses it\\.`));
+      assert.match(
+        (await used(use)).message,
+        new RegExp(
+          `^rank 1 failed: ${name}: group "world" belongs to rank 0, and rank 1 uses it\\.`,
+        ),
+      );
     });
   }
 
   it('may be looked at once the rank has ended', async () => {
-    const [t] = await launch(2, () => distributeTensor(ones([4]), initDeviceMesh('cpu', [2]), [Shard(0)]));
+    const [t] = await launch(2, () =>
+      distributeTensor(ones([4]), initDeviceMesh('cpu', [2]), [Shard(0)]),
+    );
     assert.deepEqual([...(await (t as Tensor).toLocal().read())], [1, 1]);
   });
 });

@@ -1,6 +1,19 @@
-/** Optimizer steps and clipping of parameters that are held in different ways, or plain, in one list. */
+/**
+ * Optimizer steps and clipping of parameters that are held in different ways, or plain, in one
+ * list.
+ */
 import assert from 'node:assert/strict';
-import { CommDebugMode, DTensor, distributeTensor, explicitRedistribution, initDeviceMesh, Partial, type Placement, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  CommDebugMode,
+  DTensor,
+  distributeTensor,
+  explicitRedistribution,
+  initDeviceMesh,
+  Partial,
+  type Placement,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { float64, manualSeed, nn, optim, randn, type Tensor } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { assertClose } from '../parallel/compare.js';
@@ -10,11 +23,15 @@ const shapes = [[5, 3], [4], [3, 4], [2, 2]];
 const held: (Placement[] | null)[] = [[Shard(0)], [Replicate()], [Shard(1)], null];
 
 /** Parameters with gradients, whole and as ranks hold them. */
-function parameters(mesh: ReturnType<typeof initDeviceMesh>): { whole: nn.Parameter[]; own: nn.Parameter[] } {
+function parameters(mesh: ReturnType<typeof initDeviceMesh>): {
+  whole: nn.Parameter[];
+  own: nn.Parameter[];
+} {
   manualSeed(4);
   const pairs = shapes.map((shape, i) => {
     const [value, grad] = [randn(shape, { dtype }), randn(shape, { dtype })];
-    const place = (t: Tensor): Tensor => (held[i] ? distributeTensor(t, mesh, held[i] as Placement[]) : t.clone());
+    const place = (t: Tensor): Tensor =>
+      held[i] ? distributeTensor(t, mesh, held[i] as Placement[]) : t.clone();
     const [whole, own] = [new nn.Parameter(value.clone()), new nn.Parameter(place(value))];
     whole.grad = grad.clone();
     own.grad = place(grad);
@@ -27,7 +44,10 @@ describe('lists of parameters', () => {
   for (const [name, make] of [
     ['SGD', (list: nn.Parameter[]) => new optim.SGD(list, { lr: 0.1, momentum: 0.9 })],
     ['AdamW', (list: nn.Parameter[]) => new optim.AdamW(list, { lr: 0.1 })],
-    ['AdamW, op by op', (list: nn.Parameter[]) => new optim.AdamW(list, { lr: 0.1, foreach: false })],
+    [
+      'AdamW, op by op',
+      (list: nn.Parameter[]) => new optim.AdamW(list, { lr: 0.1, foreach: false }),
+    ],
   ] as const) {
     it(
       `${name} steps without communication`,
@@ -40,7 +60,8 @@ describe('lists of parameters', () => {
           comm.run(() => explicitRedistribution(() => b.step()));
         }
         assert.equal(comm.getTotalCounts(), 0);
-        for (const [i, p] of own.entries()) await assertClose(p, whole[i] as Tensor, `parameter ${i}`);
+        for (const [i, p] of own.entries())
+          await assertClose(p, whole[i] as Tensor, `parameter ${i}`);
       }),
     );
   }
@@ -53,7 +74,10 @@ describe('lists of parameters', () => {
       const [p, q] = [own[0] as nn.Parameter, whole[0] as nn.Parameter];
       p.grad = DTensor.fromLocal((q.grad as Tensor).div(2), mesh, [Partial()]);
       const step = (t: nn.Parameter): void => new optim.SGD([t], { lr: 0.1 }).step();
-      assert.throws(() => explicitRedistribution(() => step(p)), /sgdStep: an input would have to be redistributed/);
+      assert.throws(
+        () => explicitRedistribution(() => step(p)),
+        /sgdStep: an input would have to be redistributed/,
+      );
       const comm = new CommDebugMode();
       comm.run(() => step(p));
       assert.deepEqual(comm.getCommCounts(), { reduceScatter: 1 });
@@ -75,7 +99,8 @@ describe('lists of parameters', () => {
         assert.deepEqual(comm.getCommCounts(), { allReduce: 1 });
         assert.equal(norm.sharding, null);
         await assertClose(norm, nn.utils.clipGradNorm_(whole, 0.5, { normType }), 'the norm');
-        for (const [i, p] of own.entries()) await assertClose(p.grad as Tensor, whole[i]?.grad as Tensor, `gradient ${i}`);
+        for (const [i, p] of own.entries())
+          await assertClose(p.grad as Tensor, whole[i]?.grad as Tensor, `gradient ${i}`);
       }),
     );
   }

@@ -16,14 +16,25 @@ const leaf = fc.oneof(
   fc.bigInt(),
   fc.constantFrom(float16, float32, cpu, device('cuda:1')),
 );
-const value = fc.oneof(leaf, fc.array(leaf), fc.dictionary(fc.string(), leaf, { noNullPrototype: true }));
-const params = fc.dictionary(fc.oneof(fc.string(), fc.constantFrom('dim', 'keepdim', '1', '2')), value, { noNullPrototype: true });
+const value = fc.oneof(
+  leaf,
+  fc.array(leaf),
+  fc.dictionary(fc.string(), leaf, { noNullPrototype: true }),
+);
+const params = fc.dictionary(
+  fc.oneof(fc.string(), fc.constantFrom('dim', 'keepdim', '1', '2')),
+  value,
+  { noNullPrototype: true },
+);
 
 /** Another description of the same, slow and plain. */
 function describeValue(x: unknown): string {
   if (Array.isArray(x)) return JSON.stringify(x.map(describeValue));
-  if (typeof x === 'object' && x !== null && Object.getPrototypeOf(x) === Object.prototype) return JSON.stringify(Object.entries(x).map(([k, v]) => [k, describeValue(v)]));
-  return typeof x === 'object' && x !== null ? `object ${x.constructor.name} ${String(x)}` : `${typeof x} ${String(x)}`;
+  if (typeof x === 'object' && x !== null && Object.getPrototypeOf(x) === Object.prototype)
+    return JSON.stringify(Object.entries(x).map(([k, v]) => [k, describeValue(v)]));
+  return typeof x === 'object' && x !== null
+    ? `object ${x.constructor.name} ${String(x)}`
+    : `${typeof x} ${String(x)}`;
 }
 
 describe('the key of params', () => {
@@ -72,7 +83,8 @@ describe('the key of params', () => {
   });
 
   it('is none for tensors, functions and objects of other classes', () => {
-    for (const thing of [metadata([2]), () => 1, new Map(), Symbol('s'), [[() => 1]]]) assert.equal(paramsKey({ thing }), null);
+    for (const thing of [metadata([2]), () => 1, new Map(), Symbol('s'), [[() => 1]]])
+      assert.equal(paramsKey({ thing }), null);
     const endless: Record<string, unknown> = {};
     endless['self'] = endless;
     assert.equal(paramsKey(endless), null);

@@ -1,4 +1,7 @@
-/** Decisions are right: run on small arrays for all ranks, the results of the ranks are what the specs of the outputs say. */
+/**
+ * Decisions are right: run on small arrays for all ranks, the results of the ranks are what the
+ * specs of the outputs say.
+ */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, it } from 'mocha';
@@ -14,10 +17,20 @@ import { add, decisionOf, matmul, mean, relu } from './toy-ops.js';
 
 type Compute = (...inputs: Values[]) => Values;
 
-const at = ({ shape, data }: Values, row: number, column: number) => data[row * (shape[1] as number) + column] as number;
+const at = ({ shape, data }: Values, row: number, column: number) =>
+  data[row * (shape[1] as number) + column] as number;
 
-function table(rows: number, columns: number, value: (row: number, column: number) => number): Values {
-  return { shape: [rows, columns], data: Array.from({ length: rows * columns }, (_, i) => value(Math.floor(i / columns), i % columns)) };
+function table(
+  rows: number,
+  columns: number,
+  value: (row: number, column: number) => number,
+): Values {
+  return {
+    shape: [rows, columns],
+    data: Array.from({ length: rows * columns }, (_, i) =>
+      value(Math.floor(i / columns), i % columns),
+    ),
+  };
 }
 
 const computeMatmul: Compute = (a, b) =>
@@ -30,15 +43,28 @@ const computeMatmul: Compute = (a, b) =>
 /** A size of 1 is stretched. */
 const computeAdd: Compute = (a, b) => {
   const sizes = [0, 1].map((dim) => (a.shape[dim] === 1 ? b.shape[dim] : a.shape[dim]) as number);
-  const pick = (values: Values, row: number, column: number) => at(values, values.shape[0] === 1 ? 0 : row, values.shape[1] === 1 ? 0 : column);
-  return table(sizes[0] as number, sizes[1] as number, (row, column) => pick(a, row, column) + pick(b, row, column));
+  const pick = (values: Values, row: number, column: number) =>
+    at(values, values.shape[0] === 1 ? 0 : row, values.shape[1] === 1 ? 0 : column);
+  return table(
+    sizes[0] as number,
+    sizes[1] as number,
+    (row, column) => pick(a, row, column) + pick(b, row, column),
+  );
 };
 
-const computeRelu: Compute = (x) => ({ shape: x.shape, data: x.data.map((value) => Math.max(0, value)) });
+const computeRelu: Compute = (x) => ({
+  shape: x.shape,
+  data: x.data.map((value) => Math.max(0, value)),
+});
 
 const computeMean: Compute = (x) => {
   const [rows, columns] = x.shape as [number, number];
-  const data = Array.from({ length: columns }, (_, column) => Array.from({ length: rows }, (_, row) => at(x, row, column)).reduce((a, b) => a + b, 0) / rows);
+  const data = Array.from(
+    { length: columns },
+    (_, column) =>
+      Array.from({ length: rows }, (_, row) => at(x, row, column)).reduce((a, b) => a + b, 0) /
+      rows,
+  );
   return { shape: [columns], data };
 };
 
@@ -51,7 +77,11 @@ interface Call {
 }
 
 /** Random placements and orders of tensors of these shapes, sums being the only reduction. */
-function calls(op: AnyOp, compute: Compute, shapes: fc.Arbitrary<readonly Shape[]>): fc.Arbitrary<Call> {
+function calls(
+  op: AnyOp,
+  compute: Compute,
+  shapes: fc.Arbitrary<readonly Shape[]>,
+): fc.Arbitrary<Call> {
   const meshShapes = fc.array(fc.integer({ min: 1, max: 3 }), { minLength: 1, maxLength: 3 });
   return fc.tuple(meshShapes, shapes).chain(([ranks, all]) => {
     const mesh = fakeMesh(ranks);
@@ -63,9 +93,13 @@ function calls(op: AnyOp, compute: Compute, shapes: fc.Arbitrary<readonly Shape[
       );
       const placements = fc.array(placement, { minLength: ranks.length, maxLength: ranks.length });
       const sequence = fc.shuffledSubarray([...ranks.keys()], { minLength: ranks.length });
-      return fc.tuple(placements, sequence).map(([own, order]) => specOf(mesh, shape, own, orderBy(own, shape, order)));
+      return fc
+        .tuple(placements, sequence)
+        .map(([own, order]) => specOf(mesh, shape, own, orderBy(own, shape, order)));
     });
-    return fc.tuple(fc.tuple(...each), fc.boolean()).map(([specs, inPlace]) => ({ op, compute, specs, inPlace }));
+    return fc
+      .tuple(fc.tuple(...each), fc.boolean())
+      .map(([specs, inPlace]) => ({ op, compute, specs, inPlace }));
   });
 }
 
@@ -77,7 +111,16 @@ function distribute(spec: DTensorSpec, seed: number): { ranks: Ranks; whole: Val
     const key = coordinate.filter((_, meshDim) => spec.placements[meshDim]?.isPartial()).join();
     let term = terms.get(key);
     if (term === undefined)
-      terms.set(key, (term = { shape: spec.shape, data: Array.from({ length: numelOf(spec.shape) }, () => ((state = (state * 16807) % 2147483647) % 9) - 4) }));
+      terms.set(
+        key,
+        (term = {
+          shape: spec.shape,
+          data: Array.from(
+            { length: numelOf(spec.shape) },
+            () => ((state = (state * 16807) % 2147483647) % 9) - 4,
+          ),
+        }),
+      );
     return localOf(spec, term, coordinate);
   });
   return { ranks, whole: reduceAll('sum', [...terms.values()]) };
@@ -87,7 +130,12 @@ function distribute(spec: DTensorSpec, seed: number): { ranks: Ranks; whole: Val
 function reduced(spec: DTensorSpec, ranks: Ranks): Ranks {
   let now = ranks;
   spec.placements.forEach((placement, meshDim) => {
-    if (placement.isPartial()) now = runStep({ kind: 'allReduce', meshDim, reduceOp: placement.reduceOp, after: spec }, spec.mesh.shape, now);
+    if (placement.isPartial())
+      now = runStep(
+        { kind: 'allReduce', meshDim, reduceOp: placement.reduceOp, after: spec },
+        spec.mesh.shape,
+        now,
+      );
   });
   return now;
 }
@@ -99,7 +147,10 @@ function checkCall({ op, compute, specs, inPlace }: Call): void {
   const { inputs, outputs } = decisionOf(op, specs, {}, into);
   const given = specs.map((spec, i) => distribute(spec, i + 11));
   const operands = specs.map((spec, i) =>
-    planRedistribute(spec, inputs[i] as DTensorSpec).reduce((ranks, step) => runStep(step, spec.mesh.shape, ranks), given[i]?.ranks as Ranks),
+    planRedistribute(spec, inputs[i] as DTensorSpec).reduce(
+      (ranks, step) => runStep(step, spec.mesh.shape, ranks),
+      given[i]?.ranks as Ranks,
+    ),
   );
   const output = outputs[0] as DTensorSpec;
   if (into !== null) assert.equal(output, into);
@@ -112,7 +163,12 @@ function checkCall({ op, compute, specs, inPlace }: Call): void {
   coordinates.forEach((coordinate, rank) => {
     const [held, wanted] = [results[rank] as Values, localOf(output, whole, coordinate)];
     assert.deepEqual(held.shape, wanted.shape);
-    wanted.data.forEach((x, i) => assert.ok(Math.abs(x - (held.data[i] as number)) < 1e-9, `rank ${rank}, element ${i}: ${held.data[i]} instead of ${x}`));
+    wanted.data.forEach((x, i) =>
+      assert.ok(
+        Math.abs(x - (held.data[i] as number)) < 1e-9,
+        `rank ${rank}, element ${i}: ${held.data[i]} instead of ${x}`,
+      ),
+    );
   });
 }
 
@@ -123,15 +179,26 @@ describe('the ranks together have the result', function () {
     [m, k],
     [k, n],
   ]);
-  const stretched = fc.tuple(size, size, fc.boolean(), fc.boolean()).map(([m, n, rows, columns]) => [
-    [m, n],
-    [rows ? m : 1, columns ? n : 1],
-  ]);
+  const stretched = fc
+    .tuple(size, size, fc.boolean(), fc.boolean())
+    .map(([m, n, rows, columns]) => [
+      [m, n],
+      [rows ? m : 1, columns ? n : 1],
+    ]);
   const single = fc.tuple(size, size).map((shape) => [shape]);
-  const outOfPlace = (each: fc.Arbitrary<Call>) => each.map((call) => ({ ...call, inPlace: false }));
+  const outOfPlace = (each: fc.Arbitrary<Call>) =>
+    each.map((call) => ({ ...call, inPlace: false }));
 
-  it('of a product', () => fc.assert(fc.property(outOfPlace(calls(matmul, computeMatmul, product)), checkCall), { numRuns: 400 }));
-  it('of a sum that broadcasts, in place or not', () => fc.assert(fc.property(calls(add, computeAdd, stretched), checkCall), { numRuns: 400 }));
-  it('of a function of each element', () => fc.assert(fc.property(calls(relu, computeRelu, single), checkCall), { numRuns: 200 }));
-  it('of a mean', () => fc.assert(fc.property(outOfPlace(calls(mean, computeMean, single)), checkCall), { numRuns: 200 }));
+  it('of a product', () =>
+    fc.assert(fc.property(outOfPlace(calls(matmul, computeMatmul, product)), checkCall), {
+      numRuns: 400,
+    }));
+  it('of a sum that broadcasts, in place or not', () =>
+    fc.assert(fc.property(calls(add, computeAdd, stretched), checkCall), { numRuns: 400 }));
+  it('of a function of each element', () =>
+    fc.assert(fc.property(calls(relu, computeRelu, single), checkCall), { numRuns: 200 }));
+  it('of a mean', () =>
+    fc.assert(fc.property(outOfPlace(calls(mean, computeMean, single)), checkCall), {
+      numRuns: 200,
+    }));
 });

@@ -1,4 +1,6 @@
-/** Plans of redistribution: right by simulation of all ranks, shortest by search over single steps. */
+/**
+ * Plans of redistribution: right by simulation of all ranks, shortest by search over single steps.
+ */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, it } from 'mocha';
@@ -20,7 +22,9 @@ function kinds(steps: readonly Step[]): string[] {
 
 function checkBySimulation(pair: SpecPair): void {
   const terms = termsOf(pair.from);
-  let ranks: Ranks = meshCoordinates(pair.from.mesh).map((coordinate) => localOf(pair.from, terms(coordinate), coordinate));
+  let ranks: Ranks = meshCoordinates(pair.from.mesh).map((coordinate) =>
+    localOf(pair.from, terms(coordinate), coordinate),
+  );
   const steps = planRedistribute(pair.from, pair.to);
   for (const step of steps) ranks = runStep(step, pair.from.mesh.shape, ranks);
   assert.equal(steps.at(-1)?.after ?? pair.from, pair.to);
@@ -29,7 +33,14 @@ function checkBySimulation(pair: SpecPair): void {
     ranks.map(({ shape }) => shape),
     wanted.map(({ shape }) => shape),
   );
-  ranks.forEach(({ data }, rank) => data.forEach((x, i) => assert.ok(Math.abs(x - (wanted[rank]?.data[i] as number)) < 1e-9, `rank ${rank}, element ${i}`)));
+  ranks.forEach(({ data }, rank) =>
+    data.forEach((x, i) =>
+      assert.ok(
+        Math.abs(x - (wanted[rank]?.data[i] as number)) < 1e-9,
+        `rank ${rank}, element ${i}`,
+      ),
+    ),
+  );
 }
 
 /** All single steps from a spec, whether they lead anywhere or not. */
@@ -37,15 +48,28 @@ function singleSteps(spec: DTensorSpec): Step[] {
   const dims = [...spec.shape.keys()];
   return spec.placements.flatMap((source, meshDim): Step[] => {
     const after = (target: typeof source) => placeSpec(spec, spec.placements.with(meshDim, target));
-    if (source.isReplicate()) return dims.map((dim) => ({ kind: 'chunk', meshDim, dim, after: after(Shard(dim)) }));
+    if (source.isReplicate())
+      return dims.map((dim) => ({ kind: 'chunk', meshDim, dim, after: after(Shard(dim)) }));
     if (source.isPartial()) {
       const { reduceOp } = source;
-      const scatters = dims.map((dim): Step => ({ kind: 'reduceScatter', meshDim, reduceOp, dim, after: after(Shard(dim)) }));
+      const scatters = dims.map(
+        (dim): Step => ({
+          kind: 'reduceScatter',
+          meshDim,
+          reduceOp,
+          dim,
+          after: after(Shard(dim)),
+        }),
+      );
       return [{ kind: 'allReduce', meshDim, reduceOp, after: after(R) }, ...scatters];
     }
     if (!source.isShard() || spec.order[source.dim]?.at(-1) !== meshDim) return [];
     const fromDim = source.dim;
-    const moves = dims.flatMap((toDim): Step[] => (toDim === fromDim ? [] : [{ kind: 'allToAll', meshDim, fromDim, toDim, after: after(Shard(toDim)) }]));
+    const moves = dims.flatMap((toDim): Step[] =>
+      toDim === fromDim
+        ? []
+        : [{ kind: 'allToAll', meshDim, fromDim, toDim, after: after(Shard(toDim)) }],
+    );
     return [{ kind: 'allGather', meshDim, dim: fromDim, after: after(R) }, ...moves];
   });
 }
@@ -66,7 +90,11 @@ function leastWeight(from: DTensorSpec, to: DTensorSpec): number {
     open.delete(spec);
     done.add(spec);
     for (const step of singleSteps(spec)) {
-      if (!done.has(step.after)) open.set(step.after, Math.min(open.get(step.after) ?? Number.POSITIVE_INFINITY, distance + weight(step, spec)));
+      if (!done.has(step.after))
+        open.set(
+          step.after,
+          Math.min(open.get(step.after) ?? Number.POSITIVE_INFINITY, distance + weight(step, spec)),
+        );
     }
   }
 }
@@ -76,7 +104,8 @@ describe('a plan of redistribution', function () {
   const mesh = fakeMesh([4]);
   const grid = fakeMesh([2, 2], ['dp', 'tp']);
 
-  it('is empty between equal specs', () => assert.deepEqual(planRedistribute(specOf(mesh, [8, 8], [S0]), specOf(mesh, [8, 8], [S0])), []));
+  it('is empty between equal specs', () =>
+    assert.deepEqual(planRedistribute(specOf(mesh, [8, 8], [S0]), specOf(mesh, [8, 8], [S0])), []));
 
   it('has one step for each entry of the table of transitions', () => {
     const table = [
@@ -86,26 +115,44 @@ describe('a plan of redistribution', function () {
       [P, R, 'allReduce 0'],
       [P, S1, 'reduceScatter 0'],
     ] as const;
-    for (const [from, to, step] of table) assert.deepEqual(kinds(planRedistribute(specOf(mesh, [8, 8], [from]), specOf(mesh, [8, 8], [to]))), [step]);
+    for (const [from, to, step] of table)
+      assert.deepEqual(
+        kinds(planRedistribute(specOf(mesh, [8, 8], [from]), specOf(mesh, [8, 8], [to]))),
+        [step],
+      );
   });
 
   it('takes off the inner cut before the outer one, and cuts again', () => {
-    assert.deepEqual(kinds(planRedistribute(specOf(grid, [8, 8], [S0, S0]), specOf(grid, [8, 8], [R, S0]))), ['allGather 1', 'allGather 0', 'chunk 1']);
+    assert.deepEqual(
+      kinds(planRedistribute(specOf(grid, [8, 8], [S0, S0]), specOf(grid, [8, 8], [R, S0]))),
+      ['allGather 1', 'allGather 0', 'chunk 1'],
+    );
   });
 
   it('leaves an outer cut alone where only the inner one goes', () => {
     const tensorParallelFirst = specOf(grid, [8, 8], [S0, S0], [[1, 0]]);
-    assert.deepEqual(kinds(planRedistribute(tensorParallelFirst, specOf(grid, [8, 8], [R, S0]))), ['allGather 0']);
+    assert.deepEqual(kinds(planRedistribute(tensorParallelFirst, specOf(grid, [8, 8], [R, S0]))), [
+      'allGather 0',
+    ]);
   });
 
   it('makes tensors small before it communicates', () => {
-    assert.deepEqual(kinds(planRedistribute(specOf(grid, [8, 8], [R, S0]), specOf(grid, [8, 8], [S1, R]))), ['chunk 0', 'allGather 1']);
-    assert.deepEqual(kinds(planRedistribute(specOf(grid, [8, 8], [P, P]), specOf(grid, [8, 8], [R, S0]))), ['reduceScatter 1', 'allReduce 0']);
+    assert.deepEqual(
+      kinds(planRedistribute(specOf(grid, [8, 8], [R, S0]), specOf(grid, [8, 8], [S1, R]))),
+      ['chunk 0', 'allGather 1'],
+    );
+    assert.deepEqual(
+      kinds(planRedistribute(specOf(grid, [8, 8], [P, P]), specOf(grid, [8, 8], [R, S0]))),
+      ['reduceScatter 1', 'allReduce 0'],
+    );
   });
 
   it('communicates nothing among one rank', () => {
     const single = fakeMesh([1, 4]);
-    const steps = planRedistribute(specOf(single, [8, 8], [S0, S0]), specOf(single, [8, 8], [R, S1]));
+    const steps = planRedistribute(
+      specOf(single, [8, 8], [S0, S0]),
+      specOf(single, [8, 8], [R, S1]),
+    );
     assert.deepEqual(kinds(steps), ['relabel 0', 'allToAll 1']);
   });
 
@@ -115,12 +162,24 @@ describe('a plan of redistribution', function () {
   });
 
   it('leaves each rank with exactly its piece of the target', () => {
-    const pairs = specPairs({ leastRanks: 1, mostRanks: 4, mostMeshDims: 3, mostSize: 7, reduceOps: ['sum', 'avg', 'product', 'min', 'max'] satisfies ReduceOpName[] });
+    const pairs = specPairs({
+      leastRanks: 1,
+      mostRanks: 4,
+      mostMeshDims: 3,
+      mostSize: 7,
+      reduceOps: ['sum', 'avg', 'product', 'min', 'max'] satisfies ReduceOpName[],
+    });
     fc.assert(fc.property(pairs, checkBySimulation), { numRuns: 600 });
   });
 
   it('has the fewest collectives, and of such plans the fewest bytes', () => {
-    const pairs = specPairs({ leastRanks: 2, mostRanks: 4, mostMeshDims: 3, mostSize: 9, reduceOps: ['sum'] });
+    const pairs = specPairs({
+      leastRanks: 2,
+      mostRanks: 4,
+      mostMeshDims: 3,
+      mostSize: 9,
+      reduceOps: ['sum'],
+    });
     fc.assert(
       fc.property(pairs, ({ from, to }) => {
         let before = from;
@@ -143,22 +202,32 @@ describe('targets that no plan reaches', () => {
     for (const source of [S0, R]) {
       assert.throws(
         () => planRedistribute(specOf(mesh, [8], [source]), specOf(mesh, [8], [P])),
-        (error: unknown) => error instanceof ShardingError && error.message.includes(`mesh dim tp cannot go from ${source} to Partial(sum)`),
+        (error: unknown) =>
+          error instanceof ShardingError &&
+          error.message.includes(`mesh dim tp cannot go from ${source} to Partial(sum)`),
       );
     }
   });
 
   it('are terms of another reduction', () => {
-    assert.throws(() => planRedistribute(specOf(mesh, [8], [Partial('max')]), specOf(mesh, [8], [P])), /from Partial\(max\) to Partial\(sum\): terms of one reduction/);
+    assert.throws(
+      () => planRedistribute(specOf(mesh, [8], [Partial('max')]), specOf(mesh, [8], [P])),
+      /from Partial\(max\) to Partial\(sum\): terms of one reduction/,
+    );
   });
 
   it('are on another mesh', () => {
-    assert.throws(() => planRedistribute(specOf(mesh, [8], [S0]), specOf(fakeMesh([4]), [8], [S0])), /expected placements on the tensor's own mesh \(tp: 4\)/);
+    assert.throws(
+      () => planRedistribute(specOf(mesh, [8], [S0]), specOf(fakeMesh([4]), [8], [S0])),
+      /expected placements on the tensor's own mesh \(tp: 4\)/,
+    );
   });
 
   it('are not terms made of copies for a gradient', () => {
     const [from, to] = [specOf(mesh, [8], [R]), specOf(mesh, [8], [P])];
-    assert.deepEqual(kinds(planRedistribute(from, to, { partialFromReplicate: true })), ['partialFromReplicate 0']);
+    assert.deepEqual(kinds(planRedistribute(from, to, { partialFromReplicate: true })), [
+      'partialFromReplicate 0',
+    ]);
     assert.throws(() => planRedistribute(from, to), ShardingError, 'also once the plan is known');
   });
 });
@@ -167,7 +236,8 @@ describe('the cost of a plan', () => {
   it('is the bytes that a rank receives by the kind of step, with padding, and the starts of collectives', () => {
     const mesh = fakeMesh([4]);
     const cost = (from: DTensorSpec, to: DTensorSpec) => planCost(from, planRedistribute(from, to));
-    const spec = (placement: Parameters<typeof placeSpec>[1][number]) => specOf(mesh, [10, 8], [placement]);
+    const spec = (placement: Parameters<typeof placeSpec>[1][number]) =>
+      specOf(mesh, [10, 8], [placement]);
     assert.deepEqual(cost(spec(S0), spec(R)).bytes, { allGather: 3 * 3 * 8 * 4 });
     assert.deepEqual(cost(spec(S0), spec(S1)).bytes, { allToAll: 3 * 3 * 2 * 4 });
     assert.deepEqual(cost(spec(P), spec(S0)).bytes, { reduceScatter: 3 * 3 * 8 * 4 });

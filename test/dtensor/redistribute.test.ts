@@ -1,4 +1,7 @@
-/** Redistributions that ranks carry out: every transition, on meshes of up to three dims, with uneven and empty pieces. */
+/**
+ * Redistributions that ranks carry out: every transition, on meshes of up to three dims, with
+ * uneven and empty pieces.
+ */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { type ReduceOpName, reduceOpNames } from '../../lib/core/placement.js';
@@ -9,7 +12,16 @@ import { planRedistribute } from '../../lib/dtensor/redistribute-plan.js';
 import { isCollective } from '../../lib/dtensor/redistribute-steps.js';
 import { gradientSpec, replicateSpec } from '../../lib/dtensor/spec.js';
 import { toSpec } from '../../lib/dtensor/transfer.js';
-import { bfloat16, type DType, float32, float64, int32, int64, type Tensor, tensor } from '../../lib/index.js';
+import {
+  bfloat16,
+  type DType,
+  float32,
+  float64,
+  int32,
+  int64,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 import { watchCollectives } from '../../lib/mesh/process-group.js';
 import { stepped, transposed } from '../every-op/differentiable.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
@@ -26,13 +38,26 @@ interface Case {
 }
 
 function casesOf(dtypes: readonly DType[], reduceOps: readonly ReduceOpName[]): fc.Arbitrary<Case> {
-  const pairs = specPairs({ leastRanks: 1, mostRanks: 4, mostMeshDims: 3, mostSize: 7, reduceOps: [...reduceOps] }).filter(({ from }) => numelOf(from.mesh.shape) <= WORLD);
-  return fc.record({ pair: pairs, dtype: fc.constantFrom(...dtypes), layout: fc.nat(layouts.length - 1) });
+  const pairs = specPairs({
+    leastRanks: 1,
+    mostRanks: 4,
+    mostMeshDims: 3,
+    mostSize: 7,
+    reduceOps: [...reduceOps],
+  }).filter(({ from }) => numelOf(from.mesh.shape) <= WORLD);
+  return fc.record({
+    pair: pairs,
+    dtype: fc.constantFrom(...dtypes),
+    layout: fc.nat(layouts.length - 1),
+  });
 }
 
 /** The same spec on a mesh that has ranks. */
 function onMesh(mesh: DeviceMesh, spec: DTensorSpec, dtype: DType): DTensorSpec {
-  return DTensorSpec(mesh, spec.placements, { tensorMeta: { ...spec.tensorMeta, dtype }, shardOrder: spec.order });
+  return DTensorSpec(mesh, spec.placements, {
+    tensorMeta: { ...spec.tensorMeta, dtype },
+    shardOrder: spec.order,
+  });
 }
 
 function tensorOf({ shape, data }: Values, dtype: DType): Tensor {
@@ -43,7 +68,12 @@ async function assertHolds(t: Tensor, { shape, data }: Values, what: string): Pr
   assert.deepEqual(t.shape, shape, what);
   const values = await t.read();
   const scale = t.dtype === bfloat16 ? 1e-2 : 1e-6;
-  data.forEach((x, i) => assert.ok(Math.abs(Number(values[i]) - x) <= scale * Math.max(1, Math.abs(x)), `${what}: element ${i} is ${values[i]}, not ${x}`));
+  data.forEach((x, i) =>
+    assert.ok(
+      Math.abs(Number(values[i]) - x) <= scale * Math.max(1, Math.abs(x)),
+      `${what}: element ${i} is ${values[i]}, not ${x}`,
+    ),
+  );
 }
 
 /** How many collectives a call gives to groups. */
@@ -69,11 +99,17 @@ async function checkCase(one: Case, gradients: boolean): Promise<void> {
     assert.deepEqual(toSpec(outside, to).toLocal().shape, [0], what);
     return;
   }
-  const local = (layouts[layout] as (t: Tensor) => Tensor)(tensorOf(localOf(from, terms(coordinate), coordinate), dtype));
+  const local = (layouts[layout] as (t: Tensor) => Tensor)(
+    tensorOf(localOf(from, terms(coordinate), coordinate), dtype),
+  );
   const source = new DTensor(local, from, { requiresGrad: gradients });
   const [result, collectives] = countCollectives(() => toSpec(source, to));
   assert.equal(result._spec, to, what);
-  assert.equal(collectives, mergeSteps(planRedistribute(from, to)).filter(({ step }) => isCollective(step)).length, `collectives: ${what}`);
+  assert.equal(
+    collectives,
+    mergeSteps(planRedistribute(from, to)).filter(({ step }) => isCollective(step)).length,
+    `collectives: ${what}`,
+  );
   const place = coordinate.reduce((index, at, dim) => index * (mesh.shape[dim] as number) + at, 0);
   await assertHolds(result.toLocal(), expectedRanks({ from, to }, terms)[place] as Values, what);
   const whole = expectedRanks({ from, to: replicateSpec(from) }, terms)[place] as Values;
@@ -85,11 +121,18 @@ async function checkCase(one: Case, gradients: boolean): Promise<void> {
 async function checkGradient(source: Tensor, result: Tensor, what: string): Promise<void> {
   const { mesh, tensorMeta } = result._spec;
   const numbers = Array.from({ length: numelOf(tensorMeta.shape) }, (_, i) => (i % 7) - 3);
-  const given = DTensor.fromLocal(tensorOf({ shape: tensorMeta.shape, data: numbers }, tensorMeta.dtype), mesh as DeviceMesh);
+  const given = DTensor.fromLocal(
+    tensorOf({ shape: tensorMeta.shape, data: numbers }, tensorMeta.dtype),
+    mesh as DeviceMesh,
+  );
   result.backward(given);
   const grad = source.grad as Tensor;
   assert.deepEqual(grad.placements, gradientSpec(source._spec).placements, `gradient of ${what}`);
-  await assertHolds(grad.fullTensor(), { shape: tensorMeta.shape, data: numbers }, `gradient of ${what}`);
+  await assertHolds(
+    grad.fullTensor(),
+    { shape: tensorMeta.shape, data: numbers },
+    `gradient of ${what}`,
+  );
 }
 
 describe('redistribution among ranks', function () {
@@ -103,15 +146,20 @@ describe('redistribution among ranks', function () {
     return ranks.run(async (rank) => {
       for (const [i, one] of sample.entries()) {
         await checkCase(one, gradients).catch((error: Error) => {
-          throw new Error(`rank ${rank}, case ${i} of SHARDWISE_TEST_SEED=${seed}: ${error.message}`, { cause: error });
+          throw new Error(
+            `rank ${rank}, case ${i} of SHARDWISE_TEST_SEED=${seed}: ${error.message}`,
+            { cause: error },
+          );
         });
       }
     });
   };
 
-  it('gives every rank its piece with the collectives that were planned, and the gradient back', () => checkAll(casesOf([float32, float64], ['sum', 'avg']), true));
+  it('gives every rank its piece with the collectives that were planned, and the gradient back', () =>
+    checkAll(casesOf([float32, float64], ['sum', 'avg']), true));
 
   it('does so for every reduction', () => checkAll(casesOf([float64], reduceOpNames), true));
 
-  it('does so for other dtypes', () => checkAll(casesOf([int64, int32, bfloat16], ['sum', 'max', 'min']), false));
+  it('does so for other dtypes', () =>
+    checkAll(casesOf([int64, int32, bfloat16], ['sum', 'max', 'min']), false));
 });

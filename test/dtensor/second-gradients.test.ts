@@ -1,4 +1,7 @@
-/** Second derivatives through views of distributed tensors, whose gradients are written into a part of zeros. */
+/**
+ * Second derivatives through views of distributed tensors, whose gradients are written into a part
+ * of zeros.
+ */
 import assert from 'node:assert/strict';
 import { distributeTensor, initDeviceMesh, Replicate, Shard } from '../../lib/distributed.js';
 import { autograd, manualSeed, pad, randn, type Tensor } from '../../lib/index.js';
@@ -35,7 +38,10 @@ describe('second derivatives of distributed tensors', () => {
           const actual = await secondGradient(fn, x).fullTensor().read();
           expected.forEach((value, i) => {
             const [want, given] = [Number(value), Number(actual[i])];
-            assert.ok(Math.abs(given - want) <= 1e-4 * (1 + Math.abs(want)), `${placement}: element ${i} is ${given}, not ${want}`);
+            assert.ok(
+              Math.abs(given - want) <= 1e-4 * (1 + Math.abs(want)),
+              `${placement}: element ${i} is ${given}, not ${want}`,
+            );
           });
         }
       }),

@@ -1,6 +1,6 @@
 /**
- * What the DTensor layer does with a strategy, by hand and without ranks: cuts whole tensors into what each rank of a mesh would hold, runs the op
- * there, and puts the results together again.
+ * What the DTensor layer does with a strategy, by hand and without ranks: cuts whole tensors into
+ * what each rank of a mesh would hold, runs the op there, and puts the results together again.
  */
 import { inspect } from 'node:util';
 import { dispatch } from '../../lib/core/dispatch.js';
@@ -27,10 +27,17 @@ function pieceOf(piece: Piece, placement: Placement, ranks: number, rank: number
   if (!placement.isShard()) return piece;
   const { dim } = placement;
   const [start, end] = chunk(piece.shape[dim] as number, ranks, rank);
-  return { ...piece, shape: piece.shape.with(dim, end - start), offsets: piece.offsets.with(dim, (piece.offsets[dim] as number) + start) };
+  return {
+    ...piece,
+    shape: piece.shape.with(dim, end - start),
+    offsets: piece.offsets.with(dim, (piece.offsets[dim] as number) + start),
+  };
 }
 
-/** What each rank of one more mesh dimension holds of a tensor; terms differ by `seed`, as two operands with equal terms would hide mistakes. */
+/**
+ * What each rank of one more mesh dimension holds of a tensor; terms differ by `seed`, as two
+ * operands with equal terms would hide mistakes.
+ */
 export function distribute(t: Tensor, placement: Placement, ranks: number, seed: number): Tensor[] {
   if (t.storage !== null && placement.isPartial()) return terms(t, placement.reduceOp, ranks, seed);
   return Array.from({ length: ranks }, (_, rank) => {
@@ -60,13 +67,19 @@ function terms(t: Tensor, reduction: ReduceOpName, ranks: number, seed: number):
   const others = Array.from({ length: ranks - 1 }, (_, i) => i + 5 * seed);
   const exact = !t.dtype.isFloatingPoint;
   if (reduction === 'avg' && exact) return [t, ...others.map(() => t)];
-  if (t.dtype === bool) return [t, ...others.map(() => (reduction === 'min' || reduction === 'product' ? t.eq(t) : t.ne(t)))];
+  if (t.dtype === bool)
+    return [
+      t,
+      ...others.map(() => (reduction === 'min' || reduction === 'product' ? t.eq(t) : t.ne(t))),
+    ];
   switch (reduction) {
     case 'max':
     case 'min': {
       const [sign, end] = reduction === 'max' ? [-1, 0] : [1, 255];
       // Unsigned numbers would wrap around.
-      const away = others.map((i) => (t.dtype === uint8 ? t.newFull(t.shape, end) : t.add(noise(t, i, 0, 3), { alpha: sign })));
+      const away = others.map((i) =>
+        t.dtype === uint8 ? t.newFull(t.shape, end) : t.add(noise(t, i, 0, 3), { alpha: sign }),
+      );
       return [...away.slice(0, 1), t, ...away.slice(1)];
     }
     case 'avg':
@@ -76,7 +89,9 @@ function terms(t: Tensor, reduction: ReduceOpName, ranks: number, seed: number):
       return [...parts, parts.reduce((rest, part) => rest.sub(part), t)];
     }
     case 'product': {
-      const factors = others.map((i) => (exact ? t.newOnes(t.shape) : noise(t, i, 0.5, 2).mul(i % 2 ? 1 : -1)));
+      const factors = others.map((i) =>
+        exact ? t.newOnes(t.shape) : noise(t, i, 0.5, 2).mul(i % 2 ? 1 : -1),
+      );
       return [...factors, exact ? t : factors.reduce((rest, factor) => rest.div(factor), t)];
     }
   }
@@ -92,7 +107,8 @@ const pairwise: Record<Exclude<ReduceOpName, 'avg'>, (a: Tensor, b: Tensor) => T
 /** Means of integers are only taken of equal ones. */
 function reduce(parts: readonly Tensor[], reduction: ReduceOpName): Tensor {
   const exact = parts[0]?.dtype.isFloatingPoint === false;
-  if (reduction === 'avg') return exact ? parts.reduce(pairwise.max) : parts.reduce(pairwise.sum).div(parts.length);
+  if (reduction === 'avg')
+    return exact ? parts.reduce(pairwise.max) : parts.reduce(pairwise.sum).div(parts.length);
   return parts.reduce(pairwise[reduction]);
 }
 
@@ -106,17 +122,30 @@ export function collect(parts: readonly Tensor[], placement: Placement, what: st
 
 export function assertSame(a: Tensor, b: Tensor, what: string): void {
   const alike = a.dtype === b.dtype && a.shape.join() === b.shape.join();
-  if (!alike || !a.allclose(b, { rtol: 1.3e-6, atol: 1e-5, equalNan: true })) throw new Error(`${what}: ${a.dtype}[${a.shape}] ${a}\nexpected ${b.dtype}[${b.shape}] ${b}`);
+  if (!alike || !a.allclose(b, { rtol: 1.3e-6, atol: 1e-5, equalNan: true }))
+    throw new Error(`${what}: ${a.dtype}[${a.shape}] ${a}\nexpected ${b.dtype}[${b.shape}] ${b}`);
 }
 
 /** What a rule is told of a mesh dimension, inside of those that cut the operands before. */
-export function contextOf(ranks: number, before: readonly { strategy: Strategy<object>; ranks: number }[] = []): MeshDimContext {
-  const parts = (input: number, dim: number): number => before.reduce((n, outer) => (outer.strategy.inputs[input]?.isShard(dim) ? n * outer.ranks : n), ranks);
+export function contextOf(
+  ranks: number,
+  before: readonly { strategy: Strategy<object>; ranks: number }[] = [],
+): MeshDimContext {
+  const parts = (input: number, dim: number): number =>
+    before.reduce(
+      (n, outer) => (outer.strategy.inputs[input]?.isShard(dim) ? n * outer.ranks : n),
+      ranks,
+    );
   return { ranks, divides: (input, dim, size) => size % parts(input, dim) === 0 };
 }
 
 /** The strategies of an op for a mesh dimension. */
-export function strategiesOf(op: AnyOp, inputs: readonly Tensor[], params: object, context: MeshDimContext): readonly Strategy<object>[] {
+export function strategiesOf(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+  context: MeshDimContext,
+): readonly Strategy<object>[] {
   return op.sharding?.strategies(inputs, params, context) ?? [];
 }
 
@@ -133,7 +162,13 @@ export interface Call {
   expected: readonly Tensor[];
 }
 
-function runLocally({ op, params }: Call, locals: readonly Tensor[], inputs: readonly Piece[], outputs: readonly Piece[], way: Way): readonly Tensor[] {
+function runLocally(
+  { op, params }: Call,
+  locals: readonly Tensor[],
+  inputs: readonly Piece[],
+  outputs: readonly Piece[],
+  way: Way,
+): readonly Tensor[] {
   const call = { inputs, outputs };
   const run = way.find((strategy) => strategy.run !== undefined)?.run;
   if (run !== undefined) return run(locals, params, call);
@@ -141,27 +176,39 @@ function runLocally({ op, params }: Call, locals: readonly Tensor[], inputs: rea
 }
 
 /**
- * Runs a call on every rank of a mesh and compares what the ranks then hold together with its results on the whole tensors.
+ * Runs a call on every rank of a mesh and compares what the ranks then hold together with its
+ * results on the whole tensors.
  *
- * @throws Error if they differ, or if the results of a rank do not have the sizes that the chunk rule says
+ * @throws Error if they differ, or if the results of a rank do not have the sizes that the chunk
+ * rule says
  */
 export function checkWay(call: Call, way: Way, mesh: readonly number[]): void {
-  const ways = way.map((s, i) => `(${s.inputs.join(', ')}) -> (${s.outputs.join(', ')}) on ${mesh[i]} ranks`).join(', then ');
+  const ways = way
+    .map((s, i) => `(${s.inputs.join(', ')}) -> (${s.outputs.join(', ')}) on ${mesh[i]} ranks`)
+    .join(', then ');
   const what = `${call.op.name} of ${call.inputs.map((t) => `[${t.shape}]`).join(' ')}, ${inspect(call.params, { depth: 1, breakLength: Infinity })}: ${ways}`;
 
   /** What all ranks below one rank of the outer mesh dimensions hold together. */
-  const below = (locals: readonly Tensor[], inputs: readonly Piece[], outputs: readonly Piece[], meshDim: number): readonly Tensor[] => {
+  const below = (
+    locals: readonly Tensor[],
+    inputs: readonly Piece[],
+    outputs: readonly Piece[],
+    meshDim: number,
+  ): readonly Tensor[] => {
     const strategy = way[meshDim];
     if (strategy === undefined) {
       const results = runLocally(call, locals, inputs, outputs, way);
       results.forEach((t, i) => {
         const { shape } = outputs[i] as Piece;
-        if (t.shape.join() !== shape.join()) throw new Error(`${what}: a rank has output ${i} in shape [${t.shape}], not [${shape}]`);
+        if (t.shape.join() !== shape.join())
+          throw new Error(`${what}: a rank has output ${i} in shape [${t.shape}], not [${shape}]`);
       });
       return results;
     }
     const ranks = mesh[meshDim] as number;
-    const held = locals.map((t, i) => distribute(t, strategy.inputs[i] as Placement, ranks, 2 * i + meshDim));
+    const held = locals.map((t, i) =>
+      distribute(t, strategy.inputs[i] as Placement, ranks, 2 * i + meshDim),
+    );
     const perRank = Array.from({ length: ranks }, (_, rank) =>
       below(
         held.map((pieces) => pieces[rank] as Tensor),

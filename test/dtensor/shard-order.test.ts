@@ -1,6 +1,15 @@
-/** Tensors whose dims several mesh dims cut, in an order that is said: made, taken from parts, redistributed. */
+/**
+ * Tensors whose dims several mesh dims cut, in an order that is said: made, taken from parts,
+ * redistributed.
+ */
 import assert from 'node:assert/strict';
-import { DTensor, distributeTensor, initDeviceMesh, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  DTensor,
+  distributeTensor,
+  initDeviceMesh,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { arange, float32, type Tensor, zeros } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
@@ -22,9 +31,15 @@ describe('a shard order', () => {
         assert.deepEqual(await numbers(t.toLocal()), [[0, 1], [4, 5], [2, 3], [6]][rank]);
         assert.deepEqual(await numbers(t.fullTensor()), [0, 1, 2, 3, 4, 5, 6]);
         assert.equal(distributeTensor(t, mesh2d(), both, { shardOrder }), t);
-        assert.throws(() => distributeTensor(t, mesh2d(), both), /distributed already: float32\[7\] .* dim 0 cut by tp, then dp/);
+        assert.throws(
+          () => distributeTensor(t, mesh2d(), both),
+          /distributed already: float32\[7\] .* dim 0 cut by tp, then dp/,
+        );
         const plainOrder = distributeTensor(whole, mesh2d(), both, { srcDataRank: null });
-        assert.deepEqual(await numbers(plainOrder.redistribute(both, { shardOrder }).toLocal()), await numbers(t.toLocal()));
+        assert.deepEqual(
+          await numbers(plainOrder.redistribute(both, { shardOrder }).toLocal()),
+          await numbers(t.toLocal()),
+        );
       }),
     );
   }
@@ -38,7 +53,11 @@ describe('a shard order', () => {
       const t = DTensor.fromLocal(part, mesh2d(), both, { shardOrder });
       // The parts of the first tp rank come first: those of ranks 0 and 2.
       assert.deepEqual(await numbers(t.fullTensor()), [0, 1, 4, 5, 2, 3, 6, 7]);
-      const uneven = DTensor.fromLocal(zeros([rank === 3 ? 1 : 2]), mesh2d(), both, { shardOrder, shape: [7], stride: [1] });
+      const uneven = DTensor.fromLocal(zeros([rank === 3 ? 1 : 2]), mesh2d(), both, {
+        shardOrder,
+        shape: [7],
+        stride: [1],
+      });
       assert.deepEqual(uneven.shape, [7]);
     }),
   );
@@ -51,7 +70,11 @@ describe('a shard order', () => {
       const expected = /expected shardOrder\[0\] to name the mesh dims that cut tensor dim 0/;
       assert.throws(() => distributeTensor(zeros([4]), mesh, both, wrong), expected);
       assert.throws(() => DTensor.fromLocal(zeros([4]), mesh, both, wrong), expected);
-      assert.throws(() => DTensor.fromLocal(zeros([4]), mesh, [Replicate(), Replicate()]).redistribute(both, wrong), expected);
+      assert.throws(
+        () =>
+          DTensor.fromLocal(zeros([4]), mesh, [Replicate(), Replicate()]).redistribute(both, wrong),
+        expected,
+      );
     }),
   );
 });
@@ -62,7 +85,8 @@ describe('a distributed tensor', () => {
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
       const t = distributeTensor(zeros([4]), mesh, [Shard(0)]);
-      const advice = /expected a distributed tensor for one held as float32\[4\] on mesh \(tp: 2\): \[Shard\(0\)\], got a plain float32\[2\]. Make it one with distributeTensor/;
+      const advice =
+        /expected a distributed tensor for one held as float32\[4\] on mesh \(tp: 2\): \[Shard\(0\)\], got a plain float32\[2\]. Make it one with distributeTensor/;
       assert.throws(() => {
         t.data = zeros([2]);
       }, advice);

@@ -1,4 +1,7 @@
-/** Ops on lists, whose members are cut in different ways in one call: each rank runs the op on its pieces, and together they are what it gives on whole tensors. */
+/**
+ * Ops on lists, whose members are cut in different ways in one call: each rank runs the op on its
+ * pieces, and together they are what it gives on whole tensors.
+ */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';
 import type { AnyOp } from '../../lib/core/op.js';
@@ -12,10 +15,20 @@ import { assertSame, collect, distribute } from './shard-by-hand.js';
 const shapes = [[5, 3], [4, 2], [3], [2, 3, 2], []];
 const cut: Placement[] = [Shard(0), Shard(1), Replicate(), Shard(2), Replicate()];
 
-const list = (seed: number): Tensor[] => shapes.map((shape, i) => sampleTensor(shape, { seed: seed + i, low: 0.1 }));
+const list = (seed: number): Tensor[] =>
+  shapes.map((shape, i) => sampleTensor(shape, { seed: seed + i, low: 0.1 }));
 const absent = (): Tensor[] => list(0).map((t) => wrapNumber(0, t.dtype, t.device));
 
-const sgd = { count: 5, lr: 0.1, momentum: 0.9, dampening: 0.1, weightDecay: 0.01, nesterov: 0, maximize: 0, firstStep: 0 };
+const sgd = {
+  count: 5,
+  lr: 0.1,
+  momentum: 0.9,
+  dampening: 0.1,
+  weightDecay: 0.01,
+  nesterov: 0,
+  maximize: 0,
+  firstStep: 0,
+};
 const adam = {
   count: 5,
   lr: 0.1,
@@ -39,17 +52,35 @@ interface Call {
 const calls: Call[] = [
   { name: 'sgdStep', lists: () => [list(1), list(11), list(21)], params: sgd },
   { name: 'sgdStep', lists: () => [list(1), list(11), absent()], params: { ...sgd, momentum: 0 } },
-  { name: 'adamStep', lists: () => [list(1), list(11), list(21), list(31), absent()], params: adam },
-  { name: 'adamStep', lists: () => [list(1), list(11), list(21), list(31), list(41)], params: { ...adam, amsgrad: 1 } },
+  {
+    name: 'adamStep',
+    lists: () => [list(1), list(11), list(21), list(31), absent()],
+    params: adam,
+  },
+  {
+    name: 'adamStep',
+    lists: () => [list(1), list(11), list(21), list(31), list(41)],
+    params: { ...adam, amsgrad: 1 },
+  },
   { name: 'foreachAdd', lists: () => [list(1), list(11)], params: { count: 5, alpha: 0.5 } },
   { name: 'foreachMul', lists: () => [list(1)], params: { count: 5, scalar: 0.5 } },
 ];
 
 /** Runs the op on what each rank holds; `placements` are those of the leaders. */
-function checkLists(op: AnyOp, inputs: () => Tensor[], params: object, placements: readonly Placement[], ranks: number): void {
+function checkLists(
+  op: AnyOp,
+  inputs: () => Tensor[],
+  params: object,
+  placements: readonly Placement[],
+  ranks: number,
+): void {
   const whole = inputs();
   const leaders = op.sharding?.follows?.leaders(whole, params) as readonly number[];
-  const held = whole.map((t, i) => distribute(t, placements[leaders[i] as number] ?? Replicate(), ranks, i).map((piece) => (t.storage === null ? piece : piece.clone())));
+  const held = whole.map((t, i) =>
+    distribute(t, placements[leaders[i] as number] ?? Replicate(), ranks, i).map((piece) =>
+      t.storage === null ? piece : piece.clone(),
+    ),
+  );
   for (let rank = 0; rank < ranks; rank++) {
     dispatch(
       op,
@@ -61,7 +92,11 @@ function checkLists(op: AnyOp, inputs: () => Tensor[], params: object, placement
   whole.forEach((t, i) => {
     if (t.storage === null) return;
     const what = `${op.name}, input ${i}, on ${ranks} ranks`;
-    assertSame(collect(held[i] as Tensor[], placements[leaders[i] as number] as Placement, what), t, what);
+    assertSame(
+      collect(held[i] as Tensor[], placements[leaders[i] as number] as Placement, what),
+      t,
+      what,
+    );
   });
 }
 
@@ -82,6 +117,9 @@ describe('the sharding rule of an op on lists', () => {
 
   it('lets numbers lead themselves', () => {
     const inputs = [...list(1), ...list(11), ...absent()];
-    assert.deepEqual(opByName('sgdStep')?.sharding?.follows?.leaders(inputs, sgd), [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 10, 11, 12, 13, 14]);
+    assert.deepEqual(
+      opByName('sgdStep')?.sharding?.follows?.leaders(inputs, sgd),
+      [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 10, 11, 12, 13, 14],
+    );
   });
 });

@@ -1,6 +1,7 @@
 /**
- * Driven by the op table: whatever strategy a rule lists, the ranks that follow it hold together what the op gives on whole tensors. On meshes of one
- * dimension with every number of ranks up to four, and on those of two.
+ * Driven by the op table: whatever strategy a rule lists, the ranks that follow it hold together
+ * what the op gives on whole tensors. On meshes of one dimension with every number of ranks up to
+ * four, and on those of two.
  */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';
@@ -21,7 +22,12 @@ const elsewhere: Record<string, string> = {
 };
 
 /** Collectives and changes of placement are what rules are carried out with. */
-const ops = allOps().filter((op) => !op.name.includes('::') && !op.traits.includes('collective') && !op.traits.includes('placement'));
+const ops = allOps().filter(
+  (op) =>
+    !op.name.includes('::') &&
+    !op.traits.includes('collective') &&
+    !op.traits.includes('placement'),
+);
 
 function samplesOf(op: AnyOp): Sample<object>[] {
   return [...op.samples(), ...(moreSamples[op.name]?.() ?? [])];
@@ -32,9 +38,18 @@ function callOf(op: AnyOp, { inputs, params }: Sample<object>): Call {
 }
 
 /** Strategies of two mesh dimensions at once. */
-function* pairs({ op, inputs, params }: Call, outerRanks: number, innerRanks: number): Generator<[Strategy<object>, Strategy<object>]> {
+function* pairs(
+  { op, inputs, params }: Call,
+  outerRanks: number,
+  innerRanks: number,
+): Generator<[Strategy<object>, Strategy<object>]> {
   for (const outer of strategiesOf(op, inputs, params, contextOf(outerRanks))) {
-    for (const inner of strategiesOf(op, inputs, params, contextOf(innerRanks, [{ strategy: outer, ranks: outerRanks }]))) {
+    for (const inner of strategiesOf(
+      op,
+      inputs,
+      params,
+      contextOf(innerRanks, [{ strategy: outer, ranks: outerRanks }]),
+    )) {
       if (goTogether(outer, inner)) yield [outer, inner];
     }
   }
@@ -49,13 +64,21 @@ const without: Record<string, string> = {
 describe('the sharding rule of every op in the table', () => {
   it('is there, or there is a reason', () => {
     assert.deepEqual(
-      ops.filter((op) => op.sharding === null && !op.traits.some((trait) => trait === 'collective' || trait === 'placement')).map((op) => op.name),
+      ops
+        .filter(
+          (op) =>
+            op.sharding === null &&
+            !op.traits.some((trait) => trait === 'collective' || trait === 'placement'),
+        )
+        .map((op) => op.name),
       Object.keys(without),
     );
   });
 
   it('is tested with calls', () => {
-    const untested = ops.filter((op) => op.sharding !== null && samplesOf(op).length === 0).map((op) => op.name);
+    const untested = ops
+      .filter((op) => op.sharding !== null && samplesOf(op).length === 0)
+      .map((op) => op.name);
     assert.deepEqual(untested.sort(), Object.keys(elsewhere).sort());
   });
 
@@ -67,7 +90,8 @@ describe('the sharding rule of every op in the table', () => {
         const call = callOf(op, sample);
         checkWay(call, [], []); // the params of a rank that has everything
         for (const ranks of [1, 2, 3, 4]) {
-          for (const strategy of strategiesOf(op, call.inputs, call.params, contextOf(ranks))) checkWay(call, [strategy], [ranks]);
+          for (const strategy of strategiesOf(op, call.inputs, call.params, contextOf(ranks)))
+            checkWay(call, [strategy], [ranks]);
         }
       }
     });

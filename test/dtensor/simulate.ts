@@ -1,6 +1,6 @@
 /**
- * Runs the steps of a plan on small arrays of numbers, for all ranks of a mesh. Written from the definition of the placements, without
- * anything of the library's geometry.
+ * Runs the steps of a plan on small arrays of numbers, for all ranks of a mesh. Written from the
+ * definition of the placements, without anything of the library's geometry.
  */
 import type { ReduceOpName } from '../../lib/core/placement.js';
 import { numelOf, type Shape } from '../../lib/core/shape.js';
@@ -27,7 +27,10 @@ export const reductions: Record<ReduceOpName, (terms: readonly number[]) => numb
 
 export function reduceAll(op: ReduceOpName, terms: readonly Values[]): Values {
   const { shape, data } = terms[0] as Values;
-  return { shape, data: data.map((_, i) => reductions[op](terms.map((term) => term.data[i] as number))) };
+  return {
+    shape,
+    data: data.map((_, i) => reductions[op](terms.map((term) => term.data[i] as number))),
+  };
 }
 
 /** Elements `from` to `to` along `dim`. */
@@ -70,12 +73,16 @@ export function chunk(values: Values, dim: number, ranks: number, rank: number):
 export function localOf(spec: DTensorSpec, whole: Values, coordinate: readonly number[]): Values {
   let local = whole;
   spec.order.forEach((cuts, dim) => {
-    for (const meshDim of cuts) local = chunk(local, dim, spec.mesh.shape[meshDim] as number, coordinate[meshDim] as number);
+    for (const meshDim of cuts)
+      local = chunk(local, dim, spec.mesh.shape[meshDim] as number, coordinate[meshDim] as number);
   });
   return local;
 }
 
-/** Row-major positions of all ranks, with the ranks that differ from each only in `meshDim`, in order. */
+/**
+ * Row-major positions of all ranks, with the ranks that differ from each only in `meshDim`, in
+ * order.
+ */
 function groups(meshShape: Shape, meshDim: number): { members: number[]; position: number }[] {
   const stride = numelOf(meshShape.slice(meshDim + 1));
   const ranks = meshShape[meshDim] as number;
@@ -107,7 +114,9 @@ export function runStep(step: Step, meshShape: Shape, before: Ranks): Ranks {
       case 'chunk':
         return chunk(own, step.dim, ranks, position);
       case 'partialFromReplicate':
-        return step.reduceOp === 'sum' ? { shape: own.shape, data: own.data.map((x) => x / ranks) } : own;
+        return step.reduceOp === 'sum'
+          ? { shape: own.shape, data: own.data.map((x) => x / ranks) }
+          : own;
       default:
         return own;
     }
@@ -116,32 +125,48 @@ export function runStep(step: Step, meshShape: Shape, before: Ranks): Ranks {
 
 export type Terms = (coordinate: readonly number[]) => Values;
 
-/** Whole terms by their coordinates along Partial mesh dims: other mesh dims do not change them. The same whoever asks, in any order. */
+/**
+ * Whole terms by their coordinates along Partial mesh dims: other mesh dims do not change them. The
+ * same whoever asks, in any order.
+ */
 export function termsOf(spec: DTensorSpec): Terms {
   const known = new Map<number, Values>();
   return (coordinate) => {
-    const term = spec.placements.reduce((n, placement, meshDim) => n * 8 + (placement.isPartial() ? (coordinate[meshDim] as number) : 0), 0);
+    const term = spec.placements.reduce(
+      (n, placement, meshDim) =>
+        n * 8 + (placement.isPartial() ? (coordinate[meshDim] as number) : 0),
+      0,
+    );
     let values = known.get(term);
     if (values === undefined) {
       let seed = 7 + 1009 * term;
-      const data = Array.from({ length: numelOf(spec.shape) }, () => ((seed = (seed * 16807) % 2147483647) % 9) - 4);
+      const data = Array.from(
+        { length: numelOf(spec.shape) },
+        () => ((seed = (seed * 16807) % 2147483647) % 9) - 4,
+      );
       known.set(term, (values = { shape: spec.shape, data }));
     }
     return values;
   };
 }
 
-/** What all ranks must hold in the end: terms reduced along mesh dims that are no longer Partial, cut as the target says. */
+/**
+ * What all ranks must hold in the end: terms reduced along mesh dims that are no longer Partial,
+ * cut as the target says.
+ */
 export function expectedRanks({ from, to }: SpecPair, terms: Terms): Ranks {
   const reduceFrom = (coordinate: readonly number[], meshDim: number): Values => {
     if (meshDim === from.placements.length) return terms(coordinate);
     const source = from.placements[meshDim];
-    if (!source?.isPartial() || to.placements[meshDim]?.isPartial()) return reduceFrom(coordinate, meshDim + 1);
+    if (!source?.isPartial() || to.placements[meshDim]?.isPartial())
+      return reduceFrom(coordinate, meshDim + 1);
     const ranks = Array.from({ length: from.mesh.shape[meshDim] as number }, (_, i) => i);
     return reduceAll(
       source.reduceOp,
       ranks.map((rank) => reduceFrom(coordinate.with(meshDim, rank), meshDim + 1)),
     );
   };
-  return meshCoordinates(from.mesh).map((coordinate) => localOf(to, reduceFrom(coordinate, 0), coordinate));
+  return meshCoordinates(from.mesh).map((coordinate) =>
+    localOf(to, reduceFrom(coordinate, 0), coordinate),
+  );
 }

@@ -21,8 +21,23 @@ type Toy<T> = Pick<OpDefinition<T>, 'name'> & {
 };
 
 export function toyOp<T>({ name, shape, sharding, decompose, mutates }: Toy<T>): AnyOp {
-  const meta = (inputs: readonly Tensor[], params: T) => shape(inputs, params).map((sizes) => ({ shape: sizes, strides: null, dtype: (inputs[0] as Tensor).dtype, device: cpu }));
-  return { id: nextId++, name, traits: [], meta, view: null, sharding: sharding ?? null, decompose: decompose ?? null, mutates: mutates ?? null } as unknown as AnyOp;
+  const meta = (inputs: readonly Tensor[], params: T) =>
+    shape(inputs, params).map((sizes) => ({
+      shape: sizes,
+      strides: null,
+      dtype: (inputs[0] as Tensor).dtype,
+      device: cpu,
+    }));
+  return {
+    id: nextId++,
+    name,
+    traits: [],
+    meta,
+    view: null,
+    sharding: sharding ?? null,
+    decompose: decompose ?? null,
+    mutates: mutates ?? null,
+  } as unknown as AnyOp;
 }
 
 export function metadata(shape: Shape, dtype: DType = float32): Tensor {
@@ -30,12 +45,22 @@ export function metadata(shape: Shape, dtype: DType = float32): Tensor {
 }
 
 /** Propagates through a call whose inputs are such distributed tensors; null is the number 2. */
-export function decisionOf(op: AnyOp, specs: readonly (DTensorSpec | null)[], params: object = {}, into: DTensorSpec | null = null): Decision {
-  const inputs = specs.map((spec) => (spec === null ? metadata([]) : metadata(spec.shape, spec.dtype)));
+export function decisionOf(
+  op: AnyOp,
+  specs: readonly (DTensorSpec | null)[],
+  params: object = {},
+  into: DTensorSpec | null = null,
+): Decision {
+  const inputs = specs.map((spec) =>
+    spec === null ? metadata([]) : metadata(spec.shape, spec.dtype),
+  );
   return propagate(op, inputs, specs, params, into);
 }
 
-const way = (inputs: Placement[], ...outputs: Placement[]): Strategy<never> => ({ inputs, outputs });
+const way = (inputs: Placement[], ...outputs: Placement[]): Strategy<never> => ({
+  inputs,
+  outputs,
+});
 
 /** Broadcasts; keeps terms of sums, as an addition. */
 function addStrategies(inputs: readonly Tensor[]): Strategy<never>[] {
@@ -56,22 +81,36 @@ function addStrategies(inputs: readonly Tensor[]): Strategy<never>[] {
   ];
 }
 
-const broadcast = (inputs: readonly Tensor[]): Shape[] => [inputs.reduce<Shape>((all, { shape }) => broadcastShapes(all, shape, 'add'), [])];
+const broadcast = (inputs: readonly Tensor[]): Shape[] => [
+  inputs.reduce<Shape>((all, { shape }) => broadcastShapes(all, shape, 'add'), []),
+];
 
-export const add = toyOp({ name: 'add', shape: broadcast, sharding: { strategies: addStrategies } });
+export const add = toyOp({
+  name: 'add',
+  shape: broadcast,
+  sharding: { strategies: addStrategies },
+});
 
 /** Not linear: terms are reduced first. */
 export const relu = toyOp({
   name: 'relu',
   shape: ([x]) => [(x as Tensor).shape],
-  sharding: { strategies: ([x]) => (x as Tensor).shape.map((_, dim) => way([Shard(dim)], Shard(dim))) },
+  sharding: {
+    strategies: ([x]) => (x as Tensor).shape.map((_, dim) => way([Shard(dim)], Shard(dim))),
+  },
 });
 
 export const matmul = toyOp({
   name: 'matmul',
   shape: ([a, b]) => [[(a as Tensor).shape[0] as number, (b as Tensor).shape[1] as number]],
   sharding: {
-    strategies: () => [way([Shard(0), R], Shard(0)), way([R, Shard(1)], Shard(1)), way([Shard(1), Shard(0)], P), way([P, R], P), way([R, P], P)],
+    strategies: () => [
+      way([Shard(0), R], Shard(0)),
+      way([R, Shard(1)], Shard(1)),
+      way([Shard(1), Shard(0)], P),
+      way([P, R], P),
+      way([R, P], P),
+    ],
   },
 });
 
@@ -83,7 +122,9 @@ export const mean = toyOp({
     strategies: ([x], _params: never, mesh: MeshDimContext) => {
       const { shape } = x as Tensor;
       const rest = shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim)));
-      return mesh.divides(0, 0, shape[0] as number) ? [way([Shard(0)], Partial('avg')), ...rest] : rest;
+      return mesh.divides(0, 0, shape[0] as number)
+        ? [way([Shard(0)], Partial('avg')), ...rest]
+        : rest;
     },
   },
 });
@@ -93,7 +134,12 @@ export const variance = toyOp({
   name: 'variance',
   shape: ([x]) => [(x as Tensor).shape.slice(1)],
   decompose: (inputs) => inputs,
-  sharding: { strategies: ([x]) => (x as Tensor).shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim))), decomposes: true, reducedFirst: [0] },
+  sharding: {
+    strategies: ([x]) =>
+      (x as Tensor).shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim))),
+    decomposes: true,
+    reducedFirst: [0],
+  },
 });
 
 export const lookUpRows: NonNullable<Strategy<object>['run']> = (inputs) => inputs;
@@ -101,9 +147,15 @@ export const lookUpRows: NonNullable<Strategy<object>['run']> = (inputs) => inpu
 /** Rows of a table: where its rows are cut, each rank looks up what it has. */
 export const embedding = toyOp({
   name: 'embedding',
-  shape: ([table, index]) => [[(index as Tensor).shape[0] as number, (table as Tensor).shape[1] as number]],
+  shape: ([table, index]) => [
+    [(index as Tensor).shape[0] as number, (table as Tensor).shape[1] as number],
+  ],
   sharding: {
-    strategies: () => [way([R, Shard(0)], Shard(0)), way([Shard(1), R], Shard(1)), { ...way([Shard(0), R], P), run: lookUpRows }],
+    strategies: () => [
+      way([R, Shard(0)], Shard(0)),
+      way([Shard(1), R], Shard(1)),
+      { ...way([Shard(0), R], P), run: lookUpRows },
+    ],
   },
 });
 
@@ -112,14 +164,24 @@ export const step = toyOp({
   name: 'step',
   shape: () => [],
   mutates: () => [0, 1],
-  sharding: { strategies: ([x]) => (x as Tensor).shape.map((_, dim) => way([Shard(dim), Shard(dim), Shard(dim)])) },
+  sharding: {
+    strategies: ([x]) =>
+      (x as Tensor).shape.map((_, dim) => way([Shard(dim), Shard(dim), Shard(dim)])),
+  },
 });
 
 export const cumsum = toyOp({
   name: 'cumsum',
   shape: ([x]) => [(x as Tensor).shape],
-  sharding: { strategies: ([x]) => (x as Tensor).shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim + 1))) },
+  sharding: {
+    strategies: ([x]) =>
+      (x as Tensor).shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim + 1))),
+  },
 });
 
 export const withoutRule = toyOp({ name: 'mystery', shape: ([x]) => [(x as Tensor).shape] });
-export const withDecomposition = toyOp({ name: 'composed', shape: ([x]) => [(x as Tensor).shape], decompose: (inputs) => inputs });
+export const withDecomposition = toyOp({
+  name: 'composed',
+  shape: ([x]) => [(x as Tensor).shape],
+  decompose: (inputs) => inputs,
+});

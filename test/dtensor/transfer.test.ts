@@ -1,6 +1,19 @@
-/** Between plain and distributed tensors: values, gradients in all placements, what is refused; numbers of PyTorch's own tests. */
+/**
+ * Between plain and distributed tensors: values, gradients in all placements, what is refused;
+ * numbers of PyTorch's own tests.
+ */
 import assert from 'node:assert/strict';
-import { DeviceMesh, DTensor, DTensorSpec, distributeTensor, initDeviceMesh, Partial, type Placement, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  DeviceMesh,
+  DTensor,
+  DTensorSpec,
+  distributeTensor,
+  initDeviceMesh,
+  Partial,
+  type Placement,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { arange, float32, nn, ones, rand, type Tensor, zeros } from '../../lib/index.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
 
@@ -15,7 +28,10 @@ const scaled = (t: Tensor, value: number): Tensor => t.newFull(t.shape, value);
 describe('the gradients of tensors that become distributed and plain again', () => {
   const ranks = standingRanks(WORLD);
   const each = (name: string, fn: (rank: number, mesh: DeviceMesh) => Promise<void>): void => {
-    it(name, async () => void (await ranks.run((rank) => fn(rank, initDeviceMesh('cpu', [WORLD])))));
+    it(
+      name,
+      async () => void (await ranks.run((rank) => fn(rank, initDeviceMesh('cpu', [WORLD])))),
+    );
   };
 
   each('toLocal takes local gradients as the parts of the whole', async (rank, mesh) => {
@@ -23,42 +39,69 @@ describe('the gradients of tensors that become distributed and plain again', () 
     const local = t.toLocal();
     local.backward(scaled(local, rank + 1));
     assert.deepEqual(t.grad?.placements, [S0]);
-    assert.deepEqual(await numbers((t.grad as Tensor).fullTensor()), [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]);
+    assert.deepEqual(
+      await numbers((t.grad as Tensor).fullTensor()),
+      [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3],
+    );
   });
 
   each('toLocal of copies takes the own gradient for that of the whole', async (_, mesh) => {
     const t = distributeTensor(ones([2], { requiresGrad: true }), mesh);
     t.toLocal().backward(ones([2]));
-    assert.deepEqual([t.grad?.placements, await numbers((t.grad as Tensor).toLocal())], [[R], [1, 1]]);
-  });
-
-  each('toLocal with gradPlacements Partial adds the gradients of all ranks', async (rank, mesh) => {
-    const t = distributeTensor(ones([2], { requiresGrad: true }), mesh);
-    const local = t.toLocal({ gradPlacements: [P] });
-    local.backward(scaled(local, rank + 1));
-    assert.deepEqual([t.grad?.placements, await numbers((t.grad as Tensor).toLocal())], [[R], [10, 10]]);
-  });
-
-  each('toLocal refuses a gradient that is not the part which gradPlacements say', async (rank, mesh) => {
-    const t = distributeTensor(ones([WORLD, 2], { requiresGrad: true }), mesh);
-    const local = t.toLocal({ gradPlacements: [S0] }).narrow(0, 0, 1);
-    await assert.rejects(
-      async () => local.backward(scaled(local, rank + 1)),
-      (error: Error) => /^toLocal, in backward: expected this rank's part of .* to have shape \[1, 2\], got \[4, 2\]\. .*distributeTensor/.test(error.message),
+    assert.deepEqual(
+      [t.grad?.placements, await numbers((t.grad as Tensor).toLocal())],
+      [[R], [1, 1]],
     );
   });
 
-  each('fromLocal names itself and what to do where the part is not that of the shape', async (_, mesh) => {
-    const whole = { shape: [WORLD, 3], stride: [3, 1] };
-    assert.throws(
-      () => DTensor.fromLocal(ones([WORLD, 3]), mesh, [S0], whole),
-      (error: Error) => /^DTensor\.fromLocal: expected this rank's part of float32\[4, 3\] .* shape \[1, 3\], got \[4, 3\]\. .*distributeTensor\(t, mesh/.test(error.message),
-    );
-    assert.throws(
-      () => DTensor.fromLocal(ones([2, 3]), mesh, [S0], whole),
-      (error: Error) => /^DTensor\.fromLocal: .*got \[2, 3\]\. shape and stride are those of the whole/.test(error.message),
-    );
-  });
+  each(
+    'toLocal with gradPlacements Partial adds the gradients of all ranks',
+    async (rank, mesh) => {
+      const t = distributeTensor(ones([2], { requiresGrad: true }), mesh);
+      const local = t.toLocal({ gradPlacements: [P] });
+      local.backward(scaled(local, rank + 1));
+      assert.deepEqual(
+        [t.grad?.placements, await numbers((t.grad as Tensor).toLocal())],
+        [[R], [10, 10]],
+      );
+    },
+  );
+
+  each(
+    'toLocal refuses a gradient that is not the part which gradPlacements say',
+    async (rank, mesh) => {
+      const t = distributeTensor(ones([WORLD, 2], { requiresGrad: true }), mesh);
+      const local = t.toLocal({ gradPlacements: [S0] }).narrow(0, 0, 1);
+      await assert.rejects(
+        async () => local.backward(scaled(local, rank + 1)),
+        (error: Error) =>
+          /^toLocal, in backward: expected this rank's part of .* to have shape \[1, 2\], got \[4, 2\]\. .*distributeTensor/.test(
+            error.message,
+          ),
+      );
+    },
+  );
+
+  each(
+    'fromLocal names itself and what to do where the part is not that of the shape',
+    async (_, mesh) => {
+      const whole = { shape: [WORLD, 3], stride: [3, 1] };
+      assert.throws(
+        () => DTensor.fromLocal(ones([WORLD, 3]), mesh, [S0], whole),
+        (error: Error) =>
+          /^DTensor\.fromLocal: expected this rank's part of float32\[4, 3\] .* shape \[1, 3\], got \[4, 3\]\. .*distributeTensor\(t, mesh/.test(
+            error.message,
+          ),
+      );
+      assert.throws(
+        () => DTensor.fromLocal(ones([2, 3]), mesh, [S0], whole),
+        (error: Error) =>
+          /^DTensor\.fromLocal: .*got \[2, 3\]\. shape and stride are those of the whole/.test(
+            error.message,
+          ),
+      );
+    },
+  );
 
   each('toLocal of terms gives each rank its own gradient', async (rank, mesh) => {
     const leaf = scaled(ones([3]), rank).requiresGrad_();
@@ -72,11 +115,21 @@ describe('the gradients of tensors that become distributed and plain again', () 
       const mesh = initDeviceMesh('cpu', [2, 2]);
       const t = distributeTensor(arange(6, { dtype: float32 }), mesh, [S0, S0]);
       const turned = t.redistribute([S0, S0], { shardOrder: [[1, 0]] });
-      const back = DTensor.fromLocal(turned.toLocal().mul(2), mesh, turned.placements, { shape: [6], stride: [1], shardOrder: turned._spec.order });
+      const back = DTensor.fromLocal(turned.toLocal().mul(2), mesh, turned.placements, {
+        shape: [6],
+        stride: [1],
+        shardOrder: turned._spec.order,
+      });
       assert.deepEqual(await numbers(back.fullTensor()), [0, 2, 4, 6, 8, 10]);
       for (const shardOrder of [[[0]], [[5, 0]], [[0, 0]], [[], [1, 0]], 'x'] as number[][][]) {
-        assert.throws(() => t.redistribute([S0, S0], { shardOrder }), /redistribute: expected shardOrder/);
-        assert.throws(() => DTensor.fromLocal(t.toLocal(), mesh, [S0, S0], { shardOrder }), /DTensor.fromLocal: expected shardOrder/);
+        assert.throws(
+          () => t.redistribute([S0, S0], { shardOrder }),
+          /redistribute: expected shardOrder/,
+        );
+        assert.throws(
+          () => DTensor.fromLocal(t.toLocal(), mesh, [S0, S0], { shardOrder }),
+          /DTensor.fromLocal: expected shardOrder/,
+        );
       }
     });
   });
@@ -106,32 +159,44 @@ describe('the gradients of tensors that become distributed and plain again', () 
     assert.deepEqual(await numbers(leaf.grad as Tensor), [6, 6]);
   });
 
-  each('redistribute gives gradients back in the placements of its input, also where it moves nothing', async (_, mesh) => {
-    for (const [from, to] of [
-      [S0, R],
-      [R, S0],
-      [S0, S1],
-      [S0, S0],
-      [R, R],
-    ] as [Placement, Placement][]) {
-      const t = distributeTensor(rand([5, 6], { requiresGrad: true }), mesh, [from]);
-      const values = arange(30, { dtype: float32 }).reshape([5, 6]);
-      t.redistribute([to]).backward(distributeTensor(values, mesh, [S1]));
-      assert.deepEqual(t.grad?.placements, [from]);
-      assert.deepEqual(await numbers((t.grad as Tensor).fullTensor()), await numbers(values));
-    }
-  });
+  each(
+    'redistribute gives gradients back in the placements of its input, also where it moves nothing',
+    async (_, mesh) => {
+      for (const [from, to] of [
+        [S0, R],
+        [R, S0],
+        [S0, S1],
+        [S0, S0],
+        [R, R],
+      ] as [Placement, Placement][]) {
+        const t = distributeTensor(rand([5, 6], { requiresGrad: true }), mesh, [from]);
+        const values = arange(30, { dtype: float32 }).reshape([5, 6]);
+        t.redistribute([to]).backward(distributeTensor(values, mesh, [S1]));
+        assert.deepEqual(t.grad?.placements, [from]);
+        assert.deepEqual(await numbers((t.grad as Tensor).fullTensor()), await numbers(values));
+      }
+    },
+  );
 
-  each('fullTensor gives each rank its own gradient of the copy, or with gradPlacements their sum', async (rank, mesh) => {
-    const t = distributeTensor(ones([5], { requiresGrad: true }), mesh, [S0]);
-    const whole = t.fullTensor();
-    whole.backward(scaled(whole, 2));
-    assert.deepEqual([t.grad?.placements, await numbers((t.grad as Tensor).fullTensor())], [[S0], [2, 2, 2, 2, 2]]);
-    const other = distributeTensor(ones([5], { requiresGrad: true }), mesh, [S0]);
-    const again = other.fullTensor({ gradPlacements: [P] });
-    again.backward(scaled(again, rank));
-    assert.deepEqual([other.grad?.placements, await numbers((other.grad as Tensor).fullTensor())], [[S0], [6, 6, 6, 6, 6]]);
-  });
+  each(
+    'fullTensor gives each rank its own gradient of the copy, or with gradPlacements their sum',
+    async (rank, mesh) => {
+      const t = distributeTensor(ones([5], { requiresGrad: true }), mesh, [S0]);
+      const whole = t.fullTensor();
+      whole.backward(scaled(whole, 2));
+      assert.deepEqual(
+        [t.grad?.placements, await numbers((t.grad as Tensor).fullTensor())],
+        [[S0], [2, 2, 2, 2, 2]],
+      );
+      const other = distributeTensor(ones([5], { requiresGrad: true }), mesh, [S0]);
+      const again = other.fullTensor({ gradPlacements: [P] });
+      again.backward(scaled(again, rank));
+      assert.deepEqual(
+        [other.grad?.placements, await numbers((other.grad as Tensor).fullTensor())],
+        [[S0], [6, 6, 6, 6, 6]],
+      );
+    },
+  );
 });
 
 describe("numbers of PyTorch's tests of distributed tensors", () => {
@@ -140,12 +205,20 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
   it('a product of pieces, replicated, and its gradients', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
-      const [x, y] = [arange(8, { dtype: float32, requiresGrad: true }), arange(8, { dtype: float32, requiresGrad: true })];
-      const product = DTensor.fromLocal(x.reshape([2, 4]), mesh, [S0]).matmul(DTensor.fromLocal(y.reshape([4, 2]), mesh, [S1]));
+      const [x, y] = [
+        arange(8, { dtype: float32, requiresGrad: true }),
+        arange(8, { dtype: float32, requiresGrad: true }),
+      ];
+      const product = DTensor.fromLocal(x.reshape([2, 4]), mesh, [S0]).matmul(
+        DTensor.fromLocal(y.reshape([4, 2]), mesh, [S1]),
+      );
       const result = product.redistribute(mesh, [R]).toLocal();
       result.sum().backward();
       const tile = [28, 34, 76, 98];
-      const expected = Array.from({ length: 64 }, (_, i) => tile[2 * (Math.floor(i / 8) % 2) + (i % 2)]);
+      const expected = Array.from(
+        { length: 64 },
+        (_, i) => tile[2 * (Math.floor(i / 8) % 2) + (i % 2)],
+      );
       assert.deepEqual(await numbers(result), expected);
       assert.deepEqual(await numbers(result.sum()), [3776]);
       assert.deepEqual(await numbers(x.grad as Tensor), [4, 20, 36, 52, 4, 20, 36, 52]);
@@ -154,7 +227,14 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
   });
 
   it('placements answer what they are', () => {
-    const value = (p: Placement): number => (p.isReplicate() ? 1 : p.isShard() && p.isShard(0) && p.isShard(p.dim) && p.isShard(null) ? 8 : p.isPartial() ? 3 : 0);
+    const value = (p: Placement): number =>
+      p.isReplicate()
+        ? 1
+        : p.isShard() && p.isShard(0) && p.isShard(p.dim) && p.isShard(null)
+          ? 8
+          : p.isPartial()
+            ? 3
+            : 0;
     assert.deepEqual([S0, R, P].map(value), [8, 1, 3]);
   });
 
@@ -206,7 +286,9 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
   it('the constructor takes a part and a spec', async () => {
     await ranks.run((rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2]);
-      const spec = DTensorSpec(mesh, [R, S0], { tensorMeta: { shape: [128, 32], strides: [32, 1], dtype: float32 } });
+      const spec = DTensorSpec(mesh, [R, S0], {
+        tensorMeta: { shape: [128, 32], strides: [32, 1], dtype: float32 },
+      });
       const local = zeros([64, 32]);
       const t = new DTensor(local, spec, { requiresGrad: true });
       assert.ok(t instanceof DTensor && t.requiresGrad);
@@ -227,7 +309,9 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
       const weight = distributeTensor(rand([16, 4], { requiresGrad: true }), mesh, [S1]);
       const bias = distributeTensor(rand([16], { requiresGrad: true }), mesh, [R]);
       const x = distributeTensor(rand([4, 16, 4], { requiresGrad: true }), mesh, [S1]);
-      const out = nn.functional.linear(x.permute([0, 2, 1]).contiguous().permute([0, 2, 1]), weight, bias).permute([0, 2, 1]);
+      const out = nn.functional
+        .linear(x.permute([0, 2, 1]).contiguous().permute([0, 2, 1]), weight, bias)
+        .permute([0, 2, 1]);
       out.contiguous().sum().backward();
       assert.deepEqual(x.grad?.placements, [S1]);
       assert.deepEqual(weight.grad?.placements, [S1]);
@@ -250,9 +334,16 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
   it('gradients come in other placements than results have', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
-      const [weight, bias] = [ones([4]), zeros([4])].map((t) => distributeTensor(t.requiresGrad_(), mesh, [R])) as [Tensor, Tensor];
+      const [weight, bias] = [ones([4]), zeros([4])].map((t) =>
+        distributeTensor(t.requiresGrad_(), mesh, [R]),
+      ) as [Tensor, Tensor];
       const x = distributeTensor(rand([4, 2, 4], { requiresGrad: true }), mesh, [S1]);
-      const normed = nn.functional.layerNorm(x.permute([0, 2, 1]).contiguous().permute([0, 2, 1]), [4], weight, bias);
+      const normed = nn.functional.layerNorm(
+        x.permute([0, 2, 1]).contiguous().permute([0, 2, 1]),
+        [4],
+        weight,
+        bias,
+      );
       const y = distributeTensor(rand([4, 2, 4]), mesh, [S1]).permute([0, 2, 1]);
       normed.matmul(y).permute([0, 2, 1]).sum().backward();
       assert.deepEqual([x.grad?.placements, weight.grad?.placements], [[S1], [R]]);
@@ -264,28 +355,61 @@ describe('what tensors between ranks refuse', () => {
   const ranks = standingRanks(WORLD);
   const refuses = (name: string, message: RegExp, fn: (mesh: DeviceMesh) => unknown): void => {
     it(name, async () => {
-      await ranks.run(() => assert.throws(() => fn(initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] })), message));
+      await ranks.run(() =>
+        assert.throws(
+          () => fn(initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] })),
+          message,
+        ),
+      );
     });
   };
   const whole = (mesh: DeviceMesh): Tensor => distributeTensor(ones([4, 4]), mesh, [S0, R]);
 
-  refuses('redistribute to another mesh', /own DeviceMesh\(cpu, dp: 2, tp: 2\), got another mesh, DeviceMesh\(cpu, 4\)\. Take fullTensor\(\)/, (mesh) =>
-    whole(mesh).redistribute(initDeviceMesh('cpu', [4]), [S0]),
+  refuses(
+    'redistribute to another mesh',
+    /own DeviceMesh\(cpu, dp: 2, tp: 2\), got another mesh, DeviceMesh\(cpu, 4\)\. Take fullTensor\(\)/,
+    (mesh) => whole(mesh).redistribute(initDeviceMesh('cpu', [4]), [S0]),
   );
-  refuses('redistribute to terms', /mesh dim tp cannot go from Replicate\(\) to Partial\(sum\): only an op that computes terms makes a Partial/, (mesh) =>
-    whole(mesh).redistribute([S0, P]),
+  refuses(
+    'redistribute to terms',
+    /mesh dim tp cannot go from Replicate\(\) to Partial\(sum\): only an op that computes terms makes a Partial/,
+    (mesh) => whole(mesh).redistribute([S0, P]),
   );
-  refuses('redistribute of terms to other terms', /cannot go from Partial\(sum\) to Partial\(max\)/, (mesh) =>
-    DTensor.fromLocal(ones([2]), mesh, [P, R]).redistribute([Partial('max'), R]),
+  refuses(
+    'redistribute of terms to other terms',
+    /cannot go from Partial\(sum\) to Partial\(max\)/,
+    (mesh) => DTensor.fromLocal(ones([2]), mesh, [P, R]).redistribute([Partial('max'), R]),
   );
-  refuses('too few placements', /expected 2 placements, one for each dim of the mesh \(dp: 2, tp: 2\), got 1/, (mesh) => whole(mesh).redistribute([S0]));
-  refuses('an operand on another mesh', /add: expected all tensors on one mesh, got one on mesh \(dp: 2, tp: 2\)/, (mesh) =>
-    whole(mesh).add(distributeTensor(ones([4, 4]), initDeviceMesh('cpu', [4]))),
+  refuses(
+    'too few placements',
+    /expected 2 placements, one for each dim of the mesh \(dp: 2, tp: 2\), got 1/,
+    (mesh) => whole(mesh).redistribute([S0]),
   );
-  refuses('distributeTensor into terms', /expected Shard or Replicate, got \[Partial\(sum\), Replicate\(\)\]/, (mesh) => distributeTensor(ones([2]), mesh, [P, R]));
-  refuses('distributeTensor of a computed tensor', /expected a leaf tensor/, (mesh) => distributeTensor(ones([2], { requiresGrad: true }).mul(2), mesh));
-  refuses('fromLocal of a distributed tensor', /expected a plain tensor/, (mesh) => DTensor.fromLocal(whole(mesh), mesh));
-  refuses('fromLocal with a shape and no stride', /expected both shape and stride/, (mesh) => DTensor.fromLocal(ones([2]), mesh, [S0, R], { shape: [4] }));
-  refuses('a shard dim that is not there', /Shard\(2\) does not fit a tensor of 2 dims/, (mesh) => whole(mesh).redistribute([Shard(2), R]));
-  refuses('placements of a plain tensor', /placements: expected a distributed tensor, got a plain one/, () => ones([2]).placements);
+  refuses(
+    'an operand on another mesh',
+    /add: expected all tensors on one mesh, got one on mesh \(dp: 2, tp: 2\)/,
+    (mesh) => whole(mesh).add(distributeTensor(ones([4, 4]), initDeviceMesh('cpu', [4]))),
+  );
+  refuses(
+    'distributeTensor into terms',
+    /expected Shard or Replicate, got \[Partial\(sum\), Replicate\(\)\]/,
+    (mesh) => distributeTensor(ones([2]), mesh, [P, R]),
+  );
+  refuses('distributeTensor of a computed tensor', /expected a leaf tensor/, (mesh) =>
+    distributeTensor(ones([2], { requiresGrad: true }).mul(2), mesh),
+  );
+  refuses('fromLocal of a distributed tensor', /expected a plain tensor/, (mesh) =>
+    DTensor.fromLocal(whole(mesh), mesh),
+  );
+  refuses('fromLocal with a shape and no stride', /expected both shape and stride/, (mesh) =>
+    DTensor.fromLocal(ones([2]), mesh, [S0, R], { shape: [4] }),
+  );
+  refuses('a shard dim that is not there', /Shard\(2\) does not fit a tensor of 2 dims/, (mesh) =>
+    whole(mesh).redistribute([Shard(2), R]),
+  );
+  refuses(
+    'placements of a plain tensor',
+    /placements: expected a distributed tensor, got a plain one/,
+    () => ones([2]).placements,
+  );
 });

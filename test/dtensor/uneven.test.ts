@@ -1,6 +1,14 @@
 /** Tensors made from parts of sizes that ranks do not know of each other. */
 import assert from 'node:assert/strict';
-import { type DeviceMesh, DTensor, initDeviceMesh, Partial, type Placement, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  type DeviceMesh,
+  DTensor,
+  initDeviceMesh,
+  Partial,
+  type Placement,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { arange, float32, ones, type Tensor } from '../../lib/index.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
 
@@ -12,7 +20,10 @@ describe('a distributed tensor from uneven parts', () => {
   /** Rows of a whole that count up: `sizes[rank]` of them. */
   const rowsOf = (sizes: readonly number[], rank: number): Tensor => {
     const start = sizes.slice(0, rank).reduce((a, b) => a + b, 0);
-    return arange(start * 2, (start + (sizes[rank] as number)) * 2, { dtype: float32 }).reshape([sizes[rank] as number, 2]);
+    return arange(start * 2, (start + (sizes[rank] as number)) * 2, { dtype: float32 }).reshape([
+      sizes[rank] as number,
+      2,
+    ]);
   };
   const line = (): DeviceMesh => initDeviceMesh('cpu', [WORLD]);
 
@@ -28,13 +39,19 @@ describe('a distributed tensor from uneven parts', () => {
         const local = rowsOf(sizes, rank).requiresGrad_();
         const t = await DTensor.fromLocalUneven(local, line(), [S0]);
         const total = sizes.reduce((a, b) => a + b, 0);
-        assert.deepEqual([t.shape, t._localTensor.untypedStorage()], [[total, 2], local.untypedStorage()]);
+        assert.deepEqual(
+          [t.shape, t._localTensor.untypedStorage()],
+          [[total, 2], local.untypedStorage()],
+        );
         assert.deepEqual(
           [...(await t.detach().read())],
           Array.from({ length: 2 * total }, (_, i) => i),
         );
         t.sum().backward();
-        assert.deepEqual([...(await (local.grad as Tensor).read())], Array(2 * (sizes[rank] as number)).fill(1));
+        assert.deepEqual(
+          [...(await (local.grad as Tensor).read())],
+          Array(2 * (sizes[rank] as number)).fill(1),
+        );
       });
     });
   }
@@ -48,8 +65,14 @@ describe('a distributed tensor from uneven parts', () => {
       await ranks.run(async (rank) => {
         const local = rowsOf(sizes, rank).requiresGrad_();
         await assert.rejects(DTensor.fromLocalUneven(local, line(), [S0]), (error: Error) => {
-          assert.match(error.message, /are not cut as \[Shard\(0\)\] says.* Use rebalance: true to have rows moved\./);
-          assert.match(error.message, new RegExp(`rank 1 at \\(1\\): \\[${sizes[1]}, 2\\], expected \\[2, 2\\]`));
+          assert.match(
+            error.message,
+            /are not cut as \[Shard\(0\)\] says.* Use rebalance: true to have rows moved\./,
+          );
+          assert.match(
+            error.message,
+            new RegExp(`rank 1 at \\(1\\): \\[${sizes[1]}, 2\\], expected \\[2, 2\\]`),
+          );
           return true;
         });
         const t = await DTensor.fromLocalUneven(local, line(), [S0], { rebalance: true });
@@ -111,7 +134,11 @@ describe('a distributed tensor from uneven parts', () => {
     ];
     for (const [placements, shape, sizes] of cases) {
       await ranks.run(async (rank) => {
-        const t = await DTensor.fromLocalUneven(ones(sizes[rank] as number[]), initDeviceMesh('cpu', [2, 2]), placements);
+        const t = await DTensor.fromLocalUneven(
+          ones(sizes[rank] as number[]),
+          initDeviceMesh('cpu', [2, 2]),
+          placements,
+        );
         assert.deepEqual([t.shape, t.placements], [shape, placements]);
       });
     }
@@ -126,9 +153,14 @@ describe('a distributed tensor from uneven parts', () => {
         .add(arange(3))
         .narrow(0, rank < 2 ? 0 : 1, rows)
         .narrow(1, rank % 2 === 0 ? 0 : 3, columns);
-      const t = await DTensor.fromLocalUneven(local, initDeviceMesh('cpu', [2, 2]), [S0, S1], { rebalance: true });
+      const t = await DTensor.fromLocalUneven(local, initDeviceMesh('cpu', [2, 2]), [S0, S1], {
+        rebalance: true,
+      });
       assert.deepEqual(t._localTensor.shape, [rank < 2 ? 3 : 2, rank % 2 === 0 ? 2 : 1]);
-      assert.deepEqual([...(await t.read())], [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32, 40, 41, 42]);
+      assert.deepEqual(
+        [...(await t.read())],
+        [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32, 40, 41, 42],
+      );
     });
   });
 
@@ -148,7 +180,9 @@ describe('a distributed tensor from copies', () => {
   it('has those of the first rank with runCheck, and gives gradients to all', async () => {
     await ranks.run(async (rank) => {
       const local = ones([2]).mul(rank).requiresGrad_();
-      const t = DTensor.fromLocal(local, initDeviceMesh('cpu', [2, 2]), [S0, R], { runCheck: true });
+      const t = DTensor.fromLocal(local, initDeviceMesh('cpu', [2, 2]), [S0, R], {
+        runCheck: true,
+      });
       assert.deepEqual([...(await t._localTensor.read())], Array(2).fill(rank < 2 ? 0 : 2));
       t.mul(3).sum().backward();
       assert.deepEqual([...(await (local.grad as Tensor).read())], [3, 3]);

@@ -1,8 +1,30 @@
 /** Distributed tensors as values: read, printed, kept in modules and files, and let go. */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
-import { barrier, DeviceMesh, DTensor, DTensorSpec, distributeTensor, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
-import { arange, float32, float64, memory, nn, ones, optim, rand, saveSafetensors, scope, type Tensor } from '../../lib/index.js';
+import {
+  barrier,
+  DeviceMesh,
+  DTensor,
+  DTensorSpec,
+  distributeTensor,
+  initDeviceMesh,
+  Partial,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
+import {
+  arange,
+  float32,
+  float64,
+  memory,
+  nn,
+  ones,
+  optim,
+  rand,
+  saveSafetensors,
+  scope,
+  type Tensor,
+} from '../../lib/index.js';
 import { onRanks } from '../mesh/on-ranks.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
 
@@ -11,8 +33,17 @@ const WORLD = 2;
 
 describe('distributed tensors as values', () => {
   const ranks = standingRanks(WORLD);
-  const each = (name: string, fn: (mesh: DeviceMesh, rank: number) => void | Promise<void>): void => {
-    it(name, async () => void (await ranks.run((rank) => fn(initDeviceMesh('cpu', [WORLD], { meshDimNames: ['tp'] }), rank))));
+  const each = (
+    name: string,
+    fn: (mesh: DeviceMesh, rank: number) => void | Promise<void>,
+  ): void => {
+    it(
+      name,
+      async () =>
+        void (await ranks.run((rank) =>
+          fn(initDeviceMesh('cpu', [WORLD], { meshDimNames: ['tp'] }), rank),
+        )),
+    );
   };
   const matrix = (): Tensor => arange(6, { dtype: float32 }).reshape([3, 2]).clone();
 
@@ -45,7 +76,11 @@ describe('distributed tensors as values', () => {
     await onRanks(3, async (rank) => {
       const t = distributeTensor(matrix(), new DeviceMesh('cpu', [0, 2]), [S0]);
       const total = t.sum();
-      if (rank !== 1) return assert.deepEqual([[...(await t.read())], await total.itemAsync()], [[0, 1, 2, 3, 4, 5], 15]);
+      if (rank !== 1)
+        return assert.deepEqual(
+          [[...(await t.read())], await total.itemAsync()],
+          [[0, 1, 2, 3, 4, 5], 15],
+        );
       assert.deepEqual([(await t.read()).length, t.tolist()], [0, []]);
       const said = /this rank is not in the mesh of the tensor, and has no value of it/;
       assert.throws(() => total.item(), said);
@@ -66,12 +101,18 @@ describe('distributed tensors as values', () => {
     });
     // Whoever comes last can wait: the others have called.
     assert.deepEqual(outcomes.filter((outcome) => outcome === 'read').length, 1);
-    assert.match(outcomes.find((outcome) => outcome !== 'read') as string, /: item: waiting here would block ranks .* Use `await t\.read\(\)`/);
+    assert.match(
+      outcomes.find((outcome) => outcome !== 'read') as string,
+      /: item: waiting here would block ranks .* Use `await t\.read\(\)`/,
+    );
   });
 
   each('are printed with this rank’s part, and where they are', (mesh, rank) => {
     const t = DTensor.fromLocal(ones([1, 2]).mul(rank), mesh, [S0]);
-    assert.equal(inspect(t), `DTensor(tensor([[${rank}., ${rank}.]]), float32[2, 2] on mesh (tp: 2): [Shard(0)])`);
+    assert.equal(
+      inspect(t),
+      `DTensor(tensor([[${rank}., ${rank}.]]), float32[2, 2] on mesh (tp: 2): [Shard(0)])`,
+    );
     assert.match(inspect(t.requiresGrad_().mul(2)), /gradFn=<mul>\)$/);
     assert.equal(String(t._spec), 'float32[2, 2] on mesh (tp: 2): [Shard(0)]');
     assert.equal(inspect([...t.placements, P]), '[ Shard(0), Partial(sum) ]');
@@ -88,7 +129,13 @@ describe('distributed tensors as values', () => {
       await t.read();
       return text;
     });
-    assert.ok(texts.some((text) => text.startsWith('DTensor(tensor(..., size=[3, 2], await read() for its values), float32[3, 2] on mesh')));
+    assert.ok(
+      texts.some((text) =>
+        text.startsWith(
+          'DTensor(tensor(..., size=[3, 2], await read() for its values), float32[3, 2] on mesh',
+        ),
+      ),
+    );
   });
 
   each('change their dtype and keep their placement, in modules too', async (mesh) => {
@@ -97,7 +144,10 @@ describe('distributed tensors as values', () => {
     const before = layer.weight;
     layer.double();
     assert.equal(layer.weight, before);
-    assert.deepEqual([layer.weight.dtype, layer.weight._localTensor.dtype, layer.weight.placements], [float64, float64, [S0]]);
+    assert.deepEqual(
+      [layer.weight.dtype, layer.weight._localTensor.dtype, layer.weight.placements],
+      [float64, float64, [S0]],
+    );
     assert.deepEqual(layer.weight.to(float32).placements, [S0]);
   });
 
@@ -120,7 +170,10 @@ describe('distributed tensors as values', () => {
 
   each('are not written to files by every rank', async (mesh) => {
     const w = distributeTensor(matrix(), mesh, [S0]);
-    await assert.rejects(saveSafetensors('never-written.safetensors', { w }), /saveSafetensors: "w" is held by several ranks: .* Take fullTensor\(\)/);
+    await assert.rejects(
+      saveSafetensors('never-written.safetensors', { w }),
+      /saveSafetensors: "w" is held by several ranks: .* Take fullTensor\(\)/,
+    );
   });
 
   each('have gradients that are held as they are', (mesh) => {
@@ -145,7 +198,9 @@ describe('the memory of distributed tensors', function () {
   it('goes with dispose, with using and with its scope, to the byte', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
-      const spec = DTensorSpec(mesh, [S0], { tensorMeta: { shape: [2000], strides: [1], dtype: float32 } });
+      const spec = DTensorSpec(mesh, [S0], {
+        tensorMeta: { shape: [2000], strides: [1], dtype: float32 },
+      });
       const grown = (fn: () => void): number => {
         memory.collect();
         const before = memory.stats().allocatedBytes;
@@ -192,7 +247,8 @@ describe('the memory of distributed tensors', function () {
   it('stays flat in a training loop', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
-      const make = (shape: number[], placement: typeof R | typeof S0): nn.Parameter => new nn.Parameter(distributeTensor(rand(shape), mesh, [placement]));
+      const make = (shape: number[], placement: typeof R | typeof S0): nn.Parameter =>
+        new nn.Parameter(distributeTensor(rand(shape), mesh, [placement]));
       const [first, second] = [make([16, 8], S0), make([4, 16], S1)];
       const optimizer = new optim.AdamW([first, second], { lr: 1e-3 });
       const x = distributeTensor(rand([6, 8]), mesh, [R]);
@@ -216,7 +272,10 @@ describe('the memory of distributed tensors', function () {
           await barrier();
         }
       }
-      assert.ok((peaks[2] as number) <= (peaks[0] as number), `bytes after 100, 200 and 300 steps: ${peaks.join(', ')}`);
+      assert.ok(
+        (peaks[2] as number) <= (peaks[0] as number),
+        `bytes after 100, 200 and 300 steps: ${peaks.join(', ')}`,
+      );
     });
   });
 });

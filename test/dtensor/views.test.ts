@@ -1,6 +1,15 @@
-/** Views of distributed tensors: what they share with it, what of them autocast keeps, and what cannot be known of them. */
+/**
+ * Views of distributed tensors: what they share with it, what of them autocast keeps, and what
+ * cannot be known of them.
+ */
 import assert from 'node:assert/strict';
-import { distributeTensor, initDeviceMesh, type Placement, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  distributeTensor,
+  initDeviceMesh,
+  type Placement,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { amp, arange, bfloat16, float32, linear, nn, ones, type Tensor } from '../../lib/index.js';
 import { errorOf, onRanks, valuesOf } from '../mesh/on-ranks.js';
 
@@ -15,14 +24,24 @@ describe('views of a distributed tensor', () => {
         .map((piece) => piece.shape),
       Array.from({ length: 8 }, () => [128]),
     );
-    assert.throws(() => ones([4]).split([2.5, 1.5]), /split: sizes must be non-negative integers, got 2\.5/);
-    assert.throws(() => ones([4]).split('2' as unknown as number), /split: expected size to be a number or a list of sizes, got/);
+    assert.throws(
+      () => ones([4]).split([2.5, 1.5]),
+      /split: sizes must be non-negative integers, got 2\.5/,
+    );
+    assert.throws(
+      () => ones([4]).split('2' as unknown as number),
+      /split: expected size to be a number or a list of sizes, got/,
+    );
   });
 
   it('are cut from long dims where ranks exchange their parts', async () => {
     const seen = await onRanks(8, async () => {
       const mesh = initDeviceMesh('cpu', [8]);
-      const columns = distributeTensor(arange(8 * 4096, { dtype: float32 }).reshape([8, 4096]), mesh, [Shard(1)]);
+      const columns = distributeTensor(
+        arange(8 * 4096, { dtype: float32 }).reshape([8, 4096]),
+        mesh,
+        [Shard(1)],
+      );
       const rows = columns.redistribute(mesh, [Shard(0)]);
       return [rows.toLocal().shape, Number((await valuesOf(rows.toLocal()))[1])];
     });
@@ -48,13 +67,23 @@ describe('views of a distributed tensor', () => {
 
   for (const placement of [Replicate(), Shard(0), Shard(1)] as readonly Placement[]) {
     it(`of ${placement} are converted each for itself under autocast`, async () => {
-      const thirds = (x: Tensor, weight: Tensor): Tensor[] => amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, () => weight.chunk(3, 0).map((part) => linear(x, part)));
+      const thirds = (x: Tensor, weight: Tensor): Tensor[] =>
+        amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, () =>
+          weight.chunk(3, 0).map((part) => linear(x, part)),
+        );
       await onRanks(2, async () => {
         const mesh = initDeviceMesh('cpu', [2]);
         const values = arange(24, { dtype: float32 }).reshape([6, 4]);
-        const [alone, shared] = [new nn.Parameter(values), new nn.Parameter(distributeTensor(values, mesh, [placement]))];
-        const [wanted, got] = [thirds(ones([1, 4]), alone), thirds(distributeTensor(ones([1, 4]), mesh, [Replicate()]), shared)];
-        for (const [i, each] of wanted.entries()) assert.deepEqual(await whole(got[i] as Tensor), await whole(each));
+        const [alone, shared] = [
+          new nn.Parameter(values),
+          new nn.Parameter(distributeTensor(values, mesh, [placement])),
+        ];
+        const [wanted, got] = [
+          thirds(ones([1, 4]), alone),
+          thirds(distributeTensor(ones([1, 4]), mesh, [Replicate()]), shared),
+        ];
+        for (const [i, each] of wanted.entries())
+          assert.deepEqual(await whole(got[i] as Tensor), await whole(each));
         for (const each of [wanted, got])
           each
             .reduce((sum, y, i) => sum.add(y.mul(i + 1)), each[0] as Tensor)
@@ -107,7 +136,10 @@ describe('views of a distributed tensor', () => {
             /asStrided: expected a plain tensor or a contiguous one, got a view of .*Use narrow, select, t or unfold, or toLocal\(\) first/s,
           );
         }
-        assert.throws(() => x.asStrided([4], [6], 0), /asStrided: size \[4\], stride \[6\], offset 0 reach outside the storage/);
+        assert.throws(
+          () => x.asStrided([4], [6], 0),
+          /asStrided: size \[4\], stride \[6\], offset 0 reach outside the storage/,
+        );
       }
     });
   });

@@ -1,6 +1,16 @@
 /** Pictures of distributed tensors. */
 import assert from 'node:assert/strict';
-import { DTensor, destroyProcessGroup, distributeTensor, initDeviceMesh, initProcessGroup, Partial, Replicate, Shard, visualizeSharding } from '../../lib/distributed.js';
+import {
+  DTensor,
+  destroyProcessGroup,
+  distributeTensor,
+  initDeviceMesh,
+  initProcessGroup,
+  Partial,
+  Replicate,
+  Shard,
+  visualizeSharding,
+} from '../../lib/distributed.js';
 import { ones, type Tensor } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
@@ -40,15 +50,24 @@ describe('visualizeSharding', () => {
           '            └─────────────┴─────────────┘',
         ].join('\n'),
       );
-      const copies = printed(() => void visualizeSharding(distributeTensor(ones([3]), mesh, [Shard(0), Replicate()])));
-      if (rank === 0) assert.match(copies[0] as string, /│ dp=0, tp=0 \| dp=0, tp=1 │ dp=1, tp=0 \| dp=1, tp=1 │/);
+      const copies = printed(
+        () => void visualizeSharding(distributeTensor(ones([3]), mesh, [Shard(0), Replicate()])),
+      );
+      if (rank === 0)
+        assert.match(
+          copies[0] as string,
+          /│ dp=0, tp=0 \| dp=0, tp=1 │ dp=1, tp=0 \| dp=1, tp=1 │/,
+        );
     }),
   );
 
   it(
     'names positions in a mesh whose dims have no names by their indices',
     withRanks(4, async () => {
-      const t = distributeTensor(ones([4, 2]), initDeviceMesh('cpu', [2, 2]), [Shard(0), Replicate()]);
+      const t = distributeTensor(ones([4, 2]), initDeviceMesh('cpu', [2, 2]), [
+        Shard(0),
+        Replicate(),
+      ]);
       let text = '';
       printed(() => {
         text = visualizeSharding(t);
@@ -61,15 +80,31 @@ describe('visualizeSharding', () => {
     'draws SVG, and tensors of any dims along those that are cut',
     withRanks(3, async () => {
       const mesh = initDeviceMesh('cpu', [3]);
-      const svg = visualizeSharding(distributeTensor(ones([2, 3, 7]), mesh, [Shard(2)]), { format: 'svg' });
+      const svg = visualizeSharding(distributeTensor(ones([2, 3, 7]), mesh, [Shard(2)]), {
+        format: 'svg',
+      });
       assert.match(svg, /^<svg xmlns/);
       assert.equal(svg.match(/<rect /g)?.length, 1 + 3);
       assert.match(svg, />mesh\[2\]</);
       assert.match(svg, />6:7</);
-      assert.match(visualizeSharding(distributeTensor(ones([]), mesh), { format: 'svg' }), />mesh\[0\] \|</);
-      assert.equal(visualizeSharding(distributeTensor(ones([2]), mesh, [Shard(0)]), { format: 'svg' }).match(/<rect /g)?.length, 1 + 2);
-      assert.throws(() => visualizeSharding(ones([2])), /expected a distributed tensor, got a plain one/);
-      assert.throws(() => visualizeSharding(distributeTensor(ones([2]), mesh), { format: 'png' as never }), /expected format to be one of 'text', 'svg'/);
+      assert.match(
+        visualizeSharding(distributeTensor(ones([]), mesh), { format: 'svg' }),
+        />mesh\[0\] \|</,
+      );
+      assert.equal(
+        visualizeSharding(distributeTensor(ones([2]), mesh, [Shard(0)]), { format: 'svg' }).match(
+          /<rect /g,
+        )?.length,
+        1 + 2,
+      );
+      assert.throws(
+        () => visualizeSharding(ones([2])),
+        /expected a distributed tensor, got a plain one/,
+      );
+      assert.throws(
+        () => visualizeSharding(distributeTensor(ones([2]), mesh), { format: 'png' as never }),
+        /expected format to be one of 'text', 'svg'/,
+      );
     }),
   );
 
@@ -83,14 +118,34 @@ describe('visualizeSharding', () => {
         printed(() => void (text = visualizeSharding(t)));
         return text;
       };
-      assert.match(drawn(distributeTensor(ones([3]), mesh, [Shard(0), Replicate()])), /\na \| b: copies, on each of them$/);
+      assert.match(
+        drawn(distributeTensor(ones([3]), mesh, [Shard(0), Replicate()])),
+        /\na \| b: copies, on each of them$/,
+      );
       const terms = drawn(DTensor.fromLocal(ones([4, 2]), mesh, [Partial(), Shard(0)]));
-      assert.match(terms, /│ dp=0, tp=0 \+ dp=1, tp=0 │[\s\S]*\na \+ b: terms, which are still to be reduced$/);
-      assert.match(drawn(DTensor.fromLocal(ones([2]), mesh, [Partial('max'), Replicate()])), /max\(\(dp=0, tp=0 \| dp=0, tp=1\), \(dp=1, tp=0 \| dp=1, tp=1\)\)/);
-      assert.match(drawn(distributeTensor(ones([2]), flat, [Shard(0)])), /│ mesh\[0\] +│ mesh\[1\] +│\n.*\nwithout a part: mesh\[2\]; mesh\[3\] \(2 of 4 ranks\)$/);
-      assert.match(drawn(distributeTensor(ones([1, 1]), mesh, [Shard(0), Shard(1)])), /without a part: dp=1; tp=1 \(3 of 4 ranks\)$/);
-      assert.match(drawn(distributeTensor(ones([0, 4]), mesh, [Shard(0), Replicate()])), /without a part: all 4 ranks$/);
-      const svg = visualizeSharding(DTensor.fromLocal(ones([2]), flat, [Partial()]), { format: 'svg' });
+      assert.match(
+        terms,
+        /│ dp=0, tp=0 \+ dp=1, tp=0 │[\s\S]*\na \+ b: terms, which are still to be reduced$/,
+      );
+      assert.match(
+        drawn(DTensor.fromLocal(ones([2]), mesh, [Partial('max'), Replicate()])),
+        /max\(\(dp=0, tp=0 \| dp=0, tp=1\), \(dp=1, tp=0 \| dp=1, tp=1\)\)/,
+      );
+      assert.match(
+        drawn(distributeTensor(ones([2]), flat, [Shard(0)])),
+        /│ mesh\[0\] +│ mesh\[1\] +│\n.*\nwithout a part: mesh\[2\]; mesh\[3\] \(2 of 4 ranks\)$/,
+      );
+      assert.match(
+        drawn(distributeTensor(ones([1, 1]), mesh, [Shard(0), Shard(1)])),
+        /without a part: dp=1; tp=1 \(3 of 4 ranks\)$/,
+      );
+      assert.match(
+        drawn(distributeTensor(ones([0, 4]), mesh, [Shard(0), Replicate()])),
+        /without a part: all 4 ranks$/,
+      );
+      const svg = visualizeSharding(DTensor.fromLocal(ones([2]), flat, [Partial()]), {
+        format: 'svg',
+      });
       assert.match(svg, />mesh\[0\] \+<.*>mesh\[3\]</);
       assert.match(svg, />a \+ b: terms, which are still to be reduced</);
       assert.equal(rank, mesh.getRank());
@@ -108,10 +163,21 @@ describe('visualizeSharding', () => {
       assert.match(few, /… 3 more/);
       assert.match(few, /\nwithout a part: mesh\[8\] … mesh\[4095\] \(4088 of 4096 ranks\)$/);
       const square = initDeviceMesh('cpu', [64, 64], { meshDimNames: ['dp', 'tp'] });
-      const many = visualizeSharding(distributeTensor(ones([640, 640]), square, [Shard(0), Shard(1)]));
-      assert.ok(many.split('\n').length < 24 && many.split('\n').every((line) => line.length < 160), many);
-      assert.match(visualizeSharding(distributeTensor(ones([640]), square, [Shard(0), Replicate()])), /│ dp=0, tp=0…63 \(64 copies\) │/);
-      const svg = visualizeSharding(distributeTensor(ones([640, 640]), square, [Shard(0), Shard(1)]), { format: 'svg' });
+      const many = visualizeSharding(
+        distributeTensor(ones([640, 640]), square, [Shard(0), Shard(1)]),
+      );
+      assert.ok(
+        many.split('\n').length < 24 && many.split('\n').every((line) => line.length < 160),
+        many,
+      );
+      assert.match(
+        visualizeSharding(distributeTensor(ones([640]), square, [Shard(0), Replicate()])),
+        /│ dp=0, tp=0…63 \(64 copies\) │/,
+      );
+      const svg = visualizeSharding(
+        distributeTensor(ones([640, 640]), square, [Shard(0), Shard(1)]),
+        { format: 'svg' },
+      );
       assert.equal(svg.match(/<rect /g)?.length, 1 + 8 * 6);
       assert.match(svg, />… 57 more</);
     });

@@ -1,6 +1,6 @@
 /**
- * The strategies that parallel training lives on are listed, and those that PyTorch once listed by mistake are not. That those listed are right is tested by
- * sharding-rules.test.ts.
+ * The strategies that parallel training lives on are listed, and those that PyTorch once listed by
+ * mistake are not. That those listed are right is tested by sharding-rules.test.ts.
  */
 import assert from 'node:assert/strict';
 import { type AnyOp, allOps, opByName } from '../../lib/core/op.js';
@@ -20,7 +20,9 @@ function waysOf(name: string, inputs: readonly Tensor[], params: object, ranks =
           .replace('Partial', 'P'),
       )
       .join(' ');
-  return strategiesOf(opByName(name) as AnyOp, inputs, params, contextOf(ranks)).map((s) => `${short(s.inputs)} -> ${short(s.outputs)}`);
+  return strategiesOf(opByName(name) as AnyOp, inputs, params, contextOf(ranks)).map(
+    (s) => `${short(s.inputs)} -> ${short(s.outputs)}`,
+  );
 }
 
 const x = sampleTensor([4, 6]);
@@ -35,18 +37,54 @@ const step = { dims: [1], keepdim: false };
 
 const there: [what: string, name: string, inputs: Tensor[], params: object, way: string][] = [
   ['a product by rows', 'matmul', [x, weight, one], { alpha: 1, beta: 0 }, 'S0 R R -> S0'],
-  ['a product by columns, with a bias cut alike', 'matmul', [x, weight, sampleTensor([8])], { alpha: 1, beta: 1 }, 'R S1 S0 -> S1'],
+  [
+    'a product by columns, with a bias cut alike',
+    'matmul',
+    [x, weight, sampleTensor([8])],
+    { alpha: 1, beta: 1 },
+    'R S1 S0 -> S1',
+  ],
   ['terms of a product', 'matmul', [x, weight, one], { alpha: 1, beta: 0 }, 'S1 S0 R -> P(sum)'],
-  ['terms of a product with a replicated bias', 'matmul', [x, weight, sampleTensor([8])], { alpha: 1, beta: 1 }, 'S1 S0 R -> P(sum)'],
+  [
+    'terms of a product with a replicated bias',
+    'matmul',
+    [x, weight, sampleTensor([8])],
+    { alpha: 1, beta: 1 },
+    'S1 S0 R -> P(sum)',
+  ],
   ['a product of terms', 'matmul', [x, weight, one], { alpha: 1, beta: 0 }, 'P(sum) R R -> P(sum)'],
   ['a table of embeddings cut by rows', 'indexSelect', [x, ids], { dim: 0 }, 'S0 R -> P(sum)'],
   ['a table of embeddings cut by columns', 'indexSelect', [x, ids], { dim: 0 }, 'S1 R -> S1'],
   ['tokens cut', 'indexSelect', [x, ids], { dim: 0 }, 'R S0 -> S0'],
-  ['the gradient of a table from tokens that are cut', 'indexAdd', [x, ids, sampleTensor([5, 6])], { dim: 0, alpha: 1 }, 'R S0 S0 -> P(sum)'],
-  ['the gradient of a table cut by rows', 'indexAdd', [x, ids, sampleTensor([5, 6])], { dim: 0, alpha: 1 }, 'S0 R R -> S0'],
-  ['a sequence cut under layerNorm', 'layerNorm', [sampleTensor([2, 4, 3]), one, one], { width: 3, eps: 1e-5 }, 'S1 R R -> S1 S1 S1'],
+  [
+    'the gradient of a table from tokens that are cut',
+    'indexAdd',
+    [x, ids, sampleTensor([5, 6])],
+    { dim: 0, alpha: 1 },
+    'R S0 S0 -> P(sum)',
+  ],
+  [
+    'the gradient of a table cut by rows',
+    'indexAdd',
+    [x, ids, sampleTensor([5, 6])],
+    { dim: 0, alpha: 1 },
+    'S0 R R -> S0',
+  ],
+  [
+    'a sequence cut under layerNorm',
+    'layerNorm',
+    [sampleTensor([2, 4, 3]), one, one],
+    { width: 3, eps: 1e-5 },
+    'S1 R R -> S1 S1 S1',
+  ],
   ['attention by heads', 'attention', [heads, heads, heads, one], attends, 'S1 S1 S1 R -> S1 S1'],
-  ['attention by groups of heads', 'attention', [heads, groups, groups, one], attends, 'S1 S1 S1 R -> S1 S1'],
+  [
+    'attention by groups of heads',
+    'attention',
+    [heads, groups, groups, one],
+    attends,
+    'S1 S1 S1 R -> S1 S1',
+  ],
   ['a mean of equal pieces', 'mean', [x], step, 'S1 -> P(avg)'],
   ['a flattened dim, cut at its first', 'view', [sampleTensor([4, 3])], { size: [12] }, 'S0 -> S0'],
   ['a dim split into heads', 'view', [sampleTensor([5, 8])], { size: [5, 4, 2] }, 'S1 -> S1'],
@@ -55,7 +93,13 @@ const there: [what: string, name: string, inputs: Tensor[], params: object, way:
   ['the sum of terms', 'add', [x, x], { alpha: 1 }, 'P(sum) P(sum) -> P(sum)'],
   ['the gradient of an activation', 'geluBackward', [x, x], {}, 'P(sum) R -> P(sum)'],
   ['terms in a wider dtype', 'copy', [x], { dtype: float64 }, 'P(sum) -> P(sum)'],
-  ['losses of rows', 'crossEntropyRows', [x, sampleTensor([4], { dtype: int64, low: 0, high: 6 }), one], {}, 'S0 S0 R -> S0 S0'],
+  [
+    'losses of rows',
+    'crossEntropyRows',
+    [x, sampleTensor([4], { dtype: int64, low: 0, high: 6 }), one],
+    {},
+    'S0 S0 R -> S0 S0',
+  ],
   ['random numbers', 'randomNormal', [], { shape: [4, 2] }, ' -> S1'],
 ];
 
@@ -76,13 +120,23 @@ const absent: [what: string, name: string, inputs: Tensor[], params: object, way
   ['a softmax over a dim that is cut', 'softmax', [x], { dim: 1 }, /^S1/],
   ['a variance over a dim that is cut', 'varMean', [x], { ...step, correction: 1 }, /^S1/],
   ['queries cut under a causal mask', 'attention', [heads, heads, heads, one], attends, /^S2/],
-  ['attention weights dropped by place', 'attention', [heads, heads, heads, one], { ...attends, dropout: 0.5 }, /./],
+  [
+    'attention weights dropped by place',
+    'attention',
+    [heads, heads, heads, one],
+    { ...attends, dropout: 0.5 },
+    /./,
+  ],
   ['groups of heads torn apart', 'attention', [heads, groups, groups, one], attends, /^S1 R/],
 ];
 
 describe('the strategies of the op table', () => {
   for (const [what, name, inputs, params, way] of there) {
-    it(`hold ${what}`, () => assert.ok(waysOf(name, inputs, params).includes(way), `${way} is none of\n${waysOf(name, inputs, params).join('\n')}`));
+    it(`hold ${what}`, () =>
+      assert.ok(
+        waysOf(name, inputs, params).includes(way),
+        `${way} is none of\n${waysOf(name, inputs, params).join('\n')}`,
+      ));
   }
 
   for (const [what, name, inputs, params, way] of absent) {
@@ -94,7 +148,17 @@ describe('the strategies of the op table', () => {
   }
 
   it('leave ops to their decomposition that communicates, where a rank cannot do its part alone', () => {
-    for (const name of ['softmax', 'logSoftmax', 'logsumexp', 'varMean', 'vectorNorm', 'layerNorm', 'rmsNorm', 'crossEntropyRows', 'foreachNorm']) {
+    for (const name of [
+      'softmax',
+      'logSoftmax',
+      'logsumexp',
+      'varMean',
+      'vectorNorm',
+      'layerNorm',
+      'rmsNorm',
+      'crossEntropyRows',
+      'foreachNorm',
+    ]) {
       const op = opByName(name) as AnyOp;
       assert.ok(op.sharding?.decomposes && op.decompose !== null, name);
     }

@@ -1,6 +1,12 @@
 /** Indices that no rank has: an error, as on one device, and not rows of zeros. */
 import assert from 'node:assert/strict';
-import { distributeTensor, initDeviceMesh, lossParallel, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  distributeTensor,
+  initDeviceMesh,
+  lossParallel,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { crossEntropy, embedding, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
@@ -9,7 +15,8 @@ describe('indices outside of a tensor that is cut along the indexed dim', () => 
     embedding: (cut, index) => embedding(index, cut),
     gather: (cut, index) => cut.gather(0, index.reshape(-1, 1)),
     index: (cut, index) => cut.index([index]),
-    indexAdd: (cut, index) => cut.indexAdd(0, index, distributeTensor(ones([2, 3]), cut.deviceMesh, [Replicate()])),
+    indexAdd: (cut, index) =>
+      cut.indexAdd(0, index, distributeTensor(ones([2, 3]), cut.deviceMesh, [Replicate()])),
   };
   for (const [name, call] of Object.entries(calls)) {
     it(
@@ -34,11 +41,24 @@ describe('indices outside of a tensor that is cut along the indexed dim', () => 
       const mesh = initDeviceMesh('cpu', [4]);
       const cut = distributeTensor(zeros([3, 2]), mesh, [Shard(0)]);
       const at = (index: bigint): Tensor => distributeTensor(tensor([[0n, index]]), mesh);
-      const refused = (call: () => Tensor, expected: RegExp): Promise<void> => assert.rejects(async () => call().toLocal().sum().read(), expected);
-      await refused(() => embedding(at(-1n), cut), /index -1 at position 1 is out of range for size 3/);
-      await refused(() => cut.index([at(-4n)]), /index -4 at position 1 is out of range for dim 0 of size 3/);
-      await refused(() => cut.indexPut([at(3n)], distributeTensor(ones([1, 2, 2]), mesh)), /index 3 at position 1 is out of range for dim 0 of size 3/);
-      await refused(() => cut.scatter(0, at(9n), at(0n).to(cut.dtype)), /index 9 at position 1 is out of range for size 3/);
+      const refused = (call: () => Tensor, expected: RegExp): Promise<void> =>
+        assert.rejects(async () => call().toLocal().sum().read(), expected);
+      await refused(
+        () => embedding(at(-1n), cut),
+        /index -1 at position 1 is out of range for size 3/,
+      );
+      await refused(
+        () => cut.index([at(-4n)]),
+        /index -4 at position 1 is out of range for dim 0 of size 3/,
+      );
+      await refused(
+        () => cut.indexPut([at(3n)], distributeTensor(ones([1, 2, 2]), mesh)),
+        /index 3 at position 1 is out of range for dim 0 of size 3/,
+      );
+      await refused(
+        () => cut.scatter(0, at(9n), at(0n).to(cut.dtype)),
+        /index 9 at position 1 is out of range for size 3/,
+      );
     }),
   );
 
@@ -47,7 +67,10 @@ describe('indices outside of a tensor that is cut along the indexed dim', () => 
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const logits = distributeTensor(zeros([2, 6]), mesh, [Shard(1)]);
-      await assert.rejects(async () => lossParallel(() => crossEntropy(logits, tensor([1n, 6n]))).itemAsync(), /out of range/);
+      await assert.rejects(
+        async () => lossParallel(() => crossEntropy(logits, tensor([1n, 6n]))).itemAsync(),
+        /out of range/,
+      );
     }),
   );
 });

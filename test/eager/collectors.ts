@@ -9,7 +9,10 @@ const ROUNDS = 4;
 
 async function round(): Promise<number> {
   const gate = new Int32Array(new SharedArrayBuffer(4));
-  const workers = Array.from({ length: THREADS }, () => new Worker(fileURLToPath(import.meta.url), { workerData: gate }));
+  const workers = Array.from(
+    { length: THREADS },
+    () => new Worker(fileURLToPath(import.meta.url), { workerData: gate }),
+  );
   await Promise.all(workers.map((worker) => once(worker, 'message')));
   const answers = workers.map((worker) => once(worker, 'message'));
   Atomics.store(gate, 0, 1);

@@ -1,4 +1,7 @@
-/** Garbage collection that the library asks for: V8's flags, by which it comes to that, are those of all threads. */
+/**
+ * Garbage collection that the library asks for: V8's flags, by which it comes to that, are those of
+ * all threads.
+ */
 import assert from 'node:assert/strict';
 import { runProgram } from '../run-program.js';
 

@@ -1,21 +1,32 @@
-/** Every composition called with its samples by name: what its declaration names, its body takes. */
+/**
+ * Every composition called with its samples by name: what its declaration names, its body takes.
+ */
 import assert from 'node:assert/strict';
 import { type Declaration, declarationOf, isOptions } from '../../lib/core/signature.js';
 import { manualSeed, Tensor } from '../../lib/index.js';
 import { allComposites } from '../../lib/ops/composite.js';
 
 /** The sample with all that has a name as options. */
-function byName({ positionalOnly, positional }: Declaration, sample: readonly unknown[]): unknown[] {
+function byName(
+  { positionalOnly, positional }: Declaration,
+  sample: readonly unknown[],
+): unknown[] {
   const last = sample.at(-1);
   const given = sample.length > positionalOnly && isOptions(last) ? last : {};
   const listed = given === last ? sample.slice(0, -1) : sample;
-  const named = listed.slice(positionalOnly).map((value, i) => [positional[positionalOnly + i], value]);
+  const named = listed
+    .slice(positionalOnly)
+    .map((value, i) => [positional[positionalOnly + i], value]);
   return [...listed.slice(0, positionalOnly), { ...Object.fromEntries(named), ...given }];
 }
 
 function values(result: unknown): unknown {
   if (result instanceof Tensor) return [result.dtype.name, result.shape, result.detach().tolist()];
-  return Array.isArray(result) ? result.map(values) : typeof result === 'object' && result !== null ? Object.entries(result).map(([name, each]) => [name, values(each)]) : result;
+  return Array.isArray(result)
+    ? result.map(values)
+    : typeof result === 'object' && result !== null
+      ? Object.entries(result).map(([name, each]) => [name, values(each)])
+      : result;
 }
 
 describe('every composition by name', () => {

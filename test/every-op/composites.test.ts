@@ -1,4 +1,7 @@
-/** Driven by the list of compositions: gradients, methods, in-place twins and shapes under fake tensors, on the samples of each. */
+/**
+ * Driven by the list of compositions: gradients, methods, in-place twins and shapes under fake
+ * tensors, on the samples of each.
+ */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
 import { autograd, float64, Tensor } from '../../lib/index.js';
@@ -22,15 +25,21 @@ function assertSame(a: unknown, b: unknown): void {
   const [x, y] = [tensorsOf(a), tensorsOf(b)];
   assert.equal(x.length, y.length);
   if (x.length === 0) assert.deepEqual(a, b);
-  x.forEach((t, i) => assert.ok(t.isSameSize(y[i] as Tensor) && t.allclose(y[i] as Tensor, { equalNan: true })));
+  x.forEach((t, i) =>
+    assert.ok(t.isSameSize(y[i] as Tensor) && t.allclose(y[i] as Tensor, { equalNan: true })),
+  );
 }
 
 function checkGradient({ fn }: Composite, args: readonly unknown[]): void {
-  const given = replaced(args, (t) => (t.dtype.isFloatingPoint ? t.detach().to(float64).requiresGrad_() : t));
+  const given = replaced(args, (t) =>
+    t.dtype.isFloatingPoint ? t.detach().to(float64).requiresGrad_() : t,
+  );
   const leaves = given.filter((a): a is Tensor => a instanceof Tensor && a.requiresGrad);
   const run = (...inputs: Tensor[]): Tensor[] => {
     let next = 0;
-    return tensorsOf(fn(...given.map((a) => (a instanceof Tensor && a.requiresGrad ? inputs[next++] : a)))).filter((t) => t.dtype.isFloatingPoint);
+    return tensorsOf(
+      fn(...given.map((a) => (a instanceof Tensor && a.requiresGrad ? inputs[next++] : a))),
+    ).filter((t) => t.dtype.isFloatingPoint);
   };
   if (!run(...leaves).some((t) => t.requiresGrad)) return;
   assert.ok(autograd.gradcheck(run, leaves));
@@ -40,11 +49,18 @@ function checkGradient({ fn }: Composite, args: readonly unknown[]): void {
 /** Values and gradients do not depend on how the arguments lie in memory. */
 function checkLayouts({ name, fn }: Composite, args: readonly unknown[]): void {
   const run = (arrange: (t: Tensor) => Tensor): (Tensor | null)[] => {
-    const given = replaced(args, (t) => (t.dtype.isFloatingPoint ? arrange(t.detach().to(float64)).detach().requiresGrad_() : arrange(t)));
+    const given = replaced(args, (t) =>
+      t.dtype.isFloatingPoint
+        ? arrange(t.detach().to(float64)).detach().requiresGrad_()
+        : arrange(t),
+    );
     const outputs = tensorsOf(fn(...given));
     const leaves = given.filter((a): a is Tensor => a instanceof Tensor && a.requiresGrad);
     const losses = outputs.filter((t) => t.requiresGrad).map((t) => t.sin().sum());
-    return [...outputs, ...(losses.length === 0 ? [] : autograd.grad(losses, leaves, { allowUnused: true }))];
+    return [
+      ...outputs,
+      ...(losses.length === 0 ? [] : autograd.grad(losses, leaves, { allowUnused: true })),
+    ];
   };
   const expected = run((t) => t.contiguous());
   for (const layout of [transposed, stepped]) {
@@ -52,7 +68,12 @@ function checkLayouts({ name, fn }: Composite, args: readonly unknown[]): void {
     if (name === 'viewAs') continue;
     run(layout).forEach((t, i) => {
       const other = expected[i] as Tensor | null;
-      assert.ok(t === null || other === null ? t === other : t.allclose(other, { rtol: 1e-12, atol: 1e-12, equalNan: true }), `${layout.name} arguments, result ${i}`);
+      assert.ok(
+        t === null || other === null
+          ? t === other
+          : t.allclose(other, { rtol: 1e-12, atol: 1e-12, equalNan: true }),
+        `${layout.name} arguments, result ${i}`,
+      );
     });
   }
 }
@@ -68,7 +89,12 @@ function checkTwin({ name, fn }: Composite, [input, ...rest]: readonly unknown[]
   assertSame(target, fn(before, ...rest));
   // The graph goes through the change.
   const exact = replaced(rest, (t) => (t.dtype.isFloatingPoint ? t.to(float64) : t));
-  assert.ok(autograd.gradcheck((t) => call(`${name}_`, t.mul(1), exact) as Tensor, [before.detach().to(float64).requiresGrad_()]));
+  assert.ok(
+    autograd.gradcheck(
+      (t) => call(`${name}_`, t.mul(1), exact) as Tensor,
+      [before.detach().to(float64).requiresGrad_()],
+    ),
+  );
 }
 
 describe('every composition', () => {
@@ -85,7 +111,12 @@ describe('every composition', () => {
         if (readsValues) continue;
         const real = tensorsOf(fn(...args)).map((t) => [t.shape, t.dtype]);
         const mode = new FakeTensorMode();
-        const fake = mode.run(() => tensorsOf(fn(...replaced(args, (t) => mode.fromTensor(t)))).map((t) => [t.shape, t.dtype]));
+        const fake = mode.run(() =>
+          tensorsOf(fn(...replaced(args, (t) => mode.fromTensor(t)))).map((t) => [
+            t.shape,
+            t.dtype,
+          ]),
+        );
         assert.deepEqual(fake, real);
       }
     });

@@ -1,4 +1,7 @@
-/** Being in the table means being tested: every entry has samples, or names the test that stands in for them. */
+/**
+ * Being in the table means being tested: every entry has samples, or names the test that stands in
+ * for them.
+ */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -9,13 +12,34 @@ import { ownOps } from './differentiable.js';
 
 /** Ops without samples, why they have none, and where they are tested. */
 const elsewhere: Record<string, { why: string; file: string }> = {
-  nonzero: { why: 'how many rows of its result count depends on values', file: 'test/ops/search-and-index.test.ts' },
-  nonzeroRows: { why: 'it makes the rows of what nonzero found', file: 'test/ops/search-and-index.test.ts' },
-  toDevice: { why: 'it needs a second device, or pinned memory', file: 'test/core/pinned.gpu.test.ts' },
-  randomUniform: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },
-  randomNormal: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },
-  randomInteger: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },
-  randomBernoulli: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },
+  nonzero: {
+    why: 'how many rows of its result count depends on values',
+    file: 'test/ops/search-and-index.test.ts',
+  },
+  nonzeroRows: {
+    why: 'it makes the rows of what nonzero found',
+    file: 'test/ops/search-and-index.test.ts',
+  },
+  toDevice: {
+    why: 'it needs a second device, or pinned memory',
+    file: 'test/core/pinned.gpu.test.ts',
+  },
+  randomUniform: {
+    why: 'no operands; its values are tested by their distribution',
+    file: 'test/ops/random.test.ts',
+  },
+  randomNormal: {
+    why: 'no operands; its values are tested by their distribution',
+    file: 'test/ops/random.test.ts',
+  },
+  randomInteger: {
+    why: 'no operands; its values are tested by their distribution',
+    file: 'test/ops/random.test.ts',
+  },
+  randomBernoulli: {
+    why: 'no operands; its values are tested by their distribution',
+    file: 'test/ops/random.test.ts',
+  },
   full: { why: 'no operands', file: 'test/ops/factories.test.ts' },
   empty: { why: 'no operands, and no values', file: 'test/ops/factories.test.ts' },
   arange: { why: 'no operands', file: 'test/ops/factories.test.ts' },
@@ -48,7 +72,14 @@ describe('every op in the table', () => {
       .join('\n');
     const compared = new Set([...recorded.matchAll(/"(\w+)"/g)].map(([, name]) => name));
     // Collectives: test/mesh/collectives.test.ts.
-    const untested = ops.filter((op) => !op.traits.includes('collective') && op.vjp === null && op.decompose === null && !(op.name in elsewhere) && !compared.has(op.name));
+    const untested = ops.filter(
+      (op) =>
+        !op.traits.includes('collective') &&
+        op.vjp === null &&
+        op.decompose === null &&
+        !(op.name in elsewhere) &&
+        !compared.has(op.name),
+    );
     // test/autograd/detach.test.ts
     assert.deepEqual(
       untested.map((op) => op.name),
@@ -58,7 +89,10 @@ describe('every op in the table', () => {
 
   for (const [name, { why, file }] of Object.entries(elsewhere)) {
     it(`is tested elsewhere: ${name}, because of this: ${why}`, () => {
-      assert.match(readFileSync(path.join(root, compiled ? file.replace(/ts$/, 'js') : file), 'utf8'), new RegExp(`\\b${name}\\b`));
+      assert.match(
+        readFileSync(path.join(root, compiled ? file.replace(/ts$/, 'js') : file), 'utf8'),
+        new RegExp(`\\b${name}\\b`),
+      );
     });
   }
 });

@@ -1,10 +1,16 @@
-/** What the gradient tests of the table share: which entries they drive, and how a sample is run in float64. */
+/**
+ * What the gradient tests of the table share: which entries they drive, and how a sample is run in
+ * float64.
+ */
 import '../../lib/distributed.js'; // ops of its own are in the table, too
 import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
 import { float64, type Tensor } from '../../lib/index.js';
 
-/** The library's own entries: other tests of this process may have defined ops of users, such as "mylib::scaled". */
+/**
+ * The library's own entries: other tests of this process may have defined ops of users, such as
+ * "mylib::scaled".
+ */
 export function ownOps(): AnyOp[] {
   return allOps().filter((op) => !op.name.includes('::'));
 }
@@ -17,13 +23,21 @@ export function differentiableOps(): AnyOp[] {
 /** The samples of an op that hold elements and a floating tensor, in float64. */
 export function float64Samples(op: AnyOp): Sample<object>[] {
   const samples = (op.samples() as Sample<object>[]).map(({ inputs, params }) => ({
-    inputs: inputs.map((t) => (t.storage !== null && t.dtype.isFloatingPoint ? t.detach().to(float64) : t)),
+    inputs: inputs.map((t) =>
+      t.storage !== null && t.dtype.isFloatingPoint ? t.detach().to(float64) : t,
+    ),
     params,
   }));
-  return samples.filter(({ inputs }) => inputs.some((t) => t.storage !== null && t.dtype.isFloatingPoint) && inputs.every((t) => t.numel() > 0));
+  return samples.filter(
+    ({ inputs }) =>
+      inputs.some((t) => t.storage !== null && t.dtype.isFloatingPoint) &&
+      inputs.every((t) => t.numel() > 0),
+  );
 }
 
-/** Whether a gradient can flow into this operand: a tensor (no plain number) of a floating dtype. */
+/**
+ * Whether a gradient can flow into this operand: a tensor (no plain number) of a floating dtype.
+ */
 export function isVariable(t: Tensor): boolean {
   return t.storage !== null && t.dtype.isFloatingPoint;
 }

@@ -7,7 +7,9 @@ import { ownOps } from './differentiable.js';
 
 /** The sample with its floating inputs in float64, requiring gradients. */
 function differentiable({ inputs }: Sample<object>): Tensor[] {
-  return inputs.map((t) => (t.storage !== null && t.dtype.isFloatingPoint ? t.detach().to(float64).requiresGrad_() : t));
+  return inputs.map((t) =>
+    t.storage !== null && t.dtype.isFloatingPoint ? t.detach().to(float64).requiresGrad_() : t,
+  );
 }
 
 function outputsOf(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
@@ -26,8 +28,14 @@ describe('the gradient of every op in the table', () => {
         if (!inputs.some((t) => t.requiresGrad) || inputs.some((t) => t.numel() === 0)) continue;
         // Plain numbers in the place of absent operands stay as they are.
         const tensors = inputs.filter((t) => t.storage !== null);
-        const withNumbers = (given: readonly Tensor[]): Tensor[] => inputs.map((t) => (t.storage === null ? t : (given[tensors.indexOf(t)] as Tensor)));
-        assert.ok(autograd.gradcheck((...given) => outputsOf(op, withNumbers(given), sample.params), tensors));
+        const withNumbers = (given: readonly Tensor[]): Tensor[] =>
+          inputs.map((t) => (t.storage === null ? t : (given[tensors.indexOf(t)] as Tensor)));
+        assert.ok(
+          autograd.gradcheck(
+            (...given) => outputsOf(op, withNumbers(given), sample.params),
+            tensors,
+          ),
+        );
       }
     });
   }
@@ -36,14 +44,20 @@ describe('the gradient of every op in the table', () => {
 describe('the decomposition of every op that has one', () => {
   for (const op of ownOps()) {
     if (op.decompose === null) continue;
-    const decompose = op.decompose as (inputs: readonly Tensor[], params: object) => readonly Tensor[];
+    const decompose = op.decompose as (
+      inputs: readonly Tensor[],
+      params: object,
+    ) => readonly Tensor[];
     const samples = op.samples() as Sample<object>[];
     if (samples.length === 0) continue;
     it(`says the same as the kernel for ${op.name}`, () => {
       for (const { inputs, params } of samples) {
         const [kernel, parts] = [dispatch(op, inputs, params), decompose(inputs, params)];
         parts.forEach((part, i) => {
-          assert.ok(part.allclose(kernel[i] as Tensor, { rtol: 1e-4, atol: 1e-5 }), `${op.name} output ${i}`);
+          assert.ok(
+            part.allclose(kernel[i] as Tensor, { rtol: 1e-4, atol: 1e-5 }),
+            `${op.name} output ${i}`,
+          );
         });
       }
     });

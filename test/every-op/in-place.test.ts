@@ -1,4 +1,7 @@
-/** Driven by the op table: written in place, into any layout, an op has the values and the gradients that it has out of place. */
+/**
+ * Driven by the op table: written in place, into any layout, an op has the values and the gradients
+ * that it has out of place.
+ */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';
 import type { AnyOp, Sample } from '../../lib/core/op.js';
@@ -26,19 +29,35 @@ function reversed(t: Tensor): Tensor {
 function targetOf(op: AnyOp, { inputs, params }: Sample<object>): number {
   if (op.pointwise === null && op.updates < 0) return -1;
   const { shape } = dispatch(op, inputs, params)[0] as Tensor;
-  return inputs.findLastIndex((t, i) => isVariable(t) && t.shape.join() === shape.join() && (op.updates < 0 || i === op.updates));
+  return inputs.findLastIndex(
+    (t, i) =>
+      isVariable(t) && t.shape.join() === shape.join() && (op.updates < 0 || i === op.updates),
+  );
 }
 
 /** Value, first and second gradients. */
-function derivatives(op: AnyOp, { inputs, params }: Sample<object>, at: number, target: Target | null): (Tensor | null)[] {
+function derivatives(
+  op: AnyOp,
+  { inputs, params }: Sample<object>,
+  at: number,
+  target: Target | null,
+): (Tensor | null)[] {
   const leaves = inputs.map((t) => (isVariable(t) ? t.detach().clone().requiresGrad_() : t));
   const operands = target === null ? leaves : leaves.with(at, target(leaves[at] as Tensor));
-  const output = dispatch(op, operands, params, target === null ? null : (operands[at] as Tensor))[0] as Tensor;
+  const output = dispatch(
+    op,
+    operands,
+    params,
+    target === null ? null : (operands[at] as Tensor),
+  )[0] as Tensor;
   const variables = leaves.filter(isVariable);
-  const weight = (t: Tensor): Tensor => t.detach().newOnes([t.numel()]).cumsum(0).sin().add(1.5).reshape(t.shape);
+  const weight = (t: Tensor): Tensor =>
+    t.detach().newOnes([t.numel()]).cumsum(0).sin().add(1.5).reshape(t.shape);
   const loss = output.mul(weight(output)).sum();
   const first = autograd.grad(loss, variables, { createGraph: true, allowUnused: true });
-  const again = first.filter((g): g is Tensor => g?.requiresGrad === true).map((g) => g.square().mul(weight(g)).sum());
+  const again = first
+    .filter((g): g is Tensor => g?.requiresGrad === true)
+    .map((g) => g.square().mul(weight(g)).sum());
   const second = again.length === 0 ? [] : autograd.grad(again, variables, { allowUnused: true });
   return [output, ...first, ...second].map((t) => t?.detach() ?? null);
 }
@@ -52,7 +71,9 @@ describe('every op that writes in place', () => {
         const at = targetOf(op, sample);
         const expected = derivatives(op, sample, at, null);
         for (const [name, target] of Object.entries(targets)) {
-          derivatives(op, sample, at, target).forEach((actual, i) => assertSame(actual, expected[i] as Tensor | null, `${name}, result ${i}`));
+          derivatives(op, sample, at, target).forEach((actual, i) =>
+            assertSame(actual, expected[i] as Tensor | null, `${name}, result ${i}`),
+          );
         }
       }
     });
@@ -62,5 +83,10 @@ describe('every op that writes in place', () => {
 /** No gradient and a gradient of zeros are the same. */
 function assertSame(a: Tensor | null, b: Tensor | null, what: string): void {
   const [x, y] = [a ?? b?.zerosLike(), b ?? a?.zerosLike()];
-  assert.ok(x === undefined || y === undefined || x.allclose(y, { rtol: 1e-12, atol: 1e-12, equalNan: true }), `${what}: ${a}\nexpected ${b}`);
+  assert.ok(
+    x === undefined ||
+      y === undefined ||
+      x.allclose(y, { rtol: 1e-12, atol: 1e-12, equalNan: true }),
+    `${what}: ${a}\nexpected ${b}`,
+  );
 }

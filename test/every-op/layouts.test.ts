@@ -2,7 +2,14 @@
 import assert from 'node:assert/strict';
 import type { AnyOp, Sample } from '../../lib/core/op.js';
 import { addRmsNorm, autograd, type Tensor } from '../../lib/index.js';
-import { differentiableOps, float64Samples, isVariable, outputsOf, stepped, transposed } from './differentiable.js';
+import {
+  differentiableOps,
+  float64Samples,
+  isVariable,
+  outputsOf,
+  stepped,
+  transposed,
+} from './differentiable.js';
 
 /** Another layout of a tensor. Values stay, except where a stride of 0 makes neighbours equal. */
 type Layout = (t: Tensor) => Tensor;
@@ -11,21 +18,29 @@ type Layout = (t: Tensor) => Tensor;
 const expanded: Layout = (t) => (t.ndim === 0 ? t : t.narrow(0, 0, 1).contiguous().expand(t.shape));
 
 /** One element for all, as the gradient of a sum is. */
-const scalar: Layout = (t) => (t.numel() === 0 ? t : t.reshape(-1).select(0, 0).clone().expand(t.shape));
+const scalar: Layout = (t) =>
+  t.numel() === 0 ? t : t.reshape(-1).select(0, 0).clone().expand(t.shape);
 
 const layouts: Record<string, Layout> = { transposed, stepped, expanded, scalar };
 
 type DenseParams = Record<'dim' | 'alpha' | 'width' | 'eps', number> & { size: number[] };
 
-/** Ops that take operands in one run only: called by the functions that users call, which copy them first. */
-const dense: Record<string, (inputs: readonly Tensor[], params: DenseParams) => Tensor | Tensor[]> = {
-  view: ([x], { size }) => (x as Tensor).reshape(size),
-  indexSelect: ([x, index], { dim }) => (x as Tensor).indexSelect(dim, index as Tensor),
-  indexAdd: ([x, index, source], { dim, alpha }) => (x as Tensor).indexAdd(dim, index as Tensor, source as Tensor, { alpha }),
-  layerNorm: ([x, weight, bias], { width, eps }) => (x as Tensor).layerNorm([width], weight, bias, eps),
-  rmsNorm: ([x, weight], { width, eps }) => (x as Tensor).rmsNorm([width], weight, eps),
-  addRmsNorm: ([x, residual, weight], { width, eps }) => addRmsNorm(x as Tensor, residual as Tensor, [width], weight, eps),
-};
+/**
+ * Ops that take operands in one run only: called by the functions that users call, which copy them
+ * first.
+ */
+const dense: Record<string, (inputs: readonly Tensor[], params: DenseParams) => Tensor | Tensor[]> =
+  {
+    view: ([x], { size }) => (x as Tensor).reshape(size),
+    indexSelect: ([x, index], { dim }) => (x as Tensor).indexSelect(dim, index as Tensor),
+    indexAdd: ([x, index, source], { dim, alpha }) =>
+      (x as Tensor).indexAdd(dim, index as Tensor, source as Tensor, { alpha }),
+    layerNorm: ([x, weight, bias], { width, eps }) =>
+      (x as Tensor).layerNorm([width], weight, bias, eps),
+    rmsNorm: ([x, weight], { width, eps }) => (x as Tensor).rmsNorm([width], weight, eps),
+    addRmsNorm: ([x, residual, weight], { width, eps }) =>
+      addRmsNorm(x as Tensor, residual as Tensor, [width], weight, eps),
+  };
 
 function run(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
   const results = dense[op.name]?.(inputs, params as DenseParams) ?? outputsOf(op, inputs, params);
@@ -37,16 +52,26 @@ function cotangentLike(t: Tensor): Tensor {
   return t.detach().newOnes([t.numel()]).cumsum(0).mul(0.7).sin().add(1.5).reshape(t.shape);
 }
 
-function gradients(op: AnyOp, { inputs, params }: Sample<object>, arrange: Layout): (Tensor | null)[] {
+function gradients(
+  op: AnyOp,
+  { inputs, params }: Sample<object>,
+  arrange: Layout,
+): (Tensor | null)[] {
   const given = inputs.map((t) => (isVariable(t) ? t.detach().requiresGrad_() : t));
   const outputs = run(op, given, params);
-  return autograd.grad(outputs, given.filter(isVariable), { gradOutputs: outputs.map((t) => arrange(cotangentLike(t))), allowUnused: true });
+  return autograd.grad(outputs, given.filter(isVariable), {
+    gradOutputs: outputs.map((t) => arrange(cotangentLike(t))),
+    allowUnused: true,
+  });
 }
 
 function assertSame(actual: (Tensor | null)[], expected: (Tensor | null)[], what: string): void {
   expected.forEach((e, i) => {
     const a = actual[i] as Tensor | null;
-    const same = e === null || a === null ? e === a : a.isSameSize(e) && a.allclose(e, { rtol: 1e-12, atol: 1e-12, equalNan: true });
+    const same =
+      e === null || a === null
+        ? e === a
+        : a.isSameSize(e) && a.allclose(e, { rtol: 1e-12, atol: 1e-12, equalNan: true });
     assert.ok(same, `${what}, gradient ${i}: ${a}\nexpected ${e}`);
   });
 }
@@ -68,7 +93,10 @@ describe('the gradient of every op in the table', () => {
           inputs.forEach((t, i) => {
             if (t.storage === null) return;
             const arranged = layout(t);
-            const withOperand = (operand: Tensor): Sample<object> => ({ inputs: inputs.with(i, operand), params });
+            const withOperand = (operand: Tensor): Sample<object> => ({
+              inputs: inputs.with(i, operand),
+              params,
+            });
             const expected = gradients(op, withOperand(arranged.contiguous().clone()), (g) => g);
             assertSame(
               gradients(op, withOperand(arranged), (g) => g),

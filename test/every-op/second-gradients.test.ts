@@ -1,11 +1,17 @@
-/** Driven by the op table: second derivatives agree with finite differences, and where there are none, asking is an error. */
+/**
+ * Driven by the op table: second derivatives agree with finite differences, and where there are
+ * none, asking is an error.
+ */
 import assert from 'node:assert/strict';
 import type { AnyOp, Sample } from '../../lib/core/op.js';
 import { autograd, float64, nn, randn, type Tensor } from '../../lib/index.js';
 import { differentiableOps, float64Samples, isVariable, outputsOf } from './differentiable.js';
 
 /** The op as a function of its variables. */
-function functionOf(op: AnyOp, { inputs, params }: Sample<object>): (...given: Tensor[]) => Tensor[] {
+function functionOf(
+  op: AnyOp,
+  { inputs, params }: Sample<object>,
+): (...given: Tensor[]) => Tensor[] {
   return (...given) => {
     let next = 0;
     const operands = inputs.map((t) => (isVariable(t) ? (given[next++] as Tensor) : t));
@@ -13,7 +19,9 @@ function functionOf(op: AnyOp, { inputs, params }: Sample<object>): (...given: T
   };
 }
 
-/** Recording the backward pass replaces fused backward ops by what they consist of: the values stay. */
+/**
+ * Recording the backward pass replaces fused backward ops by what they consist of: the values stay.
+ */
 function checkRecorded(run: (...given: Tensor[]) => Tensor[], variables: Tensor[]): void {
   const first = (createGraph: boolean): (Tensor | null)[] => {
     const loss = run(...variables).map((t) => t.sin().sum());
@@ -22,7 +30,10 @@ function checkRecorded(run: (...given: Tensor[]) => Tensor[], variables: Tensor[
   const recorded = first(true);
   first(false).forEach((g, i) => {
     const other = recorded[i] as Tensor | null;
-    assert.ok(g === null || other === null ? g === other : g.allclose(other, { rtol: 1e-10, atol: 1e-12 }), `gradient ${i}: ${g}\nrecorded ${other}`);
+    assert.ok(
+      g === null || other === null ? g === other : g.allclose(other, { rtol: 1e-10, atol: 1e-12 }),
+      `gradient ${i}: ${g}\nrecorded ${other}`,
+    );
   });
 }
 
@@ -54,7 +65,10 @@ describe('a gradient that does not exist', () => {
     it(`is refused, of second order: ${name}`, () => {
       const x = randn([1, 2, 3, 4], { dtype: float64 }).requiresGrad_();
       assert.equal(autograd.grad(fn(x).sum(), x)[0]?.shape.join(), x.shape.join());
-      assert.throws(() => autograd.grad(fn(x).sum(), x, { createGraph: true }), { code: 'ERR_ARGUMENT', message });
+      assert.throws(() => autograd.grad(fn(x).sum(), x, { createGraph: true }), {
+        code: 'ERR_ARGUMENT',
+        message,
+      });
     });
   }
 });

@@ -7,7 +7,8 @@ describe('the op table', () => {
   for (const op of ownOps()) {
     it(`documents ${op.name} and finds its kernel`, () => {
       assert.ok(op.doc.length > 3, 'doc');
-      if (op.kernel !== null) assert.ok(addon.kernelNames.includes(op.kernel), `kernel ${op.kernel}`);
+      if (op.kernel !== null)
+        assert.ok(addon.kernelNames.includes(op.kernel), `kernel ${op.kernel}`);
     });
   }
 

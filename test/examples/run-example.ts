@@ -12,7 +12,14 @@ export function exampleFile(name: string): string {
 }
 
 /** What an example prints, and how it ends. */
-export function runExample(name: string, ...args: string[]): { status: number | null; stdout: string; stderr: string } {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [...loader, exampleFile(name), ...args], { encoding: 'utf8' });
+export function runExample(
+  name: string,
+  ...args: string[]
+): { status: number | null; stdout: string; stderr: string } {
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [...loader, exampleFile(name), ...args],
+    { encoding: 'utf8' },
+  );
   return { status, stdout, stderr };
 }

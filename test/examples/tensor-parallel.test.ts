@@ -10,8 +10,11 @@ describe('examples/tensor-parallel', () => {
     assert.match(stdout, /float32\[32, 8\] on mesh \(tp: 4\): \[Shard\(0\)\]/);
     // One reduction of the result a step; the input needs no gradient.
     assert.match(stdout, /\nallReduce +5 +2560 +3840 +tp +forward +down /);
-    const losses = [...stdout.matchAll(/step \d: loss (\S+) on 4 ranks, (\S+) on one/g)].map(([, shared, alone]) => [Number(shared), Number(alone)] as const);
+    const losses = [...stdout.matchAll(/step \d: loss (\S+) on 4 ranks, (\S+) on one/g)].map(
+      ([, shared, alone]) => [Number(shared), Number(alone)] as const,
+    );
     assert.equal(losses.length, 5);
-    for (const [shared, alone] of losses) assert.ok(Math.abs(shared - alone) < 1e-5, `${shared} is ${alone}`);
+    for (const [shared, alone] of losses)
+      assert.ok(Math.abs(shared - alone) < 1e-5, `${shared} is ${alone}`);
   });
 });

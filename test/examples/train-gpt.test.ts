@@ -1,4 +1,7 @@
-/** The main job as a user starts it: going on from its one file, and answers in one line to what it cannot do. */
+/**
+ * The main job as a user starts it: going on from its one file, and answers in one line to what it
+ * cannot do.
+ */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,7 +20,8 @@ const short = path.join(folder, 'short');
 writeFileSync(short, 'Call me');
 writeFileSync(text, loadText().train.subarray(0, 30_000));
 
-const start = (...args: string[]): ReturnType<typeof runExample> => runExample('train-gpt', '--device', 'cpu', ...args);
+const start = (...args: string[]): ReturnType<typeof runExample> =>
+  runExample('train-gpt', '--device', 'cpu', ...args);
 const json = (...args: string[]): Record<string, number>[] => {
   const { status, stdout, stderr } = start('--json', '--batch', '2', '--text', text, ...args);
   assert.equal(status, 0, stderr);
@@ -51,32 +55,88 @@ describe('examples/train-gpt', () => {
     assert.equal((await file.get('optimizer.0.step')).item(), 3);
     await file.close();
     const { status, stderr } = start('--out', out, '--steps', '3', '--resume', '--text', text);
-    assert.deepEqual([status, stderr], [1, 'train-gpt: the checkpoint is at step 3 already; give --steps more than that\n']);
+    assert.deepEqual(
+      [status, stderr],
+      [1, 'train-gpt: the checkpoint is at step 3 already; give --steps more than that\n'],
+    );
   });
 
   it('gives the same losses on ranks that share batch and model, and goes on from their checkpoint on others', function () {
     this.timeout(120_000);
-    const [alone, together] = ['alone', 'together'].map((name) => path.join(folder, name)) as [string, string];
+    const [alone, together] = ['alone', 'together'].map((name) => path.join(folder, name)) as [
+      string,
+      string,
+    ];
     const expected = json('--out', alone, '--batch', '4', '--steps', '2');
-    const actual = json('--out', together, '--batch', '4', '--steps', '2', '--ranks', '4', '--mesh', 'dp=2,tp=2');
-    const close = (a: Record<string, number>[], b: Record<string, number>[], names: readonly string[]): void => {
+    const actual = json(
+      '--out',
+      together,
+      '--batch',
+      '4',
+      '--steps',
+      '2',
+      '--ranks',
+      '4',
+      '--mesh',
+      'dp=2,tp=2',
+    );
+    const close = (
+      a: Record<string, number>[],
+      b: Record<string, number>[],
+      names: readonly string[],
+    ): void => {
       assert.equal(a.length, b.length);
       a.forEach((line, i) => {
         for (const name of names)
-          if (name in line) assert.ok(Math.abs((line[name] as number) - (b[i]?.[name] as number)) < 1e-4, `${name} of line ${i}: ${line[name]}, ${b[i]?.[name]}`);
+          if (name in line)
+            assert.ok(
+              Math.abs((line[name] as number) - (b[i]?.[name] as number)) < 1e-4,
+              `${name} of line ${i}: ${line[name]}, ${b[i]?.[name]}`,
+            );
       });
     };
-    close(actual, expected, ['step', 'loss', 'lr', 'firstLoss', 'lastLoss', 'validationLoss', 'bigramLoss']);
-    close(json('--out', together, '--batch', '4', '--steps', '3', '--resume', '--ranks', '2', '--mesh', 'tp=2'), json('--out', alone, '--batch', '4', '--steps', '3', '--resume'), [
+    close(actual, expected, [
       'step',
       'loss',
+      'lr',
+      'firstLoss',
+      'lastLoss',
       'validationLoss',
+      'bigramLoss',
     ]);
+    close(
+      json(
+        '--out',
+        together,
+        '--batch',
+        '4',
+        '--steps',
+        '3',
+        '--resume',
+        '--ranks',
+        '2',
+        '--mesh',
+        'tp=2',
+      ),
+      json('--out', alone, '--batch', '4', '--steps', '3', '--resume'),
+      ['step', 'loss', 'validationLoss'],
+    );
   });
 
   it('prints what a sharded model continues', function () {
     this.timeout(120_000);
-    const { status, stdout, stderr } = start('--out', path.join(folder, 'sample'), '--batch', '2', '--steps', '1', '--ranks', '2', '--mesh', 'tp=2');
+    const { status, stdout, stderr } = start(
+      '--out',
+      path.join(folder, 'sample'),
+      '--batch',
+      '2',
+      '--steps',
+      '1',
+      '--ranks',
+      '2',
+      '--mesh',
+      'tp=2',
+    );
     assert.equal(status, 0, stderr);
     assert.match(stdout, /Call me /);
     assert.match(stdout, /validation loss \d\.\d+ nats a byte/);
@@ -86,7 +146,10 @@ describe('examples/train-gpt', () => {
     const none = path.join(folder, 'none');
     const missing = start('--resume', '--out', none);
     assert.equal(missing.status, 1);
-    assert.match(missing.stderr, /^train-gpt: there is no checkpoint at .*none.checkpoint\.safetensors; run once without --resume.*\n$/);
+    assert.match(
+      missing.stderr,
+      /^train-gpt: there is no checkpoint at .*none.checkpoint\.safetensors; run once without --resume.*\n$/,
+    );
     writeFileSync(path.join(none, 'checkpoint.safetensors'), 'junk');
     const damaged = start('--resume', '--out', none);
     assert.equal(damaged.status, 1);
@@ -102,7 +165,10 @@ describe('examples/train-gpt', () => {
     [['--seed', ''], /--seed.*expected a whole number from 0/],
     [['--device', 'gpu'], /--device.*expected 'cpu', 'cuda'/],
     [['--out', path.join(program, 'x')], /--out .* cannot be used/],
-    [['--text', short, '--out', folder], /--text .* has \d+ bytes, of which a tenth is held out; expected at least 1290/],
+    [
+      ['--text', short, '--out', folder],
+      /--text .* has \d+ bytes, of which a tenth is held out; expected at least 1290/,
+    ],
     [['--text', path.join(folder, 'nothing'), '--out', folder], /--text .* cannot be read: ENOENT/],
   ] as const) {
     it(`refuses ${args[0]} ${JSON.stringify(path.basename(args[1]))} in one line`, () => {
@@ -118,8 +184,12 @@ describe('examples/train-gpt', () => {
     const starts = evaluationStarts(bytes, 5);
     const [inputs, targets] = windowsAt(bytes, starts, 5, 'cpu');
     assert.deepEqual(starts, [0, 5, 10, 15]);
-    assert.deepEqual((inputs.tolist() as number[][]).flat().map(Number), [...bytes.subarray(0, 20)]);
-    assert.deepEqual((targets.tolist() as number[][]).flat().map(Number), [...bytes.subarray(1, 21)]);
+    assert.deepEqual((inputs.tolist() as number[][]).flat().map(Number), [
+      ...bytes.subarray(0, 20),
+    ]);
+    assert.deepEqual((targets.tolist() as number[][]).flat().map(Number), [
+      ...bytes.subarray(1, 21),
+    ]);
     // A text of two bytes in turn: a bigram model is nearly sure.
     const turns = Uint8Array.from({ length: 10_000 }, (_, i) => i % 2);
     assert.ok(bigramLoss({ train: turns, validation: turns.subarray(0, 100) }, 7) < 0.06);

@@ -1,10 +1,20 @@
 /**
- * Fuzzing of the raw addon: every exported function with arguments of any kind, and damaged commands. The answer is a value or an error
- * with a code of the addon; afterwards no memory is missing.
+ * Fuzzing of the raw addon: every exported function with arguments of any kind, and damaged
+ * commands. The answer is a value or an error with a code of the addon; afterwards no memory is
+ * missing.
  */
 import { collectGarbage } from '../../lib/eager/garbage.js';
 import { addon } from '../../lib/runtime.js';
-import { ALLOCATE, anyWord, bytesOf, type Command, damage, encode, IMMEDIATE, recordCommands } from './commands.js';
+import {
+  ALLOCATE,
+  anyWord,
+  bytesOf,
+  type Command,
+  damage,
+  encode,
+  IMMEDIATE,
+  recordCommands,
+} from './commands.js';
 import { describeError, Finding, type Rng } from './rng.js';
 
 const words = new Float64Array(addon.words);
@@ -38,7 +48,9 @@ class AddonCase {
       return { value: (exported[name] as Callable)(...args) };
     } catch (error) {
       if (/^SW_/.test(String((error as { code?: unknown }).code))) return undefined;
-      throw new Finding(`${name}(${args.map((arg) => inspect(arg)).join(', ')}) threw no error of the addon\n${describeError(error)}`);
+      throw new Finding(
+        `${name}(${args.map((arg) => inspect(arg)).join(', ')}) threw no error of the addon\n${describeError(error)}`,
+      );
     }
   }
 
@@ -49,7 +61,9 @@ class AddonCase {
     const handle = words[0] as number;
     this.handles.push(handle);
     const density = this.rng.pick([0, 0, 0.3]); // zeros are indices that fit
-    const content = new Uint8Array(Math.min(bytes, 256)).map(() => (this.rng.chance(density) ? this.rng.int(0, 255) : 0));
+    const content = new Uint8Array(Math.min(bytes, 256)).map(() =>
+      this.rng.chance(density) ? this.rng.int(0, 255) : 0,
+    );
     this.call('write', [handle, 0, content, this.stream()]);
     return handle;
   }
@@ -65,7 +79,8 @@ class AddonCase {
 
 function inspect(value: unknown): string {
   if (typeof value === 'symbol' || typeof value === 'function') return typeof value;
-  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return `${value.constructor.name}(${value.byteLength})`;
+  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer)
+    return `${value.constructor.name}(${value.byteLength})`;
   if (typeof value === 'object' && value !== null) return 'object';
   return typeof value === 'string' ? JSON.stringify(value.slice(0, 40)) : String(value);
 }
@@ -98,7 +113,8 @@ function anyArgument(run: AddonCase): unknown {
     () => new Uint8Array(new SharedArrayBuffer(8)),
     () => new ArrayBuffer(rng.pick([0, 8, 64])),
     () => (rng.chance(0.5) ? 'libc.so.6' : 'no-such-library.so'),
-    () => rng.pick(['abort', 'getpid', 'cuDriverGetVersion', '\0', 'cuda', 'cpu', 'x'.repeat(3000)]),
+    () =>
+      rng.pick(['abort', 'getpid', 'cuDriverGetVersion', '\0', 'cuda', 'cpu', 'x'.repeat(3000)]),
   ];
   if (rng.chance(0.25)) return rng.pick(oddities)();
   if (rng.chance(0.3) && run.handles.length > 0) return rng.pick(run.handles);
@@ -147,12 +163,15 @@ function commandCall(run: AddonCase): void {
   command.stream = run.stream();
   command.flags = rng.int(0, 1);
   if (rng.chance(0.3)) command.cost = 1e9; // through the ring
-  for (const operand of command.operands) if (operand.kind > 0) operand.kind = run.storage(bytesOf(operand));
+  for (const operand of command.operands)
+    if (operand.kind > 0) operand.kind = run.storage(bytesOf(operand));
   damage(rng, command, run.handles, addon.kernelNames.length);
   const list = encode(command);
   if (rng.chance(0.2)) list[rng.int(0, list.length - 1)] = rng.pick(anyWord);
   writeWords(list);
-  const count = rng.chance(0.9) ? list.length : list.length + rng.pick([-3, -1, 1, 2, 1e6, -list.length]);
+  const count = rng.chance(0.9)
+    ? list.length
+    : list.length + rng.pick([-3, -1, 1, 2, 1e6, -list.length]);
   run.trace(`${addon.kernelNames[command.kernel]}: ${list.slice(0, 200).join(' ')}`);
   const result = run.call('submit', [count]);
   if (result === undefined) return;
@@ -163,7 +182,8 @@ function commandCall(run: AddonCase): void {
 /** Handles that the addon wrote over the words that asked for an allocation. */
 function collectOutputs(run: AddonCase, list: readonly number[]): void {
   for (let at = 7; at < list.length; at++) {
-    if (list[at] === ALLOCATE && words[at] !== ALLOCATE && (words[at] as number) >= 2 ** 24) run.handles.push(words[at] as number);
+    if (list[at] === ALLOCATE && words[at] !== ALLOCATE && (words[at] as number) >= 2 ** 24)
+      run.handles.push(words[at] as number);
   }
 }
 
@@ -171,9 +191,24 @@ function collectOutputs(run: AddonCase, list: readonly number[]): void {
 function overflowRing(run: AddonCase): void {
   const kernel = addon.kernelNames.indexOf('add');
   const handle = run.storage(4096);
-  const operand = { kind: handle, value: 0, dtype: 0, sizes: Array.from({ length: 10 }, () => 2), strides: Array.from({ length: 10 }, (_, d) => 2 ** (9 - d)) };
+  const operand = {
+    kind: handle,
+    value: 0,
+    dtype: 0,
+    sizes: Array.from({ length: 10 }, () => 2),
+    strides: Array.from({ length: 10 }, (_, d) => 2 ** (9 - d)),
+  };
   const one = { kind: IMMEDIATE, value: 1, dtype: 0, sizes: [], strides: [] };
-  const command: Command = { kernel, stream: run.stream(), inputs: 2, outputs: 1, flags: 0, cost: 1e9, operands: [operand, one, operand], params: [0, 1] };
+  const command: Command = {
+    kernel,
+    stream: run.stream(),
+    inputs: 2,
+    outputs: 1,
+    flags: 0,
+    cost: 1e9,
+    operands: [operand, one, operand],
+    params: [0, 1],
+  };
   writeWords(encode(command));
   const count = encode(command).length;
   const calls = run.rng.int(100, 12_000);
@@ -185,10 +220,25 @@ function overflowRing(run: AddonCase): void {
 function hugeCommand(run: AddonCase): void {
   const count = run.rng.pick([1, 100, 4095, 4096, 5000]);
   const handle = run.storage(64);
-  const operand = { kind: handle, value: 0, dtype: 0, sizes: run.rng.list(run.rng.int(0, 16), () => 1), strides: [] as number[] };
+  const operand = {
+    kind: handle,
+    value: 0,
+    dtype: 0,
+    sizes: run.rng.list(run.rng.int(0, 16), () => 1),
+    strides: [] as number[],
+  };
   operand.strides = operand.sizes.map(() => 1);
   const kernel = addon.kernelNames.indexOf('foreach_mul');
-  const command: Command = { kernel, stream: run.stream(), inputs: count, outputs: 0, flags: 0, cost: 1e9, operands: run.rng.list(count, () => operand), params: [count, 2] };
+  const command: Command = {
+    kernel,
+    stream: run.stream(),
+    inputs: count,
+    outputs: 0,
+    flags: 0,
+    cost: 1e9,
+    operands: run.rng.list(count, () => operand),
+    params: [count, 2],
+  };
   const list = encode(command);
   writeWords(list);
   run.call('submit', [Math.min(list.length, WORD_BYTES / 8)]);

@@ -1,7 +1,15 @@
 /** Random arguments of the kinds that calls.ts names. */
 import { bool, type Tensor } from '../../lib/index.js';
 import type { Rng } from './rng.js';
-import { anyIndex, anyInteger, anyNumber, anyShape, anySizes, anyTensor, dtypes } from './tensors.js';
+import {
+  anyIndex,
+  anyInteger,
+  anyNumber,
+  anyShape,
+  anySizes,
+  anyTensor,
+  dtypes,
+} from './tensors.js';
 
 /** What a call may refer to: tensors of the case so far. */
 export interface Pool {
@@ -14,7 +22,17 @@ const words: Readonly<Record<string, readonly unknown[]>> = {
   G: ['none', 'tanh'],
   U: ['set', 'add', 'multiply', 'amax', 'amin', 'mean'],
   L: ['none', 'mean', 'sum', 'all'],
-  e: ['ij,jk->ik', 'i,i->', 'ii->i', 'bij,bjk->bik', '...i,...i', 'ab,cd->abcd', 'i->j', '->', 'ij->ji,'],
+  e: [
+    'ij,jk->ik',
+    'i,i->',
+    'ii->i',
+    'bij,bjk->bik',
+    '...i,...i',
+    'ab,cd->abcd',
+    'i->j',
+    '->',
+    'ij->ji,',
+  ],
 };
 
 function shapeLike(rng: Rng, shape: readonly number[]): number[] {
@@ -28,7 +46,11 @@ function shapeLike(rng: Rng, shape: readonly number[]): number[] {
 function operand({ rng, tensors }: Pool, receiver: Tensor | null): Tensor {
   if (rng.chance(0.3)) return rng.pick(tensors);
   if (receiver === null || receiver.numel() > 1e5 || rng.chance(0.3)) return anyTensor(rng);
-  return anyTensor(rng, shapeLike(rng, receiver.shape), rng.chance(0.7) ? receiver.dtype : rng.pick(dtypes));
+  return anyTensor(
+    rng,
+    shapeLike(rng, receiver.shape),
+    rng.chance(0.7) ? receiver.dtype : rng.pick(dtypes),
+  );
 }
 
 function dim(rng: Rng, receiver: Tensor | null): number {
@@ -42,7 +64,10 @@ function mask({ rng, tensors }: Pool, receiver: Tensor | null): Tensor {
 }
 
 function index(rng: Rng, receiver: Tensor | null): Tensor {
-  const sizes = receiver === null || rng.chance(0.5) ? anyShape(rng).slice(0, rng.int(0, 2)) : shapeLike(rng, receiver.shape);
+  const sizes =
+    receiver === null || rng.chance(0.5)
+      ? anyShape(rng).slice(0, rng.int(0, 2))
+      : shapeLike(rng, receiver.shape);
   return anyIndex(rng, sizes);
 }
 
@@ -61,7 +86,11 @@ function argument(kind: string, pool: Pool, receiver: Tensor | null): unknown {
     case 'd':
       return dim(rng, receiver);
     case 'D':
-      return rng.chance(0.3) ? dim(rng, receiver) : rng.chance(0.2) ? null : rng.list(rng.int(0, 3), () => dim(rng, receiver));
+      return rng.chance(0.3)
+        ? dim(rng, receiver)
+        : rng.chance(0.2)
+          ? null
+          : rng.list(rng.int(0, 3), () => dim(rng, receiver));
     case 'n':
       return anyInteger(rng);
     case 'x':
@@ -69,11 +98,15 @@ function argument(kind: string, pool: Pool, receiver: Tensor | null): unknown {
     case 's':
       return receiver !== null && rng.chance(0.4) ? [...receiver.shape].reverse() : anySizes(rng);
     case 'S':
-      return receiver !== null && rng.chance(0.7) ? receiver.shape.slice(rng.int(0, receiver.ndim)) : anySizes(rng);
+      return receiver !== null && rng.chance(0.7)
+        ? receiver.shape.slice(rng.int(0, receiver.ndim))
+        : anySizes(rng);
     case 'T':
       return rng.list(rng.int(0, 3), () => operand(pool, rng.pick(pool.tensors)));
     case 'I':
-      return rng.list(rng.int(0, 3), () => (rng.chance(0.2) ? null : rng.chance(0.2) ? mask(pool, receiver) : index(rng, receiver)));
+      return rng.list(rng.int(0, 3), () =>
+        rng.chance(0.2) ? null : rng.chance(0.2) ? mask(pool, receiver) : index(rng, receiver),
+      );
     case 'f':
       return rng.chance(0.5);
     case 'y':

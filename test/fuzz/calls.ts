@@ -1,10 +1,12 @@
 /**
- * Every public op with the kinds of its arguments, one letter each; `fuzz` makes random arguments of these kinds.
+ * Every public op with the kinds of its arguments, one letter each; `fuzz` makes random arguments
+ * of these kinds.
  *
- * t tensor, l tensor most likely of the receiver's shape, o that or a number, i index tensor, m mask, d dim, D dims or none,
- * n integer, x number, s sizes, S the receiver's own sizes mostly, T list of tensors, I list of indices, f boolean, y dtype,
- * e equation, R, G, U, L the words of an option,
- * ? nothing more half of the time, k `{ keepdim }`, a `{ alpha }`, other words of options in braces: `{descending:f}`.
+ * t tensor, l tensor most likely of the receiver's shape, o that or a number, i index tensor, m
+ * mask, d dim, D dims or none, n integer, x number, s sizes, S the receiver's own sizes mostly, T
+ * list of tensors, I list of indices, f boolean, y dtype, e equation, R, G, U, L the words of an
+ * option, ? nothing more half of the time, k `{ keepdim }`, a `{ alpha }`, other words of options
+ * in braces: `{descending:f}`.
  */
 const unary =
   'exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh asinh acosh atanh erf erfc neg abs square sign floor ceil round trunc relu sigmoid tanh silu bitwiseNot';
@@ -12,7 +14,8 @@ const tests = 'isnan isinf isfinite logicalNot';
 const binary =
   'mul floorDivide remainder fmod pow maximum minimum atan2 eq ne lt le gt ge logicalAnd logicalOr logicalXor bitwiseAnd bitwiseOr bitwiseXor bitwiseLeftShift bitwiseRightShift';
 const inPlace = (names: string): string[] => names.split(' ').flatMap((name) => [name, `${name}_`]);
-const each = (names: readonly string[], kinds: string): [string, string][] => names.map((name) => [name, kinds]);
+const each = (names: readonly string[], kinds: string): [string, string][] =>
+  names.map((name) => [name, kinds]);
 
 /** Name and argument kinds; the receiver or first operand is always a tensor, and not written. */
 export const methods: readonly [name: string, kinds: string][] = [
@@ -27,7 +30,28 @@ export const methods: readonly [name: string, kinds: string][] = [
   ...each(inPlace('lerp'), 'lo'),
   ...each(['gelu'], '?{approximate:G}'),
   ...each(['softplus', 'elu', 'leakyRelu'], ''),
-  ...each(['float', 'double', 'half', 'bfloat16', 'int', 'long', 'byte', 'bool', 'clone', 'contiguous', 'detach', 'zerosLike', 'zero_', 't', 'nonzero', 'tolist', 'item'], ''),
+  ...each(
+    [
+      'float',
+      'double',
+      'half',
+      'bfloat16',
+      'int',
+      'long',
+      'byte',
+      'bool',
+      'clone',
+      'contiguous',
+      'detach',
+      'zerosLike',
+      'zero_',
+      't',
+      'nonzero',
+      'tolist',
+      'item',
+    ],
+    '',
+  ),
   ...each(['to'], 'y'),
   ...each(['copy_', 'fill_'], 'o'),
   ...each(['newZeros', 'newOnes'], 's'),

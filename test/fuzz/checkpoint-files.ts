@@ -1,9 +1,19 @@
 /**
- * Fuzzing of saves: several at once, in processes and threads that are killed at any moment, over links and in the way of what is no file.
- * At any time the name has a whole file of one save, none older than the last that was reported, and at the end nothing lies beside it.
+ * Fuzzing of saves: several at once, in processes and threads that are killed at any moment, over
+ * links and in the way of what is no file. At any time the name has a whole file of one save, none
+ * older than the last that was reported, and at the end nothing lies beside it.
  */
 import { execFileSync, fork } from 'node:child_process';
-import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { CheckpointError, full, loadSafetensors, saveSafetensors } from '../../lib/index.js';
@@ -21,11 +31,17 @@ async function valueOf(file: string, elements: number): Promise<number> {
   });
   const values = loaded['w']?.tolist() as number[];
   loaded['w']?.dispose();
-  if (values.length !== elements || values.some((value) => value !== values[0])) throw new Finding(`a torn file: ${values.length} elements of ${[...new Set(values)]}`);
+  if (values.length !== elements || values.some((value) => value !== values[0]))
+    throw new Finding(`a torn file: ${values.length} elements of ${[...new Set(values)]}`);
   return values[0] as number;
 }
 
-async function save(file: string, elements: number, value: number, chunkBytes: number): Promise<void> {
+async function save(
+  file: string,
+  elements: number,
+  value: number,
+  chunkBytes: number,
+): Promise<void> {
   const w = full([elements], value);
   await saveSafetensors(file, { w }, { chunkBytes });
   w.dispose();
@@ -33,7 +49,8 @@ async function save(file: string, elements: number, value: number, chunkBytes: n
 
 function requireAlone(folder: string, names: readonly string[]): void {
   const found = readdirSync(folder).sort();
-  if (found.join() !== [...names].sort().join()) throw new Finding(`the folder holds ${found}, not ${names}`);
+  if (found.join() !== [...names].sort().join())
+    throw new Finding(`the folder holds ${found}, not ${names}`);
 }
 
 interface Running {
@@ -52,16 +69,24 @@ function startProcess(args: readonly string[]): Promise<Running> {
         child.kill('SIGKILL');
       }),
   };
-  return started(running, (message, failed) => child.on('message', message).on('exit', () => failed(new Finding('a writer ended'))));
+  return started(running, (message, failed) =>
+    child.on('message', message).on('exit', () => failed(new Finding('a writer ended'))),
+  );
 }
 
 function startThread(args: readonly string[]): Promise<Running> {
   const worker = new Worker(writer, { workerData: args, execArgv });
-  const running: Running = { saved: Number.NEGATIVE_INFINITY, stop: async () => void (await worker.terminate()) };
+  const running: Running = {
+    saved: Number.NEGATIVE_INFINITY,
+    stop: async () => void (await worker.terminate()),
+  };
   return started(running, (message, failed) => worker.on('message', message).on('error', failed));
 }
 
-function started(running: Running, listen: (message: (value: unknown) => void, failed: (error: Error) => void) => void): Promise<Running> {
+function started(
+  running: Running,
+  listen: (message: (value: unknown) => void, failed: (error: Error) => void) => void,
+): Promise<Running> {
   return new Promise((resolve, reject) =>
     listen((value) => {
       running.saved = value as number;
@@ -71,22 +96,34 @@ function started(running: Running, listen: (message: (value: unknown) => void, f
 }
 
 /** Writers that are killed at a random moment, one or several beside one another. */
-async function kill(rng: Rng, folder: string, start: (args: readonly string[]) => Promise<Running>): Promise<void> {
+async function kill(
+  rng: Rng,
+  folder: string,
+  start: (args: readonly string[]) => Promise<Running>,
+): Promise<void> {
   const file = path.join(folder, 'm.safetensors');
   const elements = rng.pick([10, 1000, 50_000]);
   await save(file, elements, 0, 2 ** 20);
   const count = rng.pick([1, 1, 2]);
   const firsts = rng.list(count, (i) => 1 + i * 1_000_000);
-  const writers = await Promise.all(firsts.map((first) => start([file, String(first), String(elements), String(rng.pick([64, 4096, 2 ** 20]))])));
+  const writers = await Promise.all(
+    firsts.map((first) =>
+      start([file, String(first), String(elements), String(rng.pick([64, 4096, 2 ** 20]))]),
+    ),
+  );
   for (let reads = rng.int(0, 3); reads > 0; reads--) await valueOf(file, elements);
   await sleep(rng.unit() * 60);
   await Promise.all(writers.map((running) => running.stop()));
   const value = await valueOf(file, elements);
-  const by = writers.findIndex((_, i) => value >= (firsts[i] as number) - 1 && value < (firsts[i] as number) + 900_000);
+  const by = writers.findIndex(
+    (_, i) => value >= (firsts[i] as number) - 1 && value < (firsts[i] as number) + 900_000,
+  );
   const last = writers[Math.max(0, by)] as Running;
-  if (value < last.saved && count === 1) throw new Finding(`the file holds save ${value}, but ${last.saved} was reported`);
+  if (value < last.saved && count === 1)
+    throw new Finding(`the file holds save ${value}, but ${last.saved} was reported`);
   await save(file, elements, -1, 2 ** 20);
-  if ((await valueOf(file, elements)) !== -1) throw new Finding('a save over a killed writer is lost');
+  if ((await valueOf(file, elements)) !== -1)
+    throw new Finding('a save over a killed writer is lost');
   requireAlone(folder, ['m.safetensors']);
 }
 
@@ -113,7 +150,8 @@ async function overlap(rng: Rng, folder: string): Promise<void> {
     }
   });
   await Promise.all(saves);
-  if ((await valueOf(file, elements)) !== last) throw new Finding(`the file holds ${await valueOf(file, elements)}, not the last save ${last}`);
+  if ((await valueOf(file, elements)) !== last)
+    throw new Finding(`the file holds ${await valueOf(file, elements)}, not the last save ${last}`);
   requireAlone(folder, ['m.safetensors']);
 }
 
@@ -127,15 +165,20 @@ async function obstacles(rng: Rng, folder: string): Promise<void> {
       symlinkSync(rng.pick(['real', real, './real']), file);
       if (rng.chance(0.5)) writeFileSync(real, 'before', { mode: 0o600 });
       await save(file, 10, 5, 64);
-      if (!lstatSync(file).isSymbolicLink() || !lstatSync(real).isFile()) throw new Finding('a link was not followed');
-      if ((await valueOf(file, 10)) !== 5) throw new Finding('the file behind a link was not written');
+      if (!lstatSync(file).isSymbolicLink() || !lstatSync(real).isFile())
+        throw new Finding('a link was not followed');
+      if ((await valueOf(file, 10)) !== 5)
+        throw new Finding('the file behind a link was not written');
       return requireAlone(folder, ['m.safetensors', 'real']);
     }
     case 1: {
       writeFileSync(file, 'before');
       chmodSync(file, mode);
       await save(file, 10, 5, 64);
-      if ((statSync(file).mode & 0o777) !== mode) throw new Finding(`mode ${mode.toString(8)} became ${(statSync(file).mode & 0o777).toString(8)}`);
+      if ((statSync(file).mode & 0o777) !== mode)
+        throw new Finding(
+          `mode ${mode.toString(8)} became ${(statSync(file).mode & 0o777).toString(8)}`,
+        );
       return requireAlone(folder, ['m.safetensors']);
     }
     case 2: {
@@ -144,15 +187,22 @@ async function obstacles(rng: Rng, folder: string): Promise<void> {
       break;
     }
     default:
-      symlinkSync(rng.pick(['m.safetensors', '/dev/zero', '/proc/self/mem', '.', 'none/none']), file);
+      symlinkSync(
+        rng.pick(['m.safetensors', '/dev/zero', '/proc/self/mem', '.', 'none/none']),
+        file,
+      );
   }
   const before = lstatSync(file).ino;
-  for (const attempt of [() => save(file, 10, 5, 64), async () => void (await loadSafetensors(file))]) {
+  for (const attempt of [
+    () => save(file, 10, 5, 64),
+    async () => void (await loadSafetensors(file)),
+  ]) {
     const error = await attempt().then(
       () => null,
       (reason: unknown) => reason,
     );
-    if (!(error instanceof CheckpointError)) throw new Finding(`not a CheckpointError: ${describeError(error)}`);
+    if (!(error instanceof CheckpointError))
+      throw new Finding(`not a CheckpointError: ${describeError(error)}`);
   }
   if (lstatSync(file).ino !== before) throw new Finding('what is no file was replaced');
   requireAlone(folder, ['m.safetensors']);
@@ -166,7 +216,11 @@ export const scenes = {
 } as const;
 
 /** Runs one scene in an empty folder. @throws Finding */
-export async function fuzzFiles(name: keyof typeof scenes, rng: Rng, folder: string): Promise<void> {
+export async function fuzzFiles(
+  name: keyof typeof scenes,
+  rng: Rng,
+  folder: string,
+): Promise<void> {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder);
   await scenes[name](rng, folder);

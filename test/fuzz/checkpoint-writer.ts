@@ -1,8 +1,13 @@
-/** A process or worker thread that saves `<file> <first> <elements> <chunk bytes>` without end: each time the next number, and reports it when it is saved. */
+/**
+ * A process or worker thread that saves `<file> <first> <elements> <chunk bytes>` without end: each
+ * time the next number, and reports it when it is saved.
+ */
 import { parentPort, workerData } from 'node:worker_threads';
 import { full, saveSafetensors } from '../../lib/index.js';
 
-const [file, first, elements, chunkBytes] = (parentPort === null ? process.argv.slice(2) : workerData) as [string, ...string[]];
+const [file, first, elements, chunkBytes] = (
+  parentPort === null ? process.argv.slice(2) : workerData
+) as [string, ...string[]];
 const report = (saved: number): void => {
   if (parentPort === null) process.send?.(saved);
   else parentPort.postMessage(saved);

@@ -1,6 +1,6 @@
 /**
- * Fuzzing of checkpoints: valid files, damaged, of which the tensors come or a CheckpointError; and saves that overlap, are killed, or meet
- * what is no file.
+ * Fuzzing of checkpoints: valid files, damaged, of which the tensors come or a CheckpointError; and
+ * saves that overlap, are killed, or meet what is no file.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -21,7 +21,18 @@ const codes: readonly [code: string, bytes: number][] = [
   ['U8', 1],
   ['BOOL', 1],
 ];
-const names = ['a', 'layer.0.weight', '', '__proto__', 'constructor', 'ünï', '\u0000', 'x'.repeat(300), '__metadata__', 'toString'];
+const names = [
+  'a',
+  'layer.0.weight',
+  '',
+  '__proto__',
+  'constructor',
+  'ünï',
+  '\u0000',
+  'x'.repeat(300),
+  '__metadata__',
+  'toString',
+];
 
 type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 type Field = [name: string, value: Json];
@@ -34,15 +45,36 @@ function validFields(rng: Rng): { fields: Field[]; bytes: number } {
     const [code, itemBytes] = rng.pick(codes);
     const shape = rng.list(rng.int(0, 3), () => rng.int(0, 4));
     const bytes = shape.reduce((a, b) => a * b, itemBytes);
-    fields.push([rng.chance(0.6) ? `t${i}` : rng.pick(names), { dtype: code, shape, data_offsets: [at, at + bytes] }]);
+    fields.push([
+      rng.chance(0.6) ? `t${i}` : rng.pick(names),
+      { dtype: code, shape, data_offsets: [at, at + bytes] },
+    ]);
     at += bytes;
   }
   return { fields, bytes: at };
 }
 
-const oddNumbers: readonly Json[] = [-1, 0, 1, 1.5, 7, 2 ** 31, 2 ** 53, 2 ** 53 - 1, 1e308, '1', null, true, [], {}];
+const oddNumbers: readonly Json[] = [
+  -1,
+  0,
+  1,
+  1.5,
+  7,
+  2 ** 31,
+  2 ** 53,
+  2 ** 53 - 1,
+  1e308,
+  '1',
+  null,
+  true,
+  [],
+  {},
+];
 
-/** Lists in lists; in a field it stands as the text "@depth", because JSON.stringify would not survive it. */
+/**
+ * Lists in lists; in a field it stands as the text "@depth", because JSON.stringify would not
+ * survive it.
+ */
 function nested(depth: number): string {
   return `${'['.repeat(depth)}${']'.repeat(depth)}`;
 }
@@ -60,7 +92,16 @@ function damageField(rng: Rng, fields: Field[]): void {
       entry['dtype'] = rng.pick<Json>(['F8_E4M3', 'f32', '', 7, null, ['F32'], '__proto__']);
       return;
     case 1:
-      entry['shape'] = rng.pick<Json>([[2 ** 40, 2 ** 40], [-1], 'no', null, [[1]], Array.from({ length: 40 }, () => 1), [2 ** 53], [0, 2 ** 52]]);
+      entry['shape'] = rng.pick<Json>([
+        [2 ** 40, 2 ** 40],
+        [-1],
+        'no',
+        null,
+        [[1]],
+        Array.from({ length: 40 }, () => 1),
+        [2 ** 53],
+        [0, 2 ** 52],
+      ]);
       return;
     case 2:
       entry['data_offsets'] = [rng.pick(oddNumbers), rng.pick(oddNumbers)];
@@ -82,11 +123,36 @@ function damageField(rng: Rng, fields: Field[]): void {
   }
 }
 
-const oddText = [' ', '\n', '\t   ', '\uFEFF', '-', '0', '.0', 'e1', ',', ':', '{', '}', '[', ']', '"', '\\', '\\u0061', '\\ud800', '\0', 'null', '"q":[{}],', ' '.repeat(70_000)];
+const oddText = [
+  ' ',
+  '\n',
+  '\t   ',
+  '\uFEFF',
+  '-',
+  '0',
+  '.0',
+  'e1',
+  ',',
+  ':',
+  '{',
+  '}',
+  '[',
+  ']',
+  '"',
+  '\\',
+  '\\u0061',
+  '\\ud800',
+  '\0',
+  'null',
+  '"q":[{}],',
+  ' '.repeat(70_000),
+];
 
 function encode(fields: readonly Field[], rng: Rng): Uint8Array {
-  if (rng.chance(0.03)) return new TextEncoder().encode(nested(rng.pick([10, 1000, 20_000, 200_000])));
-  if (rng.chance(0.03)) return new TextEncoder().encode(`{"a":${nested(rng.pick([100, 100_000]))}}`);
+  if (rng.chance(0.03))
+    return new TextEncoder().encode(nested(rng.pick([10, 1000, 20_000, 200_000])));
+  if (rng.chance(0.03))
+    return new TextEncoder().encode(`{"a":${nested(rng.pick([100, 100_000]))}}`);
   let text = `{${fields.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value).replace(/"@(\d+)"/g, (_, depth) => nested(Number(depth)))}`).join(',')}}`;
   for (let n = rng.chance(0.3) ? rng.int(1, 3) : 0; n > 0; n--) {
     const at = rng.chance(0.2) ? rng.pick([0, text.length]) : rng.int(0, text.length);
@@ -100,9 +166,20 @@ export function makeFile(rng: Rng): Uint8Array {
   const { fields, bytes } = validFields(rng);
   for (let n = rng.int(0, 2); n > 0 && fields.length > 0; n--) damageField(rng, fields);
   const json = encode(fields, rng);
-  const file = new Uint8Array(8 + Math.max(0, json.length + bytes + (rng.chance(0.1) ? rng.int(-4, 9) : 0)));
+  const file = new Uint8Array(
+    8 + Math.max(0, json.length + bytes + (rng.chance(0.1) ? rng.int(-4, 9) : 0)),
+  );
   const claimed = rng.chance(0.1)
-    ? rng.pick([0n, 1n, 2n ** 31n, 2n ** 63n, 2n ** 64n - 1n, 100_000_001n, BigInt(json.length + 1), BigInt(Math.max(0, json.length - 1))])
+    ? rng.pick([
+        0n,
+        1n,
+        2n ** 31n,
+        2n ** 63n,
+        2n ** 64n - 1n,
+        100_000_001n,
+        BigInt(json.length + 1),
+        BigInt(Math.max(0, json.length - 1)),
+      ])
     : BigInt(json.length);
   new DataView(file.buffer).setBigUint64(0, claimed, true);
   file.set(json.subarray(0, file.length - 8), 8);
@@ -137,19 +214,26 @@ async function compare(file: string, bytes: Uint8Array): Promise<void> {
   const length = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
   let parsed: Record<string, { shape: number[]; data_offsets: [number, number] }>;
   try {
-    parsed = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes.subarray(8, 8 + length)));
+    parsed = JSON.parse(
+      new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(
+        bytes.subarray(8, 8 + length),
+      ),
+    );
   } catch (error) {
     throw new Finding(`a header was accepted that is not JSON: ${(error as Error).message}`);
   }
   const opened = await SafetensorsFile.open(file);
   const expected = Object.keys(parsed).filter((name) => name !== '__metadata__');
-  if ([...expected].sort().join() !== opened.names.sort().join()) throw new Finding(`names ${opened.names}, not ${expected}`);
+  if ([...expected].sort().join() !== opened.names.sort().join())
+    throw new Finding(`names ${opened.names}, not ${expected}`);
   for (const name of expected) {
     const t = await opened.get(name).catch(() => null); // bools that are none
-    if (t !== null && t.shape.join() !== parsed[name]?.shape.join()) throw new Finding(`"${name}" has shape [${t.shape}], not [${parsed[name]?.shape}]`);
+    if (t !== null && t.shape.join() !== parsed[name]?.shape.join())
+      throw new Finding(`"${name}" has shape [${t.shape}], not [${parsed[name]?.shape}]`);
     t?.dispose();
   }
-  if (JSON.stringify(opened.metadata) !== JSON.stringify(parsed['__metadata__'] ?? {})) throw new Finding(`metadata ${JSON.stringify(opened.metadata)}`);
+  if (JSON.stringify(opened.metadata) !== JSON.stringify(parsed['__metadata__'] ?? {}))
+    throw new Finding(`metadata ${JSON.stringify(opened.metadata)}`);
   await opened.close();
 }
 
@@ -167,7 +251,9 @@ async function fuzzReader(rng: Rng, trace: (line: string) => void): Promise<void
   } catch (error) {
     if (!(error instanceof CheckpointError)) {
       const head = Buffer.from(bytes.subarray(0, 300)).toString('latin1');
-      throw new Finding(`${error instanceof Finding ? error.message : 'not a CheckpointError'} for ${head}\n${describeError(error)}`);
+      throw new Finding(
+        `${error instanceof Finding ? error.message : 'not a CheckpointError'} for ${head}\n${describeError(error)}`,
+      );
     }
     count('files refused');
   }
@@ -176,7 +262,16 @@ async function fuzzReader(rng: Rng, trace: (line: string) => void): Promise<void
 /** Runs one case. @throws Finding */
 export async function fuzzCheckpoint(rng: Rng, trace: (line: string) => void): Promise<void> {
   const at = rng.unit();
-  const scene: keyof typeof scenes | null = at < 0.002 ? 'killed processes' : at < 0.005 ? 'terminated workers' : at < 0.025 ? 'overlaps' : at < 0.045 ? 'obstacles' : null;
+  const scene: keyof typeof scenes | null =
+    at < 0.002
+      ? 'killed processes'
+      : at < 0.005
+        ? 'terminated workers'
+        : at < 0.025
+          ? 'overlaps'
+          : at < 0.045
+            ? 'obstacles'
+            : null;
   if (scene === null) return fuzzReader(rng, trace);
   trace(scene);
   await fuzzFiles(scene, rng, scratchFile('folder'));

@@ -1,14 +1,18 @@
 /**
- * Runs the cases of one target in a process of its own, which a crash may end: `child.ts <target> <seed> <first> <count> <seconds>`.
- * The number of the case at work stands in the file SHARDWISE_FUZZ_PROGRESS; with SHARDWISE_FUZZ_TRACE every step is printed first;
- * it ends after SHARDWISE_FUZZ_FINDINGS findings, 1 if that is not set.
+ * Runs the cases of one target in a process of its own, which a crash may end: `child.ts <target>
+ * <seed> <first> <count> <seconds>`. The number of the case at work stands in the file
+ * SHARDWISE_FUZZ_PROGRESS; with SHARDWISE_FUZZ_TRACE every step is printed first; it ends after
+ * SHARDWISE_FUZZ_FINDINGS findings, 1 if that is not set.
  */
 import { openSync, writeSync } from 'node:fs';
 import { Finding, Rng } from './rng.js';
 
 type Target = (rng: Rng, trace: (line: string) => void) => Promise<void> | void;
 
-/** A case may take this long; with the sanitizer and another process beside it a common one takes milliseconds. */
+/**
+ * A case may take this long; with the sanitizer and another process beside it a common one takes
+ * milliseconds.
+ */
 const SLOW_MS = 20_000;
 
 const load: Readonly<Record<string, () => Promise<Target>>> = {
@@ -27,7 +31,9 @@ async function main(): Promise<void> {
   const target = await (load[name] as () => Promise<Target>)();
   const progress = process.env['SHARDWISE_FUZZ_PROGRESS'];
   const file = progress === undefined ? null : openSync(progress, 'w');
-  const trace = process.env['SHARDWISE_FUZZ_TRACE'] ? (line: string) => void writeSync(2, `  ${line.slice(0, 2000)}\n`) : () => {};
+  const trace = process.env['SHARDWISE_FUZZ_TRACE']
+    ? (line: string) => void writeSync(2, `  ${line.slice(0, 2000)}\n`)
+    : () => {};
   const deadline = Date.now() + Number(seconds) * 1000;
   const enough = Number(process.env['SHARDWISE_FUZZ_FINDINGS'] ?? 1);
   let [done, findings] = [0, 0];
@@ -37,7 +43,9 @@ async function main(): Promise<void> {
     try {
       await target(new Rng(Number(seed), index), trace);
     } catch (error) {
-      console.error(`case ${index}: ${error instanceof Finding ? error.message : ((error as Error).stack ?? String(error))}`);
+      console.error(
+        `case ${index}: ${error instanceof Finding ? error.message : ((error as Error).stack ?? String(error))}`,
+      );
       process.exitCode = 1;
       if (++findings >= enough) return;
     }

@@ -1,4 +1,7 @@
-/** Command words as native/README.md describes them: recorded from real ops, taken apart, damaged, and put together again. */
+/**
+ * Command words as native/README.md describes them: recorded from real ops, taken apart, damaged,
+ * and put together again.
+ */
 import { dispatch } from '../../lib/core/dispatch.js';
 import { allOps, type Sample } from '../../lib/core/op.js';
 import {
@@ -51,10 +54,25 @@ export interface Command {
 
 export function decode(words: ArrayLike<number>): Command {
   const word = (at: number): number => words[at] as number;
-  const command = { kernel: word(0), stream: word(1), inputs: word(2), outputs: word(3), flags: word(5), cost: word(6), operands: [] as Operand[], params: [] as number[] };
+  const command = {
+    kernel: word(0),
+    stream: word(1),
+    inputs: word(2),
+    outputs: word(3),
+    flags: word(5),
+    cost: word(6),
+    operands: [] as Operand[],
+    params: [] as number[],
+  };
   let at = HEADER_WORDS;
   for (let i = 0; i < command.inputs + command.outputs; i++) {
-    const operand: Operand = { kind: word(at), value: word(at + 1), dtype: word(at + 2), sizes: [], strides: [] };
+    const operand: Operand = {
+      kind: word(at),
+      value: word(at + 1),
+      dtype: word(at + 2),
+      sizes: [],
+      strides: [],
+    };
     at += 3;
     if (operand.kind !== IMMEDIATE) {
       const ndim = word(at++);
@@ -70,8 +88,19 @@ export function decode(words: ArrayLike<number>): Command {
 
 export function encode(command: Command): number[] {
   const { kernel, stream, inputs, outputs, flags, cost, operands, params } = command;
-  const layout = ({ kind, sizes, strides }: Operand): number[] => (kind === IMMEDIATE ? [] : [sizes.length, ...sizes, ...strides]);
-  return [kernel, stream, inputs, outputs, params.length, flags, cost, ...operands.flatMap((o) => [o.kind, o.value, o.dtype, ...layout(o)]), ...params];
+  const layout = ({ kind, sizes, strides }: Operand): number[] =>
+    kind === IMMEDIATE ? [] : [sizes.length, ...sizes, ...strides];
+  return [
+    kernel,
+    stream,
+    inputs,
+    outputs,
+    params.length,
+    flags,
+    cost,
+    ...operands.flatMap((o) => [o.kind, o.value, o.dtype, ...layout(o)]),
+    ...params,
+  ];
 }
 
 /** Bytes of storage that an operand reaches. */
@@ -94,7 +123,9 @@ export function recordCommands(): Command[] {
     return submit(count);
   };
   try {
-    for (const op of allOps()) for (const { inputs, params } of op.samples() as Sample<object>[]) dispatch(op, inputs, params);
+    for (const op of allOps())
+      for (const { inputs, params } of op.samples() as Sample<object>[])
+        dispatch(op, inputs, params);
     useOpsWithoutSamples();
   } catch (error) {
     if (!(error instanceof ShardwiseError)) throw error;
@@ -127,7 +158,10 @@ function useOpsWithoutSamples(): void {
   linspace(0, 1, 5);
   randint(0, 5, [3]);
   ones([3]).uniform_().normal_().bernoulli_(0.5);
-  for (const make of [(p: Nn.Parameter[]) => new optim.SGD(p, { lr: 0.1, momentum: 0.9 }), (p: Nn.Parameter[]) => new optim.Adam(p, { amsgrad: true })]) {
+  for (const make of [
+    (p: Nn.Parameter[]) => new optim.SGD(p, { lr: 0.1, momentum: 0.9 }),
+    (p: Nn.Parameter[]) => new optim.Adam(p, { amsgrad: true }),
+  ]) {
     const model = new nn.Linear(3, 2);
     model
       .forward(ones([1, 3]))
@@ -140,7 +174,25 @@ function useOpsWithoutSamples(): void {
 const sizes = [0, 1, 2, 3, 5, 7, 64, -1, 2 ** 49, 2 ** 53, 1.5, Number.NaN];
 const strides = [0, 1, 2, 3, 5, 64, 2 ** 40, 2 ** 53, -1];
 /** Values of any word, each of which is wrong in most places. */
-export const anyWord = [0, 1, -1, -2, -3, 2, 7, 200, 4096, 2 ** 24, 2 ** 31, 2 ** 53, -(2 ** 53), 2 ** 63, 0.5, Number.NaN, Number.POSITIVE_INFINITY];
+export const anyWord = [
+  0,
+  1,
+  -1,
+  -2,
+  -3,
+  2,
+  7,
+  200,
+  4096,
+  2 ** 24,
+  2 ** 31,
+  2 ** 53,
+  -(2 ** 53),
+  2 ** 63,
+  0.5,
+  Number.NaN,
+  Number.POSITIVE_INFINITY,
+];
 
 function damageOperand(rng: Rng, operand: Operand, handles: readonly number[]): void {
   const dim = rng.int(0, Math.max(0, operand.sizes.length - 1));
@@ -156,7 +208,10 @@ function damageOperand(rng: Rng, operand: Operand, handles: readonly number[]): 
       operand.dtype = rng.pick([0, 1, 2, 4, 5, 8, 9, 10, -1]);
       return;
     case 3:
-      operand.kind = rng.chance(0.5) && handles.length > 0 ? rng.pick(handles) : rng.pick([IMMEDIATE, ALLOCATE, INDEX_VIEW, 0, 2 ** 24 + 3, 2 ** 52]);
+      operand.kind =
+        rng.chance(0.5) && handles.length > 0
+          ? rng.pick(handles)
+          : rng.pick([IMMEDIATE, ALLOCATE, INDEX_VIEW, 0, 2 ** 24 + 3, 2 ** 52]);
       return;
     case 4:
       operand.value = rng.chance(0.5) ? rng.int(0, 9) : rng.pick(anyWord);
@@ -172,7 +227,12 @@ function damageOperand(rng: Rng, operand: Operand, handles: readonly number[]): 
 }
 
 /** Changes a few parts of a command. */
-export function damage(rng: Rng, command: Command, handles: readonly number[], kernels: number): void {
+export function damage(
+  rng: Rng,
+  command: Command,
+  handles: readonly number[],
+  kernels: number,
+): void {
   for (let n = rng.int(0, 3); n > 0; n--) {
     const { operands, params } = command;
     switch (rng.int(0, 7)) {
@@ -180,13 +240,17 @@ export function damage(rng: Rng, command: Command, handles: readonly number[], k
         command.kernel = rng.chance(0.8) ? rng.int(0, kernels - 1) : rng.pick(anyWord);
         break;
       case 1:
-        if (params.length > 0) params[rng.int(0, params.length - 1)] = rng.chance(0.6) ? rng.int(-2, 6) : rng.pick(anyWord);
+        if (params.length > 0)
+          params[rng.int(0, params.length - 1)] = rng.chance(0.6)
+            ? rng.int(-2, 6)
+            : rng.pick(anyWord);
         break;
       case 2:
         command.cost = rng.pick([0, 1e9, -1, Number.NaN]);
         break;
       case 3:
-        if (rng.chance(0.3)) command.inputs = rng.pick([...anyWord, command.inputs + 1, command.inputs - 1]);
+        if (rng.chance(0.3))
+          command.inputs = rng.pick([...anyWord, command.inputs + 1, command.inputs - 1]);
         else if (operands.length > 0) operands.push({ ...rng.pick(operands) });
         break;
       default:

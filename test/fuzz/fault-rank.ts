@@ -1,13 +1,28 @@
 /**
- * A rank of a trial of test/fuzz/faults.ts: joins, then trains and reduces until it is ended. It leaves word in a folder of when it joins and runs,
- * and of the error that it ends with.
+ * A rank of a trial of test/fuzz/faults.ts: joins, then trains and reduces until it is ended. It
+ * leaves word in a folder of when it joins and runs, and of the error that it ends with.
  */
 import { existsSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { allReduce, type CollectiveError, distributeTensor, initDeviceMesh, initProcessGroup, newGroup, Replicate, Shard } from '../../lib/distributed.js';
+import {
+  allReduce,
+  type CollectiveError,
+  distributeTensor,
+  initDeviceMesh,
+  initProcessGroup,
+  newGroup,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
 import { mseLoss, nn, optim, randn, scope, type Tensor } from '../../lib/index.js';
 
-const [folder, backend, mode, grouped, timeoutMs] = process.argv.slice(2) as [string, string, string, string, string];
+const [folder, backend, mode, grouped, timeoutMs] = process.argv.slice(2) as [
+  string,
+  string,
+  string,
+  string,
+  string,
+];
 const rank = Number(process.env['RANK']);
 /** Nobody has ended it. */
 const LONGEST_MS = 90_000;
@@ -82,6 +97,9 @@ try {
   await run();
 } catch (error) {
   const { message, details } = error as CollectiveError;
-  writeFileSync(file('error'), JSON.stringify({ message, ranks: details?.ranks ?? [], at: Date.now() }));
+  writeFileSync(
+    file('error'),
+    JSON.stringify({ message, ranks: details?.ranks ?? [], at: Date.now() }),
+  );
   throw error;
 }

@@ -1,6 +1,7 @@
 /**
- * Signals at random moments for ranks and for their launcher: all must end, nothing stay behind, and the others hear of the rank that it was or
- * of nobody. A trial is known by its seed and number; what falls into it is the machine's.
+ * Signals at random moments for ranks and for their launcher: all must end, nothing stay behind,
+ * and the others hear of the rank that it was or of nobody. A trial is known by its seed and
+ * number; what falls into it is the machine's.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -19,7 +20,14 @@ const END_MS = TIMEOUT_MS + 20_000;
 /** How long a launcher is stopped that is to go on. */
 const STOPPED_MS = 1_500;
 const LAUNCHER = -1;
-const main = path.join(import.meta.dirname, '..', '..', 'lib', 'cli', `main${path.extname(import.meta.filename)}`);
+const main = path.join(
+  import.meta.dirname,
+  '..',
+  '..',
+  'lib',
+  'cli',
+  `main${path.extname(import.meta.filename)}`,
+);
 
 export interface Trial {
   readonly number: number;
@@ -64,7 +72,17 @@ export function trialOf(seed: number, number: number): Trial {
   };
 }
 
-export function shownTrial({ number, backend, launched, mode, grouped, signal, victim, moment, delayMs }: Trial): string {
+export function shownTrial({
+  number,
+  backend,
+  launched,
+  mode,
+  grouped,
+  signal,
+  victim,
+  moment,
+  delayMs,
+}: Trial): string {
   const whom = victim === LAUNCHER ? 'the launcher' : `rank ${victim}`;
   return `#${number} ${backend}${launched ? ' launched' : ''} ${mode}${grouped ? ' in groups' : ''}: ${signal} for ${whom} ${delayMs} ms after ${moment}`;
 }
@@ -117,21 +135,47 @@ class Ranks {
 
   async start(): Promise<void> {
     const { backend, mode, grouped, launched } = this.trial;
-    const [program, ...rest] = [...programArguments('fuzz/fault-rank').slice(loader.length), this.folder, backend, mode, String(grouped), String(TIMEOUT_MS)];
+    const [program, ...rest] = [
+      ...programArguments('fuzz/fault-rank').slice(loader.length),
+      this.folder,
+      backend,
+      mode,
+      String(grouped),
+      String(TIMEOUT_MS),
+    ];
     const port = String(await freePort());
-    if (launched) return this.spawn([main, 'run', '--nproc-per-node', String(WORLD_SIZE), program as string, ...rest], {});
-    const rankless = { WORLD_SIZE: String(WORLD_SIZE), LOCAL_WORLD_SIZE: String(WORLD_SIZE), MASTER_ADDR: '127.0.0.1', MASTER_PORT: port };
-    for (let rank = 0; rank < WORLD_SIZE; rank++) this.spawn([program as string, ...rest], { ...rankless, RANK: String(rank), LOCAL_RANK: String(rank) });
+    if (launched)
+      return this.spawn(
+        [main, 'run', '--nproc-per-node', String(WORLD_SIZE), program as string, ...rest],
+        {},
+      );
+    const rankless = {
+      WORLD_SIZE: String(WORLD_SIZE),
+      LOCAL_WORLD_SIZE: String(WORLD_SIZE),
+      MASTER_ADDR: '127.0.0.1',
+      MASTER_PORT: port,
+    };
+    for (let rank = 0; rank < WORLD_SIZE; rank++)
+      this.spawn([program as string, ...rest], {
+        ...rankless,
+        RANK: String(rank),
+        LOCAL_RANK: String(rank),
+      });
   }
 
   private spawn(args: string[], env: Record<string, string>): void {
-    const kept = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(RANK|WORLD_SIZE|LOCAL_\w+|MASTER_\w+)$/.test(name)));
+    const kept = Object.fromEntries(
+      Object.entries(process.env).filter(
+        ([name]) => !/^(RANK|WORLD_SIZE|LOCAL_\w+|MASTER_\w+)$/.test(name),
+      ),
+    );
     // Ranks of a launcher have Node's arguments of its own.
     const child = spawn(process.execPath, [...loader, ...args], {
       env: { ...kept, NODE_OPTIONS: loader.join(' '), TMPDIR: this.temporary, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (data: Buffer) => void (this.output += data));
+    for (const stream of [child.stdout, child.stderr])
+      stream?.on('data', (data: Buffer) => void (this.output += data));
     this.children.push(child);
   }
 
@@ -145,12 +189,18 @@ class Ranks {
 
   pidOf(rank: number): number {
     if (rank === LAUNCHER) return this.children[0]?.pid ?? 0;
-    return Number(this.hasSaid('joining', rank) ? readFileSync(path.join(this.folder, `joining-${rank}`), 'utf8') : 0);
+    return Number(
+      this.hasSaid('joining', rank)
+        ? readFileSync(path.join(this.folder, `joining-${rank}`), 'utf8')
+        : 0,
+    );
   }
 
   pids(): number[] {
     const ranks = Array.from({ length: WORLD_SIZE }, (_, rank) => this.pidOf(rank));
-    return [...new Set([...ranks, ...this.children.map(({ pid }) => pid ?? 0)])].filter((pid) => pid > 0);
+    return [...new Set([...ranks, ...this.children.map(({ pid }) => pid ?? 0)])].filter(
+      (pid) => pid > 0,
+    );
   }
 
   running(): number[] {
@@ -158,15 +208,29 @@ class Ranks {
   }
 
   errorOf(rank: number): { message: string; ranks: number[] } | null {
-    return this.hasSaid('error', rank) ? JSON.parse(readFileSync(path.join(this.folder, `error-${rank}`), 'utf8')) : null;
+    return this.hasSaid('error', rank)
+      ? JSON.parse(readFileSync(path.join(this.folder, `error-${rank}`), 'utf8'))
+      : null;
   }
 
-  /** What tsx keeps is not ours. The secret of a store whose keeper was killed goes with the next store of the user. */
+  /**
+   * What tsx keeps is not ours. The secret of a store whose keeper was killed goes with the next
+   * store of the user.
+   */
   left(): string[] {
     const pids = new Set(this.pids());
-    const isSecretOfKilled = (name: string): boolean => this.trial.victim === 0 && name.startsWith('shardwise-store-');
-    const memory = readdirSync('/dev/shm').filter((name) => pids.has(Number(/^shardwise-\d+-(\d+)-/.exec(name)?.[1])));
-    return [...this.running().map((pid) => `process ${pid}`), ...memory, ...readdirSync(this.temporary).filter((name) => !name.startsWith('tsx-') && !isSecretOfKilled(name))];
+    const isSecretOfKilled = (name: string): boolean =>
+      this.trial.victim === 0 && name.startsWith('shardwise-store-');
+    const memory = readdirSync('/dev/shm').filter((name) =>
+      pids.has(Number(/^shardwise-\d+-(\d+)-/.exec(name)?.[1])),
+    );
+    return [
+      ...this.running().map((pid) => `process ${pid}`),
+      ...memory,
+      ...readdirSync(this.temporary).filter(
+        (name) => !name.startsWith('tsx-') && !isSecretOfKilled(name),
+      ),
+    ];
   }
 
   remove(): void {
@@ -177,7 +241,10 @@ class Ranks {
 }
 
 /** Which of the others' errors name another rank than the victim, and which name none. */
-function judged(ranks: Ranks, { victim, launched }: Trial): Pick<Outcome, 'wrong' | 'unnamed' | 'named'> {
+function judged(
+  ranks: Ranks,
+  { victim, launched }: Trial,
+): Pick<Outcome, 'wrong' | 'unnamed' | 'named'> {
   const [wrong, unnamed]: string[][] = [[], []];
   let named = 0;
   for (let rank = 0; rank < WORLD_SIZE; rank++) {
@@ -185,13 +252,20 @@ function judged(ranks: Ranks, { victim, launched }: Trial): Pick<Outcome, 'wrong
     const error = ranks.errorOf(rank);
     const said = `rank ${rank}: ${error?.message ?? 'ended without an error'}`;
     const told = new Set(error?.ranks);
-    const names = told.has(victim) || new RegExp(`\\brank ${victim}\\b`, 'i').test(error?.message ?? '');
-    if (error !== null && told.size > (told.has(victim) ? 1 : 0)) wrong?.push(`${said} [${[...told].join()}]`);
+    const names =
+      told.has(victim) || new RegExp(`\\brank ${victim}\\b`, 'i').test(error?.message ?? '');
+    if (error !== null && told.size > (told.has(victim) ? 1 : 0))
+      wrong?.push(`${said} [${[...told].join()}]`);
     else if (names || (launched && error === null))
       named++; // the launcher ends those that have not heard, and names it itself
     else unnamed?.push(said);
   }
-  if (launched && victim !== LAUNCHER && !new RegExp(`\\brank ${victim}\\b`, 'i').test(ranks.output)) unnamed?.push(`the launcher: ${ranks.output.slice(-1000)}`);
+  if (
+    launched &&
+    victim !== LAUNCHER &&
+    !new RegExp(`\\brank ${victim}\\b`, 'i').test(ranks.output)
+  )
+    unnamed?.push(`the launcher: ${ranks.output.slice(-1000)}`);
   return { wrong: wrong as string[], unnamed: unnamed as string[], named };
 }
 
@@ -212,7 +286,10 @@ export async function runTrial(trial: Trial): Promise<Outcome | null> {
       signalTo(stopped, 'SIGCONT');
       signalTo(stopped, 'SIGTERM');
     }
-    const haveOthersEnded = await until(() => ranks.running().every((pid) => pid === stopped), END_MS);
+    const haveOthersEnded = await until(
+      () => ranks.running().every((pid) => pid === stopped),
+      END_MS,
+    );
     const seconds = (Date.now() - begin) / 1000;
     // Who goes on later must end as well.
     if (stopped > 0) signalTo(stopped, 'SIGCONT');
@@ -223,10 +300,16 @@ export async function runTrial(trial: Trial): Promise<Outcome | null> {
   }
 }
 
-export const isFault = ({ ended, left, wrong }: Outcome): boolean => !ended || left.length > 0 || wrong.length > 0;
+export const isFault = ({ ended, left, wrong }: Outcome): boolean =>
+  !ended || left.length > 0 || wrong.length > 0;
 
 /** Trials until the time is over, or the one of that number. Says of each how it went. */
-export async function faultsCampaign(seed: number, seconds: number, only: number | null, say: (line: string) => void): Promise<Outcome[]> {
+export async function faultsCampaign(
+  seed: number,
+  seconds: number,
+  only: number | null,
+  say: (line: string) => void,
+): Promise<Outcome[]> {
   const end = Date.now() + seconds * 1000;
   const outcomes: Outcome[] = [];
   for (let number = only ?? 0; ; number++) {
@@ -235,10 +318,19 @@ export async function faultsCampaign(seed: number, seconds: number, only: number
     if (outcome !== null) {
       outcomes.push(outcome);
       const { ended, left, wrong, unnamed, named } = outcome;
-      say(`${isFault(outcome) ? 'FOUND ' : ''}${shownTrial(trial)}: ${ended ? 'all ended' : 'NOT ENDED'} after ${outcome.seconds.toFixed(1)} s, named by ${named}`);
-      for (const line of [...left.map((name) => `left: ${name}`), ...wrong.map((said) => `names another: ${said}`), ...unnamed.map((said) => `names nobody: ${said}`)])
+      say(
+        `${isFault(outcome) ? 'FOUND ' : ''}${shownTrial(trial)}: ${ended ? 'all ended' : 'NOT ENDED'} after ${outcome.seconds.toFixed(1)} s, named by ${named}`,
+      );
+      for (const line of [
+        ...left.map((name) => `left: ${name}`),
+        ...wrong.map((said) => `names another: ${said}`),
+        ...unnamed.map((said) => `names nobody: ${said}`),
+      ])
         say(`  ${line}`);
-    } else say(`${shownTrial(trial)}: not tried, the ranks did not come so far in ${START_MS / 1000} s, or in their timeout`);
+    } else
+      say(
+        `${shownTrial(trial)}: not tried, the ranks did not come so far in ${START_MS / 1000} s, or in their timeout`,
+      );
     if (only !== null || Date.now() > end) return outcomes;
   }
 }
@@ -249,10 +341,17 @@ export function countsOf(outcomes: readonly Outcome[]): string[] {
   for (const backend of ['shm', 'gloo']) {
     for (const launched of [false, true]) {
       for (const moment of ['joining', 'running']) {
-        const of = outcomes.filter(({ trial }) => trial.backend === backend && trial.launched === launched && trial.moment === moment);
+        const of = outcomes.filter(
+          ({ trial }) =>
+            trial.backend === backend && trial.launched === launched && trial.moment === moment,
+        );
         if (of.length === 0) continue;
         const count = (holds: (outcome: Outcome) => boolean): number => of.filter(holds).length;
-        const [ended, clean, right] = [count((o) => o.ended), count((o) => o.left.length === 0), count((o) => o.wrong.length === 0)];
+        const [ended, clean, right] = [
+          count((o) => o.ended),
+          count((o) => o.left.length === 0),
+          count((o) => o.wrong.length === 0),
+        ];
         const named = count((o) => o.wrong.length + o.unnamed.length === 0);
         rows.push(
           `${backend}, ${launched ? 'launcher' : 'no launcher'}, ${moment}: ${of.length} hit, ${ended} ended, ${clean} left nothing, ${named} named the rank in all errors, ${right} named no other`,

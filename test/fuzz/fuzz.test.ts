@@ -1,4 +1,7 @@
-/** A few seconds of `npm run fuzz`, with a fixed seed and the addon as it is built. A crash ends a process of its own. */
+/**
+ * A few seconds of `npm run fuzz`, with a fixed seed and the addon as it is built. A crash ends a
+ * process of its own.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { programArguments } from '../run-program.js';
@@ -10,25 +13,42 @@ describe('fuzzing', () => {
   for (const [target, count] of Object.entries(cases)) {
     it(`finds nothing in ${count} cases of ${target}`, function () {
       this.timeout(120_000);
-      const { status, signal, stdout, stderr } = spawnSync(process.execPath, [...programArguments('fuzz/child'), target, '1', '0', String(count), '100'], {
-        encoding: 'utf8',
-        env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(256 * 2 ** 20) },
-      });
-      assert.equal(status, 0, `${signal ?? ''}\n${stderr}\nagain: npm run fuzz -- --plain --target ${target} --seed 1`);
+      const { status, signal, stdout, stderr } = spawnSync(
+        process.execPath,
+        [...programArguments('fuzz/child'), target, '1', '0', String(count), '100'],
+        {
+          encoding: 'utf8',
+          env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(256 * 2 ** 20) },
+        },
+      );
+      assert.equal(
+        status,
+        0,
+        `${signal ?? ''}\n${stderr}\nagain: npm run fuzz -- --plain --target ${target} --seed 1`,
+      );
       assert.match(stdout, new RegExp(`${target}: ${count} cases`));
     });
   }
 
   it('finds nothing in signals for ranks and for a launcher', async function () {
     this.timeout(120_000);
-    const common = { backend: 'shm', mode: 'await', grouped: true, moment: 'running', delayMs: 100 } as const;
+    const common = {
+      backend: 'shm',
+      mode: 'await',
+      grouped: true,
+      moment: 'running',
+      delayMs: 100,
+    } as const;
     const trials: Trial[] = [
       { ...common, number: 0, launched: false, signal: 'SIGKILL', victim: 1 },
       { ...common, number: 1, launched: true, signal: 'SIGTERM', victim: -1 },
     ];
     for (const trial of trials) {
       const outcome = await runTrial(trial);
-      assert.ok(outcome !== null && !isFault(outcome) && outcome.unnamed.length === 0, `${shownTrial(trial)}: ${JSON.stringify(outcome)}`);
+      assert.ok(
+        outcome !== null && !isFault(outcome) && outcome.unnamed.length === 0,
+        `${shownTrial(trial)}: ${JSON.stringify(outcome)}`,
+      );
     }
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Fuzzing of the public ops: random calls on random tensors, some of them freed in the middle of queued work. Whatever is asked,
- * the answer is a result or an error of the library.
+ * Fuzzing of the public ops: random calls on random tensors, some of them freed in the middle of
+ * queued work. Whatever is asked, the answer is a result or an error of the library.
  */
 import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
@@ -24,7 +24,8 @@ function inspect(value: unknown): string {
     return `${value.dtype.name}[${value.shape}]/[${value.strides}]+${value.storageOffset}${value.disposed ? ' disposed' : ''}${value.requiresGrad ? ' grad' : ''}`;
   }
   if (Array.isArray(value)) return `(${value.map(inspect).join(', ')})`;
-  if (value !== null && typeof value === 'object') return `{${Object.entries(value).map(([key, v]) => `${key}: ${inspect(v)}`)}}`;
+  if (value !== null && typeof value === 'object')
+    return `{${Object.entries(value).map(([key, v]) => `${key}: ${inspect(v)}`)}}`;
   return Object.is(value, -0) ? '-0' : String(value);
 }
 
@@ -47,17 +48,21 @@ class OpCase {
       return run();
     } catch (error) {
       if (error instanceof ShardwiseError) return undefined;
-      throw new Finding(`not an error of the library\n  ${this.calls.join('\n  ')}\n${describeError(error)}`);
+      throw new Finding(
+        `not an error of the library\n  ${this.calls.join('\n  ')}\n${describeError(error)}`,
+      );
     }
   }
 
   keepResults(value: unknown): void {
     if (value instanceof Tensor) {
       const { shape } = value;
-      if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0)) throw new Finding(`a result of shape [${shape}]\n  ${this.calls.join('\n  ')}`);
+      if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0))
+        throw new Finding(`a result of shape [${shape}]\n  ${this.calls.join('\n  ')}`);
       if (value.numel() <= MAX_ELEMENTS) this.pool.tensors.push(value);
     } else if (Array.isArray(value)) value.slice(0, 4).forEach((each) => this.keepResults(each));
-    else if (value !== null && typeof value === 'object') Object.values(value).forEach((each) => this.keepResults(each));
+    else if (value !== null && typeof value === 'object')
+      Object.values(value).forEach((each) => this.keepResults(each));
   }
 
   call(): void {
@@ -69,7 +74,9 @@ class OpCase {
     }
     if (rng.chance(0.1)) {
       const [name, kinds] = rng.pick(functions);
-      const args = makeArguments(kinds, this.pool, null).flatMap((arg) => (name === 'einsum' ? arg : [arg]));
+      const args = makeArguments(kinds, this.pool, null).flatMap((arg) =>
+        name === 'einsum' ? arg : [arg],
+      );
       this.keepResults(this.step(`${name}${inspect(args)}`, () => exported[name]?.(...args)));
       return;
     }
@@ -77,14 +84,18 @@ class OpCase {
     const receiver = rng.pick(tensors);
     const args = makeArguments(kinds, this.pool, receiver);
     const method = (receiver as unknown as Record<string, Callable | undefined>)[name];
-    const run = (): unknown => (method ? method.apply(receiver, args) : exported[name]?.(receiver, ...args));
+    const run = (): unknown =>
+      method ? method.apply(receiver, args) : exported[name]?.(receiver, ...args);
     this.keepResults(this.step(`${inspect(receiver)}.${name}${inspect(args)}`, run));
   }
 
-  /** Gradients through whatever the case made; tensors freed meanwhile are errors like any other. */
+  /**
+   * Gradients through whatever the case made; tensors freed meanwhile are errors like any other.
+   */
   backward(): void {
     for (const t of this.pool.tensors.slice(-3)) {
-      if (!t.disposed && t.requiresGrad) this.step(`${inspect(t)}.sum().backward()`, () => t.sum().backward());
+      if (!t.disposed && t.requiresGrad)
+        this.step(`${inspect(t)}.sum().backward()`, () => t.sum().backward());
     }
   }
 
@@ -101,7 +112,9 @@ class OpCase {
         this.step(`${name} storage.resize_(0)`, () => t.untypedStorage().resize_(0));
         return;
       case 2:
-        this.step(`${name} storage.resize_`, () => t.untypedStorage().resize_(rng.pick([1, 3, 64, 4096, -1, 2 ** 40, 1.5, Number.NaN])));
+        this.step(`${name} storage.resize_`, () =>
+          t.untypedStorage().resize_(rng.pick([1, 3, 64, 4096, -1, 2 ** 40, 1.5, Number.NaN])),
+        );
         return;
       case 3:
         this.step(`${name}.requiresGrad_()`, () => t.requiresGrad_());
@@ -126,23 +139,34 @@ class OpCase {
   }
 }
 
-/** Calls an op of the table below its public function, on tensors that its samples do not have: memory must hold even so. */
+/**
+ * Calls an op of the table below its public function, on tensors that its samples do not have:
+ * memory must hold even so.
+ */
 function dispatchCase(rng: Rng, trace: (line: string) => void): void {
   const op = rng.pick(opsWithSamples());
   const sample = rng.pick(op.samples() as Sample<object>[]);
   const inputs = sample.inputs.map((t) =>
-    t.storage === null || rng.chance(0.4) ? t : anyTensor(rng, rng.chance(0.6) ? [...t.shape] : undefined, rng.chance(0.6) ? t.dtype : undefined),
+    t.storage === null || rng.chance(0.4)
+      ? t
+      : anyTensor(
+          rng,
+          rng.chance(0.6) ? [...t.shape] : undefined,
+          rng.chance(0.6) ? t.dtype : undefined,
+        ),
   );
   trace(`dispatch ${op.name} ${inspect(inputs)} ${inspect(sample.params)}`);
   try {
     dispatch(op, inputs, sample.params, rng.chance(0.2) ? rng.pick(inputs) : null);
   } catch {
-    // Below the public functions shapes are not checked with care; not leaving memory is all that is asked.
+    // Below the public functions shapes are not checked with care; not leaving memory is all that
+    // is asked.
   }
 }
 
 let sampled: AnyOp[] | null = null;
-const opsWithSamples = (): AnyOp[] => (sampled ??= allOps().filter((op) => op.samples().length > 0));
+const opsWithSamples = (): AnyOp[] =>
+  (sampled ??= allOps().filter((op) => op.samples().length > 0));
 
 /** Deferred failures surface here, before the next case. */
 function settle(rng: Rng, tensors: readonly Tensor[]): Promise<unknown> | null {
@@ -150,7 +174,10 @@ function settle(rng: Rng, tensors: readonly Tensor[]): Promise<unknown> | null {
     try {
       ones([1]).item();
     } catch (error) {
-      if (!(error instanceof ShardwiseError)) throw new Finding(`a deferred failure is not an error of the library\n${describeError(error)}`);
+      if (!(error instanceof ShardwiseError))
+        throw new Finding(
+          `a deferred failure is not an error of the library\n${describeError(error)}`,
+        );
     }
   }
   const t = rng.pick(tensors);

@@ -1,4 +1,7 @@
-/** Repeatable choices. A case is known by its seed and number, so any one of them can be run again alone. */
+/**
+ * Repeatable choices. A case is known by its seed and number, so any one of them can be run again
+ * alone.
+ */
 
 /** A small generator (mulberry32) with the choices that fuzzing makes. */
 export class Rng {

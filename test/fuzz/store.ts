@@ -1,7 +1,8 @@
 /**
- * Hostile clients and strangers against a TCPStore that a process of its own keeps, on 127.0.0.1 only and bounded in number and time: the process
- * goes on, answers nobody before the proof, lets true ranks in and answers them right throughout, and is left with no more memory or
- * descriptors than it needs.
+ * Hostile clients and strangers against a TCPStore that a process of its own keeps, on 127.0.0.1
+ * only and bounded in number and time: the process goes on, answers nobody before the proof, lets
+ * true ranks in and answers them right throughout, and is left with no more memory or descriptors
+ * than it needs.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,7 +11,12 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreError, TCPStore } from '../../lib/distributed.js';
 import { GREETING_BYTES, NONCE_BYTES } from '../../lib/mesh/stores/authentication.js';
-import { encodeFields, encodeRequest, LONGEST_MESSAGE, type StoreRequest } from '../../lib/mesh/stores/store-protocol.js';
+import {
+  encodeFields,
+  encodeRequest,
+  LONGEST_MESSAGE,
+  type StoreRequest,
+} from '../../lib/mesh/stores/store-protocol.js';
 import { closed, connectRaw, frame, nextBody, prove } from '../mesh/raw-store-client.js';
 import { programArguments } from '../run-program.js';
 import { describeError, Finding, Rng } from './rng.js';
@@ -41,10 +47,15 @@ export interface StoreCounts {
 
 type Attack = (rng: Rng, port: number) => Promise<void>;
 
-const bytes = (rng: Rng, length: number): Buffer => Buffer.from(rng.list(length, () => rng.int(0, 255)));
+const bytes = (rng: Rng, length: number): Buffer =>
+  Buffer.from(rng.list(length, () => rng.int(0, 255)));
 
 /** What a stranger hears: the server's nonce, and at most that its proof was wrong. */
-async function strange(rng: Rng, port: number, send: (socket: Socket) => Promise<unknown> | unknown): Promise<void> {
+async function strange(
+  rng: Rng,
+  port: number,
+  send: (socket: Socket) => Promise<unknown> | unknown,
+): Promise<void> {
   const socket = connectRaw(port);
   socket.allowHalfOpen = true;
   let heard = 0;
@@ -58,8 +69,14 @@ async function strange(rng: Rng, port: number, send: (socket: Socket) => Promise
   if (heard > 8 + NONCE_BYTES + 8) throw new Finding(`a stranger was told ${heard} bytes`);
 }
 
-/** A client that has the secret, in all of its freedom; what it sends is answered or ends the connection, nothing else. */
-async function known(port: number, act: (socket: Socket, answer: () => Promise<Buffer | null>) => Promise<void>): Promise<void> {
+/**
+ * A client that has the secret, in all of its freedom; what it sends is answered or ends the
+ * connection, nothing else.
+ */
+async function known(
+  port: number,
+  act: (socket: Socket, answer: () => Promise<Buffer | null>) => Promise<void>,
+): Promise<void> {
   const { socket, reader, answer } = await prove(port, SECRET);
   try {
     if (answer !== null) await act(socket, () => nextBody(socket, reader));
@@ -69,7 +86,13 @@ async function known(port: number, act: (socket: Socket, answer: () => Promise<B
 }
 
 const keys = ['', '__proto__', 'constructor', 'a', 'b', '\u0000', 'x'.repeat(3_000)];
-const words = [Buffer.alloc(0), Buffer.from('1'), Buffer.from('9007199254740991'), Buffer.from('NaN'), Buffer.from('x')];
+const words = [
+  Buffer.alloc(0),
+  Buffer.from('1'),
+  Buffer.from('9007199254740991'),
+  Buffer.from('NaN'),
+  Buffer.from('x'),
+];
 
 function anyRequest(rng: Rng): StoreRequest {
   const [key, value] = [rng.pick(keys), rng.pick(words)];
@@ -98,9 +121,13 @@ function damaged(rng: Rng): Buffer {
     case 2:
       return Buffer.concat([Buffer.of(rng.int(0, 255)), bytes(rng, rng.int(0, 60))]);
     case 3:
-      return Buffer.concat([Buffer.of(rng.int(0, 8)), encodeFields(rng.list(rng.int(0, 5), () => rng.pick(words)))]);
+      return Buffer.concat([
+        Buffer.of(rng.int(0, 8)),
+        encodeFields(rng.list(rng.int(0, 5), () => rng.pick(words))),
+      ]);
     default:
-      return Buffer.concat([Buffer.of(rng.pick([6, 8])), Buffer.alloc(rng.int(0, 1 << 20))]); // many empty fields
+      // many empty fields
+      return Buffer.concat([Buffer.of(rng.pick([6, 8])), Buffer.alloc(rng.int(0, 1 << 20))]);
   }
 }
 
@@ -109,8 +136,22 @@ const attacks: Readonly<Record<string, Attack>> = {
     strange(rng, port, (socket) => {
       for (let i = rng.int(1, 4); i > 0; i--) socket.write(bytes(rng, rng.int(1, 300)));
     }),
-  'announced length': (rng, port) => strange(rng, port, (socket) => socket.write(frame(0, Buffer.alloc(rng.int(0, 40)), rng.pick([GREETING_BYTES, LONGEST_MESSAGE, 2 ** 32 - 1])))),
-  'wrong proof': (rng, port) => strange(rng, port, (socket) => socket.write(Buffer.concat(rng.list(rng.int(1, 3), () => frame(0, bytes(rng, GREETING_BYTES)))))),
+  'announced length': (rng, port) =>
+    strange(rng, port, (socket) =>
+      socket.write(
+        frame(
+          0,
+          Buffer.alloc(rng.int(0, 40)),
+          rng.pick([GREETING_BYTES, LONGEST_MESSAGE, 2 ** 32 - 1]),
+        ),
+      ),
+    ),
+  'wrong proof': (rng, port) =>
+    strange(rng, port, (socket) =>
+      socket.write(
+        Buffer.concat(rng.list(rng.int(1, 3), () => frame(0, bytes(rng, GREETING_BYTES)))),
+      ),
+    ),
   'slow loris': (rng, port) =>
     strange(rng, port, async (socket) => {
       for (let i = rng.int(1, 50); i > 0 && !socket.destroyed; i--) {
@@ -118,7 +159,8 @@ const attacks: Readonly<Record<string, Attack>> = {
         await sleep(5);
       }
     }),
-  'half-open': (rng, port) => strange(rng, port, (socket) => socket.end(rng.chance(0.5) ? bytes(rng, 10) : Buffer.alloc(0))),
+  'half-open': (rng, port) =>
+    strange(rng, port, (socket) => socket.end(rng.chance(0.5) ? bytes(rng, 10) : Buffer.alloc(0))),
   flood: async (rng, port) => {
     const sockets = rng.list(200, () => connectRaw(port));
     await sleep(rng.int(0, 200));
@@ -137,7 +179,13 @@ const attacks: Readonly<Record<string, Attack>> = {
     }),
   'too long': (rng, port) =>
     known(port, async (socket) => {
-      socket.write(frame(1, bytes(rng, rng.int(0, 100)), rng.pick([LONGEST_MESSAGE, LONGEST_MESSAGE + 1, 2 ** 32 - 1])));
+      socket.write(
+        frame(
+          1,
+          bytes(rng, rng.int(0, 100)),
+          rng.pick([LONGEST_MESSAGE, LONGEST_MESSAGE + 1, 2 ** 32 - 1]),
+        ),
+      );
       await sleep(rng.int(0, 50));
     }),
   'growing value': (rng, port) =>
@@ -150,7 +198,8 @@ const attacks: Readonly<Record<string, Attack>> = {
         text = String(await answer());
       }
       socket.write(frame(9, encodeRequest({ op: 'delete', key })));
-      if (String(await answer()) !== 't' || !text.startsWith('E')) throw new Finding(`a value that grows is answered with ${text.slice(0, 80)}`);
+      if (String(await answer()) !== 't' || !text.startsWith('E'))
+        throw new Finding(`a value that grows is answered with ${text.slice(0, 80)}`);
     }),
   'unread replies': (rng, port) =>
     known(port, async (socket, answer) => {
@@ -168,7 +217,8 @@ const attacks: Readonly<Record<string, Attack>> = {
     }),
   'waits and a reset': (rng, port) =>
     known(port, async (socket) => {
-      for (let i = 0; i < 1_000; i++) socket.write(frame(i, encodeRequest({ op: 'wait', keys: [`never ${i}`], timeoutMs: 2e9 })));
+      for (let i = 0; i < 1_000; i++)
+        socket.write(frame(i, encodeRequest({ op: 'wait', keys: [`never ${i}`], timeoutMs: 2e9 })));
       await sleep(rng.int(0, 100));
       socket.resetAndDestroy();
     }),
@@ -181,7 +231,13 @@ class Server {
 
   constructor() {
     // Fewer descriptors than floods have connections.
-    const command = ['-c', 'ulimit -n 512; exec "$0" "$@"', process.execPath, ...programArguments('mesh/programs/store-server'), SECRET];
+    const command = [
+      '-c',
+      'ulimit -n 512; exec "$0" "$@"',
+      process.execPath,
+      ...programArguments('mesh/programs/store-server'),
+      SECRET,
+    ];
     this.child = spawn('/bin/sh', command, { stdio: ['pipe', 'pipe', 'inherit'] });
   }
 
@@ -193,8 +249,10 @@ class Server {
   /** Throws what is wrong with it now. */
   look(): void {
     const { exitCode, signalCode, pid } = this.child;
-    if (exitCode !== null || signalCode !== null) throw new Finding(`the server has ended: ${exitCode ?? signalCode}`);
-    const [, kilobytes] = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+    if (exitCode !== null || signalCode !== null)
+      throw new Finding(`the server has ended: ${exitCode ?? signalCode}`);
+    const [, kilobytes] =
+      /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
     const used = Number(kilobytes) * 1024;
     this.mostBytes = Math.max(this.mostBytes, used);
     if (used > MOST_SERVER_BYTES) throw new Finding(`the server has ${Math.round(used / MIB)} MiB`);
@@ -207,7 +265,10 @@ class Server {
 
 /** One round of the true ranks: one that has been there, and one that comes. */
 async function trueRound(old: TCPStore, port: number, round: number): Promise<void> {
-  const coming = await new TCPStore('127.0.0.1', port, { secret: SECRET, timeoutMs: PATIENCE_MS }).ready();
+  const coming = await new TCPStore('127.0.0.1', port, {
+    secret: SECRET,
+    timeoutMs: PATIENCE_MS,
+  }).ready();
   try {
     const [key, value] = [`true/${round}`, `value ${round}`];
     const got = coming.get(key);
@@ -221,14 +282,26 @@ async function trueRound(old: TCPStore, port: number, round: number): Promise<vo
   }
 }
 
-/** Attacks by four at a time until the time is over, or the first finding; the seed says which, and how. */
-export async function storeCampaign(seed: number, seconds: number, trace: (line: string) => void = () => {}): Promise<StoreCounts> {
+/**
+ * Attacks by four at a time until the time is over, or the first finding; the seed says which, and
+ * how.
+ */
+export async function storeCampaign(
+  seed: number,
+  seconds: number,
+  trace: (line: string) => void = () => {},
+): Promise<StoreCounts> {
   const server = new Server();
   const findings: string[] = [];
-  const done: Record<string, number> = Object.fromEntries(Object.keys(attacks).map((name) => [name, 0]));
+  const done: Record<string, number> = Object.fromEntries(
+    Object.keys(attacks).map((name) => [name, 0]),
+  );
   let [index, rounds, slowestMs] = [0, 0, 0];
   const port = await server.port();
-  const old = await new TCPStore('127.0.0.1', port, { secret: SECRET, timeoutMs: PATIENCE_MS }).ready();
+  const old = await new TCPStore('127.0.0.1', port, {
+    secret: SECRET,
+    timeoutMs: PATIENCE_MS,
+  }).ready();
   const end = Date.now() + seconds * 1_000;
   const goesOn = (): boolean => Date.now() < end && findings.length === 0;
 
@@ -257,21 +330,29 @@ export async function storeCampaign(seed: number, seconds: number, trace: (line:
     try {
       await run();
     } catch (error) {
-      findings.push(`${what}: ${error instanceof Finding || error instanceof StoreError ? error.message : describeError(error)}`);
+      findings.push(
+        `${what}: ${error instanceof Finding || error instanceof StoreError ? error.message : describeError(error)}`,
+      );
     }
   };
 
   await Promise.all([trueRanks(), ...Array.from({ length: ATTACKERS }, attacker)]);
   await attempt('afterwards', async () => {
-    for (const last = Date.now() + STRANGERS_MS; server.descriptors > MOST_SPARE_DESCRIPTORS && Date.now() < last; ) await sleep(50);
-    if (server.descriptors > MOST_SPARE_DESCRIPTORS) throw new Finding(`the server has ${server.descriptors} descriptors open`);
+    for (
+      const last = Date.now() + STRANGERS_MS;
+      server.descriptors > MOST_SPARE_DESCRIPTORS && Date.now() < last;
+    )
+      await sleep(50);
+    if (server.descriptors > MOST_SPARE_DESCRIPTORS)
+      throw new Finding(`the server has ${server.descriptors} descriptors open`);
     await trueRound(old, port, rounds++);
     server.look();
   });
   await old.close();
   server.child.stdin?.end();
   const kill = setTimeout(() => server.child.kill('SIGKILL'), PATIENCE_MS);
-  if (server.child.exitCode === null && server.child.signalCode === null) await once(server.child, 'exit');
+  if (server.child.exitCode === null && server.child.signalCode === null)
+    await once(server.child, 'exit');
   clearTimeout(kill);
   return { attacks: done, rounds, slowestMs, serverBytes: server.mostBytes, findings };
 }

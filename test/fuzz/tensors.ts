@@ -1,8 +1,38 @@
-/** Random tensors for fuzzing: small, empty, strided, disposed, with every dtype and awkward values. */
-import { arange, bfloat16, bool, type DType, float16, float32, float64, full, int8, int16, int32, int64, ones, type Tensor, tensor, uint8 } from '../../lib/index.js';
+/**
+ * Random tensors for fuzzing: small, empty, strided, disposed, with every dtype and awkward values.
+ */
+import {
+  arange,
+  bfloat16,
+  bool,
+  type DType,
+  float16,
+  float32,
+  float64,
+  full,
+  int8,
+  int16,
+  int32,
+  int64,
+  ones,
+  type Tensor,
+  tensor,
+  uint8,
+} from '../../lib/index.js';
 import type { Rng } from './rng.js';
 
-export const dtypes: readonly DType[] = [float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool];
+export const dtypes: readonly DType[] = [
+  float32,
+  float64,
+  float16,
+  bfloat16,
+  int64,
+  int32,
+  int16,
+  int8,
+  uint8,
+  bool,
+];
 
 /** Numbers that break arithmetic: limits, halves, NaN. */
 export const awkwardNumbers: readonly number[] = [
@@ -27,14 +57,27 @@ export const awkwardNumbers: readonly number[] = [
 /** Dims and lengths as users get them wrong. */
 export function anyInteger(rng: Rng): number {
   if (rng.chance(0.85)) return rng.int(-3, 5);
-  return rng.pick([-(2 ** 31), 2 ** 31, 2 ** 40, 2 ** 53, -(2 ** 53), 17, 1.5, Number.NaN, Number.POSITIVE_INFINITY]);
+  return rng.pick([
+    -(2 ** 31),
+    2 ** 31,
+    2 ** 40,
+    2 ** 53,
+    -(2 ** 53),
+    17,
+    1.5,
+    Number.NaN,
+    Number.POSITIVE_INFINITY,
+  ]);
 }
 
 export function anyNumber(rng: Rng): number {
   return rng.chance(0.6) ? rng.int(-4, 4) : rng.pick(awkwardNumbers);
 }
 
-/** A valid shape, often with sizes of 0 and 1; now and then one large enough to leave the caller's thread. */
+/**
+ * A valid shape, often with sizes of 0 and 1; now and then one large enough to leave the caller's
+ * thread.
+ */
 export function anyShape(rng: Rng): number[] {
   if (rng.chance(0.04)) return [rng.int(100, 400), rng.int(60, 200)];
   if (rng.chance(0.02)) return rng.list(rng.int(5, 16), () => rng.pick([1, 1, 2]));
@@ -43,7 +86,9 @@ export function anyShape(rng: Rng): number[] {
 
 /** What a user may pass for sizes. */
 export function anySizes(rng: Rng): number[] {
-  return rng.chance(0.7) ? anyShape(rng) : rng.list(rng.int(0, 4), () => (rng.chance(0.5) ? -1 : anyInteger(rng)));
+  return rng.chance(0.7)
+    ? anyShape(rng)
+    : rng.list(rng.int(0, 4), () => (rng.chance(0.5) ? -1 : anyInteger(rng)));
 }
 
 function filled(rng: Rng, shape: number[], dtype: DType): Tensor {
@@ -51,7 +96,8 @@ function filled(rng: Rng, shape: number[], dtype: DType): Tensor {
   if (n > 400 || rng.chance(0.2)) return full(shape, rng.int(-2, 3)).to(dtype);
   if (rng.chance(0.2)) return arange(n).reshape(shape).to(dtype);
   const least = dtype === uint8 ? 0 : -3; // tensor() refuses what the dtype does not hold
-  const value = (): number => (dtype.isFloatingPoint && rng.chance(0.15) ? rng.pick(awkwardNumbers) : rng.int(least, 5));
+  const value = (): number =>
+    dtype.isFloatingPoint && rng.chance(0.15) ? rng.pick(awkwardNumbers) : rng.int(least, 5);
   const data = rng.list(n, value);
   if (n === 0) return ones(shape).to(dtype);
   return tensor(data, { dtype }).reshape(shape);
@@ -76,14 +122,20 @@ export function anyView(rng: Rng, t: Tensor): Tensor {
     case 5:
       return ndim > 0 && size > 1 ? t.unfold(dim, 2, 1) : t;
     case 6:
-      return t.untypedStorage().nbytes / t.dtype.itemsize >= 9 ? t.asStrided([3, 2], [rng.int(0, 2), rng.int(0, 2)], rng.int(0, 2)) : t;
+      return t.untypedStorage().nbytes / t.dtype.itemsize >= 9
+        ? t.asStrided([3, 2], [rng.int(0, 2), rng.int(0, 2)], rng.int(0, 2))
+        : t;
     default:
       return ndim > 1 ? t.diagonal() : t;
   }
 }
 
 /** A tensor of a shape that was asked for, or of any. */
-export function anyTensor(rng: Rng, shape: number[] = anyShape(rng), dtype: DType = rng.chance(0.5) ? float32 : rng.pick(dtypes)): Tensor {
+export function anyTensor(
+  rng: Rng,
+  shape: number[] = anyShape(rng),
+  dtype: DType = rng.chance(0.5) ? float32 : rng.pick(dtypes),
+): Tensor {
   const t = filled(rng, shape, dtype);
   if (rng.chance(0.3)) return anyView(rng, t);
   if (t.ndim > 1 && rng.chance(0.2)) return t.transpose(0, -1).contiguous().transpose(0, -1);
@@ -94,7 +146,13 @@ export function anyTensor(rng: Rng, shape: number[] = anyShape(rng), dtype: DTyp
 export function anyIndex(rng: Rng, shape: number[] = anyShape(rng)): Tensor {
   const n = shape.reduce((a, b) => a * b, 1);
   const wrong = rng.chance(0.3);
-  const value = (): number => (wrong && rng.chance(0.3) ? rng.pick([-1, -5, 99, 2 ** 40, -(2 ** 62)]) : rng.int(0, 2));
-  const made = n === 0 ? ones(shape).long() : tensor(n > 400 ? rng.list(n, () => 0) : rng.list(n, value), { dtype: int64 }).reshape(shape);
+  const value = (): number =>
+    wrong && rng.chance(0.3) ? rng.pick([-1, -5, 99, 2 ** 40, -(2 ** 62)]) : rng.int(0, 2);
+  const made =
+    n === 0
+      ? ones(shape).long()
+      : tensor(n > 400 ? rng.list(n, () => 0) : rng.list(n, value), { dtype: int64 }).reshape(
+          shape,
+        );
   return rng.chance(0.1) ? anyView(rng, made) : rng.chance(0.1) ? made.to(int32) : made;
 }

@@ -1,6 +1,7 @@
 /**
- * Calls that fail, and are caught, where JavaScript is called from outside: `throws-body <context> <calls>`. Prints how many did. That is where an
- * error thrown by native code ended the process if V8 collected garbage for it, so every turn leaves garbage behind, with tensors in it.
+ * Calls that fail, and are caught, where JavaScript is called from outside: `throws-body <context>
+ * <calls>`. Prints how many did. That is where an error thrown by native code ended the process if
+ * V8 collected garbage for it, so every turn leaves garbage behind, with tensors in it.
  */
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
@@ -15,7 +16,9 @@ const weight = ones([10, 4]);
 const badRow = tensor([11], { dtype: int64 });
 /** So many that their kernel runs on the stream's thread, and the failure is that of the read. */
 const badRows = arange(20_000, { dtype: int64 });
-const document = JSON.stringify(Array.from({ length: 2000 }, (_, id) => ({ id, name: `item ${id}` })));
+const document = JSON.stringify(
+  Array.from({ length: 2000 }, (_, id) => ({ id, name: `item ${id}` })),
+);
 const kept: unknown[] = [];
 let failed = 0;
 
@@ -58,7 +61,9 @@ function failingRead(): Promise<void> {
   );
 }
 
-/** Turns of the event loop until so many calls have failed, each with a read on its way that fails. */
+/**
+ * Turns of the event loop until so many calls have failed, each with a read on its way that fails.
+ */
 function inTurns(schedule: (next: () => void) => unknown, most: number, done: () => void): void {
   const next = (): void => {
     if (failed >= most) {
@@ -72,7 +77,10 @@ function inTurns(schedule: (next: () => void) => unknown, most: number, done: ()
 }
 
 function inWorker(most: number, done: () => void): void {
-  const worker = new Worker(fileURLToPath(import.meta.url), { workerData: 'throws', resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB } });
+  const worker = new Worker(fileURLToPath(import.meta.url), {
+    workerData: 'throws',
+    resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB },
+  });
   worker.on('message', (count: number) => {
     failed = count;
     if (failed < most) worker.postMessage('go');

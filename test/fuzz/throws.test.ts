@@ -1,4 +1,7 @@
-/** A short run of `npm run fuzz -- throws`: a process that dies has met an error of native code in a garbage collection. */
+/**
+ * A short run of `npm run fuzz -- throws`: a process that dies has met an error of native code in a
+ * garbage collection.
+ */
 import assert from 'node:assert/strict';
 import { throwsCampaign } from './throws.js';
 import { contexts } from './throws-contexts.js';
@@ -9,8 +12,11 @@ describe('errors of native code', () => {
   it(`survive garbage collections, ${CALLS} in each synchronous context of a small heap`, async function () {
     this.timeout(300_000);
     const deaths: string[] = [];
-    const counts = await throwsCampaign(CALLS * contexts.length, CALLS, 240, (death) => deaths.push(death));
+    const counts = await throwsCampaign(CALLS * contexts.length, CALLS, 240, (death) =>
+      deaths.push(death),
+    );
     assert.deepEqual(deaths, []);
-    for (const context of contexts) assert.ok(counts[context].calls >= CALLS, `${context}: ${JSON.stringify(counts[context])}`);
+    for (const context of contexts)
+      assert.ok(counts[context].calls >= CALLS, `${context}: ${JSON.stringify(counts[context])}`);
   });
 });

@@ -1,4 +1,7 @@
-/** The campaign of throws-body.ts: `npm run fuzz -- throws`. Processes of every context, until so many calls have failed or the time is over. */
+/**
+ * The campaign of throws-body.ts: `npm run fuzz -- throws`. Processes of every context, until so
+ * many calls have failed or the time is over.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
@@ -7,7 +10,9 @@ import { fileURLToPath } from 'node:url';
 import { loader } from '../run-program.js';
 import { type Context, contexts } from './throws-contexts.js';
 
-/** V8's young generation in the contexts where a flag bounds it; a worker has a limit of its own. */
+/**
+ * V8's young generation in the contexts where a flag bounds it; a worker has a limit of its own.
+ */
 const flags: Readonly<Record<Context, readonly string[]>> = {
   timers: ['--max-semi-space-size=1'],
   immediates: ['--max-semi-space-size=2'],
@@ -25,9 +30,14 @@ export interface Counts {
   deaths: number;
 }
 
-/** A CommonJS program of the body and the library. Tests that are compiled to JavaScript have no bundler: Node then requires the module. */
+/**
+ * A CommonJS program of the body and the library. Tests that are compiled to JavaScript have no
+ * bundler: Node then requires the module.
+ */
 async function bundled(folder: string): Promise<string> {
-  const body = fileURLToPath(new URL(`./throws-body${loader.length > 0 ? '.ts' : '.js'}`, import.meta.url));
+  const body = fileURLToPath(
+    new URL(`./throws-body${loader.length > 0 ? '.ts' : '.js'}`, import.meta.url),
+  );
   if (loader.length === 0) return body;
   const { build } = await import('esbuild');
   const outfile = path.join(folder, 'throws.cjs');
@@ -47,10 +57,18 @@ async function bundled(folder: string): Promise<string> {
 }
 
 /** One process; it dies, or so many calls fail in it. */
-async function runProcess(program: string, context: Context, calls: number): Promise<{ calls: number; died: string | null }> {
+async function runProcess(
+  program: string,
+  context: Context,
+  calls: number,
+): Promise<{ calls: number; died: string | null }> {
   const script = `process.argv.splice(1, 0, ${JSON.stringify(program)}); require(${JSON.stringify(program)})`;
   const start = loader.length > 0 ? [program] : ['-e', script];
-  const child = spawn(process.execPath, [...flags[context], ...start, context, String(calls)], { stdio: ['ignore', 'pipe', 'pipe'], timeout: MOST_MS, killSignal: 'SIGKILL' });
+  const child = spawn(process.execPath, [...flags[context], ...start, context, String(calls)], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: MOST_MS,
+    killSignal: 'SIGKILL',
+  });
   let [output, errors] = ['', ''];
   child.stdout.on('data', (text) => (output += text));
   child.stderr.on('data', (text) => (errors += text));
@@ -60,15 +78,27 @@ async function runProcess(program: string, context: Context, calls: number): Pro
 }
 
 /** Runs every context by turns. `report` is given each death. */
-export async function throwsCampaign(calls: number, callsAProcess: number, seconds: number, report: (death: string) => void): Promise<Record<Context, Counts>> {
-  const counts = Object.fromEntries(contexts.map((context) => [context, { context, calls: 0, processes: 0, deaths: 0 }])) as Record<Context, Counts>;
+export async function throwsCampaign(
+  calls: number,
+  callsAProcess: number,
+  seconds: number,
+  report: (death: string) => void,
+): Promise<Record<Context, Counts>> {
+  const counts = Object.fromEntries(
+    contexts.map((context) => [context, { context, calls: 0, processes: 0, deaths: 0 }]),
+  ) as Record<Context, Counts>;
   const parent = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..', 'build');
   mkdirSync(parent, { recursive: true });
-  const folder = mkdtempSync(path.join(parent, 'throws-')); // inside the package, where the program finds the addon
+  // inside the package, where the program finds the addon
+  const folder = mkdtempSync(path.join(parent, 'throws-'));
   const deadline = Date.now() + seconds * 1000;
   try {
     const program = await bundled(folder);
-    for (let [failed, left] = [0, [...contexts]]; failed < calls && left.length > 0 && Date.now() < deadline; left = left.filter((each) => counts[each].deaths < ENOUGH_DEATHS)) {
+    for (
+      let [failed, left] = [0, [...contexts]];
+      failed < calls && left.length > 0 && Date.now() < deadline;
+      left = left.filter((each) => counts[each].deaths < ENOUGH_DEATHS)
+    ) {
       for (const context of left) {
         const { calls: more, died } = await runProcess(program, context, callsAProcess);
         const count = counts[context];

@@ -1,5 +1,5 @@
-// What a worker of workers.ts does with an addon of its own: work on several streams, and an end in the middle of it. Plain
-// JavaScript on the raw addon, so that a worker starts in milliseconds.
+// What a worker of workers.ts does with an addon of its own: work on several streams, and an end in
+// the middle of it. Plain JavaScript on the raw addon, so that a worker starts in milliseconds.
 import { createRequire } from 'node:module';
 import { workerData } from 'node:worker_threads';
 
@@ -19,7 +19,32 @@ function storage(stream, withToken) {
 /** y = y + 1, large enough to go through the ring. */
 function work(handle, stream) {
   const n = bytes / 4;
-  words.set([kernel, stream, 2, 1, 2, 0, 1e9, handle, 0, 0, 1, n, 1, -1, 1, 0, handle, 0, 0, 1, n, 1, 0, 1]);
+  words.set([
+    kernel,
+    stream,
+    2,
+    1,
+    2,
+    0,
+    1e9,
+    handle,
+    0,
+    0,
+    1,
+    n,
+    1,
+    -1,
+    1,
+    0,
+    handle,
+    0,
+    0,
+    1,
+    n,
+    1,
+    0,
+    1,
+  ]);
   addon.submit(24);
 }
 

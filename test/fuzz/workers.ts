@@ -1,4 +1,7 @@
-/** Fuzzing of worker threads: workers that load the addon and end, in every way there is, while the main thread works too. */
+/**
+ * Fuzzing of worker threads: workers that load the addon and end, in every way there is, while the
+ * main thread works too.
+ */
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
@@ -14,7 +17,13 @@ const ends = ['return', 'exit', 'throw', 'loop'] as const;
 /** Runs one worker to its end, which comes from outside for one that loops. */
 function runWorker(rng: Rng): Promise<void> {
   const end = rng.pick(ends);
-  const workerData = { root, end, steps: rng.int(0, 60), bytes: rng.pick([64, 4096, 1 << 20]), kernel: addon.kernelNames.indexOf('add') };
+  const workerData = {
+    root,
+    end,
+    steps: rng.int(0, 60),
+    bytes: rng.pick([64, 4096, 1 << 20]),
+    kernel: addon.kernelNames.indexOf('add'),
+  };
   const worker = new Worker(body, { workerData, execArgv: [], stderr: true });
   const stopAfter = end === 'loop' ? rng.int(1, 30) : rng.chance(0.2) ? rng.int(0, 30) : -1;
   return new Promise((resolve, reject) => {
@@ -24,7 +33,8 @@ function runWorker(rng: Rng): Promise<void> {
     worker.on('error', (error) => {
       // A worker that loops runs out of memory: an error like any other.
       const code = String((error as NodeJS.ErrnoException).code);
-      if (error.message !== 'an end on purpose' && !code.startsWith('SW_')) reject(new Finding(`a worker failed: ${error.stack}`));
+      if (error.message !== 'an end on purpose' && !code.startsWith('SW_'))
+        reject(new Finding(`a worker failed: ${error.stack}`));
     });
     worker.on('exit', () => resolve());
   });

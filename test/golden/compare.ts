@@ -1,8 +1,14 @@
-/** torch.testing.assert_close: dtype, shape, then values within tolerances that depend on the dtype. NaN equals NaN. */
+/**
+ * torch.testing.assert_close: dtype, shape, then values within tolerances that depend on the dtype.
+ * NaN equals NaN.
+ */
 import assert from 'node:assert/strict';
 import type { Snapshot } from './tensors.js';
 
-/** For some dtypes, an absolute tolerance in the place of the usual one; make.py measured that PyTorch itself needs it. */
+/**
+ * For some dtypes, an absolute tolerance in the place of the usual one; make.py measured that
+ * PyTorch itself needs it.
+ */
 export type Slack = Record<string, number> | null | undefined;
 
 const tolerances: Record<string, { rtol: number; atol: number }> = {
@@ -13,16 +19,32 @@ const tolerances: Record<string, { rtol: number; atol: number }> = {
 };
 
 /** @throws AssertionError that says what differs first, and by how much at worst. */
-export function assertClose(actual: Snapshot, expected: Snapshot, what: string, slack?: Slack): void {
-  assert.equal(actual.dtype, expected.dtype, `${what}: dtype is ${actual.dtype}, PyTorch has ${expected.dtype}`);
+export function assertClose(
+  actual: Snapshot,
+  expected: Snapshot,
+  what: string,
+  slack?: Slack,
+): void {
+  assert.equal(
+    actual.dtype,
+    expected.dtype,
+    `${what}: dtype is ${actual.dtype}, PyTorch has ${expected.dtype}`,
+  );
   const [shape, wanted] = [formatShape(actual.shape), formatShape(expected.shape)];
   assert.equal(shape, wanted, `${what}: shape is ${shape}, PyTorch has ${wanted}`);
-  assert.equal(actual.values.length, expected.values.length, `${what}: ${actual.values.length} elements, PyTorch has ${expected.values.length}`);
+  assert.equal(
+    actual.values.length,
+    expected.values.length,
+    `${what}: ${actual.values.length} elements, PyTorch has ${expected.values.length}`,
+  );
   const { rtol, atol } = tolerances[expected.dtype] ?? { rtol: 0, atol: 0 };
   const allowed = Math.max(atol, slack?.[expected.dtype] ?? 0);
   const worst = { count: 0, first: -1, absolute: 0, relative: 0 };
   for (let i = 0; i < expected.values.length; i++) {
-    const [got, want] = [actual.values[i] as number | bigint, expected.values[i] as number | bigint];
+    const [got, want] = [
+      actual.values[i] as number | bigint,
+      expected.values[i] as number | bigint,
+    ];
     if (isClose(got, want, rtol, allowed)) continue;
     if (worst.count++ === 0) worst.first = i;
     const error = Math.abs(Number(got) - Number(want));
@@ -40,8 +62,17 @@ export function assertClose(actual: Snapshot, expected: Snapshot, what: string, 
 }
 
 /** Compares single numbers, such as learning rates. */
-export function assertNear(actual: number, expected: number, rtol: number, atol: number, what: string): void {
-  assert.ok(isClose(actual, expected, rtol, atol), `${what}: ${actual}, PyTorch has ${expected}, difference ${Math.abs(actual - expected)}`);
+export function assertNear(
+  actual: number,
+  expected: number,
+  rtol: number,
+  atol: number,
+  what: string,
+): void {
+  assert.ok(
+    isClose(actual, expected, rtol, atol),
+    `${what}: ${actual}, PyTorch has ${expected}, difference ${Math.abs(actual - expected)}`,
+  );
 }
 
 function isClose(got: number | bigint, want: number | bigint, rtol: number, atol: number): boolean {

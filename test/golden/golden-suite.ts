@@ -6,10 +6,34 @@ import { type Fixture, readFixture } from './read-fixture.js';
 import { type Case, runCase } from './run-case.js';
 import { type DeviceName, dtypeOf, type Tensor } from './tensors.js';
 
-const groups = ['pointwise', 'binary', 'convert', 'create', 'reduce', 'matmul', 'view', 'index', 'inplace', 'nn', 'loss', 'attention'];
+const groups = [
+  'pointwise',
+  'binary',
+  'convert',
+  'create',
+  'reduce',
+  'matmul',
+  'view',
+  'index',
+  'inplace',
+  'nn',
+  'loss',
+  'attention',
+];
 
 /** In the order of lib/core/dtype.ts; digits in the promotion fixture are places in this list. */
-const dtypeNames = ['float32', 'float64', 'float16', 'bfloat16', 'int64', 'int32', 'int16', 'int8', 'uint8', 'bool'];
+const dtypeNames = [
+  'float32',
+  'float64',
+  'float16',
+  'bfloat16',
+  'int64',
+  'int32',
+  'int16',
+  'int8',
+  'uint8',
+  'bool',
+];
 const numbers = [2, 2.5, true];
 
 interface PromotionCase {
@@ -39,7 +63,8 @@ export function goldenSuite(device: DeviceName): void {
   for (const group of groups) {
     describe(`golden ${group} on ${device}`, () => {
       withFixture<Case>(group, (fixture) => {
-        for (const c of fixture.cases) it(`${c.name} matches PyTorch`, () => runCase(fixture, c, device));
+        for (const c of fixture.cases)
+          it(`${c.name} matches PyTorch`, () => runCase(fixture, c, device));
       });
     });
   }
@@ -56,7 +81,8 @@ function checkPromotion(c: PromotionCase, device: DeviceName): void {
   const op = (sw as unknown as Record<string, Binary>)[c.op];
   assert.ok(op, `the library has no function "${c.op}"`);
   const left = sw.ones([2], { dtype: dtypeOf(c.left), device });
-  const ones = (shape: number[]): Tensor[] => dtypeNames.map((name) => sw.ones(shape, { dtype: dtypeOf(name), device }));
+  const ones = (shape: number[]): Tensor[] =>
+    dtypeNames.map((name) => sw.ones(shape, { dtype: dtypeOf(name), device }));
   const wrong = [
     ...differences(
       op,
@@ -83,7 +109,13 @@ function checkPromotion(c: PromotionCase, device: DeviceName): void {
   assert.equal(wrong.length, 0, `${c.op} of ${c.left} and\n  ${wrong.join('\n  ')}`);
 }
 
-function differences(op: Binary, left: Tensor, others: readonly (Tensor | number | boolean)[], digits: string, labels: string[]): string[] {
+function differences(
+  op: Binary,
+  left: Tensor,
+  others: readonly (Tensor | number | boolean)[],
+  digits: string,
+  labels: string[],
+): string[] {
   const wrong: string[] = [];
   [...digits].forEach((digit, i) => {
     if (digit === '-') return; // PyTorch refuses this pair

@@ -1,4 +1,7 @@
-/** Everything that the other files of this folder ask of the CPU, on a CUDA device. The reference stays PyTorch's CPU result. */
+/**
+ * Everything that the other files of this folder ask of the CPU, on a CUDA device. The reference
+ * stays PyTorch's CPU result.
+ */
 import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
 import { goldenSuite } from './golden-suite.js';

@@ -1,4 +1,7 @@
-/** Learning rates of every scheduler over twenty steps against PyTorch. No tensors of interest, so one device is enough. */
+/**
+ * Learning rates of every scheduler over twenty steps against PyTorch. No tensors of interest, so
+ * one device is enough.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
@@ -34,7 +37,12 @@ const lambdas: Record<string, (step: number) => number> = {
   shrink: (step) => (step % 3 ? 0.9 : 0.8),
 };
 
-const classes = sw.optim.lrScheduler as unknown as Record<string, new (...args: unknown[]) => Scheduler>;
+const classes = sw.optim.lrScheduler as unknown as Record<
+  string,
+  new (
+    ...args: unknown[]
+  ) => Scheduler
+>;
 
 function make(scheduler: string, ...args: unknown[]): Scheduler {
   const Class = classes[scheduler];
@@ -43,13 +51,19 @@ function make(scheduler: string, ...args: unknown[]): Scheduler {
 }
 
 function withFunctions(options: Record<string, Encoded> = {}): Options {
-  return 'lrLambda' in options ? { ...options, lrLambda: lambdas[options.lrLambda as string] } : options;
+  return 'lrLambda' in options
+    ? { ...options, lrLambda: lambdas[options.lrLambda as string] }
+    : options;
 }
 
 function schedulerOf(c: Case, optimizer: sw.optim.Optimizer): Scheduler {
   if (!c.parts) return make(c.scheduler, optimizer, withFunctions(c.options));
-  const parts = c.parts.map(([scheduler, options]) => make(scheduler, optimizer, withFunctions(options)));
-  return c.milestones ? make(c.scheduler, optimizer, parts, { milestones: c.milestones }) : make(c.scheduler, parts);
+  const parts = c.parts.map(([scheduler, options]) =>
+    make(scheduler, optimizer, withFunctions(options)),
+  );
+  return c.milestones
+    ? make(c.scheduler, optimizer, parts, { milestones: c.milestones })
+    : make(c.scheduler, parts);
 }
 
 function check(c: Case): void {
@@ -59,11 +73,29 @@ function check(c: Case): void {
   c.lr.forEach((wanted, step) => {
     const now = optimizer.paramGroups as unknown as { lr: number; momentum: number }[];
     wanted.forEach((lr, i) => {
-      assertNear(Number(now[i]?.lr), lr, 1e-9, 1e-12, `learning rate of group ${i} after ${step} steps`);
+      assertNear(
+        Number(now[i]?.lr),
+        lr,
+        1e-9,
+        1e-12,
+        `learning rate of group ${i} after ${step} steps`,
+      );
       const momentum = c.momentum?.[step]?.[i];
-      if (momentum !== undefined) assertNear(Number(now[i]?.momentum), momentum, 1e-9, 1e-12, `momentum of group ${i} after ${step} steps`);
+      if (momentum !== undefined)
+        assertNear(
+          Number(now[i]?.momentum),
+          momentum,
+          1e-9,
+          1e-12,
+          `momentum of group ${i} after ${step} steps`,
+        );
     });
-    if (step > 0) scheduler.getLastLr().forEach((lr, i) => assertNear(lr, wanted[i] as number, 1e-9, 1e-12, `getLastLr()[${i}] after ${step} steps`));
+    if (step > 0)
+      scheduler
+        .getLastLr()
+        .forEach((lr, i) =>
+          assertNear(lr, wanted[i] as number, 1e-9, 1e-12, `getLastLr()[${i}] after ${step} steps`),
+        );
     if (step === c.lr.length - 1) return;
     optimizer.step();
     if (c.metrics) scheduler.step(c.metrics[step]);

@@ -1,4 +1,6 @@
-/** Optimizers over five steps on given gradients, resuming from a state dict, and gradient clipping. */
+/**
+ * Optimizers over five steps on given gradients, resuming from a state dict, and gradient clipping.
+ */
 import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
 import { assertClose } from './compare.js';
@@ -48,22 +50,40 @@ export function optimizerSuite(device: DeviceName): void {
         }
         for (const variant of variants) {
           const shown = Object.entries(variant).map(([key, value]) => ` (${key} ${value})`);
-          it(`${c.name}${shown.join('')} matches PyTorch`, () => checkSteps(fixture, c, variant, device, steps));
+          it(`${c.name}${shown.join('')} matches PyTorch`, () =>
+            checkSteps(fixture, c, variant, device, steps));
         }
-        it(`${c.name}, resumed from its state dict after two steps, matches PyTorch`, () => checkSteps(fixture, c, {}, device, 2));
+        it(`${c.name}, resumed from its state dict after two steps, matches PyTorch`, () =>
+          checkSteps(fixture, c, {}, device, 2));
       }
     });
   });
 }
 
-function makeOptimizer(c: OptimizerCase, params: Tensor[], decoder: Decoder, variant: Options): sw.optim.Optimizer {
-  const Optimizer = sw.optim[c.optimizer] as unknown as new (params: unknown, options: Options) => sw.optim.Optimizer;
-  const given = c.groups ? c.groups.map((group, i) => ({ params: [params[i]], ...decoder.options(group) })) : params;
+function makeOptimizer(
+  c: OptimizerCase,
+  params: Tensor[],
+  decoder: Decoder,
+  variant: Options,
+): sw.optim.Optimizer {
+  const Optimizer = sw.optim[c.optimizer] as unknown as new (
+    params: unknown,
+    options: Options,
+  ) => sw.optim.Optimizer;
+  const given = c.groups
+    ? c.groups.map((group, i) => ({ params: [params[i]], ...decoder.options(group) }))
+    : params;
   return new Optimizer(given, { ...decoder.options(c.options), ...variant });
 }
 
 /** After `resumeAt` steps a new optimizer takes over the state of the first. */
-function checkSteps(fixture: Fixture<Case>, c: OptimizerCase, variant: Options, device: DeviceName, resumeAt: number): void {
+function checkSteps(
+  fixture: Fixture<Case>,
+  c: OptimizerCase,
+  variant: Options,
+  device: DeviceName,
+  resumeAt: number,
+): void {
   const decoder = new Decoder(fixture, device);
   const params = c.params.map((key) => makeTensor(fixture.entry(key), device).requiresGrad_());
   const grads = c.grads.map((key) => makeTensor(fixture.entry(key), device));
@@ -83,7 +103,11 @@ function checkSteps(fixture: Fixture<Case>, c: OptimizerCase, variant: Options, 
     params.forEach((param, i) => {
       const { dtype, shape, values } = wanted[i] as (typeof wanted)[number];
       const size = values.length / steps;
-      const now = { dtype, shape: shape.slice(1), values: (values as Float32Array).slice(step * size, (step + 1) * size) };
+      const now = {
+        dtype,
+        shape: shape.slice(1),
+        values: (values as Float32Array).slice(step * size, (step + 1) * size),
+      };
       assertClose(snapshot(param), now, `parameter ${i} after step ${step + 1}`);
     });
   }
@@ -100,6 +124,10 @@ function checkClip(fixture: Fixture<Case>, c: ClipCase, device: DeviceName): voi
   const total = sw.nn.utils.clipGradNorm_(params, c.maxNorm, { normType });
   assertClose(snapshot(total), expected(fixture.entry(c.total)), 'total norm');
   params.forEach((param, i) => {
-    assertClose(snapshot(param.grad as Tensor), expected(fixture.entry(c.expected[i] as string)), `gradient ${i}`);
+    assertClose(
+      snapshot(param.grad as Tensor),
+      expected(fixture.entry(c.expected[i] as string)),
+      `gradient ${i}`,
+    );
   });
 }

@@ -43,10 +43,15 @@ export function readFixture<Case>(name: string): Fixture<Case> {
   try {
     file = readFileSync(path);
   } catch (cause) {
-    throw new Error(`${path} cannot be read. On a machine with PyTorch run: python3 test/golden/make.py --out test/golden/fixtures`, { cause });
+    throw new Error(
+      `${path} cannot be read. On a machine with PyTorch run: python3 test/golden/make.py --out test/golden/fixtures`,
+      { cause },
+    );
   }
   const start = 8 + Number(file.readBigUInt64LE(0));
-  const { __metadata__: metadata, ...header } = JSON.parse(file.toString('utf8', 8, start)) as Header & { __metadata__: Metadata };
+  const { __metadata__: metadata, ...header } = JSON.parse(
+    file.toString('utf8', 8, start),
+  ) as Header & { __metadata__: Metadata };
   return {
     name,
     cases: JSON.parse(metadata.cases) as Case[],
@@ -56,7 +61,11 @@ export function readFixture<Case>(name: string): Fixture<Case> {
       if (!found) throw new Error(`${path} has no tensor "${key}"`);
       const [first, last] = found.data_offsets;
       // Copied, so that the memory is aligned for every typed array.
-      return { dtype: dtypes[found.dtype] as string, shape: found.shape, bytes: Uint8Array.from(file.subarray(start + first, start + last)) };
+      return {
+        dtype: dtypes[found.dtype] as string,
+        shape: found.shape,
+        bytes: Uint8Array.from(file.subarray(start + first, start + last)),
+      };
     },
   };
 }

@@ -3,9 +3,19 @@ import assert from 'node:assert/strict';
 import * as sw from '../../lib/index.js';
 import { assertClose, formatShape, type Slack } from './compare.js';
 import type { Fixture } from './read-fixture.js';
-import { type DeviceName, dtypeOf, expected, makeTensor, snapshot, type Tensor } from './tensors.js';
+import {
+  type DeviceName,
+  dtypeOf,
+  expected,
+  makeTensor,
+  snapshot,
+  type Tensor,
+} from './tensors.js';
 
-/** An argument as make.py writes it: a literal, a tensor, a window on a tensor's memory, a dtype, a number JSON has not, or a list. */
+/**
+ * An argument as make.py writes it: a literal, a tensor, a window on a tensor's memory, a dtype, a
+ * number JSON has not, or a list.
+ */
 export type Encoded =
   | null
   | boolean
@@ -36,7 +46,10 @@ export interface Case {
   tolerance?: Slack;
 }
 
-/** Turns encoded arguments into values; remembers every tensor by its path, and the memory that views look at. */
+/**
+ * Turns encoded arguments into values; remembers every tensor by its path, and the memory that
+ * views look at.
+ */
 export class Decoder {
   readonly tensors = new Map<string, Tensor>();
   readonly memories = new Map<string, Tensor>();
@@ -45,7 +58,11 @@ export class Decoder {
   private readonly device: DeviceName;
   private readonly needsGrad: (path: string) => boolean;
 
-  constructor(fixture: Fixture<unknown>, device: DeviceName, needsGrad: (path: string) => boolean = () => false) {
+  constructor(
+    fixture: Fixture<unknown>,
+    device: DeviceName,
+    needsGrad: (path: string) => boolean = () => false,
+  ) {
     this.fixture = fixture;
     this.device = device;
     this.needsGrad = needsGrad;
@@ -56,7 +73,10 @@ export class Decoder {
     if (Array.isArray(encoded)) return encoded.map((item, i) => this.value(item, `${path}.${i}`));
     if ('number' in encoded) return Number(encoded.number);
     if ('dtype' in encoded) return dtypeOf(encoded.dtype);
-    const memory = makeTensor(this.fixture.entry('view' in encoded ? encoded.view.tensor : encoded.tensor), this.device);
+    const memory = makeTensor(
+      this.fixture.entry('view' in encoded ? encoded.view.tensor : encoded.tensor),
+      this.device,
+    );
     let tensor = memory;
     if ('view' in encoded) {
       const { shape, stride, offset } = encoded.view;
@@ -73,7 +93,9 @@ export class Decoder {
   }
 
   options(encoded: Record<string, Encoded>): Record<string, unknown> {
-    return Object.fromEntries(Object.entries(encoded).map(([key, item]) => [key, this.value(item, key)]));
+    return Object.fromEntries(
+      Object.entries(encoded).map(([key, item]) => [key, this.value(item, key)]),
+    );
   }
 }
 
@@ -92,12 +114,20 @@ export function tensorsOf(result: unknown): (Tensor | null)[] {
 
 function invoke(c: Case, decoder: Decoder, device: DeviceName): unknown {
   const args = decoder.list(c.args);
-  const options = { ...(c.factory ? { device } : {}), ...(c.options ? decoder.options(c.options) : {}) };
+  const options = {
+    ...(c.factory ? { device } : {}),
+    ...(c.options ? decoder.options(c.options) : {}),
+  };
   const tail = Object.keys(options).length > 0 ? [options] : [];
   const home = (c.call === 'method' ? args[0] : sw) as Record<string, unknown>;
   const callee = home[c.op];
-  assert.ok(typeof callee === 'function', `the library has no ${c.call === 'method' ? 'method' : 'function'} "${c.op}"`);
-  return c.call === 'method' ? callee.call(args[0], ...args.slice(1), ...tail) : callee(...args, ...tail);
+  assert.ok(
+    typeof callee === 'function',
+    `the library has no ${c.call === 'method' ? 'method' : 'function'} "${c.op}"`,
+  );
+  return c.call === 'method'
+    ? callee.call(args[0], ...args.slice(1), ...tail)
+    : callee(...args, ...tail);
 }
 
 /** @throws AssertionError at the first difference from PyTorch. */
@@ -105,7 +135,11 @@ export function runCase(fixture: Fixture<Case>, c: Case, device: DeviceName): vo
   const grads = c.grads ?? {};
   const decoder = new Decoder(fixture, device, (path) => path in grads);
   const outputs = tensorsOf(invoke(c, decoder, device));
-  assert.equal(outputs.length, c.outputs.length, `${outputs.length} outputs, PyTorch has ${c.outputs.length}`);
+  assert.equal(
+    outputs.length,
+    c.outputs.length,
+    `${outputs.length} outputs, PyTorch has ${c.outputs.length}`,
+  );
   c.outputs.forEach((wanted, i) => {
     const what = c.outputs.length === 1 ? 'output' : `output ${i}`;
     const output = outputs[i] as Tensor;
@@ -115,22 +149,50 @@ export function runCase(fixture: Fixture<Case>, c: Case, device: DeviceName): vo
   });
   if (c.memory !== undefined) {
     const memory = (decoder.memories.get('0') as Tensor).reshape([-1]);
-    assertClose(snapshot(memory), expected(fixture.entry(c.memory)), 'the memory written to', c.tolerance);
+    assertClose(
+      snapshot(memory),
+      expected(fixture.entry(c.memory)),
+      'the memory written to',
+      c.tolerance,
+    );
   }
   if (c.grads) checkGradients(fixture, c, decoder, outputs as Tensor[], device);
 }
 
 /** Strides of dims of one element may be anything, and so may all of an empty tensor. */
-function checkLayout(output: Tensor, stride: number[], view: boolean | null, decoder: Decoder, what: string): void {
+function checkLayout(
+  output: Tensor,
+  stride: number[],
+  view: boolean | null,
+  decoder: Decoder,
+  what: string,
+): void {
   if (view === null) return;
-  const matter = (strides: readonly number[]): string => formatShape(strides.map((s, dim) => ((output.shape[dim] as number) > 1 ? s : 0)));
+  const matter = (strides: readonly number[]): string =>
+    formatShape(strides.map((s, dim) => ((output.shape[dim] as number) > 1 ? s : 0)));
   const [got, want] = [matter(output.stride()), matter(stride)];
-  assert.equal(got, want, `${what}: strides are ${got}, PyTorch has ${want} (0 for dims of one element)`);
-  const shares = [...decoder.memories.values()].some((memory) => memory.untypedStorage() === output.untypedStorage());
-  assert.equal(shares, view, `${what}: ${shares ? 'shares' : 'does not share'} memory with an input; in PyTorch it ${view ? 'does' : 'does not'}`);
+  assert.equal(
+    got,
+    want,
+    `${what}: strides are ${got}, PyTorch has ${want} (0 for dims of one element)`,
+  );
+  const shares = [...decoder.memories.values()].some(
+    (memory) => memory.untypedStorage() === output.untypedStorage(),
+  );
+  assert.equal(
+    shares,
+    view,
+    `${what}: ${shares ? 'shares' : 'does not share'} memory with an input; in PyTorch it ${view ? 'does' : 'does not'}`,
+  );
 }
 
-function checkGradients(fixture: Fixture<Case>, c: Case, decoder: Decoder, outputs: Tensor[], device: DeviceName): void {
+function checkGradients(
+  fixture: Fixture<Case>,
+  c: Case,
+  decoder: Decoder,
+  outputs: Tensor[],
+  device: DeviceName,
+): void {
   const paths = Object.keys(c.grads ?? {});
   const used: Tensor[] = [];
   const gradOutputs: Tensor[] = [];

@@ -17,7 +17,11 @@ export function mulberry32(seed: number): () => number {
 }
 
 /** Every parameter, in order. */
-export function seededWeights(described: Described, seed: number, device: DeviceName): Map<string, Tensor> {
+export function seededWeights(
+  described: Described,
+  seed: number,
+  device: DeviceName,
+): Map<string, Tensor> {
   const next = mulberry32(seed);
   const weights = new Map<string, Tensor>();
   for (const [name, [shape, offset, scale]] of Object.entries(described)) {

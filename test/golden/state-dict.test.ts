@@ -48,7 +48,14 @@ interface Scheduler {
   loadStateDict(state: State): void;
 }
 
-type Run = { optimizer: string; params: unknown; grads: unknown; state: State; scheduler?: [string, Options]; schedule?: State };
+type Run = {
+  optimizer: string;
+  params: unknown;
+  grads: unknown;
+  state: State;
+  scheduler?: [string, Options];
+  schedule?: State;
+};
 
 const steps = 6;
 const savedAfter = 3;
@@ -58,22 +65,45 @@ const lambdas: Record<string, (step: number) => number> = {
   inverse: (step) => 1 / (1 + step),
   shrink: (step) => (step % 3 ? 0.9 : 0.8),
 };
-const schedulers = sw.optim.lrScheduler as unknown as Record<string, new (...args: unknown[]) => Scheduler>;
+const schedulers = sw.optim.lrScheduler as unknown as Record<
+  string,
+  new (
+    ...args: unknown[]
+  ) => Scheduler
+>;
 
 /** Tensors that stand by key in a recorded state. */
 function decoded(value: unknown, fixture: Fixture<unknown>): unknown {
   if (Array.isArray(value)) return value.map((each) => decoded(each, fixture));
   if (typeof value !== 'object' || value === null) return value;
   if ('tensor' in value) return makeTensor(fixture.entry(value.tensor as string), 'cpu');
-  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, decoded(each, fixture)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([name, each]) => [name, decoded(each, fixture)]),
+  );
 }
 
-function optimizerOf(name: OptimizerCase['optimizer'], params: Tensor[], options: Options): sw.optim.Optimizer {
-  const Optimizer = sw.optim[name] as unknown as new (params: unknown, options: Options) => sw.optim.Optimizer;
-  return new Optimizer([{ params: params.slice(0, 1) }, { params: params.slice(1), lr: 0.02 }], options);
+function optimizerOf(
+  name: OptimizerCase['optimizer'],
+  params: Tensor[],
+  options: Options,
+): sw.optim.Optimizer {
+  const Optimizer = sw.optim[name] as unknown as new (
+    params: unknown,
+    options: Options,
+  ) => sw.optim.Optimizer;
+  return new Optimizer(
+    [{ params: params.slice(0, 1) }, { params: params.slice(1), lr: 0.02 }],
+    options,
+  );
 }
 
-function stepAll(optimizer: sw.optim.Optimizer, params: Tensor[], grads: Tensor[], from: number, to: number): void {
+function stepAll(
+  optimizer: sw.optim.Optimizer,
+  params: Tensor[],
+  grads: Tensor[],
+  from: number,
+  to: number,
+): void {
   for (let step = from; step < to; step++) {
     params.forEach((param, i) => {
       param.grad = (grads[i] as Tensor).select(0, step).clone();
@@ -84,7 +114,8 @@ function stepAll(optimizer: sw.optim.Optimizer, params: Tensor[], grads: Tensor[
 
 function checkOptimizer(fixture: Fixture<unknown>, c: OptimizerCase): void {
   const options = new Decoder(fixture, 'cpu').options(c.options);
-  const tensors = (keys: string[]): Tensor[] => keys.map((key) => makeTensor(fixture.entry(key), 'cpu'));
+  const tensors = (keys: string[]): Tensor[] =>
+    keys.map((key) => makeTensor(fixture.entry(key), 'cpu'));
   const grads = tensors(c.grads);
   const state = decoded(c.state, fixture) as sw.optim.OptimizerStateDict;
   const params = tensors(c.middle).map((p) => p.requiresGrad_());
@@ -92,7 +123,13 @@ function checkOptimizer(fixture: Fixture<unknown>, c: OptimizerCase): void {
   optimizer.loadStateDict(state);
   assertNames(optimizer.stateDict(), state);
   stepAll(optimizer, params, grads, savedAfter, steps);
-  params.forEach((param, i) => assertClose(snapshot(param), expected(fixture.entry(c.expected[i] as string)), `parameter ${i}`));
+  params.forEach((param, i) =>
+    assertClose(
+      snapshot(param),
+      expected(fixture.entry(c.expected[i] as string)),
+      `parameter ${i}`,
+    ),
+  );
 
   const fresh = tensors(c.start).map((p) => p.requiresGrad_());
   const own = optimizerOf(c.optimizer, fresh, options);
@@ -100,31 +137,52 @@ function checkOptimizer(fixture: Fixture<unknown>, c: OptimizerCase): void {
   assertNames(own.stateDict(), state);
 }
 
-/** PyTorch finds all that it saves itself, in its shapes; there may be more hyperparameters in later versions of it. */
-function assertNames(actual: sw.optim.OptimizerStateDict, wanted: sw.optim.OptimizerStateDict): void {
+/**
+ * PyTorch finds all that it saves itself, in its shapes; there may be more hyperparameters in later
+ * versions of it.
+ */
+function assertNames(
+  actual: sw.optim.OptimizerStateDict,
+  wanted: sw.optim.OptimizerStateDict,
+): void {
   const shapes = (values: Record<string, Tensor | number | null>): object =>
     Object.fromEntries(
       Object.entries(values)
         .filter(([, value]) => value !== null)
-        .map(([name, value]) => [name, name === 'step' ? Number(value instanceof sw.Tensor ? value.item() : value) : (value as Tensor).shape])
+        .map(([name, value]) => [
+          name,
+          name === 'step'
+            ? Number(value instanceof sw.Tensor ? value.item() : value)
+            : (value as Tensor).shape,
+        ])
         .sort(),
     );
-  for (const [id, values] of Object.entries(wanted.state)) assert.deepEqual(shapes(actual.state[Number(id)] ?? {}), shapes(values));
+  for (const [id, values] of Object.entries(wanted.state))
+    assert.deepEqual(shapes(actual.state[Number(id)] ?? {}), shapes(values));
   wanted.param_groups.forEach((group, i) => {
     const { params, lr, betas } = actual.param_groups[i] as typeof group;
-    assert.deepEqual({ params, lr, betas }, { params: group.params, lr: group['lr'], betas: group['betas'] });
-    for (const name of Object.keys(group)) assert.ok(Object.hasOwn(actual.param_groups[i] as object, name), `group ${i} has no ${name}`);
-    for (const name of Object.keys(actual.param_groups[i] as object)) assert.doesNotMatch(name, /[a-z][A-Z]/);
+    assert.deepEqual(
+      { params, lr, betas },
+      { params: group.params, lr: group['lr'], betas: group['betas'] },
+    );
+    for (const name of Object.keys(group))
+      assert.ok(Object.hasOwn(actual.param_groups[i] as object, name), `group ${i} has no ${name}`);
+    for (const name of Object.keys(actual.param_groups[i] as object))
+      assert.doesNotMatch(name, /[a-z][A-Z]/);
   });
 }
 
-const withFunctions = (options: Options = {}): Options => ('lrLambda' in options ? { ...options, lrLambda: lambdas[options.lrLambda as string] } : options);
+const withFunctions = (options: Options = {}): Options =>
+  'lrLambda' in options ? { ...options, lrLambda: lambdas[options.lrLambda as string] } : options;
 
 function scheduleOf(c: SchedulerCase, optimizer: sw.optim.Optimizer): Scheduler {
-  const make = (name: string, ...args: unknown[]): Scheduler => new (schedulers[name] as (typeof schedulers)[string])(...args);
+  const make = (name: string, ...args: unknown[]): Scheduler =>
+    new (schedulers[name] as (typeof schedulers)[string])(...args);
   if (c.parts === undefined) return make(c.scheduler, optimizer, withFunctions(c.options));
   const parts = c.parts.map(([name, options]) => make(name, optimizer, withFunctions(options)));
-  return c.milestones ? make(c.scheduler, optimizer, parts, { milestones: c.milestones }) : make(c.scheduler, parts);
+  return c.milestones
+    ? make(c.scheduler, optimizer, parts, { milestones: c.milestones })
+    : make(c.scheduler, parts);
 }
 
 function sgd(): sw.optim.Optimizer {
@@ -138,23 +196,47 @@ function checkScheduler(fixture: Fixture<unknown>, c: SchedulerCase): void {
   optimizer.loadStateDict(decoded(c.optimizer, fixture) as sw.optim.OptimizerStateDict);
   scheduler.loadStateDict(c.state);
   const state = scheduler.stateDict();
-  for (const name of Object.keys(c.state)) assert.ok(Object.hasOwn(state, name) || notSaved.has(name), `the state has no ${name}`);
+  for (const name of Object.keys(c.state))
+    assert.ok(Object.hasOwn(state, name) || notSaved.has(name), `the state has no ${name}`);
   for (let step = savedAfter; step < steps; step++) {
     if (c.metrics) scheduler.step(c.metrics[step]);
     else scheduler.step();
     optimizer.paramGroups.forEach((group, i) => {
-      assertNear(group['lr'] as number, c.lr[step]?.[i] as number, 1e-9, 1e-12, `learning rate of group ${i} after ${step + 1} steps`);
-      assertNear(group['momentum'] as number, c.momentum[step]?.[i] as number, 1e-9, 1e-12, `momentum of group ${i} after ${step + 1} steps`);
+      assertNear(
+        group['lr'] as number,
+        c.lr[step]?.[i] as number,
+        1e-9,
+        1e-12,
+        `learning rate of group ${i} after ${step + 1} steps`,
+      );
+      assertNear(
+        group['momentum'] as number,
+        c.momentum[step]?.[i] as number,
+        1e-9,
+        1e-12,
+        `momentum of group ${i} after ${step + 1} steps`,
+      );
     });
   }
 }
 
 /** Flags of PyTorch's own calls, of its messages, and what it works out again. */
-const notSaved = new Set(['verbose', '_get_lr_called_within_step', '_is_initial', '_scale_fn_ref', 'mode_worse', 'use_beta1', '_last_lr', 'milestones']);
+const notSaved = new Set([
+  'verbose',
+  '_get_lr_called_within_step',
+  '_is_initial',
+  '_scale_fn_ref',
+  'mode_worse',
+  'use_beta1',
+  '_last_lr',
+  'milestones',
+]);
 
 describe('states that PyTorch saved', () => {
   withFixture<OptimizerCase | SchedulerCase>('state-dict', (fixture) => {
-    for (const c of fixture.cases) it(`${c.name} goes on as in PyTorch`, () => (c.kind === 'optimizer' ? checkOptimizer(fixture, c) : checkScheduler(fixture, c)));
+    for (const c of fixture.cases)
+      it(`${c.name} goes on as in PyTorch`, () =>
+        c.kind === 'optimizer' ? checkOptimizer(fixture, c) : checkScheduler(fixture, c));
   });
 });
 
@@ -163,17 +245,36 @@ const plain = (t: Tensor): unknown => t.detach().tolist();
 /** A state as JSON has it: tensors as lists. */
 function asJson(state: sw.optim.OptimizerStateDict): State {
   const lists = (values: Record<string, Tensor | number>): object =>
-    Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value instanceof sw.Tensor ? plain(value) : value]));
-  return { ...state, state: Object.fromEntries(Object.entries(state.state).map(([id, values]) => [id, lists(values)])) };
+    Object.fromEntries(
+      Object.entries(values).map(([name, value]) => [
+        name,
+        value instanceof sw.Tensor ? plain(value) : value,
+      ]),
+    );
+  return {
+    ...state,
+    state: Object.fromEntries(
+      Object.entries(state.state).map(([id, values]) => [id, lists(values)]),
+    ),
+  };
 }
 
 /** Three steps here; what PyTorch needs to go on, and what it should come to. */
-function savedRun(name: OptimizerCase['optimizer'], options: Options, schedule?: [string, Options]): { run: Run; end: { params: unknown; lr: unknown } } {
+function savedRun(
+  name: OptimizerCase['optimizer'],
+  options: Options,
+  schedule?: [string, Options],
+): { run: Run; end: { params: unknown; lr: unknown } } {
   sw.manualSeed(7);
   const params = [sw.randn([3, 5]), sw.randn([7])].map((p) => p.requiresGrad_());
   const grads = params.map((p) => sw.randn([steps, ...p.shape]));
   const optimizer = optimizerOf(name, params, options);
-  const scheduler = schedule && new (schedulers[schedule[0]] as (typeof schedulers)[string])(optimizer, withFunctions(camelCased(schedule[1])));
+  const scheduler =
+    schedule &&
+    new (schedulers[schedule[0]] as (typeof schedulers)[string])(
+      optimizer,
+      withFunctions(camelCased(schedule[1])),
+    );
   const lr: unknown[] = [];
   const stepTo = (from: number, to: number): void => {
     for (let step = from; step < to; step++) {
@@ -195,7 +296,12 @@ function savedRun(name: OptimizerCase['optimizer'], options: Options, schedule?:
 }
 
 const camelCased = (options: Options): Options =>
-  Object.fromEntries(Object.entries(options).map(([name, value]) => [name.replace(/_([a-z0-9])/gi, (_, letter: string) => letter.toUpperCase()), value]));
+  Object.fromEntries(
+    Object.entries(options).map(([name, value]) => [
+      name.replace(/_([a-z0-9])/gi, (_, letter: string) => letter.toUpperCase()),
+      value,
+    ]),
+  );
 
 const saved: Record<string, () => ReturnType<typeof savedRun>> = {
   'SGD with momentum': () => savedRun('SGD', { lr: 0.1, momentum: 0.9, weightDecay: 0.01 }),
@@ -212,11 +318,20 @@ const saved: Record<string, () => ReturnType<typeof savedRun>> = {
       PolynomialLR: { total_iters: 11, power: 2 },
       CosineAnnealingLR: { T_max: 5 },
       CosineAnnealingWarmRestarts: { T_0: 2, T_mult: 2 },
-      CyclicLR: { base_lr: 0.01, max_lr: 0.1, step_size_up: 2, step_size_down: 3, mode: 'triangular2' },
+      CyclicLR: {
+        base_lr: 0.01,
+        max_lr: 0.1,
+        step_size_up: 2,
+        step_size_down: 3,
+        mode: 'triangular2',
+      },
       OneCycleLR: { max_lr: 0.5, total_steps: 9, three_phase: true },
       LambdaLR: { lr_lambda: 'inverse' },
       MultiplicativeLR: { lr_lambda: 'shrink' },
-    }).map(([name, options]) => [name, () => savedRun('SGD', { lr: 0.1, momentum: 0.9 }, [name, options])]),
+    }).map(([name, options]) => [
+      name,
+      () => savedRun('SGD', { lr: 0.1, momentum: 0.9 }, [name, options]),
+    ]),
   ),
 };
 
@@ -225,10 +340,15 @@ describe('states that PyTorch takes', () => {
 
   before(function () {
     this.timeout(120_000);
-    const python = ['python3', '/usr/bin/python3'].find((each) => spawnSync(each, ['-c', 'import torch']).status === 0);
+    const python = ['python3', '/usr/bin/python3'].find(
+      (each) => spawnSync(each, ['-c', 'import torch']).status === 0,
+    );
     if (python === undefined) skipBecause(this, 'there is no PyTorch');
     const program = fileURLToPath(new URL('./resume.py', import.meta.url));
-    const { status, stdout, stderr } = spawnSync(python, [program], { input: JSON.stringify(Object.values(saved).map((make) => make().run)), encoding: 'utf8' });
+    const { status, stdout, stderr } = spawnSync(python, [program], {
+      input: JSON.stringify(Object.values(saved).map((make) => make().run)),
+      encoding: 'utf8',
+    });
     assert.equal(status, 0, stderr);
     ends = JSON.parse(stdout) as typeof ends;
   });
@@ -238,8 +358,12 @@ describe('states that PyTorch takes', () => {
       const { end } = make();
       const [actual, wanted] = [ends[i] as (typeof ends)[number], end];
       const flat = (values: unknown): number[] => (values as unknown[]).flat(4) as number[];
-      flat(wanted.params).forEach((value, at) => assertNear(flat(actual.params)[at] as number, value, 1e-5, 1e-6, `parameter value ${at}`));
-      flat(wanted.lr).forEach((value, at) => assertNear(flat(actual.lr)[at] as number, value, 1e-9, 1e-12, `rate ${at}`));
+      flat(wanted.params).forEach((value, at) =>
+        assertNear(flat(actual.params)[at] as number, value, 1e-5, 1e-6, `parameter value ${at}`),
+      );
+      flat(wanted.lr).forEach((value, at) =>
+        assertNear(flat(actual.lr)[at] as number, value, 1e-9, 1e-12, `rate ${at}`),
+      );
     });
   });
 });

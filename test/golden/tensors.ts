@@ -1,4 +1,6 @@
-/** From the bytes of a fixture to tensors of the library, and from tensors back to plain numbers. */
+/**
+ * From the bytes of a fixture to tensors of the library, and from tensors back to plain numbers.
+ */
 import * as sw from '../../lib/index.js';
 import type { Entry } from './read-fixture.js';
 
@@ -79,6 +81,11 @@ export function makeTensor(entry: Entry, device: DeviceName): Tensor {
 export function snapshot(tensor: Tensor): Snapshot {
   const dtype = tensor.dtype.name;
   const plain = tensor.detach();
-  const readable = dtype === 'float16' || dtype === 'bfloat16' ? plain.to(sw.float32) : dtype === 'bool' ? plain.to(sw.uint8) : plain;
+  const readable =
+    dtype === 'float16' || dtype === 'bfloat16'
+      ? plain.to(sw.float32)
+      : dtype === 'bool'
+        ? plain.to(sw.uint8)
+        : plain;
   return { dtype, shape: [...tensor.shape], values: readable.toTypedArray() as Values };
 }

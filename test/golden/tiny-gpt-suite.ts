@@ -1,4 +1,7 @@
-/** The model of cases_tiny_gpt.py in functional ops: logits, every gradient, the losses of ten AdamW steps. */
+/**
+ * The model of cases_tiny_gpt.py in functional ops: logits, every gradient, the losses of ten AdamW
+ * steps.
+ */
 import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
 import { assertClose, assertNear, type Slack } from './compare.js';
@@ -33,9 +36,16 @@ export function tinyGptSuite(device: DeviceName): void {
       });
       it('gradients match PyTorch', () => {
         const model = new TinyGpt(c, device);
-        model.loss(batch(fixture, c.tokens, 0, device), batch(fixture, c.targets, 0, device)).backward();
+        model
+          .loss(batch(fixture, c.tokens, 0, device), batch(fixture, c.targets, 0, device))
+          .backward();
         for (const [name, key] of Object.entries(c.grads)) {
-          assertClose(snapshot(model.at(name).grad as Tensor), expected(fixture.entry(key)), `gradient of ${name}`, c.tolerance);
+          assertClose(
+            snapshot(model.at(name).grad as Tensor),
+            expected(fixture.entry(key)),
+            `gradient of ${name}`,
+            c.tolerance,
+          );
         }
       });
       it('losses of ten AdamW steps match PyTorch', () => checkTraining(fixture, c, device));
@@ -57,7 +67,10 @@ function checkTraining(fixture: Fixture<Case>, c: Case, device: DeviceName): voi
   const optimizer = new sw.optim.AdamW(groups, { lr: 1e-2, betas: [0.9, 0.95] });
   c.losses.forEach((wanted, step) => {
     optimizer.zeroGrad();
-    const loss = model.loss(batch(fixture, c.tokens, step % 2, device), batch(fixture, c.targets, step % 2, device));
+    const loss = model.loss(
+      batch(fixture, c.tokens, step % 2, device),
+      batch(fixture, c.targets, step % 2, device),
+    );
     loss.backward();
     sw.nn.utils.clipGradNorm_(params, 1);
     optimizer.step();
@@ -87,14 +100,26 @@ class TinyGpt {
     let x = sw.embedding(tokens, this.at('wte')).add(this.at('wpe').narrow(0, 0, tokens.size(1)));
     for (let i = 0; i < this.c.sizes.layers; i++) {
       x = x.add(this.attention(`h${i}`, this.norm(`h${i}.norm1`, x)));
-      const up = sw.linear(this.norm(`h${i}.norm2`, x), this.at(`h${i}.up`), this.at(`h${i}.upBias`));
-      x = x.add(sw.linear(sw.gelu(up, { approximate: 'tanh' }), this.at(`h${i}.down`), this.at(`h${i}.downBias`)));
+      const up = sw.linear(
+        this.norm(`h${i}.norm2`, x),
+        this.at(`h${i}.up`),
+        this.at(`h${i}.upBias`),
+      );
+      x = x.add(
+        sw.linear(
+          sw.gelu(up, { approximate: 'tanh' }),
+          this.at(`h${i}.down`),
+          this.at(`h${i}.downBias`),
+        ),
+      );
     }
     return sw.linear(this.norm('norm', x), this.at('wte'));
   }
 
   loss(tokens: Tensor, targets: Tensor): Tensor {
-    return sw.crossEntropy(this.logits(tokens).flatten(0, 1), targets.flatten(), { ignoreIndex: -1 });
+    return sw.crossEntropy(this.logits(tokens).flatten(0, 1), targets.flatten(), {
+      ignoreIndex: -1,
+    });
   }
 
   private norm(name: string, x: Tensor): Tensor {
@@ -104,8 +129,13 @@ class TinyGpt {
   private attention(block: string, x: Tensor): Tensor {
     const { heads, size } = this.c.sizes;
     const [rows, length] = [x.size(0), x.size(1)];
-    const split = (t: Tensor): Tensor => t.reshape([rows, length, heads, size / heads]).transpose(1, 2); // [B, H, T, D]
-    const [q, k, v] = sw.linear(x, this.at(`${block}.qkv`)).chunk(3, -1) as [Tensor, Tensor, Tensor];
+    const split = (t: Tensor): Tensor =>
+      t.reshape([rows, length, heads, size / heads]).transpose(1, 2); // [B, H, T, D]
+    const [q, k, v] = sw.linear(x, this.at(`${block}.qkv`)).chunk(3, -1) as [
+      Tensor,
+      Tensor,
+      Tensor,
+    ];
     const y = sw.scaledDotProductAttention(split(q), split(k), split(v), { isCausal: true });
     return sw.linear(y.transpose(1, 2).reshape([rows, length, size]), this.at(`${block}.proj`));
   }

@@ -1,4 +1,7 @@
-/** nn.Transformer, its layers and nn.MultiheadAttention: outputs in training and evaluation, gradients of inputs and parameters. */
+/**
+ * nn.Transformer, its layers and nn.MultiheadAttention: outputs in training and evaluation,
+ * gradients of inputs and parameters.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
@@ -7,11 +10,22 @@ import { withFixture } from './golden-suite.js';
 import type { Fixture } from './read-fixture.js';
 import { Decoder, type Encoded, tensorsOf } from './run-case.js';
 import { camelCase, type Described, seededWeights } from './seeded-weights.js';
-import { type DeviceName, expected, makeTensor, type Snapshot, snapshot, type Tensor } from './tensors.js';
+import {
+  type DeviceName,
+  expected,
+  makeTensor,
+  type Snapshot,
+  snapshot,
+  type Tensor,
+} from './tensors.js';
 
 interface Case {
   name: string;
-  module: 'Transformer' | 'TransformerEncoderLayer' | 'TransformerDecoderLayer' | 'MultiheadAttention';
+  module:
+    | 'Transformer'
+    | 'TransformerEncoderLayer'
+    | 'TransformerDecoderLayer'
+    | 'MultiheadAttention';
   args: Encoded[];
   options: Record<string, Encoded>;
   seed: number;
@@ -34,24 +48,43 @@ export function transformerSuite(device: DeviceName): void {
   for (const name of ['transformer-layers', 'transformer']) {
     describe(`golden ${name} on ${device}`, () => {
       withFixture<Case>(name, (fixture) => {
-        for (const c of fixture.cases) it(`${c.name} matches PyTorch`, () => check(fixture, c, device));
+        for (const c of fixture.cases)
+          it(`${c.name} matches PyTorch`, () => check(fixture, c, device));
       });
     });
   }
 }
 
-/** The module with the fixture's weights, and its parameters in PyTorch's order and under PyTorch's names. */
-function makeModule(c: Case, decoder: Decoder, device: DeviceName): { module: AnyModule; params: Map<string, Tensor> } {
+/**
+ * The module with the fixture's weights, and its parameters in PyTorch's order and under PyTorch's
+ * names.
+ */
+function makeModule(
+  c: Case,
+  decoder: Decoder,
+  device: DeviceName,
+): { module: AnyModule; params: Map<string, Tensor> } {
   const Module = sw.nn[c.module] as unknown as new (...args: unknown[]) => AnyModule;
   const options = decoder.options(c.options);
-  const module = new Module(...decoder.list(c.args), ...(Object.keys(options).length ? [options] : [])).to(device) as AnyModule;
+  const module = new Module(
+    ...decoder.list(c.args),
+    ...(Object.keys(options).length ? [options] : []),
+  ).to(device) as AnyModule;
   const weights = seededWeights(c.params, c.seed, device);
   const keys = new Set(Object.keys(module.stateDict()));
   const local = (name: string): string => (keys.has(name) ? name : camelCase(name));
-  module.loadStateDict(Object.fromEntries([...weights].map(([name, weight]) => [local(name), weight])));
+  module.loadStateDict(
+    Object.fromEntries([...weights].map(([name, weight]) => [local(name), weight])),
+  );
   const own = new Map<string, Tensor>(module.namedParameters());
-  assert.deepEqual([...own.keys()], Object.keys(c.params).map(local), 'names or order of the parameters differ from PyTorch');
-  const params = new Map(Object.keys(c.params).map((name) => [name, own.get(local(name)) as Tensor]));
+  assert.deepEqual(
+    [...own.keys()],
+    Object.keys(c.params).map(local),
+    'names or order of the parameters differ from PyTorch',
+  );
+  const params = new Map(
+    Object.keys(c.params).map((name) => [name, own.get(local(name)) as Tensor]),
+  );
   return { module, params };
 }
 
@@ -60,7 +93,8 @@ function check(fixture: Fixture<Case>, c: Case, device: DeviceName): void {
   const { module, params } = makeModule(c, decoder, device);
   const inputs = decoder.list(c.inputs).map((input) => (input as Tensor).requiresGrad_());
   const forward = decoder.options(c.forward);
-  const run = (): (Tensor | null)[] => tensorsOf(module.forward(...inputs, ...(Object.keys(forward).length ? [forward] : [])));
+  const run = (): (Tensor | null)[] =>
+    tensorsOf(module.forward(...inputs, ...(Object.keys(forward).length ? [forward] : [])));
 
   module.train();
   const outputs = run();
@@ -75,26 +109,55 @@ function check(fixture: Fixture<Case>, c: Case, device: DeviceName): void {
   });
   const grads = sw.autograd.grad(used, [...inputs, ...params.values()], { gradOutputs });
   c.inputGrads.forEach((key, i) => {
-    assertClose(snapshot(grads[i] as Tensor), expected(fixture.entry(key)), `gradient of input ${i}`, c.tolerance);
+    assertClose(
+      snapshot(grads[i] as Tensor),
+      expected(fixture.entry(key)),
+      `gradient of input ${i}`,
+      c.tolerance,
+    );
   });
   [...params.keys()].forEach((name, i) => {
     const grad = snapshot(grads[inputs.length + i] as Tensor);
     const what = `gradient of ${name}`;
     const norm = c.gradNorms[name];
-    if (norm !== undefined) assertNear(normOf(grad), norm, 1e-5, c.tolerance?.float32 ?? 1e-5, `norm of the ${what}`);
-    assertClose(sampled(grad, c.every), expected(fixture.entry(c.grads[name] as string)), what, c.tolerance);
+    if (norm !== undefined)
+      assertNear(normOf(grad), norm, 1e-5, c.tolerance?.float32 ?? 1e-5, `norm of the ${what}`);
+    assertClose(
+      sampled(grad, c.every),
+      expected(fixture.entry(c.grads[name] as string)),
+      what,
+      c.tolerance,
+    );
   });
 
   module.eval();
   checkOutputs(fixture, c, sw.noGrad(run), 'evaluation');
 }
 
-function checkOutputs(fixture: Fixture<Case>, c: Case, outputs: (Tensor | null)[], mode: string): void {
-  assert.ok(outputs.length <= c.outputs.length, `${outputs.length} outputs, PyTorch has ${c.outputs.length}`);
+function checkOutputs(
+  fixture: Fixture<Case>,
+  c: Case,
+  outputs: (Tensor | null)[],
+  mode: string,
+): void {
+  assert.ok(
+    outputs.length <= c.outputs.length,
+    `${outputs.length} outputs, PyTorch has ${c.outputs.length}`,
+  );
   c.outputs.forEach((key, i) => {
     const output = outputs[i] ?? null;
-    assert.equal(output === null, key === null, `output ${i} in ${mode} is ${output === null ? 'null' : 'there'}, unlike PyTorch's`);
-    if (output !== null && key !== null) assertClose(snapshot(output), expected(fixture.entry(key)), `output ${i} in ${mode}`, c.tolerance);
+    assert.equal(
+      output === null,
+      key === null,
+      `output ${i} in ${mode} is ${output === null ? 'null' : 'there'}, unlike PyTorch's`,
+    );
+    if (output !== null && key !== null)
+      assertClose(
+        snapshot(output),
+        expected(fixture.entry(key)),
+        `output ${i} in ${mode}`,
+        c.tolerance,
+      );
   });
 }
 

@@ -20,7 +20,8 @@ import {
 } from '../../lib/index.js';
 import { CompileCounter } from '../../lib/testing/index.js';
 
-const values = (t: Tensor | null | undefined): number[] => Array.from((t as Tensor).toTypedArray() as Float32Array);
+const values = (t: Tensor | null | undefined): number[] =>
+  Array.from((t as Tensor).toTypedArray() as Float32Array);
 let count = 0;
 const fresh = (): string => `test::op${count++}`;
 
@@ -37,8 +38,11 @@ function scaledSquare() {
 
 describe('a custom op', () => {
   it('computes, with tensors, lists of tensors and plain values as arguments', () => {
-    const weighted = library.customOp(fresh(), {}, (list: readonly Tensor[], weights: readonly number[], { bias }: { bias: number }) =>
-      list.map((t, i) => t.mul(weights[i] as number).add(bias)),
+    const weighted = library.customOp(
+      fresh(),
+      {},
+      (list: readonly Tensor[], weights: readonly number[], { bias }: { bias: number }) =>
+        list.map((t, i) => t.mul(weights[i] as number).add(bias)),
     );
     const [a, b] = weighted([ones([2]), ones([2])], [2, 3], { bias: 1 });
     assert.deepEqual(
@@ -55,15 +59,24 @@ describe('a custom op', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     op(x, 3).sum().backward();
     assert.deepEqual(values(x.grad), [6, 12]);
-    assert.ok(autograd.gradcheck((t: Tensor) => op(t, 0.5), [randn([3], { dtype: float64, requiresGrad: true })]));
+    assert.ok(
+      autograd.gradcheck(
+        (t: Tensor) => op(t, 0.5),
+        [randn([3], { dtype: float64, requiresGrad: true })],
+      ),
+    );
   });
 
   it('may use its outputs in backward, and give gradients to lists', () => {
     const product = library
-      .customOp(fresh(), {}, (list: readonly Tensor[]) => (list[0] as Tensor).mul(list[1] as Tensor))
+      .customOp(fresh(), {}, (list: readonly Tensor[]) =>
+        (list[0] as Tensor).mul(list[1] as Tensor),
+      )
       .registerAutograd({
         setupContext: (ctx, [list], [out]) => Object.assign(ctx, { list, out }),
-        backward: ({ list, out }, g) => [(list as Tensor[]).map((t) => g?.mul(out as Tensor).div(t))],
+        backward: ({ list, out }, g) => [
+          (list as Tensor[]).map((t) => g?.mul(out as Tensor).div(t)),
+        ],
       });
     const [a, b] = [tensor([2, 3], { requiresGrad: true }), tensor([5, 7], { requiresGrad: true })];
     product([a, b]).sum().backward();
@@ -80,7 +93,9 @@ describe('a custom op', () => {
           .backward(),
       (e: Error) => e instanceof AutogradError && /registerAutograd/.test(e.message),
     );
-    const short = library.customOp(fresh(), {}, (x: Tensor, y: Tensor) => x.add(y)).registerAutograd({ backward: (_ctx, g) => [g] });
+    const short = library
+      .customOp(fresh(), {}, (x: Tensor, y: Tensor) => x.add(y))
+      .registerAutograd({ backward: (_ctx, g) => [g] });
     assert.throws(
       () =>
         short(ones([1]).requiresGrad_(), ones([1]))
@@ -132,14 +147,19 @@ describe('a custom op', () => {
     library.customOp(name, {}, (x: Tensor) => x.neg());
     assert.throws(() => library.customOp(name, {}, (x: Tensor) => x.neg()), /already defined/);
     assert.throws(() => library.customOp('plain', {}, (x: Tensor) => x.neg()), ArgumentError);
-    assert.throws(() => library.customOp(fresh(), { mutatesArgs: [-1] }, (x: Tensor) => x.neg()), ArgumentError);
+    assert.throws(
+      () => library.customOp(fresh(), { mutatesArgs: [-1] }, (x: Tensor) => x.neg()),
+      ArgumentError,
+    );
     const mutable = library.customOp(fresh(), { mutatesArgs: [0] }, (x: Tensor) => void x.neg_());
     assert.throws(() => mutable.registerAutograd({ backward: () => null }), ArgumentError);
     assert.throws(() => mutable(3 as unknown as Tensor), /argument 0/);
   });
 
   it('has a shape on fake tensors where one was registered', () => {
-    const pair = library.customOp(fresh(), {}, (x: Tensor) => [x.sum(0), x.sum(1)]).registerFake((x) => [{ shape: [x.shape[1] as number] }, { shape: [x.shape[0] as number] }]);
+    const pair = library
+      .customOp(fresh(), {}, (x: Tensor) => [x.sum(0), x.sum(1)])
+      .registerFake((x) => [{ shape: [x.shape[1] as number] }, { shape: [x.shape[0] as number] }]);
     new FakeTensorMode().run(() => {
       const [a, b] = pair(zeros([3, 5]));
       assert.deepEqual([a?.shape, b?.shape], [[5], [3]]);
@@ -168,7 +188,9 @@ describe('a custom op', () => {
   });
 
   it('changes the buffers of a captured function that swaps them under its argument', () => {
-    const addOneOut = library.customOp(fresh(), { mutatesArgs: [1] }, (x: Tensor, out: Tensor) => void out.copy_(x.add(1))).registerFake(() => {});
+    const addOneOut = library
+      .customOp(fresh(), { mutatesArgs: [1] }, (x: Tensor, out: Tensor) => void out.copy_(x.add(1)))
+      .registerFake(() => {});
     const f = (x: Tensor): void => {
       const buffer = zeros([2]);
       addOneOut(x, buffer.view([-1]));

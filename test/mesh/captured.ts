@@ -1,4 +1,6 @@
-/** What a call and the processes that it starts print, instead of between the lines of the test run. */
+/**
+ * What a call and the processes that it starts print, instead of between the lines of the test run.
+ */
 type Write = typeof process.stdout.write;
 
 export interface Captured<T> {
@@ -27,7 +29,9 @@ export async function captured<T>(call: () => Promise<T>): Promise<Captured<T>> 
 }
 
 /** The error of a call that must fail. */
-export async function errorOf(call: () => Promise<unknown>): Promise<Error & { details: Record<string, unknown> }> {
+export async function errorOf(
+  call: () => Promise<unknown>,
+): Promise<Error & { details: Record<string, unknown> }> {
   const { result } = await captured(async () => {
     try {
       await call();

@@ -1,4 +1,7 @@
-/** Arguments of collectives that are none: errors of the library, under the name that was called, before anything is sent. */
+/**
+ * Arguments of collectives that are none: errors of the library, under the name that was called,
+ * before anything is sent.
+ */
 import assert from 'node:assert/strict';
 import * as distributed from '../../lib/distributed.js';
 import {
@@ -16,7 +19,18 @@ import {
   Shard,
   worldGroup,
 } from '../../lib/distributed.js';
-import { ArgumentError, arange, DtypeError, InPlaceError, int64, ShapeError, ShardingError, ShardwiseError, type Tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  arange,
+  DtypeError,
+  InPlaceError,
+  int64,
+  ShapeError,
+  ShardingError,
+  ShardwiseError,
+  type Tensor,
+  zeros,
+} from '../../lib/index.js';
 import { errorOf, onRanks } from './on-ranks.js';
 
 type Call = (...args: never[]) => unknown;
@@ -44,7 +58,10 @@ const right: Record<string, () => unknown[]> = {
   irecv: () => [x(), 1],
 };
 
-/** Calls it on rank 0 of 2, where nothing may have been sent when it throws: the other rank calls nothing. */
+/**
+ * Calls it on rank 0 of 2, where nothing may have been sent when it throws: the other rank calls
+ * nothing.
+ */
 async function refusal(name: string, args: () => unknown[]): Promise<ShardwiseError> {
   const [error] = await onRanks(2, async (rank) => {
     if (rank === 1) return null;
@@ -65,27 +82,51 @@ async function refusal(name: string, args: () => unknown[]): Promise<ShardwiseEr
 const options =
   (name: string, more: object): (() => unknown[]) =>
   () => [...(right[name] as () => unknown[])(), more];
-const rooted = (name: string): object => (name === 'gather' ? { gatherList: pair() } : name === 'scatter' ? { scatterList: pair() } : {});
+const rooted = (name: string): object =>
+  name === 'gather' ? { gatherList: pair() } : name === 'scatter' ? { scatterList: pair() } : {};
 
 describe('arguments of collectives', () => {
   for (const name of Object.keys(right)) {
     it(`of ${name}: what is no tensor, no option, no group, no rank`, async () => {
       const make = right[name] as () => unknown[];
-      const replaced = (i: number, other: unknown): unknown[] => make().map((each, at) => (at === i ? other : each));
+      const replaced = (i: number, other: unknown): unknown[] =>
+        make().map((each, at) => (at === i ? other : each));
       for (const [i, arg] of make().entries()) {
-        const others = typeof arg === 'number' ? [undefined, null, '0', 0.5, -1, 2, Number.NaN] : [undefined, null, 3, 'x', {}, []];
+        const others =
+          typeof arg === 'number'
+            ? [undefined, null, '0', 0.5, -1, 2, Number.NaN]
+            : [undefined, null, 3, 'x', {}, []];
         for (const other of others) {
           const error = await refusal(name, () => [...replaced(i, other), rooted(name)]);
-          assert.ok(error instanceof ArgumentError, `${name} argument ${i} as ${String(other)}: ${error.stack}`);
+          assert.ok(
+            error instanceof ArgumentError,
+            `${name} argument ${i} as ${String(other)}: ${error.stack}`,
+          );
         }
         if (Array.isArray(arg)) {
-          for (const list of [() => [x()], () => [x(), x(), x()], () => [x(), null], () => [3, x()]]) {
+          for (const list of [
+            () => [x()],
+            () => [x(), x(), x()],
+            () => [x(), null],
+            () => [3, x()],
+          ]) {
             assert.ok((await refusal(name, () => replaced(i, list()))) instanceof ArgumentError);
           }
         }
       }
-      for (const wrong of [{ grp: 1 }, { group: 3 }, { group: null }, [], null, 'sum', ...(name === 'barrier' ? [] : [{ asyncOp: 1 }])]) {
-        assert.ok((await refusal(name, options(name, wrong as object))) instanceof ArgumentError, `${name} ${JSON.stringify(wrong)}`);
+      for (const wrong of [
+        { grp: 1 },
+        { group: 3 },
+        { group: null },
+        [],
+        null,
+        'sum',
+        ...(name === 'barrier' ? [] : [{ asyncOp: 1 }]),
+      ]) {
+        assert.ok(
+          (await refusal(name, options(name, wrong as object))) instanceof ArgumentError,
+          `${name} ${JSON.stringify(wrong)}`,
+        );
       }
     });
   }
@@ -122,19 +163,27 @@ describe('arguments of collectives', () => {
       ['irecv', () => [x(), 0], ArgumentError],
       ['send', () => [x(), 1, { asyncOp: true }], ArgumentError],
     ];
-    for (const [name, args, type] of wrong) assert.ok((await refusal(name, args)) instanceof type, `${name}: expected ${type.name}`);
+    for (const [name, args, type] of wrong)
+      assert.ok((await refusal(name, args)) instanceof type, `${name}: expected ${type.name}`);
   });
 
   it('that are distributed: what they are, and what to give in their place', async () => {
-    const placements = { 'Shard(0)': Shard(0), 'Replicate()': Replicate(), 'Partial(sum)': Partial() };
+    const placements = {
+      'Shard(0)': Shard(0),
+      'Replicate()': Replicate(),
+      'Partial(sum)': Partial(),
+    };
     for (const [text, placement] of Object.entries(placements)) {
-      const t = (): Tensor => DTensor.fromLocal(x(), initDeviceMesh('cpu', [2], { meshDimNames: ['dp'] }), [placement]);
+      const t = (): Tensor =>
+        DTensor.fromLocal(x(), initDeviceMesh('cpu', [2], { meshDimNames: ['dp'] }), [placement]);
       const given: [string, () => unknown[]][] = [
         ...Object.entries(right).flatMap(([name, args]): [string, () => unknown[]][] =>
           args().flatMap((arg, at): [string, () => unknown[]][] => {
             if (typeof arg === 'number') return [];
             const wrong = (): unknown => (Array.isArray(arg) ? [x(), t()] : t());
-            return [[name, () => [...args().map((each, i) => (i === at ? wrong() : each)), rooted(name)]]];
+            return [
+              [name, () => [...args().map((each, i) => (i === at ? wrong() : each)), rooted(name)]],
+            ];
           }),
         ),
         ['gather', () => [x(), { gatherList: [x(), t()] }]],
@@ -143,7 +192,13 @@ describe('arguments of collectives', () => {
       for (const [name, args] of given) {
         const error = await refusal(name, args);
         assert.ok(error instanceof ShardingError, `${name} of ${text}: ${error.stack}`);
-        for (const part of ['to be a plain tensor, got a distributed one', `on mesh (dp: 2): [${text}]`, 'toLocal()', 'redistribute(', 'fullTensor()']) {
+        for (const part of [
+          'to be a plain tensor, got a distributed one',
+          `on mesh (dp: 2): [${text}]`,
+          'toLocal()',
+          'redistribute(',
+          'fullTensor()',
+        ]) {
           assert.ok(error.message.includes(part), `${name} of ${text}: ${error.message}`);
         }
         assert.deepEqual(error.details['placements'], [placement]);
@@ -163,7 +218,8 @@ describe('arguments of collectives', () => {
       ['gather', () => [x(), { gatherList: [shared(), x()] }]],
       ['recv', () => [shared(), 1]],
     ];
-    for (const [name, args] of writes) assert.ok((await refusal(name, args)) instanceof InPlaceError, name);
+    for (const [name, args] of writes)
+      assert.ok((await refusal(name, args)) instanceof InPlaceError, name);
   });
 
   it('of newGroup, getRank and getWorldSize', async () => {
@@ -171,13 +227,15 @@ describe('arguments of collectives', () => {
       for (const ranks of [[], [2], [-1], [0, 0], [0.5], 'world', { 0: 1 }, null]) {
         assert.throws(
           () => newGroup(ranks as never),
-          (error: Error) => error instanceof ArgumentError && error.message.startsWith('newGroup: '),
+          (error: Error) =>
+            error instanceof ArgumentError && error.message.startsWith('newGroup: '),
         );
       }
       const group = newGroup([1]);
       assert.deepEqual([getRank(group), getWorldSize(group)], rank === 1 ? [0, 1] : [-1, -1]);
       assert.deepEqual([getRank(), getWorldSize(), worldGroup().ranks], [rank, 2, [0, 1]]);
-      for (const get of [getRank, getWorldSize]) assert.throws(() => get({} as never), ArgumentError);
+      for (const get of [getRank, getWorldSize])
+        assert.throws(() => get({} as never), ArgumentError);
     });
   });
 });
@@ -188,8 +246,14 @@ describe('ranks that have no part in a group', () => {
       const group = newGroup([2, 1]);
       if (rank !== 0) return;
       for (const [name, args] of Object.entries(right)) {
-        const error = await errorOf((async () => (calls[name] as Call)(...([...args(), { group }] as never[])))());
-        assert.ok(error instanceof DistributedError && error.message.startsWith(`${name}: rank 0 is no member of group "group0" (ranks 2, 1)`), error.stack);
+        const error = await errorOf(
+          (async () => (calls[name] as Call)(...([...args(), { group }] as never[])))(),
+        );
+        assert.ok(
+          error instanceof DistributedError &&
+            error.message.startsWith(`${name}: rank 0 is no member of group "group0" (ranks 2, 1)`),
+          error.stack,
+        );
       }
     });
   });
@@ -199,7 +263,10 @@ describe('ranks that have no part in a group', () => {
       const group = newGroup([0, 2]);
       if (rank !== 0) return;
       const { broadcast, send } = distributed;
-      assert.throws(() => broadcast(x(), 1, { group }), /broadcast: src 1 is not of group "group0" \(ranks 0, 2\)/);
+      assert.throws(
+        () => broadcast(x(), 1, { group }),
+        /broadcast: src 1 is not of group "group0" \(ranks 0, 2\)/,
+      );
       assert.throws(() => send(x(), 1, { group }), ArgumentError);
     });
   });
@@ -212,8 +279,18 @@ describe('ranks that have no part in a group', () => {
       destroyProcessGroup(group);
       const refused = async (given: ProcessGroup | undefined, text: RegExp): Promise<void> => {
         for (const [name, args] of Object.entries(right)) {
-          const error = await errorOf((async () => (calls[name] as Call)(...([...args(), ...(given === undefined ? [] : [{ group: given }])] as never[])))());
-          assert.ok(error instanceof DistributedError && error.message.startsWith(`${name}: `) && text.test(error.message), error.stack);
+          const error = await errorOf(
+            (async () =>
+              (calls[name] as Call)(
+                ...([...args(), ...(given === undefined ? [] : [{ group: given }])] as never[]),
+              ))(),
+          );
+          assert.ok(
+            error instanceof DistributedError &&
+              error.message.startsWith(`${name}: `) &&
+              text.test(error.message),
+            error.stack,
+          );
         }
       };
       await refused(group, /has ended: .*destroyProcessGroup was called/);
@@ -224,7 +301,8 @@ describe('ranks that have no part in a group', () => {
       assert.equal(isInitialized(), false);
       await refused(undefined, /there is no process group/);
       await refused(world, /no process group|has ended/);
-      for (const ask of [getRank, getWorldSize, worldGroup, newGroup]) assert.throws(() => ask(), DistributedError);
+      for (const ask of [getRank, getWorldSize, worldGroup, newGroup])
+        assert.throws(() => ask(), DistributedError);
       assert.equal(arange(3).sum().item(), 3);
     });
   });
@@ -232,7 +310,11 @@ describe('ranks that have no part in a group', () => {
   it('because there is none at all', async () => {
     for (const [name, args] of Object.entries(right)) {
       const error = await errorOf((async () => (calls[name] as Call)(...(args() as never[])))());
-      assert.ok(error instanceof DistributedError && error.message.startsWith(`${name}: there is no process group. Call`), error.stack);
+      assert.ok(
+        error instanceof DistributedError &&
+          error.message.startsWith(`${name}: there is no process group. Call`),
+        error.stack,
+      );
     }
   });
 });

@@ -1,8 +1,22 @@
-/** What goes wrong between ranks becomes an error on every one of them, and no wait without an end. */
+/**
+ * What goes wrong between ranks becomes an error on every one of them, and no wait without an end.
+ */
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allGatherIntoTensor, allReduce, barrier, broadcast, CollectiveError, DistributedError, destroyProcessGroup, newGroup, recv, reduce, send } from '../../lib/distributed.js';
+import {
+  allGatherIntoTensor,
+  allReduce,
+  barrier,
+  broadcast,
+  CollectiveError,
+  DistributedError,
+  destroyProcessGroup,
+  newGroup,
+  recv,
+  reduce,
+  send,
+} from '../../lib/distributed.js';
 import { full, IndexError, int64, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, isOverGloo, onRanks, valuesOf } from './on-ranks.js';
 
@@ -19,13 +33,48 @@ function failures(worldSize: number, call: (rank: number) => Tensor): Promise<st
 
 describeOverEngines('ranks that call different things', () => {
   const differences: [string, (rank: number) => Tensor, RegExp, RegExp][] = [
-    ['another size', (r) => (r === 1 ? called(zeros([3])) : called(zeros([2]))), /of 2 float32 \(sum\)/, /of 3 float32 \(sum\)/],
-    ['as many elements in another shape', (r) => called(zeros(r === 1 ? [3, 2] : [2, 3])), /of 6 float32 \(sum\).* with shape \[2, 3\]/, /with shape \[3, 2\]/],
-    ['another dtype', (r) => (r === 1 ? called(zeros([2], { dtype: int64 })) : called(zeros([2]))), /of 2 float32/, /of 2 int64/],
-    ['another reduction', (r) => (r === 1 ? called(zeros([2]), 'max') : called(zeros([2]), 'sum')), /\(sum\)/, /\(max\)/],
-    ['another root', (r) => (r === 1 ? from(zeros([2]), 1) : from(zeros([2]), 0)), /from rank 0/, /from rank 1/],
-    ['another collective', (r) => (r === 1 ? from(zeros([2]), 0) : called(zeros([2]))), /allReduce of 2/, /broadcast of 2 float32/],
-    ['another root of reduce', (r) => (r === 1 ? to(zeros([2]), 1) : to(zeros([2]), 0)), /to rank 0/, /to rank 1/],
+    [
+      'another size',
+      (r) => (r === 1 ? called(zeros([3])) : called(zeros([2]))),
+      /of 2 float32 \(sum\)/,
+      /of 3 float32 \(sum\)/,
+    ],
+    [
+      'as many elements in another shape',
+      (r) => called(zeros(r === 1 ? [3, 2] : [2, 3])),
+      /of 6 float32 \(sum\).* with shape \[2, 3\]/,
+      /with shape \[3, 2\]/,
+    ],
+    [
+      'another dtype',
+      (r) => (r === 1 ? called(zeros([2], { dtype: int64 })) : called(zeros([2]))),
+      /of 2 float32/,
+      /of 2 int64/,
+    ],
+    [
+      'another reduction',
+      (r) => (r === 1 ? called(zeros([2]), 'max') : called(zeros([2]), 'sum')),
+      /\(sum\)/,
+      /\(max\)/,
+    ],
+    [
+      'another root',
+      (r) => (r === 1 ? from(zeros([2]), 1) : from(zeros([2]), 0)),
+      /from rank 0/,
+      /from rank 1/,
+    ],
+    [
+      'another collective',
+      (r) => (r === 1 ? from(zeros([2]), 0) : called(zeros([2]))),
+      /allReduce of 2/,
+      /broadcast of 2 float32/,
+    ],
+    [
+      'another root of reduce',
+      (r) => (r === 1 ? to(zeros([2]), 1) : to(zeros([2]), 0)),
+      /to rank 0/,
+      /to rank 1/,
+    ],
   ];
   function called(t: Tensor, op: 'sum' | 'max' = 'sum'): Tensor {
     allReduce(t, { op });
@@ -43,7 +92,11 @@ describeOverEngines('ranks that call different things', () => {
   for (const [what, call, most, one] of differences) {
     it(`${what}: every rank is told whose call differs, and where both are`, async () => {
       for (const [rank, message] of (await failures(3, call)).entries()) {
-        assert.match(message, rank === 1 ? /ranks 0 and 2 called/ : /rank 1 called/, `rank ${rank}`);
+        assert.match(
+          message,
+          rank === 1 ? /ranks 0 and 2 called/ : /rank 1 called/,
+          `rank ${rank}`,
+        );
         assert.ok(most.test(message) && one.test(message), message);
         assert.equal(message.split(here).length - 1, 2, `both call sites: ${message}`);
       }
@@ -84,7 +137,9 @@ describeOverEngines('ranks that call different things', () => {
       return (await errorOf(barrier())).message;
     });
     assert.ok(
-      messages.every((text) => /rank 0 sent 2 float32 to rank 1 at .*, which receives 3 float32 at /.test(text)),
+      messages.every((text) =>
+        /rank 0 sent 2 float32 to rank 1 at .*, which receives 3 float32 at /.test(text),
+      ),
       messages[0],
     );
   });
@@ -140,7 +195,11 @@ describeOverEngines('ranks that call different things', () => {
       { timeoutMs: 200 },
     );
     assert.ok(
-      errors.some((text) => (isOverGloo() ? /has not come/ : /has not come, it is in (send|allReduce)/).test(text) && /timeout after \d{3} ms/.test(text)),
+      errors.some(
+        (text) =>
+          (isOverGloo() ? /has not come/ : /has not come, it is in (send|allReduce)/).test(text) &&
+          /timeout after \d{3} ms/.test(text),
+      ),
       errors.join('\n'),
     );
   });
@@ -201,7 +260,10 @@ describeOverEngines('a rank that does not come', () => {
       }),
     );
     for (const { message, details } of seen) {
-      assert.match(message, new RegExp(`rank 1 failed: boom; its last call was allReduce at .*${here}`));
+      assert.match(
+        message,
+        new RegExp(`rank 1 failed: boom; its last call was allReduce at .*${here}`),
+      );
       assert.equal(details.calls?.find((call) => call.rank === 1)?.op, 'allReduce');
     }
     assert.equal(seen.length, 2);
@@ -229,7 +291,11 @@ describeOverEngines('a rank that does not come', () => {
       return (await errorOf(x.read())).message;
     });
     assert.ok(Date.now() - begin < 2000);
-    for (const rank of [0, 2]) assert.match(messages[rank] as string, /rank 1 has left the group, it has called nothing yet/);
+    for (const rank of [0, 2])
+      assert.match(
+        messages[rank] as string,
+        /rank 1 has left the group, it has called nothing yet/,
+      );
   });
 
   it('because it has returned before it made the group: its members are told, in shared memory at once', async () => {
@@ -265,7 +331,10 @@ describeOverEngines('a rank that does not come', () => {
         seen.push((await errorOf(x.read())).message);
       }),
     );
-    assert.match(seen[0] as string, /allReduce \(call 2 of group "world"\) at .*collective-failures\.test\.[jt]s:\d+.*: rank \d aborted the group: rank 1 failed: boom/);
+    assert.match(
+      seen[0] as string,
+      /allReduce \(call 2 of group "world"\) at .*collective-failures\.test\.[jt]s:\d+.*: rank \d aborted the group: rank 1 failed: boom/,
+    );
   });
 
   it('because it has left the group, which concerns no other group', async () => {
@@ -277,7 +346,10 @@ describeOverEngines('a rank that does not come', () => {
       else {
         const y = ones([1]);
         allReduce(y, { group });
-        assert.match((await errorOf(y.read())).message, /rank 1 has left the group, its last call was allReduce of 1 float32 \(sum\) at .*\(call 1\)/);
+        assert.match(
+          (await errorOf(y.read())).message,
+          /rank 1 has left the group, its last call was allReduce of 1 float32 \(sum\) at .*\(call 1\)/,
+        );
       }
       await barrier();
       const z = ones([1]);
@@ -320,7 +392,10 @@ describeOverEngines('a rank that does not come', () => {
       allReduce(y, { group: second });
       const begin = Date.now();
       await Promise.all(later);
-      assert.ok(Date.now() - begin < 4000, 'JavaScript was blocked by a collective of the other rank');
+      assert.ok(
+        Date.now() - begin < 4000,
+        'JavaScript was blocked by a collective of the other rank',
+      );
       if (rank === 0) assert.throws(() => y.item(), /rank 1 has not called yet/);
       goOn();
       assert.deepEqual(await valuesOf(y), [2]);
@@ -337,7 +412,9 @@ describeOverEngines('waiting among ranks that share a process', () => {
         for (const read of [() => x.tolist(), () => x.sum().item(), () => x.toTypedArray()]) {
           assert.throws(read, (error: DistributedError) => {
             assert.ok(error instanceof DistributedError);
-            return /the allReduce of group "world" that came before (ranks 1, 2 have|rank 2 has) not called yet\. Use `await t\.read\(\)`/.test(error.message);
+            return /the allReduce of group "world" that came before (ranks 1, 2 have|rank 2 has) not called yet\. Use `await t\.read\(\)`/.test(
+              error.message,
+            );
           });
         }
       } else assert.deepEqual(x.tolist(), [3, 3]);
@@ -355,6 +432,9 @@ describeOverEngines('waiting among ranks that share a process', () => {
       return x.sum().itemAsync();
     });
     assert.deepEqual(values, [60_004, 60_004]);
-    assert.ok(Date.now() - begin < 4000, 'JavaScript waited for a stream that waits for another rank');
+    assert.ok(
+      Date.now() - begin < 4000,
+      'JavaScript waited for a stream that waits for another rank',
+    );
   });
 });

@@ -1,4 +1,7 @@
-/** Collectives that move values: any group, sizes, layouts and dtypes, against what each rank was given. */
+/**
+ * Collectives that move values: any group, sizes, layouts and dtypes, against what each rank was
+ * given.
+ */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
@@ -20,14 +23,40 @@ import {
   send,
   type Work,
 } from '../../lib/distributed.js';
-import { arange, bfloat16, bool, type DType, float16, float32, float64, int8, int16, int32, int64, type Tensor, tensor, uint8, zeros } from '../../lib/index.js';
-import { describeOverEngines, isOverGloo, type Layout, laidOut, layouts, onRanks, valuesOf } from './on-ranks.js';
+import {
+  arange,
+  bfloat16,
+  bool,
+  type DType,
+  float16,
+  float32,
+  float64,
+  int8,
+  int16,
+  int32,
+  int64,
+  type Tensor,
+  tensor,
+  uint8,
+  zeros,
+} from '../../lib/index.js';
+import {
+  describeOverEngines,
+  isOverGloo,
+  type Layout,
+  laidOut,
+  layouts,
+  onRanks,
+  valuesOf,
+} from './on-ranks.js';
 
 const dtypes = [float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, bool];
 
 /** What rank `from` gives to `to`: numbers that every dtype holds and that say whose they are. */
 const run = (from: number, to: number, count: number, dtype: DType): number[] =>
-  Array.from({ length: count }, (_, i) => (dtype === bool ? (from + to + i) % 2 : (from * 25 + to * 5 + i) % 120));
+  Array.from({ length: count }, (_, i) =>
+    dtype === bool ? (from + to + i) % 2 : (from * 25 + to * 5 + i) % 120,
+  );
 
 interface Case {
   worldSize: number;
@@ -40,7 +69,10 @@ interface Case {
   output: Layout;
 }
 
-const sizes = fc.oneof({ weight: 12, arbitrary: fc.nat(9) }, { weight: 1, arbitrary: fc.constantFrom(8300, 40_000) });
+const sizes = fc.oneof(
+  { weight: 12, arbitrary: fc.nat(9) },
+  { weight: 1, arbitrary: fc.constantFrom(8300, 40_000) },
+);
 const cases = fc.constantFrom(1, 2, 3, 5).chain((worldSize) =>
   fc
     .shuffledSubarray(
@@ -62,10 +94,14 @@ const cases = fc.constantFrom(1, 2, 3, 5).chain((worldSize) =>
 );
 
 /** The tensors that a member writes, by the name of the collective, with what they should hold. */
-function callAll({ members, counts, root, dtype, input, output }: Case, group: ProcessGroup): [string, Tensor, number[]][] {
+function callAll(
+  { members, counts, root, dtype, input, output }: Case,
+  group: ProcessGroup,
+): [string, Tensor, number[]][] {
   const me = group.rank;
   const all = members.map((_, i) => i);
-  const given = (to: number, from = me): number[] => run(from, to, (counts[from] as number[])[to] as number, dtype);
+  const given = (to: number, from = me): number[] =>
+    run(from, to, (counts[from] as number[])[to] as number, dtype);
   const from = (values: number[]): Tensor => laidOut(values, dtype, input);
   const into = (count: number): Tensor => laidOut(Array<number>(count).fill(1), dtype, output);
   const rootRank = members[root] as number;
@@ -94,18 +130,38 @@ function callAll({ members, counts, root, dtype, input, output }: Case, group: P
 
   const [sent, came] = [all.map((r) => given(r)), all.map((r) => given(me, r))];
   const single = into(came.flat().length);
-  allToAllSingle(single, from(sent.flat()), { group, inputSplitSizes: sent.map((x) => x.length), outputSplitSizes: came.map((x) => x.length) });
+  allToAllSingle(single, from(sent.flat()), {
+    group,
+    inputSplitSizes: sent.map((x) => x.length),
+    outputSplitSizes: came.map((x) => x.length),
+  });
   results.push(['allToAllSingle', single, came.flat()]);
 
   // The other ranks must know the root's sizes only for scatter and gather of their own part.
-  const lists = me === root ? { gatherList: all.map(() => into(equal)), scatterList: all.map((r) => from(run(root, r, equal, dtype))) } : {};
-  gather(from(run(me, 1, equal, dtype)), { dst: rootRank, group, ...('gatherList' in lists ? { gatherList: lists.gatherList } : {}) });
-  for (const [r, t] of ('gatherList' in lists ? (lists.gatherList ?? []) : []).entries()) results.push([`gather ${r}`, t, run(r, 1, equal, dtype)]);
+  const lists =
+    me === root
+      ? {
+          gatherList: all.map(() => into(equal)),
+          scatterList: all.map((r) => from(run(root, r, equal, dtype))),
+        }
+      : {};
+  gather(from(run(me, 1, equal, dtype)), {
+    dst: rootRank,
+    group,
+    ...('gatherList' in lists ? { gatherList: lists.gatherList } : {}),
+  });
+  for (const [r, t] of ('gatherList' in lists ? (lists.gatherList ?? []) : []).entries())
+    results.push([`gather ${r}`, t, run(r, 1, equal, dtype)]);
   const part = into(equal);
-  scatter(part, { src: rootRank, group, ...('scatterList' in lists ? { scatterList: lists.scatterList } : {}) });
+  scatter(part, {
+    src: rootRank,
+    group,
+    ...('scatterList' in lists ? { scatterList: lists.scatterList } : {}),
+  });
   results.push(['scatter', part, run(root, me, equal, dtype)]);
 
-  // A ring: everybody sends to the next. Long messages wait for their receivers, so one member receives first.
+  // A ring: everybody sends to the next. Long messages wait for their receivers, so one member
+  // receives first.
   const [next, before] = [(me + 1) % all.length, (me + all.length - 1) % all.length];
   if (all.length > 1) {
     const message = into(given(me, before).length);
@@ -124,7 +180,8 @@ describeOverEngines('collectives that move values', () => {
         await onRanks(each.worldSize, async () => {
           const group = newGroup(each.members);
           if (group.rank < 0) return;
-          for (const [name, t, expected] of callAll(each, group)) assert.deepEqual(await valuesOf(t), expected, name);
+          for (const [name, t, expected] of callAll(each, group))
+            assert.deepEqual(await valuesOf(t), expected, name);
         });
       }),
       { numRuns: isOverGloo() ? 25 : 80 },
@@ -148,7 +205,8 @@ describeOverEngines('collectives that move values', () => {
         output: 'strided',
       };
       await onRanks(3, async () => {
-        for (const [name, t, expected] of callAll(each, newGroup(members))) assert.deepEqual(await valuesOf(t), expected, `${name} of ${dtype.name}`);
+        for (const [name, t, expected] of callAll(each, newGroup(members)))
+          assert.deepEqual(await valuesOf(t), expected, `${name} of ${dtype.name}`);
       });
     }
   });
@@ -161,7 +219,8 @@ describeOverEngines('collectives that move values', () => {
       const stacked = zeros([3, 4]);
       allGatherIntoTensor(stacked, arange(4, { dtype: float32 }).add(rank));
       assert.deepEqual(await valuesOf(stacked.select(1, 0)), [0, 1, 2]);
-      const rows = zeros([rank + 1 + 1 + 1, 2]); // rank r gives one row to ranks below it, and r + 1 to itself
+      // rank r gives one row to ranks below it, and r + 1 to itself
+      const rows = zeros([rank + 1 + 1 + 1, 2]);
       const split = [0, 1, 2].map((r) => (r < rank ? 1 : r === rank ? rank + 1 : 0));
       const from = [0, 1, 2].map((r) => (r > rank ? 1 : r === rank ? rank + 1 : 0));
       const total = (list: number[]): number => list.reduce((a, b) => a + b, 0);
@@ -186,7 +245,10 @@ describeOverEngines('collectives that move values', () => {
       const around = zeros([4, 3]).sub(1);
       broadcast(around.select(1, 1), 0);
       const gathered = zeros([2, 4]).sub(1);
-      allGather([gathered.narrow(1, 0, 1).select(0, 0), gathered.narrow(1, 2, 1).select(0, 1)], tensor([rank + 5]));
+      allGather(
+        [gathered.narrow(1, 0, 1).select(0, 0), gathered.narrow(1, 2, 1).select(0, 1)],
+        tensor([rank + 5]),
+      );
       assert.deepEqual(await valuesOf(around), Array<number>(12).fill(-1));
       assert.deepEqual(await valuesOf(gathered), [5, -1, -1, -1, -1, -1, 6, -1]);
     });
@@ -267,11 +329,17 @@ describeOverEngines('Work', () => {
     await onRanks(2, async (rank) => {
       const x = tensor([rank + 1]);
       const work = allReduce(x, { asyncOp: true });
-      assert.deepEqual([work.isCompleted(), work.isSuccess(), work.exception()], [false, false, null]);
+      assert.deepEqual(
+        [work.isCompleted(), work.isSuccess(), work.exception()],
+        [false, false, null],
+      );
       assert.deepEqual(work.result(), [x]);
       await work.wait();
       await work.wait();
-      assert.deepEqual([work.isCompleted(), work.isSuccess(), work.exception()], [true, true, null]);
+      assert.deepEqual(
+        [work.isCompleted(), work.isSuccess(), work.exception()],
+        [true, true, null],
+      );
       assert.equal(await x.itemAsync(), 3);
     });
   });

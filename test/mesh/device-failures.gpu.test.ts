@@ -1,4 +1,7 @@
-/** What goes wrong between ranks with GPUs: every rank is told what and where, and none is left hanging. */
+/**
+ * What goes wrong between ranks with GPUs: every rank is told what and where, and none is left
+ * hanging.
+ */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -20,8 +23,16 @@ const called = (t: Tensor): Tensor => {
 };
 
 /** What each rank's reading fails with. */
-function failures(size: number, call: (rank: number) => Promise<Tensor>, timeoutMs = 30_000): Promise<string[]> {
-  return runLocalRanks(size, async (rank) => (await errorOf(call(rank).then((t) => t.read()))).message, { timeoutMs });
+function failures(
+  size: number,
+  call: (rank: number) => Promise<Tensor>,
+  timeoutMs = 30_000,
+): Promise<string[]> {
+  return runLocalRanks(
+    size,
+    async (rank) => (await errorOf(call(rank).then((t) => t.read()))).message,
+    { timeoutMs },
+  );
 }
 
 describe('GPU ranks of one process that differ', function () {
@@ -30,8 +41,10 @@ describe('GPU ranks of one process that differ', function () {
     skipWithoutCuda(this);
   });
 
-  // More ranks than GPUs share them, and go through the memory of the host: what they are told is the same.
-  const worlds = (): number[] => [cuda.deviceCount(), cuda.deviceCount() + 1].filter((size) => size > 1);
+  // More ranks than GPUs share them, and go through the memory of the host: what they are told is
+  // the same.
+  const worlds = (): number[] =>
+    [cuda.deviceCount(), cuda.deviceCount() + 1].filter((size) => size > 1);
 
   async function inTime(call: () => Promise<void>): Promise<void> {
     const begin = Date.now();
@@ -51,7 +64,10 @@ describe('GPU ranks of one process that differ', function () {
             return t;
           });
           for (const message of messages) {
-            assert.match(message, new RegExp(`\\(call ${when === 'later' ? 2 : 1} of group "world"\\)`));
+            assert.match(
+              message,
+              new RegExp(`\\(call ${when === 'later' ? 2 : 1} of group "world"\\)`),
+            );
             assert.match(message, /broadcast of 4 float32 from rank 0 at/);
             assert.match(message, /allReduce of 4 float32 \(sum\) at/);
             assert.ok(message.split(path.basename(here)).length > 2, `both call sites: ${message}`);
@@ -71,7 +87,8 @@ describe('GPU ranks of one process that differ', function () {
           for (let i = 0; i < 10; i++) allReduce(t);
           return t;
         });
-        for (const message of messages) assert.match(message, /of [45] float32 \(sum\) at .*of [45] float32 \(sum\) at /);
+        for (const message of messages)
+          assert.match(message, /of [45] float32 \(sum\) at .*of [45] float32 \(sum\) at /);
       });
     }
   });
@@ -95,7 +112,8 @@ describe('GPU ranks of one process that differ', function () {
         assert.match(error.message, /rank 1 failed: boom/);
       });
       assert.equal(seen.length, size - 1);
-      for (const message of seen) assert.match(message, /rank \d aborted the group: rank 1 failed: boom/);
+      for (const message of seen)
+        assert.match(message, /rank \d aborted the group: rank 1 failed: boom/);
     }
   });
 
@@ -111,7 +129,11 @@ describe('GPU ranks of one process that differ', function () {
         1_000,
       );
       for (const [rank, message] of messages.entries()) {
-        if (rank !== 1) assert.match(message, /allReduce \(call 2 of group "world"\) at .*: rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*\(call 1\)/);
+        if (rank !== 1)
+          assert.match(
+            message,
+            /allReduce \(call 2 of group "world"\) at .*: rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*\(call 1\)/,
+          );
       }
     }
   });
@@ -140,8 +162,13 @@ describe('GPU ranks of one process that differ', function () {
           1_000,
         );
         for (const [rank, message] of messages.entries()) {
-          if (rank === 1) assert.match(message, /allReduce \(call \d+ of group .*: the group has failed before/s);
-          else assert.match(message, /DeviceMesh \(call \d+ of group "world"\) at .*device-failures\.gpu\.test\.\w+:\d+.*: rank 1 has not come/);
+          if (rank === 1)
+            assert.match(message, /allReduce \(call \d+ of group .*: the group has failed before/s);
+          else
+            assert.match(
+              message,
+              /DeviceMesh \(call \d+ of group "world"\) at .*device-failures\.gpu\.test\.\w+:\d+.*: rank 1 has not come/,
+            );
         }
       });
     });
@@ -157,7 +184,10 @@ describe('GPU ranks of one process that differ', function () {
         });
         for (const message of messages) {
           assert.match(message, /broadcast of 4 float32 from rank 0 at/);
-          assert.match(message, /(: rank 1 called|rank 1|this rank) broadcast of 4 float32 from rank 1 at/);
+          assert.match(
+            message,
+            /(: rank 1 called|rank 1|this rank) broadcast of 4 float32 from rank 1 at/,
+          );
         }
         assert.match(messages[0] as string, /rank 1 (called )?broadcast of 4 float32 from rank 1/);
       });
@@ -172,7 +202,10 @@ describe('GPU ranks of one process that differ', function () {
           return t;
         });
         for (const message of messages) {
-          assert.match(message, /DeviceMesh \(group-making call 1 of group "world"\): rank \d has made DeviceMesh\(cuda, 2.* at .*device-failures\.gpu\.test\.\w+:\d+/);
+          assert.match(
+            message,
+            /DeviceMesh \(group-making call 1 of group "world"\): rank \d has made DeviceMesh\(cuda, 2.* at .*device-failures\.gpu\.test\.\w+:\d+/,
+          );
           assert.ok(message.split(path.basename(here)).length > 2, `both places: ${message}`);
         }
       });
@@ -188,14 +221,18 @@ describe('GPU ranks of one process that differ', function () {
               await called(filled(2)).read();
               if (rank === 1) await sleep(300);
               if (rank === 1) throw new RangeError('boom');
-              seen.push((await errorOf(summed(filled(4), new DeviceMesh(device, reversed())).read())).message);
+              seen.push(
+                (await errorOf(summed(filled(4), new DeviceMesh(device, reversed())).read()))
+                  .message,
+              );
             },
             { timeoutMs: 30_000 },
           ),
         );
         assert.match(error.message, /rank 1 failed: boom/);
       });
-      for (const message of seen) assert.match(message, /rank \d (aborted the group|failed): .*boom/);
+      for (const message of seen)
+        assert.match(message, /rank \d (aborted the group|failed): .*boom/);
     });
   });
 });
@@ -214,7 +251,11 @@ describe('GPU ranks that are processes', function () {
     readonly ms: number;
   }
   /** What the ranks of a scenario heard; `but` of them not. */
-  async function heard(name: string, timeoutMs: number, but: number | null = null): Promise<[Heard[], Error | null]> {
+  async function heard(
+    name: string,
+    timeoutMs: number,
+    but: number | null = null,
+  ): Promise<[Heard[], Error | null]> {
     const reports = mkdtempSync(path.join(folder, `${name}-`));
     const program = path.join(path.dirname(here), 'programs', `gpu-ranks${path.extname(here)}`);
     const size = cuda.deviceCount();
@@ -223,14 +264,23 @@ describe('GPU ranks that are processes', function () {
       (caught: Error) => caught,
     );
     const ranks = Array.from({ length: size }, (_, rank) => rank).filter((rank) => rank !== but);
-    return [ranks.map((rank) => JSON.parse(readFileSync(path.join(reports, `rank-${rank}.json`), 'utf8')) as Heard), error];
+    return [
+      ranks.map(
+        (rank) =>
+          JSON.parse(readFileSync(path.join(reports, `rank-${rank}.json`), 'utf8')) as Heard,
+      ),
+      error,
+    ];
   }
 
   it('hear of a call that differs, before it hangs', async () => {
     for (const name of ['differ', 'shapes']) {
       const [all] = await heard(name, 60_000);
       for (const { message, ms } of all) {
-        assert.match(message, /\(call 2 of group "world"\): ranks? \d[\d, and]* called .* at .*gpu-ranks\.\w+:\d+.* (this rank|rank \d) .* at .*gpu-ranks\.\w+:\d+/s);
+        assert.match(
+          message,
+          /\(call 2 of group "world"\): ranks? \d[\d, and]* called .* at .*gpu-ranks\.\w+:\d+.* (this rank|rank \d) .* at .*gpu-ranks\.\w+:\d+/s,
+        );
         assert.ok(ms < 10_000, `it took ${ms} ms`);
       }
     }
@@ -239,14 +289,21 @@ describe('GPU ranks that are processes', function () {
   it('hear what another has thrown, with the call they were in', async () => {
     const [all, error] = await heard('throws', 60_000, 1);
     assert.match((error as Error).message, /rank 1 .*: no data for this rank/);
-    for (const { message } of all) assert.match(message, /allReduce \(call 2 of group "world"\) at .*: rank 1 aborted the group: no data for this rank/s);
+    for (const { message } of all)
+      assert.match(
+        message,
+        /allReduce \(call 2 of group "world"\) at .*: rank 1 aborted the group: no data for this rank/s,
+      );
   });
 
   it('hear within a second of one that was killed, while their GPUs wait for it', async () => {
     const [all, error] = await heard('killed', 60_000, 1);
     assert.match((error as Error).message, /rank 1 .* was ended by SIGKILL/);
     for (const { message, ms } of all) {
-      assert.match(message, /allReduce \(call 2 of group "world"\) at .*: rank 1 has died \(process \d+\), its last call was allReduce of 2 float32 \(sum\) at .*\(call 1\)/s);
+      assert.match(
+        message,
+        /allReduce \(call 2 of group "world"\) at .*: rank 1 has died \(process \d+\), its last call was allReduce of 2 float32 \(sum\) at .*\(call 1\)/s,
+      );
       assert.ok(ms < 2_000, `it took ${ms} ms`);
     }
   });
@@ -254,13 +311,20 @@ describe('GPU ranks that are processes', function () {
   it('hear within a second of one that was killed before it made a mesh with them', async () => {
     const [all] = await heard('meshes', 60_000, 1);
     for (const { message, ms } of all) {
-      assert.match(message, /DeviceMesh \(call \d+ of group "world"\) at .*gpu-ranks\.\w+:\d+.*: rank 1 has died \(process \d+\)/s);
+      assert.match(
+        message,
+        /DeviceMesh \(call \d+ of group "world"\) at .*gpu-ranks\.\w+:\d+.*: rank 1 has died \(process \d+\)/s,
+      );
       assert.ok(ms < 2_000, `it took ${ms} ms`);
     }
   });
 
   it('hear after the timeout which of them has not come, and what it called last', async () => {
     const [all] = await heard('late', 2_000);
-    for (const { message } of all) assert.match(message, /rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*\(call 1\) \(timeout after 2000 ms\)/s);
+    for (const { message } of all)
+      assert.match(
+        message,
+        /rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*\(call 1\) \(timeout after 2000 ms\)/s,
+      );
   });
 });

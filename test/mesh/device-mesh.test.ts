@@ -1,8 +1,19 @@
-/** Meshes as every rank sees them: names, slices, flattened dimensions, groups, ranks outside, and what is refused. */
+/**
+ * Meshes as every rank sees them: names, slices, flattened dimensions, groups, ranks outside, and
+ * what is refused.
+ */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
 import { Home } from '../../lib/core/home.js';
-import { allReduce, DeviceMesh, destroyProcessGroup, getRank, initDeviceMesh, newGroup, worldGroup } from '../../lib/distributed.js';
+import {
+  allReduce,
+  DeviceMesh,
+  destroyProcessGroup,
+  getRank,
+  initDeviceMesh,
+  newGroup,
+  worldGroup,
+} from '../../lib/distributed.js';
 import { ones, tensor } from '../../lib/index.js';
 import { enterWorld } from '../../lib/mesh/groups.js';
 import { runAsRank } from '../../lib/mesh/rank-context.js';
@@ -15,12 +26,24 @@ describe('a mesh', () => {
   const each = (name: string, fn: (rank: number) => void | Promise<void>): void => {
     it(name, async () => void (await ranks.run(fn)));
   };
-  const refuses = (name: string, message: RegExp, fn: () => unknown): void => each(`refuses ${name}`, () => assert.throws(fn, message));
+  const refuses = (name: string, message: RegExp, fn: () => unknown): void =>
+    each(`refuses ${name}`, () => assert.throws(fn, message));
   const cube = (): DeviceMesh => initDeviceMesh('cpu', [2, 2, 2], NAMES);
 
   each('knows its sizes and where this rank stands', (rank) => {
     const mesh = cube();
-    assert.deepEqual([mesh.size(), mesh.size(0), mesh.size(-1), mesh.size('dp'), mesh.ndim, mesh.shape, mesh.deviceType], [8, 2, 2, 2, 3, [2, 2, 2], 'cpu']);
+    assert.deepEqual(
+      [
+        mesh.size(),
+        mesh.size(0),
+        mesh.size(-1),
+        mesh.size('dp'),
+        mesh.ndim,
+        mesh.shape,
+        mesh.deviceType,
+      ],
+      [8, 2, 2, 2, 3, [2, 2, 2], 'cpu'],
+    );
     const coordinate = [rank >> 2, (rank >> 1) & 1, rank & 1];
     assert.deepEqual(mesh.getCoordinate(), coordinate);
     assert.deepEqual(
@@ -63,17 +86,20 @@ describe('a mesh', () => {
     assert.equal(String(initDeviceMesh('cpu', [8])), 'DeviceMesh(cpu, 8)');
   });
 
-  each('is the same object when it is made again, and equal to one of the same ranks, names and device type', () => {
-    const mesh = cube();
-    assert.equal(mesh, cube());
-    assert.ok(mesh.equals(mesh) && mesh.get('tp').equals(mesh.get('tp')));
-    const alike = DeviceMesh('cpu', mesh.mesh, NAMES);
-    assert.ok(alike.equals(mesh));
-    assert.ok(!initDeviceMesh('cpu', [2, 2, 2]).equals(mesh));
-    assert.ok(!initDeviceMesh('cpu', [2, 4]).equals(mesh));
-    assert.ok(!initDeviceMesh('cuda', [2, 2, 2], NAMES).equals(mesh));
-    assert.ok(!mesh.get('pp').equals(mesh.get('dp')));
-  });
+  each(
+    'is the same object when it is made again, and equal to one of the same ranks, names and device type',
+    () => {
+      const mesh = cube();
+      assert.equal(mesh, cube());
+      assert.ok(mesh.equals(mesh) && mesh.get('tp').equals(mesh.get('tp')));
+      const alike = DeviceMesh('cpu', mesh.mesh, NAMES);
+      assert.ok(alike.equals(mesh));
+      assert.ok(!initDeviceMesh('cpu', [2, 2, 2]).equals(mesh));
+      assert.ok(!initDeviceMesh('cpu', [2, 4]).equals(mesh));
+      assert.ok(!initDeviceMesh('cuda', [2, 2, 2], NAMES).equals(mesh));
+      assert.ok(!mesh.get('pp').equals(mesh.get('dp')));
+    },
+  );
 
   each('has a group for each dimension, and the world where that is all ranks', (rank) => {
     const mesh = cube();
@@ -90,7 +116,10 @@ describe('a mesh', () => {
   each('gives slices by one name and by several, in any order, which share its groups', (rank) => {
     const mesh = cube();
     const tp = mesh.get('tp');
-    assert.deepEqual([tp.ranks, tp.meshDimNames, tp.ndim, tp.getLocalRank()], [[rank & 6, (rank & 6) + 1], ['tp'], 1, rank & 1]);
+    assert.deepEqual(
+      [tp.ranks, tp.meshDimNames, tp.ndim, tp.getLocalRank()],
+      [[rank & 6, (rank & 6) + 1], ['tp'], 1, rank & 1],
+    );
     assert.equal(tp.getGroup(), mesh.getGroup('tp'));
     assert.equal(tp, mesh.get(['tp']));
     const outer = mesh.get(['pp', 'dp']);
@@ -116,45 +145,57 @@ describe('a mesh', () => {
   each('flattens dimensions into one, which is found by its name from everywhere', async (rank) => {
     const mesh = DeviceMesh('cpu', cube().mesh, { meshDimNames: ['a', 'b', 'c'] });
     const flat = mesh.get(['a', 'b'])._flatten();
-    assert.deepEqual([flat.meshDimNames, flat.ranks, flat.getLocalRank()], [['a_b'], [0, 2, 4, 6].map((base) => base + (rank & 1)), rank >> 1]);
+    assert.deepEqual(
+      [flat.meshDimNames, flat.ranks, flat.getLocalRank()],
+      [['a_b'], [0, 2, 4, 6].map((base) => base + (rank & 1)), rank >> 1],
+    );
     assert.equal(mesh.get('a_b'), flat);
     assert.equal(mesh.get('c').get('a_b'), flat);
     assert.equal(mesh.get(['a', 'b'])._flatten(), flat);
     assert.equal(flat._flatten(), flat);
     const two = mesh.get(['a_b', 'c']);
-    assert.deepEqual([two.shape, two.ranks, two.getGroup('a_b')], [[4, 2], [0, 1, 2, 3, 4, 5, 6, 7], flat.getGroup()]);
+    assert.deepEqual(
+      [two.shape, two.ranks, two.getGroup('a_b')],
+      [[4, 2], [0, 1, 2, 3, 4, 5, 6, 7], flat.getGroup()],
+    );
     assert.deepEqual(mesh._flatten('all').size(), 8);
     const sum = ones([1]);
     allReduce(sum, { group: flat.getGroup() });
     assert.equal(await sum.itemAsync(), 4);
   });
 
-  each('keeps flattened dimensions of other meshes apart, and slices from meshes of the same ranks', () => {
-    const one = DeviceMesh(
-      'cpu',
-      [
-        [0, 1, 2, 3],
-        [4, 5, 6, 7],
-      ],
-      { meshDimNames: ['x', 'y'] },
-    );
-    one._flatten('xy');
-    const other = DeviceMesh(
-      'cpu',
-      [
-        [0, 1],
-        [2, 3],
-        [4, 5],
-        [6, 7],
-      ],
-      { meshDimNames: ['x', 'y'] },
-    );
-    assert.throws(() => other.get('xy'), /there is no dimension 'xy' in DeviceMesh\(cpu, x: 4, y: 2\); it has \['x', 'y'\]/);
-    one.get('y');
-    const alone = DeviceMesh('cpu', [0, 1, 2, 3], { meshDimNames: ['y'] });
-    const next = initDeviceMesh('cpu', [4, 2]).getGroup(0).name;
-    assert.ok(alone.size() === 4 && next.length > 0);
-  });
+  each(
+    'keeps flattened dimensions of other meshes apart, and slices from meshes of the same ranks',
+    () => {
+      const one = DeviceMesh(
+        'cpu',
+        [
+          [0, 1, 2, 3],
+          [4, 5, 6, 7],
+        ],
+        { meshDimNames: ['x', 'y'] },
+      );
+      one._flatten('xy');
+      const other = DeviceMesh(
+        'cpu',
+        [
+          [0, 1],
+          [2, 3],
+          [4, 5],
+          [6, 7],
+        ],
+        { meshDimNames: ['x', 'y'] },
+      );
+      assert.throws(
+        () => other.get('xy'),
+        /there is no dimension 'xy' in DeviceMesh\(cpu, x: 4, y: 2\); it has \['x', 'y'\]/,
+      );
+      one.get('y');
+      const alone = DeviceMesh('cpu', [0, 1, 2, 3], { meshDimNames: ['y'] });
+      const next = initDeviceMesh('cpu', [4, 2]).getGroup(0).name;
+      assert.ok(alone.size() === 4 && next.length > 0);
+    },
+  );
 
   it('counts meshes alike on ranks inside and outside of them', async () => {
     const names = await ranks.run(() => {
@@ -188,7 +229,10 @@ describe('a mesh', () => {
       ],
       meshDimNames: ['dp', 'tp'],
     });
-    assert.deepEqual([grid.getGroup('dp'), grid.getGroup('tp'), grid.get('dp').getGroup()], [dp, own, dp]);
+    assert.deepEqual(
+      [grid.getGroup('dp'), grid.getGroup('tp'), grid.get('dp').getGroup()],
+      [dp, own, dp],
+    );
     assert.throws(
       () =>
         DeviceMesh.fromGroup([own, dp], 'cpu', {
@@ -199,7 +243,10 @@ describe('a mesh', () => {
         }),
       /expected 2 groups, of the ranks/,
     );
-    assert.throws(() => DeviceMesh.fromGroup([dp, own], 'cpu'), /expected mesh to be the nested ranks/);
+    assert.throws(
+      () => DeviceMesh.fromGroup([dp, own], 'cpu'),
+      /expected mesh to be the nested ranks/,
+    );
   });
 
   each('has ranks outside', (rank) => {
@@ -214,48 +261,111 @@ describe('a mesh', () => {
     if (rank >= 1 && rank <= 4) return;
     assert.equal(mesh.getCoordinate(), null);
     assert.equal(mesh.size(), 4);
-    for (const fn of [() => mesh.getGroup('dp'), () => mesh.getLocalRank('tp'), () => mesh.get('dp'), () => mesh.getAllGroups()]) {
-      assert.throws(fn, new RegExp(`rank ${rank} is not in DeviceMesh\\(cpu, dp: 2, tp: 2\\) \\(ranks 1, 2, 3, 4\\)`));
+    for (const fn of [
+      () => mesh.getGroup('dp'),
+      () => mesh.getLocalRank('tp'),
+      () => mesh.get('dp'),
+      () => mesh.getAllGroups(),
+    ]) {
+      assert.throws(
+        fn,
+        new RegExp(
+          `rank ${rank} is not in DeviceMesh\\(cpu, dp: 2, tp: 2\\) \\(ranks 1, 2, 3, 4\\)`,
+        ),
+      );
     }
   });
 
-  refuses('a group without its dimension', /getGroup: DeviceMesh\(cpu, pp: 2, dp: 2, tp: 2\) has 3 dimensions: say which one/, () => cube().getGroup());
-  refuses('a dimension that is not there', /expected meshDim to be a whole number from -3 to 2, got 3/, () => cube().size(3));
-  refuses('a name that is not there', /there is no dimension 'ep' in .*; it has \['pp', 'dp', 'tp'\]/, () => cube().get('ep'));
-  refuses('a name of a mesh without names', /its dimensions have no names: give meshDimNames/, () => initDeviceMesh('cpu', [8]).get('dp'));
-  refuses('a slice of nothing', /expected names to be a name, or a list of names/, () => cube().get([]));
-  refuses('a name twice', /expected dimensions that have nothing in common, got \['dp', 'dp'\]/, () => cube().get(['dp', 'dp']));
+  refuses(
+    'a group without its dimension',
+    /getGroup: DeviceMesh\(cpu, pp: 2, dp: 2, tp: 2\) has 3 dimensions: say which one/,
+    () => cube().getGroup(),
+  );
+  refuses(
+    'a dimension that is not there',
+    /expected meshDim to be a whole number from -3 to 2, got 3/,
+    () => cube().size(3),
+  );
+  refuses(
+    'a name that is not there',
+    /there is no dimension 'ep' in .*; it has \['pp', 'dp', 'tp'\]/,
+    () => cube().get('ep'),
+  );
+  refuses('a name of a mesh without names', /its dimensions have no names: give meshDimNames/, () =>
+    initDeviceMesh('cpu', [8]).get('dp'),
+  );
+  refuses('a slice of nothing', /expected names to be a name, or a list of names/, () =>
+    cube().get([]),
+  );
+  refuses(
+    'a name twice',
+    /expected dimensions that have nothing in common, got \['dp', 'dp'\]/,
+    () => cube().get(['dp', 'dp']),
+  );
   refuses('a flattened dimension beside one of its own', /nothing in common/, () => {
     const mesh = DeviceMesh('cpu', cube().mesh, { meshDimNames: ['i', 'j', 'k'] });
     mesh.get(['i', 'j'])._flatten();
     mesh.get(['i_j', 'j']);
   });
-  refuses('to flatten a mesh without names', /have no names/, () => initDeviceMesh('cpu', [2, 4])._flatten());
-  refuses('to flatten into a name that is taken', /there is a dimension named "tp" already/, () => cube().get(['pp', 'dp'])._flatten('tp'));
-  refuses('more ranks than there are', /a mesh of \[4, 4\] needs 16 ranks, the world has 8/, () => initDeviceMesh('cpu', [4, 4]));
-  refuses('a rank that is not there', /expected each rank to be a whole number from 0 to 7, got 8/, () => DeviceMesh('cpu', [0, 8]));
+  refuses('to flatten a mesh without names', /have no names/, () =>
+    initDeviceMesh('cpu', [2, 4])._flatten(),
+  );
+  refuses('to flatten into a name that is taken', /there is a dimension named "tp" already/, () =>
+    cube().get(['pp', 'dp'])._flatten('tp'),
+  );
+  refuses('more ranks than there are', /a mesh of \[4, 4\] needs 16 ranks, the world has 8/, () =>
+    initDeviceMesh('cpu', [4, 4]),
+  );
+  refuses(
+    'a rank that is not there',
+    /expected each rank to be a whole number from 0 to 7, got 8/,
+    () => DeviceMesh('cpu', [0, 8]),
+  );
   refuses('a rank twice', /expected each rank once, got \[\[0, 1\], \[1, 2\]\]/, () =>
     DeviceMesh('cpu', [
       [0, 1],
       [1, 2],
     ]),
   );
-  refuses('parts of different sizes', /expected parts of one size, got \[2\] and \[1\]/, () => DeviceMesh('cpu', [[0, 1], [2]]));
-  refuses('no ranks', /expected the mesh to be a nested array of ranks/, () => DeviceMesh('cpu', []));
-  refuses('too few names', /expected meshDimNames to be 2 names/, () => initDeviceMesh('cpu', [2, 4], { meshDimNames: ['dp'] }));
-  refuses('a name for two dimensions', /each of meshDimNames once/, () => initDeviceMesh('cpu', [2, 4], { meshDimNames: ['a', 'a'] }));
-  refuses('an unknown device type', /expected deviceType to be one of 'cpu', 'cuda'/, () => initDeviceMesh('cuda:1' as 'cuda', [8]));
-  refuses('a size of zero', /expected each size to be a whole number from 1/, () => initDeviceMesh('cpu', [0]));
-  refuses('an unknown option', /there is no option "names"/, () => initDeviceMesh('cpu', [8], { names: [] } as object));
+  refuses('parts of different sizes', /expected parts of one size, got \[2\] and \[1\]/, () =>
+    DeviceMesh('cpu', [[0, 1], [2]]),
+  );
+  refuses('no ranks', /expected the mesh to be a nested array of ranks/, () =>
+    DeviceMesh('cpu', []),
+  );
+  refuses('too few names', /expected meshDimNames to be 2 names/, () =>
+    initDeviceMesh('cpu', [2, 4], { meshDimNames: ['dp'] }),
+  );
+  refuses('a name for two dimensions', /each of meshDimNames once/, () =>
+    initDeviceMesh('cpu', [2, 4], { meshDimNames: ['a', 'a'] }),
+  );
+  refuses('an unknown device type', /expected deviceType to be one of 'cpu', 'cuda'/, () =>
+    initDeviceMesh('cuda:1' as 'cuda', [8]),
+  );
+  refuses('a size of zero', /expected each size to be a whole number from 1/, () =>
+    initDeviceMesh('cpu', [0]),
+  );
+  refuses('an unknown option', /there is no option "names"/, () =>
+    initDeviceMesh('cpu', [8], { names: [] } as object),
+  );
 
-  it('refuses to be made where there is no process group', () => assert.throws(() => initDeviceMesh('cpu', [1]), /there is no process group/));
+  it('refuses to be made where there is no process group', () =>
+    assert.throws(() => initDeviceMesh('cpu', [1]), /there is no process group/));
 });
 
 describe('a mesh of 4,096 ranks', () => {
   it('makes the groups of this rank only, and its slices without looking at the others', async () => {
     await runAsRank(new Home('rank 1234'), async () => {
       const factory = (): never => assert.fail('nothing is sent');
-      const context = enterWorld({ rank: 1234, worldSize: 4096, localRank: 2, home: new Home('rank 1234'), store: null, factory, pending: null });
+      const context = enterWorld({
+        rank: 1234,
+        worldSize: 4096,
+        localRank: 2,
+        home: new Home('rank 1234'),
+        store: null,
+        factory,
+        pending: null,
+      });
       const start = performance.now();
       const mesh = initDeviceMesh('cpu', [16, 32, 8], NAMES);
       const own = mesh.getAllGroups();

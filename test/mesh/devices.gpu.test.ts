@@ -1,4 +1,7 @@
-/** Collectives of GPU tensors between ranks of one process: through NCCL with a GPU each, through the host's memory where they share one. */
+/**
+ * Collectives of GPU tensors between ranks of one process: through NCCL with a GPU each, through
+ * the host's memory where they share one.
+ */
 import assert from 'node:assert/strict';
 import {
   allGather,
@@ -30,7 +33,8 @@ describe('collectives of GPU tensors', () => {
   });
 
   // More ranks than GPUs share them, and go through the memory of the host.
-  const worlds = (): number[] => [cuda.deviceCount(), cuda.deviceCount() + 1].filter((size) => size > 1);
+  const worlds = (): number[] =>
+    [cuda.deviceCount(), cuda.deviceCount() + 1].filter((size) => size > 1);
 
   it('sum, join, cut and exchange, whatever way they go', async () => {
     for (const size of worlds()) {
@@ -44,7 +48,8 @@ describe('collectives of GPU tensors', () => {
           }
           const list = Array.from({ length: size }, (_, r) => full([r], 0, { device }));
           allGather(list, full([rank], rank, { device }));
-          for (const [r, each] of list.entries()) assert.deepEqual(await values(each), Array(r).fill(r));
+          for (const [r, each] of list.entries())
+            assert.deepEqual(await values(each), Array(r).fill(r));
           const own = full([rank], 0, { device });
           reduceScatter(
             own,
@@ -176,7 +181,8 @@ describe('collectives of GPU tensors', () => {
   it('do not wait for a rank of the same process that waits to launch a kernel for the first time', async function () {
     if (cuda.deviceCount() < 2) skipBecause(this, 'fewer than 2 GPUs');
     const seen = await runProgram<number[][]>('mesh/programs/first-launches');
-    for (const sums of seen) for (const sum of sums) assert.ok(Math.abs(sum - 1) < 1e-3, String(sums));
+    for (const sums of seen)
+      for (const sum of sums) assert.ok(Math.abs(sum - 1) < 1e-3, String(sums));
   });
 
   it('fail on all ranks when one does not come', async () => {

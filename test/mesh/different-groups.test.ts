@@ -1,4 +1,7 @@
-/** Groups that ranks make of different ranks are found as they are made, and told with both lists and places. */
+/**
+ * Groups that ranks make of different ranks are found as they are made, and told with both lists
+ * and places.
+ */
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -26,7 +29,10 @@ describeOverEngines('groups that ranks make of different ranks', () => {
       ),
     );
     const { details } = error.cause as CollectiveError;
-    assert.deepEqual([details.group, details.sequence, details.ranks?.length, details.calls?.map(({ op }) => op)], ['group1', 2, 1, ['newGroup', 'newGroup']]);
+    assert.deepEqual(
+      [details.group, details.sequence, details.ranks?.length, details.calls?.map(({ op }) => op)],
+      ['group1', 2, 1, ['newGroup', 'newGroup']],
+    );
     assert.ok(Date.now() - begin < 2_000);
   });
 
@@ -35,7 +41,10 @@ describeOverEngines('groups that ranks make of different ranks', () => {
     const [first] = await onRanks(2, async (rank) => {
       if (rank === 1) {
         await sleep(100);
-        assert.throws(() => newGroup([1, 0]), /rank 0 has made group "group0" of the ranks \[0, 1\]/);
+        assert.throws(
+          () => newGroup([1, 0]),
+          /rank 0 has made group "group0" of the ranks \[0, 1\]/,
+        );
         await sleep(500);
         return null;
       }
@@ -51,13 +60,21 @@ describeOverEngines('groups that ranks make of different ranks', () => {
         `allReduce.* at .*${here}.*newGroup \\(group-making call 1 of group "world"\\): rank 1 has made group "group0" of the ranks \\[1, 0\\] at .*${here}.*, rank 0 of \\[0, 1\\] at .*${here}`,
       ),
     );
-    assert.deepEqual([first?.details.sequence, first?.details.ranks, first?.details.calls?.map(({ op }) => op).sort()], [1, [1], ['allReduce', 'newGroup']]);
+    assert.deepEqual(
+      [
+        first?.details.sequence,
+        first?.details.ranks,
+        first?.details.calls?.map(({ op }) => op).sort(),
+      ],
+      [1, [1], ['allReduce', 'newGroup']],
+    );
   });
 
   it('are not where all make the same, however far one is ahead', async () => {
     await onRanks(3, async (rank) => {
       if (rank === 2) await sleep(50);
-      for (let i = 0; i < 100; i++) newGroup(i % 3 === 0 ? [0, i % 2].slice(0, 1 + (i % 2)) : [2, 1]);
+      for (let i = 0; i < 100; i++)
+        newGroup(i % 3 === 0 ? [0, i % 2].slice(0, 1 + (i % 2)) : [2, 1]);
       newGroup();
     });
   });

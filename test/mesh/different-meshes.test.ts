@@ -1,28 +1,58 @@
-/** Meshes that ranks make differently are found as they are made, and told with both meshes and places. */
+/**
+ * Meshes that ranks make differently are found as they are made, and told with both meshes and
+ * places.
+ */
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, barrier, type CollectiveError, DeviceMesh, destroyProcessGroup, initDeviceMesh } from '../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  type CollectiveError,
+  DeviceMesh,
+  destroyProcessGroup,
+  initDeviceMesh,
+} from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
 
 const here = `different-meshes\\.test${path.extname(import.meta.url)}:\\d+`;
-const named = (...meshDimNames: string[]): DeviceMesh => initDeviceMesh('cpu', [2, 2], { meshDimNames });
+const named = (...meshDimNames: string[]): DeviceMesh =>
+  initDeviceMesh('cpu', [2, 2], { meshDimNames });
 
 /** What most ranks make, and rank 1; how messages name the two. */
-const differences: [what: string, most: () => DeviceMesh, one: () => DeviceMesh, texts: [string, string]][] = [
+const differences: [
+  what: string,
+  most: () => DeviceMesh,
+  one: () => DeviceMesh,
+  texts: [string, string],
+][] = [
   [
     'of another shape',
     () => initDeviceMesh('cpu', [2, 2]),
     () => initDeviceMesh('cpu', [4]),
-    ['DeviceMesh\\(cpu, 2, 2\\) of the ranks \\[\\[0, 1\\], \\[2, 3\\]\\]', 'DeviceMesh\\(cpu, 4\\) of the ranks \\[0, 1, 2, 3\\]'],
+    [
+      'DeviceMesh\\(cpu, 2, 2\\) of the ranks \\[\\[0, 1\\], \\[2, 3\\]\\]',
+      'DeviceMesh\\(cpu, 4\\) of the ranks \\[0, 1, 2, 3\\]',
+    ],
   ],
-  ['of other names', () => named('dp', 'tp'), () => named('tp', 'dp'), ['DeviceMesh\\(cpu, dp: 2, tp: 2\\) of the ranks .*', 'DeviceMesh\\(cpu, tp: 2, dp: 2\\) of the ranks .*']],
+  [
+    'of other names',
+    () => named('dp', 'tp'),
+    () => named('tp', 'dp'),
+    [
+      'DeviceMesh\\(cpu, dp: 2, tp: 2\\) of the ranks .*',
+      'DeviceMesh\\(cpu, tp: 2, dp: 2\\) of the ranks .*',
+    ],
+  ],
   [
     'of the ranks in another order',
     () => DeviceMesh('cpu', [3, 1, 0]),
     () => DeviceMesh('cpu', [0, 1, 3]),
-    ['DeviceMesh\\(cpu, 3\\) of the ranks \\[3, 1, 0\\]', 'DeviceMesh\\(cpu, 3\\) of the ranks \\[0, 1, 3\\]'],
+    [
+      'DeviceMesh\\(cpu, 3\\) of the ranks \\[3, 1, 0\\]',
+      'DeviceMesh\\(cpu, 3\\) of the ranks \\[0, 1, 3\\]',
+    ],
   ],
 ];
 
@@ -37,11 +67,16 @@ describeOverEngines('meshes that ranks make differently', () => {
           if (rank !== 1) await sleep(100);
         }),
       );
-      const [op] = /initDeviceMesh|DeviceMesh/.exec(error.message.slice('rank 1 failed: '.length)) ?? [''];
+      const [op] = /initDeviceMesh|DeviceMesh/.exec(
+        error.message.slice('rank 1 failed: '.length),
+      ) ?? [''];
       const said = `^rank 1 failed: ${op} \\(group-making call 1 of group "world"\\): rank [023] has made ${mostText} at .*${here}.*, this rank ${oneText} at .*${here}.*\\. All ranks make`;
       assert.match(error.message, new RegExp(said));
       const { details } = error.cause as CollectiveError;
-      assert.deepEqual([details.op, details.group, details.sequence, details.ranks?.length], [op, 'world', 1, 1]);
+      assert.deepEqual(
+        [details.op, details.group, details.sequence, details.ranks?.length],
+        [op, 'world', 1, 1],
+      );
       assert.deepEqual(
         details.calls?.map((call) => [call.op, new RegExp(here).test(call.where)]),
         [
@@ -67,7 +102,9 @@ describeOverEngines('meshes that ranks make differently', () => {
       const x = ones([2]);
       allReduce(x, { group: mesh.getGroup(rank === 3 ? 0 : 1) }); // both with rank 1
       const first = (await errorOf(x.read())) as CollectiveError;
-      const later = await errorOf((async () => allReduce(ones([2]), { group: mesh.getGroup(rank === 3 ? 1 : 0) }))());
+      const later = await errorOf(
+        (async () => allReduce(ones([2]), { group: mesh.getGroup(rank === 3 ? 1 : 0) }))(),
+      );
       assert.ok(Date.now() - begin < 600, 'it waited until the other had left');
       return [first, later] as CollectiveError[];
     });
@@ -76,10 +113,16 @@ describeOverEngines('meshes that ranks make differently', () => {
       const both = `rank 1 has made DeviceMesh\\(cpu, 4\\) of the ranks \\[0, 1, 2, 3\\] at .*${here}.*, (rank ${rank}|this rank) DeviceMesh\\(cpu, 2, 2\\) of the ranks .* at .*${here}`;
       assert.match(first.message, new RegExp(`allReduce.* at .*${here}.*${both}`));
       assert.match(first.message, /initDeviceMesh \(group-making call 1 of group "world"\)/);
-      assert.deepEqual([first.details.op, first.details.sequence, first.details.ranks], ['allReduce', 1, [1]]);
+      assert.deepEqual(
+        [first.details.op, first.details.sequence, first.details.ranks],
+        ['allReduce', 1, [1]],
+      );
       assert.deepEqual(first.details.calls?.find((call) => call.rank === 1)?.op, 'initDeviceMesh');
       assert.match(later.message, new RegExp(both));
-      assert.deepEqual([later.name.split(' ')[0], later.details.op, later.details.ranks], ['CollectiveError', 'allReduce', [1]]);
+      assert.deepEqual(
+        [later.name.split(' ')[0], later.details.op, later.details.ranks],
+        ['CollectiveError', 'allReduce', [1]],
+      );
     }
   });
 
@@ -97,7 +140,8 @@ describeOverEngines('meshes that ranks make differently', () => {
         })(),
       );
     });
-    for (const error of told) assert.match(error.message, /has made DeviceMesh\(cpu, dp: [14], tp: [14]\)/);
+    for (const error of told)
+      assert.match(error.message, /has made DeviceMesh\(cpu, dp: [14], tp: [14]\)/);
   });
 
   it('do not end groups that another mesh has as well, nor else that of all ranks', async () => {
@@ -111,7 +155,10 @@ describeOverEngines('meshes that ranks make differently', () => {
       assert.equal(await sum(mesh.getGroup('tp')), 2);
       if (rank === 1) {
         await sleep(50);
-        assert.throws(() => initDeviceMesh('cpu', [4]), /has made DeviceMesh\(cpu, pp: 1, dp: 2, tp: 2\)/);
+        assert.throws(
+          () => initDeviceMesh('cpu', [4]),
+          /has made DeviceMesh\(cpu, pp: 1, dp: 2, tp: 2\)/,
+        );
       } else {
         const other = initDeviceMesh('cpu', [1, 2, 2], { meshDimNames: ['pp', 'dp', 'tp'] });
         assert.equal(other.getGroup('tp'), mesh.getGroup('tp'));
@@ -126,7 +173,8 @@ describeOverEngines('meshes that ranks make differently', () => {
     await onRanks(3, async (rank) => {
       const before = DeviceMesh('cpu', [0, 2], { meshDimNames: ['pp'] });
       if (rank === 1) await sleep(30);
-      if (rank === 1) assert.throws(() => initDeviceMesh('cpu', [3, 1]), /has made DeviceMesh\(cpu, 1, 3\)/);
+      if (rank === 1)
+        assert.throws(() => initDeviceMesh('cpu', [3, 1]), /has made DeviceMesh\(cpu, 1, 3\)/);
       else initDeviceMesh('cpu', [1, 3]);
       const x = ones([1]);
       if (rank !== 1) allReduce(x, { group: before.getGroup() });
@@ -137,7 +185,8 @@ describeOverEngines('meshes that ranks make differently', () => {
   it('are not where ranks come by equal meshes on different ways, nor in a world that begins anew', async () => {
     await onRanks(4, async (rank) => {
       const grid = (): DeviceMesh => named('dp', 'tp');
-      const part = (): DeviceMesh => DeviceMesh('cpu', rank < 2 ? [0, 1] : [2, 3], { meshDimNames: ['tp'] });
+      const part = (): DeviceMesh =>
+        DeviceMesh('cpu', rank < 2 ? [0, 1] : [2, 3], { meshDimNames: ['tp'] });
       for (const make of rank % 2 === 0 ? [grid, part, grid] : [part, grid]) make();
       initDeviceMesh('cpu', [4]);
       initDeviceMesh('cpu', [4], { meshDimNames: ['all'] });

@@ -1,12 +1,24 @@
-/** Results without elements: reading them waits like any other read, and tells of their own collective. */
+/**
+ * Results without elements: reading them waits like any other read, and tells of their own
+ * collective.
+ */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
-import { allReduce, broadcast, CollectiveError, DistributedError, functional, irecv, isend } from '../../lib/distributed.js';
+import {
+  allReduce,
+  broadcast,
+  CollectiveError,
+  DistributedError,
+  functional,
+  irecv,
+  isend,
+} from '../../lib/distributed.js';
 import { FreedError, type Tensor, zeros } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { describeOverEngines, onRanks } from './on-ranks.js';
 
-const isOf = (op: string) => (error: Error) => error instanceof CollectiveError && error.details.op === op && error.details.sequence === 1;
+const isOf = (op: string) => (error: Error) =>
+  error instanceof CollectiveError && error.details.op === op && error.details.sequence === 1;
 
 describeOverEngines('an empty result', () => {
   it('has the failure of its own collective when it is read', async () => {
@@ -51,7 +63,8 @@ describeOverEngines('an empty result', () => {
       if (rank === 0)
         assert.throws(
           () => x.tolist(),
-          (error: Error) => error instanceof DistributedError && /waiting here would block/.test(error.message),
+          (error: Error) =>
+            error instanceof DistributedError && /waiting here would block/.test(error.message),
         );
       else allReduce(x);
       await x.read();
@@ -74,7 +87,9 @@ describe('an empty result', () => {
     withRanks(
       2,
       (rank) => {
-        const read = [(t: Tensor) => t.tolist(), (t: Tensor) => t.toTypedArray()][rank] as (t: Tensor) => unknown;
+        const read = [(t: Tensor) => t.tolist(), (t: Tensor) => t.toTypedArray()][rank] as (
+          t: Tensor,
+        ) => unknown;
         const x = zeros([rank]);
         allReduce(x);
         assert.throws(() => read(x), isOf('allReduce'));
@@ -87,7 +102,15 @@ describe('an empty result', () => {
 describe('a tensor without elements', () => {
   it('is read as any other: not after dispose, and under FakeTensorMode as it was', async () => {
     const x = zeros([0, 2]);
-    assert.deepEqual([x.tolist(), x.toTypedArray().length, (await x.read()).length, zeros([0, 4]).narrow(1, 3, 1).tolist()], [[], 0, 0, []]);
+    assert.deepEqual(
+      [
+        x.tolist(),
+        x.toTypedArray().length,
+        (await x.read()).length,
+        zeros([0, 4]).narrow(1, 3, 1).tolist(),
+      ],
+      [[], 0, 0, []],
+    );
     x.dispose();
     assert.throws(() => x.tolist(), FreedError);
     await assert.rejects(x.read(), FreedError);

@@ -1,4 +1,7 @@
-/** Events of ranks that share the process: none may wait for what JavaScript has yet to do for another. */
+/**
+ * Events of ranks that share the process: none may wait for what JavaScript has yet to do for
+ * another.
+ */
 import assert from 'node:assert/strict';
 import { allReduce, getRank, launch } from '../../lib/distributed.js';
 import { cuda, DistributedError, IndexError, ones } from '../../lib/index.js';

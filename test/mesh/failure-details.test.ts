@@ -3,7 +3,17 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import { allGatherIntoTensor, allReduce, allToAllSingle, barrier, type CollectiveDetails, CollectiveError, newGroup, recv, send } from '../../lib/distributed.js';
+import {
+  allGatherIntoTensor,
+  allReduce,
+  allToAllSingle,
+  barrier,
+  type CollectiveDetails,
+  CollectiveError,
+  newGroup,
+  recv,
+  send,
+} from '../../lib/distributed.js';
 import { ones, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, isOverGloo, onRanks } from './on-ranks.js';
 
@@ -14,15 +24,25 @@ const WAIT_MS = 800;
 async function detailsOf(work: Promise<unknown>): Promise<CollectiveDetails> {
   const error = await errorOf(work);
   assert.ok(error instanceof CollectiveError, error.stack);
-  for (const text of [error.message, error.stack ?? '', inspect(error)]) assert.ok(!text.includes('\x1e') && !text.includes('\x1f'), 'marks are not for readers');
+  for (const text of [error.message, error.stack ?? '', inspect(error)])
+    assert.ok(!text.includes('\x1e') && !text.includes('\x1f'), 'marks are not for readers');
   const { op, group, sequence, ranks, calls } = error.details;
-  assert.ok(op !== undefined && group !== undefined && sequence !== undefined && ranks !== undefined && calls !== undefined, error.message);
+  assert.ok(
+    op !== undefined &&
+      group !== undefined &&
+      sequence !== undefined &&
+      ranks !== undefined &&
+      calls !== undefined,
+    error.message,
+  );
   return { op, group, sequence, ranks, calls };
 }
 
 const numerically = (a: number, b: number): number => a - b;
-const siteOf = ({ calls }: CollectiveDetails, rank: number): string => calls.find((call) => call.rank === rank)?.where ?? '';
-const opOf = ({ calls }: CollectiveDetails, rank: number): string | undefined => calls.find((call) => call.rank === rank)?.op;
+const siteOf = ({ calls }: CollectiveDetails, rank: number): string =>
+  calls.find((call) => call.rank === rank)?.where ?? '';
+const opOf = ({ calls }: CollectiveDetails, rank: number): string | undefined =>
+  calls.find((call) => call.rank === rank)?.op;
 
 describeOverEngines('details of a collective that failed', () => {
   it('of a difference: both ranks, and where each called what', async () => {
@@ -36,7 +56,10 @@ describeOverEngines('details of a collective that failed', () => {
       assert.deepEqual([details.group, details.sequence], ['group0', 2]);
       assert.deepEqual([opOf(details, 0), opOf(details, 1)], ['allReduce', 'allGatherIntoTensor']);
       for (const each of [0, 1]) assert.match(siteOf(details, each), here);
-      assert.deepEqual([details.op, details.ranks], rank === 0 ? ['allReduce', [1]] : ['allGatherIntoTensor', [0]]);
+      assert.deepEqual(
+        [details.op, details.ranks],
+        rank === 0 ? ['allReduce', [1]] : ['allGatherIntoTensor', [0]],
+      );
     });
   });
 
@@ -45,7 +68,10 @@ describeOverEngines('details of a collective that failed', () => {
       const out = zeros([rank === 0 ? 3 : 2]);
       allToAllSingle(out, ones([2]), rank === 0 ? { outputSplitSizes: [1, 2] } : {});
       const details = await detailsOf(out.read());
-      assert.deepEqual([details.op, details.sequence, [...details.ranks].sort()], ['allToAllSingle', 1, [0, 1]]);
+      assert.deepEqual(
+        [details.op, details.sequence, [...details.ranks].sort()],
+        ['allToAllSingle', 1, [0, 1]],
+      );
       for (const each of [0, 1]) assert.match(siteOf(details, each), here);
     });
   });
@@ -58,7 +84,8 @@ describeOverEngines('details of a collective that failed', () => {
       const error = await errorOf(out.read());
       const details = await detailsOf(Promise.reject(error));
       assert.notEqual(siteOf(details, 0), siteOf(details, 1));
-      for (const each of [0, 1]) assert.ok(error.message.includes(siteOf(details, each)), error.message);
+      for (const each of [0, 1])
+        assert.ok(error.message.includes(siteOf(details, each)), error.message);
     });
   });
 
@@ -68,7 +95,8 @@ describeOverEngines('details of a collective that failed', () => {
       if (rank === 0) send(x, 1);
       else recv(x, 0);
       const details = await detailsOf(rank === 1 ? x.read() : barrier());
-      // Rank 0 may hear of it before its barrier begins, which is then the call that it is told about.
+      // Rank 0 may hear of it before its barrier begins, which is then the call that it is told
+      // about.
       assert.match(opOf(details, 0) ?? '', rank === 0 ? /^(send|barrier)$/ : /^send$/);
       assert.deepEqual([opOf(details, 1), details.group], ['recv', 'world']);
     });
@@ -85,10 +113,17 @@ describeOverEngines('details of a collective that failed', () => {
         const y = zeros([4]);
         allGatherIntoTensor(y, x);
         const details = await detailsOf(y.read());
-        assert.deepEqual([details.op, details.sequence, details.ranks, opOf(details, 1)], ['allGatherIntoTensor', 2, [1], 'allReduce']);
+        assert.deepEqual(
+          [details.op, details.sequence, details.ranks, opOf(details, 1)],
+          ['allGatherIntoTensor', 2, [1], 'allReduce'],
+        );
         assert.match(siteOf(details, 0), here);
         const again = await detailsOf(barrier());
-        assert.deepEqual([again.op, again.group, again.sequence, again.ranks, opOf(again, 0)], ['barrier', 'world', 3, [1], 'barrier'], 'later calls fail with the first cause');
+        assert.deepEqual(
+          [again.op, again.group, again.sequence, again.ranks, opOf(again, 0)],
+          ['barrier', 'world', 3, [1], 'barrier'],
+          'later calls fail with the first cause',
+        );
       },
       { timeoutMs: 150 },
     );
@@ -103,10 +138,18 @@ describeOverEngines('details of a collective that failed', () => {
         const x = ones([2]);
         allReduce(x);
         const { message, details } = (await errorOf(x.read())) as CollectiveError;
-        assert.match(message, /: ranks 1 to 15 have not come, their last call was barrier at [^;]* \(call 1\) \(timeout after \d+ ms\)$/m);
+        assert.match(
+          message,
+          /: ranks 1 to 15 have not come, their last call was barrier at [^;]* \(call 1\) \(timeout after \d+ ms\)$/m,
+        );
         assert.deepEqual([details.op, details.group, details.sequence], ['allReduce', 'world', 2]);
-        assert.deepEqual([...(details.ranks ?? [])].sort(numerically), [...Array(16).keys()].slice(1));
-        assert.deepEqual(details.calls?.map((call) => call.rank).sort(numerically), [...Array(16).keys()]);
+        assert.deepEqual(
+          [...(details.ranks ?? [])].sort(numerically),
+          [...Array(16).keys()].slice(1),
+        );
+        assert.deepEqual(details.calls?.map((call) => call.rank).sort(numerically), [
+          ...Array(16).keys(),
+        ]);
       },
       { timeoutMs: 500 },
     );
@@ -119,9 +162,17 @@ describeOverEngines('details of a collective that failed', () => {
       await detailsOf(x.read());
       for (const sequence of [2, 3]) {
         const error = await errorOf(barrier());
-        assert.match(error.message, new RegExp(`barrier \\(call ${sequence} of group "world"\\) at .*:\\d+: the group has failed before: allReduce \\(call 1 of group "world"\\)`));
+        assert.match(
+          error.message,
+          new RegExp(
+            `barrier \\(call ${sequence} of group "world"\\) at .*:\\d+: the group has failed before: allReduce \\(call 1 of group "world"\\)`,
+          ),
+        );
         const details = await detailsOf(Promise.reject(error));
-        assert.deepEqual([details.op, details.group, details.sequence, opOf(details, rank)], ['barrier', 'world', sequence, 'barrier']);
+        assert.deepEqual(
+          [details.op, details.group, details.sequence, opOf(details, rank)],
+          ['barrier', 'world', sequence, 'barrier'],
+        );
         assert.deepEqual(details.ranks, [2], 'the odd one, on all');
       }
     });
@@ -149,11 +200,16 @@ describeOverEngines('details of a collective that failed', () => {
         const error = await errorOf(x.read());
         assert.match(
           error.message,
-          isOverGloo() ? /allReduce at .*: call 1 of group "group0": rank 1 has not joined it \(timeout after \d+ ms\)/ : /allReduce \(call 1 of group "group0"\) at /,
+          isOverGloo()
+            ? /allReduce at .*: call 1 of group "group0": rank 1 has not joined it \(timeout after \d+ ms\)/
+            : /allReduce \(call 1 of group "group0"\) at /,
         );
         assert.match(error.message, here);
         const details = await detailsOf(Promise.reject(error));
-        assert.deepEqual([details.op, details.group, details.sequence, details.ranks], ['allReduce', 'group0', 1, [1]]);
+        assert.deepEqual(
+          [details.op, details.group, details.sequence, details.ranks],
+          ['allReduce', 'group0', 1, [1]],
+        );
         assert.match(siteOf(details, 0), here);
       },
       { timeoutMs: 200 },
@@ -190,7 +246,10 @@ describeOverEngines('details of a collective that failed', () => {
       }),
     );
     const [details] = seen as [CollectiveDetails];
-    assert.deepEqual([details.op, details.group, details.sequence, details.ranks.length], ['allReduce', 'group0', 1, 1]);
+    assert.deepEqual(
+      [details.op, details.group, details.sequence, details.ranks.length],
+      ['allReduce', 'group0', 1, 1],
+    );
     assert.match(siteOf(details, 0), here);
   });
 

@@ -1,4 +1,7 @@
-/** Worlds of which one rank is there: what collectives give, under fake tensors too, and what they move. */
+/**
+ * Worlds of which one rank is there: what collectives give, under fake tensors too, and what they
+ * move.
+ */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
 import {
@@ -27,20 +30,34 @@ import {
   send,
   worldGroup,
 } from '../../lib/distributed.js';
-import { ArgumentError, arange, float32, memory, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  arange,
+  float32,
+  memory,
+  ones,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 import { enterFakeWorld } from '../../lib/mesh/fake-world.js';
 import { TrafficRecorder } from '../../lib/mesh/traffic.js';
 import { FakeStore } from '../../lib/testing/index.js';
 import { onRanks } from './on-ranks.js';
 
-const enter = (rank: number, worldSize: number): void => void enterFakeWorld({ rank, worldSize, store: new FakeStore() });
+const enter = (rank: number, worldSize: number): void =>
+  void enterFakeWorld({ rank, worldSize, store: new FakeStore() });
 const list = (t: Tensor): unknown => t.tolist();
 
 describe('a fake world', () => {
   afterEach(() => destroyProcessGroup());
 
   it('has ranks of its own only', async () => {
-    for (const rank of [4, 5000, -1]) await assert.rejects(initProcessGroup('fake', { rank, worldSize: 4 }), /expected a rank from 0 to 3/);
+    for (const rank of [4, 5000, -1])
+      await assert.rejects(
+        initProcessGroup('fake', { rank, worldSize: 4 }),
+        /expected a rank from 0 to 3/,
+      );
     assert.equal(isInitialized(), false);
   });
 
@@ -152,7 +169,10 @@ describe('a fake world', () => {
         ],
       );
     });
-    assert.ok(memory.stats().allocatedBytes <= before, `${memory.stats().allocatedBytes} bytes, ${before} before`);
+    assert.ok(
+      memory.stats().allocatedBytes <= before,
+      `${memory.stats().allocatedBytes} bytes, ${before} before`,
+    );
     const fake = new FakeTensorMode().fromTensor(ones([2]));
     allGatherIntoTensor(zeros([8192]), fake);
     allReduce(fake);
@@ -167,7 +187,8 @@ describe('a fake world', () => {
     ]) {
       assert.throws(
         () => enter(rank as number, size as number),
-        (error: Error) => error instanceof ArgumentError && /^initProcessGroup: /.test(error.message),
+        (error: Error) =>
+          error instanceof ArgumentError && /^initProcessGroup: /.test(error.message),
       );
     }
     enter(0, 2);
@@ -179,7 +200,9 @@ describe('a fake world', () => {
 
   it('of 4096 ranks has groups for next to nothing', () => {
     enter(77, 4096);
-    const rows = Array.from({ length: 64 }, (_, row) => Array.from({ length: 64 }, (_, column) => 64 * row + column));
+    const rows = Array.from({ length: 64 }, (_, row) =>
+      Array.from({ length: 64 }, (_, column) => 64 * row + column),
+    );
     const begin = Date.now();
     for (let i = 0; i < 20; i++) for (const row of rows) newGroup(row);
     const world = Array.from({ length: 1000 }, () => newGroup());
@@ -194,7 +217,9 @@ describe('fake tensors in a world of real ranks', () => {
       const fake = new FakeTensorMode().fromTensor(ones([2]));
       assert.throws(
         () => allReduce(fake),
-        (error: Error) => error instanceof DistributedError && /^allReduce: fake tensors have no values/.test(error.message),
+        (error: Error) =>
+          error instanceof DistributedError &&
+          /^allReduce: fake tensors have no values/.test(error.message),
       );
     });
   });
@@ -230,7 +255,12 @@ describe('traffic', () => {
       received: 4 * (12 + 12 + 12),
       byName: { allReduce: 1, allGatherIntoTensor: 1, reduceScatterTensor: 1 },
     });
-    assert.deepEqual(groups.get(pair), { calls: 2, sent: 64, received: 64, byName: { allReduce: 2 } });
+    assert.deepEqual(groups.get(pair), {
+      calls: 2,
+      sent: 64,
+      received: 64,
+      byName: { allReduce: 2 },
+    });
     assert.deepEqual(recorder.total(), { calls: 5, sent: 208, received: 208 });
     recorder.stop();
     allReduce(zeros([8]));
@@ -254,15 +284,24 @@ describe('traffic', () => {
           all(),
           all().map(() => own()),
         );
-        gather(zeros([3]), { dst: root, ...(rank === root ? { gatherList: sizes.map(() => zeros([3])) } : {}) });
-        scatter(zeros([3]), { src: root, ...(rank === root ? { scatterList: sizes.map(() => zeros([3])) } : {}) });
+        gather(zeros([3]), {
+          dst: root,
+          ...(rank === root ? { gatherList: sizes.map(() => zeros([3])) } : {}),
+        });
+        scatter(zeros([3]), {
+          src: root,
+          ...(rank === root ? { scatterList: sizes.map(() => zeros([3])) } : {}),
+        });
         if (size > 1 && rank === 0) send(zeros([4]), 1);
         if (rank === 1) recv(zeros([4]), 0);
         await barrier();
       });
       recorder.stop();
       const { sent, received } = recorder.total();
-      assert.ok(Math.abs(sent - received) < 1e-6, `${size} ranks: ${sent} sent, ${received} received`);
+      assert.ok(
+        Math.abs(sent - received) < 1e-6,
+        `${size} ranks: ${sent} sent, ${received} received`,
+      );
       assert.equal(sent > 0, size > 1);
     }
   });

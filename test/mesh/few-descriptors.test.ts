@@ -1,4 +1,7 @@
-/** `launch` where this process may open too few files: a rejection, never an event that nobody hears of, and nothing left. */
+/**
+ * `launch` where this process may open too few files: a rejection, never an event that nobody hears
+ * of, and nothing left.
+ */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -13,21 +16,39 @@ interface Said {
   readonly ms: number;
 }
 
-/** Of a program that launches ranks and may have `limit` descriptors, of which it opens all but `spare`. */
+/**
+ * Of a program that launches ranks and may have `limit` descriptors, of which it opens all but
+ * `spare`.
+ */
 function launchWith(limit: number, spare: number, mark: string): Promise<Said> {
-  const command = ['-c', `ulimit -n ${limit}; exec "$0" "$@"`, process.execPath, ...programArguments('mesh/programs/few-descriptors'), String(spare)];
+  const command = [
+    '-c',
+    `ulimit -n ${limit}; exec "$0" "$@"`,
+    process.execPath,
+    ...programArguments('mesh/programs/few-descriptors'),
+    String(spare),
+  ];
   return new Promise((resolve, reject) => {
-    execFile('/bin/sh', command, { timeout: 60_000, env: { ...process.env, SHARDWISE_TEST_MARK: mark } }, (error, stdout, stderr) => {
-      if (error) reject(new Error(`${error.message}\n${stderr}`));
-      else resolve(JSON.parse(stdout) as Said);
-    });
+    execFile(
+      '/bin/sh',
+      command,
+      { timeout: 60_000, env: { ...process.env, SHARDWISE_TEST_MARK: mark } },
+      (error, stdout, stderr) => {
+        if (error) reject(new Error(`${error.message}\n${stderr}`));
+        else resolve(JSON.parse(stdout) as Said);
+      },
+    );
   });
 }
 
 function processesWith(mark: string): string[] {
   return readdirSync('/proc').filter((pid) => {
     try {
-      return /^\d+$/.test(pid) && Number(pid) !== process.pid && readFileSync(`/proc/${pid}/environ`, 'utf8').includes(mark);
+      return (
+        /^\d+$/.test(pid) &&
+        Number(pid) !== process.pid &&
+        readFileSync(`/proc/${pid}/environ`, 'utf8').includes(mark)
+      );
     } catch {
       return false;
     }
@@ -43,7 +64,10 @@ describe('launch with too few descriptors', function () {
     for (const spare of [0, 1, 2, 3, 4, 6, 8, 10, 12, 14]) {
       const mark = `few-descriptors-${process.pid}-${spare}`;
       const { name, message, rank, ms } = await launchWith(100, spare, mark);
-      assert.match(`${name} ${message}`, /^DistributedError .*launch: rank \d+ could not be run: spawn .* EMFILE.*ulimit -n|^StoreError .*(listen EMFILE|ulimit -n)/s);
+      assert.match(
+        `${name} ${message}`,
+        /^DistributedError .*launch: rank \d+ could not be run: spawn .* EMFILE.*ulimit -n|^StoreError .*(listen EMFILE|ulimit -n)/s,
+      );
       if (rank !== null) {
         named++;
         assert.ok(rank < 4 && message.includes(`rank ${rank}`), message);

@@ -8,7 +8,8 @@ import { onRanks } from './on-ranks.js';
 const COUNT = 200;
 
 /** Addresses of the process, in MiB. */
-const addresses = (): number => Number(/VmSize:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) / 1024;
+const addresses = (): number =>
+  Number(/VmSize:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) / 1024;
 
 describe('groups of local ranks that were destroyed', () => {
   it('give their memory back while the world goes on', async function () {
@@ -26,6 +27,7 @@ describe('groups of local ranks that were destroyed', () => {
       for (let i = 0; i < COUNT; i++) await round();
       return addresses() - before;
     });
-    assert.ok(Math.max(...grown) < COUNT, `${grown} MiB more`); // each has two for its memory, and the C heap may take another 64
+    // each has two for its memory, and the C heap may take another 64
+    assert.ok(Math.max(...grown) < COUNT, `${grown} MiB more`);
   });
 });

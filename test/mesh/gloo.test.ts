@@ -4,7 +4,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { type NetworkInterfaceInfo, tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, barrier, type CollectiveError, DistributedError, HashStore, launch, newGroup } from '../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  type CollectiveError,
+  DistributedError,
+  HashStore,
+  launch,
+  newGroup,
+} from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
 import { GlooWorld } from '../../lib/mesh/engines/gloo-engine.js';
 import { ownAddress } from '../../lib/mesh/network.js';
@@ -13,14 +21,33 @@ import { errorOf, onRanks } from './on-ranks.js';
 import { skipWithoutGloo } from './without-gloo.js';
 
 const address = (text: string, internal = false): NetworkInterfaceInfo =>
-  ({ address: text, family: text.includes(':') ? 'IPv6' : 'IPv4', internal, netmask: '', mac: '', cidr: null }) as NetworkInterfaceInfo;
-const interfaces = { lo: [address('127.0.0.1', true)], eth0: [address('fe80::1'), address('10.1.0.7')], ib0: [address('fd00::7'), address('10.2.0.7')], empty: [] };
+  ({
+    address: text,
+    family: text.includes(':') ? 'IPv6' : 'IPv4',
+    internal,
+    netmask: '',
+    mac: '',
+    cidr: null,
+  }) as NetworkInterfaceInfo;
+const interfaces = {
+  lo: [address('127.0.0.1', true)],
+  eth0: [address('fe80::1'), address('10.1.0.7')],
+  ib0: [address('fd00::7'), address('10.2.0.7')],
+  empty: [],
+};
 
 describe('the address of a machine', () => {
-  const found = (host: string | null, oneMachine: boolean, env: Record<string, string> = {}) => ownAddress('initProcessGroup', host, oneMachine, interfaces, env);
+  const found = (host: string | null, oneMachine: boolean, env: Record<string, string> = {}) =>
+    ownAddress('initProcessGroup', host, oneMachine, interfaces, env);
 
   it('is that of the interface that a variable names', async () => {
-    assert.equal(await found('127.0.0.1', false, { SHARDWISE_SOCKET_IFNAME: 'ib0', GLOO_SOCKET_IFNAME: 'eth0' }), '10.2.0.7');
+    assert.equal(
+      await found('127.0.0.1', false, {
+        SHARDWISE_SOCKET_IFNAME: 'ib0',
+        GLOO_SOCKET_IFNAME: 'eth0',
+      }),
+      '10.2.0.7',
+    );
     assert.equal(await found(null, true, { GLOO_SOCKET_IFNAME: 'empty, eth0' }), '10.1.0.7');
     await assert.rejects(
       found(null, false, { GLOO_SOCKET_IFNAME: 'eth7' }),
@@ -44,20 +71,55 @@ describe('ranks that meet by gloo', function () {
 
   it('leave no keys in their store', async () => {
     const store = new HashStore();
-    const open = (rank: number) => GlooWorld.open({ op: 'initProcessGroup', store, rank, worldSize: 1, address: '127.0.0.1', timeoutMs: 5_000 });
+    const open = (rank: number) =>
+      GlooWorld.open({
+        op: 'initProcessGroup',
+        store,
+        rank,
+        worldSize: 1,
+        address: '127.0.0.1',
+        timeoutMs: 5_000,
+      });
     (await open(0)).leave();
     assert.equal(await store.numKeys(), 0);
   });
 
   it('are told which of them cannot connect, and who does not come', async () => {
     const store = new HashStore();
-    const open = (rank: number, host: string) => GlooWorld.open({ op: 'initProcessGroup', store, rank, worldSize: 2, address: host, timeoutMs: 300 });
-    const [first, second] = await Promise.allSettled([open(0, '127.0.0.1'), open(1, '203.0.113.9')]);
+    const open = (rank: number, host: string) =>
+      GlooWorld.open({
+        op: 'initProcessGroup',
+        store,
+        rank,
+        worldSize: 2,
+        address: host,
+        timeoutMs: 300,
+      });
+    const [first, second] = await Promise.allSettled([
+      open(0, '127.0.0.1'),
+      open(1, '203.0.113.9'),
+    ]);
     assert.match(String((second as PromiseRejectedResult).reason.message), /203\.0\.113\.9/);
     const { reason } = first as PromiseRejectedResult;
-    assert.ok(reason instanceof DistributedError && /^initProcessGroup: rank 1 cannot connect to the others: .*203\.0\.113\.9/.test(reason.message), reason.message);
-    const alone = GlooWorld.open({ op: 'initProcessGroup', store: new HashStore(), rank: 0, worldSize: 2, address: '127.0.0.1', timeoutMs: 100 });
-    await assert.rejects(alone, /initProcessGroup: rank 1 did not say where it listens within 100 ms/);
+    assert.ok(
+      reason instanceof DistributedError &&
+        /^initProcessGroup: rank 1 cannot connect to the others: .*203\.0\.113\.9/.test(
+          reason.message,
+        ),
+      reason.message,
+    );
+    const alone = GlooWorld.open({
+      op: 'initProcessGroup',
+      store: new HashStore(),
+      rank: 0,
+      worldSize: 2,
+      address: '127.0.0.1',
+      timeoutMs: 100,
+    });
+    await assert.rejects(
+      alone,
+      /initProcessGroup: rank 1 did not say where it listens within 100 ms/,
+    );
   });
 
   it('make groups where some of them wait, and are told who joins none', async () => {
@@ -93,7 +155,11 @@ describe('ranks that meet by gloo', function () {
       },
       { timeoutMs, hostBackend: 'gloo' },
     );
-    assert.deepEqual([errors[0]?.details.ranks, errors[1]?.details.ranks], [[2], [2]], errors[0]?.message);
+    assert.deepEqual(
+      [errors[0]?.details.ranks, errors[1]?.details.ranks],
+      [[2], [2]],
+      errors[0]?.message,
+    );
   });
 
   it('pass large values whole, and many small messages in order', async () => {
@@ -105,7 +171,11 @@ describe('ranks that meet by gloo', function () {
     it(`connect whatever a stranger does at their port: ${stranger}`, async () => {
       const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-strangers-'));
       try {
-        const outcomes = await Promise.all([stranger, 'second'].map((role) => programOutput('mesh/programs/gloo-strangers', role, folder)));
+        const outcomes = await Promise.all(
+          [stranger, 'second'].map((role) =>
+            programOutput('mesh/programs/gloo-strangers', role, folder),
+          ),
+        );
         assert.deepEqual(outcomes, ['connected\n', 'connected\n']);
       } finally {
         rmSync(folder, { recursive: true, force: true });

@@ -1,4 +1,7 @@
-/** What groups say of themselves: their ranks, by place and of the world, and what moves their tensors. */
+/**
+ * What groups say of themselves: their ranks, by place and of the world, and what moves their
+ * tensors.
+ */
 import assert from 'node:assert/strict';
 import {
   allReduce,
@@ -33,7 +36,11 @@ function checkPlaces(rank: number): void {
     [1, 2, 3].map((globalRank) => getGroupRank(group, globalRank)),
     [1, 2, 0],
   );
-  if (group.rank >= 0) assert.deepEqual([getGlobalRank(group, getRank(group)), getGroupRank(group, rank)], [rank, getRank(group)]);
+  if (group.rank >= 0)
+    assert.deepEqual(
+      [getGlobalRank(group, getRank(group)), getGroupRank(group, rank)],
+      [rank, getRank(group)],
+    );
   assert.deepEqual(
     [getProcessGroupRanks(group), getProcessGroupRanks(), getProcessGroupRanks(worldGroup())],
     [
@@ -65,18 +72,40 @@ describeOverEngines('ranks and places of a group', () => {
     await onRanks(2, () => {
       const group = newGroup([1]);
       const wrong: [() => unknown, RegExp][] = [
-        [() => getGlobalRank(group, 1), /^ArgumentError.*getGlobalRank: expected groupRank to be a whole number from 0 to 0, got 1/],
+        [
+          () => getGlobalRank(group, 1),
+          /^ArgumentError.*getGlobalRank: expected groupRank to be a whole number from 0 to 0, got 1/,
+        ],
         [() => getGlobalRank(group, -1), /getGlobalRank: expected groupRank to be .*, got -1/],
-        [() => getGlobalRank(group, '0' as never), /getGlobalRank: expected groupRank to be .*, got '0'/],
-        [() => getGroupRank(group, 0), /^ArgumentError.*getGroupRank: globalRank 0 is not of group "group0" \(ranks 1\)/],
+        [
+          () => getGlobalRank(group, '0' as never),
+          /getGlobalRank: expected groupRank to be .*, got '0'/,
+        ],
+        [
+          () => getGroupRank(group, 0),
+          /^ArgumentError.*getGroupRank: globalRank 0 is not of group "group0" \(ranks 1\)/,
+        ],
         [() => getGroupRank(worldGroup(), 2), /getGroupRank: globalRank 2 is not of group "world"/],
-        [() => getGroupRank(group, 0.5), /getGroupRank: expected globalRank to be a whole number from 0, got 0\.5/],
-        [() => getGlobalRank(undefined as never, 0), /getGlobalRank: expected group to be a ProcessGroup, as newGroup returns it, got undefined/],
+        [
+          () => getGroupRank(group, 0.5),
+          /getGroupRank: expected globalRank to be a whole number from 0, got 0\.5/,
+        ],
+        [
+          () => getGlobalRank(undefined as never, 0),
+          /getGlobalRank: expected group to be a ProcessGroup, as newGroup returns it, got undefined/,
+        ],
         [() => getGroupRank([1] as never, 0), /getGroupRank: expected group to be a ProcessGroup/],
-        [() => getProcessGroupRanks(null as never), /getProcessGroupRanks: expected group to be a ProcessGroup/],
+        [
+          () => getProcessGroupRanks(null as never),
+          /getProcessGroupRanks: expected group to be a ProcessGroup/,
+        ],
         [() => getBackend('world' as never), /getBackend: expected group to be a ProcessGroup/],
       ];
-      for (const [call, text] of wrong) assert.throws(call, (error: Error) => error instanceof ArgumentError && text.test(String(error)));
+      for (const [call, text] of wrong)
+        assert.throws(
+          call,
+          (error: Error) => error instanceof ArgumentError && text.test(String(error)),
+        );
     });
   });
 });
@@ -86,8 +115,18 @@ describe('ranks and places of a group', () => {
 
   it('need a process group', () => {
     const group = {} as ProcessGroup;
-    for (const call of [() => getBackend(), () => getProcessGroupRanks(), () => getGlobalRank(group, 0), () => getGroupRank(group, 0)]) {
-      assert.throws(call, (error: Error) => error instanceof DistributedError && /there is no process group\. Call/.test(error.message));
+    for (const call of [
+      () => getBackend(),
+      () => getProcessGroupRanks(),
+      () => getGlobalRank(group, 0),
+      () => getGroupRank(group, 0),
+    ]) {
+      assert.throws(
+        call,
+        (error: Error) =>
+          error instanceof DistributedError &&
+          /there is no process group\. Call/.test(error.message),
+      );
     }
   });
 
@@ -95,7 +134,10 @@ describe('ranks and places of a group', () => {
     await initProcessGroup('fake', { rank: 5, worldSize: 4096 });
     try {
       const group = newGroup([5, 4000]);
-      assert.deepEqual([getGlobalRank(group, 1), getGroupRank(group, 4000), getProcessGroupRanks().length], [4000, 1, 4096]);
+      assert.deepEqual(
+        [getGlobalRank(group, 1), getGroupRank(group, 4000), getProcessGroupRanks().length],
+        [4000, 1, 4096],
+      );
       assert.deepEqual([getBackend(), getBackend(group)], ['fake', 'fake']);
     } finally {
       destroyProcessGroup();
@@ -106,12 +148,19 @@ describe('ranks and places of a group', () => {
 describeOverEngines('getBackend', () => {
   it('says what moves the tensors of the world and of a group, to members', async () => {
     const host = isOverGloo() ? 'gloo' : 'shm';
-    const expected = cuda.isAvailable() && cuda.deviceCount() >= 3 ? new RegExp(`^cpu:${host},cuda:`) : new RegExp(`^${host}$`); // ranks that share GPUs meet as CPUs do
+    const expected =
+      cuda.isAvailable() && cuda.deviceCount() >= 3
+        ? new RegExp(`^cpu:${host},cuda:`)
+        : new RegExp(`^${host}$`); // ranks that share GPUs meet as CPUs do
     await onRanks(3, async (rank) => {
       const group = newGroup([2, 0]);
       assert.match(getBackend(), expected);
       if (rank !== 1) assert.match(getBackend(group), expected);
-      else assert.throws(() => getBackend(group), /^DistributedError.*getBackend: rank 1 is no member of group "group0"/);
+      else
+        assert.throws(
+          () => getBackend(group),
+          /^DistributedError.*getBackend: rank 1 is no member of group "group0"/,
+        );
       const t = ones([1]);
       allReduce(t);
       assert.deepEqual([...(await t.read())], [3]);
@@ -123,16 +172,19 @@ describeOverEngines('getBackend', () => {
 });
 
 describe('getBackend', () => {
-  const backendIn = (backend: string): Promise<string[]> => launch(2, () => getBackend(), { backend });
+  const backendIn = (backend: string): Promise<string[]> =>
+    launch(2, () => getBackend(), { backend });
 
   it('says what the program has named', async () => {
-    for (const name of ['shm', 'nccl', 'cpu:shm,cuda:nccl']) assert.deepEqual(await backendIn(name), [name, name]);
+    for (const name of ['shm', 'nccl', 'cpu:shm,cuda:nccl'])
+      assert.deepEqual(await backendIn(name), [name, name]);
     assert.deepEqual(await backendIn('cpu:shm'), ['shm', 'shm']);
   });
 
   it('says gloo where that is named', async function () {
     skipWithoutGloo(this);
-    for (const name of ['gloo', 'cpu:gloo,cuda:nccl']) assert.deepEqual(await backendIn(name), [name, name]);
+    for (const name of ['gloo', 'cpu:gloo,cuda:nccl'])
+      assert.deepEqual(await backendIn(name), [name, name]);
   });
 
   it(

@@ -1,8 +1,18 @@
-/** Ranks that wait in a group which others have not come to are told who made it where, and where the others stand instead. */
+/**
+ * Ranks that wait in a group which others have not come to are told who made it where, and where
+ * the others stand instead.
+ */
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, barrier, type CollectiveError, initDeviceMesh, newGroup, type ProcessGroup } from '../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  type CollectiveError,
+  initDeviceMesh,
+  newGroup,
+  type ProcessGroup,
+} from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
 
@@ -17,8 +27,10 @@ async function failureIn(group: ProcessGroup): Promise<CollectiveError> {
   return (await errorOf(x.read())) as CollectiveError;
 }
 
-const siteOf = ({ details }: CollectiveError, rank: number): string => details.calls?.find((call) => call.rank === rank)?.where ?? '';
-const opOf = ({ details }: CollectiveError, rank: number): string | undefined => details.calls?.find((call) => call.rank === rank)?.op;
+const siteOf = ({ details }: CollectiveError, rank: number): string =>
+  details.calls?.find((call) => call.rank === rank)?.where ?? '';
+const opOf = ({ details }: CollectiveError, rank: number): string | undefined =>
+  details.calls?.find((call) => call.rank === rank)?.op;
 
 describeOverEngines('a rank that others wait for in a group', () => {
   it('which it has not made, is said to stand where it made its last, with the number of both calls', async () => {
@@ -35,7 +47,10 @@ describeOverEngines('a rank that others wait for in a group', () => {
             `allReduce.* at .*${here}.*rank 2 has not joined.*timeout after \\d+ ms.*\n.*\n  this rank made group "group1" of the ranks .* by newGroup \\(group-making call 2 of group "world"\\) at .*${here}.*; rank 2 has not made it, its last was newGroup \\(group-making call 1\\) at .*${here}`,
           ),
         );
-        assert.deepEqual([error.details.op, error.details.group, error.details.sequence, error.details.ranks], ['allReduce', 'group1', 1, [2]]);
+        assert.deepEqual(
+          [error.details.op, error.details.group, error.details.sequence, error.details.ranks],
+          ['allReduce', 'group1', 1, [2]],
+        );
         assert.equal(opOf(error, 2), 'newGroup');
         assert.match(siteOf(error, 2), new RegExp(here));
       },
@@ -51,7 +66,12 @@ describeOverEngines('a rank that others wait for in a group', () => {
         const group = newGroup();
         if (rank === 1) return void (await sleep(3 * WAIT_MS));
         const error = await failureIn(group);
-        assert.match(error.message, new RegExp(`; rank 1 has made it as well, by newGroup \\(group-making call 1\\) at .*${here}.*, and has called nothing since`));
+        assert.match(
+          error.message,
+          new RegExp(
+            `; rank 1 has made it as well, by newGroup \\(group-making call 1\\) at .*${here}.*, and has called nothing since`,
+          ),
+        );
         assert.equal(opOf(error, 1), 'newGroup');
       },
       { timeoutMs: WAIT_MS },

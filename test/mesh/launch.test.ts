@@ -1,7 +1,18 @@
 /** `launch` and `withRanks`: functions as ranks of this process and of processes of their own. */
 import assert from 'node:assert/strict';
 import path from 'node:path';
-import { allReduce, barrier, DistributedError, destroyProcessGroup, getRank, getWorldSize, initProcessGroup, isAvailable, isInitialized, launch } from '../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  DistributedError,
+  destroyProcessGroup,
+  getRank,
+  getWorldSize,
+  initProcessGroup,
+  isAvailable,
+  isInitialized,
+  launch,
+} from '../../lib/distributed.js';
 import { ArgumentError, full, ones } from '../../lib/index.js';
 import { nodeArguments } from '../../lib/mesh/launch.js';
 import { withRanks } from '../../lib/testing/index.js';
@@ -27,13 +38,36 @@ describe('launch', function () {
   });
 
   it('ends a program that launches itself at its first rank, which would launch more without end', async () => {
-    const program = new URL(`./programs/launches-itself${path.extname(import.meta.url)}`, import.meta.url);
-    await assert.rejects(launch(1, program, { prefixOutput: false, timeoutMs: 20_000 }), /this process is rank 0 of a launch already, and ranks launch no ranks/);
+    const program = new URL(
+      `./programs/launches-itself${path.extname(import.meta.url)}`,
+      import.meta.url,
+    );
+    await assert.rejects(
+      launch(1, program, { prefixOutput: false, timeoutMs: 20_000 }),
+      /this process is rank 0 of a launch already, and ranks launch no ranks/,
+    );
   });
 
   it("gives ranks Node's arguments, but no program in them and no port", () => {
-    const given = ['--import', 'tsx', '-e', 'launch(2, file)', '--inspect=9229', '--input-type=module', '--eval=1', '--max-old-space-size=900', '-p', '1', '--enable-source-maps'];
-    assert.deepEqual(nodeArguments(given), ['--import', 'tsx', '--max-old-space-size=900', '--enable-source-maps']);
+    const given = [
+      '--import',
+      'tsx',
+      '-e',
+      'launch(2, file)',
+      '--inspect=9229',
+      '--input-type=module',
+      '--eval=1',
+      '--max-old-space-size=900',
+      '-p',
+      '1',
+      '--enable-source-maps',
+    ];
+    assert.deepEqual(nodeArguments(given), [
+      '--import',
+      'tsx',
+      '--max-old-space-size=900',
+      '--enable-source-maps',
+    ]);
   });
 
   it('fails with the error of the rank that failed first', async () => {
@@ -44,7 +78,11 @@ describe('launch', function () {
       allReduce(t);
       await t.read();
     });
-    await assert.rejects(run, (error: DistributedError) => error instanceof DistributedError && error.details['rank'] === 1 && error.cause === cause);
+    await assert.rejects(
+      run,
+      (error: DistributedError) =>
+        error instanceof DistributedError && error.details['rank'] === 1 && error.cause === cause,
+    );
   });
 
   it('does not let a rank that has left begin anew, nor launch ranks', async () => {
@@ -59,7 +97,10 @@ describe('launch', function () {
   });
 
   it('runs functions as processes that come to the same call, with what calls before it gave', async () => {
-    const { first, second } = await runProgram<{ first: unknown; second: unknown }>('mesh/programs/launches', 'twice');
+    const { first, second } = await runProgram<{ first: unknown; second: unknown }>(
+      'mesh/programs/launches',
+      'twice',
+    );
     assert.deepEqual(first, [
       [0, [3, 3], '0'],
       [1, [3, 3], '1'],
@@ -75,19 +116,34 @@ describe('launch', function () {
   });
 
   it('brings the error of a process back, with its name, code and stack', async () => {
-    const { message, cause } = await runProgram<{ message: string; cause: Record<string, string> }>('mesh/programs/launches', 'fails');
+    const { message, cause } = await runProgram<{ message: string; cause: Record<string, string> }>(
+      'mesh/programs/launches',
+      'fails',
+    );
     assert.match(message, /^launch: rank 1 \(process \d+\) ended with exit code 1: too far$/);
-    assert.deepEqual([cause['name'], cause['message'], cause['code']], ['RangeError', 'too far', 'ERR_FAR']);
+    assert.deepEqual(
+      [cause['name'], cause['message'], cause['code']],
+      ['RangeError', 'too far', 'ERR_FAR'],
+    );
     assert.match(cause['stack'] as string, /launches\.[jt]s:\d+/);
   });
 
   it('names the process that ended first, not one that failed for want of it', async () => {
-    assert.match(await runProgram<string>('mesh/programs/launches', 'exits'), /^launch: rank 1 \(process \d+\) ended with exit code 3/);
+    assert.match(
+      await runProgram<string>('mesh/programs/launches', 'exits'),
+      /^launch: rank 1 \(process \d+\) ended with exit code 3/,
+    );
   });
 
   it('fails with what no process has read, unless it was heard of', async () => {
-    assert.match(await runProgram<string>('mesh/programs/launches', 'unread'), /^launch: rank \d \(process \d+\) ended with exit code 1: .*rank \d called allReduce of \d float32/);
-    assert.deepEqual(await runProgram('mesh/programs/launches', 'unread', 'handled'), ['returned', 'returned']);
+    assert.match(
+      await runProgram<string>('mesh/programs/launches', 'unread'),
+      /^launch: rank \d \(process \d+\) ended with exit code 1: .*rank \d called allReduce of \d float32/,
+    );
+    assert.deepEqual(await runProgram('mesh/programs/launches', 'unread', 'handled'), [
+      'returned',
+      'returned',
+    ]);
   });
 
   it('ends when a rank waits for what never comes, and says which', async () => {
@@ -100,7 +156,10 @@ describe('launch', function () {
     assert.match(alone.message, /^launch: rank 1 waited for what never comes/);
     assert.deepEqual([alone.cause, alone.next], [null, [0, 1]]);
     const missed = await runProgram<Stuck>('mesh/programs/launches', 'stuck', 'missed');
-    assert.match(missed.message, /^launch: rank 1 waited .* Another failed: .*rank 1 has not joined group "world" \(timeout after 3\d\d ms\)/s);
+    assert.match(
+      missed.message,
+      /^launch: rank 1 waited .* Another failed: .*rank 1 has not joined group "world" \(timeout after 3\d\d ms\)/s,
+    );
     assert.match(missed.cause as string, /timeout/);
     assert.deepEqual(missed.next, [0, 1]);
   });
@@ -125,8 +184,14 @@ describe('launch', function () {
     ]) {
       await assert.rejects(call(), ArgumentError);
     }
-    await assert.rejects(launch(2, 'nope.mts'), /^ArgumentError.*: launch: there is no file .*nope\.mts$/);
-    await assert.rejects(launch(2, fn, { seed: 'x' as never }), /: launch: expected seed to be a whole number from 0, got 'x'/);
+    await assert.rejects(
+      launch(2, 'nope.mts'),
+      /^ArgumentError.*: launch: there is no file .*nope\.mts$/,
+    );
+    await assert.rejects(
+      launch(2, fn, { seed: 'x' as never }),
+      /: launch: expected seed to be a whole number from 0, got 'x'/,
+    );
   });
 });
 
@@ -155,7 +220,13 @@ describe('withRanks', () => {
 
   it('fails with the error that a rank has thrown, and its number', async () => {
     const test = withRanks(2, (rank) => assert.equal(rank, 0));
-    await assert.rejects(test.call(undefined), (error: assert.AssertionError) => error instanceof assert.AssertionError && /^rank 1: /.test(error.message) && error.actual === 1);
+    await assert.rejects(
+      test.call(undefined),
+      (error: assert.AssertionError) =>
+        error instanceof assert.AssertionError &&
+        /^rank 1: /.test(error.message) &&
+        error.actual === 1,
+    );
   });
 
   it('names ranks that do not come, in time', async () => {
@@ -187,9 +258,18 @@ describe('withRanks', () => {
     const orders = await Promise.all([7, 7, 8, 9, 10].map(orderOf));
     assert.equal(orders[0], orders[1]);
     assert.ok(new Set(orders).size > 1, orders.join(' '));
-    const lost = withRanks(2, () => barrier(), { faults: [{ rank: 1, at: { collective: 'barrier' }, kind: 'lose' }] });
-    await assert.rejects(lost.call(undefined), /rank 1 was lost here, by a fault that was asked for/);
-    for (const options of [{ seed: 1 }, { faults: [] }]) assert.throws(() => withRanks(2, () => 0, { mode: 'process', ...options }), /seed and faults are for local ranks/);
+    const lost = withRanks(2, () => barrier(), {
+      faults: [{ rank: 1, at: { collective: 'barrier' }, kind: 'lose' }],
+    });
+    await assert.rejects(
+      lost.call(undefined),
+      /rank 1 was lost here, by a fault that was asked for/,
+    );
+    for (const options of [{ seed: 1 }, { faults: [] }])
+      assert.throws(
+        () => withRanks(2, () => 0, { mode: 'process', ...options }),
+        /seed and faults are for local ranks/,
+      );
   });
 
   it('refuses options that are none', () => {

@@ -1,10 +1,16 @@
-/** The shared memory that ranks have left behind: of the processes of a test, since other tests and programs of the machine have theirs. */
+/**
+ * The shared memory that ranks have left behind: of the processes of a test, since other tests and
+ * programs of the machine have theirs.
+ */
 import type { ChildProcess } from 'node:child_process';
 import { subscribe } from 'node:diagnostics_channel';
 import { readdirSync } from 'node:fs';
 
 const started: ChildProcess[] = [];
-subscribe('child_process', (message) => void started.push((message as { process: ChildProcess }).process));
+subscribe(
+  'child_process',
+  (message) => void started.push((message as { process: ChildProcess }).process),
+);
 
 /**
  * Names of the memory that processes of this one have made and that is still there.
@@ -13,5 +19,7 @@ subscribe('child_process', (message) => void started.push((message as { process:
  */
 export function leftMemory(others: readonly number[] = []): string[] {
   const makers = new Set([...started.map(({ pid }) => pid), ...others]);
-  return readdirSync('/dev/shm').filter((name) => makers.has(Number(/^shardwise-\d+-(\d+)-/.exec(name)?.[1])));
+  return readdirSync('/dev/shm').filter((name) =>
+    makers.has(Number(/^shardwise-\d+-(\d+)-/.exec(name)?.[1])),
+  );
 }

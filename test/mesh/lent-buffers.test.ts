@@ -12,7 +12,8 @@ describe('ranks of one process and tensors over ArrayBuffers', () => {
       const array = new Float32Array(COUNT).fill(rank + 1);
       const total = ones([COUNT]);
       const work = allReduce(total);
-      const sum = total.add(fromBlob(array)); // behind the collective, which waits for the other rank
+      // behind the collective, which waits for the other rank
+      const sum = total.add(fromBlob(array));
       array.fill(9);
       await work;
       return (await sum.max().read())[0];
@@ -25,7 +26,8 @@ describe('ranks of one process and tensors over ArrayBuffers', () => {
       const lent = fromBlob(new Float32Array(8).fill(rank + 5));
       await assert.rejects(
         async () => allReduce(lent),
-        (error: Error) => error instanceof KernelError && /ArrayBuffer.*clone\(\)/s.test(error.message),
+        (error: Error) =>
+          error instanceof KernelError && /ArrayBuffer.*clone\(\)/s.test(error.message),
       );
       const copy = lent.clone();
       await allReduce(copy);
@@ -39,8 +41,10 @@ describe('ranks of one process and tensors over ArrayBuffers', () => {
       const total = ones([COUNT]);
       const lent = fromBlob(new Float32Array(COUNT));
       const work = broadcast(total, 0);
-      const refused = (error: Error): boolean => error instanceof KernelError && /Await that work first/.test(error.message);
-      if (rank === 0) assert.throws(() => lent.add_(total), refused); // the other one has yet to call it
+      const refused = (error: Error): boolean =>
+        error instanceof KernelError && /Await that work first/.test(error.message);
+      // the other one has yet to call it
+      if (rank === 0) assert.throws(() => lent.add_(total), refused);
       await work;
       await total.read(); // what waits for the collective has seen that it is done
       lent.add_(ones([COUNT]));

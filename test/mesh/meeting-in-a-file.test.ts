@@ -14,7 +14,8 @@ const program = 'mesh/programs/meets-in-file';
 
 after(() => rmSync(folder, { recursive: true }));
 
-const bothRanks = (file: string, ...more: string[]): Promise<unknown[]> => Promise.all(['0', '1'].map((rank) => runProgram(program, file, rank, ...more)));
+const bothRanks = (file: string, ...more: string[]): Promise<unknown[]> =>
+  Promise.all(['0', '1'].map((rank) => runProgram(program, file, rank, ...more)));
 
 /** Until a rank has said in the file who it is. */
 async function untilInside(file: string): Promise<void> {
@@ -23,7 +24,9 @@ async function untilInside(file: string): Promise<void> {
 
 /** A rank 0 that is killed while it waits for the other. */
 async function killedRank(file: string): Promise<void> {
-  const child = spawn(process.execPath, [...programArguments(program), file, '0'], { stdio: 'ignore' });
+  const child = spawn(process.execPath, [...programArguments(program), file, '0'], {
+    stdio: 'ignore',
+  });
   const gone = new Promise((resolve) => child.once('exit', resolve));
   await untilInside(file);
   child.kill('SIGKILL');
@@ -59,21 +62,41 @@ describe('ranks that meet in a file', function () {
       const file = path.join(folder, `earlier-${first}`);
       await killedRank(file);
       const text = await runProgram<string>(program, file, first);
-      assert.match(text, new RegExp(`^initProcessGroup: ${file} is of an earlier run: remove it, or name another one\\. In it rank 0 is process \\d+, which has ended`));
+      assert.match(
+        text,
+        new RegExp(
+          `^initProcessGroup: ${file} is of an earlier run: remove it, or name another one\\. In it rank 0 is process \\d+, which has ended`,
+        ),
+      );
     }
   });
 
   it('are told so too where that one had another size', async () => {
     const file = path.join(folder, 'size');
     await killedRank(file);
-    assert.match(await runProgram<string>(program, file, '2', '', '5000', '3'), new RegExp(`${file} is of an earlier run: remove it, or name another one`));
+    assert.match(
+      await runProgram<string>(program, file, '2', '', '5000', '3'),
+      new RegExp(`${file} is of an earlier run: remove it, or name another one`),
+    );
   });
 
   it('are asked for the file, not for an address, when one does not come, and the next try finds no trace of it', async () => {
     const file = path.join(folder, 'alone');
     for (let attempt = 0; attempt < 2; attempt++) {
-      const error = (await errorOf(initProcessGroup(undefined, { initMethod: `file://${file}`, rank: 0, worldSize: 2, timeoutMs: 60 }))) as TimeoutError;
-      assert.match(error.message, new RegExp(`rank 1 of 2 did not come within 60 ms \\(this is rank 0\\)\\. Was it started, with the same file ${file}\\?$`));
+      const error = (await errorOf(
+        initProcessGroup(undefined, {
+          initMethod: `file://${file}`,
+          rank: 0,
+          worldSize: 2,
+          timeoutMs: 60,
+        }),
+      )) as TimeoutError;
+      assert.match(
+        error.message,
+        new RegExp(
+          `rank 1 of 2 did not come within 60 ms \\(this is rank 0\\)\\. Was it started, with the same file ${file}\\?$`,
+        ),
+      );
       assert.equal(existsSync(file), false);
     }
   });
@@ -83,7 +106,12 @@ describe('ranks that meet in a file', function () {
     const waiting = runProgram<string>(program, file, '0');
     await untilInside(file);
     const message = await runProgram<string>(program, file, '0');
-    assert.match(message, new RegExp(`rank 0 was taken twice: .*two runs need a file each: if ${file} is of an earlier run, remove it`));
+    assert.match(
+      message,
+      new RegExp(
+        `rank 0 was taken twice: .*two runs need a file each: if ${file} is of an earlier run, remove it`,
+      ),
+    );
     assert.equal(await waiting, message);
     assert.equal(existsSync(file), false);
   });

@@ -1,6 +1,18 @@
-/** Backends that a program names for some devices only: tensors of others are refused, and do not go another way silently. */
+/**
+ * Backends that a program names for some devices only: tensors of others are refused, and do not go
+ * another way silently.
+ */
 import assert from 'node:assert/strict';
-import { allReduce, barrier, DistributedError, destroyProcessGroup, initProcessGroup, isInitialized, launch, newGroup } from '../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  DistributedError,
+  destroyProcessGroup,
+  initProcessGroup,
+  isInitialized,
+  launch,
+  newGroup,
+} from '../../lib/distributed.js';
 import { cuda, ones } from '../../lib/index.js';
 import { skipBecause } from '../skip.js';
 
@@ -16,14 +28,19 @@ describe("ranks of launch with the backend 'nccl' alone", () => {
           () => allReduce(ones([2])),
           (error: Error) => error instanceof DistributedError && refused.test(error.message),
         );
-        assert.throws(() => allReduce(ones([2]), { group: newGroup() }), /group "group0" has no engine for CPU tensors/);
+        assert.throws(
+          () => allReduce(ones([2]), { group: newGroup() }),
+          /group "group0" has no engine for CPU tensors/,
+        );
       },
       { backend: 'nccl' },
     );
   });
 
   it('meet on their GPUs in a barrier: where there is none, that is what is said', async () => {
-    const message = await launch(1, () => barrier().then(() => '', String), { backend: 'nccl' }).then(([text]) => text as string);
+    const message = await launch(1, () => barrier().then(() => '', String), {
+      backend: 'nccl',
+    }).then(([text]) => text as string);
     assert.ok(!/CPU tensors/.test(message), message);
   });
 
@@ -32,7 +49,10 @@ describe("ranks of launch with the backend 'nccl' alone", () => {
     const missing =
       /^initProcessGroup: the backend 'nccl' moves tensors between GPUs, and this machine has none that can be used\. .*'shm' or 'gloo'.*\ndevice "cuda:0" is not available: /;
     for (const backend of ['nccl', 'cuda:nccl']) {
-      await assert.rejects(initProcessGroup(backend), (error: Error) => error instanceof DistributedError && missing.test(error.message));
+      await assert.rejects(
+        initProcessGroup(backend),
+        (error: Error) => error instanceof DistributedError && missing.test(error.message),
+      );
       assert.equal(isInitialized(), false);
     }
     await initProcessGroup('cpu:shm,cuda:nccl');

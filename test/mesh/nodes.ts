@@ -1,4 +1,7 @@
-/** Programs of several nodes that stand for machines, for tests: started as a user would on each, and what their ranks report. */
+/**
+ * Programs of several nodes that stand for machines, for tests: started as a user would on each,
+ * and what their ranks report.
+ */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -8,7 +11,9 @@ import { fileURLToPath } from 'node:url';
 import { root } from '../../scripts/check-tree.js';
 
 const here = fileURLToPath(import.meta.url);
-const cli = here.endsWith('.ts') ? ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts')] : [path.join(root, 'dist', 'cli', 'main.js')];
+const cli = here.endsWith('.ts')
+  ? ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts')]
+  : [path.join(root, 'dist', 'cli', 'main.js')];
 
 /** One of them. */
 export interface Node {
@@ -18,7 +23,12 @@ export interface Node {
 }
 
 /** Runs the command behind it with shared memory of its own. */
-export const OWN_MEMORY: readonly string[] = ['sh', '-c', 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', 'sh'];
+export const OWN_MEMORY: readonly string[] = [
+  'sh',
+  '-c',
+  'mount -t tmpfs tmpfs /dev/shm && exec "$@"',
+  'sh',
+];
 
 export interface NodesOptions {
   /** In `programs`, without ending. */
@@ -38,7 +48,10 @@ export interface Run {
 let port = 29_500 + (process.pid % 400);
 
 /** The program on all nodes. */
-export function runNodes(nodes: readonly Node[], { program, args, ranksPerNode, masterAddress, timeoutMs }: NodesOptions): Run {
+export function runNodes(
+  nodes: readonly Node[],
+  { program, args, ranksPerNode, masterAddress, timeoutMs }: NodesOptions,
+): Run {
   const file = path.join(path.dirname(here), 'programs', `${program}${path.extname(here)}`);
   const counts = ['--nnodes', String(nodes.length), '--nproc-per-node', String(ranksPerNode)];
   const master = ['--master-addr', masterAddress, '--master-port', String(++port)];
@@ -46,17 +59,35 @@ export function runNodes(nodes: readonly Node[], { program, args, ranksPerNode, 
   const children = nodes.map(({ within: [command = '', ...first], env }, node) => {
     const run = ['run', ...counts, '--node-rank', String(node), ...master, file, ...args];
     const child = spawn(command, [...first, process.execPath, ...cli, ...run], {
-      env: { ...process.env, SHARDWISE_STORE_SECRET: 'two hosts', SHARDWISE_TIMEOUT_MS: String(timeoutMs), ...env },
+      env: {
+        ...process.env,
+        SHARDWISE_STORE_SECRET: 'two hosts',
+        SHARDWISE_TIMEOUT_MS: String(timeoutMs),
+        ...env,
+      },
     });
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (text += chunk));
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (chunk) => (text += chunk));
     return child;
   });
-  const ended = children.map((child) => new Promise<number | null>((resolve) => child.once('close', resolve)));
-  return { ended, text: () => text, stop: () => children.forEach((child) => child.kill('SIGKILL')) };
+  const ended = children.map(
+    (child) => new Promise<number | null>((resolve) => child.once('close', resolve)),
+  );
+  return {
+    ended,
+    text: () => text,
+    stop: () => children.forEach((child) => child.kill('SIGKILL')),
+  };
 }
 
 /** What the ranks have reported, once the test of each holds. */
-export async function reports<T>(folder: string, ranks: readonly number[], run: Run, holds: (seen: T) => boolean = () => true, ms = 60_000): Promise<T[]> {
+export async function reports<T>(
+  folder: string,
+  ranks: readonly number[],
+  run: Run,
+  holds: (seen: T) => boolean = () => true,
+  ms = 60_000,
+): Promise<T[]> {
   for (const end = Date.now() + ms; ; await sleep(20)) {
     assert.ok(Date.now() < end, `no reports in time:\n${run.text()}`);
     const seen = ranks.map((rank) => read<T>(path.join(folder, `rank-${rank}.json`)));

@@ -3,7 +3,15 @@ import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
 import { serialize } from 'node:v8';
 import fc from 'fast-check';
-import { allGatherObject, broadcastObjectList, CollectiveError, DistributedError, gatherObject, newGroup, scatterObjectList } from '../../lib/distributed.js';
+import {
+  allGatherObject,
+  broadcastObjectList,
+  CollectiveError,
+  DistributedError,
+  gatherObject,
+  newGroup,
+  scatterObjectList,
+} from '../../lib/distributed.js';
 import { ArgumentError, tensor } from '../../lib/index.js';
 import { errorOf, onRanks } from './on-ranks.js';
 
@@ -43,11 +51,21 @@ describe('collectives of objects', () => {
       await broadcastObjectList(given, 2, { group });
       assert.deepEqual(given, [own(1), undefined, 'c']);
       const gathered = Array<unknown>(3);
-      await gatherObject({ from: rank }, { dst: 2, group, ...(rank === 2 ? { objectGatherList: gathered } : {}) });
+      await gatherObject(
+        { from: rank },
+        { dst: 2, group, ...(rank === 2 ? { objectGatherList: gathered } : {}) },
+      );
       assert.deepEqual(gathered, rank === 2 ? [{ from: 3 }, { from: 0 }, { from: 2 }] : Array(3));
       const output: unknown[] = [null, 'kept'];
-      await scatterObjectList(output, { src: 0, group, ...(rank === 0 ? { scatterObjectInputList: [['three'], own(2), 'two'] } : {}) });
-      assert.deepEqual(output, [group.rank === 0 ? ['three'] : group.rank === 1 ? own(2) : 'two', 'kept']);
+      await scatterObjectList(output, {
+        src: 0,
+        group,
+        ...(rank === 0 ? { scatterObjectInputList: [['three'], own(2), 'two'] } : {}),
+      });
+      assert.deepEqual(output, [
+        group.rank === 0 ? ['three'] : group.rank === 1 ? own(2) : 'two',
+        'kept',
+      ]);
     });
   });
 
@@ -65,14 +83,26 @@ describe('collectives of objects', () => {
   it('copy whatever is plain', async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.array(fc.anything({ withBigInt: true, withMap: true, withSet: true, withTypedArray: true, withDate: true }), { minLength: 2, maxLength: 2 }),
+        fc.array(
+          fc.anything({
+            withBigInt: true,
+            withMap: true,
+            withSet: true,
+            withTypedArray: true,
+            withDate: true,
+          }),
+          { minLength: 2, maxLength: 2 },
+        ),
         async (given) => {
           const [, received] = await onRanks(2, async (rank) => {
             const list = Array<unknown>(2);
             await allGatherObject(list, given[rank]);
             return list;
           });
-          assert.ok(serialize(received).equals(serialize(structuredClone(given))), inspect(received)); // deepEqual finds no invalid dates in sets
+          assert.ok(
+            serialize(received).equals(serialize(structuredClone(given))),
+            inspect(received),
+          ); // deepEqual finds no invalid dates in sets
         },
       ),
       { numRuns: 40 },
@@ -94,18 +124,30 @@ describe('collectives of objects', () => {
         ['gatherObject', () => gatherObject(1, { dst: rank })],
         ['gatherObject', () => gatherObject(1, { dst: 1 - rank, objectGatherList: places })],
         ['scatterObjectList', () => scatterObjectList([], { src: 1 - rank })],
-        ['scatterObjectList', () => scatterObjectList([0], { src: rank, scatterObjectInputList: [1] })],
-        ['scatterObjectList', () => scatterObjectList([0], { src: 1 - rank, scatterObjectInputList: [1, 2] })],
+        [
+          'scatterObjectList',
+          () => scatterObjectList([0], { src: rank, scatterObjectInputList: [1] }),
+        ],
+        [
+          'scatterObjectList',
+          () => scatterObjectList([0], { src: 1 - rank, scatterObjectInputList: [1, 2] }),
+        ],
       ];
       for (const [name, call] of wrong) {
         const error = await errorOf(call());
-        assert.ok(error instanceof ArgumentError && error.message.startsWith(`${name}: `), error.stack);
+        assert.ok(
+          error instanceof ArgumentError && error.message.startsWith(`${name}: `),
+          error.stack,
+        );
       }
       await allGatherObject(places, rank);
       assert.deepEqual(places, [0, 1]);
     });
     const error = await errorOf(allGatherObject([0], 1));
-    assert.ok(error instanceof DistributedError && /^allGatherObject: there is no process group/.test(error.message));
+    assert.ok(
+      error instanceof DistributedError &&
+        /^allGatherObject: there is no process group/.test(error.message),
+    );
   });
 
   it('fail on every rank where lists or calls differ', async () => {
@@ -113,11 +155,22 @@ describe('collectives of objects', () => {
       const list = rank === 0 ? [1, 2] : [1];
       const done = broadcastObjectList(list);
       if (rank === 0) await done;
-      else await assert.rejects(done, /broadcastObjectList: expected objectList to be of 2 objects, as on rank 0, got 1/);
+      else
+        await assert.rejects(
+          done,
+          /broadcastObjectList: expected objectList to be of 2 objects, as on rank 0, got 1/,
+        );
     });
     await onRanks(2, async (rank) => {
-      const error = await errorOf(rank === 0 ? allGatherObject([0, 0], 1) : broadcastObjectList([1]));
-      assert.ok(error instanceof CollectiveError && /allGatherObject/.test(error.message) && /broadcastObjectList/.test(error.message), error.stack);
+      const error = await errorOf(
+        rank === 0 ? allGatherObject([0, 0], 1) : broadcastObjectList([1]),
+      );
+      assert.ok(
+        error instanceof CollectiveError &&
+          /allGatherObject/.test(error.message) &&
+          /broadcastObjectList/.test(error.message),
+        error.stack,
+      );
     });
   });
 });

@@ -27,11 +27,18 @@ export function describeOverEngines(name: string, suite: () => void): void {
 export const isOverGloo = (): boolean => hostBackend === 'gloo';
 
 /** Runs `fn` on ranks that share this process; they have five seconds for each other. */
-export function onRanks<T>(worldSize: number, fn: RankFunction<T>, options: Partial<LocalOptions> = {}): Promise<T[]> {
+export function onRanks<T>(
+  worldSize: number,
+  fn: RankFunction<T>,
+  options: Partial<LocalOptions> = {},
+): Promise<T[]> {
   return runLocalRanks(worldSize, fn, { timeoutMs: 5000, hostBackend, ...options });
 }
 
-/** How a tensor lies in memory: alone, in the middle of another, every second element of another, or as one with a gradient. */
+/**
+ * How a tensor lies in memory: alone, in the middle of another, every second element of another, or
+ * as one with a gradient.
+ */
 export const layouts = ['dense', 'offset', 'strided', 'grad'] as const;
 export type Layout = (typeof layouts)[number];
 
@@ -41,7 +48,10 @@ export function laidOut(values: readonly number[], dtype: DType, layout: Layout)
   const whole = tensor([...values], { dtype });
   if (layout === 'dense' || (layout === 'grad' && !dtype.isFloatingPoint)) return whole;
   if (layout === 'grad') return whole.requiresGrad_(true);
-  const room = layout === 'offset' ? zeros([n + 3], { dtype }).narrow(0, 2, n) : zeros([n, 2], { dtype }).select(1, 1);
+  const room =
+    layout === 'offset'
+      ? zeros([n + 3], { dtype }).narrow(0, 2, n)
+      : zeros([n, 2], { dtype }).select(1, 1);
   return noGrad(() => room.copy_(whole));
 }
 
@@ -51,7 +61,9 @@ export async function valuesOf(t: Tensor): Promise<number[]> {
 }
 
 /** What `work` rejects with. */
-export async function errorOf(work: Promise<unknown>): Promise<Error & { code?: string; cause?: unknown }> {
+export async function errorOf(
+  work: Promise<unknown>,
+): Promise<Error & { code?: string; cause?: unknown }> {
   try {
     await work;
   } catch (error) {

@@ -1,12 +1,28 @@
-/** Collectives that only move bytes: ranks whose tensors differ in dtype would read each other's bits. */
+/**
+ * Collectives that only move bytes: ranks whose tensors differ in dtype would read each other's
+ * bits.
+ */
 import assert from 'node:assert/strict';
-import { allGather, allGatherIntoTensor, allReduce, allToAllSingle, broadcast, CollectiveError, functional, gather, recv, scatter, send } from '../../lib/distributed.js';
+import {
+  allGather,
+  allGatherIntoTensor,
+  allReduce,
+  allToAllSingle,
+  broadcast,
+  CollectiveError,
+  functional,
+  gather,
+  recv,
+  scatter,
+  send,
+} from '../../lib/distributed.js';
 import { type DType, float32, full, int32, ones, type Tensor } from '../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
 
 type Call = (rank: number, make: (count: number, value?: number) => Tensor) => Tensor;
 
-const parts = (make: (count: number) => Tensor, count: number): Tensor[] => Array.from({ length: count }, () => make(2));
+const parts = (make: (count: number) => Tensor, count: number): Tensor[] =>
+  Array.from({ length: count }, () => make(2));
 
 const calls: Readonly<Record<string, Call>> = {
   broadcast(_, make) {
@@ -71,6 +87,9 @@ describeOverEngines('ranks whose tensors differ in dtype, though not in bytes', 
       else recv(t, 0);
       return rank === 1 ? (await errorOf(t.read())).message : '';
     });
-    assert.match(messages[1] as string, /rank 0 sent 2 float32 to rank 1 at .*, which receives 2 int32 at /);
+    assert.match(
+      messages[1] as string,
+      /rank 0 sent 2 float32 to rank 1 at .*, which receives 2 int32 at /,
+    );
   });
 });

@@ -1,7 +1,19 @@
-/** Ranks that nobody has given a secret: on their own machine they have one of their user's, which no other user can read. */
+/**
+ * Ranks that nobody has given a secret: on their own machine they have one of their user's, which
+ * no other user can read.
+ */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { type Store, StoreError, TCPStore } from '../../lib/distributed.js';
@@ -14,7 +26,8 @@ const variables = ['XDG_RUNTIME_DIR', 'SHARDWISE_STORE_SECRET'] as const;
 const given = variables.map((name) => process.env[name]);
 const open: Store[] = [];
 
-const files = (): string[] => readdirSync(folder).filter((name) => name.startsWith('shardwise-store-'));
+const files = (): string[] =>
+  readdirSync(folder).filter((name) => name.startsWith('shardwise-store-'));
 
 async function opened<S extends TCPStore>(store: S): Promise<S> {
   open.push(store);
@@ -47,7 +60,10 @@ describe('a TCPStore of this machine that was given no secret', function () {
     const { answer, socket } = await prove(keeper.port, ''); // what another user knows
     assert.equal(answer?.length, 0);
     socket.destroy();
-    await assert.rejects(new TCPStore('127.0.0.1', keeper.port, { secret: '' }).ready(), /has another secret/);
+    await assert.rejects(
+      new TCPStore('127.0.0.1', keeper.port, { secret: '' }).ready(),
+      /has another secret/,
+    );
     await keeper.close();
     assert.deepEqual(files(), []);
   });
@@ -56,12 +72,18 @@ describe('a TCPStore of this machine that was given no secret', function () {
     const keeper = await opened(new TCPStore('127.0.0.1', 0, { isServer: true }));
     const [name] = files() as [string];
     const prefix = name.slice(0, -16);
-    const forged = [`${prefix}open`, `${prefix}link`].map((each) => path.join(folder, each)) as [string, string];
+    const forged = [`${prefix}open`, `${prefix}link`].map((each) => path.join(folder, each)) as [
+      string,
+      string,
+    ];
     writeFileSync(forged[0], '1 1 forged');
     chmodSync(forged[0], 0o644);
     writeFileSync(path.join(folder, 'elsewhere'), '1 1 forged', { mode: 0o600 });
     symlinkSync(path.join(folder, 'elsewhere'), forged[1]);
-    assert.equal(findSecret(keeper.port), readFileSync(path.join(folder, name), 'utf8').split(' ')[2]);
+    assert.equal(
+      findSecret(keeper.port),
+      readFileSync(path.join(folder, name), 'utf8').split(' ')[2],
+    );
     await opened(new TCPStore('127.0.0.1', keeper.port));
     for (const file of forged) rmSync(file);
   });
@@ -70,15 +92,23 @@ describe('a TCPStore of this machine that was given no secret', function () {
     const keeper = await opened(new TCPStore('127.0.0.1', 0, { isServer: true, secret: 'given' }));
     assert.deepEqual(files(), []);
     const began = Date.now();
-    const error = await new TCPStore('127.0.0.1', keeper.port).ready().catch((thrown: unknown) => thrown as Error);
-    assert.ok(error instanceof StoreError && /none of this user.*SHARDWISE_STORE_SECRET/.test(error.message), String(error));
+    const error = await new TCPStore('127.0.0.1', keeper.port)
+      .ready()
+      .catch((thrown: unknown) => thrown as Error);
+    assert.ok(
+      error instanceof StoreError &&
+        /none of this user.*SHARDWISE_STORE_SECRET/.test(error.message),
+      String(error),
+    );
     assert.ok(Date.now() - began < 5_000);
     const everybody = await opened(new TCPStore('127.0.0.1', 0, { isServer: true, secret: '' }));
     await opened(new TCPStore('127.0.0.1', everybody.port, { secret: '' }));
   });
 
   it('is that of the run that has the port now: of a killed one the file is removed', async () => {
-    const child = spawn(process.execPath, [...programArguments('mesh/programs/store-server')], { stdio: ['pipe', 'pipe', 'inherit'] });
+    const child = spawn(process.execPath, [...programArguments('mesh/programs/store-server')], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
     const port = Number(await new Promise((resolve) => child.stdout.once('data', resolve)));
     const gone = new Promise((resolve) => child.once('exit', resolve));
     await opened(new TCPStore('127.0.0.1', port));
@@ -99,7 +129,12 @@ describe('a TCPStore of this machine that was given no secret', function () {
     const { port } = keeper;
     await keeper.close();
     const environment = { WORLD_SIZE: '2', MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) };
-    const ranks = ['0', '1'].map((rank) => runProgram<number>('mesh/programs/by-environment', JSON.stringify({ ...environment, RANK: rank })));
+    const ranks = ['0', '1'].map((rank) =>
+      runProgram<number>(
+        'mesh/programs/by-environment',
+        JSON.stringify({ ...environment, RANK: rank }),
+      ),
+    );
     assert.deepEqual(await Promise.all(ranks), [3, 3]);
     assert.deepEqual(files(), []);
   });

@@ -1,11 +1,15 @@
-/** Where the random numbers of ranks begin: in both modes where the program stands, if it has chosen that. */
+/**
+ * Where the random numbers of ranks begin: in both modes where the program stands, if it has chosen
+ * that.
+ */
 import assert from 'node:assert/strict';
 import { manualSeed, rand, randn } from '../../lib/index.js';
 import { runProgram } from '../run-program.js';
 
 /** Of each run, of each rank: a number of a plain tensor, and one of a tensor on both ranks. */
 type Drawn = [plain: number, together: number][][];
-const drawn = (...args: string[]): Promise<Drawn> => runProgram('mesh/programs/random-ranks', ...args);
+const drawn = (...args: string[]): Promise<Drawn> =>
+  runProgram('mesh/programs/random-ranks', ...args);
 const distinct = (numbers: readonly (number | undefined)[]): number => new Set(numbers).size;
 
 describe('the random numbers of ranks', function () {
@@ -16,7 +20,8 @@ describe('the random numbers of ranks', function () {
       manualSeed(7);
       rand([2]);
       const next = randn([1]).item() as number;
-      for (const run of await drawn(mode, 'by the program')) for (const rank of run) assert.deepEqual(rank, [next, next]);
+      for (const run of await drawn(mode, 'by the program'))
+        for (const rank of run) assert.deepEqual(rank, [next, next]);
     });
 
     it(`begin by chance where it has not, alike only in distributed tensors, in mode '${mode}'`, async () => {

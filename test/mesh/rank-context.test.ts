@@ -1,8 +1,29 @@
-/** Ranks that share a process each have what a process has: devices, random numbers, a default device, wherever their code runs. */
+/**
+ * Ranks that share a process each have what a process has: devices, random numbers, a default
+ * device, wherever their code runs.
+ */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, barrier, DistributedError, getRank, getWorldSize, isInitialized } from '../../lib/distributed.js';
-import { ArgumentError, device, getDefaultDevice, initialSeed, manualSeed, ones, rand, randn, setDefaultDevice, zeros } from '../../lib/index.js';
+import {
+  allReduce,
+  barrier,
+  DistributedError,
+  getRank,
+  getWorldSize,
+  isInitialized,
+} from '../../lib/distributed.js';
+import {
+  ArgumentError,
+  device,
+  getDefaultDevice,
+  initialSeed,
+  manualSeed,
+  ones,
+  rand,
+  randn,
+  setDefaultDevice,
+  zeros,
+} from '../../lib/index.js';
 import { runLocalRanks } from '../../lib/mesh/local-ranks.js';
 import { findContext } from '../../lib/mesh/rank-context.js';
 import { errorOf, onRanks, valuesOf } from './on-ranks.js';
@@ -15,13 +36,21 @@ describe('the rank that code belongs to', () => {
       found.push(getRank());
       await sleep(3 - rank);
       found.push(getRank());
-      await new Promise<void>((resolve) => setTimeout(() => resolve(void found.push(getRank())), rank));
-      await new Promise<void>((resolve) => process.nextTick(() => resolve(void found.push(getRank()))));
-      await new Promise<void>((resolve) => queueMicrotask(() => resolve(void found.push(getRank()))));
+      await new Promise<void>((resolve) =>
+        setTimeout(() => resolve(void found.push(getRank())), rank),
+      );
+      await new Promise<void>((resolve) =>
+        process.nextTick(() => resolve(void found.push(getRank()))),
+      );
+      await new Promise<void>((resolve) =>
+        queueMicrotask(() => resolve(void found.push(getRank()))),
+      );
       await zeros([1])
         .read()
         .then(() => found.push(getRank()));
-      await Promise.all([1, 2].map(async (ms) => found.push(await sleep(ms).then(() => getRank()))));
+      await Promise.all(
+        [1, 2].map(async (ms) => found.push(await sleep(ms).then(() => getRank()))),
+      );
       assert.deepEqual(new Set(found), new Set([rank]));
       assert.equal(getWorldSize(), 3);
     });
@@ -110,15 +139,31 @@ describe('devices of ranks', () => {
 
 describe('runLocalRanks', () => {
   it('gives what the ranks return, in their order', async () => {
-    assert.deepEqual(await onRanks(3, async (rank, size) => `${rank}/${size}`), ['0/3', '1/3', '2/3']);
+    assert.deepEqual(await onRanks(3, async (rank, size) => `${rank}/${size}`), [
+      '0/3',
+      '1/3',
+      '2/3',
+    ]);
     assert.deepEqual(await onRanks(1, () => 'not async'), ['not async']);
   });
 
   it('refuses worlds of no size, what is no function, and options that are none', async () => {
-    for (const size of [0, -1, 0.5, 65, '2', Number.NaN]) assert.ok((await errorOf(onRanks(size as number, async () => 0))) instanceof ArgumentError, String(size));
+    for (const size of [0, -1, 0.5, 65, '2', Number.NaN])
+      assert.ok(
+        (await errorOf(onRanks(size as number, async () => 0))) instanceof ArgumentError,
+        String(size),
+      );
     assert.ok((await errorOf(onRanks(2, 'script.ts' as never))) instanceof ArgumentError);
-    for (const options of [{ timeoutMs: 0 }, { timeoutMs: '5' }, { timeout: 5 }, { timeoutMs: 5, seed: -1 }, { timeoutMs: 5, seed: 'x' }]) {
-      assert.ok((await errorOf(runLocalRanks(2, async () => 0, options as never))) instanceof ArgumentError);
+    for (const options of [
+      { timeoutMs: 0 },
+      { timeoutMs: '5' },
+      { timeout: 5 },
+      { timeoutMs: 5, seed: -1 },
+      { timeoutMs: 5, seed: 'x' },
+    ]) {
+      assert.ok(
+        (await errorOf(runLocalRanks(2, async () => 0, options as never))) instanceof ArgumentError,
+      );
     }
   });
 
@@ -129,7 +174,11 @@ describe('runLocalRanks', () => {
         return barrier();
       }),
     );
-    assert.ok(thrown instanceof DistributedError && thrown.message === 'rank 1 failed: text' && thrown.cause === 'text');
+    assert.ok(
+      thrown instanceof DistributedError &&
+        thrown.message === 'rank 1 failed: text' &&
+        thrown.cause === 'text',
+    );
   });
 
   it('ends what ranks wait for in the store when one fails', async () => {

@@ -1,7 +1,14 @@
 /** How ranks of one process end when one of them fails: what is told, and of whom. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, barrier, CollectiveError, type DistributedError, newGroup, type ProcessGroup } from '../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  CollectiveError,
+  type DistributedError,
+  newGroup,
+  type ProcessGroup,
+} from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
@@ -74,7 +81,10 @@ describeOverEngines('ranks that end since one has failed', () => {
       await x.read().catch((error: Error) => seen.push(error.message));
     });
     await assert.rejects(run, /rank 2 failed: boom/);
-    assert.match(seen[0] as string, /rank 0 aborted the group: rank 2 failed: boom \(which is not in this group\)/);
+    assert.match(
+      seen[0] as string,
+      /rank 0 aborted the group: rank 2 failed: boom \(which is not in this group\)/,
+    );
   });
 });
 
@@ -93,9 +103,17 @@ describe('ranks of which one never ends, in a process that has other things to d
 
   it('end with the error of another, and say which they are', async () => {
     const cause = new Error('boom');
-    const run = onRanks(3, async (rank) => void (rank === 0 ? await Promise.reject(cause) : rank === 1 ? await never() : null), { timeoutMs: 200 });
+    const run = onRanks(
+      3,
+      async (rank) =>
+        void (rank === 0 ? await Promise.reject(cause) : rank === 1 ? await never() : null),
+      { timeoutMs: 200 },
+    );
     const error = (await errorOf(run)) as DistributedError;
-    assert.match(error.message, /^rank 0 failed: boom\n {2}rank 1 had not ended 200 ms later, and was left behind$/);
+    assert.match(
+      error.message,
+      /^rank 0 failed: boom\n {2}rank 1 had not ended 200 ms later, and was left behind$/,
+    );
     assert.equal(error.cause, cause);
     assert.deepEqual([error.details['rank'], error.details['leftBehind']], [0, [1]]);
     assert.deepEqual(await onRanks(2, rounds), [[2], [2]]);
@@ -104,10 +122,16 @@ describe('ranks of which one never ends, in a process that has other things to d
   it('end when one has waited for them in a collective, also in an order from a seed', async () => {
     const waits = async (rank: number): Promise<unknown> => (rank === 1 ? never() : rounds());
     const free = await errorOf(onRanks(2, waits, { timeoutMs: 200 }));
-    assert.match(free.message, /^rank 0 failed: .*rank 1 has not joined group "world" \(timeout.*\n {2}rank 1 had not ended 200 ms later/s);
+    assert.match(
+      free.message,
+      /^rank 0 failed: .*rank 1 has not joined group "world" \(timeout.*\n {2}rank 1 had not ended 200 ms later/s,
+    );
     for (const seed of [1, 2, 3, 4]) {
       const { message } = await errorOf(onRanks(2, waits, { timeoutMs: 200, seed }));
-      assert.match(message, /^rank 0 failed \(in the order drawn from seed \d\): .*(rank 1 has not joined|rank 1 has had its turn for 200 ms).*\n {2}rank 1 had not ended/s);
+      assert.match(
+        message,
+        /^rank 0 failed \(in the order drawn from seed \d\): .*(rank 1 has not joined|rank 1 has had its turn for 200 ms).*\n {2}rank 1 had not ended/s,
+      );
     }
     assert.deepEqual(await onRanks(2, rounds), [[2], [2]]);
   });
@@ -155,7 +179,11 @@ describe('ranks of which one never ends, in a process that has other things to d
   });
 
   it('are told by withRanks before the test runner ends the test', async () => {
-    const test = withRanks(2, async (rank) => (rank === 0 ? Promise.reject(new Error('boom')) : never()), { timeoutMs: 200 });
+    const test = withRanks(
+      2,
+      async (rank) => (rank === 0 ? Promise.reject(new Error('boom')) : never()),
+      { timeoutMs: 200 },
+    );
     await assert.rejects(test, /^Error: rank 0: boom \(not ended since: rank 1\)$/);
   });
 });

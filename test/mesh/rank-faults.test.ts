@@ -1,7 +1,13 @@
 /** Faults put into ranks: delays, lost ranks, values in another order; with a seed and without. */
 import assert from 'node:assert/strict';
 import * as distributed from '../../lib/distributed.js';
-import { allReduce, barrier, CollectiveError, DistributedError, newGroup } from '../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  CollectiveError,
+  DistributedError,
+  newGroup,
+} from '../../lib/distributed.js';
 import { ArgumentError, ones, type Tensor } from '../../lib/index.js';
 import { collectiveNames } from '../../lib/mesh/collective-names.js';
 import type { RankFault } from '../../lib/mesh/rank-faults.js';
@@ -22,20 +28,35 @@ describe('a delay', () => {
   it('of turns keeps a rank from going on while others can', async () => {
     const order = async (faults: RankFault[]): Promise<number[]> => {
       const turns: RankTurn[] = [];
-      await onRanks(3, async () => void (await ones([1]).read()), { seed: 4, faults, onTurn: (turn) => turns.push(turn) });
+      await onRanks(3, async () => void (await ones([1]).read()), {
+        seed: 4,
+        faults,
+        onTurn: (turn) => turns.push(turn),
+      });
       return turns.map(({ rank }) => rank);
     };
     for (const rank of [0, 1, 2]) {
       const turns = await order([{ rank, at: 0, kind: 'delay', turns: 4 }]);
-      assert.deepEqual(turns.slice(-2), [rank, rank], `rank ${rank} was delayed: ${turns.join(' ')}`);
+      assert.deepEqual(
+        turns.slice(-2),
+        [rank, rank],
+        `rank ${rank} was delayed: ${turns.join(' ')}`,
+      );
     }
-    assert.deepEqual((await order([0, 1, 2].map((rank) => ({ rank, at: 0, kind: 'delay', turns: 9 }) as const))).length, 6);
+    assert.deepEqual(
+      (await order([0, 1, 2].map((rank) => ({ rank, at: 0, kind: 'delay', turns: 9 }) as const)))
+        .length,
+      6,
+    );
   });
 
   it('of turns behind a collective counts from the next wait', async () => {
     for (let seed = 0; seed < 20; seed++) {
       const notes: string[] = [];
-      await onRanks(2, rounds(notes), { seed, faults: [{ rank: 1, at: { collective: 'allReduce', call: 2 }, kind: 'delay', turns: 3 }] });
+      await onRanks(2, rounds(notes), {
+        seed,
+        faults: [{ rank: 1, at: { collective: 'allReduce', call: 2 }, kind: 'delay', turns: 3 }],
+      });
       assert.ok(notes.indexOf('0:1') < notes.indexOf('1:1'), notes.join(' '));
     }
   });
@@ -82,8 +103,15 @@ describe('a rank that is lost', () => {
           ),
         );
         assert.ok(error instanceof DistributedError && error.cause instanceof DistributedError);
-        assert.match(error.message, /^rank 1 failed.*: (allReduce|read): rank 1 was lost here, by a fault that was asked for/);
-        assert.ok(seen.length === (typeof at === 'number' ? seen.length : 2) && seen.every((text) => /rank 1 was lost/.test(text)), seen.join('\n'));
+        assert.match(
+          error.message,
+          /^rank 1 failed.*: (allReduce|read): rank 1 was lost here, by a fault that was asked for/,
+        );
+        assert.ok(
+          seen.length === (typeof at === 'number' ? seen.length : 2) &&
+            seen.every((text) => /rank 1 was lost/.test(text)),
+          seen.join('\n'),
+        );
       });
     }
   }
@@ -95,14 +123,18 @@ describe('a rank that is lost', () => {
         2,
         async (rank) => {
           if (rank === 0) return;
-          for (let i = 0; i < 2; i++) errors.push((await errorOf((async () => allReduce(ones([1])))())).message);
+          for (let i = 0; i < 2; i++)
+            errors.push((await errorOf((async () => allReduce(ones([1])))())).message);
           errors.push((await errorOf(barrier())).message);
           errors.push((await errorOf(ones([1]).read())).message);
         },
         { faults: [{ rank: 1, at: { collective: 'allReduce' }, kind: 'lose' }] },
       ),
     );
-    assert.ok(errors.length === 4 && errors.every((text) => /rank 1 was lost/.test(text)), errors.join('\n'));
+    assert.ok(
+      errors.length === 4 && errors.every((text) => /rank 1 was lost/.test(text)),
+      errors.join('\n'),
+    );
   });
 });
 
@@ -116,20 +148,33 @@ describe('a reordering', () => {
           const note = (name: string) => (): unknown => rank === 0 && notes.push(name);
           await Promise.all(['a', 'b', 'c'].map((name) => ones([1]).read().then(note(name))));
         },
-        { ...(seed === undefined ? {} : { seed }), faults: at === null ? [] : [{ rank: 0, at, kind: 'reorder' }] },
+        {
+          ...(seed === undefined ? {} : { seed }),
+          faults: at === null ? [] : [{ rank: 0, at, kind: 'reorder' }],
+        },
       );
       return notes.join('');
     };
     const free = [await order(null), await order(1), await order(2)];
-    assert.ok(free[0] === 'abc' && /b.*a/.test(free[1] as string) && /c.*b/.test(free[2] as string), free.join(' '));
+    assert.ok(
+      free[0] === 'abc' && /b.*a/.test(free[1] as string) && /c.*b/.test(free[2] as string),
+      free.join(' '),
+    );
     for (const seed of [1, 2, 3]) {
-      assert.deepEqual([await order(null, seed), await order(1, seed), await order(2, seed), await order(3, seed)], ['abc', 'bac', 'acb', 'abc'], `seed ${seed}`);
+      assert.deepEqual(
+        [await order(null, seed), await order(1, seed), await order(2, seed), await order(3, seed)],
+        ['abc', 'bac', 'acb', 'abc'],
+        `seed ${seed}`,
+      );
     }
   });
 
   it('lets a value come that nothing else comes behind', async () => {
     for (const seed of [undefined, 1]) {
-      await onRanks(1, async () => void (await ones([1]).read()), { ...(seed === undefined ? {} : { seed }), faults: [{ rank: 0, at: 1, kind: 'reorder' }] });
+      await onRanks(1, async () => void (await ones([1]).read()), {
+        ...(seed === undefined ? {} : { seed }),
+        faults: [{ rank: 0, at: 1, kind: 'reorder' }],
+      });
     }
   });
 });
@@ -155,10 +200,17 @@ describe('faults that are none', () => {
       [null as never, true],
     ];
     for (const [fault, seeded] of wrong) {
-      const error = await errorOf(onRanks(2, async () => 0, { faults: [fault as RankFault], ...(seeded ? { seed: 1 } : {}) }));
-      assert.ok(error instanceof ArgumentError && error.message.startsWith('launch: '), error.stack);
+      const error = await errorOf(
+        onRanks(2, async () => 0, { faults: [fault as RankFault], ...(seeded ? { seed: 1 } : {}) }),
+      );
+      assert.ok(
+        error instanceof ArgumentError && error.message.startsWith('launch: '),
+        error.stack,
+      );
     }
-    assert.ok((await errorOf(onRanks(2, async () => 0, { faults: {} as never }))) instanceof ArgumentError);
+    assert.ok(
+      (await errorOf(onRanks(2, async () => 0, { faults: {} as never }))) instanceof ArgumentError,
+    );
   });
 });
 
@@ -179,12 +231,17 @@ describe('faults whose place no rank comes to', () => {
         'lose of rank 1 at its call 4 of allReduce: it made 3',
       ];
       assert.deepEqual(error.details['missed'], missed);
-      assert.equal(error.message, `launch: 3 faults that were asked for never came, and all ranks ended well.\n  ${missed.join('\n  ')}`);
+      assert.equal(
+        error.message,
+        `launch: 3 faults that were asked for never came, and all ranks ended well.\n  ${missed.join('\n  ')}`,
+      );
     });
   }
 
   it('say nothing beside what has failed', async () => {
-    const run = onRanks(2, async () => Promise.reject(new Error('boom')), { faults: [{ rank: 1, kind: 'lose', at: 500 }] });
+    const run = onRanks(2, async () => Promise.reject(new Error('boom')), {
+      faults: [{ rank: 1, kind: 'lose', at: 500 }],
+    });
     await assert.rejects(run, /^DistributedError.*rank \d failed: boom$/);
   });
 
@@ -209,15 +266,28 @@ describe('faults whose place no rank comes to', () => {
       isend: (rank) => (rank === 0 ? distributed.isend(x(), 1) : distributed.irecv(x(), 0)),
       irecv: (rank) => (rank === 0 ? distributed.irecv(x(), 1) : distributed.isend(x(), 0)),
       allGatherObject: () => distributed.allGatherObject([0, 0], 1),
-      gatherObject: (rank) => distributed.gatherObject(1, rank === 0 ? { objectGatherList: [0, 0] } : {}),
+      gatherObject: (rank) =>
+        distributed.gatherObject(1, rank === 0 ? { objectGatherList: [0, 0] } : {}),
       broadcastObjectList: () => distributed.broadcastObjectList([1]),
-      scatterObjectList: (rank) => distributed.scatterObjectList([0], rank === 0 ? { scatterObjectInputList: [1, 2] } : {}),
-      distributeTensor: () => distributed.distributeTensor(x(), distributed.initDeviceMesh('cpu', [2]), [distributed.Shard(0)]),
-      'DTensor.fromLocal': () => distributed.DTensor.fromLocal(x(), distributed.initDeviceMesh('cpu', [2]), [distributed.Replicate()], { runCheck: true }),
+      scatterObjectList: (rank) =>
+        distributed.scatterObjectList([0], rank === 0 ? { scatterObjectInputList: [1, 2] } : {}),
+      distributeTensor: () =>
+        distributed.distributeTensor(x(), distributed.initDeviceMesh('cpu', [2]), [
+          distributed.Shard(0),
+        ]),
+      'DTensor.fromLocal': () =>
+        distributed.DTensor.fromLocal(
+          x(),
+          distributed.initDeviceMesh('cpu', [2]),
+          [distributed.Replicate()],
+          { runCheck: true },
+        ),
     };
     assert.deepEqual(Object.keys(calls), [...collectiveNames]);
     for (const [collective, call] of Object.entries(calls)) {
-      const run = onRanks(2, async (rank) => void (await call(rank)), { faults: [{ rank: 0, kind: 'delay', ms: 1, at: { collective } }] });
+      const run = onRanks(2, async (rank) => void (await call(rank)), {
+        faults: [{ rank: 0, kind: 'delay', ms: 1, at: { collective } }],
+      });
       await assert.doesNotReject(run, collective);
     }
   });

@@ -25,7 +25,10 @@ interface Seen {
 }
 
 /** What ranks 3 and 1 of a world of four hear, which are places 0 and 1 of their group. */
-async function seenBy(call: (rank: number, group: ProcessGroup) => Promise<Tensor>, timeoutMs = 5000): Promise<Record<1 | 3, Seen>> {
+async function seenBy(
+  call: (rank: number, group: ProcessGroup) => Promise<Tensor>,
+  timeoutMs = 5000,
+): Promise<Record<1 | 3, Seen>> {
   const all = await onRanks(
     4,
     async (rank) => {
@@ -52,7 +55,9 @@ describeOverEngines('ranks in errors', () => {
       const { message, details } = seen[rank];
       assert.match(
         message,
-        new RegExp(`: rank ${other(rank)} called broadcast of 2 float32 from rank ${other(rank)} at .*, this rank broadcast of 2 float32 from rank ${rank} at`),
+        new RegExp(
+          `: rank ${other(rank)} called broadcast of 2 float32 from rank ${other(rank)} at .*, this rank broadcast of 2 float32 from rank ${rank} at`,
+        ),
       );
       assert.deepEqual(details.ranks, [other(rank)]);
       assert.deepEqual(details.calls?.map((each) => each.rank).sort(numerically), [1, 3]);
@@ -67,7 +72,12 @@ describeOverEngines('ranks in errors', () => {
       const x = zeros([rank === 2 ? 5 : 4]);
       allReduce(x, { group });
       const error = (await errorOf(x.read())) as CollectiveError;
-      assert.match(error.message, rank === 2 ? /: ranks 0, 1 and 3 called allReduce of 4 float32/ : /: rank 2 called allReduce of 5 float32/);
+      assert.match(
+        error.message,
+        rank === 2
+          ? /: ranks 0, 1 and 3 called allReduce of 4 float32/
+          : /: rank 2 called allReduce of 5 float32/,
+      );
       const later = (await errorOf(barrier({ group }))) as CollectiveError;
       assert.deepEqual([error.details.ranks, later.details.ranks], [[2], [2]]);
     });
@@ -84,7 +94,10 @@ describeOverEngines('ranks in errors', () => {
       return x;
     });
     for (const rank of [1, 3] as const) {
-      assert.match(seen[rank].message, /rank 1 sent 3 float32 to rank 3 at .*, which receives 5 float32 at /);
+      assert.match(
+        seen[rank].message,
+        /rank 1 sent 3 float32 to rank 3 at .*, which receives 5 float32 at /,
+      );
       assert.deepEqual([...(seen[rank].details.ranks ?? [])].sort(numerically), [1, 3]);
     }
   });
@@ -92,10 +105,14 @@ describeOverEngines('ranks in errors', () => {
   it('that send each other what they do not expect', async () => {
     const seen = await seenBy(async (rank, group) => {
       const out = zeros([rank === 3 ? 3 : 2]);
-      allToAllSingle(out, ones([2]), { group, ...(rank === 3 ? { outputSplitSizes: [1, 2] } : {}) });
+      allToAllSingle(out, ones([2]), {
+        group,
+        ...(rank === 3 ? { outputSplitSizes: [1, 2] } : {}),
+      });
       return out;
     });
-    for (const rank of [1, 3] as const) assert.match(seen[rank].message, /rank 1 sends 4 bytes to rank 3, which expects 8/);
+    for (const rank of [1, 3] as const)
+      assert.match(seen[rank].message, /rank 1 sends 4 bytes to rank 3, which expects 8/);
   });
 
   it('that a message waits for', async () => {
@@ -108,7 +125,11 @@ describeOverEngines('ranks in errors', () => {
       return x;
     }, 200);
     for (const rank of [1, 3] as const)
-      assert.match(seen[rank].message, /on rank 1: recv from rank 3 \(group "group0"\) at .*: rank 3 has not come/, 'so that rank 3 is not told of itself');
+      assert.match(
+        seen[rank].message,
+        /on rank 1: recv from rank 3 \(group "group0"\) at .*: rank 3 has not come/,
+        'so that rank 3 is not told of itself',
+      );
     assert.deepEqual(seen[1].details.ranks, [3]);
   });
 
@@ -147,7 +168,10 @@ describeOverEngines('ranks in errors', () => {
     }
     const [left, gaveUp] = seen as [CollectiveError, CollectiveError];
     assert.match(left.message, /: rank 3 has left the group/);
-    assert.match(gaveUp.message, /: rank 3 (aborted the group: rank 3 failed: boom|has left the group)/);
+    assert.match(
+      gaveUp.message,
+      /: rank 3 (aborted the group: rank 3 failed: boom|has left the group)/,
+    );
     assert.deepEqual([left.details.ranks, gaveUp.details.ranks], [[3], [3]]);
   });
 

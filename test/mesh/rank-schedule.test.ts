@@ -1,7 +1,20 @@
-/** Orders of ranks drawn from a seed: the same for the same seed, many for many, and deadlocks known when they are there. */
+/**
+ * Orders of ranks drawn from a seed: the same for the same seed, many for many, and deadlocks known
+ * when they are there.
+ */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allGather, allReduce, barrier, broadcast, DistributedError, destroyProcessGroup, newGroup, recv, send } from '../../lib/distributed.js';
+import {
+  allGather,
+  allReduce,
+  barrier,
+  broadcast,
+  DistributedError,
+  destroyProcessGroup,
+  newGroup,
+  recv,
+  send,
+} from '../../lib/distributed.js';
 import { full, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 import { contextOf } from '../../lib/mesh/rank-context.js';
 import type { RankTurn } from '../../lib/mesh/rank-schedule.js';
@@ -38,10 +51,23 @@ async function program(rank: number, size: number): Promise<number[]> {
 function expected(rank: number, size: number): number[] {
   const sum = (size * (size + 1)) / 2;
   const next = rank < size - 1 ? rank + 1 : 0;
-  return [sum, sum, sum, ...(rank === 0 || rank === size - 1 ? [size - 1] : []), ...Array.from({ length: size }, (_, r) => 10 * r), size - 1 - rank, next, next];
+  return [
+    sum,
+    sum,
+    sum,
+    ...(rank === 0 || rank === size - 1 ? [size - 1] : []),
+    ...Array.from({ length: size }, (_, r) => 10 * r),
+    size - 1 - rank,
+    next,
+    next,
+  ];
 }
 
-async function traceOf(seed: number, fn: (rank: number, size: number) => Promise<unknown>, size = 3): Promise<{ trace: string; results: unknown[] }> {
+async function traceOf(
+  seed: number,
+  fn: (rank: number, size: number) => Promise<unknown>,
+  size = 3,
+): Promise<{ trace: string; results: unknown[] }> {
   const turns: RankTurn[] = [];
   const results = await onRanks(size, fn, { seed, onTurn: (turn) => turns.push(turn) });
   return { trace: turns.map(({ rank, what }) => `${rank} ${what}`).join('\n'), results };
@@ -100,7 +126,9 @@ describe('the order of ranks from a seed', () => {
   it('draws which of several calls of the store comes first', async () => {
     const winners = new Set<string>();
     for (const seed of seeds(20)) {
-      const order = await onRanks(3, async (rank) => [rank, await store().add('place', 1)], { seed });
+      const order = await onRanks(3, async (rank) => [rank, await store().add('place', 1)], {
+        seed,
+      });
       winners.add(order.map(([, place]) => place).join(''));
     }
     assert.ok(winners.size >= 5, [...winners].join(' '));
@@ -157,7 +185,9 @@ describe('a deadlock', () => {
         else await store().get('never');
         await x.read();
       },
-      [/rank 0 waits in read .*the recv of group "world" that came before rank 1 has not called yet/],
+      [
+        /rank 0 waits in read .*the recv of group "world" that came before rank 1 has not called yet/,
+      ],
     ],
   ];
   for (const [what, fn, texts] of deadlocks) {
@@ -223,7 +253,10 @@ describe('a deadlock', () => {
         ),
       );
       assert.equal(error.message, `rank 1 failed (in the order drawn from seed ${seed}): boom`);
-      assert.ok(seen.length === 2 && seen.every((text) => /rank 1 failed: boom/.test(text)), seen.join('\n'));
+      assert.ok(
+        seen.length === 2 && seen.every((text) => /rank 1 failed: boom/.test(text)),
+        seen.join('\n'),
+      );
     }
   });
 });

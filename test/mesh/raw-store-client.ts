@@ -1,4 +1,7 @@
-/** A client of a TCPStore that sends what it likes, byte by byte: for tests of hostile ones. Only to this machine. */
+/**
+ * A client of a TCPStore that sends what it likes, byte by byte: for tests of hostile ones. Only to
+ * this machine.
+ */
 import { connect, type Socket } from 'node:net';
 import { newNonce, proof } from '../../lib/mesh/stores/authentication.js';
 import { MessageReader } from '../../lib/mesh/stores/connection.js';
@@ -12,7 +15,8 @@ export function connectRaw(port: number, host = HOST): Socket {
   return socket;
 }
 
-export const closed = (socket: Socket): Promise<void> => new Promise((resolve) => (socket.closed ? resolve() : socket.once('close', () => resolve())));
+export const closed = (socket: Socket): Promise<void> =>
+  new Promise((resolve) => (socket.closed ? resolve() : socket.once('close', () => resolve())));
 
 /** Bytes of a message; `length` is what it says of itself. */
 export function frame(id: number, body: Buffer, length = body.length): Buffer {
@@ -42,8 +46,14 @@ export function nextBody(socket: Socket, reader: MessageReader): Promise<Buffer 
   });
 }
 
-/** A connection that has proved that it knows the secret, or has not if the secret is wrong: what it says then, and what it hears. */
-export async function prove(port: number, secret: string): Promise<{ socket: Socket; reader: MessageReader; answer: Buffer | null }> {
+/**
+ * A connection that has proved that it knows the secret, or has not if the secret is wrong: what it
+ * says then, and what it hears.
+ */
+export async function prove(
+  port: number,
+  secret: string,
+): Promise<{ socket: Socket; reader: MessageReader; answer: Buffer | null }> {
   const socket = connectRaw(port);
   const reader = new MessageReader();
   const serverNonce = (await nextBody(socket, reader)) ?? Buffer.alloc(16);

@@ -1,7 +1,18 @@
-/** Ops that look at values, on ranks that share a process: those that must, say what to do; those that only check, do not wait. */
+/**
+ * Ops that look at values, on ranks that share a process: those that must, say what to do; those
+ * that only check, do not wait.
+ */
 import assert from 'node:assert/strict';
 import { allReduce } from '../../lib/distributed.js';
-import { DistributedError, float32, index, multinomial, ones, type Tensor, tensor } from '../../lib/index.js';
+import {
+  DistributedError,
+  float32,
+  index,
+  multinomial,
+  ones,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 import { onRanks } from './on-ranks.js';
 
 const ops: Record<string, (t: Tensor) => unknown> = {
@@ -32,7 +43,12 @@ describe('ops that read values while a collective is pending', () => {
       // Whoever comes last does not have to wait.
       const [said] = errors.filter((message) => message !== 'none');
       assert.equal(errors.filter((message) => message === 'none').length, 1);
-      assert.match(said as string, new RegExp(`^${name}: waiting here would block ranks .*: the allReduce of .*\`await input.read\\(\\)\` first, and call it then`));
+      assert.match(
+        said as string,
+        new RegExp(
+          `^${name}: waiting here would block ranks .*: the allReduce of .*\`await input.read\\(\\)\` first, and call it then`,
+        ),
+      );
     });
   }
 

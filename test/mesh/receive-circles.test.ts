@@ -1,4 +1,7 @@
-/** Ranks of one process that receive from each other before they send: it is said at once, not after the timeout. */
+/**
+ * Ranks of one process that receive from each other before they send: it is said at once, not after
+ * the timeout.
+ */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { barrier, DistributedError, irecv, isend, recv, send } from '../../lib/distributed.js';
@@ -6,7 +9,8 @@ import { ones, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
 
 const site = 'receive-circles\\.test\\.[jt]s:\\d+(:\\d+)?\\)?';
-const waits = (rank: number, from: number, name = 'recv'): string => `rank ${rank} waits in ${name} for rank ${from} \\(.*${site}`;
+const waits = (rank: number, from: number, name = 'recv'): string =>
+  `rank ${rank} waits in ${name} for rank ${from} \\(.*${site}`;
 
 describeOverEngines('ranks that receive before they send', () => {
   it('hear at once where two wait for each other, and where', async () => {
@@ -24,7 +28,12 @@ describeOverEngines('ranks that receive before they send', () => {
     );
     assert.ok(Date.now() - begin < 5000);
     assert.ok(error.cause instanceof DistributedError);
-    assert.match(error.message, new RegExp(`^rank 1 failed: recv: this call can never complete: ${waits(1, 0)}.*${waits(0, 1)}.*let one of them send first`));
+    assert.match(
+      error.message,
+      new RegExp(
+        `^rank 1 failed: recv: this call can never complete: ${waits(1, 0)}.*${waits(0, 1)}.*let one of them send first`,
+      ),
+    );
   });
 
   it('all hear of it, and go on if they catch it', async () => {
@@ -40,8 +49,11 @@ describeOverEngines('ranks that receive before they send', () => {
             await x.read();
           })(),
         );
-        // What was called before the failure is heard of is skipped, which on a busy machine may be more than once.
-        const values = async (): Promise<number[]> => [...((await ones([2]).add(rank).read()) as Float32Array)];
+        // What was called before the failure is heard of is skipped, which on a busy machine may be
+        // more than once.
+        const values = async (): Promise<number[]> => [
+          ...((await ones([2]).add(rank).read()) as Float32Array),
+        ];
         for (;;) {
           await sleep(50);
           const seen = await values().catch(() => null);
@@ -57,7 +69,11 @@ describeOverEngines('ranks that receive before they send', () => {
         [2, 2],
       ],
     );
-    for (const [message] of heard) assert.match(message as string, new RegExp(`this call can never complete: (.*${waits(1, 0)}|.*${waits(0, 1)}){2}`));
+    for (const [message] of heard)
+      assert.match(
+        message as string,
+        new RegExp(`this call can never complete: (.*${waits(1, 0)}|.*${waits(0, 1)}){2}`),
+      );
     assert.ok(Date.now() - begin < 5000);
   });
 
@@ -71,7 +87,12 @@ describeOverEngines('ranks that receive before they send', () => {
       },
       { timeoutMs: 60_000 },
     );
-    await assert.rejects(run, new RegExp(`irecv: this call can never complete: (.*${waits(0, 2, 'irecv')}|.*${waits(2, 1, 'irecv')}){2}`));
+    await assert.rejects(
+      run,
+      new RegExp(
+        `irecv: this call can never complete: (.*${waits(0, 2, 'irecv')}|.*${waits(2, 1, 'irecv')}){2}`,
+      ),
+    );
   });
 
   it('go on where one sends first, in any order of calls, and where messages have passed before', async () => {

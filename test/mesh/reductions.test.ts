@@ -1,7 +1,30 @@
 /** Reductions between ranks: every dtype and every reduction, against plain arithmetic. */
 import assert from 'node:assert/strict';
-import { allReduce, newGroup, ReduceOp, type ReduceOpName, reduce, reduceScatter, reduceScatterTensor } from '../../lib/distributed.js';
-import { bfloat16, bool, type DType, float16, float32, float64, full, int8, int16, int32, int64, tensor, uint8, zeros } from '../../lib/index.js';
+import {
+  allReduce,
+  newGroup,
+  ReduceOp,
+  type ReduceOpName,
+  reduce,
+  reduceScatter,
+  reduceScatterTensor,
+} from '../../lib/distributed.js';
+import {
+  bfloat16,
+  bool,
+  type DType,
+  float16,
+  float32,
+  float64,
+  full,
+  int8,
+  int16,
+  int32,
+  int64,
+  tensor,
+  uint8,
+  zeros,
+} from '../../lib/index.js';
 import { describeOverEngines, onRanks, valuesOf } from './on-ranks.js';
 
 const WORLD = 5;
@@ -23,11 +46,14 @@ function given(rank: number, i: number, dtype: DType): number {
 }
 
 function wrapped(value: bigint, dtype: DType): number {
-  return Number(dtype === uint8 ? BigInt.asUintN(8, value) : BigInt.asIntN(bits[dtype.name] as number, value));
+  return Number(
+    dtype === uint8 ? BigInt.asUintN(8, value) : BigInt.asIntN(bits[dtype.name] as number, value),
+  );
 }
 
 function expected(values: readonly number[], op: ReduceOpName, dtype: DType): number {
-  if (dtype === bool) return op === 'sum' || op === 'max' ? Math.max(...values) : Math.min(...values);
+  if (dtype === bool)
+    return op === 'sum' || op === 'max' ? Math.max(...values) : Math.min(...values);
   if (op === 'min') return Math.min(...values);
   if (op === 'max') return Math.max(...values);
   if (dtype.isFloatingPoint) {
@@ -45,7 +71,13 @@ function expected(values: readonly number[], op: ReduceOpName, dtype: DType): nu
 }
 
 /** All members' values at `i` reduced, for `i` of a range; floats rounded to the dtype. */
-function reduced(members: readonly number[], op: ReduceOpName, dtype: DType, from: number, count: number): number[] {
+function reduced(
+  members: readonly number[],
+  op: ReduceOpName,
+  dtype: DType,
+  from: number,
+  count: number,
+): number[] {
   const exact = Array.from({ length: count }, (_, i) =>
     expected(
       members.map((rank) => given(rank, from + i, dtype)),
@@ -53,7 +85,9 @@ function reduced(members: readonly number[], op: ReduceOpName, dtype: DType, fro
       dtype,
     ),
   );
-  return dtype.isFloatingPoint ? Array.from(tensor(exact, { dtype }).toTypedArray() as ArrayLike<number>) : exact;
+  return dtype.isFloatingPoint
+    ? Array.from(tensor(exact, { dtype }).toTypedArray() as ArrayLike<number>)
+    : exact;
 }
 
 const inputOf = (rank: number, dtype: DType, count: number, from = 0) =>
@@ -68,7 +102,8 @@ describeOverEngines('reductions between ranks', () => {
       const results = await onRanks(WORLD, async (rank) => {
         const made = groups.map((ranks) => newGroup(ranks));
         const reads: Promise<[string, number[]]>[] = [];
-        const keep = (name: string, t: Parameters<typeof valuesOf>[0]) => reads.push(valuesOf(t).then((values) => [name, values]));
+        const keep = (name: string, t: Parameters<typeof valuesOf>[0]) =>
+          reads.push(valuesOf(t).then((values) => [name, values]));
         for (const [g, group] of made.entries()) {
           if (group.rank < 0) continue;
           for (const op of reductions) {
@@ -90,7 +125,11 @@ describeOverEngines('reductions between ranks', () => {
             );
             keep(`reduceScatter ${g} ${op} ${sizes[group.rank]} ${starts[group.rank]}`, part);
             const even = zeros([3, 5], { dtype });
-            reduceScatterTensor(even, inputOf(rank, dtype, 15 * group.size).reshape([3 * group.size, 5]), { op, group });
+            reduceScatterTensor(
+              even,
+              inputOf(rank, dtype, 15 * group.size).reshape([3 * group.size, 5]),
+              { op, group },
+            );
             keep(`reduceScatterTensor ${g} ${op} 15 ${15 * group.rank}`, even);
           }
         }
@@ -98,10 +137,18 @@ describeOverEngines('reductions between ranks', () => {
       });
       for (const [rank, list] of results.entries()) {
         for (const [name, values] of list) {
-          const [kind, g, op, n, from = 0] = name.split(' ') as [string, number, ReduceOpName, number, number?];
+          const [kind, g, op, n, from = 0] = name.split(' ') as [
+            string,
+            number,
+            ReduceOpName,
+            number,
+            number?,
+          ];
           const members = groups[g] as number[];
           const own = kind === 'reduce' && members.at(-1) !== rank;
-          const wanted = own ? await valuesOf(inputOf(rank, dtype, Number(n))) : reduced(members, op, dtype, Number(from), Number(n));
+          const wanted = own
+            ? await valuesOf(inputOf(rank, dtype, Number(n)))
+            : reduced(members, op, dtype, Number(from), Number(n));
           assert.deepEqual(values, wanted, `rank ${rank}: ${name}`);
         }
       }
@@ -112,11 +159,18 @@ describeOverEngines('reductions between ranks', () => {
     for (const dtype of [float64, float32, float16, bfloat16]) {
       for (const op of ['min', 'max', 'sum'] as const) {
         const [values] = await onRanks(3, async (rank) => {
-          const x = tensor([rank === 1 ? Number.NaN : rank, rank === 2 ? Number.POSITIVE_INFINITY : 1], { dtype });
+          const x = tensor(
+            [rank === 1 ? Number.NaN : rank, rank === 2 ? Number.POSITIVE_INFINITY : 1],
+            { dtype },
+          );
           allReduce(x, { op });
           return valuesOf(x);
         });
-        assert.deepEqual(values, [Number.NaN, op === 'min' ? 1 : Number.POSITIVE_INFINITY], `${dtype.name} ${op}`);
+        assert.deepEqual(
+          values,
+          [Number.NaN, op === 'min' ? 1 : Number.POSITIVE_INFINITY],
+          `${dtype.name} ${op}`,
+        );
       }
     }
   });

@@ -1,4 +1,7 @@
-/** Local ranks that stay up from one test to the next: starting them for each would take longer than the tests. */
+/**
+ * Local ranks that stay up from one test to the next: starting them for each would take longer than
+ * the tests.
+ */
 import { setTimeout } from 'node:timers/promises';
 import { runLocalRanks } from '../../lib/mesh/local-ranks.js';
 
@@ -40,8 +43,9 @@ class Task {
 const GRACE_MS = 1000;
 
 /**
- * Runs jobs on the ranks of one world, one after the other. A job that fails on all ranks leaves them as they are; one that fails on some
- * leaves the others waiting for them, so the world is ended and the next job gets a new one.
+ * Runs jobs on the ranks of one world, one after the other. A job that fails on all ranks leaves
+ * them as they are; one that fails on some leaves the others waiting for them, so the world is
+ * ended and the next job gets a new one.
  */
 export class StandingRanks {
   readonly size: number;
@@ -56,7 +60,9 @@ export class StandingRanks {
 
   /** What the ranks return. @throws what the first of them throws */
   async run<T>(job: Job<T>): Promise<T[]> {
-    this.world ??= runLocalRanks(this.size, (rank, worldSize) => this.loop(rank, worldSize), { timeoutMs: this.timeoutMs }).catch(() => {});
+    this.world ??= runLocalRanks(this.size, (rank, worldSize) => this.loop(rank, worldSize), {
+      timeoutMs: this.timeoutMs,
+    }).catch(() => {});
     const task = new Task(job, this.size);
     this.advance(task);
     const outcomes = await task.all();
@@ -84,7 +90,10 @@ export class StandingRanks {
       const { job } = task;
       const [outcome] = await Promise.allSettled([(async () => job(rank, worldSize))()]);
       task.settle(rank, outcome);
-      if (outcome.status === 'rejected' && (await Promise.race([task.all(), setTimeout(GRACE_MS, null)])) === null) {
+      if (
+        outcome.status === 'rejected' &&
+        (await Promise.race([task.all(), setTimeout(GRACE_MS, null)])) === null
+      ) {
         void this.stop();
         throw outcome.reason;
       }

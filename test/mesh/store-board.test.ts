@@ -5,7 +5,10 @@ import { TimeoutError } from '../../lib/index.js';
 import type { Difference, Making } from '../../lib/mesh/makings.js';
 import { StoreBoard } from '../../lib/mesh/store-board.js';
 
-/** Keeps what was stored; whoever waits for a key hears of it only once `hears` is called, as a process does that has too much to do. */
+/**
+ * Keeps what was stored; whoever waits for a key hears of it only once `hears` is called, as a
+ * process does that has too much to do.
+ */
 class SlowStore extends HashStore {
   private readonly waiting: (() => void)[] = [];
 
@@ -21,7 +24,9 @@ class SlowStore extends HashStore {
   override whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
     if (this.holds(keys)) return Promise.resolve();
     const waits = timeoutMs > 1e9;
-    return waits ? new Promise<void>((resolve) => this.waiting.push(resolve)) : Promise.reject(new TimeoutError(`no ${keys}`));
+    return waits
+      ? new Promise<void>((resolve) => this.waiting.push(resolve))
+      : Promise.reject(new TimeoutError(`no ${keys}`));
   }
 }
 
@@ -74,11 +79,17 @@ describe('a board over a store', () => {
     assert.equal(await first.differenceFound('mesh 0'), null);
     make(other, 1, 'ba');
     const found = await other.differenceFound('mesh 0');
-    assert.match(found?.error.message ?? '', /rank 0 has made mesh ab at train\.ts:0, this rank ba at train\.ts:1/);
+    assert.match(
+      found?.error.message ?? '',
+      /rank 0 has made mesh ab at train\.ts:0, this rank ba at train\.ts:1/,
+    );
 
     assert.deepEqual(heard, [], 'it has not heard of it');
     const late = await first.differenceFound('mesh 0');
-    assert.match(late?.error.message ?? '', /rank 1 has made mesh ba at train\.ts:1, this rank ab at train\.ts:0/);
+    assert.match(
+      late?.error.message ?? '',
+      /rank 1 has made mesh ba at train\.ts:1, this rank ab at train\.ts:0/,
+    );
     assert.equal(await first.differenceFound('mesh 1'), null);
   });
 

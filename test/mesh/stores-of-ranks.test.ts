@@ -1,9 +1,20 @@
-/** Stores that a program has made, in ranks that share a process: how long they wait, and what an order from a seed makes of that. */
+/**
+ * Stores that a program has made, in ranks that share a process: how long they wait, and what an
+ * order from a seed makes of that.
+ */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { FileStore, HashStore, launch, PrefixStore, type Store, TCPStore, TimeoutError } from '../../lib/distributed.js';
+import {
+  FileStore,
+  HashStore,
+  launch,
+  PrefixStore,
+  type Store,
+  TCPStore,
+  TimeoutError,
+} from '../../lib/distributed.js';
 import { errorOf } from './on-ranks.js';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-stores-of-ranks-'));
@@ -27,8 +38,14 @@ for (const [kind, make] of Object.entries(shared)) {
 
     it('waits no longer than they wait for each other, unless told otherwise', async () => {
       const begin = Date.now();
-      const error = await errorOf(launch(2, async (rank) => void (await store.get(`x${rank}`)), { timeoutMs: 200 }));
-      assert.ok(error.cause instanceof TimeoutError && /nobody set "(b\/a\/)?x\d" within 200 ms/.test(error.cause.message), error.message);
+      const error = await errorOf(
+        launch(2, async (rank) => void (await store.get(`x${rank}`)), { timeoutMs: 200 }),
+      );
+      assert.ok(
+        error.cause instanceof TimeoutError &&
+          /nobody set "(b\/a\/)?x\d" within 200 ms/.test(error.cause.message),
+        error.message,
+      );
       assert.ok(Date.now() - begin < 2000);
       store.setTimeout(50);
       await assert.rejects(
@@ -62,8 +79,13 @@ describe('a deadlock in a store that a program has made', () => {
   for (const [name, make] of Object.entries(stores)) {
     it(`is found at once with a seed: ${name}`, async () => {
       const begin = Date.now();
-      const error = await errorOf(launch(2, async (rank) => void (await make().get(`x${rank}`)), { seed: 4 }));
-      assert.match(error.message, /^deadlock: no rank can go on.*rank 0 waits in store\.wait for "x0" at .*rank 1 waits in store\.wait for "x1"/s);
+      const error = await errorOf(
+        launch(2, async (rank) => void (await make().get(`x${rank}`)), { seed: 4 }),
+      );
+      assert.match(
+        error.message,
+        /^deadlock: no rank can go on.*rank 0 waits in store\.wait for "x0" at .*rank 1 waits in store\.wait for "x1"/s,
+      );
       assert.ok(Date.now() - begin < 2000);
     });
   }

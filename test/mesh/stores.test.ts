@@ -8,7 +8,15 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import fc from 'fast-check';
-import { FileStore, HashStore, PrefixStore, type Store, StoreError, TCPStore, TimeoutError } from '../../lib/distributed.js';
+import {
+  FileStore,
+  HashStore,
+  PrefixStore,
+  type Store,
+  StoreError,
+  TCPStore,
+  TimeoutError,
+} from '../../lib/distributed.js';
 import { ArgumentError } from '../../lib/index.js';
 import { programArguments, runProgram } from '../run-program.js';
 
@@ -69,28 +77,43 @@ for (const [kind, make] of Object.entries(kinds)) {
       await first.multiSet(['later', 'too'], ['1', '2']);
       assert.equal((await later).toString(), '1');
       await both;
-      await assert.rejects(second.wait(['too', 'never'], 20), (error: TimeoutError) => error instanceof TimeoutError && /nobody set "[^"]*never" within 20 ms/.test(error.message));
+      await assert.rejects(
+        second.wait(['too', 'never'], 20),
+        (error: TimeoutError) =>
+          error instanceof TimeoutError &&
+          /nobody set "[^"]*never" within 20 ms/.test(error.message),
+      );
       first.setTimeout(20);
       await assert.rejects(first.get('never'), TimeoutError);
     });
 
     it('gives every adder another sum', async () => {
-      const sums = await Promise.all(Array.from({ length: 40 }, (_, i) => (i % 2 ? first : second).add('count', 1)));
+      const sums = await Promise.all(
+        Array.from({ length: 40 }, (_, i) => (i % 2 ? first : second).add('count', 1)),
+      );
       assert.deepEqual(
         sums.sort((a, b) => a - b),
         Array.from({ length: 40 }, (_, i) => i + 1),
       );
       assert.equal(await first.add('count', -40), 0);
       await first.set('word', 'x');
-      await assert.rejects(second.add('word', 1), (error: StoreError) => error instanceof StoreError && /"[^"]*word" is no integer: "x"/.test(error.message));
+      await assert.rejects(
+        second.add('word', 1),
+        (error: StoreError) =>
+          error instanceof StoreError && /"[^"]*word" is no integer: "x"/.test(error.message),
+      );
       assert.equal(await second.add('count', 0), 0);
       assert.equal(await first.add('large', Number.MAX_SAFE_INTEGER), Number.MAX_SAFE_INTEGER);
-      await assert.rejects(second.add('large', 1), /add: 9007199254740991 and 1 at "[^"]*large" add up to more than 2\^53 - 1/);
+      await assert.rejects(
+        second.add('large', 1),
+        /add: 9007199254740991 and 1 at "[^"]*large" add up to more than 2\^53 - 1/,
+      );
       assert.equal(await first.add('large', -1), Number.MAX_SAFE_INTEGER - 1);
     });
 
     it('compares and sets as PyTorch does', async () => {
-      assert.equal((await first.compareSet('k', 'a', 'b')).toString(), 'a'); // no such key, something expected
+      // no such key, something expected
+      assert.equal((await first.compareSet('k', 'a', 'b')).toString(), 'a');
       assert.equal(await first.check(['k']), false);
       assert.equal((await first.compareSet('k', '', 'b')).toString(), 'b');
       assert.equal((await second.compareSet('k', 'x', 'c')).toString(), 'b');
@@ -140,14 +163,22 @@ for (const [kind, make] of Object.entries(kinds)) {
         fc.tuple(fc.constant('deleteKey' as const), key, value),
       );
       await fc.assert(
-        fc.asyncProperty(fc.array(fc.tuple(fc.boolean(), command), { maxLength: 12 }), async (commands) => {
-          const model = new HashStore();
-          for (const k of ['a', 'b', 'c']) await first.deleteKey(k);
-          for (const [who, [op, k, v]] of commands) {
-            const run = (store: Store): Promise<unknown> => (op === 'compareSet' ? store.compareSet(k, '', v) : op === 'deleteKey' ? store.deleteKey(k) : store[op](k, v));
-            assert.deepEqual(await run(who ? first : second), await run(model));
-          }
-        }),
+        fc.asyncProperty(
+          fc.array(fc.tuple(fc.boolean(), command), { maxLength: 12 }),
+          async (commands) => {
+            const model = new HashStore();
+            for (const k of ['a', 'b', 'c']) await first.deleteKey(k);
+            for (const [who, [op, k, v]] of commands) {
+              const run = (store: Store): Promise<unknown> =>
+                op === 'compareSet'
+                  ? store.compareSet(k, '', v)
+                  : op === 'deleteKey'
+                    ? store.deleteKey(k)
+                    : store[op](k, v);
+              assert.deepEqual(await run(who ? first : second), await run(model));
+            }
+          },
+        ),
         { numRuns: 20 },
       );
     });
@@ -181,20 +212,34 @@ describe('FileStore', () => {
     this.timeout(10_000);
     const file = path.join(folder, 'damaged');
     writeFileSync(file, 'this is no store at all, by its length');
-    await assert.rejects(opened(new FileStore(file)).get('k'), (error: StoreError) => error instanceof StoreError && /damaged at byte 0/.test(error.message));
-    await assert.rejects(new FileStore(path.join(folder, 'no', 'such', 'folder')).set('k', 'v'), /cannot open/);
+    await assert.rejects(
+      opened(new FileStore(file)).get('k'),
+      (error: StoreError) => error instanceof StoreError && /damaged at byte 0/.test(error.message),
+    );
+    await assert.rejects(
+      new FileStore(path.join(folder, 'no', 'such', 'folder')).set('k', 'v'),
+      /cannot open/,
+    );
     assert.throws(() => new FileStore(''), ArgumentError);
   });
 
   it('is closed in silence where the program drops it', async () => {
-    const args = ['--expose-gc', ...programArguments('mesh/programs/dropped-store'), path.join(folder, 'dropped')];
-    const { stdout, stderr } = await promisify(execFile)(process.execPath, args, { timeout: 60_000 });
+    const args = [
+      '--expose-gc',
+      ...programArguments('mesh/programs/dropped-store'),
+      path.join(folder, 'dropped'),
+    ];
+    const { stdout, stderr } = await promisify(execFile)(process.execPath, args, {
+      timeout: 60_000,
+    });
     assert.deepEqual([JSON.parse(stdout), stderr], [[0, []], '']);
   });
 
   it('counts right among processes', async () => {
     const file = path.join(folder, 'processes');
-    const sums = await Promise.all([0, 1, 2].map(() => runProgram<number[]>('mesh/programs/count', 'file', file)));
+    const sums = await Promise.all(
+      [0, 1, 2].map(() => runProgram<number[]>('mesh/programs/count', 'file', file)),
+    );
     assert.deepEqual(
       sums.flat().sort((x, y) => x - y),
       Array.from({ length: 60 }, (_, i) => i + 1),
@@ -205,7 +250,9 @@ describe('FileStore', () => {
 describe('TCPStore', () => {
   it('counts right among processes', async () => {
     const server = await opened(new TCPStore('127.0.0.1', 0, { isServer: true })).ready();
-    const sums = await Promise.all([0, 1, 2].map(() => runProgram<number[]>('mesh/programs/count', 'tcp', String(server.port))));
+    const sums = await Promise.all(
+      [0, 1, 2].map(() => runProgram<number[]>('mesh/programs/count', 'tcp', String(server.port))),
+    );
     assert.equal(new Set(sums.flat()).size, 60);
     assert.equal(await server.add('count', 0), 60);
   });
@@ -217,11 +264,15 @@ describe('TCPStore', () => {
   });
 
   it('is ready when all workers have connected, and says how many came in time', async () => {
-    const server = opened(new TCPStore('127.0.0.1', 0, { isServer: true, worldSize: 2, timeoutMs: 5_000 }));
+    const server = opened(
+      new TCPStore('127.0.0.1', 0, { isServer: true, worldSize: 2, timeoutMs: 5_000 }),
+    );
     while (server.port === 0) await sleep(1);
     const worker = opened(new TCPStore('127.0.0.1', server.port, { worldSize: 2 }));
     await Promise.all([server.ready(), worker.ready()]);
-    const alone = opened(new TCPStore('127.0.0.1', 0, { isServer: true, worldSize: 3, timeoutMs: 50 }));
+    const alone = opened(
+      new TCPStore('127.0.0.1', 0, { isServer: true, worldSize: 3, timeoutMs: 50 }),
+    );
     await assert.rejects(alone.ready(), /1 of 3 processes had connected/);
   });
 
@@ -255,15 +306,27 @@ describe('TCPStore', () => {
   });
 
   it('lets nobody in who does not know the secret', async () => {
-    const server = await opened(new TCPStore('127.0.0.1', 0, { isServer: true, secret: 'right' })).ready();
-    await assert.rejects(opened(new TCPStore('127.0.0.1', server.port, { secret: 'wrong' })).set('k', 'v'), /has another secret/);
+    const server = await opened(
+      new TCPStore('127.0.0.1', 0, { isServer: true, secret: 'right' }),
+    ).ready();
+    await assert.rejects(
+      opened(new TCPStore('127.0.0.1', server.port, { secret: 'wrong' })).set('k', 'v'),
+      /has another secret/,
+    );
     await opened(new TCPStore('127.0.0.1', server.port, { secret: 'right' })).set('k', 'v');
-    assert.throws(() => new TCPStore('10.0.0.1', 29500, { isServer: true, secret: '' }), /other machines can reach 10.0.0.1/);
+    assert.throws(
+      () => new TCPStore('10.0.0.1', 29500, { isServer: true, secret: '' }),
+      /other machines can reach 10.0.0.1/,
+    );
   });
 
   it('goes on when strangers talk to it', async () => {
     const server = await opened(new TCPStore('127.0.0.1', 0, { isServer: true })).ready();
-    for (const noise of [Buffer.from('GET / HTTP/1.1\r\n\r\n'), Buffer.alloc(64, 255), Buffer.alloc(8)]) {
+    for (const noise of [
+      Buffer.from('GET / HTTP/1.1\r\n\r\n'),
+      Buffer.alloc(64, 255),
+      Buffer.alloc(8),
+    ]) {
       const socket = connect(server.port, '127.0.0.1');
       socket.on('error', () => {});
       socket.write(noise);
@@ -277,10 +340,16 @@ describe('TCPStore', () => {
   });
 
   it('says so when what listens is no store', async () => {
-    const other = createServer((socket) => socket.end('SSH-2.0-OpenSSH_9.2\r\n')).listen(0, '127.0.0.1');
+    const other = createServer((socket) => socket.end('SSH-2.0-OpenSSH_9.2\r\n')).listen(
+      0,
+      '127.0.0.1',
+    );
     await new Promise((resolve) => other.once('listening', resolve));
     const { port } = other.address() as { port: number };
-    await assert.rejects(opened(new TCPStore('127.0.0.1', port, { timeoutMs: 500 })).set('k', 'v'), /StoreError|no store of this library|longer than|no server at/);
+    await assert.rejects(
+      opened(new TCPStore('127.0.0.1', port, { timeoutMs: 500 })).set('k', 'v'),
+      /StoreError|no store of this library|longer than|no server at/,
+    );
     await new Promise((resolve) => other.close(resolve));
   });
 
@@ -288,6 +357,9 @@ describe('TCPStore', () => {
     assert.throws(() => new TCPStore('127.0.0.1', 0), /expected port/);
     assert.throws(() => new TCPStore('127.0.0.1', 70000), /expected port/);
     assert.throws(() => new TCPStore('', 1), ArgumentError);
-    assert.throws(() => new TCPStore('127.0.0.1', 1, { isMaster: true } as never), /no option "isMaster"/);
+    assert.throws(
+      () => new TCPStore('127.0.0.1', 1, { isMaster: true } as never),
+      /no option "isMaster"/,
+    );
   });
 });

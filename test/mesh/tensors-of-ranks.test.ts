@@ -23,7 +23,11 @@ describe('tensors of two ranks', () => {
         () => allReduce(other),
         () => allGatherIntoTensor(zeros([4]), other),
       ]) {
-        assert.throws(mix, (error: DeviceError) => error instanceof DeviceError && /cpu of rank 0/.test(error.message));
+        assert.throws(
+          mix,
+          (error: DeviceError) =>
+            error instanceof DeviceError && /cpu of rank 0/.test(error.message),
+        );
       }
       await barrier();
     });

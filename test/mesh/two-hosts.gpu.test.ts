@@ -1,4 +1,6 @@
-/** GPUs of two hosts, which are mounts of this one with shared memory of their own and a GPU each. */
+/**
+ * GPUs of two hosts, which are mounts of this one with shared memory of their own and a GPU each.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -27,7 +29,11 @@ describe('GPU ranks of two hosts', function () {
     skipWithoutGloo(this);
     const [command = '', ...rest] = [...OWN_MOUNTS, 'true'];
     const { status, stderr, error } = spawnSync(command, rest, { encoding: 'utf8' });
-    if (status !== 0) skipBecause(this, `no mounts of its own, which takes root: ${error?.message ?? stderr.trim()}`);
+    if (status !== 0)
+      skipBecause(
+        this,
+        `no mounts of its own, which takes root: ${error?.message ?? stderr.trim()}`,
+      );
   });
   beforeEach(() => {
     folder = mkdtempSync(path.join(tmpdir(), 'shardwise-gpu-hosts-'));
@@ -39,20 +45,43 @@ describe('GPU ranks of two hosts', function () {
   });
 
   /** The scenario on two hosts that see these GPUs. */
-  function start(scenario: string, gpus: readonly [string, string], ranksPerNode: number, timeoutMs = 30_000): Run {
+  function start(
+    scenario: string,
+    gpus: readonly [string, string],
+    ranksPerNode: number,
+    timeoutMs = 30_000,
+  ): Run {
     const nodes = gpus.map((visible, node) => ({
       within: OWN_MOUNTS,
-      env: { CUDA_VISIBLE_DEVICES: visible, NCCL_HOSTID: `host${node}`, NCCL_SOCKET_IFNAME: 'lo', SHARDWISE_SOCKET_IFNAME: 'lo' },
+      env: {
+        CUDA_VISIBLE_DEVICES: visible,
+        NCCL_HOSTID: `host${node}`,
+        NCCL_SOCKET_IFNAME: 'lo',
+        SHARDWISE_SOCKET_IFNAME: 'lo',
+      },
     }));
-    run = runNodes(nodes, { program: 'two-hosts-gpu', args: [scenario, folder], ranksPerNode, masterAddress: '127.0.0.1', timeoutMs });
+    run = runNodes(nodes, {
+      program: 'two-hosts-gpu',
+      args: [scenario, folder],
+      ranksPerNode,
+      masterAddress: '127.0.0.1',
+      timeoutMs,
+    });
     return run;
   }
 
   /** What the ranks of one host each heard; all have ended soon after. */
-  async function heard(scenario: string, ranks: readonly number[], timeoutMs?: number): Promise<Heard[]> {
+  async function heard(
+    scenario: string,
+    ranks: readonly number[],
+    timeoutMs?: number,
+  ): Promise<Heard[]> {
     const started = start(scenario, ['0', '1'], 1, timeoutMs);
     const all = await reports<Heard>(folder, ranks, started);
-    assert.ok((await Promise.race([Promise.all(started.ended), sleep(30_000, null)])) !== null, `hangs:\n${started.text()}`);
+    assert.ok(
+      (await Promise.race([Promise.all(started.ended), sleep(30_000, null)])) !== null,
+      `hangs:\n${started.text()}`,
+    );
     return all;
   }
 
@@ -60,20 +89,26 @@ describe('GPU ranks of two hosts', function () {
     const { ended, text } = start('computes', gpus, ranksPerNode);
     assert.deepEqual(await Promise.all(ended), [0, 0], text());
     const ranks = Array.from({ length: 2 * ranksPerNode }, (_, rank) => rank);
-    const total = (each: readonly number[], value: (rank: number) => number): number => each.reduce((before, rank) => before + value(rank), 0);
+    const total = (each: readonly number[], value: (rank: number) => number): number =>
+      each.reduce((before, rank) => before + value(rank), 0);
     const sum = total(ranks, (rank) => rank + 1);
     const gathered = ranks.toReversed().flatMap((rank) => [rank, rank]);
-    for (const [rank, seen] of (await reports(folder, ranks, { ended, text, stop: () => {} })).entries()) {
+    for (const [rank, seen] of (
+      await reports(folder, ranks, { ended, text, stop: () => {} })
+    ).entries()) {
       const [between, within] = [
         (other: number) => other % ranksPerNode === rank % ranksPerNode,
         (other: number) => Math.floor(other / ranksPerNode) === Math.floor(rank / ranksPerNode),
       ];
-      const parts = [between, within].map((isIn) => total(ranks.filter(isIn), (other) => 10 ** other));
+      const parts = [between, within].map((isIn) =>
+        total(ranks.filter(isIn), (other) => 10 ** other),
+      );
       assert.deepEqual(seen, { sums: [sum, sum], parts, gathered }, `rank ${rank}`);
     }
   }
 
-  it('compute together where they share a GPU: through the memory of the hosts and gloo', () => compute(['0', '0'], 2));
+  it('compute together where they share a GPU: through the memory of the hosts and gloo', () =>
+    compute(['0', '0'], 2));
 
   describe('with a GPU each', () => {
     before(function () {
@@ -101,12 +136,18 @@ describe('GPU ranks of two hosts', function () {
     it('number each other as ranks of the world, whatever their places are', async () => {
       const [near, far] = (await heard('turned', [0, 1])) as [Heard, Heard];
       assert.match(near.message, /rank 1 called allReduce of 5 float32/);
-      assert.match(far.message, /rank 0 called allReduce of 4 float32.*\n.*: rank 0 has left the group, its last call was allReduce of 2 float32/s);
+      assert.match(
+        far.message,
+        /rank 0 called allReduce of 4 float32.*\n.*: rank 0 has left the group, its last call was allReduce of 2 float32/s,
+      );
     });
 
     it('hear of one that was killed, while their GPUs wait for it', async () => {
       for (const { message, ms } of await heard('killed', [0])) {
-        assert.match(message, /allReduce \(call 2 of group "world"\) at .*: rank 1 has (died or cannot be reached|left the group)/s);
+        assert.match(
+          message,
+          /allReduce \(call 2 of group "world"\) at .*: rank 1 has (died or cannot be reached|left the group)/s,
+        );
         assert.ok(ms < 10_000, `it took ${ms} ms`);
       }
     });

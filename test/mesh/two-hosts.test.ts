@@ -1,4 +1,7 @@
-/** Two hosts, which are network namespaces of this one with a cable between them and shared memory of their own. */
+/**
+ * Two hosts, which are network namespaces of this one with a cable between them and shared memory
+ * of their own.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -9,15 +12,33 @@ import { skipBecause } from '../skip.js';
 import { OWN_MEMORY, type Run, reports, runNodes } from './nodes.js';
 import { skipWithoutGloo } from './without-gloo.js';
 
-const hosts = [0, 1].map((n) => ({ name: `shardwise-${process.pid}-${n}`, link: `sw${process.pid % 100_000}n${n}`, address: `10.213.77.${n + 1}` }));
+const hosts = [0, 1].map((n) => ({
+  name: `shardwise-${process.pid}-${n}`,
+  link: `sw${process.pid % 100_000}n${n}`,
+  address: `10.213.77.${n + 1}`,
+}));
 const [near, far] = hosts as [(typeof hosts)[0], (typeof hosts)[0]];
 const ranks = [0, 1, 2, 3];
 
-const ip = (...args: string[]): string => execFileSync('ip', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+const ip = (...args: string[]): string =>
+  execFileSync('ip', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 
 function connectHosts(): void {
   for (const { name } of hosts) ip('netns', 'add', name);
-  ip('link', 'add', near.link, 'netns', near.name, 'type', 'veth', 'peer', 'name', far.link, 'netns', far.name);
+  ip(
+    'link',
+    'add',
+    near.link,
+    'netns',
+    near.name,
+    'type',
+    'veth',
+    'peer',
+    'name',
+    far.link,
+    'netns',
+    far.name,
+  );
   for (const { name, link, address } of hosts) {
     ip('-n', name, 'address', 'add', `${address}/24`, 'dev', link);
     for (const device of ['lo', link]) ip('-n', name, 'link', 'set', device, 'up');
@@ -37,7 +58,13 @@ function removeHosts(): void {
 /** The scenario on both hosts, two ranks each. */
 function runOnBoth(scenario: string, folder: string, timeoutMs: number): Run {
   const nodes = hosts.map(({ name }) => ({ within: ['ip', 'netns', 'exec', name, ...OWN_MEMORY] }));
-  return runNodes(nodes, { program: 'two-hosts', args: [scenario, folder], ranksPerNode: 2, masterAddress: near.address, timeoutMs });
+  return runNodes(nodes, {
+    program: 'two-hosts',
+    args: [scenario, folder],
+    ranksPerNode: 2,
+    masterAddress: near.address,
+    timeoutMs,
+  });
 }
 
 describe('ranks of two hosts', function () {
@@ -52,7 +79,10 @@ describe('ranks of two hosts', function () {
     } catch (error) {
       removeHosts();
       if (process.env['CI']) throw error;
-      skipBecause(this, `no network namespaces: ${(error as Error).message.trim().split('\n').at(-1)}`);
+      skipBecause(
+        this,
+        `no network namespaces: ${(error as Error).message.trim().split('\n').at(-1)}`,
+      );
     }
   });
   beforeEach(() => {
@@ -83,7 +113,12 @@ describe('ranks of two hosts', function () {
     await reports(folder, ranks, run, (seen) => seen === 'ready');
     ip('-n', far.name, 'link', 'set', far.link, 'down');
     const cut = Date.now();
-    const seen = await reports<{ error: string; at: number }>(folder, ranks, run, (each) => typeof each === 'object');
+    const seen = await reports<{ error: string; at: number }>(
+      folder,
+      ranks,
+      run,
+      (each) => typeof each === 'object',
+    );
     for (const [rank, { error, at }] of seen.entries()) {
       assert.match(
         error,

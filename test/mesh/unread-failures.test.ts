@@ -1,22 +1,43 @@
-/** Failures of ranks that share a process, in results that nobody reads: they reach who started the ranks. */
+/**
+ * Failures of ranks that share a process, in results that nobody reads: they reach who started the
+ * ranks.
+ */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, barrier, CollectiveError, launch, newGroup, type Work } from '../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  CollectiveError,
+  launch,
+  newGroup,
+  type Work,
+} from '../../lib/distributed.js';
 import { IndexError, int64, ones, tensor, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
 
 describeOverEngines('a failure that no rank has heard of when all have returned', () => {
   it('makes the call reject: ranks that called different things', async () => {
     const error = await errorOf(onRanks(3, (rank) => allReduce(zeros([rank === 1 ? 3 : 2]))));
-    assert.match(error.message, /rank \d failed: .*ranks? \d( and \d)? called allReduce of \d float32 \(sum\) at .*, this rank allReduce of/);
+    assert.match(
+      error.message,
+      /rank \d failed: .*ranks? \d( and \d)? called allReduce of \d float32 \(sum\) at .*, this rank allReduce of/,
+    );
     assert.ok(error.cause instanceof CollectiveError);
   });
 
   it('also where a Work was kept, and in an order drawn from a seed', async () => {
     const works: Work[] = [];
-    const run = (options: object): Promise<unknown> => onRanks(2, (rank) => void works.push(allReduce(zeros([1 + rank]), { asyncOp: true })), options);
+    const run = (options: object): Promise<unknown> =>
+      onRanks(
+        2,
+        (rank) => void works.push(allReduce(zeros([1 + rank]), { asyncOp: true })),
+        options,
+      );
     await assert.rejects(run({}), /rank \d called allReduce/);
-    await assert.rejects(run({ seed: 3 }), /in the order drawn from seed 3.*rank \d called allReduce/);
+    await assert.rejects(
+      run({ seed: 3 }),
+      /in the order drawn from seed 3.*rank \d called allReduce/,
+    );
   });
 
   it('also where a Work has failed long before the end, unless it was asked', async () => {
@@ -40,7 +61,12 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
   });
 
   it('also of a kernel', async () => {
-    const error = await errorOf(onRanks(2, (rank) => void (rank === 1 && ones([2]).indexSelect(0, tensor([7], { dtype: int64 })))));
+    const error = await errorOf(
+      onRanks(
+        2,
+        (rank) => void (rank === 1 && ones([2]).indexSelect(0, tensor([7], { dtype: int64 }))),
+      ),
+    );
     assert.ok(error.cause instanceof IndexError, error.message);
   });
 

@@ -1,9 +1,19 @@
-/** The raw addon refuses what does not fit: it answers with an error code, whatever JavaScript hands it. */
+/**
+ * The raw addon refuses what does not fit: it answers with an error code, whatever JavaScript hands
+ * it.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { addon } from '../../lib/runtime.js';
-import { type Command, encode, IMMEDIATE, INDEX_VIEW, type Operand, recordCommands } from '../fuzz/commands.js';
+import {
+  type Command,
+  encode,
+  IMMEDIATE,
+  INDEX_VIEW,
+  type Operand,
+  recordCommands,
+} from '../fuzz/commands.js';
 
 const words = new Float64Array(addon.words);
 const stream = addon.defaultStream(0);
@@ -17,7 +27,14 @@ function storage(bytes: number): number {
   return handle;
 }
 
-function view(sizes: number[], { dtype = FLOAT32, strides = sizes.map((_, d) => sizes.slice(d + 1).reduce((a, b) => a * b, 1)), bytes = 4096 } = {}): Operand {
+function view(
+  sizes: number[],
+  {
+    dtype = FLOAT32,
+    strides = sizes.map((_, d) => sizes.slice(d + 1).reduce((a, b) => a * b, 1)),
+    bytes = 4096,
+  } = {},
+): Operand {
   return { kind: storage(bytes), value: 0, dtype, sizes, strides };
 }
 
@@ -30,9 +47,23 @@ const found = (numel: number): Operand[] => [
   view([1], { dtype: INT64 }),
 ];
 
-function submit(kernel: string, inputs: Operand[], outputs: Operand[], params: number[] = []): void {
+function submit(
+  kernel: string,
+  inputs: Operand[],
+  outputs: Operand[],
+  params: number[] = [],
+): void {
   const id = addon.kernelNames.indexOf(kernel);
-  const command: Command = { kernel: id, stream, inputs: inputs.length, outputs: outputs.length, flags: 0, cost: 0, operands: [...inputs, ...outputs], params };
+  const command: Command = {
+    kernel: id,
+    stream,
+    inputs: inputs.length,
+    outputs: outputs.length,
+    flags: 0,
+    cost: 0,
+    operands: [...inputs, ...outputs],
+    params,
+  };
   const list = encode(command);
   words.set(list);
   try {
@@ -49,43 +80,103 @@ const code = (expected: string) => (error: NodeJS.ErrnoException) => {
 };
 
 const misfits: Record<string, () => void> = {
-  'sizes of a pointwise op that differ': () => submit('add', [view([8]), view([4])], [view([8])], [0, 1]),
-  'a compute type that does not exist': () => submit('add', [view([2]), view([2])], [view([2])], [7, 1]),
+  'sizes of a pointwise op that differ': () =>
+    submit('add', [view([8]), view([4])], [view([8])], [0, 1]),
+  'a compute type that does not exist': () =>
+    submit('add', [view([2]), view([2])], [view([2])], [7, 1]),
   'an operand that is missing': () => submit('add', [view([2])], [view([2])], [0, 1]),
   'a copy of another size': () => submit('copy', [view([100])], [view([4], { bytes: 16 })]),
-  'a matrix product whose inner sizes differ': () => submit('matmul', [view([1, 2, 3]), view([1, 4, 5]), absent], [view([1, 2, 5])], [1, 0]),
-  'a matrix product of two dtypes': () => submit('matmul', [view([1, 2, 2], { dtype: 1 }), view([1, 2, 2]), absent], [view([1, 2, 2])], [1, 0]),
+  'a matrix product whose inner sizes differ': () =>
+    submit('matmul', [view([1, 2, 3]), view([1, 4, 5]), absent], [view([1, 2, 5])], [1, 0]),
+  'a matrix product of two dtypes': () =>
+    submit(
+      'matmul',
+      [view([1, 2, 2], { dtype: 1 }), view([1, 2, 2]), absent],
+      [view([1, 2, 2])],
+      [1, 0],
+    ),
   'more reduced dims than there are': () => submit('reduce_sum', [view([2, 3])], [view([1])], [3]),
-  'an output that is too small for a reduction': () => submit('reduce_sum', [view([64, 3])], [view([1], { bytes: 4 })], [1]),
-  'more of the largest than there are': () => submit('topk', [view([3])], [view([5]), view([5], { dtype: INT64 })], [5, 1]),
-  'slices of another width': () => submit('index_select', [view([1, 3, 4]), view([2], { dtype: INT64 })], [view([1, 2, 8])]),
-  'fewer index tensors than announced': () => submit('index_get', [view([3, 3]), view([2], { dtype: INT64 })], [view([2])], [2]),
-  'rows of indices that are not 64 bits wide': () => submit('nonzero_rows', found(64), [view([3, 1])], [64]),
-  'tiles that end within a word': () => submit('nonzero_rows', found(64), [view([3, 1], { dtype: INT64 })], [32]),
-  'flags for fewer elements': () => submit('nonzero_rows', found(65), [view([3, 1], { dtype: INT64 })], [128]),
-  'starts of fewer tiles': () => submit('nonzero', [view([65])], [view([2], { dtype: INT64 }), view([2], { dtype: INT64 })], [64]),
-  'heads that do not divide': () => submit('attention', [view([1, 3, 2, 2]), view([1, 2, 2, 2]), view([1, 2, 2, 2]), absent], [view([1, 3, 2, 2]), view([1, 3, 2])], [1, 0, 0]),
-  'gradients of another size than the parameters': () => submit('sgd_step', [view([1000]), view([1], { bytes: 4 }), absent], [], [1, 0.1]),
+  'an output that is too small for a reduction': () =>
+    submit('reduce_sum', [view([64, 3])], [view([1], { bytes: 4 })], [1]),
+  'more of the largest than there are': () =>
+    submit('topk', [view([3])], [view([5]), view([5], { dtype: INT64 })], [5, 1]),
+  'slices of another width': () =>
+    submit('index_select', [view([1, 3, 4]), view([2], { dtype: INT64 })], [view([1, 2, 8])]),
+  'fewer index tensors than announced': () =>
+    submit('index_get', [view([3, 3]), view([2], { dtype: INT64 })], [view([2])], [2]),
+  'rows of indices that are not 64 bits wide': () =>
+    submit('nonzero_rows', found(64), [view([3, 1])], [64]),
+  'tiles that end within a word': () =>
+    submit('nonzero_rows', found(64), [view([3, 1], { dtype: INT64 })], [32]),
+  'flags for fewer elements': () =>
+    submit('nonzero_rows', found(65), [view([3, 1], { dtype: INT64 })], [128]),
+  'starts of fewer tiles': () =>
+    submit(
+      'nonzero',
+      [view([65])],
+      [view([2], { dtype: INT64 }), view([2], { dtype: INT64 })],
+      [64],
+    ),
+  'heads that do not divide': () =>
+    submit(
+      'attention',
+      [view([1, 3, 2, 2]), view([1, 2, 2, 2]), view([1, 2, 2, 2]), absent],
+      [view([1, 3, 2, 2]), view([1, 3, 2])],
+      [1, 0, 0],
+    ),
+  'gradients of another size than the parameters': () =>
+    submit('sgd_step', [view([1000]), view([1], { bytes: 4 }), absent], [], [1, 0.1]),
   'a list that is longer than the operands': () => submit('foreach_mul', [view([2])], [], [1e9, 2]),
-  'statistics for fewer rows': () => submit('layer_norm', [view([8, 2]), absent, absent], [view([8, 2]), view([1]), view([1])], [1e-5]),
-  'targets for fewer rows': () => submit('cross_entropy', [view([8, 2]), view([1], { dtype: INT64 }), absent], [view([8]), view([8])], [-100, 0]),
-  'an output that overlaps itself': () => submit('fill', [], [view([1000, 1000], { strides: [0, 0] })], [1, 0]),
+  'statistics for fewer rows': () =>
+    submit(
+      'layer_norm',
+      [view([8, 2]), absent, absent],
+      [view([8, 2]), view([1]), view([1])],
+      [1e-5],
+    ),
+  'targets for fewer rows': () =>
+    submit(
+      'cross_entropy',
+      [view([8, 2]), view([1], { dtype: INT64 }), absent],
+      [view([8]), view([8])],
+      [-100, 0],
+    ),
+  'an output that overlaps itself': () =>
+    submit('fill', [], [view([1000, 1000], { strides: [0, 0] })], [1, 0]),
   'sizes beyond what can be addressed': () => submit('fill', [], [view([2 ** 49, 0])], [1, 0]),
 };
 
 describe('the addon', () => {
-  for (const [what, run] of Object.entries(misfits)) it(`refuses ${what}`, () => assert.throws(run, code('SW_INVALID')));
+  for (const [what, run] of Object.entries(misfits))
+    it(`refuses ${what}`, () => assert.throws(run, code('SW_INVALID')));
 
   it('refuses a target that is no class, also in the backward pass', () => {
     const target = view([1], { dtype: INT64 });
     addon.write(target.kind, 0, new BigInt64Array([123456789n]), stream);
-    assert.throws(() => submit('cross_entropy_backward', [view([1]), view([1, 2]), view([1]), target, absent], [view([1, 2])], [-100, 0]), code('SW_INDEX'));
+    assert.throws(
+      () =>
+        submit(
+          'cross_entropy_backward',
+          [view([1]), view([1, 2]), view([1]), target, absent],
+          [view([1, 2])],
+          [-100, 0],
+        ),
+      code('SW_INDEX'),
+    );
   });
 
   it('has a contract for every kernel that ops use', () => {
     const used = new Set(recordCommands().map(({ kernel }) => addon.kernelNames[kernel]));
-    for (const name of ['matmul', 'attention_backward', 'adam_step', 'cross_entropy_backward', 'foreach_norm']) assert.ok(used.has(name), name);
-    for (const name of addon.kernelNames) assert.throws(() => submit(name, Array(20).fill(absent), []), code('SW_INVALID'));
+    for (const name of [
+      'matmul',
+      'attention_backward',
+      'adam_step',
+      'cross_entropy_backward',
+      'foreach_norm',
+    ])
+      assert.ok(used.has(name), name);
+    for (const name of addon.kernelNames)
+      assert.throws(() => submit(name, Array(20).fill(absent), []), code('SW_INVALID'));
   });
 
   it('looks at what it is given in the place of arrays, functions and numbers', () => {
@@ -101,7 +192,8 @@ describe('the addon', () => {
       ['submit'],
       ['releaseMany', 2 ** 40],
     ];
-    for (const [name, ...args] of calls) assert.throws(() => call[name]?.(...args), code('SW_INVALID'), name);
+    for (const [name, ...args] of calls)
+      assert.throws(() => call[name]?.(...args), code('SW_INVALID'), name);
     addon.release(handle);
   });
 
@@ -137,14 +229,41 @@ describe('the addon', () => {
     const other = addon.streamCreate(0, 0, 0);
     const handle = storage(32);
     const add = (to: number, cost: number): void => {
-      words.set([addon.kernelNames.indexOf('add'), to, 2, 1, 2, 0, cost, handle, 0, 0, 1, 8, 1, -1, 1, 0, handle, 0, 0, 1, 8, 1, 0, 1]);
+      words.set([
+        addon.kernelNames.indexOf('add'),
+        to,
+        2,
+        1,
+        2,
+        0,
+        cost,
+        handle,
+        0,
+        0,
+        1,
+        8,
+        1,
+        -1,
+        1,
+        0,
+        handle,
+        0,
+        0,
+        1,
+        8,
+        1,
+        0,
+        1,
+      ]);
       addon.submit(24);
     };
     for (let i = 0; i < 50; i++) add(stream, 1e9);
     addon.synchronize(stream);
     add(other, 1); // so little that it runs here
     add(stream, 1e9);
-    const done = new Promise<string>((resolve) => addon.whenDone(stream, (error) => resolve(error === null ? 'done' : String(error))));
+    const done = new Promise<string>((resolve) =>
+      addon.whenDone(stream, (error) => resolve(error === null ? 'done' : String(error))),
+    );
     assert.equal(await Promise.race([done, sleep(5000, 'waits')]), 'done');
     addon.release(handle);
   });
@@ -156,7 +275,32 @@ describe('the addon', () => {
     for (let round = 0; round < 30; round++) {
       const handle = storage(4 * n);
       for (const each of [stream, other, stream]) {
-        words.set([addon.kernelNames.indexOf('add'), each, 2, 1, 2, 0, 1e9, handle, 0, 0, 1, n, 1, -1, 1, 0, handle, 0, 0, 1, n, 1, 0, 1]);
+        words.set([
+          addon.kernelNames.indexOf('add'),
+          each,
+          2,
+          1,
+          2,
+          0,
+          1e9,
+          handle,
+          0,
+          0,
+          1,
+          n,
+          1,
+          -1,
+          1,
+          0,
+          handle,
+          0,
+          0,
+          1,
+          n,
+          1,
+          0,
+          1,
+        ]);
         addon.submit(24);
       }
       const seen = new Float32Array(8);

@@ -1,4 +1,7 @@
-/** Builds the self-test of native/comm with the compiler alone, as its header says, and runs it; its part between machines over gloo. */
+/**
+ * Builds the self-test of native/comm with the compiler alone, as its header says, and runs it; its
+ * part between machines over gloo.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync } from 'node:fs';
@@ -11,7 +14,10 @@ import { skipWithoutGloo } from '../mesh/without-gloo.js';
 import { compileOnce } from '../packaging/package.js';
 import { skipBecause } from '../skip.js';
 
-const sources = (folder: string) => readdirSync(path.join(root, folder)).flatMap((file) => (file.endsWith('.cc') ? [`${folder}/${file}`] : []));
+const sources = (folder: string) =>
+  readdirSync(path.join(root, folder)).flatMap((file) =>
+    file.endsWith('.cc') ? [`${folder}/${file}`] : [],
+  );
 
 const program = path.join(root, 'build', 'selftest', 'comm_selftest');
 
@@ -24,16 +30,35 @@ function runSelfTest(...args: string[]): void {
 describe('collectives of host memory', function () {
   this.timeout(300_000);
   before(function () {
-    if (!existsSync(path.join(root, 'native/comm'))) skipBecause(this, 'the tests run without their sources');
+    if (!existsSync(path.join(root, 'native/comm')))
+      skipBecause(this, 'the tests run without their sources');
     if (spawnSync('g++', ['--version']).status !== 0) {
-      assert.ok(process.env.CI !== 'true', 'CI has to have g++: the self-test of native/comm would not run');
+      assert.ok(
+        process.env.CI !== 'true',
+        'CI has to have g++: the self-test of native/comm would not run',
+      );
       skipBecause(this, 'no g++');
     }
     mkdirSync(path.join(root, 'build', 'selftest'), { recursive: true });
-    execFileSync(compileOnce, ['g++', '-std=c++20', '-O1', '-pthread', ...sources('native/comm'), ...sources('native/comm/selftest'), '-rdynamic', '-ldl', '-o', program], {
-      cwd: root,
-      stdio: 'inherit',
-    });
+    execFileSync(
+      compileOnce,
+      [
+        'g++',
+        '-std=c++20',
+        '-O1',
+        '-pthread',
+        ...sources('native/comm'),
+        ...sources('native/comm/selftest'),
+        '-rdynamic',
+        '-ldl',
+        '-o',
+        program,
+      ],
+      {
+        cwd: root,
+        stdio: 'inherit',
+      },
+    );
   });
 
   it('pass their self-test', () => runSelfTest());

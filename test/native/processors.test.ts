@@ -6,7 +6,13 @@ import { programArguments } from '../run-program.js';
 import { skipBecause } from '../skip.js';
 
 const threadsOf = (command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): number =>
-  Number(execFileSync(command, [...args, process.execPath, ...programArguments('native/programs/threads')], { encoding: 'utf8', env: { ...process.env, ...env } }));
+  Number(
+    execFileSync(
+      command,
+      [...args, process.execPath, ...programArguments('native/programs/threads')],
+      { encoding: 'utf8', env: { ...process.env, ...env } },
+    ),
+  );
 
 describe('the threads of the CPU', () => {
   before(function () {
@@ -22,6 +28,8 @@ describe('the threads of the CPU', () => {
     this.timeout(20_000);
     assert.equal(threadsOf('env', [], { SHARDWISE_NUM_THREADS: '3' }), 3);
     const { SHARDWISE_NUM_THREADS: _, ...rest } = process.env;
-    assert.ok(threadsOf('env', [], { ...rest, SHARDWISE_NUM_THREADS: '' }) <= availableParallelism());
+    assert.ok(
+      threadsOf('env', [], { ...rest, SHARDWISE_NUM_THREADS: '' }) <= availableParallelism(),
+    );
   });
 });

@@ -39,14 +39,17 @@ describe('texts of calls', () => {
   });
 
   it('are refused by numbers that there are not, and so are calls with those', async () => {
-    for (const number of [0, -1, 4096, 2 ** 40, 0.5, Number.NaN]) assert.throws(() => addon.setText(number, 'text'), { code: 'SW_INVALID' });
-    for (const text of [undefined, null, 3, {}]) assert.throws(() => addon.setText(5, text as unknown as string), { code: 'SW_INVALID' });
+    for (const number of [0, -1, 4096, 2 ** 40, 0.5, Number.NaN])
+      assert.throws(() => addon.setText(number, 'text'), { code: 'SW_INVALID' });
+    for (const text of [undefined, null, 3, {}])
+      assert.throws(() => addon.setText(5, text as unknown as string), { code: 'SW_INVALID' });
     const refused = async (): Promise<void> => {
       const t = ones([2]);
       allReduce(t);
       await t.read();
       const words = new Float64Array(addon.words);
-      const { member } = (worldGroup() as unknown as { engines: { member: number }[] }).engines[0] as { member: number };
+      const { member } = (worldGroup() as unknown as { engines: { member: number }[] })
+        .engines[0] as { member: number };
       const call = new Float64Array(HEADER_WORDS);
       call[0] = member;
       call[1] = collectiveKinds.indexOf('barrier');

@@ -1,4 +1,7 @@
-/** Environments of one process: the main thread and its workers share devices, never memory that is in use. */
+/**
+ * Environments of one process: the main thread and its workers share devices, never memory that is
+ * in use.
+ */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createRequire } from 'node:module';
@@ -80,7 +83,8 @@ describe('workers', () => {
   it('leave nothing behind that the others would look at', async () => {
     const before = addon.memoryStats(0);
     for (let i = 0; i < 3; i++) {
-      // Large blocks, freed in order with a stream that is gone when the allocator looks at them again.
+      // Large blocks, freed in order with a stream that is gone when the allocator looks at them
+      // again.
       const worker = await workerThat(`
         addon.allocate(stream, 4 << 20, false);
         const handle = words[0];
@@ -95,8 +99,14 @@ describe('workers', () => {
       addon.emptyCache(0, 0);
     }
     const after = addon.memoryStats(0);
-    assert.ok(after.liveBlocks <= before.liveBlocks, `${after.liveBlocks - before.liveBlocks} blocks`);
-    assert.ok(after.segments <= before.segments + 1, `${after.segments} segments, ${before.segments} before`);
+    assert.ok(
+      after.liveBlocks <= before.liveBlocks,
+      `${after.liveBlocks - before.liveBlocks} blocks`,
+    );
+    assert.ok(
+      after.segments <= before.segments + 1,
+      `${after.segments} segments, ${before.segments} before`,
+    );
   });
 
   it('give back what they held when they are terminated in the middle of work', async function () {

@@ -30,7 +30,8 @@ const padding = tensor([
   [true, false, false, false, true, true],
   [false, false, true, false, false, false],
 ]);
-const added = (mask: Tensor): Tensor => where(mask, Number.NEGATIVE_INFINITY, zeros([], { dtype: float64 }));
+const added = (mask: Tensor): Tensor =>
+  where(mask, Number.NEGATIVE_INFINITY, zeros([], { dtype: float64 }));
 
 function near(got: Tensor, want: Tensor, what?: string): void {
   assert.deepEqual(got.shape, want.shape, what);
@@ -48,7 +49,9 @@ function bothWays(options: nn.MultiheadAttentionCall): [Tensor, Tensor] {
 
 /** What the module gives, with all that is hidden in one mask [batch * heads, queries, keys]. */
 function hiddenBy(mask: Tensor): Tensor {
-  return bothWays({ attnMask: mask.expand([batch, heads, queries, keys]).reshape([batch * heads, queries, keys]) })[0];
+  return bothWays({
+    attnMask: mask.expand([batch, heads, queries, keys]).reshape([batch * heads, queries, keys]),
+  })[0];
 }
 
 describe('nn.MultiheadAttention', () => {
@@ -57,7 +60,8 @@ describe('nn.MultiheadAttention', () => {
     near(out, hiddenBy(causal));
     assert.equal(weights.mul(causal).abs().sum().item(), 0);
     const both = causal.logicalOr(padding.reshape([batch, 1, 1, keys]));
-    for (const keyPaddingMask of [padding, added(padding)]) near(bothWays({ isCausal: true, keyPaddingMask })[0], hiddenBy(both));
+    for (const keyPaddingMask of [padding, added(padding)])
+      near(bothWays({ isCausal: true, keyPaddingMask })[0], hiddenBy(both));
   });
 
   it('leaves it to attnMask what is seen, where that is given with isCausal', () => {
@@ -68,19 +72,36 @@ describe('nn.MultiheadAttention', () => {
   it('joins masks that are bool and masks that are added', () => {
     const bias = randn([queries, keys], { dtype: float64 });
     const hidden = padding.reshape([batch, 1, 1, keys]);
-    const want = bothWays({ attnMask: where(hidden, Number.NEGATIVE_INFINITY, bias).expand([batch, heads, queries, keys]).reshape([-1, queries, keys]) })[0];
-    for (const keyPaddingMask of [padding, added(padding)]) near(bothWays({ attnMask: bias, keyPaddingMask })[0], want);
-    near(bothWays({ attnMask: causal, keyPaddingMask: added(padding) })[0], hiddenBy(causal.logicalOr(hidden)));
-    near(bothWays({ attnMask: causal, keyPaddingMask: padding })[0], hiddenBy(causal.logicalOr(hidden)));
+    const want = bothWays({
+      attnMask: where(hidden, Number.NEGATIVE_INFINITY, bias)
+        .expand([batch, heads, queries, keys])
+        .reshape([-1, queries, keys]),
+    })[0];
+    for (const keyPaddingMask of [padding, added(padding)])
+      near(bothWays({ attnMask: bias, keyPaddingMask })[0], want);
+    near(
+      bothWays({ attnMask: causal, keyPaddingMask: added(padding) })[0],
+      hiddenBy(causal.logicalOr(hidden)),
+    );
+    near(
+      bothWays({ attnMask: causal, keyPaddingMask: padding })[0],
+      hiddenBy(causal.logicalOr(hidden)),
+    );
   });
 
   it('takes masks of one sequence: [heads, queries, keys] and [keys]', () => {
     const attnMask = randn([heads, queries, keys], { dtype: float64 });
     const keyPaddingMask = padding.select(0, 0);
     const [q1, kv1] = [q.select(0, 0), kv.select(0, 0)];
-    const [want] = attention(q1.unsqueeze(0), kv1.unsqueeze(0), kv1.unsqueeze(0), { attnMask, keyPaddingMask: keyPaddingMask.unsqueeze(0) });
+    const [want] = attention(q1.unsqueeze(0), kv1.unsqueeze(0), kv1.unsqueeze(0), {
+      attnMask,
+      keyPaddingMask: keyPaddingMask.unsqueeze(0),
+    });
     near(attention(q1, kv1, kv1, { attnMask, keyPaddingMask })[0], want.squeeze(0));
-    assert.throws(() => attention(q1, kv1, kv1, { keyPaddingMask: keyPaddingMask.unsqueeze(0) }), /expected keyPaddingMask of shape \[6\], \[keys\], got \[1, 6\]/);
+    assert.throws(
+      () => attention(q1, kv1, kv1, { keyPaddingMask: keyPaddingMask.unsqueeze(0) }),
+      /expected keyPaddingMask of shape \[6\], \[keys\], got \[1, 6\]/,
+    );
   });
 
   it('gives weights of 0 to a row that sees nothing, and gradients that are numbers', () => {
@@ -88,7 +109,9 @@ describe('nn.MultiheadAttention', () => {
     keyPaddingMask.select(0, 1).fill_(true);
     const [, weights] = bothWays({ keyPaddingMask, averageAttnWeights: false });
     assert.equal(weights.select(0, 1).abs().sum().item(), 0);
-    const bias = full([queries, keys], Number.NEGATIVE_INFINITY, { dtype: float64 }).requiresGrad_();
+    const bias = full([queries, keys], Number.NEGATIVE_INFINITY, {
+      dtype: float64,
+    }).requiresGrad_();
     for (const needWeights of [true, false]) {
       const x = q.clone().requiresGrad_();
       const [out] = attention(x, kv, kv, { attnMask: bias, keyPaddingMask, needWeights });
@@ -103,7 +126,10 @@ describe('nn.MultiheadAttention', () => {
     const [x, low] = [randn([1, 3, 8]), full([1, 3], finfo(float32).min)];
     const [, weights] = layer(x, x, x, { keyPaddingMask: low });
     near(weights as Tensor, full([1, 3, 3], 1 / 3));
-    near(layer(x, x, x, { keyPaddingMask: low, isCausal: true, needWeights: false })[0], layer(x, x, x, { keyPaddingMask: low, isCausal: true })[0]);
+    near(
+      layer(x, x, x, { keyPaddingMask: low, isCausal: true, needWeights: false })[0],
+      layer(x, x, x, { keyPaddingMask: low, isCausal: true })[0],
+    );
   });
 
   it('has masks in the low precision under autocast', () => {
@@ -111,7 +137,9 @@ describe('nn.MultiheadAttention', () => {
     const x = randn([2, 5, 8]);
     for (const keyPaddingMask of [zeros([2, 5], { dtype: bool }), zeros([2, 5])])
       for (const needWeights of [true, false]) {
-        const [out] = amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, () => layer(x, x, x, { keyPaddingMask, isCausal: true, needWeights }));
+        const [out] = amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, () =>
+          layer(x, x, x, { keyPaddingMask, isCausal: true, needWeights }),
+        );
         assert.equal(out.dtype, bfloat16);
         assert.ok(out.to(float32).allclose(layer(x, x, x, { isCausal: true })[0], { atol: 0.05 }));
       }
@@ -119,12 +147,21 @@ describe('nn.MultiheadAttention', () => {
 
   it('refuses masks of other shapes, by name and with the shapes that there are', () => {
     const refused: [nn.MultiheadAttentionCall, RegExp][] = [
-      [{ attnMask: zeros([keys, queries]) }, /expected attnMask of shape \[4, 6\] or \[4, 4, 6\], \[queries, keys\] or \[batch \* heads, queries, keys\], got \[6, 4\]/],
+      [
+        { attnMask: zeros([keys, queries]) },
+        /expected attnMask of shape \[4, 6\] or \[4, 4, 6\], \[queries, keys\] or \[batch \* heads, queries, keys\], got \[6, 4\]/,
+      ],
       [{ attnMask: zeros([batch * heads, keys, queries]) }, /got \[4, 6, 4\]/],
       [{ attnMask: zeros([queries * keys]) }, /got \[24\]/],
-      [{ attnMask: zeros([batch, heads, queries, keys]) }, /got \[2, 2, 4, 6\]; expand or reshape it to that/],
+      [
+        { attnMask: zeros([batch, heads, queries, keys]) },
+        /got \[2, 2, 4, 6\]; expand or reshape it to that/,
+      ],
       [{ attnMask: zeros([batch, queries, keys]) }, /got \[2, 4, 6\]/],
-      [{ keyPaddingMask: zeros([keys, batch]) }, /expected keyPaddingMask of shape \[2, 6\], \[batch, keys\], got \[6, 2\]/],
+      [
+        { keyPaddingMask: zeros([keys, batch]) },
+        /expected keyPaddingMask of shape \[2, 6\], \[batch, keys\], got \[6, 2\]/,
+      ],
       [{ keyPaddingMask: zeros([keys]) }, /got \[6\]/],
       [{ keyPaddingMask: zeros([batch, queries]) }, /got \[2, 4\]/],
     ];
@@ -140,7 +177,9 @@ describe('nn.MultiheadAttention', () => {
   it('refuses masks of whole numbers, which say neither what to hide nor what to add', () => {
     for (const name of ['attnMask', 'keyPaddingMask']) {
       const mask = ones(name === 'attnMask' ? [queries, keys] : [batch, keys], { dtype: int64 });
-      const message = new RegExp(`expected ${name} to be bool .* got int64; where 1 is to leave out, pass mask\\.ne\\(0\\)`);
+      const message = new RegExp(
+        `expected ${name} to be bool .* got int64; where 1 is to leave out, pass mask\\.ne\\(0\\)`,
+      );
       assert.throws(
         () => attention(q, kv, kv, { [name]: mask }),
         (error: Error) => error instanceof DtypeError && message.test(error.message),
@@ -149,17 +188,38 @@ describe('nn.MultiheadAttention', () => {
   });
 
   it('refuses masks that are no tensors and flags that are no flags, and takes masks by position', () => {
-    for (const name of ['attnMask', 'keyPaddingMask', 'needWeights', 'averageAttnWeights', 'isCausal'])
+    for (const name of [
+      'attnMask',
+      'keyPaddingMask',
+      'needWeights',
+      'averageAttnWeights',
+      'isCausal',
+    ])
       for (const value of [[[1]], 3, 2n, 'x', Symbol('x'), {}]) {
-        const refused = (error: Error): boolean => error instanceof ArgumentError && error.message.includes(name);
-        assert.throws(() => attention(q, kv, kv, { [name]: value }), refused, `${name}: ${String(value)}`);
+        const refused = (error: Error): boolean =>
+          error instanceof ArgumentError && error.message.includes(name);
+        assert.throws(
+          () => attention(q, kv, kv, { [name]: value }),
+          refused,
+          `${name}: ${String(value)}`,
+        );
       }
-    assert.deepEqual(attention(q, kv, kv, padding)[0].tolist(), attention(q, kv, kv, { keyPaddingMask: padding })[0].tolist());
-    for (const name of ['bias', 'batchFirst']) assert.throws(() => new nn.MultiheadAttention(8, 2, { [name]: 'no' }), new RegExp(`expected ${name} to be true or false`));
+    assert.deepEqual(
+      attention(q, kv, kv, padding)[0].tolist(),
+      attention(q, kv, kv, { keyPaddingMask: padding })[0].tolist(),
+    );
+    for (const name of ['bias', 'batchFirst'])
+      assert.throws(
+        () => new nn.MultiheadAttention(8, 2, { [name]: 'no' }),
+        new RegExp(`expected ${name} to be true or false`),
+      );
   });
 
   it('refuses values and batches that do not go with keys and queries', () => {
     assert.throws(() => attention(q, kv, kv.slice(1, 0, 5)), ShapeError);
-    assert.throws(() => attention(q, kv.slice(0, 0, 1), kv.slice(0, 0, 1)), /batches of one size, got query, key and value of shapes \[2, 4, 8\], \[1, 6, 8\]/);
+    assert.throws(
+      () => attention(q, kv.slice(0, 0, 1), kv.slice(0, 0, 1)),
+      /batches of one size, got query, key and value of shapes \[2, 4, 8\], \[1, 6, 8\]/,
+    );
   });
 });

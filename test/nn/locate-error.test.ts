@@ -3,13 +3,16 @@ import assert from 'node:assert/strict';
 import { nn, ones, type ShardwiseError } from '../../lib/index.js';
 
 describe('an error in a model', () => {
-  const block = (width: number): nn.Sequential => new nn.Sequential({ up: new nn.Linear(4, width), down: new nn.Linear(8, 4) });
+  const block = (width: number): nn.Sequential =>
+    new nn.Sequential({ up: new nn.Linear(4, width), down: new nn.Linear(8, 4) });
 
   it('names the innermost module by its path in the outermost', () => {
     const net = new nn.Sequential(block(8), block(7));
     assert.throws(
       () => net(ones([2, 4])),
-      (error: ShardwiseError) => error.modulePath === '1.down' && /in the module Sequential at 1\.down \(Linear\)/.test(error.message),
+      (error: ShardwiseError) =>
+        error.modulePath === '1.down' &&
+        /in the module Sequential at 1\.down \(Linear\)/.test(error.message),
     );
   });
 

@@ -34,15 +34,10 @@ describe('members with numbers for names', () => {
     ]);
     dict.set('0', new nn.Linear(1, 1)).set('2', new nn.Linear(1, 1, { bias: false }));
     assert.deepEqual(dict.keys(), ['2', 'b', '1', '0']);
-    assert.deepEqual(Object.keys(Object.fromEntries([...dict.namedParameters()].map(([n]) => [`_${n}`, 0]))), [
-      '_2.weight',
-      '_b.weight',
-      '_b.bias',
-      '_1.weight',
-      '_1.bias',
-      '_0.weight',
-      '_0.bias',
-    ]);
+    assert.deepEqual(
+      Object.keys(Object.fromEntries([...dict.namedParameters()].map(([n]) => [`_${n}`, 0]))),
+      ['_2.weight', '_b.weight', '_b.bias', '_1.weight', '_1.bias', '_0.weight', '_0.bias'],
+    );
     const parameters = new nn.ParameterDict(
       new Map([
         ['9', ones([1])],

@@ -1,6 +1,17 @@
 /** The tree of a module: registration, lookup, state, hooks, printing. */
 import assert from 'node:assert/strict';
-import { ArgumentError, CheckpointError, eye, nn, noGrad, ones, ShapeError, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  CheckpointError,
+  eye,
+  nn,
+  noGrad,
+  ones,
+  ShapeError,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
 class Net extends nn.Module {
   fc = new nn.Linear(2, 3);
@@ -48,7 +59,11 @@ describe('nn.Module', () => {
 
   it('keeps what is not persistent out of its state, and lists what does not fit with shapes', () => {
     const net = new Net();
-    assert.deepEqual(Object.keys(net.stateDict({ prefix: 'net.' })), ['net.scale', 'net.fc.weight', 'net.fc.bias']);
+    assert.deepEqual(Object.keys(net.stateDict({ prefix: 'net.' })), [
+      'net.scale',
+      'net.fc.weight',
+      'net.fc.bias',
+    ]);
     assert.equal(net.stateDict({ keepVars: true })['fc.weight'], net.fc.weight);
     const state = { ...net.stateDict(), 'fc.bias': zeros([4]), more: zeros([1, 2]) };
     delete (state as Record<string, Tensor>)['scale'];
@@ -63,7 +78,10 @@ describe('nn.Module', () => {
       },
     );
     const good = { 'fc.weight': ones([3, 2]), more: zeros([1]) };
-    assert.deepEqual(net.loadStateDict(good, { strict: false }), { missingKeys: ['scale', 'fc.bias'], unexpectedKeys: ['more'] });
+    assert.deepEqual(net.loadStateDict(good, { strict: false }), {
+      missingKeys: ['scale', 'fc.bias'],
+      unexpectedKeys: ['more'],
+    });
     assert.equal(net.fc.weight.sum().item(), 6);
   });
 
@@ -90,7 +108,11 @@ describe('nn.Module', () => {
   });
 
   it('takes modules of any arguments where any module will do', () => {
-    const any: nn.AnyModule[] = [new nn.CrossEntropyLoss(), new nn.MultiheadAttention(4, 2), new nn.ModuleList([new nn.Linear(1, 1)])];
+    const any: nn.AnyModule[] = [
+      new nn.CrossEntropyLoss(),
+      new nn.MultiheadAttention(4, 2),
+      new nn.ModuleList([new nn.Linear(1, 1)]),
+    ];
     assert.equal(any.length, 3);
     let count = 0;
     new nn.Sequential(new Net()).apply((m) => {
@@ -100,7 +122,12 @@ describe('nn.Module', () => {
   });
 
   it('prints as PyTorch does', () => {
-    const model = new nn.Sequential(new nn.Linear(2, 3), new nn.ReLU({ inplace: true }), new nn.LeakyReLU(0.2), new nn.Embedding(5, 2, { paddingIdx: -1 }));
+    const model = new nn.Sequential(
+      new nn.Linear(2, 3),
+      new nn.ReLU({ inplace: true }),
+      new nn.LeakyReLU(0.2),
+      new nn.Embedding(5, 2, { paddingIdx: -1 }),
+    );
     assert.equal(
       String(model),
       `Sequential(
@@ -110,8 +137,14 @@ describe('nn.Module', () => {
   (3): Embedding(5, 2, paddingIdx=4)
 )`,
     );
-    assert.equal(String(new nn.ModuleList([new nn.Tanh(), new nn.Tanh(), new nn.GELU()])), "ModuleList(\n  (0-1): 2 x Tanh()\n  (2): GELU(approximate='none')\n)");
-    assert.equal(String(new nn.ParameterList([ones([2, 3])])), 'ParameterList((0): Parameter containing: [float32 of size 2x3])');
+    assert.equal(
+      String(new nn.ModuleList([new nn.Tanh(), new nn.Tanh(), new nn.GELU()])),
+      "ModuleList(\n  (0-1): 2 x Tanh()\n  (2): GELU(approximate='none')\n)",
+    );
+    assert.equal(
+      String(new nn.ParameterList([ones([2, 3])])),
+      'ParameterList((0): Parameter containing: [float32 of size 2x3])',
+    );
   });
 });
 
@@ -139,7 +172,10 @@ describe('containers', () => {
       ['first', 'second'],
     );
     assert.equal(named(tensor([-1])).item(), 0);
-    const list = new nn.ModuleList<nn.Module>([new nn.ReLU(), new nn.Tanh()]).insert(1, new nn.Identity());
+    const list = new nn.ModuleList<nn.Module>([new nn.ReLU(), new nn.Tanh()]).insert(
+      1,
+      new nn.Identity(),
+    );
     assert.deepEqual(
       [...list].map((m) => m.constructor.name),
       ['ReLU', 'Identity', 'Tanh'],
@@ -199,16 +235,35 @@ describe('layers', () => {
           .item(),
       ) < 1e-6,
     );
-    assert.deepEqual(Object.keys(layer.stateDict()), ['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked']);
+    assert.deepEqual(Object.keys(layer.stateDict()), [
+      'weight',
+      'bias',
+      'running_mean',
+      'running_var',
+      'num_batches_tracked',
+    ]);
     assert.throws(() => layer.train()(tensor([[1]])), ArgumentError);
   });
 
   it('losses of modules are the functions of their names', () => {
     const [x, y] = [tensor([[0.3, -1]]), tensor([[1, 0]])];
-    assert.equal(new nn.L1Loss({ reduction: 'sum' })(x, y).item(), x.l1Loss(y, { reduction: 'sum' }).item());
-    assert.equal(new nn.BCEWithLogitsLoss({ posWeight: tensor([2, 2]) })(x, y).item(), nn.functional.binaryCrossEntropyWithLogits(x, y, { posWeight: tensor([2, 2]) }).item());
-    assert.ok(new nn.NLLLoss()(x.logSoftmax(1), tensor([1]).long()).allclose(new nn.CrossEntropyLoss()(x, tensor([1]).long())));
-    assert.equal(new nn.SmoothL1Loss({ beta: 0.5 })(x, y).item(), nn.functional.smoothL1Loss(x, y, { beta: 0.5 }).item());
+    assert.equal(
+      new nn.L1Loss({ reduction: 'sum' })(x, y).item(),
+      x.l1Loss(y, { reduction: 'sum' }).item(),
+    );
+    assert.equal(
+      new nn.BCEWithLogitsLoss({ posWeight: tensor([2, 2]) })(x, y).item(),
+      nn.functional.binaryCrossEntropyWithLogits(x, y, { posWeight: tensor([2, 2]) }).item(),
+    );
+    assert.ok(
+      new nn.NLLLoss()(x.logSoftmax(1), tensor([1]).long()).allclose(
+        new nn.CrossEntropyLoss()(x, tensor([1]).long()),
+      ),
+    );
+    assert.equal(
+      new nn.SmoothL1Loss({ beta: 0.5 })(x, y).item(),
+      nn.functional.smoothL1Loss(x, y, { beta: 0.5 }).item(),
+    );
   });
 
   it('flattens and unflattens', () => {
@@ -237,10 +292,15 @@ describe('nn.utils', () => {
   });
 
   it('pads sequences', () => {
-    assert.deepEqual(nn.utils.rnn.padSequence([tensor([1, 2]), tensor([3])], { batchFirst: true, paddingValue: -1 }).tolist(), [
-      [1, 2],
-      [3, -1],
-    ]);
+    assert.deepEqual(
+      nn.utils.rnn
+        .padSequence([tensor([1, 2]), tensor([3])], { batchFirst: true, paddingValue: -1 })
+        .tolist(),
+      [
+        [1, 2],
+        [3, -1],
+      ],
+    );
     assert.deepEqual(nn.utils.rnn.padSequence([ones([2, 3]), ones([1, 3])]).shape, [2, 2, 3]);
   });
 });

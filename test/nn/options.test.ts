@@ -1,4 +1,6 @@
-/** What layers and losses refuse when they are made, with the name of the layer and of the option. */
+/**
+ * What layers and losses refuse when they are made, with the name of the layer and of the option.
+ */
 import assert from 'node:assert/strict';
 import { ArgumentError, nn, ones, ShapeError, tensor } from '../../lib/index.js';
 
@@ -84,7 +86,16 @@ const refused: Record<string, [args: unknown[], option: string][]> = {
     [[{ ignoreIndex: 'x' }], 'ignoreIndex'],
     [[{ weight: 3 }], 'weight'],
   ],
-  ...Object.fromEntries(['NLLLoss', 'BCELoss', 'BCEWithLogitsLoss', 'L1Loss', 'MarginRankingLoss', 'CosineEmbeddingLoss'].map((name) => [name, [[[bad], 'reduction']]])),
+  ...Object.fromEntries(
+    [
+      'NLLLoss',
+      'BCELoss',
+      'BCEWithLogitsLoss',
+      'L1Loss',
+      'MarginRankingLoss',
+      'CosineEmbeddingLoss',
+    ].map((name) => [name, [[[bad], 'reduction']]]),
+  ),
   MSELoss: [
     [[bad], 'reduction'],
     [['sum'], 'options'],
@@ -125,7 +136,10 @@ describe('options of modules', () => {
       for (const [args, option] of list) {
         assert.throws(
           () => new (classes[name] as Loose[string])(...args),
-          (error: Error) => error instanceof ArgumentError && error.message.includes(option) && !error.message.startsWith('empty'),
+          (error: Error) =>
+            error instanceof ArgumentError &&
+            error.message.includes(option) &&
+            !error.message.startsWith('empty'),
           `${name}(${args.map(String).join(', ')})`,
         );
       }
@@ -134,7 +148,10 @@ describe('options of modules', () => {
 
   it('KLDivLoss takes the reduction that only it has, and undefined is not given', () => {
     new nn.KLDivLoss({ reduction: 'batchmean' });
-    assert.equal(new nn.HuberLoss({ delta: undefined as never })(tensor([1]), tensor([3])).item(), 1.5);
+    assert.equal(
+      new nn.HuberLoss({ delta: undefined as never })(tensor([1]), tensor([3])).item(),
+      1.5,
+    );
   });
 
   it('attention and batch norm refuse inputs of other shapes by name', () => {
@@ -142,7 +159,10 @@ describe('options of modules', () => {
     const x = ones([3, 1, 8]);
     assert.throws(() => attention(ones([3, 1, 7]), x, x), ShapeError);
     assert.throws(() => attention(x, ones([3, 8]), x), /got key of shape \[3, 8\]/);
-    assert.throws(() => new nn.BatchNorm1d(3)(ones([2, 3, 4, 5])), /BatchNorm1d: expected shape \[N, 3\] or \[N, 3, L\]/);
+    assert.throws(
+      () => new nn.BatchNorm1d(3)(ones([2, 3, 4, 5])),
+      /BatchNorm1d: expected shape \[N, 3\] or \[N, 3, L\]/,
+    );
     assert.throws(() => new nn.BatchNorm1d(3)(ones([2, 4])), ShapeError);
   });
 
@@ -157,7 +177,11 @@ describe('options of modules', () => {
       [() => nn.utils.clipGradNorm_([p], Number.NaN), /maxNorm/],
       [() => nn.utils.clipGradValue_([p], '1' as never), /clipValue/],
     ];
-    for (const [call, message] of refusals) assert.throws(call, (error: Error) => error instanceof ArgumentError && message.test(error.message));
+    for (const [call, message] of refusals)
+      assert.throws(
+        call,
+        (error: Error) => error instanceof ArgumentError && message.test(error.message),
+      );
     assert.deepEqual(p.tolist(), [
       [1, 1],
       [1, 1],

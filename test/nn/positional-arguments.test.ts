@@ -1,6 +1,20 @@
-/** What PyTorch takes by position or by name in methods of modules, optimizers, scalers and tensors is taken in both forms. */
+/**
+ * What PyTorch takes by position or by name in methods of modules, optimizers, scalers and tensors
+ * is taken in both forms.
+ */
 import assert from 'node:assert/strict';
-import { ArgumentError, amp, Generator, manualSeed, nn, ones, optim, tensor, where, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  amp,
+  Generator,
+  manualSeed,
+  nn,
+  ones,
+  optim,
+  tensor,
+  where,
+  zeros,
+} from '../../lib/index.js';
 
 const F = nn.functional;
 /** A layer with gradients. */
@@ -38,13 +52,17 @@ describe('arguments that PyTorch takes by position and by name', () => {
       new optim.SGD(layer.parameters(), { lr: 1 }).zeroGrad(given as never);
       assert.deepEqual(layer.bias?.grad?.tolist() ?? null, left);
     }
-    assert.throws(() => new optim.SGD(trained().parameters(), { lr: 1 }).zeroGrad(1 as never), ArgumentError);
+    assert.throws(
+      () => new optim.SGD(trained().parameters(), { lr: 1 }).zeroGrad(1 as never),
+      ArgumentError,
+    );
   });
 
   it('loadStateDict and its strict', () => {
     const layer = new nn.Linear(2, 2);
     assert.throws(() => layer.loadStateDict({}, true), /missing/);
-    for (const strict of [false, { strict: false }]) assert.deepEqual(layer.loadStateDict({}, strict as false).missingKeys, ['weight', 'bias']);
+    for (const strict of [false, { strict: false }])
+      assert.deepEqual(layer.loadStateDict({}, strict as false).missingKeys, ['weight', 'bias']);
     assert.throws(() => layer.loadStateDict({}, 0 as never), ArgumentError);
   });
 
@@ -60,25 +78,35 @@ describe('arguments that PyTorch takes by position and by name', () => {
   it('GradScaler', () => {
     assert.equal(new amp.GradScaler('cpu', 8, 3, 0.25, 5).getScale(), 8);
     assert.equal(new amp.GradScaler('cuda', { initScale: 16 }).getScale(), 16);
-    assert.equal(new amp.GradScaler({ device: 'cpu', initScale: 4, growthFactor: 2 }).getScale(), 4);
+    assert.equal(
+      new amp.GradScaler({ device: 'cpu', initScale: 4, growthFactor: 2 }).getScale(),
+      4,
+    );
     assert.throws(() => new amp.GradScaler('tpu' as never), ArgumentError);
   });
 
   it('requiresGrad_', () => {
     assert.equal(ones([1]).requiresGrad_({ requiresGrad: true }).requiresGrad, true);
-    assert.equal(ones([1], { requiresGrad: true }).requiresGrad_({ requiresGrad: false }).requiresGrad, false);
+    assert.equal(
+      ones([1], { requiresGrad: true }).requiresGrad_({ requiresGrad: false }).requiresGrad,
+      false,
+    );
     assert.throws(() => ones([1]).requiresGrad_('no' as never), ArgumentError);
   });
 
   it('size', () => {
     assert.equal(ones([2, 3]).size({ dim: -1 }), 3);
-    assert.throws(() => ones([2, 3]).size({ dims: 1 } as never), /there is no option "dims"; options are dim/);
+    assert.throws(
+      () => ones([2, 3]).size({ dims: 1 } as never),
+      /there is no option "dims"; options are dim/,
+    );
   });
 
   it('dropout in place', () => {
     for (const call of [
       (x: ReturnType<typeof ones>) => F.dropout(x, 0.5, true, true),
-      (x: ReturnType<typeof ones>) => F.dropout(x, { p: 0.5, inplace: true, generator: new Generator(3) }),
+      (x: ReturnType<typeof ones>) =>
+        F.dropout(x, { p: 0.5, inplace: true, generator: new Generator(3) }),
     ]) {
       manualSeed(3);
       const x = ones([8]);

@@ -1,14 +1,28 @@
-/** Arguments of modules, losses, optimizers and schedules by position, in PyTorch's order, beside the same as options. */
+/**
+ * Arguments of modules, losses, optimizers and schedules by position, in PyTorch's order, beside
+ * the same as options.
+ */
 import assert from 'node:assert/strict';
 import { allDeclarations } from '../../lib/core/signature.js';
-import { ArgumentError, manualSeed, nn, ones, optim, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  manualSeed,
+  nn,
+  ones,
+  optim,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
 /** PyTorch 2's parameters, in its order. */
 const inPyTorch: Record<string, string> = {
   Linear: 'in_features, out_features, bias, device, dtype',
   Bilinear: 'in1_features, in2_features, out_features, bias, device, dtype',
-  Embedding: 'num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, _freeze, device, dtype',
-  fromPretrained: 'embeddings, freeze, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse',
+  Embedding:
+    'num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, _freeze, device, dtype',
+  fromPretrained:
+    'embeddings, freeze, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse',
   Dropout: 'p, inplace',
   Flatten: 'start_dim, end_dim',
   Unflatten: 'dim, unflattened_size',
@@ -18,9 +32,12 @@ const inPyTorch: Record<string, string> = {
   RMSNorm: 'normalized_shape, eps, elementwise_affine, device, dtype',
   GroupNorm: 'num_groups, num_channels, eps, affine, device, dtype',
   BatchNorm1d: 'num_features, eps, momentum, affine, track_running_stats, device, dtype',
-  MultiheadAttention: 'embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype',
-  TransformerEncoderLayer: 'd_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype',
-  TransformerDecoderLayer: 'd_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype',
+  MultiheadAttention:
+    'embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype',
+  TransformerEncoderLayer:
+    'd_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype',
+  TransformerDecoderLayer:
+    'd_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype',
   TransformerEncoder: 'encoder_layer, num_layers, norm, enable_nested_tensor, mask_check',
   TransformerDecoder: 'decoder_layer, num_layers, norm',
   Transformer:
@@ -60,7 +77,8 @@ const inPyTorch: Record<string, string> = {
   LogSoftmax: 'dim',
   SGD: 'params, lr, momentum, dampening, weight_decay, nesterov, *, maximize, foreach, differentiable, fused',
   Adam: 'params, lr, betas, eps, weight_decay, amsgrad, *, foreach, maximize, capturable, differentiable, fused, decoupled_weight_decay',
-  AdamW: 'params, lr, betas, eps, weight_decay, amsgrad, *, maximize, foreach, capturable, differentiable, fused',
+  AdamW:
+    'params, lr, betas, eps, weight_decay, amsgrad, *, maximize, foreach, capturable, differentiable, fused',
   LambdaLR: 'optimizer, lr_lambda, last_epoch',
   MultiplicativeLR: 'optimizer, lr_lambda, last_epoch',
   StepLR: 'optimizer, step_size, gamma, last_epoch',
@@ -73,10 +91,12 @@ const inPyTorch: Record<string, string> = {
   CosineAnnealingWarmRestarts: 'optimizer, T_0, T_mult, eta_min, last_epoch',
   OneCycleLR:
     'optimizer, max_lr, total_steps, epochs, steps_per_epoch, pct_start, anneal_strategy, cycle_momentum, base_momentum, max_momentum, div_factor, final_div_factor, three_phase, last_epoch',
-  CyclicLR: 'optimizer, base_lr, max_lr, step_size_up, step_size_down, mode, gamma, scale_fn, scale_mode, cycle_momentum, base_momentum, max_momentum, last_epoch',
+  CyclicLR:
+    'optimizer, base_lr, max_lr, step_size_up, step_size_down, mode, gamma, scale_fn, scale_mode, cycle_momentum, base_momentum, max_momentum, last_epoch',
   SequentialLR: 'optimizer, schedulers, milestones, last_epoch',
   ChainedScheduler: 'schedulers, optimizer',
-  ReduceLROnPlateau: 'optimizer, mode, factor, patience, threshold, threshold_mode, cooldown, min_lr, eps',
+  ReduceLROnPlateau:
+    'optimizer, mode, factor, patience, threshold, threshold_mode, cooldown, min_lr, eps',
   clipGradNorm_: 'parameters, max_norm, norm_type, error_if_nonfinite, foreach',
   clipGradValue_: 'parameters, clip_value, foreach',
   getTotalNorm: 'tensors, norm_type, error_if_nonfinite, foreach',
@@ -89,14 +109,22 @@ const inPyTorch: Record<string, string> = {
 };
 /** Calls of modules are declared under the names of the modules. */
 const calls: Record<string, string> = {
-  MultiheadAttention: 'query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal',
+  MultiheadAttention:
+    'query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal',
   TransformerEncoderLayer: 'src, src_mask, src_key_padding_mask, is_causal',
-  TransformerDecoderLayer: 'tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal',
+  TransformerDecoderLayer:
+    'tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal',
   TransformerEncoder: 'src, mask, src_key_padding_mask, is_causal',
-  TransformerDecoder: 'tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal',
-  Transformer: 'src, tgt, src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask, src_is_causal, tgt_is_causal, memory_is_causal',
+  TransformerDecoder:
+    'tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal',
+  Transformer:
+    'src, tgt, src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask, src_is_causal, tgt_is_causal, memory_is_causal',
 };
-const camel = (text: string): string => text.replace(/([a-z0-9T])_([a-z0-9])/gi, (_, before: string, letter: string) => before + letter.toUpperCase());
+const camel = (text: string): string =>
+  text.replace(
+    /([a-z0-9T])_([a-z0-9])/gi,
+    (_, before: string, letter: string) => before + letter.toUpperCase(),
+  );
 const listOf = (text: string): string[] => text.split(', ').map(camel);
 /** The encoder takes the layer's name, too. */
 const besides = ['srcMask'];
@@ -107,11 +135,17 @@ describe('the order of arguments', () => {
       const theirs = listOf(text);
       const [first] = theirs;
       const declared =
-        allDeclarations().find((each) => each.name === name && each.positional.concat(each.keywordOnly)[0] === first) ?? allDeclarations().find((each) => each.name === name);
+        allDeclarations().find(
+          (each) => each.name === name && each.positional.concat(each.keywordOnly)[0] === first,
+        ) ?? allDeclarations().find((each) => each.name === name);
       assert.ok(declared, `${name} is not declared`);
       const last = theirs.includes('*') ? theirs.indexOf('*') : theirs.length;
-      assert.deepEqual(declared.positional, theirs.slice(0, Math.min(last, declared.positional.length)));
-      for (const option of declared.keywordOnly) assert.ok(theirs.includes(option) || besides.includes(option), `PyTorch has no ${option}`);
+      assert.deepEqual(
+        declared.positional,
+        theirs.slice(0, Math.min(last, declared.positional.length)),
+      );
+      for (const option of declared.keywordOnly)
+        assert.ok(theirs.includes(option) || besides.includes(option), `PyTorch has no ${option}`);
     });
   }
 });
@@ -138,7 +172,10 @@ const forms: Record<string, [() => unknown, () => unknown]> = {
     () => new nn.Embedding(4, 2, { paddingIdx: 0 }),
   ),
   'Embedding.fromPretrained': pair(
-    () => [nn.Embedding.fromPretrained(ones([2, 3]), false, 1).weight.requiresGrad, nn.Embedding.fromPretrained(ones([2, 3]), false, 1)],
+    () => [
+      nn.Embedding.fromPretrained(ones([2, 3]), false, 1).weight.requiresGrad,
+      nn.Embedding.fromPretrained(ones([2, 3]), false, 1),
+    ],
     () => [true, nn.Embedding.fromPretrained(ones([2, 3]), { freeze: false, paddingIdx: 1 })],
   ),
   Dropout: pair(
@@ -155,10 +192,14 @@ const forms: Record<string, [() => unknown, () => unknown]> = {
   ),
   BatchNorm1d: pair(
     () => new nn.BatchNorm1d(4, 1e-6, 0.2, false, false),
-    () => new nn.BatchNorm1d(4, { eps: 1e-6, momentum: 0.2, affine: false, trackRunningStats: false }),
+    () =>
+      new nn.BatchNorm1d(4, { eps: 1e-6, momentum: 0.2, affine: false, trackRunningStats: false }),
   ),
   MultiheadAttention: pair(
-    () => [new nn.MultiheadAttention(4, 2, 0.1, false).dropout, new nn.MultiheadAttention(4, 2, 0.1, false).in_proj_bias],
+    () => [
+      new nn.MultiheadAttention(4, 2, 0.1, false).dropout,
+      new nn.MultiheadAttention(4, 2, 0.1, false).in_proj_bias,
+    ],
     () => [new nn.MultiheadAttention(4, 2, { dropout: 0.1, bias: false }).dropout, null],
   ),
   CosineSimilarity: pair(
@@ -167,7 +208,11 @@ const forms: Record<string, [() => unknown, () => unknown]> = {
   ),
   PairwiseDistance: pair(
     () => new nn.PairwiseDistance(1, 0, true)(ones([2, 3]), ones([2, 3]).mul(2)).tolist(),
-    () => new nn.PairwiseDistance({ p: 1, eps: 0, keepdim: true })(ones([2, 3]), ones([2, 3]).mul(2)).tolist(),
+    () =>
+      new nn.PairwiseDistance({ p: 1, eps: 0, keepdim: true })(
+        ones([2, 3]),
+        ones([2, 3]).mul(2),
+      ).tolist(),
   ),
   CrossEntropyLoss: pair(
     () => new nn.CrossEntropyLoss(weight).weight?.tolist(),
@@ -199,19 +244,48 @@ const forms: Record<string, [() => unknown, () => unknown]> = {
   ),
   TransformerEncoderLayer: pair(
     () => new nn.TransformerEncoderLayer(4, 2, 8, 0, 'gelu', 1e-4, true),
-    () => new nn.TransformerEncoderLayer(4, 2, { dimFeedforward: 8, dropout: 0, activation: 'gelu', layerNormEps: 1e-4, batchFirst: true }),
+    () =>
+      new nn.TransformerEncoderLayer(4, 2, {
+        dimFeedforward: 8,
+        dropout: 0,
+        activation: 'gelu',
+        layerNormEps: 1e-4,
+        batchFirst: true,
+      }),
   ),
   Transformer: pair(
     () => new nn.Transformer(4, 2, 1, 1, 8, 0),
-    () => new nn.Transformer({ dModel: 4, nhead: 2, numEncoderLayers: 1, numDecoderLayers: 1, dimFeedforward: 8, dropout: 0 }),
+    () =>
+      new nn.Transformer({
+        dModel: 4,
+        nhead: 2,
+        numEncoderLayers: 1,
+        numDecoderLayers: 1,
+        dimFeedforward: 8,
+        dropout: 0,
+      }),
   ),
   SGD: pair(
     () => new optim.SGD(p(), 0.1, 0.9, 0.5, 0.01, { maximize: true }).stateDict(),
-    () => new optim.SGD(p(), { lr: 0.1, momentum: 0.9, dampening: 0.5, weightDecay: 0.01, maximize: true }).stateDict(),
+    () =>
+      new optim.SGD(p(), {
+        lr: 0.1,
+        momentum: 0.9,
+        dampening: 0.5,
+        weightDecay: 0.01,
+        maximize: true,
+      }).stateDict(),
   ),
   Adam: pair(
     () => new optim.Adam(p(), 1e-2, [0.8, 0.9], 1e-4, 0.1, true).stateDict(),
-    () => new optim.Adam(p(), { lr: 1e-2, betas: [0.8, 0.9], eps: 1e-4, weightDecay: 0.1, amsgrad: true }).stateDict(),
+    () =>
+      new optim.Adam(p(), {
+        lr: 1e-2,
+        betas: [0.8, 0.9],
+        eps: 1e-4,
+        weightDecay: 0.1,
+        amsgrad: true,
+      }).stateDict(),
   ),
   AdamW: pair(
     () => new optim.AdamW(p(), 1e-2).stateDict(),
@@ -243,15 +317,38 @@ const forms: Record<string, [() => unknown, () => unknown]> = {
   ),
   OneCycleLR: pair(
     () => new S.OneCycleLR(sgd(), 1, null, 2, 5, 0.4, 'linear').stateDict(),
-    () => new S.OneCycleLR(sgd(), { maxLr: 1, epochs: 2, stepsPerEpoch: 5, pctStart: 0.4, annealStrategy: 'linear' }).stateDict(),
+    () =>
+      new S.OneCycleLR(sgd(), {
+        maxLr: 1,
+        epochs: 2,
+        stepsPerEpoch: 5,
+        pctStart: 0.4,
+        annealStrategy: 'linear',
+      }).stateDict(),
   ),
   CyclicLR: pair(
     () => new S.CyclicLR(sgd(), 0.1, 1, 5, 6, 'triangular2').stateDict(),
-    () => new S.CyclicLR(sgd(), { baseLr: 0.1, maxLr: 1, stepSizeUp: 5, stepSizeDown: 6, mode: 'triangular2' }).stateDict(),
+    () =>
+      new S.CyclicLR(sgd(), {
+        baseLr: 0.1,
+        maxLr: 1,
+        stepSizeUp: 5,
+        stepSizeDown: 6,
+        mode: 'triangular2',
+      }).stateDict(),
   ),
   SequentialLR: pair(
-    () => ((o) => new S.SequentialLR(o, [new S.ConstantLR(o), new S.ExponentialLR(o, 0.9)], [3]).stateDict())(sgd()),
-    () => ((o) => new S.SequentialLR(o, { schedulers: [new S.ConstantLR(o), new S.ExponentialLR(o, { gamma: 0.9 })], milestones: [3] }).stateDict())(sgd()),
+    () =>
+      ((o) =>
+        new S.SequentialLR(o, [new S.ConstantLR(o), new S.ExponentialLR(o, 0.9)], [3]).stateDict())(
+        sgd(),
+      ),
+    () =>
+      ((o) =>
+        new S.SequentialLR(o, {
+          schedulers: [new S.ConstantLR(o), new S.ExponentialLR(o, { gamma: 0.9 })],
+          milestones: [3],
+        }).stateDict())(sgd()),
   ),
   ReduceLROnPlateau: pair(
     () => new S.ReduceLROnPlateau(sgd(), 'max', 0.5, 3).stateDict(),
@@ -267,7 +364,10 @@ const forms: Record<string, [() => unknown, () => unknown]> = {
   ),
   kaimingNormal_: pair(
     () => drawn(() => nn.init.kaimingNormal_(zeros([2, 3]), 0.5, 'fan_out', 'relu')),
-    () => drawn(() => nn.init.kaimingNormal_(zeros([2, 3]), { a: 0.5, mode: 'fan_out', nonlinearity: 'relu' })),
+    () =>
+      drawn(() =>
+        nn.init.kaimingNormal_(zeros([2, 3]), { a: 0.5, mode: 'fan_out', nonlinearity: 'relu' }),
+      ),
   ),
   orthogonal_: pair(
     () => drawn(() => nn.init.orthogonal_(zeros([2, 3]), 3)),
@@ -275,7 +375,10 @@ const forms: Record<string, [() => unknown, () => unknown]> = {
   ),
   padSequence: pair(
     () => nn.utils.rnn.padSequence([ones([1]), ones([2])], true, 7).tolist(),
-    () => nn.utils.rnn.padSequence([ones([1]), ones([2])], { batchFirst: true, paddingValue: 7 }).tolist(),
+    () =>
+      nn.utils.rnn
+        .padSequence([ones([1]), ones([2])], { batchFirst: true, paddingValue: 7 })
+        .tolist(),
   ),
 };
 
@@ -290,7 +393,8 @@ function clipped(clip: (list: nn.Parameter[]) => Tensor): unknown {
   return [clip(list).item(), list.map((each) => each.grad?.tolist())];
 }
 
-const shown = (value: unknown): unknown => (value instanceof nn.Module ? String(value) : Array.isArray(value) ? value.map(shown) : value);
+const shown = (value: unknown): unknown =>
+  value instanceof nn.Module ? String(value) : Array.isArray(value) ? value.map(shown) : value;
 
 describe('arguments by position', () => {
   for (const [name, [byPosition, byName]] of Object.entries(forms)) {
@@ -319,7 +423,10 @@ describe('arguments by position', () => {
   });
 
   it('and as options at once are refused', () => {
-    assert.throws(() => new nn.Linear(2, 3, false, { bias: true } as never), /Linear: bias is given twice, by position \(false\) and as an option \(true\)/);
+    assert.throws(
+      () => new nn.Linear(2, 3, false, { bias: true } as never),
+      /Linear: bias is given twice, by position \(false\) and as an option \(true\)/,
+    );
     assert.throws(() => new optim.SGD(p(), 0.1, { lr: 1 } as never), /lr is given twice/);
   });
 });
@@ -343,7 +450,13 @@ describe('nn.Dropout with inplace', () => {
   });
 
   it('is refused unless it is true or false', () => {
-    assert.throws(() => new nn.Dropout({ p: 0.1, inplace: 1 as never }), /Dropout: expected inplace to be true or false, got 1/);
-    assert.throws(() => new nn.Dropout(0.1, { inPlace: true } as never), /there is no option "inPlace"; options are p, inplace/);
+    assert.throws(
+      () => new nn.Dropout({ p: 0.1, inplace: 1 as never }),
+      /Dropout: expected inplace to be true or false, got 1/,
+    );
+    assert.throws(
+      () => new nn.Dropout(0.1, { inPlace: true } as never),
+      /there is no option "inPlace"; options are p, inplace/,
+    );
   });
 });

@@ -4,7 +4,13 @@ import { ArgumentError, float64, nn, randn } from '../../lib/index.js';
 
 describe('nn.TransformerEncoder', () => {
   it('copies a layer: equal values, and parameters of its own', () => {
-    const layer = new nn.TransformerEncoderLayer(8, 2, { dimFeedforward: 16, batchFirst: true, dropout: 0 }).to(float64).eval();
+    const layer = new nn.TransformerEncoderLayer(8, 2, {
+      dimFeedforward: 16,
+      batchFirst: true,
+      dropout: 0,
+    })
+      .to(float64)
+      .eval();
     const encoder = new nn.TransformerEncoder(layer, 2, new nn.LayerNorm(8).to(float64));
     const [first, second] = [...encoder.layers];
     assert.notEqual(first?.linear1.weight, second?.linear1.weight);
@@ -20,8 +26,15 @@ describe('nn.TransformerEncoder', () => {
     const [first, second] = [...made.layers];
     assert.ok(!first?.linear1.weight.equal(second?.linear1.weight as never));
     class Own extends nn.TransformerEncoderLayer {}
-    assert.throws(() => new nn.TransformerEncoder(new Own(8, 2), 2), /a function that makes a layer/);
-    assert.throws(() => new nn.TransformerEncoder(new nn.TransformerEncoderLayer(8, 2), 2, { norm: 3 as never }), ArgumentError);
+    assert.throws(
+      () => new nn.TransformerEncoder(new Own(8, 2), 2),
+      /a function that makes a layer/,
+    );
+    assert.throws(
+      () =>
+        new nn.TransformerEncoder(new nn.TransformerEncoderLayer(8, 2), 2, { norm: 3 as never }),
+      ArgumentError,
+    );
   });
 });
 

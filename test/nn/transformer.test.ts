@@ -1,6 +1,15 @@
 /** Masks of nn.Transformer and of its layers: those by name, and no others. */
 import assert from 'node:assert/strict';
-import { ArgumentError, bool, float64, nn, ones, randn, type Tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  bool,
+  float64,
+  nn,
+  ones,
+  randn,
+  type Tensor,
+  zeros,
+} from '../../lib/index.js';
 
 const settings = { dimFeedforward: 16, dropout: 0, batchFirst: true, dtype: float64 } as const;
 const src = randn([2, 5, 8], { dtype: float64 });
@@ -16,16 +25,26 @@ const encoderLayer = new nn.TransformerEncoderLayer(8, 2, settings);
 const decoderLayer = new nn.TransformerDecoderLayer(8, 2, settings);
 const encoder = new nn.TransformerEncoder(encoderLayer, 2);
 const decoder = new nn.TransformerDecoder(decoderLayer, 2);
-const transformer = new nn.Transformer({ ...settings, dModel: 8, nhead: 2, numEncoderLayers: 1, numDecoderLayers: 1 });
+const transformer = new nn.Transformer({
+  ...settings,
+  dModel: 8,
+  nhead: 2,
+  numEncoderLayers: 1,
+  numDecoderLayers: 1,
+});
 
-const near = (got: Tensor, want: Tensor): void => assert.ok(got.allclose(want, { rtol: 1e-6, atol: 1e-10 }));
+const near = (got: Tensor, want: Tensor): void =>
+  assert.ok(got.allclose(want, { rtol: 1e-6, atol: 1e-10 }));
 
 describe('masks of nn.Transformer', () => {
   it('an encoder is causal by isCausal, with a padding mask too', () => {
     const srcKeyPaddingMask = padding(5);
     for (const module of [encoderLayer, encoder]) {
       near(module(src, { isCausal: true }), module(src, { srcMask: later(5) }));
-      near(module(src, { isCausal: true, srcKeyPaddingMask }), module(src, { srcMask: later(5), srcKeyPaddingMask }));
+      near(
+        module(src, { isCausal: true, srcKeyPaddingMask }),
+        module(src, { srcMask: later(5), srcKeyPaddingMask }),
+      );
     }
   });
 
@@ -34,49 +53,123 @@ describe('masks of nn.Transformer', () => {
     const memoryMask = ones([4, 5], { dtype: bool }).triu({ diagonal: 1 });
     for (const module of [decoderLayer, decoder])
       for (const others of [{}, paddings])
-        near(module(tgt, src, { ...others, tgtIsCausal: true, memoryIsCausal: true }), module(tgt, src, { ...others, tgtMask: later(4), memoryMask }));
+        near(
+          module(tgt, src, { ...others, tgtIsCausal: true, memoryIsCausal: true }),
+          module(tgt, src, { ...others, tgtMask: later(4), memoryMask }),
+        );
   });
 
   it('a transformer takes masks of both', () => {
     const paddings = { srcKeyPaddingMask: padding(5), tgtKeyPaddingMask: padding(4) };
-    near(transformer(src, tgt, { ...paddings, srcIsCausal: true, tgtIsCausal: true }), transformer(src, tgt, { ...paddings, srcMask: later(5), tgtMask: later(4) }));
+    near(
+      transformer(src, tgt, { ...paddings, srcIsCausal: true, tgtIsCausal: true }),
+      transformer(src, tgt, { ...paddings, srcMask: later(5), tgtMask: later(4) }),
+    );
   });
 
   it("masks are taken by position in PyTorch's order", () => {
-    const [srcMask, srcPadding, tgtMask, memoryMask] = [later(5), padding(5), later(4), ones([4, 5], { dtype: bool }).triu({ diagonal: 1 })];
-    near(encoderLayer(src, srcMask, srcPadding), encoderLayer(src, { srcMask, srcKeyPaddingMask: srcPadding }));
-    near(encoder(src, srcMask, srcPadding), encoder(src, { mask: srcMask, srcKeyPaddingMask: srcPadding }));
-    near(decoder(tgt, src, tgtMask, memoryMask, padding(4)), decoder(tgt, src, { tgtMask, memoryMask, tgtKeyPaddingMask: padding(4) }));
-    near(decoderLayer(tgt, src, null, null, null, srcPadding), decoderLayer(tgt, src, { memoryKeyPaddingMask: srcPadding }));
-    near(transformer(src, tgt, srcMask, tgtMask, memoryMask, srcPadding), transformer(src, tgt, { srcMask, tgtMask, memoryMask, srcKeyPaddingMask: srcPadding }));
+    const [srcMask, srcPadding, tgtMask, memoryMask] = [
+      later(5),
+      padding(5),
+      later(4),
+      ones([4, 5], { dtype: bool }).triu({ diagonal: 1 }),
+    ];
+    near(
+      encoderLayer(src, srcMask, srcPadding),
+      encoderLayer(src, { srcMask, srcKeyPaddingMask: srcPadding }),
+    );
+    near(
+      encoder(src, srcMask, srcPadding),
+      encoder(src, { mask: srcMask, srcKeyPaddingMask: srcPadding }),
+    );
+    near(
+      decoder(tgt, src, tgtMask, memoryMask, padding(4)),
+      decoder(tgt, src, { tgtMask, memoryMask, tgtKeyPaddingMask: padding(4) }),
+    );
+    near(
+      decoderLayer(tgt, src, null, null, null, srcPadding),
+      decoderLayer(tgt, src, { memoryKeyPaddingMask: srcPadding }),
+    );
+    near(
+      transformer(src, tgt, srcMask, tgtMask, memoryMask, srcPadding),
+      transformer(src, tgt, { srcMask, tgtMask, memoryMask, srcKeyPaddingMask: srcPadding }),
+    );
   });
 
   it('masks of another name are refused, with the names that there are', () => {
     const calls: [name: string, call: (masks: object) => Tensor, known: RegExp][] = [
-      ['TransformerEncoderLayer', (masks) => encoderLayer(src, masks), /options are srcMask, srcKeyPaddingMask, isCausal/],
-      ['TransformerEncoder', (masks) => encoder(src, masks), /options are mask, srcKeyPaddingMask, isCausal, srcMask/],
-      ['TransformerDecoderLayer', (masks) => decoderLayer(tgt, src, masks), /options are tgtMask, memoryMask, .*, memoryIsCausal/],
-      ['TransformerDecoder', (masks) => decoder(tgt, src, masks), /options are tgtMask, memoryMask, .*, memoryIsCausal/],
-      ['Transformer', (masks) => transformer(src, tgt, masks), /options are srcMask, .*, memoryIsCausal/],
+      [
+        'TransformerEncoderLayer',
+        (masks) => encoderLayer(src, masks),
+        /options are srcMask, srcKeyPaddingMask, isCausal/,
+      ],
+      [
+        'TransformerEncoder',
+        (masks) => encoder(src, masks),
+        /options are mask, srcKeyPaddingMask, isCausal, srcMask/,
+      ],
+      [
+        'TransformerDecoderLayer',
+        (masks) => decoderLayer(tgt, src, masks),
+        /options are tgtMask, memoryMask, .*, memoryIsCausal/,
+      ],
+      [
+        'TransformerDecoder',
+        (masks) => decoder(tgt, src, masks),
+        /options are tgtMask, memoryMask, .*, memoryIsCausal/,
+      ],
+      [
+        'Transformer',
+        (masks) => transformer(src, tgt, masks),
+        /options are srcMask, .*, memoryIsCausal/,
+      ],
     ];
     for (const [name, call, known] of calls)
       for (const wrong of ['masks', 'attnMask', 'src_mask', 'keyPaddingMask']) {
         const refused = (error: Error): boolean =>
-          error instanceof ArgumentError && error.message.startsWith(`${name}: there is no option "${wrong}"`) && known.test(error.message);
+          error instanceof ArgumentError &&
+          error.message.startsWith(`${name}: there is no option "${wrong}"`) &&
+          known.test(error.message);
         assert.throws(() => call({ [wrong]: later(5) }), refused, `${name} ${wrong}`);
       }
   });
 
   it('masks that are no tensors, and flags that are no flags are refused by name', () => {
     const refusals: [() => unknown, RegExp][] = [
-      [() => encoderLayer(src, { srcMask: [[1]] as never }), /TransformerEncoderLayer: expected srcMask to be a tensor, got an array/],
-      [() => encoderLayer(src, { isCausal: 2n as never }), /TransformerEncoderLayer: expected isCausal to be true or false, got 2/],
-      [() => decoderLayer(tgt, src, { tgtIsCausal: 'yes' as never }), /TransformerDecoderLayer: expected tgtIsCausal to be true or false, got 'yes'/],
-      [() => decoderLayer(tgt, src, { memoryKeyPaddingMask: 3 as never }), /expected memoryKeyPaddingMask to be a tensor/],
-      [() => transformer(src, tgt, { srcIsCausal: Symbol('x') as never }), /Transformer: expected srcIsCausal to be true or false/],
-      [() => encoder(src, later(5), { srcMask: later(5) }), /TransformerEncoder: mask and srcMask are two names of one/],
-      [() => new nn.TransformerEncoderLayer(8, 2, { normFirst: 1 as never }), /TransformerEncoderLayer: expected normFirst to be true or false, got 1/],
+      [
+        () => encoderLayer(src, { srcMask: [[1]] as never }),
+        /TransformerEncoderLayer: expected srcMask to be a tensor, got an array/,
+      ],
+      [
+        () => encoderLayer(src, { isCausal: 2n as never }),
+        /TransformerEncoderLayer: expected isCausal to be true or false, got 2/,
+      ],
+      [
+        () => decoderLayer(tgt, src, { tgtIsCausal: 'yes' as never }),
+        /TransformerDecoderLayer: expected tgtIsCausal to be true or false, got 'yes'/,
+      ],
+      [
+        () => decoderLayer(tgt, src, { memoryKeyPaddingMask: 3 as never }),
+        /expected memoryKeyPaddingMask to be a tensor/,
+      ],
+      [
+        () => transformer(src, tgt, { srcIsCausal: Symbol('x') as never }),
+        /Transformer: expected srcIsCausal to be true or false/,
+      ],
+      [
+        () => encoder(src, later(5), { srcMask: later(5) }),
+        /TransformerEncoder: mask and srcMask are two names of one/,
+      ],
+      [
+        () => new nn.TransformerEncoderLayer(8, 2, { normFirst: 1 as never }),
+        /TransformerEncoderLayer: expected normFirst to be true or false, got 1/,
+      ],
     ];
-    for (const [call, message] of refusals) assert.throws(call, (error: Error) => error instanceof ArgumentError && message.test(error.message), String(message));
+    for (const [call, message] of refusals)
+      assert.throws(
+        call,
+        (error: Error) => error instanceof ArgumentError && message.test(error.message),
+        String(message),
+      );
   });
 });

@@ -1,9 +1,24 @@
 /** A sum and its RMS norm in one op: the values and gradients of the two ops. */
 import assert from 'node:assert/strict';
-import { addRmsNorm, amp, autograd, bfloat16, DtypeError, float16, float32, float64, nn, randn, rmsNorm, ShapeError, type Tensor } from '../../lib/index.js';
+import {
+  addRmsNorm,
+  amp,
+  autograd,
+  bfloat16,
+  DtypeError,
+  float16,
+  float32,
+  float64,
+  nn,
+  randn,
+  rmsNorm,
+  ShapeError,
+  type Tensor,
+} from '../../lib/index.js';
 
 const make = (...shape: number[]): Tensor => randn(shape, { dtype: float64 }).requiresGrad_();
-const close = (a: Tensor | null | undefined, b: Tensor | null | undefined): boolean => a?.allclose(b as Tensor, { rtol: 1e-12, atol: 1e-13 }) === true;
+const close = (a: Tensor | null | undefined, b: Tensor | null | undefined): boolean =>
+  a?.allclose(b as Tensor, { rtol: 1e-12, atol: 1e-13 }) === true;
 
 describe('rms norm of a sum', () => {
   for (const weighted of [true, false]) {
@@ -25,9 +40,12 @@ describe('rms norm of a sum', () => {
             .add((h as Tensor).mul(d))
             .sum(),
       ]) {
-        const ask = (results: readonly Tensor[]): (Tensor | null)[] => autograd.grad(loss(results), variables, { retainGraph: true, allowUnused: true });
+        const ask = (results: readonly Tensor[]): (Tensor | null)[] =>
+          autograd.grad(loss(results), variables, { retainGraph: true, allowUnused: true });
         const wanted = ask(expected);
-        ask(actual).forEach((g, i) => assert.ok(g === null ? wanted[i] === null : close(g, wanted[i]), `gradient ${i}`));
+        ask(actual).forEach((g, i) =>
+          assert.ok(g === null ? wanted[i] === null : close(g, wanted[i]), `gradient ${i}`),
+        );
       }
     });
   }
@@ -41,7 +59,11 @@ describe('rms norm of a sum', () => {
 
   it('rounds the sum before it is normalised, in low precision', () => {
     for (const dtype of [bfloat16, float16]) {
-      const [x, residual, weight] = [randn([4, 129]).to(dtype), randn([4, 129]).mul(30).to(dtype), randn([129]).to(dtype)];
+      const [x, residual, weight] = [
+        randn([4, 129]).to(dtype),
+        randn([4, 129]).mul(30).to(dtype),
+        randn([129]).to(dtype),
+      ];
       const [y, h] = addRmsNorm(x, residual, [129], weight, 1e-6);
       assert.ok(h.equal(x.add(residual)) && y.equal(rmsNorm(h, [129], weight, 1e-6)));
     }
@@ -52,14 +74,19 @@ describe('rms norm of a sum', () => {
     const [y, h] = addRmsNorm(x.movedim(0, 1), residual.movedim(0, 1), [4, 2]);
     assert.equal(h.dtype, float32);
     assert.ok(y.allclose(rmsNorm(x.movedim(0, 1).add(residual.movedim(0, 1)), [4, 2])));
-    const [mixed] = amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, () => nn.functional.addRmsNorm(residual, residual, [3, 2]));
+    const [mixed] = amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, () =>
+      nn.functional.addRmsNorm(residual, residual, [3, 2]),
+    );
     assert.equal(mixed.dtype, float32);
   });
 
   it('says what does not fit', () => {
     assert.throws(() => addRmsNorm(randn([2, 3]), randn([3]), [3]), ShapeError);
     assert.throws(() => addRmsNorm(randn([2, 3]), randn([2, 3]), [2]), ShapeError);
-    assert.throws(() => addRmsNorm(randn([2, 3]), randn([2, 3]), [3], randn([3], { dtype: float64 })), DtypeError);
+    assert.throws(
+      () => addRmsNorm(randn([2, 3]), randn([2, 3]), [3], randn([3], { dtype: float64 })),
+      DtypeError,
+    );
     assert.throws(() => addRmsNorm(randn([2, 3]).long(), randn([2, 3]).long(), [3]), DtypeError);
   });
 });

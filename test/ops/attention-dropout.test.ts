@@ -1,6 +1,21 @@
-/** Weights of attention that dropout drops: which they are, on every device, and what the gradients make of them. */
+/**
+ * Weights of attention that dropout drops: which they are, on every device, and what the gradients
+ * make of them.
+ */
 import assert from 'node:assert/strict';
-import { type DType, eye, float32, float64, manualSeed, nn, ones, randn, type Tensor, where, zerosLike } from '../../lib/index.js';
+import {
+  type DType,
+  eye,
+  float32,
+  float64,
+  manualSeed,
+  nn,
+  ones,
+  randn,
+  type Tensor,
+  where,
+  zerosLike,
+} from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
 import { flat, near, type Operands, room, withGradients } from './attention-values.js';
 
@@ -9,7 +24,10 @@ const P = 0.3;
 /** What a weight that is kept is multiplied by: 16 bits decide, so P is a multiple of 2^-16. */
 const FACTOR = 65536 / (65536 - Math.round(65536 * P));
 const SEED = 7;
-/** Queries and keys; keys are the values' depth, too, so that kernels for depths up to 64, up to 128 and beyond take part, and those for odd ones. */
+/**
+ * Queries and keys; keys are the values' depth, too, so that kernels for depths up to 64, up to 128
+ * and beyond take part, and those for odd ones.
+ */
 const sizes = [
   [130, 128],
   [70, 40],
@@ -32,14 +50,26 @@ function drawn(dtype: DType, queries: number, keys: number): Case {
     randn([1, 2, ...shape], { dtype: float64 })
       .mul(0.3)
       .to(dtype);
-  return { q: make(queries, depth), k: make(keys, depth), v: eye(keys, { dtype }).expand([1, 2, keys, keys]), g: make(queries, keys) };
+  return {
+    q: make(queries, depth),
+    k: make(keys, depth),
+    v: eye(keys, { dtype }).expand([1, 2, keys, keys]),
+    g: make(queries, keys),
+  };
 }
 
 /** The result and the gradients of q, k and v. */
-function attention({ q, k, v, g }: Case, device: 'cpu' | 'cuda', dropoutP: number, isCausal = false): Tensor[] {
+function attention(
+  { q, k, v, g }: Case,
+  device: 'cpu' | 'cuda',
+  dropoutP: number,
+  isCausal = false,
+): Tensor[] {
   const operands = [q, k, v].map((t) => t.to(device)) as Operands;
   manualSeed(SEED);
-  return withGradients(operands, g.to(device), (leaves) => F.scaledDotProductAttention(...leaves, { dropoutP, isCausal })).map((t) => t.cpu());
+  return withGradients(operands, g.to(device), (leaves) =>
+    F.scaledDotProductAttention(...leaves, { dropoutP, isCausal }),
+  ).map((t) => t.cpu());
 }
 
 const isZero = (t: Tensor): boolean[] => flat(t).map((value) => value === 0);
@@ -56,7 +86,12 @@ for (const device of ['cpu', 'cuda'] as const) {
           it(`drops weights and scales the others, of ${dtype}, ${queries} x ${keys}${isCausal ? ', causal' : ''}, and so do the gradients`, () => {
             const drawnCase = drawn(dtype, queries, keys);
             const { q, k, v, g } = drawnCase;
-            const [out, ...gradients] = attention(drawnCase, device, P, isCausal) as [Tensor, Tensor, Tensor, Tensor];
+            const [out, ...gradients] = attention(drawnCase, device, P, isCausal) as [
+              Tensor,
+              Tensor,
+              Tensor,
+              Tensor,
+            ];
             const weights = attention(drawnCase, device, 0, isCausal)[0] as Tensor;
             const kept = out.ne(0);
             const zero = zerosLike(weights);
@@ -65,16 +100,21 @@ for (const device of ['cpu', 'cuda'] as const) {
             const exact = [q, k, v].map((t) => t.to(float64)) as Operands;
             const [, ...wanted] = withGradients(exact, g.to(float64), ([eq, ek, ev]) => {
               const scores = eq.matmul(ek.transpose(-2, -1)).div(Math.sqrt(q.shape[3] as number));
-              const seen = isCausal ? where(ones([queries, keys]).tril().ne(0), scores, Number.NEGATIVE_INFINITY) : scores;
+              const seen = isCausal
+                ? where(ones([queries, keys]).tril().ne(0), scores, Number.NEGATIVE_INFINITY)
+                : scores;
               return seen.softmax(-1).mul(kept.to(float64).mul(FACTOR)).matmul(ev);
             });
-            for (const [i, name] of ['q', 'k', 'v'].entries()) near(gradients[i] as Tensor, wanted[i] as Tensor, part, `gradient of ${name}`);
+            for (const [i, name] of ['q', 'k', 'v'].entries())
+              near(gradients[i] as Tensor, wanted[i] as Tensor, part, `gradient of ${name}`);
           });
 
     it('drops as large a part of weights as it is told', () => {
       const [queries, keys] = [256, 128];
       for (const dropoutP of [0.1, 0.5, 0.9]) {
-        const dropped = isZero(attention(drawn(float32, queries, keys), device, dropoutP)[0] as Tensor);
+        const dropped = isZero(
+          attention(drawn(float32, queries, keys), device, dropoutP)[0] as Tensor,
+        );
         const part = dropped.filter(Boolean).length / dropped.length;
         const deviation = Math.sqrt((dropoutP * (1 - dropoutP)) / dropped.length);
         assert.ok(Math.abs(part - dropoutP) < 5 * deviation, `${part} of ${dropoutP}`);
@@ -84,7 +124,9 @@ for (const device of ['cpu', 'cuda'] as const) {
     it('keeps the sum of weights on average, also where nearly all are dropped', () => {
       const [queries, keys] = [4096, 128];
       for (const dropoutP of [0.999, 0.9999, 1e-6]) {
-        const mean = flat((attention(drawn(float32, queries, keys), device, dropoutP)[0] as Tensor).sum(-1).mean())[0] as number;
+        const mean = flat(
+          (attention(drawn(float32, queries, keys), device, dropoutP)[0] as Tensor).sum(-1).mean(),
+        )[0] as number;
         const deviation = Math.sqrt(dropoutP / (1 - dropoutP) / (2 * queries * keys));
         assert.ok(Math.abs(mean - 1) < 5 * deviation + 1e-5, `${mean} with ${dropoutP}`);
       }
@@ -102,15 +144,27 @@ for (const device of ['cpu', 'cuda'] as const) {
     it('drops the same weights whatever the dtype, and those of the CPU', () => {
       for (const [queries, keys] of sizes) {
         const want = isZero(attention(drawn(float32, queries, keys), 'cpu', P)[0] as Tensor);
-        for (const dtype of room.keys()) assert.deepEqual(isZero(attention(drawn(dtype, queries, keys), device, P)[0] as Tensor), want, `${dtype}, ${queries} x ${keys}`);
+        for (const dtype of room.keys())
+          assert.deepEqual(
+            isZero(attention(drawn(dtype, queries, keys), device, P)[0] as Tensor),
+            want,
+            `${dtype}, ${queries} x ${keys}`,
+          );
       }
     });
 
     it('drops the weights that it has always dropped', () => {
       const t = (...shape: number[]): Tensor => ones([1, 1, ...shape]);
-      const [out] = attention({ q: t(2, 8), k: t(12, 8), v: eye(12).unsqueeze(0).unsqueeze(0), g: t(2, 12) }, device, P) as [Tensor];
+      const [out] = attention(
+        { q: t(2, 8), k: t(12, 8), v: eye(12).unsqueeze(0).unsqueeze(0), g: t(2, 12) },
+        device,
+        P,
+      ) as [Tensor];
       const rows = isZero(out).map((dropped) => (dropped ? '.' : 'x'));
-      assert.deepEqual([rows.slice(0, 12).join(''), rows.slice(12).join('')], ['xxxxx.x.xxxx', '..x.xx.x.xx.']);
+      assert.deepEqual(
+        [rows.slice(0, 12).join(''), rows.slice(12).join('')],
+        ['xxxxx.x.xxxx', '..x.xx.x.xx.'],
+      );
     });
   });
 }

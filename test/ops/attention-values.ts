@@ -12,7 +12,10 @@ export const room: ReadonlyMap<DType, number> = new Map<DType, number>([
 
 export type Operands = [q: Tensor, k: Tensor, v: Tensor];
 
-/** What is taken for the size of smaller values: of one key the gradient of q is 0, but of what 16 bits round. */
+/**
+ * What is taken for the size of smaller values: of one key the gradient of q is 0, but of what 16
+ * bits round.
+ */
 const LEAST = 0.01;
 
 export const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as number[];
@@ -21,12 +24,18 @@ export const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as
 export function near(got: Tensor, want: Tensor, part: number, what: string): void {
   const [a, b] = [flat(got.cpu()), flat(want)];
   const largest = b.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const wrong = a.findIndex((value, i) => !(Math.abs(value - (b[i] as number)) <= part * (largest + LEAST)));
+  const wrong = a.findIndex(
+    (value, i) => !(Math.abs(value - (b[i] as number)) <= part * (largest + LEAST)),
+  );
   assert.equal(wrong, -1, `${what}: element ${wrong} is ${a[wrong]}, expected ${b[wrong]}`);
 }
 
 /** The result, then the gradients of the operands. */
-export function withGradients(operands: Operands, g: Tensor, compute: (operands: Operands) => Tensor): Tensor[] {
+export function withGradients(
+  operands: Operands,
+  g: Tensor,
+  compute: (operands: Operands) => Tensor,
+): Tensor[] {
   const leaves = operands.map((t) => t.detach().requiresGrad_()) as Operands;
   const out = compute(leaves);
   out.backward(g);

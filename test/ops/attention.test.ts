@@ -1,4 +1,7 @@
-/** scaledDotProductAttention where its scores are written out (masks with a gradient, second derivatives), and what it refuses. */
+/**
+ * scaledDotProductAttention where its scores are written out (masks with a gradient, second
+ * derivatives), and what it refuses.
+ */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,
@@ -24,7 +27,8 @@ import {
 import { type Operands, room } from './attention-values.js';
 
 const { scaledDotProductAttention: sdpa } = nn.functional;
-const drawn = (dtype: DType): Operands => [4, 5, 5].map((rows) => randn([1, 2, rows, 3], { dtype }).requiresGrad_()) as Operands;
+const drawn = (dtype: DType): Operands =>
+  [4, 5, 5].map((rows) => randn([1, 2, rows, 3], { dtype }).requiresGrad_()) as Operands;
 const near = (got: Tensor, want: Tensor, limit: number, what: string): void => {
   const difference = got.to(float64).sub(want.to(float64)).abs().amax().item() as number;
   assert.ok(difference <= limit, `${what}: differs by ${difference}`);
@@ -41,12 +45,16 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
       const mask = where(seen, randn([4, 5]), Number.NEGATIVE_INFINITY).to(dtype);
       const learned = mask.clone().requiresGrad_();
       const g = randn([1, 2, 4, 3], { dtype });
-      const [got, want] = [learned, mask].map((attnMask) => sdpa(...operands, { attnMask })) as [Tensor, Tensor];
+      const [got, want] = [learned, mask].map((attnMask) => sdpa(...operands, { attnMask })) as [
+        Tensor,
+        Tensor,
+      ];
       near(got.detach(), want.detach(), limit, 'result');
       assert.equal(got.select(2, 1).abs().sum().item(), 0);
       const ofMask = autograd.grad([got], [...operands, learned], { gradOutputs: [g] }) as Tensor[];
       const fused = autograd.grad([want], operands, { gradOutputs: [g] }) as Tensor[];
-      for (const [i, gradient] of fused.entries()) near(ofMask[i] as Tensor, gradient, 4 * limit, `gradient ${i}`);
+      for (const [i, gradient] of fused.entries())
+        near(ofMask[i] as Tensor, gradient, 4 * limit, `gradient ${i}`);
       assert.equal(ofMask[3]?.isfinite().all().item(), true);
       assert.equal(ofMask[3]?.select(0, 1).abs().sum().item(), 0);
     });
@@ -55,9 +63,13 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
       manualSeed(2);
       const operands = drawn(dtype);
       const mask = full([4, 5], finfo(dtype).min, { dtype });
-      const [got, want] = [mask.clone().requiresGrad_(), mask].map((attnMask) => sdpa(...operands, { attnMask }).detach()) as [Tensor, Tensor];
+      const [got, want] = [mask.clone().requiresGrad_(), mask].map((attnMask) =>
+        sdpa(...operands, { attnMask }).detach(),
+      ) as [Tensor, Tensor];
       near(got, want, limit, 'result');
-      if (dtype !== float16) near(got, operands[2].detach().to(float64).mean(2, { keepdim: true }), limit, 'mean'); // float16 does not swallow a score
+      if (dtype !== float16)
+        // float16 does not swallow a score
+        near(got, operands[2].detach().to(float64).mean(2, { keepdim: true }), limit, 'mean');
     });
 
     it(`of ${dtype}: a gradient that is to be derived again is the same, and both are numbers, where a row sees nothing`, () => {
@@ -66,11 +78,22 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
         const operands = drawn(dtype);
         const out = sdpa(...operands, { attnMask });
         const g = randn(out.shape, { dtype });
-        const plain = autograd.grad([out], operands, { gradOutputs: [g], retainGraph: true }) as Tensor[];
-        const first = autograd.grad([out], operands, { gradOutputs: [g], createGraph: true }) as Tensor[];
-        for (const [i, gradient] of first.entries()) near(gradient.detach(), plain[i] as Tensor, 4 * limit, `gradient ${i}`);
-        const second = autograd.grad([(first[0] as Tensor).mul(first[0] as Tensor).sum()], operands) as Tensor[];
-        for (const [i, gradient] of second.entries()) assert.equal(gradient.isfinite().all().item(), true, `second gradient ${i}`);
+        const plain = autograd.grad([out], operands, {
+          gradOutputs: [g],
+          retainGraph: true,
+        }) as Tensor[];
+        const first = autograd.grad([out], operands, {
+          gradOutputs: [g],
+          createGraph: true,
+        }) as Tensor[];
+        for (const [i, gradient] of first.entries())
+          near(gradient.detach(), plain[i] as Tensor, 4 * limit, `gradient ${i}`);
+        const second = autograd.grad(
+          [(first[0] as Tensor).mul(first[0] as Tensor).sum()],
+          operands,
+        ) as Tensor[];
+        for (const [i, gradient] of second.entries())
+          assert.equal(gradient.isfinite().all().item(), true, `second gradient ${i}`);
         assert.deepEqual(
           first.map((t) => t.dtype),
           [dtype, dtype, dtype],
@@ -82,7 +105,8 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
   it('has its second derivatives where a row sees nothing', () => {
     const mask = where(seen, randn([4, 5], { dtype: float64 }), Number.NEGATIVE_INFINITY);
     const bias = randn([4, 5], { dtype: float64 }).requiresGrad_();
-    const attend = (...[q, k, v, b]: readonly Tensor[]): Tensor => sdpa(q as Tensor, k as Tensor, v as Tensor, { attnMask: mask.add(b as Tensor) });
+    const attend = (...[q, k, v, b]: readonly Tensor[]): Tensor =>
+      sdpa(q as Tensor, k as Tensor, v as Tensor, { attnMask: mask.add(b as Tensor) });
     assert.ok(autograd.gradcheck(attend, [...drawn(float64), bias]));
     assert.ok(autograd.gradgradcheck(attend, [...drawn(float64), bias]));
   });
@@ -98,7 +122,8 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
   it('gives the dtype of mixed precision', () => {
     const [q, k, v] = [4, 5, 5].map((rows) => randn([1, 2, rows, 3])) as Operands;
     const mask = randn([4, 5]);
-    const inRegion = (attnMask: Tensor): Tensor => amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, () => sdpa(q, k, v, { attnMask }));
+    const inRegion = (attnMask: Tensor): Tensor =>
+      amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, () => sdpa(q, k, v, { attnMask }));
     const got = inRegion(mask.clone().requiresGrad_());
     assert.equal(got.dtype, bfloat16);
     near(got.detach(), inRegion(mask), 2e-2, 'result');
@@ -115,8 +140,11 @@ describe('scaledDotProductAttention', () => {
 
   for (const [name, values] of Object.entries(wrong)) {
     it(`refuses ${name} that is none`, () => {
-      const refused = (error: Error): boolean => error instanceof ArgumentError && error.message.startsWith(`scaledDotProductAttention: expected ${name} to be`);
-      for (const value of values) assert.throws(() => sdpa(q, k, v, { [name]: value }), refused, String(value));
+      const refused = (error: Error): boolean =>
+        error instanceof ArgumentError &&
+        error.message.startsWith(`scaledDotProductAttention: expected ${name} to be`);
+      for (const value of values)
+        assert.throws(() => sdpa(q, k, v, { [name]: value }), refused, String(value));
     });
   }
 

@@ -1,7 +1,27 @@
-/** Attention of more than 2^31 queries' elements, mask elements and weights; other tests compare what it gives for few sequences with float64. */
+/**
+ * Attention of more than 2^31 queries' elements, mask elements and weights; other tests compare
+ * what it gives for few sequences with float64.
+ */
 import assert from 'node:assert/strict';
-import { autograd, eye, float32, scaledDotProductAttention, scope, type Tensor } from '../../lib/index.js';
-import { assertSame, checkRows, describeBeyond, device, gradientOf, HEIGHT, partsOf, random, rowsOf } from './beyond-32-bits.js';
+import {
+  autograd,
+  eye,
+  float32,
+  scaledDotProductAttention,
+  scope,
+  type Tensor,
+} from '../../lib/index.js';
+import {
+  assertSame,
+  checkRows,
+  describeBeyond,
+  device,
+  gradientOf,
+  HEIGHT,
+  partsOf,
+  random,
+  rowsOf,
+} from './beyond-32-bits.js';
 
 const firstSize = (x: Tensor): number => x.shape[0] as number;
 
@@ -33,24 +53,38 @@ describeBeyond('attention', () => {
     const attend = (mask: Tensor, first: number): Tensor[] =>
       scope(() => {
         const q = queries.narrow(0, first, firstSize(mask)).detach().requiresGrad_();
-        const out = scaledDotProductAttention(q, q, q, { attnMask: mask.view([firstSize(mask), 1, length, length]) });
+        const out = scaledDotProductAttention(q, q, q, {
+          attnMask: mask.view([firstSize(mask), 1, length, length]),
+        });
         return [out.detach(), autograd.grad(out, [q], { gradOutputs: q.detach() })[0] as Tensor];
       });
-    for (const i of [0, 1]) await checkRows(length * length, (mask, first) => attend(mask, first)[i] as Tensor);
+    for (const i of [0, 1])
+      await checkRows(length * length, (mask, first) => attend(mask, first)[i] as Tensor);
     queries.dispose();
   });
 
   it('with dropout of many weights, and its gradient', async () => {
-    // Values of 1 in the diagonal make the results the weights that were kept, and the gradient of the values those given.
+    // Values of 1 in the diagonal make the results the weights that were kept, and the gradient of
+    // the values those given.
     const length = 64;
     const rows = rowsOf(length * length);
     const x = random([rows, 1, length, length]);
-    const identity = eye(length, { device, dtype: x.dtype }).expand([rows, 1, length, length]).clone().requiresGrad_();
+    const identity = eye(length, { device, dtype: x.dtype })
+      .expand([rows, 1, length, length])
+      .clone()
+      .requiresGrad_();
     const out = scaledDotProductAttention(x, x, identity, { dropoutP: 0.5 });
-    const gradient = autograd.grad(out, [identity], { gradOutputs: identity.detach() })[0] as Tensor;
+    const gradient = autograd.grad(out, [identity], {
+      gradOutputs: identity.detach(),
+    })[0] as Tensor;
     const parts = partsOf(rows, length * length, HEIGHT).map((first) => {
       const part = (t: Tensor): Tensor => t.detach().narrow(0, first, HEIGHT);
-      return { kept: part(out).ne(0), out: part(out), gradient: part(gradient), whole: scaledDotProductAttention(part(x), part(x), part(identity)) };
+      return {
+        kept: part(out).ne(0),
+        out: part(out),
+        gradient: part(gradient),
+        whole: scaledDotProductAttention(part(x), part(x), part(identity)),
+      };
     });
     for (const [i, { kept, out, gradient, whole }] of parts.entries()) {
       const share = await kept.to(float32).mean().itemAsync();

@@ -1,6 +1,21 @@
-/** Random numbers of more than 2^31 elements: parts far from each other are drawn, and not alike. */
+/**
+ * Random numbers of more than 2^31 elements: parts far from each other are drawn, and not alike.
+ */
 import assert from 'node:assert/strict';
-import { autograd, bernoulli, bfloat16, dropout, float32, full, ones, rand, randint, randn, type Tensor, uint8 } from '../../lib/index.js';
+import {
+  autograd,
+  bernoulli,
+  bfloat16,
+  dropout,
+  float32,
+  full,
+  ones,
+  rand,
+  randint,
+  randn,
+  type Tensor,
+  uint8,
+} from '../../lib/index.js';
 import { assertSame, describeBeyond, device, HEIGHT, partsOf, rowsOf } from './beyond-32-bits.js';
 
 const COLUMNS = 65_536;
@@ -9,7 +24,9 @@ const shape = [rows, COLUMNS];
 
 /** Half of what `make` draws is true, in each part, and differently in different ones. */
 async function checkDraws(drawn: Tensor, isHigh: (part: Tensor) => Tensor): Promise<void> {
-  const parts = partsOf(rows, COLUMNS, HEIGHT).map((first) => isHigh(drawn.narrow(0, first, HEIGHT)));
+  const parts = partsOf(rows, COLUMNS, HEIGHT).map((first) =>
+    isHigh(drawn.narrow(0, first, HEIGHT)),
+  );
   for (const [i, part] of parts.entries()) {
     const share = await part.to(float32).mean().itemAsync();
     assert.ok(Math.abs(share - 0.5) < 0.01, `part ${i}: ${share} are high`);
@@ -30,13 +47,19 @@ describeBeyond('random numbers', () => {
     await checkDraws(randint(0, 2, shape, { device, dtype: uint8 }), (part) => part.ne(0));
   });
 
-  it('of probabilities', () => checkDraws(bernoulli(full(shape, 0.5, { device, dtype: bfloat16 })), (part) => part.ne(0)));
+  it('of probabilities', () =>
+    checkDraws(bernoulli(full(shape, 0.5, { device, dtype: bfloat16 })), (part) => part.ne(0)));
 
   it('dropout, and its gradient', async () => {
     const x = ones(shape, { device, dtype: bfloat16 }).requiresGrad_();
     const y = dropout(x, 0.5);
     const gradient = autograd.grad(y, [x], { gradOutputs: x.detach() })[0] as Tensor;
-    for (const first of partsOf(rows, COLUMNS, HEIGHT)) await assertSame(gradient.narrow(0, first, HEIGHT), y.narrow(0, first, HEIGHT), 'the gradient');
+    for (const first of partsOf(rows, COLUMNS, HEIGHT))
+      await assertSame(
+        gradient.narrow(0, first, HEIGHT),
+        y.narrow(0, first, HEIGHT),
+        'the gradient',
+      );
     await checkDraws(y.detach(), (part) => part.eq(2));
     for (const t of [x, gradient]) t.dispose();
   });

@@ -1,7 +1,34 @@
-/** Scans, sorts, reductions and indices of more than 2^31 elements; other tests compare what they give for few rows with float64. */
+/**
+ * Scans, sorts, reductions and indices of more than 2^31 elements; other tests compare what they
+ * give for few rows with float64.
+ */
 import assert from 'node:assert/strict';
-import { arange, argmax, argmin, bool, float32, float64, int64, linspace, ones, randint, type Tensor, uint8, varMean, zeros } from '../../lib/index.js';
-import { assertSame, BEYOND, checkRows, describeBeyond, device, partsOf, random, rowsOf } from './beyond-32-bits.js';
+import {
+  arange,
+  argmax,
+  argmin,
+  bool,
+  float32,
+  float64,
+  int64,
+  linspace,
+  ones,
+  randint,
+  type Tensor,
+  uint8,
+  varMean,
+  zeros,
+} from '../../lib/index.js';
+import {
+  assertSame,
+  BEYOND,
+  checkRows,
+  describeBeyond,
+  device,
+  partsOf,
+  random,
+  rowsOf,
+} from './beyond-32-bits.js';
 
 const COLUMNS = 4096;
 const LENGTH = BEYOND + 2; // a multiple of 5
@@ -11,11 +38,16 @@ describeBeyond('order and indices', () => {
     await checkRows(COLUMNS, (x) => x.cumsum(-1));
     await checkRows(COLUMNS, (x) => x.clamp({ min: 0.9, max: 1.1 }).cumprod(-1));
     const counts = ones([LENGTH], { device, dtype: uint8 }).cumsum(0);
-    for (const at of [0, BEYOND - 2, LENGTH - 2]) assert.deepEqual(counts.narrow(0, at, 2).tolist(), [at + 1, at + 2]);
+    for (const at of [0, BEYOND - 2, LENGTH - 2])
+      assert.deepEqual(counts.narrow(0, at, 2).tolist(), [at + 1, at + 2]);
     counts.dispose();
     const rows = rowsOf(COLUMNS);
     const down = ones([rows, COLUMNS], { device }).cumsum(0);
-    await assertSame(down.narrow(0, rows - 1, 1), ones([1, COLUMNS], { device }).mul(rows), 'the last row');
+    await assertSame(
+      down.narrow(0, rows - 1, 1),
+      ones([1, COLUMNS], { device }).mul(rows),
+      'the last row',
+    );
     down.dispose();
   });
 
@@ -57,7 +89,8 @@ describeBeyond('order and indices', () => {
   });
 
   it('elements written and added by index', async () => {
-    for (const columns of [1024, COLUMNS]) await checkRows(columns, (x) => x.scatter(1, x.argsort(1), x));
+    for (const columns of [1024, COLUMNS])
+      await checkRows(columns, (x) => x.scatter(1, x.argsort(1), x));
     await checkRows(COLUMNS, (x) => {
       const ids = arange(0, COLUMNS, 512, { device }).expand([x.shape[0] as number, 8]);
       return x.scatterAdd(1, ids, x.narrow(1, 8, 8));
@@ -72,23 +105,48 @@ describeBeyond('order and indices', () => {
     const x = random([rows, COLUMNS]);
     const turned = zeros([rows, COLUMNS], { device, dtype: x.dtype });
     const parts = partsOf(rows, COLUMNS, 1);
-    const writes = [() => turned.indexPut_([backwards], x), () => turned.indexPut_([backwards], x, { accumulate: true }), () => turned.indexAdd_(0, backwards, x)];
+    const writes = [
+      () => turned.indexPut_([backwards], x),
+      () => turned.indexPut_([backwards], x, { accumulate: true }),
+      () => turned.indexAdd_(0, backwards, x),
+    ];
     for (const [i, write] of writes.entries()) {
       write();
-      for (const row of parts) await assertSame(turned.narrow(0, rows - 1 - row, 1), x.narrow(0, row, 1).mul(i + 1), `row ${row}, after ${i + 1} writes`);
+      for (const row of parts)
+        await assertSame(
+          turned.narrow(0, rows - 1 - row, 1),
+          x.narrow(0, row, 1).mul(i + 1),
+          `row ${row}, after ${i + 1} writes`,
+        );
     }
     turned.dispose();
     for (const row of parts) {
       const [ids, columns] = [randint(row, row + 1, [2], { device }), arange(7, 9, 1, { device })];
       const before = x.narrow(0, row, 1).clone();
-      await assertSame(x.index([ids, columns]), before.view([COLUMNS]).narrow(0, 7, 2), `two elements of row ${row}`);
+      await assertSame(
+        x.index([ids, columns]),
+        before.view([COLUMNS]).narrow(0, 7, 2),
+        `two elements of row ${row}`,
+      );
       const values = random([2]);
       x.indexPut_([ids, columns], values);
-      await assertSame(x.narrow(0, row, 1).view([COLUMNS]).narrow(0, 7, 2), values, `elements put into row ${row}`);
+      await assertSame(
+        x.narrow(0, row, 1).view([COLUMNS]).narrow(0, 7, 2),
+        values,
+        `elements put into row ${row}`,
+      );
       x.indexPut_([ids.narrow(0, 0, 1)], before, { accumulate: true });
-      await assertSame(x.narrow(0, row, 1).narrow(1, 16, 8), before.narrow(1, 16, 8).mul(2), `a sum in row ${row}`);
+      await assertSame(
+        x.narrow(0, row, 1).narrow(1, 16, 8),
+        before.narrow(1, 16, 8).mul(2),
+        `a sum in row ${row}`,
+      );
       x.indexAdd_(0, ids.narrow(0, 0, 1), before);
-      await assertSame(x.narrow(0, row, 1).narrow(1, 16, 8), before.narrow(1, 16, 8).mul(3), `two sums in row ${row}`);
+      await assertSame(
+        x.narrow(0, row, 1).narrow(1, 16, 8),
+        before.narrow(1, 16, 8).mul(3),
+        `two sums in row ${row}`,
+      );
     }
     x.dispose();
   });
@@ -104,13 +162,20 @@ describeBeyond('order and indices', () => {
       .view([5, LENGTH / 5])
       .nonzero();
     assert.deepEqual(all.shape, [LENGTH, 2]);
-    for (const at of [0, BEYOND - 1, LENGTH - 1]) assert.deepEqual(all.narrow(0, at, 1).tolist(), [[Math.floor(at / (LENGTH / 5)), at % (LENGTH / 5)]]);
+    for (const at of [0, BEYOND - 1, LENGTH - 1])
+      assert.deepEqual(all.narrow(0, at, 1).tolist(), [
+        [Math.floor(at / (LENGTH / 5)), at % (LENGTH / 5)],
+      ]);
     for (const t of [x, all]) t.dispose();
   });
 
   it('numbers in order', async () => {
-    for (const numbers of [arange(0, LENGTH, 1, { device }), linspace(0, LENGTH - 1, LENGTH, { device, dtype: float64 })]) {
-      for (const at of [0, BEYOND - 1, LENGTH - 2]) assert.deepEqual(numbers.narrow(0, at, 2).tolist(), [at, at + 1]);
+    for (const numbers of [
+      arange(0, LENGTH, 1, { device }),
+      linspace(0, LENGTH - 1, LENGTH, { device, dtype: float64 }),
+    ]) {
+      for (const at of [0, BEYOND - 1, LENGTH - 2])
+        assert.deepEqual(numbers.narrow(0, at, 2).tolist(), [at, at + 1]);
       numbers.dispose();
     }
   });

@@ -1,8 +1,36 @@
-/** Kernels of rows, products and steps on more than 2^31 elements; other tests compare what they give for few rows with float64. */
+/**
+ * Kernels of rows, products and steps on more than 2^31 elements; other tests compare what they
+ * give for few rows with float64.
+ */
 import assert from 'node:assert/strict';
-import { addRmsNorm, autograd, bfloat16, crossEntropy, float32, layerNorm, nn, ones, optim, randint, rmsNorm, scope, type Tensor } from '../../lib/index.js';
+import {
+  addRmsNorm,
+  autograd,
+  bfloat16,
+  crossEntropy,
+  float32,
+  layerNorm,
+  nn,
+  ones,
+  optim,
+  randint,
+  rmsNorm,
+  scope,
+  type Tensor,
+} from '../../lib/index.js';
 import { foreachAdd_, foreachMul_ } from '../../lib/ops/optimizer-steps.js';
-import { assertSame, BEYOND, checkRows, describeBeyond, device, gradientOf, HEIGHT, partsOf, random, rowsOf } from './beyond-32-bits.js';
+import {
+  assertSame,
+  BEYOND,
+  checkRows,
+  describeBeyond,
+  device,
+  gradientOf,
+  HEIGHT,
+  partsOf,
+  random,
+  rowsOf,
+} from './beyond-32-bits.js';
 
 describeBeyond('rows, products, steps', () => {
   for (const columns of [4096, 131_072]) {
@@ -43,12 +71,28 @@ describeBeyond('rows, products, steps', () => {
 
     it(`gradients of the weight and the bias of layer norm, rows of ${columns}`, async () => {
       const x = random([rowsOf(columns), columns]);
-      const leaves = [random([columns]).requiresGrad_(), random([columns]).requiresGrad_()] as const;
+      const leaves = [
+        random([columns]).requiresGrad_(),
+        random([columns]).requiresGrad_(),
+      ] as const;
       const sums = (part: Tensor): Tensor[] =>
-        scope(() => autograd.grad(layerNorm(part, [columns], ...leaves), leaves, { gradOutputs: part }).map((g) => (g as Tensor).to(float32)));
+        scope(() =>
+          autograd
+            .grad(layerNorm(part, [columns], ...leaves), leaves, { gradOutputs: part })
+            .map((g) => (g as Tensor).to(float32)),
+        );
       const half = Math.floor((x.shape[0] as number) / 2);
-      const [whole, top, bottom] = [sums(x), sums(x.narrow(0, 0, half)), sums(x.narrow(0, half, (x.shape[0] as number) - half))];
-      for (const i of [0, 1]) await assertSame(whole[i] as Tensor, (top[i] as Tensor).add(bottom[i] as Tensor), i === 0 ? 'weight' : 'bias');
+      const [whole, top, bottom] = [
+        sums(x),
+        sums(x.narrow(0, 0, half)),
+        sums(x.narrow(0, half, (x.shape[0] as number) - half)),
+      ];
+      for (const i of [0, 1])
+        await assertSame(
+          whole[i] as Tensor,
+          (top[i] as Tensor).add(bottom[i] as Tensor),
+          i === 0 ? 'weight' : 'bias',
+        );
       x.dispose();
     });
   }
@@ -56,12 +100,15 @@ describeBeyond('rows, products, steps', () => {
   it('cross entropy and its gradient', async () => {
     const classes = 128_256;
     const targets = randint(0, classes, [rowsOf(classes)], { device });
-    const own = (x: Tensor, first: number): Tensor => targets.narrow(0, first, x.shape[0] as number);
+    const own = (x: Tensor, first: number): Tensor =>
+      targets.narrow(0, first, x.shape[0] as number);
     await checkRows(classes, (x, first) => crossEntropy(x, own(x, first), { reduction: 'none' }));
     const gradient = (x: Tensor, first: number): Tensor =>
       scope(() => {
         const leaf = x.detach().requiresGrad_();
-        return autograd.grad(crossEntropy(leaf, own(x, first), { reduction: 'sum' }).mul(0.5), [leaf])[0] as Tensor;
+        return autograd.grad(crossEntropy(leaf, own(x, first), { reduction: 'sum' }).mul(0.5), [
+          leaf,
+        ])[0] as Tensor;
       });
     await checkRows(classes, gradient);
   });
@@ -88,9 +135,15 @@ describeBeyond('rows, products, steps', () => {
     const table = random([rows, columns]).requiresGrad_();
     const ids = parts.map((row) => randint(row, row + 1, [1], { device }));
     const taken = ids.map((id) => table.indexSelect(0, id));
-    for (const [i, row] of parts.entries()) await assertSame(taken[i] as Tensor, table.detach().narrow(0, row, 1), `row ${row}`);
+    for (const [i, row] of parts.entries())
+      await assertSame(taken[i] as Tensor, table.detach().narrow(0, row, 1), `row ${row}`);
     const given = random([1, columns]);
-    const gradient = scope(() => autograd.grad(table.indexSelect(0, ids[2] as Tensor), [table], { gradOutputs: given })[0] as Tensor);
+    const gradient = scope(
+      () =>
+        autograd.grad(table.indexSelect(0, ids[2] as Tensor), [table], {
+          gradOutputs: given,
+        })[0] as Tensor,
+    );
     await assertSame(gradient.narrow(0, parts[2] as number, 1), given, 'its gradient');
     assert.equal(await gradient.narrow(0, 0, 2).abs().amax().itemAsync(), 0);
     for (const t of [table, gradient]) t.dispose();
@@ -99,7 +152,8 @@ describeBeyond('rows, products, steps', () => {
   for (const columns of [4095, 4096]) {
     it(`rms norm of a sum, and its gradient, rows of ${columns}`, async () => {
       const gain = random([columns]);
-      for (const i of [0, 1]) await checkRows(columns, (x) => addRmsNorm(x, x, [columns], gain)[i] as Tensor);
+      for (const i of [0, 1])
+        await checkRows(columns, (x) => addRmsNorm(x, x, [columns], gain)[i] as Tensor);
       await checkRows(
         columns,
         gradientOf((x) => addRmsNorm(x, x, [columns], gain)[0]),
@@ -112,13 +166,18 @@ describeBeyond('rows, products, steps', () => {
     const x = random([rows, 64]);
     const half = Math.floor(rows / 2);
     const products = (part: Tensor): Tensor => part.t().matmul(part).to(float32);
-    await assertSame(products(x), products(x.narrow(0, 0, half)).add(products(x.narrow(0, half, rows - half))), 'sums');
+    await assertSame(
+      products(x),
+      products(x.narrow(0, 0, half)).add(products(x.narrow(0, half, rows - half))),
+      'sums',
+    );
     x.dispose();
   });
 
   const steps: Record<string, (parameter: nn.Parameter) => unknown> = {
     AdamW: (parameter) => new optim.AdamW([parameter], { lr: 0.1 }).step(),
-    'SGD with momentum': (parameter) => new optim.SGD([parameter], { lr: 0.1, momentum: 0.9 }).step(),
+    'SGD with momentum': (parameter) =>
+      new optim.SGD([parameter], { lr: 0.1, momentum: 0.9 }).step(),
   };
   for (const [name, take] of Object.entries(steps)) {
     it(`a step of ${name}`, async () => {
@@ -132,7 +191,8 @@ describeBeyond('rows, products, steps', () => {
         return parameter.detach();
       };
       const whole = step(0, rows);
-      for (const first of partsOf(rows, columns, HEIGHT)) await assertSame(whole.narrow(0, first, HEIGHT), step(first, HEIGHT), `rows from ${first}`);
+      for (const first of partsOf(rows, columns, HEIGHT))
+        await assertSame(whole.narrow(0, first, HEIGHT), step(first, HEIGHT), `rows from ${first}`);
       for (const t of [values, gradient, whole]) t.dispose();
     });
   }
@@ -150,7 +210,8 @@ describeBeyond('rows, products, steps', () => {
     }
     foreachMul_([grad], 2);
     foreachAdd_([grad], [parameter.detach()], { alpha: 3 });
-    for (const at of [0, BEYOND - 1, BEYOND + 3]) assert.equal(await grad.narrow(0, at, 2).amin().to(float32).itemAsync(), 3);
+    for (const at of [0, BEYOND - 1, BEYOND + 3])
+      assert.equal(await grad.narrow(0, at, 2).amin().to(float32).itemAsync(), 3);
     grad.dispose();
   });
 });

@@ -1,6 +1,19 @@
-/** What tests of tensors of more than 2^31 elements share: parts of what a kernel gives are what it gives for those parts alone. */
+/**
+ * What tests of tensors of more than 2^31 elements share: parts of what a kernel gives are what it
+ * gives for those parts alone.
+ */
 import assert from 'node:assert/strict';
-import { autograd, bfloat16, cuda, type DType, float32, memory, randn, scope, type Tensor } from '../../lib/index.js';
+import {
+  autograd,
+  bfloat16,
+  cuda,
+  type DType,
+  float32,
+  memory,
+  randn,
+  scope,
+  type Tensor,
+} from '../../lib/index.js';
 import { skipBecause, skipWithoutCuda } from '../skip.js';
 
 export const BEYOND = 2 ** 31;
@@ -8,13 +21,18 @@ export const BEYOND = 2 ** 31;
 const GIBIBYTES = 100;
 export const device = 'cuda' as const;
 
-export const random = (shape: readonly number[], dtype: DType = bfloat16): Tensor => randn([...shape], { device, dtype });
+export const random = (shape: readonly number[], dtype: DType = bfloat16): Tensor =>
+  randn([...shape], { device, dtype });
 
 /** So many rows of `columns` that there are more elements, and a few over. */
 export const rowsOf = (columns: number): number => Math.floor(BEYOND / columns) + 5;
 
 /** Where parts begin: the first rows, those around element 2^31, the last. */
-export const partsOf = (rows: number, columns: number, height: number): number[] => [0, Math.floor(BEYOND / columns) - 1, rows - height];
+export const partsOf = (rows: number, columns: number, height: number): number[] => [
+  0,
+  Math.floor(BEYOND / columns) - 1,
+  rows - height,
+];
 
 export const HEIGHT = 3;
 
@@ -24,11 +42,18 @@ export async function assertSame(got: Tensor, expected: Tensor, what: string): P
   const largest = await b.abs().amax().itemAsync();
   const apart = await a.sub(b).abs().amax().itemAsync();
   // Rows may be added in another order where there are few: one rounding of bfloat16.
-  assert.ok(apart <= largest * 2 ** -7 && Number.isFinite(largest) && largest > 0, `${what}: ${apart} apart, of ${largest}`);
+  assert.ok(
+    apart <= largest * 2 ** -7 && Number.isFinite(largest) && largest > 0,
+    `${what}: ${apart} apart, of ${largest}`,
+  );
 }
 
 /** `fn` works on rows that do not know of each other. */
-export async function checkRows(columns: number, fn: (x: Tensor, first: number) => Tensor, make = (rows: number): Tensor => random([rows, columns])): Promise<void> {
+export async function checkRows(
+  columns: number,
+  fn: (x: Tensor, first: number) => Tensor,
+  make = (rows: number): Tensor => random([rows, columns]),
+): Promise<void> {
   const rows = rowsOf(columns);
   const x = make(rows);
   const whole = fn(x, 0);
@@ -49,13 +74,17 @@ export const gradientOf = (fn: (x: Tensor) => Tensor): ((x: Tensor) => Tensor) =
     });
 };
 
-/** `describe` of tests that the device has to have memory for; what one of them leaves is given back before the next. */
+/**
+ * `describe` of tests that the device has to have memory for; what one of them leaves is given back
+ * before the next.
+ */
 export function describeBeyond(subject: string, tests: () => void): void {
   describe(`more than 2^31 elements, CUDA: ${subject}`, function () {
     this.timeout(120_000);
     before(function () {
       skipWithoutCuda(this);
-      if (cuda.getDeviceProperties().totalBytes < GIBIBYTES * 2 ** 30) skipBecause(this, `they take ${GIBIBYTES} GiB of the device`);
+      if (cuda.getDeviceProperties().totalBytes < GIBIBYTES * 2 ** 30)
+        skipBecause(this, `they take ${GIBIBYTES} GiB of the device`);
     });
     afterEach(() => {
       memory.collect();

@@ -1,4 +1,7 @@
-/** Dtypes, and numbers that depend on them, of ops written in other ops. Values of PyTorch 1.13 and 2.11. */
+/**
+ * Dtypes, and numbers that depend on them, of ops written in other ops. Values of PyTorch 1.13 and
+ * 2.11.
+ */
 import assert from 'node:assert/strict';
 import {
   addbmm,
@@ -49,23 +52,38 @@ describe('dtypes of ops of two operands', () => {
   ];
   for (const [name, op] of Object.entries({ logaddexp, logaddexp2, hypot, xlogy }))
     it(`are promoted as by one kernel in ${name}`, () => {
-      for (const [a, b, dtype] of pairs) assert.equal(op(a, b).dtype, dtype, `${a.dtype}[${a.shape}] with ${b.dtype}[${b.shape}]`);
+      for (const [a, b, dtype] of pairs)
+        assert.equal(op(a, b).dtype, dtype, `${a.dtype}[${a.shape}] with ${b.dtype}[${b.shape}]`);
     });
 
   it('count a number of xlogy by its category alone', () => {
     assert.equal(xlogy(2.5, vector(float16)).dtype, float16);
     assert.equal(xlogy(2.5, vector(int64)).dtype, float32);
-    assert.ok(Math.abs(Number(xlogy(2.5, tensor([3], { dtype: int64 })).item()) - 2.5 * Math.log(3)) < 1e-6);
+    assert.ok(
+      Math.abs(Number(xlogy(2.5, tensor([3], { dtype: int64 })).item()) - 2.5 * Math.log(3)) < 1e-6,
+    );
   });
 
   it('do not round an operand to the narrower of two', () => {
-    assert.ok(Math.abs(Number(xlogy(tensor([2]), tensor([3.178], { dtype: float16 })).item()) - 2 * Math.log(3.177734375)) < 1e-6);
-    const sum = logaddexp2(tensor([0.5], { dtype: bfloat16 }), tensor([-0.2], { dtype: float64 })).item();
+    assert.ok(
+      Math.abs(
+        Number(xlogy(tensor([2]), tensor([3.178], { dtype: float16 })).item()) -
+          2 * Math.log(3.177734375),
+      ) < 1e-6,
+    );
+    const sum = logaddexp2(
+      tensor([0.5], { dtype: bfloat16 }),
+      tensor([-0.2], { dtype: float64 }),
+    ).item();
     assert.ok(Math.abs(Number(sum) - Math.log2(2 ** 0.5 + 2 ** -0.2)) < 1e-12);
   });
 
   it('of losses count tensors without dims as those with dims', () => {
-    const losses: readonly ((input: Tensor, target: Tensor, options: { reduction: 'none' }) => Tensor)[] = [F.l1Loss, F.mseLoss, F.smoothL1Loss, F.huberLoss];
+    const losses: readonly ((
+      input: Tensor,
+      target: Tensor,
+      options: { reduction: 'none' },
+    ) => Tensor)[] = [F.l1Loss, F.mseLoss, F.smoothL1Loss, F.huberLoss];
     for (const loss of losses) {
       assert.equal(loss(vector(float16), scalar(float64), { reduction: 'none' }).dtype, float64);
       assert.equal(loss(scalar(float32), vector(bfloat16), { reduction: 'none' }).dtype, float32);
@@ -82,7 +100,11 @@ describe('dtypes of ops of two operands', () => {
 
 describe('dtypes of integers', () => {
   it('stay in addbmm', () => {
-    const sum = addbmm(ones([1, 1], { dtype: int32 }), ones([2, 1, 3], { dtype: int32 }), ones([2, 3, 1], { dtype: int32 }));
+    const sum = addbmm(
+      ones([1, 1], { dtype: int32 }),
+      ones([2, 1, 3], { dtype: int32 }),
+      ones([2, 3, 1], { dtype: int32 }),
+    );
     assert.equal(sum.dtype, int32);
     assert.deepEqual(sum.tolist(), [[7]]);
   });
@@ -98,11 +120,21 @@ describe('dtypes of integers', () => {
   });
 
   it('give floats in logsumexp and logit', () => {
-    assert.ok(Math.abs(Number(tensor([1, 2, 3], { dtype: int64 }).logsumexp(0).item()) - 3.4076059644) < 1e-6);
+    assert.ok(
+      Math.abs(Number(tensor([1, 2, 3], { dtype: int64 }).logsumexp(0).item()) - 3.4076059644) <
+        1e-6,
+    );
     assert.ok(Math.abs(Number(tensor([true, false]).logsumexp(0).item()) - 1.3132616875) < 1e-6);
     assert.equal(ones([1, 2], { dtype: int8 }).logsumexp(1, { keepdim: true }).dtype, float32);
-    assert.deepEqual(logit(tensor([1, 3, 0], { dtype: uint8 })).tolist(), [Number.POSITIVE_INFINITY, Number.NaN, Number.NEGATIVE_INFINITY]);
-    assert.deepEqual(logit(tensor([true, false])).tolist(), [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]);
+    assert.deepEqual(logit(tensor([1, 3, 0], { dtype: uint8 })).tolist(), [
+      Number.POSITIVE_INFINITY,
+      Number.NaN,
+      Number.NEGATIVE_INFINITY,
+    ]);
+    assert.deepEqual(logit(tensor([true, false])).tolist(), [
+      Number.POSITIVE_INFINITY,
+      Number.NEGATIVE_INFINITY,
+    ]);
   });
 
   it('are int64 for squares of bools', () => {
@@ -152,9 +184,13 @@ describe('operands that broadcast', () => {
       ]),
       tensor([2]),
     );
-    for (const [i, expected] of [0.9128709292, 1, 0.5].entries()) assert.ok(Math.abs((cosines.tolist() as number[])[i] as number) - expected < 1e-6);
+    for (const [i, expected] of [0.9128709292, 1, 0.5].entries())
+      assert.ok(Math.abs((cosines.tolist() as number[])[i] as number) - expected < 1e-6);
     assert.ok(Math.abs((cosines.tolist() as number[])[0] as number) < 0.913);
-    assert.deepEqual(F.cosineSimilarity(tensor([[3, 4]], { dtype: int64 }), tensor([[3, 4]])).tolist(), [1]);
+    assert.deepEqual(
+      F.cosineSimilarity(tensor([[3, 4]], { dtype: int64 }), tensor([[3, 4]])).tolist(),
+      [1],
+    );
     assert.throws(() => F.cosineSimilarity(ones([3, 4]), ones([3])), ShapeError);
   });
 });
@@ -177,11 +213,16 @@ describe('conditions', () => {
 describe('options that change nothing', () => {
   it('are accepted as in PyTorch: sorted of unique, assumeUnique of isin', () => {
     assert.deepEqual([unique(tensor([2, 1, 2]), { sorted: true })].flat()[0]?.tolist(), [1, 2]);
-    assert.deepEqual(isin(tensor([1, 2]), tensor([2, 3]), { assumeUnique: true }).tolist(), [false, true]);
+    assert.deepEqual(isin(tensor([1, 2]), tensor([2, 3]), { assumeUnique: true }).tolist(), [
+      false,
+      true,
+    ]);
   });
 
   it('are not declared where PyTorch has none: sorted of uniqueConsecutive', () => {
     // @ts-expect-error: it is no option
-    assert.throws(() => uniqueConsecutive(tensor([2, 1]), { sorted: true }), { code: 'ERR_ARGUMENT' });
+    assert.throws(() => uniqueConsecutive(tensor([2, 1]), { sorted: true }), {
+      code: 'ERR_ARGUMENT',
+    });
   });
 });

@@ -40,12 +40,22 @@ describe('dtypes', () => {
       () => ones([1]).type(name),
       () => ones([1]).sum(null, { dtype: name }),
     ];
-    for (const fn of calls) assert.throws(fn, /: expected dtype to be one of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool, got 'float33'/);
+    for (const fn of calls)
+      assert.throws(
+        fn,
+        /: expected dtype to be one of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool, got 'float33'/,
+      );
   });
 
   it('of uniform and normal numbers are floating', () => {
-    assert.throws(() => randn([2], { dtype: int64 }), /randn: expected a floating point dtype, got int64/);
-    assert.throws(() => zeros([2], { dtype: int64 }).uniform_(), /uniform_: expected a floating point dtype/);
+    assert.throws(
+      () => randn([2], { dtype: int64 }),
+      /randn: expected a floating point dtype, got int64/,
+    );
+    assert.throws(
+      () => zeros([2], { dtype: int64 }).uniform_(),
+      /uniform_: expected a floating point dtype/,
+    );
   });
 
   it('of heaviside are equal, and rsub knows no bools', () => {
@@ -64,7 +74,11 @@ describe('dtypes', () => {
 describe('options', () => {
   it('by position are what they should be', () => {
     const x = ones([2, 2]);
-    for (const fn of [() => x.max(1, 2 as never), () => x.kthvalue(1, 1, 2 as never), () => x.median(1, 2 as never)]) {
+    for (const fn of [
+      () => x.max(1, 2 as never),
+      () => x.kthvalue(1, 1, 2 as never),
+      () => x.median(1, 2 as never),
+    ]) {
       assert.throws(fn, /keepdim to be true or false, got 2/);
     }
   });
@@ -113,14 +127,23 @@ describe('options', () => {
 
   it('of one kind are refused among others', () => {
     assert.throws(() => ones([2]).norm('nuc' as never), /expected p to be a number or 'fro'/);
-    assert.throws(() => ones([2]).quantile(0.5, 0, { interpolation: 'x' as never }), /expected interpolation to be one of/);
+    assert.throws(
+      () => ones([2]).quantile(0.5, 0, { interpolation: 'x' as never }),
+      /expected interpolation to be one of/,
+    );
     assert.throws(() => ones([2]).fill_(ones([2])), /Use copy_/);
   });
 });
 
 describe('results without end', () => {
   it('are refused before they fill the memory', () => {
-    const endless = [() => trilIndices(1e9, 1e9), () => ones([1e9, 0]).unbind(), () => ones([1e9, 0]).split(1), () => ones([1e9, 0]).tolist(), () => ones([2]).tensorSplit(1e9)];
+    const endless = [
+      () => trilIndices(1e9, 1e9),
+      () => ones([1e9, 0]).unbind(),
+      () => ones([1e9, 0]).split(1),
+      () => ones([1e9, 0]).tolist(),
+      () => ones([2]).tensorSplit(1e9),
+    ];
     for (const fn of endless) assert.throws(fn, ArgumentError);
     assert.equal(String(zeros([1e9, 0])), 'tensor([], size=[1000000000, 0])');
   });

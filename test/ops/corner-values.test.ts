@@ -1,4 +1,7 @@
-/** What ops give at the corners of their domains, as PyTorch does: no dims, NaN, bounds, integers, options. Values of PyTorch 1.13 and 2.11. */
+/**
+ * What ops give at the corners of their domains, as PyTorch does: no dims, NaN, bounds, integers,
+ * options. Values of PyTorch 1.13 and 2.11.
+ */
 import assert from 'node:assert/strict';
 import {
   arange,
@@ -71,7 +74,10 @@ describe('masks', () => {
   });
 
   it('of maskedSelect are bool', () => {
-    assert.throws(() => ones([2, 3]).maskedSelect(ints(0, 1, 1)), /expected a bool mask, got int64/);
+    assert.throws(
+      () => ones([2, 3]).maskedSelect(ints(0, 1, 1)),
+      /expected a bool mask, got int64/,
+    );
   });
 
   it('of maskedScatter broadcast, with a source of the same dtype that may be empty where nothing is taken', () => {
@@ -82,14 +88,27 @@ describe('masks', () => {
       [[8, 2, 9]],
     );
     assert.deepEqual(tensor([1, 2]).maskedScatter(mask(false, false), tensor([])).tolist(), [1, 2]);
-    assert.throws(() => tensor([1, 2]).maskedScatter(mask(false, true), tensor([])), /holds no elements/);
-    assert.throws(() => zeros([1]).maskedScatter(mask(true), ones([1], { dtype: float64 })), /source of dtype float32, got float64/);
+    assert.throws(
+      () => tensor([1, 2]).maskedScatter(mask(false, true), tensor([])),
+      /holds no elements/,
+    );
+    assert.throws(
+      () => zeros([1]).maskedScatter(mask(true), ones([1], { dtype: float64 })),
+      /source of dtype float32, got float64/,
+    );
   });
 
   it('of attention broadcast to the scores or are refused', () => {
     const [q, v] = [ones([2, 1]), tensor([[1], [2]])];
-    assert.throws(() => F.scaledDotProductAttention(q, q, v, { attnMask: mask(true, false, false).expand([2, 3]) }), /\[2, 3\] does not broadcast to the scores, \[2, 2\]/);
-    assert.deepEqual(F.scaledDotProductAttention(q, q, v, { attnMask: mask(true, false) }).tolist(), [[1], [1]]);
+    assert.throws(
+      () =>
+        F.scaledDotProductAttention(q, q, v, { attnMask: mask(true, false, false).expand([2, 3]) }),
+      /\[2, 3\] does not broadcast to the scores, \[2, 2\]/,
+    );
+    assert.deepEqual(
+      F.scaledDotProductAttention(q, q, v, { attnMask: mask(true, false) }).tolist(),
+      [[1], [1]],
+    );
   });
 
   it('that are learned give 0 to a row that sees nothing', () => {
@@ -98,7 +117,10 @@ describe('masks', () => {
       [-Infinity, -Infinity],
     ]).requiresGrad_();
     const q = ones([2, 1]);
-    assert.deepEqual(F.scaledDotProductAttention(q, q, tensor([[1], [2]]), { attnMask }).tolist(), [[1.5], [0]]);
+    assert.deepEqual(F.scaledDotProductAttention(q, q, tensor([[1], [2]]), { attnMask }).tolist(), [
+      [1.5],
+      [0],
+    ]);
   });
 });
 
@@ -106,11 +128,16 @@ describe('attention of 3 dims', () => {
   it('shares heads as attention of 4 dims does', () => {
     const [q, k, v] = [randn([4, 5, 8]), randn([2, 6, 8]), randn([2, 6, 8])];
     const shared = F.scaledDotProductAttention(q, k, v, { enableGqa: true });
-    const four = F.scaledDotProductAttention(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), { enableGqa: true });
+    const four = F.scaledDotProductAttention(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), {
+      enableGqa: true,
+    });
     assert.ok(shared.allclose(four.squeeze(0)));
     const attnMask = randn([4, 5, 6]);
     const masked = F.scaledDotProductAttention(q, k, v, { enableGqa: true, attnMask });
-    const learned = F.scaledDotProductAttention(q, k, v, { enableGqa: true, attnMask: attnMask.clone().requiresGrad_() });
+    const learned = F.scaledDotProductAttention(q, k, v, {
+      enableGqa: true,
+      attnMask: attnMask.clone().requiresGrad_(),
+    });
     assert.ok(masked.allclose(learned, { atol: 1e-6 }));
   });
 });
@@ -118,7 +145,14 @@ describe('attention of 3 dims', () => {
 describe('copies', () => {
   it('of repeat and flip are never the memory of the input', () => {
     const x = tensor([1, 2]);
-    for (const y of [x.repeat(1), x.repeat(1, 1), x.narrow(0, 0, 1).repeat(3), flip(x, []), tensor(2).flip([])]) y.fill_(7);
+    for (const y of [
+      x.repeat(1),
+      x.repeat(1, 1),
+      x.narrow(0, 0, 1).repeat(3),
+      flip(x, []),
+      tensor(2).flip([]),
+    ])
+      y.fill_(7);
     assert.deepEqual(x.tolist(), [1, 2]);
     assert.deepEqual(tensor([5]).repeat(3).add_(1).tolist(), [6, 6, 6]);
     assert.deepEqual(ones([2, 3]).t().repeat(2, 1).shape, [6, 2]);
@@ -147,7 +181,10 @@ describe('indices', () => {
       [3, 2],
       [2, 3],
     ]) {
-      assert.throws(() => zeros([3, 2]).indexCopy(0, ints(0, 2), ones(shape)), /2 indices need a source of shape \[2, 2\]/);
+      assert.throws(
+        () => zeros([3, 2]).indexCopy(0, ints(0, 2), ones(shape)),
+        /2 indices need a source of shape \[2, 2\]/,
+      );
     }
   });
 
@@ -156,7 +193,10 @@ describe('indices', () => {
   });
 
   it('of indexAdd are a vector, and alpha a whole number for integers', () => {
-    assert.throws(() => zeros([3]).indexAdd(0, ints(0).unsqueeze(0), ones([1])), /expected a vector of indices/);
+    assert.throws(
+      () => zeros([3]).indexAdd(0, ints(0).unsqueeze(0), ones([1])),
+      /expected a vector of indices/,
+    );
     assert.throws(() => ints(1, 2).indexAdd(0, ints(0), ints(1), { alpha: 0.5 }), /whole number/);
   });
 
@@ -167,8 +207,14 @@ describe('indices', () => {
   });
 
   it('that share a place are combined in a known way', () => {
-    assert.throws(() => zeros([3]).scatterReduce(0, ints(0, 0), ones([2]), 'x' as never), /expected reduce to be one of/);
-    assert.throws(() => zeros([3]).scatter(0, ints(0, 0), ones([2]), { reduce: 'x' as never }), /expected reduce to be one of/);
+    assert.throws(
+      () => zeros([3]).scatterReduce(0, ints(0, 0), ones([2]), 'x' as never),
+      /expected reduce to be one of/,
+    );
+    assert.throws(
+      () => zeros([3]).scatter(0, ints(0, 0), ones([2]), { reduce: 'x' as never }),
+      /expected reduce to be one of/,
+    );
   });
 
   it('of the diagonal of three dims are equal', () => {
@@ -253,14 +299,26 @@ describe('losses', () => {
   });
 
   it('take targets in the shape of the input', () => {
-    assert.throws(() => F.binaryCrossEntropy(ones([2, 1]), ones([2])), /binaryCrossEntropy: expected a target in the shape/);
-    assert.throws(() => F.binaryCrossEntropyWithLogits(ones([2, 1]), ones([2])), /binaryCrossEntropyWithLogits: expected a target in the shape/);
+    assert.throws(
+      () => F.binaryCrossEntropy(ones([2, 1]), ones([2])),
+      /binaryCrossEntropy: expected a target in the shape/,
+    );
+    assert.throws(
+      () => F.binaryCrossEntropyWithLogits(ones([2, 1]), ones([2])),
+      /binaryCrossEntropyWithLogits: expected a target in the shape/,
+    );
   });
 
   it('take a weight for each class', () => {
     for (const target of [ints(0, 1), ones([2, 4])])
-      assert.throws(() => F.crossEntropy(ones([2, 4]), target, { weight: ones([5]) }), /crossEntropy: expected a weight for each of 4/);
-    assert.throws(() => F.nllLoss(ones([2, 4]), ints(0, 1), { weight: ones([5]) }), /nllLoss: expected a weight for each of 4/);
+      assert.throws(
+        () => F.crossEntropy(ones([2, 4]), target, { weight: ones([5]) }),
+        /crossEntropy: expected a weight for each of 4/,
+      );
+    assert.throws(
+      () => F.nllLoss(ones([2, 4]), ints(0, 1), { weight: ones([5]) }),
+      /nllLoss: expected a weight for each of 4/,
+    );
   });
 
   it('of nothing are NaN', () => {
@@ -268,7 +326,9 @@ describe('losses', () => {
   });
 
   it('of cosines are 0 for targets that are neither 1 nor -1', () => {
-    const losses = F.cosineEmbeddingLoss(ones([3, 2]), ones([3, 2]), tensor([1, -1, 0]), { reduction: 'none' });
+    const losses = F.cosineEmbeddingLoss(ones([3, 2]), ones([3, 2]), tensor([1, -1, 0]), {
+      reduction: 'none',
+    });
     assert.ok(losses.allclose(tensor([0, 1, 0]), { atol: 1e-6 }));
   });
 });
@@ -291,35 +351,54 @@ describe('statistics', () => {
   });
 
   it('count with weights as many as the numbers, in floating point', () => {
-    assert.throws(() => bincount(ints(0, 2), tensor([1, 2, 3])), /expected weights of shape \[2\], got \[3\]/);
+    assert.throws(
+      () => bincount(ints(0, 2), tensor([1, 2, 3])),
+      /expected weights of shape \[2\], got \[3\]/,
+    );
     const counted = bincount(ints(0, 2), ints(1, 2));
     assert.deepEqual([counted.dtype, counted.tolist()], [float64, [1, 0, 2]]);
   });
 
   it('find NaN at the end of what is sorted', () => {
-    for (const right of [false, true]) assert.equal(searchsorted(tensor([1, 3, Number.NaN]), tensor(Number.NaN), { right }).item(), 3);
+    for (const right of [false, true])
+      assert.equal(
+        searchsorted(tensor([1, 3, Number.NaN]), tensor(Number.NaN), { right }).item(),
+        3,
+      );
   });
 });
 
 describe('arithmetic', () => {
   it('of infinite legs is infinite, beside NaN too', () => {
-    assert.equal(hypot(tensor(Number.POSITIVE_INFINITY), tensor(Number.NaN)).item(), Number.POSITIVE_INFINITY);
+    assert.equal(
+      hypot(tensor(Number.POSITIVE_INFINITY), tensor(Number.NaN)).item(),
+      Number.POSITIVE_INFINITY,
+    );
     assert.equal(hypot(tensor(3), tensor(4)).item(), 5);
   });
 
   it('bounds integers by fractions in floating point, and not in place', () => {
     assert.deepEqual(ints(3, -4, 5).clamp({ min: 0.5, max: 2.5 }).tolist(), [2.5, 0.5, 2.5]);
     assert.deepEqual(ints(3, -4).clamp({ max: 2n }).tolist(), [2, -4]);
-    assert.throws(() => ints(1).clamp_({ min: tensor(0.5) }), /clamp_: a float32 result cannot be written/);
+    assert.throws(
+      () => ints(1).clamp_({ min: tensor(0.5) }),
+      /clamp_: a float32 result cannot be written/,
+    );
     assert.throws(() => ints(1).clamp_({ min: 0.5 }), /clamp_: a float32 result cannot be written/);
   });
 
   it('of integers takes no fractions', () => {
-    assert.throws(() => ints(1).addcmul(ints(1), ints(1), { value: 0.5 }), /the value 0.5 is no integer/);
+    assert.throws(
+      () => ints(1).addcmul(ints(1), ints(1), { value: 0.5 }),
+      /the value 0.5 is no integer/,
+    );
   });
 
   it('rounds in known ways alone', () => {
-    assert.throws(() => ones([1]).div(2, { roundingMode: 'ceil' as never }), /expected roundingMode to be one of/);
+    assert.throws(
+      () => ones([1]).div(2, { roundingMode: 'ceil' as never }),
+      /expected roundingMode to be one of/,
+    );
     assert.throws(() => ones([1]).div(2, 'floor' as never), /roundingMode/);
   });
 
@@ -330,13 +409,19 @@ describe('arithmetic', () => {
   });
 
   it('of batches takes batches of one size', () => {
-    assert.throws(() => zeros([1]).baddbmm(ones([1, 2, 3]), ones([4, 3, 2])), /batches of one size/);
+    assert.throws(
+      () => zeros([1]).baddbmm(ones([1, 2, 3]), ones([4, 3, 2])),
+      /batches of one size/,
+    );
   });
 });
 
 describe('what would leave the range of a dtype', () => {
   it('is refused as a bound of integers, and computed in floating point for gradients', () => {
-    assert.throws(() => tensor([5, 200], { dtype: uint8 }).clamp({ min: 300, max: 1000 }), /uint8 does not hold the bound 300/);
+    assert.throws(
+      () => tensor([5, 200], { dtype: uint8 }).clamp({ min: 300, max: 1000 }),
+      /uint8 does not hold the bound 300/,
+    );
     const x = tensor([2.5], { dtype: float64, requiresGrad: true });
     const [g] = autograd.grad(atan2(tensor([100000], { dtype: int64 }).int(), x), x);
     assert.ok(Math.abs((g?.item() as number) + 1e-5) < 1e-9);
@@ -359,7 +444,10 @@ describe('pad', () => {
   });
 
   it('knows its modes', () => {
-    assert.throws(() => F.pad(ones([3]), [1, 1], { mode: 'x' as never }), /expected mode to be one of/);
+    assert.throws(
+      () => F.pad(ones([3]), [1, 1], { mode: 'x' as never }),
+      /expected mode to be one of/,
+    );
   });
 });
 
@@ -370,15 +458,24 @@ describe('gradients at the places where formulas meet', () => {
       [1],
     );
     const logits = tensor([0, 0]).requiresGrad_();
-    const [g] = autograd.grad(F.binaryCrossEntropyWithLogits(logits, tensor([0, 1]), { reduction: 'sum' }), logits);
+    const [g] = autograd.grad(
+      F.binaryCrossEntropyWithLogits(logits, tensor([0, 1]), { reduction: 'sum' }),
+      logits,
+    );
     assert.deepEqual(g?.tolist(), [0.5, -0.5]);
   });
 
   it('are shared, or given to one, at ties as in PyTorch', () => {
-    const share = (gradient((x) => x.median(), [1, 2, 2, 3, 2]) as number[]).map((g) => Math.round(g * 3));
+    const share = (gradient((x) => x.median(), [1, 2, 2, 3, 2]) as number[]).map((g) =>
+      Math.round(g * 3),
+    );
     assert.deepEqual(share, [0, 1, 1, 0, 1]);
     const [a, b] = [tensor([1, 2]).requiresGrad_(), tensor([1, 1]).requiresGrad_()];
-    for (const fn of [() => a.clamp({ min: b }), () => fmax(a, b), () => fmin(b.mul(0).add(a), b.add(1))]) {
+    for (const fn of [
+      () => a.clamp({ min: b }),
+      () => fmax(a, b),
+      () => fmin(b.mul(0).add(a), b.add(1)),
+    ]) {
       const [ga] = autograd.grad(fn().sum(), [a, b], { allowUnused: true });
       assert.deepEqual(ga?.tolist(), [1, 1]);
     }

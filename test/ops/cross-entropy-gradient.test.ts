@@ -1,4 +1,7 @@
-/** Cross entropy that is trained with writes its gradient in the forward pass: what comes of that is the gradient of the two steps, however it is asked for. */
+/**
+ * Cross entropy that is trained with writes its gradient in the forward pass: what comes of that is
+ * the gradient of the two steps, however it is asked for.
+ */
 import assert from 'node:assert/strict';
 import {
   autograd,
@@ -27,7 +30,11 @@ const targets = (): Tensor => randint(0, CLASSES, [ROWS]);
 const leaf = (dtype: DType = float64): Tensor => randn([ROWS, CLASSES]).to(dtype).requiresGrad_();
 
 /** The same loss by losses of rows, which keep no gradient. */
-function byRows(logits: Tensor, target: Tensor, { reduction = 'mean', ...options }: NonNullable<Options>): Tensor {
+function byRows(
+  logits: Tensor,
+  target: Tensor,
+  { reduction = 'mean', ...options }: NonNullable<Options>,
+): Tensor {
   const { weight = null, ignoreIndex = -100 } = options;
   const sum = crossEntropy(logits, target, { ...options, reduction: 'none' }).sum();
   if (reduction === 'sum') return sum;
@@ -35,14 +42,26 @@ function byRows(logits: Tensor, target: Tensor, { reduction = 'mean', ...options
   return sum.div((weight === null ? counts : counts.mul(weight.indexSelect(0, target))).sum());
 }
 
-function assertClose(actual: Tensor | null | undefined, expected: Tensor | null | undefined, what: string): void {
+function assertClose(
+  actual: Tensor | null | undefined,
+  expected: Tensor | null | undefined,
+  what: string,
+): void {
   const low = (expected as Tensor).dtype !== float64;
-  assert.ok(actual?.allclose(expected as Tensor, low ? { rtol: 1.6e-2, atol: 1e-5 } : { rtol: 1e-12, atol: 1e-14 }), `${what}: ${actual}\n${expected}`);
+  assert.ok(
+    actual?.allclose(
+      expected as Tensor,
+      low ? { rtol: 1.6e-2, atol: 1e-5 } : { rtol: 1e-12, atol: 1e-14 },
+    ),
+    `${what}: ${actual}\n${expected}`,
+  );
 }
 
 const gradientNode = (loss: Tensor): string => {
   const names: string[] = [];
-  const walk = (node: { name: string; edges: readonly ({ node: never } | null)[] } | null): void => {
+  const walk = (
+    node: { name: string; edges: readonly ({ node: never } | null)[] } | null,
+  ): void => {
     if (node === null) return;
     names.push(node.name);
     for (const edge of node.edges) if (edge !== null) walk(edge.node);
@@ -68,7 +87,10 @@ describe('cross entropy with its gradient', () => {
     it(`is that of the losses of rows: ${named}`, () => {
       const [logits, target] = [leaf(), targets()];
       for (const incoming of [1, -2.5, 0]) {
-        const [gradOutputs, loss] = [tensor(incoming, { dtype: float64 }), crossEntropy(logits, target, option)];
+        const [gradOutputs, loss] = [
+          tensor(incoming, { dtype: float64 }),
+          crossEntropy(logits, target, option),
+        ];
         assert.match(gradientNode(loss), /crossEntropyWithGradient/);
         assertClose(loss, byRows(logits, target, option), 'loss');
         const [expected] = autograd.grad(byRows(logits, target, option), logits, { gradOutputs });
@@ -78,11 +100,21 @@ describe('cross entropy with its gradient', () => {
 
     it(`has the second gradient of the losses of rows: ${named}`, () => {
       const [logits, target] = [leaf(), targets()];
-      const second = (loss: Tensor): Tensor => autograd.grad((autograd.grad(loss, logits, { createGraph: true })[0] as Tensor).sin().sum(), logits)[0] as Tensor;
-      assertClose(second(crossEntropy(logits, target, option)), second(byRows(logits, target, option)), 'second');
+      const second = (loss: Tensor): Tensor =>
+        autograd.grad(
+          (autograd.grad(loss, logits, { createGraph: true })[0] as Tensor).sin().sum(),
+          logits,
+        )[0] as Tensor;
+      assertClose(
+        second(crossEntropy(logits, target, option)),
+        second(byRows(logits, target, option)),
+        'second',
+      );
       const few = logits.detach().narrow(0, 0, 3).clone().requiresGrad_();
       assert.ok(autograd.gradcheck((x) => crossEntropy(x, target.narrow(0, 0, 3), option), [few]));
-      assert.ok(autograd.gradgradcheck((x) => crossEntropy(x, target.narrow(0, 0, 3), option), [few]));
+      assert.ok(
+        autograd.gradgradcheck((x) => crossEntropy(x, target.narrow(0, 0, 3), option), [few]),
+      );
     });
   }
 
@@ -92,10 +124,16 @@ describe('cross entropy with its gradient', () => {
     const [once] = autograd.grad(byRows(logits, target, {}), logits) as [Tensor];
     for (const factor of [3, 0, 1, 5]) {
       const gradOutputs = tensor(factor, { dtype: float64 });
-      assertClose(autograd.grad(loss, logits, { gradOutputs, retainGraph: true })[0], once.mul(factor), `${factor}`);
+      assertClose(
+        autograd.grad(loss, logits, { gradOutputs, retainGraph: true })[0],
+        once.mul(factor),
+        `${factor}`,
+      );
     }
     const kept = autograd.grad(loss, logits, { retainGraph: true })[0] as Tensor;
-    const last = autograd.grad(loss, logits, { gradOutputs: tensor(2, { dtype: float64 }) })[0] as Tensor;
+    const last = autograd.grad(loss, logits, {
+      gradOutputs: tensor(2, { dtype: float64 }),
+    })[0] as Tensor;
     assertClose(kept, once, 'given before the last');
     assertClose(last, once.mul(2), 'the last');
     assert.throws(() => autograd.grad(loss, logits), /a second time/);
@@ -110,7 +148,11 @@ describe('cross entropy with its gradient', () => {
   });
 
   it('goes on through what made the logits, and may be hooked', () => {
-    const [x, w, target] = [randn([ROWS, 5], { dtype: float64 }), randn([5, CLASSES], { dtype: float64 }).requiresGrad_(), targets()];
+    const [x, w, target] = [
+      randn([ROWS, 5], { dtype: float64 }),
+      randn([5, CLASSES], { dtype: float64 }).requiresGrad_(),
+      targets(),
+    ];
     const run = (loss: (logits: Tensor) => Tensor): Tensor[] => {
       const logits = x.matmul(w);
       const seen: Tensor[] = [];
@@ -121,7 +163,9 @@ describe('cross entropy with its gradient', () => {
       return [grad, ...seen];
     };
     const expected = run((logits) => byRows(logits, target, {}));
-    run((logits) => crossEntropy(logits, target)).forEach((t, i) => assertClose(t, expected[i], `${i}`));
+    run((logits) => crossEntropy(logits, target)).forEach((t, i) =>
+      assertClose(t, expected[i], `${i}`),
+    );
   });
 
   it('goes through hooks of saved tensors', () => {
@@ -133,8 +177,14 @@ describe('cross entropy with its gradient', () => {
       () => crossEntropy(logits, target),
     );
     const before = held.map((t) => t.clone());
-    assertClose(autograd.grad(loss, logits, { gradOutputs: tensor(4, { dtype: float64 }) })[0], autograd.grad(byRows(logits, target, {}).mul(4), logits)[0], 'hooked');
-    held.forEach((t, i) => assert.ok(t.equal(before[i] as Tensor), `what hook ${i} was given has changed`));
+    assertClose(
+      autograd.grad(loss, logits, { gradOutputs: tensor(4, { dtype: float64 }) })[0],
+      autograd.grad(byRows(logits, target, {}).mul(4), logits)[0],
+      'hooked',
+    );
+    held.forEach((t, i) =>
+      assert.ok(t.equal(before[i] as Tensor), `what hook ${i} was given has changed`),
+    );
   });
 
   it('is made where it is asked for alone', () => {
@@ -154,7 +204,10 @@ describe('cross entropy with its gradient', () => {
     const target = randint(0, CLASSES, [2, 3, 4]);
     const [got] = autograd.grad(crossEntropy(logits, target), logits) as [Tensor];
     const wide = logits.detach().to(float64).requiresGrad_();
-    const [expected] = autograd.grad(byRows(wide.movedim(1, -1).reshape([24, CLASSES]), target.reshape([24]), {}), wide) as [Tensor];
+    const [expected] = autograd.grad(
+      byRows(wide.movedim(1, -1).reshape([24, CLASSES]), target.reshape([24]), {}),
+      wide,
+    ) as [Tensor];
     assert.equal(got.dtype, bfloat16);
     assertClose(got, expected.to(bfloat16), 'images');
   });
@@ -165,7 +218,11 @@ describe('cross entropy with its gradient', () => {
     assert.ok(Number.isNaN(none.item()));
     assert.equal(autograd.grad(none, logits)[0]?.abs().amax().item(), 0);
     const empty = randn([0, CLASSES]).requiresGrad_();
-    assert.deepEqual(autograd.grad(crossEntropy(empty, randint(0, CLASSES, [0]), { reduction: 'sum' }), empty)[0]?.shape, [0, CLASSES]);
+    assert.deepEqual(
+      autograd.grad(crossEntropy(empty, randint(0, CLASSES, [0]), { reduction: 'sum' }), empty)[0]
+        ?.shape,
+      [0, CLASSES],
+    );
   });
 
   it('is freed with what backward has used up', () => {

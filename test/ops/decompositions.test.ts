@@ -1,4 +1,7 @@
-/** Decompositions of reductions say the same as their kernels where values are special: infinite, NaN, or too few. */
+/**
+ * Decompositions of reductions say the same as their kernels where values are special: infinite,
+ * NaN, or too few.
+ */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, opByName } from '../../lib/core/op.js';
@@ -38,8 +41,18 @@ const calls: [what: string, name: string, input: Tensor, params: object][] = [
     { dims: [0, 1], correction: 1 },
   ],
   ['a norm of infinite elements', 'vectorNorm', rows, { dims: [1], order: 2 }],
-  ['a norm whose squares leave 16 bits', 'vectorNorm', tensor([300, 400], { dtype: float16 }), { dims: [0], order: 2 }],
-  ['a count of elements that are not 0', 'vectorNorm', tensor([0, 3, nan]), { dims: [0], order: 0 }],
+  [
+    'a norm whose squares leave 16 bits',
+    'vectorNorm',
+    tensor([300, 400], { dtype: float16 }),
+    { dims: [0], order: 2 },
+  ],
+  [
+    'a count of elements that are not 0',
+    'vectorNorm',
+    tensor([0, 3, nan]),
+    { dims: [0], order: 0 },
+  ],
   ['a norm of nothing', 'vectorNorm', zeros([0, 2]), { dims: [0], order: 3 }],
 ];
 
@@ -74,7 +87,11 @@ describe('the decomposition of a normalisation', () => {
       );
       const backward = opByName(`${name}Backward`) as AnyOp;
       const saved = parts.slice(1);
-      const grads = backward.decompose?.([input, input, ...saved, zeros([0])], { ...given, needs: [true, true, true] }) ?? [];
+      const grads =
+        backward.decompose?.([input, input, ...saved, zeros([0])], {
+          ...given,
+          needs: [true, true, true],
+        }) ?? [];
       assert.deepEqual(grads[0]?.shape, [3, 8, 0]);
     });
   }
@@ -100,7 +117,8 @@ describe('the decomposition of an op of 16-bit floats', () => {
     addRmsNorm: [[rows, rows, weight], normal],
     geluTanhBackward: [[weight, rows], {}],
   };
-  const near = (a: Tensor, b: Tensor, rtol: number): boolean => a.float().allclose(b.float(), { rtol, atol: rtol * 0.1, equalNan: true });
+  const near = (a: Tensor, b: Tensor, rtol: number): boolean =>
+    a.float().allclose(b.float(), { rtol, atol: rtol * 0.1, equalNan: true });
 
   for (const [name, [given, params]] of Object.entries(inputs)) {
     it(`computes in float32 and keeps the dtypes of the results: ${name}`, () => {

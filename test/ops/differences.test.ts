@@ -1,4 +1,6 @@
-/** What differs from PyTorch on purpose: a case for each row of docs/differences-from-pytorch.md. */
+/**
+ * What differs from PyTorch on purpose: a case for each row of docs/differences-from-pytorch.md.
+ */
 import assert from 'node:assert/strict';
 import * as shardwise from '../../lib/index.js';
 import {
@@ -66,7 +68,8 @@ const cases: Record<string, () => void> = {
     );
     assert.ok(whole([3]).toTypedArray() instanceof BigInt64Array);
   },
-  'float16 is read as float32': () => assert.ok(tensor([1]).half().toTypedArray() instanceof Float32Array),
+  'float16 is read as float32': () =>
+    assert.ok(tensor([1]).half().toTypedArray() instanceof Float32Array),
   'random numbers go by the index of the element': () => {
     manualSeed(1);
     const long = rand([6]);
@@ -140,7 +143,11 @@ const cases: Record<string, () => void> = {
     assert.throws(() => zeros([3, 0]).indexPut([whole([7])], zeros([1, 0])), IndexError);
   },
   'no integers have no median': () => assert.throws(() => whole([]).median(), IndexError),
-  'asStrided of what overlaps has no gradient': () => assert.throws(() => ones([1, 3], { requiresGrad: true }).expand(2, 3).asStrided([2], [1]), ArgumentError),
+  'asStrided of what overlaps has no gradient': () =>
+    assert.throws(
+      () => ones([1, 3], { requiresGrad: true }).expand(2, 3).asStrided([2], [1]),
+      ArgumentError,
+    ),
   'mixed layouts give row-major results': () => {
     assert.deepEqual(
       turned()
@@ -153,7 +160,11 @@ const cases: Record<string, () => void> = {
     assert.deepEqual(turned().mul(turned()).stride(), [1, 2]);
   },
   'gradients at 0 are finite': () => {
-    const [a, b, target] = [zeros([1], { requiresGrad: true }), zeros([1], { requiresGrad: true }), zeros([1], { requiresGrad: true })];
+    const [a, b, target] = [
+      zeros([1], { requiresGrad: true }),
+      zeros([1], { requiresGrad: true }),
+      zeros([1], { requiresGrad: true }),
+    ];
     a.hypot(b).backward();
     shardwise.nn.functional.klDiv(ones([1]), target, { reduction: 'sum' }).backward();
     for (const t of [a, b, target]) assert.ok(Number.isFinite(t.grad?.item()));

@@ -1,4 +1,7 @@
-/** Lists that are longer than any tensor has dims are refused at their first wrong element: a sparse array of 2**32 - 1 would take minutes to walk. */
+/**
+ * Lists that are longer than any tensor has dims are refused at their first wrong element: a sparse
+ * array of 2**32 - 1 would take minutes to walk.
+ */
 import assert from 'node:assert/strict';
 import { ones, ShardwiseError, type Tensor } from '../../lib/index.js';
 
@@ -38,11 +41,17 @@ const calls: Record<string, (t: Tensor, list: number[]) => unknown> = {
   sumToSize: (t, list) => t.sumToSize(list),
   newZeros: (t, list) => t.newZeros(list),
   norm: (t, list) => t.norm(2, list),
-  ...Object.fromEntries(['sum', 'mean', 'amax', 'amin', 'var', 'std', 'logsumexp'].map((name) => [name, (t: Tensor, list: number[]) => t[name as 'sum'](list)])),
+  ...Object.fromEntries(
+    ['sum', 'mean', 'amax', 'amin', 'var', 'std', 'logsumexp'].map((name) => [
+      name,
+      (t: Tensor, list: number[]) => t[name as 'sum'](list),
+    ]),
+  ),
 };
 
 describe('a list of 2**32 - 1 holes', () => {
   for (const [name, call] of Object.entries(calls)) {
-    it(`is refused by ${name} at once`, () => assert.throws(() => call(ones([2, 2]), endless()), ShardwiseError));
+    it(`is refused by ${name} at once`, () =>
+      assert.throws(() => call(ones([2, 2]), endless()), ShardwiseError));
   }
 });

@@ -1,6 +1,23 @@
-/** Tensors from nothing: full, empty, arange, linspace. Values of PyTorch are compared in test/golden. */
+/**
+ * Tensors from nothing: full, empty, arange, linspace. Values of PyTorch are compared in
+ * test/golden.
+ */
 import assert from 'node:assert/strict';
-import { ArgumentError, arange, bool, empty, float64, full, int32, int64, linspace, onesLike, tensor, uint8, zerosLike } from '../../lib/index.js';
+import {
+  ArgumentError,
+  arange,
+  bool,
+  empty,
+  float64,
+  full,
+  int32,
+  int64,
+  linspace,
+  onesLike,
+  tensor,
+  uint8,
+  zerosLike,
+} from '../../lib/index.js';
 
 describe('a factory', () => {
   it('fills with one value: full', () => {
@@ -8,7 +25,10 @@ describe('a factory', () => {
       [1.5, 1.5],
       [1.5, 1.5],
     ]);
-    assert.deepEqual((full([2], 2 ** 53 - 1, { dtype: int64 }).tolist() as unknown[]).map(Number), [2 ** 53 - 1, 2 ** 53 - 1]);
+    assert.deepEqual((full([2], 2 ** 53 - 1, { dtype: int64 }).tolist() as unknown[]).map(Number), [
+      2 ** 53 - 1,
+      2 ** 53 - 1,
+    ]);
     assert.deepEqual(full([1], 0.5, { dtype: bool }).tolist(), [true]);
     assert.deepEqual(full([1], 7.9, { dtype: uint8 }).tolist(), [7]);
     assert.deepEqual(full([0, 3], 1).shape, [0, 3]);
@@ -19,7 +39,8 @@ describe('a factory', () => {
       [1, 2, 3],
       [4, 5, 6],
     ]).t();
-    for (const like of [zerosLike(t), onesLike(t)]) assert.deepEqual([like.shape, like.strides], [t.shape, t.strides]);
+    for (const like of [zerosLike(t), onesLike(t)])
+      assert.deepEqual([like.shape, like.strides], [t.shape, t.strides]);
     assert.deepEqual(onesLike(t.select(0, 0).expand([2, 2])).strides, [2, 1]);
   });
 
@@ -41,8 +62,14 @@ describe('a factory', () => {
   });
 
   it('counts in integers by what is left of start and step, as PyTorch does: arange', () => {
-    assert.deepEqual(arange(-2.5, 8, 1, { dtype: int64 }).tolist(), [-2, -1, 0, 1, 2, 3, 4, 5, 6, 7]);
-    assert.deepEqual(arange(-2.5, 8, 1, { dtype: int32 }).tolist(), [-2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert.deepEqual(
+      arange(-2.5, 8, 1, { dtype: int64 }).tolist(),
+      [-2, -1, 0, 1, 2, 3, 4, 5, 6, 7],
+    );
+    assert.deepEqual(
+      arange(-2.5, 8, 1, { dtype: int32 }).tolist(),
+      [-2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8],
+    );
     assert.deepEqual(arange(0, 3.9, 1.5, { dtype: int64 }).tolist(), [0, 1, 2]);
     assert.deepEqual(arange(2.7, -2.7, -1, { dtype: int64 }).tolist(), [2, 1, 0, -1]);
     assert.deepEqual(arange(0, 10, 2.5, { dtype: int64 }).tolist(), [0, 2, 4, 6, 8]);

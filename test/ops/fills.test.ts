@@ -1,6 +1,16 @@
 /** maskedFill and maskedFill_: values become elements of the tensor's dtype, as in PyTorch. */
 import assert from 'node:assert/strict';
-import { ArgumentError, bool, float32, float64, int64, ShapeError, type Tensor, tensor, uint8 } from '../../lib/index.js';
+import {
+  ArgumentError,
+  bool,
+  float32,
+  float64,
+  int64,
+  ShapeError,
+  type Tensor,
+  tensor,
+  uint8,
+} from '../../lib/index.js';
 
 const mask = (): Tensor => tensor([true, false]);
 const whole = (): Tensor => tensor([1, 2], { dtype: int64 });
@@ -27,7 +37,10 @@ const cases: [name: string, input: () => Tensor, value: Fill, first: unknown][] 
 describe('maskedFill', () => {
   for (const [name, input, value, first] of cases) {
     it(`fills ${name}`, () => {
-      for (const filled of [input().maskedFill(mask(), value), input().maskedFill_(mask(), value)]) {
+      for (const filled of [
+        input().maskedFill(mask(), value),
+        input().maskedFill_(mask(), value),
+      ]) {
         assert.equal(filled.dtype, input().dtype);
         const expected = input().tolist() as unknown[];
         assert.deepEqual(filled.tolist(), [first, expected[1]]);

@@ -1,5 +1,13 @@
 import assert from 'node:assert/strict';
-import { addmm, type Float32MatmulPrecision, float64, noGrad, randn, setFloat32MatmulPrecision, type Tensor } from '../../lib/index.js';
+import {
+  addmm,
+  type Float32MatmulPrecision,
+  float64,
+  noGrad,
+  randn,
+  setFloat32MatmulPrecision,
+  type Tensor,
+} from '../../lib/index.js';
 import { findLibrary, libraryNamed } from '../../lib/native/libraries.js';
 import { addon } from '../../lib/runtime.js';
 import { skipBecause, skipWithoutCuda } from '../skip.js';
@@ -18,18 +26,54 @@ interface Product {
 }
 
 const products: readonly Product[] = [
-  { name: 'x w', make: () => ({ of: (x, w) => (x as Tensor).matmul(w as Tensor), operands: [randn([1031, 2053], { device }), randn([2053, 777], { device })] }) },
-  { name: 'x w^T', make: () => ({ of: (x, w) => (x as Tensor).matmul((w as Tensor).t()), operands: [randn([512, 4096], { device }), randn([640, 4096], { device })] }) },
-  { name: 'x^T w', make: () => ({ of: (x, w) => (x as Tensor).t().matmul(w as Tensor), operands: [randn([1000, 515], { device }), randn([1000, 1024], { device })] }) },
-  { name: 'batches', make: () => ({ of: (x, w) => (x as Tensor).matmul(w as Tensor), operands: [randn([3, 600, 517], { device }), randn([3, 517, 530], { device })] }) },
+  {
+    name: 'x w',
+    make: () => ({
+      of: (x, w) => (x as Tensor).matmul(w as Tensor),
+      operands: [randn([1031, 2053], { device }), randn([2053, 777], { device })],
+    }),
+  },
+  {
+    name: 'x w^T',
+    make: () => ({
+      of: (x, w) => (x as Tensor).matmul((w as Tensor).t()),
+      operands: [randn([512, 4096], { device }), randn([640, 4096], { device })],
+    }),
+  },
+  {
+    name: 'x^T w',
+    make: () => ({
+      of: (x, w) => (x as Tensor).t().matmul(w as Tensor),
+      operands: [randn([1000, 515], { device }), randn([1000, 1024], { device })],
+    }),
+  },
+  {
+    name: 'batches',
+    make: () => ({
+      of: (x, w) => (x as Tensor).matmul(w as Tensor),
+      operands: [randn([3, 600, 517], { device }), randn([3, 517, 530], { device })],
+    }),
+  },
   {
     name: 'x^T w of an odd number of rows',
-    make: () => ({ of: (x, w) => (x as Tensor).t().matmul(w as Tensor), operands: [randn([1001, 515], { device }), randn([1001, 640], { device })] }),
+    make: () => ({
+      of: (x, w) => (x as Tensor).t().matmul(w as Tensor),
+      operands: [randn([1001, 515], { device }), randn([1001, 640], { device })],
+    }),
   },
-  { name: 'x^T w^T', make: () => ({ of: (x, w) => (x as Tensor).t().matmul((w as Tensor).t()), operands: [randn([1004, 515], { device }), randn([640, 1004], { device })] }) },
+  {
+    name: 'x^T w^T',
+    make: () => ({
+      of: (x, w) => (x as Tensor).t().matmul((w as Tensor).t()),
+      operands: [randn([1004, 515], { device }), randn([640, 1004], { device })],
+    }),
+  },
   {
     name: 'batches of whole vectors',
-    make: () => ({ of: (x, w) => (x as Tensor).matmul(w as Tensor), operands: [randn([3, 600, 516], { device }), randn([3, 516, 530], { device })] }),
+    make: () => ({
+      of: (x, w) => (x as Tensor).matmul(w as Tensor),
+      operands: [randn([3, 600, 516], { device }), randn([3, 516, 530], { device })],
+    }),
   },
   {
     name: 'batches with one matrix for all',
@@ -49,27 +93,39 @@ const products: readonly Product[] = [
     name: 'a sum with a row',
     make: () => ({
       of: (c, x, w) => addmm(c as Tensor, x as Tensor, w as Tensor, { alpha: 0.5 }),
-      operands: [randn([768], { device }), randn([640, 1024], { device }), randn([1024, 768], { device })],
+      operands: [
+        randn([768], { device }),
+        randn([640, 1024], { device }),
+        randn([1024, 768], { device }),
+      ],
     }),
   },
   {
     name: 'a sum with a matrix',
     make: () => ({
       of: (c, x, w) => addmm(c as Tensor, x as Tensor, w as Tensor, { beta: 2 }),
-      operands: [randn([640, 768], { device }), randn([640, 1024], { device }), randn([1024, 768], { device })],
+      operands: [
+        randn([640, 768], { device }),
+        randn([640, 1024], { device }),
+        randn([1024, 768], { device }),
+      ],
     }),
   },
   // Float32's kernels split short and middling sums, and are the more exact for it.
   ...[512, 800, 1024, 2048, 3000].map((k) => ({
     name: `sums of ${k}`,
-    make: () => ({ of: (x: Tensor | undefined, w: Tensor | undefined) => (x as Tensor).matmul(w as Tensor), operands: [randn([515, k], { device }), randn([k, 640], { device })] }),
+    make: () => ({
+      of: (x: Tensor | undefined, w: Tensor | undefined) => (x as Tensor).matmul(w as Tensor),
+      operands: [randn([515, k], { device }), randn([k, 640], { device })],
+    }),
   })),
 ];
 
 describe('the precision of float32 products on a GPU', () => {
   before(function () {
     skipWithoutCuda(this);
-    if (findLibrary(addon, libraryNamed('cuBLASLt')).found === undefined) skipBecause(this, 'no cuBLASLt, which has the products of TF32');
+    if (findLibrary(addon, libraryNamed('cuBLASLt')).found === undefined)
+      skipBecause(this, 'no cuBLASLt, which has the products of TF32');
   });
   afterEach(() => setFloat32MatmulPrecision('highest'));
 
@@ -105,7 +161,10 @@ describe('the precision of float32 products on a GPU', () => {
     const large = randn([512, 512], { device }).sign().mul(3.4028e38);
     const unit = randn([512], { device }).sign().diag();
     const small = randn([512, 512], { device }).mul(1e-30);
-    assert.ok(under('tf32x3', () => large.matmul(unit)).equal(large.matmul(unit)), 'of large numbers');
+    assert.ok(
+      under('tf32x3', () => large.matmul(unit)).equal(large.matmul(unit)),
+      'of large numbers',
+    );
     const error = await errorOf(
       under('tf32x3', () => small.matmul(unit)),
       small.to(float64).matmul(unit.to(float64)),
@@ -120,7 +179,11 @@ describe('the precision of float32 products on a GPU', () => {
   });
 
   it('holds for gradients, at the time they are computed', async () => {
-    const [a, b, weight] = [randn([640, 640], { device, requiresGrad: true }), randn([640, 640], { device }), randn([640, 640], { device })];
+    const [a, b, weight] = [
+      randn([640, 640], { device, requiresGrad: true }),
+      randn([640, 640], { device }),
+      randn([640, 640], { device }),
+    ];
     const loss = (): Tensor => a.matmul(b).mul(weight).sum();
     loss().backward();
     const exact = a.grad as Tensor;

@@ -1,5 +1,10 @@
 import assert from 'node:assert/strict';
-import { ArgumentError, getFloat32MatmulPrecision, randn, setFloat32MatmulPrecision } from '../../lib/index.js';
+import {
+  ArgumentError,
+  getFloat32MatmulPrecision,
+  randn,
+  setFloat32MatmulPrecision,
+} from '../../lib/index.js';
 
 describe('the precision of float32 products', () => {
   afterEach(() => setFloat32MatmulPrecision('highest'));
@@ -17,7 +22,10 @@ describe('the precision of float32 products', () => {
       assert.throws(
         () => setFloat32MatmulPrecision(name as never),
         (error: Error) =>
-          error instanceof ArgumentError && /setFloat32MatmulPrecision: expected precision to be one of 'highest', 'high', 'medium', 'tf32x3', got /.test(error.message),
+          error instanceof ArgumentError &&
+          /setFloat32MatmulPrecision: expected precision to be one of 'highest', 'high', 'medium', 'tf32x3', got /.test(
+            error.message,
+          ),
       );
     }
     assert.equal(getFloat32MatmulPrecision(), 'highest');

@@ -1,6 +1,22 @@
 /** Gradients where a formula divides by zero or meets NaN. Values of PyTorch 2.11. */
 import assert from 'node:assert/strict';
-import { arange, autograd, bfloat16, clamp, float16, float32, float64, int8, int32, int64, logit, nn, type Tensor, tensor, uint8 } from '../../lib/index.js';
+import {
+  arange,
+  autograd,
+  bfloat16,
+  clamp,
+  float16,
+  float32,
+  float64,
+  int8,
+  int32,
+  int64,
+  logit,
+  nn,
+  type Tensor,
+  tensor,
+  uint8,
+} from '../../lib/index.js';
 
 const { functional: F } = nn;
 
@@ -65,7 +81,12 @@ describe('gradients at the edges', () => {
       [0, 0, 3, 2],
       [1, 0, 3, 2],
     ])
-      assert.ok(autograd.gradgradcheck((t) => t.prod(), [tensor(values, { dtype: float64, requiresGrad: true })]));
+      assert.ok(
+        autograd.gradgradcheck(
+          (t) => t.prod(),
+          [tensor(values, { dtype: float64, requiresGrad: true })],
+        ),
+      );
   });
 });
 
@@ -105,7 +126,9 @@ describe('the gradients of scatterReduce', () => {
   ];
   for (const [reduce, includeSelf, input, source, ofInput, ofSource] of cases) {
     it(`by ${reduce} ${includeSelf ? 'with' : 'without'} self are those of PyTorch, at zeros and ties too`, () => {
-      const [x, s] = [input, source].map((values) => tensor(values, { dtype: float64, requiresGrad: true })) as [Tensor, Tensor];
+      const [x, s] = [input, source].map((values) =>
+        tensor(values, { dtype: float64, requiresGrad: true }),
+      ) as [Tensor, Tensor];
       x.scatterReduce(0, index, s, reduce, { includeSelf }).sum().backward();
       assert.deepEqual([x.grad?.tolist(), s.grad?.tolist()], [ofInput, ofSource]);
     });
@@ -115,9 +138,20 @@ describe('the gradients of scatterReduce', () => {
     for (const dtype of [int8, int32, int64]) {
       const [zero, seven] = [tensor([0], { dtype }), tensor([7, -7], { dtype })];
       const at = tensor([0, 0], { dtype: int64 });
-      const reduced = (['amin', 'amax'] as const).map((reduce) => Number(zero.scatterReduce(0, at, seven, reduce, { includeSelf: false }).item()));
+      const reduced = (['amin', 'amax'] as const).map((reduce) =>
+        Number(zero.scatterReduce(0, at, seven, reduce, { includeSelf: false }).item()),
+      );
       assert.deepEqual(reduced, [-7, 7]);
-      assert.equal(Number(zero.scatterReduce(0, at.narrow(0, 0, 1), seven.narrow(0, 0, 1), 'amin', { includeSelf: false }).item()), 7);
+      assert.equal(
+        Number(
+          zero
+            .scatterReduce(0, at.narrow(0, 0, 1), seven.narrow(0, 0, 1), 'amin', {
+              includeSelf: false,
+            })
+            .item(),
+        ),
+        7,
+      );
     }
   });
 });
@@ -149,7 +183,9 @@ describe('the gradients at NaN', () => {
       ['min', [0, 0, 1, 0], [0, 0, 0, 1]],
       ['max', [0, 0, 0, 1], [0, 0, 1, 0]],
     ] as const) {
-      const [x, bound] = [values, [Number.NaN, 0, 1, 5]].map((v) => tensor(v, { dtype: float64, requiresGrad: true })) as [Tensor, Tensor];
+      const [x, bound] = [values, [Number.NaN, 0, 1, 5]].map((v) =>
+        tensor(v, { dtype: float64, requiresGrad: true }),
+      ) as [Tensor, Tensor];
       const clamped = clamp(x, { [side]: bound });
       assert.deepEqual((clamped.tolist() as number[]).slice(0, 2), [Number.NaN, Number.NaN]);
       clamped.sum().backward();
@@ -158,7 +194,11 @@ describe('the gradients at NaN', () => {
   });
 
   it('go to the NaN that a median or a quantile is', () => {
-    for (const fn of [(x: Tensor) => x.median(0).values, (x: Tensor) => x.median(0, { keepdim: true }).values, (x: Tensor) => x.quantile(0.5, 0)])
+    for (const fn of [
+      (x: Tensor) => x.median(0).values,
+      (x: Tensor) => x.median(0, { keepdim: true }).values,
+      (x: Tensor) => x.quantile(0.5, 0),
+    ])
       assert.deepEqual(gradientOf(fn, [1, Number.NaN, 2]), [0, 1, 0]);
   });
 });
@@ -183,7 +223,9 @@ describe('the gradients of elements', () => {
   it('of binaryCrossEntropyWithLogits do not vanish where logit and label agree', () => {
     const x = tensor([-6, -15, -20, 20], { dtype: float32, requiresGrad: true });
     F.binaryCrossEntropyWithLogits(x, tensor([0, 0, 0, 1]), { reduction: 'sum' }).backward();
-    [0.0024726231566347743, 3.059022269256247e-7, 2.0611536181902037e-9, -2.0611536181902037e-9].forEach((e, i) => {
+    [
+      0.0024726231566347743, 3.059022269256247e-7, 2.0611536181902037e-9, -2.0611536181902037e-9,
+    ].forEach((e, i) => {
       const given = ((x.grad as Tensor).tolist() as number[])[i] as number;
       assert.ok(Math.abs(given - e) < 1e-6 * Math.abs(e), `${given}, expected ${e}`);
     });
@@ -192,8 +234,14 @@ describe('the gradients of elements', () => {
   it('of binaryCrossEntropyWithLogits are those of floating labels, whatever the dtype of the labels', () => {
     for (const dtype of [uint8, int8, int64])
       assert.deepEqual(
-        gradientOf((x) => F.binaryCrossEntropyWithLogits(x, tensor([1, 0, 1, 0], { dtype })), [-2, -2, 2, 2]),
-        gradientOf((x) => F.binaryCrossEntropyWithLogits(x, tensor([1, 0, 1, 0], { dtype: float64 })), [-2, -2, 2, 2]),
+        gradientOf(
+          (x) => F.binaryCrossEntropyWithLogits(x, tensor([1, 0, 1, 0], { dtype })),
+          [-2, -2, 2, 2],
+        ),
+        gradientOf(
+          (x) => F.binaryCrossEntropyWithLogits(x, tensor([1, 0, 1, 0], { dtype: float64 })),
+          [-2, -2, 2, 2],
+        ),
       );
   });
 
@@ -210,12 +258,18 @@ describe('the gradients of elements', () => {
   });
 
   it('go once to the value of indexFill, whose index comes several times', () => {
-    const [x, value] = [tensor([1, 2, 3], { dtype: float64, requiresGrad: true }), tensor(7, { dtype: float64, requiresGrad: true })];
+    const [x, value] = [
+      tensor([1, 2, 3], { dtype: float64, requiresGrad: true }),
+      tensor(7, { dtype: float64, requiresGrad: true }),
+    ];
     const filled = x.indexFill(0, tensor([0, 0, -3], { dtype: int64 }), value);
     filled
       .mul(tensor([2, 3, 4]))
       .sum()
       .backward();
-    assert.deepEqual([filled.tolist(), x.grad?.tolist(), value.grad?.item()], [[7, 2, 3], [0, 3, 4], 2]);
+    assert.deepEqual(
+      [filled.tolist(), x.grad?.tolist(), value.grad?.item()],
+      [[7, 2, 3], [0, 3, 4], 2],
+    );
   });
 });

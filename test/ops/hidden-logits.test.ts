@@ -1,6 +1,22 @@
-/** Logits that a mask hides by the lowest finite number, as models of Hugging Face do: they count nothing beside any other, and all alike by themselves. */
+/**
+ * Logits that a mask hides by the lowest finite number, as models of Hugging Face do: they count
+ * nothing beside any other, and all alike by themselves.
+ */
 import assert from 'node:assert/strict';
-import { bfloat16, type DType, finfo, float16, float32, float64, int64, nn, randn, type Tensor, tensor, where } from '../../lib/index.js';
+import {
+  bfloat16,
+  type DType,
+  finfo,
+  float16,
+  float32,
+  float64,
+  int64,
+  nn,
+  randn,
+  type Tensor,
+  tensor,
+  where,
+} from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
 
 const { functional: F } = nn;
@@ -13,15 +29,29 @@ const tolerance = new Map<DType, number>([
 ]);
 
 /** Of rows of n: only the first element is seen, all but the first eight, none, every second. */
-const seen = [(i: number) => i === 0, (i: number, n: number) => i >= Math.min(8, n - 1), () => false, (i: number) => i % 2 === 0];
+const seen = [
+  (i: number) => i === 0,
+  (i: number, n: number) => i >= Math.min(8, n - 1),
+  () => false,
+  (i: number) => i % 2 === 0,
+];
 const blindRow = 2;
 
 const values = (t: Tensor): number[][] => t.cpu().to(float64).tolist() as number[][];
 
 /** `least`: what is taken for the size of smaller values. */
-function near(got: readonly number[], want: readonly number[], room: number, what: string, least = 0.01): void {
+function near(
+  got: readonly number[],
+  want: readonly number[],
+  room: number,
+  what: string,
+  least = 0.01,
+): void {
   assert.equal(got.length, want.length, what);
-  const wrong = got.findIndex((value, i) => !(Math.abs(value - (want[i] as number)) <= room * (Math.abs(want[i] as number) + least)));
+  const wrong = got.findIndex(
+    (value, i) =>
+      !(Math.abs(value - (want[i] as number)) <= room * (Math.abs(want[i] as number) + least)),
+  );
   assert.equal(wrong, -1, `${what}: element ${wrong} is ${got[wrong]}, expected ${want[wrong]}`);
 }
 
@@ -36,7 +66,12 @@ const probabilities = (row: readonly number[]): number[] => {
 type Operands = [q: Tensor, k: Tensor, v: Tensor];
 
 /** The result of attention, and the gradients of its operands. */
-function attention(operands: Operands, attnMask: Tensor, gradient: Tensor, device: 'cpu' | 'cuda'): Tensor[] {
+function attention(
+  operands: Operands,
+  attnMask: Tensor,
+  gradient: Tensor,
+  device: 'cpu' | 'cuda',
+): Tensor[] {
   const [q, k, v] = operands.map((t) => t.detach().to(device).requiresGrad_()) as Operands;
   const out = F.scaledDotProductAttention(q, k, v, { attnMask: attnMask.to(device) });
   out.backward(gradient.to(device));
@@ -54,14 +89,19 @@ for (const device of ['cpu', 'cuda'] as const) {
     for (const [dtype, room] of tolerance) {
       const drawn = (n: number): { logits: Tensor; visible: boolean[][]; exact: number[][] } => {
         const visible = seen.map((sees) => Array.from({ length: n }, (_, i) => sees(i, n)));
-        const logits = where(tensor(visible), randn([seen.length, n], { dtype: float64 }).mul(3), tensor(finfo(dtype).min, { dtype: float64 })).to(dtype);
+        const logits = where(
+          tensor(visible),
+          randn([seen.length, n], { dtype: float64 }).mul(3),
+          tensor(finfo(dtype).min, { dtype: float64 }),
+        ).to(dtype);
         return { logits: logits.to(device), visible, exact: values(logits) };
       };
       it(`softmax of ${dtype}`, () => {
         for (const n of lengths) {
           const { logits, exact } = drawn(n);
           const got = values(F.softmax(logits, -1));
-          for (const [r, row] of exact.entries()) near(got[r] as number[], probabilities(row), room, `row ${r} of ${n}`);
+          for (const [r, row] of exact.entries())
+            near(got[r] as number[], probabilities(row), room, `row ${r} of ${n}`);
         }
       });
 
@@ -70,14 +110,25 @@ for (const device of ['cpu', 'cuda'] as const) {
           const { logits, visible, exact } = drawn(n);
           const targets = visible.map((row) => Math.max(0, row.indexOf(true)));
           const x = logits.detach().requiresGrad_();
-          const losses = F.crossEntropy(x, tensor(targets, { device, dtype: int64 }), { reduction: 'none' });
+          const losses = F.crossEntropy(x, tensor(targets, { device, dtype: int64 }), {
+            reduction: 'none',
+          });
           losses.sum().backward();
-          const [lost, gradients] = [losses.cpu().to(float64).tolist() as number[], values(x.grad as Tensor)];
+          const [lost, gradients] = [
+            losses.cpu().to(float64).tolist() as number[],
+            values(x.grad as Tensor),
+          ];
           for (const [r, row] of exact.entries()) {
             if (!(visible[r] as boolean[]).includes(true)) continue;
             const p = probabilities(row);
             const target = targets[r] as number;
-            near([lost[r] as number], [-Math.log(p[target] as number)], dtype === float64 ? room : Math.max(room, 1e-5), `loss ${r} of ${n}`, room < 1e-4 ? 1 : 0.01); // log of the sum less the logit, which are larger
+            near(
+              [lost[r] as number],
+              [-Math.log(p[target] as number)],
+              dtype === float64 ? room : Math.max(room, 1e-5),
+              `loss ${r} of ${n}`,
+              room < 1e-4 ? 1 : 0.01,
+            ); // log of the sum less the logit, which are larger
             near(
               gradients[r] as number[],
               p.map((value, i) => value - (i === target ? 1 : 0)),
@@ -90,29 +141,77 @@ for (const device of ['cpu', 'cuda'] as const) {
 
       it(`attention of ${dtype} by an added mask is that by a bool one, and in rows that see nothing all keys count alike`, () => {
         const keys = 70;
-        const visible = tensor(seen.map((sees) => Array.from({ length: keys }, (_, i) => sees(i, keys))));
-        const added = where(visible, tensor(0, { dtype: float64 }), tensor(finfo(dtype).min, { dtype: float64 })).to(dtype);
+        const visible = tensor(
+          seen.map((sees) => Array.from({ length: keys }, (_, i) => sees(i, keys))),
+        );
+        const added = where(
+          visible,
+          tensor(0, { dtype: float64 }),
+          tensor(finfo(dtype).min, { dtype: float64 }),
+        ).to(dtype);
         for (const depth of [16, 128, 160]) {
-          const [q, k, v] = [seen.length, keys, keys].map((rows) => randn([1, 2, rows, depth]).to(dtype)) as Operands;
-          const g = where(visible.any(1, { keepdim: true }), randn([1, 2, seen.length, depth]), 0).to(dtype); // the loss is of rows that see something
-          const [got, want] = [added, visible].map((mask) => attention([q, k, v], mask, g, device)) as [Tensor[], Tensor[]];
+          const [q, k, v] = [seen.length, keys, keys].map((rows) =>
+            randn([1, 2, rows, depth]).to(dtype),
+          ) as Operands;
+          const g = where(
+            visible.any(1, { keepdim: true }),
+            randn([1, 2, seen.length, depth]),
+            0,
+          ).to(dtype); // the loss is of rows that see something
+          const [got, want] = [added, visible].map((mask) =>
+            attention([q, k, v], mask, g, device),
+          ) as [Tensor[], Tensor[]];
           const blind = (got[0] as Tensor).select(2, blindRow).clone();
           (got[0] as Tensor).select(2, blindRow).zero_(); // as where a bool mask hides all
-          for (const [i, what] of ['result', 'gradient of q', 'gradient of k', 'gradient of v'].entries())
-            near(flat(got[i] as Tensor), flat(want[i] as Tensor), room, `${what} of depth ${depth}`);
-          // The lowest number of float16 does not swallow a score, which is a float32: what is left of it counts.
-          const alike = dtype === float16 ? F.scaledDotProductAttention(q, k, v).select(2, blindRow) : v.to(float64).mean(2);
-          near(flat(blind), flat(alike), dtype === float16 ? 0.2 : room, `the blind row of depth ${depth}`);
+          for (const [i, what] of [
+            'result',
+            'gradient of q',
+            'gradient of k',
+            'gradient of v',
+          ].entries())
+            near(
+              flat(got[i] as Tensor),
+              flat(want[i] as Tensor),
+              room,
+              `${what} of depth ${depth}`,
+            );
+          // The lowest number of float16 does not swallow a score, which is a float32: what is left
+          // of it counts.
+          const alike =
+            dtype === float16
+              ? F.scaledDotProductAttention(q, k, v).select(2, blindRow)
+              : v.to(float64).mean(2);
+          near(
+            flat(blind),
+            flat(alike),
+            dtype === float16 ? 0.2 : room,
+            `the blind row of depth ${depth}`,
+          );
         }
       });
 
       it(`attention of ${dtype} has no weight beyond 1 where a large mask for all keys swallows what the sum of weights is`, () => {
-        const [q, k, v, g] = [3, 40, 40, 3].map((rows) => randn([1, 1, rows, 64]).to(dtype)) as [...Operands, Tensor];
+        const [q, k, v, g] = [3, 40, 40, 3].map((rows) => randn([1, 1, rows, 64]).to(dtype)) as [
+          ...Operands,
+          Tensor,
+        ];
         const largest = flat(g).reduce((sum, value) => sum + Math.abs(value), 0);
-        for (const added of [2 ** 13, 2 ** 15, 2 ** 22, 2 ** 25, 2 ** 27, 2 ** 30, 2 ** 100].filter((value) => value < finfo(dtype).max)) {
-          const [, ...gradients] = attention([q, k, v], tensor(-added).to(dtype).expand([3, 40]), g, device);
-          for (const value of gradients.flatMap(flat)) assert.ok(Number.isFinite(value), `mask ${-added}: ${value}`);
-          for (const value of flat(gradients[2] as Tensor)) assert.ok(Math.abs(value) <= largest * 1.01, `mask ${-added}: ${value}, of gradients of ${largest}`);
+        for (const added of [2 ** 13, 2 ** 15, 2 ** 22, 2 ** 25, 2 ** 27, 2 ** 30, 2 ** 100].filter(
+          (value) => value < finfo(dtype).max,
+        )) {
+          const [, ...gradients] = attention(
+            [q, k, v],
+            tensor(-added).to(dtype).expand([3, 40]),
+            g,
+            device,
+          );
+          for (const value of gradients.flatMap(flat))
+            assert.ok(Number.isFinite(value), `mask ${-added}: ${value}`);
+          for (const value of flat(gradients[2] as Tensor))
+            assert.ok(
+              Math.abs(value) <= largest * 1.01,
+              `mask ${-added}: ${value}, of gradients of ${largest}`,
+            );
         }
       });
     }

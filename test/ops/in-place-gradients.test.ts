@@ -1,4 +1,7 @@
-/** Ops in place where only another operand requires a gradient, which may read the values from before. */
+/**
+ * Ops in place where only another operand requires a gradient, which may read the values from
+ * before.
+ */
 import assert from 'node:assert/strict';
 import { autograd, Tensor } from '../../lib/index.js';
 import { allComposites } from '../../lib/ops/composite.js';
@@ -21,7 +24,9 @@ describe('in-place twins of compositions', () => {
         const gradients = [false, true].map((writes) => {
           const target = copyOf(sample[0], false) as Tensor;
           const args = sample.slice(1).map((arg) => copyOf(arg, true));
-          const method = (target as unknown as Record<string, (...args: unknown[]) => Tensor>)[`${name}_`] as (...args: unknown[]) => Tensor;
+          const method = (target as unknown as Record<string, (...args: unknown[]) => Tensor>)[
+            `${name}_`
+          ] as (...args: unknown[]) => Tensor;
           const result = writes ? method.apply(target, args) : (fn(target, ...args) as Tensor);
           const leaves = args.filter((t): t is Tensor => t instanceof Tensor && t.requiresGrad);
           return autograd.grad(result.square().sum(), leaves).map((g) => g?.tolist());

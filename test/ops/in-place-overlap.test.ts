@@ -8,7 +8,10 @@ const index = (values: number[]): Tensor => tensor(values, { dtype: int64 });
 describe('an in-place op whose source is the tensor itself', () => {
   const cases: Record<string, [(t: Tensor) => Tensor, number[]]> = {
     scatter_: [(t) => t.scatter_(0, index([3, 2, 1, 0]), t), [3, 2, 1, 0]],
-    'scatter_ from a view': [(t) => t.scatter_(0, index([3, 2, 1, 0]), t.narrow(0, 0, 4)), [3, 2, 1, 0]],
+    'scatter_ from a view': [
+      (t) => t.scatter_(0, index([3, 2, 1, 0]), t.narrow(0, 0, 4)),
+      [3, 2, 1, 0],
+    ],
     scatterAdd_: [(t) => t.scatterAdd_(0, index([3, 3, 3, 3]), t), [0, 1, 2, 9]],
     indexAdd_: [(t) => t.indexAdd_(0, index([3, 2, 1, 0]), t), [3, 3, 3, 3]],
     indexPut_: [(t) => t.indexPut_([index([3, 2, 1, 0])], t), [3, 2, 1, 0]],

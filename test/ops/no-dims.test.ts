@@ -1,6 +1,20 @@
-/** Tensors without dims, and without elements, where others are read and written along a dim; expectations are PyTorch's. */
+/**
+ * Tensors without dims, and without elements, where others are read and written along a dim;
+ * expectations are PyTorch's.
+ */
 import assert from 'node:assert/strict';
-import { DtypeError, gather, IndexError, int32, int64, ones, type Tensor, tensor, where, zeros } from '../../lib/index.js';
+import {
+  DtypeError,
+  gather,
+  IndexError,
+  int32,
+  int64,
+  ones,
+  type Tensor,
+  tensor,
+  where,
+  zeros,
+} from '../../lib/index.js';
 
 const index = (data: number | number[]): Tensor => tensor(data, { dtype: int64 });
 const scalar = (): Tensor => tensor(3);
@@ -23,19 +37,34 @@ const values: Record<string, [call: () => Tensor | readonly Tensor[], expected: 
   indexCopy: [() => scalar().indexCopy(0, index([0]), tensor([7])), 7],
   'indexCopy of a source without dims': [() => scalar().indexCopy(0, index(0), tensor(7)), 7],
   'indexCopy of nothing': [() => scalar().indexCopy(0, index([]), tensor([])), 3],
-  'indexCopy into a vector of a source without dims': [() => ones([3]).indexCopy(0, index(1), tensor(7)), [1, 7, 1]],
+  'indexCopy into a vector of a source without dims': [
+    () => ones([3]).indexCopy(0, index(1), tensor(7)),
+    [1, 7, 1],
+  ],
   indexCopy_: [() => scalar().indexCopy_(0, index([0]), tensor([7])), 7],
   indexAdd: [() => scalar().indexAdd(0, index([0]), tensor([7])), 10],
   'indexAdd twice': [() => scalar().indexAdd(0, index([0, 0]), tensor([7, 7])), 17],
   'indexAdd of nothing': [() => scalar().indexAdd(0, index([]), tensor([])), 3],
-  'indexAdd into a vector of a source without dims': [() => ones([3]).indexAdd(0, index(1), tensor(7)), [1, 8, 1]],
+  'indexAdd into a vector of a source without dims': [
+    () => ones([3]).indexAdd(0, index(1), tensor(7)),
+    [1, 8, 1],
+  ],
   indexAdd_: [() => scalar().indexAdd_(0, index([0]), tensor([7])), 10],
   scatter: [() => scalar().scatter(0, index([0]), 5), 5],
   'scatter of a tensor': [() => scalar().scatter(0, index([0]), tensor([5])), 5],
-  'scatter of a source without dims into a vector': [() => ones([3]).scatter(0, index([1]), tensor(5)), [1, 5, 1]],
-  'scatter into a vector by an index without dims': [() => ones([3]).scatter(0, index(1), 5), [1, 5, 1]],
+  'scatter of a source without dims into a vector': [
+    () => ones([3]).scatter(0, index([1]), tensor(5)),
+    [1, 5, 1],
+  ],
+  'scatter into a vector by an index without dims': [
+    () => ones([3]).scatter(0, index(1), 5),
+    [1, 5, 1],
+  ],
   scatter_: [() => scalar().scatter_(0, index([0]), 5), 5],
-  'scatterAdd into a vector by an index without dims': [() => ones([3]).scatterAdd(0, index(1), tensor(5)), [1, 6, 1]],
+  'scatterAdd into a vector by an index without dims': [
+    () => ones([3]).scatterAdd(0, index(1), tensor(5)),
+    [1, 6, 1],
+  ],
   'gather by a vector': [() => scalar().gather(0, index([0, 0])), [3, 3]],
   'gather from a vector by an index without dims': [() => gather(three(), 0, index(1)), 2],
   'roll along no dims': [
@@ -74,7 +103,10 @@ describe('tensors without dims along a dim', () => {
   for (const [name, [call, expected]] of Object.entries(values)) {
     it(`count as vectors of one element: ${name}`, () => {
       const result = call();
-      assert.deepEqual(Array.isArray(result) ? result.map((t) => t.tolist()) : (result as Tensor).tolist(), expected);
+      assert.deepEqual(
+        Array.isArray(result) ? result.map((t) => t.tolist()) : (result as Tensor).tolist(),
+        expected,
+      );
     });
   }
 
@@ -142,7 +174,13 @@ describe('scatterReduce of bools', () => {
   for (const [reduce, results] of Object.entries(reduced)) {
     it(`combines them by ${reduce}`, () => {
       results.forEach((expected, i) => {
-        const result = bools().scatterReduce(0, index([0, 0, 1]), tensor([false, true, false]), reduce as 'sum', { includeSelf: i === 0 });
+        const result = bools().scatterReduce(
+          0,
+          index([0, 0, 1]),
+          tensor([false, true, false]),
+          reduce as 'sum',
+          { includeSelf: i === 0 },
+        );
         assert.deepEqual(result.tolist(), expected);
       });
     });

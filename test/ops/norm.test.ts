@@ -6,7 +6,9 @@ const largest = (t: Tensor): number => t.abs().amax().item();
 
 describe('layer norm', () => {
   it('of a constant row is 0', () => {
-    for (const value of [1e6, 10000.3, 3.3]) for (const n of [768, 1000, 8191]) assert.equal(largest(layerNorm(full([2, n], value), [n])), 0, `${value} ${n}`);
+    for (const value of [1e6, 10000.3, 3.3])
+      for (const n of [768, 1000, 8191])
+        assert.equal(largest(layerNorm(full([2, n], value), [n])), 0, `${value} ${n}`);
   });
 
   it('of small steps on a large offset has the digits that its values have', () => {
@@ -14,7 +16,10 @@ describe('layer norm', () => {
     const expected = layerNorm(steps.to(float64).view([1, 1000]), [1000]);
     for (const offset of [100, 1e4, 3e4]) {
       const actual = layerNorm(steps.add(offset).view([1, 1000]), [1000]).to(float64);
-      assert.ok(largest(actual.sub(expected)) < 1e-5, `${largest(actual.sub(expected))} at ${offset}`);
+      assert.ok(
+        largest(actual.sub(expected)) < 1e-5,
+        `${largest(actual.sub(expected))} at ${offset}`,
+      );
     }
   });
 });

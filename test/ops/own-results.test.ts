@@ -1,4 +1,6 @@
-/** Results that PyTorch does not call views are none here, and gradients of masked elements are 0. */
+/**
+ * Results that PyTorch does not call views are none here, and gradients of masked elements are 0.
+ */
 import assert from 'node:assert/strict';
 import { nn, ones, tensor } from '../../lib/index.js';
 

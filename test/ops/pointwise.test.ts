@@ -52,12 +52,23 @@ const values = (t: Tensor): unknown => t.tolist();
 const near = (t: Tensor, expected: number[], tolerance = 1e-6): void => {
   const got = t.reshape(-1).tolist() as number[];
   assert.equal(got.length, expected.length);
-  got.forEach((v, i) => assert.ok(Math.abs(v - (expected[i] as number)) <= tolerance * Math.max(1, Math.abs(expected[i] as number)), `${i}: ${v}, expected ${expected[i]}`));
+  got.forEach((v, i) =>
+    assert.ok(
+      Math.abs(v - (expected[i] as number)) <=
+        tolerance * Math.max(1, Math.abs(expected[i] as number)),
+      `${i}: ${v}, expected ${expected[i]}`,
+    ),
+  );
 };
 
 describe('pointwise compositions', () => {
   it('nanToNum puts numbers in the place of NaN and infinities', () => {
-    assert.deepEqual(values(nanToNum(tensor([nan, inf, -inf, 2]), { nan: 1, posinf: 5 })), [1, 5, -finfo(float32).max, 2]);
+    assert.deepEqual(values(nanToNum(tensor([nan, inf, -inf, 2]), { nan: 1, posinf: 5 })), [
+      1,
+      5,
+      -finfo(float32).max,
+      2,
+    ]);
     assert.deepEqual(values(tensor([inf], { dtype: float16 }).nanToNum()), [65504]);
   });
 
@@ -82,7 +93,10 @@ describe('pointwise compositions', () => {
   it('activations at hand-checked points', () => {
     near(tensor([-4, 0, 4]).hardswish(), [0, 0, 4]);
     near(tensor([1]).mish(), [Math.tanh(Math.log1p(Math.E))]);
-    near(tensor([1, -1]).selu(), [1.0507009873554805, 1.0507009873554805 * 1.6732632423543772 * Math.expm1(-1)]);
+    near(tensor([1, -1]).selu(), [
+      1.0507009873554805,
+      1.0507009873554805 * 1.6732632423543772 * Math.expm1(-1),
+    ]);
     near(tensor([-1]).celu({ alpha: 2 }), [2 * Math.expm1(-0.5)]);
     near(tensor([2, 0]).glu(), [1]);
     near(tensor([-100]).logsigmoid(), [-100]);
@@ -105,10 +119,18 @@ describe('pointwise compositions', () => {
 
   it('losses against their formulas', () => {
     near(smoothL1Loss(tensor([0, 0]), tensor([0.5, 3]), { reduction: 'none' }), [0.125, 2.5]);
-    near(nn.functional.huberLoss(tensor([0, 0]), tensor([0.5, 3]), { delta: 2, reduction: 'none' }), [0.125, 4]);
+    near(
+      nn.functional.huberLoss(tensor([0, 0]), tensor([0.5, 3]), { delta: 2, reduction: 'none' }),
+      [0.125, 4],
+    );
     near(klDiv(tensor([0.5, 0.5]).log(), tensor([1, 0]), { reduction: 'sum' }), [Math.LN2]);
-    near(binaryCrossEntropy(tensor([1, 0.5]), tensor([0, 1]), { reduction: 'none' }), [100, Math.LN2]);
-    near(binaryCrossEntropyWithLogits(tensor([0]), tensor([1]), { posWeight: tensor([3]) }), [3 * Math.LN2]);
+    near(binaryCrossEntropy(tensor([1, 0.5]), tensor([0, 1]), { reduction: 'none' }), [
+      100,
+      Math.LN2,
+    ]);
+    near(binaryCrossEntropyWithLogits(tensor([0]), tensor([1]), { posWeight: tensor([3]) }), [
+      3 * Math.LN2,
+    ]);
     near(binaryCrossEntropyWithLogits(tensor([-200]), tensor([1])), [200]);
     near(cosineSimilarity(tensor([[1, 0]]), tensor([[1, 1]])), [Math.SQRT1_2]);
     assert.throws(() => smoothL1Loss(ones([1]), ones([1]), { beta: -1 }), ArgumentError);
@@ -136,16 +158,31 @@ describe('creation, dtypes and random state', () => {
   });
 
   it('finfo and iinfo know the limits', () => {
-    assert.deepEqual([finfo(float16).max, finfo(float16).tiny, finfo(bfloat16).eps], [65504, 2 ** -14, 2 ** -7]);
+    assert.deepEqual(
+      [finfo(float16).max, finfo(float16).tiny, finfo(bfloat16).eps],
+      [65504, 2 ** -14, 2 ** -7],
+    );
     assert.deepEqual([finfo(float64).max, finfo(float64).eps], [Number.MAX_VALUE, Number.EPSILON]);
-    assert.deepEqual([iinfo(int8).min, iinfo(uint8).max, iinfo(int64).max], [-128, 255, 9223372036854775807n]);
+    assert.deepEqual(
+      [iinfo(int8).min, iinfo(uint8).max, iinfo(int64).max],
+      [-128, 255, 9223372036854775807n],
+    );
     assert.throws(() => finfo(int8), DtypeError);
     assert.throws(() => iinfo(float32), DtypeError);
   });
 
   it('converts by every shorthand', () => {
     const t = tensor([1.5]);
-    assert.deepEqual([t.short().dtype, t.char().dtype, t.typeAs(ones([1]).double()).dtype, t.type(), t.type(int64).dtype], [int16, int8, float64, float32, int64]);
+    assert.deepEqual(
+      [
+        t.short().dtype,
+        t.char().dtype,
+        t.typeAs(ones([1]).double()).dtype,
+        t.type(),
+        t.type(int64).dtype,
+      ],
+      [int16, int8, float64, float32, int64],
+    );
     assert.equal(t.to('cpu', float16).dtype, float16);
     assert.equal(resultType(t, 1), float32);
     assert.equal(isTensor(t) && t.isSigned() && t.isCpu && !t.isCuda, true);
@@ -166,7 +203,10 @@ describe('creation, dtypes and random state', () => {
     const spread = normal(tensor([0, 100]), 1);
     assert.ok(Math.abs((spread.select(0, 1).item() as number) - 100) < 10);
     const waits = zeros([2000]).exponential_(4);
-    assert.ok(Math.abs((waits.mean().item() as number) - 0.25) < 0.03 && (waits.amin().item() as number) >= 0);
+    assert.ok(
+      Math.abs((waits.mean().item() as number) - 0.25) < 0.03 &&
+        (waits.amin().item() as number) >= 0,
+    );
     const whole = zeros([50], { dtype: int8 }).random_();
     assert.ok((whole.amin().item() as number) >= 0 && (whole.amax().item() as number) <= 127);
     near(logspace(0, 2, 3), [1, 10, 100], 1e-4);

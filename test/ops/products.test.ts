@@ -27,7 +27,10 @@ describe('products without elements', () => {
           .tolist(),
         zeros([...lead, 4]).tolist(),
       );
-      assert.deepEqual(F.linear(zeros([...lead, 0]), zeros([4, 0]), ones([4])).tolist(), ones([...lead, 4]).tolist());
+      assert.deepEqual(
+        F.linear(zeros([...lead, 0]), zeros([4, 0]), ones([4])).tolist(),
+        ones([...lead, 4]).tolist(),
+      );
       assert.deepEqual(F.linear(zeros([...lead, 0]), zeros([0])).tolist(), zeros(lead).tolist());
     }
     const none = zeros([0, 2, 2, 3, 4]);

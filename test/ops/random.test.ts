@@ -1,16 +1,36 @@
-/** Random tensors by their distribution: randomUniform, randomNormal, randomInteger, randomBernoulli. */
+/**
+ * Random tensors by their distribution: randomUniform, randomNormal, randomInteger,
+ * randomBernoulli.
+ */
 import assert from 'node:assert/strict';
-import { ArgumentError, arange, DtypeError, dropout, float64, Generator, randint, randn, type Tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  arange,
+  DtypeError,
+  dropout,
+  float64,
+  Generator,
+  randint,
+  randn,
+  type Tensor,
+  zeros,
+} from '../../lib/index.js';
 
 const count = 20_000;
 const drawn = (fill: (t: Tensor, options: { generator: Generator }) => Tensor, seed = 5): Tensor =>
   fill(zeros([count], { dtype: float64 }), { generator: new Generator().manualSeed(seed) });
 
-/** Mean, variance, skewness and excess of the fourth moment, each within five of its standard errors for these distributions. */
+/**
+ * Mean, variance, skewness and excess of the fourth moment, each within five of its standard errors
+ * for these distributions.
+ */
 function assertMoments(t: Tensor, mean: number, variance: number, fourth: number): void {
   const centred = t.sub(mean);
   const near = (actual: Tensor, expected: number, scale: number, what: string): void =>
-    assert.ok(Math.abs(actual.item() - expected) < (5 * scale) / Math.sqrt(count), `${what}: ${actual.item()}, expected ${expected}`);
+    assert.ok(
+      Math.abs(actual.item() - expected) < (5 * scale) / Math.sqrt(count),
+      `${what}: ${actual.item()}, expected ${expected}`,
+    );
   near(t.mean(), mean, Math.sqrt(variance), 'mean');
   near(centred.square().mean(), variance, Math.sqrt(fourth - variance ** 2), 'variance');
   // Neighbours do not depend on each other.
@@ -25,16 +45,45 @@ function assertMoments(t: Tensor, mean: number, variance: number, fourth: number
   );
 }
 
-const fills: Record<string, { fill: (t: Tensor, options: { generator: Generator }) => Tensor; mean: number; variance: number; fourth: number }> = {
-  randomUniform: { fill: (t, options) => t.uniform_(-1, 3, options), mean: 1, variance: 16 / 12, fourth: 4 ** 4 / 80 },
-  randomNormal: { fill: (t, options) => t.normal_(2, 3, options), mean: 2, variance: 9, fourth: 3 * 81 },
-  randomInteger: { fill: (t, options) => t.random_(-2, 3, options), mean: 0, variance: 2, fourth: 34 / 5 },
-  randomBernoulli: { fill: (t, options) => t.bernoulli_(0.25, options), mean: 0.25, variance: 3 / 16, fourth: 0.25 * 0.75 ** 4 + 0.75 * 0.25 ** 4 },
+const fills: Record<
+  string,
+  {
+    fill: (t: Tensor, options: { generator: Generator }) => Tensor;
+    mean: number;
+    variance: number;
+    fourth: number;
+  }
+> = {
+  randomUniform: {
+    fill: (t, options) => t.uniform_(-1, 3, options),
+    mean: 1,
+    variance: 16 / 12,
+    fourth: 4 ** 4 / 80,
+  },
+  randomNormal: {
+    fill: (t, options) => t.normal_(2, 3, options),
+    mean: 2,
+    variance: 9,
+    fourth: 3 * 81,
+  },
+  randomInteger: {
+    fill: (t, options) => t.random_(-2, 3, options),
+    mean: 0,
+    variance: 2,
+    fourth: 34 / 5,
+  },
+  randomBernoulli: {
+    fill: (t, options) => t.bernoulli_(0.25, options),
+    mean: 0.25,
+    variance: 3 / 16,
+    fourth: 0.25 * 0.75 ** 4 + 0.75 * 0.25 ** 4,
+  },
 };
 
 describe('random numbers', () => {
   for (const [name, { fill, mean, variance, fourth }] of Object.entries(fills)) {
-    it(`have the moments of their distribution: ${name}`, () => assertMoments(drawn(fill), mean, variance, fourth));
+    it(`have the moments of their distribution: ${name}`, () =>
+      assertMoments(drawn(fill), mean, variance, fourth));
 
     it(`depend on the seed only: ${name}`, () => {
       assert.ok(drawn(fill).equal(drawn(fill)));
@@ -53,7 +102,9 @@ describe('random numbers', () => {
       const options = () => ({ generator: new Generator().manualSeed(2) });
       const plain = fill(zeros([3, 5], { dtype: float64 }), options());
       assert.ok(fill(zeros([5, 3], { dtype: float64 }).t(), options()).equal(plain));
-      assert.ok(fill(zeros([3, 10], { dtype: float64 }).slice(1, 0, null, 2), options()).equal(plain));
+      assert.ok(
+        fill(zeros([3, 10], { dtype: float64 }).slice(1, 0, null, 2), options()).equal(plain),
+      );
     });
   }
 

@@ -1,4 +1,6 @@
-/** Values of ops that move elements: repeated, turned, split, joined, put on grids and diagonals. */
+/**
+ * Values of ops that move elements: repeated, turned, split, joined, put on grids and diagonals.
+ */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,
@@ -45,7 +47,10 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [3, 4, 5],
     ],
   ],
-  'repeatInterleave takes a count for each': [() => arange(3).repeatInterleave(whole([2, 0, 3])), [0, 0, 2, 2, 2]],
+  'repeatInterleave takes a count for each': [
+    () => arange(3).repeatInterleave(whole([2, 0, 3])),
+    [0, 0, 2, 2, 2],
+  ],
   'roll of the flattened tensor': [
     () => grid().roll(1),
     [
@@ -83,7 +88,10 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [5, 2],
     ],
   ],
-  'movedim of several dims': [() => tensor([...arange(24).reshape(2, 3, 4).movedim([0, 1], [-1, -2]).shape]), [4, 3, 2]],
+  'movedim of several dims': [
+    () => tensor([...arange(24).reshape(2, 3, 4).movedim([0, 1], [-1, -2]).shape]),
+    [4, 3, 2],
+  ],
   'T reverses all dims': [() => tensor([...arange(24).reshape(2, 3, 4).T.shape]), [4, 3, 2]],
   'mT exchanges the last two': [() => tensor([...arange(24).reshape(2, 3, 4).mT.shape]), [2, 4, 3]],
   'tensorSplit in uneven parts': [
@@ -183,7 +191,10 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
     ],
   ],
   'diag of a matrix': [() => grid().diag(), [0, 4]],
-  'diagEmbed in the first and last dim': [() => tensor([...diagEmbed(arange(6).reshape(2, 3), 0, 0, 2).shape]), [3, 2, 3]],
+  'diagEmbed in the first and last dim': [
+    () => tensor([...diagEmbed(arange(6).reshape(2, 3), 0, 0, 2).shape]),
+    [3, 2, 3],
+  ],
   triuIndices: [
     () => triuIndices(2, 3, { offset: 1 }),
     [
@@ -206,15 +217,42 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [0, 0, 0, 0],
     ],
   ],
-  'reflect takes away and adds': [() => nn.functional.pad(arange(5), [-1, 2], { mode: 'reflect' }), [1, 2, 3, 4, 3, 2]],
-  'reflect shows what it takes away': [() => nn.functional.pad(arange(5), [-4, 4], { mode: 'reflect' }), [4, 3, 2, 1, 0]],
-  'replicate takes away and adds': [() => nn.functional.pad(arange(5), [3, -3], { mode: 'replicate' }), [0, 0, 0, 0, 1]],
-  'replicate takes away at both ends': [() => nn.functional.pad(arange(5), [-1, -1], { mode: 'replicate' }), [1, 2, 3]],
-  'circular takes away and adds': [() => nn.functional.pad(arange(5), [2, -1], { mode: 'circular' }), [2, 3, 0, 1, 2, 3]],
-  'circular takes away all': [() => nn.functional.pad(arange(5), [-2, -3], { mode: 'circular' }), []],
-  'pad reflects without the edge': [() => nn.functional.pad(arange(3), [2, 1], { mode: 'reflect' }), [2, 1, 0, 1, 2, 1]],
-  'pad repeats the edge': [() => nn.functional.pad(arange(3), [2, 1], { mode: 'replicate' }), [0, 0, 0, 1, 2, 2]],
-  'pad goes around': [() => nn.functional.pad(arange(3), [2, 1], { mode: 'circular' }), [1, 2, 0, 1, 2, 0]],
+  'reflect takes away and adds': [
+    () => nn.functional.pad(arange(5), [-1, 2], { mode: 'reflect' }),
+    [1, 2, 3, 4, 3, 2],
+  ],
+  'reflect shows what it takes away': [
+    () => nn.functional.pad(arange(5), [-4, 4], { mode: 'reflect' }),
+    [4, 3, 2, 1, 0],
+  ],
+  'replicate takes away and adds': [
+    () => nn.functional.pad(arange(5), [3, -3], { mode: 'replicate' }),
+    [0, 0, 0, 0, 1],
+  ],
+  'replicate takes away at both ends': [
+    () => nn.functional.pad(arange(5), [-1, -1], { mode: 'replicate' }),
+    [1, 2, 3],
+  ],
+  'circular takes away and adds': [
+    () => nn.functional.pad(arange(5), [2, -1], { mode: 'circular' }),
+    [2, 3, 0, 1, 2, 3],
+  ],
+  'circular takes away all': [
+    () => nn.functional.pad(arange(5), [-2, -3], { mode: 'circular' }),
+    [],
+  ],
+  'pad reflects without the edge': [
+    () => nn.functional.pad(arange(3), [2, 1], { mode: 'reflect' }),
+    [2, 1, 0, 1, 2, 1],
+  ],
+  'pad repeats the edge': [
+    () => nn.functional.pad(arange(3), [2, 1], { mode: 'replicate' }),
+    [0, 0, 0, 1, 2, 2],
+  ],
+  'pad goes around': [
+    () => nn.functional.pad(arange(3), [2, 1], { mode: 'circular' }),
+    [1, 2, 0, 1, 2, 0],
+  ],
   'pad takes away': [() => nn.functional.pad(arange(4), [-1, -1]), [1, 2]],
 };
 
@@ -222,7 +260,10 @@ describe('ops that move elements', () => {
   for (const [what, [actual, expected]] of Object.entries(cases)) {
     it(what, () => {
       const got = actual();
-      assert.deepEqual(Array.isArray(got) ? got.map((t: Tensor) => t.tolist()) : (got as Tensor).tolist(), expected);
+      assert.deepEqual(
+        Array.isArray(got) ? got.map((t: Tensor) => t.tolist()) : (got as Tensor).tolist(),
+        expected,
+      );
     });
   }
 
@@ -250,7 +291,8 @@ describe('ops that move elements', () => {
     assert.deepEqual(broadcastShapes([2, 1], [3], []), [2, 3]);
     assert.throws(() => nn.functional.pad(grid(), [1]), ArgumentError);
     assert.throws(() => nn.functional.pad(arange(3), [3, 0], { mode: 'reflect' }), ArgumentError);
-    for (const mode of ['reflect', 'replicate'] as const) assert.throws(() => nn.functional.pad(arange(3), [-1, -2], { mode }), ShapeError);
+    for (const mode of ['reflect', 'replicate'] as const)
+      assert.throws(() => nn.functional.pad(arange(3), [-1, -2], { mode }), ShapeError);
     assert.throws(() => nn.functional.pad(arange(3), [-2, -2], { mode: 'circular' }), ShapeError);
     assert.throws(() => nn.functional.pad(arange(5), [-4, 4], { mode: 'circular' }), ArgumentError);
     assert.throws(() => meshgrid([grid()]), ShapeError);

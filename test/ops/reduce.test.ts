@@ -1,12 +1,28 @@
 /** Values of reductions where a plain formula loses digits or leaves the range of the dtype. */
 import assert from 'node:assert/strict';
-import { arange, bfloat16, concat, float32, float64, full, nn, ones, randn, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  arange,
+  bfloat16,
+  concat,
+  float32,
+  float64,
+  full,
+  nn,
+  ones,
+  randn,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
 const list = (t: Tensor): number[] => t.flatten().tolist() as number[];
 
 /** `actual` differs from `expected` by at most `relative` of it. */
 function near(actual: number, expected: number, relative: number): void {
-  assert.ok(Math.abs(actual - expected) <= relative * Math.abs(expected), `${actual} is not ${expected}`);
+  assert.ok(
+    Math.abs(actual - expected) <= relative * Math.abs(expected),
+    `${actual} is not ${expected}`,
+  );
 }
 
 describe('the variance', () => {
@@ -14,7 +30,14 @@ describe('the variance', () => {
     for (const dtype of [undefined, float64]) {
       const of = (size: number[]): Tensor => full(size, value, dtype ? { dtype } : {});
       it(`of ${value} alone is 0 in ${dtype ?? 'float32'}, of the whole, of rows and of columns`, () => {
-        const all = [of([1000]).std(), of([100_000]).std(), of([300_001]).var(), of([3, 5000]).var(1), of([5000, 3]).var(0), of([2, 3, 700]).var([0, 2])];
+        const all = [
+          of([1000]).std(),
+          of([100_000]).std(),
+          of([300_001]).var(),
+          of([3, 5000]).var(1),
+          of([5000, 3]).var(0),
+          of([2, 3, 700]).var([0, 2]),
+        ];
         for (const t of all)
           assert.ok(
             list(t).every((v) => v === 0),
@@ -26,8 +49,10 @@ describe('the variance', () => {
   it('of small steps on a large offset has the digits that its values have', () => {
     const n = 200_000;
     const steps = arange(n).float().remainder(2); // variance 1/4 * n / (n - 1)
-    for (const offset of [1e4, 1e6, 1e7]) near(steps.add(offset).var().item(), (0.25 * n) / (n - 1), 1e-6);
-    const mixed = concat([zeros([70_000]), ones([70_000])]); // all of it lies between the parts that threads share
+    for (const offset of [1e4, 1e6, 1e7])
+      near(steps.add(offset).var().item(), (0.25 * n) / (n - 1), 1e-6);
+    // all of it lies between the parts that threads share
+    const mixed = concat([zeros([70_000]), ones([70_000])]);
     near(mixed.add(1e6).var(undefined, { correction: 0 }).item(), 0.25, 1e-6);
   });
 
@@ -48,10 +73,17 @@ describe('the variance', () => {
         const same = (got: Tensor, exact: Tensor, what: string): void => {
           const room = dtype === float64 ? 1e-9 : dtype === float32 ? 1e-5 : 1e-2;
           assert.deepEqual(got.shape, [columns]);
-          assert.ok(got.to(float64).allclose(exact, { rtol: room, atol: 0, equalNan: true }), `${what} of ${dtype} [${rows}, ${columns}]`);
+          assert.ok(
+            got.to(float64).allclose(exact, { rtol: room, atol: 0, equalNan: true }),
+            `${what} of ${dtype} [${rows}, ${columns}]`,
+          );
         };
         same(x.var(0), want.var(1), 'the variance');
-        same(x.var(0, { correction: 0 }), want.var(1, { correction: 0 }), 'the variance without a correction');
+        same(
+          x.var(0, { correction: 0 }),
+          want.var(1, { correction: 0 }),
+          'the variance without a correction',
+        );
         same(x.std(0), want.std(1), 'the standard deviation');
       }
   });
@@ -61,7 +93,11 @@ describe('the variance', () => {
     const before = list(x.var(0));
     x.narrow(1, 7, 1).narrow(0, 130, 1).fill_(Number.NaN);
     x.narrow(1, 9, 1).narrow(0, 0, 1).fill_(Number.POSITIVE_INFINITY);
-    for (const [i, value] of list(x.var(0)).entries()) assert.ok(i === 7 || i === 9 ? Number.isNaN(value) : value === before[i], `column ${i}: ${value}`);
+    for (const [i, value] of list(x.var(0)).entries())
+      assert.ok(
+        i === 7 || i === 9 ? Number.isNaN(value) : value === before[i],
+        `column ${i}: ${value}`,
+      );
   });
 
   it('does not depend on what comes first', () => {
@@ -70,7 +106,11 @@ describe('the variance', () => {
 
   it('is infinite or not a number only where it must be', () => {
     near(tensor([3e38, -3e38], { dtype: float64 }).var().item(), 1.8e77, 1e-12);
-    near(full([4096], 1e18).mul(arange(4096).float().remainder(2)).var().item(), 2.5e35 * (4096 / 4095), 1e-5);
+    near(
+      full([4096], 1e18).mul(arange(4096).float().remainder(2)).var().item(),
+      2.5e35 * (4096 / 4095),
+      1e-5,
+    );
     assert.ok(Number.isNaN(tensor([1, Infinity]).var().item()));
     assert.ok(Number.isNaN(tensor([1, Number.NaN]).var().item()));
     assert.ok(Number.isNaN(zeros([0]).var().item()));
@@ -82,8 +122,10 @@ describe('the norm', () => {
   it('stays in range whatever the squares do', () => {
     for (const value of [9e17, 1e19, 1e30, 1.1e-18, 1e-22, 1e-30]) {
       near(full([100_000], value).norm().item(), value * Math.sqrt(100_000), 1e-6);
-      for (const v of list(full([2, 3000], value).norm(2, 1))) near(v, value * Math.sqrt(3000), 1e-6);
-      for (const v of list(full([3000, 2], value).norm(2, 0))) near(v, value * Math.sqrt(3000), 1e-6);
+      for (const v of list(full([2, 3000], value).norm(2, 1)))
+        near(v, value * Math.sqrt(3000), 1e-6);
+      for (const v of list(full([3000, 2], value).norm(2, 0)))
+        near(v, value * Math.sqrt(3000), 1e-6);
     }
   });
 
@@ -98,13 +140,18 @@ describe('the norm', () => {
     const value = Math.fround(0.1);
     near(x.norm(1).item(), value * 3e6, 2e-7);
     near(x.norm(3).item(), value * 3e6 ** (1 / 3), 2e-7);
-    assert.deepEqual([x.norm(Infinity).item(), x.norm(-Infinity).item(), x.norm(0).item()], [value, value, 3e6]);
+    assert.deepEqual(
+      [x.norm(Infinity).item(), x.norm(-Infinity).item(), x.norm(0).item()],
+      [value, value, 3e6],
+    );
     near(x.logsumexp(0).item(), value + Math.log(3e6), 2e-7);
   });
 
   it('keeps NaN and infinity in every order', () => {
-    for (const order of [1, 2, 3, Infinity, -Infinity]) assert.ok(Number.isNaN(tensor([1, Number.NaN, 2]).norm(order).item()), `${order}`);
-    for (const order of [1, 2, 3, Infinity]) assert.equal(tensor([1, -Infinity]).norm(order).item(), Infinity);
+    for (const order of [1, 2, 3, Infinity, -Infinity])
+      assert.ok(Number.isNaN(tensor([1, Number.NaN, 2]).norm(order).item()), `${order}`);
+    for (const order of [1, 2, 3, Infinity])
+      assert.equal(tensor([1, -Infinity]).norm(order).item(), Infinity);
   });
 });
 
@@ -147,6 +194,7 @@ describe('a sum of many rows', () => {
     for (const v of list(full([n, 2], 0.1, { dtype: float64 }).sum(0))) near(v, n * 0.1, 1e-14);
     for (const v of list(full([2, n], 0.1, { dtype: float64 }).sum(1))) near(v, n * 0.1, 1e-14);
     for (const v of list(full([n, 2], 0.1, { dtype: float64 }).mean(0))) near(v, 0.1, 1e-14);
-    for (const v of list(full([100_000, 2], 1 + 1e-9, { dtype: float64 }).prod(0))) near(v, Math.exp(1e5 * Math.log1p(1e-9)), 1e-11);
+    for (const v of list(full([100_000, 2], 1 + 1e-9, { dtype: float64 }).prod(0)))
+      near(v, Math.exp(1e5 * Math.log1p(1e-9)), 1e-11);
   });
 });

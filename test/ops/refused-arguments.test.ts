@@ -1,4 +1,7 @@
-/** Arguments that PyTorch refuses are refused, with the op, what was expected and what was given; never taken for something else. */
+/**
+ * Arguments that PyTorch refuses are refused, with the op, what was expected and what was given;
+ * never taken for something else.
+ */
 import assert from 'node:assert/strict';
 import {
   add,
@@ -35,28 +38,72 @@ const anything = (value: unknown): never => value as never;
 
 describe('arguments that have no meaning', () => {
   const refused: Record<string, [() => unknown, string, RegExp]> = {
-    'a NaN as an integer': [() => tensor([Number.NaN], { dtype: int64 }), 'tensor', /NaN cannot be an element of int64/],
-    'a number beyond its dtype': [() => tensor([300, -1], { dtype: uint8 }), 'tensor', /300 .* uint8/],
+    'a NaN as an integer': [
+      () => tensor([Number.NaN], { dtype: int64 }),
+      'tensor',
+      /NaN cannot be an element of int64/,
+    ],
+    'a number beyond its dtype': [
+      () => tensor([300, -1], { dtype: uint8 }),
+      'tensor',
+      /300 .* uint8/,
+    ],
     'a negative number in uint8': [() => tensor([-1], { dtype: uint8 }), 'tensor', /-1 .* uint8/],
     'a float beyond int64': [() => tensor([1e30], { dtype: int64 }), 'tensor', /1e\+30 .* int64/],
     'a bigint beyond int64': [() => tensor([2n ** 64n + 5n]), 'tensor', /18446744073709551621/],
-    'a typed array beyond the dtype': [() => tensor(new Float32Array([1e10]), { dtype: int8 }), 'tensor', /int8/],
-    'a fill value beyond the dtype': [() => full([2], 300, { dtype: uint8 }), 'full', /300 .* uint8/],
-    'an in-place fill beyond the dtype': [() => zeros([2], { dtype: int8 }).fill_(1000), 'fill_', /1000 .* int8/],
-    'random integers beyond the dtype': [() => randint(0, 1000, [2], { dtype: int8 }), 'randint', /int8 .* 0 to 999/],
-    'random integers beyond the dtype in place': [() => zeros([2], { dtype: uint8 }).random_(0, 300), 'random_', /uint8/],
-    'a fractional alpha of integers': [() => ints(1).add(ints(2), { alpha: 0.5 }), 'add', /alpha must be an integer, got 0.5/],
+    'a typed array beyond the dtype': [
+      () => tensor(new Float32Array([1e10]), { dtype: int8 }),
+      'tensor',
+      /int8/,
+    ],
+    'a fill value beyond the dtype': [
+      () => full([2], 300, { dtype: uint8 }),
+      'full',
+      /300 .* uint8/,
+    ],
+    'an in-place fill beyond the dtype': [
+      () => zeros([2], { dtype: int8 }).fill_(1000),
+      'fill_',
+      /1000 .* int8/,
+    ],
+    'random integers beyond the dtype': [
+      () => randint(0, 1000, [2], { dtype: int8 }),
+      'randint',
+      /int8 .* 0 to 999/,
+    ],
+    'random integers beyond the dtype in place': [
+      () => zeros([2], { dtype: uint8 }).random_(0, 300),
+      'random_',
+      /uint8/,
+    ],
+    'a fractional alpha of integers': [
+      () => ints(1).add(ints(2), { alpha: 0.5 }),
+      'add',
+      /alpha must be an integer, got 0.5/,
+    ],
     'integers to a negative power': [() => ints(2).pow(-1), 'pow', /negative power \(-1\)/],
     'a difference of bools': [() => tensor([true]).sub(tensor([false])), 'sub', /logicalXor/],
     'a negative bool': [() => tensor([true]).neg(), 'neg', /logicalNot/],
-    'a source of another dtype': [() => zeros([2]).indexAdd(0, ints(0), ones([1], { dtype: float64 })), 'indexAdd', /float32, got float64/],
+    'a source of another dtype': [
+      () => zeros([2]).indexAdd(0, ints(0), ones([1], { dtype: float64 })),
+      'indexAdd',
+      /float32, got float64/,
+    ],
     'weights of 0': [() => multinomial(zeros([3]), 1), 'multinomial', /positive sum/],
     'negative weights': [() => multinomial(tensor([1, -2]), 1), 'multinomial', /got -2/],
-    'weights that are no numbers': [() => multinomial(tensor([1, Number.NaN]), 1), 'multinomial', /got NaN/],
+    'weights that are no numbers': [
+      () => multinomial(tensor([1, Number.NaN]), 1),
+      'multinomial',
+      /got NaN/,
+    ],
     'a probability above 1': [() => bernoulli(tensor([0.5, 2])), 'bernoulli', /got 2/],
     'a negative deviation': [() => normal(0, -1, [2]), 'normal', /got -1/],
     'a range upside down': [() => zeros([2]).uniform_(5, 1), 'uniform_', /5 and 1/],
-    'negative counts': [() => repeatInterleave(ones([2]), ints(2, -1)), 'repeatInterleave', /negative/],
+    'negative counts': [
+      () => repeatInterleave(ones([2]), ints(2, -1)),
+      'repeatInterleave',
+      /negative/,
+    ],
     'a diagonal between two': [() => x.tril({ diagonal: 0.5 }), 'tril', /0.5/],
     'no dims to flip': [() => x.flip(), 'flip', /dims to flip/],
     'a scalar to be joined': [() => cat([tensor(1), tensor(2)]), 'cat', /stack/],
@@ -65,21 +112,69 @@ describe('arguments that have no meaning', () => {
     'a dim that is text': [() => x.sum(anything('a')), 'sum', /string a/],
     'a softmax along no dim': [() => x.softmax(anything(undefined)), 'softmax', /got none/],
     'a bound that is no number': [() => ints(1).clamp({ max: anything('2') }), 'clamp', /string/],
-    'an option that is not there': [() => add(x, x, anything({ out: x })), 'add', /no option "out"; options are alpha/],
-    'a keepdim that is a number': [() => x.sum(0, anything(1)), 'sum', /keepdim to be true or false, got 1/],
+    'an option that is not there': [
+      () => add(x, x, anything({ out: x })),
+      'add',
+      /no option "out"; options are alpha/,
+    ],
+    'a keepdim that is a number': [
+      () => x.sum(0, anything(1)),
+      'sum',
+      /keepdim to be true or false, got 1/,
+    ],
     'a diagonal that is true': [() => x.tril(anything(true)), 'tril', /integer, got true/],
-    'a largest that is a number': [() => x.topk(2, 0, anything(0)), 'topk', /largest to be true or false, got 0/],
-    'a dtype as an argument of its own': [() => zeros([2], anything('float64')), 'zeros', /options/],
+    'a largest that is a number': [
+      () => x.topk(2, 0, anything(0)),
+      'topk',
+      /largest to be true or false, got 0/,
+    ],
+    'a dtype as an argument of its own': [
+      () => zeros([2], anything('float64')),
+      'zeros',
+      /options/,
+    ],
     'an index that is in no list': [() => x.index(anything(ints(1))), 'index', /list of indices/],
-    'an accumulate that is a number': [() => x.indexPut_([ints(1)], ones([3]), anything(1)), 'indexPut_', /accumulate to be true or false, got 1/],
-    'an array without a dtype': [() => tensor(new Uint8ClampedArray([1])), 'tensor', /Uint8ClampedArray/],
-    'an infinity among integers': [() => ints(1, 2).maskedFill(tensor([true, false]), Number.NEGATIVE_INFINITY), 'maskedFill', /-Infinity .* int64/],
-    'more draws than weights': [() => multinomial(tensor([1, 0, 1]), 3), 'multinomial', /3 weights above 0 or replacement, got 2/],
-    'a number in the place of a gradient': [() => ones([1], { requiresGrad: true }).sum().backward(anything(3)), 'backward', /the gradient to be a tensor, or null/],
-    'a flag of backward that is none': [() => ones([1], { requiresGrad: true }).sum().backward(null, anything('yes')), 'backward', /retainGraph to be true, false or null/],
-    'batches for a product of matrices': [() => ones([2, 2, 2]).mm(x), 'mm', /2 dims, got float32\[2, 2, 2\]/],
+    'an accumulate that is a number': [
+      () => x.indexPut_([ints(1)], ones([3]), anything(1)),
+      'indexPut_',
+      /accumulate to be true or false, got 1/,
+    ],
+    'an array without a dtype': [
+      () => tensor(new Uint8ClampedArray([1])),
+      'tensor',
+      /Uint8ClampedArray/,
+    ],
+    'an infinity among integers': [
+      () => ints(1, 2).maskedFill(tensor([true, false]), Number.NEGATIVE_INFINITY),
+      'maskedFill',
+      /-Infinity .* int64/,
+    ],
+    'more draws than weights': [
+      () => multinomial(tensor([1, 0, 1]), 3),
+      'multinomial',
+      /3 weights above 0 or replacement, got 2/,
+    ],
+    'a number in the place of a gradient': [
+      () => ones([1], { requiresGrad: true }).sum().backward(anything(3)),
+      'backward',
+      /the gradient to be a tensor, or null/,
+    ],
+    'a flag of backward that is none': [
+      () => ones([1], { requiresGrad: true }).sum().backward(null, anything('yes')),
+      'backward',
+      /retainGraph to be true, false or null/,
+    ],
+    'batches for a product of matrices': [
+      () => ones([2, 2, 2]).mm(x),
+      'mm',
+      /2 dims, got float32\[2, 2, 2\]/,
+    ],
     'decimals of integers': [() => ints(1).round({ decimals: 1 }), 'round', /no decimals/],
-    'a shape that does not join': [() => cat([ones([0]), ones([2, 3]), ones([3, 2])], 0), 'cat', /tensor 2 has shape \[3, 2\], tensor 1 has \[2, 3\]/],
+    'a shape that does not join': [
+      () => cat([ones([0]), ones([2, 3]), ones([3, 2])], 0),
+      'cat',
+      /tensor 2 has shape \[3, 2\], tensor 1 has \[2, 3\]/,
+    ],
   };
   for (const [what, [fn, op, message]] of Object.entries(refused)) {
     it(`${what} is refused by ${op}`, () => {

@@ -33,8 +33,14 @@ const whole = (data: Parameters<typeof tensor>[0]): Tensor => tensor(data, { dty
 const NaN = Number.NaN;
 
 const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected: unknown]> = {
-  'searchsorted stands in front of equals': [() => searchsorted(whole([1, 3, 5, 7]), whole([3, 0, 8, 6])), [1, 0, 4, 3]],
-  'searchsorted to the right stands behind them': [() => searchsorted(whole([1, 3, 3, 7]), whole([[3], [1]]), { right: true }), [[3], [1]]],
+  'searchsorted stands in front of equals': [
+    () => searchsorted(whole([1, 3, 5, 7]), whole([3, 0, 8, 6])),
+    [1, 0, 4, 3],
+  ],
+  'searchsorted to the right stands behind them': [
+    () => searchsorted(whole([1, 3, 3, 7]), whole([[3], [1]]), { right: true }),
+    [[3], [1]],
+  ],
   'searchsorted by rows': [
     () =>
       searchsorted(
@@ -82,7 +88,10 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [1, 1, 2],
     ],
   ],
-  'unique of nothing': [() => unique(whole([]), { returnInverse: true, returnCounts: true }), [[], [], []]],
+  'unique of nothing': [
+    () => unique(whole([]), { returnInverse: true, returnCounts: true }),
+    [[], [], []],
+  ],
   uniqueConsecutive: [
     () => uniqueConsecutive(whole([1, 1, 2, 1]), { returnCounts: true }),
     [
@@ -91,8 +100,14 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
     ],
   ],
   bincount: [() => bincount(whole([0, 2, 2])), [1, 0, 2]],
-  'bincount with weights': [() => bincount(whole([0, 2, 2]), tensor([0.5, 1, 1]), 4), [0.5, 0, 2, 0]],
-  'histc counts the last edge in': [() => tensor([0, 1, 1.5, 4]).histc(4, { min: 0, max: 4 }), [1, 2, 0, 1]],
+  'bincount with weights': [
+    () => bincount(whole([0, 2, 2]), tensor([0.5, 1, 1]), 4),
+    [0.5, 0, 2, 0],
+  ],
+  'histc counts the last edge in': [
+    () => tensor([0, 1, 1.5, 4]).histc(4, { min: 0, max: 4 }),
+    [1, 2, 0, 1],
+  ],
   'take from the end': [
     () =>
       arange(6)
@@ -109,10 +124,28 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
   ],
   indexFill: [() => zeros([3]).indexFill(0, whole([0, 2]), 7), [7, 0, 7]],
   indexCopy: [() => zeros([3]).indexCopy(0, whole([2, 0]), tensor([5, 6])), [6, 0, 5]],
-  'scatterReduce of the mean with self': [() => tensor([2, 2]).scatterReduce(0, whole([0, 0]), tensor([5, 8]), 'mean'), [5, 2]],
-  'scatterReduce of the mean without self': [() => tensor([2, 2]).scatterReduce(0, whole([0, 0]), tensor([5, 8]), 'mean', { includeSelf: false }), [6.5, 2]],
-  'scatterReduce of the maximum without self': [() => tensor([9, 2]).scatterReduce(0, whole([0, 0]), tensor([5, 8]), 'amax', { includeSelf: false }), [8, 2]],
-  'scatterReduce of products': [() => tensor([2, 3]).scatterReduce(0, whole([0, 0]), tensor([5, 8]), 'prod'), [80, 3]],
+  'scatterReduce of the mean with self': [
+    () => tensor([2, 2]).scatterReduce(0, whole([0, 0]), tensor([5, 8]), 'mean'),
+    [5, 2],
+  ],
+  'scatterReduce of the mean without self': [
+    () =>
+      tensor([2, 2]).scatterReduce(0, whole([0, 0]), tensor([5, 8]), 'mean', {
+        includeSelf: false,
+      }),
+    [6.5, 2],
+  ],
+  'scatterReduce of the maximum without self': [
+    () =>
+      tensor([9, 2]).scatterReduce(0, whole([0, 0]), tensor([5, 8]), 'amax', {
+        includeSelf: false,
+      }),
+    [8, 2],
+  ],
+  'scatterReduce of products': [
+    () => tensor([2, 3]).scatterReduce(0, whole([0, 0]), tensor([5, 8]), 'prod'),
+    [80, 3],
+  ],
   'maskedScatter takes in order': [
     () =>
       zeros([2, 2]).maskedScatter(
@@ -149,9 +182,18 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [1, 0],
     ],
   ],
-  'indexPut without an index adds to the whole': [() => tensor([1, 2]).indexPut([null], tensor([10]), { accumulate: true }), [11, 12]],
-  'indexPut_ without an index adds to the whole': [() => tensor([1, 2]).indexPut_([null], tensor([10]), { accumulate: true }), [11, 12]],
-  'indexPut without an index keeps the dtype': [() => whole([1, 2]).indexPut([null], tensor([2.5])), [2, 2]],
+  'indexPut without an index adds to the whole': [
+    () => tensor([1, 2]).indexPut([null], tensor([10]), { accumulate: true }),
+    [11, 12],
+  ],
+  'indexPut_ without an index adds to the whole': [
+    () => tensor([1, 2]).indexPut_([null], tensor([10]), { accumulate: true }),
+    [11, 12],
+  ],
+  'indexPut without an index keeps the dtype': [
+    () => whole([1, 2]).indexPut([null], tensor([2.5])),
+    [2, 2],
+  ],
   'where of a condition alone': [() => where(tensor([false, true])), [[1]]],
   'the median of an even count is the lower one': [() => tensor([4, 1, 3, 2]).median(), 2],
   'the median of NaN is NaN': [() => tensor([4, NaN]).median(), NaN],
@@ -182,9 +224,15 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [4, 3],
     ],
   ],
-  'quantile with another interpolation': [() => tensor([0, 1, 2, 4]).quantile(0.5, 0, { interpolation: 'higher', keepdim: true }), [2]],
+  'quantile with another interpolation': [
+    () => tensor([0, 1, 2, 4]).quantile(0.5, 0, { interpolation: 'higher', keepdim: true }),
+    [2],
+  ],
   'the quantile of NaN is NaN': [() => tensor([0, NaN]).quantile(0.1), NaN],
-  'nansum and nanmean leave NaN out': [() => [tensor([1, NaN, 3]).nansum(), tensor([1, NaN, 3]).nanmean()], [4, 2]],
+  'nansum and nanmean leave NaN out': [
+    () => [tensor([1, NaN, 3]).nansum(), tensor([1, NaN, 3]).nanmean()],
+    [4, 2],
+  ],
   countNonzero: [
     () =>
       tensor([
@@ -216,7 +264,14 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [1, 2],
     ],
   ],
-  'trace, kron and inner': [() => [arange(4).reshape(2, 2).float().trace(), whole([1, 2]).kron(whole([1, 10])), tensor([1, 2]).inner(tensor([3, 4]))], [3, [1, 10, 2, 20], 11]],
+  'trace, kron and inner': [
+    () => [
+      arange(4).reshape(2, 2).float().trace(),
+      whole([1, 2]).kron(whole([1, 10])),
+      tensor([1, 2]).inner(tensor([3, 4])),
+    ],
+    [3, [1, 10, 2, 20], 11],
+  ],
 };
 
 function assertFinds(x: Tensor): void {
@@ -240,7 +295,8 @@ function assertFinds(x: Tensor): void {
   assert.deepEqual(Array.from(rows.toTypedArray(), Number), expected.flat());
   assert.deepEqual(
     x.nonzero({ asTuple: true }).map((t) => t.shape),
-    (shape.length === 0 ? [1] : shape).map(() => [expected.length]), // PyTorch counts a tensor without dims as a vector here
+    // PyTorch counts a tensor without dims as a vector here
+    (shape.length === 0 ? [1] : shape).map(() => [expected.length]),
   );
 }
 
@@ -248,7 +304,10 @@ describe('ops that search, index and rank', () => {
   for (const [what, [actual, expected]] of Object.entries(cases)) {
     it(what, () => {
       const got = actual();
-      assert.deepEqual(Array.isArray(got) ? got.map((t: Tensor) => t.tolist()) : (got as Tensor).tolist(), expected);
+      assert.deepEqual(
+        Array.isArray(got) ? got.map((t: Tensor) => t.tolist()) : (got as Tensor).tolist(),
+        expected,
+      );
     });
   }
 
@@ -268,10 +327,24 @@ describe('ops that search, index and rank', () => {
     assert.deepEqual(tensor([true, false]).bitwiseNot_().tolist(), [false, true]);
   });
 
-  // nonzero finds them in tiles, nonzeroRows writes them down: shapes around the ends of words and tiles, and strided ones.
+  // nonzero finds them in tiles, nonzeroRows writes them down: shapes around the ends of words and
+  // tiles, and strided ones.
   for (const [share, what] of Object.entries({ 0: 'none', 0.02: 'few', 0.5: 'half', 1: 'all' })) {
     it(`finds elements that are not 0, where ${what} are`, () => {
-      for (const shape of [[], [0], [3, 0], [1], [64], [65], [4095], [4096], [4097], [5, 4096], [3, 1, 5000], [2, 3, 4, 50, 6]]) {
+      for (const shape of [
+        [],
+        [0],
+        [3, 0],
+        [1],
+        [64],
+        [65],
+        [4095],
+        [4096],
+        [4097],
+        [5, 4096],
+        [3, 1, 5000],
+        [2, 3, 4, 50, 6],
+      ]) {
         const x = rand(shape).lt(Number(share));
         for (const dtype of [bool, int64, bfloat16, float64]) {
           assertFinds(x.to(dtype));
@@ -303,7 +376,9 @@ describe('ops that search, index and rank', () => {
         .to(dtype)
         .tolist();
       const table = zeros([places, 2], { dtype }).requiresGrad_();
-      const [gradient] = autograd.grad(embedding(at, table), [table], { gradOutputs: ones([count, 2], { dtype }) }) as [Tensor];
+      const [gradient] = autograd.grad(embedding(at, table), [table], {
+        gradOutputs: ones([count, 2], { dtype }),
+      }) as [Tensor];
       const sums = {
         scatterAdd: zero.scatterAdd(0, at, values),
         scatterReduce: zero.scatterReduce(0, at, values, 'sum'),

@@ -1,14 +1,31 @@
-/** Second gradients where a formula has a kink that the function has not: ties, errors of 0, legs of 0. Values of PyTorch 1.13 and 2.11. */
+/**
+ * Second gradients where a formula has a kink that the function has not: ties, errors of 0, legs of
+ * 0. Values of PyTorch 1.13 and 2.11.
+ */
 import assert from 'node:assert/strict';
-import { autograd, float64, hypot, logaddexp, logaddexp2, nn, type Tensor, tensor } from '../../lib/index.js';
+import {
+  autograd,
+  float64,
+  hypot,
+  logaddexp,
+  logaddexp2,
+  nn,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 
 const { functional: F } = nn;
 
 /** The second derivatives of the sum of `fn`, for each pair of its arguments. */
-function secondGradients(fn: (...xs: Tensor[]) => Tensor, ...values: (number[] | number[][])[]): unknown[][] {
+function secondGradients(
+  fn: (...xs: Tensor[]) => Tensor,
+  ...values: (number[] | number[][])[]
+): unknown[][] {
   const xs = values.map((v) => tensor(v, { dtype: float64, requiresGrad: true }));
   const first = autograd.grad(fn(...xs).sum(), xs, { createGraph: true }) as Tensor[];
-  return first.map((g) => (autograd.grad(g.sum(), xs, { retainGraph: true }) as Tensor[]).map((h) => h.tolist()));
+  return first.map((g) =>
+    (autograd.grad(g.sum(), xs, { retainGraph: true }) as Tensor[]).map((h) => h.tolist()),
+  );
 }
 
 function assertNear(actual: unknown, expected: unknown): void {
@@ -20,7 +37,10 @@ function assertNear(actual: unknown, expected: unknown): void {
   } else if (Number.isNaN(expected)) assert.ok(Number.isNaN(actual));
   else {
     const tolerance = 1e-12 * Math.max(1e-190, Math.abs(expected as number));
-    assert.ok(Math.abs((actual as number) - (expected as number)) <= tolerance, `${actual}, expected ${expected}`);
+    assert.ok(
+      Math.abs((actual as number) - (expected as number)) <= tolerance,
+      `${actual}, expected ${expected}`,
+    );
   }
 }
 
@@ -32,8 +52,14 @@ const ofDifference = (h: number[]): number[][][] => [
 
 describe('second gradients at kinks', () => {
   it('of logaddexp and logaddexp2 hold where both operands are equal', () => {
-    assertNear(secondGradients(logaddexp, [1, 2], [1, 1]), ofDifference([0.25, 0.19661193324148185]));
-    assertNear(secondGradients(logaddexp2, [1, 2], [1, 1]), ofDifference([0.17328679513998632, 0.15403270679109896]));
+    assertNear(
+      secondGradients(logaddexp, [1, 2], [1, 1]),
+      ofDifference([0.25, 0.19661193324148185]),
+    );
+    assertNear(
+      secondGradients(logaddexp2, [1, 2], [1, 1]),
+      ofDifference([0.17328679513998632, 0.15403270679109896]),
+    );
   });
 
   it('of smoothL1Loss and huberLoss hold where there is no error', () => {

@@ -1,6 +1,24 @@
-/** On a GPU as on the CPU: numbers that leave the range of 16 bits on the way, and a first moment that forgets. */
+/**
+ * On a GPU as on the CPU: numbers that leave the range of 16 bits on the way, and a first moment
+ * that forgets.
+ */
 import assert from 'node:assert/strict';
-import { bfloat16, type DType, float16, float32, float64, hypot, logaddexp, logaddexp2, nn, optim, stdMean, type Tensor, tensor, xlogy } from '../../lib/index.js';
+import {
+  bfloat16,
+  type DType,
+  float16,
+  float32,
+  float64,
+  hypot,
+  logaddexp,
+  logaddexp2,
+  nn,
+  optim,
+  stdMean,
+  type Tensor,
+  tensor,
+  xlogy,
+} from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
 
 const { functional: F } = nn;
@@ -28,19 +46,35 @@ describe('special numbers on a GPU', () => {
   it('are those of the CPU in compositions of two operands, ties and infinities included', () => {
     const a = [0, 1, 1, Number.POSITIVE_INFINITY, -3, 100];
     const b = [0, 1, 3, Number.POSITIVE_INFINITY, 4, -100];
-    const run = (op: (x: Tensor, y: Tensor) => Tensor, dtype: DType, place: 'cpu' | 'cuda'): Tensor[] => {
-      const [x, y] = [a, b].map((v) => tensor(v, { dtype, device: place, requiresGrad: true })) as [Tensor, Tensor];
+    const run = (
+      op: (x: Tensor, y: Tensor) => Tensor,
+      dtype: DType,
+      place: 'cpu' | 'cuda',
+    ): Tensor[] => {
+      const [x, y] = [a, b].map((v) => tensor(v, { dtype, device: place, requiresGrad: true })) as [
+        Tensor,
+        Tensor,
+      ];
       const result = op(x, y);
       result.sum().backward();
       return [result, x.grad as Tensor, y.grad as Tensor].map((t) => t.detach());
     };
-    for (const op of [logaddexp, logaddexp2, hypot, (x: Tensor, y: Tensor) => xlogy(x, y.abs()), (x: Tensor, y: Tensor) => F.celu(x.sub(y))])
+    for (const op of [
+      logaddexp,
+      logaddexp2,
+      hypot,
+      (x: Tensor, y: Tensor) => xlogy(x, y.abs()),
+      (x: Tensor, y: Tensor) => F.celu(x.sub(y)),
+    ])
       for (const dtype of [float16, bfloat16, float32, float64]) {
         const expected = run(op, dtype, 'cpu');
         const given = run(op, dtype, device).map((t) => t.cpu());
         const [rtol, atol] = dtype.itemsize === 2 ? [1e-2, 1e-3] : [1e-5, 1e-7];
         given.forEach((t, i) => {
-          assert.ok(t.allclose(expected[i] as Tensor, { rtol, atol, equalNan: true }), `${t}\nexpected ${expected[i]}`);
+          assert.ok(
+            t.allclose(expected[i] as Tensor, { rtol, atol, equalNan: true }),
+            `${t}\nexpected ${expected[i]}`,
+          );
         });
       }
   });

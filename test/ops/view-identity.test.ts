@@ -1,4 +1,7 @@
-/** What a result shares with its input, as in PyTorch: views are tensors of their own, some functions return their argument, and nothing else shares memory. */
+/**
+ * What a result shares with its input, as in PyTorch: views are tensors of their own, some
+ * functions return their argument, and nothing else shares memory.
+ */
 import assert from 'node:assert/strict';
 import * as shardwise from '../../lib/index.js';
 import { type Tensor, tensor } from '../../lib/index.js';
@@ -185,7 +188,10 @@ const copies: Cases = {
   'indexCopy of nothing': [matrix, (x) => x.indexCopy(0, index([]), of([0, 3]))],
   'indexAdd of nothing': [matrix, (x) => x.indexAdd(0, index([]), of([0, 3]))],
   'scatter of nothing': [matrix, (x) => x.scatter(0, index([]).reshape(0, 3), 1)],
-  'scatterReduce of nothing': [matrix, (x) => x.scatterReduce(0, index([]).reshape(0, 3), of([0, 3]), 'sum')],
+  'scatterReduce of nothing': [
+    matrix,
+    (x) => x.scatterReduce(0, index([]).reshape(0, 3), of([0, 3]), 'sum'),
+  ],
   'clamp of nothing': [matrix, (x) => x.clamp({ min: 0 })],
   'clamp of whole numbers by one side': [() => index([1]), (x) => x.clamp({ min: 0 })],
   'unique of one element': [() => of([1]), (x) => x.unique() as Tensor],

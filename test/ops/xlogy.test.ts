@@ -6,7 +6,8 @@ describe('xlogy', () => {
   it('takes a number for either operand', () => {
     const x = tensor([0, 2], { dtype: float64 });
     const expected = tensor([0, 2 * Math.log(3)], { dtype: float64 });
-    for (const result of [x.xlogy(3), xlogy(2, tensor([1, 3], { dtype: float64 })), x.xlogy_(3)]) assert.ok(result.allclose(expected), String(result));
+    for (const result of [x.xlogy(3), xlogy(2, tensor([1, 3], { dtype: float64 })), x.xlogy_(3)])
+      assert.ok(result.allclose(expected), String(result));
   });
 
   it('needs one tensor', () => {

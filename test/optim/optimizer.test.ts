@@ -13,16 +13,27 @@ describe('optimizers', () => {
   for (const [name, make] of Object.entries({
     SGD: (p: Tensor, options: object) => new optim.SGD([p], { lr: 0.1, momentum: 0.9, ...options }),
     Adam: (p: Tensor, options: object) => new optim.Adam([p], { lr: 0.1, ...options }),
-    AdamW: (p: Tensor, options: object) => new optim.AdamW([p], { lr: 0.1, amsgrad: true, ...options }),
+    AdamW: (p: Tensor, options: object) =>
+      new optim.AdamW([p], { lr: 0.1, amsgrad: true, ...options }),
   })) {
     it(`${name} steps alike with foreach, fused, and one by one`, () => {
-      const modes = [{}, { foreach: true }, { fused: true }, { foreach: false }, { fused: false }, { foreach: true, fused: false }, { foreach: false, fused: true }];
-      const results = [...modes, ...(name === 'SGD' ? [] : [{ capturable: true }])].map((options) => {
-        const p = parameter(1, 2);
-        const optimizer = make(p, options);
-        for (let i = 0; i < 3; i++) optimizer.step();
-        return p.detach();
-      });
+      const modes = [
+        {},
+        { foreach: true },
+        { fused: true },
+        { foreach: false },
+        { fused: false },
+        { foreach: true, fused: false },
+        { foreach: false, fused: true },
+      ];
+      const results = [...modes, ...(name === 'SGD' ? [] : [{ capturable: true }])].map(
+        (options) => {
+          const p = parameter(1, 2);
+          const optimizer = make(p, options);
+          for (let i = 0; i < 3; i++) optimizer.step();
+          return p.detach();
+        },
+      );
       for (const r of results) assert.ok(r.allclose(results[0] as Tensor, { rtol: 1e-6 }));
     });
 
@@ -50,7 +61,10 @@ describe('optimizers', () => {
     const largest = optimizer.state.get(p)?.['max_exp_avg_sq'] as Tensor;
     largest.copy_(tensor([Number.NaN, 1]));
     optimizer.step();
-    assert.deepEqual([values(largest), (values(p.detach()) as number[])[0]], [[Number.NaN, 1], Number.NaN]);
+    assert.deepEqual(
+      [values(largest), (values(p.detach()) as number[])[0]],
+      [[Number.NaN, 1], Number.NaN],
+    );
   });
 
   it('steps each group with its own settings, later groups too', () => {
@@ -66,7 +80,9 @@ describe('optimizers', () => {
   it('runs hooks around a step until they are removed', () => {
     const seen: string[] = [];
     const optimizer = new optim.SGD([parameter(1)], { lr: 1 });
-    const before = optimizer.registerStepPreHook((o) => void seen.push(`before ${o === (optimizer as unknown)}`));
+    const before = optimizer.registerStepPreHook(
+      (o) => void seen.push(`before ${o === (optimizer as unknown)}`),
+    );
     optimizer.registerStepPostHook(() => void seen.push('after'));
     optimizer.step(() => seen.push('closure'));
     before.remove();
@@ -76,7 +92,10 @@ describe('optimizers', () => {
 
   it('goes on from a state dict as if it had not stopped', () => {
     const [a, b] = [parameter(1, 2), parameter(1, 2)];
-    const [first, second] = [a, b].map((p) => new optim.Adam([p], { lr: 0.1 })) as [optim.Adam, optim.Adam];
+    const [first, second] = [a, b].map((p) => new optim.Adam([p], { lr: 0.1 })) as [
+      optim.Adam,
+      optim.Adam,
+    ];
     first.step();
     noGrad(() => b.copy_(a));
     second.loadStateDict(first.stateDict());
@@ -88,25 +107,44 @@ describe('optimizers', () => {
 
 describe('schedules', () => {
   const { lrScheduler } = optim;
-  const kinds: Record<string, (o: optim.Optimizer) => { step(metric: number): void; getLastLr(): number[]; stateDict(): object; loadStateDict(s: Record<string, unknown>): void }> =
-    {
-      LambdaLR: (o) => new lrScheduler.LambdaLR(o, { lrLambda: (n) => 0.9 ** n }),
-      MultiplicativeLR: (o) => new lrScheduler.MultiplicativeLR(o, { lrLambda: () => 0.9 }),
-      StepLR: (o) => new lrScheduler.StepLR(o, { stepSize: 2 }),
-      MultiStepLR: (o) => new lrScheduler.MultiStepLR(o, { milestones: [2, 3] }),
-      ConstantLR: (o) => new lrScheduler.ConstantLR(o, { totalIters: 3 }),
-      LinearLR: (o) => new lrScheduler.LinearLR(o, { totalIters: 4 }),
-      ExponentialLR: (o) => new lrScheduler.ExponentialLR(o, { gamma: 0.8 }),
-      PolynomialLR: (o) => new lrScheduler.PolynomialLR(o, { totalIters: 6, power: 2 }),
-      CosineAnnealingLR: (o) => new lrScheduler.CosineAnnealingLR(o, { TMax: 5 }),
-      CosineAnnealingWarmRestarts: (o) => new lrScheduler.CosineAnnealingWarmRestarts(o, { T0: 2, TMult: 2 }),
-      OneCycleLR: (o) => new lrScheduler.OneCycleLR(o, { maxLr: 1, totalSteps: 10 }),
-      CyclicLR: (o) => new lrScheduler.CyclicLR(o, { baseLr: 0.1, maxLr: 1, stepSizeUp: 2 }),
-      SequentialLR: (o) =>
-        new lrScheduler.SequentialLR(o, [new lrScheduler.ConstantLR(o, { totalIters: 2 }), new lrScheduler.ExponentialLR(o, { gamma: 0.5 })], { milestones: [3] }),
-      ChainedScheduler: (o) => new lrScheduler.ChainedScheduler([new lrScheduler.ConstantLR(o), new lrScheduler.ExponentialLR(o, { gamma: 0.9 })]),
-      ReduceLROnPlateau: (o) => new lrScheduler.ReduceLROnPlateau(o, { patience: 0 }),
-    };
+  const kinds: Record<
+    string,
+    (o: optim.Optimizer) => {
+      step(metric: number): void;
+      getLastLr(): number[];
+      stateDict(): object;
+      loadStateDict(s: Record<string, unknown>): void;
+    }
+  > = {
+    LambdaLR: (o) => new lrScheduler.LambdaLR(o, { lrLambda: (n) => 0.9 ** n }),
+    MultiplicativeLR: (o) => new lrScheduler.MultiplicativeLR(o, { lrLambda: () => 0.9 }),
+    StepLR: (o) => new lrScheduler.StepLR(o, { stepSize: 2 }),
+    MultiStepLR: (o) => new lrScheduler.MultiStepLR(o, { milestones: [2, 3] }),
+    ConstantLR: (o) => new lrScheduler.ConstantLR(o, { totalIters: 3 }),
+    LinearLR: (o) => new lrScheduler.LinearLR(o, { totalIters: 4 }),
+    ExponentialLR: (o) => new lrScheduler.ExponentialLR(o, { gamma: 0.8 }),
+    PolynomialLR: (o) => new lrScheduler.PolynomialLR(o, { totalIters: 6, power: 2 }),
+    CosineAnnealingLR: (o) => new lrScheduler.CosineAnnealingLR(o, { TMax: 5 }),
+    CosineAnnealingWarmRestarts: (o) =>
+      new lrScheduler.CosineAnnealingWarmRestarts(o, { T0: 2, TMult: 2 }),
+    OneCycleLR: (o) => new lrScheduler.OneCycleLR(o, { maxLr: 1, totalSteps: 10 }),
+    CyclicLR: (o) => new lrScheduler.CyclicLR(o, { baseLr: 0.1, maxLr: 1, stepSizeUp: 2 }),
+    SequentialLR: (o) =>
+      new lrScheduler.SequentialLR(
+        o,
+        [
+          new lrScheduler.ConstantLR(o, { totalIters: 2 }),
+          new lrScheduler.ExponentialLR(o, { gamma: 0.5 }),
+        ],
+        { milestones: [3] },
+      ),
+    ChainedScheduler: (o) =>
+      new lrScheduler.ChainedScheduler([
+        new lrScheduler.ConstantLR(o),
+        new lrScheduler.ExponentialLR(o, { gamma: 0.9 }),
+      ]),
+    ReduceLROnPlateau: (o) => new lrScheduler.ReduceLROnPlateau(o, { patience: 0 }),
+  };
 
   for (const [name, make] of Object.entries(kinds)) {
     it(`${name} goes on from its state, through JSON`, () => {

@@ -1,13 +1,28 @@
-/** What optimizers refuse: options out of range, groups that are none, states of other parameters. */
+/**
+ * What optimizers refuse: options out of range, groups that are none, states of other parameters.
+ */
 import assert from 'node:assert/strict';
-import { ArgumentError, float64, nn, ones, optim, type Tensor, tensor, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  float64,
+  nn,
+  ones,
+  optim,
+  type Tensor,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
 
 function parameter(...values: number[]): nn.Parameter {
   const p = new nn.Parameter(tensor(values));
   p.grad = ones([values.length]);
   return p;
 }
-const refuses = (make: () => unknown, message: RegExp): void => assert.throws(make, (error: Error) => error instanceof ArgumentError && message.test(error.message));
+const refuses = (make: () => unknown, message: RegExp): void =>
+  assert.throws(
+    make,
+    (error: Error) => error instanceof ArgumentError && message.test(error.message),
+  );
 const makers: Record<string, (options: object) => optim.Optimizer> = {
   SGD: (options) => new optim.SGD([parameter(1, 2)], options) as optim.Optimizer,
   Adam: (options) => new optim.Adam([parameter(1, 2)], options) as optim.Optimizer,
@@ -32,7 +47,12 @@ const adam: [object, RegExp][] = [
   [{ amsgrad: 1 }, /amsgrad/],
 ];
 const refused: Record<string, [object, RegExp][]> = {
-  SGD: [...common, [{ momentum: -1 }, /momentum/], [{ dampening: Number.NaN }, /dampening/], [{ nesterov: true }, /nesterov needs a momentum/]],
+  SGD: [
+    ...common,
+    [{ momentum: -1 }, /momentum/],
+    [{ dampening: Number.NaN }, /dampening/],
+    [{ nesterov: true }, /nesterov needs a momentum/],
+  ],
   Adam: [...common, ...adam],
   AdamW: [...common, ...adam],
 };
@@ -40,7 +60,9 @@ const refused: Record<string, [object, RegExp][]> = {
 describe('options of optimizers', () => {
   for (const [name, list] of Object.entries(refused)) {
     const make = makers[name] as (typeof makers)[string];
-    for (const [options, message] of list) it(`${name} refuses ${JSON.stringify(options)}: ${message.source}`, () => refuses(() => make(options), message));
+    for (const [options, message] of list)
+      it(`${name} refuses ${JSON.stringify(options)}: ${message.source}`, () =>
+        refuses(() => make(options), message));
 
     it(`${name} takes undefined as not given`, () => {
       assert.equal(make({ lr: undefined }).paramGroups[0]?.['lr'], 1e-3);
@@ -51,10 +73,23 @@ describe('options of optimizers', () => {
       optimizer.step();
       const state = optimizer.stateDict();
       const [group] = state.param_groups;
-      refuses(() => optimizer.loadStateDict({ ...state, param_groups: [{ ...group, lr: -5 } as never] }), /expected lr to be a finite number from 0, got -5/);
-      refuses(() => optimizer.loadStateDict({ ...state, param_groups: [{ ...group, params: [] } as never] }), /groups of 0 parameters, the optimizer of 1/);
-      refuses(() => optimizer.loadStateDict({ ...state, state: { 1: {} } }), /state for parameter 1, which no group has/);
-      refuses(() => optimizer.loadStateDict({ ...state, state: { 0: { more: 1 } } }), /the state of parameter 0 has "more", which is none of/);
+      refuses(
+        () => optimizer.loadStateDict({ ...state, param_groups: [{ ...group, lr: -5 } as never] }),
+        /expected lr to be a finite number from 0, got -5/,
+      );
+      refuses(
+        () =>
+          optimizer.loadStateDict({ ...state, param_groups: [{ ...group, params: [] } as never] }),
+        /groups of 0 parameters, the optimizer of 1/,
+      );
+      refuses(
+        () => optimizer.loadStateDict({ ...state, state: { 1: {} } }),
+        /state for parameter 1, which no group has/,
+      );
+      refuses(
+        () => optimizer.loadStateDict({ ...state, state: { 0: { more: 1 } } }),
+        /the state of parameter 0 has "more", which is none of/,
+      );
       refuses(() => optimizer.loadStateDict({} as never), /state and param_groups/);
       refuses(() => optimizer.loadStateDict(null as never), /got null/);
       assert.equal(optimizer.paramGroups[0]?.['lr'], 0.5);
@@ -63,10 +98,16 @@ describe('options of optimizers', () => {
   }
 
   it('refuses lists and groups that are none, and takes one tensor in a group', () => {
-    refuses(() => new optim.SGD(undefined as never), /params to be a list of parameters or of groups, got undefined/);
+    refuses(
+      () => new optim.SGD(undefined as never),
+      /params to be a list of parameters or of groups, got undefined/,
+    );
     refuses(() => new optim.SGD([3 as never]), /the group to be an object with params, got 3/);
     refuses(() => new optim.SGD([{ lr: 1 } as never]), /object with params/);
-    refuses(() => new optim.SGD([parameter(1)]).step(3 as never), /closure to be a function, got 3/);
+    refuses(
+      () => new optim.SGD([parameter(1)]).step(3 as never),
+      /closure to be a function, got 3/,
+    );
     const p = parameter(1, 2);
     assert.deepEqual(new optim.SGD([{ params: p }]).paramGroups[0]?.params, [p]);
   });
@@ -79,7 +120,8 @@ describe('states of optimizers', () => {
     return optimizer;
   };
   type State = Record<string, Tensor | number>;
-  const stateOf = (optimizer: optim.Optimizer | optim.Adam): State => [...optimizer.state.values()][0] as State;
+  const stateOf = (optimizer: optim.Optimizer | optim.Adam): State =>
+    [...optimizer.state.values()][0] as State;
 
   it('Adam refuses what is missing, of another shape, or no count', () => {
     const optimizer = stepped();
@@ -88,8 +130,14 @@ describe('states of optimizers', () => {
       change(given.state[0] as State);
       optimizer.loadStateDict(given);
     };
-    refuses(() => load((s) => delete s['exp_avg']), /exp_avg in the state of parameter 0 to be a tensor, got undefined/);
-    refuses(() => load((s) => Object.assign(s, { exp_avg_sq: zeros([3]) })), /exp_avg_sq in the state of parameter 0 to be of shape \[2\], got \[3\]/);
+    refuses(
+      () => load((s) => delete s['exp_avg']),
+      /exp_avg in the state of parameter 0 to be a tensor, got undefined/,
+    );
+    refuses(
+      () => load((s) => Object.assign(s, { exp_avg_sq: zeros([3]) })),
+      /exp_avg_sq in the state of parameter 0 to be of shape \[2\], got \[3\]/,
+    );
     refuses(() => load((s) => Object.assign(s, { step: -1 })), /step in the state of parameter 0/);
     refuses(() => load((s) => delete s['step']), /step/);
     load((s) => Object.assign(s, { step: tensor(7), exp_avg: zeros([2], { dtype: float64 }) }));
@@ -103,7 +151,10 @@ describe('states of optimizers', () => {
     const [plain, later] = [stepped(), stepped()];
     (later.paramGroups[0] as { amsgrad: boolean }).amsgrad = true;
     for (const optimizer of [plain, later]) optimizer.step();
-    assert.deepEqual((stateOf(later)['max_exp_avg_sq'] as Tensor).tolist(), (stateOf(later)['exp_avg_sq'] as Tensor).tolist());
+    assert.deepEqual(
+      (stateOf(later)['max_exp_avg_sq'] as Tensor).tolist(),
+      (stateOf(later)['exp_avg_sq'] as Tensor).tolist(),
+    );
     const other = stepped({ amsgrad: true });
     other.loadStateDict({ ...plain.stateDict(), param_groups: other.stateDict().param_groups });
     other.step();
@@ -112,11 +163,17 @@ describe('states of optimizers', () => {
 
   it('SGD begins its momentum where a state has none', () => {
     const [p, q] = [parameter(1), parameter(1)];
-    const [a, b] = [new optim.SGD([p], { lr: 1, momentum: 0.5 }), new optim.SGD([q], { lr: 1, momentum: 0.5 })];
+    const [a, b] = [
+      new optim.SGD([p], { lr: 1, momentum: 0.5 }),
+      new optim.SGD([q], { lr: 1, momentum: 0.5 }),
+    ];
     b.loadStateDict({ ...b.stateDict(), state: { 0: { momentum_buffer: null as never } } });
     for (const optimizer of [a, b, a, b]) optimizer.step();
     assert.equal(q.item(), p.item());
-    refuses(() => b.loadStateDict({ ...b.stateDict(), state: { 0: { momentum_buffer: zeros([2]) } } }), /momentum_buffer .* of shape \[1\], got \[2\]/);
+    refuses(
+      () => b.loadStateDict({ ...b.stateDict(), state: { 0: { momentum_buffer: zeros([2]) } } }),
+      /momentum_buffer .* of shape \[1\], got \[2\]/,
+    );
   });
 
   it('a state that is loaded is a copy', () => {
@@ -124,7 +181,10 @@ describe('states of optimizers', () => {
     b.loadStateDict(a.stateDict());
     a.step();
     assert.equal(stateOf(b)['step'], 1);
-    assert.notDeepEqual((stateOf(a)['exp_avg'] as Tensor).tolist(), (stateOf(b)['exp_avg'] as Tensor).tolist());
+    assert.notDeepEqual(
+      (stateOf(a)['exp_avg'] as Tensor).tolist(),
+      (stateOf(b)['exp_avg'] as Tensor).tolist(),
+    );
   });
 });
 

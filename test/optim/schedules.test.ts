@@ -4,15 +4,27 @@ import { ArgumentError, nn, optim, tensor } from '../../lib/index.js';
 
 const { lrScheduler } = optim;
 const sgd = (...lrs: number[]): optim.SGD => {
-  const groups = (lrs.length ? lrs : [1]).map((lr) => ({ params: [new nn.Parameter(tensor([1]))], lr }));
+  const groups = (lrs.length ? lrs : [1]).map((lr) => ({
+    params: [new nn.Parameter(tensor([1]))],
+    lr,
+  }));
   return new optim.SGD(groups, { lr: 1, momentum: 0.9 });
 };
-type Loose = Record<string, new (...args: unknown[]) => { step(metric?: number): void; getLastLr(): number[]; lastEpoch: number }>;
+type Loose = Record<
+  string,
+  new (
+    ...args: unknown[]
+  ) => { step(metric?: number): void; getLastLr(): number[]; lastEpoch: number }
+>;
 const classes = lrScheduler as unknown as Loose;
 const make = (name: string, ...args: unknown[]) => new (classes[name] as Loose[string])(...args);
 
 const refused: [name: string, options: object, message: RegExp][] = [
-  ['StepLR', {}, /StepLR: expected stepSize; it comes after optimizer, or is given as \{ stepSize: … \}/],
+  [
+    'StepLR',
+    {},
+    /StepLR: expected stepSize; it comes after optimizer, or is given as \{ stepSize: … \}/,
+  ],
   ['StepLR', { stepSize: 0 }, /stepSize .* got 0/],
   ['StepLR', { stepSize: 2, gamma: Number.NaN }, /gamma to be a finite number, got NaN/],
   ['StepLR', { stepSize: 2, lastEpoch: 1.5 }, /lastEpoch to be a whole number from -1, got 1.5/],
@@ -36,9 +48,17 @@ const refused: [name: string, options: object, message: RegExp][] = [
   ['OneCycleLR', { maxLr: 1, totalSteps: 0 }, /totalSteps/],
   ['OneCycleLR', { maxLr: 1, epochs: 2, stepsPerEpoch: 1.5 }, /stepsPerEpoch/],
   ['OneCycleLR', { totalSteps: 5 }, /OneCycleLR: expected maxLr; it comes after optimizer/],
-  ['OneCycleLR', { maxLr: [1, 2], totalSteps: 5 }, /maxLr to be one number, or 1, one for each group, got \[1, 2\]/],
+  [
+    'OneCycleLR',
+    { maxLr: [1, 2], totalSteps: 5 },
+    /maxLr to be one number, or 1, one for each group, got \[1, 2\]/,
+  ],
   ['OneCycleLR', { maxLr: 1, totalSteps: 5, pctStart: 2 }, /pctStart/],
-  ['OneCycleLR', { maxLr: 1, totalSteps: 5, annealStrategy: 'x' }, /annealStrategy to be one of 'cos', 'linear', got 'x'/],
+  [
+    'OneCycleLR',
+    { maxLr: 1, totalSteps: 5, annealStrategy: 'x' },
+    /annealStrategy to be one of 'cos', 'linear', got 'x'/,
+  ],
   ['CyclicLR', { baseLr: 0.1 }, /maxLr/],
   ['CyclicLR', { baseLr: 0.1, maxLr: 1, stepSizeUp: 0 }, /stepSizeUp/],
   ['CyclicLR', { baseLr: 0.1, maxLr: 1, mode: 'x' }, /mode/],
@@ -61,26 +81,59 @@ describe('options of schedules', () => {
 
   it('schedules of schedules want schedules of one optimizer, and milestones in order', () => {
     const o = sgd();
-    const two = (): InstanceType<typeof lrScheduler.LRScheduler>[] => [new lrScheduler.ConstantLR(o), new lrScheduler.ExponentialLR(o, { gamma: 0.5 })];
+    const two = (): InstanceType<typeof lrScheduler.LRScheduler>[] => [
+      new lrScheduler.ConstantLR(o),
+      new lrScheduler.ExponentialLR(o, { gamma: 0.5 }),
+    ];
     assert.throws(() => make('SequentialLR', o, two(), { milestones: [] }), ArgumentError);
-    assert.throws(() => make('SequentialLR', o, [...two(), ...two()], { milestones: [2, 3, 1] }), /milestone 2 .* from 3, got 1/);
-    assert.throws(() => make('SequentialLR', sgd(), two(), { milestones: [1] }), /schedule 0 belongs to another optimizer/);
-    assert.throws(() => make('ChainedScheduler', [...two(), new lrScheduler.ConstantLR(sgd())]), /schedule 2 belongs to another optimizer/);
-    assert.throws(() => make('ChainedScheduler', [new lrScheduler.ReduceLROnPlateau(o)]), /to be an LRScheduler/);
-    assert.throws(() => make('StepLR', {}, { stepSize: 1 }), /optimizer to be an optimizer, got an object/);
-    assert.throws(() => make('ReduceLROnPlateau', o).step(), /metric to be a number, got undefined/);
+    assert.throws(
+      () => make('SequentialLR', o, [...two(), ...two()], { milestones: [2, 3, 1] }),
+      /milestone 2 .* from 3, got 1/,
+    );
+    assert.throws(
+      () => make('SequentialLR', sgd(), two(), { milestones: [1] }),
+      /schedule 0 belongs to another optimizer/,
+    );
+    assert.throws(
+      () => make('ChainedScheduler', [...two(), new lrScheduler.ConstantLR(sgd())]),
+      /schedule 2 belongs to another optimizer/,
+    );
+    assert.throws(
+      () => make('ChainedScheduler', [new lrScheduler.ReduceLROnPlateau(o)]),
+      /to be an LRScheduler/,
+    );
+    assert.throws(
+      () => make('StepLR', {}, { stepSize: 1 }),
+      /optimizer to be an optimizer, got an object/,
+    );
+    assert.throws(
+      () => make('ReduceLROnPlateau', o).step(),
+      /metric to be a number, got undefined/,
+    );
   });
 
   it('refuses the state of another schedule', () => {
     const schedule = new lrScheduler.StepLR(sgd(), { stepSize: 2 });
-    assert.throws(() => schedule.loadStateDict(new lrScheduler.LinearLR(sgd()).stateDict()), /has "start_factor", which is none of/);
+    assert.throws(
+      () => schedule.loadStateDict(new lrScheduler.LinearLR(sgd()).stateDict()),
+      /has "start_factor", which is none of/,
+    );
     assert.throws(() => schedule.loadStateDict({}), /last_epoch/);
-    assert.throws(() => schedule.loadStateDict({ ...schedule.stateDict(), gamma: '3' }), /gamma to be a number, got '3'/);
-    assert.throws(() => schedule.loadStateDict({ ...schedule.stateDict(), step: 3 }), ArgumentError);
+    assert.throws(
+      () => schedule.loadStateDict({ ...schedule.stateDict(), gamma: '3' }),
+      /gamma to be a number, got '3'/,
+    );
+    assert.throws(
+      () => schedule.loadStateDict({ ...schedule.stateDict(), step: 3 }),
+      ArgumentError,
+    );
   });
 
   it('ReduceLROnPlateau goes on from a state of no metric yet, through JSON', () => {
-    const [a, b] = [new lrScheduler.ReduceLROnPlateau(sgd(), { patience: 0 }), new lrScheduler.ReduceLROnPlateau(sgd(), { patience: 0 })];
+    const [a, b] = [
+      new lrScheduler.ReduceLROnPlateau(sgd(), { patience: 0 }),
+      new lrScheduler.ReduceLROnPlateau(sgd(), { patience: 0 }),
+    ];
     b.loadStateDict(JSON.parse(JSON.stringify(a.stateDict())));
     b.step(5);
     assert.deepEqual(b.getLastLr(), [1]);
@@ -92,7 +145,10 @@ describe('options of schedules', () => {
     assert.deepEqual(zero.getLastLr(), [0]);
     zero.step();
     assert.deepEqual(zero.getLastLr(), [1]);
-    assert.deepEqual(new lrScheduler.OneCycleLR(sgd(), { maxLr: 1, totalSteps: 10, pctStart: 0.1 }).getLastLr(), [1]);
+    assert.deepEqual(
+      new lrScheduler.OneCycleLR(sgd(), { maxLr: 1, totalSteps: 10, pctStart: 0.1 }).getLastLr(),
+      [1],
+    );
   });
 
   it('leaves a group alone that came after it', () => {
@@ -135,14 +191,20 @@ describe('schedules with lastEpoch', () => {
     });
 
     it(`${name} refuses to go on with an optimizer that does not know its initial rates`, () => {
-      assert.throws(() => make(name, sgd(), { ...options, lastEpoch: 3 }), /group 0 has no initialLr to go on from step 3/);
+      assert.throws(
+        () => make(name, sgd(), { ...options, lastEpoch: 3 }),
+        /group 0 has no initialLr to go on from step 3/,
+      );
     });
   }
 
   it('SequentialLR goes on in the schedule of its step, and may be part of another', () => {
     const parts = (o: optim.Optimizer, lastEpoch: number) => [
       new lrScheduler.LinearLR(o, { totalIters: 2, lastEpoch }),
-      new lrScheduler.ExponentialLR(o, { gamma: 0.5, lastEpoch: lastEpoch < 0 ? -1 : lastEpoch - 2 }),
+      new lrScheduler.ExponentialLR(o, {
+        gamma: 0.5,
+        lastEpoch: lastEpoch < 0 ? -1 : lastEpoch - 2,
+      }),
     ];
     const [a, b] = [sgd(), sgd()];
     const first = new lrScheduler.SequentialLR(a, parts(a, -1), { milestones: [2] });
@@ -156,7 +218,11 @@ describe('schedules with lastEpoch', () => {
 
     const o = sgd();
     const inner = new lrScheduler.SequentialLR(o, parts(o, -1), { milestones: [2] });
-    const outer = new lrScheduler.SequentialLR(o, [new lrScheduler.ConstantLR(o, { factor: 0.5, totalIters: 9 }), inner], { milestones: [2] });
+    const outer = new lrScheduler.SequentialLR(
+      o,
+      [new lrScheduler.ConstantLR(o, { factor: 0.5, totalIters: 9 }), inner],
+      { milestones: [2] },
+    );
     const seen = [outer.getLastLr()[0]];
     for (let i = 0; i < 5; i++) {
       outer.step();

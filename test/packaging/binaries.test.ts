@@ -9,7 +9,8 @@ import { binaries } from './package.js';
 const glibcFloor = [2, 34] as const;
 const allowedLibraries = /^(libc|libm|libgcc_s|libdl|libpthread|librt|ld-linux-[\w-]+)\.so/;
 
-const tool = (name: string, ...args: string[]) => execFileSync(name, args, { encoding: 'utf8', maxBuffer: 2 ** 28 });
+const tool = (name: string, ...args: string[]) =>
+  execFileSync(name, args, { encoding: 'utf8', maxBuffer: 2 ** 28 });
 
 describe('native files', function () {
   this.timeout(60_000);
@@ -18,13 +19,17 @@ describe('native files', function () {
     describe(path.basename(file), () => {
       it(`asks for glibc ${glibcFloor.join('.')} at most`, () => {
         const asked = [...tool('objdump', '-T', file).matchAll(/GLIBC_(\d+)\.(\d+)/g)];
-        const newer = asked.filter(([, major, minor]) => Number(major) > glibcFloor[0] || Number(minor) > glibcFloor[1]);
+        const newer = asked.filter(
+          ([, major, minor]) => Number(major) > glibcFloor[0] || Number(minor) > glibcFloor[1],
+        );
         assert.ok(asked.length > 0);
         assert.deepEqual([...new Set(newer.map(([version]) => version))], []);
       });
 
       it(`needs libraries that every glibc system with Node has${needs.length > 0 ? ', and the one it is for' : ''}`, () => {
-        const needed = [...tool('readelf', '-d', file).matchAll(/\(NEEDED\).*\[(.+)\]/g)].map(([, name]) => name as string);
+        const needed = [...tool('readelf', '-d', file).matchAll(/\(NEEDED\).*\[(.+)\]/g)].map(
+          ([, name]) => name as string,
+        );
         assert.deepEqual(
           needed.filter((name) => !allowedLibraries.test(name)),
           needs,
@@ -36,7 +41,9 @@ describe('native files', function () {
       });
 
       it('exports its entry points alone', () => {
-        const exported = [...tool('nm', '--dynamic', '--defined-only', file).matchAll(/^\S+ \S (\S+)$/gm)].map(([, name]) => name as string);
+        const exported = [
+          ...tool('nm', '--dynamic', '--defined-only', file).matchAll(/^\S+ \S (\S+)$/gm),
+        ].map(([, name]) => name as string);
         assert.deepEqual(exported.sort(), [...exports].sort());
       });
 

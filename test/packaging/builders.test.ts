@@ -1,4 +1,7 @@
-/** One description, three ways to build it: cmake-js, node-gyp through binding.gyp, and prebuildify give the same addon. */
+/**
+ * One description, three ways to build it: cmake-js, node-gyp through binding.gyp, and prebuildify
+ * give the same addon.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs';
@@ -6,15 +9,25 @@ import path from 'node:path';
 import { after, before, describe, it } from 'mocha';
 import { compileOnce, npm, removeTemporaryFolders, root, temporaryFolder } from './package.js';
 
-// The CPU part alone, and each object once: whoever builds it, the same text and options give the same. That leaves some 90 seconds on two slow cores, or 20 where
-// an earlier run had the same sources.
-const environment = { ...process.env, SHARDWISE_CUDA: 'OFF', CMAKE_CXX_COMPILER_LAUNCHER: compileOnce };
-const tool = (name: string, ...args: string[]) => execFileSync(name, args, { encoding: 'utf8', maxBuffer: 2 ** 28 });
+// The CPU part alone, and each object once: whoever builds it, the same text and options give the
+// same. That leaves some 90 seconds on two slow cores, or 20 where an earlier run had the same
+// sources.
+const environment = {
+  ...process.env,
+  SHARDWISE_CUDA: 'OFF',
+  CMAKE_CXX_COMPILER_LAUNCHER: compileOnce,
+};
+const tool = (name: string, ...args: string[]) =>
+  execFileSync(name, args, { encoding: 'utf8', maxBuffer: 2 ** 28 });
 
 /** Names and sizes of what the file holds in memory. */
 function sections(file: string): Map<string, string> {
   const rows = tool('size', '-A', file).matchAll(/^(\.\S+)\s+(\d+)/gm);
-  return new Map([...rows].map(([, name, bytes]) => [name, bytes] as [string, string]).filter(([name]) => /^\.(text|rodata|data|data\.rel\.ro|bss|dynsym|init_array)$/.test(name)));
+  return new Map(
+    [...rows]
+      .map(([, name, bytes]) => [name, bytes] as [string, string])
+      .filter(([name]) => /^\.(text|rodata|data|data\.rel\.ro|bss|dynsym|init_array)$/.test(name)),
+  );
 }
 
 /** Names and sizes; addresses follow the order in which the generator links. */
@@ -27,11 +40,16 @@ const symbols = (file: string): string[] =>
 describe('the addon built from the sources', function () {
   this.timeout(600_000);
   if (process.platform !== 'linux') return;
-  const built: Record<'cmakeJs' | 'nodeGyp' | 'prebuildify', string> = { cmakeJs: '', nodeGyp: '', prebuildify: '' };
+  const built: Record<'cmakeJs' | 'nodeGyp' | 'prebuildify', string> = {
+    cmakeJs: '',
+    nodeGyp: '',
+    prebuildify: '',
+  };
 
   before(() => {
     const checkout = temporaryFolder('builders');
-    for (const entry of ['CMakeLists.txt', 'binding.gyp', 'package.json', 'native', 'scripts']) cpSync(path.join(root, entry), path.join(checkout, entry), { recursive: true });
+    for (const entry of ['CMakeLists.txt', 'binding.gyp', 'package.json', 'native', 'scripts'])
+      cpSync(path.join(root, entry), path.join(checkout, entry), { recursive: true });
     symlinkSync(path.join(root, 'node_modules'), path.join(checkout, 'node_modules'));
     const keep = (from: string, name: keyof typeof built): void => {
       built[name] = path.join(checkout, 'kept', `${name}.node`);
@@ -44,7 +62,9 @@ describe('the addon built from the sources', function () {
     keep('build/Release/shardwise.node', 'cmakeJs');
     npm(checkout, ['run', 'prebuild'], environment);
     const folder = `prebuilds/${process.platform}-${process.arch}`;
-    const [file] = readdirSync(path.join(checkout, folder)).filter((name) => name.endsWith('.node'));
+    const [file] = readdirSync(path.join(checkout, folder)).filter((name) =>
+      name.endsWith('.node'),
+    );
     keep(path.join(folder, String(file)), 'prebuildify');
   });
   after(removeTemporaryFolders);

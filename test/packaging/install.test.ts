@@ -4,7 +4,16 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'mocha';
-import { barePath, bytesBelow, nodeBinary, npm, pack, removeTemporaryFolders, root, temporaryFolder } from './package.js';
+import {
+  barePath,
+  bytesBelow,
+  nodeBinary,
+  npm,
+  pack,
+  removeTemporaryFolders,
+  root,
+  temporaryFolder,
+} from './package.js';
 
 const program = `
 import { createRequire } from 'node:module';
@@ -52,14 +61,19 @@ describe('the packed package', function () {
     writeFileSync(path.join(folder, 'consumer.cts'), consumer);
     for (const { file, code } of blocks) writeFileSync(path.join(folder, file), code);
     writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify(consumerConfig));
-    npm(folder, ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', tarball], env);
+    npm(
+      folder,
+      ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', tarball],
+      env,
+    );
   });
 
   after(removeTemporaryFolders);
 
   it('has no script that an installation would run, and no file that makes npm guess one', () => {
     const manifest = JSON.parse(readFileSync(path.join(installed, 'package.json'), 'utf8'));
-    for (const script of ['preinstall', 'install', 'postinstall', 'prepare']) assert.equal(manifest.scripts[script], undefined, script);
+    for (const script of ['preinstall', 'install', 'postinstall', 'prepare'])
+      assert.equal(manifest.scripts[script], undefined, script);
     assert.equal(manifest.gypfile, false);
     assert.equal(existsSync(path.join(installed, 'binding.gyp')), false);
   });
@@ -77,7 +91,8 @@ describe('the packed package', function () {
 
   it('exports nothing that is not there', () => {
     const { exports } = JSON.parse(readFileSync(path.join(installed, 'package.json'), 'utf8'));
-    const targets = (entry: unknown): string[] => (typeof entry === 'string' ? [entry] : Object.values(entry as object).flatMap(targets));
+    const targets = (entry: unknown): string[] =>
+      typeof entry === 'string' ? [entry] : Object.values(entry as object).flatMap(targets);
     assert.deepEqual(
       targets(exports).filter((target) => !existsSync(path.join(installed, target))),
       [],
@@ -88,13 +103,22 @@ describe('the packed package', function () {
     const copy = path.join(folder, 'other', 'node_modules', 'shardwise');
     cpSync(path.join(folder, 'node_modules'), path.dirname(copy), { recursive: true });
     const script = `await import('shardwise'); await import(${JSON.stringify(path.join(copy, 'dist', 'index.js'))}).catch((error) => console.log(error.message))`;
-    const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: folder, env, encoding: 'utf8' });
+    const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], {
+      cwd: folder,
+      env,
+      encoding: 'utf8',
+    });
     assert.match(output, /two copies of shardwise/);
     assert.ok(output.includes(copy), output);
   });
 
   it('stays small: 10 MB without CUDA, 40 MB with it', () => {
-    const cuda = path.join(installed, 'prebuilds', `${process.platform}-${process.arch}`, 'cuda-backend.so');
+    const cuda = path.join(
+      installed,
+      'prebuilds',
+      `${process.platform}-${process.arch}`,
+      'cuda-backend.so',
+    );
     const cudaBytes = existsSync(cuda) ? statSync(cuda).size : 0;
     const bytes = bytesBelow(installed);
     assert.ok(bytes - cudaBytes <= 10e6, `${bytes - cudaBytes} bytes without CUDA`);
@@ -102,14 +126,23 @@ describe('the packed package', function () {
   });
 
   it('has declarations that check, for modules, for CommonJS and for the examples of its documentation', () => {
-    execFileSync(process.execPath, [path.join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', folder], { encoding: 'utf8' });
+    execFileSync(
+      process.execPath,
+      [path.join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', folder],
+      { encoding: 'utf8' },
+    );
   });
 
   for (const major of [20, 22, 24]) {
     it(`computes on Node ${major}, imported and required`, function () {
       const node = nodeBinary(major);
       if (node === null) return skipBecause(this, 'the registry cannot be reached');
-      const output = execFileSync(node, ['program.mjs'], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 });
+      const output = execFileSync(node, ['program.mjs'], {
+        cwd: folder,
+        env,
+        encoding: 'utf8',
+        timeout: 60_000,
+      });
       assert.deepEqual(JSON.parse(output), {
         read: [7, 10, 15, 22],
         gradient: [
@@ -125,7 +158,14 @@ describe('the packed package', function () {
       const node = nodeBinary(major);
       if (node === null) return skipBecause(this, 'the registry cannot be reached');
       const main = path.join(installed, 'dist', 'cli', 'main.js');
-      const report = JSON.parse(execFileSync(node, [main, 'doctor', '--json'], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 }));
+      const report = JSON.parse(
+        execFileSync(node, [main, 'doctor', '--json'], {
+          cwd: folder,
+          env,
+          encoding: 'utf8',
+          timeout: 60_000,
+        }),
+      );
       assert.equal(report.addon.loaded, true);
       assert.ok(report.cpu.numCores >= 1);
       assert.equal(report.libraries.length, 4);
@@ -135,7 +175,11 @@ describe('the packed package', function () {
   it('says what to do where no prebuild fits', () => {
     const script = "import('shardwise').catch((error) => console.log(error.code, error.message))";
     const noPrebuild = { ...env, npm_config_arch: 'mips' };
-    const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: folder, env: noPrebuild, encoding: 'utf8' });
+    const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], {
+      cwd: folder,
+      env: noPrebuild,
+      encoding: 'utf8',
+    });
     assert.match(output, /^ERR_BACKEND_LOAD/);
     assert.match(output, /npx shardwise-build/);
   });

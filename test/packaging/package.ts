@@ -1,6 +1,19 @@
-/** Packs what `npm publish` would ship with the addon at hand, and runs other Node versions; for the tests of this folder. */
+/**
+ * Packs what `npm publish` would ship with the addon at hand, and runs other Node versions; for the
+ * tests of this folder.
+ */
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -19,15 +32,35 @@ export interface Binary {
   needs: readonly string[];
 }
 
-/** The local build or, without one, the prebuild. cuda-backend.so and gloo-engine.so only where they were built. */
+/**
+ * The local build or, without one, the prebuild. cuda-backend.so and gloo-engine.so only where they
+ * were built.
+ */
 export function binaries(): Binary[] {
-  const addon = [path.join(root, 'build', 'Release', 'shardwise.node'), path.join(root, 'prebuilds', platform, `shardwise.napi${libc}.node`)].find((file) => existsSync(file));
+  const addon = [
+    path.join(root, 'build', 'Release', 'shardwise.node'),
+    path.join(root, 'prebuilds', platform, `shardwise.napi${libc}.node`),
+  ].find((file) => existsSync(file));
   if (addon === undefined) throw new Error('no addon is built: npm run build:native');
-  const [cuda, gloo] = [path.join(path.dirname(addon), 'cuda-backend.so'), path.join(path.dirname(addon), 'gloo-engine.so')];
-  const found: Binary[] = [{ file: addon, exports: ['napi_register_module_v1', 'node_api_module_get_api_version_v1'], needs: [] }];
+  const [cuda, gloo] = [
+    path.join(path.dirname(addon), 'cuda-backend.so'),
+    path.join(path.dirname(addon), 'gloo-engine.so'),
+  ];
+  const found: Binary[] = [
+    {
+      file: addon,
+      exports: ['napi_register_module_v1', 'node_api_module_get_api_version_v1'],
+      needs: [],
+    },
+  ];
   if (existsSync(cuda)) found.push({ file: cuda, exports: ['shardwise_backend_v1'], needs: [] });
   // The engine is of use where libgloo0 is installed, which brings its own standard library.
-  if (existsSync(gloo)) found.push({ file: gloo, exports: ['shardwise_gloo_v1'], needs: ['libgloo.so.0', 'libstdc++.so.6'] });
+  if (existsSync(gloo))
+    found.push({
+      file: gloo,
+      exports: ['shardwise_gloo_v1'],
+      needs: ['libgloo.so.0', 'libstdc++.so.6'],
+    });
   return found;
 }
 
@@ -44,33 +77,64 @@ export function removeTemporaryFolders(): void {
 }
 
 /** Runs npm of the Node that runs the tests. */
-export function npm(cwd: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env): string {
-  return execFileSync('npm', args, { cwd, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+export function npm(
+  cwd: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = process.env,
+): string {
+  return execFileSync('npm', args, {
+    cwd,
+    env,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
 }
 
 /** The path of a tarball like the published one. */
 export function pack(): string {
   npm(root, ['run', '--silent', 'build:ts']);
   const stage = temporaryFolder('pack');
-  for (const entry of ['package.json', 'README.md', 'LICENSE', 'CMakeLists.txt', 'dist', 'native', 'scripts', 'lib', 'test/packaging']) {
-    if (existsSync(path.join(root, entry))) cpSync(path.join(root, entry), path.join(stage, entry), { recursive: true });
+  for (const entry of [
+    'package.json',
+    'README.md',
+    'LICENSE',
+    'CMakeLists.txt',
+    'dist',
+    'native',
+    'scripts',
+    'lib',
+    'test/packaging',
+  ]) {
+    if (existsSync(path.join(root, entry)))
+      cpSync(path.join(root, entry), path.join(stage, entry), { recursive: true });
   }
   stagePrebuilds(path.join(stage, 'prebuilds', platform));
-  const [packed] = JSON.parse(npm(stage, ['pack', '--json', '--ignore-scripts'])) as [{ filename: string }];
+  const [packed] = JSON.parse(npm(stage, ['pack', '--json', '--ignore-scripts'])) as [
+    { filename: string },
+  ];
   return path.join(stage, packed.filename);
 }
 
-/** What `npm run prebuild` made, as in CI, unless the local build is newer: then that one, stripped likewise. */
+/**
+ * What `npm run prebuild` made, as in CI, unless the local build is newer: then that one, stripped
+ * likewise.
+ */
 function stagePrebuilds(folder: string): void {
   const made = path.join(root, 'prebuilds', platform);
   const modified = (file: string): number => (existsSync(file) ? statSync(file).mtimeMs : 0);
-  if (modified(path.join(made, `shardwise.napi${libc}.node`)) > modified(path.join(root, 'build', 'Release', 'shardwise.node'))) {
+  if (
+    modified(path.join(made, `shardwise.napi${libc}.node`)) >
+    modified(path.join(root, 'build', 'Release', 'shardwise.node'))
+  ) {
     cpSync(made, folder, { recursive: true });
     return;
   }
   mkdirSync(folder, { recursive: true });
   for (const { file } of binaries()) {
-    const copy = path.join(folder, file.endsWith('.so') ? path.basename(file) : `shardwise.napi${libc}.node`);
+    const copy = path.join(
+      folder,
+      file.endsWith('.so') ? path.basename(file) : `shardwise.napi${libc}.node`,
+    );
     cpSync(file, copy);
     if (process.platform === 'linux') execFileSync('strip', ['--strip-all', copy]);
   }
@@ -82,11 +146,18 @@ export function barePath(): string {
   symlinkSync(process.execPath, path.join(folder, 'node'));
   symlinkSync('/bin/sh', path.join(folder, 'sh'));
   const npmScript = execFileSync('npm', ['root', '--global'], { encoding: 'utf8' }).trim();
-  writeFileSync(path.join(folder, 'npm'), `#!/bin/sh\nexec node ${path.join(npmScript, 'npm', 'bin', 'npm-cli.js')} "$@"\n`, { mode: 0o755 });
+  writeFileSync(
+    path.join(folder, 'npm'),
+    `#!/bin/sh\nexec node ${path.join(npmScript, 'npm', 'bin', 'npm-cli.js')} "$@"\n`,
+    { mode: 0o755 },
+  );
   return folder;
 }
 
-/** The node binary of a major version, from the registry; null where the registry cannot be reached and this is not CI. */
+/**
+ * The node binary of a major version, from the registry; null where the registry cannot be reached
+ * and this is not CI.
+ */
 export function nodeBinary(major: number): string | null {
   if (process.versions.node.startsWith(`${major}.`)) return process.execPath;
   const folder = path.join(root, 'node_modules', '.cache', 'shardwise', `node-${major}`);
@@ -95,7 +166,15 @@ export function nodeBinary(major: number): string | null {
   if (existsSync(binary)) return binary;
   mkdirSync(folder, { recursive: true });
   try {
-    npm(folder, ['install', '--prefix', '.', '--no-save', '--ignore-scripts', '--no-package-lock', `${name}@${major}`]);
+    npm(folder, [
+      'install',
+      '--prefix',
+      '.',
+      '--no-save',
+      '--ignore-scripts',
+      '--no-package-lock',
+      `${name}@${major}`,
+    ]);
   } catch (error) {
     if (process.env['CI']) throw error;
     return null;
@@ -105,7 +184,8 @@ export function nodeBinary(major: number): string | null {
 
 export function bytesBelow(folder: string): number {
   return readdirSync(folder, { recursive: true, withFileTypes: true }).reduce(
-    (sum, entry) => sum + (entry.isFile() ? statSync(path.join(entry.parentPath, entry.name)).size : 0),
+    (sum, entry) =>
+      sum + (entry.isFile() ? statSync(path.join(entry.parentPath, entry.name)).size : 0),
     0,
   );
 }

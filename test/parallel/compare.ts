@@ -1,24 +1,43 @@
-/** Values of several ranks, for assertions: local ranks must not wait for a value without giving the others their turn. */
+/**
+ * Values of several ranks, for assertions: local ranks must not wait for a value without giving the
+ * others their turn.
+ */
 import assert from 'node:assert/strict';
 import { CommDebugMode, DTensor } from '../../lib/distributed.js';
 import type { nn, Tensor } from '../../lib/index.js';
 
 /** The largest difference of two tensors of one shape, as plain values. */
 export async function difference(a: Tensor, b: Tensor): Promise<number> {
-  const [x, y] = [a, b].map((t) => (t instanceof DTensor ? t.fullTensor() : t).detach()) as [Tensor, Tensor];
+  const [x, y] = [a, b].map((t) => (t instanceof DTensor ? t.fullTensor() : t).detach()) as [
+    Tensor,
+    Tensor,
+  ];
   assert.deepEqual(x.shape, y.shape);
   if (x.numel() === 0) return 0;
   return x.sub(y).abs().amax().itemAsync();
 }
 
 /** @throws AssertionError if any element differs by more than `tolerance` */
-export async function assertClose(actual: Tensor, expected: Tensor, what: string, tolerance = 1e-12): Promise<void> {
+export async function assertClose(
+  actual: Tensor,
+  expected: Tensor,
+  what: string,
+  tolerance = 1e-12,
+): Promise<void> {
   const largest = await difference(actual, expected);
-  assert.ok(largest <= tolerance, `${what}: expected a difference of at most ${tolerance}, got ${largest}`);
+  assert.ok(
+    largest <= tolerance,
+    `${what}: expected a difference of at most ${tolerance}, got ${largest}`,
+  );
 }
 
 /** All parameters of two modules of one kind, or their gradients. */
-export async function assertAlike(actual: nn.AnyModule, expected: nn.AnyModule, of: 'values' | 'gradients', tolerance = 1e-12): Promise<void> {
+export async function assertAlike(
+  actual: nn.AnyModule,
+  expected: nn.AnyModule,
+  of: 'values' | 'gradients',
+  tolerance = 1e-12,
+): Promise<void> {
   const others = new Map(expected.namedParameters());
   for (const [name, parameter] of actual.namedParameters()) {
     const other = others.get(name) as nn.Parameter;

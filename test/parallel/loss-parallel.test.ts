@@ -1,12 +1,34 @@
 /** Cross entropy of logits whose classes the ranks share. */
 import assert from 'node:assert/strict';
-import { CommDebugMode, DTensor, distributeTensor, initDeviceMesh, lossParallel, Replicate, Shard } from '../../lib/distributed.js';
-import { bfloat16, type CrossEntropyOptions, crossEntropy, float32, float64, manualSeed, nn, rand, randn, ShardingError, type Tensor, tensor } from '../../lib/index.js';
+import {
+  CommDebugMode,
+  DTensor,
+  distributeTensor,
+  initDeviceMesh,
+  lossParallel,
+  Replicate,
+  Shard,
+} from '../../lib/distributed.js';
+import {
+  bfloat16,
+  type CrossEntropyOptions,
+  crossEntropy,
+  float32,
+  float64,
+  manualSeed,
+  nn,
+  rand,
+  randn,
+  ShardingError,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { assertClose, placementsOf } from './compare.js';
 
 const CLASSES = 7;
-const targets = ({ ignoreIndex = -100 }: CrossEntropyOptions = {}): Tensor => tensor([0n, 6n, 3n, BigInt(ignoreIndex), 2n, 6n]);
+const targets = ({ ignoreIndex = -100 }: CrossEntropyOptions = {}): Tensor =>
+  tensor([0n, 6n, 3n, BigInt(ignoreIndex), 2n, 6n]);
 const logits = (): Tensor => {
   manualSeed(11);
   return randn([6, CLASSES], { dtype: float64 }).mul(3);
@@ -19,7 +41,10 @@ const cases: Record<string, CrossEntropyOptions> = {
   'another ignored target': { ignoreIndex: 6, reduction: 'sum' },
   'weights of classes': { weight: tensor([1, 2, 3, 4, 5, 6, 7], { dtype: float64 }) },
   'label smoothing': { labelSmoothing: 0.2 },
-  'label smoothing with weights': { labelSmoothing: 0.2, weight: tensor([1, 2, 3, 4, 5, 6, 7], { dtype: float64 }) },
+  'label smoothing with weights': {
+    labelSmoothing: 0.2,
+    weight: tensor([1, 2, 3, 4, 5, 6, 7], { dtype: float64 }),
+  },
 };
 
 describe('lossParallel', () => {
@@ -31,7 +56,10 @@ describe('lossParallel', () => {
         const x = logits().requiresGrad_();
         const d = distributeTensor(logits(), mesh, [Shard(-1)]).requiresGrad_();
         const { weight = null } = options;
-        const own = { ...options, weight: weight === null ? null : tensor([1, 2, 3, 4, 5, 6, 7], { dtype: float64 }) };
+        const own = {
+          ...options,
+          weight: weight === null ? null : tensor([1, 2, 3, 4, 5, 6, 7], { dtype: float64 }),
+        };
         const comm = new CommDebugMode();
         const loss = comm.run(() => lossParallel(() => crossEntropy(d, targets(own), own)));
         assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
@@ -81,9 +109,16 @@ describe('lossParallel', () => {
         'classes in dim 1',
       );
       const low = logits().to(bfloat16);
-      const half = lossParallel(() => crossEntropy(distributeTensor(low, tp, [Shard(1)]), targets()));
+      const half = lossParallel(() =>
+        crossEntropy(distributeTensor(low, tp, [Shard(1)]), targets()),
+      );
       assert.equal(half.dtype, bfloat16);
-      await assertClose(half.to(float32), crossEntropy(low, targets()).to(float32), 'low precision', 0.02);
+      await assertClose(
+        half.to(float32),
+        crossEntropy(low, targets()).to(float32),
+        'low precision',
+        0.02,
+      );
     }),
   );
 
@@ -97,12 +132,27 @@ describe('lossParallel', () => {
           () => lossParallel(fn),
           (error) => error instanceof ShardingError && message.test(error.message),
         );
-      refused(() => crossEntropy(distributeTensor(logits(), mesh, [Shard(0)]), targets()), /the logits are not cut along their classes \(dim 1\): .*Shard\(0\).*ColwiseParallel/);
-      refused(() => crossEntropy(cut, DTensor.fromLocal(logits().softmax(1), mesh)), /takes class indices, got class probabilities/);
+      refused(
+        () => crossEntropy(distributeTensor(logits(), mesh, [Shard(0)]), targets()),
+        /the logits are not cut along their classes \(dim 1\): .*Shard\(0\).*ColwiseParallel/,
+      );
+      refused(
+        () => crossEntropy(cut, DTensor.fromLocal(logits().softmax(1), mesh)),
+        /takes class indices, got class probabilities/,
+      );
       const weight = rand([CLASSES], { dtype: float64 });
-      refused(() => crossEntropy(cut, targets(), { weight: distributeTensor(weight, mesh, [Shard(0)]) }), /a weight that is replicated/);
-      refused(() => crossEntropy(cut, targets(), { weight: weight.clone().requiresGrad_() }), /requires a gradient/);
-      assert.throws(() => crossEntropy(cut, targets()), /expected distributed tensors, got a plain one/);
+      refused(
+        () => crossEntropy(cut, targets(), { weight: distributeTensor(weight, mesh, [Shard(0)]) }),
+        /a weight that is replicated/,
+      );
+      refused(
+        () => crossEntropy(cut, targets(), { weight: weight.clone().requiresGrad_() }),
+        /requires a gradient/,
+      );
+      assert.throws(
+        () => crossEntropy(cut, targets()),
+        /expected distributed tensors, got a plain one/,
+      );
       assert.throws(() => lossParallel(async () => {}), /expected a synchronous function/);
       await assertClose(
         lossParallel(() => crossEntropy(logits(), targets())),
@@ -110,7 +160,10 @@ describe('lossParallel', () => {
         'plain logits',
         0,
       );
-      assert.throws(() => lossParallel(() => lossParallel(() => crossEntropy(cut, targets()), false)), /expected distributed tensors/);
+      assert.throws(
+        () => lossParallel(() => lossParallel(() => crossEntropy(cut, targets()), false)),
+        /expected distributed tensors/,
+      );
     }),
   );
 });

@@ -1,4 +1,7 @@
-/** Plans for whole models: the two MLPs of PyTorch's compile tests, wildcards, shared parameters, optimizers, mistakes. */
+/**
+ * Plans for whole models: the two MLPs of PyTorch's compile tests, wildcards, shared parameters,
+ * optimizers, mistakes.
+ */
 import assert from 'node:assert/strict';
 import {
   ColwiseParallel,
@@ -63,7 +66,8 @@ const sequenceParallel = (): ParallelizePlan => ({
   mlp_1: PrepareModuleOutput({ outputLayouts: Replicate(), desiredOutputLayouts: Shard(0) }),
 });
 
-const meshOf = (ranks: number): DeviceMesh => initDeviceMesh('cpu', [ranks], { meshDimNames: ['tp'] });
+const meshOf = (ranks: number): DeviceMesh =>
+  initDeviceMesh('cpu', [ranks], { meshDimNames: ['tp'] });
 
 /** What was warned of in `fn`. */
 function warningsOf(fn: () => void): string[] {
@@ -132,7 +136,11 @@ describe('parallelizeModule', () => {
       whole.sum().backward();
       await assertClose(out, whole.narrow(0, 5 * rank, 5), 'the result');
       await assertAlike(model, alone, 'gradients');
-      await assertClose(part.grad as Tensor, (b.grad as Tensor).narrow(0, 5 * rank, 5), 'the gradient of the input');
+      await assertClose(
+        part.grad as Tensor,
+        (b.grad as Tensor).narrow(0, 5 * rank, 5),
+        'the gradient of the input',
+      );
     }),
   );
 
@@ -140,12 +148,25 @@ describe('parallelizeModule', () => {
     'matches names by wildcards, each level by itself; one style may serve many modules, and the module itself',
     withRanks(2, async () => {
       const mesh = meshOf(2);
-      const model = parallelizeModule(new TwoMlps(), mesh, { 'mlp_*.net1': ColwiseParallel(), '*.*2': RowwiseParallel() });
+      const model = parallelizeModule(new TwoMlps(), mesh, {
+        'mlp_*.net1': ColwiseParallel(),
+        '*.*2': RowwiseParallel(),
+      });
       assert.deepEqual(
         [...model.namedParameters()].map(([name, p]) => `${name} ${placementsOf(p)}`),
-        ['mlp_0', 'mlp_1'].flatMap((mlp) => [`${mlp}.net1.weight [Shard(0)]`, `${mlp}.net1.bias [Shard(0)]`, `${mlp}.net2.weight [Shard(1)]`, `${mlp}.net2.bias [Replicate()]`]),
+        ['mlp_0', 'mlp_1'].flatMap((mlp) => [
+          `${mlp}.net1.weight [Shard(0)]`,
+          `${mlp}.net1.bias [Shard(0)]`,
+          `${mlp}.net2.weight [Shard(1)]`,
+          `${mlp}.net2.bias [Replicate()]`,
+        ]),
       );
-      assert.equal(placementsOf(parallelizeModule(new nn.Linear(2, 2), mesh, { '': ColwiseParallel() }).weight), '[Shard(0)]');
+      assert.equal(
+        placementsOf(
+          parallelizeModule(new nn.Linear(2, 2), mesh, { '': ColwiseParallel() }).weight,
+        ),
+        '[Shard(0)]',
+      );
     }),
   );
 
@@ -153,7 +174,13 @@ describe('parallelizeModule', () => {
     'warns of a path that matches nothing, and names what there is, the likeliest first',
     withRanks(1, async () => {
       const mesh = meshOf(1);
-      const texts = warningsOf(() => void parallelizeModule(new TwoMlps(), mesh, { 'mlp_0.net_2': ColwiseParallel(), 'mlp_*.relu.x': ColwiseParallel() }));
+      const texts = warningsOf(
+        () =>
+          void parallelizeModule(new TwoMlps(), mesh, {
+            'mlp_0.net_2': ColwiseParallel(),
+            'mlp_*.relu.x': ColwiseParallel(),
+          }),
+      );
       assert.deepEqual(texts, [
         'parallelizeModule: "mlp_0.net_2" in the plan matches no module, so it does nothing: there is no "net_2"; "mlp_0" has net2, net1, relu.',
         'parallelizeModule: "mlp_*.relu.x" in the plan matches no module, so it does nothing: there is no "x"; the 2 modules before it, such as "mlp_0.relu", has no modules below it.',
@@ -174,10 +201,19 @@ describe('parallelizeModule', () => {
       parallelizeModule(own, mesh, ColwiseParallel(), { srcDataRank: null });
       await assertClose(own.weight.toLocal(), values.narrow(0, 2 * rank, 2), 'own values');
       manualSeed(3);
-      const layer = new nn.TransformerEncoderLayer(8, 2, { dimFeedforward: 12, dropout: 0, batchFirst: true, dtype });
+      const layer = new nn.TransformerEncoderLayer(8, 2, {
+        dimFeedforward: 12,
+        dropout: 0,
+        batchFirst: true,
+        dtype,
+      });
       const x = rand([2, 5, 8], { dtype });
       const whole = layer(x);
-      parallelizeModule(layer, mesh, { linear1: ColwiseParallel(), linear2: RowwiseParallel(), 'self_attn.out_proj': RowwiseParallel({ inputLayouts: Replicate() }) });
+      parallelizeModule(layer, mesh, {
+        linear1: ColwiseParallel(),
+        linear2: RowwiseParallel(),
+        'self_attn.out_proj': RowwiseParallel({ inputLayouts: Replicate() }),
+      });
       assert.deepEqual(
         commCounts(() => layer(x)),
         { allReduce: 2 },
@@ -191,21 +227,35 @@ describe('parallelizeModule', () => {
     withRanks(2, async () => {
       const mesh = meshOf(2);
       const tied = (): nn.ModuleDict => {
-        const model = new nn.ModuleDict({ tokens: new nn.Embedding(6, 4, { dtype }), head: new nn.Linear(4, 6, { bias: false, dtype }) });
-        (model.get('head') as nn.Linear).weight = (model.get('tokens') as unknown as nn.Embedding).weight;
+        const model = new nn.ModuleDict({
+          tokens: new nn.Embedding(6, 4, { dtype }),
+          head: new nn.Linear(4, 6, { bias: false, dtype }),
+        });
+        (model.get('head') as nn.Linear).weight = (
+          model.get('tokens') as unknown as nn.Embedding
+        ).weight;
         return model;
       };
-      const good = parallelizeModule(tied(), mesh, { tokens: RowwiseParallel(), head: ColwiseParallel() });
-      assert.equal((good.get('head') as nn.Linear).weight, (good.get('tokens') as unknown as nn.Embedding).weight);
+      const good = parallelizeModule(tied(), mesh, {
+        tokens: RowwiseParallel(),
+        head: ColwiseParallel(),
+      });
+      assert.equal(
+        (good.get('head') as nn.Linear).weight,
+        (good.get('tokens') as unknown as nn.Embedding).weight,
+      );
       assert.deepEqual(
         [...good.parameters()].map((p) => placementsOf(p)),
         ['[Shard(0)]'],
       );
       assert.throws(
-        () => parallelizeModule(tied(), mesh, { tokens: ColwiseParallel(), head: ColwiseParallel() }),
+        () =>
+          parallelizeModule(tied(), mesh, { tokens: ColwiseParallel(), head: ColwiseParallel() }),
         (error) =>
           error instanceof ShardingError &&
-          /ColwiseParallel: expected Linear\.weight to be plain, or \[Shard\(0\)\] on .* already, got .*\[Shard\(1\)\]\. A parameter that two modules share/.test(error.message),
+          /ColwiseParallel: expected Linear\.weight to be plain, or \[Shard\(0\)\] on .* already, got .*\[Shard\(1\)\]\. A parameter that two modules share/.test(
+            error.message,
+          ),
       );
     }),
   );
@@ -214,7 +264,9 @@ describe('parallelizeModule', () => {
     'leaves parameters the same objects: an optimizer from before goes on with them unless it has stepped',
     withRanks(2, async () => {
       const [model, alone] = [new Mlp(), new Mlp()];
-      const [sgd, other] = [model, alone].map((m) => new optim.AdamW(m.parameters(), { lr: 0.1 })) as [optim.AdamW, optim.AdamW];
+      const [sgd, other] = [model, alone].map(
+        (m) => new optim.AdamW(m.parameters(), { lr: 0.1 }),
+      ) as [optim.AdamW, optim.AdamW];
       parallelizeModule(model, meshOf(2), { net1: ColwiseParallel(), net2: RowwiseParallel() });
       const x = rand([3, 10], { dtype });
       for (let step = 0; step < 2; step++) {
@@ -228,7 +280,10 @@ describe('parallelizeModule', () => {
         }
         await assertAlike(model, alone, 'values');
       }
-      assert.equal(placementsOf(sgd.state.get(model.net1.weight)?.['exp_avg'] as Tensor), '[Shard(0)]');
+      assert.equal(
+        placementsOf(sgd.state.get(model.net1.weight)?.['exp_avg'] as Tensor),
+        '[Shard(0)]',
+      );
       const stepped = new Mlp();
       const late = new optim.AdamW(stepped.parameters());
       stepped(x).sum().backward();
@@ -244,17 +299,33 @@ describe('parallelizeModule', () => {
     'refuses meshes of several dims, two styles for one module, and what is no style',
     withRanks(4, async () => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
-      assert.throws(() => parallelizeModule(new Mlp(), mesh, {}), /expected a mesh of one dim, got DeviceMesh\(cpu, dp: 2, tp: 2\)\. Take a slice: mesh\.get\('tp'\)\./);
+      assert.throws(
+        () => parallelizeModule(new Mlp(), mesh, {}),
+        /expected a mesh of one dim, got DeviceMesh\(cpu, dp: 2, tp: 2\)\. Take a slice: mesh\.get\('tp'\)\./,
+      );
       const tp = mesh.get('tp');
       assert.throws(
-        () => parallelizeModule(new Mlp(), tp, { net1: ColwiseParallel(), 'net*': RowwiseParallel() }),
+        () =>
+          parallelizeModule(new Mlp(), tp, { net1: ColwiseParallel(), 'net*': RowwiseParallel() }),
         /Linear at "net1" has a style already \(ColwiseParallel\) and would get another \(RowwiseParallel\)/,
       );
       const once = parallelizeModule(new Mlp(), tp, { net1: ColwiseParallel() });
-      assert.throws(() => parallelizeModule(once, tp, { net1: ColwiseParallel() }), /has a style already/);
-      assert.throws(() => parallelizeModule(new Mlp(), tp, { net1: 'colwise' } as never), /expected the plan to have a style at "net1"/);
-      assert.throws(() => parallelizeModule({} as never, tp, {}), /expected module to be an nn\.Module/);
-      assert.throws(() => parallelizeModule(new Mlp(), null as never, {}), /expected mesh to be a DeviceMesh/);
+      assert.throws(
+        () => parallelizeModule(once, tp, { net1: ColwiseParallel() }),
+        /has a style already/,
+      );
+      assert.throws(
+        () => parallelizeModule(new Mlp(), tp, { net1: 'colwise' } as never),
+        /expected the plan to have a style at "net1"/,
+      );
+      assert.throws(
+        () => parallelizeModule({} as never, tp, {}),
+        /expected module to be an nn\.Module/,
+      );
+      assert.throws(
+        () => parallelizeModule(new Mlp(), null as never, {}),
+        /expected mesh to be a DeviceMesh/,
+      );
     }),
   );
 
@@ -262,7 +333,9 @@ describe('parallelizeModule', () => {
     'errors of mixed tensors name the module and what to do',
     withRanks(2, async () => {
       const mesh = meshOf(2);
-      const model = parallelizeModule(new TwoMlps(), mesh, { mlp_0: PrepareModuleInput({ inputLayouts: Replicate(), desiredInputLayouts: Replicate() }) });
+      const model = parallelizeModule(new TwoMlps(), mesh, {
+        mlp_0: PrepareModuleInput({ inputLayouts: Replicate(), desiredInputLayouts: Replicate() }),
+      });
       assert.throws(
         () => model(rand([2, 10], { dtype })),
         /expected distributed tensors, got a plain one[\s\S]*distributeTensor[\s\S]*in the module TwoMlps at mlp_0\.net1 \(Linear\)/,
@@ -297,7 +370,10 @@ describe('distributeModule', () => {
       out.square().sum().backward();
       alone(x).square().sum().backward();
       await assertAlike(model, alone, 'gradients');
-      assert.throws(() => distributeModule(model, mesh, { partitionFn: 'x' } as never), /expected partitionFn to be a function/);
+      assert.throws(
+        () => distributeModule(model, mesh, { partitionFn: 'x' } as never),
+        /expected partitionFn to be a function/,
+      );
     }),
   );
 
@@ -306,7 +382,8 @@ describe('distributeModule', () => {
     withRanks(3, async () => {
       const mesh = meshOf(3);
       manualSeed(2);
-      const make = (): nn.Sequential => new nn.Sequential(new nn.LayerNorm(4, { dtype }), new nn.LayerNorm(4, { dtype }));
+      const make = (): nn.Sequential =>
+        new nn.Sequential(new nn.LayerNorm(4, { dtype }), new nn.LayerNorm(4, { dtype }));
       const model = parallelizeModule(make(), mesh, { '*': SequenceParallel() });
       const x = rand([2, 7, 4], { dtype });
       const out = model(DTensor.fromLocal(x, mesh));

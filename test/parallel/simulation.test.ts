@@ -1,4 +1,7 @@
-/** Worlds that are not there: what a rank of thousands would send, receive and hold, against formulas and against ranks that are there. */
+/**
+ * Worlds that are not there: what a rank of thousands would send, receive and hold, against
+ * formulas and against ranks that are there.
+ */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
 import {
@@ -16,16 +19,28 @@ import {
   type TotalTraffic,
 } from '../../lib/distributed.js';
 import { memory, nn, ones, optim, randn, type Tensor, zeros } from '../../lib/index.js';
-import { activationBytes, expectedTraffic, parallelBlock, parameterCount, type Sizes, trainingStep } from './simulated-gpt.js';
+import {
+  activationBytes,
+  expectedTraffic,
+  parallelBlock,
+  parameterCount,
+  type Sizes,
+  trainingStep,
+} from './simulated-gpt.js';
 
 const LARGE: Sizes = { batch: 2, time: 1024, features: 4096, heads: 32 };
 const SMALL: Sizes = { batch: 2, time: 6, features: 8, heads: 4 };
 const FLOAT = 4;
 
-const meshOf = (dp: number, tp: number): DeviceMesh => initDeviceMesh('cpu', [dp, tp], { meshDimNames: ['dp', 'tp'] });
+const meshOf = (dp: number, tp: number): DeviceMesh =>
+  initDeviceMesh('cpu', [dp, tp], { meshDimNames: ['dp', 'tp'] });
 
 /** Runs `fn` as one rank of a world that is not there, on shapes alone. */
-async function simulated<T>(rank: number, worldSize: number, fn: (mode: FakeTensorMode) => T): Promise<T> {
+async function simulated<T>(
+  rank: number,
+  worldSize: number,
+  fn: (mode: FakeTensorMode) => T,
+): Promise<T> {
   await initProcessGroup('fake', { rank, worldSize });
   try {
     const mode = new FakeTensorMode();
@@ -35,7 +50,8 @@ async function simulated<T>(rank: number, worldSize: number, fn: (mode: FakeTens
   }
 }
 
-const sizeOf = (t: Tensor | null): number => (t === null ? 0 : (t instanceof DTensor ? t.toLocal() : t).nbytes);
+const sizeOf = (t: Tensor | null): number =>
+  t === null ? 0 : (t instanceof DTensor ? t.toLocal() : t).nbytes;
 const sum = (numbers: Iterable<number>): number => [...numbers].reduce((a, b) => a + b, 0);
 
 describe('a step of 4096 ranks, simulated on one', () => {
@@ -52,12 +68,17 @@ describe('a step of 4096 ranks, simulated on one', () => {
         const { byMeshDim, calls } = trainingStep(model, optimizer, mesh, LARGE).getTraffic();
         const expected = expectedTraffic(LARGE, 512, 8);
         assert.deepEqual(Object.keys(byMeshDim), ['tp', 'dp']);
-        assert.deepEqual(byMeshDim.tp?.byKind, { allReduce: { calls: 4, sentBytes: expected.tp, receivedBytes: expected.tp } });
+        assert.deepEqual(byMeshDim.tp?.byKind, {
+          allReduce: { calls: 4, sentBytes: expected.tp, receivedBytes: expected.tp },
+        });
         assert.deepEqual([byMeshDim.dp?.calls, byMeshDim.dp?.sentBytes], [16, expected.dp]);
         assert.equal(calls, 4 + 16);
 
         const { current } = mode.memory.stats();
-        assert.deepEqual([current.parameters, current.gradients, current.optimizerState, current.activations], [parameters, 0, 2 * parameters, 0]);
+        assert.deepEqual(
+          [current.parameters, current.gradients, current.optimizerState, current.activations],
+          [parameters, 0, 2 * parameters, 0],
+        );
       });
       assert.ok(memory.stats().allocatedBytes <= before);
     });
@@ -72,10 +93,16 @@ describe('a step of 4096 ranks, simulated on one', () => {
       const forward = mode.memory.stats();
       assert.equal(forward.current.activations, activationBytes(LARGE, 8));
       // The last sum: a term that nothing has saved, and its result.
-      assert.deepEqual([forward.peak.activations, forward.peak.temporaries], [forward.current.activations, 2 * out.nbytes]);
+      assert.deepEqual(
+        [forward.peak.activations, forward.peak.temporaries],
+        [forward.current.activations, 2 * out.nbytes],
+      );
       out.sum().backward();
       const { current } = mode.memory.stats();
-      assert.deepEqual([current.parameters, current.gradients, current.activations], [parameters, parameters, 0]);
+      assert.deepEqual(
+        [current.parameters, current.gradients, current.activations],
+        [parameters, parameters, 0],
+      );
     });
   });
 
@@ -86,7 +113,11 @@ describe('a step of 4096 ranks, simulated on one', () => {
       const optimizer = new optim.AdamW(model.parameters());
       const traffic = trainingStep(model, optimizer, mesh, SMALL).getTraffic();
       const state = [...optimizer.state.values()].flatMap((values) => Object.values(values));
-      return [traffic, sum([...model.parameters()].map(sizeOf)), sum(state.map((t) => (typeof t === 'number' ? 0 : sizeOf(t))))];
+      return [
+        traffic,
+        sum([...model.parameters()].map(sizeOf)),
+        sum(state.map((t) => (typeof t === 'number' ? 0 : sizeOf(t)))),
+      ];
     });
     for (const [rank, seen] of real.entries()) {
       const fake = await simulated(rank, 4, (mode): [TotalTraffic, number, number] => {
@@ -98,7 +129,10 @@ describe('a step of 4096 ranks, simulated on one', () => {
         return [traffic, parameters, optimizerState];
       });
       assert.deepEqual(fake, seen);
-      assert.deepEqual([seen[0].byMeshDim.tp?.sentBytes, seen[0].byMeshDim.dp?.sentBytes], Object.values(expectedTraffic(SMALL, 2, 2)));
+      assert.deepEqual(
+        [seen[0].byMeshDim.tp?.sentBytes, seen[0].byMeshDim.dp?.sentBytes],
+        Object.values(expectedTraffic(SMALL, 2, 2)),
+      );
     }
   });
 
@@ -112,7 +146,9 @@ describe('a step of 4096 ranks, simulated on one', () => {
         const comm = new CommDebugMode();
         comm.run(() => weight.redistribute([Replicate()]));
         const next = rank === 2 ? 1 : 3;
-        assert.deepEqual(comm.getTraffic().byMeshDim.tp?.byKind, { allGather: { calls: 1, sentBytes: (10 - next) * row, receivedBytes: (10 - rows) * row } });
+        assert.deepEqual(comm.getTraffic().byMeshDim.tp?.byKind, {
+          allGather: { calls: 1, sentBytes: (10 - next) * row, receivedBytes: (10 - rows) * row },
+        });
       });
     }
   });
@@ -124,7 +160,10 @@ describe('a step of 4096 ranks, simulated on one', () => {
       const t = distributeTensor(zeros([64, 16]), mesh, [Shard(0), Shard(1)]);
       assert.deepEqual([t.device.type, t.toLocal().shape], ['cuda', [32, 4]]);
       assert.match(String(t), /^DTensor\(tensor\(\.\.\., size=\[32, 4\], device='cuda:0'\)/);
-      const product = DTensor.fromLocal(ones([4, 4], { device: 'cuda' }), mesh, [Shard(0), Replicate()]).matmul(distributeTensor(plain, mesh));
+      const product = DTensor.fromLocal(ones([4, 4], { device: 'cuda' }), mesh, [
+        Shard(0),
+        Replicate(),
+      ]).matmul(distributeTensor(plain, mesh));
       assert.deepEqual(product.shape, [8, 4]);
       assert.equal(mode.memory.stats('cuda').peak.total > 0, true);
     });
@@ -132,8 +171,10 @@ describe('a step of 4096 ranks, simulated on one', () => {
 
   for (const make of [
     (params: Iterable<nn.Parameter>): optim.Optimizer => new optim.SGD(params, { lr: 0.1 }),
-    (params: Iterable<nn.Parameter>): optim.Optimizer => new optim.SGD(params, { lr: 0.1, momentum: 0.9 }),
-    (params: Iterable<nn.Parameter>): optim.Optimizer => new optim.AdamW(params, { foreach: false }),
+    (params: Iterable<nn.Parameter>): optim.Optimizer =>
+      new optim.SGD(params, { lr: 0.1, momentum: 0.9 }),
+    (params: Iterable<nn.Parameter>): optim.Optimizer =>
+      new optim.AdamW(params, { foreach: false }),
   ]) {
     it('steps any optimizer', async () => {
       await simulated(5, 64, (mode) => {
@@ -142,7 +183,10 @@ describe('a step of 4096 ranks, simulated on one', () => {
         const optimizer = make(model.parameters());
         for (let i = 0; i < 2; i++) trainingStep(model, optimizer, mesh, SMALL);
         const state = [...optimizer.state.values()].flatMap((values) => Object.values(values));
-        assert.equal(mode.memory.stats().current.optimizerState, sum(state.map((t) => (typeof t === 'number' ? 0 : sizeOf(t)))));
+        assert.equal(
+          mode.memory.stats().current.optimizerState,
+          sum(state.map((t) => (typeof t === 'number' ? 0 : sizeOf(t)))),
+        );
       });
     });
   }
@@ -155,7 +199,15 @@ describe('the memory of a FakeTensorMode', () => {
       const x = zeros([100]); // 400 bytes
       x.add(1).mul(2).sub(3).sum(); // two at a time, and x no more
     });
-    assert.deepEqual(mode.memory.stats().peak, { parameters: 0, buffers: 0, gradients: 0, optimizerState: 0, activations: 0, temporaries: 800, total: 800 });
+    assert.deepEqual(mode.memory.stats().peak, {
+      parameters: 0,
+      buffers: 0,
+      gradients: 0,
+      optimizerState: 0,
+      activations: 0,
+      temporaries: 800,
+      total: 800,
+    });
     assert.equal(mode.memory.stats().current.total, 0);
     mode.memory.resetPeak();
     assert.equal(mode.memory.stats().peak.total, 0);
@@ -166,13 +218,24 @@ describe('the memory of a FakeTensorMode', () => {
     mode.run(() => {
       const model = new nn.Linear(10, 10, { bias: false });
       model.registerBuffer('scale', ones([10]));
-      assert.deepEqual(mode.memory.stats().current, { parameters: 400, buffers: 40, gradients: 0, optimizerState: 0, activations: 0, temporaries: 0, total: 440 });
+      assert.deepEqual(mode.memory.stats().current, {
+        parameters: 400,
+        buffers: 40,
+        gradients: 0,
+        optimizerState: 0,
+        activations: 0,
+        temporaries: 0,
+        total: 440,
+      });
       const x = ones([5, 10]);
       const y = model(x).square();
       const saved = mode.memory.stats().current;
       assert.equal(saved.activations, 200 + 200); // x, and what is squared
       y.sum().backward();
-      assert.deepEqual([mode.memory.stats().current.gradients, mode.memory.stats().current.activations], [400, 0]);
+      assert.deepEqual(
+        [mode.memory.stats().current.gradients, mode.memory.stats().current.activations],
+        [400, 0],
+      );
       model.zeroGrad();
       assert.equal(mode.memory.stats().current.gradients, 0);
       assert.equal(mode.memory.holders()[0]?.role, 'parameter');

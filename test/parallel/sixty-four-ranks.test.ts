@@ -1,6 +1,17 @@
-/** The largest world of one process: a GPT trained by 64 ranks is the GPT trained by one, whose values they are compared with part by part. */
+/**
+ * The largest world of one process: a GPT trained by 64 ranks is the GPT trained by one, whose
+ * values they are compared with part by part.
+ */
 import assert from 'node:assert/strict';
-import { allReduce, type DeviceMesh, DTensor, distributeTensor, initDeviceMesh, launch, parallelizeModule } from '../../lib/distributed.js';
+import {
+  allReduce,
+  type DeviceMesh,
+  DTensor,
+  distributeTensor,
+  initDeviceMesh,
+  launch,
+  parallelizeModule,
+} from '../../lib/distributed.js';
 import { crossEntropy, float64, noGrad, optim, type Tensor, tensor } from '../../lib/index.js';
 import { asRows, batchOf, SmallGpt, tensorParallelPlan } from './small-gpt.js';
 
@@ -9,9 +20,13 @@ const [DP, TP, STEPS, TOLERANCE] = [16, 4, 2, 1e-14];
 type Nested = ReturnType<Tensor['tolist']>;
 type Losses = number[];
 
-const lossOf = (model: SmallGpt, [inputs, targets]: [Tensor, Tensor]): Tensor => crossEntropy(...asRows(model(inputs), targets));
-/** Not Adam: the gradient of the keys' biases is 0 but for rounding, and Adam makes steps of that. */
-const optimizerOf = (model: SmallGpt): optim.SGD => new optim.SGD(model.parameters(), { lr: 0.1, momentum: 0.9 });
+const lossOf = (model: SmallGpt, [inputs, targets]: [Tensor, Tensor]): Tensor =>
+  crossEntropy(...asRows(model(inputs), targets));
+/**
+ * Not Adam: the gradient of the keys' biases is 0 but for rounding, and Adam makes steps of that.
+ */
+const optimizerOf = (model: SmallGpt): optim.SGD =>
+  new optim.SGD(model.parameters(), { lr: 0.1, momentum: 0.9 });
 
 function trainedAlone(): { losses: Losses; parameters: Map<string, Nested> } {
   const model = SmallGpt.seeded();
@@ -24,7 +39,10 @@ function trainedAlone(): { losses: Losses; parameters: Map<string, Nested> } {
     optimizer.zeroGrad();
     losses.push(loss.item() as number);
   }
-  return { losses, parameters: new Map([...model.namedParameters()].map(([name, p]) => [name, p.tolist()])) };
+  return {
+    losses,
+    parameters: new Map([...model.namedParameters()].map(([name, p]) => [name, p.tolist()])),
+  };
 }
 
 /** Each dp rank has a row of the batch, so means of means are means. */
@@ -35,12 +53,16 @@ async function trainShared(mesh: DeviceMesh): Promise<{ model: SmallGpt; losses:
   const losses: Tensor[] = [];
   for (let step = 0; step < STEPS; step++) {
     const row = mesh.getLocalRank('dp');
-    const loss = lossOf(model, batchOf(step, DP).map((t) => t.narrow(0, row, 1)) as [Tensor, Tensor]);
+    const loss = lossOf(
+      model,
+      batchOf(step, DP).map((t) => t.narrow(0, row, 1)) as [Tensor, Tensor],
+    );
     loss.backward();
     const whole = loss.detach().clone();
     allReduce(whole, dp);
     noGrad(() => {
-      for (const { grad } of model.parameters()) if (grad !== null) allReduce(grad instanceof DTensor ? grad.toLocal() : grad, dp);
+      for (const { grad } of model.parameters())
+        if (grad !== null) allReduce(grad instanceof DTensor ? grad.toLocal() : grad, dp);
     });
     optimizer.step();
     optimizer.zeroGrad();
@@ -53,7 +75,12 @@ async function trainShared(mesh: DeviceMesh): Promise<{ model: SmallGpt; losses:
 function partsOf(parameter: Tensor, expected: Nested): [Tensor, Tensor] {
   const whole = tensor(expected as number[], { dtype: float64 });
   if (!(parameter instanceof DTensor)) return [parameter.detach(), whole];
-  return [parameter.detach().toLocal(), distributeTensor(whole, parameter.deviceMesh, parameter.placements, { srcDataRank: null }).toLocal()];
+  return [
+    parameter.detach().toLocal(),
+    distributeTensor(whole, parameter.deviceMesh, parameter.placements, {
+      srcDataRank: null,
+    }).toLocal(),
+  ];
 }
 
 describe('64 ranks in one process', () => {
@@ -64,7 +91,10 @@ describe('64 ranks in one process', () => {
       const mesh = initDeviceMesh('cpu', [DP, TP], { meshDimNames: ['dp', 'tp'] });
       const { model, losses } = await trainShared(mesh);
       losses.forEach((loss, step) => {
-        assert.ok(Math.abs(loss - (alone.losses[step] as number)) <= TOLERANCE, `the loss of step ${step}: ${loss}, alone ${alone.losses[step]}`);
+        assert.ok(
+          Math.abs(loss - (alone.losses[step] as number)) <= TOLERANCE,
+          `the loss of step ${step}: ${loss}, alone ${alone.losses[step]}`,
+        );
       });
       for (const [name, parameter] of model.namedParameters()) {
         const [own, expected] = partsOf(parameter, alone.parameters.get(name) as Nested);

@@ -1,6 +1,26 @@
-/** A GPT small enough for every test, and the plans that share it among ranks. B batch, T time, D features, H heads, V vocabulary. */
-import { ColwiseParallel, type ParallelizePlan, PrepareModuleInput, PrepareModuleOutput, Replicate, RowwiseParallel, SequenceParallel, Shard } from '../../lib/distributed.js';
-import { float64, int64, manualSeed, nn, randint, scaledDotProductAttention, type Tensor } from '../../lib/index.js';
+/**
+ * A GPT small enough for every test, and the plans that share it among ranks. B batch, T time, D
+ * features, H heads, V vocabulary.
+ */
+import {
+  ColwiseParallel,
+  type ParallelizePlan,
+  PrepareModuleInput,
+  PrepareModuleOutput,
+  Replicate,
+  RowwiseParallel,
+  SequenceParallel,
+  Shard,
+} from '../../lib/distributed.js';
+import {
+  float64,
+  int64,
+  manualSeed,
+  nn,
+  randint,
+  scaledDotProductAttention,
+  type Tensor,
+} from '../../lib/index.js';
 
 const dtype = float64;
 const [VOCABULARY, TIME, FEATURES, HEADS] = [11, 6, 8, 4];
@@ -13,8 +33,12 @@ class Attention extends nn.Module {
 
   forward(x: Tensor): Tensor {
     const [batch, time] = x.shape as [number, number];
-    const heads = (t: Tensor): Tensor => t.reshape(batch, time, -1, FEATURES / HEADS).transpose(1, 2); // [B, H, T, D/H]: the rank's heads
-    const out = scaledDotProductAttention(heads(this.wq(x)), heads(this.wk(x)), heads(this.wv(x)), { isCausal: true });
+    const heads = (t: Tensor): Tensor =>
+      // [B, H, T, D/H]: the rank's heads
+      t.reshape(batch, time, -1, FEATURES / HEADS).transpose(1, 2);
+    const out = scaledDotProductAttention(heads(this.wq(x)), heads(this.wk(x)), heads(this.wv(x)), {
+      isCausal: true,
+    });
     return this.wo(out.transpose(1, 2).flatten(2));
   }
 }
@@ -74,16 +98,26 @@ export class SmallGpt extends nn.Module {
 /** Inputs and targets `[batch, T]` of a step, the same on every rank. */
 export function batchOf(step: number, batch: number): [inputs: Tensor, targets: Tensor] {
   manualSeed(100 + step);
-  return [randint(0, VOCABULARY, [batch, TIME], { dtype: int64 }), randint(0, VOCABULARY, [batch, TIME], { dtype: int64 })];
+  return [
+    randint(0, VOCABULARY, [batch, TIME], { dtype: int64 }),
+    randint(0, VOCABULARY, [batch, TIME], { dtype: int64 }),
+  ];
 }
 
 /** Rows of logits and targets for a loss. */
-export const asRows = (logits: Tensor, targets: Tensor): [Tensor, Tensor] => [logits.flatten(0, 1), targets.flatten()];
+export const asRows = (logits: Tensor, targets: Tensor): [Tensor, Tensor] => [
+  logits.flatten(0, 1),
+  targets.flatten(),
+];
 
-const copies = (): PrepareModuleInput => PrepareModuleInput({ inputLayouts: Replicate(), desiredInputLayouts: Replicate() });
-const gathered = (): PrepareModuleInput => PrepareModuleInput({ inputLayouts: Shard(1), desiredInputLayouts: Replicate() });
+const copies = (): PrepareModuleInput =>
+  PrepareModuleInput({ inputLayouts: Replicate(), desiredInputLayouts: Replicate() });
+const gathered = (): PrepareModuleInput =>
+  PrepareModuleInput({ inputLayouts: Shard(1), desiredInputLayouts: Replicate() });
 
-/** Heads, features between the two products, and the vocabulary are shared; all else is replicated. */
+/**
+ * Heads, features between the two products, and the vocabulary are shared; all else is replicated.
+ */
 export const tensorParallelPlan = (): ParallelizePlan => ({
   tokens: RowwiseParallel(),
   'blocks.*.attention': copies(),

@@ -1,4 +1,6 @@
-/** Each style alone: how it places parameters, what a module gets and gives, what it communicates. */
+/**
+ * Each style alone: how it places parameters, what a module gets and gives, what it communicates.
+ */
 import assert from 'node:assert/strict';
 import {
   ColwiseParallel,
@@ -15,7 +17,17 @@ import {
   SequenceParallel,
   Shard,
 } from '../../lib/distributed.js';
-import { float64, int64, manualSeed, nn, ones, randint, randn, ShardingError, type Tensor } from '../../lib/index.js';
+import {
+  float64,
+  int64,
+  manualSeed,
+  nn,
+  ones,
+  randint,
+  randn,
+  ShardingError,
+  type Tensor,
+} from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { assertAlike, assertClose, commCounts, placementsOf } from './compare.js';
 
@@ -31,7 +43,10 @@ const linears = (inFeatures: number, outFeatures: number): [nn.Linear, nn.Linear
 };
 
 /** Records what a module's forward gets. */
-class Probe extends nn.Module<[x: Tensor, y: Tensor | null, options?: { mask?: Tensor }], [Tensor, string]> {
+class Probe extends nn.Module<
+  [x: Tensor, y: Tensor | null, options?: { mask?: Tensor }],
+  [Tensor, string]
+> {
   seen: unknown[] = [];
   forward(x: Tensor, y: Tensor | null, options: { mask?: Tensor } = {}): [Tensor, string] {
     this.seen = [x, y, options];
@@ -60,7 +75,10 @@ describe('parallel styles', () => {
       whole.square().sum().backward();
       assert.equal(parallelizeModule(layer, mesh, ColwiseParallel()), layer);
       assert.equal(layer.weight, weight);
-      assert.deepEqual([placementsOf(layer.weight), placementsOf(layer.bias)], ['[Shard(0)]', '[Shard(0)]']);
+      assert.deepEqual(
+        [placementsOf(layer.weight), placementsOf(layer.bias)],
+        ['[Shard(0)]', '[Shard(0)]'],
+      );
       let out = null as Tensor | null;
       assert.deepEqual(
         commCounts(() => {
@@ -91,7 +109,10 @@ describe('parallel styles', () => {
       const whole = alone(x);
       whole.square().sum().backward();
       parallelizeModule(layer, mesh, RowwiseParallel());
-      assert.deepEqual([placementsOf(layer.weight), placementsOf(layer.bias)], ['[Shard(1)]', '[Replicate()]']);
+      assert.deepEqual(
+        [placementsOf(layer.weight), placementsOf(layer.bias)],
+        ['[Shard(1)]', '[Replicate()]'],
+      );
       assert.deepEqual(
         commCounts(() => layer(mine)),
         { allReduce: 1 },
@@ -104,7 +125,11 @@ describe('parallel styles', () => {
       );
       await assertAlike(layer, alone, 'gradients');
       const [scattered] = linears(10, 6);
-      parallelizeModule(scattered, mesh, RowwiseParallel({ outputLayouts: Shard(0), useLocalOutput: false }));
+      parallelizeModule(
+        scattered,
+        mesh,
+        RowwiseParallel({ outputLayouts: Shard(0), useLocalOutput: false }),
+      );
       let result = null as unknown as Tensor;
       assert.deepEqual(
         commCounts(() => {
@@ -124,7 +149,15 @@ describe('parallel styles', () => {
       const [layer, alone] = linears(6, 9);
       const x = randn([6, 6], { dtype });
       const whole = alone(x);
-      parallelizeModule(layer, mesh, ColwiseParallel({ inputLayouts: Shard(0), outputLayouts: Replicate(), useLocalOutput: false }));
+      parallelizeModule(
+        layer,
+        mesh,
+        ColwiseParallel({
+          inputLayouts: Shard(0),
+          outputLayouts: Replicate(),
+          useLocalOutput: false,
+        }),
+      );
       const rows = x.narrow(0, 2 * rank, 2);
       assert.deepEqual(
         commCounts(() => layer(rows)),
@@ -133,7 +166,11 @@ describe('parallel styles', () => {
       const out = layer(rows);
       assert.equal(placementsOf(out), '[Replicate()]');
       await assertClose(out, whole, 'of a plain part');
-      await assertClose(layer(distributeTensor(x, mesh, [Shard(0)])), whole, 'of a distributed input');
+      await assertClose(
+        layer(distributeTensor(x, mesh, [Shard(0)])),
+        whole,
+        'of a distributed input',
+      );
     }),
   );
 
@@ -201,7 +238,11 @@ describe('parallel styles', () => {
       assert.equal(placementsOf((layer.weight as Tensor).grad), '[Replicate()]');
       await assertAlike(layer, alone, 'gradients');
       await assertClose(layer(DTensor.fromLocal(x, mesh)), whole, 'of a distributed input');
-      const drop = parallelizeModule(new nn.Dropout(0), mesh, SequenceParallel({ sequenceDim: 0, useLocalOutput: true }));
+      const drop = parallelizeModule(
+        new nn.Dropout(0),
+        mesh,
+        SequenceParallel({ sequenceDim: 0, useLocalOutput: true }),
+      );
       assert.deepEqual([placementsOf(drop(x)), drop(x).shape], ['plain', [2, 6, 4]]);
     }),
   );
@@ -225,11 +266,25 @@ describe('parallel styles', () => {
       const [first, second, options] = module.seen as [Tensor, Tensor, { mask: Tensor }];
       assert.deepEqual([placementsOf(first), first.shape], ['[Replicate()]', [6, 3]]);
       assert.equal(second, x);
-      assert.deepEqual([placementsOf(options.mask), options.mask.toLocal().shape], ['[Shard(0)]', [1]]);
+      assert.deepEqual(
+        [placementsOf(options.mask), options.mask.toLocal().shape],
+        ['[Shard(0)]', [1]],
+      );
       module(x, null);
       assert.deepEqual(module.seen.slice(1), [null, {}]);
-      assert.throws(() => (module as unknown as (x: Tensor) => void)(x), /PrepareModuleInput: Probe was called with 1 positional arguments, but inputLayouts has 2/);
-      const local = parallelizeModule(new nn.Identity(), mesh, PrepareModuleInput({ inputLayouts: Shard(0), desiredInputLayouts: Replicate(), useLocalOutput: true }));
+      assert.throws(
+        () => (module as unknown as (x: Tensor) => void)(x),
+        /PrepareModuleInput: Probe was called with 1 positional arguments, but inputLayouts has 2/,
+      );
+      const local = parallelizeModule(
+        new nn.Identity(),
+        mesh,
+        PrepareModuleInput({
+          inputLayouts: Shard(0),
+          desiredInputLayouts: Replicate(),
+          useLocalOutput: true,
+        }),
+      );
       assert.deepEqual([placementsOf(local(x)), local(x).shape], ['plain', [6, 3]]);
     }),
   );
@@ -239,7 +294,10 @@ describe('parallel styles', () => {
     withRanks(RANKS, async (rank) => {
       const mesh = meshOf();
       const x = randn([6, 3], { dtype });
-      const outputs = { outputLayouts: [Replicate(), null], desiredOutputLayouts: [Shard(0), null] };
+      const outputs = {
+        outputLayouts: [Replicate(), null],
+        desiredOutputLayouts: [Shard(0), null],
+      };
       const module = parallelizeModule(new Probe(), mesh, PrepareModuleOutput(outputs));
       const [out, word] = module(x, null);
       assert.equal(word, 'kept');
@@ -247,13 +305,29 @@ describe('parallel styles', () => {
       const both = parallelizeModule(
         new Probe(),
         mesh,
-        PrepareModuleInputOutput({ inputLayouts: [Shard(0), null], desiredInputLayouts: [Shard(0), null], useLocalInput: true, ...outputs, useLocalOutput: false }),
+        PrepareModuleInputOutput({
+          inputLayouts: [Shard(0), null],
+          desiredInputLayouts: [Shard(0), null],
+          useLocalInput: true,
+          ...outputs,
+          useLocalOutput: false,
+        }),
       );
       const [wide] = both(x, null);
       assert.equal(placementsOf(both.seen[0] as Tensor), 'plain');
       assert.equal(placementsOf(wide), '[Shard(0)]');
-      const single = parallelizeModule(new nn.Identity(), mesh, PrepareModuleOutput({ outputLayouts: [Shard(0), Shard(0)], desiredOutputLayouts: [Shard(0), Shard(0)] }));
-      assert.throws(() => single(x), /PrepareModuleOutput: Identity gave 1 results, but outputLayouts has 2/);
+      const single = parallelizeModule(
+        new nn.Identity(),
+        mesh,
+        PrepareModuleOutput({
+          outputLayouts: [Shard(0), Shard(0)],
+          desiredOutputLayouts: [Shard(0), Shard(0)],
+        }),
+      );
+      assert.throws(
+        () => single(x),
+        /PrepareModuleOutput: Identity gave 1 results, but outputLayouts has 2/,
+      );
     }),
   );
 
@@ -262,11 +336,26 @@ describe('parallel styles', () => {
       () => PrepareModuleInput({ inputLayouts: [Shard(0)], desiredInputLayouts: [Shard(0), null] }),
       /expected as many desiredInputLayouts as inputLayouts, got 2 and 1/,
     );
-    assert.throws(() => PrepareModuleInput({ inputLayouts: Shard(0) }), /expected inputLayouts and desiredInputLayouts, got only the former/);
-    assert.throws(() => PrepareModuleInput({ desiredInputKwargLayouts: { mask: Shard(0) } }), /desiredInputKwargLayouts has "mask", but inputKwargLayouts does not/);
-    assert.throws(() => ColwiseParallel({ outputLayouts: 'Shard(0)' } as never), /ColwiseParallel: expected outputLayouts to be a placement/);
-    assert.throws(() => RowwiseParallel({ outputLayout: Shard(0) } as never), /there is no option "outputLayout"/);
-    assert.throws(() => SequenceParallel({ sequenceDim: 0.5 }), /SequenceParallel: expected sequenceDim/);
+    assert.throws(
+      () => PrepareModuleInput({ inputLayouts: Shard(0) }),
+      /expected inputLayouts and desiredInputLayouts, got only the former/,
+    );
+    assert.throws(
+      () => PrepareModuleInput({ desiredInputKwargLayouts: { mask: Shard(0) } }),
+      /desiredInputKwargLayouts has "mask", but inputKwargLayouts does not/,
+    );
+    assert.throws(
+      () => ColwiseParallel({ outputLayouts: 'Shard(0)' } as never),
+      /ColwiseParallel: expected outputLayouts to be a placement/,
+    );
+    assert.throws(
+      () => RowwiseParallel({ outputLayout: Shard(0) } as never),
+      /there is no option "outputLayout"/,
+    );
+    assert.throws(
+      () => SequenceParallel({ sequenceDim: 0.5 }),
+      /SequenceParallel: expected sequenceDim/,
+    );
   });
 
   it(
@@ -282,11 +371,20 @@ describe('parallel styles', () => {
             error.message,
           ),
       );
-      assert.throws(() => parallelizeModule(new nn.ReLU(), mesh, RowwiseParallel()), /expected Linear or Embedding, got ReLU\.$/);
+      assert.throws(
+        () => parallelizeModule(new nn.ReLU(), mesh, RowwiseParallel()),
+        /expected Linear or Embedding, got ReLU\.$/,
+      );
       const model = new nn.Sequential(new nn.Linear(4, 6), new nn.ReLU());
-      assert.throws(() => parallelizeModule(model, mesh, { 1: ColwiseParallel() }), /ColwiseParallel: expected Linear or Embedding, got ReLU at "1"\.$/);
+      assert.throws(
+        () => parallelizeModule(model, mesh, { 1: ColwiseParallel() }),
+        /ColwiseParallel: expected Linear or Embedding, got ReLU at "1"\.$/,
+      );
       const layer = parallelizeModule(new nn.Linear(2, 2), mesh, ColwiseParallel());
-      assert.throws(() => layer('x' as never), /ColwiseParallel: expected the input of Linear to be a tensor, plain or distributed, got string/);
+      assert.throws(
+        () => layer('x' as never),
+        /ColwiseParallel: expected the input of Linear to be a tensor, plain or distributed, got string/,
+      );
     }),
   );
 
@@ -294,13 +392,21 @@ describe('parallel styles', () => {
     'says at which module an input is not what inputLayouts say, and which would be right',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
-      const model = parallelizeModule(new nn.Sequential(new nn.Identity(), new nn.Linear(6, 4)), mesh, { 1: RowwiseParallel() });
-      const whole = /^RowwiseParallel: expected the input of Linear at "1" .* 3 of 6 features, got float32\[1, 6\]\. That is the whole: .*inputLayouts: Replicate\(\)/;
+      const model = parallelizeModule(
+        new nn.Sequential(new nn.Identity(), new nn.Linear(6, 4)),
+        mesh,
+        { 1: RowwiseParallel() },
+      );
+      const whole =
+        /^RowwiseParallel: expected the input of Linear at "1" .* 3 of 6 features, got float32\[1, 6\]\. That is the whole: .*inputLayouts: Replicate\(\)/;
       assert.throws(
         () => model(ones([1, 6])),
         (error) => error instanceof ShardingError && whole.test(error.message),
       );
-      assert.throws(() => model(ones([1, 5])), /got float32\[1, 5\]\. inputLayouts says what a plain input is: Shard\(-1\) here/);
+      assert.throws(
+        () => model(ones([1, 5])),
+        /got float32\[1, 5\]\. inputLayouts says what a plain input is: Shard\(-1\) here/,
+      );
     }),
   );
 });

@@ -1,4 +1,6 @@
-/** A GPT trained on several ranks: after every step the losses and parameters are those of one rank. */
+/**
+ * A GPT trained on several ranks: after every step the losses and parameters are those of one rank.
+ */
 import assert from 'node:assert/strict';
 import {
   allReduce,
@@ -17,14 +19,21 @@ import {
 import { crossEntropy, nn, noGrad, optim, type Tensor } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { assertAlike, assertClose, commCounts, placementsOf } from './compare.js';
-import { asRows, batchOf, SmallGpt, sequenceParallelPlan, tensorParallelPlan } from './small-gpt.js';
+import {
+  asRows,
+  batchOf,
+  SmallGpt,
+  sequenceParallelPlan,
+  tensorParallelPlan,
+} from './small-gpt.js';
 
 const STEPS = 5;
 const BATCH = 4;
 const TOLERANCE = 1e-9;
 
 type LossOf = (model: SmallGpt, batch: [Tensor, Tensor]) => Tensor;
-const lossOf: LossOf = (model, [inputs, targets]) => crossEntropy(...asRows(model(inputs), targets));
+const lossOf: LossOf = (model, [inputs, targets]) =>
+  crossEntropy(...asRows(model(inputs), targets));
 const parallelLossOf: LossOf = (model, batch) => lossParallel(() => lossOf(model, batch));
 
 const adam = (model: SmallGpt): optim.AdamW => new optim.AdamW(model.parameters(), { lr: 1e-2 });
@@ -39,7 +48,12 @@ interface Trained {
 }
 
 /** Trains beside a model on one rank, and compares after each step. */
-async function compareTraining({ model, loss, share = (t) => t, gradients }: Trained): Promise<void> {
+async function compareTraining({
+  model,
+  loss,
+  share = (t) => t,
+  gradients,
+}: Trained): Promise<void> {
   const alone = SmallGpt.seeded();
   const [optimizer, other] = [adam(model), adam(alone)];
   for (let step = 0; step < STEPS; step++) {
@@ -49,7 +63,8 @@ async function compareTraining({ model, loss, share = (t) => t, gradients }: Tra
     const value = loss(model, batch.map(share) as [Tensor, Tensor]);
     value.backward();
     gradients?.();
-    if (gradients === undefined) await assertClose(value, expected, `the loss of step ${step}`, TOLERANCE);
+    if (gradients === undefined)
+      await assertClose(value, expected, `the loss of step ${step}`, TOLERANCE);
     for (const each of [model, alone]) nn.utils.clipGradNorm_(each.parameters(), 0.5);
     await assertAlike(model, alone, 'gradients', TOLERANCE);
     for (const each of [optimizer, other]) {
@@ -63,11 +78,17 @@ async function compareTraining({ model, loss, share = (t) => t, gradients }: Tra
 /** Mean of the gradients of a mesh dim's ranks, in place. */
 function averageGradients(model: nn.AnyModule, mesh: DeviceMesh): void {
   noGrad(() => {
-    for (const { grad } of model.parameters()) if (grad !== null) allReduce(grad instanceof DTensor ? grad.toLocal() : grad, { op: 'avg', group: mesh.getGroup() });
+    for (const { grad } of model.parameters())
+      if (grad !== null)
+        allReduce(grad instanceof DTensor ? grad.toLocal() : grad, {
+          op: 'avg',
+          group: mesh.getGroup(),
+        });
   });
 }
 
-const meshOf = (ranks: number): DeviceMesh => initDeviceMesh('cpu', [ranks], { meshDimNames: ['tp'] });
+const meshOf = (ranks: number): DeviceMesh =>
+  initDeviceMesh('cpu', [ranks], { meshDimNames: ['tp'] });
 
 describe('training a GPT', () => {
   for (const ranks of [2, 4]) {
@@ -95,7 +116,12 @@ describe('training a GPT', () => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const model = parallelizeModule(SmallGpt.seeded(), mesh.get('tp'), sequenceParallelPlan());
       const half = (t: Tensor): Tensor => t.chunk(2)[Math.floor(rank / 2)] as Tensor;
-      await compareTraining({ model, loss: parallelLossOf, share: half, gradients: () => averageGradients(model, mesh.get('dp')) });
+      await compareTraining({
+        model,
+        loss: parallelLossOf,
+        share: half,
+        gradients: () => averageGradients(model, mesh.get('dp')),
+      });
     }),
   );
 
@@ -103,13 +129,20 @@ describe('training a GPT', () => {
     'with inputs and parameters that are distributed on a mesh of two dims, and no plan',
     withRanks(4, async () => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
-      const cuts: Record<string, [weight: Placement, bias: Placement]> = { wo: [Shard(1), Replicate()], down: [Shard(1), Replicate()] };
+      const cuts: Record<string, [weight: Placement, bias: Placement]> = {
+        wo: [Shard(1), Replicate()],
+        down: [Shard(1), Replicate()],
+      };
       const model = distributeModule(SmallGpt.seeded(), mesh, {
         partitionFn: (name, module) => {
           if (!(module instanceof nn.Linear) || module.weight instanceof DTensor) return;
           const [weight, bias] = cuts[name.split('.').at(-1) as string] ?? [Shard(0), Shard(0)];
-          module.weight.data = distributeTensor(module.weight.detach(), mesh, [Replicate(), weight]);
-          if (module.bias !== null) module.bias.data = distributeTensor(module.bias.detach(), mesh, [Replicate(), bias]);
+          module.weight.data = distributeTensor(module.weight.detach(), mesh, [
+            Replicate(),
+            weight,
+          ]);
+          if (module.bias !== null)
+            module.bias.data = distributeTensor(module.bias.detach(), mesh, [Replicate(), bias]);
         },
       });
       assert.equal(placementsOf(model.tokens.weight), '[Replicate(), Shard(0)]');
@@ -134,8 +167,12 @@ describe('training a GPT', () => {
         ];
       };
       const tp = parallelizeModule(SmallGpt.seeded(), mesh, tensorParallelPlan());
-      // Tokens and two of each block; the logits. Back: two of each block, and the input of the output layer.
-      assert.deepEqual(counts(tp, lossOf), [{ allReduce: 1 + 2 * 2, allGather: 1 }, { allReduce: 2 * 2 + 1 }]);
+      // Tokens and two of each block; the logits. Back: two of each block, and the input of the
+      // output layer.
+      assert.deepEqual(counts(tp, lossOf), [
+        { allReduce: 1 + 2 * 2, allGather: 1 },
+        { allReduce: 2 * 2 + 1 },
+      ]);
       const sp = parallelizeModule(SmallGpt.seeded(), mesh, sequenceParallelPlan());
       assert.deepEqual(counts(sp, parallelLossOf), [
         { reduceScatter: 1 + 2 * 2, allGather: 2 * 2 + 1, allReduce: 2 },

@@ -8,7 +8,12 @@ describe('CompileCounterWithBackend', () => {
     const inner = CompileCounter();
     for (const backend of ['eager', inner] as const) {
       const counter = CompileCounterWithBackend(backend);
-      assert.deepEqual(compile((x: ReturnType<typeof tensor>) => x.add(1).mul(2), { backend: counter })(tensor([1])).tolist(), [4]);
+      assert.deepEqual(
+        compile((x: ReturnType<typeof tensor>) => x.add(1).mul(2), { backend: counter })(
+          tensor([1]),
+        ).tolist(),
+        [4],
+      );
       assert.deepEqual([counter.frameCount, counter.opCount, counter.graphs.length], [1, 2, 1]);
     }
     assert.equal(inner.frameCount, 1);
@@ -20,7 +25,13 @@ describe('FileCheck', () => {
   const text = 'wait sin sin cos return';
   const passing = [
     FileCheck().check('wait').check('cos'),
-    FileCheck().check('wait').checkNot('cos').check('sin').checkNot('wait').check('return').checkNot('sin'),
+    FileCheck()
+      .check('wait')
+      .checkNot('cos')
+      .check('sin')
+      .checkNot('wait')
+      .check('return')
+      .checkNot('sin'),
     FileCheck().checkCount('sin', 2).check('cos'),
     FileCheck().checkCount('sin', 2, { exactly: true }),
     FileCheck().checkCount('sin', 1),

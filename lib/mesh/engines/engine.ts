@@ -2,7 +2,10 @@
 import type { CollectiveCall } from '../../core/collective.js';
 import type { Device, DeviceType } from '../../core/device.js';
 
-/** `shm`: memory of one host. `nccl`: NVIDIA GPUs. `gloo`: CPU tensors across hosts. `fake`: nothing is sent. */
+/**
+ * `shm`: memory of one host. `nccl`: NVIDIA GPUs. `gloo`: CPU tensors across hosts. `fake`: nothing
+ * is sent.
+ */
 export type BackendName = 'shm' | 'nccl' | 'gloo' | 'fake';
 
 /** A backend, or one for each kind of device: `'cpu:shm,cuda:nccl'`. */
@@ -13,17 +16,24 @@ export interface Engine {
   readonly name: BackendName;
   /** The stream that works its calls off, in order. */
   readonly lane: number;
-  /** Gives the call to the device. `where` is the program's line, for errors of any rank; `about` what ranks must have in common beside the call. */
+  /**
+   * Gives the call to the device. `where` is the program's line, for errors of any rank; `about`
+   * what ranks must have in common beside the call.
+   */
   run(name: string, call: CollectiveCall, where: string, about: string): void;
   /** Resolves when all that was called so far is done. */
   finished(): Promise<void>;
-  /** Present and later calls of all ranks fail with the reason. `place`: in the group, of the rank that gives up. */
+  /**
+   * Present and later calls of all ranks fail with the reason. `place`: in the group, of the rank
+   * that gives up.
+   */
   abort(reason: string, place: number): void;
   /** Once its calls are done. */
   leave(): void;
   /**
-   * Optional. The engine of a part of the group, for the same device: every rank of the group calls it, with its part or none. Parts that are
-   * made at once have each a color of their own. Waits for nobody; who cannot join the part is told by its first call.
+   * Optional. The engine of a part of the group, for the same device: every rank of the group calls
+   * it, with its part or none. Parts that are made at once have each a color of their own. Waits
+   * for nobody; who cannot join the part is told by its first call.
    */
   split?(part: GroupPlan | null, color: number, where: string): Engine | null;
 }
@@ -66,14 +76,26 @@ export interface MadeGroup {
   readonly making: number;
 }
 
-/** Makes the engine of a group for a device; called by every member, at its first call there. @internal */
+/**
+ * Makes the engine of a group for a device; called by every member, at its first call there.
+ * @internal
+ */
 export interface EngineFactory {
   (plan: GroupPlan, device: Device): Engine;
-  /** Optional. Whether the engines for the device can be split, and are worth being made for it before they are called. */
+  /**
+   * Optional. Whether the engines for the device can be split, and are worth being made for it
+   * before they are called.
+   */
   splits?(device: Device): boolean;
-  /** Optional. Tells the other ranks of a group that this one makes, without waiting. Where a rank has made that one of other ranks, the later of the two throws. */
+  /**
+   * Optional. Tells the other ranks of a group that this one makes, without waiting. Where a rank
+   * has made that one of other ranks, the later of the two throws.
+   */
   announce?(group: MadeGroup): void;
-  /** Optional. What the engine of a group is for such devices; null for what this machine has not. Makes none. */
+  /**
+   * Optional. What the engine of a group is for such devices; null for what this machine has not.
+   * Makes none.
+   */
   backendFor?(plan: GroupPlan, type: DeviceType): BackendName | null;
 }
 

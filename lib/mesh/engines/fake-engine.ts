@@ -1,6 +1,7 @@
 /**
- * The `fake` engine: one rank of a world that is not there. Nothing is sent and nothing waited for; a collective gives what it would if
- * every rank had this one's values, as far as sizes agree, and sums nothing. For shapes, plans and traffic of worlds of any size.
+ * The `fake` engine: one rank of a world that is not there. Nothing is sent and nothing waited for;
+ * a collective gives what it would if every rank had this one's values, as far as sizes agree, and
+ * sums nothing. For shapes, plans and traffic of worlds of any size.
  *
  * @see PyTorch `torch.testing._internal.distributed.fake_pg`
  */
@@ -24,9 +25,12 @@ class FakeEngine implements Engine {
     // Fake tensors come here without an op that would count as their use.
     for (const t of [input, output]) memoryRoles.use?.(t?.storage ?? null);
     if (input === null || output === null || hasNoMemory(input) || hasNoMemory(output)) return;
-    if (kind === 'allGather' || kind === 'gather') fillParts(output, input, counts as readonly number[]);
-    else if (kind === 'reduceScatter') copyPart(output, input, counts as readonly number[], this.place);
-    else if (kind === 'scatter') copyPart(output, input, counts as readonly number[], root as number);
+    if (kind === 'allGather' || kind === 'gather')
+      fillParts(output, input, counts as readonly number[]);
+    else if (kind === 'reduceScatter')
+      copyPart(output, input, counts as readonly number[], this.place);
+    else if (kind === 'scatter')
+      copyPart(output, input, counts as readonly number[], root as number);
     else copyWhole(output, input);
   }
 
@@ -59,7 +63,8 @@ function fillParts(output: Tensor, input: Tensor, counts: readonly number[]): vo
 function copyPart(output: Tensor, input: Tensor, counts: readonly number[], place: number): void {
   const count = counts[place] as number;
   const start = counts.slice(0, place).reduce((a, b) => a + b, 0);
-  if (count === output.numel()) output.reshape([-1]).copy_(input.reshape([-1]).narrow(0, start, count));
+  if (count === output.numel())
+    output.reshape([-1]).copy_(input.reshape([-1]).narrow(0, start, count));
   else output.zero_();
 }
 
@@ -70,4 +75,7 @@ function copyWhole(output: Tensor, input: Tensor): void {
 }
 
 /** @internal */
-export const fakeEngines: EngineFactory = Object.assign(({ rank, ranks }: GroupPlan) => new FakeEngine(rank % ranks.length), { backendFor: () => 'fake' as const });
+export const fakeEngines: EngineFactory = Object.assign(
+  ({ rank, ranks }: GroupPlan) => new FakeEngine(rank % ranks.length),
+  { backendFor: () => 'fake' as const },
+);

@@ -1,6 +1,7 @@
 /**
- * The `gloo` engine: tensors between ranks of several machines, over TCP. The ranks exchange addresses through their store once, when the
- * world begins; groups are made over its connections, by native threads alone.
+ * The `gloo` engine: tensors between ranks of several machines, over TCP. The ranks exchange
+ * addresses through their store once, when the world begins; groups are made over its connections,
+ * by native threads alone.
  */
 import { deviceByCode } from '../../core/device.js';
 import { DistributedError, TimeoutError } from '../../core/errors.js';
@@ -30,7 +31,11 @@ const READ = 'read';
 /** @throws DistributedError with what was tried, where gloo-engine.so cannot be used @internal */
 export function requireGloo(op: string): void {
   const search = openGloo(writer.addon);
-  if (search.path === null) throw new DistributedError(`${op}: the gloo engine cannot be used. ${WITHOUT_GLOO}.${describeTried(search)}`, { op, tried: search.tried });
+  if (search.path === null)
+    throw new DistributedError(
+      `${op}: the gloo engine cannot be used. ${WITHOUT_GLOO}.${describeTried(search)}`,
+      { op, tried: search.tried },
+    );
 }
 
 /** The connections of a rank to all others. @internal */
@@ -45,7 +50,10 @@ export class GlooWorld {
     this.timeoutMs = timeoutMs;
   }
 
-  /** @throws DistributedError naming a rank that has no gloo, TimeoutError for those that do not come */
+  /**
+   * @throws DistributedError naming a rank that has no gloo, TimeoutError for those that do not
+   * come
+   */
   static async open(meeting: Meeting): Promise<GlooWorld> {
     const { op, rank, timeoutMs } = meeting;
     const store = new PrefixStore('gloo/world', meeting.store);
@@ -57,7 +65,9 @@ export class GlooWorld {
       await store.set(own, Buffer.concat([Buffer.of(ADDRESSES), Buffer.from(addresses)]));
     } catch (error) {
       // The others shall not wait for this rank.
-      await store.set(own, Buffer.concat([Buffer.of(ERROR), Buffer.from((error as Error).message)])).catch(() => {});
+      await store
+        .set(own, Buffer.concat([Buffer.of(ERROR), Buffer.from((error as Error).message)]))
+        .catch(() => {});
       throw error;
     }
     try {
@@ -78,13 +88,28 @@ export class GlooWorld {
       const stream = streamOf(device);
       const { addon } = writer;
       const first = plan.firstCall ?? NO_CALL;
-      const group = [this.id, rank, ranks.length, stream, this.timeoutMs, name, labelOf(plan), first.name, first.where] as const;
+      const group = [
+        this.id,
+        rank,
+        ranks.length,
+        stream,
+        this.timeoutMs,
+        name,
+        labelOf(plan),
+        first.name,
+        first.where,
+      ] as const;
       const call = <T>(native: () => T): T => {
         writeRanks(ranks);
         return nativeCall(native, 'newGroup');
       };
-      const decline = (reason: string, place: number): void => call(() => addon.glooDecline(...group, place, reason));
-      return new NativeEngine('gloo', { join: () => call(() => addon.glooJoin(...group)), decline }, stream);
+      const decline = (reason: string, place: number): void =>
+        call(() => addon.glooDecline(...group, place, reason));
+      return new NativeEngine(
+        'gloo',
+        { join: () => call(() => addon.glooJoin(...group)), decline },
+        stream,
+      );
     };
   }
 
@@ -100,13 +125,22 @@ function listen({ op, rank, worldSize, timeoutMs, address }: Meeting): ArrayBuff
 }
 
 /** What every other rank has for this one. */
-async function addressesFor(store: Store, { op, rank, worldSize, timeoutMs }: Meeting): Promise<ArrayBuffer> {
+async function addressesFor(
+  store: Store,
+  { op, rank, worldSize, timeoutMs }: Meeting,
+): Promise<ArrayBuffer> {
   const ranks = Array.from({ length: worldSize }, (_, other) => other);
   const said = await Promise.all(ranks.map((other) => saidBy(store, other, op, timeoutMs)));
-  // Whoever is the last to have read them takes them away: one that is connected may still be about to be read.
-  if ((await store.add(READ, 1)) === worldSize) await Promise.all([...ranks.map(String), READ].map((key) => store.deleteKey(key)));
+  // Whoever is the last to have read them takes them away: one that is connected may still be about
+  // to be read.
+  if ((await store.add(READ, 1)) === worldSize)
+    await Promise.all([...ranks.map(String), READ].map((key) => store.deleteKey(key)));
   const failed = said.findIndex((bytes) => bytes[0] !== ADDRESSES);
-  if (failed >= 0) throw new DistributedError(`${op}: rank ${failed} cannot connect to the others: ${(said[failed] as Buffer).toString('utf8', 1)}`, { op, rank: failed });
+  if (failed >= 0)
+    throw new DistributedError(
+      `${op}: rank ${failed} cannot connect to the others: ${(said[failed] as Buffer).toString('utf8', 1)}`,
+      { op, rank: failed },
+    );
   const length = ((said[rank] as Buffer).length - 1) / worldSize;
   const parts = said.map((bytes) => bytes.subarray(1 + rank * length, 1 + (rank + 1) * length));
   return new Uint8Array(Buffer.concat(parts)).buffer;
@@ -118,6 +152,10 @@ async function saidBy(store: Store, other: number, op: string, timeoutMs: number
     return await store.get(String(other));
   } catch (error) {
     if (!(error instanceof TimeoutError)) throw error;
-    throw new TimeoutError(`${op}: rank ${other} did not say where it listens within ${timeoutMs} ms`, { op, missing: [other], timeoutMs }, { cause: error });
+    throw new TimeoutError(
+      `${op}: rank ${other} did not say where it listens within ${timeoutMs} ms`,
+      { op, missing: [other], timeoutMs },
+      { cause: error },
+    );
   }
 }

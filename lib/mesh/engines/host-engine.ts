@@ -1,10 +1,17 @@
 /**
- * The `shm` engine: tensors between ranks of one host, in the memory of one process or in shared memory of several. Those of a GPU go
- * through it as well, where nothing better is there.
+ * The `shm` engine: tensors between ranks of one host, in the memory of one process or in shared
+ * memory of several. Those of a GPU go through it as well, where nothing better is there.
  */
 import { CollectiveError } from '../../core/errors.js';
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
-import { type EngineFactory, type GroupPlan, labelOf, type MadeGroup, NO_CALL, WORLD } from './engine.js';
+import {
+  type EngineFactory,
+  type GroupPlan,
+  labelOf,
+  type MadeGroup,
+  NO_CALL,
+  WORLD,
+} from './engine.js';
 import { NativeEngine, writeRanks } from './native-engine.js';
 
 /** How much memory a group needs: as the addon counts. */
@@ -40,10 +47,19 @@ export class LocalRegions {
     return region.id;
   }
 
-  /** The memory of a group that all of its ranks have left is given back, that of the world with the world. */
+  /**
+   * The memory of a group that all of its ranks have left is given back, that of the world with the
+   * world.
+   */
   leave({ name, ranks }: GroupPlan): void {
     const region = this.regions.get(name);
-    if (region === undefined || --region.members > 0 || region.joined.size < ranks.length || name === WORLD) return;
+    if (
+      region === undefined ||
+      --region.members > 0 ||
+      region.joined.size < ranks.length ||
+      name === WORLD
+    )
+      return;
     writer.addon.dropRegion(region.id);
     this.regions.delete(name);
   }
@@ -59,7 +75,11 @@ export class LocalRegions {
     let region = this.regions.get(name);
     if (region === undefined) {
       writeRanks(ranks);
-      region = { id: nativeCall(() => writer.addon.localRegion(ranks.length, use, label), 'newGroup'), joined: new Set(), members: 0 };
+      region = {
+        id: nativeCall(() => writer.addon.localRegion(ranks.length, use, label), 'newGroup'),
+        joined: new Set(),
+        members: 0,
+      };
       this.regions.set(name, region);
     }
     return region;
@@ -73,13 +93,21 @@ export class LocalRegions {
 }
 
 /** `world`: the member of the group of all ranks; 0 where there is none. */
-function announce(world: number, { rank, number, name, ranks, title, where, making }: MadeGroup): void {
+function announce(
+  world: number,
+  { rank, number, name, ranks, title, where, making }: MadeGroup,
+): void {
   if (world === 0) return;
   writeRanks(ranks);
   try {
-    nativeCall(() => writer.addon.announceGroup(world, rank, number, ranks.length, name, where), title);
+    nativeCall(
+      () => writer.addon.announceGroup(world, rank, number, ranks.length, name, where),
+      title,
+    );
   } catch (error) {
-    throw error instanceof CollectiveError ? new CollectiveError(error.message, { ...error.details, sequence: making }) : error;
+    throw error instanceof CollectiveError
+      ? new CollectiveError(error.message, { ...error.details, sequence: making })
+      : error;
   }
 }
 
@@ -89,20 +117,40 @@ export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFa
     const stream = streamOf(device);
     const [region, world] = [regions.join(plan), regions.worldOf(plan)];
     writeRanks(plan.ranks);
-    const join = (): number => writer.addon.joinLocal(region, plan.rank, plan.ranks.length, stream, timeoutMs, world);
+    const join = (): number =>
+      writer.addon.joinLocal(region, plan.rank, plan.ranks.length, stream, timeoutMs, world);
     return new NativeEngine('shm', nativeCall(join, 'newGroup'), stream, () => regions.leave(plan));
   };
 }
 
-/** For ranks that are processes of one host. `token` tells runs apart that use one name. @internal */
-export function sharedEngines(nameOf: (plan: GroupPlan) => string, token: number, timeoutMs: number): EngineFactory {
+/**
+ * For ranks that are processes of one host. `token` tells runs apart that use one name. @internal
+ */
+export function sharedEngines(
+  nameOf: (plan: GroupPlan) => string,
+  token: number,
+  timeoutMs: number,
+): EngineFactory {
   let world = 0;
   const make: EngineFactory = (plan, device) => {
     const stream = streamOf(device);
     const name = nameOf(plan);
     writeRanks(plan.ranks);
     const { name: first, where } = plan.firstCall ?? NO_CALL;
-    const join = (): number => writer.addon.joinShared(plan.rank, plan.ranks.length, stream, timeoutMs, token, useOf(plan), world, name, labelOf(plan), first, where);
+    const join = (): number =>
+      writer.addon.joinShared(
+        plan.rank,
+        plan.ranks.length,
+        stream,
+        timeoutMs,
+        token,
+        useOf(plan),
+        world,
+        name,
+        labelOf(plan),
+        first,
+        where,
+      );
     const member = nativeCall(join, 'newGroup');
     if (plan.name === WORLD) world = member;
     return new NativeEngine('shm', member, stream);

@@ -1,4 +1,7 @@
-/** Engines in native code: a collective is a few words for the addon, which gives it to the stream of the group. */
+/**
+ * Engines in native code: a collective is a few words for the addon, which gives it to the stream
+ * of the group.
+ */
 import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
 import { DistributedError } from '../../core/errors.js';
 import { currentHome } from '../../core/home.js';
@@ -27,14 +30,25 @@ export function streamDone(stream: number, op: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const home = currentHome();
     try {
-      nativeCall(() => writer.addon.whenDone(stream, (failure) => (failure === null ? resolve() : home.reject(translate(nativeError(failure), op, []), reject))), op);
+      nativeCall(
+        () =>
+          writer.addon.whenDone(stream, (failure) =>
+            failure === null
+              ? resolve()
+              : home.reject(translate(nativeError(failure), op, []), reject),
+          ),
+        op,
+      );
     } catch (error) {
       home.reject(error, reject);
     }
   });
 }
 
-/** A membership that begins with the first call, or is declined instead: because the rank at `place` gave up for a reason; or `''`. @internal */
+/**
+ * A membership that begins with the first call, or is declined instead: because the rank at `place`
+ * gave up for a reason; or `''`. @internal
+ */
 export interface LateMember {
   join(): number;
   decline(reason: string, place: number): void;
@@ -55,7 +69,12 @@ export class NativeEngine implements Engine {
   private readonly onLeave: (() => void) | undefined;
 
   /** @param onLeave - called once, when the rank leaves */
-  constructor(name: BackendName, member: number | LateMember, stream: number, onLeave?: () => void) {
+  constructor(
+    name: BackendName,
+    member: number | LateMember,
+    stream: number,
+    onLeave?: () => void,
+  ) {
     this.name = name;
     this.seat = member;
     this.lane = stream;
@@ -81,8 +100,10 @@ export class NativeEngine implements Engine {
     place(name, list, 6, input);
     place(name, list, 8, output);
     let at = HEADER_WORDS;
-    if (counts !== undefined) for (let i = 0; i < counts.length; i++) list[at++] = counts[i] as number;
-    if (sendCounts !== undefined) for (let i = 0; i < sendCounts.length; i++) list[at++] = sendCounts[i] as number;
+    if (counts !== undefined)
+      for (let i = 0; i < counts.length; i++) list[at++] = counts[i] as number;
+    if (sendCounts !== undefined)
+      for (let i = 0; i < sendCounts.length; i++) list[at++] = sendCounts[i] as number;
     list[10] = at - HEADER_WORDS;
     texts ??= new TextNumbers(writer.addon);
     texts.write(list, 11, name, where, about);
@@ -127,7 +148,10 @@ function place(name: string, list: Float64Array, at: number, t: Tensor | null): 
   const storage = t === null || t.numel() === 0 ? null : t.liveStorage(name);
   if (storage?.handle === FAKE_HANDLE) {
     captureWatch.unsupported?.(`${name} was called`);
-    throw new DistributedError(`${name}: fake tensors have no values to send. Under FakeTensorMode, use a process group of the backend 'fake'.`, { op: name });
+    throw new DistributedError(
+      `${name}: fake tensors have no values to send. Under FakeTensorMode, use a process group of the backend 'fake'.`,
+      { op: name },
+    );
   }
   list[at] = storage === null ? 0 : (storage as Storage).handle;
   list[at + 1] = storage === null ? 0 : (t as Tensor).storageOffset * (t as Tensor).dtype.itemsize;

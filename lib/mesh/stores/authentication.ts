@@ -1,6 +1,7 @@
 /**
- * Both sides show that they know the secret without sending it: each answers the other's random bytes with an HMAC (RFC 2104) over SHA-256.
- * It keeps strangers out; what is sent afterwards is not encrypted.
+ * Both sides show that they know the secret without sending it: each answers the other's random
+ * bytes with an HMAC (RFC 2104) over SHA-256. It keeps strangers out; what is sent afterwards is
+ * not encrypted.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { isIP } from 'node:net';
@@ -12,8 +13,17 @@ export const GREETING_BYTES = NONCE_BYTES + PROOF_BYTES;
 export const newNonce = (): Buffer => randomBytes(NONCE_BYTES);
 
 /** What `side` answers. */
-export function proof(secret: string, side: 'client' | 'server', clientNonce: Buffer, serverNonce: Buffer): Buffer {
-  return createHmac('sha256', secret).update(`shardwise store ${side}`).update(clientNonce).update(serverNonce).digest();
+export function proof(
+  secret: string,
+  side: 'client' | 'server',
+  clientNonce: Buffer,
+  serverNonce: Buffer,
+): Buffer {
+  return createHmac('sha256', secret)
+    .update(`shardwise store ${side}`)
+    .update(clientNonce)
+    .update(serverNonce)
+    .digest();
 }
 
 export function isProof(given: Buffer, expected: Buffer): boolean {

@@ -4,12 +4,16 @@ import { type MessageReader, sendMessage } from './connection.js';
 import type { KeyValueTable, StoreReply } from './key-value-table.js';
 import { decodeRequest, encodeFailure, encodeReply, type StoreRequest } from './store-protocol.js';
 
-/** Bytes of replies that may wait for a client to read them: until then no further request of it is carried out. */
+/**
+ * Bytes of replies that may wait for a client to read them: until then no further request of it is
+ * carried out.
+ */
 const MOST_QUEUED_BYTES = 1 << 20;
 
 /**
- * Carries out a client's requests in their order. What fails is told to the one who asked; what it waits for is dropped when it goes. Nothing
- * is thrown out of here: an error that cannot be told ends the connection.
+ * Carries out a client's requests in their order. What fails is told to the one who asked; what it
+ * waits for is dropped when it goes. Nothing is thrown out of here: an error that cannot be told
+ * ends the connection.
  */
 export class ClientSession {
   private readonly socket: Socket;

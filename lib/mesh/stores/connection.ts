@@ -1,4 +1,7 @@
-/** Messages over a socket: each is its length in 4 bytes, a number that its answer repeats in 4 bytes, and its bytes. */
+/**
+ * Messages over a socket: each is its length in 4 bytes, a number that its answer repeats in 4
+ * bytes, and its bytes.
+ */
 import type { Socket } from 'node:net';
 import { StoreError } from '../../core/errors.js';
 import { LONGEST_MESSAGE } from './store-protocol.js';
@@ -12,7 +15,10 @@ export interface Message {
   readonly body: Buffer;
 }
 
-/** Cuts what comes from a socket into messages. Its memory grows with what has come, never with what was announced. */
+/**
+ * Cuts what comes from a socket into messages. Its memory grows with what has come, never with what
+ * was announced.
+ */
 export class MessageReader {
   /** Bytes of the longest message that is taken. */
   limit: number;
@@ -42,26 +48,42 @@ export class MessageReader {
     this.end += chunk.copy(this.buffer, this.end);
   }
 
-  /** The next message, or null while it is not whole. @throws StoreError for one that is too long */
+  /**
+   * The next message, or null while it is not whole. @throws StoreError for one that is too long
+   */
   next(): Message | null {
     if (this.held < HEAD_BYTES) return null;
     const length = this.buffer.readUInt32LE(this.start);
-    if (length > this.limit) throw new StoreError(`store: a message of ${length} bytes is longer than ${this.limit}`, { length, limit: this.limit });
+    if (length > this.limit)
+      throw new StoreError(`store: a message of ${length} bytes is longer than ${this.limit}`, {
+        length,
+        limit: this.limit,
+      });
     const bodyStart = this.start + HEAD_BYTES;
     if (this.end < bodyStart + length) return null;
-    const message = { id: this.buffer.readUInt32LE(this.start + 4), body: this.buffer.subarray(bodyStart, bodyStart + length) };
+    const message = {
+      id: this.buffer.readUInt32LE(this.start + 4),
+      body: this.buffer.subarray(bodyStart, bodyStart + length),
+    };
     this.start = bodyStart + length;
-    if (this.held === 0) [this.buffer, this.start, this.end] = [NOTHING, 0, 0]; // an idle connection holds nothing
+    // an idle connection holds nothing
+    if (this.held === 0) [this.buffer, this.start, this.end] = [NOTHING, 0, 0];
     return message;
   }
 }
 
 /** @throws StoreError for a message that is too long */
 export function checkLength(length: number): void {
-  if (length > LONGEST_MESSAGE) throw new StoreError(`store: a value of ${length} bytes is longer than ${LONGEST_MESSAGE}`, { length, limit: LONGEST_MESSAGE });
+  if (length > LONGEST_MESSAGE)
+    throw new StoreError(`store: a value of ${length} bytes is longer than ${LONGEST_MESSAGE}`, {
+      length,
+      limit: LONGEST_MESSAGE,
+    });
 }
 
-/** Sends the parts as one message. @throws StoreError, with nothing sent, for one that is too long */
+/**
+ * Sends the parts as one message. @throws StoreError, with nothing sent, for one that is too long
+ */
 export function sendMessage(socket: Socket, id: number, ...parts: readonly Buffer[]): void {
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   checkLength(length);

@@ -7,7 +7,8 @@ const USUAL_LIMIT = 1_024;
 /** By Linux; elsewhere what is usual. */
 export function descriptorLimit(): number {
   try {
-    const [, limit] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
+    const [, limit] =
+      /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
     return limit === undefined ? USUAL_LIMIT : Number(limit);
   } catch {
     return USUAL_LIMIT;
@@ -17,4 +18,5 @@ export function descriptorLimit(): number {
 const CODES: readonly (string | undefined)[] = ['EMFILE', 'ENFILE'];
 
 /** Whether an operation failed because there are no descriptors left. */
-export const isOutOfDescriptors = (error: unknown): boolean => CODES.includes((error as NodeJS.ErrnoException | null)?.code);
+export const isOutOfDescriptors = (error: unknown): boolean =>
+  CODES.includes((error as NodeJS.ErrnoException | null)?.code);

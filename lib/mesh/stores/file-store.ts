@@ -1,4 +1,7 @@
-/** A store in a file: for processes of one machine, or of several that share a file system which appends atomically. */
+/**
+ * A store in a file: for processes of one machine, or of several that share a file system which
+ * appends atomically.
+ */
 import * as fs from 'node:fs';
 import { rm, stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,7 +10,13 @@ import { crc32 } from 'node:zlib';
 import { StoreError } from '../../core/errors.js';
 import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
 import { checkLength } from './connection.js';
-import { KeyValueTable, OWN_KEYS, type StoreCommand, type StoreReply, waitedTooLong } from './key-value-table.js';
+import {
+  KeyValueTable,
+  OWN_KEYS,
+  type StoreCommand,
+  type StoreReply,
+  waitedTooLong,
+} from './key-value-table.js';
 import { Store } from './store.js';
 import { decodeRequest, encodeRequest, LONGEST_MESSAGE, LONGEST_VALUE } from './store-protocol.js';
 
@@ -19,26 +28,41 @@ const LONGEST_PAUSE_MS = 50;
 const TORN_MS = 2_000;
 
 // Plain descriptors: Node warns of a FileHandle that the garbage collector finds open.
-const [open, read, append, close, statOf] = [promisify(fs.open), promisify(fs.read), promisify(fs.appendFile), promisify(fs.close), promisify(fs.fstat)];
+const [open, read, append, close, statOf] = [
+  promisify(fs.open),
+  promisify(fs.read),
+  promisify(fs.appendFile),
+  promisify(fs.close),
+  promisify(fs.fstat),
+];
 const dropped = new FinalizationRegistry<number>((file) => fs.close(file, () => {}));
 
 const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants;
 
 /** Neither waits for the other end of a pipe nor follows a link that somebody has put there. */
 async function openRegular(path: string): Promise<number> {
-  const refused = (why: string, cause?: Error): StoreError => new StoreError(`FileStore: cannot open ${path}: ${why}`, { path }, cause === undefined ? undefined : { cause });
-  const file = await open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600).catch((error: NodeJS.ErrnoException) => {
-    throw refused(error.code === 'ELOOP' ? 'it is a symbolic link' : error.message, error);
-  });
+  const refused = (why: string, cause?: Error): StoreError =>
+    new StoreError(
+      `FileStore: cannot open ${path}: ${why}`,
+      { path },
+      cause === undefined ? undefined : { cause },
+    );
+  const file = await open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600).catch(
+    (error: NodeJS.ErrnoException) => {
+      throw refused(error.code === 'ELOOP' ? 'it is a symbolic link' : error.message, error);
+    },
+  );
   if ((await statOf(file)).isFile()) return file;
   await close(file);
   throw refused('it is no regular file');
 }
 
 /**
- * Keys and values in a file. Changes are appended to it, and every process applies them in the order of the file: so no lock is needed, and
- * what `add` and `compareSet` answer is the same for all. Not for network file systems without atomic appends, such as NFS. A file that it
- * makes is readable and writable by its user alone (mode 600); a symbolic link and what is no regular file are refused.
+ * Keys and values in a file. Changes are appended to it, and every process applies them in the
+ * order of the file: so no lock is needed, and what `add` and `compareSet` answer is the same for
+ * all. Not for network file systems without atomic appends, such as NFS. A file that it makes is
+ * readable and writable by its user alone (mode 600); a symbolic link and what is no regular file
+ * are refused.
  *
  * @see PyTorch `torch.distributed.FileStore`
  */
@@ -55,18 +79,23 @@ export class FileStore extends Store {
   private closed = false;
 
   /**
-   * @param path - The file; made if it is not there. One of an earlier run would bring its keys back: remove it first.
-   * @param worldSize - How many processes use the store: the last one that closes it removes the file. Null (the default): nobody does.
+   * @param path - The file; made if it is not there. One of an earlier run would bring its keys
+   * back: remove it first.
+   * @param worldSize - How many processes use the store: the last one that closes it removes the
+   * file. Null (the default): nobody does.
    * @throws ArgumentError for what is no path, or no size
    */
   constructor(path: string, worldSize: number | null = null, options: { timeoutMs?: number } = {}) {
     super(optionsOf('FileStore', options, 'timeoutMs').timeoutMs);
-    if (typeof path !== 'string' || path === '') throw unexpected('FileStore', 'path', 'the path of a file', path);
-    if (worldSize !== null) checkNumber('FileStore', 'worldSize', worldSize, { from: 1, whole: true });
+    if (typeof path !== 'string' || path === '')
+      throw unexpected('FileStore', 'path', 'the path of a file', path);
+    if (worldSize !== null)
+      checkNumber('FileStore', 'worldSize', worldSize, { from: 1, whole: true });
     this.path = path;
     this.worldSize = worldSize;
     this.file = openRegular(path);
-    const itself = new WeakRef(this); // a store that nobody has any more when its file is open is closed as well
+    // a store that nobody has any more when its file is open is closed as well
+    const itself = new WeakRef(this);
     this.file
       .then((file) => {
         const store = itself.deref();
@@ -78,7 +107,10 @@ export class FileStore extends Store {
 
   /** `FileStore(/tmp/ranks, 4 processes)` */
   override toString(): string {
-    const processes = this.worldSize === null ? '' : `, ${this.worldSize} ${this.worldSize === 1 ? 'process' : 'processes'}`;
+    const processes =
+      this.worldSize === null
+        ? ''
+        : `, ${this.worldSize} ${this.worldSize === 1 ? 'process' : 'processes'}`;
     return `FileStore(${this.path}${processes}${this.closed ? ', closed' : ''})`;
   }
 
@@ -108,7 +140,11 @@ export class FileStore extends Store {
   override async close(): Promise<void> {
     if (this.closed) return;
     try {
-      if (this.worldSize !== null && (await this.run({ op: 'add', key: LEFT_KEY, amount: 1 })) === this.worldSize) await this.unlink();
+      if (
+        this.worldSize !== null &&
+        (await this.run({ op: 'add', key: LEFT_KEY, amount: 1 })) === this.worldSize
+      )
+        await this.unlink();
     } finally {
       this.closed = true;
       await this.last;
@@ -118,11 +154,18 @@ export class FileStore extends Store {
     }
   }
 
-  /** Takes the file's name away: those that have it open go on, the next run has a file of its own. @internal */
+  /**
+   * Takes the file's name away: those that have it open go on, the next run has a file of its own.
+   * @internal
+   */
   async unlink(): Promise<void> {
-    const [own, there] = await Promise.all([statOf(await this.file), stat(this.path).catch(() => null)]);
+    const [own, there] = await Promise.all([
+      statOf(await this.file),
+      stat(this.path).catch(() => null),
+    ]);
     // The next run may be there already.
-    if (there !== null && own.ino === there.ino && own.dev === there.dev) await rm(this.path, { force: true });
+    if (there !== null && own.ino === there.ino && own.dev === there.dev)
+      await rm(this.path, { force: true });
   }
 
   private async carryOut(command: StoreCommand): Promise<StoreReply> {
@@ -149,7 +192,10 @@ export class FileStore extends Store {
     return Buffer.concat([head, body]);
   }
 
-  /** Applies what was appended since: to the end, or to the record of this process with that number, whose answer it gives. */
+  /**
+   * Applies what was appended since: to the end, or to the record of this process with that number,
+   * whose answer it gives.
+   */
   private async readTo(own: number | null): Promise<StoreReply> {
     const deadline = Date.now() + TORN_MS;
     for (;;) {
@@ -170,7 +216,10 @@ export class FileStore extends Store {
   }
 
   private damaged(): StoreError {
-    return new StoreError(`FileStore: ${this.path} is damaged at byte ${this.offset}; remove it and start again`, { path: this.path, offset: this.offset });
+    return new StoreError(
+      `FileStore: ${this.path} is damaged at byte ${this.offset}; remove it and start again`,
+      { path: this.path, offset: this.offset },
+    );
   }
 
   /** A command that fails fails for all, and tells the one who gave it. */
@@ -190,7 +239,8 @@ export class FileStore extends Store {
     if (bytesRead === 0) return 'end';
     if (bytesRead < head.length) return 'torn';
     const length = head.readUInt32LE(0);
-    if (length > LONGEST_MESSAGE) throw this.damaged(); // nobody has written that: more of it need not be waited for
+    // nobody has written that: more of it need not be waited for
+    if (length > LONGEST_MESSAGE) throw this.damaged();
     const { size } = await statOf(file);
     if (this.offset + head.length + length > size) return 'torn';
     const body = Buffer.alloc(length);

@@ -1,11 +1,19 @@
-/** What every store keeps: keys, values, and who waits for a key. Commands are applied one at a time. */
+/**
+ * What every store keeps: keys, values, and who waits for a key. Commands are applied one at a
+ * time.
+ */
 import { StoreError, TimeoutError } from '../../core/errors.js';
 
 /** A change of one key, or a question. All but `get`, `check` and `count` change the table. */
 export type StoreCommand =
   | { readonly op: 'set' | 'append'; readonly key: string; readonly value: Buffer }
   | { readonly op: 'add'; readonly key: string; readonly amount: number }
-  | { readonly op: 'compareSet'; readonly key: string; readonly expected: Buffer; readonly desired: Buffer }
+  | {
+      readonly op: 'compareSet';
+      readonly key: string;
+      readonly expected: Buffer;
+      readonly desired: Buffer;
+    }
   | { readonly op: 'get' | 'delete'; readonly key: string }
   | { readonly op: 'check'; readonly keys: readonly string[] }
   | { readonly op: 'count' };
@@ -16,7 +24,10 @@ export type StoreReply = Buffer | number | boolean | null;
 /** Keys of the stores themselves; not counted. */
 export const OWN_KEYS = '.shardwise/';
 
-/** Bounds of a table that others write to: so that no client can fill the memory of the process that keeps it. */
+/**
+ * Bounds of a table that others write to: so that no client can fill the memory of the process that
+ * keeps it.
+ */
 export interface TableLimits {
   /** Bytes of a value. */
   readonly longestValue?: number;
@@ -45,12 +56,18 @@ export class KeyValueTable {
   private readonly mostBytes: number;
   private bytes = 0;
 
-  constructor({ longestValue = Number.POSITIVE_INFINITY, mostBytes = Number.POSITIVE_INFINITY }: TableLimits = {}) {
+  constructor({
+    longestValue = Number.POSITIVE_INFINITY,
+    mostBytes = Number.POSITIVE_INFINITY,
+  }: TableLimits = {}) {
     this.longestValue = longestValue;
     this.mostBytes = mostBytes;
   }
 
-  /** @throws StoreError where a value is no number to add to, or where it or the table becomes too large */
+  /**
+   * @throws StoreError where a value is no number to add to, or where it or the table becomes too
+   * large
+   */
   apply(command: StoreCommand): StoreReply {
     switch (command.op) {
       case 'get': {
@@ -75,10 +92,13 @@ export class KeyValueTable {
         const before = this.numberAt(command.key);
         const sum = before + command.amount;
         if (!Number.isSafeInteger(sum)) {
-          throw new StoreError(`add: ${before} and ${command.amount} at ${quoted(command.key)} add up to more than 2^53 - 1, up to which integers are exact`, {
-            op: 'add',
-            key: command.key,
-          });
+          throw new StoreError(
+            `add: ${before} and ${command.amount} at ${quoted(command.key)} add up to more than 2^53 - 1, up to which integers are exact`,
+            {
+              op: 'add',
+              key: command.key,
+            },
+          );
         }
         const text = Buffer.from(String(sum));
         this.checkRoom(command.key, text.length);
@@ -98,12 +118,18 @@ export class KeyValueTable {
   }
 
   /**
-   * Calls `end` once: with null when all keys are there, which may be at once, else with a TimeoutError. Unless `keepAlive`, the process may end meanwhile.
+   * Calls `end` once: with null when all keys are there, which may be at once, else with a
+   * TimeoutError. Unless `keepAlive`, the process may end meanwhile.
    *
    * @returns what drops the wait without a call; null where it has ended already
    * @throws StoreError where the table becomes too large
    */
-  waitFor(keys: readonly string[], timeoutMs: number, keepAlive: boolean, end: (error: Error | null) => void): (() => void) | null {
+  waitFor(
+    keys: readonly string[],
+    timeoutMs: number,
+    keepAlive: boolean,
+    end: (error: Error | null) => void,
+  ): (() => void) | null {
     const missing = new Set(keys.filter((key) => !this.values.has(key)));
     if (missing.size === 0) {
       end(null);
@@ -163,7 +189,10 @@ export class KeyValueTable {
   /** Before the value is made: one that is too large costs nothing. */
   private checkRoom(key: string, length: number): void {
     if (length > this.longestValue) {
-      throw new StoreError(`store: the value of ${quoted(key)} would have ${length} bytes, at most ${this.longestValue} are kept`, { length, limit: this.longestValue });
+      throw new StoreError(
+        `store: the value of ${quoted(key)} would have ${length} bytes, at most ${this.longestValue} are kept`,
+        { length, limit: this.longestValue },
+      );
     }
     const before = this.values.get(key);
     const more = before === undefined ? costOf(key) + length : length - before.length;
@@ -173,10 +202,13 @@ export class KeyValueTable {
 
   private charge(bytes: number, op: string): void {
     if (this.bytes + bytes > this.mostBytes) {
-      throw new StoreError(`store: its keys, values and waits would take ${this.bytes + bytes} bytes, at most ${this.mostBytes} are kept. Delete what is no longer read.`, {
-        op,
-        limit: this.mostBytes,
-      });
+      throw new StoreError(
+        `store: its keys, values and waits would take ${this.bytes + bytes} bytes, at most ${this.mostBytes} are kept. Delete what is no longer read.`,
+        {
+          op,
+          limit: this.mostBytes,
+        },
+      );
     }
     this.bytes += bytes;
   }
@@ -205,7 +237,10 @@ export class KeyValueTable {
     if (value === undefined) return 0;
     const number = Number(value.toString());
     if (value.length > 0 && Number.isSafeInteger(number)) return number;
-    throw new StoreError(`add: the value of ${quoted(key)} is no integer: ${JSON.stringify(value.toString().slice(0, 40))}`, { op: 'add', key });
+    throw new StoreError(
+      `add: the value of ${quoted(key)} is no integer: ${JSON.stringify(value.toString().slice(0, 40))}`,
+      { op: 'add', key },
+    );
   }
 
   /** An absent key counts as an empty value, as in PyTorch. */
@@ -227,5 +262,8 @@ const quoted = (key: string): string => `"${key.length > 200 ? `${key.slice(0, 2
 export function waitedTooLong(keys: readonly string[], timeoutMs: number): TimeoutError {
   const more = keys.length > NAMED_KEYS ? ` and ${keys.length - NAMED_KEYS} more` : '';
   const named = keys.slice(0, NAMED_KEYS).map(quoted).join(', ');
-  return new TimeoutError(`store: nobody set ${named}${more} within ${timeoutMs} ms. Is every rank running, with the same store and prefix?`, { op: 'wait', keys, timeoutMs });
+  return new TimeoutError(
+    `store: nobody set ${named}${more} within ${timeoutMs} ms. Is every rank running, with the same store and prefix?`,
+    { op: 'wait', keys, timeoutMs },
+  );
 }

@@ -1,9 +1,11 @@
 /**
- * The secret of a store on 127.0.0.1 for which the program has given none: who keeps the store writes it into a file that only its user can read,
- * and clients of the same user find it there. So other users of the machine stay out.
+ * The secret of a store on 127.0.0.1 for which the program has given none: who keeps the store
+ * writes it into a file that only its user can read, and clients of the same user find it there. So
+ * other users of the machine stay out.
  *
- * The file's name ends by chance and its owner is checked, so nobody can take its place. It is written after the port was taken and before anybody
- * is greeted: whoever is greeted finds it, and that of an earlier run, which is older, is not taken for it.
+ * The file's name ends by chance and its owner is checked, so nobody can take its place. It is
+ * written after the port was taken and before anybody is greeted: whoever is greeted finds it, and
+ * that of an earlier run, which is older, is not taken for it.
  */
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
@@ -21,7 +23,10 @@ export interface OwnSecret {
   withdraw(): void;
 }
 
-/** Of the server that has the port. Null where there is no place for the file: then the store is open to all users of the machine, as it says. */
+/**
+ * Of the server that has the port. Null where there is no place for the file: then the store is
+ * open to all users of the machine, as it says.
+ */
 export function publishSecret(port: number): OwnSecret | null {
   const name = prefixOf(port);
   if (name === null) return null;
@@ -60,7 +65,10 @@ export function findSecret(port: number): string {
   );
 }
 
-/** What begins the names of files of the user's stores at that port; null where users cannot be told apart. */
+/**
+ * What begins the names of files of the user's stores at that port; null where users cannot be told
+ * apart.
+ */
 function prefixOf(port: number | null): string | null {
   const user = process.getuid?.();
   if (user === undefined) return null;
@@ -76,10 +84,20 @@ function namespaceOf(kind: 'net' | 'pid'): string {
   }
 }
 
-/** Where the file may be: in the first that takes it. Processes of one run may have different environments, so clients look into all. */
+/**
+ * Where the file may be: in the first that takes it. Processes of one run may have different
+ * environments, so clients look into all.
+ */
 function folders(): string[] {
-  const given = [process.env['XDG_RUNTIME_DIR'], `/run/user/${process.getuid?.()}`, tmpdir(), '/tmp'];
-  return [...new Set(given)].filter((folder): folder is string => folder !== undefined && path.isAbsolute(folder));
+  const given = [
+    process.env['XDG_RUNTIME_DIR'],
+    `/run/user/${process.getuid?.()}`,
+    tmpdir(),
+    '/tmp',
+  ];
+  return [...new Set(given)].filter(
+    (folder): folder is string => folder !== undefined && path.isAbsolute(folder),
+  );
 }
 
 function isWritable(folder: string): boolean {
@@ -111,7 +129,9 @@ interface SecretFile {
 
 function filesOf(folder: string, prefix: string): SecretFile[] {
   try {
-    return fs.readdirSync(folder).flatMap((name) => (name.startsWith(prefix) ? (readOwn(path.join(folder, name)) ?? []) : []));
+    return fs
+      .readdirSync(folder)
+      .flatMap((name) => (name.startsWith(prefix) ? (readOwn(path.join(folder, name)) ?? []) : []));
   } catch {
     return [];
   }
@@ -123,9 +143,18 @@ function readOwn(file: string): SecretFile | null {
   try {
     descriptor = fs.openSync(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const { uid, mode, mtimeMs } = fs.fstatSync(descriptor);
-    if ((mode & fs.constants.S_IFMT) !== fs.constants.S_IFREG || uid !== process.getuid?.() || (mode & 0o077) !== 0) return null;
+    if (
+      (mode & fs.constants.S_IFMT) !== fs.constants.S_IFREG ||
+      uid !== process.getuid?.() ||
+      (mode & 0o077) !== 0
+    )
+      return null;
     const text = Buffer.alloc(MOST_BYTES);
-    return { file, text: text.toString('utf8', 0, fs.readSync(descriptor, text)), writtenAt: mtimeMs };
+    return {
+      file,
+      text: text.toString('utf8', 0, fs.readSync(descriptor, text)),
+      writtenAt: mtimeMs,
+    };
   } catch {
     return null;
   } finally {

@@ -4,7 +4,8 @@ import type { StoreCommand, StoreReply } from './key-value-table.js';
 import { Store } from './store.js';
 
 /**
- * The keys of another store that begin with `prefix/`: so that groups do not meet each other's keys. The timeout is its own.
+ * The keys of another store that begin with `prefix/`: so that groups do not meet each other's
+ * keys. The timeout is its own.
  *
  * @see PyTorch `torch.distributed.PrefixStore`
  */
@@ -31,7 +32,8 @@ export class PrefixStore extends Store {
   /** @internal */
   run(command: StoreCommand): Promise<StoreReply> {
     if (command.op === 'count') return this.underlyingStore.run(command);
-    if (command.op === 'check') return this.underlyingStore.run({ op: 'check', keys: command.keys.map(this.inner) });
+    if (command.op === 'check')
+      return this.underlyingStore.run({ op: 'check', keys: command.keys.map(this.inner) });
     return this.underlyingStore.run({ ...command, key: this.inner(command.key) });
   }
 

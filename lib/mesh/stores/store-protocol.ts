@@ -1,18 +1,38 @@
-/** Commands and replies as bytes: what goes over sockets and into files. Little endian; a field is its length in 4 bytes, then its bytes. */
+/**
+ * Commands and replies as bytes: what goes over sockets and into files. Little endian; a field is
+ * its length in 4 bytes, then its bytes.
+ */
 import { StoreError, TimeoutError } from '../../core/errors.js';
 import { LONGEST_TIMEOUT_MS } from '../../core/options.js';
 import type { StoreCommand, StoreReply } from './key-value-table.js';
 
-const opcodes = ['set', 'append', 'add', 'compareSet', 'get', 'delete', 'check', 'count', 'wait'] as const;
+const opcodes = [
+  'set',
+  'append',
+  'add',
+  'compareSet',
+  'get',
+  'delete',
+  'check',
+  'count',
+  'wait',
+] as const;
 
 /** A command, or the wait for keys that a server does for its client. */
-export type StoreRequest = StoreCommand | { readonly op: 'wait'; readonly keys: readonly string[]; readonly timeoutMs: number };
+export type StoreRequest =
+  | StoreCommand
+  | { readonly op: 'wait'; readonly keys: readonly string[]; readonly timeoutMs: number };
 
-/** Bytes of the longest message: a hostile length is refused before anything is allocated for it. */
+/**
+ * Bytes of the longest message: a hostile length is refused before anything is allocated for it.
+ */
 export const LONGEST_MESSAGE = 64 << 20;
 /** Bytes of the longest value: one more says in a reply that it is a value. */
 export const LONGEST_VALUE = LONGEST_MESSAGE - 1;
-/** Fields of a message, so keys of a request: empty ones take hardly a byte of a message, but an object each. */
+/**
+ * Fields of a message, so keys of a request: empty ones take hardly a byte of a message, but an
+ * object each.
+ */
 const MOST_FIELDS = 1 << 17;
 const LONGEST_ERROR_TEXT = 4_000;
 const LONGEST_ERROR_DETAILS = 1 << 16;
@@ -74,7 +94,8 @@ export function decodeRequest(bytes: Buffer): StoreRequest {
   const [first, second, third] = fields;
   const key = first?.toString() ?? '';
   const expect = (count: number): void => {
-    if (fields.length !== count) throw malformed(`"${op}" has ${fields.length} fields instead of ${count}`);
+    if (fields.length !== count)
+      throw malformed(`"${op}" has ${fields.length} fields instead of ${count}`);
   };
   switch (op) {
     case 'set':
@@ -86,7 +107,12 @@ export function decodeRequest(bytes: Buffer): StoreRequest {
       return { op, key, amount: wholeNumber(second as Buffer) };
     case 'compareSet':
       expect(3);
-      return { op, key, expected: Buffer.from(second as Buffer), desired: Buffer.from(third as Buffer) };
+      return {
+        op,
+        key,
+        expected: Buffer.from(second as Buffer),
+        desired: Buffer.from(third as Buffer),
+      };
     case 'get':
     case 'delete':
       expect(1);
@@ -112,7 +138,8 @@ function wholeNumber(field: Buffer): number {
 
 function timeoutOf(field: Buffer): number {
   const timeoutMs = wholeNumber(field);
-  if (timeoutMs < 0 || timeoutMs > LONGEST_TIMEOUT_MS) throw malformed(`a timeout is ${timeoutMs} ms`);
+  if (timeoutMs < 0 || timeoutMs > LONGEST_TIMEOUT_MS)
+    throw malformed(`a timeout is ${timeoutMs} ms`);
   return timeoutMs;
 }
 
@@ -128,7 +155,8 @@ export function encodeReply(reply: StoreReply): Buffer[] {
 export function encodeFailure(error: unknown): Buffer {
   const { message, details = {} } = error as Error & { details?: unknown };
   const kind = error instanceof TimeoutError ? 'T' : 'E';
-  const text = message.length > LONGEST_ERROR_TEXT ? `${message.slice(0, LONGEST_ERROR_TEXT)}…` : message;
+  const text =
+    message.length > LONGEST_ERROR_TEXT ? `${message.slice(0, LONGEST_ERROR_TEXT)}…` : message;
   return Buffer.from(kind + JSON.stringify({ message: text, details: shortDetails(details) }));
 }
 
@@ -140,7 +168,10 @@ function shortDetails(details: unknown): unknown {
   }
 }
 
-/** @throws StoreError for bytes that are no reply, StoreError or TimeoutError for a failure that a server answered with */
+/**
+ * @throws StoreError for bytes that are no reply, StoreError or TimeoutError for a failure that a
+ * server answered with
+ */
 export function decodeReply(bytes: Buffer): StoreReply {
   const rest = bytes.subarray(1);
   switch (bytes.subarray(0, 1).toString()) {
@@ -163,10 +194,17 @@ export function decodeReply(bytes: Buffer): StoreReply {
 }
 
 function decodeFailure(bytes: Buffer): StoreError | TimeoutError {
-  const { message, details } = JSON.parse(bytes.subarray(1).toString()) as { message: string; details: Record<string, unknown> };
-  return bytes[0] === 'T'.charCodeAt(0) ? new TimeoutError(message, details) : new StoreError(message, details);
+  const { message, details } = JSON.parse(bytes.subarray(1).toString()) as {
+    message: string;
+    details: Record<string, unknown>;
+  };
+  return bytes[0] === 'T'.charCodeAt(0)
+    ? new TimeoutError(message, details)
+    : new StoreError(message, details);
 }
 
 function malformed(what: string): StoreError {
-  return new StoreError(`store: malformed message: ${what}. Do both sides run the same version?`, { what });
+  return new StoreError(`store: malformed message: ${what}. Do both sides run the same version?`, {
+    what,
+  });
 }

@@ -7,12 +7,17 @@ import type { StoreCommand, StoreReply } from './key-value-table.js';
 /** Values are bytes; strings are stored as UTF-8. */
 export type StoreValue = string | Uint8Array;
 
-/** Milliseconds that a store waits for keys and connections unless told otherwise: PyTorch's five minutes, or less where ranks of one process wait less for each other. */
+/**
+ * Milliseconds that a store waits for keys and connections unless told otherwise: PyTorch's five
+ * minutes, or less where ranks of one process wait less for each other.
+ */
 const DEFAULT_TIMEOUT_MS = 300_000;
-const defaultTimeout = (): number => Math.min(DEFAULT_TIMEOUT_MS, currentHome().timeoutMs ?? DEFAULT_TIMEOUT_MS);
+const defaultTimeout = (): number =>
+  Math.min(DEFAULT_TIMEOUT_MS, currentHome().timeoutMs ?? DEFAULT_TIMEOUT_MS);
 
 /**
- * Keys and values that all ranks see. Every method is asynchronous: a store may be in another process.
+ * Keys and values that all ranks see. Every method is asynchronous: a store may be in another
+ * process.
  *
  * @see PyTorch `torch.distributed.Store`
  */
@@ -25,12 +30,18 @@ export abstract class Store {
     this.timeout = timeoutMs;
   }
 
-  /** How long `get` and `wait` wait for keys, in milliseconds. Unless it was given: five minutes, in a `local` rank at most as long as ranks wait for each other. */
+  /**
+   * How long `get` and `wait` wait for keys, in milliseconds. Unless it was given: five minutes, in
+   * a `local` rank at most as long as ranks wait for each other.
+   */
   get timeoutMs(): number {
     return this.timeout ?? defaultTimeout();
   }
 
-  /** Changes {@link Store.timeoutMs}. @throws ArgumentError unless it is a number from 0 to 2,000,000,000 (23 days, what timers take) */
+  /**
+   * Changes {@link Store.timeoutMs}. @throws ArgumentError unless it is a number from 0 to
+   * 2,000,000,000 (23 days, what timers take)
+   */
   setTimeout(timeoutMs: number): void {
     checkTimeout('setTimeout', timeoutMs);
     this.timeout = timeoutMs;
@@ -46,7 +57,10 @@ export abstract class Store {
     return null;
   }
 
-  /** @internal the same store for what happens behind the program: whose calls do not keep the process alive. Null where there is no such thing */
+  /**
+   * @internal the same store for what happens behind the program: whose calls do not keep the
+   * process alive. Null where there is no such thing
+   */
   quietly(): Store | null {
     return null;
   }
@@ -72,28 +86,47 @@ export abstract class Store {
   async get(key: string): Promise<Buffer> {
     await this.until([keyOf(key, 'get')], this.timeout);
     const value = await this.run({ op: 'get', key });
-    if (value === null) throw new StoreError(`get: "${key}" was deleted while it was waited for`, { op: 'get', key });
+    if (value === null)
+      throw new StoreError(`get: "${key}" was deleted while it was waited for`, { op: 'get', key });
     return value as Buffer;
   }
 
-  /** Adds to a whole number, 0 where there is none yet, and resolves to the sum: no two ranks get the same. @throws StoreError if the value is no number */
+  /**
+   * Adds to a whole number, 0 where there is none yet, and resolves to the sum: no two ranks get
+   * the same. @throws StoreError if the value is no number
+   */
   async add(key: string, amount: number): Promise<number> {
     checkNumber('add', 'amount', amount, { whole: true });
     return (await this.run({ op: 'add', key: keyOf(key, 'add'), amount })) as number;
   }
 
-  /** Sets the key to `desired` if it is `expected` (or absent, if that is empty); resolves to what it is then. */
+  /**
+   * Sets the key to `desired` if it is `expected` (or absent, if that is empty); resolves to what
+   * it is then.
+   */
   async compareSet(key: string, expected: StoreValue, desired: StoreValue): Promise<Buffer> {
     const op = 'compareSet';
-    return (await this.run({ op, key: keyOf(key, op), expected: bytesOf(expected, op), desired: bytesOf(desired, op) })) as Buffer;
+    return (await this.run({
+      op,
+      key: keyOf(key, op),
+      expected: bytesOf(expected, op),
+      desired: bytesOf(desired, op),
+    })) as Buffer;
   }
 
   /** Appends to a value; resolves to its length in bytes. */
   async append(key: string, value: StoreValue): Promise<number> {
-    return (await this.run({ op: 'append', key: keyOf(key, 'append'), value: bytesOf(value, 'append') })) as number;
+    return (await this.run({
+      op: 'append',
+      key: keyOf(key, 'append'),
+      value: bytesOf(value, 'append'),
+    })) as number;
   }
 
-  /** Resolves when all keys are there. @throws TimeoutError naming those that are not, ArgumentError for a timeout that no timer takes */
+  /**
+   * Resolves when all keys are there. @throws TimeoutError naming those that are not, ArgumentError
+   * for a timeout that no timer takes
+   */
   async wait(keys: readonly string[], timeoutMs: number | null = this.timeout): Promise<void> {
     if (timeoutMs !== null) checkTimeout('store.wait', timeoutMs);
     await this.until(keysOf(keys, 'wait'), timeoutMs);
@@ -123,7 +156,10 @@ export abstract class Store {
   /** Sets several keys. @throws ArgumentError unless there is a value for each */
   async multiSet(keys: readonly string[], values: readonly StoreValue[]): Promise<void> {
     if (keysOf(keys, 'multiSet').length !== values.length) {
-      throw new ArgumentError(`multiSet: ${keys.length} keys need as many values, got ${values.length}`, { op: 'multiSet' });
+      throw new ArgumentError(
+        `multiSet: ${keys.length} keys need as many values, got ${values.length}`,
+        { op: 'multiSet' },
+      );
     }
     await Promise.all(keys.map((key, i) => this.set(key, values[i] as StoreValue)));
   }

@@ -1,7 +1,14 @@
 /** The process that keeps the keys of a TCPStore. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { StoreError } from '../../core/errors.js';
-import { GREETING_BYTES, isLoopback, isProof, NONCE_BYTES, newNonce, proof } from './authentication.js';
+import {
+  GREETING_BYTES,
+  isLoopback,
+  isProof,
+  NONCE_BYTES,
+  newNonce,
+  proof,
+} from './authentication.js';
 import { ClientSession } from './client-session.js';
 import { MessageReader, sendMessage } from './connection.js';
 import { descriptorLimit } from './descriptors.js';
@@ -13,7 +20,10 @@ import { LONGEST_MESSAGE, LONGEST_VALUE } from './store-protocol.js';
 const HANDSHAKE_MS = 5_000;
 /** What a stranger may send: a message of {@link GREETING_BYTES}, once. */
 const MOST_STRANGE_BYTES = 64;
-/** Strangers at a time, as far as descriptors allow: enough for the ranks of a large world that connect at once. */
+/**
+ * Strangers at a time, as far as descriptors allow: enough for the ranks of a large world that
+ * connect at once.
+ */
 const MOST_STRANGERS = 512;
 /** Of keys, values and waits. */
 const MOST_TABLE_BYTES = 2 ** 30;
@@ -25,16 +35,24 @@ const KEEP_ALIVE_MS = 60_000;
 /**
  * Serves a table to whoever knows the secret. Does not keep the process alive.
  *
- * Whoever connects is a stranger until it has proved that it knows the secret. There are only so many strangers at a time: one more sends away the
- * one that has been there longest. So those who connect and say nothing cannot keep a rank out: it needs one round trip to become a client,
- * and if so many others come in that time that it is sent away itself, it tries again. Clients do not count.
+ * Whoever connects is a stranger until it has proved that it knows the secret. There are only so
+ * many strangers at a time: one more sends away the one that has been there longest. So those who
+ * connect and say nothing cannot keep a rank out: it needs one round trip to become a client, and
+ * if so many others come in that time that it is sent away itself, it tries again. Clients do not
+ * count.
  */
 export class TCPStoreServer {
-  private readonly table = new KeyValueTable({ longestValue: LONGEST_VALUE, mostBytes: MOST_TABLE_BYTES });
+  private readonly table = new KeyValueTable({
+    longestValue: LONGEST_VALUE,
+    mostBytes: MOST_TABLE_BYTES,
+  });
   /** In the order in which they came. */
   private readonly strangers = new Set<Socket>();
   private readonly clients = new Set<ClientSession>();
-  private readonly mostStrangers = Math.max(8, Math.min(MOST_STRANGERS, Math.floor(descriptorLimit() / 4)));
+  private readonly mostStrangers = Math.max(
+    8,
+    Math.min(MOST_STRANGERS, Math.floor(descriptorLimit() / 4)),
+  );
   private readonly server: Server;
   private readonly published: OwnSecret | null;
   private hasGreeted = false;
@@ -50,12 +68,25 @@ export class TCPStoreServer {
     server.unref();
   }
 
-  /** @param secret - null: one of its own, for processes of this user. @throws StoreError if the port cannot be had */
+  /**
+   * @param secret - null: one of its own, for processes of this user. @throws StoreError if the
+   * port cannot be had
+   */
   static listen(host: string, port: number, secret: string | null): Promise<TCPStoreServer> {
     return new Promise((resolve, reject) => {
-      const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS });
+      const server = createServer({
+        noDelay: true,
+        keepAlive: true,
+        keepAliveInitialDelay: KEEP_ALIVE_MS,
+      });
       const refused = (error: Error): void => {
-        reject(new StoreError(`TCPStore: cannot listen on ${host}:${port}: ${error.message}`, { host, port }, { cause: error }));
+        reject(
+          new StoreError(
+            `TCPStore: cannot listen on ${host}:${port}: ${error.message}`,
+            { host, port },
+            { cause: error },
+          ),
+        );
       };
       server.once('error', refused);
       server.listen(isLoopback(host) ? { host, port } : { port }, () => {
@@ -69,9 +100,15 @@ export class TCPStoreServer {
     return (this.server.address() as { port: number }).port;
   }
 
-  /** Whether that is why this process's own connection, the first of all, has failed: one that there is no descriptor for is closed without a word. */
+  /**
+   * Whether that is why this process's own connection, the first of all, has failed: one that there
+   * is no descriptor for is closed without a word.
+   */
   isOutOfDescriptors(error: unknown): boolean {
-    return !this.hasGreeted && [undefined, 'ECONNRESET', 'EPIPE'].includes((error as NodeJS.ErrnoException).code);
+    return (
+      !this.hasGreeted &&
+      [undefined, 'ECONNRESET', 'EPIPE'].includes((error as NodeJS.ErrnoException).code)
+    );
   }
 
   close(): Promise<void> {
@@ -81,7 +118,10 @@ export class TCPStoreServer {
     return new Promise((resolve) => this.server.close(() => resolve()));
   }
 
-  /** Server: its nonce. Client: its nonce and proof. Server: its proof, or an empty message to one that has another secret. Then requests and replies. */
+  /**
+   * Server: its nonce. Client: its nonce and proof. Server: its proof, or an empty message to one
+   * that has another secret. Then requests and replies.
+   */
   private greet(socket: Socket): void {
     this.hasGreeted = true;
     socket.unref();
@@ -96,7 +136,10 @@ export class TCPStoreServer {
     const nonce = newNonce();
     const reader = new MessageReader(GREETING_BYTES);
     const listen = (chunk: Buffer): void => {
-      const answer = reader.held + chunk.length > MOST_STRANGE_BYTES ? 'stranger' : this.judge(chunk, reader, nonce, socket);
+      const answer =
+        reader.held + chunk.length > MOST_STRANGE_BYTES
+          ? 'stranger'
+          : this.judge(chunk, reader, nonce, socket);
       if (answer === 'more') return;
       socket.off('data', listen);
       // Once the answer is written, whether or not the other side closes.
@@ -119,15 +162,27 @@ export class TCPStoreServer {
   }
 
   /** One try: what is no proof of the secret ends the connection. */
-  private judge(chunk: Buffer, reader: MessageReader, nonce: Buffer, socket: Socket): 'more' | 'client' | 'stranger' {
+  private judge(
+    chunk: Buffer,
+    reader: MessageReader,
+    nonce: Buffer,
+    socket: Socket,
+  ): 'more' | 'client' | 'stranger' {
     try {
       reader.push(chunk);
       const message = reader.next();
       if (message === null) return 'more';
       const { id, body } = message;
       const clientNonce = body.subarray(0, NONCE_BYTES);
-      const isClient = isProof(body.subarray(NONCE_BYTES), proof(this.#secret, 'client', clientNonce, nonce));
-      sendMessage(socket, id, isClient ? proof(this.#secret, 'server', clientNonce, nonce) : Buffer.alloc(0));
+      const isClient = isProof(
+        body.subarray(NONCE_BYTES),
+        proof(this.#secret, 'client', clientNonce, nonce),
+      );
+      sendMessage(
+        socket,
+        id,
+        isClient ? proof(this.#secret, 'server', clientNonce, nonce) : Buffer.alloc(0),
+      );
       return isClient ? 'client' : 'stranger';
     } catch {
       return 'stranger'; // a message too long for a proof

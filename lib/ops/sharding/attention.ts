@@ -17,7 +17,13 @@ interface Cut {
   keys: Place;
 }
 
-function cuts(q: Tensor, k: Tensor, mask: Tensor, { causal, dropout }: Attention, divides: (heads: number) => boolean): Cut[] {
+function cuts(
+  q: Tensor,
+  k: Tensor,
+  mask: Tensor,
+  { causal, dropout }: Attention,
+  divides: (heads: number) => boolean,
+): Cut[] {
   if (dropout > 0) return []; // which weights are dropped goes by their place in the whole
   const scores = [...q.shape.slice(0, 3), k.shape[2] as number];
   const maskAt = (dim: number): Place => broadcastPlace(mask, dim, scores);
@@ -36,23 +42,36 @@ const sharedBy =
   (heads: number): boolean =>
     mesh.divides(operand, 1, heads);
 
-/** Inputs: queries, keys, values, mask; outputs: the result, and the log of the sums of its rows. @internal */
+/**
+ * Inputs: queries, keys, values, mask; outputs: the result, and the log of the sums of its rows.
+ * @internal
+ */
 export function attentionRule<P extends Attention>(): ShardingRule<P> {
   return {
     strategies: ([q, k, , mask], params, mesh) =>
-      cuts(q as Tensor, k as Tensor, mask as Tensor, params, sharedBy(mesh, 1)).map((c) => way([c.dim, c.keys, c.keys, c.mask], [c.dim, c.dim])),
+      cuts(q as Tensor, k as Tensor, mask as Tensor, params, sharedBy(mesh, 1)).map((c) =>
+        way([c.dim, c.keys, c.keys, c.mask], [c.dim, c.dim]),
+      ),
   };
 }
 
-/** Inputs: gradient, queries, keys, values, mask, result, log of sums; linear in the first. @internal */
+/**
+ * Inputs: gradient, queries, keys, values, mask, result, log of sums; linear in the first.
+ * @internal
+ */
 export function attentionBackwardRule<P extends Attention>(): ShardingRule<P> {
   return {
     strategies: ([, q, k, , mask], params, mesh): Strategy<P>[] => {
       const { dtype } = q as Tensor;
-      const cut = cuts(q as Tensor, k as Tensor, mask as Tensor, params, sharedBy(mesh, 2)).map((c) => {
-        const ofKeys = c.keys ?? 'sum';
-        return way<P>([c.dim, c.dim, c.keys, c.keys, c.mask, c.dim, c.dim], [c.dim, ofKeys, ofKeys]);
-      });
+      const cut = cuts(q as Tensor, k as Tensor, mask as Tensor, params, sharedBy(mesh, 2)).map(
+        (c) => {
+          const ofKeys = c.keys ?? 'sum';
+          return way<P>(
+            [c.dim, c.dim, c.keys, c.keys, c.mask, c.dim, c.dim],
+            [c.dim, ofKeys, ofKeys],
+          );
+        },
+      );
       return [...cut, ...termWays<P>(7, [0], 3, linearReductions(dtype, dtype))];
     },
   };

@@ -11,19 +11,29 @@ interface Product {
   beta: number;
 }
 
-/** The rule of `op`, which is asked for when it is defined. Inputs: two factors and an addend, which may be absent. @internal */
+/**
+ * The rule of `op`, which is asked for when it is defined. Inputs: two factors and an addend, which
+ * may be absent. @internal
+ */
 export function matmulRule<P extends Product>(op: () => Op<P>): ShardingRule<P> {
   const addOnce: LocalRun<P> = ([a, b, c], params, call) => {
     const first = call.inputs[0]?.offsets.at(-1) === 0;
-    return first ? dispatch(op(), [a, b, c] as Tensor[], params) : dispatch(op(), withoutAddend(a as Tensor, b as Tensor), { ...params, beta: 0 });
+    return first
+      ? dispatch(op(), [a, b, c] as Tensor[], params)
+      : dispatch(op(), withoutAddend(a as Tensor, b as Tensor), { ...params, beta: 0 });
   };
-  // Of its own, so that it does not go together with the one above, which would leave terms of the addend out.
+  // Of its own, so that it does not go together with the one above, which would leave terms of the
+  // addend out.
   const addTerms: LocalRun<P> = (inputs, params) => dispatch(op(), inputs, params);
 
   return {
     strategies: ([a, b, c]) => {
       const [x, y, addend] = [a as Tensor, b as Tensor, c as Tensor];
-      return [...freeWays<P>(x, y, addend), ...contractedWays(x, y, addend, addOnce, addTerms), ...linearWays<P>(x.dtype, addend)];
+      return [
+        ...freeWays<P>(x, y, addend),
+        ...contractedWays(x, y, addend, addOnce, addTerms),
+        ...linearWays<P>(x.dtype, addend),
+      ];
     },
   };
 }
@@ -44,9 +54,19 @@ function freeWays<P>(a: Tensor, b: Tensor, c: Tensor): Strategy<P>[] {
   });
 }
 
-/** Along the dim that is summed over: each rank has a term of the product, and one of them adds what is to be added. */
-function contractedWays<P>(a: Tensor, b: Tensor, c: Tensor, addOnce: LocalRun<P>, addTerms: LocalRun<P>): Strategy<P>[] {
-  if (a.shape.at(-1) === 0 || a.dtype === bool) return []; // without elements, every piece begins at 0
+/**
+ * Along the dim that is summed over: each rank has a term of the product, and one of them adds what
+ * is to be added.
+ */
+function contractedWays<P>(
+  a: Tensor,
+  b: Tensor,
+  c: Tensor,
+  addOnce: LocalRun<P>,
+  addTerms: LocalRun<P>,
+): Strategy<P>[] {
+  // without elements, every piece begins at 0
+  if (a.shape.at(-1) === 0 || a.dtype === bool) return [];
   const [ofA, ofB] = [a.shape.length - 1, b.shape.length - 2];
   if (isNumber(c)) return [way([ofA, ofB, null], ['sum'])];
   return [way([ofA, ofB, null], ['sum'], addOnce), way([ofA, ofB, 'sum'], ['sum'], addTerms)];

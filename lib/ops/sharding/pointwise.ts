@@ -1,4 +1,7 @@
-/** Sharding of pointwise ops: along any dim of the result, and in terms of a reduction where the op commutes with it. */
+/**
+ * Sharding of pointwise ops: along any dim of the result, and in terms of a reduction where the op
+ * commutes with it.
+ */
 import type { DType } from '../../core/dtype.js';
 import type { PointwiseSpec } from '../../core/op.js';
 import type { ReduceOpName } from '../../core/placement.js';
@@ -7,16 +10,26 @@ import type { ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 import { anyReduction, broadcastPlace, isNumber, linearReductions, termWays, way } from './ways.js';
 
-/** The rule that follows from how the op computes; `dtypeOf` gives the dtype of the result. @internal */
-export function pointwiseRule<P>(name: string, spec: PointwiseSpec, dtypeOf: (inputs: readonly Tensor[]) => DType): ShardingRule<P> {
+/**
+ * The rule that follows from how the op computes; `dtypeOf` gives the dtype of the result.
+ * @internal
+ */
+export function pointwiseRule<P>(
+  name: string,
+  spec: PointwiseSpec,
+  dtypeOf: (inputs: readonly Tensor[]) => DType,
+): ShardingRule<P> {
   const linear = (spec.linear ?? []).flat();
   return {
     strategies: (inputs) => [
       ...cutWays<P>(name, inputs),
-      ...(spec.linear ?? []).flatMap((together) => linearWays<P>(inputs, together, dtypeOf(inputs))),
+      ...(spec.linear ?? []).flatMap((together) =>
+        linearWays<P>(inputs, together, dtypeOf(inputs)),
+      ),
       ...(spec.extreme === undefined ? [] : extremeWays<P>(inputs, spec.extreme)),
     ],
-    reducedFirst: [0, 1, 2].filter((i) => !linear.includes(i)), // where it is decomposed for a second derivative
+    // where it is decomposed for a second derivative
+    reducedFirst: [0, 1, 2].filter((i) => !linear.includes(i)),
   };
 }
 
@@ -31,16 +44,27 @@ function cutWays<P>(name: string, inputs: readonly Tensor[]): Strategy<P>[] {
 }
 
 /** A number would be added once by each rank, so that only tensors may stand where terms do. */
-function linearWays<P>(inputs: readonly Tensor[], together: readonly number[], to: DType): Strategy<P>[] {
+function linearWays<P>(
+  inputs: readonly Tensor[],
+  together: readonly number[],
+  to: DType,
+): Strategy<P>[] {
   const terms = together.map((i) => inputs[i] as Tensor);
   if (terms.some(isNumber)) return [];
-  const kept = terms.map((t) => linearReductions(t.dtype, to)).reduce((a, b) => a.filter((r) => b.includes(r)));
+  const kept = terms
+    .map((t) => linearReductions(t.dtype, to))
+    .reduce((a, b) => a.filter((r) => b.includes(r)));
   return termWays(inputs.length, together, 1, kept);
 }
 
-/** max(a, b) of the largest elements is the largest of max(a, b); a copy on one side changes nothing. */
+/**
+ * max(a, b) of the largest elements is the largest of max(a, b); a copy on one side changes
+ * nothing.
+ */
 function extremeWays<P>(inputs: readonly Tensor[], reduction: ReduceOpName): Strategy<P>[] {
-  const sides = [[0, 1], [0], [1]].filter((side) => side.every((i) => !isNumber(inputs[i] as Tensor)));
+  const sides = [[0, 1], [0], [1]].filter((side) =>
+    side.every((i) => !isNumber(inputs[i] as Tensor)),
+  );
   return sides.flatMap((side) => termWays<P>(inputs.length, side, 1, [reduction]));
 }
 
@@ -50,17 +74,33 @@ export function copyRule<P>(dtypeOf: (input: Tensor, params: P) => DType): Shard
     strategies: ([x], params) => {
       const input = x as Tensor;
       const to = dtypeOf(input, params);
-      return [...cutWays<P>('copy', [input]), ...termWays<P>(1, [0], 1, to === input.dtype ? anyReduction : linearReductions(input.dtype, to))];
+      return [
+        ...cutWays<P>('copy', [input]),
+        ...termWays<P>(
+          1,
+          [0],
+          1,
+          to === input.dtype ? anyReduction : linearReductions(input.dtype, to),
+        ),
+      ];
     },
   };
 }
 
-/** What overwrites all elements with one value, which is also the mean and the extremes of its copies, and of zeros the sum. @internal */
+/**
+ * What overwrites all elements with one value, which is also the mean and the extremes of its
+ * copies, and of zeros the sum. @internal
+ */
 export function fillRule<P extends { value: number | bigint }>(): ShardingRule<P> {
   return {
     strategies: ([x], { value }) => {
-      const kept: ReduceOpName[] = (x as Tensor).dtype.isFloatingPoint ? ['avg', 'min', 'max'] : ['min', 'max'];
-      return [...cutWays<P>('fill', [x as Tensor]), ...termWays<P>(1, [0], 1, Number(value) === 0 ? [...kept, 'sum'] : kept)];
+      const kept: ReduceOpName[] = (x as Tensor).dtype.isFloatingPoint
+        ? ['avg', 'min', 'max']
+        : ['min', 'max'];
+      return [
+        ...cutWays<P>('fill', [x as Tensor]),
+        ...termWays<P>(1, [0], 1, Number(value) === 0 ? [...kept, 'sum'] : kept),
+      ];
     },
   };
 }

@@ -1,4 +1,7 @@
-/** Sharding of reductions: along a dim that stays, or along a reduced one, which leaves the terms of the same reduction. */
+/**
+ * Sharding of reductions: along a dim that stays, or along a reduced one, which leaves the terms of
+ * the same reduction.
+ */
 import { bool, type DType, uint8 } from '../../core/dtype.js';
 import { boundOf } from '../../core/dtype-info.js';
 import type { ReduceOpName } from '../../core/placement.js';
@@ -9,17 +12,37 @@ import type { Reduction } from '../reduce.js';
 import { linearReductions, otherDims, termWays, way } from './ways.js';
 
 /** Along a dim that is not reduced; it moves forward where those before it fall away. */
-function keptWays<P extends Reduction>(input: Tensor, { dims, keepdim }: P, outputs = 1): Strategy<P>[] {
-  return otherDims(input.shape.length, dims).map((dim, i) => way([dim], Array<number>(outputs).fill(keepdim ? dim : i)));
+function keptWays<P extends Reduction>(
+  input: Tensor,
+  { dims, keepdim }: P,
+  outputs = 1,
+): Strategy<P>[] {
+  return otherDims(input.shape.length, dims).map((dim, i) =>
+    way([dim], Array<number>(outputs).fill(keepdim ? dim : i)),
+  );
 }
 
-function reducedWays<P extends Reduction>({ dims }: P, reduction: ReduceOpName, run?: LocalRun<P>): Strategy<P>[] {
+function reducedWays<P extends Reduction>(
+  { dims }: P,
+  reduction: ReduceOpName,
+  run?: LocalRun<P>,
+): Strategy<P>[] {
   return dims.map((dim) => way([dim], [reduction], run));
 }
 
-/** For reductions that a rank cannot do in parts; with `decomposes`, their decomposition can. @internal */
-export function keptDimsRule<P extends Reduction>(outputs: number, decomposes: boolean): ShardingRule<P> {
-  return { strategies: ([x], params) => keptWays(x as Tensor, params, outputs), decomposes, reducedFirst: [0] };
+/**
+ * For reductions that a rank cannot do in parts; with `decomposes`, their decomposition can.
+ * @internal
+ */
+export function keptDimsRule<P extends Reduction>(
+  outputs: number,
+  decomposes: boolean,
+): ShardingRule<P> {
+  return {
+    strategies: ([x], params) => keptWays(x as Tensor, params, outputs),
+    decomposes,
+    reducedFirst: [0],
+  };
 }
 
 /** Sums. The result may be wider. @internal */
@@ -28,25 +51,47 @@ export function sumRule<P extends Reduction>(dtypeOf: (t: DType) => DType): Shar
     strategies: ([x], params) => {
       const input = x as Tensor;
       const kept = linearReductions(input.dtype, dtypeOf(input.dtype));
-      return [...keptWays(input, params), ...reducedWays(params, 'sum'), ...termWays<P>(1, [0], 1, kept)];
+      return [
+        ...keptWays(input, params),
+        ...reducedWays(params, 'sum'),
+        ...termWays<P>(1, [0], 1, kept),
+      ];
     },
   };
 }
 
-/** Products; not of terms of a product, which may leave the range of numbers on one rank where the whole does not. @internal */
+/**
+ * Products; not of terms of a product, which may leave the range of numbers on one rank where the
+ * whole does not. @internal
+ */
 export const prodRule: ShardingRule<Reduction> = {
-  strategies: ([x], params) => [...keptWays(x as Tensor, params), ...reducedWays(params, 'product')],
+  strategies: ([x], params) => [
+    ...keptWays(x as Tensor, params),
+    ...reducedWays(params, 'product'),
+  ],
 };
 
 function countOf(shape: Shape, dims: readonly number[]): number {
   return dims.reduce((n, d) => n * (shape[d] as number), 1);
 }
 
-/** The mean of equal pieces is the mean of their means. A run, though it only calls the op: together with the one below it would divide twice. */
-const meanOfPiece: LocalRun<Reduction> = ([x], { dims, keepdim }) => [(x as Tensor).mean(dims, { keepdim })];
+/**
+ * The mean of equal pieces is the mean of their means. A run, though it only calls the op: together
+ * with the one below it would divide twice.
+ */
+const meanOfPiece: LocalRun<Reduction> = ([x], { dims, keepdim }) => [
+  (x as Tensor).mean(dims, { keepdim }),
+];
 
-/** Else a piece counts by its part of the elements. The mean comes first, as a sum may leave the range of 16 bits. */
-const shareOfMean: LocalRun<Reduction> = ([x], { dims, keepdim }, { inputs: [piece], outputs: [result] }) => {
+/**
+ * Else a piece counts by its part of the elements. The mean comes first, as a sum may leave the
+ * range of 16 bits.
+ */
+const shareOfMean: LocalRun<Reduction> = (
+  [x],
+  { dims, keepdim },
+  { inputs: [piece], outputs: [result] },
+) => {
   const input = x as Tensor;
   const [here, all] = [countOf(input.shape, dims), countOf(piece?.globalShape ?? [], dims)];
   if (here === 0 && all > 0) return [input.newZeros(result?.shape ?? [])];
@@ -57,8 +102,16 @@ const shareOfMean: LocalRun<Reduction> = ([x], { dims, keepdim }, { inputs: [pie
 export const meanRule: ShardingRule<Reduction> = {
   strategies: ([x], params, mesh) => {
     const input = x as Tensor;
-    const reduced = params.dims.map((dim) => (mesh.divides(0, dim, input.shape[dim] as number) ? way([dim], ['avg'], meanOfPiece) : way([dim], ['sum'], shareOfMean)));
-    return [...keptWays(input, params), ...reduced, ...termWays<Reduction>(1, [0], 1, linearReductions(input.dtype, input.dtype))];
+    const reduced = params.dims.map((dim) =>
+      mesh.divides(0, dim, input.shape[dim] as number)
+        ? way([dim], ['avg'], meanOfPiece)
+        : way([dim], ['sum'], shareOfMean),
+    );
+    return [
+      ...keptWays(input, params),
+      ...reduced,
+      ...termWays<Reduction>(1, [0], 1, linearReductions(input.dtype, input.dtype)),
+    ];
   },
 };
 
@@ -69,19 +122,35 @@ export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction> {
     const input = x as Tensor;
     if (countOf(input.shape, dims) > 0) return [input[name](dims, { keepdim })];
     if (input.dtype === bool) return [input[name === 'amax' ? 'any' : 'all'](dims, { keepdim })];
-    return [input.newZeros(result?.shape ?? []).fill_(boundOf(input.dtype, name === 'amax' ? 'below' : 'above'))];
+    return [
+      input
+        .newZeros(result?.shape ?? [])
+        .fill_(boundOf(input.dtype, name === 'amax' ? 'below' : 'above')),
+    ];
   };
-  return { strategies: ([x], params) => [...keptWays(x as Tensor, params), ...reducedWays(params, reduction, run), ...termWays<Reduction>(1, [0], 1, [reduction])] };
+  return {
+    strategies: ([x], params) => [
+      ...keptWays(x as Tensor, params),
+      ...reducedWays(params, reduction, run),
+      ...termWays<Reduction>(1, [0], 1, [reduction]),
+    ],
+  };
 }
 
-/** Whether some, or all, elements are true: the largest, or the smallest, of the answers. @internal */
+/**
+ * Whether some, or all, elements are true: the largest, or the smallest, of the answers. @internal
+ */
 export function logicRule(reduction: 'max' | 'min'): ShardingRule<Reduction> {
   return {
     strategies: ([x], params) => {
       const input = x as Tensor;
       // Of signed numbers, neither extreme says whether one of them is not 0.
       const kept: ReduceOpName[] = input.dtype === uint8 || input.dtype === bool ? [reduction] : [];
-      return [...keptWays(input, params), ...reducedWays(params, reduction), ...termWays<Reduction>(1, [0], 1, kept)];
+      return [
+        ...keptWays(input, params),
+        ...reducedWays(params, reduction),
+        ...termWays<Reduction>(1, [0], 1, kept),
+      ];
     },
   };
 }
@@ -97,7 +166,10 @@ export function normRule<P extends Reduction & { order: number }>(): ShardingRul
   return {
     strategies: ([x], params) => {
       const reduction = reductions.get(params.order);
-      return [...keptWays(x as Tensor, params), ...(reduction === undefined ? [] : reducedWays(params, reduction))];
+      return [
+        ...keptWays(x as Tensor, params),
+        ...(reduction === undefined ? [] : reducedWays(params, reduction)),
+      ];
     },
     decomposes: true,
   };

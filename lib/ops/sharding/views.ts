@@ -4,13 +4,21 @@ import type { MeshDimContext, ShardedCall, ShardingRule } from '../../core/shard
 import type { Tensor } from '../../core/tensor.js';
 import { anyReduction, otherDims, termWays, way } from './ways.js';
 
-/** For each dim of the input the dim of the result that shows it; null where a cut would not show as one. */
+/**
+ * For each dim of the input the dim of the result that shows it; null where a cut would not show as
+ * one.
+ */
 type DimMap = readonly (number | null)[];
 
 /** The rule of a view; `localParams` where params speak of sizes. @internal */
-export function viewRule<P>(mapDims: (input: Tensor, params: P, mesh: MeshDimContext) => DimMap, localParams?: ShardingRule<P>['localParams']): ShardingRule<P> {
+export function viewRule<P>(
+  mapDims: (input: Tensor, params: P, mesh: MeshDimContext) => DimMap,
+  localParams?: ShardingRule<P>['localParams'],
+): ShardingRule<P> {
   const strategies: ShardingRule<P>['strategies'] = ([x], params, mesh) => {
-    const cut = mapDims(x as Tensor, params, mesh).flatMap((to, dim) => (to === null ? [] : [way<P>([dim], [to])]));
+    const cut = mapDims(x as Tensor, params, mesh).flatMap((to, dim) =>
+      to === null ? [] : [way<P>([dim], [to])],
+    );
     return [...cut, ...termWays<P>(1, [0], 1, anyReduction)];
   };
   return localParams === undefined ? { strategies } : { strategies, localParams };
@@ -27,16 +35,27 @@ export function keptDims(ndim: number, gone: readonly number[]): DimMap {
   return sameDims(ndim, gone).map((dim) => (dim === null ? null : kept.indexOf(dim)));
 }
 
-/** All dims, in another order: `order` says of each dim of the result which one it shows. @internal */
+/**
+ * All dims, in another order: `order` says of each dim of the result which one it shows. @internal
+ */
 export function movedDims(order: readonly number[]): DimMap {
   return order.map((_, dim) => order.indexOf(dim));
 }
 
 /** The sizes that the rank's result has. */
-const localSize = <P extends { size: Shape }>(params: P, { outputs: [result] }: ShardedCall): P => ({ ...params, size: result?.shape ?? params.size });
+const localSize = <P extends { size: Shape }>(
+  params: P,
+  { outputs: [result] }: ShardedCall,
+): P => ({ ...params, size: result?.shape ?? params.size });
 
-/** What fills several dims in row-major order can be cut along the first of them; what is stretched cannot. @internal */
-export const viewSizeRule = viewRule<{ size: Shape }>((input, { size }, mesh) => reshapedDims(input.shape, size, mesh), localSize);
+/**
+ * What fills several dims in row-major order can be cut along the first of them; what is stretched
+ * cannot. @internal
+ */
+export const viewSizeRule = viewRule<{ size: Shape }>(
+  (input, { size }, mesh) => reshapedDims(input.shape, size, mesh),
+  localSize,
+);
 
 /** @internal */
 export const expandRule = viewRule<{ size: Shape }>(({ shape }, { size }) => {
@@ -51,7 +70,9 @@ export const squeezeRule = viewRule<{ dims: readonly number[] }>(
       shape.length,
       dims.filter((dim) => shape[dim] === 1),
     ),
-  ({ dims }, { inputs: [piece] }) => ({ dims: dims.filter((dim) => piece?.globalShape[dim] === 1) }),
+  ({ dims }, { inputs: [piece] }) => ({
+    dims: dims.filter((dim) => piece?.globalShape[dim] === 1),
+  }),
 );
 
 interface Slice {
@@ -63,16 +84,24 @@ interface Slice {
 
 /** The sliced dim itself only where all of it is kept. @internal */
 export const sliceRule = viewRule<Slice>(
-  ({ shape }, { dim, start, length, step }) => sameDims(shape.length, start === 0 && step === 1 && length === shape[dim] ? [] : [dim]),
-  (params, { outputs: [result] }) => ({ ...params, length: result?.shape[params.dim] ?? params.length }),
+  ({ shape }, { dim, start, length, step }) =>
+    sameDims(shape.length, start === 0 && step === 1 && length === shape[dim] ? [] : [dim]),
+  (params, { outputs: [result] }) => ({
+    ...params,
+    length: result?.shape[params.dim] ?? params.length,
+  }),
 );
 
 function reshapedDims(from: Shape, to: Shape, mesh: MeshDimContext): DimMap {
   const map = Array<number | null>(from.length).fill(null);
   for (const [ins, outs] of sameElements(from, to)) {
-    const [first, shown] = [ins.find((d) => from[d] !== 1) ?? ins[0], outs.find((d) => to[d] !== 1) ?? outs[0]] as [number, number];
+    const [first, shown] = [
+      ins.find((d) => from[d] !== 1) ?? ins[0],
+      outs.find((d) => to[d] !== 1) ?? outs[0],
+    ] as [number, number];
     const [size, wanted] = [from[first] as number, to[shown] as number];
-    // A piece of the first dim is one run of the elements; it is a piece of the other side if both are cut evenly.
+    // A piece of the first dim is one run of the elements; it is a piece of the other side if both
+    // are cut evenly.
     const even = mesh.divides(0, first, size) && mesh.divides(0, first, wanted);
     if (size === wanted || even) map[first] = shown;
   }
@@ -86,7 +115,8 @@ function sameElements(from: Shape, to: Shape): [number[], number[]][] {
     const [ins, outs] = [[i], [o]];
     let [left, right] = [from[i++] as number, to[o++] as number];
     while (left !== right) {
-      if (left < right ? i === from.length : o === to.length) return groups; // sizes of 0 need not meet
+      // sizes of 0 need not meet
+      if (left < right ? i === from.length : o === to.length) return groups;
       if (left < right) {
         left *= from[i] as number;
         ins.push(i++);

@@ -1,6 +1,15 @@
-/** The words that sharding rules are written in: a way to run an op is one place for each operand. */
+/**
+ * The words that sharding rules are written in: a way to run an op is one place for each operand.
+ */
 import { bool, type DType, promoteTypes } from '../../core/dtype.js';
-import { Partial, type Placement, type ReduceOpName, Replicate, reduceOpNames, Shard } from '../../core/placement.js';
+import {
+  Partial,
+  type Placement,
+  type ReduceOpName,
+  Replicate,
+  reduceOpNames,
+  Shard,
+} from '../../core/placement.js';
 import type { Shape } from '../../core/shape.js';
 import type { LocalRun, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
@@ -13,7 +22,11 @@ function placementOf(place: Place): Placement {
 }
 
 /** One strategy. @internal */
-export function way<P>(inputs: readonly Place[], outputs: readonly Place[], run?: LocalRun<P>): Strategy<P> {
+export function way<P>(
+  inputs: readonly Place[],
+  outputs: readonly Place[],
+  run?: LocalRun<P>,
+): Strategy<P> {
   const placements = { inputs: inputs.map(placementOf), outputs: outputs.map(placementOf) };
   return run === undefined ? placements : { ...placements, run };
 }
@@ -26,14 +39,25 @@ export function otherDims(ndim: number, but: readonly number[]): number[] {
   return Array.from({ length: ndim }, (_, d) => d).filter((d) => !but.includes(d));
 }
 
-/** Where an operand is cut when the result is cut along `dim` of a shape that it broadcasts to: nowhere if it is stretched there. @internal */
+/**
+ * Where an operand is cut when the result is cut along `dim` of a shape that it broadcasts to:
+ * nowhere if it is stretched there. @internal
+ */
 export function broadcastPlace(t: Tensor, dim: number, shape: Shape): Place {
   const at = dim - (shape.length - t.shape.length);
   return !isNumber(t) && at >= 0 && t.shape[at] === shape[dim] ? at : null;
 }
 
-/** For each reduction: the inputs `of` in its terms, the others in copies; all of `outputs` in its terms. @internal */
-export function termWays<P>(count: number, of: readonly number[], outputs: number, reductions: readonly ReduceOpName[]): Strategy<P>[] {
+/**
+ * For each reduction: the inputs `of` in its terms, the others in copies; all of `outputs` in its
+ * terms. @internal
+ */
+export function termWays<P>(
+  count: number,
+  of: readonly number[],
+  outputs: number,
+  reductions: readonly ReduceOpName[],
+): Strategy<P>[] {
   return reductions.map((r) =>
     way(
       Array.from({ length: count }, (_, i) => (of.includes(i) ? r : null)),
@@ -46,12 +70,14 @@ export function termWays<P>(count: number, of: readonly number[], outputs: numbe
 export const anyReduction = reduceOpNames;
 
 /**
- * The reductions that a linear op may leave to be done after it. None where the terms lose digits that their sum would have kept, or where integers wrap
- * around in another width; a mean of integers is no integer.
+ * The reductions that a linear op may leave to be done after it. None where the terms lose digits
+ * that their sum would have kept, or where integers wrap around in another width; a mean of
+ * integers is no integer.
  *
  * @internal
  */
 export function linearReductions(from: DType, to: DType): readonly ReduceOpName[] {
-  if (from.isFloatingPoint && to.isFloatingPoint && promoteTypes(from, to) === to) return ['sum', 'avg'];
+  if (from.isFloatingPoint && to.isFloatingPoint && promoteTypes(from, to) === to)
+    return ['sum', 'avg'];
   return from === to && from !== bool ? ['sum'] : [];
 }

@@ -4,7 +4,15 @@ import { distributeTensor, type Placement, Replicate, Shard } from '../../dtenso
 import { nn, ShardingError, type Tensor } from '../../index.js';
 import type { DeviceMesh } from '../../mesh/index.js';
 import { afterForward, beforeForward, placeParameter, replicateRest } from './distribute-module.js';
-import { checkPlacement, inPlacement, intoLayout, localIf, moduleAt, requireFeatures, requireTensor } from './layouts.js';
+import {
+  checkPlacement,
+  inPlacement,
+  intoLayout,
+  localIf,
+  moduleAt,
+  requireFeatures,
+  requireTensor,
+} from './layouts.js';
 import { APPLY_OPTIONS, type ApplyOptions, callable, ParallelStyle } from './parallel-style.js';
 
 /** Options of {@link ColwiseParallel} and {@link RowwiseParallel}. */
@@ -35,7 +43,11 @@ abstract class LayerStyle extends ParallelStyle {
 
   constructor(op: string, options: LinearStyleOptions, outputLayouts: Placement) {
     super();
-    const { inputLayouts = null, outputLayouts: output = outputLayouts, useLocalOutput = true } = optionsOf(op, options, 'inputLayouts outputLayouts useLocalOutput');
+    const {
+      inputLayouts = null,
+      outputLayouts: output = outputLayouts,
+      useLocalOutput = true,
+    } = optionsOf(op, options, 'inputLayouts outputLayouts useLocalOutput');
     if (inputLayouts !== null) checkPlacement(op, 'inputLayouts', inputLayouts);
     checkPlacement(op, 'outputLayouts', output);
     checkFlag(op, 'useLocalOutput', useLocalOutput);
@@ -52,29 +64,47 @@ abstract class LayerStyle extends ParallelStyle {
     const { op } = this;
     const { path = '', ...style } = optionsOf(op, options, APPLY_OPTIONS);
     const named = moduleAt(module, path);
-    if (!(module instanceof nn.Linear || module instanceof nn.Embedding)) throw unsupported(op, module, named);
+    if (!(module instanceof nn.Linear || module instanceof nn.Embedding))
+      throw unsupported(op, module, named);
     const { parameters, input, given } = this.cuts(module);
     for (const [name, placement] of Object.entries(parameters)) {
-      placeParameter({ op, module, name }, mesh, placement, (t) => distributeTensor(t, mesh, [placement], style));
+      placeParameter({ op, module, name }, mesh, placement, (t) =>
+        distributeTensor(t, mesh, [placement], style),
+      );
     }
     replicateRest(module, mesh, style);
     const layouts = { given: this.inputLayouts ?? given, desired: input };
     const features = module instanceof nn.Linear ? module.inFeatures : null;
     beforeForward(module, ([first, ...rest]) => {
       requireTensor(op, `the input of ${named}`, first);
-      if (features !== null) requireFeatures({ op, name: named, features }, mesh, layouts.given, first);
+      if (features !== null)
+        requireFeatures({ op, name: named, features }, mesh, layouts.given, first);
       return [intoLayout(first, mesh, layouts, features), ...rest];
     });
-    afterForward(module, (output) => localIf(this.useLocalOutput, inPlacement(output as Tensor, this.outputLayouts)));
+    afterForward(module, (output) =>
+      localIf(this.useLocalOutput, inPlacement(output as Tensor, this.outputLayouts)),
+    );
   }
 }
 
 function unsupported(op: string, module: nn.AnyModule, named: string): ShardingError {
-  const layers = [...module.namedModules()].filter(([path, each]) => path !== '' && (each instanceof nn.Linear || each instanceof nn.Embedding)).map(([path]) => `"${path}"`);
-  const packed = [...module.parameters({ recurse: false })].length > 0 ? ' Its own parameters are not cut by this style: use distributeModule for them.' : '';
+  const layers = [...module.namedModules()]
+    .filter(
+      ([path, each]) => path !== '' && (each instanceof nn.Linear || each instanceof nn.Embedding),
+    )
+    .map(([path]) => `"${path}"`);
+  const packed =
+    [...module.parameters({ recurse: false })].length > 0
+      ? ' Its own parameters are not cut by this style: use distributeModule for them.'
+      : '';
   const below =
-    layers.length === 0 ? '' : ` Below it there ${layers.length === 1 ? 'is' : 'are'} ${layers.join(', ')}: name ${layers.length === 1 ? 'that' : 'those'} in the plan.`;
-  return new ShardingError(`${op}: expected Linear or Embedding, got ${named}.${below}${packed}`, { op, module: module.constructor.name });
+    layers.length === 0
+      ? ''
+      : ` Below it there ${layers.length === 1 ? 'is' : 'are'} ${layers.join(', ')}: name ${layers.length === 1 ? 'that' : 'those'} in the plan.`;
+  return new ShardingError(`${op}: expected Linear or Embedding, got ${named}.${below}${packed}`, {
+    op,
+    module: module.constructor.name,
+  });
 }
 
 class Colwise extends LayerStyle {
@@ -84,7 +114,8 @@ class Colwise extends LayerStyle {
   }
 
   protected cuts(layer: Layer): Cuts {
-    const parameters: Cuts['parameters'] = layer instanceof nn.Linear ? { weight: Shard(0), bias: Shard(0) } : { weight: Shard(1) };
+    const parameters: Cuts['parameters'] =
+      layer instanceof nn.Linear ? { weight: Shard(0), bias: Shard(0) } : { weight: Shard(1) };
     return { parameters, input: Replicate(), given: Replicate() };
   }
 }
@@ -96,7 +127,12 @@ class Rowwise extends LayerStyle {
   }
 
   protected cuts(layer: Layer): Cuts {
-    if (layer instanceof nn.Linear) return { parameters: { weight: Shard(1), bias: Replicate() }, input: Shard(-1), given: Shard(-1) };
+    if (layer instanceof nn.Linear)
+      return {
+        parameters: { weight: Shard(1), bias: Replicate() },
+        input: Shard(-1),
+        given: Shard(-1),
+      };
     return { parameters: { weight: Shard(0) }, input: Replicate(), given: Replicate() };
   }
 }
@@ -105,21 +141,26 @@ export type ColwiseParallel = Colwise;
 export type RowwiseParallel = Rowwise;
 
 /**
- * A layer cut by its output features. `Linear`: weight and bias `Shard(0)`. `Embedding`: weight `Shard(1)`. Its input is replicated; a plain
- * one is taken for `inputLayouts` (`Replicate()`). The result is brought to `outputLayouts` (`Shard(-1)`, which is how it comes) and is
- * this rank's part as a plain tensor unless `useLocalOutput` is false. Any other module is a ShardingError.
+ * A layer cut by its output features. `Linear`: weight and bias `Shard(0)`. `Embedding`: weight
+ * `Shard(1)`. Its input is replicated; a plain one is taken for `inputLayouts` (`Replicate()`). The
+ * result is brought to `outputLayouts` (`Shard(-1)`, which is how it comes) and is this rank's part
+ * as a plain tensor unless `useLocalOutput` is false. Any other module is a ShardingError.
  *
  * Communication: none in forward; the gradient of the input is reduced in backward.
  *
- * @see PyTorch `torch.distributed.tensor.parallel.ColwiseParallel`; Shoeybi et al., arXiv:1909.08053
+ * @see PyTorch `torch.distributed.tensor.parallel.ColwiseParallel`; Shoeybi et al.,
+ * arXiv:1909.08053
  */
 export const ColwiseParallel = callable('ColwiseParallel', Colwise);
 
 /**
- * A layer cut by its input features. `Linear`: weight `Shard(1)`, bias `Replicate()`, input `Shard(-1)`. `Embedding`: weight `Shard(0)`, indices
- * replicated. A plain input is taken for `inputLayouts`, by default what is needed. The result comes as terms of a sum and is brought to `outputLayouts`:
- * `Replicate()` by default (all-reduce), or `Shard(dim)` (reduce-scatter); it is a plain tensor unless `useLocalOutput` is false.
+ * A layer cut by its input features. `Linear`: weight `Shard(1)`, bias `Replicate()`, input
+ * `Shard(-1)`. `Embedding`: weight `Shard(0)`, indices replicated. A plain input is taken for
+ * `inputLayouts`, by default what is needed. The result comes as terms of a sum and is brought to
+ * `outputLayouts`: `Replicate()` by default (all-reduce), or `Shard(dim)` (reduce-scatter); it is a
+ * plain tensor unless `useLocalOutput` is false.
  *
- * @see PyTorch `torch.distributed.tensor.parallel.RowwiseParallel`; Shoeybi et al., arXiv:1909.08053
+ * @see PyTorch `torch.distributed.tensor.parallel.RowwiseParallel`; Shoeybi et al.,
+ * arXiv:1909.08053
  */
 export const RowwiseParallel = callable('RowwiseParallel', Rowwise);

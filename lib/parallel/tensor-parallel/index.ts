@@ -2,7 +2,11 @@
 export { ColwiseParallel, type LinearStyleOptions, RowwiseParallel } from './colwise-rowwise.js';
 export { type DistributeModuleHooks, distributeModule } from './distribute-module.js';
 export { type ApplyOptions, ParallelStyle, type StyleOptions } from './parallel-style.js';
-export { type ParallelizeOptions, type ParallelizePlan, parallelizeModule } from './parallelize-module.js';
+export {
+  type ParallelizeOptions,
+  type ParallelizePlan,
+  parallelizeModule,
+} from './parallelize-module.js';
 export {
   type PrepareInputOptions,
   type PrepareInputOutputOptions,

@@ -1,4 +1,7 @@
-/** Layouts on the way into and out of modules: plain tensors become distributed ones, distributed ones are held otherwise or taken apart. */
+/**
+ * Layouts on the way into and out of modules: plain tensors become distributed ones, distributed
+ * ones are held otherwise or taken apart.
+ */
 import { shown, unexpected } from '../../core/options.js';
 import { DTensor, Placement } from '../../dtensor/index.js';
 import { ArgumentError, type nn, type Shape, ShardingError, Tensor } from '../../index.js';
@@ -11,8 +14,13 @@ export interface Layouts {
 }
 
 /** @throws ArgumentError unless it is a placement */
-export function checkPlacement(op: string, name: string, value: unknown): asserts value is Placement {
-  if (!(value instanceof Placement)) throw unexpected(op, name, 'a placement, such as Replicate() or Shard(0)', value);
+export function checkPlacement(
+  op: string,
+  name: string,
+  value: unknown,
+): asserts value is Placement {
+  if (!(value instanceof Placement))
+    throw unexpected(op, name, 'a placement, such as Replicate() or Shard(0)', value);
 }
 
 function stridesOf(shape: Shape): Shape {
@@ -20,24 +28,36 @@ function stridesOf(shape: Shape): Shape {
 }
 
 /**
- * A plain tensor as the part of a distributed one that `layouts.given` says it is, in the placement that is desired. A distributed tensor
- * is taken as it is and brought there only where both differ.
+ * A plain tensor as the part of a distributed one that `layouts.given` says it is, in the placement
+ * that is desired. A distributed tensor is taken as it is and brought there only where both differ.
  *
- * @param features - the whole size of the last dim, where it is known: parts along it may then differ in size
+ * @param features - the whole size of the last dim, where it is known: parts along it may then
+ * differ in size
  */
-export function intoLayout(t: Tensor, mesh: DeviceMesh, { given, desired }: Layouts, features: number | null = null): Tensor {
-  const whole = t instanceof DTensor ? t : DTensor.fromLocal(t, mesh, [given], wholeOf(t, given, features));
+export function intoLayout(
+  t: Tensor,
+  mesh: DeviceMesh,
+  { given, desired }: Layouts,
+  features: number | null = null,
+): Tensor {
+  const whole =
+    t instanceof DTensor ? t : DTensor.fromLocal(t, mesh, [given], wholeOf(t, given, features));
   return desired === null || desired === given ? whole : inPlacement(whole, desired);
 }
 
-function wholeOf(t: Tensor, given: Placement, features: number | null): { shape?: Shape; stride?: Shape } {
+function wholeOf(
+  t: Tensor,
+  given: Placement,
+  features: number | null,
+): { shape?: Shape; stride?: Shape } {
   if (features === null || !cutsLast(given, t)) return {};
   const shape = [...t.shape.slice(0, -1), features];
   return { shape, stride: stridesOf(shape) };
 }
 
 /** `Linear at "blocks.0.up"`, for messages. */
-export const moduleAt = (module: nn.AnyModule, path: string): string => `${module.constructor.name}${path === '' ? '' : ` at "${path}"`}`;
+export const moduleAt = (module: nn.AnyModule, path: string): string =>
+  `${module.constructor.name}${path === '' ? '' : ` at "${path}"`}`;
 
 /** Who takes an input, and how many features it has in all. */
 export interface InputOf {
@@ -46,8 +66,16 @@ export interface InputOf {
   readonly features: number;
 }
 
-/** @throws ShardingError for a plain input that has other features than this rank's part, where `given` says that they are cut */
-export function requireFeatures({ op, name, features }: InputOf, mesh: DeviceMesh, given: Placement, t: Tensor): void {
+/**
+ * @throws ShardingError for a plain input that has other features than this rank's part, where
+ * `given` says that they are cut
+ */
+export function requireFeatures(
+  { op, name, features }: InputOf,
+  mesh: DeviceMesh,
+  given: Placement,
+  t: Tensor,
+): void {
   const coordinate = mesh.getCoordinate();
   if (t instanceof DTensor || coordinate === null || !cutsLast(given, t)) return;
   const most = Math.ceil(features / mesh.size());
@@ -68,7 +96,8 @@ export function requireFeatures({ op, name, features }: InputOf, mesh: DeviceMes
   );
 }
 
-const cutsLast = (given: Placement, t: Tensor): boolean => given.isShard() && (given.dim === -1 || given.dim === t.ndim - 1);
+const cutsLast = (given: Placement, t: Tensor): boolean =>
+  given.isShard() && (given.dim === -1 || given.dim === t.ndim - 1);
 
 /** The same distributed tensor in another placement on its one mesh dim; itself if it is there. */
 export function inPlacement(t: Tensor, placement: Placement): Tensor {
@@ -85,6 +114,9 @@ export function localIf(useLocal: boolean, t: Tensor): Tensor {
 /** @throws ArgumentError unless it is a tensor */
 export function requireTensor(op: string, name: string, value: unknown): asserts value is Tensor {
   if (!(value instanceof Tensor)) {
-    throw new ArgumentError(`${op}: expected ${name} to be a tensor, plain or distributed, got ${value === null ? 'null' : typeof value}`, { op, argument: name });
+    throw new ArgumentError(
+      `${op}: expected ${name} to be a tensor, plain or distributed, got ${value === null ? 'null' : typeof value}`,
+      { op, argument: name },
+    );
   }
 }

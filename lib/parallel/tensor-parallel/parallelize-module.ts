@@ -5,7 +5,10 @@ import { type DeviceMesh, getCurrentMesh } from '../../mesh/index.js';
 import { requireModule } from './distribute-module.js';
 import { ParallelStyle, type StyleOptions } from './parallel-style.js';
 
-/** One style for the module itself, or styles by dotted paths, in which `*`, `?` and `[qkv]` stand for parts of one name. */
+/**
+ * One style for the module itself, or styles by dotted paths, in which `*`, `?` and `[qkv]` stand
+ * for parts of one name.
+ */
 export type ParallelizePlan = ParallelStyle | Readonly<Record<string, ParallelStyle>>;
 
 /** Options of {@link parallelizeModule}. */
@@ -27,15 +30,20 @@ interface DeadEnd {
 const styles = new WeakMap<nn.AnyModule, ParallelStyle>();
 
 /**
- * Runs modules in parallel styles, in place: parameters become distributed tensors, hooks bring inputs and results into their layouts. Returns the
- * module. All ranks of the mesh call it, on models that were made with one seed, or whose values on the first rank count.
+ * Runs modules in parallel styles, in place: parameters become distributed tensors, hooks bring
+ * inputs and results into their layouts. Returns the module. All ranks of the mesh call it, on
+ * models that were made with one seed, or whose values on the first rank count.
  *
- * Paths name modules as `namedModules()` does, with `*`, `?` and `[qkv]` in single names: `{ 'blocks.*.mlp.0': ColwiseParallel() }`. A path that matches nothing
- * is a warning that names what there is. Parameters stay the same objects, so an optimizer that was made before goes on with them unless it has
- * stepped: its state then is of the whole. A parameter that several modules share is distributed once; styles that want it in different ways are an error.
+ * Paths name modules as `namedModules()` does, with `*`, `?` and `[qkv]` in single names: `{
+ * 'blocks.*.mlp.0': ColwiseParallel() }`. A path that matches nothing is a warning that names what
+ * there is. Parameters stay the same objects, so an optimizer that was made before goes on with
+ * them unless it has stepped: its state then is of the whole. A parameter that several modules
+ * share is distributed once; styles that want it in different ways are an error.
  *
- * @param mesh - of one dim, or such a slice: `mesh.get('tp')`; if undefined, that of `mesh.run` around the call
- * @throws ShardingError for a mesh of more dims, two styles for one module, or a module that the style does not know
+ * @param mesh - of one dim, or such a slice: `mesh.get('tp')`; if undefined, that of `mesh.run`
+ * around the call
+ * @throws ShardingError for a mesh of more dims, two styles for one module, or a module that the
+ * style does not know
  * @see PyTorch `torch.distributed.tensor.parallel.parallelize_module`
  * @example
  * parallelizeModule(mlp, mesh.get('tp'), { up: ColwiseParallel(), down: RowwiseParallel() });
@@ -50,7 +58,10 @@ export function parallelizeModule<M extends nn.AnyModule>(
   requireModule(op, module);
   const { srcDataRank = 0 } = optionsOf(op, options, 'srcDataRank');
   checkMesh(op, mesh);
-  const chosen = plan instanceof ParallelStyle ? [[{ path: '', module }, plan] as const] : chosenStyles(op, module, plan);
+  const chosen =
+    plan instanceof ParallelStyle
+      ? [[{ path: '', module }, plan] as const]
+      : chosenStyles(op, module, plan);
   const fresh = new Map<nn.AnyModule, readonly [Found, ParallelStyle]>();
   for (const [found, style] of chosen) {
     const before = fresh.get(found.module)?.[1] ?? styles.get(found.module);
@@ -67,14 +78,26 @@ export function parallelizeModule<M extends nn.AnyModule>(
 }
 
 function checkMesh(op: string, mesh: DeviceMesh): void {
-  if (typeof mesh !== 'object' || mesh === null || !Array.isArray(mesh.shape)) throw unexpected(op, 'mesh', 'a DeviceMesh', mesh);
+  if (typeof mesh !== 'object' || mesh === null || !Array.isArray(mesh.shape))
+    throw unexpected(op, 'mesh', 'a DeviceMesh', mesh);
   if (mesh.ndim === 1) return;
   const name = mesh.meshDimNames?.at(-1);
-  const advice = name === undefined ? 'Give meshDimNames when it is made, and take a slice: mesh.get(name).' : `Take a slice: mesh.get('${name}').`;
-  throw new ShardingError(`${op}: expected a mesh of one dim, got ${mesh}. ${advice}`, { op, shape: mesh.shape });
+  const advice =
+    name === undefined
+      ? 'Give meshDimNames when it is made, and take a slice: mesh.get(name).'
+      : `Take a slice: mesh.get('${name}').`;
+  throw new ShardingError(`${op}: expected a mesh of one dim, got ${mesh}. ${advice}`, {
+    op,
+    shape: mesh.shape,
+  });
 }
 
-function twice(op: string, { path, module }: Found, before: ParallelStyle, style: ParallelStyle): ShardingError {
+function twice(
+  op: string,
+  { path, module }: Found,
+  before: ParallelStyle,
+  style: ParallelStyle,
+): ShardingError {
   const names = [before, style].map((each) => each.constructor.name);
   return new ShardingError(
     `${op}: ${module.constructor.name} at "${path}" has a style already (${names[0]}) and would get another (${names[1]}). A module runs in one style: mend the plan, or put the second on a module around it.`,
@@ -82,22 +105,36 @@ function twice(op: string, { path, module }: Found, before: ParallelStyle, style
   );
 }
 
-function chosenStyles(op: string, root: nn.AnyModule, plan: Readonly<Record<string, ParallelStyle>>): (readonly [Found, ParallelStyle])[] {
-  if (typeof plan !== 'object' || plan === null) throw unexpected(op, 'plan', 'a style, or styles by module path', plan);
+function chosenStyles(
+  op: string,
+  root: nn.AnyModule,
+  plan: Readonly<Record<string, ParallelStyle>>,
+): (readonly [Found, ParallelStyle])[] {
+  if (typeof plan !== 'object' || plan === null)
+    throw unexpected(op, 'plan', 'a style, or styles by module path', plan);
   return Object.entries(plan).flatMap(([pattern, style]) => {
-    if (!(style instanceof ParallelStyle)) throw new ArgumentError(`${op}: expected the plan to have a style at "${pattern}", such as ColwiseParallel()`, { op, path: pattern });
+    if (!(style instanceof ParallelStyle))
+      throw new ArgumentError(
+        `${op}: expected the plan to have a style at "${pattern}", such as ColwiseParallel()`,
+        { op, path: pattern },
+      );
     const { found, deadEnd } = matching(root, pattern);
     if (deadEnd !== null && found.length === 0) warnUnmatched(op, pattern, deadEnd);
     return found.map((each) => [each, style] as const);
   });
 }
 
-function matching(root: nn.AnyModule, pattern: string): { found: Found[]; deadEnd: DeadEnd | null } {
+function matching(
+  root: nn.AnyModule,
+  pattern: string,
+): { found: Found[]; deadEnd: DeadEnd | null } {
   let found: Found[] = [{ path: '', module: root }];
   for (const part of pattern === '' ? [] : pattern.split('.')) {
     const named = nameMatcher(part);
     const next = found.flatMap(({ path, module }) =>
-      [...module.namedChildren()].filter(([name]) => named.test(name)).map(([name, child]) => ({ path: path === '' ? name : `${path}.${name}`, module: child })),
+      [...module.namedChildren()]
+        .filter(([name]) => named.test(name))
+        .map(([name, child]) => ({ path: path === '' ? name : `${path}.${name}`, module: child })),
     );
     if (next.length === 0) return { found: [], deadEnd: { part, at: found } };
     found = next;
@@ -118,19 +155,34 @@ function nameMatcher(part: string): RegExp {
 }
 
 function warnUnmatched(op: string, pattern: string, { part, at }: DeadEnd): void {
-  const children = [...new Set(at.flatMap(({ module }) => [...module.namedChildren()].map(([name]) => name)))];
-  const where = at.length === 1 ? `"${at[0]?.path}"` : `the ${at.length} modules before it, such as "${at[0]?.path}",`;
-  const there = children.length === 0 ? 'has no modules below it' : `has ${nearestFirst(part, children).join(', ')}`;
-  process.emitWarning(`${op}: "${pattern}" in the plan matches no module, so it does nothing: there is no "${part}"; ${where} ${there}.`, 'ParallelizeWarning');
+  const children = [
+    ...new Set(at.flatMap(({ module }) => [...module.namedChildren()].map(([name]) => name))),
+  ];
+  const where =
+    at.length === 1
+      ? `"${at[0]?.path}"`
+      : `the ${at.length} modules before it, such as "${at[0]?.path}",`;
+  const there =
+    children.length === 0
+      ? 'has no modules below it'
+      : `has ${nearestFirst(part, children).join(', ')}`;
+  process.emitWarning(
+    `${op}: "${pattern}" in the plan matches no module, so it does nothing: there is no "${part}"; ${where} ${there}.`,
+    'ParallelizeWarning',
+  );
 }
 
 const MOST_NAMES = 12;
 
 /** Names that share the most pairs of letters with what was written come first. */
 function nearestFirst(written: string, names: readonly string[]): string[] {
-  const pairs = (name: string): Set<string> => new Set(Array.from({ length: name.length + 1 }, (_, i) => ` ${name} `.slice(i, i + 2).toLowerCase()));
+  const pairs = (name: string): Set<string> =>
+    new Set(
+      Array.from({ length: name.length + 1 }, (_, i) => ` ${name} `.slice(i, i + 2).toLowerCase()),
+    );
   const wanted = pairs(written);
-  const likeness = (name: string): number => [...pairs(name)].filter((pair) => wanted.has(pair)).length / (name.length + 1);
+  const likeness = (name: string): number =>
+    [...pairs(name)].filter((pair) => wanted.has(pair)).length / (name.length + 1);
   const sorted = [...names].sort((a, b) => likeness(b) - likeness(a));
   return sorted.length > MOST_NAMES ? [...sorted.slice(0, MOST_NAMES), '…'] : sorted;
 }

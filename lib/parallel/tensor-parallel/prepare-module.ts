@@ -38,7 +38,9 @@ export interface PrepareOutputOptions {
 }
 
 /** Options of {@link PrepareModuleInputOutput}. */
-export interface PrepareInputOutputOptions extends Omit<PrepareInputOptions, 'useLocalOutput'>, PrepareOutputOptions {
+export interface PrepareInputOutputOptions
+  extends Omit<PrepareInputOptions, 'useLocalOutput'>,
+    PrepareOutputOptions {
   /** Whether the module gets plain tensors. False by default. */
   useLocalInput?: boolean;
 }
@@ -46,17 +48,31 @@ export interface PrepareInputOutputOptions extends Omit<PrepareInputOptions, 'us
 type Pairs = readonly (Layouts | null)[];
 
 /** What is said of a module's positional arguments, or of its results. */
-function pairsOf(op: string, names: readonly [string, string], given: LayoutList, desired: LayoutList): Pairs {
+function pairsOf(
+  op: string,
+  names: readonly [string, string],
+  given: LayoutList,
+  desired: LayoutList,
+): Pairs {
   const [from, to] = [given, desired].map((list, i) => {
     const all = list instanceof Placement ? [list] : list;
-    if (!Array.isArray(all)) throw new ArgumentError(`${op}: expected ${names[i]} to be a placement or a list of placements and nulls`, { op, argument: names[i] });
+    if (!Array.isArray(all))
+      throw new ArgumentError(
+        `${op}: expected ${names[i]} to be a placement or a list of placements and nulls`,
+        { op, argument: names[i] },
+      );
     for (const each of all) if (each !== null) checkPlacement(op, `each of ${names[i]}`, each);
     return all as readonly (Placement | null)[];
   }) as [readonly (Placement | null)[], readonly (Placement | null)[]];
   if (from.length !== to.length) {
-    throw new ArgumentError(`${op}: expected as many ${names[1]} as ${names[0]}, got ${to.length} and ${from.length}`, { op, given: from.length, desired: to.length });
+    throw new ArgumentError(
+      `${op}: expected as many ${names[1]} as ${names[0]}, got ${to.length} and ${from.length}`,
+      { op, given: from.length, desired: to.length },
+    );
   }
-  return from.map((layout, i) => (layout === null ? null : { given: layout, desired: to[i] ?? null }));
+  return from.map((layout, i) =>
+    layout === null ? null : { given: layout, desired: to[i] ?? null },
+  );
 }
 
 /** What a module's arguments become. */
@@ -67,13 +83,24 @@ class InputPreparation {
   private readonly useLocal: boolean;
 
   constructor(op: string, options: PrepareInputOptions, useLocal: boolean) {
-    const { inputLayouts = null, desiredInputLayouts = null, inputKwargLayouts, desiredInputKwargLayouts } = options;
+    const {
+      inputLayouts = null,
+      desiredInputLayouts = null,
+      inputKwargLayouts,
+      desiredInputKwargLayouts,
+    } = options;
     checkFlag(op, 'useLocalOutput and useLocalInput', useLocal);
     if ((inputLayouts === null) !== (desiredInputLayouts === null)) {
-      throw new ArgumentError(`${op}: expected inputLayouts and desiredInputLayouts, got only ${inputLayouts === null ? 'the latter' : 'the former'}`, { op });
+      throw new ArgumentError(
+        `${op}: expected inputLayouts and desiredInputLayouts, got only ${inputLayouts === null ? 'the latter' : 'the former'}`,
+        { op },
+      );
     }
     this.op = op;
-    this.positional = inputLayouts === null || desiredInputLayouts === null ? null : pairsOf(op, ['inputLayouts', 'desiredInputLayouts'], inputLayouts, desiredInputLayouts);
+    this.positional =
+      inputLayouts === null || desiredInputLayouts === null
+        ? null
+        : pairsOf(op, ['inputLayouts', 'desiredInputLayouts'], inputLayouts, desiredInputLayouts);
     this.named = namedPairs(op, inputKwargLayouts ?? {}, desiredInputKwargLayouts ?? {});
     this.useLocal = useLocal;
   }
@@ -81,7 +108,9 @@ class InputPreparation {
   run(module: nn.AnyModule, args: readonly unknown[], mesh: DeviceMesh): unknown[] {
     const names = Object.keys(this.named);
     const last = args.at(-1);
-    const hasOptions = isOptions(last) && (names.length > 0 || args.length > (this.positional?.length ?? args.length));
+    const hasOptions =
+      isOptions(last) &&
+      (names.length > 0 || args.length > (this.positional?.length ?? args.length));
     const positional = hasOptions ? args.slice(0, -1) : args;
     const { positional: pairs, op } = this;
     if (pairs !== null && positional.length !== pairs.length) {
@@ -90,12 +119,23 @@ class InputPreparation {
         { op, given: positional.length, expected: pairs.length },
       );
     }
-    const prepared = pairs === null ? [...positional] : positional.map((value, i) => this.one(value, `argument ${i}`, pairs[i] ?? null, mesh));
+    const prepared =
+      pairs === null
+        ? [...positional]
+        : positional.map((value, i) => this.one(value, `argument ${i}`, pairs[i] ?? null, mesh));
     return hasOptions ? [...prepared, this.namedOnes(last, mesh)] : prepared;
   }
 
-  private namedOnes(options: Readonly<Record<string, unknown>>, mesh: DeviceMesh): Record<string, unknown> {
-    return Object.fromEntries(Object.entries(options).map(([name, value]) => [name, this.one(value, `option "${name}"`, this.named[name] ?? null, mesh)]));
+  private namedOnes(
+    options: Readonly<Record<string, unknown>>,
+    mesh: DeviceMesh,
+  ): Record<string, unknown> {
+    return Object.fromEntries(
+      Object.entries(options).map(([name, value]) => [
+        name,
+        this.one(value, `option "${name}"`, this.named[name] ?? null, mesh),
+      ]),
+    );
   }
 
   private one(value: unknown, name: string, layouts: Layouts | null, mesh: DeviceMesh): unknown {
@@ -105,7 +145,11 @@ class InputPreparation {
   }
 }
 
-function namedPairs(op: string, given: NamedLayouts, desired: NamedLayouts): Record<string, Layouts> {
+function namedPairs(
+  op: string,
+  given: NamedLayouts,
+  desired: NamedLayouts,
+): Record<string, Layouts> {
   const pairs: Record<string, Layouts> = {};
   for (const [name, layout] of Object.entries(given)) {
     if (layout === null) continue;
@@ -113,13 +157,22 @@ function namedPairs(op: string, given: NamedLayouts, desired: NamedLayouts): Rec
     pairs[name] = { given: layout, desired: desired[name] ?? null };
   }
   const unknown = Object.keys(desired).find((name) => !(name in given));
-  if (unknown !== undefined) throw new ArgumentError(`${op}: desiredInputKwargLayouts has "${unknown}", but inputKwargLayouts does not say what it is`, { op, name: unknown });
+  if (unknown !== undefined)
+    throw new ArgumentError(
+      `${op}: desiredInputKwargLayouts has "${unknown}", but inputKwargLayouts does not say what it is`,
+      { op, name: unknown },
+    );
   return pairs;
 }
 
 /** A plain object: PyTorch's keyword arguments. */
 function isOptions(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !(value instanceof Tensor) && Object.getPrototypeOf(value) === Object.prototype;
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !(value instanceof Tensor) &&
+    Object.getPrototypeOf(value) === Object.prototype
+  );
 }
 
 /** What a module's results become. */
@@ -128,10 +181,18 @@ class OutputPreparation {
   private readonly pairs: Pairs;
   private readonly useLocal: boolean;
 
-  constructor(op: string, { outputLayouts, desiredOutputLayouts, useLocalOutput = true }: PrepareOutputOptions) {
+  constructor(
+    op: string,
+    { outputLayouts, desiredOutputLayouts, useLocalOutput = true }: PrepareOutputOptions,
+  ) {
     checkFlag(op, 'useLocalOutput', useLocalOutput);
     this.op = op;
-    this.pairs = pairsOf(op, ['outputLayouts', 'desiredOutputLayouts'], outputLayouts, desiredOutputLayouts);
+    this.pairs = pairsOf(
+      op,
+      ['outputLayouts', 'desiredOutputLayouts'],
+      outputLayouts,
+      desiredOutputLayouts,
+    );
     this.useLocal = useLocalOutput;
   }
 
@@ -168,7 +229,11 @@ class PrepareInput extends ParallelStyle {
   constructor(options: PrepareInputOptions = {}) {
     super();
     const op = 'PrepareModuleInput';
-    this.inputs = new InputPreparation(op, optionsOf(op, options, `${inputNames} useLocalOutput`), options.useLocalOutput ?? false);
+    this.inputs = new InputPreparation(
+      op,
+      optionsOf(op, options, `${inputNames} useLocalOutput`),
+      options.useLocalOutput ?? false,
+    );
   }
 
   override _apply(module: nn.AnyModule, mesh: DeviceMesh): void {
@@ -199,9 +264,16 @@ class PrepareInputOutput extends ParallelStyle {
   constructor(options: PrepareInputOutputOptions) {
     super();
     const op = 'PrepareModuleInputOutput';
-    const { useLocalInput = false, useLocalOutput, ...layouts } = optionsOf(op, options, `${inputNames} ${outputNames} useLocalInput`);
+    const {
+      useLocalInput = false,
+      useLocalOutput,
+      ...layouts
+    } = optionsOf(op, options, `${inputNames} ${outputNames} useLocalInput`);
     this.inputs = new InputPreparation(op, layouts, useLocalInput);
-    this.outputs = new OutputPreparation(op, { ...layouts, ...(useLocalOutput === undefined ? {} : { useLocalOutput }) });
+    this.outputs = new OutputPreparation(op, {
+      ...layouts,
+      ...(useLocalOutput === undefined ? {} : { useLocalOutput }),
+    });
   }
 
   override _apply(module: nn.AnyModule, mesh: DeviceMesh): void {
@@ -215,23 +287,26 @@ export type PrepareModuleOutput = PrepareOutput;
 export type PrepareModuleInputOutput = PrepareInputOutput;
 
 /**
- * Brings a module's arguments into other layouts before its `forward`: `inputLayouts` to `desiredInputLayouts`, tensors of the trailing options object by
- * name. The module gets distributed tensors, or with `useLocalOutput` the rank's parts. Its own layers are parallelized apart from it.
+ * Brings a module's arguments into other layouts before its `forward`: `inputLayouts` to
+ * `desiredInputLayouts`, tensors of the trailing options object by name. The module gets
+ * distributed tensors, or with `useLocalOutput` the rank's parts. Its own layers are parallelized
+ * apart from it.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.PrepareModuleInput`
  */
 export const PrepareModuleInput = callable('PrepareModuleInput', PrepareInput);
 
 /**
- * Brings a module's results into other layouts after its `forward`: `outputLayouts` to `desiredOutputLayouts`; plain tensors come out, or with
- * `useLocalOutput: false` distributed ones.
+ * Brings a module's results into other layouts after its `forward`: `outputLayouts` to
+ * `desiredOutputLayouts`; plain tensors come out, or with `useLocalOutput: false` distributed ones.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.PrepareModuleOutput`
  */
 export const PrepareModuleOutput = callable('PrepareModuleOutput', PrepareOutput);
 
 /**
- * Both {@link PrepareModuleInput} and {@link PrepareModuleOutput}; `useLocalInput` says what the module gets, `useLocalOutput` what comes out.
+ * Both {@link PrepareModuleInput} and {@link PrepareModuleOutput}; `useLocalInput` says what the
+ * module gets, `useLocalOutput` what comes out.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.PrepareModuleInputOutput`
  */

@@ -24,7 +24,11 @@ class Sequence extends ParallelStyle {
   /** @throws ArgumentError for a dim that is no whole number */
   constructor(options: SequenceParallelOptions = {}) {
     super();
-    const { sequenceDim = 1, useLocalOutput = false } = optionsOf(OP, options, 'sequenceDim useLocalOutput');
+    const { sequenceDim = 1, useLocalOutput = false } = optionsOf(
+      OP,
+      options,
+      'sequenceDim useLocalOutput',
+    );
     checkNumber(OP, 'sequenceDim', sequenceDim, { whole: true });
     checkFlag(OP, 'useLocalOutput', useLocalOutput);
     this.sequenceDim = sequenceDim;
@@ -35,7 +39,8 @@ class Sequence extends ParallelStyle {
     const { path: ownPath = '', ...style } = optionsOf(OP, options, APPLY_OPTIONS);
     const replicate = (t: Tensor): Tensor => distributeTensor(t, mesh, [Replicate()], style);
     for (const [path, each] of module.namedModules()) {
-      for (const [name] of each.namedParameters('', { recurse: false })) placeParameter({ op: OP, module: each, name }, mesh, Replicate(), replicate);
+      for (const [name] of each.namedParameters('', { recurse: false }))
+        placeParameter({ op: OP, module: each, name }, mesh, Replicate(), replicate);
       for (const [name] of each.namedBuffers(path, { recurse: false })) {
         const buffer = module.getBuffer(name);
         if (!(buffer instanceof DTensor)) buffer.data = replicate(buffer.detach());
@@ -53,10 +58,13 @@ class Sequence extends ParallelStyle {
 export type SequenceParallel = Sequence;
 
 /**
- * A layer that runs on a part of the sequence on each rank, as LayerNorm, RMSNorm or Dropout can. Its parameters are replicated: the first rank's
- * values count, unless `srcDataRank` is null. PyTorch leaves each rank its own. A plain first argument is taken for the rank's part along `sequenceDim`, parts of
- * one size on all ranks; a distributed one is brought to `Shard(sequenceDim)`. The result is distributed unless `useLocalOutput` is set.
+ * A layer that runs on a part of the sequence on each rank, as LayerNorm, RMSNorm or Dropout can.
+ * Its parameters are replicated: the first rank's values count, unless `srcDataRank` is null.
+ * PyTorch leaves each rank its own. A plain first argument is taken for the rank's part along
+ * `sequenceDim`, parts of one size on all ranks; a distributed one is brought to
+ * `Shard(sequenceDim)`. The result is distributed unless `useLocalOutput` is set.
  *
- * @see PyTorch `torch.distributed.tensor.parallel.SequenceParallel`; Korthikanti et al., arXiv:2205.05198
+ * @see PyTorch `torch.distributed.tensor.parallel.SequenceParallel`; Korthikanti et al.,
+ * arXiv:2205.05198
  */
 export const SequenceParallel = callable(OP, Sequence);

@@ -41,12 +41,15 @@ void connect_world(const Trial& trial, Board* board, HostGroup& host) {
   std::vector<char> own(row), all(row * kRanks), theirs(row);
   void* world = nullptr;
   ErrorText error;
-  CHECK(trial.gloo->listen("127.0.0.1", rank, kRanks, kTimeoutMs, &world, own.data(), &error).ok(), "%s", error.text);
+  CHECK(trial.gloo->listen("127.0.0.1", rank, kRanks, kTimeoutMs, &world, own.data(), &error).ok(),
+        "%s", error.text);
   const std::vector<int64_t> bytes(kRanks, static_cast<int64_t>(row));
-  CHECK(host.all_gather(own.data(), all.data(), bytes.data(), {"addresses", ""}, &error).ok(), "%s", error.text);
+  CHECK(host.all_gather(own.data(), all.data(), bytes.data(), {"addresses", ""}, &error).ok(), "%s",
+        error.text);
   for (int32_t other = 0; other < kRanks; other++) {
     const auto at = static_cast<size_t>(other);
-    memcpy(&theirs[at * kGlooAddressBytes], &all[at * row + static_cast<size_t>(rank) * kGlooAddressBytes], kGlooAddressBytes);
+    memcpy(&theirs[at * kGlooAddressBytes],
+           &all[at * row + static_cast<size_t>(rank) * kGlooAddressBytes], kGlooAddressBytes);
   }
   board->ready++;
   wait_for(board->ready, kRanks);
@@ -56,7 +59,8 @@ void connect_world(const Trial& trial, Board* board, HostGroup& host) {
   const Status status = trial.gloo->connect(world, theirs.data(), &error);
   if (rank == trial.culprit) pause();
   const double seconds = static_cast<double>(now_ns() - begin) / 1e9;
-  CHECK(status.ok() || names_only(error.text, trial.culprit), "rank %d hears another cause: %s", rank, error.text);
+  CHECK(status.ok() || names_only(error.text, trial.culprit), "rank %d hears another cause: %s",
+        rank, error.text);
   CHECK(trial.connects || !status.ok(), "rank %d is connected to one that has never come", rank);
   CHECK(seconds < 3.5, "rank %d hears of it after %.1f s: %s", rank, seconds, error.text);
   board->done++;
@@ -75,7 +79,8 @@ void run_trial(const Trial& trial) {
     wait_for(board->done, kRanks - 1);
     kill(pids[static_cast<size_t>(trial.culprit)], SIGKILL);
   };
-  run_ranks(Ranks::Processes, kRanks, options, [&](HostGroup& host) { connect_world(trial, board, host); });
+  run_ranks(Ranks::Processes, kRanks, options,
+            [&](HostGroup& host) { connect_world(trial, board, host); });
 }
 
 }  // namespace
@@ -85,9 +90,11 @@ void test_connecting(const GlooEngine* gloo) {
     for (const int signal : {SIGKILL, SIGSTOP}) run_trial({gloo, culprit, signal, 0, -1, false});
   }
   end_group("processes: a world over gloo: ranks that do not connect");
-  for (int32_t culprit = 0; culprit < kRanks; culprit++) run_trial({gloo, culprit, SIGKILL, 0, (culprit + 1) % kRanks, false});
+  for (int32_t culprit = 0; culprit < kRanks; culprit++)
+    run_trial({gloo, culprit, SIGKILL, 0, (culprit + 1) % kRanks, false});
   end_group("processes: a world over gloo: one that comes when the others have given up");
-  for (int i = 0; i < 40; i++) run_trial({gloo, i % kRanks, i % 8 == 7 ? SIGSTOP : SIGKILL, 150 * (i / 4)});
+  for (int i = 0; i < 40; i++)
+    run_trial({gloo, i % kRanks, i % 8 == 7 ? SIGSTOP : SIGKILL, 150 * (i / 4)});
   end_group("processes: a world over gloo: ranks that end while they connect");
 }
 

@@ -1,5 +1,5 @@
-// Every collective against a plain reference: all dtypes and reductions, 1 to 5 ranks, sizes that differ between ranks, chunk
-// borders.
+// Every collective against a plain reference: all dtypes and reductions, 1 to 5 ranks, sizes that
+// differ between ranks, chunk borders.
 #include <cstring>
 
 #include "selftest.h"
@@ -7,7 +7,8 @@
 namespace shardwise::comm::selftest {
 namespace {
 
-constexpr Reduce kReductions[] = {Reduce::Sum, Reduce::Avg, Reduce::Product, Reduce::Min, Reduce::Max};
+constexpr Reduce kReductions[] = {Reduce::Sum, Reduce::Avg, Reduce::Product, Reduce::Min,
+                                  Reduce::Max};
 constexpr CallSite kSite = {"collective", "data.cc"};
 
 using Bytes = std::vector<char>;
@@ -30,13 +31,15 @@ std::vector<Bytes> inputs_of_all(int32_t size, DType dtype, int64_t count, uint6
 char* at(Bytes& bytes) { return bytes.empty() ? nullptr : bytes.data(); }
 
 void check_reductions(HostGroup& group, DType dtype, Reduce reduce, int64_t count, uint64_t seed) {
-  const int32_t size = group.size(), rank = group.rank(), root = static_cast<int32_t>(seed % static_cast<uint64_t>(size));
+  const int32_t size = group.size(), rank = group.rank(),
+                root = static_cast<int32_t>(seed % static_cast<uint64_t>(size));
   const std::vector<Bytes> inputs = inputs_of_all(size, dtype, count, seed);
   const Bytes expected = reference_reduce(inputs, dtype, reduce);
-  const auto good = [&](const char* name, const Status& status, const ErrorText& error, const char* result, const char* wanted,
-                        int64_t n) {
+  const auto good = [&](const char* name, const Status& status, const ErrorText& error,
+                        const char* result, const char* wanted, int64_t n) {
     CHECK(status.ok(), "%s: %s", name, error.text);
-    CHECK(same_values(result, wanted, dtype, n), "%s of %lld %s (%s), %d ranks: rank %d got another value", name,
+    CHECK(same_values(result, wanted, dtype, n),
+          "%s of %lld %s (%s), %d ranks: rank %d got another value", name,
           static_cast<long long>(n), dtype_name(dtype), reduce_name(reduce), size, rank);
   };
   ErrorText error;
@@ -50,7 +53,8 @@ void check_reductions(HostGroup& group, DType dtype, Reduce reduce, int64_t coun
 
   in = inputs[static_cast<size_t>(rank)];
   std::fill(out.begin(), out.end(), 42);
-  status = group.reduce(at(in), rank == root ? at(out) : nullptr, count, dtype, reduce, root, kSite, &error);
+  status = group.reduce(at(in), rank == root ? at(out) : nullptr, count, dtype, reduce, root, kSite,
+                        &error);
   if (rank == root)
     good("reduce", status, error, out.data(), expected.data(), count);
   else
@@ -65,29 +69,36 @@ void check_reductions(HostGroup& group, DType dtype, Reduce reduce, int64_t coun
   Sizes counts;
   int64_t left = count;
   for (int32_t r = 0; r < size; r++) {
-    counts.push_back(r == size - 1 ? left : static_cast<int64_t>(random() % static_cast<uint64_t>(left + 1)));
+    counts.push_back(
+        r == size - 1 ? left : static_cast<int64_t>(random() % static_cast<uint64_t>(left + 1)));
     left -= counts.back();
   }
-  const int64_t item = item_size(dtype), mine = counts[static_cast<size_t>(rank)], begin = total(counts, rank) * item;
+  const int64_t item = item_size(dtype), mine = counts[static_cast<size_t>(rank)],
+                begin = total(counts, rank) * item;
   Bytes part(static_cast<size_t>(mine * item), 42);
   status = group.reduce_scatter(at(in), at(part), counts.data(), dtype, reduce, kSite, &error);
   good("reduce_scatter", status, error, part.data(), expected.data() + begin, mine);
 }
 
 void check_moves(HostGroup& group, int64_t longest, uint64_t seed) {
-  const int32_t size = group.size(), rank = group.rank(), root = static_cast<int32_t>(seed % static_cast<uint64_t>(size));
+  const int32_t size = group.size(), rank = group.rank(),
+                root = static_cast<int32_t>(seed % static_cast<uint64_t>(size));
   const size_t me = static_cast<size_t>(rank);
   std::mt19937_64 random(seed);
   Sizes sizes;
   for (int32_t r = 0; r < size; r++)
-    sizes.push_back(random() % 4 == 0 ? 0 : static_cast<int64_t>(random() % static_cast<uint64_t>(longest + 1)));
+    sizes.push_back(random() % 4 == 0
+                        ? 0
+                        : static_cast<int64_t>(random() % static_cast<uint64_t>(longest + 1)));
   const int64_t begin = total(sizes, rank), all = total(sizes, size);
-  const Bytes whole = random_bytes(all, seed + 1);  // what a gather gives: each rank has its part of it
+  // what a gather gives: each rank has its part of it
+  const Bytes whole = random_bytes(all, seed + 1);
   const Bytes part(whole.begin() + begin, whole.begin() + begin + sizes[me]);
-  const auto good = [&](const char* name, const Status& status, const ErrorText& error, bool equal) {
+  const auto good = [&](const char* name, const Status& status, const ErrorText& error,
+                        bool equal) {
     CHECK(status.ok(), "%s: %s", name, error.text);
-    CHECK(equal, "%s of at most %lld bytes, %d ranks: rank %d got other bytes", name, static_cast<long long>(longest), size,
-          rank);
+    CHECK(equal, "%s of at most %lld bytes, %d ranks: rank %d got other bytes", name,
+          static_cast<long long>(longest), size, rank);
   };
   ErrorText error;
 
@@ -99,12 +110,14 @@ void check_moves(HostGroup& group, int64_t longest, uint64_t seed) {
   status = group.all_gather(out.data() + begin, at(out), sizes.data(), kSite, &error);
   good("all_gather in place", status, error, out == whole);
   std::fill(out.begin(), out.end(), 42);
-  status = group.gather(at(in), rank == root ? at(out) : nullptr, sizes.data(), root, kSite, &error);
+  status =
+      group.gather(at(in), rank == root ? at(out) : nullptr, sizes.data(), root, kSite, &error);
   good("gather", status, error, rank != root || out == whole);
 
   out = whole;
   Bytes mine(part.size(), 42);
-  status = group.scatter(rank == root ? at(out) : nullptr, at(mine), sizes.data(), root, kSite, &error);
+  status =
+      group.scatter(rank == root ? at(out) : nullptr, at(mine), sizes.data(), root, kSite, &error);
   good("scatter", status, error, mine == part);
 
   out.assign(whole.size(), 42);
@@ -119,7 +132,9 @@ void check_moves(HostGroup& group, int64_t longest, uint64_t seed) {
   std::vector<Sizes> matrix(static_cast<size_t>(size), Sizes(static_cast<size_t>(size)));
   for (Sizes& row : matrix)
     for (int64_t& bytes : row)
-      bytes = random() % 3 == 0 ? 0 : static_cast<int64_t>(random() % static_cast<uint64_t>(longest + 1));
+      bytes = random() % 3 == 0
+                  ? 0
+                  : static_cast<int64_t>(random() % static_cast<uint64_t>(longest + 1));
   Sizes receives;
   Bytes expected;
   for (int32_t s = 0; s < size; s++) {
@@ -127,7 +142,8 @@ void check_moves(HostGroup& group, int64_t longest, uint64_t seed) {
     const Bytes sent = random_bytes(total(row, size), seed * 10 + static_cast<uint64_t>(s));
     if (s == rank) in = sent;
     receives.push_back(row[me]);
-    expected.insert(expected.end(), sent.begin() + total(row, rank), sent.begin() + total(row, rank) + row[me]);
+    expected.insert(expected.end(), sent.begin() + total(row, rank),
+                    sent.begin() + total(row, rank) + row[me]);
   }
   out.assign(expected.size(), 42);
   status = group.all_to_all(at(in), matrix[me].data(), at(out), receives.data(), kSite, &error);
@@ -149,8 +165,10 @@ void test_reductions(Ranks mode) {
       for (int32_t dtype = 0; dtype < kNumDTypes; dtype++) {
         for (Reduce reduce : kReductions) {
           std::mt19937_64 random(seed);
-          for (uint64_t most : {uint64_t{1}, uint64_t{20}, uint64_t{3000}, seed % 7 == 0 ? uint64_t{40'000} : uint64_t{300}}) {
-            check_reductions(group, static_cast<DType>(dtype), reduce, static_cast<int64_t>(random() % most), seed++);
+          for (uint64_t most : {uint64_t{1}, uint64_t{20}, uint64_t{3000},
+                                seed % 7 == 0 ? uint64_t{40'000} : uint64_t{300}}) {
+            check_reductions(group, static_cast<DType>(dtype), reduce,
+                             static_cast<int64_t>(random() % most), seed++);
           }
         }
       }
@@ -162,7 +180,8 @@ void test_reductions(Ranks mode) {
 void test_moves(Ranks mode) {
   for (int32_t size = 1; size <= 5; size++) {
     run_ranks(mode, size, {}, [](HostGroup& group) {
-      for (uint64_t seed = 1; seed <= 60; seed++) check_moves(group, seed % 3 == 0 ? 30'000 : seed % 3 == 1 ? 2000 : 10, seed);
+      for (uint64_t seed = 1; seed <= 60; seed++)
+        check_moves(group, seed % 3 == 0 ? 30'000 : seed % 3 == 1 ? 2000 : 10, seed);
     });
   }
   end_group(name_of(mode, "threads: moves of uneven sizes", "processes: moves of uneven sizes"));
@@ -171,10 +190,13 @@ void test_moves(Ranks mode) {
 void test_borders(Ranks mode) {
   for (int32_t size : {1, 2, 3, 4}) {
     run_ranks(mode, size, {}, [](HostGroup& group) {
-      for (int64_t border : {64, 1024, 4096, 8192, 32768, 65536}) {  // of lines, runs, slots, and the ways to go
+      // of lines, runs, slots, and the ways to go
+      for (int64_t border : {64, 1024, 4096, 8192, 32768, 65536}) {
         for (int64_t off : {-1, 0, 1}) {
-          check_reductions(group, DType::Int8, Reduce::Sum, border + off, static_cast<uint64_t>(border + off));
-          check_reductions(group, DType::Float32, Reduce::Sum, border / 4 + off, static_cast<uint64_t>(border + off));
+          check_reductions(group, DType::Int8, Reduce::Sum, border + off,
+                           static_cast<uint64_t>(border + off));
+          check_reductions(group, DType::Float32, Reduce::Sum, border / 4 + off,
+                           static_cast<uint64_t>(border + off));
         }
       }
     });
@@ -190,30 +212,34 @@ void test_borders(Ranks mode) {
     check_reductions(group, DType::Int16, Reduce::Avg, 5000, 9);
     check_moves(group, 700, 9);
   });
-  end_group(name_of(mode, "threads: chunk borders, many ranks", "processes: chunk borders, many ranks"));
+  end_group(
+      name_of(mode, "threads: chunk borders, many ranks", "processes: chunk borders, many ranks"));
 }
 
 void test_messages(Ranks mode) {
   for (int32_t size : {2, 3, 5}) {
     run_ranks(mode, size, {}, [](HostGroup& group) {
-      const int32_t size = group.size(), rank = group.rank(), next = (rank + 1) % size, previous = (rank + size - 1) % size;
+      const int32_t size = group.size(), rank = group.rank(), next = (rank + 1) % size,
+                    previous = (rank + size - 1) % size;
       ErrorText error;
       for (int64_t bytes : {0, 1, 100, 65535, 65536, 65537, 1'000'000}) {
-        Bytes out = random_bytes(bytes, static_cast<uint64_t>(rank + bytes)), in(static_cast<size_t>(bytes), 42);
+        Bytes out = random_bytes(bytes, static_cast<uint64_t>(rank + bytes)),
+              in(static_cast<size_t>(bytes), 42);
         // The ring turns whoever begins; a short message needs nobody who waits for it.
         for (bool sends : {rank == 0 || bytes <= 65536, !(rank == 0 || bytes <= 65536)}) {
-          const Status status =
-              sends ? group.send(at(out), bytes, next, kSite, &error) : group.receive(at(in), bytes, previous, kSite, &error);
+          const Status status = sends ? group.send(at(out), bytes, next, kSite, &error)
+                                      : group.receive(at(in), bytes, previous, kSite, &error);
           CHECK(status.ok(), "%s", error.text);
         }
-        CHECK(in == random_bytes(bytes, static_cast<uint64_t>(previous + bytes)), "a message of %lld bytes came as another",
-              static_cast<long long>(bytes));
+        CHECK(in == random_bytes(bytes, static_cast<uint64_t>(previous + bytes)),
+              "a message of %lld bytes came as another", static_cast<long long>(bytes));
         CHECK(group.barrier(kSite, &error).ok(), "%s", error.text);
       }
       if (rank < 2) {  // many in one direction, in order
         for (int32_t i = 0; i < 2000; i++) {
           int32_t value = i;
-          const Status status = rank == 0 ? group.send(&value, 4, 1, kSite, &error) : group.receive(&value, 4, 0, kSite, &error);
+          const Status status = rank == 0 ? group.send(&value, 4, 1, kSite, &error)
+                                          : group.receive(&value, 4, 0, kSite, &error);
           CHECK(status.ok() && value == i, "message %d: %s", i, error.text);
         }
       }
@@ -222,30 +248,37 @@ void test_messages(Ranks mode) {
   end_group(name_of(mode, "threads: messages", "processes: messages"));
 }
 
-// Sums that depend on the order of their terms have the same bits on every rank and in every run, however the data goes.
+// Sums that depend on the order of their terms have the same bits on every rank and in every run,
+// however the data goes.
 void test_order(Ranks mode) {
   for (int64_t count : {100, 3000, 100'000}) {
     run_ranks(mode, 4, {.slot_bytes = 1 << 16}, [count](HostGroup& group) {
       ErrorText error;
       Bytes in = random_values(DType::Float32, count, static_cast<uint64_t>(group.rank() + 1));
       for (int64_t i = 0; i < count; i++) {
-        const float value = static_cast<float>(i + 1) / 3.0f * (group.rank() % 2 == 0 ? 1e7f : 1.1f);
+        const float value =
+            static_cast<float>(i + 1) / 3.0f * (group.rank() % 2 == 0 ? 1e7f : 1.1f);
         memcpy(in.data() + i * 4, &value, 4);
       }
       Bytes first(in.size()), again(in.size());
       for (int run = 0; run < 10; run++) {
-        CHECK(group.all_reduce(at(in), at(again), count, DType::Float32, Reduce::Sum, kSite, &error).ok(), "%s", error.text);
+        CHECK(group.all_reduce(at(in), at(again), count, DType::Float32, Reduce::Sum, kSite, &error)
+                  .ok(),
+              "%s", error.text);
         if (run == 0) first = again;
         CHECK(first == again, "another run gave other bits");
       }
       Bytes all(first.size() * 4);
       const Sizes sizes(4, static_cast<int64_t>(first.size()));
-      CHECK(group.all_gather(at(first), at(all), sizes.data(), kSite, &error).ok(), "%s", error.text);
+      CHECK(group.all_gather(at(first), at(all), sizes.data(), kSite, &error).ok(), "%s",
+            error.text);
       for (size_t r = 0; r < 4; r++)
-        CHECK(memcmp(all.data() + r * first.size(), first.data(), first.size()) == 0, "rank %zu has other bits", r);
+        CHECK(memcmp(all.data() + r * first.size(), first.data(), first.size()) == 0,
+              "rank %zu has other bits", r);
     });
   }
-  end_group(name_of(mode, "threads: the same bits everywhere", "processes: the same bits everywhere"));
+  end_group(
+      name_of(mode, "threads: the same bits everywhere", "processes: the same bits everywhere"));
 }
 
 }  // namespace shardwise::comm::selftest

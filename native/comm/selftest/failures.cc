@@ -1,4 +1,5 @@
-// How groups fail: calls that differ, ranks that do not come, leave, abort. What errors say is checked too.
+// How groups fail: calls that differ, ranks that do not come, leave, abort. What errors say is
+// checked too.
 #include <unistd.h>
 
 #include <cstring>
@@ -9,9 +10,12 @@
 namespace shardwise::comm::selftest {
 namespace {
 
-constexpr CallSite kReduce = {"all_reduce", "a.ts:9"}, kBroadcast = {"broadcast", "b.ts:3"}, kBarrier = {"barrier", "c.ts:1"};
+constexpr CallSite kReduce = {"all_reduce", "a.ts:9"}, kBroadcast = {"broadcast", "b.ts:3"},
+                   kBarrier = {"barrier", "c.ts:1"};
 
-bool contains(const ErrorText& error, const char* part) { return strstr(error.text, part) != nullptr; }
+bool contains(const ErrorText& error, const char* part) {
+  return strstr(error.text, part) != nullptr;
+}
 
 Status reduce_floats(HostGroup& group, int64_t count, ErrorText* error, Reduce reduce = Reduce::Sum,
                      DType dtype = DType::Float32) {
@@ -25,33 +29,44 @@ Status broadcast_bytes(HostGroup& group, int64_t bytes, ErrorText* error, int32_
 }
 
 // One rank of three calls something else: all fail, with a text that has these parts, and stay so.
-void check_difference(Ranks mode, const std::function<Status(HostGroup&, bool odd, ErrorText*)>& call, const char* part,
-                      const char* odd_part) {
+void check_difference(Ranks mode,
+                      const std::function<Status(HostGroup&, bool odd, ErrorText*)>& call,
+                      const char* part, const char* odd_part) {
   run_ranks(mode, 3, {}, [&](HostGroup& group) {
     const bool odd = group.rank() == 2;
     ErrorText error;
     CHECK(reduce_floats(group, 5, &error).ok(), "%s", error.text);
     Status status = call(group, odd, &error);
     CHECK(status.code == Code::Invalid, "a difference was not seen by rank %d", group.rank());
-    CHECK(contains(error, odd ? odd_part : part), "rank %d says: %s; not: %s", group.rank(), error.text, odd ? odd_part : part);
+    CHECK(contains(error, odd ? odd_part : part), "rank %d says: %s; not: %s", group.rank(),
+          error.text, odd ? odd_part : part);
     ErrorText later;
     status = group.barrier(kBarrier, &later);
-    CHECK(!status.ok() && contains(later, "has failed before") && contains(later, "rank "), "later: %s", later.text);
+    CHECK(!status.ok() && contains(later, "has failed before") && contains(later, "rank "),
+          "later: %s", later.text);
   });
 }
 
 void differing_calls(Ranks mode) {
   check_difference(
-      mode, [](HostGroup& g, bool odd, ErrorText* e) { return odd ? broadcast_bytes(g, 8, e) : reduce_floats(g, 12, e); },
-      "all_reduce (call 2 of the group): rank 2 called broadcast of 8 bytes from rank 0 at b.ts:3, this rank all_reduce of 12 "
+      mode,
+      [](HostGroup& g, bool odd, ErrorText* e) {
+        return odd ? broadcast_bytes(g, 8, e) : reduce_floats(g, 12, e);
+      },
+      "all_reduce (call 2 of the group): rank 2 called broadcast of 8 bytes from rank 0 at b.ts:3, "
+      "this rank all_reduce of 12 "
       "float32 "
       "(sum) at a.ts:9",
-      "broadcast (call 2 of the group): ranks 0 and 1 called all_reduce of 12 float32 (sum) at a.ts:9, this rank broadcast of 8 bytes");
+      "broadcast (call 2 of the group): ranks 0 and 1 called all_reduce of 12 float32 (sum) at "
+      "a.ts:9, this rank broadcast of 8 bytes");
   check_difference(
       mode, [](HostGroup& g, bool odd, ErrorText* e) { return reduce_floats(g, odd ? 13 : 12, e); },
       "rank 2 called all_reduce of 13 float32", "ranks 0 and 1 called all_reduce of 12 float32");
   check_difference(
-      mode, [](HostGroup& g, bool odd, ErrorText* e) { return reduce_floats(g, 12, e, odd ? Reduce::Max : Reduce::Sum); },
+      mode,
+      [](HostGroup& g, bool odd, ErrorText* e) {
+        return reduce_floats(g, 12, e, odd ? Reduce::Max : Reduce::Sum);
+      },
       "all_reduce of 12 float32 (max)", "this rank all_reduce of 12 float32 (max)");
   check_difference(
       mode,
@@ -60,13 +75,19 @@ void differing_calls(Ranks mode) {
       },
       "12 int64", "this rank all_reduce of 12 int64");
   check_difference(
-      mode, [](HostGroup& g, bool odd, ErrorText* e) { return broadcast_bytes(g, 9, e, odd ? 1 : 0); },
-      "rank 2 called broadcast of 9 bytes from rank 1", "ranks 0 and 1 called broadcast of 9 bytes from rank 0");
+      mode,
+      [](HostGroup& g, bool odd, ErrorText* e) { return broadcast_bytes(g, 9, e, odd ? 1 : 0); },
+      "rank 2 called broadcast of 9 bytes from rank 1",
+      "ranks 0 and 1 called broadcast of 9 bytes from rank 0");
   check_difference(
-      mode, [](HostGroup& g, bool odd, ErrorText* e) { return reduce_floats(g, odd ? 1'000'000 : 3, e); }, "1000000 float32",
-      "1000000 float32");
+      mode,
+      [](HostGroup& g, bool odd, ErrorText* e) { return reduce_floats(g, odd ? 1'000'000 : 3, e); },
+      "1000000 float32", "1000000 float32");
   check_difference(
-      mode, [](HostGroup& g, bool odd, ErrorText* e) { return odd ? g.barrier(kBarrier, e) : reduce_floats(g, 100'000, e); },
+      mode,
+      [](HostGroup& g, bool odd, ErrorText* e) {
+        return odd ? g.barrier(kBarrier, e) : reduce_floats(g, 100'000, e);
+      },
       "rank 2 called barrier at c.ts:1", "this rank barrier at c.ts:1");
   check_difference(
       mode,
@@ -83,7 +104,8 @@ void differing_calls(Ranks mode) {
         char in[12] = {}, out[16];
         return g.all_to_all(in, sends, out, receives, {"all_to_all", "e.ts:5"}, e);
       },
-      "rank 1 sends 4 bytes to rank 2, which expects 8", "rank 1 sends 4 bytes to rank 2, which expects 8");
+      "rank 1 sends 4 bytes to rank 2, which expects 8",
+      "rank 1 sends 4 bytes to rank 2, which expects 8");
   end_group(mode == Ranks::Threads ? "threads: calls that differ" : "processes: calls that differ");
 }
 
@@ -93,17 +115,22 @@ void differing_messages(Ranks mode) {
     char data[16] = {};
     Status status = kOk;
     if (group.rank() == 0) {
-      CHECK(group.send(data, 16, 1, {"send", "a.ts:3"}, &error).ok(), "%s", error.text);  // is on its way before anybody looks
+      CHECK(group.send(data, 16, 1, {"send", "a.ts:3"}, &error).ok(), "%s",
+            error.text);  // is on its way before anybody looks
     } else if (group.rank() == 1) {
       status = group.receive(data, 8, 0, {"receive", "b.ts:9"}, &error);
       CHECK(status.code == Code::Invalid, "a message of another size was taken");
     }
     ErrorText later;
     status = group.barrier(kBarrier, &later);
-    CHECK(!status.ok() && contains(later, "rank 0 sent 16 bytes to rank 1 at a.ts:3, which receives 8 bytes at b.ts:9"), "later: %s",
-          later.text);
+    CHECK(
+        !status.ok() &&
+            contains(later,
+                     "rank 0 sent 16 bytes to rank 1 at a.ts:3, which receives 8 bytes at b.ts:9"),
+        "later: %s", later.text);
   });
-  end_group(mode == Ranks::Threads ? "threads: messages that differ" : "processes: messages that differ");
+  end_group(mode == Ranks::Threads ? "threads: messages that differ"
+                                   : "processes: messages that differ");
 }
 
 // What no rank could mean is refused before the others hear of it, and the group goes on.
@@ -113,11 +140,15 @@ void bad_arguments(Ranks mode) {
     char data[4] = {};
     const int64_t sizes[] = {2, -2};
     const Status refused[] = {
-        group.broadcast(data, data, 4, -1, kBroadcast, &error),  group.broadcast(data, data, 4, 2, kBroadcast, &error),
-        group.broadcast(data, data, -4, 0, kBroadcast, &error),  group.gather(data, data, sizes, 0, {"gather", ""}, &error),
-        group.send(data, 4, group.rank(), {"send", ""}, &error), group.receive(data, 4, 2, {nullptr, nullptr}, &error),
+        group.broadcast(data, data, 4, -1, kBroadcast, &error),
+        group.broadcast(data, data, 4, 2, kBroadcast, &error),
+        group.broadcast(data, data, -4, 0, kBroadcast, &error),
+        group.gather(data, data, sizes, 0, {"gather", ""}, &error),
+        group.send(data, 4, group.rank(), {"send", ""}, &error),
+        group.receive(data, 4, 2, {nullptr, nullptr}, &error),
     };
-    for (const Status& status : refused) CHECK(status.code == Code::Invalid, "a bad argument was taken");
+    for (const Status& status : refused)
+      CHECK(status.code == Code::Invalid, "a bad argument was taken");
     const std::string longest(500, 'x');
     for (int64_t ms : {INT64_MAX, int64_t{20'000}}) {
       group.set_timeout(ms);
@@ -146,9 +177,12 @@ void test_absence(Ranks mode) {
     const Status status = reduce_floats(group, 12, &error);
     const double seconds = static_cast<double>(now_ns() - begin) * 1e-9;
     CHECK(status.code == Code::Device, "a rank that did not come was not missed");
-    CHECK(contains(error, "rank 2 has not come, its last call was broadcast of 8 bytes from rank 0 at b.ts:3 (call 1)"), "%s",
-          error.text);
-    if (group.rank() != 2) CHECK(seconds > 0.29 && seconds < 5, "the timeout of 0.3 s took %.2f s", seconds);
+    CHECK(contains(error,
+                   "rank 2 has not come, its last call was broadcast of 8 bytes from rank 0 at "
+                   "b.ts:3 (call 1)"),
+          "%s", error.text);
+    if (group.rank() != 2)
+      CHECK(seconds > 0.29 && seconds < 5, "the timeout of 0.3 s took %.2f s", seconds);
     board->done++;
   });
   run_ranks(mode, 2, {}, [](HostGroup& group) {  // each waits for the other's message
@@ -157,7 +191,8 @@ void test_absence(Ranks mode) {
     group.set_timeout(700);
     char data[4];
     const Status status = group.receive(data, 4, 1 - group.rank(), {"receive", "f.ts:6"}, &error);
-    CHECK(!status.ok() && contains(error, "has not come, it is in receive of 4 bytes from rank") && contains(error, "f.ts:6"),
+    CHECK(!status.ok() && contains(error, "has not come, it is in receive of 4 bytes from rank") &&
+              contains(error, "f.ts:6"),
           "%s", error.text);
   });
   end_group(mode == Ranks::Threads ? "threads: timeouts" : "processes: timeouts");
@@ -168,7 +203,9 @@ void test_absence(Ranks mode) {
     if (group.rank() == 1) return;  // leaves
     const int64_t begin = now_ns();
     const Status status = reduce_floats(group, 12, &error);
-    CHECK(!status.ok() && contains(error, "rank 1 has left the group, its last call was barrier at c.ts:1"), "%s", error.text);
+    CHECK(!status.ok() &&
+              contains(error, "rank 1 has left the group, its last call was barrier at c.ts:1"),
+          "%s", error.text);
     CHECK(now_ns() - begin < 5'000'000'000, "it took long to see that a rank has left");
   });
   run_ranks(mode, 3, {.roster = {"turned", {7, 5, 6}}}, [](HostGroup& group) {
@@ -176,15 +213,24 @@ void test_absence(Ranks mode) {
     CHECK(broadcast_bytes(group, 8, &error, 1).ok(), "%s", error.text);
     if (group.rank() == 0) return;
     const Status status = reduce_floats(group, 12, &error);
-    CHECK(!status.ok() && contains(error, "rank 7 has left the group, its last call was broadcast of 8 bytes from rank 5 at b.ts:3"), "%s", error.text);
-    CHECK(contains(error, "\x1f" "7" "\x1f"), "programs are not told of rank 7");
+    CHECK(!status.ok() && contains(error,
+                                   "rank 7 has left the group, its last call was broadcast of 8 "
+                                   "bytes from rank 5 at b.ts:3"),
+          "%s", error.text);
+    CHECK(contains(error,
+                   "\x1f"
+                   "7"
+                   "\x1f"),
+          "programs are not told of rank 7");
   });
   run_ranks(mode, 2, {}, [](HostGroup& group) {  // what was sent before outlives the sender
     ErrorText error;
     char data[100] = {};
-    if (group.rank() == 0) CHECK(group.send(data, 100, 1, {"send", ""}, &error).ok(), "%s", error.text);
+    if (group.rank() == 0)
+      CHECK(group.send(data, 100, 1, {"send", ""}, &error).ok(), "%s", error.text);
     if (group.rank() == 1) usleep(50'000);
-    if (group.rank() == 1) CHECK(group.receive(data, 100, 0, {"receive", ""}, &error).ok(), "%s", error.text);
+    if (group.rank() == 1)
+      CHECK(group.receive(data, 100, 0, {"receive", ""}, &error).ok(), "%s", error.text);
   });
   end_group(mode == Ranks::Threads ? "threads: ranks that leave" : "processes: ranks that leave");
 
@@ -203,9 +249,11 @@ void test_absence(Ranks mode) {
                           : group.rank() == 0 ? (usleep(200'000), group.barrier(kBarrier, &error))
                                               : reduce_floats(group, 20, &error);
     if (other.joinable()) other.join();
-    CHECK(status.code == Code::Closed && contains(error, "rank 3 has had enough"), "%s", error.text);
+    CHECK(status.code == Code::Closed && contains(error, "rank 3 has had enough"), "%s",
+          error.text);
     // Each hears in which call of its own it was.
-    const char* own = group.rank() == 2 ? "receive from rank 0: rank 3" : "all_reduce (call 1 of the group) at a.ts:9: rank 3";
+    const char* own = group.rank() == 2 ? "receive from rank 0: rank 3"
+                                        : "all_reduce (call 1 of the group) at a.ts:9: rank 3";
     if (group.rank() != 0) CHECK(contains(error, own), "%s", error.text);
     CHECK(now_ns() - begin < 5'000'000'000, "it took long to see the abort");
   });

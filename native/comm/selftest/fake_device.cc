@@ -14,7 +14,8 @@ Status fake_run(void* member, const CollectiveCall& call) {
   std::unique_lock<std::mutex> lock(device.mutex);
   if (device.aborted) return fail(call.error, Code::Closed, "the fake device was aborted");
   if (call.dtype == DType::Int16) return fail(call.error, Code::Unsupported, "no int16");
-  if (device.devices->closed.load()) return fail(call.error, Code::Device, "the fake connection was closed");
+  if (device.devices->closed.load())
+    return fail(call.error, Code::Device, "the fake connection was closed");
   if (call.dtype == DType::Bool) return fail(call.error, Code::Device, "the fake device is broken");
   CommRecord record = {};
   record.sequence = device.records.size() + 1;
@@ -53,7 +54,8 @@ Status fake_failure(void* member, ErrorText* error) {
   std::lock_guard<std::mutex> lock(device.mutex);
   if (device.aborted) return fail(error, Code::Closed, "aborted: %s", device.reason.c_str());
   for (size_t i = 0; i < device.records.size(); i++) {
-    if (!device.is_done(i + 1) && device.devices->closed.load()) return fail(error, Code::Device, "the fake connection was closed");
+    if (!device.is_done(i + 1) && device.devices->closed.load())
+      return fail(error, Code::Device, "the fake connection was closed");
     if (device.is_done(i + 1) || now_ns() - device.begun[i] < device.timeout_ns) continue;
     return fail(error, Code::Peer, "the fake device has waited too long");
   }
@@ -63,7 +65,8 @@ Status fake_failure(void* member, ErrorText* error) {
 int32_t fake_recent(void* member, CommRecord* out, int32_t most) {
   FakeDevice& device = fake(member);
   std::lock_guard<std::mutex> lock(device.mutex);
-  const size_t count = std::min(device.records.size(), static_cast<size_t>(most)), first = device.records.size() - count;
+  const size_t count = std::min(device.records.size(), static_cast<size_t>(most)),
+               first = device.records.size() - count;
   for (size_t i = 0; i < count; i++) {
     out[i] = device.records[first + i];
     if (device.is_done(first + i + 1)) out[i].state = CommState::Complete;
@@ -81,11 +84,17 @@ void fake_destroy(void* member) {
 }  // namespace
 
 const CommEngine kFakeEngine = {
-    "fake", fake_run, fake_abort, fake_failure, [](void* member, int64_t ms) { fake(member).timeout_ns = ms * 1'000'000; },
-    fake_destroy, fake_recent};
+    "fake",
+    fake_run,
+    fake_abort,
+    fake_failure,
+    [](void* member, int64_t ms) { fake(member).timeout_ns = ms * 1'000'000; },
+    fake_destroy,
+    fake_recent};
 
 Devices* new_devices() {
-  void* memory = mmap(nullptr, sizeof(Devices), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Devices), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return new (memory) Devices{};
 }
 

@@ -1,5 +1,6 @@
-// Ranks with devices for tests: over an engine that only counts launches, of which one is done when all ranks have it, or when one of them
-// gives up: as with NCCL, whose kernels then run to their end with what is there, and let those of the other ranks end as if it were well.
+// Ranks with devices for tests: over an engine that only counts launches, of which one is done when
+// all ranks have it, or when one of them gives up: as with NCCL, whose kernels then run to their
+// end with what is there, and let those of the other ranks end as if it were well.
 #pragma once
 #include <unistd.h>
 
@@ -13,21 +14,26 @@
 
 namespace shardwise::comm::selftest {
 
-inline bool contains(const ErrorText& error, const char* part) { return strstr(error.text, part) != nullptr; }
+inline bool contains(const ErrorText& error, const char* part) {
+  return strstr(error.text, part) != nullptr;
+}
 
 // What the devices of all ranks have launched: of processes too.
 struct Devices {
   std::atomic<uint64_t> launched[kMaxRanks];
   std::atomic<uint64_t> never_done;  // calls from this number on; 0: all are done in time
   std::atomic<bool> given_up;        // by one of them
-  std::atomic<bool> connects;        // the first call does not return before all ranks have come to it, or this one gives up
-  // A rank that leaves closes its connections at once, and so long later returns; meanwhile the others only see that they are closed.
+  // the first call does not return before all ranks have come to it, or this one gives up
+  std::atomic<bool> connects;
+  // A rank that leaves closes its connections at once, and so long later returns; meanwhile the
+  // others only see that they are closed.
   std::atomic<int64_t> closing_ms;
   std::atomic<bool> closed;
 };
 
 struct FakeDevice {
-  FakeDevice(Devices* shared, int32_t own_rank, int32_t ranks) : devices(shared), rank(own_rank), size(ranks) {}
+  FakeDevice(Devices* shared, int32_t own_rank, int32_t ranks)
+      : devices(shared), rank(own_rank), size(ranks) {}
   Devices* devices;
   int32_t rank, size;
   std::mutex mutex;
@@ -55,7 +61,8 @@ struct Rank {
   FakeDevice device;
   void* member;
 
-  Rank(std::unique_ptr<CallWatch> watch, Devices* devices, int64_t timeout_ms) : device(devices, watch->rank(), watch->size()) {
+  Rank(std::unique_ptr<CallWatch> watch, Devices* devices, int64_t timeout_ms)
+      : device(devices, watch->rank(), watch->size()) {
     member = watched_member(std::move(watch), &kFakeEngine, &device);
     kWatchedEngine.set_timeout(member, timeout_ms);
   }
@@ -67,7 +74,8 @@ struct Rank {
     member = nullptr;
   }
 
-  Status sum(int64_t count, ErrorText* error, DType dtype = DType::Float32, const char* name = "all_reduce") {
+  Status sum(int64_t count, ErrorText* error, DType dtype = DType::Float32,
+             const char* name = "all_reduce") {
     CollectiveCall call = {};
     call.kind = Collective::AllReduce;
     call.dtype = dtype;
@@ -91,7 +99,9 @@ struct Rank {
   // Looks as a reader does, until the group has failed; how many seconds it took.
   double wait_for_failure(Status* status, ErrorText* error) {
     const int64_t begin = now_ns();
-    while ((*status = kWatchedEngine.failure(member, error)).ok() && now_ns() - begin < 10'000'000'000) usleep(2000);
+    while ((*status = kWatchedEngine.failure(member, error)).ok() &&
+           now_ns() - begin < 10'000'000'000)
+      usleep(2000);
     return static_cast<double>(now_ns() - begin) * 1e-9;
   }
   // Within a second: the other ranks hear of a failure first.

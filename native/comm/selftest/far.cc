@@ -1,4 +1,5 @@
-// Groups of devices whose hosts compare their calls over gloo, as where each is a machine of its own.
+// Groups of devices whose hosts compare their calls over gloo, as where each is a machine of its
+// own.
 #include <dlfcn.h>
 #include <signal.h>
 
@@ -14,7 +15,8 @@ namespace {
 
 const GlooEngine* gloo = nullptr;
 
-// One rank of a world over loopback, and of the group of all of its ranks. What it needs to know of the others they tell each other as host.
+// One rank of a world over loopback, and of the group of all of its ranks. What it needs to know of
+// the others they tell each other as host.
 struct Connection {
   void* world = nullptr;
   void* member = nullptr;
@@ -24,16 +26,21 @@ struct Connection {
     const auto row = static_cast<size_t>(size) * kGlooAddressBytes;
     std::vector<char> own(row), all(row * static_cast<size_t>(size)), theirs(row);
     ErrorText error;
-    CHECK(gloo->listen("127.0.0.1", rank, size, 10'000, &world, own.data(), &error).ok(), "%s", error.text);
+    CHECK(gloo->listen("127.0.0.1", rank, size, 10'000, &world, own.data(), &error).ok(), "%s",
+          error.text);
     const std::vector<int64_t> bytes(static_cast<size_t>(size), static_cast<int64_t>(row));
-    CHECK(host.all_gather(own.data(), all.data(), bytes.data(), {"addresses", ""}, &error).ok(), "%s", error.text);
+    CHECK(host.all_gather(own.data(), all.data(), bytes.data(), {"addresses", ""}, &error).ok(),
+          "%s", error.text);
     std::vector<int32_t> ranks;
     for (int32_t other = 0; other < size; other++) {
       ranks.push_back(other);
-      memcpy(&theirs[static_cast<size_t>(other) * kGlooAddressBytes], &all[static_cast<size_t>(other) * row + static_cast<size_t>(rank) * kGlooAddressBytes], kGlooAddressBytes);
+      memcpy(&theirs[static_cast<size_t>(other) * kGlooAddressBytes],
+             &all[static_cast<size_t>(other) * row + static_cast<size_t>(rank) * kGlooAddressBytes],
+             kGlooAddressBytes);
     }
     CHECK(gloo->connect(world, theirs.data(), &error).ok(), "%s", error.text);
-    const GlooGroup plan{"far", "far", ranks.data(), rank, size, timeout_ms, [](void*) { return false; }, nullptr};
+    const GlooGroup plan{
+        "far", "far", ranks.data(), rank, size, timeout_ms, [](void*) { return false; }, nullptr};
     CHECK(gloo->join(world, plan, &member, &error).ok(), "%s", error.text);
   }
   ~Connection() {
@@ -42,26 +49,30 @@ struct Connection {
   }
 };
 
-void run_far(Ranks mode, int32_t size, const std::function<void(Rank&, FarWatch&, HostGroup&)>& body, int64_t timeout_ms = 20'000, const Options& options = {}) {
+void run_far(Ranks mode, int32_t size,
+             const std::function<void(Rank&, FarWatch&, HostGroup&)>& body,
+             int64_t timeout_ms = 20'000, const Options& options = {}) {
   Devices* devices = new_devices();
   run_ranks(mode, size, options, [&](HostGroup& host) {
     Connection connection(host, timeout_ms);
     if (has_failed_checks()) return;
-    auto watch = std::make_unique<FarWatch>(gloo, connection.member, Roster{"far", {}}, host.rank(), host.size());
+    auto watch = std::make_unique<FarWatch>(gloo, connection.member, Roster{"far", {}}, host.rank(),
+                                            host.size());
     FarWatch& far = *watch;
     Rank rank(std::move(watch), devices, timeout_ms);
     body(rank, far, host);
   });
 }
 
-// Of a call that the devices carry out whatever the ranks have called: who asks for its result waits, as long as a read does, to hear that
-// it is none.
+// Of a call that the devices carry out whatever the ranks have called: who asks for its result
+// waits, as long as a read does, to hear that it is none.
 void expect_refusal(Rank& rank, uint64_t call, ErrorText* error) {
   int64_t begin = now_ns();
   while (!rank.device.is_done(call) && now_ns() - begin < 5'000'000'000) usleep(100);
   begin = now_ns();
   Status status = kWatchedEngine.failure(rank.member, error);
-  CHECK(!status.ok() || now_ns() - begin > 90'000'000, "a result that is none was reported at once");
+  CHECK(!status.ok() || now_ns() - begin > 90'000'000,
+        "a result that is none was reported at once");
   if (status.ok()) rank.wait_for_failure(&status, error);  // on a busy machine
   CHECK(!status.ok(), "a result that is none was reported");
 }
@@ -70,13 +81,18 @@ void differences(Ranks mode) {
   run_far(mode, 3, [](Rank& rank, FarWatch&, HostGroup& host) {
     ErrorText error;
     for (int i = 0; i < 100; i++) CHECK(rank.sum(5 + i, &error).ok(), "%s", error.text);
-    CHECK((host.rank() == 2 ? rank.broadcast(2, &error) : rank.sum(12, &error)).ok(), "%s", error.text);
+    CHECK((host.rank() == 2 ? rank.broadcast(2, &error) : rank.sum(12, &error)).ok(), "%s",
+          error.text);
     expect_refusal(rank, 101, &error);
-    for (const char* part : {"(call 101 of group \"far\")", "broadcast of 2 float32 from rank 0 at b.ts:3", "all_reduce of 12 float32 (sum) at a.ts:9"})
-      CHECK(contains(error, part), "rank %d does not hear of %s: %s", host.rank(), part, error.text);
+    for (const char* part :
+         {"(call 101 of group \"far\")", "broadcast of 2 float32 from rank 0 at b.ts:3",
+          "all_reduce of 12 float32 (sum) at a.ts:9"})
+      CHECK(contains(error, part), "rank %d does not hear of %s: %s", host.rank(), part,
+            error.text);
     CHECK(rank.aborted(), "the device of rank %d still waits", host.rank());
     ErrorText later;
-    CHECK(!rank.sum(12, &later).ok() && contains(later, ": the group has failed before: "), "later: %s", later.text);
+    CHECK(!rank.sum(12, &later).ok() && contains(later, ": the group has failed before: "),
+          "later: %s", later.text);
   });
   // One that comes late hears of it too, and one that never reads is aborted all the same.
   run_far(mode, 2, [](Rank& rank, FarWatch&, HostGroup& host) {
@@ -85,11 +101,14 @@ void differences(Ranks mode) {
     CHECK(rank.sum(4 + host.rank(), &error).ok(), "%s", error.text);
     for (int i = 0; i < 300 && !rank.aborted(); i++) usleep(10'000);
     CHECK(rank.aborted(), "the device of rank %d still waits", host.rank());
-    CHECK(!kWatchedEngine.failure(rank.member, &error).ok() && contains(error, "of 4 float32") && contains(error, "of 5 float32"), "%s", error.text);
+    CHECK(!kWatchedEngine.failure(rank.member, &error).ok() && contains(error, "of 4 float32") &&
+              contains(error, "of 5 float32"),
+          "%s", error.text);
   });
   run_far(mode, 3, [](Rank& rank, FarWatch&, HostGroup& host) {
     ErrorText error;
-    const int64_t sends[] = {1, 2, 3}, receives[] = {1 + host.rank(), 1 + host.rank(), host.rank() == 0 ? 4 : 1 + host.rank()};
+    const int64_t sends[] = {1, 2, 3}, receives[] = {1 + host.rank(), 1 + host.rank(),
+                                                     host.rank() == 0 ? 4 : 1 + host.rank()};
     CollectiveCall call = {};
     call.kind = Collective::AllToAll;
     call.dtype = DType::Int64;
@@ -97,19 +116,26 @@ void differences(Ranks mode) {
     call.counts = receives;
     CHECK(rank.run(call, "all_to_all", "e.ts:5", &error).ok(), "%s", error.text);
     expect_refusal(rank, 1, &error);
-    CHECK(contains(error, "all_to_all (call 1 of group \"far\") at e.ts:5: rank 2 sends 8 bytes to rank 0, which expects 32"), "%s", error.text);
+    CHECK(contains(error,
+                   "all_to_all (call 1 of group \"far\") at e.ts:5: rank 2 sends 8 bytes to rank "
+                   "0, which expects 32"),
+          "%s", error.text);
   });
-  end_group(mode == Ranks::Threads ? "threads: far devices: calls that differ" : "processes: far devices: calls that differ");
+  end_group(mode == Ranks::Threads ? "threads: far devices: calls that differ"
+                                   : "processes: far devices: calls that differ");
 }
 
 void agreement(Ranks mode) {
   run_far(mode, 3, [](Rank& rank, FarWatch& far, HostGroup& host) {
     ErrorText error;
-    const int64_t sizes[] = {1, 2, 3}, sends[] = {1, 2, 3}, receives[] = {1 + host.rank(), 1 + host.rank(), 1 + host.rank()};
+    const int64_t sizes[] = {1, 2, 3}, sends[] = {1, 2, 3},
+                  receives[] = {1 + host.rank(), 1 + host.rank(), 1 + host.rank()};
     for (int i = 0; i < 2000; i++) {
       if (i % 500 == host.rank()) usleep(1000);
       CollectiveCall call = {};
-      call.kind = i % 3 == 0 ? Collective::AllGather : i % 3 == 1 ? Collective::AllToAll : Collective::Send;
+      call.kind = i % 3 == 0   ? Collective::AllGather
+                  : i % 3 == 1 ? Collective::AllToAll
+                               : Collective::Send;
       call.dtype = DType::Float32;
       call.counts = i % 3 == 0 ? sizes : receives;
       call.send_counts = sends;
@@ -132,27 +158,34 @@ void agreement(Ranks mode) {
     CHECK(far.settle(UINT64_MAX, 5'000), "the calls were not compared");
     CHECK(kWatchedEngine.failure(rank.member, &error).ok(), "%s", error.text);
   });
-  end_group(mode == Ranks::Threads ? "threads: far devices: calls that agree" : "processes: far devices: calls that agree");
+  end_group(mode == Ranks::Threads ? "threads: far devices: calls that agree"
+                                   : "processes: far devices: calls that agree");
 }
 
 void absence(Ranks mode) {
-  run_far(mode, 3, [](Rank& rank, FarWatch&, HostGroup& host) {
-    ErrorText error;
-    CHECK(rank.broadcast(2, &error).ok(), "%s", error.text);
-    if (host.rank() == 2) {
-      usleep(1'500'000);
-      Status status = rank.sum(12, &error);
-      if (status.ok()) rank.wait_for_failure(&status, &error);
-      CHECK(contains(error, "has failed before"), "%s", error.text);
-      return;
-    }
-    CHECK(rank.sum(12, &error).ok(), "%s", error.text);
-    Status status;
-    const double seconds = rank.wait_for_failure(&status, &error);
-    CHECK(seconds > 0.25 && seconds < 5, "the timeout of 0.3 s took %.2f s", seconds);
-    CHECK(contains(error, "all_reduce (call 2 of group \"far\") at a.ts:9: rank 2 has not come"), "%s", error.text);
-    CHECK(contains(error, "(timeout after 3") || contains(error, "(timeout after 4"), "%s", error.text);
-  }, 300);
+  run_far(
+      mode, 3,
+      [](Rank& rank, FarWatch&, HostGroup& host) {
+        ErrorText error;
+        CHECK(rank.broadcast(2, &error).ok(), "%s", error.text);
+        if (host.rank() == 2) {
+          usleep(1'500'000);
+          Status status = rank.sum(12, &error);
+          if (status.ok()) rank.wait_for_failure(&status, &error);
+          CHECK(contains(error, "has failed before"), "%s", error.text);
+          return;
+        }
+        CHECK(rank.sum(12, &error).ok(), "%s", error.text);
+        Status status;
+        const double seconds = rank.wait_for_failure(&status, &error);
+        CHECK(seconds > 0.25 && seconds < 5, "the timeout of 0.3 s took %.2f s", seconds);
+        CHECK(
+            contains(error, "all_reduce (call 2 of group \"far\") at a.ts:9: rank 2 has not come"),
+            "%s", error.text);
+        CHECK(contains(error, "(timeout after 3") || contains(error, "(timeout after 4"), "%s",
+              error.text);
+      },
+      300);
   run_far(mode, 3, [](Rank& rank, FarWatch&, HostGroup& host) {  // one leaves early
     ErrorText error;
     CHECK(rank.sum(2, &error).ok(), "%s", error.text);
@@ -161,9 +194,11 @@ void absence(Ranks mode) {
     usleep(400'000);  // in which the others take their connections along as well
     Status status;
     rank.wait_for_failure(&status, &error);
-    CHECK(!status.ok() && contains(error, "call 2 of group \"far\") at a.ts:9: rank 1 has"), "%s", error.text);
+    CHECK(!status.ok() && contains(error, "call 2 of group \"far\") at a.ts:9: rank 1 has"), "%s",
+          error.text);
   });
-  // One leaves early, which the devices of the others see first, in their call or before it, and not of whom.
+  // One leaves early, which the devices of the others see first, in their call or before it, and
+  // not of whom.
   for (const bool before : {false, true})
     run_far(mode, 3, [before](Rank& rank, FarWatch&, HostGroup& host) {
       ErrorText error;
@@ -173,7 +208,10 @@ void absence(Ranks mode) {
       while (before && !rank.device.devices->closed.load()) usleep(1000);
       Status status = rank.sum(12, &error);
       if (status.ok()) rank.wait_for_failure(&status, &error);
-      CHECK(contains(error, "call 2 of group \"far\") at a.ts:9: rank 1 has left the group, its last call was all_reduce of 2"), "%s", error.text);
+      CHECK(contains(error,
+                     "call 2 of group \"far\") at a.ts:9: rank 1 has left the group, its last call "
+                     "was all_reduce of 2"),
+            "%s", error.text);
       usleep(2'000'000);
     });
   run_far(mode, 2, [](Rank& rank, FarWatch&, HostGroup& host) {  // one gives up
@@ -186,34 +224,42 @@ void absence(Ranks mode) {
     CHECK(rank.sum(20, &error).ok(), "%s", error.text);
     Status status;
     CHECK(rank.wait_for_failure(&status, &error) < 2, "it took long");
-    CHECK(contains(error, "all_reduce (call 2 of group \"far\") at a.ts:9: rank 1 gives up"), "%s", error.text);
+    CHECK(contains(error, "all_reduce (call 2 of group \"far\") at a.ts:9: rank 1 gives up"), "%s",
+          error.text);
   });
-  end_group(mode == Ranks::Threads ? "threads: far devices: ranks that do not come" : "processes: far devices: ranks that do not come");
+  end_group(mode == Ranks::Threads ? "threads: far devices: ranks that do not come"
+                                   : "processes: far devices: ranks that do not come");
 }
 
-// Two ranks leave as soon as they have joined, while the third still joins, which hears of it in its first call.
+// Two ranks leave as soon as they have joined, while the third still joins, which hears of it in
+// its first call.
 void departure_at_once() {
   run_ranks(Ranks::Threads, 3, {}, [](HostGroup& host) {
     Connection connection(host, 20'000);
     const int32_t ranks[] = {0, 1, 2};
-    const GlooGroup plan{"brief", "brief", ranks, host.rank(), 3, 20'000, [](void*) { return false; }, nullptr};
+    const GlooGroup plan{
+        "brief", "brief", ranks, host.rank(), 3, 20'000, [](void*) { return false; }, nullptr};
     void* member = nullptr;
     ErrorText error;
     const bool stays = host.rank() == 0;
     if (stays) pause_before_frames(300);
-    CHECK(gloo->join(connection.world, plan, &member, &error).ok(), "rank %d: %s", host.rank(), error.text);
+    CHECK(gloo->join(connection.world, plan, &member, &error).ok(), "rank %d: %s", host.rank(),
+          error.text);
     pause_before_frames(0);
     if (stays && member) {
       CollectiveCall call{};
       call.kind = Collective::Barrier;
       call.name = "barrier";
       call.error = &error;
-      CHECK(!gloo->comm->run(member, call).ok() && contains(error, "has left the group"), "%s", error.text);
+      CHECK(!gloo->comm->run(member, call).ok() && contains(error, "has left the group"), "%s",
+            error.text);
     }
     if (member) gloo->comm->destroy(member);
   });
   // CI has a gloo whose symbols can be taken; others bind their own.
-  CHECK(has_paused() || !getenv("CI"), "gloo's receive was not taken from this program, so nothing was tried: is it built with -rdynamic?");
+  CHECK(has_paused() || !getenv("CI"),
+        "gloo's receive was not taken from this program, so nothing was tried: is it built with "
+        "-rdynamic?");
   end_group("threads: groups over gloo: ranks that leave as soon as they have joined");
 }
 
@@ -229,7 +275,8 @@ void departure(Ranks mode) {
     call.error = &error;
     CHECK(!far.run(call).ok() && contains(error, "has left the group"), "%s", error.text);
   });
-  end_group(mode == Ranks::Threads ? "threads: far devices: calls of one that has left" : "processes: far devices: calls of one that has left");
+  end_group(mode == Ranks::Threads ? "threads: far devices: calls of one that has left"
+                                   : "processes: far devices: calls of one that has left");
 }
 
 // While it is waited for, and after all have come to a call that its device then does not finish.
@@ -242,26 +289,35 @@ void killed(bool comes) {
     usleep(200'000);
     kill(pids[1], SIGKILL);
   };
-  run_far(Ranks::Processes, 3, [board, comes](Rank& rank, FarWatch& far, HostGroup& host) {
-    ErrorText error;
-    rank.device.devices->never_done.store(2);
-    CHECK(rank.sum(2, &error).ok(), "%s", error.text);
-    if (host.rank() != 1 || comes) CHECK(rank.sum(20, &error).ok(), "%s", error.text);
-    if (comes) CHECK(far.settle(2, 5'000), "the call was not compared");
-    board->ready++;
-    if (host.rank() == 1) usleep(10'000'000);
-    Status status;
-    rank.wait_for_failure(&status, &error);
-    CHECK(contains(error, "all_reduce (call 2 of group \"far\") at a.ts:9: rank 1 has died or cannot be reached ("), "%s", error.text);
-  }, 20'000, options);
-  end_group(comes ? "processes: far devices: SIGKILL in a call" : "processes: far devices: SIGKILL before a call");
+  run_far(
+      Ranks::Processes, 3,
+      [board, comes](Rank& rank, FarWatch& far, HostGroup& host) {
+        ErrorText error;
+        rank.device.devices->never_done.store(2);
+        CHECK(rank.sum(2, &error).ok(), "%s", error.text);
+        if (host.rank() != 1 || comes) CHECK(rank.sum(20, &error).ok(), "%s", error.text);
+        if (comes) CHECK(far.settle(2, 5'000), "the call was not compared");
+        board->ready++;
+        if (host.rank() == 1) usleep(10'000'000);
+        Status status;
+        rank.wait_for_failure(&status, &error);
+        CHECK(contains(error,
+                       "all_reduce (call 2 of group \"far\") at a.ts:9: rank 1 has died or cannot "
+                       "be reached ("),
+              "%s", error.text);
+      },
+      20'000, options);
+  end_group(comes ? "processes: far devices: SIGKILL in a call"
+                  : "processes: far devices: SIGKILL before a call");
 }
 
 }  // namespace
 
 bool test_far(const char* library) {
   void* opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  auto entry = opened ? reinterpret_cast<const GlooEngine* (*)()>(dlsym(opened, "shardwise_gloo_v1")) : nullptr;
+  auto entry = opened
+                   ? reinterpret_cast<const GlooEngine* (*)()>(dlsym(opened, "shardwise_gloo_v1"))
+                   : nullptr;
   if (!entry || entry()->abi != kGlooAbi) {
     printf("%s: %s\n", library, opened ? "not of this version" : dlerror());
     return false;

@@ -1,4 +1,5 @@
-// What only processes can suffer: SIGKILL, SIGSTOP, and names of segments that others hold or dead runs left.
+// What only processes can suffer: SIGKILL, SIGSTOP, and names of segments that others hold or dead
+// runs left.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -19,7 +20,9 @@ constexpr CallSite kReduce = {"all_reduce", "a.ts:9"}, kReceive = {"receive", "f
 using Segment = std::shared_ptr<Region>;
 using Group = std::unique_ptr<HostGroup>;
 
-bool contains(const ErrorText& error, const char* part) { return strstr(error.text, part) != nullptr; }
+bool contains(const ErrorText& error, const char* part) {
+  return strstr(error.text, part) != nullptr;
+}
 
 int fork_and(const std::function<void()>& run) {
   fflush(stdout);
@@ -43,21 +46,25 @@ void kill_rank(int victim, int64_t count, useconds_t delay_us) {
     usleep(delay_us);
     kill(pids[static_cast<size_t>(victim)], SIGKILL);
   };
-  run_ranks(Ranks::Processes, 3, {.meanwhile = meanwhile, .killed = uint64_t{1} << victim}, [&](HostGroup& group) {
-    std::vector<float> data(static_cast<size_t>(count), 1);
-    ErrorText error;
-    Status status = kOk;
-    int64_t began = 0;
-    for (int turn = 0; status.ok(); turn++) {
-      if (turn == 2) board->ready++;
-      began = now_ns();
-      status = group.all_reduce(data.data(), data.data(), count, DType::Float32, Reduce::Max, kReduce, &error);
-    }
-    char part[64];
-    snprintf(part, sizeof part, "rank %d has died (process ", victim);
-    CHECK(status.code == Code::Device && contains(error, part) && contains(error, "all_reduce of "), "%s", error.text);
-    CHECK(now_ns() - began < 5'000'000'000, "it took long to see that a rank has died");
-  });
+  run_ranks(Ranks::Processes, 3, {.meanwhile = meanwhile, .killed = uint64_t{1} << victim},
+            [&](HostGroup& group) {
+              std::vector<float> data(static_cast<size_t>(count), 1);
+              ErrorText error;
+              Status status = kOk;
+              int64_t began = 0;
+              for (int turn = 0; status.ok(); turn++) {
+                if (turn == 2) board->ready++;
+                began = now_ns();
+                status = group.all_reduce(data.data(), data.data(), count, DType::Float32,
+                                          Reduce::Max, kReduce, &error);
+              }
+              char part[64];
+              snprintf(part, sizeof part, "rank %d has died (process ", victim);
+              CHECK(status.code == Code::Device && contains(error, part) &&
+                        contains(error, "all_reduce of "),
+                    "%s", error.text);
+              CHECK(now_ns() - began < 5'000'000'000, "it took long to see that a rank has died");
+            });
 }
 
 void kill_sender() {
@@ -92,9 +99,11 @@ void stop_rank() {
     group.set_timeout(400);
     for (int turn = 0; status.ok(); turn++) {
       if (turn == 2) board->ready++;
-      status = group.all_reduce(data.data(), data.data(), 10'000, DType::Float32, Reduce::Max, kReduce, &error);
+      status = group.all_reduce(data.data(), data.data(), 10'000, DType::Float32, Reduce::Max,
+                                kReduce, &error);
     }
-    CHECK(status.code == Code::Device && contains(error, "rank 2 has not come, it"), "%s", error.text);
+    CHECK(status.code == Code::Device && contains(error, "rank 2 has not come, it"), "%s",
+          error.text);
     board->done++;
   });
 }
@@ -117,7 +126,8 @@ void stop_all() {
     board->ready++;
     for (int32_t ended = 0; ended == 0;) {
       const int32_t seen = group.rank() == 0 ? board->done.load() : 0;
-      const Status status = group.all_reduce(&seen, &ended, 1, DType::Int32, Reduce::Max, kReduce, &error);
+      const Status status =
+          group.all_reduce(&seen, &ended, 1, DType::Int32, Reduce::Max, kReduce, &error);
       if (!CHECK(status.ok(), "%s", error.text)) return;
       usleep(group.rank() == 1 ? 20'000 : 0);
     }
@@ -138,9 +148,10 @@ void kill_all() {
   });
 }
 
-Status open_segment(const std::string& name, uint64_t token, int32_t size, int32_t rank, Segment* region, ErrorText* error,
-                    int64_t timeout_ms = 10'000) {
-  return Region::between_processes({name.c_str(), token, size, rank, 4096, timeout_ms}, region, error);
+Status open_segment(const std::string& name, uint64_t token, int32_t size, int32_t rank,
+                    Segment* region, ErrorText* error, int64_t timeout_ms = 10'000) {
+  return Region::between_processes({name.c_str(), token, size, rank, 4096, timeout_ms}, region,
+                                   error);
 }
 
 // A sum over the ranks of one group: wrong if ranks of two groups met.
@@ -152,13 +163,16 @@ void sum_in_group(const std::string& name, uint64_t token, int32_t size, int32_t
   if (!CHECK(HostGroup::join(region, rank, &group, &error).ok(), "%s", error.text)) return;
   group->set_timeout(10'000);
   int64_t value = static_cast<int64_t>(token);
-  const Status status = group->all_reduce(&value, &value, 1, DType::Int64, Reduce::Sum, kReduce, &error);
-  CHECK(status.ok() && value == static_cast<int64_t>(token) * size, "%s: sum %lld", error.text, static_cast<long long>(value));
+  const Status status =
+      group->all_reduce(&value, &value, 1, DType::Int64, Reduce::Sum, kReduce, &error);
+  CHECK(status.ok() && value == static_cast<int64_t>(token) * size, "%s: sum %lld", error.text,
+        static_cast<long long>(value));
 }
 
 void check_group(const std::string& name, uint64_t token, int32_t size) {
   std::vector<int> pids;
-  for (int32_t rank = size - 1; rank >= 0; rank--) pids.push_back(fork_and([&] { sum_in_group(name, token, size, rank); }));
+  for (int32_t rank = size - 1; rank >= 0; rank--)
+    pids.push_back(fork_and([&] { sum_in_group(name, token, size, rank); }));
   for (int pid : pids) check_ended(pid);
 }
 
@@ -199,7 +213,9 @@ void names_that_collide() {
   for (int turn = 0; turn < 5; turn++) {
     for (int32_t rank : {1, 0, 2}) {
       for (uint64_t token : {100, 2000, 30000})
-        pids.push_back(fork_and([&, token, rank] { sum_in_group(name, token + static_cast<uint64_t>(turn), 3, rank); }));
+        pids.push_back(fork_and([&, token, rank] {
+          sum_in_group(name, token + static_cast<uint64_t>(turn), 3, rank);
+        }));
     }
     if (turn % 2 == 1) usleep(20'000);
   }
@@ -210,19 +226,24 @@ void names_that_collide() {
   ErrorText error;
   CHECK(open_segment(name, 1, 2, 0, &first, &error).ok(), "%s", error.text);
   Status status = open_segment(name, 1, 2, 0, &second, &error);
-  CHECK(status.code == Code::Invalid && contains(error, "is being made by process"), "%s", error.text);
-  status = open_segment(name, 1, 3, 1, &second, &error);
-  CHECK(status.code == Code::Invalid && contains(error, "rank 0 made a group of 2 ranks, rank 1 wants one of 3"), "%s",
+  CHECK(status.code == Code::Invalid && contains(error, "is being made by process"), "%s",
         error.text);
+  status = open_segment(name, 1, 3, 1, &second, &error);
+  CHECK(status.code == Code::Invalid &&
+            contains(error, "rank 0 made a group of 2 ranks, rank 1 wants one of 3"),
+        "%s", error.text);
   CHECK(open_segment(name, 1, 2, 1, &second, &error).ok(), "%s", error.text);
   Group group, again;
   // Two ranks in one process: each waits for the other.
-  std::thread other([&] { CHECK(HostGroup::join(second, 1, &group, nullptr).ok(), "rank 1 cannot join"); });
+  std::thread other(
+      [&] { CHECK(HostGroup::join(second, 1, &group, nullptr).ok(), "rank 1 cannot join"); });
   usleep(20'000);
   CHECK(segments_left() == 1, "the segment is gone before all have joined");
-  CHECK(HostGroup::join(second, 1, &again, &error).code == Code::Invalid && contains(error, "its rank 1 is there already"), "%s",
-        error.text);
-  CHECK(HostGroup::join(second, 2, &again, &error).code == Code::Invalid, "a rank beyond the group joined");
+  CHECK(HostGroup::join(second, 1, &again, &error).code == Code::Invalid &&
+            contains(error, "its rank 1 is there already"),
+        "%s", error.text);
+  CHECK(HostGroup::join(second, 2, &again, &error).code == Code::Invalid,
+        "a rank beyond the group joined");
   CHECK(HostGroup::join(first, 0, &again, &error).ok(), "%s", error.text);
   other.join();
   CHECK(segments_left() == 0, "the name is still there when all have joined");
@@ -238,7 +259,8 @@ void creator_dies() {
     ErrorText error;
     CHECK(open_segment(name, 1, 3, rank, &region, &error, 10'000).ok(), "%s", error.text);
     board->ready++;
-    CHECK(!HostGroup::join(region, rank, &group, &error).ok() && contains(error, part), "%s", error.text);
+    CHECK(!HostGroup::join(region, rank, &group, &error).ok() && contains(error, part), "%s",
+          error.text);
   };
   const int creator = fork_and([&] { join(0, ""); });
   const int attached = fork_and([&] { join(1, "join: rank 0 has died (process "); });
@@ -250,7 +272,9 @@ void creator_dies() {
   Segment region;
   ErrorText error;
   const Status status = open_segment(name, 1, 3, 2, &region, &error, 200);
-  CHECK(status.code == Code::Device && contains(error, "rank 0 has not joined group") && contains(error, "200 ms"), "%s", error.text);
+  CHECK(status.code == Code::Device && contains(error, "rank 0 has not joined group") &&
+            contains(error, "200 ms"),
+        "%s", error.text);
   CHECK(segments_left() == 0, "%d segments are left", segments_left());
 }
 
@@ -260,14 +284,15 @@ void rank_never_joins() {
   Group group;
   ErrorText error;
   CHECK(open_segment(name, 1, 2, 0, &region, &error, 100).ok(), "%s", error.text);
-  CHECK(HostGroup::join(region, 0, &group, &error).code == Code::Device, "a group without its rank 1 began");
+  CHECK(HostGroup::join(region, 0, &group, &error).code == Code::Device,
+        "a group without its rank 1 began");
   CHECK(contains(error, "join: rank 1 has not joined the group (timeout after "), "%s", error.text);
   region.reset();
   CHECK(segments_left() == 0, "%d segments are left", segments_left());
 }
 
-// A rank of the world that dies, or leaves, before it comes to another group: its members hear at once, also while they look for a
-// segment that it should have made.
+// A rank of the world that dies, or leaves, before it comes to another group: its members hear at
+// once, also while they look for a segment that it should have made.
 void gone_before_joining() {
   for (int32_t victim : {0, 1}) {
     for (bool dies : {true, false}) {
@@ -285,7 +310,8 @@ void gone_before_joining() {
         if (!comes) return void(usleep(600'000));
         const Origin origin{world.region()};
         SegmentOptions segment{part.c_str(), 5, 2, victim == 0 ? 1 : 0};
-        segment.roster = {"pair", victim == 0 ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{2, 1}};
+        segment.roster = {"pair",
+                          victim == 0 ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{2, 1}};
         segment.origin = &origin;
         Segment region;
         Group group;
@@ -294,7 +320,8 @@ void gone_before_joining() {
         Status status = Region::between_processes(segment, &region, &error);
         if (status.ok()) status = HostGroup::join(region, segment.rank, &group, &error, origin);
         CHECK(!status.ok() && now_ns() - begin < 2'000'000'000, "it took long");
-        CHECK(contains(error, victim == 0 ? "join: rank 0 " : "join: rank 1 ") && contains(error, dies ? "has died (process " : "has left") &&
+        CHECK(contains(error, victim == 0 ? "join: rank 0 " : "join: rank 1 ") &&
+                  contains(error, dies ? "has died (process " : "has left") &&
                   contains(error, "before it joined group \"pair\""),
               "%s", error.text);
       });
@@ -304,22 +331,30 @@ void gone_before_joining() {
   Segment world, pair;
   Group first, second, waiting;
   ErrorText error;
-  CHECK(Region::in_process(2, 4096, &world, &error, Use::World, {"world", {}}).ok() && Region::in_process(2, 4096, &pair, &error, Use::Part, {"pair", {}}).ok(),
+  CHECK(Region::in_process(2, 4096, &world, &error, Use::World, {"world", {}}).ok() &&
+            Region::in_process(2, 4096, &pair, &error, Use::Part, {"pair", {}}).ok(),
         "%s", error.text);
-  CHECK(HostGroup::join(world, 0, &first, &error).ok() && HostGroup::join(world, 1, &second, &error).ok(), "%s", error.text);
+  CHECK(HostGroup::join(world, 0, &first, &error).ok() &&
+            HostGroup::join(world, 1, &second, &error).ok(),
+        "%s", error.text);
   CHECK(HostGroup::join(pair, 0, &waiting, &error, Origin{world}).ok(), "%s", error.text);
   second.reset();
   CHECK(!waiting->barrier({"barrier", "c.ts:1"}, &error).ok(), "a barrier of one rank alone");
-  CHECK(contains(error, "barrier (call 1 of group \"pair\") at c.ts:1: rank 1 has left group \"world\" before it joined group \"pair\""), "%s", error.text);
+  CHECK(contains(error,
+                 "barrier (call 1 of group \"pair\") at c.ts:1: rank 1 has left group \"world\" "
+                 "before it joined group \"pair\""),
+        "%s", error.text);
 }
 
 void no_room() {
   Segment region;
   ErrorText error;
   const std::string name = segment_name();
-  const Status status = Region::between_processes({name.c_str(), 1, 2, 0, int64_t{1} << 44, 100}, &region, &error);
+  const Status status =
+      Region::between_processes({name.c_str(), 1, 2, 0, int64_t{1} << 44, 100}, &region, &error);
   CHECK(status.code == Code::OutOfMemory, "16 TiB were had");
-  for (const char* part : {"of 2 ranks needs 6", "MiB of shared memory, and /dev/shm has ", "--shm-size"})
+  for (const char* part :
+       {"of 2 ranks needs 6", "MiB of shared memory, and /dev/shm has ", "--shm-size"})
     CHECK(contains(error, part), "%s", error.text);
   CHECK(segments_left() == 0, "%d segments are left", segments_left());
 }
@@ -327,7 +362,8 @@ void no_room() {
 }  // namespace
 
 void test_processes() {
-  for (int turn = 0; turn < 6; turn++) kill_rank(turn % 3, turn % 2 == 0 ? 2 : 300'000, static_cast<useconds_t>(turn * 1700));
+  for (int turn = 0; turn < 6; turn++)
+    kill_rank(turn % 3, turn % 2 == 0 ? 2 : 300'000, static_cast<useconds_t>(turn * 1700));
   kill_sender();
   kill_all();
   end_group("processes: SIGKILL");

@@ -23,7 +23,11 @@ int64_t group_began = now_ns();
 void run_threads(int32_t size, const Options& options, const Body& body) {
   std::shared_ptr<Region> region;
   ErrorText error;
-  if (!CHECK(Region::in_process(size, options.slot_bytes, &region, &error, options.use, options.roster).ok(), "%s", error.text)) return;
+  if (!CHECK(
+          Region::in_process(size, options.slot_bytes, &region, &error, options.use, options.roster)
+              .ok(),
+          "%s", error.text))
+    return;
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < size; rank++) {
     threads.emplace_back([&, rank] {
@@ -65,7 +69,8 @@ bool check(bool condition, const char* file, int line, const char* format, ...) 
 void end_group(const char* name) {
   const int failed = checks_failed.exchange(0);
   groups_failed += failed > 0;
-  printf("%s %s (%.1f s)\n", failed > 0 ? "FAIL" : "PASS", name, static_cast<double>(now_ns() - group_began) * 1e-9);
+  printf("%s %s (%.1f s)\n", failed > 0 ? "FAIL" : "PASS", name,
+         static_cast<double>(now_ns() - group_began) * 1e-9);
   group_began = now_ns();
 }
 
@@ -73,14 +78,17 @@ bool has_failed_checks() { return checks_failed.load() > 0; }
 
 bool all_passed() { return groups_failed == 0; }
 
-std::string segment_name() { return "shardwise-selftest-" + std::to_string(getpid()) + "-" + std::to_string(segments_named++); }
+std::string segment_name() {
+  return "shardwise-selftest-" + std::to_string(getpid()) + "-" + std::to_string(segments_named++);
+}
 
 int segments_left() {
   const std::string prefix = "shardwise-selftest-" + std::to_string(getpid()) + "-";
   int found = 0;
   DIR* folder = opendir("/dev/shm");
   if (folder == nullptr) return 0;
-  for (dirent* entry; (entry = readdir(folder)) != nullptr;) found += strncmp(entry->d_name, prefix.c_str(), prefix.size()) == 0;
+  for (dirent* entry; (entry = readdir(folder)) != nullptr;)
+    found += strncmp(entry->d_name, prefix.c_str(), prefix.size()) == 0;
   closedir(folder);
   return found;
 }
@@ -94,7 +102,9 @@ void run_ranks(Ranks mode, int32_t size, const Options& options, const Body& bod
     const int pid = fork();
     if (pid == 0) {
       checks_failed.store(0);
-      run_process({name.c_str(), 7, size, rank, options.slot_bytes, 20'000, options.use, options.roster}, options, body);
+      run_process(
+          {name.c_str(), 7, size, rank, options.slot_bytes, 20'000, options.use, options.roster},
+          options, body);
       fflush(stdout);
       _exit(has_failed_checks() ? 1 : 0);
     }
@@ -104,13 +114,15 @@ void run_ranks(Ranks mode, int32_t size, const Options& options, const Body& bod
   for (int32_t rank = 0; rank < size; rank++) {
     int status = 0;
     waitpid(pids[static_cast<size_t>(rank)], &status, 0);
-    if ((options.killed >> rank & 1) == 0) CHECK(status == 0, "the process of rank %d ended with %x", rank, status);
+    if ((options.killed >> rank & 1) == 0)
+      CHECK(status == 0, "the process of rank %d ended with %x", rank, status);
   }
   CHECK(segments_left() == 0, "%d segments are left in /dev/shm", segments_left());
 }
 
 Board* new_board() {
-  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return new (memory) Board{};
 }
 

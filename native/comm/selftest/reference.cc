@@ -1,4 +1,5 @@
-// Random values and the plain way to reduce them: one element at a time, in the order of ranks, with the compiler's own float16.
+// Random values and the plain way to reduce them: one element at a time, in the order of ranks,
+// with the compiler's own float16.
 #include <cmath>
 #include <cstring>
 
@@ -48,9 +49,15 @@ A combine(A a, A b, Reduce reduce) {
       else
         return a * b;
     case Reduce::Min:
-      return std::isnan(static_cast<double>(a)) ? a : std::isnan(static_cast<double>(b)) ? b : b < a ? b : a;
+      return std::isnan(static_cast<double>(a))   ? a
+             : std::isnan(static_cast<double>(b)) ? b
+             : b < a                              ? b
+                                                  : a;
     case Reduce::Max:
-      return std::isnan(static_cast<double>(a)) ? a : std::isnan(static_cast<double>(b)) ? b : b > a ? b : a;
+      return std::isnan(static_cast<double>(a))   ? a
+             : std::isnan(static_cast<double>(b)) ? b
+             : b > a                              ? b
+                                                  : a;
     default:
       if constexpr (integer)
         return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -61,11 +68,13 @@ A combine(A a, A b, Reduce reduce) {
 
 // Integers are computed in int64 and cut to their width, which is the same as wrapping on the way.
 template <class T, class A>
-void reduce_typed(const std::vector<std::vector<char>>& inputs, std::vector<char>& out, Reduce reduce) {
+void reduce_typed(const std::vector<std::vector<char>>& inputs, std::vector<char>& out,
+                  Reduce reduce) {
   const int64_t count = static_cast<int64_t>(out.size() / sizeof(T));
   for (int64_t i = 0; i < count; i++) {
     A sum = load<T, A>(inputs[0].data(), i);
-    for (size_t rank = 1; rank < inputs.size(); rank++) sum = combine(sum, load<T, A>(inputs[rank].data(), i), reduce);
+    for (size_t rank = 1; rank < inputs.size(); rank++)
+      sum = combine(sum, load<T, A>(inputs[rank].data(), i), reduce);
     if (reduce == Reduce::Avg) sum /= static_cast<A>(inputs.size());
     T result;
     if constexpr (std::is_same_v<T, Bf16>)
@@ -76,7 +85,8 @@ void reduce_typed(const std::vector<std::vector<char>>& inputs, std::vector<char
   }
 }
 
-void reduce_bool(const std::vector<std::vector<char>>& inputs, std::vector<char>& out, Reduce reduce) {
+void reduce_bool(const std::vector<std::vector<char>>& inputs, std::vector<char>& out,
+                 Reduce reduce) {
   for (size_t i = 0; i < out.size(); i++) {
     bool any = false, all = true;
     for (const std::vector<char>& input : inputs) {
@@ -105,9 +115,10 @@ template <class T>
 bool same_floats(const char* a, const char* b, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     const double x = load<T, float>(a, i), y = load<T, float>(b, i);
-    const bool equal =
-        std::isnan(x) ? std::isnan(y)
-                      : memcmp(a + i * static_cast<int64_t>(sizeof(T)), b + i * static_cast<int64_t>(sizeof(T)), sizeof(T)) == 0;
+    const bool equal = std::isnan(x)
+                           ? std::isnan(y)
+                           : memcmp(a + i * static_cast<int64_t>(sizeof(T)),
+                                    b + i * static_cast<int64_t>(sizeof(T)), sizeof(T)) == 0;
     if (!equal) return false;
   }
   return true;
@@ -146,7 +157,8 @@ std::vector<char> random_values(DType dtype, int64_t count, uint64_t seed) {
   }
 }
 
-std::vector<char> reference_reduce(const std::vector<std::vector<char>>& inputs, DType dtype, Reduce reduce) {
+std::vector<char> reference_reduce(const std::vector<std::vector<char>>& inputs, DType dtype,
+                                   Reduce reduce) {
   std::vector<char> out(inputs[0].size());
   switch (dtype) {
     case DType::Float32:

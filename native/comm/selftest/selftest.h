@@ -1,4 +1,5 @@
-// What the parts of the self-test share: ranks as threads or as processes, and a plain count of what failed.
+// What the parts of the self-test share: ranks as threads or as processes, and a plain count of
+// what failed.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -19,8 +20,10 @@ namespace shardwise::comm::selftest {
 enum class Ranks { Threads, Processes };
 
 // A failed check prints its place; the group (and in a rank's process the exit code) remembers.
-#define CHECK(condition, ...) ::shardwise::comm::selftest::check((condition), __FILE__, __LINE__, __VA_ARGS__)
-__attribute__((format(printf, 4, 5))) bool check(bool condition, const char* file, int line, const char* format, ...);
+#define CHECK(condition, ...) \
+  ::shardwise::comm::selftest::check((condition), __FILE__, __LINE__, __VA_ARGS__)
+__attribute__((format(printf, 4, 5))) bool check(bool condition, const char* file, int line,
+                                                 const char* format, ...);
 
 // Prints PASS or FAIL for all checks since the last call.
 void end_group(const char* name);
@@ -43,8 +46,10 @@ void run_ranks(Ranks mode, int32_t size, const Options& options, const Body& bod
 // Deterministic: every rank can make every other's data.
 std::vector<char> random_values(DType dtype, int64_t count, uint64_t seed);
 std::vector<char> random_bytes(int64_t bytes, uint64_t seed);
-std::vector<char> reference_reduce(const std::vector<std::vector<char>>& inputs, DType dtype, Reduce reduce);
-bool same_values(const char* a, const char* b, DType dtype, int64_t count);  // any NaN is as good as any other
+std::vector<char> reference_reduce(const std::vector<std::vector<char>>& inputs, DType dtype,
+                                   Reduce reduce);
+// any NaN is as good as any other
+bool same_values(const char* a, const char* b, DType dtype, int64_t count);
 
 // What processes tell each other beside the group: made before they are forked.
 struct Board {

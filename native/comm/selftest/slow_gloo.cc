@@ -29,7 +29,9 @@ void take_receive(void* engine) {
 void pause_before_frames(int milliseconds) { pause_ms = milliseconds; }
 bool has_paused() { return paused.load(); }
 
-__attribute__((visibility("default"))) void receive_slowly(void* buffer, int rank, uint64_t slot, size_t offset, size_t bytes) __asm__(GLOO_RECEIVE);
+__attribute__((visibility("default"))) void receive_slowly(void* buffer, int rank, uint64_t slot,
+                                                           size_t offset,
+                                                           size_t bytes) __asm__(GLOO_RECEIVE);
 void receive_slowly(void* buffer, int rank, uint64_t slot, size_t offset, size_t bytes) {
   if (slot == across::kFrameSlot && pause_ms > 0) {
     paused.store(true);

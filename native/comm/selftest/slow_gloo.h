@@ -1,4 +1,5 @@
-// Gloo with a pause where a rank begins to wait for another one's frames: what happens in between is otherwise seen once in thousands of groups.
+// Gloo with a pause where a rank begins to wait for another one's frames: what happens in between
+// is otherwise seen once in thousands of groups.
 #pragma once
 
 namespace shardwise::comm::selftest {

@@ -10,10 +10,12 @@
 namespace shardwise::comm::selftest {
 namespace {
 
-std::unique_ptr<CallWatch> watch_in(HostGroup& host) { return std::make_unique<WatchGroup>(host.region(), host.rank()); }
+std::unique_ptr<CallWatch> watch_in(HostGroup& host) {
+  return std::make_unique<WatchGroup>(host.region(), host.rank());
+}
 
-void run_watched(Ranks mode, int32_t size, const std::function<void(Rank&, HostGroup&)>& body, int64_t timeout_ms = 20'000,
-                 Options options = {}) {
+void run_watched(Ranks mode, int32_t size, const std::function<void(Rank&, HostGroup&)>& body,
+                 int64_t timeout_ms = 20'000, Options options = {}) {
   Devices* devices = new_devices();
   options.slot_bytes = 0;
   options.use = Use::Meeting;
@@ -29,27 +31,33 @@ const char* label(Ranks mode, const char* what) {
   return text;
 }
 
-// One rank calls something else after calls that agree: it is told before it launches, the others at once, with both places.
+// One rank calls something else after calls that agree: it is told before it launches, the others
+// at once, with both places.
 void differences(Ranks mode) {
   for (int turn = 0; turn < 9; turn++) {
     run_watched(mode, 3, [turn](Rank& rank, HostGroup& host) {
       ErrorText error;
       for (int i = 0; i < 100; i++) CHECK(rank.sum(5 + i, &error).ok(), "%s", error.text);
-      host.barrier({"barrier", ""}, &error);  // or one would hear of the difference before it is through these
+      host.barrier({"barrier", ""},
+                   &error);  // or one would hear of the difference before it is through these
       const bool odd = host.rank() == 2;
       if (turn % 3 == 1 && odd) usleep(30'000);  // the others are ahead by more than notes are kept
       if (turn % 3 == 2 && !odd) usleep(20'000);
       Status status = odd ? rank.broadcast(2, &error) : rank.sum(12, &error);
       // Whoever did not see it has launched, and goes on until it hears.
-      for (int i = 0; i < (turn % 3 == 1 ? 60 : 1) && status.ok() && !odd; i++) status = rank.sum(12, &error);
-      if (status.ok()) CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d heard nothing", host.rank());
+      for (int i = 0; i < (turn % 3 == 1 ? 60 : 1) && status.ok() && !odd; i++)
+        status = rank.sum(12, &error);
+      if (status.ok())
+        CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d heard nothing", host.rank());
       const bool many_ahead = turn % 3 == 1;
       for (const char* part : {"(call 101 of the group)", "b.ts:3", many_ahead ? "rank" : "a.ts:9"})
-        CHECK(contains(error, part), "rank %d does not hear of %s: %s", host.rank(), part, error.text);
+        CHECK(contains(error, part), "rank %d does not hear of %s: %s", host.rank(), part,
+              error.text);
       CHECK(rank.aborted(), "the device of rank %d still waits", host.rank());
       ErrorText later;
       status = rank.sum(12, &later);
-      CHECK(!status.ok() && contains(later, ": the group has failed before: "), "later: %s", later.text);
+      CHECK(!status.ok() && contains(later, ": the group has failed before: "), "later: %s",
+            later.text);
     });
   }
   // In the first call, in which the other ranks are still connecting.
@@ -60,9 +68,12 @@ void differences(Ranks mode) {
     ErrorText error;
     if (host.rank() == 2) usleep(100'000);
     const int64_t begin = now_ns();
-    CHECK(!(host.rank() == 2 ? rank.broadcast(2, &error) : rank.sum(12, &error)).ok(), "rank %d did not fail", host.rank());
+    CHECK(!(host.rank() == 2 ? rank.broadcast(2, &error) : rank.sum(12, &error)).ok(),
+          "rank %d did not fail", host.rank());
     CHECK(now_ns() - begin < 2'000'000'000, "it took long");
-    CHECK(contains(error, "(call 1 of the group)") && contains(error, "a.ts:9") && contains(error, "b.ts:3"), "%s", error.text);
+    CHECK(contains(error, "(call 1 of the group)") && contains(error, "a.ts:9") &&
+              contains(error, "b.ts:3"),
+          "%s", error.text);
   });
   run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
     ErrorText error;
@@ -73,11 +84,13 @@ void differences(Ranks mode) {
     call.counts = sizes;
     Status status = rank.run(call, "all_gather", "c.ts:1", &error);
     if (status.ok()) rank.wait_for_failure(&status, &error);
-    CHECK(contains(error, "all_gather of 3 float64 at c.ts:1 with other sizes per rank"), "%s", error.text);
+    CHECK(contains(error, "all_gather of 3 float64 at c.ts:1 with other sizes per rank"), "%s",
+          error.text);
   });
   run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
     ErrorText error;
-    const int64_t sends[] = {1, 2, 3}, receives[] = {1 + host.rank(), 1 + host.rank(), host.rank() == 0 ? 4 : 1 + host.rank()};
+    const int64_t sends[] = {1, 2, 3}, receives[] = {1 + host.rank(), 1 + host.rank(),
+                                                     host.rank() == 0 ? 4 : 1 + host.rank()};
     CollectiveCall call = {};
     call.kind = Collective::AllToAll;
     call.dtype = DType::Int64;
@@ -85,12 +98,16 @@ void differences(Ranks mode) {
     call.counts = receives;
     Status status = rank.run(call, "all_to_all", "e.ts:5", &error);
     if (status.ok()) rank.wait_for_failure(&status, &error);
-    CHECK(contains(error, "all_to_all (call 1 of the group) at e.ts:5: rank 2 sends 8 bytes to rank 0, which expects 32"), "%s", error.text);
+    CHECK(contains(error,
+                   "all_to_all (call 1 of the group) at e.ts:5: rank 2 sends 8 bytes to rank 0, "
+                   "which expects 32"),
+          "%s", error.text);
   });
   end_group(label(mode, "watched devices: calls that differ"));
 }
 
-// What moves the same bytes is the same, as between hosts; so is what no device can do, and what each rank has of its own.
+// What moves the same bytes is the same, as between hosts; so is what no device can do, and what
+// each rank has of its own.
 void agreement(Ranks mode) {
   run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
     ErrorText error;
@@ -100,12 +117,14 @@ void agreement(Ranks mode) {
     }
     CHECK(rank.sum(4, &error, DType::Int16).code == Code::Unsupported, "int16 was taken");
     CollectiveCall call = {};
-    const int64_t sends[] = {1, 2, 3}, receives[] = {1 + host.rank(), 1 + host.rank(), 1 + host.rank()};
+    const int64_t sends[] = {1, 2, 3},
+                  receives[] = {1 + host.rank(), 1 + host.rank(), 1 + host.rank()};
     call.kind = Collective::AllToAll;
     call.send_counts = sends;
     call.counts = receives;
     call.dtype = DType::Float32;
-    for (int i = 0; i < 50; i++) CHECK(rank.run(call, "all_to_all", "", &error).ok(), "%s", error.text);
+    for (int i = 0; i < 50; i++)
+      CHECK(rank.run(call, "all_to_all", "", &error).ok(), "%s", error.text);
     CHECK(rank.sum(4, &error).ok(), "%s", error.text);
     usleep(150'000);
     CHECK(kWatchedEngine.failure(rank.member, &error).ok(), "%s", error.text);
@@ -117,59 +136,86 @@ void agreement(Ranks mode) {
 void numbers(Ranks mode) {
   Options options;
   options.roster = {"turned", {7, 5, 6}};
-  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
-    ErrorText error;
-    const bool odd = host.rank() == 2;
-    Status status = odd ? rank.broadcast(2, &error) : rank.sum(12, &error);
-    if (status.ok()) CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d heard nothing", host.rank());
-    for (const char* part : {"(call 1 of group \"turned\")", "broadcast of 2 float32 from rank 7 at b.ts:3"})
-      CHECK(contains(error, part), "%s", error.text);
-    CHECK(contains(error, "rank 6 called") || contains(error, "rank 6 broadcast") || (odd && contains(error, "this rank broadcast")), "%s", error.text);
-  }, 20'000, options);
-  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
-    ErrorText error;
-    CHECK(rank.broadcast(2, &error).ok(), "%s", error.text);
-    if (host.rank() == 0) return rank.leave();
-    Status status = rank.sum(12, &error);
-    CHECK(!status.ok() || rank.wait_for_failure(&status, &error) < 2, "it took long");
-    CHECK(contains(error, "rank 7 has left the group, its last call was broadcast of 2 float32 from rank 7 at"), "%s", error.text);
-  }, 20'000, options);
+  run_watched(
+      mode, 3,
+      [](Rank& rank, HostGroup& host) {
+        ErrorText error;
+        const bool odd = host.rank() == 2;
+        Status status = odd ? rank.broadcast(2, &error) : rank.sum(12, &error);
+        if (status.ok())
+          CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d heard nothing", host.rank());
+        for (const char* part :
+             {"(call 1 of group \"turned\")", "broadcast of 2 float32 from rank 7 at b.ts:3"})
+          CHECK(contains(error, part), "%s", error.text);
+        CHECK(contains(error, "rank 6 called") || contains(error, "rank 6 broadcast") ||
+                  (odd && contains(error, "this rank broadcast")),
+              "%s", error.text);
+      },
+      20'000, options);
+  run_watched(
+      mode, 3,
+      [](Rank& rank, HostGroup& host) {
+        ErrorText error;
+        CHECK(rank.broadcast(2, &error).ok(), "%s", error.text);
+        if (host.rank() == 0) return rank.leave();
+        Status status = rank.sum(12, &error);
+        CHECK(!status.ok() || rank.wait_for_failure(&status, &error) < 2, "it took long");
+        CHECK(contains(error,
+                       "rank 7 has left the group, its last call was broadcast of 2 float32 from "
+                       "rank 7 at"),
+              "%s", error.text);
+      },
+      20'000, options);
   end_group(label(mode, "watched devices: ranks by their numbers in the world"));
 }
 
 // What it has sent for the second call is not to be taken by those that come to it later.
 void early_leave(Ranks mode) {
-  run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
-    ErrorText error;
-    CHECK(rank.sum(12, &error).ok(), "%s", error.text);
-    if (host.rank() == 1) usleep(800'000);
-    Status status = rank.sum(12, &error);
-    if (host.rank() == 0) return rank.leave();
-    if (status.ok()) rank.wait_for_failure(&status, &error);
-    CHECK(contains(error, "rank 0 has left the group, and the others have not all come to this call within 200 ms"), "%s", error.text);
-    CHECK(contains(error, "(call 2 of the group) at a.ts:9"), "%s", error.text);
-  }, 200);
+  run_watched(
+      mode, 2,
+      [](Rank& rank, HostGroup& host) {
+        ErrorText error;
+        CHECK(rank.sum(12, &error).ok(), "%s", error.text);
+        if (host.rank() == 1) usleep(800'000);
+        Status status = rank.sum(12, &error);
+        if (host.rank() == 0) return rank.leave();
+        if (status.ok()) rank.wait_for_failure(&status, &error);
+        CHECK(contains(error,
+                       "rank 0 has left the group, and the others have not all come to this call "
+                       "within 200 ms"),
+              "%s", error.text);
+        CHECK(contains(error, "(call 2 of the group) at a.ts:9"), "%s", error.text);
+      },
+      200);
   end_group(label(mode, "watched devices: a rank that leaves early"));
 }
 
 void absence(Ranks mode) {
-  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
-    ErrorText error;
-    CHECK(rank.broadcast(2, &error).ok(), "%s", error.text);
-    Status status = kOk;
-    if (host.rank() == 2) usleep(1'500'000);
-    else status = rank.sum(12, &error);
-    CHECK(status.ok(), "%s", error.text);
-    if (host.rank() == 2) {
-      CHECK(!rank.sum(12, &error).ok() && contains(error, "has failed before"), "%s", error.text);
-    } else {
-      const double seconds = rank.wait_for_failure(&status, &error);
-      CHECK(seconds > 0.25 && seconds < 5, "the timeout of 0.3 s took %.2f s", seconds);
-    }
-    const char* part = "all_reduce (call 2 of the group) at a.ts:9: rank 2 has not come, its last call was broadcast of 2 float32 from rank 0 at "
-                       "b.ts:3 (call 1) (timeout after 300 ms)";
-    CHECK(contains(error, part), "%s", error.text);
-  }, 300);
+  run_watched(
+      mode, 3,
+      [](Rank& rank, HostGroup& host) {
+        ErrorText error;
+        CHECK(rank.broadcast(2, &error).ok(), "%s", error.text);
+        Status status = kOk;
+        if (host.rank() == 2)
+          usleep(1'500'000);
+        else
+          status = rank.sum(12, &error);
+        CHECK(status.ok(), "%s", error.text);
+        if (host.rank() == 2) {
+          CHECK(!rank.sum(12, &error).ok() && contains(error, "has failed before"), "%s",
+                error.text);
+        } else {
+          const double seconds = rank.wait_for_failure(&status, &error);
+          CHECK(seconds > 0.25 && seconds < 5, "the timeout of 0.3 s took %.2f s", seconds);
+        }
+        const char* part =
+            "all_reduce (call 2 of the group) at a.ts:9: rank 2 has not come, its last call was "
+            "broadcast of 2 float32 from rank 0 at "
+            "b.ts:3 (call 1) (timeout after 300 ms)";
+        CHECK(contains(error, part), "%s", error.text);
+      },
+      300);
   Devices* stuck = new_devices();
   stuck->never_done.store(1);
   run_ranks(mode, 2, {.slot_bytes = 0, .use = Use::Meeting}, [&](HostGroup& host) {
@@ -177,8 +223,8 @@ void absence(Ranks mode) {
     ErrorText error;
     Status status = rank.sum(12, &error);
     rank.wait_for_failure(&status, &error);
-    CHECK(contains(error, "all ranks have come to it, but it is not done") || contains(error, "rank 1 has not come") ||
-              contains(error, "rank 0 has not come"),
+    CHECK(contains(error, "all ranks have come to it, but it is not done") ||
+              contains(error, "rank 1 has not come") || contains(error, "rank 0 has not come"),
           "%s", error.text);
   });
   run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
@@ -187,7 +233,10 @@ void absence(Ranks mode) {
     if (host.rank() == 1) return rank.leave();
     Status status = rank.sum(12, &error);
     CHECK(!status.ok() || rank.wait_for_failure(&status, &error) < 2, "it took long");
-    CHECK(contains(error, "rank 1 has left the group, its last call was all_reduce of 2 float32 (sum) at a.ts:9 (call 1)"), "%s", error.text);
+    CHECK(contains(error,
+                   "rank 1 has left the group, its last call was all_reduce of 2 float32 (sum) at "
+                   "a.ts:9 (call 1)"),
+          "%s", error.text);
   });
   end_group(label(mode, "watched devices: ranks that do not come"));
 }
@@ -200,7 +249,8 @@ void aborts(Ranks mode) {
     CHECK(status.ok() || contains(error, "had enough"), "%s", error.text);
     if (host.rank() == 3) kWatchedEngine.abort(rank.member, "rank 3 has had enough");
     if (status.ok()) CHECK(rank.wait_for_failure(&status, &error) < 2, "it took long");
-    CHECK(status.code == Code::Closed && contains(error, "rank 3 has had enough"), "%s", error.text);
+    CHECK(status.code == Code::Closed && contains(error, "rank 3 has had enough"), "%s",
+          error.text);
   });
   // The call that waits is named.
   run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
@@ -210,7 +260,8 @@ void aborts(Ranks mode) {
     if (host.rank() == 0) {
       CHECK(rank.sum(20, &error).ok(), "%s", error.text);
       CHECK(rank.wait_for_failure(&status, &error) < 2, "it took long");
-      CHECK(contains(error, "all_reduce (call 2 of the group) at a.ts:9: rank 1 gives up"), "%s", error.text);
+      CHECK(contains(error, "all_reduce (call 2 of the group) at a.ts:9: rank 1 gives up"), "%s",
+            error.text);
     } else {
       usleep(200'000);
       kWatchedEngine.abort(rank.member, "rank 1 gives up");
@@ -224,14 +275,17 @@ void aborts(Ranks mode) {
     if (host.rank() == 1) kWatchedEngine.abort(rank.member, "rank 1 gives up");
     usleep(300'000);
     if (host.rank() == 0) {
-      CHECK(kWatchedEngine.failure(rank.member, &error).ok(), "a result that was there is lost: %s", error.text);
-      CHECK(!rank.sum(2, &error).ok() && contains(error, "has failed before: rank 1 gives up"), "%s", error.text);
+      CHECK(kWatchedEngine.failure(rank.member, &error).ok(), "a result that was there is lost: %s",
+            error.text);
+      CHECK(!rank.sum(2, &error).ok() && contains(error, "has failed before: rank 1 gives up"),
+            "%s", error.text);
     }
   });
   run_watched(mode, 2, [](Rank& rank, HostGroup&) {  // a device that fails
     ErrorText error;
     Status status = rank.sum(2, &error, DType::Bool);
-    CHECK(!status.ok() && contains(error, "on rank ") && contains(error, "broken"), "%s", error.text);
+    CHECK(!status.ok() && contains(error, "on rank ") && contains(error, "broken"), "%s",
+          error.text);
   });
   end_group(label(mode, "watched devices: abort"));
 }
@@ -245,18 +299,24 @@ void killed() {
   Options options;
   options.meanwhile = meanwhile;
   options.killed = 1 << 1;
-  run_watched(Ranks::Processes, 3, [board](Rank& rank, HostGroup& host) {
-    ErrorText error;
-    CHECK(rank.sum(2, &error).ok(), "%s", error.text);
-    if (host.rank() != 1) CHECK(rank.sum(20, &error).ok(), "%s", error.text);
-    board->ready++;
-    if (host.rank() == 1) usleep(10'000'000);
-    const int64_t begin = now_ns();
-    Status status = kOk;
-    rank.wait_for_failure(&status, &error);
-    CHECK(now_ns() - begin < 1'000'000'000, "it took long to see that a rank has died");
-    CHECK(contains(error, "all_reduce (call 2 of the group) at a.ts:9: rank 1 has died (process ") && contains(error, "(call 1)"), "%s", error.text);
-  }, 20'000, options);
+  run_watched(
+      Ranks::Processes, 3,
+      [board](Rank& rank, HostGroup& host) {
+        ErrorText error;
+        CHECK(rank.sum(2, &error).ok(), "%s", error.text);
+        if (host.rank() != 1) CHECK(rank.sum(20, &error).ok(), "%s", error.text);
+        board->ready++;
+        if (host.rank() == 1) usleep(10'000'000);
+        const int64_t begin = now_ns();
+        Status status = kOk;
+        rank.wait_for_failure(&status, &error);
+        CHECK(now_ns() - begin < 1'000'000'000, "it took long to see that a rank has died");
+        CHECK(contains(error,
+                       "all_reduce (call 2 of the group) at a.ts:9: rank 1 has died (process ") &&
+                  contains(error, "(call 1)"),
+              "%s", error.text);
+      },
+      20'000, options);
   end_group("processes: watched devices: SIGKILL");
 }
 
@@ -286,7 +346,8 @@ void bench_watch(int32_t size) {
     const int64_t begin = now_ns();
     for (int i = 0; i < calls; i++) CHECK(watch.begin(call, &error).ok(), "%s", error.text);
     const double each = static_cast<double>(now_ns() - begin) / calls;
-    if (host.rank() == 0) printf("a call of a group of %d devices noted and compared in %.0f ns\n", host.size(), each);
+    if (host.rank() == 0)
+      printf("a call of a group of %d devices noted and compared in %.0f ns\n", host.size(), each);
   });
 }
 

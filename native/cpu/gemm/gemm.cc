@@ -1,14 +1,14 @@
 // Blocking, packing and partition of one matrix product over the worker pool.
 //
-// k is cut into blocks of at most kDepthBytes, so that a panel of a (14 rows: 28 KiB) stays in the first-level cache
-// while it meets a panel of b. Rows are cut into blocks whose packed form fills a part of the second-level cache. b is
-// packed whole (or in slices of columns when it exceeds kSliceBytes) by all threads together, then tasks of a 2-D grid
-// run: each packs its own rows of a. Operands are read in place where packing would cost more than it saves: small or
-// skinny products.
+// k is cut into blocks of at most kDepthBytes, so that a panel of a (14 rows: 28 KiB) stays in the
+// first-level cache while it meets a panel of b. Rows are cut into blocks whose packed form fills a
+// part of the second-level cache. b is packed whole (or in slices of columns when it exceeds
+// kSliceBytes) by all threads together, then tasks of a 2-D grid run: each packs its own rows of a.
+// Operands are read in place where packing would cost more than it saves: small or skinny products.
 //
-// Sums run over k in blocks in ascending order and each block is one chain of fused multiply-adds, so an element of y
-// depends on k alone, not on the grid. Types narrower than their sums keep a tile of sums in scratch over all blocks of
-// k and round once.
+// Sums run over k in blocks in ascending order and each block is one chain of fused multiply-adds,
+// so an element of y depends on k alone, not on the grid. Types narrower than their sums keep a
+// tile of sums in scratch over all blocks of k and round once.
 #include "gemm.h"
 
 #include "isa.h"
@@ -17,15 +17,20 @@
 namespace shardwise::cpu {
 namespace {
 
-constexpr int64_t kDepthBytes = 2048;       // of one row of a packed block of a: 512 float32
-constexpr int64_t kRowBlock = 224;          // rows of a packed at a time
-constexpr int64_t kPanelGroup = 4;          // panels of b that a task packs at a time
-constexpr int64_t kTurnColumns = 192;       // that a task computes between turns: a multiple of every nr
-constexpr int64_t kSumColumns = 512;        // columns of a tile of sums kept in scratch
-constexpr int64_t kSliceBytes = 24 << 20;   // of packed b; shares the last-level cache with the rest
-constexpr int64_t kDirectBytes = 8 << 20;   // of b read in place: larger ones come from memory, better in longer runs
-constexpr double kTinyWork = 32 * 32 * 32;  // multiply-adds below which planning costs more than it gains
-constexpr double kTaskWork = 256 * 1024;    // multiply-adds that pay for waking a thread, 2 microseconds of one
+constexpr int64_t kDepthBytes = 2048;  // of one row of a packed block of a: 512 float32
+constexpr int64_t kRowBlock = 224;     // rows of a packed at a time
+constexpr int64_t kPanelGroup = 4;     // panels of b that a task packs at a time
+// that a task computes between turns: a multiple of every nr
+constexpr int64_t kTurnColumns = 192;
+constexpr int64_t kSumColumns = 512;  // columns of a tile of sums kept in scratch
+// of packed b; shares the last-level cache with the rest
+constexpr int64_t kSliceBytes = 24 << 20;
+// of b read in place: larger ones come from memory, better in longer runs
+constexpr int64_t kDirectBytes = 8 << 20;
+// multiply-adds below which planning costs more than it gains
+constexpr double kTinyWork = 32 * 32 * 32;
+// multiply-adds that pay for waking a thread, 2 microseconds of one
+constexpr double kTaskWork = 256 * 1024;
 
 enum class PackB { Never, PerTask, Shared };
 
@@ -49,7 +54,9 @@ int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 const char* at(const void* p, int64_t elements, int64_t bytes) {
   return static_cast<const char*>(p) + elements * bytes;
 }
-char* at(void* p, int64_t elements, int64_t bytes) { return static_cast<char*>(p) + elements * bytes; }
+char* at(void* p, int64_t elements, int64_t bytes) {
+  return static_cast<char*>(p) + elements * bytes;
+}
 
 // Rows whose starts fall into few cache sets evict each other: strides near a multiple of 2 KiB.
 bool conflicting(int64_t stride_bytes) {
@@ -66,8 +73,10 @@ Plan make_plan(const Engine& e, const Product& p, int64_t threads) {
   plan.row_block = ceil_div(ceil_div(p.m, row_blocks), e.mr) * e.mr;
   plan.sums = e.sum_bytes != e.source_bytes || p.y_col != 1;
   const int64_t panels_n = ceil_div(p.n, e.nr), panels_m = ceil_div(p.m, e.mr);
-  plan.direct_a = e.direct && panels_n <= 8 && !(conflicting(p.a.row * e.source_bytes) && panels_n > 1);
-  const bool direct_b = e.direct && p.b.col == 1 && panels_m <= 16 && p.n * p.k * e.source_bytes <= kDirectBytes &&
+  plan.direct_a =
+      e.direct && panels_n <= 8 && !(conflicting(p.a.row * e.source_bytes) && panels_n > 1);
+  const bool direct_b = e.direct && p.b.col == 1 && panels_m <= 16 &&
+                        p.n * p.k * e.source_bytes <= kDirectBytes &&
                         !(conflicting(p.b.row * e.source_bytes) && panels_m > 2);
   const bool one_row_block = panels_m <= 4 || (row_blocks == 1 && panels_n >= 8 * threads);
   plan.b = direct_b ? PackB::Never : one_row_block ? PackB::PerTask : PackB::Shared;
@@ -80,9 +89,11 @@ struct SharedB {
   int64_t columns;
 
   // Blocks are plan.depth deep, the last one may be shallower: k.
-  const char* panel(const Engine& e, const Plan& plan, int64_t block, int64_t column, int64_t k) const {
+  const char* panel(const Engine& e, const Plan& plan, int64_t block, int64_t column,
+                    int64_t k) const {
     const int64_t panels = ceil_div(columns, e.nr);
-    return data + (block * panels * plan.depth + (column - first_column) / e.nr * k) * e.nr * e.packed_bytes;
+    return data + (block * panels * plan.depth + (column - first_column) / e.nr * k) * e.nr *
+                      e.packed_bytes;
   }
 };
 
@@ -96,7 +107,8 @@ struct Depth {
 };
 
 // The rows of a from `row` on, packed into panels or as they lie.
-void place_a(const Engine& e, const Product& p, const Plan& plan, int64_t row, const Depth& depth, Block& block) {
+void place_a(const Engine& e, const Product& p, const Plan& plan, int64_t row, const Depth& depth,
+             Block& block) {
   const void* a = at(p.a.data, row * p.a.row + depth.first * e.unit * p.a.col, e.source_bytes);
   if (plan.direct_a) {
     block.a = a;
@@ -114,14 +126,16 @@ void place_a(const Engine& e, const Product& p, const Plan& plan, int64_t row, c
 }
 
 // The product with `columns` of b, a few panels of which are packed at a time.
-void multiply_packing(const Engine& e, const Product& p, const Depth& depth, Range columns, void* sum, Block& block) {
+void multiply_packing(const Engine& e, const Product& p, const Depth& depth, Range columns,
+                      void* sum, Block& block) {
   const int64_t n = columns.end - columns.begin, group = kPanelGroup * e.nr;
   void* packed = scratch(0, min64(group, ceil_div(n, e.nr) * e.nr) * depth.k * e.packed_bytes + 64);
   block.b_row = e.nr;
   block.b_panel = e.nr * depth.k;
   for (int64_t q = 0; q < n; q += group) {
     const int64_t width = min64(group, n - q);
-    const void* b = at(p.b.data, depth.first * e.unit * p.b.row + (columns.begin + q) * p.b.col, e.source_bytes);
+    const void* b = at(p.b.data, depth.first * e.unit * p.b.row + (columns.begin + q) * p.b.col,
+                       e.source_bytes);
     e.pack(packed, e.nr, b, width, depth.source_k, p.b.col, p.b.row);
     block.b = packed;
     block.n = width;
@@ -131,8 +145,8 @@ void multiply_packing(const Engine& e, const Product& p, const Depth& depth, Ran
 }
 
 // The product with `columns` of b as they lie, or as all threads have packed them.
-void multiply_panels(const Engine& e, const Product& p, const Plan& plan, const Depth& depth, Range columns, const SharedB* shared, void* sum,
-                     Block& block) {
+void multiply_panels(const Engine& e, const Product& p, const Plan& plan, const Depth& depth,
+                     Range columns, const SharedB* shared, void* sum, Block& block) {
   const int64_t n = columns.end - columns.begin;
   block.b_row = plan.b == PackB::Never ? p.b.row : e.nr;
   block.b_panel = plan.b == PackB::Never ? e.nr : e.nr * depth.k;
@@ -147,7 +161,8 @@ void multiply_panels(const Engine& e, const Product& p, const Plan& plan, const 
 }
 
 // Computes y[rows, columns], all of k. `shared` is packed b or null.
-void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, Range columns, const SharedB* shared) {
+void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, Range columns,
+              const SharedB* shared) {
   const int64_t units = ceil_div(p.k, e.unit);
   const bool in_place = accumulates_in_place(p, plan);
   const int64_t column_step = plan.sums ? kSumColumns : columns.end - columns.begin;
@@ -160,7 +175,8 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
       void* sum = plan.sums ? scratch(2, m * sum_row * e.sum_bytes) : y;
       const int64_t row_of_sum = plan.sums ? sum_row : p.y_row;
       if (p.c.data && !in_place) {
-        e.load(sum, row_of_sum, at(p.c.data, i * p.c.row + j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta, m, n);
+        e.load(sum, row_of_sum, at(p.c.data, i * p.c.row + j * p.c.col, e.source_bytes), p.c.row,
+               p.c.col, p.beta, m, n);
       }
       for (int64_t d = 0; d < plan.depths; d++) {
         const int64_t first = d * plan.depth, k = min64(plan.depth, units - first);
@@ -172,8 +188,10 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
         block.alpha = p.alpha;
         block.accumulate = d > 0 || p.c.data;
         place_a(e, p, plan, i, depth, block);
-        if (plan.b == PackB::PerTask) multiply_packing(e, p, depth, {j, j + n}, sum, block);
-        else multiply_panels(e, p, plan, depth, {j, j + n}, shared, sum, block);
+        if (plan.b == PackB::PerTask)
+          multiply_packing(e, p, depth, {j, j + n}, sum, block);
+        else
+          multiply_panels(e, p, plan, depth, {j, j + n}, shared, sum, block);
       }
       if (plan.sums) e.store(y, p.y_row, p.y_col, sum, sum_row, m, n);
     }
@@ -181,42 +199,49 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
 }
 
 // Cuts [0, m) x [0, n) into a grid and runs its tasks on the pool.
-void run_grid(const Engine& e, const Product& p, const Plan& plan, Range columns, const SharedB* shared,
-              int64_t threads) {
+void run_grid(const Engine& e, const Product& p, const Plan& plan, Range columns,
+              const SharedB* shared, int64_t threads) {
   const int64_t width = columns.end - columns.begin;
   const int64_t panels_m = ceil_div(p.m, e.mr), panels_n = ceil_div(width, e.nr);
-  const double work = static_cast<double>(p.m) * static_cast<double>(width) * static_cast<double>(p.k);
-  // Four tasks a thread even out interruptions; the grid with the least work on the busiest thread wins, packing
-  // included.
+  const double work =
+      static_cast<double>(p.m) * static_cast<double>(width) * static_cast<double>(p.k);
+  // Four tasks a thread even out interruptions; the grid with the least work on the busiest thread
+  // wins, packing included.
   const int64_t wanted =
       threads == 1
           ? 1
-          : max64(1, static_cast<int64_t>(work / kTaskWork < 4.0 * threads ? work / kTaskWork : 4.0 * threads));
+          : max64(1, static_cast<int64_t>(work / kTaskWork < 4.0 * threads ? work / kTaskWork
+                                                                           : 4.0 * threads));
   int64_t grid_m = 1, grid_n = 1;
   double best = 0;
   for (int64_t tm = 1; tm <= min64(wanted, panels_m) && wanted > 1; tm++) {
     const int64_t tn = min64(panels_n, wanted / tm);
-    const double rows = static_cast<double>(ceil_div(panels_m, tm)), cols = static_cast<double>(ceil_div(panels_n, tn));
+    const double rows = static_cast<double>(ceil_div(panels_m, tm)),
+                 cols = static_cast<double>(ceil_div(panels_n, tn));
     const double rounds = static_cast<double>(ceil_div(tm * tn, threads));
-    const double cost =
-        rounds * (rows * cols + (plan.direct_a ? 0.05 : 0.5) * rows + (plan.b == PackB::PerTask ? 2.0 : 0.05) * cols);
+    const double cost = rounds * (rows * cols + (plan.direct_a ? 0.05 : 0.5) * rows +
+                                  (plan.b == PackB::PerTask ? 2.0 : 0.05) * cols);
     if (tm == 1 || cost < best) {
       best = cost;
       grid_m = tm;
       grid_n = tn;
     }
   }
-  const int64_t step_m = ceil_div(panels_m, grid_m) * e.mr, step_n = ceil_div(panels_n, grid_n) * e.nr;
+  const int64_t step_m = ceil_div(panels_m, grid_m) * e.mr,
+                step_n = ceil_div(panels_n, grid_n) * e.nr;
   grid_m = ceil_div(p.m, step_m);
   grid_n = ceil_div(width, step_n);
   auto body = [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) {
       const int64_t i = t / grid_n * step_m, j = columns.begin + t % grid_n * step_n;
-      run_task(e, p, plan, {i, min64(i + step_m, p.m)}, {j, min64(j + step_n, columns.end)}, shared);
+      run_task(e, p, plan, {i, min64(i + step_m, p.m)}, {j, min64(j + step_n, columns.end)},
+               shared);
     }
   };
-  if (grid_m * grid_n == 1) body(0, 1);
-  else parallel_for(grid_m * grid_n, 1, [&](int64_t begin, int64_t end) { body(begin, end); });
+  if (grid_m * grid_n == 1)
+    body(0, 1);
+  else
+    parallel_for(grid_m * grid_n, 1, [&](int64_t begin, int64_t end) { body(begin, end); });
 }
 
 void run_shared(const Engine& e, const Product& p, const Plan& plan, int64_t threads) {
@@ -237,12 +262,16 @@ void run_shared(const Engine& e, const Product& p, const Plan& plan, int64_t thr
         const int64_t k = min64(plan.depth * e.unit, p.k - first);
         const int64_t width = min64(kTogether * e.nr, j + columns - column);
         char* to =
-            packed + (d * panels * plan.depth + t % groups * kTogether * ceil_div(k, e.unit)) * e.nr * e.packed_bytes;
-        e.pack(to, e.nr, at(p.b.data, first * p.b.row + column * p.b.col, e.source_bytes), width, k, p.b.col, p.b.row);
+            packed + (d * panels * plan.depth + t % groups * kTogether * ceil_div(k, e.unit)) *
+                         e.nr * e.packed_bytes;
+        e.pack(to, e.nr, at(p.b.data, first * p.b.row + column * p.b.col, e.source_bytes), width, k,
+               p.b.col, p.b.row);
       }
     };
-    if (threads == 1) body(0, groups * plan.depths);
-    else parallel_for(groups * plan.depths, 1, [&](int64_t begin, int64_t end) { body(begin, end); });
+    if (threads == 1)
+      body(0, groups * plan.depths);
+    else
+      parallel_for(groups * plan.depths, 1, [&](int64_t begin, int64_t end) { body(begin, end); });
     run_grid(e, p, plan, {j, j + columns}, &shared, threads);
   }
 }
@@ -284,13 +313,16 @@ void run_skinny(const Engine& e, const Product& p, int64_t threads) {
       void* y = at(p.y, j * p.y_col, e.source_bytes);
       void* sum = sums ? scratch(2, p.m * n * e.sum_bytes) : y;
       const int64_t sum_row = sums ? n : p.y_row;
-      if (p.c.data) e.load(sum, sum_row, at(p.c.data, j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta, p.m, n);
+      if (p.c.data)
+        e.load(sum, sum_row, at(p.c.data, j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta,
+               p.m, n);
       const bool accumulate = p.c.data != nullptr;
       if (along_k) {
-        e.dots(p.m, n, p.k, a, a_row, at(p.b.data, j * p.b.col, e.source_bytes), p.b.col, sum, sum_row, p.alpha,
-               accumulate);
+        e.dots(p.m, n, p.k, a, a_row, at(p.b.data, j * p.b.col, e.source_bytes), p.b.col, sum,
+               sum_row, p.alpha, accumulate);
       } else {
-        e.strip(p.m, n, p.k, a, a_row, at(p.b.data, j, e.source_bytes), p.b.row, sum, sum_row, p.alpha, accumulate);
+        e.strip(p.m, n, p.k, a, a_row, at(p.b.data, j, e.source_bytes), p.b.row, sum, sum_row,
+                p.alpha, accumulate);
       }
       if (sums) e.store(y, p.y_row, p.y_col, sum, sum_row, p.m, n);
     }
@@ -309,7 +341,8 @@ void run_skinny(const Engine& e, const Product& p, int64_t threads) {
 void gemm(const Engine& e, const Product& p, bool parallel) {
   if (p.m == 0 || p.n == 0) return;
   if (p.y_col != 1 && p.y_row == 1) return gemm(e, transposed(p), parallel);
-  const double work = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  const double work =
+      static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   if (work > kTinyWork || p.m == 1 || p.n == 1) {
     const int64_t threads = parallel && work >= 2 * kTaskWork ? num_threads() : 1;
     if (can_be_skinny(e, p)) return run_skinny(e, p, threads);
@@ -320,7 +353,8 @@ void gemm(const Engine& e, const Product& p, bool parallel) {
   }
   if (work <= kTinyWork) {
     const bool direct_b = e.direct && p.b.col == 1;
-    const int64_t units = max64(1, ceil_div(p.k, e.unit)), depths = ceil_div(units, kDepthBytes / e.packed_bytes);
+    const int64_t units = max64(1, ceil_div(p.k, e.unit)),
+                  depths = ceil_div(units, kDepthBytes / e.packed_bytes);
     const Plan plan{e.direct,
                     direct_b ? PackB::Never : PackB::PerTask,
                     e.sum_bytes != e.source_bytes || p.y_col != 1,
@@ -331,8 +365,10 @@ void gemm(const Engine& e, const Product& p, bool parallel) {
   }
   const int64_t threads = parallel && work >= 2 * kTaskWork ? num_threads() : 1;
   const Plan plan = make_plan(e, p, threads);
-  if (plan.b == PackB::Shared) run_shared(e, p, plan, threads);
-  else run_grid(e, p, plan, {0, p.n}, nullptr, threads);
+  if (plan.b == PackB::Shared)
+    run_shared(e, p, plan, threads);
+  else
+    run_grid(e, p, plan, {0, p.n}, nullptr, threads);
 }
 
 namespace {
@@ -355,10 +391,14 @@ const Engines& engines() {
 
 const Engine& engine_for(DType dtype) {
   switch (dtype) {
-    case DType::Float64: return engines().float64;
-    case DType::Float16: return engines().float16;
-    case DType::BFloat16: return engines().bfloat16;
-    default: return engines().float32;
+    case DType::Float64:
+      return engines().float64;
+    case DType::Float16:
+      return engines().float16;
+    case DType::BFloat16:
+      return engines().bfloat16;
+    default:
+      return engines().float32;
   }
 }
 

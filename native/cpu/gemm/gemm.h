@@ -24,8 +24,8 @@ const Engine& engine_for(DType dtype);
 const SoftmaxRows<float>& softmax_rows(float);
 const SoftmaxRows<double>& softmax_rows(double);
 
-// Uses the worker pool if `parallel` and the product is large enough. Uses scratch slots 0 to 2. The bits of y do not
-// depend on the number of threads.
+// Uses the worker pool if `parallel` and the product is large enough. Uses scratch slots 0 to 2.
+// The bits of y do not depend on the number of threads.
 void gemm(const Engine& engine, const Product& product, bool parallel);
 
 }  // namespace shardwise::cpu

@@ -16,8 +16,12 @@ namespace {
 
 // Sliding a window over this table gives the mask of the first n lanes.
 alignas(64) const int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
-inline __m256i lanes8(int n) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - n)); }
-inline __m256i lanes4(int n) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - 2 * n)); }
+inline __m256i lanes8(int n) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - n));
+}
+inline __m256i lanes4(int n) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - 2 * n));
+}
 inline __m256 partial_load(const float* p, int n) { return _mm256_maskload_ps(p, lanes8(n)); }
 inline __m256d partial_load(const double* p, int n) { return _mm256_maskload_pd(p, lanes4(n)); }
 inline void partial_store(float* p, __m256 v, int n) { _mm256_maskstore_ps(p, lanes8(n), v); }
@@ -30,13 +34,13 @@ inline uint16_t round_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEARE
 
 }  // namespace
 
-#include "vectors.inc"
+#include "engines.inc"
 #include "micro.inc"
 #include "pack.inc"
-#include "sums.inc"
 #include "skinny.inc"
 #include "softmax_rows.inc"
-#include "engines.inc"
+#include "sums.inc"
+#include "vectors.inc"
 
 const Engines* engines_avx2() { return &kEngines; }
 

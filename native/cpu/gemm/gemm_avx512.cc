@@ -3,7 +3,8 @@
 #include "math_exp.h"
 #include "philox.h"
 
-#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
+#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || \
+    !defined(__AVX512VL__)
 #error "compile gemm_avx512.cc with -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
 #include <immintrin.h>
@@ -22,19 +23,21 @@ inline void partial_store(float* p, __m512 v, int n) { _mm512_mask_storeu_ps(p, 
 inline void partial_store(double* p, __m512d v, int n) { _mm512_mask_storeu_pd(p, lanes8(n), v); }
 
 typedef uint16_t HalvesOf512 __attribute__((vector_size(32)));
-inline __m512 widen_half(HalvesOf512 h) { return _mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(h)); }
+inline __m512 widen_half(HalvesOf512 h) {
+  return _mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(h));
+}
 inline float widen_one_half(uint16_t h) { return _cvtsh_ss(h); }
 inline uint16_t round_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 
 }  // namespace
 
-#include "vectors.inc"
+#include "engines.inc"
 #include "micro.inc"
 #include "pack.inc"
-#include "sums.inc"
 #include "skinny.inc"
 #include "softmax_rows.inc"
-#include "engines.inc"
+#include "sums.inc"
+#include "vectors.inc"
 
 const Engines* engines_avx512() { return &kEngines; }
 

@@ -1,5 +1,6 @@
-// bfloat16 products with vdpbf16ps: tiles of 14 x 32, each step multiplies pairs of neighbours along k and adds into
-// float32. The instruction rounds each product and sum to nearest even and takes subnormal bfloat16 as zero.
+// bfloat16 products with vdpbf16ps: tiles of 14 x 32, each step multiplies pairs of neighbours
+// along k and adds into float32. The instruction rounds each product and sum to nearest even and
+// takes subnormal bfloat16 as zero.
 #include "engine.h"
 
 #if !defined(__AVX512BF16__) || !defined(__AVX512BW__) || !defined(__AVX512VL__)
@@ -37,7 +38,9 @@ struct Pairs {
   static V load_sum_partial(const float* p, int n) { return _mm512_maskz_loadu_ps(lanes16(n), p); }
   static void store(float* p, V v) { _mm512_storeu_ps(p, v); }
   static void store_partial(float* p, V v, int n) { _mm512_mask_storeu_ps(p, lanes16(n), v); }
-  static V broadcast(uint32_t x) { return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(x))); }
+  static V broadcast(uint32_t x) {
+    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(x)));
+  }
   static V splat(float x) { return _mm512_set1_ps(x); }
   static V multiply_add(V a, V b, V sum) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
@@ -53,7 +56,8 @@ struct FromPairs {
 
   typedef uint16_t Halves __attribute__((vector_size(32)));
   static V widen(const uint16_t* p, int n) {
-    return __builtin_convertvector(reinterpret_cast<Halves>(_mm256_maskz_loadu_epi16(lanes16(n), p)), V);
+    return __builtin_convertvector(
+        reinterpret_cast<Halves>(_mm256_maskz_loadu_epi16(lanes16(n), p)), V);
   }
   static V across(const uint16_t* p, int64_t next, int n) {
     const V even = widen(p, n);

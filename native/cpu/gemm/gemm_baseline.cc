@@ -1,5 +1,5 @@
-// Matrix products with 128-bit vectors, which every x86-64 (SSE2) and arm64 (NEON) has: tiles of 6 x 8 float32, 6 x 4
-// float64.
+// Matrix products with 128-bit vectors, which every x86-64 (SSE2) and arm64 (NEON) has: tiles of 6
+// x 8 float32, 6 x 4 float64.
 #include "engine.h"
 #include "math_exp.h"
 #include "philox.h"
@@ -30,14 +30,15 @@ inline void partial_store(double* p, Doubles2 v, int n) {
   if (n > 1) p[1] = v[1];
 }
 
-// Exponent and fraction move into place and the bias is corrected by a multiplication, which also normalizes
-// subnormals.
+// Exponent and fraction move into place and the bias is corrected by a multiplication, which also
+// normalizes subnormals.
 inline Floats4 widen_half(HalvesOf128 h) {
   const Words4 bits = __builtin_convertvector(h, Words4);
   const Words4 magnitude = (bits & 0x7fff) << 13;
   const Floats4 scaled = reinterpret_cast<Floats4>(magnitude) * 0x1p112f;
   const Words4 special = reinterpret_cast<Words4>((bits & 0x7c00) == 0x7c00) & 0x7f800000u;
-  return reinterpret_cast<Floats4>(reinterpret_cast<Words4>(scaled) | special | (bits & 0x8000) << 16);
+  return reinterpret_cast<Floats4>(reinterpret_cast<Words4>(scaled) | special |
+                                   (bits & 0x8000) << 16);
 }
 inline float widen_one_half(uint16_t h) { return widen_half(HalvesOf128{h, 0, 0, 0})[0]; }
 
@@ -45,9 +46,11 @@ inline uint16_t round_to_half(float x) {
   uint32_t bits;
   __builtin_memcpy(&bits, &x, 4);
   const uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00 | (magnitude >> 13 & 0x1ff));
+  if (magnitude > 0x7f800000)
+    return static_cast<uint16_t>(sign | 0x7e00 | (magnitude >> 13 & 0x1ff));
   if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);
-  if (magnitude < 0x38800000) {  // subnormal: adding 0.5 makes the FPU round at the last place of a half
+  // subnormal: adding 0.5 makes the FPU round at the last place of a half
+  if (magnitude < 0x38800000) {
     float y;
     __builtin_memcpy(&y, &magnitude, 4);
     y += 0.5f;
@@ -55,18 +58,19 @@ inline uint16_t round_to_half(float x) {
     __builtin_memcpy(&rounded, &y, 4);
     return static_cast<uint16_t>(sign | (rounded - 0x3f000000));
   }
-  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
+  return static_cast<uint16_t>(sign |
+                               ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
 }
 
 }  // namespace
 
-#include "vectors.inc"
+#include "engines.inc"
 #include "micro.inc"
 #include "pack.inc"
-#include "sums.inc"
 #include "skinny.inc"
 #include "softmax_rows.inc"
-#include "engines.inc"
+#include "sums.inc"
+#include "vectors.inc"
 
 const Engines* engines_baseline() { return &kEngines; }
 

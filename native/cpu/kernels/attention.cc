@@ -1,21 +1,24 @@
-// Scaled dot-product attention, forward and backward, without ever holding the S x T matrix of scores.
+// Scaled dot-product attention, forward and backward, without ever holding the S x T matrix of
+// scores.
 //
-// Forward: a block of queries visits blocks of keys and keeps, per row, the maximum m, the sum l of exp(score - m) and
-// the weighted sum of values; when m grows, l and the weighted sum shrink by exp(m_old - m_new). At the end out =
-// weighted sum / l and lse = m + ln(l). Dropout zeroes weights after they were summed, so l is that of all keys.
+// Forward: a block of queries visits blocks of keys and keeps, per row, the maximum m, the sum l of
+// exp(score - m) and the weighted sum of values; when m grows, l and the weighted sum shrink by
+// exp(m_old - m_new). At the end out = weighted sum / l and lse = m + ln(l). Dropout zeroes weights
+// after they were summed, so l is that of all keys.
 //
-// Backward: a tile of weights is computed again as P = exp(score - lse). With Z the dropout factors (0 or 1 / (1 - p)):
-//   gv += (P Z)^T g,  dP = (g v^T) Z,  dS = P (dP - delta) scale,  delta = rowsum(g * out),  gq += dS k,  gk += dS^T q.
-// With heads enough for all threads a task owns one key head and does everything in one pass over the tiles. Otherwise
-// one set of tasks owns blocks of keys and sums gk and gv, another owns blocks of queries and sums gq, each computing
-// the tiles for itself. Both add tiles in the same order, so the bits of the result depend neither on the choice nor on
-// the number of threads.
+// Backward: a tile of weights is computed again as P = exp(score - lse). With Z the dropout factors
+//   (0 or 1 / (1 - p)): gv += (P Z)^T g, dP = (g v^T) Z, dS = P (dP - delta) scale, delta =
+//   rowsum(g * out), gq += dS k, gk += dS^T q.
+// With heads enough for all threads a task owns one key head and does everything in one pass over
+// the tiles. Otherwise one set of tasks owns blocks of keys and sums gk and gv, another owns blocks
+// of queries and sums gq, each computing the tiles for itself. Both add tiles in the same order, so
+// the bits of the result depend neither on the choice nor on the number of threads.
 //
-// Scores, softmax and all sums are float32 for float32, float16 and bfloat16, and float64 for float64; results round
-// once.
+// Scores, softmax and all sums are float32 for float32, float16 and bfloat16, and float64 for
+// float64; results round once.
 //
-// Measured on one Zen 5 core, float32, B 1, H 8, S 2048, D 64: forward 167 GFLOP/s, backward 232, where a product reaches
-// 268; dropout adds a fifth to the time of the forward pass.
+// Measured on one Zen 5 core, float32, B 1, H 8, S 2048, D 64: forward 167 GFLOP/s, backward 232,
+// where a product reaches 268; dropout adds a fifth to the time of the forward pass.
 #include <cmath>
 #include <limits>
 
@@ -72,8 +75,7 @@ Attention describe(const KernelCall& call, int first) {
   const uint64_t offset = static_cast<uint64_t>(p.offset);
   a.dropout = {static_cast<uint32_t>(static_cast<int64_t>(p.seed_low)),
                static_cast<uint32_t>(static_cast<int64_t>(p.seed_high)),
-               static_cast<uint32_t>(offset),
-               static_cast<uint32_t>(offset >> 32),
+               static_cast<uint32_t>(offset), static_cast<uint32_t>(offset >> 32),
                WeightDropout::of(p.dropout)};
   return a;
 }
@@ -91,7 +93,8 @@ const Engine& engine_of() {
 template <class T>
 class Arena {
  public:
-  explicit Arena(int64_t elements) : next_(static_cast<T*>(scratch(3, elements * static_cast<int64_t>(sizeof(T))))) {}
+  explicit Arena(int64_t elements)
+      : next_(static_cast<T*>(scratch(3, elements * static_cast<int64_t>(sizeof(T))))) {}
   T* take(int64_t elements) {
     T* piece = next_;
     next_ += padded(elements);
@@ -110,9 +113,11 @@ struct Rows {
   const T* row(int64_t i) const { return data + i * stride; }
 };
 
-// Rows [first, first + n) of one head, in place if they can be read as T, otherwise converted into `buffer`.
+// Rows [first, first + n) of one head, in place if they can be read as T, otherwise converted into
+// `buffer`.
 template <class T>
-Rows<T> read_rows(const TensorView& view, int64_t batch, int64_t head, int64_t first, int64_t n, T* buffer) {
+Rows<T> read_rows(const TensorView& view, int64_t batch, int64_t head, int64_t first, int64_t n,
+                  T* buffer) {
   const char* at = element(view, batch, head, first);
   const int64_t width = view.sizes[3];
   if (item_size(view.dtype) == sizeof(T) && (view.strides[3] == 1 || width == 1)) {
@@ -124,8 +129,8 @@ Rows<T> read_rows(const TensorView& view, int64_t batch, int64_t head, int64_t f
 
 // y[m, n] (+)= alpha * a[m, k] b[k, n]
 template <class T>
-void multiply(int64_t m, int64_t n, int64_t k, double alpha, Operand a, Operand b, T* y, int64_t y_row,
-              bool accumulate) {
+void multiply(int64_t m, int64_t n, int64_t k, double alpha, Operand a, Operand b, T* y,
+              int64_t y_row, bool accumulate) {
   const Operand c = accumulate ? Operand{y, y_row, 1} : Operand{nullptr, 0, 0};
   gemm(engine_of<T>(), Product{m, n, k, a, b, c, y, y_row, 1, alpha, 1.0}, false);
 }
@@ -137,7 +142,8 @@ void apply_mask(const Attention& a, const Head& head, int64_t i, int64_t j0, int
   const char* at = element(a.mask, head.batch, head.head, i) + j0 * step * item_size(a.mask.dtype);
   if (a.mask.dtype == DType::Bool) {
     const uint8_t* keep = reinterpret_cast<const uint8_t*>(at);
-    for (int64_t j = 0; j < n; j++) row[j] = keep[j * step] ? row[j] : -std::numeric_limits<T>::infinity();
+    for (int64_t j = 0; j < n; j++)
+      row[j] = keep[j * step] ? row[j] : -std::numeric_limits<T>::infinity();
   } else {
     T values[kKeys];
     gather(a.mask.dtype, at, step, values, n);
@@ -151,10 +157,13 @@ struct TileAt {
 
 // Masked scores of a tile. Row r has valid(r) columns, causality hides the rest.
 template <class T>
-void compute_scores(const Attention& a, const Head& head, const TileAt& t, Rows<T> q, Rows<T> k, T* scores) {
-  multiply(t.rows, t.columns, a.depth, a.scale, {q.data, q.stride, 1}, {k.data, 1, k.stride}, scores, kKeys, false);
+void compute_scores(const Attention& a, const Head& head, const TileAt& t, Rows<T> q, Rows<T> k,
+                    T* scores) {
+  multiply(t.rows, t.columns, a.depth, a.scale, {q.data, q.stride, 1}, {k.data, 1, k.stride},
+           scores, kKeys, false);
   if (a.mask.is_immediate) return;
-  for (int64_t r = 0; r < t.rows; r++) apply_mask(a, head, t.i0 + r, t.j0, t.columns, scores + r * kKeys);
+  for (int64_t r = 0; r < t.rows; r++)
+    apply_mask(a, head, t.i0 + r, t.j0, t.columns, scores + r * kKeys);
 }
 
 int64_t valid_columns(const Attention& a, const TileAt& t, int64_t r) {
@@ -168,7 +177,8 @@ void fill_row(T* x, int64_t n, T value) {
 
 // For dropout: rows start at multiples of 8, so that a counter's random bits are of one row.
 uint64_t weight_index(const Attention& a, const Head& head, int64_t i, int64_t j) {
-  return static_cast<uint64_t>(((head.batch * a.heads + head.head) * a.queries + i) * ((a.keys + 7) / 8 * 8) + j);
+  return static_cast<uint64_t>(
+      ((head.batch * a.heads + head.head) * a.queries + i) * ((a.keys + 7) / 8 * 8) + j);
 }
 
 void store_scalar(const TensorView& view, const Head& head, int64_t i, double value) {
@@ -176,7 +186,8 @@ void store_scalar(const TensorView& view, const Head& head, int64_t i, double va
 }
 
 template <class T>
-void forward_block(const Attention& a, const Head& head, int64_t i0, const TensorView& out, const TensorView& lse) {
+void forward_block(const Attention& a, const Head& head, int64_t i0, const TensorView& out,
+                   const TensorView& lse) {
   const SoftmaxRows<T>& rows = softmax_rows(T());
   const int64_t n = min64(kQueries, a.queries - i0), dv = a.value_depth;
   Arena<T> arena(kQueries * (a.depth + dv + kKeys) + kKeys * (a.depth + dv + 1) + 128);
@@ -221,11 +232,12 @@ void forward_block(const Attention& a, const Head& head, int64_t i0, const Tenso
   for (int64_t r = 0; r < n; r++) {
     const bool blind = total[r] == T(0);
     rows.scale(sums + r * dv, dv, blind ? T(0) : T(1) / total[r]);
-    store_scalar(
-        lse, head, i0 + r,
-        blind ? -std::numeric_limits<double>::infinity() : static_cast<double>(maximum[r] + std::log(total[r])));
+    store_scalar(lse, head, i0 + r,
+                 blind ? -std::numeric_limits<double>::infinity()
+                       : static_cast<double>(maximum[r] + std::log(total[r])));
   }
-  engine_for(out.dtype).store(element(out, head.batch, head.head, i0), out.strides[2], out.strides[3], sums, dv, n, dv);
+  engine_for(out.dtype).store(element(out, head.batch, head.head, i0), out.strides[2],
+                              out.strides[3], sums, dv, n, dv);
 }
 
 struct Gradients {
@@ -238,7 +250,8 @@ struct Workspace {
   T *q, *g, *out, *k, *v, *weights, *dropped, *dp, *factors, *delta;
 
   static int64_t elements(const Attention& a) {
-    return kQueries * (a.depth + 2 * a.value_depth + 3 * kKeys + 1) + kKeys * (a.depth + a.value_depth + 1) + 256;
+    return kQueries * (a.depth + 2 * a.value_depth + 3 * kKeys + 1) +
+           kKeys * (a.depth + a.value_depth + 1) + 256;
   }
   Workspace(const Attention& a, Arena<T>& arena)
       : q(arena.take(kQueries * a.depth)),
@@ -253,10 +266,11 @@ struct Workspace {
         delta(arena.take(kQueries)) {}
 };
 
-// One tile; sums of gradients that are null are not wanted. gk and gv point at the first key of the tile.
+// One tile; sums of gradients that are null are not wanted. gk and gv point at the first key of the
+// tile.
 template <class T>
-void backward_tile(const Attention& a, const Gradients& d, const Head& head, const TileAt& t, const Workspace<T>& w,
-                   T* gq, T* gk, T* gv) {
+void backward_tile(const Attention& a, const Gradients& d, const Head& head, const TileAt& t,
+                   const Workspace<T>& w, T* gq, T* gk, T* gv) {
   const SoftmaxRows<T>& rows = softmax_rows(T());
   const int64_t dv = a.value_depth;
   const Rows<T> q = read_rows(a.q, head.batch, head.head, t.i0, t.rows, w.q);
@@ -264,7 +278,8 @@ void backward_tile(const Attention& a, const Gradients& d, const Head& head, con
   const Rows<T> k = read_rows(a.k, head.batch, head.key_head, t.j0, t.columns, w.k);
   const Rows<T> v = read_rows(a.v, head.batch, head.key_head, t.j0, t.columns, w.v);
   compute_scores(a, head, t, q, k, w.weights);
-  multiply(t.rows, t.columns, dv, 1.0, {g.data, g.stride, 1}, {v.data, 1, v.stride}, w.dp, kKeys, false);
+  multiply(t.rows, t.columns, dv, 1.0, {g.data, g.stride, 1}, {v.data, 1, v.stride}, w.dp, kKeys,
+           false);
   T lse[kQueries], sums[kQueries];
   int64_t valid[kQueries];
   for (int64_t r = 0; r < t.rows; r++) {
@@ -286,10 +301,14 @@ void backward_tile(const Attention& a, const Gradients& d, const Head& head, con
     fill_row(dp + valid[r], t.columns - valid[r], T(0));
   }
   if (gv)
-    multiply(t.columns, dv, t.rows, 1.0, {a.drop ? w.dropped : w.weights, 1, kKeys}, {g.data, g.stride, 1}, gv, dv,
+    multiply(t.columns, dv, t.rows, 1.0, {a.drop ? w.dropped : w.weights, 1, kKeys},
+             {g.data, g.stride, 1}, gv, dv, true);
+  if (gk)
+    multiply(t.columns, a.depth, t.rows, 1.0, {w.dp, 1, kKeys}, {q.data, q.stride, 1}, gk, a.depth,
              true);
-  if (gk) multiply(t.columns, a.depth, t.rows, 1.0, {w.dp, 1, kKeys}, {q.data, q.stride, 1}, gk, a.depth, true);
-  if (gq) multiply(t.rows, a.depth, t.columns, 1.0, {w.dp, kKeys, 1}, {k.data, k.stride, 1}, gq, a.depth, true);
+  if (gq)
+    multiply(t.rows, a.depth, t.columns, 1.0, {w.dp, kKeys, 1}, {k.data, k.stride, 1}, gq, a.depth,
+             true);
 }
 
 template <class T>
@@ -297,22 +316,25 @@ void compute_delta(const Attention& a, const Gradients& d, const Head& head, int
                    const Workspace<T>& w) {
   const Rows<T> g = read_rows(d.g, head.batch, head.head, i0, n, w.g);
   const Rows<T> out = read_rows(d.out, head.batch, head.head, i0, n, w.out);
-  for (int64_t r = 0; r < n; r++) w.delta[r] = softmax_rows(T()).dot(g.row(r), out.row(r), a.value_depth);
+  for (int64_t r = 0; r < n; r++)
+    w.delta[r] = softmax_rows(T()).dot(g.row(r), out.row(r), a.value_depth);
 }
 
 template <class T>
-void write_rows(const TensorView& view, int64_t batch, int64_t head, int64_t first, int64_t n, const T* rows) {
+void write_rows(const TensorView& view, int64_t batch, int64_t head, int64_t first, int64_t n,
+                const T* rows) {
   const int64_t width = view.sizes[3];
   engine_for(view.dtype)
-      .store(element(view, batch, head, first), view.strides[2], view.strides[3], rows, width, n, width);
+      .store(element(view, batch, head, first), view.strides[2], view.strides[3], rows, width, n,
+             width);
 }
 
-// The tiles of queries [i_begin, i_end) x keys [j_begin, j_end) for all heads of one key head. gk and gv hold sums for
-// the keys, or are null; gradients of queries are written if `with_queries`.
+// The tiles of queries [i_begin, i_end) x keys [j_begin, j_end) for all heads of one key head. gk
+// and gv hold sums for the keys, or are null; gradients of queries are written if `with_queries`.
 template <class T>
-void backward_region(const Attention& a, const Gradients& d, int64_t batch, int64_t key_head, int64_t head_begin,
-                     int64_t head_end, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end,
-                     const Workspace<T>& w, T* gq, T* gk, T* gv) {
+void backward_region(const Attention& a, const Gradients& d, int64_t batch, int64_t key_head,
+                     int64_t head_begin, int64_t head_end, int64_t i_begin, int64_t i_end,
+                     int64_t j_begin, int64_t j_end, const Workspace<T>& w, T* gq, T* gk, T* gv) {
   for (int64_t h = head_begin; h < head_end; h++) {
     const Head head{batch, h, key_head};
     for (int64_t i0 = i_begin; i0 < i_end; i0 += kQueries) {
@@ -335,28 +357,32 @@ template <class T>
 void backward(const Attention& a, const Gradients& d) {
   const int64_t group = a.heads / max64(1, a.key_heads), key_blocks = ceil_div(a.keys, kKeys),
                 query_blocks = ceil_div(a.queries, kQueries);
-  const int64_t sums = a.keys * (a.depth + a.value_depth), workspace = Workspace<T>::elements(a) + kQueries * a.depth;
-  const bool fused = a.batch * a.key_heads >= num_threads() && sums * static_cast<int64_t>(sizeof(T)) <= kFusedBytes;
-  const double tile = static_cast<double>(kQueries * kKeys) * static_cast<double>(a.depth + a.value_depth);
+  const int64_t sums = a.keys * (a.depth + a.value_depth),
+                workspace = Workspace<T>::elements(a) + kQueries * a.depth;
+  const bool fused = a.batch * a.key_heads >= num_threads() &&
+                     sums * static_cast<int64_t>(sizeof(T)) <= kFusedBytes;
+  const double tile =
+      static_cast<double>(kQueries * kKeys) * static_cast<double>(a.depth + a.value_depth);
   const int64_t keys_at_once = fused ? a.keys : kKeys, blocks = fused ? 1 : key_blocks;
-  parallel_for(a.batch * a.key_heads * blocks, 1 + static_cast<int64_t>(1e5 / (tile + 1)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t task = begin; task < end; task++) {
-                   Arena<T> arena(workspace + keys_at_once * (a.depth + a.value_depth) + 64);
-                   const Workspace<T> w(a, arena);
-                   T* gq = arena.take(kQueries * a.depth);
-                   T* gk = arena.take(keys_at_once * a.depth);
-                   T* gv = arena.take(keys_at_once * a.value_depth);
-                   const int64_t batch = task / blocks / a.key_heads, key_head = task / blocks % a.key_heads;
-                   const int64_t j0 = task % blocks * keys_at_once, n = min64(keys_at_once, a.keys - j0);
-                   fill_row(gk, n * a.depth, T(0));
-                   fill_row(gv, n * a.value_depth, T(0));
-                   backward_region(a, d, batch, key_head, key_head * group, (key_head + 1) * group, 0, a.queries, j0,
-                                   j0 + n, w, fused ? gq : nullptr, gk, gv);
-                   write_rows(d.gk, batch, key_head, j0, n, gk);
-                   write_rows(d.gv, batch, key_head, j0, n, gv);
-                 }
-               });
+  parallel_for(
+      a.batch * a.key_heads * blocks, 1 + static_cast<int64_t>(1e5 / (tile + 1)),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t task = begin; task < end; task++) {
+          Arena<T> arena(workspace + keys_at_once * (a.depth + a.value_depth) + 64);
+          const Workspace<T> w(a, arena);
+          T* gq = arena.take(kQueries * a.depth);
+          T* gk = arena.take(keys_at_once * a.depth);
+          T* gv = arena.take(keys_at_once * a.value_depth);
+          const int64_t batch = task / blocks / a.key_heads, key_head = task / blocks % a.key_heads;
+          const int64_t j0 = task % blocks * keys_at_once, n = min64(keys_at_once, a.keys - j0);
+          fill_row(gk, n * a.depth, T(0));
+          fill_row(gv, n * a.value_depth, T(0));
+          backward_region(a, d, batch, key_head, key_head * group, (key_head + 1) * group, 0,
+                          a.queries, j0, j0 + n, w, fused ? gq : nullptr, gk, gv);
+          write_rows(d.gk, batch, key_head, j0, n, gk);
+          write_rows(d.gv, batch, key_head, j0, n, gv);
+        }
+      });
   if (fused) return;
   parallel_for(a.batch * a.heads * query_blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; task++) {
@@ -377,24 +403,31 @@ Status attention(const KernelCall& call) {
   const TensorView &out = call.output(0), &lse = call.output(1);
   if (lse.numel == 0) return kOk;
   const int64_t blocks = ceil_div(a.queries, kQueries), group = a.heads / max64(1, a.key_heads);
-  const double work = static_cast<double>(min64(a.queries, kQueries)) * static_cast<double>(a.keys + 8) *
+  const double work = static_cast<double>(min64(a.queries, kQueries)) *
+                      static_cast<double>(a.keys + 8) *
                       static_cast<double>(a.depth + a.value_depth);
-  parallel_for(a.batch * a.heads * blocks, 1 + static_cast<int64_t>(1e5 / (work + 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; task++) {
-      const int64_t h = task / blocks % a.heads;
-      const Head head{task / blocks / a.heads, h, h / group};
-      if (out.dtype == DType::Float64) forward_block<double>(a, head, task % blocks * kQueries, out, lse);
-      else forward_block<float>(a, head, task % blocks * kQueries, out, lse);
-    }
-  });
+  parallel_for(a.batch * a.heads * blocks, 1 + static_cast<int64_t>(1e5 / (work + 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t task = begin; task < end; task++) {
+                   const int64_t h = task / blocks % a.heads;
+                   const Head head{task / blocks / a.heads, h, h / group};
+                   if (out.dtype == DType::Float64)
+                     forward_block<double>(a, head, task % blocks * kQueries, out, lse);
+                   else
+                     forward_block<float>(a, head, task % blocks * kQueries, out, lse);
+                 }
+               });
   return kOk;
 }
 
 Status attention_backward(const KernelCall& call) {
   const Attention a = describe<AttentionBackwardParams>(call, 1);
-  const Gradients d{call.input(0), call.input(5), call.input(6), call.output(0), call.output(1), call.output(2)};
-  if (a.q.dtype == DType::Float64) backward<double>(a, d);
-  else backward<float>(a, d);
+  const Gradients d{call.input(0),  call.input(5),  call.input(6),
+                    call.output(0), call.output(1), call.output(2)};
+  if (a.q.dtype == DType::Float64)
+    backward<double>(a, d);
+  else
+    backward<float>(a, d);
   return kOk;
 }
 

@@ -1,5 +1,5 @@
-// copy: any dtype and strides to any other. Runs go by memcpy where they can, transposed planes by tiles, conversions through a
-// buffer of the compute type that holds the source exactly.
+// copy: any dtype and strides to any other. Runs go by memcpy where they can, transposed planes by
+// tiles, conversions through a buffer of the compute type that holds the source exactly.
 #include "copy.h"
 
 #include <cstring>
@@ -23,14 +23,15 @@ ComputeType exact_type(DType dtype) {
   return is_floating(dtype) ? ComputeType::Float : ComputeType::Int64;
 }
 
-void convert_run(DType from_dtype, const char* from, int64_t from_stride, DType to_dtype, char* to, int64_t to_stride,
-                 int64_t n) {
+void convert_run(DType from_dtype, const char* from, int64_t from_stride, DType to_dtype, char* to,
+                 int64_t to_stride, int64_t n) {
   alignas(64) double buffer[kChunk];
   const PointwiseTable& table = pointwise_table();
   const int32_t type = static_cast<int32_t>(exact_type(from_dtype));
   for (int64_t i = 0; i < n; i += kChunk) {
     const int64_t count = std::min(kChunk, n - i);
-    table.gather[type](from_dtype, at(from, from_dtype, i * from_stride), from_stride, buffer, count);
+    table.gather[type](from_dtype, at(from, from_dtype, i * from_stride), from_stride, buffer,
+                       count);
     table.scatter[type](to_dtype, buffer, at(to, to_dtype, i * to_stride), to_stride, count);
   }
 }
@@ -61,10 +62,14 @@ inline void raw_run(const void* from, int64_t from_stride, void* to, int64_t to_
 template <class Body>
 inline void with_raw_type(DType dtype, Body body) {
   switch (item_size(dtype)) {
-    case 8: return body(uint64_t());
-    case 4: return body(uint32_t());
-    case 2: return body(uint16_t());
-    default: return body(uint8_t());
+    case 8:
+      return body(uint64_t());
+    case 4:
+      return body(uint32_t());
+    case 2:
+      return body(uint16_t());
+    default:
+      return body(uint8_t());
   }
 }
 
@@ -96,10 +101,11 @@ inline void transpose_tile(const uint32_t* from, uint32_t* to) {
   }
 }
 
-// `from` is contiguous along dim `along`, `to` along the last dim. A tile is read by short contiguous runs, turned in the
-// first-level cache, and written by short contiguous runs.
+// `from` is contiguous along dim `along`, `to` along the last dim. A tile is read by short
+// contiguous runs, turned in the first-level cache, and written by short contiguous runs.
 template <class U>
-void copy_transposed(const Layout& whole, int32_t along, const TensorView& from, const TensorView& to) {
+void copy_transposed(const Layout& whole, int32_t along, const TensorView& from,
+                     const TensorView& to) {
   const int32_t last = whole.ndim - 1;
   const int64_t height = whole.sizes[along];
   const int64_t width = whole.sizes[last];
@@ -124,18 +130,21 @@ void copy_transposed(const Layout& whole, int32_t along, const TensorView& from,
       const int64_t rows = std::min(kTile, height - i0);
       for (int64_t j0 = 0; j0 < width; j0 += kTile) {
         const int64_t columns = std::min(kTile, width - j0);
-        const U* source = static_cast<const U*>(from.data) + cursor.offset[0] + i0 + j0 * from_column;
+        const U* source =
+            static_cast<const U*>(from.data) + cursor.offset[0] + i0 + j0 * from_column;
         for (int64_t j = 0; j < columns; j++) {
           if (rows == kTile) {
             memcpy(tile + j * kTile, source + j * from_column, kTile * sizeof(U));
           } else {
-            memcpy(tile + j * kTile, source + j * from_column, static_cast<size_t>(rows) * sizeof(U));
+            memcpy(tile + j * kTile, source + j * from_column,
+                   static_cast<size_t>(rows) * sizeof(U));
           }
         }
         transpose_tile<U>(tile, turned);
         for (int64_t i = 0; i < rows; i++) {
           copy_run(from.dtype, turned + i * kTile, 1, to.dtype,
-                   at(to.data, to.dtype, cursor.offset[1] + (i0 + i) * to_row + j0 * to_column), to_column, columns);
+                   at(to.data, to.dtype, cursor.offset[1] + (i0 + i) * to_row + j0 * to_column),
+                   to_column, columns);
         }
       }
     }
@@ -144,11 +153,14 @@ void copy_transposed(const Layout& whole, int32_t along, const TensorView& from,
 
 }  // namespace
 
-void copy_run(DType from_dtype, const void* from, int64_t from_stride, DType to_dtype, void* to, int64_t to_stride, int64_t n) {
+void copy_run(DType from_dtype, const void* from, int64_t from_stride, DType to_dtype, void* to,
+              int64_t to_stride, int64_t n) {
   if (from_dtype == to_dtype) {
-    with_raw_type(from_dtype, [&](auto u) { raw_run<decltype(u)>(from, from_stride, to, to_stride, n); });
+    with_raw_type(from_dtype,
+                  [&](auto u) { raw_run<decltype(u)>(from, from_stride, to, to_stride, n); });
   } else {
-    convert_run(from_dtype, static_cast<const char*>(from), from_stride, to_dtype, static_cast<char*>(to), to_stride, n);
+    convert_run(from_dtype, static_cast<const char*>(from), from_stride, to_dtype,
+                static_cast<char*>(to), to_stride, n);
   }
 }
 
@@ -158,22 +170,24 @@ void copy_view(const TensorView& from, const TensorView& to) {
   if (layout.ndim > 1 && layout.stride(0) > 1 && layout.width() >= 8) {
     for (int32_t d = 0; d < layout.ndim - 1; d++) {
       if (layout.strides[0][d] != 1 || layout.sizes[d] < 8) continue;
-      return with_raw_type(from.dtype, [&](auto u) { copy_transposed<decltype(u)>(layout, d, from, to); });
+      return with_raw_type(from.dtype,
+                           [&](auto u) { copy_transposed<decltype(u)>(layout, d, from, to); });
     }
   }
   const int64_t from_stride = layout.stride(0);
   const int64_t to_stride = layout.stride(1);
   if (from.dtype != to.dtype) {
     each_run(layout, kGrain, [&](const int64_t* offset, int64_t n) {
-      convert_run(from.dtype, at(from.data, from.dtype, offset[0]), from_stride, to.dtype, at(to.data, to.dtype, offset[1]),
-                  to_stride, n);
+      convert_run(from.dtype, at(from.data, from.dtype, offset[0]), from_stride, to.dtype,
+                  at(to.data, to.dtype, offset[1]), to_stride, n);
     });
     return;
   }
   with_raw_type(from.dtype, [&](auto u) {
     using U = decltype(u);
     each_run(layout, kGrain, [&](const int64_t* offset, int64_t n) {
-      raw_run<U>(static_cast<const U*>(from.data) + offset[0], from_stride, static_cast<U*>(to.data) + offset[1], to_stride, n);
+      raw_run<U>(static_cast<const U*>(from.data) + offset[0], from_stride,
+                 static_cast<U*>(to.data) + offset[1], to_stride, n);
     });
   });
 }

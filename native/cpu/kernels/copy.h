@@ -8,6 +8,7 @@ namespace shardwise::cpu {
 void copy_view(const TensorView& from, const TensorView& to);
 
 // `n` elements with the given strides (in elements); stride 0 of `from` repeats one value.
-void copy_run(DType from_dtype, const void* from, int64_t from_stride, DType to_dtype, void* to, int64_t to_stride, int64_t n);
+void copy_run(DType from_dtype, const void* from, int64_t from_stride, DType to_dtype, void* to,
+              int64_t to_stride, int64_t n);
 
 }  // namespace shardwise::cpu

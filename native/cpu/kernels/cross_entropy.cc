@@ -1,6 +1,6 @@
-// Cross entropy of rows of logits: loss = w[t] (lse - x[t]), with label smoothing as PyTorch mixes it in:
-// (1 - s) w[t] (lse - x[t]) + s / n * sum_c w[c] (lse - x[c]). Its gradient comes from lse, or with the loss from one read of
-// a row.
+// Cross entropy of rows of logits: loss = w[t] (lse - x[t]), with label smoothing as PyTorch mixes
+// it in: (1 - s) w[t] (lse - x[t]) + s / n * sum_c w[c] (lse - x[c]). Its gradient comes from lse,
+// or with the loss from one read of a row.
 #include <cmath>
 #include <vector>
 
@@ -13,13 +13,15 @@ namespace shardwise::cpu {
 
 namespace {
 
-Status check_targets(const KernelCall& call, const TensorView& target, int64_t classes, int64_t ignored) {
+Status check_targets(const KernelCall& call, const TensorView& target, int64_t classes,
+                     int64_t ignored) {
   for (int64_t row = 0; row < target.numel; row++) {
     int64_t t;
     gather(target, row, 1, &t);
     if (t != ignored && (t < 0 || t >= classes))
-      return fail(call.error, Code::Index, "target %lld at position %lld is not a class: there are %lld", static_cast<long long>(t),
-                  static_cast<long long>(row), static_cast<long long>(classes));
+      return fail(
+          call.error, Code::Index, "target %lld at position %lld is not a class: there are %lld",
+          static_cast<long long>(t), static_cast<long long>(row), static_cast<long long>(classes));
   }
   return kOk;
 }
@@ -48,13 +50,18 @@ struct Classes {
   const T weight_sum, smooth, each;  // `each`: what smoothing gives to a class
 
   Classes(const TensorView& weight, int64_t classes, double smoothing, double ignore_index)
-      : n(classes), ignored(static_cast<int64_t>(ignore_index)), w(class_weights<T>(weight, classes)),
-        weight_sum(row_sum(w.data(), classes)), smooth(static_cast<T>(smoothing)), each(smooth / static_cast<T>(classes)) {}
+      : n(classes),
+        ignored(static_cast<int64_t>(ignore_index)),
+        w(class_weights<T>(weight, classes)),
+        weight_sum(row_sum(w.data(), classes)),
+        smooth(static_cast<T>(smoothing)),
+        each(smooth / static_cast<T>(classes)) {}
 
   double loss(const T* x, double lse, int64_t t) const {
     const double own = static_cast<double>(w[t]) * (lse - static_cast<double>(x[t]));
     if (smooth == T(0)) return own;
-    const double spread = static_cast<double>(weight_sum) * lse - static_cast<double>(row_dot(w.data(), x, n));
+    const double spread =
+        static_cast<double>(weight_sum) * lse - static_cast<double>(row_dot(w.data(), x, n));
     return (1 - static_cast<double>(smooth)) * own + static_cast<double>(each) * spread;
   }
 
@@ -74,8 +81,8 @@ struct Classes {
 
 }  // namespace
 
-// Inputs logits, target, weight; outputs loss, lse. With a fourth input, a scale of the losses (a number, or of one element),
-// also the gradient of their sum as a third output.
+// Inputs logits, target, weight; outputs loss, lse. With a fourth input, a scale of the losses (a
+// number, or of one element), also the gradient of their sum as a third output.
 Status cross_entropy(const KernelCall& call) {
   const auto& p = call.params_as<CrossEntropyParams>();
   const TensorView &logits = call.input(0), &target = call.input(1);
@@ -95,7 +102,8 @@ Status cross_entropy(const KernelCall& call) {
         gather(target, row, 1, &t);
         const T* x = read_row(logits, row, n, memory.data());
         const T largest = n > 0 ? row_max(x, n) : T(-INFINITY);
-        const double lse = static_cast<double>(largest) + std::log(static_cast<double>(row_exp_sum(x, largest, n)));
+        const double lse = static_cast<double>(largest) +
+                           std::log(static_cast<double>(row_exp_sum(x, largest, n)));
         const double loss = t == classes.ignored ? 0 : classes.loss(x, lse, t);
         const T out[2] = {static_cast<T>(static_cast<double>(scale) * loss), static_cast<T>(lse)};
         scatter(call.output(0), row, 1, out);
@@ -112,7 +120,8 @@ Status cross_entropy(const KernelCall& call) {
 
 Status cross_entropy_backward(const KernelCall& call) {
   const auto& p = call.params_as<CrossEntropyBackwardParams>();
-  const TensorView &grad = call.input(0), &logits = call.input(1), &lse = call.input(2), &target = call.input(3);
+  const TensorView &grad = call.input(0), &logits = call.input(1), &lse = call.input(2),
+                   &target = call.input(3);
   const TensorView& out = call.output(0);
   const int64_t rows = logits.sizes[0], n = logits.sizes[1];
   const Status status = check_targets(call, target, n, static_cast<int64_t>(p.ignore_index));

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "copy.h"
 #include "../../generated/op_params.h"
-#include "layout.h"
 #include "../parallel_for.h"
+#include "copy.h"
+#include "layout.h"
 #include "pointwise_table.h"
 
 namespace shardwise::cpu {
@@ -24,7 +24,8 @@ void generate(const TensorView& y, ComputeType type, Value value) {
     for (int64_t i = begin; i < end; i += kChunk) {
       const int64_t n = std::min(kChunk, end - i);
       for (int64_t k = 0; k < n; k++) buffer[k] = value(i + k);
-      scatter(y.dtype, buffer, static_cast<char*>(y.data) + i * stride * item_size(y.dtype), stride, n);
+      scatter(y.dtype, buffer, static_cast<char*>(y.data) + i * stride * item_size(y.dtype), stride,
+              n);
     }
   });
 }
@@ -59,10 +60,12 @@ Status arange(const KernelCall& call) {
   if (!is_floating(y.dtype) && is_integer(p.start) && is_integer(p.step)) {
     const uint64_t start = static_cast<uint64_t>(static_cast<int64_t>(p.start));
     const uint64_t step = static_cast<uint64_t>(static_cast<int64_t>(p.step));
-    generate<int64_t>(y, ComputeType::Int64,
-                      [=](int64_t i) { return static_cast<int64_t>(start + step * static_cast<uint64_t>(i)); });
+    generate<int64_t>(y, ComputeType::Int64, [=](int64_t i) {
+      return static_cast<int64_t>(start + step * static_cast<uint64_t>(i));
+    });
   } else {
-    generate<double>(y, ComputeType::Double, [=](int64_t i) { return p.start + static_cast<double>(i) * p.step; });
+    generate<double>(y, ComputeType::Double,
+                     [=](int64_t i) { return p.start + static_cast<double>(i) * p.step; });
   }
   return kOk;
 }
@@ -74,7 +77,8 @@ Status linspace(const KernelCall& call) {
   const int64_t middle = n / 2;
   const double step = n > 1 ? (p.end - p.start) / static_cast<double>(n - 1) : 0.0;
   generate<double>(y, ComputeType::Double, [=](int64_t i) {
-    return i < middle || n == 1 ? p.start + step * static_cast<double>(i) : p.end - step * static_cast<double>(n - 1 - i);
+    return i < middle || n == 1 ? p.start + step * static_cast<double>(i)
+                                : p.end - step * static_cast<double>(n - 1 - i);
   });
   return kOk;
 }
@@ -104,8 +108,9 @@ Status tri(const KernelCall& call) {
       const int64_t last = upper ? n : std::clamp<int64_t>(edge + 1, 0, n);
       char* target = static_cast<char*>(y.data) + row * n * size;
       memset(target, 0, static_cast<size_t>(first * size));
-      copy_run(x.dtype, static_cast<const char*>(x.data) + (offset + first * stride) * item_size(x.dtype), stride, y.dtype,
-               target + first * size, 1, last - first);
+      copy_run(x.dtype,
+               static_cast<const char*>(x.data) + (offset + first * stride) * item_size(x.dtype),
+               stride, y.dtype, target + first * size, 1, last - first);
       memset(target + last * size, 0, static_cast<size_t>((n - last) * size));
     }
   });

@@ -17,7 +17,8 @@ struct Positions {
 };
 
 // Offsets that the index tensors name together; negative indices count from the end.
-Positions positions_of(const KernelCall& call, const TensorView& indexed, int32_t first_input, int32_t count) {
+Positions positions_of(const KernelCall& call, const TensorView& indexed, int32_t first_input,
+                       int32_t count) {
   Positions out;
   const int64_t n = call.input(first_input).numel;
   out.offsets.assign(static_cast<size_t>(n), 0);
@@ -28,8 +29,10 @@ Positions positions_of(const KernelCall& call, const TensorView& indexed, int32_
     for (int64_t i = 0; i < n; i++) {
       const int64_t v = values[i] < 0 ? values[i] + size : values[i];
       if (v < 0 || v >= size) {
-        out.status = fail(call.error, Code::Index, "index %lld at position %lld is out of range for dim %d of size %lld",
-                          static_cast<long long>(values[i]), static_cast<long long>(i), k, static_cast<long long>(size));
+        out.status = fail(call.error, Code::Index,
+                          "index %lld at position %lld is out of range for dim %d of size %lld",
+                          static_cast<long long>(values[i]), static_cast<long long>(i), k,
+                          static_cast<long long>(size));
         return out;
       }
       out.offsets[i] += v * indexed.strides[k];
@@ -50,7 +53,8 @@ TensorView rest_of(const TensorView& indexed, int32_t count, int64_t offset) {
   return rest;
 }
 
-// Bit i % 64 of flags[i / 64] becomes whether element i is not 0, for a tile of them; returns how many are not.
+// Bit i % 64 of flags[i / 64] becomes whether element i is not 0, for a tile of them; returns how
+// many are not.
 template <class T>
 int64_t flag_elements(const TensorView& x, int64_t begin, int64_t tile, uint64_t* flags) {
   const int64_t end = x.numel - begin < tile ? x.numel : begin + tile;
@@ -76,10 +80,13 @@ int64_t flag_elements(const TensorView& x, int64_t begin, int64_t tile, uint64_t
 }
 
 // The coordinates of those elements of a tile that have their flag, `count` at most.
-void write_rows(const TensorView& shape, const uint64_t* flags, int64_t begin, int64_t tile, int64_t count, int64_t* rows) {
+void write_rows(const TensorView& shape, const uint64_t* flags, int64_t begin, int64_t tile,
+                int64_t count, int64_t* rows) {
   const int32_t last = shape.ndim - 1;
-  const int64_t end = shape.numel - begin < tile ? shape.numel : begin + tile, width = shape.sizes[last];
-  int64_t outer[kMaxDims] = {}, line = 0;  // coordinates but the last of the line that begins with element `line`
+  const int64_t end = shape.numel - begin < tile ? shape.numel : begin + tile,
+                width = shape.sizes[last];
+  // coordinates but the last of the line that begins with element `line`
+  int64_t outer[kMaxDims] = {}, line = 0;
   for (int64_t i = begin; i < end && count > 0; i += 64)
     for (uint64_t left = flags[i / 64]; left != 0 && count > 0; left &= left - 1, count--) {
       const int64_t element = i + __builtin_ctzll(left);
@@ -108,13 +115,14 @@ Status index_get(const KernelCall& call) {
   if (y.numel == 0) return kOk;
   with_compute_type(x.dtype, [&](auto type) {
     using T = decltype(type);
-    parallel_for(static_cast<int64_t>(at.offsets.size()), row_grain(width), [&](int64_t begin, int64_t end) {
-      std::vector<T> buffer(static_cast<size_t>(width));
-      for (int64_t i = begin; i < end; i++) {
-        gather(rest_of(x, count, at.offsets[i]), 0, width, buffer.data());
-        scatter(y, i * width, width, buffer.data());
-      }
-    });
+    parallel_for(static_cast<int64_t>(at.offsets.size()), row_grain(width),
+                 [&](int64_t begin, int64_t end) {
+                   std::vector<T> buffer(static_cast<size_t>(width));
+                   for (int64_t i = begin; i < end; i++) {
+                     gather(rest_of(x, count, at.offsets[i]), 0, width, buffer.data());
+                     scatter(y, i * width, width, buffer.data());
+                   }
+                 });
   });
   return kOk;
 }
@@ -155,7 +163,8 @@ Status nonzero(const KernelCall& call) {
   starts[0] = 0;
   with_compute_type(x.dtype, [&](auto type) {
     parallel_for(tiles, row_grain(tile), [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; t++) starts[t + 1] = flag_elements<decltype(type)>(x, t * tile, tile, flags);
+      for (int64_t t = begin; t < end; t++)
+        starts[t + 1] = flag_elements<decltype(type)>(x, t * tile, tile, flags);
     });
   });
   for (int64_t t = 0; t < tiles; t++) starts[t + 1] += starts[t];
@@ -171,9 +180,11 @@ Status nonzero_rows(const KernelCall& call) {
   parallel_for(call.input(1).numel - 1, row_grain(tile), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) {
       // Whatever was found, what is written lies in the rows.
-      const int64_t first = starts[t], last = starts[t + 1] < rows.sizes[0] ? starts[t + 1] : rows.sizes[0];
+      const int64_t first = starts[t],
+                    last = starts[t + 1] < rows.sizes[0] ? starts[t + 1] : rows.sizes[0];
       if (first < 0 || first >= last) continue;
-      write_rows(shape, flags, t * tile, tile, last - first, static_cast<int64_t*>(rows.data) + first * shape.ndim);
+      write_rows(shape, flags, t * tile, tile, last - first,
+                 static_cast<int64_t*>(rows.data) + first * shape.ndim);
     }
   });
   return kOk;

@@ -1,5 +1,6 @@
-// Reading and writing slices by one index tensor: index_select, index_add, gather, scatter. Every index is checked before anything
-// is written; additions happen in the order of the index, whatever the number of threads.
+// Reading and writing slices by one index tensor: index_select, index_add, gather, scatter. Every
+// index is checked before anything is written; additions happen in the order of the index, whatever
+// the number of threads.
 #include <cstring>
 #include <vector>
 
@@ -21,14 +22,18 @@ std::vector<int64_t> read_all(const TensorView& view) {
 Status check(const KernelCall& call, const std::vector<int64_t>& index, int64_t size) {
   for (size_t i = 0; i < index.size(); i++)
     if (index[i] < 0 || index[i] >= size)
-      return fail(call.error, Code::Index, "index %lld at position %lld is out of range for size %lld", static_cast<long long>(index[i]),
-                  static_cast<long long>(i), static_cast<long long>(size));
+      return fail(call.error, Code::Index,
+                  "index %lld at position %lld is out of range for size %lld",
+                  static_cast<long long>(index[i]), static_cast<long long>(i),
+                  static_cast<long long>(size));
   return kOk;
 }
 
-// Whether the last dim of both lies in memory without gaps, so that runs of it can be moved as bytes.
+// Whether the last dim of both lies in memory without gaps, so that runs of it can be moved as
+// bytes.
 bool same_runs(const TensorView& a, const TensorView& b) {
-  return a.dtype == b.dtype && (a.sizes[2] == 1 || a.strides[2] == 1) && (b.sizes[2] == 1 || b.strides[2] == 1);
+  return a.dtype == b.dtype && (a.sizes[2] == 1 || a.strides[2] == 1) &&
+         (b.sizes[2] == 1 || b.strides[2] == 1);
 }
 
 char* slice(const TensorView& view, int64_t outer, int64_t at) {
@@ -52,7 +57,8 @@ Status index_select(const KernelCall& call) {
         std::memcpy(to, from, width * item_size(x.dtype));
       } else {
         const int64_t bytes = item_size(x.dtype);
-        for (int64_t i = 0; i < width; i++) std::memcpy(to + i * y.strides[2] * bytes, from + i * x.strides[2] * bytes, bytes);
+        for (int64_t i = 0; i < width; i++)
+          std::memcpy(to + i * y.strides[2] * bytes, from + i * x.strides[2] * bytes, bytes);
       }
     }
   });
@@ -70,7 +76,8 @@ Status index_add(const KernelCall& call) {
   with_compute_type(y.dtype, [&](auto type) {
     using T = decltype(type);
     const T scale = static_cast<T>(alpha);
-    // Threads share the width (or the outer dim), never one element, so the order of additions is the index's.
+    // Threads share the width (or the outer dim), never one element, so the order of additions is
+    // the index's.
     const bool by_outer = y.sizes[0] > 1;
     const TargetOrder order(index.data(), k, y.dtype);
     parallel_for(by_outer ? y.sizes[0] : width, by_outer ? 1 : 64, [&](int64_t begin, int64_t end) {
@@ -83,8 +90,10 @@ Status index_add(const KernelCall& call) {
           T* to = direct ? reinterpret_cast<T*>(target) : sum.data();
           if (!direct) gather(y.dtype, target, y.strides[2], to, n);
           for (int64_t i = run_begin; i < run_end; i++) {
-            gather(source.dtype, slice(source, outer, order[i]) + first * source.strides[2] * item_size(source.dtype), source.strides[2],
-                   from.data(), n);
+            gather(source.dtype,
+                   slice(source, outer, order[i]) +
+                       first * source.strides[2] * item_size(source.dtype),
+                   source.strides[2], from.data(), n);
             row_scale_add_any(from.data(), scale, to, n);
           }
           if (!direct) scatter(y.dtype, to, target, y.strides[2], n);
@@ -122,11 +131,16 @@ int64_t last_size(const TensorView& view) { return view.ndim ? view.sizes[view.n
 template <class T>
 T combine(int mode, T old, T value) {
   switch (mode) {
-    case 1: return old + value;
-    case 2: return old * value;
-    case 3: return m::maximum(old, value);
-    case 4: return m::minimum(old, value);
-    default: return value;
+    case 1:
+      return old + value;
+    case 2:
+      return old * value;
+    case 3:
+      return m::maximum(old, value);
+    case 4:
+      return m::minimum(old, value);
+    default:
+      return value;
   }
 }
 
@@ -144,7 +158,8 @@ Status gather(const KernelCall& call) {
       const char* from = element_at(x.data, x.dtype, row_offset(x, index, row));
       char* to = element_at(y.data, y.dtype, row_offset(y, index, row));
       for (int64_t i = 0; i < rows.width; i++)
-        std::memcpy(to + i * last_stride(y) * bytes, from + at[row * rows.width + i] * last_stride(x) * bytes, bytes);
+        std::memcpy(to + i * last_stride(y) * bytes,
+                    from + at[row * rows.width + i] * last_stride(x) * bytes, bytes);
     }
   });
   return kOk;
@@ -172,7 +187,8 @@ Status scatter(const KernelCall& call) {
             if (source.is_immediate) {
               from_double(source.scalar, &value);
             } else {
-              const int64_t offset = row_offset(source, index, row) + order[i] * last_stride(source);
+              const int64_t offset =
+                  row_offset(source, index, row) + order[i] * last_stride(source);
               gather(source.dtype, element_at(source.data, source.dtype, offset), 1, &value, 1);
             }
             result = combine(mode, result, value);

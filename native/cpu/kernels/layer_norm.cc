@@ -1,5 +1,6 @@
-// Layer norm. y = (x - mean) * rstd * w + b by rows; two passes over a row that stays in cache. Gradients of w and b are summed
-// over fixed blocks of rows, so they do not depend on the number of threads.
+// Layer norm. y = (x - mean) * rstd * w + b by rows; two passes over a row that stays in cache.
+// Gradients of w and b are summed over fixed blocks of rows, so they do not depend on the number of
+// threads.
 #include <cmath>
 #include <vector>
 
@@ -28,46 +29,48 @@ struct RowStatistics {
   T mean, rstd, rest;  // `rest`: what mean lost when it was rounded, times rstd
 };
 
-// Deviations from a center near the mean, corrected: the rounded mean of a row that lies far from 0 may be further away than the row is
-// wide.
+// Deviations from a center near the mean, corrected: the rounded mean of a row that lies far from 0
+// may be further away than the row is wide.
 template <class T>
 RowStatistics<T> statistics_of(const T* x, int64_t n, double eps) {
   const int64_t some = center_count(n);
   const T center = row_sum(x, some) / T(some);
   const Deviations<T> away = row_deviations(x, center, n);
   const double shift = static_cast<double>(away.sum) / static_cast<double>(n);
-  const double variance = static_cast<double>(away.squares) / static_cast<double>(n) - shift * shift;
+  const double variance =
+      static_cast<double>(away.squares) / static_cast<double>(n) - shift * shift;
   const double mean = static_cast<double>(center) + shift;
   const double rstd = 1 / std::sqrt((variance < 0 ? 0 : variance) + eps);
   return {T(mean), T(rstd), T((mean - static_cast<double>(T(mean))) * rstd)};
 }
 
 // gx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = g * w
-#define SW_LAYER_NORM_ROW(T)                                                                                             \
-  SW_CLONES void gradient_row(const T* g, const T* x, const T* w, T mean, T rstd, T* gx, T* gw, T* gb, int64_t n) {      \
-    T sums[kLanes] = {}, dots[kLanes] = {};                                                                              \
-    int64_t i = 0;                                                                                                       \
-    for (; i + kLanes <= n; i += kLanes)                                                                                 \
-      for (int64_t k = 0; k < kLanes; k++) {                                                                             \
-        const T s = w ? g[i + k] * w[i + k] : g[i + k];                                                                  \
-        sums[k] += s;                                                                                                    \
-        dots[k] += s * (x[i + k] - mean) * rstd;                                                                         \
-      }                                                                                                                  \
-    for (int64_t k = 0; i < n; i++, k++) {                                                                               \
-      const T s = w ? g[i] * w[i] : g[i];                                                                                \
-      sums[k] += s;                                                                                                      \
-      dots[k] += s * (x[i] - mean) * rstd;                                                                               \
-    }                                                                                                                    \
-    const T a = row_sum(sums, kLanes) / T(n), b = row_sum(dots, kLanes) / T(n);                                          \
-    if (gx)                                                                                                              \
-      for (int64_t j = 0; j < n; j++) {                                                                                  \
-        const T s = w ? g[j] * w[j] : g[j];                                                                              \
-        gx[j] = rstd * (s - a - (x[j] - mean) * rstd * b);                                                               \
-      }                                                                                                                  \
-    for (int64_t j = 0; j < n; j++) {                                                                                    \
-      gw[j] += g[j] * (x[j] - mean) * rstd;                                                                              \
-      gb[j] += g[j];                                                                                                     \
-    }                                                                                                                    \
+#define SW_LAYER_NORM_ROW(T)                                                                    \
+  SW_CLONES void gradient_row(const T* g, const T* x, const T* w, T mean, T rstd, T* gx, T* gw, \
+                              T* gb, int64_t n) {                                               \
+    T sums[kLanes] = {}, dots[kLanes] = {};                                                     \
+    int64_t i = 0;                                                                              \
+    for (; i + kLanes <= n; i += kLanes)                                                        \
+      for (int64_t k = 0; k < kLanes; k++) {                                                    \
+        const T s = w ? g[i + k] * w[i + k] : g[i + k];                                         \
+        sums[k] += s;                                                                           \
+        dots[k] += s * (x[i + k] - mean) * rstd;                                                \
+      }                                                                                         \
+    for (int64_t k = 0; i < n; i++, k++) {                                                      \
+      const T s = w ? g[i] * w[i] : g[i];                                                       \
+      sums[k] += s;                                                                             \
+      dots[k] += s * (x[i] - mean) * rstd;                                                      \
+    }                                                                                           \
+    const T a = row_sum(sums, kLanes) / T(n), b = row_sum(dots, kLanes) / T(n);                 \
+    if (gx)                                                                                     \
+      for (int64_t j = 0; j < n; j++) {                                                         \
+        const T s = w ? g[j] * w[j] : g[j];                                                     \
+        gx[j] = rstd * (s - a - (x[j] - mean) * rstd * b);                                      \
+      }                                                                                         \
+    for (int64_t j = 0; j < n; j++) {                                                           \
+      gw[j] += g[j] * (x[j] - mean) * rstd;                                                     \
+      gb[j] += g[j];                                                                            \
+    }                                                                                           \
   }
 SW_LAYER_NORM_ROW(float)
 SW_LAYER_NORM_ROW(double)
@@ -123,7 +126,8 @@ Status layer_norm_backward(const KernelCall& call) {
         }
       }
     });
-    for (int64_t block = 1; block < blocks; block++) row_scale_add(partial.data() + 2 * n * block, T(1), partial.data(), 2 * n);
+    for (int64_t block = 1; block < blocks; block++)
+      row_scale_add(partial.data() + 2 * n * block, T(1), partial.data(), 2 * n);
     if (!call.output(1).is_immediate) scatter(call.output(1), 0, n, partial.data());
     if (!call.output(2).is_immediate) scatter(call.output(2), 0, n, partial.data() + n);
   });

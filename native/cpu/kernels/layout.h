@@ -1,5 +1,6 @@
-// Views of equal sizes walked together: dims of size 1 dropped, the rest ordered by the strides of the last view (its smallest
-// stride innermost) and merged where all views allow it. For kernels whose elements may come in any order.
+// Views of equal sizes walked together: dims of size 1 dropped, the rest ordered by the strides of
+// the last view (its smallest stride innermost) and merged where all views allow it. For kernels
+// whose elements may come in any order.
 #pragma once
 #include <algorithm>
 #include <initializer_list>
@@ -24,7 +25,8 @@ struct Layout {
     for (int32_t d = 0; d < last.ndim; d++) {
       if (last.sizes[d] != 1) order[ndim++] = d;
     }
-    std::stable_sort(order, order + ndim, [&](int32_t a, int32_t b) { return last.strides[a] > last.strides[b]; });
+    std::stable_sort(order, order + ndim,
+                     [&](int32_t a, int32_t b) { return last.strides[a] > last.strides[b]; });
     int32_t v = 0;
     for (const TensorView* view : views) {
       for (int32_t d = 0; d < ndim; d++) strides[v][d] = view->strides[order[d]];
@@ -91,28 +93,31 @@ struct RowCursor {
   int64_t coord[kMaxDims];
 };
 
-// Calls run(offsets, n) for runs of n elements along the innermost dim, shared among threads that get at least `grain`
-// elements each; offsets[v] is where the run starts in view v. Long rows are cut.
+// Calls run(offsets, n) for runs of n elements along the innermost dim, shared among threads that
+// get at least `grain` elements each; offsets[v] is where the run starts in view v. Long rows are
+// cut.
 template <class Run>
 void each_run(const Layout& layout, int64_t grain, Run run) {
   constexpr int64_t longest = 8192;
   const int64_t width = layout.width();
   const int64_t parts = (width + longest - 1) / longest;
   const int64_t length = parts == 1 ? width : longest;
-  parallel_for(layout.rows() * parts, std::max<int64_t>(1, grain / length), [&](int64_t begin, int64_t end) {
-    RowCursor cursor(layout, begin / parts);
-    int64_t part = begin % parts;
-    for (int64_t unit = begin; unit < end; unit++) {
-      const int64_t start = part * length;
-      int64_t offsets[kMaxViews];
-      for (int32_t v = 0; v < layout.num_views; v++) offsets[v] = cursor.offset[v] + start * layout.stride(v);
-      run(offsets, std::min(length, width - start));
-      if (++part == parts) {
-        part = 0;
-        cursor.next();
-      }
-    }
-  });
+  parallel_for(layout.rows() * parts, std::max<int64_t>(1, grain / length),
+               [&](int64_t begin, int64_t end) {
+                 RowCursor cursor(layout, begin / parts);
+                 int64_t part = begin % parts;
+                 for (int64_t unit = begin; unit < end; unit++) {
+                   const int64_t start = part * length;
+                   int64_t offsets[kMaxViews];
+                   for (int32_t v = 0; v < layout.num_views; v++)
+                     offsets[v] = cursor.offset[v] + start * layout.stride(v);
+                   run(offsets, std::min(length, width - start));
+                   if (++part == parts) {
+                     part = 0;
+                     cursor.next();
+                   }
+                 }
+               });
 }
 
 }  // namespace shardwise::cpu

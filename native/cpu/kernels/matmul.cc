@@ -1,12 +1,14 @@
 // y[B, m, n] = alpha * a[B, m, k] b[B, k, n] + beta * c[B, m, n].
 //
-// Floats go to gemm/: float32 and float64 sum in their own type, bfloat16 and float16 in float32, rounded once. The
-// order of summation depends on the shape alone, so results do not change with the number of threads, and NaN and
-// infinities spread as the formula says; c is not read when beta is 0. Batches run side by side when there are enough
-// of them or each is small; otherwise one after the other, each over all threads. A batch that shares b is one tall
-// product. Integers and bool multiply and add modulo 2^64 in blocks; alpha and beta are truncated to integers.
+// Floats go to gemm/: float32 and float64 sum in their own type, bfloat16 and float16 in float32,
+// rounded once. The order of summation depends on the shape alone, so results do not change with
+// the number of threads, and NaN and infinities spread as the formula says; c is not read when beta
+// is 0. Batches run side by side when there are enough of them or each is small; otherwise one
+// after the other, each over all threads. A batch that shares b is one tall product. Integers and
+// bool multiply and add modulo 2^64 in blocks; alpha and beta are truncated to integers.
 //
-// Measured (bench/native/README.md): two cores of Zen 5, float32 2048 cubed 486 GFLOP/s (OpenBLAS 488), bfloat16 977.
+// Measured (bench/native/README.md): two cores of Zen 5, float32 2048 cubed 486 GFLOP/s (OpenBLAS
+// 488), bfloat16 977.
 #include "convert.h"
 #include "gemm/gemm.h"
 #include "generated/op_params.h"
@@ -53,7 +55,8 @@ Batched describe(const KernelCall& call) {
   return d;
 }
 
-// A batch over one b with rows evenly spaced across its items is a single product with batch * m rows.
+// A batch over one b with rows evenly spaced across its items is a single product with batch * m
+// rows.
 void fold_batch(Batched& d) {
   Product& p = d.product;
   if (d.batch <= 1 || d.b != 0) return;
@@ -81,7 +84,8 @@ void run_floats(const Batched& d, DType dtype) {
   const Engine& engine = engine_for(dtype);
   if (d.batch == 1) return gemm(engine, d.product, true);
   const Product& p = d.product;
-  const double work = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  const double work =
+      static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   const double large = 2e6;  // multiply-adds that keep several threads busy
   if (work > large && d.batch < 4 * num_threads() && d.batch % num_threads() != 0) {
     for (int64_t i = 0; i < d.batch; i++) gemm(engine, item(d, i, dtype), true);
@@ -96,7 +100,8 @@ void run_floats(const Batched& d, DType dtype) {
 constexpr int64_t kTile = 64;
 constexpr int64_t kDepth = 512;
 
-// One kTile x kTile tile of y. The operands are widened to int64 in blocks, which also straightens their strides.
+// One kTile x kTile tile of y. The operands are widened to int64 in blocks, which also straightens
+// their strides.
 void integer_tile(const Product& p, DType dtype, int64_t i0, int64_t j0) {
   const int64_t rows = min64(kTile, p.m - i0), columns = min64(kTile, p.n - j0);
   uint64_t* sum = static_cast<uint64_t*>(scratch(2, kTile * kTile * 8));
@@ -126,22 +131,25 @@ void integer_tile(const Product& p, DType dtype, int64_t i0, int64_t j0) {
     uint64_t* row = sum + i * kTile;
     for (int64_t j = 0; j < columns; j++) row[j] *= alpha;
     if (p.c.data) {
-      gather(dtype, element_at(p.c.data, dtype, (i0 + i) * p.c.row + j0 * p.c.col), p.c.col, left, columns);
+      gather(dtype, element_at(p.c.data, dtype, (i0 + i) * p.c.row + j0 * p.c.col), p.c.col, left,
+             columns);
       for (int64_t j = 0; j < columns; j++) row[j] += beta * static_cast<uint64_t>(left[j]);
     }
-    scatter(dtype, reinterpret_cast<const int64_t*>(row), element_at(p.y, dtype, (i0 + i) * p.y_row + j0 * p.y_col),
-            p.y_col, columns);
+    scatter(dtype, reinterpret_cast<const int64_t*>(row),
+            element_at(p.y, dtype, (i0 + i) * p.y_row + j0 * p.y_col), p.y_col, columns);
   }
 }
 
 void run_integers(const Batched& d, DType dtype) {
   const Product& p = d.product;
-  const int64_t tiles_m = (p.m + kTile - 1) / kTile, tiles_n = (p.n + kTile - 1) / kTile, tiles = tiles_m * tiles_n;
+  const int64_t tiles_m = (p.m + kTile - 1) / kTile, tiles_n = (p.n + kTile - 1) / kTile,
+                tiles = tiles_m * tiles_n;
   const int64_t grain = 65536 / (min64(p.m, kTile) * min64(p.n, kTile) * (p.k + 8)) + 1;
   parallel_for(d.batch * tiles, grain, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) {
       const int64_t tile = t % tiles;
-      integer_tile(item(d, t / tiles, dtype), dtype, tile / tiles_n * kTile, tile % tiles_n * kTile);
+      integer_tile(item(d, t / tiles, dtype), dtype, tile / tiles_n * kTile,
+                   tile % tiles_n * kTile);
     }
   });
 }
@@ -153,8 +161,10 @@ Status matmul(const KernelCall& call) {
   if (d.batch == 0 || d.product.m == 0 || d.product.n == 0) return kOk;
   const DType dtype = call.output(0).dtype;
   if (d.batch > 1) fold_batch(d);
-  if (is_floating(dtype)) run_floats(d, dtype);
-  else run_integers(d, dtype);
+  if (is_floating(dtype))
+    run_floats(d, dtype);
+  else
+    run_integers(d, dtype);
   return kOk;
 }
 

@@ -1,5 +1,5 @@
-// One SGD or Adam step over many tensors: chunks of all tensors are shared by the threads. The order of operations is that of
-// PyTorch's single-tensor implementations.
+// One SGD or Adam step over many tensors: chunks of all tensors are shared by the threads. The
+// order of operations is that of PyTorch's single-tensor implementations.
 #include <cmath>
 #include <vector>
 
@@ -22,7 +22,8 @@ std::vector<Piece> pieces_of(const KernelCall& call, int32_t count) {
   std::vector<Piece> pieces;
   for (int32_t i = 0; i < count; i++)
     for (int64_t at = 0; at < call.input(i).numel; at += kChunk)
-      pieces.push_back({i, at, call.input(i).numel - at < kChunk ? call.input(i).numel - at : kChunk});
+      pieces.push_back(
+          {i, at, call.input(i).numel - at < kChunk ? call.input(i).numel - at : kChunk});
   return pieces;
 }
 
@@ -50,16 +51,19 @@ struct Adam {
 
 // `largest`: the greatest second moments of AMSGrad, or null.
 template <class T>
-inline __attribute__((always_inline)) void adam(const Adam& a, T* p, const T* g, T* m1, T* m2, T* largest, int64_t n) {
+inline __attribute__((always_inline)) void adam(const Adam& a, T* p, const T* g, T* m1, T* m2,
+                                                T* largest, int64_t n) {
   const T beta2 = T(a.beta2), eps = T(a.eps), decay = T(a.weight_decay), step = T(a.step_size);
   const T root2 = T(a.root2), scale = T(a.maximize ? -a.grad_scale : a.grad_scale);
   const T keep = T(1 - a.lr * a.weight_decay), rest1 = T(1 - a.beta1), rest2 = T(1 - a.beta2);
-  const bool coupled = !a.decoupled && a.weight_decay != 0, decoupled = a.decoupled && a.weight_decay != 0;
+  const bool coupled = !a.decoupled && a.weight_decay != 0,
+             decoupled = a.decoupled && a.weight_decay != 0;
   for (int64_t i = 0; i < n; i++) {
     T grad = g[i] * scale;
     const T param = decoupled ? p[i] * keep : p[i];
     grad = coupled ? grad + decay * param : grad;
-    const T first = m::lerp(m1[i], grad, rest1);  // exact at both ends: with beta1 = 0 the gradient itself
+    // exact at both ends: with beta1 = 0 the gradient itself
+    const T first = m::lerp(m1[i], grad, rest1);
     const T second = m2[i] * beta2 + rest2 * grad * grad;
     m1[i] = first;
     m2[i] = second;
@@ -71,8 +75,10 @@ inline __attribute__((always_inline)) void adam(const Adam& a, T* p, const T* g,
 
 // `buffer`: the momentum, or null.
 template <class T>
-inline __attribute__((always_inline)) void sgd(const SgdStepParams& s, T* p, const T* g, T* buffer, int64_t n) {
-  const T lr = T(s.lr), momentum = T(s.momentum), rest = T(1 - s.dampening), decay = T(s.weight_decay);
+inline __attribute__((always_inline)) void sgd(const SgdStepParams& s, T* p, const T* g, T* buffer,
+                                               int64_t n) {
+  const T lr = T(s.lr), momentum = T(s.momentum), rest = T(1 - s.dampening),
+          decay = T(s.weight_decay);
   const T sign = s.maximize != 0 ? T(-1) : T(1);
   const bool first = s.first_step != 0, nesterov = s.nesterov != 0, decays = s.weight_decay != 0;
   for (int64_t i = 0; i < n; i++) {
@@ -88,22 +94,37 @@ inline __attribute__((always_inline)) void sgd(const SgdStepParams& s, T* p, con
 }
 
 // Clones cannot be made of templates.
-SW_CLONES void adam_row(const Adam& a, float* p, const float* g, float* m1, float* m2, float* top, int64_t n) {
+SW_CLONES void adam_row(const Adam& a, float* p, const float* g, float* m1, float* m2, float* top,
+                        int64_t n) {
   adam(a, p, g, m1, m2, top, n);
 }
-SW_CLONES void adam_row(const Adam& a, double* p, const double* g, double* m1, double* m2, double* top, int64_t n) {
+SW_CLONES void adam_row(const Adam& a, double* p, const double* g, double* m1, double* m2,
+                        double* top, int64_t n) {
   adam(a, p, g, m1, m2, top, n);
 }
-SW_CLONES void sgd_row(const SgdStepParams& s, float* p, const float* g, float* buffer, int64_t n) { sgd(s, p, g, buffer, n); }
-SW_CLONES void sgd_row(const SgdStepParams& s, double* p, const double* g, double* buffer, int64_t n) { sgd(s, p, g, buffer, n); }
+SW_CLONES void sgd_row(const SgdStepParams& s, float* p, const float* g, float* buffer, int64_t n) {
+  sgd(s, p, g, buffer, n);
+}
+SW_CLONES void sgd_row(const SgdStepParams& s, double* p, const double* g, double* buffer,
+                       int64_t n) {
+  sgd(s, p, g, buffer, n);
+}
 
 }  // namespace
 
 Status adam_step(const KernelCall& call) {
   const auto& p = call.params_as<AdamStepParams>();
   const auto count = static_cast<int32_t>(p.count);
-  const Adam adam{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.lr / p.bias_correction1, std::sqrt(p.bias_correction2),
-                  p.grad_scale, p.decoupled != 0, p.maximize != 0};
+  const Adam adam{p.lr,
+                  p.beta1,
+                  p.beta2,
+                  p.eps,
+                  p.weight_decay,
+                  p.lr / p.bias_correction1,
+                  std::sqrt(p.bias_correction2),
+                  p.grad_scale,
+                  p.decoupled != 0,
+                  p.maximize != 0};
   const std::vector<Piece> pieces = pieces_of(call, count);
   parallel_for(static_cast<int64_t>(pieces.size()), 4, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; k++) {
@@ -112,8 +133,10 @@ Status adam_step(const KernelCall& call) {
       with_float_type(call.input(i).dtype, [&](auto type) {
         using T = decltype(type);
         T buffers[5][kChunk];
-        Chunk<T> param(call.input(i), piece, buffers[0]), grad(call.input(count + i), piece, buffers[1]);
-        Chunk<T> first(call.input(2 * count + i), piece, buffers[2]), second(call.input(3 * count + i), piece, buffers[3]);
+        Chunk<T> param(call.input(i), piece, buffers[0]),
+            grad(call.input(count + i), piece, buffers[1]);
+        Chunk<T> first(call.input(2 * count + i), piece, buffers[2]),
+            second(call.input(3 * count + i), piece, buffers[3]);
         const TensorView& top = call.input(4 * count + i);
         if (top.is_immediate) {
           adam_row(adam, param.data, grad.data, first.data, second.data, nullptr, piece.count);
@@ -142,7 +165,8 @@ Status sgd_step(const KernelCall& call) {
       with_float_type(call.input(i).dtype, [&](auto type) {
         using T = decltype(type);
         T buffers[3][kChunk];
-        Chunk<T> param(call.input(i), piece, buffers[0]), grad(call.input(count + i), piece, buffers[1]);
+        Chunk<T> param(call.input(i), piece, buffers[0]),
+            grad(call.input(count + i), piece, buffers[1]);
         const TensorView& momentum = call.input(2 * count + i);
         if (momentum.is_immediate) {
           sgd_row(p, param.data, grad.data, nullptr, piece.count);
@@ -168,7 +192,8 @@ Status foreach_add(const KernelCall& call) {
       with_compute_type(call.input(piece.tensor).dtype, [&](auto type) {
         using T = decltype(type);
         T buffers[2][kChunk];
-        Chunk<T> to(call.input(piece.tensor), piece, buffers[0]), from(call.input(count + piece.tensor), piece, buffers[1]);
+        Chunk<T> to(call.input(piece.tensor), piece, buffers[0]),
+            from(call.input(count + piece.tensor), piece, buffers[1]);
         row_scale_add_any(from.data, static_cast<T>(p.alpha), to.data, piece.count);
         to.store();
       });

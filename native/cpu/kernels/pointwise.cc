@@ -1,6 +1,7 @@
-// Every pointwise kernel. An op is a loop over contiguous arrays of its compute type (float, double or int64_t) that g++
-// vectorises; the engine brings the operands there: in place where they already are such arrays, else chunk by chunk through
-// buffers on the stack. Compiled once per instruction set (SW_ISA_NAMESPACE).
+// Every pointwise kernel. An op is a loop over contiguous arrays of its compute type (float, double
+// or int64_t) that g++ vectorises; the engine brings the operands there: in place where they
+// already are such arrays, else chunk by chunk through buffers on the stack. Compiled once per
+// instruction set (SW_ISA_NAMESPACE).
 #include "../convert.h"
 #include "../math.h"
 #include "../normal.h"
@@ -14,21 +15,22 @@ namespace {
 
 #define SW_RESULT_SAME false
 #define SW_RESULT_BOOL true
-#define SW_POINTWISE(name_, arity_, classes, result, expression)                                              \
-  struct Op_##name_ {                                                                                         \
-    static constexpr PointwiseOp op = PointwiseOp::name_;                                                     \
-    static constexpr int arity = arity_;                                                                      \
-    static constexpr bool boolean = SW_RESULT_##result;                                                       \
-    template <class T>                                                                                        \
-    SW_MATH auto apply([[maybe_unused]] T x, [[maybe_unused]] T y, [[maybe_unused]] T z, [[maybe_unused]] T p0, \
-                       [[maybe_unused]] T p1) {                                                               \
-      return expression;                                                                                      \
-    }                                                                                                         \
+#define SW_POINTWISE(name_, arity_, classes, result, expression)                         \
+  struct Op_##name_ {                                                                    \
+    static constexpr PointwiseOp op = PointwiseOp::name_;                                \
+    static constexpr int arity = arity_;                                                 \
+    static constexpr bool boolean = SW_RESULT_##result;                                  \
+    template <class T>                                                                   \
+    SW_MATH auto apply([[maybe_unused]] T x, [[maybe_unused]] T y, [[maybe_unused]] T z, \
+                       [[maybe_unused]] T p0, [[maybe_unused]] T p1) {                   \
+      return expression;                                                                 \
+    }                                                                                    \
   };
 #include "../../generated/pointwise_ops.inc"
 #undef SW_POINTWISE
 
-// How much work an element is: decides how finely a call is shared among threads, and how a loop ends.
+// How much work an element is: decides how finely a call is shared among threads, and how a loop
+// ends.
 enum class Cost { Memory, Vector, Libm };
 
 template <class T>
@@ -37,45 +39,89 @@ constexpr Cost cost_of(PointwiseOp op) {
   constexpr bool is_float = sizeof(T) == 4;
   if constexpr (T(0.5) == T(0)) {
     switch (op) {
-      case floor_divide: case trunc_divide: case remainder: case fmod: case pow: return Cost::Libm;
-      default: return Cost::Memory;
+      case floor_divide:
+      case trunc_divide:
+      case remainder:
+      case fmod:
+      case pow:
+        return Cost::Libm;
+      default:
+        return Cost::Memory;
     }
   }
   switch (op) {
-    case exp: case exp2: case expm1: case log: case log1p: case tanh: case sigmoid: case silu: case gelu_tanh: case softplus:
-    case elu: case silu_backward: case gelu_tanh_backward: case softplus_backward: case elu_backward:
+    case exp:
+    case exp2:
+    case expm1:
+    case log:
+    case log1p:
+    case tanh:
+    case sigmoid:
+    case silu:
+    case gelu_tanh:
+    case softplus:
+    case elu:
+    case silu_backward:
+    case gelu_tanh_backward:
+    case softplus_backward:
+    case elu_backward:
       return Cost::Vector;
-    case log2: case log10: case sin: case cos: case tan: case asin: case acos: case atan: case sinh: case cosh: case asinh:
-    case acosh: case atanh: case erf: case erfc: case gelu: case gelu_backward: case pow: case atan2: case fmod:
-    case remainder: case floor_divide:
+    case log2:
+    case log10:
+    case sin:
+    case cos:
+    case tan:
+    case asin:
+    case acos:
+    case atan:
+    case sinh:
+    case cosh:
+    case asinh:
+    case acosh:
+    case atanh:
+    case erf:
+    case erfc:
+    case gelu:
+    case gelu_backward:
+    case pow:
+    case atan2:
+    case fmod:
+    case remainder:
+    case floor_divide:
       return is_float ? Cost::Vector : Cost::Libm;
-    default: return Cost::Memory;
+    default:
+      return Cost::Memory;
   }
 }
 
 // Elements that a thread must get to be worth waking.
-constexpr int64_t grain_of(Cost cost) { return cost == Cost::Memory ? 32768 : cost == Cost::Vector ? 8192 : 2048; }
+constexpr int64_t grain_of(Cost cost) {
+  return cost == Cost::Memory ? 32768 : cost == Cost::Vector ? 8192 : 2048;
+}
 
 // ---- loops ----
 
-// Where the fast float version of an op holds only on part of its domain, the rest goes to libm element by element.
+// Where the fast float version of an op holds only on part of its domain, the rest goes to libm
+// element by element.
 template <PointwiseOp op>
 struct Guard {
   static constexpr bool present = false;
 };
-#define SW_GUARD(name, condition, expression)                                             \
-  template <>                                                                             \
-  struct Guard<PointwiseOp::name> {                                                       \
-    static constexpr bool present = true;                                                 \
-    SW_MATH bool outside(float x, [[maybe_unused]] float y) { return condition; }         \
+#define SW_GUARD(name, condition, expression)                                                     \
+  template <>                                                                                     \
+  struct Guard<PointwiseOp::name> {                                                               \
+    static constexpr bool present = true;                                                         \
+    SW_MATH bool outside(float x, [[maybe_unused]] float y) { return condition; }                 \
     SW_MATH float slow([[maybe_unused]] float x, [[maybe_unused]] float y) { return expression; } \
   };
 SW_GUARD(sin, m::abs(x) > m::kTrigLimit, __builtin_sinf(x))
 SW_GUARD(cos, m::abs(x) > m::kTrigLimit, __builtin_cosf(x))
 SW_GUARD(tan, m::abs(x) > m::kTrigLimit, __builtin_tanf(x))
 SW_GUARD(fmod, m::abs(x) > m::kModuloLimit * m::abs(y), __builtin_fmodf(x, y))
-SW_GUARD(remainder, m::abs(x) > m::kModuloLimit * m::abs(y), m::remainder_from(__builtin_fmodf(x, y), y))
-SW_GUARD(floor_divide, m::abs(x) > m::kModuloLimit * m::abs(y), m::floor_divide_from(__builtin_fmodf(x, y), x, y))
+SW_GUARD(remainder, m::abs(x) > m::kModuloLimit * m::abs(y),
+         m::remainder_from(__builtin_fmodf(x, y), y))
+SW_GUARD(floor_divide, m::abs(x) > m::kModuloLimit * m::abs(y),
+         m::floor_divide_from(__builtin_fmodf(x, y), x, y))
 #undef SW_GUARD
 
 template <class Op, class T>
@@ -92,15 +138,18 @@ template <class Op, class T, class R>
 SW_MATH void straight(const T* x, const T* y, const T* z, R* out, int64_t n, T p0, T p1) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; i++) {
-    out[i] = static_cast<R>(Op::template apply<T>(x[i], Op::arity > 1 ? y[i] : T(0), Op::arity > 2 ? z[i] : T(0), p0, p1));
+    out[i] = static_cast<R>(Op::template apply<T>(x[i], Op::arity > 1 ? y[i] : T(0),
+                                                  Op::arity > 2 ? z[i] : T(0), p0, p1));
   }
 }
 
-// Ops of many instructions run whole vectors only, the tail padded to one: no second and third copy of a long loop.
+// Ops of many instructions run whole vectors only, the tail padded to one: no second and third copy
+// of a long loop.
 constexpr int64_t kPad = 16;
 
 template <class Op, class T, class R>
-__attribute__((noinline, noclone)) void whole_vectors(const T* x, const T* y, const T* z, R* out, int64_t n, T p0, T p1) {
+__attribute__((noinline, noclone)) void whole_vectors(const T* x, const T* y, const T* z, R* out,
+                                                      int64_t n, T p0, T p1) {
   straight<Op, T, R>(x, y, z, out, n & ~(kPad - 1), p0, p1);
 }
 
@@ -172,12 +221,17 @@ struct Entry {
   int64_t grain[3];
 };
 
-#define SW_LOOPS_F(op) {loop<op, float>, loop<op, double>, nullptr}
-#define SW_LOOPS_A(op) {loop<op, float>, loop<op, double>, loop<op, int64_t>}
-#define SW_LOOPS_I(op) {nullptr, nullptr, loop<op, int64_t>}
+#define SW_LOOPS_F(op) \
+  { loop<op, float>, loop<op, double>, nullptr }
+#define SW_LOOPS_A(op) \
+  { loop<op, float>, loop<op, double>, loop<op, int64_t> }
+#define SW_LOOPS_I(op) \
+  { nullptr, nullptr, loop<op, int64_t> }
 constexpr Entry kEntries[] = {
-#define SW_POINTWISE(name, arity, classes, result, expression)      \
-  {arity, SW_RESULT_##result, SW_LOOPS_##classes(Op_##name), \
+#define SW_POINTWISE(name, arity, classes, result, expression)                                 \
+  {arity,                                                                                      \
+   SW_RESULT_##result,                                                                         \
+   SW_LOOPS_##classes(Op_##name),                                                              \
    {grain_of(cost_of<float>(PointwiseOp::name)), grain_of(cost_of<double>(PointwiseOp::name)), \
     grain_of(cost_of<int64_t>(PointwiseOp::name))}},
 #include "../../generated/pointwise_ops.inc"
@@ -205,8 +259,8 @@ bool has_zero(const TensorView& divisor, int64_t n) {
 }
 
 bool divides(PointwiseOp op) {
-  return op == PointwiseOp::floor_divide || op == PointwiseOp::trunc_divide || op == PointwiseOp::remainder ||
-         op == PointwiseOp::fmod;
+  return op == PointwiseOp::floor_divide || op == PointwiseOp::trunc_divide ||
+         op == PointwiseOp::remainder || op == PointwiseOp::fmod;
 }
 
 Code run(const KernelCall& call, PointwiseOp op) {
@@ -214,12 +268,14 @@ Code run(const KernelCall& call, PointwiseOp op) {
   if (call.output(0).numel == 0) return Code::Ok;
   const int32_t compute = static_cast<int32_t>(call.params[0]);
   if (!entry.loop[compute]) return Code::Unsupported;
-  if (compute == static_cast<int32_t>(ComputeType::Int64) && divides(op) && has_zero(call.input(1), call.output(0).numel)) {
+  if (compute == static_cast<int32_t>(ComputeType::Int64) && divides(op) &&
+      has_zero(call.input(1), call.output(0).numel)) {
     return Code::Invalid;
   }
   double params[2] = {0, 0};
   for (int32_t i = 1; i < call.num_params && i <= 2; i++) params[i - 1] = call.params[i];
-  run_elementwise(call, {entry.loop[compute], entry.grain[compute], params, entry.arity, compute, entry.boolean});
+  run_elementwise(call, {entry.loop[compute], entry.grain[compute], params, entry.arity, compute,
+                         entry.boolean});
   return Code::Ok;
 }
 

@@ -8,9 +8,12 @@ const PointwiseTable& pointwise_table() {
   static const PointwiseTable& table = []() -> const PointwiseTable& {
 #if defined(__x86_64__)
     switch (cpu_features().isa) {
-      case Isa::Avx512: return avx512::pointwise_table;
-      case Isa::Avx2: return avx2::pointwise_table;
-      default: break;
+      case Isa::Avx512:
+        return avx512::pointwise_table;
+      case Isa::Avx2:
+        return avx2::pointwise_table;
+      default:
+        break;
     }
 #endif
     return baseline::pointwise_table;
@@ -18,9 +21,12 @@ const PointwiseTable& pointwise_table() {
   return table;
 }
 
-static __attribute__((noinline)) Status report(const KernelCall& call, Code code, const char* name) {
-  if (code == Code::Invalid) return fail(call.error, code, "ZeroDivisionError: %s of integers by zero", name);
-  return fail(call.error, code, "%s has no CPU kernel for %s", name, dtype_name(call.output(0).dtype));
+static __attribute__((noinline)) Status report(const KernelCall& call, Code code,
+                                               const char* name) {
+  if (code == Code::Invalid)
+    return fail(call.error, code, "ZeroDivisionError: %s of integers by zero", name);
+  return fail(call.error, code, "%s has no CPU kernel for %s", name,
+              dtype_name(call.output(0).dtype));
 }
 
 static inline Status launch(const KernelCall& call, PointwiseOp op, const char* name) {

@@ -1,6 +1,6 @@
-// The engine of pointwise.cc: brings operands of any dtype and strides to a loop over contiguous arrays. Operands that are such
-// arrays are used in place, or row by row; others go chunk by chunk through buffers on the stack, transposed ones by tiles.
-// Included once per instruction set.
+// The engine of pointwise.cc: brings operands of any dtype and strides to a loop over contiguous
+// arrays. Operands that are such arrays are used in place, or row by row; others go chunk by chunk
+// through buffers on the stack, transposed ones by tiles. Included once per instruction set.
 #pragma once
 #include "../convert.h"
 #include "../parallel_for.h"
@@ -52,8 +52,9 @@ struct Plan {
   Work work;
   const TensorView* view[4];  // inputs, then the output in [kOut]
   Path path[4];
-  int64_t row = 0;      // width of the rows of Path::Rows; 0 without
-  int32_t across = -1;  // a dim along which an input is contiguous that is not so along the last: tiles
+  int64_t row = 0;  // width of the rows of Path::Rows; 0 without
+  // a dim along which an input is contiguous that is not so along the last: tiles
+  int32_t across = -1;
   int64_t sizes[kMaxDims];
   int64_t strides[4][kMaxDims];
 };
@@ -68,18 +69,25 @@ bool is_constant(const TensorView& view) {
 
 void gather_view(const TensorView& view, int64_t begin, int64_t n, int32_t compute, void* buffer) {
   switch (static_cast<ComputeType>(compute)) {
-    case ComputeType::Float: return gather(view, begin, n, static_cast<float*>(buffer));
-    case ComputeType::Double: return gather(view, begin, n, static_cast<double*>(buffer));
-    case ComputeType::Int64: return gather(view, begin, n, static_cast<int64_t*>(buffer));
+    case ComputeType::Float:
+      return gather(view, begin, n, static_cast<float*>(buffer));
+    case ComputeType::Double:
+      return gather(view, begin, n, static_cast<double*>(buffer));
+    case ComputeType::Int64:
+      return gather(view, begin, n, static_cast<int64_t*>(buffer));
   }
 }
 
-void scatter_view(const TensorView& view, int64_t begin, int64_t n, int32_t compute, bool boolean, const void* buffer) {
+void scatter_view(const TensorView& view, int64_t begin, int64_t n, int32_t compute, bool boolean,
+                  const void* buffer) {
   if (boolean) return scatter(view, begin, n, static_cast<const uint8_t*>(buffer));
   switch (static_cast<ComputeType>(compute)) {
-    case ComputeType::Float: return scatter(view, begin, n, static_cast<const float*>(buffer));
-    case ComputeType::Double: return scatter(view, begin, n, static_cast<const double*>(buffer));
-    case ComputeType::Int64: return scatter(view, begin, n, static_cast<const int64_t*>(buffer));
+    case ComputeType::Float:
+      return scatter(view, begin, n, static_cast<const float*>(buffer));
+    case ComputeType::Double:
+      return scatter(view, begin, n, static_cast<const double*>(buffer));
+    case ComputeType::Int64:
+      return scatter(view, begin, n, static_cast<const int64_t*>(buffer));
   }
 }
 
@@ -105,7 +113,8 @@ __attribute__((noinline)) void run_chunks(const Plan& plan, int64_t begin, int64
   const void* inputs[3] = {buffers[0], buffers[1], buffers[2]};
   for (int32_t i = 0; i < arity; i++) {
     if (plan.path[i] != Path::Constant) continue;
-    fill_constant(*plan.view[i], plan.work.compute, buffers[i], end - begin < chunk ? end - begin : chunk);
+    fill_constant(*plan.view[i], plan.work.compute, buffers[i],
+                  end - begin < chunk ? end - begin : chunk);
   }
   for (int64_t at = begin; at < end;) {
     int64_t n = end - at < chunk ? end - at : chunk;
@@ -116,16 +125,27 @@ __attribute__((noinline)) void run_chunks(const Plan& plan, int64_t begin, int64
     for (int32_t i = 0; i < arity; i++) {
       const TensorView& view = *plan.view[i];
       switch (plan.path[i]) {
-        case Path::Direct: inputs[i] = element_at(view.data, view.dtype, at); break;
-        case Path::Rows: inputs[i] = element_at(view.data, view.dtype, offset_of(view, at)); break;
-        case Path::Constant: break;
-        case Path::Buffer: gather_view(view, at, n, plan.work.compute, buffers[i]); break;
+        case Path::Direct:
+          inputs[i] = element_at(view.data, view.dtype, at);
+          break;
+        case Path::Rows:
+          inputs[i] = element_at(view.data, view.dtype, offset_of(view, at));
+          break;
+        case Path::Constant:
+          break;
+        case Path::Buffer:
+          gather_view(view, at, n, plan.work.compute, buffers[i]);
+          break;
       }
     }
     const TensorView& out = *plan.view[kOut];
     switch (plan.path[kOut]) {
-      case Path::Direct: loop(inputs, element_at(out.data, out.dtype, at), n, plan.work.params); break;
-      case Path::Rows: loop(inputs, element_at(out.data, out.dtype, offset_of(out, at)), n, plan.work.params); break;
+      case Path::Direct:
+        loop(inputs, element_at(out.data, out.dtype, at), n, plan.work.params);
+        break;
+      case Path::Rows:
+        loop(inputs, element_at(out.data, out.dtype, offset_of(out, at)), n, plan.work.params);
+        break;
       default:
         loop(inputs, buffers[3], n, plan.work.params);
         scatter_view(out, at, n, plan.work.compute, plan.work.boolean, buffers[3]);
@@ -151,18 +171,19 @@ bool choose_paths(Plan& plan) {
   for (int32_t i = 0; i < 4; i++) {
     if (i >= plan.work.arity && i != kOut) continue;
     const TensorView& view = *plan.view[i];
-    const DType wanted = i == kOut && plan.work.boolean ? DType::Bool : kElementOf[plan.work.compute];
+    const DType wanted =
+        i == kOut && plan.work.boolean ? DType::Bool : kElementOf[plan.work.compute];
     const bool constant = i != kOut && is_constant(view);
     plan.path[i] = !view.is_immediate && view.dtype == wanted && view.is_contiguous() ? Path::Direct
-                   : constant                                                           ? Path::Constant
-                                                                                        : Path::Buffer;
+                   : constant ? Path::Constant
+                              : Path::Buffer;
     simple &= plan.path[i] != Path::Buffer;
   }
   return simple;
 }
 
-// Orders the dims by the output's strides, the smallest innermost, and merges what can be: the order of elements is free.
-// The plan then looks at `views`.
+// Orders the dims by the output's strides, the smallest innermost, and merges what can be: the
+// order of elements is free. The plan then looks at `views`.
 void reorder(Plan& plan, TensorView* views) {
   const TensorView& out = *plan.view[kOut];
   int32_t order[kMaxDims];
@@ -199,14 +220,16 @@ void reorder(Plan& plan, TensorView* views) {
   }
 }
 
-// Rows that are long enough are used where they are; transposed operands of large calls go by tiles.
+// Rows that are long enough are used where they are; transposed operands of large calls go by
+// tiles.
 void choose_rows_or_tiles(Plan& plan) {
   constexpr int64_t long_row = 256;
   constexpr int64_t worth_tiles = 16384;
   const TensorView& out = *plan.view[kOut];
   const int32_t last = out.ndim - 1;
   if (last < 1) return;
-  for (int32_t i = 0; i < plan.work.arity && out.numel >= worth_tiles && out.sizes[last] >= 16; i++) {
+  for (int32_t i = 0; i < plan.work.arity && out.numel >= worth_tiles && out.sizes[last] >= 16;
+       i++) {
     const TensorView& view = *plan.view[i];
     if (plan.path[i] != Path::Buffer || view.strides[last] < 8) continue;
     for (int32_t d = 0; d < last; d++) {
@@ -218,7 +241,8 @@ void choose_rows_or_tiles(Plan& plan) {
   for (int32_t i = 0; i < 4 && out.sizes[last] >= long_row; i++) {
     if (i >= plan.work.arity && i != kOut) continue;
     const TensorView& view = *plan.view[i];
-    const DType wanted = i == kOut && plan.work.boolean ? DType::Bool : kElementOf[plan.work.compute];
+    const DType wanted =
+        i == kOut && plan.work.boolean ? DType::Bool : kElementOf[plan.work.compute];
     if (plan.path[i] != Path::Buffer || view.dtype != wanted || view.strides[last] != 1) continue;
     plan.path[i] = Path::Rows;
     plan.row = out.sizes[last];
@@ -226,18 +250,21 @@ void choose_rows_or_tiles(Plan& plan) {
 }
 
 template <class T>
-void gather_tile(const TensorView& view, int64_t offset, int32_t across, int64_t rows, int64_t columns, T* to) {
+void gather_tile(const TensorView& view, int64_t offset, int32_t across, int64_t rows,
+                 int64_t columns, T* to) {
   const int64_t down = view.strides[across];
   const int64_t right = view.strides[view.ndim - 1];
   if (down != 1 || right < 8) {
     for (int64_t i = 0; i < rows; i++) {
-      gather(view.dtype, element_at(view.data, view.dtype, offset + i * down), right, to + i * columns, columns);
+      gather(view.dtype, element_at(view.data, view.dtype, offset + i * down), right,
+             to + i * columns, columns);
     }
     return;
   }
   T turned[kBufferBytes / sizeof(T)];
   for (int64_t j = 0; j < columns; j++) {
-    gather(view.dtype, element_at(view.data, view.dtype, offset + j * right), 1, turned + j * rows, rows);
+    gather(view.dtype, element_at(view.data, view.dtype, offset + j * right), 1, turned + j * rows,
+           rows);
   }
   for (int64_t i = 0; i < rows; i++) {
     for (int64_t j = 0; j < columns; j++) to[i * columns + j] = turned[j * rows + i];
@@ -259,11 +286,13 @@ void run_tiles(const Plan& plan) {
     alignas(64) T buffers[4][tile_rows * tile_columns];
     const void* inputs[3] = {buffers[0], buffers[1], buffers[2]};
     for (int32_t i = 0; i < plan.work.arity; i++) {
-      if (plan.path[i] == Path::Constant) fill_constant(*plan.view[i], plan.work.compute, buffers[i], tile_rows * tile_columns);
+      if (plan.path[i] == Path::Constant)
+        fill_constant(*plan.view[i], plan.work.compute, buffers[i], tile_rows * tile_columns);
     }
     for (int64_t unit = begin; unit < end; unit++) {
       const int64_t top = unit % strips * tile_rows;
-      const int64_t rows = out.sizes[across] - top < tile_rows ? out.sizes[across] - top : tile_rows;
+      const int64_t rows =
+          out.sizes[across] - top < tile_rows ? out.sizes[across] - top : tile_rows;
       int64_t offset[4] = {};
       int64_t plane = unit / strips;
       for (int32_t d = last - 1; d >= 0; d--) {
@@ -279,13 +308,16 @@ void run_tiles(const Plan& plan) {
         for (int32_t i = 0; i < plan.work.arity; i++) {
           if (plan.path[i] == Path::Constant) continue;
           const TensorView& view = *plan.view[i];
-          gather_tile(view, offset[i] + left * view.strides[last], across, rows, columns, buffers[i]);
+          gather_tile(view, offset[i] + left * view.strides[last], across, rows, columns,
+                      buffers[i]);
         }
         plan.work.loop(inputs, buffers[kOut], rows * columns, plan.work.params);
         for (int64_t i = 0; i < rows; i++) {
-          char* to = element_at(out.data, out.dtype, offset[kOut] + i * out.strides[across] + left * out.strides[last]);
+          char* to = element_at(out.data, out.dtype,
+                                offset[kOut] + i * out.strides[across] + left * out.strides[last]);
           if (plan.work.boolean) {
-            scatter(out.dtype, reinterpret_cast<const uint8_t*>(buffers[kOut]) + i * columns, to, out.strides[last], columns);
+            scatter(out.dtype, reinterpret_cast<const uint8_t*>(buffers[kOut]) + i * columns, to,
+                    out.strides[last], columns);
           } else {
             scatter(out.dtype, buffers[kOut] + i * columns, to, out.strides[last], columns);
           }
@@ -307,9 +339,12 @@ __attribute__((noinline)) void run_strided(Plan& plan) {
     return;
   }
   switch (static_cast<ComputeType>(plan.work.compute)) {
-    case ComputeType::Float: return run_tiles<float>(plan);
-    case ComputeType::Double: return run_tiles<double>(plan);
-    case ComputeType::Int64: return run_tiles<int64_t>(plan);
+    case ComputeType::Float:
+      return run_tiles<float>(plan);
+    case ComputeType::Double:
+      return run_tiles<double>(plan);
+    case ComputeType::Int64:
+      return run_tiles<int64_t>(plan);
   }
 }
 
@@ -325,7 +360,8 @@ void run_elementwise(const KernelCall& call, const Work& work) {
   if (direct) {
     share(n, work.grain, [&](int64_t begin, int64_t end) {
       const void* inputs[3] = {};
-      for (int32_t i = 0; i < work.arity; i++) inputs[i] = element_at(call.input(i).data, element, begin);
+      for (int32_t i = 0; i < work.arity; i++)
+        inputs[i] = element_at(call.input(i).data, element, begin);
       work.loop(inputs, element_at(out.data, out.dtype, begin), end - begin, work.params);
     });
     return;

@@ -1,10 +1,10 @@
-// random_*, dropout: draws that depend on the seed, the offset and the global index of an element only, never on how the
-// work or the tensor is split.
-#include "copy.h"
+// random_*, dropout: draws that depend on the seed, the offset and the global index of an element
+// only, never on how the work or the tensor is split.
 #include "../../generated/op_params.h"
 #include "../../include/uniform_bound.h"
-#include "layout.h"
 #include "../philox.h"
+#include "copy.h"
+#include "layout.h"
 #include "pointwise_table.h"
 
 namespace shardwise::cpu {
@@ -13,18 +13,22 @@ namespace {
 constexpr int64_t kChunk = 512;
 constexpr int64_t kGrain = 8192;
 
-char* at(const TensorView& view, int64_t offset) { return static_cast<char*>(view.data) + offset * item_size(view.dtype); }
+char* at(const TensorView& view, int64_t offset) {
+  return static_cast<char*>(view.data) + offset * item_size(view.dtype);
+}
 
-// Draws for elements first, first + stride, ... of the global tensor. make(words, n, out) turns words, from the start of a
-// counter on, into the n elements that own them; `kWords` is how many words an element owns. The result is at the returned
-// place of `out`, which has room for kChunk + 4.
+// Draws for elements first, first + stride, ... of the global tensor. make(words, n, out) turns
+// words, from the start of a counter on, into the n elements that own them; `kWords` is how many
+// words an element owns. The result is at the returned place of `out`, which has room for kChunk +
+// 4.
 template <int kWords, class T, class Make>
 T* draw(const PhiloxKey& key, uint64_t first, int64_t stride, int64_t n, T* out, Make make) {
   constexpr uint64_t per_counter = 4 / kWords;
   uint32_t words[(kChunk + 8) * kWords];
   if (stride == 1) {
     const int64_t lead = static_cast<int64_t>(first % per_counter);
-    const int64_t counters = (lead + n + static_cast<int64_t>(per_counter) - 1) / static_cast<int64_t>(per_counter);
+    const int64_t counters =
+        (lead + n + static_cast<int64_t>(per_counter) - 1) / static_cast<int64_t>(per_counter);
     pointwise_table().random_words(key, first / per_counter, counters, words);
     make(words, lead + n, out);
     return out + lead;
@@ -70,54 +74,67 @@ Status random_uniform(const KernelCall& call) {
   const RandomUniformParams& p = call.params_as<RandomUniformParams>();
   const double largest = largest_below(p.high, p.low, call.output(0).dtype);
   if (call.output(0).dtype == DType::Float64) {
-    return fill_random<2, double>(call, key_of(p), ComputeType::Double, [&](const uint32_t* words, int64_t n, double* out) {
-      for (int64_t i = 0; i < n; i++) out[i] = std::min(p.low + (p.high - p.low) * uniform_double(words[2 * i], words[2 * i + 1]), largest);
-    });
+    return fill_random<2, double>(
+        call, key_of(p), ComputeType::Double, [&](const uint32_t* words, int64_t n, double* out) {
+          for (int64_t i = 0; i < n; i++)
+            out[i] = std::min(
+                p.low + (p.high - p.low) * uniform_double(words[2 * i], words[2 * i + 1]), largest);
+        });
   }
   const float low = static_cast<float>(p.low);
   const float range = static_cast<float>(p.high - p.low);
   const float most = static_cast<float>(largest);
-  return fill_random<1, float>(call, key_of(p), ComputeType::Float, [=](const uint32_t* words, int64_t n, float* out) {
-    for (int64_t i = 0; i < n; i++) out[i] = std::min(low + range * uniform_float(words[i]), most);
-  });
+  return fill_random<1, float>(call, key_of(p), ComputeType::Float,
+                               [=](const uint32_t* words, int64_t n, float* out) {
+                                 for (int64_t i = 0; i < n; i++)
+                                   out[i] = std::min(low + range * uniform_float(words[i]), most);
+                               });
 }
 
 Status random_normal(const KernelCall& call) {
   const RandomNormalParams& p = call.params_as<RandomNormalParams>();
   if (call.output(0).dtype == DType::Float64) {
     const auto normals = pointwise_table().normal_doubles;
-    const auto make = [&](const uint32_t* words, int64_t n, double* out) { normals(words, n, p.mean, p.std, out); };
+    const auto make = [&](const uint32_t* words, int64_t n, double* out) {
+      normals(words, n, p.mean, p.std, out);
+    };
     return fill_random<1, double>(call, key_of(p), ComputeType::Double, make);
   }
   const auto normals = pointwise_table().normal_floats;
   const float mean = static_cast<float>(p.mean);
   const float deviation = static_cast<float>(p.std);
-  return fill_random<1, float>(call, key_of(p), ComputeType::Float, [=](const uint32_t* words, int64_t n, float* out) {
-    normals(words, n, mean, deviation, out);
-  });
+  return fill_random<1, float>(call, key_of(p), ComputeType::Float,
+                               [=](const uint32_t* words, int64_t n, float* out) {
+                                 normals(words, n, mean, deviation, out);
+                               });
 }
 
 Status random_integer(const KernelCall& call) {
   const RandomIntegerParams& p = call.params_as<RandomIntegerParams>();
   const int64_t low = static_cast<int64_t>(p.low);
   const int64_t high = static_cast<int64_t>(p.high);
-  if (high <= low) return fail(call.error, Code::Invalid, "random_integer: high must be greater than low");
+  if (high <= low)
+    return fail(call.error, Code::Invalid, "random_integer: high must be greater than low");
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   const bool power = (range & (range - 1)) == 0;
-  return fill_random<2, int64_t>(call, key_of(p), ComputeType::Int64, [=](const uint32_t* words, int64_t n, int64_t* out) {
-    for (int64_t i = 0; i < n; i++) {
-      const uint64_t drawn = static_cast<uint64_t>(words[2 * i + 1]) << 32 | words[2 * i];
-      out[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + (power ? drawn & (range - 1) : drawn % range));
-    }
-  });
+  return fill_random<2, int64_t>(
+      call, key_of(p), ComputeType::Int64, [=](const uint32_t* words, int64_t n, int64_t* out) {
+        for (int64_t i = 0; i < n; i++) {
+          const uint64_t drawn = static_cast<uint64_t>(words[2 * i + 1]) << 32 | words[2 * i];
+          out[i] = static_cast<int64_t>(static_cast<uint64_t>(low) +
+                                        (power ? drawn & (range - 1) : drawn % range));
+        }
+      });
 }
 
 Status random_bernoulli(const KernelCall& call) {
   const RandomBernoulliParams& p = call.params_as<RandomBernoulliParams>();
   const float probability = static_cast<float>(p.probability);
-  return fill_random<1, float>(call, key_of(p), ComputeType::Float, [=](const uint32_t* words, int64_t n, float* out) {
-    for (int64_t i = 0; i < n; i++) out[i] = uniform_float(words[i]) < probability ? 1.0f : 0.0f;
-  });
+  return fill_random<1, float>(call, key_of(p), ComputeType::Float,
+                               [=](const uint32_t* words, int64_t n, float* out) {
+                                 for (int64_t i = 0; i < n; i++)
+                                   out[i] = uniform_float(words[i]) < probability ? 1.0f : 0.0f;
+                               });
 }
 
 namespace {
@@ -162,7 +179,8 @@ void run_dropout(const KernelCall& call, ComputeType type) {
       uint8_t kept[kChunk];
       keep(uniform, probability, scale, count, values, kept);
       scatter(y.dtype, values, at(y, offset[3] + i * layout.stride(3)), layout.stride(3), count);
-      copy_run(DType::Bool, kept, 1, DType::Bool, at(mask, offset[2] + i * layout.stride(2)), layout.stride(2), count);
+      copy_run(DType::Bool, kept, 1, DType::Bool, at(mask, offset[2] + i * layout.stride(2)),
+               layout.stride(2), count);
     }
   });
 }

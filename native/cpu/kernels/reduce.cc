@@ -1,4 +1,5 @@
-// Reductions to one value of the input's kind: sum, mean, prod, amax, amin, any, all; and the positions of extremes.
+// Reductions to one value of the input's kind: sum, mean, prod, amax, amin, any, all; and the
+// positions of extremes.
 #include <cmath>
 
 #include "reduce_engine.h"
@@ -9,13 +10,20 @@ namespace shardwise::cpu {
 namespace {
 
 // The total of a reduction: wide enough that adding chunk results loses nothing that matters.
-template <class T> struct Total { using type = double; };
-template <> struct Total<int64_t> { using type = int64_t; };
+template <class T>
+struct Total {
+  using type = double;
+};
+template <>
+struct Total<int64_t> {
+  using type = int64_t;
+};
 
 template <class T>
 constexpr bool kIsInteger = std::is_same_v<T, int64_t>;
 
-template <class T> struct Sum {
+template <class T>
+struct Sum {
   static constexpr bool kColumns = true;
   using A = typename Total<T>::type;
   A start() const { return 0; }
@@ -24,42 +32,56 @@ template <class T> struct Sum {
   void column(A* a, const T* x, int64_t n) const { row_wide_add(x, a, n); }
   std::array<T, 1> finish(A a, int64_t) const { return {static_cast<T>(a)}; }
 };
-template <class T> struct Mean : Sum<T> {
-  std::array<T, 1> finish(typename Sum<T>::A a, int64_t n) const { return {static_cast<T>(n == 0 ? NAN : a / static_cast<double>(n))}; }
+template <class T>
+struct Mean : Sum<T> {
+  std::array<T, 1> finish(typename Sum<T>::A a, int64_t n) const {
+    return {static_cast<T>(n == 0 ? NAN : a / static_cast<double>(n))};
+  }
 };
-template <class T> struct Prod {
+template <class T>
+struct Prod {
   static constexpr bool kColumns = true;
   using A = typename Total<T>::type;
   A start() const { return 1; }
   A chunk(A a, const T* x, int64_t n) const { return a * row_prod(x, n); }
   A combine(A a, A b) const { return a * b; }
-  void column(A* a, const T* x, int64_t n) const { for (int64_t i = 0; i < n; i++) a[i] *= x[i]; }
+  void column(A* a, const T* x, int64_t n) const {
+    for (int64_t i = 0; i < n; i++) a[i] *= x[i];
+  }
   std::array<T, 1> finish(A a, int64_t) const { return {static_cast<T>(a)}; }
 };
-template <class T> struct Max {
+template <class T>
+struct Max {
   static constexpr bool kColumns = true;
   T start() const { return kIsInteger<T> ? static_cast<T>(INT64_MIN) : static_cast<T>(-INFINITY); }
   T chunk(T a, const T* x, int64_t n) const { return m::maximum(a, row_max(x, n)); }
   T combine(T a, T b) const { return m::maximum(a, b); }
-  void column(T* a, const T* x, int64_t n) const { for (int64_t i = 0; i < n; i++) a[i] = m::maximum(a[i], x[i]); }
+  void column(T* a, const T* x, int64_t n) const {
+    for (int64_t i = 0; i < n; i++) a[i] = m::maximum(a[i], x[i]);
+  }
   std::array<T, 1> finish(T a, int64_t) const { return {a}; }
 };
-template <class T> struct Min {
+template <class T>
+struct Min {
   static constexpr bool kColumns = true;
   T start() const { return kIsInteger<T> ? static_cast<T>(INT64_MAX) : static_cast<T>(INFINITY); }
   T chunk(T a, const T* x, int64_t n) const { return m::minimum(a, row_min(x, n)); }
   T combine(T a, T b) const { return m::minimum(a, b); }
-  void column(T* a, const T* x, int64_t n) const { for (int64_t i = 0; i < n; i++) a[i] = m::minimum(a[i], x[i]); }
+  void column(T* a, const T* x, int64_t n) const {
+    for (int64_t i = 0; i < n; i++) a[i] = m::minimum(a[i], x[i]);
+  }
   std::array<T, 1> finish(T a, int64_t) const { return {a}; }
 };
-template <class T> struct Any {
+template <class T>
+struct Any {
   static constexpr bool kColumns = false;
   bool start() const { return false; }
   bool chunk(bool a, const T* x, int64_t n) const { return a || row_any(x, n) != T(0); }
   bool combine(bool a, bool b) const { return a || b; }
   std::array<T, 1> finish(bool a, int64_t) const { return {static_cast<T>(a)}; }
 };
-template <class T> struct All {
+template <class T>
+struct All {
   static constexpr bool kColumns = false;
   bool start() const { return true; }
   bool chunk(bool a, const T* x, int64_t n) const {
@@ -72,7 +94,8 @@ template <class T> struct All {
 
 template <template <class> class R>
 Status reduce(const KernelCall& call) {
-  with_compute_type(call.input(0).dtype, [&](auto type) { reduce_with<decltype(type)>(R<decltype(type)>{}, call); });
+  with_compute_type(call.input(0).dtype,
+                    [&](auto type) { reduce_with<decltype(type)>(R<decltype(type)>{}, call); });
   return kOk;
 }
 

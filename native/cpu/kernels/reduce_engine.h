@@ -1,10 +1,11 @@
-// Reductions over the last dims of a view: how a reducer is taken through the memory. Chunks are reduced in lanes and combined in a
-// total that is wide enough, rows side by side in a cascade, so errors grow with the logarithm of the length. The result does not
-// depend on the number of threads.
+// Reductions over the last dims of a view: how a reducer is taken through the memory. Chunks are
+// reduced in lanes and combined in a total that is wide enough, rows side by side in a cascade, so
+// errors grow with the logarithm of the length. The result does not depend on the number of
+// threads.
 //
-// A reducer of T has a total A, and: start() of nothing; chunk(a, x, n), a total with n more elements; combine(a, b), that of both in
-// order; finish(a, n), the values of all outputs for n elements in all. With kColumns also column(a, x, n): one more element for each
-// of n totals.
+// A reducer of T has a total A, and: start() of nothing; chunk(a, x, n), a total with n more
+// elements; combine(a, b), that of both in order; finish(a, n), the values of all outputs for n
+// elements in all. With kColumns also column(a, x, n): one more element for each of n totals.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -31,9 +32,11 @@ inline Extent extent_of(const TensorView& x, double reduced_ndim) {
 }
 
 template <class R, class A>
-void finish_row(const R& reducer, const KernelCall& call, int64_t row, const A& total, int64_t inner) {
+void finish_row(const R& reducer, const KernelCall& call, int64_t row, const A& total,
+                int64_t inner) {
   const auto values = reducer.finish(total, inner);
-  for (size_t k = 0; k < values.size(); k++) scatter(call.output(static_cast<int32_t>(k)), row, 1, &values[k]);
+  for (size_t k = 0; k < values.size(); k++)
+    scatter(call.output(static_cast<int32_t>(k)), row, 1, &values[k]);
 }
 
 // The elements from `begin` to `end` of one row.
@@ -44,15 +47,17 @@ auto reduce_range(const R& reducer, const TensorView& x, bool direct, int64_t be
   for (int64_t at = begin; at < end; at += kChunk) {
     const int64_t n = end - at < kChunk ? end - at : kChunk;
     const T* run = buffer;
-    if (direct) run = static_cast<const T*>(x.data) + at;
-    else gather(x, at, n, buffer);
+    if (direct)
+      run = static_cast<const T*>(x.data) + at;
+    else
+      gather(x, at, n, buffer);
     total = reducer.chunk(total, run, n);
   }
   return total;
 }
 
-// The totals of many rows side by side. A total of the first level takes kRun rows, one of the next kRun of those, and so on: no
-// element is added to a total that is much larger than itself.
+// The totals of many rows side by side. A total of the first level takes kRun rows, one of the next
+// kRun of those, and so on: no element is added to a total that is much larger than itself.
 template <class R>
 class Cascade {
  public:
@@ -75,7 +80,8 @@ class Cascade {
   }
   A total(int64_t column) const {
     A all = levels_[kLevels - 1][column];
-    for (int level = kLevels - 2; level >= 0; level--) all = reducer_.combine(all, levels_[level][column]);
+    for (int level = kLevels - 2; level >= 0; level--)
+      all = reducer_.combine(all, levels_[level][column]);
     return all;
   }
 
@@ -87,7 +93,8 @@ class Cascade {
   A levels_[kLevels][kWidth];
 };
 
-// Leading dims reduced of a [rows, columns] matrix whose columns lie side by side: whole runs of columns at a time.
+// Leading dims reduced of a [rows, columns] matrix whose columns lie side by side: whole runs of
+// columns at a time.
 template <class T, class R>
 void reduce_columns(const R& reducer, const KernelCall& call, const Extent& e) {
   const TensorView& x = call.input(0);
@@ -101,8 +108,10 @@ void reduce_columns(const R& reducer, const KernelCall& call, const Extent& e) {
       for (int64_t r = 0; r < e.inner; r++) {
         const char* from = element_at(x.data, x.dtype, at + r * x.strides[1]);
         const T* run = buffer;
-        if (x.dtype == dtype_of<T>()) run = reinterpret_cast<const T*>(from);
-        else gather(x.dtype, from, 1, buffer, n);
+        if (x.dtype == dtype_of<T>())
+          run = reinterpret_cast<const T*>(from);
+        else
+          gather(x.dtype, from, 1, buffer, n);
         reducer.column(cascade.run(), run, n);
         if ((r + 1) % Cascade<R>::kRun == 0) cascade.carry();
       }
@@ -110,7 +119,8 @@ void reduce_columns(const R& reducer, const KernelCall& call, const Extent& e) {
         const auto values = reducer.finish(cascade.total(i), e.inner);
         for (size_t k = 0; k < kOutputs; k++) results[k][i] = values[k];
       }
-      for (size_t k = 0; k < kOutputs; k++) scatter(call.output(static_cast<int32_t>(k)), at, n, results[k]);
+      for (size_t k = 0; k < kOutputs; k++)
+        scatter(call.output(static_cast<int32_t>(k)), at, n, results[k]);
     }
   });
 }
@@ -122,7 +132,8 @@ void reduce_whole(const R& reducer, const KernelCall& call, int64_t inner, int64
   const auto partial = std::make_unique<decltype(reducer.start())[]>(static_cast<size_t>(parts));
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; p++)
-      partial[p] = reduce_range<T>(reducer, call.input(0), true, p * part, (p + 1) * part < inner ? (p + 1) * part : inner);
+      partial[p] = reduce_range<T>(reducer, call.input(0), true, p * part,
+                                   (p + 1) * part < inner ? (p + 1) * part : inner);
   });
   auto total = partial[0];
   for (int64_t p = 1; p < parts; p++) total = reducer.combine(total, partial[p]);
@@ -136,14 +147,17 @@ void reduce_with(const R& reducer, const KernelCall& call) {
   const Extent e = extent_of(x, call.params[0]);
   const bool direct = x.dtype == dtype_of<T>() && x.is_contiguous();
   if (e.outer == 0) return;
-  if (e.outer == 1 && direct && e.inner >= 2 * kPart) return reduce_whole<T>(reducer, call, e.inner, kPart);
+  if (e.outer == 1 && direct && e.inner >= 2 * kPart)
+    return reduce_whole<T>(reducer, call, e.inner, kPart);
   if constexpr (R::kColumns) {
-    const bool columns = x.ndim == 2 && call.params[0] == 1 && x.strides[0] == 1 && x.strides[1] >= 1 && e.outer > 1 && e.inner > 0;
+    const bool columns = x.ndim == 2 && call.params[0] == 1 && x.strides[0] == 1 &&
+                         x.strides[1] >= 1 && e.outer > 1 && e.inner > 0;
     if (columns) return reduce_columns<T>(reducer, call, e);
   }
   parallel_for(e.outer, row_grain(e.inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++)
-      finish_row(reducer, call, row, reduce_range<T>(reducer, x, direct, row * e.inner, (row + 1) * e.inner), e.inner);
+      finish_row(reducer, call, row,
+                 reduce_range<T>(reducer, x, direct, row * e.inner, (row + 1) * e.inner), e.inner);
   });
 }
 

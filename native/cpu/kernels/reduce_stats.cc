@@ -1,5 +1,5 @@
-// Variance, norms and log-sum-exp, in one pass over memory: their totals are in double, and what would leave the range or cancel is
-// kept apart.
+// Variance, norms and log-sum-exp, in one pass over memory: their totals are in double, and what
+// would leave the range or cancel is kept apart.
 #include <cmath>
 
 #include "generated/op_params.h"
@@ -29,12 +29,17 @@ inline __attribute__((always_inline)) void add_to_each(Moments* a, const T* x, i
     a[i].squares += away * away;
   }
 }
-SW_CLONES SW_ROW(void, add_to_columns, Moments* a, const float* x, int64_t n) { add_to_each(a, x, n); }
-SW_CLONES SW_ROW(void, add_to_columns, Moments* a, const double* x, int64_t n) { add_to_each(a, x, n); }
+SW_CLONES SW_ROW(void, add_to_columns, Moments* a, const float* x, int64_t n) {
+  add_to_each(a, x, n);
+}
+SW_CLONES SW_ROW(void, add_to_columns, Moments* a, const double* x, int64_t n) {
+  add_to_each(a, x, n);
+}
 
-// The deviations of a chunk from a center near its mean, of a column's run from its first element, corrected by their sum. Chunks are
-// merged by the formula of Chan, Golub and LeVeque.
-template <class T> struct Variance {
+// The deviations of a chunk from a center near its mean, of a column's run from its first element,
+// corrected by their sum. Chunks are merged by the formula of Chan, Golub and LeVeque.
+template <class T>
+struct Variance {
   static constexpr bool kColumns = true;
   double correction;
   Moments start() const { return {0, 0, 0, 0}; }
@@ -55,37 +60,43 @@ template <class T> struct Variance {
     if (a.count == 0) return b;
     if (b.count == 0) return a;
     const double count = a.count + b.count, apart = b.mean() - a.mean();
-    const double squares = a.variation() + b.variation() + apart * apart * (a.count * (b.count / count));
+    const double squares =
+        a.variation() + b.variation() + apart * apart * (a.count * (b.count / count));
     return {count, a.mean() + apart * (b.count / count), 0, squares};
   }
   std::array<T, 2> finish(const Moments& a, int64_t n) const {
     const double divisor = static_cast<double>(n) - correction;
-    return {static_cast<T>(a.variation() / (divisor > 0 ? divisor : 0.0)), static_cast<T>(n == 0 ? NAN : a.mean())};
+    return {static_cast<T>(a.variation() / (divisor > 0 ? divisor : 0.0)),
+            static_cast<T>(n == 0 ? NAN : a.mean())};
   }
 };
 
-template <class T> struct EuclideanNorm {
+template <class T>
+struct EuclideanNorm {
   static constexpr bool kColumns = false;
   double start() const { return 0; }
   double chunk(double a, const T* x, int64_t n) const { return a + row_wide_square_sum(x, n); }
   double combine(double a, double b) const { return a + b; }
   std::array<T, 1> finish(double a, int64_t) const { return {static_cast<T>(std::sqrt(a))}; }
 };
-template <class T> struct AbsoluteSum {
+template <class T>
+struct AbsoluteSum {
   static constexpr bool kColumns = false;
   double start() const { return 0; }
   double chunk(double a, const T* x, int64_t n) const { return a + row_wide_abs_sum(x, n); }
   double combine(double a, double b) const { return a + b; }
   std::array<T, 1> finish(double a, int64_t) const { return {static_cast<T>(a)}; }
 };
-template <class T> struct LargestAbsolute {
+template <class T>
+struct LargestAbsolute {
   static constexpr bool kColumns = false;
   T start() const { return 0; }
   T chunk(T a, const T* x, int64_t n) const { return m::maximum(a, row_abs_max(x, n)); }
   T combine(T a, T b) const { return m::maximum(a, b); }
   std::array<T, 1> finish(T a, int64_t) const { return {a}; }
 };
-template <class T> struct SmallestAbsolute {
+template <class T>
+struct SmallestAbsolute {
   static constexpr bool kColumns = false;
   T start() const { return static_cast<T>(INFINITY); }
   T chunk(T a, const T* x, int64_t n) const {
@@ -95,19 +106,24 @@ template <class T> struct SmallestAbsolute {
   T combine(T a, T b) const { return m::minimum(a, b); }
   std::array<T, 1> finish(T a, int64_t) const { return {a}; }
 };
-template <class T> struct PowerNorm {
+template <class T>
+struct PowerNorm {
   static constexpr bool kColumns = false;
   double order;  // 0 counts what is not 0
   double start() const { return 0; }
   double chunk(double a, const T* x, int64_t n) const {
-    for (int64_t i = 0; i < n; i++) a += order == 0 ? x[i] != T(0) : std::pow(std::fabs(static_cast<double>(x[i])), order);
+    for (int64_t i = 0; i < n; i++)
+      a += order == 0 ? x[i] != T(0) : std::pow(std::fabs(static_cast<double>(x[i])), order);
     return a;
   }
   double combine(double a, double b) const { return a + b; }
-  std::array<T, 1> finish(double a, int64_t) const { return {static_cast<T>(order == 0 ? a : std::pow(a, 1 / order))}; }
+  std::array<T, 1> finish(double a, int64_t) const {
+    return {static_cast<T>(order == 0 ? a : std::pow(a, 1 / order))};
+  }
 };
 
-template <class T> struct LogSumExp {
+template <class T>
+struct LogSumExp {
   static constexpr bool kColumns = false;
   struct A {
     T largest;
@@ -123,7 +139,9 @@ template <class T> struct LogSumExp {
     const T largest = m::maximum(a.largest, b.largest);
     const double shift = static_cast<double>(shift_of(largest));
     const auto moved = [&](const A& part) {
-      return part.sum == 0 ? 0 : part.sum * std::exp(static_cast<double>(shift_of(part.largest)) - shift);
+      return part.sum == 0
+                 ? 0
+                 : part.sum * std::exp(static_cast<double>(shift_of(part.largest)) - shift);
     };
     return {largest, moved(a) + moved(b)};
   }
@@ -134,13 +152,17 @@ template <class T> struct LogSumExp {
 
 template <template <class> class R, class... P>
 Status reduce_floats(const KernelCall& call, P... parameters) {
-  with_float_type(call.input(0).dtype, [&](auto type) { reduce_with<decltype(type)>(R<decltype(type)>{parameters...}, call); });
+  with_float_type(call.input(0).dtype, [&](auto type) {
+    reduce_with<decltype(type)>(R<decltype(type)>{parameters...}, call);
+  });
   return kOk;
 }
 
 }  // namespace
 
-Status reduce_var(const KernelCall& call) { return reduce_floats<Variance>(call, call.params_as<ReduceVarParams>().correction); }
+Status reduce_var(const KernelCall& call) {
+  return reduce_floats<Variance>(call, call.params_as<ReduceVarParams>().correction);
+}
 
 Status reduce_norm(const KernelCall& call) {
   const double order = call.params_as<ReduceNormParams>().order;

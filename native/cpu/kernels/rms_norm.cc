@@ -1,4 +1,5 @@
-// RMS norm, of rows and of the sum of two. y = x * rstd * w by rows, rstd = 1 / sqrt(mean(x^2) + eps).
+// RMS norm, of rows and of the sum of two. y = x * rstd * w by rows, rstd = 1 / sqrt(mean(x^2) +
+// eps).
 #include <cmath>
 #include <vector>
 
@@ -24,10 +25,12 @@ std::vector<T> weight_of(const TensorView& view, int64_t n) {
 
 // One row: writes y, and rstd.
 template <class T>
-void normalize_row(const T* x, const std::vector<T>& w, double eps, int64_t row, int64_t n, const TensorView& y,
-                   const TensorView& rstds, T* buffer) {
+void normalize_row(const T* x, const std::vector<T>& w, double eps, int64_t row, int64_t n,
+                   const TensorView& y, const TensorView& rstds, T* buffer) {
   T* out = row_target(y, row, n, buffer);
-  const T rstd = T(1 / std::sqrt(static_cast<double>(row_square_sum(x, T(0), n)) / static_cast<double>(n) + eps));
+  const T rstd =
+      T(1 /
+        std::sqrt(static_cast<double>(row_square_sum(x, T(0), n)) / static_cast<double>(n) + eps));
   row_normalize(x, T(0), rstd, T(0), w.empty() ? nullptr : w.data(), nullptr, out, n);
   store_row(y, row, n, out, buffer);
   scatter(rstds, row, 1, &rstd);
@@ -39,7 +42,8 @@ struct Gradients {
   const TensorView &gx, &gw;
 };
 
-// gx = rstd * (gw - xhat * mean(gw * xhat)) + more, gw = g * w. Sums over rows by fixed blocks of them.
+// gx = rstd * (gw - xhat * mean(gw * xhat)) + more, gw = g * w. Sums over rows by fixed blocks of
+// them.
 template <class T>
 void backward(const Gradients& v) {
   const int64_t rows = v.x.sizes[0], n = v.x.sizes[1];
@@ -69,7 +73,8 @@ void backward(const Gradients& v) {
       store_row(v.gx, row, n, out, memory.data() + 2 * n);
     }
   });
-  for (int64_t block = 1; block < blocks; block++) row_scale_add(partial.data() + n * block, T(1), partial.data(), n);
+  for (int64_t block = 1; block < blocks; block++)
+    row_scale_add(partial.data() + n * block, T(1), partial.data(), n);
   if (!v.gw.is_immediate) scatter(v.gw, 0, n, partial.data());
 }
 
@@ -100,10 +105,12 @@ Status rms_norm(const KernelCall& call) {
 }
 
 Status rms_norm_backward(const KernelCall& call) {
-  return backward({call.input(0), call.input(1), call.input(2), call.input(3), nullptr, call.output(0), call.output(1)});
+  return backward({call.input(0), call.input(1), call.input(2), call.input(3), nullptr,
+                   call.output(0), call.output(1)});
 }
 
-// Inputs x, residual, weight; outputs y, the sum in its dtype, rstd. What is normalised is the sum as it was rounded.
+// Inputs x, residual, weight; outputs y, the sum in its dtype, rstd. What is normalised is the sum
+// as it was rounded.
 Status add_rms_norm(const KernelCall& call) {
   const double eps = call.params_as<AddRmsNormParams>().eps;
   const TensorView &x = call.input(0), &residual = call.input(1), &sum = call.output(1);
@@ -116,21 +123,24 @@ Status add_rms_norm(const KernelCall& call) {
       RowBuffer<T> memory(4 * n);
       T* buffer = memory.data() + 2 * n;
       for (int64_t row = begin; row < end; row++) {
-        const T *a = read_row(x, row, n, memory.data()), *b = read_row(residual, row, n, memory.data() + n);
+        const T *a = read_row(x, row, n, memory.data()),
+                *b = read_row(residual, row, n, memory.data() + n);
         T* out = row_target(sum, row, n, buffer);
         for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
         store_row(sum, row, n, out, buffer);
-        normalize_row(read_row(sum, row, n, buffer), w, eps, row, n, call.output(0), call.output(2), memory.data() + 3 * n);
+        normalize_row(read_row(sum, row, n, buffer), w, eps, row, n, call.output(0), call.output(2),
+                      memory.data() + 3 * n);
       }
     });
   });
   return kOk;
 }
 
-// Inputs: gradient of y, the sum, rstd, weight, gradient of the sum (may be absent); outputs: of x and residual alike, of the
-// weight.
+// Inputs: gradient of y, the sum, rstd, weight, gradient of the sum (may be absent); outputs: of x
+// and residual alike, of the weight.
 Status add_rms_norm_backward(const KernelCall& call) {
-  return backward({call.input(0), call.input(1), call.input(2), call.input(3), &call.input(4), call.output(0), call.output(1)});
+  return backward({call.input(0), call.input(1), call.input(2), call.input(3), &call.input(4),
+                   call.output(0), call.output(1)});
 }
 
 }  // namespace shardwise::cpu

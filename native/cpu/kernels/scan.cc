@@ -23,8 +23,10 @@ Status scan(const KernelCall& call) {
         gather(x, row * n, n, buffer.data());
         A total = Product ? 1 : 0;
         for (int64_t i = 0; i < n; i++) {
-          if (Product) total *= static_cast<A>(buffer[i]);
-          else total += static_cast<A>(buffer[i]);
+          if (Product)
+            total *= static_cast<A>(buffer[i]);
+          else
+            total += static_cast<A>(buffer[i]);
           buffer[i] = static_cast<T>(total);
         }
         scatter(y, row * n, n, buffer.data());

@@ -1,4 +1,5 @@
-// softmax and log softmax along the last dim, and their gradients. Math in float32 (float64 for float64), a row at a time.
+// softmax and log softmax along the last dim, and their gradients. Math in float32 (float64 for
+// float64), a row at a time.
 #include <cmath>
 #include <vector>
 
@@ -23,7 +24,8 @@ Status over_rows(const KernelCall& call, F&& fn) {
       T* out_buffer = memory.data() + Inputs * n;
       for (int64_t row = begin; row < end; row++) {
         const T* inputs[Inputs];
-        for (int i = 0; i < Inputs; i++) inputs[i] = read_row(call.input(i), row, n, memory.data() + i * n);
+        for (int i = 0; i < Inputs; i++)
+          inputs[i] = read_row(call.input(i), row, n, memory.data() + i * n);
         T* out = row_target(y, row, n, out_buffer);
         fn(inputs, out, n);
         store_row(y, row, n, out, out_buffer);
@@ -33,16 +35,20 @@ Status over_rows(const KernelCall& call, F&& fn) {
   return kOk;
 }
 
-SW_CLONES void softmax_gradient(const float* g, const float* y, float inner, float* out, int64_t n) {
+SW_CLONES void softmax_gradient(const float* g, const float* y, float inner, float* out,
+                                int64_t n) {
   for (int64_t i = 0; i < n; i++) out[i] = y[i] * (g[i] - inner);
 }
-SW_CLONES void softmax_gradient(const double* g, const double* y, double inner, double* out, int64_t n) {
+SW_CLONES void softmax_gradient(const double* g, const double* y, double inner, double* out,
+                                int64_t n) {
   for (int64_t i = 0; i < n; i++) out[i] = y[i] * (g[i] - inner);
 }
-SW_CLONES void log_softmax_gradient(const float* g, const float* y, float total, float* out, int64_t n) {
+SW_CLONES void log_softmax_gradient(const float* g, const float* y, float total, float* out,
+                                    int64_t n) {
   for (int64_t i = 0; i < n; i++) out[i] = g[i] - m::exp(y[i]) * total;
 }
-SW_CLONES void log_softmax_gradient(const double* g, const double* y, double total, double* out, int64_t n) {
+SW_CLONES void log_softmax_gradient(const double* g, const double* y, double total, double* out,
+                                    int64_t n) {
   for (int64_t i = 0; i < n; i++) out[i] = g[i] - m::exp(y[i]) * total;
 }
 

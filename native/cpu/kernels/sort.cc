@@ -66,11 +66,12 @@ Status topk(const KernelCall& call) {
   const bool largest = p.largest != 0;
   const auto k = static_cast<int64_t>(p.k);
   return by_rows(call, k, [&](auto& items) {
-    std::partial_sort(items.begin(), items.begin() + k, items.end(), [&](const auto& a, const auto& b) {
-      const bool first = largest ? less(b.value, a.value) : less(a.value, b.value);
-      const bool second = largest ? less(a.value, b.value) : less(b.value, a.value);
-      return first || (!second && a.index < b.index);
-    });
+    std::partial_sort(
+        items.begin(), items.begin() + k, items.end(), [&](const auto& a, const auto& b) {
+          const bool first = largest ? less(b.value, a.value) : less(a.value, b.value);
+          const bool second = largest ? less(a.value, b.value) : less(b.value, a.value);
+          return first || (!second && a.index < b.index);
+        });
   });
 }
 

@@ -4,16 +4,19 @@
 
 namespace shardwise::cuda {
 
-// The rows that a block owns, and the rounds in which tiles of the other side pass by: over the steps of one head after the
-// other.
+// The rows that a block owns, and the rounds in which tiles of the other side pass by: over the
+// steps of one head after the other.
 struct BackwardPlace {
   int32_t row0, batch, own_head, kv_head, first_head, first_step, steps, rounds;
 
-  // C::kByKeys: owns kOwned rows of keys and values, of head `owner` of all key heads, and queries pass by in tiles of kPassing;
-  // else the other way round. `p` has heads, kv_heads, queries, keys and causal.
+  // C::kByKeys: owns kOwned rows of keys and values, of head `owner` of all key heads, and queries
+  // pass by in tiles of kPassing; else the other way round. `p` has heads, kv_heads, queries, keys
+  // and causal.
   template <class C, class Problem>
-  __device__ __forceinline__ static BackwardPlace of(const Problem& p, int32_t tile, int32_t owner) {
-    const int32_t heads = static_cast<int32_t>(p.heads), kv_heads = static_cast<int32_t>(p.kv_heads);
+  __device__ __forceinline__ static BackwardPlace of(const Problem& p, int32_t tile,
+                                                     int32_t owner) {
+    const int32_t heads = static_cast<int32_t>(p.heads),
+                  kv_heads = static_cast<int32_t>(p.kv_heads);
     const int32_t own_heads = C::kByKeys ? kv_heads : heads, group_size = heads / kv_heads;
     const int32_t queries = static_cast<int32_t>(p.queries), keys = static_cast<int32_t>(p.keys);
     BackwardPlace place;

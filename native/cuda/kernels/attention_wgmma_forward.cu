@@ -1,24 +1,32 @@
-// Forward attention of float16 and bfloat16 on Hopper's warpgroup tensor cores (wgmma), depths up to 128.
+// Forward attention of float16 and bfloat16 on Hopper's warpgroup tensor cores (wgmma), depths up
+// to 128.
 //
-// Math: attention.cu. Per tile of queries and step of 128 keys: S = q k^T, running maximum and sum of the rows,
-//   P = exp2(scale S - maximum), out = out shrink + P v. With a mask S = scale q k^T + mask; with dropout
-//   P v leaves out what is dropped.
-// Layout: q, k, v of any batch, head and row strides that are multiples of 16 bytes, features contiguous, so that [B, S, H, D] seen
-//   as [B, H, S, D] is taken as it lies. Tiles of 128 queries, at depths up to 64 of 192 unless too many of them do not exist.
-// Mapping: one block an SM, which takes tile after tile from a counter, longest first. One thread, the producer, has the copy engine
-//   (TMA) bring q and rings of 2 or 3 tiles of k and v; two or three consumer warpgroups have 64 queries each. P is the A operand of
-//   the second product straight from the accumulators of the first. The products of a step are P v of the step before and the next
-//   S, issued together: exponentials of one step run under the products around them, and consumers take turns at issuing (named
-//   barriers), so that one's exponentials run under the others' products. Sums leave by stmatrix and the copy engine.
-//   Causal: keys after a tile's last query are not visited, only steps on the diagonal are masked.
-//   With a mask or dropout, by kernels of their own: what is added to a step's scores is read, and random bits are drawn, while
-//   the scores are made (attention_scores.cuh).
-// Bytes: q and out once, k and v once per query tile, of which heads that run together (16 MiB) find most in L2. FLOPs 4 S T D (half
-//   if causal). Shared memory 193 KiB at depth 128, 144 to 168 KiB at depth 64.
-// Numerics: float32 scores, sums and accumulators, P rounded to the inputs' type for the second product. Same bits from run to run.
-// Technique: Shah et al., FlashAttention-3 (arXiv:2407.08608): warp specialisation, ping-pong, overlap within a warpgroup.
+// Math: attention.cu. Per tile of queries and step of 128 keys: S = q k^T, running maximum and sum
+//   of the rows, P = exp2(scale S - maximum), out = out shrink + P v. With a mask S = scale q k^T +
+//   mask; with dropout P v leaves out what is dropped.
+// Layout: q, k, v of any batch, head and row strides that are multiples of 16 bytes, features
+//   contiguous, so that [B, S, H, D] seen as [B, H, S, D] is taken as it lies. Tiles of 128
+//   queries, at depths up to 64 of 192 unless too many of them do not exist.
+// Mapping: one block an SM, which takes tile after tile from a counter, longest first. One thread,
+//   the producer, has the copy engine (TMA) bring q and rings of 2 or 3 tiles of k and v; two or
+//   three consumer warpgroups have 64 queries each. P is the A operand of the second product
+//   straight from the accumulators of the first. The products of a step are P v of the step before
+//   and the next S, issued together: exponentials of one step run under the products around them,
+//   and consumers take turns at issuing (named barriers), so that one's exponentials run under the
+//   others' products. Sums leave by stmatrix and the copy engine. Causal: keys after a tile's last
+//   query are not visited, only steps on the diagonal are masked. With a mask or dropout, by
+//   kernels of their own: what is added to a step's scores is read, and random bits are drawn,
+//   while the scores are made (attention_scores.cuh).
+// Bytes: q and out once, k and v once per query tile, of which heads that run together (16 MiB)
+//   find most in L2. FLOPs 4 S T D (half if causal). Shared memory 193 KiB at depth 128, 144 to 168
+//   KiB at depth 64.
+// Numerics: float32 scores, sums and accumulators, P rounded to the inputs' type for the second
+// product. Same bits from run to run.
+// Technique: Shah et al., FlashAttention-3 (arXiv:2407.08608): warp specialisation, ping-pong,
+// overlap within a warpgroup.
 //
-// Versions, us on an H200 (1.7 to 1.98 GHz, 500 to 690 W), bfloat16, PyTorch 2.11 (cuDNN) in the same run in brackets:
+// Versions, us on an H200 (1.7 to 1.98 GHz, 500 to 690 W), bfloat16, PyTorch 2.11 (cuDNN) in the
+// same run in brackets:
 //                                           128 causal    128 full      64 causal     128 full      64 causal
 //                                           2x16x8192     2x16x8192     2x32x8192     8x16x2048     16x12x1024
 //   mma.sync (attention_mma_forward.cu)     4082
@@ -27,10 +35,13 @@
 //     not known to be uniform: descriptors
 //     are moved from registers each time
 //   this one                                833 (887)     1777 (1795)   1104 (1253)   421 (415)     83 (89)
-//   660 TFLOP/s of 989 at depth 128 causal; 498 at depth 64, where exponentials bind. 32 over 8 heads of 128, causal, 8192: 863 (963).
-//   With a bool mask, 128, 2x16x4096: 699 us (905), where mma.sync took 4046. With dropout, 128 causal, 2x16x8192: 1872 (1946), where
-//   mma.sync took 11296; with four keys a counter of Philox instead of eight 2380, with draws unrolled by two 1973.
-//   Lost: tiles of 128 x 160 keys at depth 64; two blocks an SM with steps of 64 keys (the registers do not suffice).
+//   660 TFLOP/s of 989 at depth 128 causal; 498 at depth 64, where exponentials bind. 32 over 8
+//   heads of 128, causal, 8192: 863 (963). With a bool mask, 128, 2x16x4096: 699 us (905), where
+//   mma.sync took 4046. With dropout, 128 causal, 2x16x8192: 1872 (1946), where mma.sync took
+//   11296; with four keys a counter of Philox instead of eight 2380, with draws unrolled by two
+//   1973.
+//   Lost: tiles of 128 x 160 keys at depth 64; two blocks an SM with steps of 64 keys (the
+//   registers do not suffice).
 #include "../primitives/work_counter.cuh"
 #include "attention_wgmma.cuh"
 
@@ -56,11 +67,14 @@ struct ForwardTile {
   static constexpr int kThreads = 128 * (kConsumers + 1);
   static constexpr int kQueryBox = kQueries * 128, kKeyBox = kKeys * 128;
   static constexpr int kQueryBytes = kBoxes * kQueryBox, kKeyBytes = kBoxes * kKeyBox;
-  // In shared memory: q, out, the rings of k and v; barriers, full and empty: of k, of v, of q; the number of the tile.
+  // In shared memory: q, out, the rings of k and v; barriers, full and empty: of k, of v, of q; the
+  // number of the tile.
   static constexpr int kOut = kQueryBytes, kK = 2 * kQueryBytes, kV = kK + kStages * kKeyBytes;
-  static constexpr int kBarriers = kV + kStages * kKeyBytes, kNumber = kBarriers + (4 * kStages + 2) * 8;
+  static constexpr int kBarriers = kV + kStages * kKeyBytes,
+                       kNumber = kBarriers + (4 * kStages + 2) * 8;
   static constexpr int kSharedBytes = kNumber + 8;
-  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32, kConsumerRegisters = kConsumers == 2 ? 232 : 160;
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32,
+                       kConsumerRegisters = kConsumers == 2 ? 232 : 160;
   static_assert(kSharedBytes <= 232448, "what a block may have");
 };
 
@@ -92,16 +106,20 @@ struct ForwardPlace {
     place.query0 = tile * C::kQueries;
     place.head = head_index % p.heads;
     place.batch = head_index / p.heads;
-    const int32_t end = place.query0 + C::kQueries < p.queries ? place.query0 + C::kQueries : p.queries;
+    const int32_t end =
+        place.query0 + C::kQueries < p.queries ? place.query0 + C::kQueries : p.queries;
     place.steps = ((p.causal && end < p.keys ? end : p.keys) + C::kKeys - 1) / C::kKeys;
     return place;
   }
 };
 
-// One thread: takes tiles until there are none, tells the consumers which (-1: none), and loads what they need.
+// One thread: takes tiles until there are none, tells the consumers which (-1: none), and loads
+// what they need.
 template <class C>
-__device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUtensorMap* map_q, const CUtensorMap* map_k,
-                                                const CUtensorMap* map_v, uint32_t shared, const ForwardBarriers<C>& barriers) {
+__device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUtensorMap* map_q,
+                                                const CUtensorMap* map_k, const CUtensorMap* map_v,
+                                                uint32_t shared,
+                                                const ForwardBarriers<C>& barriers) {
   RingPlace<C::kStages> ring;
   RingPlace<1> tiles;
   int32_t work = blockIdx.x;
@@ -112,17 +130,20 @@ __device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUte
     const ForwardPlace place = ForwardPlace::of<C>(p, work);
     const int32_t kv_head = place.head / p.group_size;
     barrier_expect(barriers.q_full, C::kQueryBytes);
-    load_tile<C::kBoxes>(shared, C::kQueryBox, map_q, barriers.q_full, place.query0, place.head, place.batch);
+    load_tile<C::kBoxes>(shared, C::kQueryBox, map_q, barriers.q_full, place.query0, place.head,
+                         place.batch);
     for (int32_t step = 0; step < place.steps; step++, ring.advance()) {
       const int32_t key0 = step * C::kKeys;
       const uint32_t offset = ring.stage * C::kKeyBytes, k_ready = barriers.k_full + ring.stage * 8,
                      v_ready = barriers.v_full + ring.stage * 8;
       barrier_wait(barriers.k_empty + ring.stage * 8, ring.phase ^ 1);
       barrier_expect(k_ready, C::kKeyBytes);
-      load_tile<C::kBoxes>(shared + C::kK + offset, C::kKeyBox, map_k, k_ready, key0, kv_head, place.batch);
+      load_tile<C::kBoxes>(shared + C::kK + offset, C::kKeyBox, map_k, k_ready, key0, kv_head,
+                           place.batch);
       barrier_wait(barriers.v_empty + ring.stage * 8, ring.phase ^ 1);
       barrier_expect(v_ready, C::kKeyBytes);
-      load_tile<C::kBoxes>(shared + C::kV + offset, C::kKeyBox, map_v, v_ready, key0, kv_head, place.batch);
+      load_tile<C::kBoxes>(shared + C::kV + offset, C::kKeyBox, map_v, v_ready, key0, kv_head,
+                           place.batch);
     }
     // Only now: a tile that is spoken for early waits for a block that may be late.
     work = p.counter.take(1) + gridDim.x;
@@ -143,12 +164,14 @@ struct ForwardConsumer {
   const ForwardBarriers<C>& barriers;
   const uint32_t shared;
   const int consumer, lane;
-  // The tensor cores are given to the consumers in turn, so that one multiplies while the others take exponentials.
+  // The tensor cores are given to the consumers in turn, so that one multiplies while the others
+  // take exponentials.
   const int my_turn, next_turn;
   const uint64_t q, k, v;
   RingPlace<C::kStages> k_ring, v_ring;
 
-  __device__ __forceinline__ ForwardConsumer(const ForwardArgs& args, const ForwardBarriers<C>& b, uint32_t shared_start)
+  __device__ __forceinline__ ForwardConsumer(const ForwardArgs& args, const ForwardBarriers<C>& b,
+                                             uint32_t shared_start)
       : p(args),
         barriers(b),
         shared(shared_start),
@@ -165,10 +188,13 @@ struct ForwardConsumer {
   __device__ __forceinline__ void release(uint32_t barrier) const {
     if (lane == 0) barrier_arrive(barrier);
   }
-  __device__ __forceinline__ void wait_for_keys() const { barrier_wait(barriers.k_full + k_ring.stage * 8, k_ring.phase); }
+  __device__ __forceinline__ void wait_for_keys() const {
+    barrier_wait(barriers.k_full + k_ring.stage * 8, k_ring.phase);
+  }
   __device__ __forceinline__ void start_scores(float (&s)[kKeys / 2]) const {
     wgmma_fence();
-    start_rows<T, kKeys, kDepth, C::kQueryBox, C::kKeyBox>(s, q, k + static_cast<uint32_t>(k_ring.stage * (C::kKeyBytes / 16)));
+    start_rows<T, kKeys, kDepth, C::kQueryBox, C::kKeyBox>(
+        s, q, k + static_cast<uint32_t>(k_ring.stage * (C::kKeyBytes / 16)));
     wgmma_commit();
   }
   __device__ __forceinline__ void finish_scores(float (&s)[kKeys / 2], bool last) {
@@ -177,13 +203,16 @@ struct ForwardConsumer {
     k_ring.advance();
     if (last) release(barriers.q_empty);
   }
-  __device__ __forceinline__ void start_out(float (&out)[kDepth / 2], const uint32_t (&probabilities)[kKeys / 16][4]) {
+  __device__ __forceinline__ void start_out(float (&out)[kDepth / 2],
+                                            const uint32_t (&probabilities)[kKeys / 16][4]) {
     barrier_wait(barriers.v_full + v_ring.stage * 8, v_ring.phase);
     wgmma_fence();
-    start_columns<T, kKeys, kDepth>(out, probabilities, v + static_cast<uint32_t>(v_ring.stage * (C::kKeyBytes / 16)));
+    start_columns<T, kKeys, kDepth>(out, probabilities,
+                                    v + static_cast<uint32_t>(v_ring.stage * (C::kKeyBytes / 16)));
     wgmma_commit();
   }
-  __device__ __forceinline__ void finish_out(float (&out)[kDepth / 2], uint32_t (&probabilities)[kKeys / 16][4]) {
+  __device__ __forceinline__ void finish_out(float (&out)[kDepth / 2],
+                                             uint32_t (&probabilities)[kKeys / 16][4]) {
     wgmma_wait<0>();
     wgmma_hold(out);
     wgmma_hold(probabilities);
@@ -192,18 +221,23 @@ struct ForwardConsumer {
   }
 
   // Hides what this warpgroup's rows, from row0 on, do not see of a step, and takes exponentials.
-  __device__ __forceinline__ void take_exponentials(float (&s)[kKeys / 2], int32_t step, int32_t row0, int32_t row_low,
-                                                    const StepMods& mods, RowState& rows, float (&shrink)[2]) const {
+  __device__ __forceinline__ void take_exponentials(float (&s)[kKeys / 2], int32_t step,
+                                                    int32_t row0, int32_t row_low,
+                                                    const StepMods& mods, RowState& rows,
+                                                    float (&shrink)[2]) const {
     if constexpr (C::kModified) mods.change(s, p.mods, p.scale);
     const int pair = (lane & 3) * 2;
     hide_keys(s, p.causal, p.keys, row0, row_low, step * kKeys + pair, pair);
     softmax_step(s, scale_of_maximum(), rows, shrink);
     if constexpr (C::kModified) mods.drop(s);
   }
-  __device__ __forceinline__ float scale_of_maximum() const { return C::kModified ? 1.0f : p.scale; }
+  __device__ __forceinline__ float scale_of_maximum() const {
+    return C::kModified ? 1.0f : p.scale;
+  }
 
   __device__ __forceinline__ void tile(const ForwardPlace& place, const CUtensorMap* map_out) {
-    const int32_t row0 = place.query0 + consumer * 64, row_low = row0 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
+    const int32_t row0 = place.query0 + consumer * 64,
+                  row_low = row0 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
     float s[kKeys / 2], out[kDepth / 2], shrink[2];
     uint32_t probabilities[kKeys / 16][4];
     RowState rows;
@@ -239,23 +273,27 @@ struct ForwardConsumer {
     }
     start_out(out, probabilities);
     float scales[2];
-    float* const lse = p.lse ? p.lse + int64_t(place.batch * p.heads + place.head) * p.queries : nullptr;
-    finish_rows(rows, scale_of_maximum(), C::kModified ? static_cast<float>(p.mods.dropout.keep_scale) : 1.0f, row_low, p.queries,
-                lse, scales);
+    float* const lse =
+        p.lse ? p.lse + int64_t(place.batch * p.heads + place.head) * p.queries : nullptr;
+    finish_rows(rows, scale_of_maximum(),
+                C::kModified ? static_cast<float>(p.mods.dropout.keep_scale) : 1.0f, row_low,
+                p.queries, lse, scales);
     finish_out(out, probabilities);
     if (row0 < p.queries)
-      store_tile<T, kDepth>(map_out, shared + C::kOut + consumer * 64 * 128, C::kQueryBox, out, scales[0], scales[1],
-                            5 + consumer, row0, place.head, place.batch);
+      store_tile<T, kDepth>(map_out, shared + C::kOut + consumer * 64 * 128, C::kQueryBox, out,
+                            scales[0], scales[1], 5 + consumer, row0, place.head, place.batch);
   }
 };
 
 template <class C>
-__device__ __forceinline__ void forward_consume(const ForwardArgs& p, const CUtensorMap* map_out, uint32_t shared,
+__device__ __forceinline__ void forward_consume(const ForwardArgs& p, const CUtensorMap* map_out,
+                                                uint32_t shared,
                                                 const ForwardBarriers<C>& barriers) {
   ForwardConsumer<C> consumer(p, barriers, shared);
   for (RingPlace<1> tiles;; tiles.advance()) {
     barrier_wait(barriers.q_full, tiles.phase);
-    // Known to be uniform, without which a product waits for its descriptors: 7 % of the time at depth 128.
+    // Known to be uniform, without which a product waits for its descriptors: 7 % of the time at
+    // depth 128.
     const int32_t work = load_for_warp(shared + C::kNumber);
     if (work < 0) break;
     consumer.tile(ForwardPlace::of<C>(p, work), map_out);
@@ -267,8 +305,10 @@ __device__ __forceinline__ void forward_consume(const ForwardArgs& p, const CUte
 
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, 1)
-    forward_kernel(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUtensorMap map_k,
-                   const __grid_constant__ CUtensorMap map_v, const __grid_constant__ CUtensorMap map_out,
+    forward_kernel(const __grid_constant__ CUtensorMap map_q,
+                   const __grid_constant__ CUtensorMap map_k,
+                   const __grid_constant__ CUtensorMap map_v,
+                   const __grid_constant__ CUtensorMap map_out,
                    const __grid_constant__ ForwardArgs p) {
 #if SW_SM90A
   extern __shared__ __align__(1024) uint8_t attention_shared[];
@@ -311,7 +351,8 @@ bool start(const AttentionProblem& p, const Stream& stream) {
   ForwardArgs args;
   const int64_t tiles = ceil_div(p.queries, C::kQueries), heads = p.batch * p.heads;
   const int64_t group_size = p.heads / p.kv_heads;
-  args.order = attention_order(tiles, heads, p.keys * (p.depth + p.value_depth) * 2 / group_size, p.causal, *stream.facts);
+  args.order = attention_order(tiles, heads, p.keys * (p.depth + p.value_depth) * 2 / group_size,
+                               p.causal, *stream.facts);
   args.heads = static_cast<int32_t>(p.heads);
   args.group_size = static_cast<int32_t>(group_size);
   args.queries = static_cast<int32_t>(p.queries);
@@ -324,16 +365,19 @@ bool start(const AttentionProblem& p, const Stream& stream) {
   args.mods = p;
   const int32_t blocks = args.work < stream.facts->num_sms ? args.work : stream.facts->num_sms;
   allow_shared(forward_kernel<C>, C::kSharedBytes);
-  forward_kernel<C><<<blocks, C::kThreads, C::kSharedBytes, stream.handle>>>(map_q, map_k, map_v, map_out, args);
+  forward_kernel<C>
+      <<<blocks, C::kThreads, C::kSharedBytes, stream.handle>>>(map_q, map_k, map_v, map_out, args);
   return true;
 }
 
 template <class T, bool Modified>
 bool start_of_depth(const AttentionProblem& p, const Stream& stream) {
-  if (p.depth > 64 || p.value_depth > 64) return start<ForwardTile<T, 128, 2, 2, Modified>>(p, stream);
+  if (p.depth > 64 || p.value_depth > 64)
+    return start<ForwardTile<T, 128, 2, 2, Modified>>(p, stream);
   // Tiles of 192 queries are faster, unless too many of them do not exist.
   if constexpr (!Modified)
-    if (round_up(p.queries, 192) * 10 <= round_up(p.queries, 128) * 11) return start<ForwardTile<T, 64, 3, 3, false>>(p, stream);
+    if (round_up(p.queries, 192) * 10 <= round_up(p.queries, 128) * 11)
+      return start<ForwardTile<T, 64, 3, 3, false>>(p, stream);
   return start<ForwardTile<T, 64, 2, 3, Modified>>(p, stream);
 }
 
@@ -351,7 +395,8 @@ int& attention_wgmma_taken() {
 
 bool attention_wgmma_forward(const AttentionProblem& p, const Stream& stream) {
   if (!attention_wgmma_applies(p, *stream.facts)) return false;
-  const bool taken = p.dtype == DType::BFloat16 ? start_of<bfloat16_t>(p, stream) : start_of<half_t>(p, stream);
+  const bool taken =
+      p.dtype == DType::BFloat16 ? start_of<bfloat16_t>(p, stream) : start_of<half_t>(p, stream);
   attention_wgmma_taken() += taken;
   return taken;
 }

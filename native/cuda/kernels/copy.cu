@@ -6,14 +6,13 @@
 //   one dtype, x transposed    32 x 32 tiles through shared memory: both sides coalesced (transpose.cu: in 16-byte vectors)
 //   float32, float16, bfloat16 16 bytes of y per thread
 //   anything else              4 elements per thread, dtype switch per launch
-// Grid: blocks of 256 threads, for 1024 words (rows), a 32 x 32 tile (transposed), 256 vectors of y (the three floats), or 1024
-// elements (anything else). No arithmetic but the conversion of each element.
-// Moves every byte of x and y once. Float to integer truncates (through int64), to bool is != 0, to a narrower float rounds to
-// even.
-// Source of the conversions: PyTorch's `Tensor.to`.
-// On an H200: 1 GiB of one dtype 503 us (4.27 TB/s), float32 to bfloat16 369 us for 1.5 GiB, bfloat16 to float32 195 us for
-// 768 MiB (208 by 8 elements a thread, whose stores wrote half of each sector); transposed by elements 558 us for 2 x 512 MiB of bfloat16,
-// where vectors take 272 (transpose.cu).
+// Grid: blocks of 256 threads, for 1024 words (rows), a 32 x 32 tile (transposed), 256 vectors of y
+// (the three floats), or 1024 elements (anything else). No arithmetic but the conversion of each
+// element. Moves every byte of x and y once. Float to integer truncates (through int64), to bool is
+// != 0, to a narrower float rounds to even. Source of the conversions: PyTorch's `Tensor.to`. On an
+// H200: 1 GiB of one dtype 503 us (4.27 TB/s), float32 to bfloat16 369 us for 1.5 GiB, bfloat16 to
+// float32 195 us for 768 MiB (208 by 8 elements a thread, whose stores wrote half of each sector);
+// transposed by elements 558 us for 2 x 512 MiB of bfloat16, where vectors take 272 (transpose.cu).
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
 #include "../primitives/overlap.cuh"
@@ -36,7 +35,8 @@ struct MoveArgs {
   OffsetCalculator<2> offsets;  // y, x
 };
 
-__device__ __forceinline__ void thread_indices(int64_t count, int64_t (&linear)[kPerThread], bool (&valid)[kPerThread]) {
+__device__ __forceinline__ void thread_indices(int64_t count, int64_t (&linear)[kPerThread],
+                                               bool (&valid)[kPerThread]) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kPerThread) + threadIdx.x;
 #pragma unroll
   for (int u = 0; u < kPerThread; u++) {
@@ -143,18 +143,30 @@ void rescale(Dims<2>& dims, int64_t elements) {
 template <class F>
 void dispatch_word(int64_t bytes, F&& body) {
   switch (bytes) {
-    case 16: body(TypeTag<uint4>{}); break;
-    case 8: body(TypeTag<uint64_t>{}); break;
-    case 4: body(TypeTag<uint32_t>{}); break;
-    case 2: body(TypeTag<uint16_t>{}); break;
-    default: body(TypeTag<uint8_t>{}); break;
+    case 16:
+      body(TypeTag<uint4>{});
+      break;
+    case 8:
+      body(TypeTag<uint64_t>{});
+      break;
+    case 4:
+      body(TypeTag<uint32_t>{});
+      break;
+    case 2:
+      body(TypeTag<uint16_t>{});
+      break;
+    default:
+      body(TypeTag<uint8_t>{});
+      break;
   }
 }
 
 // x walks through memory along another dim than y: returns that dim, or -1.
 int32_t transposed_dim(const Dims<2>& dims) {
   const int32_t inner = dims.ndim - 1;
-  if (inner < 1 || dims.strides[0][inner] != 1 || dims.strides[1][inner] <= 1 || dims.sizes[inner] < 8) return -1;
+  if (inner < 1 || dims.strides[0][inner] != 1 || dims.strides[1][inner] <= 1 ||
+      dims.sizes[inner] < 8)
+    return -1;
   for (int32_t d = 0; d < inner; d++)
     if (dims.strides[1][d] == 1 && dims.sizes[d] >= 8) return d;
   return -1;
@@ -179,7 +191,8 @@ void launch_transpose(const KernelCall& call, const Dims<2>& dims, int32_t row_d
   args.column_tiles = ceil_div(args.columns, kTile);
   const int64_t blocks = batch.numel() * args.row_tiles * args.column_tiles;
   dispatch_size(y.dtype, [&](auto tag) {
-    transpose<tag_t<decltype(tag)>><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call).handle>>>(args);
+    transpose<tag_t<decltype(tag)>>
+        <<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call).handle>>>(args);
   });
 }
 
@@ -189,7 +202,8 @@ bool can_convert_vectors(const Dims<2>& dims, const TensorView& y, const TensorV
   const int32_t inner = dims.ndim - 1;
   if (!is_small_float(x.dtype) || !is_small_float(y.dtype) || inner < 0) return false;
   const int64_t width = vec16(y.dtype);
-  if (dims.strides[0][inner] != 1 || dims.strides[1][inner] != 1 || dims.sizes[inner] % width != 0) return false;
+  if (dims.strides[0][inner] != 1 || dims.strides[1][inner] != 1 || dims.sizes[inner] % width != 0)
+    return false;
   if (!is_aligned(x.data, 16) || !is_aligned(y.data, 16)) return false;
   for (int32_t d = 0; d < inner; d++)
     if (dims.strides[0][d] % width != 0 || dims.strides[1][d] % width != 0) return false;
@@ -209,13 +223,16 @@ void launch_convert_vectors(const KernelCall& call, Dims<2> dims, MoveArgs& args
     using From = tag_t<decltype(from_tag)>;
     switch (args.y_dtype) {
       case DType::Float32:
-        if constexpr (!std::is_same_v<From, float>) launch_overlapped(convert_vectors<float, From>, shape, stream, args);
+        if constexpr (!std::is_same_v<From, float>)
+          launch_overlapped(convert_vectors<float, From>, shape, stream, args);
         break;
       case DType::Float16:
-        if constexpr (!std::is_same_v<From, half_t>) launch_overlapped(convert_vectors<half_t, From>, shape, stream, args);
+        if constexpr (!std::is_same_v<From, half_t>)
+          launch_overlapped(convert_vectors<half_t, From>, shape, stream, args);
         break;
       default:
-        if constexpr (!std::is_same_v<From, bfloat16_t>) launch_overlapped(convert_vectors<bfloat16_t, From>, shape, stream, args);
+        if constexpr (!std::is_same_v<From, bfloat16_t>)
+          launch_overlapped(convert_vectors<bfloat16_t, From>, shape, stream, args);
     }
   };
   if (args.x_dtype == DType::Float32)
@@ -260,7 +277,9 @@ Status copy(const KernelCall& call) {
 
   const int64_t item = item_size(y.dtype);
   if (dims.ndim == 0 || (dims.ndim == 1 && dims.strides[0][0] == 1 && dims.strides[1][0] == 1)) {
-    if (x.data != y.data) SW_CUDA(cudaMemcpyAsync(y.data, x.data, y.numel * item, cudaMemcpyDeviceToDevice, stream.handle));
+    if (x.data != y.data)
+      SW_CUDA(
+          cudaMemcpyAsync(y.data, x.data, y.numel * item, cudaMemcpyDeviceToDevice, stream.handle));
     return kOk;
   }
   const int32_t row_dim = transposed_dim(dims);
@@ -273,7 +292,9 @@ Status copy(const KernelCall& call) {
   args.count = dims.numel();
   args.offsets = dims.calculator<kMaxDims>();
   dispatch_word(word, [&](auto tag) {
-    launch_overlapped(move_words<tag_t<decltype(tag)>>, {blocks_of(ceil_div(args.count, kThreads * kPerThread)), kThreads}, stream, args);
+    launch_overlapped(move_words<tag_t<decltype(tag)>>,
+                      {blocks_of(ceil_div(args.count, kThreads * kPerThread)), kThreads}, stream,
+                      args);
   });
   return launched(call);
 }

@@ -1,28 +1,36 @@
 // cross_entropy and its gradient over logits x[rows, n] with class indices t[rows].
 //
-// cross_entropy takes (x, t, w) and gives (loss, lse); with a fourth input, a scale of the losses (a number, or of one element),
-// it gives the gradient of their sum as a third output (g is the scale), from the same read of the logits where they are whole
-// aligned vectors (cross_entropy_rows.cu, which also has the faster kernels for such rows without label smoothing).
+// cross_entropy takes (x, t, w) and gives (loss, lse); with a fourth input, a scale of the losses
+// (a number, or of one element), it gives the gradient of their sum as a third output (g is the
+// scale), from the same read of the logits where they are whole aligned vectors
+// (cross_entropy_rows.cu, which also has the faster kernels for such rows without label smoothing).
 //
 //   lse = log(sum(exp(x)))
 //   loss = (1 - s) w[t] (lse - x[t]) + (s / n) sum_c w[c] (lse - x[c])                 s: label smoothing; w absent: 1
 //   gx = g ((1 - s) w[t] (p - onehot(t)) + (s / n) (W p - w)),  p = exp(x - lse), W = sum(w)
 //
-// loss and gradient are 0 where t is ignore_index. Any other t outside [0, n) goes to the error slot.
+// loss and gradient are 0 where t is ignore_index. Any other t outside [0, n) goes to the error
+// slot.
 // forward   one read of the logits (two with label smoothing): running maximum and sum of exponentials per thread, merged over a
-//           team (part of a warp for short rows, else a block). backward: one read, one write in the dtype of the logits, nothing
-//           of float32 size; a block per part of a row, so long rows and few rows fill the device alike.
-// Rows that are contiguous move in 16-byte vectors whatever their alignment (row_tile.cuh), others element by element.
-// Grid: forward a block of 128 threads for the teams of several rows of up to 256 vectors, else one of 256 (up to 2048 vectors)
-// or 512 for a row; backward blocks of 32 to 256 threads with four vectors a thread, side by side over a row.
-// Operations: forward some 4 an element (comparison, difference, exponential, sum), 3 more with label smoothing; backward 3
-// (difference, exponential, product), 2 more.
-// Source: PyTorch's cross_entropy. Technique: loss and gradient without probabilities in memory, as in Liger Kernel,
-// arXiv:2410.10989; running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867.
-// Numerics: float32 (float64 for float64), loss and lse in that type, the gradient rounded once; no atomics, an order of sums
-// fixed by shape and alignment. A row of -inf has lse -inf and loss NaN.
-// On one H200, bf16 8192 x 128256: loss 815 us, gradient 1574, where cross_entropy_rows.cu takes 471 and 1034.
-// Versions: the ways of cross_entropy_rows.cu, with their figures there; of these kernels no other was timed.
+//           team (part of a warp for short rows, else a block). backward: one read, one write in
+//           the dtype of the logits, nothing of float32 size; a block per part of a row, so long
+//           rows and few rows fill the device alike.
+// Rows that are contiguous move in 16-byte vectors whatever their alignment (row_tile.cuh), others
+// element by element.
+// Grid: forward a block of 128 threads for the teams of several rows of up to 256 vectors, else one
+// of 256 (up to 2048 vectors) or 512 for a row; backward blocks of 32 to 256 threads with four
+// vectors a thread, side by side over a row.
+// Operations: forward some 4 an element (comparison, difference, exponential, sum), 3 more with
+// label smoothing; backward 3 (difference, exponential, product), 2 more.
+// Source: PyTorch's cross_entropy. Technique: loss and gradient without probabilities in memory, as
+// in Liger Kernel, arXiv:2410.10989; running maximum and sum of Milakov and Gimelshein,
+// arXiv:1805.02867.
+// Numerics: float32 (float64 for float64), loss and lse in that type, the gradient rounded once; no
+// atomics, an order of sums fixed by shape and alignment. A row of -inf has lse -inf and loss NaN.
+// On one H200, bf16 8192 x 128256: loss 815 us, gradient 1574, where cross_entropy_rows.cu takes
+// 471 and 1034.
+// Versions: the ways of cross_entropy_rows.cu, with their figures there; of these kernels no other
+// was timed.
 #include "../../generated/op_params.h"
 #include "cross_entropy.cuh"
 
@@ -58,7 +66,8 @@ __device__ __forceinline__ Vec<T, V> load_logits(const T* row, int64_t first, co
   if (shape.vectors) return load_part<V>(row, first, shape.n, fill);
   Vec<T, V> out;
 #pragma unroll
-  for (int i = 0; i < V; i++) out[i] = first + i >= 0 && first + i < shape.n ? row[(first + i) * shape.step] : fill;
+  for (int i = 0; i < V; i++)
+    out[i] = first + i >= 0 && first + i < shape.n ? row[(first + i) * shape.step] : fill;
   return out;
 }
 
@@ -66,9 +75,9 @@ constexpr int kBatch = 4;  // vectors in flight per thread
 
 template <class T>
 __global__ void __launch_bounds__(512)
-    cross_entropy_rows(const T* x, Logits shape, const int64_t* target, int64_t target_stride, ClassWeights weights,
-                       Smoothing smoothing, RowFactor<compute_t<T>> scale, IndexErrorSink errors, compute_t<T>* loss,
-                       compute_t<T>* lse, RowTeam team) {
+    cross_entropy_rows(const T* x, Logits shape, const int64_t* target, int64_t target_stride,
+                       ClassWeights weights, Smoothing smoothing, RowFactor<compute_t<T>> scale,
+                       IndexErrorSink errors, compute_t<T>* loss, compute_t<T>* lse, RowTeam team) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<OnlineSum<T>> shared;
@@ -103,7 +112,8 @@ __global__ void __launch_bounds__(512)
       const Vec<T, V> raw = load_logits<V>(row, first, shape);
 #pragma unroll
       for (int i = 0; i < V; i++)
-        if (first + i >= 0 && first + i < last) smooth += weights.at<C>(first + i) * (log_sum - to_compute<C>(raw[i]));
+        if (first + i >= 0 && first + i < last)
+          smooth += weights.at<C>(first + i) * (log_sum - to_compute<C>(raw[i]));
     }
     smooth = row_reduce(smooth, SumOp{}, C(0), team, shared_sum);
   }
@@ -116,7 +126,8 @@ __global__ void __launch_bounds__(512)
       errors.report(t, shape.n, index);
     } else {
       value = weights.at<C>(t) * (log_sum - to_compute<C>(row[t * shape.step]));
-      if (smoothing.amount != 0) value = C(1 - smoothing.amount) * value + C(smoothing.amount) / C(shape.n) * smooth;
+      if (smoothing.amount != 0)
+        value = C(1 - smoothing.amount) * value + C(smoothing.amount) / C(shape.n) * smooth;
     }
   }
   if (loss) loss[index] = scale.of(index) * value;
@@ -134,10 +145,12 @@ __global__ void __launch_bounds__(1024) sum_weights(ClassWeights weights, int64_
 
 template <class T>
 __global__ void __launch_bounds__(256)
-    cross_entropy_gradient(const T* x, Logits shape, RowFactor<compute_t<T>> factors, const void* lse, int64_t lse_stride,
-                           DType lse_dtype, const int64_t* target, int64_t target_stride, ClassWeights weights,
-                           const compute_t<T>* weight_sum, Smoothing smoothing, IndexErrorSink errors, T* gx,
-                           uint32_t blocks_per_row, bool out_vectors) {
+    cross_entropy_gradient(const T* x, Logits shape, RowFactor<compute_t<T>> factors,
+                           const void* lse, int64_t lse_stride, DType lse_dtype,
+                           const int64_t* target, int64_t target_stride, ClassWeights weights,
+                           const compute_t<T>* weight_sum, Smoothing smoothing,
+                           IndexErrorSink errors, T* gx, uint32_t blocks_per_row,
+                           bool out_vectors) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   const int64_t index = blockIdx.x / blocks_per_row, block = blockIdx.x % blocks_per_row;
@@ -152,7 +165,8 @@ __global__ void __launch_bounds__(256)
 
   const int64_t t = target[index * target_stride];
   const bool valid = t >= 0 && t < shape.n, used = valid && t != smoothing.ignore_index;
-  if (!valid && t != smoothing.ignore_index && block == 0 && threadIdx.x == 0) errors.report(t, shape.n, index);
+  if (!valid && t != smoothing.ignore_index && block == 0 && threadIdx.x == 0)
+    errors.report(t, shape.n, index);
   const C log_sum = load_floating<C>(lse, index * lse_stride, lse_dtype);
   const C scale = used ? factors.of(index) : C(0);
   const C amount = C(smoothing.amount), share = amount / C(shape.n);
@@ -168,7 +182,8 @@ __global__ void __launch_bounds__(256)
     for (int i = 0; i < V; i++) {
       C d = all * row_exp<T>(to_compute<C>(raw[c][i]) - log_sum);
       if (first + i == t) d -= hit;
-      if (spread != C(0) && first + i >= 0 && first + i < shape.n) d -= spread * weights.at<C>(first + i);
+      if (spread != C(0) && first + i >= 0 && first + i < shape.n)
+        d -= spread * weights.at<C>(first + i);
       out[i] = from_compute<T>(used ? d : C(0));
     }
     store_part<V>(to, first, shape.n, out, out_vectors);
@@ -215,8 +230,9 @@ Status gradient(const KernelCall& call, const CrossEntropyRows& r, double label_
     }
     const T* from = static_cast<const T*>(x.data);
     T* to = static_cast<T*>(gx.data);
-    const bool out_vectors = shape.vectors && (shape.row_stride - shape.n) % V == 0 &&
-                             (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(to)) % 16 == 0;
+    const bool out_vectors =
+        shape.vectors && (shape.row_stride - shape.n) % V == 0 &&
+        (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(to)) % 16 == 0;
     const int64_t vectors = ceil_div(shape.n + V - 1, V);
     int32_t threads = 32;
     while (threads < 256 && threads * kBatch < vectors) threads *= 2;
@@ -228,8 +244,8 @@ Status gradient(const KernelCall& call, const CrossEntropyRows& r, double label_
     cross_entropy_gradient<T><<<blocks_per_row * shape.rows, threads, 0, stream.handle>>>(
         from, shape, RowFactor<C>(r), lse.data, lse.strides[0], lse.dtype,
         static_cast<const int64_t*>(target.data), target.strides[0], weights, weight_sum,
-        Smoothing{label_smoothing, r.ignore_index}, stream.index_errors(call), to, static_cast<uint32_t>(blocks_per_row),
-        out_vectors);
+        Smoothing{label_smoothing, r.ignore_index}, stream.index_errors(call), to,
+        static_cast<uint32_t>(blocks_per_row), out_vectors);
   });
   if (!found) return unsupported(call, x.dtype);
   return status.ok() ? launched(call) : status;
@@ -242,20 +258,25 @@ Status cross_entropy(const KernelCall& call) {
   const auto& params = call.params_as<CrossEntropyParams>();
   const Logits shape = logits_of(x);
   if (shape.rows == 0) return kOk;
-  if (shape.rows >= (int64_t(1) << 31)) return fail(call.error, Code::Unsupported, "cross_entropy of 2^31 rows or more");
+  if (shape.rows >= (int64_t(1) << 31))
+    return fail(call.error, Code::Unsupported, "cross_entropy of 2^31 rows or more");
   Stream& stream = stream_of(call);
   const bool both = call.num_inputs > 3 && call.num_outputs > 2 && !call.output(2).is_immediate;
   CrossEntropyRows r = {
-      &x, &target, &weight, static_cast<int64_t>(params.ignore_index), nullptr, 0, &call.output(0), &call.output(1), nullptr};
+      &x,      &target, &weight,         static_cast<int64_t>(params.ignore_index),
+      nullptr, 0,       &call.output(0), &call.output(1),
+      nullptr};
   if (both) {
     r.g = &call.input(3);
     r.g_stride = r.g->is_immediate || r.g->numel == 1 ? 0 : r.g->strides[0];
     r.gx = &call.output(2);
     if (params.label_smoothing == 0 && cross_entropy_both_rows(call, r)) return launched(call);
     if (r.lse->is_immediate)
-      return fail(call.error, Code::Invalid, "cross_entropy: a gradient needs the log of the sums as an output");
+      return fail(call.error, Code::Invalid,
+                  "cross_entropy: a gradient needs the log of the sums as an output");
   }
-  if (params.label_smoothing == 0 && cross_entropy_loss_rows(call, r)) return both ? gradient(call, r, 0) : launched(call);
+  if (params.label_smoothing == 0 && cross_entropy_loss_rows(call, r))
+    return both ? gradient(call, r, 0) : launched(call);
   const bool found = dispatch_floating(x.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     using C = compute_t<T>;
@@ -268,8 +289,9 @@ Status cross_entropy(const KernelCall& call) {
     plan.blocks = vectors > 256 ? shape.rows : ceil_div(shape.rows, plan.threads / plan.team.lanes);
     launch_rows(cross_entropy_rows<T>, plan, stream.handle, static_cast<const T*>(x.data), shape,
                 static_cast<const int64_t*>(target.data), target.strides[0], weights_of(weight),
-                Smoothing{params.label_smoothing, static_cast<int64_t>(params.ignore_index)}, RowFactor<C>(r),
-                stream.index_errors(call), output_of<C>(call.output(0)), output_of<C>(call.output(1)), plan.team);
+                Smoothing{params.label_smoothing, static_cast<int64_t>(params.ignore_index)},
+                RowFactor<C>(r), stream.index_errors(call), output_of<C>(call.output(0)),
+                output_of<C>(call.output(1)), plan.team);
   });
   if (!found) return unsupported(call, x.dtype);
   return both ? gradient(call, r, params.label_smoothing) : launched(call);
@@ -277,10 +299,12 @@ Status cross_entropy(const KernelCall& call) {
 
 Status cross_entropy_backward(const KernelCall& call) {
   const auto& params = call.params_as<CrossEntropyBackwardParams>();
-  const TensorView &g = call.input(0), &x = call.input(1), &lse = call.input(2), &target = call.input(3), &weight = call.input(4);
-  return gradient(
-      call, {&x, &target, &weight, static_cast<int64_t>(params.ignore_index), &g, g.strides[0], nullptr, &lse, &call.output(0)},
-      params.label_smoothing);
+  const TensorView &g = call.input(0), &x = call.input(1), &lse = call.input(2),
+                   &target = call.input(3), &weight = call.input(4);
+  return gradient(call,
+                  {&x, &target, &weight, static_cast<int64_t>(params.ignore_index), &g,
+                   g.strides[0], nullptr, &lse, &call.output(0)},
+                  params.label_smoothing);
 }
 
 }  // namespace shardwise::cuda

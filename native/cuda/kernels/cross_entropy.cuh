@@ -4,11 +4,14 @@
 
 namespace shardwise::cuda {
 
-// Operands as the kernels got them; loss and lse may be immediates (absent). Without label smoothing.
+// Operands as the kernels got them; loss and lse may be immediates (absent). Without label
+// smoothing.
 struct CrossEntropyRows {
   const TensorView *x, *target, *weight;
   int64_t ignore_index;
-  const TensorView* g;  // the gradient of the losses, for each row; or what they are scaled by, a number or one element; null: 1
+  // the gradient of the losses, for each row; or what they are scaled by, a number or one element;
+  // null: 1
+  const TensorView* g;
   int64_t g_stride;
   const TensorView *loss, *lse, *gx;
 };

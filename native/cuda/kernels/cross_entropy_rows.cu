@@ -1,22 +1,25 @@
-// cross_entropy over contiguous rows of whole 16-byte vectors (float32, float16, bfloat16) without label smoothing, the common
-// case; cross_entropy.cu has the formulas and all other rows.
+// cross_entropy over contiguous rows of whole 16-byte vectors (float32, float16, bfloat16) without
+// label smoothing, the common case; cross_entropy.cu has the formulas and all other rows.
 //
 // loss      one read: a block for a row, running maximum and sum per thread, eight vectors in flight.
 // gradient  one read and one write from lse: blocks of 1024 vectors, four in flight a thread.
 // both      loss and gradient from one read and one write: a cluster of up to 8 blocks keeps a row in its shared memory
-//           (row_sum.cuh), three blocks on a multiprocessor; clusters of several blocks stay, and fetch the next row into each
-//           place that they have used. 4 bytes for a bf16 logit, against 6 of loss and gradient apart and
-//           14 of a float32 copy of the logits.
+//           (row_sum.cuh), three blocks on a multiprocessor; clusters of several blocks stay, and
+//           fetch the next row into each place that they have used. 4 bytes for a bf16 logit,
+//           against 6 of loss and gradient apart and 14 of a float32 copy of the logits.
 // Some 10 instructions for an element, two of them exponentials in `both`.
-// Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of summation, no atomics.
-// Technique: as cross_entropy.cu; both from one read by a row in the memory of a cluster.
-// Measured on one H200, bf16 8192 x 128256, microseconds: loss 815 (cross_entropy.cu) and 471 (this, 4.46 TB/s of reads alone);
-// gradient 1574 and 1034 (96 % of copy); loss, then gradient 2442 and 1512; both at once 1217 (81 %; stores that
-// L2 is to give up first: 1242 in the same run as 1218). Of `both`: blocks that end with their
-// row 1248, waiting for the whole slice 1270 (8192 x 32000, a block a row: 262, and 285 where they stay); clusters that stay with 256
-// threads a block 1228, 320 1240, 448 1582; with 8 blocks of 192 or 256 threads 1304 to 1660; one block a multiprocessor
-// and three rows on their way: 1485 with the exponentials held in registers through the exchange, 1594 and 1651 (1024 and 512
-// threads) with the second part of a row behind the first part of the next. Three small blocks overlap better than one large.
+// Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of
+// summation, no atomics.
+// Technique: as cross_entropy.cu; both from one read by a row in the memory of a cluster. Measured
+// on one H200, bf16 8192 x 128256, microseconds: loss 815 (cross_entropy.cu) and 471 (this, 4.46
+// TB/s of reads alone); gradient 1574 and 1034 (96 % of copy); loss, then gradient 2442 and 1512;
+// both at once 1217 (81 %; stores that L2 is to give up first: 1242 in the same run as 1218). Of
+// `both`: blocks that end with their row 1248, waiting for the whole slice 1270 (8192 x 32000, a
+// block a row: 262, and 285 where they stay); clusters that stay with 256 threads a block 1228, 320
+// 1240, 448 1582; with 8 blocks of 192 or 256 threads 1304 to 1660; one block a multiprocessor and
+// three rows on their way: 1485 with the exponentials held in registers through the exchange, 1594
+// and 1651 (1024 and 512 threads) with the second part of a row behind the first part of the next.
+// Three small blocks overlap better than one large.
 #include "../primitives/row_sum.cuh"
 #include "cross_entropy.cuh"
 
@@ -25,7 +28,8 @@ namespace {
 
 constexpr int kInFlight = 8, kLossThreads = 256;              // loss
 constexpr int kGradientInFlight = 4, kGradientThreads = 256;  // gradient
-constexpr int64_t kSlice = 66 * 1024;                         // bytes of a row in a block: three blocks on a multiprocessor
+// bytes of a row in a block: three blocks on a multiprocessor
+constexpr int64_t kSlice = 66 * 1024;
 
 struct Targets {
   const int64_t* at;
@@ -50,17 +54,20 @@ struct Targets {
 
 // By one thread of a row with target t, whose logit is `picked`.
 template <class T>
-__device__ __forceinline__ void finish_loss(const OnlineSum<T>& total, float picked, int64_t t, int64_t index,
-                                            const Targets& targets, float scale, float* loss, float* lse) {
+__device__ __forceinline__ void finish_loss(const OnlineSum<T>& total, float picked, int64_t t,
+                                            int64_t index, const Targets& targets, float scale,
+                                            float* loss, float* lse) {
   const float log_sum = total.maximum + logf(total.sum);
   if (lse) lse[index] = log_sum;
-  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * (log_sum - picked));  // without targets: inf 0
+  // without targets: inf 0
+  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * (log_sum - picked));
 }
 
 template <class T>
-__global__ void __launch_bounds__(kLossThreads, 4) loss_rows(const uint4* x, int64_t row_vectors, int32_t vectors,
-                                                             const __grid_constant__ Targets targets,
-                                                             const RowFactor<float> scale, float* loss, float* lse) {
+__global__ void __launch_bounds__(kLossThreads, 4)
+    loss_rows(const uint4* x, int64_t row_vectors, int32_t vectors,
+              const __grid_constant__ Targets targets, const RowFactor<float> scale, float* loss,
+              float* lse) {
   constexpr int V = kVec16<T>;
   __shared__ OnlineSumScratch shared;
   const int64_t index = blockIdx.x;
@@ -92,8 +99,8 @@ __global__ void __launch_bounds__(kLossThreads, 4) loss_rows(const uint4* x, int
 
 // hit (p - onehot(t)) of one vector; p = exp(v - base) `factor`.
 template <class T>
-__device__ __forceinline__ uint4 gradient_of(const uint4& raw, const RowExponential<T>& exponential, float factor, float hit,
-                                             int64_t v, int64_t t) {
+__device__ __forceinline__ uint4 gradient_of(const uint4& raw, const RowExponential<T>& exponential,
+                                             float factor, float hit, int64_t v, int64_t t) {
   constexpr int V = kVec16<T>;
   float values[V];
   unpack<T>(raw, values);
@@ -109,8 +116,9 @@ __device__ __forceinline__ uint4 gradient_of(const uint4& raw, const RowExponent
 
 template <class T>
 __global__ void __launch_bounds__(kGradientThreads, 5)
-    gradient_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const RowFactor<float> factors, const float* lse,
-                  int64_t lse_stride, const __grid_constant__ Targets targets, uint4* gx, int32_t blocks_per_row) {
+    gradient_rows(const uint4* x, int64_t row_vectors, int32_t vectors,
+                  const RowFactor<float> factors, const float* lse, int64_t lse_stride,
+                  const __grid_constant__ Targets targets, uint4* gx, int32_t blocks_per_row) {
   const int64_t index = blockIdx.x / blocks_per_row;
   const int32_t part = static_cast<int32_t>(blockIdx.x - index * blocks_per_row);
   const int32_t first = part * kGradientInFlight * kGradientThreads + threadIdx.x;
@@ -129,14 +137,16 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
   for (int k = 0; k < kGradientInFlight; k++) {
     const int32_t v = first + k * kGradientThreads;
     if (v >= vectors) break;
-    __stcs(to + v, t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(raw[k], exponential, hit, hit, v, t));
+    __stcs(to + v,
+           t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(raw[k], exponential, hit, hit, v, t));
   }
 }
 
 template <class T, bool kStays>
 __global__ void __launch_bounds__(slice_threads(kStays), 3)
-    both_rows(const uint4* x, int64_t row_vectors, int64_t rows, int32_t vectors, const RowFactor<float> factors,
-              const __grid_constant__ Targets targets, float* loss, float* lse, uint4* gx, int32_t cluster) {
+    both_rows(const uint4* x, int64_t row_vectors, int64_t rows, int32_t vectors,
+              const RowFactor<float> factors, const __grid_constant__ Targets targets, float* loss,
+              float* lse, uint4* gx, int32_t cluster) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
   __shared__ OnlineSumScratch shared;
@@ -148,7 +158,8 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
   do {
     const uint4* row = x + index * row_vectors;
     const int64_t t = targets.of(index, speaks);
-    const float picked = speaks && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
+    const float picked =
+        speaks && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
     const float scale = factors.of(index), hit = t < 0 ? 0.0f : scale * targets.weight(t);
     OnlineSum<T> total = OnlineSum<T>::empty();
     slice.as_they_arrive([&](int32_t v) {
@@ -163,10 +174,14 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
     const float factor = hit / total.sum;
     uint4* to = gx + index * vectors + slice.begin;
     const auto put = [&](int32_t v) {
-      to[v] = t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(staged[v], exponential, factor, hit, v + slice.begin, t);
+      to[v] = t < 0 ? make_uint4(0, 0, 0, 0)
+                    : gradient_of<T>(staged[v], exponential, factor, hit, v + slice.begin, t);
     };
-    if constexpr (kStays) slice.use_and_refill(staged, index + places.step < rows ? row + places.step * row_vectors : nullptr, put);
-    else slice.use(put);
+    if constexpr (kStays)
+      slice.use_and_refill(
+          staged, index + places.step < rows ? row + places.step * row_vectors : nullptr, put);
+    else
+      slice.use(put);
     index += places.step;
   } while (kStays && index < rows);
   if (cluster > 1) cluster_wait();
@@ -204,22 +219,25 @@ bool cross_entropy_loss_rows(const KernelCall& call, const CrossEntropyRows& r) 
   return dispatch_packed(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     loss_rows<T><<<static_cast<unsigned>(rows), kLossThreads, 0, stream_of(call).handle>>>(
-        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), targets_of(call, r),
-        RowFactor<float>(r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)));
+        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>,
+        static_cast<int32_t>(vectors), targets_of(call, r), RowFactor<float>(r),
+        const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)));
   });
 }
 
 bool cross_entropy_gradient_rows(const KernelCall& call, const CrossEntropyRows& r) {
   const int64_t vectors = vectors_of(r), rows = r.x->sizes[0];
   const int64_t blocks_per_row = ceil_div(vectors, kGradientInFlight * kGradientThreads);
-  if (vectors < kGradientThreads || !is_aligned(r.gx->data, 16) || r.lse->dtype != DType::Float32) return false;
+  if (vectors < kGradientThreads || !is_aligned(r.gx->data, 16) || r.lse->dtype != DType::Float32)
+    return false;
   if (rows * blocks_per_row >= (int64_t(1) << 31)) return false;
   return dispatch_packed(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
-    gradient_rows<T><<<static_cast<unsigned>(rows * blocks_per_row), kGradientThreads, 0, stream_of(call).handle>>>(
-        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), RowFactor<float>(r),
-        floats(r.lse), r.lse->strides[0], targets_of(call, r), static_cast<uint4*>(r.gx->data),
-        static_cast<int32_t>(blocks_per_row));
+    gradient_rows<T><<<static_cast<unsigned>(rows * blocks_per_row), kGradientThreads, 0,
+                       stream_of(call).handle>>>(
+        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>,
+        static_cast<int32_t>(vectors), RowFactor<float>(r), floats(r.lse), r.lse->strides[0],
+        targets_of(call, r), static_cast<uint4*>(r.gx->data), static_cast<int32_t>(blocks_per_row));
   });
 }
 
@@ -232,10 +250,11 @@ bool cross_entropy_both_rows(const KernelCall& call, const CrossEntropyRows& r) 
     using T = tag_t<decltype(tag)>;
     with_stay(cluster, [&](auto stays) {
       launch_slices<stays.value>(both_rows<T, stays.value>, rows, vectors, cluster, stream_of(call),
-                                 static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, rows,
-                                 static_cast<int32_t>(vectors), RowFactor<float>(r), targets_of(call, r),
-                                 const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
-                                 static_cast<uint4*>(r.gx->data), cluster);
+                                 static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>,
+                                 rows, static_cast<int32_t>(vectors), RowFactor<float>(r),
+                                 targets_of(call, r), const_cast<float*>(floats(r.loss)),
+                                 const_cast<float*>(floats(r.lse)), static_cast<uint4*>(r.gx->data),
+                                 cluster);
     });
   });
 }

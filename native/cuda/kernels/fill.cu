@@ -1,13 +1,14 @@
 // fill, arange, linspace, tri: tensors made from numbers (tri: from a mask over the last two dims).
 //
-// fill writes words of up to 16 bytes, 4 per thread. arange and linspace compute in float64 (int64 for integers, arange) and
-// round once: value i is start + i * step without a fused multiply-add; linspace counts from both ends towards the middle.
-// tri keeps element (i, j) of the last two dims where j - i <= diagonal (lower) or >= diagonal (upper); it moves bits.
-// Grid: one block of 256 threads per 1024 words or elements. Writes y once; tri reads what it keeps. Operations: none in fill
-// and tri, a product and a sum an element in arange and linspace.
-// Source: PyTorch's full, arange, linspace, tril and triu.
-// On an H200 (PyTorch): fill of 1 GiB 230 us (231), linspace of as much float32 512 (2523), arange of 2^28 bfloat16 493 (2524),
-// the lower triangle of 16384 x 16384 in float32 736 (667). No other version was timed.
+// fill writes words of up to 16 bytes, 4 per thread. arange and linspace compute in float64 (int64
+// for integers, arange) and round once: value i is start + i * step without a fused multiply-add;
+// linspace counts from both ends towards the middle. tri keeps element (i, j) of the last two dims
+// where j - i <= diagonal (lower) or >= diagonal (upper); it moves bits.
+// Grid: one block of 256 threads per 1024 words or elements. Writes y once; tri reads what it
+// keeps. Operations: none in fill and tri, a product and a sum an element in arange and linspace.
+// Source: PyTorch's full, arange, linspace, tril and triu. On an H200 (PyTorch): fill of 1 GiB 230
+// us (231), linspace of as much float32 512 (2523), arange of 2^28 bfloat16 493 (2524), the lower
+// triangle of 16384 x 16384 in float32 736 (667). No other version was timed.
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
@@ -21,7 +22,9 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPerThread = 4;
 
-unsigned blocks_for(int64_t count) { return static_cast<unsigned>(ceil_div(count, kThreads * kPerThread)); }
+unsigned blocks_for(int64_t count) {
+  return static_cast<unsigned>(ceil_div(count, kThreads * kPerThread));
+}
 
 __device__ __forceinline__ int64_t thread_index(int u) {
   return static_cast<int64_t>(blockIdx.x) * (kThreads * kPerThread) + u * kThreads + threadIdx.x;
@@ -50,11 +53,20 @@ uint64_t bits_of(DType dtype, const FillParams& p) {
   uint64_t bits = 0;
   const auto put = [&bits](auto value) { memcpy(&bits, &value, sizeof value); };
   switch (dtype) {
-    case DType::Float32: put(static_cast<float>(p.value_high)); return bits;
-    case DType::Float64: put(p.value_high); return bits;
-    case DType::Float16: put(__double2half(p.value_high)); return bits;
-    case DType::BFloat16: put(__double2bfloat16(p.value_high)); return bits;
-    case DType::Bool: return p.value_high != 0 || p.value_low != 0 ? 1 : 0;
+    case DType::Float32:
+      put(static_cast<float>(p.value_high));
+      return bits;
+    case DType::Float64:
+      put(p.value_high);
+      return bits;
+    case DType::Float16:
+      put(__double2half(p.value_high));
+      return bits;
+    case DType::BFloat16:
+      put(__double2bfloat16(p.value_high));
+      return bits;
+    case DType::Bool:
+      return p.value_high != 0 || p.value_low != 0 ? 1 : 0;
     default:
       return (static_cast<uint64_t>(static_cast<int64_t>(p.value_high)) << 32) +
              static_cast<uint64_t>(static_cast<int64_t>(p.value_low));
@@ -93,7 +105,8 @@ Status run_sequence(const KernelCall& call, double start, double step, double en
   const TensorView& y = call.output(0);
   if (y.numel == 0) return kOk;
   const bool whole = !symmetric && !is_floating(y.dtype);
-  const SequenceArgs args = {y.numel, y.ndim == 1 ? y.strides[0] : 1, y.data, y.dtype, start, step, end, symmetric, whole};
+  const SequenceArgs args = {
+      y.numel, y.ndim == 1 ? y.strides[0] : 1, y.data, y.dtype, start, step, end, symmetric, whole};
   sequence<<<blocks_for(y.numel), kThreads, 0, stream_of(call).handle>>>(args);
   return launched(call);
 }
@@ -138,7 +151,8 @@ Status fill(const KernelCall& call) {
   const int64_t item = item_size(y.dtype);
   const uint64_t bits = bits_of(y.dtype, call.params_as<FillParams>());
   FillArgs args;
-  for (int64_t at = 0; at < 16; at += item) memcpy(reinterpret_cast<char*>(&args.pattern) + at, &bits, item);
+  for (int64_t at = 0; at < 16; at += item)
+    memcpy(reinterpret_cast<char*>(&args.pattern) + at, &bits, item);
 
   int64_t word = item;
   const int32_t inner = dims.ndim - 1;
@@ -157,11 +171,21 @@ Status fill(const KernelCall& call) {
   const Stream& stream = stream_of(call);
   const LaunchShape shape{dim3(blocks_for(args.count)), kThreads};
   switch (word) {
-    case 16: launch_overlapped(fill_words<uint4>, shape, stream, args); break;
-    case 8: launch_overlapped(fill_words<uint64_t>, shape, stream, args); break;
-    case 4: launch_overlapped(fill_words<uint32_t>, shape, stream, args); break;
-    case 2: launch_overlapped(fill_words<uint16_t>, shape, stream, args); break;
-    default: launch_overlapped(fill_words<uint8_t>, shape, stream, args); break;
+    case 16:
+      launch_overlapped(fill_words<uint4>, shape, stream, args);
+      break;
+    case 8:
+      launch_overlapped(fill_words<uint64_t>, shape, stream, args);
+      break;
+    case 4:
+      launch_overlapped(fill_words<uint32_t>, shape, stream, args);
+      break;
+    case 2:
+      launch_overlapped(fill_words<uint16_t>, shape, stream, args);
+      break;
+    default:
+      launch_overlapped(fill_words<uint8_t>, shape, stream, args);
+      break;
   }
   return launched(call);
 }
@@ -174,7 +198,8 @@ Status arange(const KernelCall& call) {
 Status linspace(const KernelCall& call) {
   const auto& p = call.params_as<LinspaceParams>();
   const int64_t n = call.output(0).numel;
-  return run_sequence(call, p.start, n > 1 ? (p.end - p.start) / static_cast<double>(n - 1) : 0, p.end, true);
+  return run_sequence(call, p.start, n > 1 ? (p.end - p.start) / static_cast<double>(n - 1) : 0,
+                      p.end, true);
 }
 
 Status tri(const KernelCall& call) {
@@ -193,7 +218,8 @@ Status tri(const KernelCall& call) {
   dims.collapse();
   args.offsets = dims.calculator<kMaxDims>();
   dispatch_size(y.dtype, [&](auto tag) {
-    tri_words<tag_t<decltype(tag)>><<<blocks_for(args.count), kThreads, 0, stream_of(call).handle>>>(args);
+    tri_words<tag_t<decltype(tag)>>
+        <<<blocks_for(args.count), kThreads, 0, stream_of(call).handle>>>(args);
   });
   return launched(call);
 }

@@ -1,15 +1,18 @@
-// foreach_add (y += alpha x), foreach_mul (y *= scalar), foreach_norm (the 2-norm of each tensor): many tensors, few launches.
-// Layout: primitives/multi_tensor.cuh, blocks of 128 threads; add and mul take chunks of 1024 elements. The norm sums squares per
-// chunk of 8192 elements, a block for each, whose threads load four words before they add; then a block for each tensor joins its
-// chunks and takes the root.
-// Bytes: add x once and y twice, mul y twice, norm x once, and a word for each chunk twice. Operations an element: add a product
-// and a sum, mul a product, norm a square and a sum.
-// Numerics: float32 (float64 for float64), one rounding. Squares are added by a thread, then by shuffle trees, in an order fixed
-// by sizes and layout, without atomics; they are not scaled, so norms beyond the root of float32's range are inf.
-// Source: PyTorch's _foreach_add_, _foreach_mul_ and _foreach_norm; tables of pointers as in NVIDIA Apex.
-// On an H200, float32, 32 tensors of 4096 x 4096 (PyTorch): add 1476 us (1698), mul 1014 (1213).
-// Norms of the 148 gradients of GPT-2, bfloat16 and float32: 76 and 124 us (3.3 and 4.0 TB/s), of 32 of 4096 x 4096:
-// 261 and 479 (4.1 and 4.5). A word at a time 88, 129, 299, 486; two 81, 125, 282, 483. Versions of steps: multi_tensor.cuh.
+// foreach_add (y += alpha x), foreach_mul (y *= scalar), foreach_norm (the 2-norm of each tensor):
+// many tensors, few launches.
+// Layout: primitives/multi_tensor.cuh, blocks of 128 threads; add and mul take chunks of 1024
+// elements. The norm sums squares per chunk of 8192 elements, a block for each, whose threads load
+// four words before they add; then a block for each tensor joins its chunks and takes the root.
+// Bytes: add x once and y twice, mul y twice, norm x once, and a word for each chunk twice.
+// Operations an element: add a product and a sum, mul a product, norm a square and a sum.
+// Numerics: float32 (float64 for float64), one rounding. Squares are added by a thread, then by
+// shuffle trees, in an order fixed by sizes and layout, without atomics; they are not scaled, so
+// norms beyond the root of float32's range are inf.
+// Source: PyTorch's _foreach_add_, _foreach_mul_ and _foreach_norm; tables of pointers as in NVIDIA
+// Apex. On an H200, float32, 32 tensors of 4096 x 4096 (PyTorch): add 1476 us (1698), mul 1014
+// (1213). Norms of the 148 gradients of GPT-2, bfloat16 and float32: 76 and 124 us (3.3 and 4.0
+// TB/s), of 32 of 4096 x 4096: 261 and 479 (4.1 and 4.5). A word at a time 88, 129, 299, 486; two
+// 81, 125, 282, 483. Versions of steps: multi_tensor.cuh.
 #include "../../generated/op_params.h"
 #include "../primitives/multi_tensor.cuh"
 #include "../primitives/reduce.cuh"
@@ -51,7 +54,8 @@ struct MultiplyUpdate {
 
 // partial[chunk] = sum of squares of a chunk.
 template <class C>
-__global__ void __launch_bounds__(kThreads) square_chunks(const __grid_constant__ NormTable table, C* partial) {
+__global__ void __launch_bounds__(kThreads)
+    square_chunks(const __grid_constant__ NormTable table, C* partial) {
   __shared__ C shared[32];
   const Chunk<1, kNormChunk> chunk(table);
   const void* data = chunk.entry.data[0];
@@ -80,7 +84,8 @@ __global__ void __launch_bounds__(kThreads) square_chunks(const __grid_constant_
 }
 
 template <class C>
-__global__ void __launch_bounds__(kThreads) square_strided(const __grid_constant__ StridedGroup<1> group, C* partial) {
+__global__ void __launch_bounds__(kThreads)
+    square_strided(const __grid_constant__ StridedGroup<1> group, C* partial) {
   __shared__ C shared[32];
   C sum = C(0);
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kNormChunk;
@@ -108,7 +113,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // The norms of the table's tensors. A strided tensor is alone in its table.
 template <class C>
-void launch_norms(const KernelCall& call, const NormTable& table, C* partial, const TensorView* strided) {
+void launch_norms(const KernelCall& call, const NormTable& table, C* partial,
+                  const TensorView* strided) {
   const cudaStream_t stream = stream_of(call).handle;
   const TensorView& y = call.output(0);
   if (strided) {
@@ -125,7 +131,8 @@ void launch_norms(const KernelCall& call, const NormTable& table, C* partial, co
   } else if (table.chunks > 0) {
     square_chunks<C><<<static_cast<unsigned>(table.chunks), kThreads, 0, stream>>>(table, partial);
   }
-  norms<C><<<static_cast<unsigned>(table.count), kThreads, 0, stream>>>(table, partial, y.data, y.dtype);
+  norms<C><<<static_cast<unsigned>(table.count), kThreads, 0, stream>>>(table, partial, y.data,
+                                                                        y.dtype);
 }
 
 }  // namespace
@@ -168,7 +175,8 @@ Status foreach_norm(const KernelCall& call) {
   for (int32_t i = 0; i < count; i++) {
     const TensorView* views[1] = {&call.input(i)};
     const bool dense = views[0]->numel == 0 || views[0]->is_contiguous();
-    if (!dense || table.count == kMaxTensors || (table.count > 0 && differs(table, views))) flush(nullptr);
+    if (!dense || table.count == kMaxTensors || (table.count > 0 && differs(table, views)))
+      flush(nullptr);
     if (table.count == 0) start_table(table, views);
     add_entry(table, views, i);
     if (!dense) flush(views[0]);

@@ -1,27 +1,34 @@
-// matmul: y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n], all of one dtype, any strides. This file decides who
-// computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA cores), matmul_mma.cu, matmul_wgmma.cu,
-// matmul_stream.cu, matmul_cluster.cu (tensor cores) and cuBLASLt.
+// matmul: y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n], all of one dtype, any
+// strides. This file decides who computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA
+// cores), matmul_mma.cu, matmul_wgmma.cu, matmul_stream.cu, matmul_cluster.cu (tensor cores) and
+// cuBLASLt.
 //
 //   1. A batch that only continues the rows of a (b the same for all) becomes more rows.
 //   2. integers, bool          own kernel
 //   3. m, n, k <= 64           own kernels: one thread an element, or one block a product (unless the batch is large)
 //   4. what was measured on this GPU, or near what was (matmul_table.h): as the table says
-//   5. 1 row (or column), and up to 8 of what 6 does not take, whose matrix is contiguous along k: own kernel that streams it
-//   6. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels, up to 32 rows
-//      (matmul_stream.cu), up to 128 (matmul_cluster.cu) and large products (matmul_wgmma.cu)
+//   5. 1 row (or column), and up to 8 of what 6 does not take, whose matrix is contiguous along k:
+//   own kernel that streams it
+//   6. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels,
+//      up to 32 rows (matmul_stream.cu), up to 128 (matmul_cluster.cu) and large products
+//      (matmul_wgmma.cu)
 //   7. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim; where the program
-//                              allows TF32 for float32, in that, or large ones in three products of it (matmul_tf32x3.cu)
+//                              allows TF32 for float32, in that, or large ones in three products of
+//                              it (matmul_tf32x3.cu)
 //   8. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
-// Who declines, because of strides or for want of memory, leaves the product to the next. SHARDWISE_MATMUL=own leaves out 7;
-// SHARDWISE_MATMUL=cublaslt leaves out 4 to 6 where 7 can do it; SHARDWISE_DEBUG=matmul tells who computed what.
-// Here: y = beta c, or 0, where k or alpha is 0, and before cuBLASLt adds to a c that it cannot read; a thread an element.
+// Who declines, because of strides or for want of memory, leaves the product to the next.
+// SHARDWISE_MATMUL=own leaves out 7; SHARDWISE_MATMUL=cublaslt leaves out 4 to 6 where 7 can do it;
+// SHARDWISE_DEBUG=matmul tells who computed what.
+// Here: y = beta c, or 0, where k or alpha is 0, and before cuBLASLt adds to a c that it cannot
+// read; a thread an element.
 //
-// FLOPs 2 B m n k. Numerics: float16 and bfloat16 accumulate in float32 and round once (alpha, beta and c are applied in
-// float32), float32 in float32 (TF32 if asked for), float64 in float64, integers wrap as int64. c is not read when beta is 0, nor
-// a and b when alpha is 0. Each kernel's file has its order of sums.
-// Source: PyTorch's addmm and baddbmm.
-// On one H200, beside PyTorch's best mode: docs/performance.md; of small and odd sizes 0.973 of its time (geometric mean). By the
-// table 2.9 % less than by the rule, over 256 products.
+// FLOPs 2 B m n k. Numerics: float16 and bfloat16 accumulate in float32 and round once (alpha, beta
+// and c are applied in float32), float32 in float32 (TF32 if asked for), float64 in float64,
+// integers wrap as int64. c is not read when beta is 0, nor a and b when alpha is 0. Each kernel's
+// file has its order of sums.
+// Source: PyTorch's addmm and baddbmm. On one H200, beside PyTorch's best mode:
+// docs/performance.md; of small and odd sizes 0.973 of its time (geometric mean). By the table 2.9
+// % less than by the rule, over 256 products.
 #include <cstdlib>
 #include <cstring>
 
@@ -34,26 +41,32 @@
 namespace shardwise::cuda {
 namespace {
 
-// y = beta c, or 0 without c; one thread per element, the innermost dim of y across neighbouring threads.
+// y = beta c, or 0 without c; one thread per element, the innermost dim of y across neighbouring
+// threads.
 __global__ void __launch_bounds__(256) scale_kernel(MatmulProblem p) {
   const int64_t total = p.batch * p.m * p.n;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += int64_t(gridDim.x) * blockDim.x) {
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total;
+       i += int64_t(gridDim.x) * blockDim.x) {
     const int64_t column = i % p.n, row = i / p.n % p.m, batch = i / p.n / p.m;
     const int64_t to = batch * p.y.batch_stride + row * p.y.row_stride + column * p.y.column_stride;
-    const int64_t from = batch * p.c.batch_stride + row * p.c.row_stride + column * p.c.column_stride;
+    const int64_t from =
+        batch * p.c.batch_stride + row * p.c.row_stride + column * p.c.column_stride;
     if (!p.c.data)
       store_any<int64_t>(p.y.data, to, p.dtype, 0);
     else if (!is_floating(p.dtype))
-      store_any<int64_t>(p.y.data, to, p.dtype, load_any<int64_t>(p.c.data, from, p.dtype) * static_cast<int64_t>(p.beta));
+      store_any<int64_t>(p.y.data, to, p.dtype,
+                         load_any<int64_t>(p.c.data, from, p.dtype) * static_cast<int64_t>(p.beta));
     else if (p.dtype == DType::Float64)
       store_any<double>(p.y.data, to, p.dtype, load_any<double>(p.c.data, from, p.dtype) * p.beta);
     else
-      store_any<float>(p.y.data, to, p.dtype, load_any<float>(p.c.data, from, p.dtype) * static_cast<float>(p.beta));
+      store_any<float>(p.y.data, to, p.dtype,
+                       load_any<float>(p.c.data, from, p.dtype) * static_cast<float>(p.beta));
   }
 }
 
 void scale(const MatmulProblem& p, Stream& stream) {
-  const int64_t blocks = ceil_div(p.batch * p.m * p.n, 256), limit = int64_t(stream.facts->num_sms) * 32;
+  const int64_t blocks = ceil_div(p.batch * p.m * p.n, 256),
+                limit = int64_t(stream.facts->num_sms) * 32;
   const int64_t grid = blocks < limit ? blocks : limit;
   scale_kernel<<<grid, 256, 0, stream.handle>>>(p);
 }
@@ -69,17 +82,24 @@ MatrixView view_of(const TensorView& t) {
 
 // [B, m, k] [k, n] is [B m, k] [k, n] if the rows of the batches of a, c and y follow each other.
 void fold_batch(MatmulProblem* p) {
-  const auto follows = [&](const MatrixView& v) { return !v.data || v.batch_stride == p->m * v.row_stride || (p->m == 1); };
-  if (p->batch == 1 || p->b.batch_stride != 0 || !follows(p->a) || !follows(p->c) || !follows(p->y)) return;
-  if (p->m == 1) p->a.row_stride = p->a.batch_stride, p->c.row_stride = p->c.batch_stride, p->y.row_stride = p->y.batch_stride;
+  const auto follows = [&](const MatrixView& v) {
+    return !v.data || v.batch_stride == p->m * v.row_stride || (p->m == 1);
+  };
+  if (p->batch == 1 || p->b.batch_stride != 0 || !follows(p->a) || !follows(p->c) || !follows(p->y))
+    return;
+  if (p->m == 1)
+    p->a.row_stride = p->a.batch_stride, p->c.row_stride = p->c.batch_stride,
+    p->y.row_stride = p->y.batch_stride;
   p->m *= p->batch;
   p->batch = 1;
   p->a.batch_stride = p->c.batch_stride = p->y.batch_stride = 0;
 }
 
-// Describes `v` (rows x columns, row-major names) to cuBLASLt, which is column-major: as its transpose (columns x rows) if
-// the columns are contiguous. False if neither dim is, or the other steps over less than a line.
-bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::Matrix* out, bool* as_transpose) {
+// Describes `v` (rows x columns, row-major names) to cuBLASLt, which is column-major: as its
+// transpose (columns x rows) if the columns are contiguous. False if neither dim is, or the other
+// steps over less than a line.
+bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::Matrix* out,
+              bool* as_transpose) {
   out->data = v.data;
   out->batch_stride = v.batch_stride;
   if ((v.column_stride == 1 || columns == 1) && (rows == 1 || v.row_stride >= columns)) {
@@ -95,14 +115,16 @@ bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::M
   return false;
 }
 
-// Seen of the library in version 13.1: where c lies in the place of y, or rows do not start at 16 bytes, it rounds a 16-bit
-// product before it adds c.
-bool exact_addend(const lt::Product& p) { return p.a.leading % 8 == 0 && p.b.leading % 8 == 0 && p.d.leading % 8 == 0; }
+// Seen of the library in version 13.1: where c lies in the place of y, or rows do not start at 16
+// bytes, it rounds a 16-bit product before it adds c.
+bool exact_addend(const lt::Product& p) {
+  return p.a.leading % 8 == 0 && p.b.leading % 8 == 0 && p.d.leading % 8 == 0;
+}
 
 }  // namespace
 
-lt::Outcome matmul_library(const MatmulProblem& problem, int32_t suggestion, void* scratch, Stream& stream, const KernelCall& call,
-                           Status* status) {
+lt::Outcome matmul_library(const MatmulProblem& problem, int32_t suggestion, void* scratch,
+                           Stream& stream, const KernelCall& call, Status* status) {
   MatmulProblem p = problem;
   if (lt::state() != lt::State::Ready) return lt::Outcome::Declined;
   lt::Product product;
@@ -138,7 +160,8 @@ lt::Outcome matmul_library(const MatmulProblem& problem, int32_t suggestion, voi
     } else if (item_size(p.dtype) == 2) {
       return lt::Outcome::Declined;  // c in the place of y: see exact_addend
     } else {
-      copied = true;  // another broadcast or layout: y becomes a copy of c, which is then scaled and added to
+      // another broadcast or layout: y becomes a copy of c, which is then scaled and added to
+      copied = true;
       product.c = product.d;
       product.beta = p.beta;
     }
@@ -184,14 +207,17 @@ struct Candidates {
 bool library_is_there() { return lt::state() == lt::State::Ready; }
 
 // The last of them computes everything.
-Candidates candidates_for(const MatmulProblem& p, const MatmulShape* shape, MatmulRoute route, const Stream& stream) {
+Candidates candidates_for(const MatmulProblem& p, const MatmulShape* shape, MatmulRoute route,
+                          const Stream& stream) {
   Candidates out;
-  const bool measured = route == MatmulRoute::Measured, library = route != MatmulRoute::Own && library_is_there();
+  const bool measured = route == MatmulRoute::Measured,
+             library = route != MatmulRoute::Own && library_is_there();
   if (library && p.precision == Float32Precision::Tf32x3) out.add(MatmulKernel::Tf32x3);
   if (shape && route != MatmulRoute::Library) {
     const MatmulChoice choice = choose_matmul(*shape, stream);
     if (choice.source != MatmulSource::Rule)
-      out.add(choice.best.kernel == MatmulKernel::Library && !library ? choice.own : choice.best, choice.source);
+      out.add(choice.best.kernel == MatmulKernel::Library && !library ? choice.own : choice.best,
+              choice.source);
   }
   if (measured) {
     const bool sm90_16_bits = is_sm90(*stream.facts) && item_size(p.dtype) == 2;
@@ -214,7 +240,8 @@ Candidates candidates_for(const MatmulProblem& p, const MatmulShape* shape, Matm
   return out;
 }
 
-lt::Outcome run(const MatmulProblem& p, MatmulConfig* config, Stream& stream, const KernelCall& call, Status* status) {
+lt::Outcome run(const MatmulProblem& p, MatmulConfig* config, Stream& stream,
+                const KernelCall& call, Status* status) {
   const auto done = [](bool is) { return is ? lt::Outcome::Done : lt::Outcome::Declined; };
   const bool sixteen = p.dtype == DType::Float16 || p.dtype == DType::BFloat16;
   switch (config->kernel) {
@@ -245,7 +272,9 @@ lt::Outcome run(const MatmulProblem& p, MatmulConfig* config, Stream& stream, co
 // Products of floats that are not small: by the table, the rule, or what was asked for.
 Status large(const MatmulProblem& p, Stream& stream, const KernelCall& call) {
   if (lt::state() == lt::State::Misconfigured)
-    return fail(call.error, Code::Invalid, "SHARDWISE_CUBLASLT_PATH does not name a usable cuBLASLt (unset it, or set it to off to do without): %s",
+    return fail(call.error, Code::Invalid,
+                "SHARDWISE_CUBLASLT_PATH does not name a usable cuBLASLt (unset it, or set it to "
+                "off to do without): %s",
                 lt::report());
   MatmulShape known;
   const MatmulShape* const shape = shape_of(p, &known) ? &known : nullptr;
@@ -276,7 +305,8 @@ Status matmul(const KernelCall& call) {
   const auto& params = call.params_as<MatmulParams>();
   const TensorView &a = call.input(0), &b = call.input(1), &c = call.input(2), &y = call.output(0);
   if (y.numel == 0) return kOk;
-  if (y.ndim < 2 || y.ndim > 3) return fail(call.error, Code::Invalid, "matmul takes [m, n] or [B, m, n], not %d dims", y.ndim);
+  if (y.ndim < 2 || y.ndim > 3)
+    return fail(call.error, Code::Invalid, "matmul takes [m, n] or [B, m, n], not %d dims", y.ndim);
   Stream& stream = stream_of(call);
   MatmulProblem p;
   p.dtype = y.dtype;

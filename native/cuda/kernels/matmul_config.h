@@ -14,23 +14,37 @@
 
 namespace shardwise::cuda {
 
-// A change of what a name means, or of how fast its kernel is against the others, makes tables measured before it void.
+// A change of what a name means, or of how fast its kernel is against the others, makes tables
+// measured before it void.
 constexpr int32_t kMatmulConfigVersion = 1;
 
 constexpr int32_t kClusterWidths[] = {64, 96, 128, 160, 224};
 constexpr int kNumClusterWidths = 5;
 
-enum class MatmulKernel : uint8_t { None, Library, FewRows, Stream, Cluster, Wgmma, TensorCore, Simt, Tf32x3 };
+enum class MatmulKernel : uint8_t {
+  None,
+  Library,
+  FewRows,
+  Stream,
+  Cluster,
+  Wgmma,
+  TensorCore,
+  Simt,
+  Tf32x3
+};
 
 struct MatmulConfig {
   static constexpr uint8_t kByRule = 255;
 
   MatmulKernel kernel = MatmulKernel::None;
-  uint8_t tile = kByRule;  // of wgmma, cluster: an index of kWgmmaTiles, kClusterWidths; of simt: 1 for the large one; of the library: its how manieth
+  // of wgmma, cluster: an index of kWgmmaTiles, kClusterWidths; of simt: 1 for the large one; of
+  // the library: its how manieth
+  uint8_t tile = kByRule;
   uint8_t split = 1, group = 8;
 
   bool operator==(const MatmulConfig& other) const {
-    return kernel == other.kernel && tile == other.tile && split == other.split && group == other.group;
+    return kernel == other.kernel && tile == other.tile && split == other.split &&
+           group == other.group;
   }
 };
 
@@ -41,19 +55,23 @@ struct MatmulShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
 
   bool operator==(const MatmulShape& other) const {
-    return bits == other.bits && layout == other.layout && batch == other.batch && m == other.m && n == other.n && k == other.k;
+    return bits == other.bits && layout == other.layout && batch == other.batch && m == other.m &&
+           n == other.n && k == other.k;
   }
 };
 // The first letter is of a: contiguous along k (n) or m (t); the second of b: along n (n) or k (t).
 constexpr const char* kMatmulLayouts[] = {"nt", "nn", "tn", "tt"};
 
-// The layout and sizes of a product of any dtype, wherever its operands begin. False where one of them, or y, has unit stride along no dim.
+// The layout and sizes of a product of any dtype, wherever its operands begin. False where one of
+// them, or y, has unit stride along no dim.
 bool layout_of(const MatmulProblem& p, MatmulShape* out);
 
-// False for what no table speaks of: other dtypes, float32 in TF32, strides that no fast kernel takes, operands that begin anywhere.
+// False for what no table speaks of: other dtypes, float32 in TF32, strides that no fast kernel
+// takes, operands that begin anywhere.
 bool shape_of(const MatmulProblem& p, MatmulShape* out);
 
-// A product's "bfloat16 nt 1 4096 4096 4096": dtype, layout, batch, m, n, k. `rest` points behind it. False if it is none.
+// A product's "bfloat16 nt 1 4096 4096 4096": dtype, layout, batch, m, n, k. `rest` points behind
+// it. False if it is none.
 bool parse_shape(const char* text, MatmulShape* out, const char** rest);
 
 constexpr int kConfigNameBytes = 48;
@@ -65,6 +83,7 @@ int64_t waves_of(const MatmulConfig& config, const MatmulShape& shape, int32_t n
 
 // Those worth measuring for a product. Returns how many.
 constexpr int kMaxConfigs = 64;
-int configs_for(const MatmulShape& shape, const DeviceFacts& facts, MatmulConfig (&out)[kMaxConfigs]);
+int configs_for(const MatmulShape& shape, const DeviceFacts& facts,
+                MatmulConfig (&out)[kMaxConfigs]);
 
 }  // namespace shardwise::cuda

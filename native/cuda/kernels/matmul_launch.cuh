@@ -6,8 +6,10 @@
 
 namespace shardwise::cuda {
 
-// An operand as the copy engine sees it: `width` along its contiguous dim, which is that of its columns, or `across` them.
-inline TensorMapShape operand_shape(const MatmulProblem& p, const MatrixView& v, int64_t width, int64_t height, bool across) {
+// An operand as the copy engine sees it: `width` along its contiguous dim, which is that of its
+// columns, or `across` them.
+inline TensorMapShape operand_shape(const MatmulProblem& p, const MatrixView& v, int64_t width,
+                                    int64_t height, bool across) {
   TensorMapShape s;
   s.data = v.data;
   s.width = width;

@@ -1,20 +1,23 @@
-// matmul of float16 and bfloat16 on the tensor cores (mma.sync, sm_80 and later), any strides: what runs without cuBLASLt.
+// matmul of float16 and bfloat16 on the tensor cores (mma.sync, sm_80 and later), any strides: what
+// runs without cuBLASLt.
 // Math: matmul.cu.
 //
-// A block of 8 warps computes a 128 x 128 tile of y, each warp 64 x 32 as 4 x 4 fragments of 16 x 8, over k in steps of 32 that
-// pass through 4 stages of shared memory (cp.async). An operand tile is stored as it lies in memory: [row][k] if k is
-// contiguous, else [k][row], and ldmatrix with or without transposition makes the same fragments of both. Rows of shared
-// memory are padded by 16 bytes, so that the 8 rows of an ldmatrix fall into different banks.
-// Grid: (tiles in panels of 8 tile rows, so that the blocks running together share operand tiles in L2; batch).
-// FLOPs 2 m n k per batch; shared memory 80 KiB. Bytes: a n / 128 times and b m / 128 times, from L2 where it holds them; c and y
-// once. Operands that are not 16-byte aligned along their contiguous dim, or have
-// none, are loaded element by element (a second instantiation) into the same stages.
-// Numerics: products exact, float32 accumulation, k in order by 16; alpha, beta and c in float32, one rounding. No split of k:
-// the same bits from run to run.
-// Technique: pipelined tiles by cp.async and ldmatrix, as CUTLASS's documentation describes them for sm_80.
-// On an H200 with the capability lowered to 8.0, bfloat16: 296 TFLOP/s at 4096 cubed (nt: 272), 282 at 2048, 292 at 8192, where
-// matmul_wgmma.cu has 762, 714 and 693.
-// No other version was timed.
+// A block of 8 warps computes a 128 x 128 tile of y, each warp 64 x 32 as 4 x 4 fragments of 16 x
+// 8, over k in steps of 32 that pass through 4 stages of shared memory (cp.async). An operand tile
+// is stored as it lies in memory: [row][k] if k is contiguous, else [k][row], and ldmatrix with or
+// without transposition makes the same fragments of both. Rows of shared memory are padded by 16
+// bytes, so that the 8 rows of an ldmatrix fall into different banks.
+// Grid: (tiles in panels of 8 tile rows, so that the blocks running together share operand tiles in
+// L2; batch). FLOPs 2 m n k per batch; shared memory 80 KiB. Bytes: a n / 128 times and b m / 128
+// times, from L2 where it holds them; c and y once. Operands that are not 16-byte aligned along
+// their contiguous dim, or have none, are loaded element by element (a second instantiation) into
+// the same stages.
+// Numerics: products exact, float32 accumulation, k in order by 16; alpha, beta and c in float32,
+// one rounding. No split of k: the same bits from run to run.
+// Technique: pipelined tiles by cp.async and ldmatrix, as CUTLASS's documentation describes them
+// for sm_80. On an H200 with the capability lowered to 8.0, bfloat16: 296 TFLOP/s at 4096 cubed
+// (nt: 272), 282 at 2048, 292 at 8192, where matmul_wgmma.cu has 762, 714 and 693. No other version
+// was timed.
 #include "../primitives/mma.cuh"
 #include "matmul.h"
 
@@ -22,9 +25,10 @@ namespace shardwise::cuda {
 namespace {
 
 constexpr int kTile = 128, kDepth = 32, kStages = 4, kThreads = 256, kPanel = 8;
-constexpr int kPitchK = kDepth + 8;             // tile stored [row][k]
-constexpr int kPitchRow = kTile + 8;            // tile stored [k][row]
-constexpr int kTileElements = kTile * kPitchK;  // the larger of the two layouts: 128 x 40 against 32 x 136
+constexpr int kPitchK = kDepth + 8;   // tile stored [row][k]
+constexpr int kPitchRow = kTile + 8;  // tile stored [k][row]
+// the larger of the two layouts: 128 x 40 against 32 x 136
+constexpr int kTileElements = kTile * kPitchK;
 constexpr size_t kSharedBytes = size_t(kStages) * 2 * kTileElements * 2;
 
 // One operand as its tiles are stored: `inner` is k if AlongK ([row][k]), else the rows ([k][row]).
@@ -51,14 +55,16 @@ struct Cursor {
     from = o.data + batch * o.batch_stride + outer * o.outer_stride + inner * o.inner_stride;
   }
 
-  // Copies the chunks of this step into `tile` and moves on to the next step. Nothing of an operand's outside is read.
+  // Copies the chunks of this step into `tile` and moves on to the next step. Nothing of an
+  // operand's outside is read.
   template <bool Vectors>
   __device__ __forceinline__ void fill(uint16_t* tile, const Operand& o) {
     const int left = o.inner_size - inner, count = left >= 8 ? 8 : left > 0 ? left : 0;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const int here = outer + i * kApart < o.outer_size ? count : 0;
-      fill_chunk<Vectors>(tile + to + i * kApart * kPitch, here > 0 ? from + i * kApart * o.outer_stride : o.data, here,
+      fill_chunk<Vectors>(tile + to + i * kApart * kPitch,
+                          here > 0 ? from + i * kApart * o.outer_stride : o.data, here,
                           o.inner_stride);
     }
     from += kDepth * (AlongK ? o.inner_stride : o.outer_stride);
@@ -77,16 +83,21 @@ __global__ void __launch_bounds__(kThreads, 2)
   uint16_t* const b_tiles = a_tiles + kStages * kTileElements;
 
   // Tiles in panels of kPanel tile rows, column by column within a panel.
-  const int per_panel = kPanel * tiles_n, panel = blockIdx.x / per_panel, in_panel = blockIdx.x % per_panel;
+  const int per_panel = kPanel * tiles_n, panel = blockIdx.x / per_panel,
+            in_panel = blockIdx.x % per_panel;
   const int height = tiles_m - panel * kPanel < kPanel ? tiles_m - panel * kPanel : kPanel;
-  const int32_t row0 = (panel * kPanel + in_panel % height) * kTile, column0 = in_panel / height * kTile;
+  const int32_t row0 = (panel * kPanel + in_panel % height) * kTile,
+                column0 = in_panel / height * kTile;
 
   const int warp = threadIdx.x >> 5, warp_row = warp / 4 * 64, warp_column = warp % 4 * 32;
-  const int a_lane = AK ? warp_row * kPitchK + lane_of_a(kPitchK) : warp_row + lane_of_a_transposed(kPitchRow);
-  const int b_lane = BK ? warp_column * kPitchK + lane_of_b(kPitchK) : warp_column + lane_of_b_transposed(kPitchRow);
+  const int a_lane =
+      AK ? warp_row * kPitchK + lane_of_a(kPitchK) : warp_row + lane_of_a_transposed(kPitchRow);
+  const int b_lane = BK ? warp_column * kPitchK + lane_of_b(kPitchK)
+                        : warp_column + lane_of_b_transposed(kPitchRow);
   constexpr int a_step_row = AK ? 16 * kPitchK : 16, a_step_k = AK ? 16 : 16 * kPitchRow;
   constexpr int b_step_row = BK ? 16 * kPitchK : 16, b_step_k = BK ? 16 : 16 * kPitchRow;
-  const uint32_t a_address = shared_address(a_tiles + a_lane), b_address = shared_address(b_tiles + b_lane);
+  const uint32_t a_address = shared_address(a_tiles + a_lane),
+                 b_address = shared_address(b_tiles + b_lane);
   const int32_t steps = static_cast<int32_t>((p.k + kDepth - 1) / kDepth);
 
   Cursor<AK> a_next(a, batch, row0);
@@ -110,7 +121,8 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll 1
   for (int32_t step = 0; step < steps; step++) {
     copy_async_wait<kStages - 2>();
-    __syncthreads();  // stage `step` has arrived for all, and nobody reads stage `step - 1` any more
+    // stage `step` has arrived for all, and nobody reads stage `step - 1` any more
+    __syncthreads();
     const int32_t ahead = step + kStages - 1;
     if (ahead < steps) {
       a_next.template fill<Vectors>(a_tiles + ahead % kStages * kTileElements, a);
@@ -140,15 +152,18 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
       for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) mma_16816<T>(sums[i][j], af[i], bf[j / 2][j % 2 * 2], bf[j / 2][j % 2 * 2 + 1]);
+        for (int j = 0; j < 4; j++)
+          mma_16816<T>(sums[i][j], af[i], bf[j / 2][j % 2 * 2], bf[j / 2][j % 2 * 2 + 1]);
     }
   }
 
   const int group = (threadIdx.x & 31) >> 2, pair = (threadIdx.x & 3) * 2;
   const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
   T* const y = static_cast<T*>(p.y.data) + batch * p.y.batch_stride;
-  const T* const c = p.c.data ? static_cast<const T*>(p.c.data) + batch * p.c.batch_stride : nullptr;
-  const bool pairs = p.y.column_stride == 1 && p.y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y) % 4 == 0;
+  const T* const c =
+      p.c.data ? static_cast<const T*>(p.c.data) + batch * p.c.batch_stride : nullptr;
+  const bool pairs =
+      p.y.column_stride == 1 && p.y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y) % 4 == 0;
 #pragma unroll
   for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -163,20 +178,25 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
           for (int e = 0; e < 2; e++)
             if (column + e < p.n)
-              values[e] += beta * to_compute<float>(c[row * p.c.row_stride + (column + e) * p.c.column_stride]);
+              values[e] += beta * to_compute<float>(
+                                      c[row * p.c.row_stride + (column + e) * p.c.column_stride]);
         }
         if (pairs && column + 1 < p.n) {
-          *reinterpret_cast<uint32_t*>(y + row * p.y.row_stride + column) = pack_pair<T>(values[0], values[1]);
+          *reinterpret_cast<uint32_t*>(y + row * p.y.row_stride + column) =
+              pack_pair<T>(values[0], values[1]);
         } else {
 #pragma unroll
           for (int e = 0; e < 2; e++)
-            if (column + e < p.n) y[row * p.y.row_stride + (column + e) * p.y.column_stride] = from_compute<T>(values[e]);
+            if (column + e < p.n)
+              y[row * p.y.row_stride + (column + e) * p.y.column_stride] =
+                  from_compute<T>(values[e]);
         }
       }
     }
 }
 
-Operand operand_of(const MatrixView& v, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t k, bool along_k) {
+Operand operand_of(const MatrixView& v, int64_t row_stride, int64_t k_stride, int64_t rows,
+                   int64_t k, bool along_k) {
   return {static_cast<const uint16_t*>(v.data),     v.batch_stride,
           along_k ? row_stride : k_stride,          along_k ? k_stride : row_stride,
           static_cast<int32_t>(along_k ? rows : k), static_cast<int32_t>(along_k ? k : rows)};
@@ -203,7 +223,8 @@ void start(const MatmulProblem& p, cudaStream_t stream) {
   const int64_t tiles_m = ceil_div(p.m, kTile), tiles_n = ceil_div(p.n, kTile);
   const dim3 grid = batch_grid(tiles_m * tiles_n, p.batch);
   allow_shared(kernel, kSharedBytes);
-  kernel<<<grid, kThreads, kSharedBytes, stream>>>(p, a, b, static_cast<int32_t>(tiles_m), static_cast<int32_t>(tiles_n));
+  kernel<<<grid, kThreads, kSharedBytes, stream>>>(p, a, b, static_cast<int32_t>(tiles_m),
+                                                   static_cast<int32_t>(tiles_n));
 }
 
 }  // namespace

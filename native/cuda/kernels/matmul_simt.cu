@@ -1,16 +1,20 @@
-// matmul on the CUDA cores: any floating dtype or integers, any strides, any sizes; also the low-latency path of tiny products.
+// matmul on the CUDA cores: any floating dtype or integers, any strides, any sizes; also the
+// low-latency path of tiny products.
 // Math: matmul.cu.
 //
-// A block of 256 threads (16 x 16) computes a tile of 64 R x 64 R elements of y, each thread R x R groups of 4 x 4. The tiles of
-// a and b pass through shared memory as [k][row] in the accumulation type, two stages deep, so that the next tile's loads from
-// global memory run under the arithmetic. Four elements per thread and operand and tile, as one vector where the operand has
-// unit stride and is aligned, along k or along the other dim, whichever is contiguous.
-// Grid: (tiles of n x tiles of m, batch). R = 1: 64 x 64 tiles, 16 deep; R = 2 (float32): 128 x 128, 8 deep.
-// FLOPs 2 m n k per batch; a is read n / tile times, b m / tile times (from L2 mostly).
-// Numerics: float32 sums in order of k (float64 for float64; int64 wrapping for integers), so the same bits from run to run;
-// alpha, beta and c before the one rounding. float32 4096 cubed on an H200: 40 TFLOP/s of 67 (cuBLASLt 51).
-// Technique: tiles in shared memory and registers, as in the public worklog "How to Optimize a CUDA Matmul Kernel".
-// No other version was timed.
+// A block of 256 threads (16 x 16) computes a tile of 64 R x 64 R elements of y, each thread R x R
+// groups of 4 x 4. The tiles of a and b pass through shared memory as [k][row] in the accumulation
+// type, two stages deep, so that the next tile's loads from global memory run under the arithmetic.
+// Four elements per thread and operand and tile, as one vector where the operand has unit stride
+// and is aligned, along k or along the other dim, whichever is contiguous.
+// Grid: (tiles of n x tiles of m, batch). R = 1: 64 x 64 tiles, 16 deep; R = 2 (float32): 128 x
+// 128, 8 deep. FLOPs 2 m n k per batch; a is read n / tile times, b m / tile times (from L2
+// mostly).
+// Numerics: float32 sums in order of k (float64 for float64; int64 wrapping for integers), so the
+// same bits from run to run; alpha, beta and c before the one rounding. float32 4096 cubed on an
+// H200: 40 TFLOP/s of 67 (cuBLASLt 51).
+// Technique: tiles in shared memory and registers, as in the public worklog "How to Optimize a CUDA
+// Matmul Kernel". No other version was timed.
 #include "../primitives/dtype.cuh"
 #include "../primitives/vector.cuh"
 #include "matmul.h"
@@ -57,15 +61,17 @@ template <class T, class C, int Tile, int Depth>
 struct TileLoader {
   C held[4];
 
-  // The four elements of this thread in the tile that starts at (outer0, k0); zeros outside the operand.
-  __device__ __forceinline__ void fetch(const TileSource& s, int64_t base, int64_t outer0, int64_t k0, int64_t k_size,
-                                        DType dtype) {
+  // The four elements of this thread in the tile that starts at (outer0, k0); zeros outside the
+  // operand.
+  __device__ __forceinline__ void fetch(const TileSource& s, int64_t base, int64_t outer0,
+                                        int64_t k0, int64_t k_size, DType dtype) {
     int outer, k;
     place(s.along_k, &outer, &k);
     const int64_t o = outer0 + outer, kk = k0 + k;
     const int64_t index = base + o * s.outer_stride + kk * s.k_stride;
     if constexpr (!std::is_same<T, AnyInteger>::value) {
-      const bool inside = s.along_k ? o < s.outer_size && kk + 4 <= k_size : o + 4 <= s.outer_size && kk < k_size;
+      const bool inside =
+          s.along_k ? o < s.outer_size && kk + 4 <= k_size : o + 4 <= s.outer_size && kk < k_size;
       if (s.vectors && inside) {
         const Vec<T, 4> raw = load_vec<4>(static_cast<const T*>(s.data) + index);
 #pragma unroll
@@ -76,7 +82,8 @@ struct TileLoader {
     const int64_t step = s.along_k ? s.k_stride : s.outer_stride;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      const bool inside = s.along_k ? o < s.outer_size && kk + i < k_size : o + i < s.outer_size && kk < k_size;
+      const bool inside =
+          s.along_k ? o < s.outer_size && kk + i < k_size : o + i < s.outer_size && kk < k_size;
       held[i] = inside ? load_at<T, C>(s.data, index + i * step, dtype) : C(0);
     }
   }
@@ -102,7 +109,8 @@ struct TileLoader {
 };
 
 template <class T, int R>
-__global__ void __launch_bounds__(256, R == 2 ? 2 : 1) simt_kernel(MatmulProblem p, TileSource a, TileSource b, int64_t tiles_n) {
+__global__ void __launch_bounds__(256, R == 2 ? 2 : 1)
+    simt_kernel(MatmulProblem p, TileSource a, TileSource b, int64_t tiles_n) {
   using C = typename SimtTypes<T>::Accumulator;
   constexpr int kTile = 64 * R, kDepth = 16 / R;
   __shared__ alignas(16) C a_tile[2][kDepth][kTile + 4];
@@ -126,7 +134,8 @@ __global__ void __launch_bounds__(256, R == 2 ? 2 : 1) simt_kernel(MatmulProblem
   for (int64_t k0 = 0; k0 < p.k; k0 += kDepth, stage ^= 1) {
     a_load.keep(a.along_k, a_tile[stage]);
     b_load.keep(b.along_k, b_tile[stage]);
-    __syncthreads();  // this stage is written, and nobody reads the other one any more after the next round's
+    // this stage is written, and nobody reads the other one any more after the next round's
+    __syncthreads();
     if (k0 + kDepth < p.k) {
       a_load.fetch(a, a_base, row0, k0 + kDepth, p.k, p.dtype);
       b_load.fetch(b, b_base, column0, k0 + kDepth, p.k, p.dtype);
@@ -142,7 +151,8 @@ __global__ void __launch_bounds__(256, R == 2 ? 2 : 1) simt_kernel(MatmulProblem
 #pragma unroll
       for (int i = 0; i < R * 4; i++)
 #pragma unroll
-        for (int j = 0; j < R * 4; j++) sums[i / 4][i % 4][j / 4][j % 4] += av[i / 4][i % 4] * bv[j / 4][j % 4];
+        for (int j = 0; j < R * 4; j++)
+          sums[i / 4][i % 4][j / 4][j % 4] += av[i / 4][i % 4] * bv[j / 4][j % 4];
     }
   }
 
@@ -156,18 +166,25 @@ __global__ void __launch_bounds__(256, R == 2 ? 2 : 1) simt_kernel(MatmulProblem
       if (column >= p.n) continue;
       C value = sums[i / 4][i % 4][j / 4][j % 4] * static_cast<C>(p.alpha);
       if (p.c.data)
-        value += static_cast<C>(p.beta) *
-                 load_at<T, C>(p.c.data, batch * p.c.batch_stride + row * p.c.row_stride + column * p.c.column_stride, p.dtype);
-      store_at<T, C>(p.y.data, batch * p.y.batch_stride + row * p.y.row_stride + column * p.y.column_stride, p.dtype, value);
+        value +=
+            static_cast<C>(p.beta) * load_at<T, C>(p.c.data,
+                                                   batch * p.c.batch_stride + row * p.c.row_stride +
+                                                       column * p.c.column_stride,
+                                                   p.dtype);
+      store_at<T, C>(p.y.data,
+                     batch * p.y.batch_stride + row * p.y.row_stride + column * p.y.column_stride,
+                     p.dtype, value);
     }
   }
 }
 
-TileSource source_of(const MatrixView& v, int64_t outer_stride, int64_t k_stride, int64_t outer_size, DType dtype) {
+TileSource source_of(const MatrixView& v, int64_t outer_stride, int64_t k_stride,
+                     int64_t outer_size, DType dtype) {
   TileSource s{v.data, outer_stride, k_stride, outer_size, false, false};
   s.along_k = k_stride == 1 || (outer_stride != 1 && k_stride < outer_stride);
   const int64_t other = s.along_k ? outer_stride : k_stride;
-  s.vectors = (s.along_k ? k_stride : outer_stride) == 1 && other % 4 == 0 && v.batch_stride % 4 == 0 &&
+  s.vectors = (s.along_k ? k_stride : outer_stride) == 1 && other % 4 == 0 &&
+              v.batch_stride % 4 == 0 &&
               reinterpret_cast<uintptr_t>(v.data) % (4 * item_size(dtype)) == 0;
   return s;
 }
@@ -191,6 +208,8 @@ void matmul_simt(const MatmulProblem& p, bool large_tile, cudaStream_t stream) {
   dispatch_floating(p.dtype, [&](auto tag) { start<tag_t<decltype(tag)>, 1>(p, stream); });
 }
 
-void matmul_integer(const MatmulProblem& p, cudaStream_t stream) { start<AnyInteger, 1>(p, stream); }
+void matmul_integer(const MatmulProblem& p, cudaStream_t stream) {
+  start<AnyInteger, 1>(p, stream);
+}
 
 }  // namespace shardwise::cuda

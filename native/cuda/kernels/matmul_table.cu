@@ -1,10 +1,9 @@
 // Tables of measured configurations, and what was chosen by them. No kernels.
 //
-// A product that stands in the table goes by it. Another goes by the nearest one measured, if that is near: the same dtype, layout and
-// class of few rows, all sizes together within kNear, and for our large tiles as many waves over the machine, because a tile that
-// begins one more wave for a few blocks is another choice. What is near nothing goes by the rule.
-#include "matmul_table.h"
-
+// A product that stands in the table goes by it. Another goes by the nearest one measured, if that
+// is near: the same dtype, layout and class of few rows, all sizes together within kNear, and for
+// our large tiles as many waves over the machine, because a tile that begins one more wave for a
+// few blocks is another choice. What is near nothing goes by the rule.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -18,6 +17,7 @@
 
 #include "../cublaslt.h"
 #include "../devices.h"
+#include "matmul_table.h"
 
 namespace shardwise::cuda {
 namespace {
@@ -45,23 +45,30 @@ Tables& tables() {
   return *kept;
 }
 
-// ---- looking a product up ---------------------------------------------------------------------------------------------------------
+// ---- looking a product up
+// ---------------------------------------------------------------------------------------------------------
 
-int row_class(int64_t rows) { return rows <= 8 ? 0 : rows <= 16 ? 1 : rows <= 32 ? 2 : rows <= 128 ? 3 : 4; }
+int row_class(int64_t rows) {
+  return rows <= 8 ? 0 : rows <= 16 ? 1 : rows <= 32 ? 2 : rows <= 128 ? 3 : 4;
+}
 
 double distance(const MatmulShape& a, const MatmulShape& b) {
-  const auto apart = [](int64_t x, int64_t y) { return std::fabs(std::log2(double(x) / double(y))); };
+  const auto apart = [](int64_t x, int64_t y) {
+    return std::fabs(std::log2(double(x) / double(y)));
+  };
   return apart(a.m, b.m) + apart(a.n, b.n) + apart(a.k, b.k) + apart(a.batch, b.batch);
 }
 
 bool comparable(const MatmulShape& a, const Entry& entry, int32_t num_sms) {
   const MatmulShape& b = entry.shape;
-  return a.bits == b.bits && a.layout == b.layout && (a.batch > 1) == (b.batch > 1) && row_class(a.m) == row_class(b.m) &&
-         row_class(a.n) == row_class(b.n) && waves_of(entry.best, a, num_sms) == waves_of(entry.best, b, num_sms) &&
+  return a.bits == b.bits && a.layout == b.layout && (a.batch > 1) == (b.batch > 1) &&
+         row_class(a.m) == row_class(b.m) && row_class(a.n) == row_class(b.n) &&
+         waves_of(entry.best, a, num_sms) == waves_of(entry.best, b, num_sms) &&
          waves_of(entry.own, a, num_sms) == waves_of(entry.own, b, num_sms);
 }
 
-const Entry* find(const Table& table, const MatmulShape& shape, int32_t num_sms, MatmulSource* source) {
+const Entry* find(const Table& table, const MatmulShape& shape, int32_t num_sms,
+                  MatmulSource* source) {
   const Entry* found = nullptr;
   double nearest = kNear;
   *source = MatmulSource::Near;
@@ -83,13 +90,15 @@ MatmulChoice look_up(const Table& table, const MatmulShape& shape, int32_t num_s
   if (!found) return {};
   choice.best = found->best;
   choice.own = found->own;
-  // How the library orders its algorithms is its own affair: another version or product has another order.
+  // How the library orders its algorithms is its own affair: another version or product has another
+  // order.
   const bool same = choice.source == MatmulSource::Table && table.library == lt::version();
   if (choice.best.kernel == MatmulKernel::Library && !same) choice.best.tile = 0;
   return choice;
 }
 
-// What the thread of a stream was asked for: direct-mapped, an entry is taken by the next product that falls on it.
+// What the thread of a stream was asked for: direct-mapped, an entry is taken by the next product
+// that falls on it.
 struct Cache {
   static constexpr uint32_t kSlots = 256;
   struct Slot {
@@ -110,12 +119,14 @@ struct Cache {
   }
   static uint32_t slot_of(const MatmulShape& s) {
     uint64_t h = static_cast<uint64_t>(s.bits + s.layout * 7);
-    for (const int64_t size : {s.batch, s.m, s.n, s.k}) h = (h ^ static_cast<uint64_t>(size)) * 0xff51afd7ed558ccdu;
+    for (const int64_t size : {s.batch, s.m, s.n, s.k})
+      h = (h ^ static_cast<uint64_t>(size)) * 0xff51afd7ed558ccdu;
     return static_cast<uint32_t>(h >> 56) % kSlots;
   }
 };
 
-// ---- telling ----------------------------------------------------------------------------------------------------------------------
+// ---- telling
+// ----------------------------------------------------------------------------------------------------------------------
 
 const char* source_name(MatmulSource source) {
   return source == MatmulSource::Table ? "table" : source == MatmulSource::Near ? "near" : "rule";
@@ -141,15 +152,17 @@ void tell(const MatmulProblem& p, const char* kernel, MatmulSource source) {
   MatmulShape s{0, 0, p.batch, p.m, p.n, p.k};
   const char* const layout = layout_of(p, &s) ? kMatmulLayouts[s.layout] : "strided";
   char line[256];
-  snprintf(line, sizeof line, "shardwise: matmul %s %s %lldx%lldx%lldx%lld by %s (%s)\n", dtype_name(p.dtype),
-           layout, static_cast<long long>(s.batch), static_cast<long long>(s.m), static_cast<long long>(s.n),
-           static_cast<long long>(s.k), kernel, source_name(source));
+  snprintf(line, sizeof line, "shardwise: matmul %s %s %lldx%lldx%lldx%lld by %s (%s)\n",
+           dtype_name(p.dtype), layout, static_cast<long long>(s.batch),
+           static_cast<long long>(s.m), static_cast<long long>(s.n), static_cast<long long>(s.k),
+           kernel, source_name(source));
   std::lock_guard<std::mutex> lock(mutex);
   if (told->insert(line).second) fputs(line, stderr);
 }
 
 uint64_t packed(const MatmulConfig& c, MatmulSource source) {
-  return uint64_t(c.kernel) | uint64_t(c.tile) << 8 | uint64_t(c.split) << 16 | uint64_t(c.group) << 24 | uint64_t(source) << 32;
+  return uint64_t(c.kernel) | uint64_t(c.tile) << 8 | uint64_t(c.split) << 16 |
+         uint64_t(c.group) << 24 | uint64_t(source) << 32;
 }
 
 }  // namespace
@@ -165,19 +178,24 @@ MatmulChoice choose_matmul(const MatmulShape& shape, const Stream& stream) {
 }
 
 Status load_matmul_table(int32_t device, const char* text, ErrorText* error) {
-  if (device < 0 || device >= kMaxDevices) return fail(error, Code::Device, "there is no device %d", device);
+  if (device < 0 || device >= kMaxDevices)
+    return fail(error, Code::Device, "there is no device %d", device);
   auto table = std::make_shared<Table>();
   int line = 1, used = 0;
   long long version = 0;
-  if (sscanf(text, "library %lld\n%n", &version, &used) == 1) table->library = version, text += used, line++;
+  if (sscanf(text, "library %lld\n%n", &version, &used) == 1)
+    table->library = version, text += used, line++;
   for (; *text; line++) {
     Entry entry;
     const char* rest = nullptr;
     const size_t length = std::strcspn(text, "\n");
-    const char* const own = parse_shape(text, &entry.shape, &rest) && *rest == ' ' ? std::strchr(rest + 1, ' ') : nullptr;
-    if (!own || own > text + length || !parse_config(rest + 1, &entry.best) || !parse_config(own + 1, &entry.own))
-      return fail(error, Code::Invalid, "line %d, \"%.*s\", is not a shape and two configurations", line,
-                  static_cast<int>(std::min<size_t>(length, 120)), text);
+    const char* const own = parse_shape(text, &entry.shape, &rest) && *rest == ' '
+                                ? std::strchr(rest + 1, ' ')
+                                : nullptr;
+    if (!own || own > text + length || !parse_config(rest + 1, &entry.best) ||
+        !parse_config(own + 1, &entry.own))
+      return fail(error, Code::Invalid, "line %d, \"%.*s\", is not a shape and two configurations",
+                  line, static_cast<int>(std::min<size_t>(length, 120)), text);
     table->entries.push_back(entry);
     text += length + (text[length] == '\n');
   }
@@ -189,13 +207,16 @@ Status load_matmul_table(int32_t device, const char* text, ErrorText* error) {
   return kOk;
 }
 
-void note_matmul(const MatmulProblem& p, const MatmulConfig& config, MatmulSource source, int32_t device) {
-  if (device < kMaxDevices) tables().last[device].store(packed(config, source), std::memory_order_relaxed);
+void note_matmul(const MatmulProblem& p, const MatmulConfig& config, MatmulSource source,
+                 int32_t device) {
+  if (device < kMaxDevices)
+    tables().last[device].store(packed(config, source), std::memory_order_relaxed);
   if (!tells()) return;
   char name[kConfigNameBytes], kernel[kConfigNameBytes + 8];
   name_of(config, name);
   // Our own kernels take float32 as it is, whatever is allowed; those of tf32x3 have that name.
-  const bool tf32 = config.kernel == MatmulKernel::Library && p.dtype == DType::Float32 && p.precision == Float32Precision::Tf32;
+  const bool tf32 = config.kernel == MatmulKernel::Library && p.dtype == DType::Float32 &&
+                    p.precision == Float32Precision::Tf32;
   snprintf(kernel, sizeof kernel, "%s%s", name, tf32 ? " in tf32" : "");
   tell(p, kernel, source);
 }
@@ -221,7 +242,9 @@ int32_t matmul_configs(int32_t device, const char* problem, char* out, int32_t b
 }
 
 void last_matmul(int32_t device, char* out, int32_t bytes) {
-  const uint64_t word = device >= 0 && device < kMaxDevices ? tables().last[device].load(std::memory_order_relaxed) : 0;
+  const uint64_t word = device >= 0 && device < kMaxDevices
+                            ? tables().last[device].load(std::memory_order_relaxed)
+                            : 0;
   out[0] = 0;
   if (word == 0) return;
   MatmulConfig config;
@@ -231,7 +254,8 @@ void last_matmul(int32_t device, char* out, int32_t bytes) {
   config.group = static_cast<uint8_t>(word >> 24);
   char name[kConfigNameBytes];
   name_of(config, name);
-  snprintf(out, static_cast<size_t>(bytes), "%s %s", name, source_name(static_cast<MatmulSource>(word >> 32)));
+  snprintf(out, static_cast<size_t>(bytes), "%s %s", name,
+           source_name(static_cast<MatmulSource>(word >> 32)));
 }
 
 }  // namespace shardwise::cuda

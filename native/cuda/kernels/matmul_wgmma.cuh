@@ -31,15 +31,17 @@ struct WgmmaPlace {
 
 // The producer: fills the stages for tile after tile.
 template <class C>
-__device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensorMap* map_a, const CUtensorMap* map_b,
-                                              uint32_t shared, uint32_t full, uint32_t empty) {
+__device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensorMap* map_a,
+                                              const CUtensorMap* map_b, uint32_t shared,
+                                              uint32_t full, uint32_t empty) {
   const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0, works = shared + C::kWorks;
   const WgmmaWork<C> mine(p);
   WgmmaTaker<C> taker(p);
   int32_t stage = 0;
   uint32_t phase = 0;
   for (int32_t at = mine.first;; at += mine.stride) {
-    const int32_t work = p.counter ? load_shared(work_slot(works, at)) : at;  // `p.work` or more where there is none
+    // `p.work` or more where there is none
+    const int32_t work = p.counter ? load_shared(work_slot(works, at)) : at;
     if (work >= p.work) break;
     const WgmmaPlace place(p, work);
     taker.announce(p, works, at);
@@ -48,7 +50,8 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
     const int32_t za = place.batch * p.batched_a, zb = place.batch * p.batched_b;
     for (int32_t i = 0; i < place.k_blocks; i++) {
       const int32_t k = (place.k_first + i) * 64;
-      const uint32_t a = shared + stage * C::kStageBytes, b = a + C::kBytesA, ready = full + stage * 8;
+      const uint32_t a = shared + stage * C::kStageBytes, b = a + C::kBytesA,
+                     ready = full + stage * 8;
       barrier_wait(empty + stage * 8, phase ^ 1);
       barrier_expect(ready, C::kStageBytes);
       if constexpr (C::kClusterN == 1) {
@@ -56,7 +59,8 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
           tensor_load(a, map_a, ready, k, row, za);
         } else {
 #pragma unroll
-          for (int g = 0; g < C::BM / 64; g++) tensor_load(a + g * kGroupBytes, map_a, ready, row + g * 64, k, za);
+          for (int g = 0; g < C::BM / 64; g++)
+            tensor_load(a + g * kGroupBytes, map_a, ready, row + g * 64, k, za);
         }
       } else if constexpr (!C::kMajorA) {
         const int32_t part = rank * (C::BM / 2);
@@ -64,14 +68,16 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
       } else {
 #pragma unroll
         for (int g = 0; g < C::BM / 64; g++)
-          tensor_load_multicast(a + g * kGroupBytes + rank * 4096, map_a, ready, row + g * 64, k + rank * 32, za, 3);
+          tensor_load_multicast(a + g * kGroupBytes + rank * 4096, map_a, ready, row + g * 64,
+                                k + rank * 32, za, 3);
       }
       if constexpr (C::kClusterM == 1) {
         if constexpr (!C::kMajorB) {
           tensor_load(b, map_b, ready, k, column, zb);
         } else {
 #pragma unroll
-          for (int g = 0; g < (C::BN + 63) / 64; g++) tensor_load(b + g * kGroupBytes, map_b, ready, column + g * 64, k, zb);
+          for (int g = 0; g < (C::BN + 63) / 64; g++)
+            tensor_load(b + g * kGroupBytes, map_b, ready, column + g * 64, k, zb);
         }
       } else if constexpr (!C::kMajorB) {
         const int32_t part = rank * (C::BN / 2);
@@ -79,7 +85,8 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
       } else {
 #pragma unroll
         for (int g = 0; g < (C::BN + 63) / 64; g++)
-          tensor_load_multicast(b + g * kGroupBytes + rank * 4096, map_b, ready, column + g * 64, k + rank * 32, zb, 3);
+          tensor_load_multicast(b + g * kGroupBytes + rank * 4096, map_b, ready, column + g * 64,
+                                k + rank * 32, zb, 3);
       }
       if (++stage == C::kStages) stage = 0, phase ^= 1;
     }
@@ -87,29 +94,34 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
   taker.finish(p);
 }
 
-// Of one chunk of 64 rows: adds beta c, and writes it with ordinary stores if `direct`. `row` and `column` are those of the
-// lane's first element. Chunk by chunk, so that few addresses live beside the accumulators.
+// Of one chunk of 64 rows: adds beta c, and writes it with ordinary stores if `direct`. `row` and
+// `column` are those of the lane's first element. Chunk by chunk, so that few addresses live beside
+// the accumulators.
 template <class T>
-__device__ __forceinline__ void wgmma_add(const WgmmaArgs& p, float* sums, int done, int32_t row, int32_t column, int32_t batch) {
+__device__ __forceinline__ void wgmma_add(const WgmmaArgs& p, float* sums, int done, int32_t row,
+                                          int32_t column, int32_t batch) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     if (row + half * 8 >= p.m) return;
-    const T* const c =
-        static_cast<const T*>(p.c.data) + batch * p.c.batch_stride + (row + half * 8) * p.c.row_stride + column * p.c.column_stride;
+    const T* const c = static_cast<const T*>(p.c.data) + batch * p.c.batch_stride +
+                       (row + half * 8) * p.c.row_stride + column * p.c.column_stride;
 #pragma unroll
     for (int j = 0; j < 16; j++) {
       const int32_t step = j / 2 * 8 + j % 2;
       if (j >= done && column + step < p.n)
-        sums[j / 2 * 4 + half * 2 + j % 2] += p.beta * to_compute<float>(c[step * p.c.column_stride]);
+        sums[j / 2 * 4 + half * 2 + j % 2] +=
+            p.beta * to_compute<float>(c[step * p.c.column_stride]);
     }
   }
 }
 template <class T>
-__device__ __forceinline__ void wgmma_put(const WgmmaArgs& p, const float* sums, int32_t row, int32_t column, int32_t batch) {
+__device__ __forceinline__ void wgmma_put(const WgmmaArgs& p, const float* sums, int32_t row,
+                                          int32_t column, int32_t batch) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     if (row + half * 8 >= p.m) return;
-    T* const y = static_cast<T*>(p.y.data) + batch * p.y.batch_stride + (row + half * 8) * p.y.row_stride + column;
+    T* const y = static_cast<T*>(p.y.data) + batch * p.y.batch_stride +
+                 (row + half * 8) * p.y.row_stride + column;
 #pragma unroll
     for (int j = 0; j < 16; j++) {
       const int32_t step = j / 2 * 8 + j % 2;
@@ -118,14 +130,19 @@ __device__ __forceinline__ void wgmma_put(const WgmmaArgs& p, const float* sums,
   }
 }
 
-// Writes a consumer's accumulators: `row` and `column` are those of its first element, `buffers` its output buffers.
+// Writes a consumer's accumulators: `row` and `column` are those of its first element, `buffers`
+// its output buffers.
 template <class C>
-__device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMap* map_y, float (&sums)[C::MI][C::BN / 2],
-                                            uint32_t buffers, int32_t row, int32_t column, int32_t batch) {
+__device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMap* map_y,
+                                            float (&sums)[C::MI][C::BN / 2], uint32_t buffers,
+                                            int32_t row, int32_t column, int32_t batch) {
   using T = typename C::T;
-  const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31, group = threadIdx.x >> 7;
-  // Chunk by chunk (all at once if each has a buffer): wait until the buffer has been stored, fill it, hand it to the engine.
-  constexpr int kAtOnce = C::kBuffers == C::kChunks ? C::kChunks : 1, kPending = C::kBuffers / kAtOnce - 1;
+  const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31,
+            group = threadIdx.x >> 7;
+  // Chunk by chunk (all at once if each has a buffer): wait until the buffer has been stored, fill
+  // it, hand it to the engine.
+  constexpr int kAtOnce = C::kBuffers == C::kChunks ? C::kChunks : 1,
+                kPending = C::kBuffers / kAtOnce - 1;
   const uint32_t line = buffers + (warp * 16 + (lane & 15)) * 128;
   const auto first_column = [](int c) {
     const int start = c % C::kPerRow * 64;
@@ -156,8 +173,10 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       const float* const v = values + j * 8;
-      store_matrices(line + c % C::kBuffers * C::kChunkBytes + (((j * 2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_pair<T>(v[0], v[1]),
-                     pack_pair<T>(v[2], v[3]), pack_pair<T>(v[4], v[5]), pack_pair<T>(v[6], v[7]));
+      store_matrices(
+          line + c % C::kBuffers * C::kChunkBytes + (((j * 2 + (lane >> 4)) ^ (lane & 7)) << 4),
+          pack_pair<T>(v[0], v[1]), pack_pair<T>(v[2], v[3]), pack_pair<T>(v[4], v[5]),
+          pack_pair<T>(v[6], v[7]));
     }
     if (c % kAtOnce == kAtOnce - 1) {
       fence_for_copy_engine();
@@ -165,23 +184,27 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
       if (thread == 0) {
 #pragma unroll
         for (int d = c - kAtOnce + 1; d <= c; d++)
-          tensor_store(map_y, buffers + d % C::kBuffers * C::kChunkBytes, column + first_column(d), row + d / C::kPerRow * 64,
-                       batch);
+          tensor_store(map_y, buffers + d % C::kBuffers * C::kChunkBytes, column + first_column(d),
+                       row + d / C::kPerRow * 64, batch);
         tensor_store_commit();
       }
     }
   }
 }
 
-// A part of a split: leaves its accumulators in memory; the part that is the last to do so adds up all of them, in the order of the
-// parts. Nobody waits for another block, so it does not matter which of them run at the same time.
+// A part of a split: leaves its accumulators in memory; the part that is the last to do so adds up
+// all of them, in the order of the parts. Nobody waits for another block, so it does not matter
+// which of them run at the same time.
 template <class C>
-__device__ __forceinline__ void wgmma_join(const WgmmaArgs& p, const float (&sums)[C::MI][C::BN / 2], const WgmmaPlace& place,
-                                           uint32_t flag, uint32_t rank, int32_t row, int32_t column) {
+__device__ __forceinline__ void wgmma_join(const WgmmaArgs& p,
+                                           const float (&sums)[C::MI][C::BN / 2],
+                                           const WgmmaPlace& place, uint32_t flag, uint32_t rank,
+                                           int32_t row, int32_t column) {
   using T = typename C::T;
   const int thread = threadIdx.x & 127, consumer = (threadIdx.x >> 7) - 1, lane = threadIdx.x & 31;
   const int32_t slot = place.tile * C::kSharers + rank;
-  const int64_t of_part = int64_t(2) * C::kPieces * 128, mine = (int64_t(consumer) * C::kPieces) * 128 + thread;
+  const int64_t of_part = int64_t(2) * C::kPieces * 128,
+                mine = (int64_t(consumer) * C::kPieces) * 128 + thread;
   float4* const tile = p.partial + slot * p.split * of_part + mine;
 #pragma unroll
   for (int i = 0; i < C::kPieces; i++) {
@@ -213,12 +236,13 @@ __device__ __forceinline__ void wgmma_join(const WgmmaArgs& p, const float (&sum
       if (r >= p.m || s >= p.n) continue;
       float first = values[half * 2] * p.alpha, second = values[half * 2 + 1] * p.alpha;
       if (p.c.data) {
-        const T* const c =
-            static_cast<const T*>(p.c.data) + place.batch * p.c.batch_stride + r * p.c.row_stride + s * p.c.column_stride;
+        const T* const c = static_cast<const T*>(p.c.data) + place.batch * p.c.batch_stride +
+                           r * p.c.row_stride + s * p.c.column_stride;
         first += p.beta * to_compute<float>(*c);
         if (s + 1 < p.n) second += p.beta * to_compute<float>(c[p.c.column_stride]);
       }
-      T* const y = static_cast<T*>(p.y.data) + place.batch * p.y.batch_stride + r * p.y.row_stride + s;
+      T* const y =
+          static_cast<T*>(p.y.data) + place.batch * p.y.batch_stride + r * p.y.row_stride + s;
       if (!p.direct && s + 1 < p.n) {
         *reinterpret_cast<uint32_t*>(y) = pack_pair<T>(first, second);
       } else {
@@ -230,15 +254,18 @@ __device__ __forceinline__ void wgmma_join(const WgmmaArgs& p, const float (&sum
 }
 
 template <class C>
-__device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensorMap* map_y, uint32_t shared, uint32_t full,
-                                              uint32_t empty, uint32_t turn) {
+__device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensorMap* map_y,
+                                              uint32_t shared, uint32_t full, uint32_t empty,
+                                              uint32_t turn) {
   using T = typename C::T;
   const int consumer = (threadIdx.x >> 7) - 1, lane = threadIdx.x & 31;
   const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
   const uint32_t buffers = shared + C::kOutput + consumer * C::kBuffers * C::kChunkBytes;
-  const uint64_t first_a = matrix_descriptor(shared + (C::kPingPong ? 0 : consumer * C::MI * kGroupBytes), C::kMajorA);
+  const uint64_t first_a =
+      matrix_descriptor(shared + (C::kPingPong ? 0 : consumer * C::MI * kGroupBytes), C::kMajorA);
   const uint64_t first_b = matrix_descriptor(shared + C::kBytesA, C::kMajorB);
-  constexpr int kStepA = C::kMajorA ? 128 : 2, kStepB = C::kMajorB ? 128 : 2, kStepStage = C::kStageBytes >> 4;
+  constexpr int kStepA = C::kMajorA ? 128 : 2, kStepB = C::kMajorB ? 128 : 2,
+                kStepStage = C::kStageBytes >> 4;
   const auto release = [&](int32_t stage) {
     if constexpr (C::kSharers > 1) {
       if (lane < C::kSharers) barrier_arrive_at(empty + stage * 8, lane);
@@ -260,29 +287,35 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     if (consumer == 1) at += mine.stride, skip(p.k_blocks);
   }
   for (;; at += C::kAhead * mine.stride) {
-    const int32_t work = p.counter ? load_for_warp(work_slot(shared + C::kWorks, at)) : warp_uniform(at);
+    const int32_t work =
+        p.counter ? load_for_warp(work_slot(shared + C::kWorks, at)) : warp_uniform(at);
     if (work >= p.work) break;
     const WgmmaPlace place(p, work);
     const int32_t k_blocks = C::kPingPong ? p.k_blocks : place.k_blocks;
-    if constexpr (C::kPingPong) {  // until the other has seen its last stage arrive: before, a phase could be mistaken
-      if (consumer == 1 || at >= 2 * mine.stride) barrier_wait(turn + consumer * 8, my_turn), my_turn ^= 1;
+    // until the other has seen its last stage arrive: before, a phase could be mistaken
+    if constexpr (C::kPingPong) {
+      if (consumer == 1 || at >= 2 * mine.stride)
+        barrier_wait(turn + consumer * 8, my_turn), my_turn ^= 1;
     }
     if constexpr (!C::kPingPong) {
       if (consumer == 1 && p.lag > 0) barrier_wait(turn + 8, my_turn), my_turn ^= 1;
     }
     int32_t last = 0;
-    const int32_t signal = C::kPingPong || consumer == 1 || p.lag == 0 ? -1 : p.lag < k_blocks ? p.lag : k_blocks - 1;
+    const int32_t signal = C::kPingPong || consumer == 1 || p.lag == 0 ? -1
+                           : p.lag < k_blocks                          ? p.lag
+                                                                       : k_blocks - 1;
 #pragma unroll 1
     for (int32_t i = 0; i < k_blocks; i++) {
       barrier_wait(full + stage * 8, phase);
-      const uint64_t a = first_a + static_cast<uint32_t>(stage * kStepStage), b = first_b + static_cast<uint32_t>(stage * kStepStage);
+      const uint64_t a = first_a + static_cast<uint32_t>(stage * kStepStage),
+                     b = first_b + static_cast<uint32_t>(stage * kStepStage);
       wgmma_fence();
 #pragma unroll
       for (int k = 0; k < 4; k++)
 #pragma unroll
         for (int j = 0; j < C::MI; j++)
-          wgmma<T, C::BN, C::kMajorA, C::kMajorB>(sums[j], a + k * kStepA + j * (kGroupBytes >> 4), b + k * kStepB,
-                                                  k == 0 ? i : 1);
+          wgmma<T, C::BN, C::kMajorA, C::kMajorB>(sums[j], a + k * kStepA + j * (kGroupBytes >> 4),
+                                                  b + k * kStepB, k == 0 ? i : 1);
       wgmma_commit();
       if constexpr (!C::kPingPong) {
         if (i == signal && (threadIdx.x & 127) == 0) barrier_arrive(turn + 8);
@@ -316,12 +349,13 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
 
 template <class C>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
-    wgmma_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+    wgmma_kernel(const __grid_constant__ CUtensorMap map_a,
+                 const __grid_constant__ CUtensorMap map_b,
                  const __grid_constant__ CUtensorMap map_y, const __grid_constant__ WgmmaArgs p) {
 #if SW_SM90A
   extern __shared__ __align__(1024) uint8_t wgmma_shared[];
-  const uint32_t shared = shared_address(wgmma_shared), full = shared + C::kBarriers, empty = full + C::kStages * 8,
-                 turn = empty + C::kStages * 8;
+  const uint32_t shared = shared_address(wgmma_shared), full = shared + C::kBarriers,
+                 empty = full + C::kStages * 8, turn = empty + C::kStages * 8;
   if (threadIdx.x == 0) {
     tensor_map_prefetch(&map_a);
     tensor_map_prefetch(&map_b);

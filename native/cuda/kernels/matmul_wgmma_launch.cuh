@@ -1,4 +1,5 @@
-// Launches the kernel of matmul_wgmma.cuh: descriptions of the operands for the copy engine (65 ns each), arguments, attributes.
+// Launches the kernel of matmul_wgmma.cuh: descriptions of the operands for the copy engine (65 ns
+// each), arguments, attributes.
 #pragma once
 #include <atomic>
 
@@ -8,22 +9,28 @@
 
 namespace shardwise::cuda {
 
-// Pieces of work for each cluster, from which on they are taken from a counter (matmul_wgmma_work.cuh).
+// Pieces of work for each cluster, from which on they are taken from a counter
+// (matmul_wgmma_work.cuh).
 constexpr int32_t kTakenWaves = 3;
 
-// False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the tile says, y has contiguous rows.
+// False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the tile says, y has
+// contiguous rows.
 template <class C>
 bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, float4* partial) {
   constexpr bool kBf16 = std::is_same<typename C::T, bfloat16_t>::value;
-  const TensorMapShape a = C::kMajorA ? operand_shape(p, p.a, p.m, p.k, true) : operand_shape(p, p.a, p.k, p.m, false);
-  const TensorMapShape b = C::kMajorB ? operand_shape(p, p.b, p.n, p.k, false) : operand_shape(p, p.b, p.k, p.n, true);
+  const TensorMapShape a =
+      C::kMajorA ? operand_shape(p, p.a, p.m, p.k, true) : operand_shape(p, p.a, p.k, p.m, false);
+  const TensorMapShape b =
+      C::kMajorB ? operand_shape(p, p.b, p.n, p.k, false) : operand_shape(p, p.b, p.k, p.n, true);
   const TensorMapShape y = operand_shape(p, p.y, p.n, p.m, false);
-  // Seen: the copy engine writes whole 16 bytes at the end of a row, also those of them that lie outside.
+  // Seen: the copy engine writes whole 16 bytes at the end of a row, also those of them that lie
+  // outside.
   const bool direct = !tensor_map_fits(y) || p.n % 8 != 0 || (p.batch > 1 && y.depth == 1);
   CUtensorMap map_a, map_b, map_y;
   constexpr int kHeightA = C::kMajorA ? (C::kClusterN > 1 ? 32 : 64) : C::BM / C::kClusterN;
   constexpr int kHeightB = C::kMajorB ? (C::kClusterM > 1 ? 32 : 64) : C::BN / C::kClusterM;
-  if (!tensor_map_fits(a) || !tensor_map_fits(b) || !make_tensor_map(a, 64, kHeightA, kBf16, &map_a) ||
+  if (!tensor_map_fits(a) || !tensor_map_fits(b) ||
+      !make_tensor_map(a, 64, kHeightA, kBf16, &map_a) ||
       !make_tensor_map(b, 64, kHeightB, kBf16, &map_b))
     return false;
   if (direct)
@@ -41,7 +48,9 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   args.work = static_cast<int32_t>(p.batch * args.tiles_m * args.tiles_n * use.split);
   args.group = use.group < args.tiles_m ? use.group : args.tiles_m;
   // Of a shorter k the first consumer may be a tile ahead, and its signals be taken for one.
-  args.lag = args.k_blocks / use.split < C::kStages ? 0 : use.lag < C::kStages ? use.lag : C::kStages - 1;
+  args.lag = args.k_blocks / use.split < C::kStages ? 0
+             : use.lag < C::kStages                 ? use.lag
+                                                    : C::kStages - 1;
   args.batched_a = a.depth > 1;
   args.batched_b = b.depth > 1;
   args.alpha = static_cast<float>(p.alpha);
@@ -57,16 +66,18 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   if (use.split == 1 && args.k_blocks >= C::kStages && args.work >= waves * clusters) {
     args.counter = {stream.arrived, stream.arrived + 1};
   }
-  if (use.split > 1 && (C::kPingPong || args.k_blocks < use.split || args.work / use.split * C::kSharers > Stream::kArrived))
+  if (use.split > 1 && (C::kPingPong || args.k_blocks < use.split ||
+                        args.work / use.split * C::kSharers > Stream::kArrived))
     return false;
   static std::atomic<uint64_t> allowed{0};  // a bit per device
   const uint64_t bit = uint64_t(1) << (stream.device & 63);
   if (!(allowed.load(std::memory_order_relaxed) & bit)) {
-    cudaFuncSetAttribute(wgmma_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes);
+    cudaFuncSetAttribute(wgmma_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         C::kSharedBytes);
     allowed.fetch_or(bit, std::memory_order_relaxed);
   }
-  const LaunchShape shape{blocks_of((args.work < clusters ? args.work : clusters) * C::kSharers), kWgmmaThreads, C::kSharedBytes,
-                          C::kSharers > 1 ? C::kSharers : 0};
+  const LaunchShape shape{blocks_of((args.work < clusters ? args.work : clusters) * C::kSharers),
+                          kWgmmaThreads, C::kSharedBytes, C::kSharers > 1 ? C::kSharers : 0};
   launch_overlapped(wgmma_kernel<C>, shape, stream, map_a, map_b, map_y, args);
   return true;
 }
@@ -74,9 +85,10 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
 // Scratch memory that `split` parts of each tile need.
 template <class C>
 int64_t wgmma_partial_bytes(const MatmulProblem& p, int32_t split) {
-  return split == 1 ? 0
-                    : p.batch * ceil_div(p.m, C::BM * C::kClusterM) * ceil_div(p.n, C::BN * C::kClusterN) * C::kSharers * split *
-                          C::BM * C::BN * 4;
+  return split == 1
+             ? 0
+             : p.batch * ceil_div(p.m, C::BM * C::kClusterM) * ceil_div(p.n, C::BN * C::kClusterN) *
+                   C::kSharers * split * C::BM * C::BN * 4;
 }
 
 // The tiles of one layout, in the order of `kWgmmaTiles` (matmul_wgmma.h).

@@ -4,7 +4,8 @@
 namespace shardwise::cuda {
 
 WgmmaEntry wgmma_nn(bool bfloat16, int tile) {
-  return bfloat16 ? wgmma_entry<bfloat16_t, false, true>(tile) : wgmma_entry<half_t, false, true>(tile);
+  return bfloat16 ? wgmma_entry<bfloat16_t, false, true>(tile)
+                  : wgmma_entry<half_t, false, true>(tile);
 }
 
 }  // namespace shardwise::cuda

@@ -4,7 +4,8 @@
 namespace shardwise::cuda {
 
 WgmmaEntry wgmma_nt(bool bfloat16, int tile) {
-  return bfloat16 ? wgmma_entry<bfloat16_t, false, false>(tile) : wgmma_entry<half_t, false, false>(tile);
+  return bfloat16 ? wgmma_entry<bfloat16_t, false, false>(tile)
+                  : wgmma_entry<half_t, false, false>(tile);
 }
 
 }  // namespace shardwise::cuda

@@ -4,7 +4,8 @@
 namespace shardwise::cuda {
 
 WgmmaEntry wgmma_tn(bool bfloat16, int tile) {
-  return bfloat16 ? wgmma_entry<bfloat16_t, true, true>(tile) : wgmma_entry<half_t, true, true>(tile);
+  return bfloat16 ? wgmma_entry<bfloat16_t, true, true>(tile)
+                  : wgmma_entry<half_t, true, true>(tile);
 }
 
 }  // namespace shardwise::cuda

@@ -4,7 +4,8 @@
 namespace shardwise::cuda {
 
 WgmmaEntry wgmma_tt(bool bfloat16, int tile) {
-  return bfloat16 ? wgmma_entry<bfloat16_t, true, false>(tile) : wgmma_entry<half_t, true, false>(tile);
+  return bfloat16 ? wgmma_entry<bfloat16_t, true, false>(tile)
+                  : wgmma_entry<half_t, true, false>(tile);
 }
 
 }  // namespace shardwise::cuda

@@ -2,17 +2,19 @@
 //
 //   nonzero       starts[t] = how many lie before tile t, starts[tiles] = how many there are; bit i of flags = x[i] != 0
 //   nonzero_rows  rows[starts[t] + rank among the flags of tile t] = the coordinates of the element
-// Between the two the host reads how many there are and allocates the rows. The tile, at least 4096 elements, is chosen above so
-// that there are at most 16,384.
-// nonzero: a warp flags and counts a tile, 16 bytes a lane and load where x is dense; one block turns the counts into starts.
-// nonzero_rows: a block of 256 threads takes a tile by 4096 elements: it ranks their flags by a scan, puts the numbers of those
-// that are set into shared memory by rank, and neighbouring threads write neighbouring rows.
-// Reads x once, writes rows once; the flags, a bit for each element, are written and read. Operations: an element a comparison
-// and its flag, one that is set some five of its scan and a division for each dim but the first.
-// Numerics: integers alone (a float is 0 if its bits but the sign are), so the result does not depend on timing.
-// Source: PyTorch's nonzero. Technique: compaction by counts, prefix sums and ranks.
-// On an H200, 16M bools, half of them set, with the host's reading of the count: 74 us (PyTorch 80). Versions: bytes one at a
-// time, twice, into rows of the greatest size, of which the front is copied: 207 us.
+// Between the two the host reads how many there are and allocates the rows. The tile, at least 4096
+// elements, is chosen above so that there are at most 16,384. nonzero: a warp flags and counts a
+// tile, 16 bytes a lane and load where x is dense; one block turns the counts into starts.
+// nonzero_rows: a block of 256 threads takes a tile by 4096 elements: it ranks their flags by a
+// scan, puts the numbers of those that are set into shared memory by rank, and neighbouring threads
+// write neighbouring rows. Reads x once, writes rows once; the flags, a bit for each element, are
+// written and read. Operations: an element a comparison and its flag, one that is set some five of
+// its scan and a division for each dim but the first.
+// Numerics: integers alone (a float is 0 if its bits but the sign are), so the result does not
+// depend on timing.
+// Source: PyTorch's nonzero. Technique: compaction by counts, prefix sums and ranks. On an H200,
+// 16M bools, half of them set, with the host's reading of the count: 74 us (PyTorch 80). Versions:
+// bytes one at a time, twice, into rows of the greatest size, of which the front is copied: 207 us.
 #include "../../generated/op_params.h"
 #include "../primitives/offsets.cuh"
 #include "../primitives/scan.cuh"
@@ -34,7 +36,8 @@ struct OrOp {
   __device__ __forceinline__ uint32_t operator()(uint32_t a, uint32_t b) const { return a | b; }
 };
 
-// ---- nonzero -----------------------------------------------------------------------------------------------------------
+// ---- nonzero
+// -----------------------------------------------------------------------------------------------------------
 
 struct FlagArgs {
   const void* x;
@@ -46,37 +49,42 @@ struct FlagArgs {
   OffsetCalculator<1> offsets;
 };
 
-// kLoads vectors of 16 bytes for each lane, from `begin` on; returns how many of the lane's elements are not 0. Lanes that have
-// 16 elements together write their flags.
+// kLoads vectors of 16 bytes for each lane, from `begin` on; returns how many of the lane's
+// elements are not 0. Lanes that have 16 elements together write their flags.
 template <class T>
 __device__ __forceinline__ uint32_t flag_vectors(const FlagArgs& args, int64_t begin, int lane) {
   constexpr int kVector = kVec16<T>, kTogether = kOwn / kVector;
   Vec<T, kVector> vectors[kLoads];
   const int64_t first = begin + lane * kVector;
 #pragma unroll
-  for (int u = 0; u < kLoads; u++) vectors[u] = load_vec<kVector>(static_cast<const T*>(args.x) + first + u * 32 * kVector);
+  for (int u = 0; u < kLoads; u++)
+    vectors[u] = load_vec<kVector>(static_cast<const T*>(args.x) + first + u * 32 * kVector);
   uint32_t found = 0;
 #pragma unroll
   for (int u = 0; u < kLoads; u++) {
     uint32_t bits = 0;
 #pragma unroll
-    for (int i = 0; i < kVector; i++) bits |= ((vectors[u][i] & static_cast<T>(args.mask)) != 0 ? 1u : 0u) << i;
+    for (int i = 0; i < kVector; i++)
+      bits |= ((vectors[u][i] & static_cast<T>(args.mask)) != 0 ? 1u : 0u) << i;
     found += __popc(bits);
     bits = warp_reduce<kTogether>(bits << (lane % kTogether * kVector), OrOp());
     if (lane % kTogether == 0)
-      reinterpret_cast<uint16_t*>(args.flags)[(first + u * 32 * kVector) / kOwn] = static_cast<uint16_t>(bits);
+      reinterpret_cast<uint16_t*>(args.flags)[(first + u * 32 * kVector) / kOwn] =
+          static_cast<uint16_t>(bits);
   }
   return found;
 }
 
 // The same for 32 kLoads elements of any strides, fewer before `end`.
 template <class T>
-__device__ __forceinline__ uint32_t flag_elements(const FlagArgs& args, int64_t begin, int64_t end, int lane) {
+__device__ __forceinline__ uint32_t flag_elements(const FlagArgs& args, int64_t begin, int64_t end,
+                                                  int lane) {
   int64_t linear[kLoads];
   Offsets<1> from[kLoads];
   T values[kLoads];
 #pragma unroll
-  for (int u = 0; u < kLoads; u++) linear[u] = begin + u * 32 + lane < end ? begin + u * 32 + lane : end - 1;
+  for (int u = 0; u < kLoads; u++)
+    linear[u] = begin + u * 32 + lane < end ? begin + u * 32 + lane : end - 1;
   args.offsets.get_many_large(linear, from);
 #pragma unroll
   for (int u = 0; u < kLoads; u++) values[u] = static_cast<const T*>(args.x)[from[u][0]];
@@ -128,7 +136,8 @@ __global__ void __launch_bounds__(kScanThreads) scan_counts(int64_t* counts, int
   if (threadIdx.x == 0) counts[tiles] = carry;
 }
 
-// ---- nonzero_rows ------------------------------------------------------------------------------------------------------
+// ---- nonzero_rows
+// ------------------------------------------------------------------------------------------------------
 
 struct RowArgs {
   const int64_t* starts;
@@ -140,7 +149,8 @@ struct RowArgs {
   IndexDivide sizes[kMaxDims];  // innermost first
 };
 
-// The coordinate along dim d, counted from the innermost; leaves the number of the element among those of the dims outside.
+// The coordinate along dim d, counted from the innermost; leaves the number of the element among
+// those of the dims outside.
 __device__ __forceinline__ int64_t take_coordinate(const RowArgs& args, int d, int64_t& element) {
   const int64_t next = d + 1 < args.ndim ? args.sizes[d].quotient(element) : 0;
   const int64_t coordinate = element - next * args.sizes[d].size;
@@ -174,11 +184,14 @@ __global__ void __launch_bounds__(kThreads) write_rows(const __grid_constant__ R
   for (; begin < end && row < last; begin += kRound) {
     const int64_t own = begin + threadIdx.x * kOwn;
     uint32_t bits = own < end ? args.flags[own / kOwn] : 0, total;
-    uint32_t rank = block_scan_exclusive(static_cast<uint32_t>(__popc(bits)), SumOp(), 0u, shared, total);
-    for (; bits != 0; bits &= bits - 1) numbers[rank++] = static_cast<uint16_t>(threadIdx.x * kOwn + __ffs(bits) - 1);
+    uint32_t rank =
+        block_scan_exclusive(static_cast<uint32_t>(__popc(bits)), SumOp(), 0u, shared, total);
+    for (; bits != 0; bits &= bits - 1)
+      numbers[rank++] = static_cast<uint16_t>(threadIdx.x * kOwn + __ffs(bits) - 1);
     __syncthreads();
     const uint32_t count = total < last - row ? total : static_cast<uint32_t>(last - row);
-    for (uint32_t i = threadIdx.x; i < count; i += kThreads) write_row(args, begin + numbers[i], row + i);
+    for (uint32_t i = threadIdx.x; i < count; i += kThreads)
+      write_row(args, begin + numbers[i], row + i);
     __syncthreads();
     row += total;
   }
@@ -235,8 +248,10 @@ Status nonzero_rows(const KernelCall& call) {
   args.count = rows.sizes[0];
   args.ndim = shape.ndim;
   args.pairs = shape.ndim % 2 == 0 && is_aligned(rows.data, 16);
-  for (int32_t d = 0; d < shape.ndim; d++) args.sizes[d] = IndexDivide(shape.sizes[shape.ndim - 1 - d]);
-  write_rows<<<static_cast<unsigned>(ceil_div(args.numel, args.tile)), kThreads, 0, stream_of(call).handle>>>(args);
+  for (int32_t d = 0; d < shape.ndim; d++)
+    args.sizes[d] = IndexDivide(shape.sizes[shape.ndim - 1 - d]);
+  write_rows<<<static_cast<unsigned>(ceil_div(args.numel, args.tile)), kThreads, 0,
+               stream_of(call).handle>>>(args);
   return launched(call);
 }
 

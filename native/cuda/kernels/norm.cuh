@@ -1,25 +1,33 @@
-// What layer_norm.cu, rms_norm.cu and their kernels share: rms norm is layer norm with the mean taken as 0 and without a bias.
+// What layer_norm.cu, rms_norm.cu and their kernels share: rms norm is layer norm with the mean
+// taken as 0 and without a bias.
 #pragma once
 #include "../primitives/row_words.cuh"
 
 namespace shardwise::cuda {
 
-// y = (x - mean) rstd w + b with rstd = 1 / sqrt(mean((x - mean)^2) + eps). Views may be immediates (absent): w, b, mean.
-Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w, const TensorView* b, const TensorView& y,
-                    const TensorView* mean, const TensorView& rstd, double eps);
+// y = (x - mean) rstd w + b with rstd = 1 / sqrt(mean((x - mean)^2) + eps). Views may be immediates
+// (absent): w, b, mean.
+Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w,
+                    const TensorView* b, const TensorView& y, const TensorView* mean,
+                    const TensorView& rstd, double eps);
 // The same of x + residual, as rms norm; the sum is written too. False: these rows are not for it.
-bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual, const TensorView& w,
-                         const TensorView& y, const TensorView& sum, const TensorView& rstd, double eps);
+bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual,
+                         const TensorView& w, const TensorView& y, const TensorView& sum,
+                         const TensorView& rstd, double eps);
 
 // out = a + b of n contiguous elements each, rounded once (add_rms_norm.cu); out may be a.
-Status add_contiguous(const KernelCall& call, const void* a, const void* b, void* out, DType dtype, int64_t n);
+Status add_contiguous(const KernelCall& call, const void* a, const void* b, void* out, DType dtype,
+                      int64_t n);
 
-// Null or immediate views are absent: mean (rms norm), w, `more`, which is added to gx, and any of the outputs gx, gw, gb.
-Status norm_backward(const KernelCall& call, const TensorView& g, const TensorView& x, const TensorView* mean,
-                     const TensorView& rstd, const TensorView* w, const TensorView* gx, const TensorView* gw,
-                     const TensorView* gb, const TensorView* more = nullptr);
+// Null or immediate views are absent: mean (rms norm), w, `more`, which is added to gx, and any of
+// the outputs gx, gw, gb.
+Status norm_backward(const KernelCall& call, const TensorView& g, const TensorView& x,
+                     const TensorView* mean, const TensorView& rstd, const TensorView* w,
+                     const TensorView* gx, const TensorView* gw, const TensorView* gb,
+                     const TensorView* more = nullptr);
 
-// A weight or bias of the norms as kernels see it: any floating dtype, any stride; data is null if absent.
+// A weight or bias of the norms as kernels see it: any floating dtype, any stride; data is null if
+// absent.
 struct NormVector {
   const void* data = nullptr;
   int64_t stride = 1;
@@ -39,8 +47,8 @@ inline NormVector norm_vector(const TensorView* view, DType dtype) {
   return out;
 }
 
-// A forward pass; data pointers are null where absent. norm_forward_vectors does it if the rows are whole aligned vectors and
-// fit.
+// A forward pass; data pointers are null where absent. norm_forward_vectors does it if the rows are
+// whole aligned vectors and fit.
 struct NormForward {
   DType dtype;
   int64_t rows, n;
@@ -54,7 +62,8 @@ struct NormForward {
 };
 bool norm_forward_vectors(const KernelCall& call, const NormForward& f);
 
-// A backward pass: gx, and `partials` rows of sums [2][n] (of g xh and of g) if they are asked for; null where absent.
+// A backward pass: gx, and `partials` rows of sums [2][n] (of g xh and of g) if they are asked for;
+// null where absent.
 struct NormBackward {
   DType dtype;
   int64_t rows, n;
@@ -84,9 +93,11 @@ struct AddPairs {
   }
 };
 
-// w or b of elements [first, first + V); `absent` where there is none. kWhole: they are a whole vector, on a boundary if w begins on one.
+// w or b of elements [first, first + V); `absent` where there is none. kWhole: they are a whole
+// vector, on a boundary if w begins on one.
 template <class T, bool kWhole = false, int V, class C, class Index>
-__device__ __forceinline__ void load_norm_vector(const NormVector& v, Index first, Index n, C absent, C (&out)[V]) {
+__device__ __forceinline__ void load_norm_vector(const NormVector& v, Index first, Index n,
+                                                 C absent, C (&out)[V]) {
   if (!v.data) {
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] = absent;
@@ -97,7 +108,9 @@ __device__ __forceinline__ void load_norm_vector(const NormVector& v, Index firs
   } else {
 #pragma unroll 1
     for (int i = 0; i < V; i++) {
-      const C value = first + i >= 0 && first + i < n ? load_floating<C>(v.data, (first + i) * v.stride, v.dtype) : C(0);
+      const C value = first + i >= 0 && first + i < n
+                          ? load_floating<C>(v.data, (first + i) * v.stride, v.dtype)
+                          : C(0);
 #pragma unroll
       for (int j = 0; j < V; j++)
         if (i == j) out[j] = value;

@@ -1,23 +1,27 @@
-// Backward pass of layer norm and rms norm over contiguous rows of any alignment and length; norm_backward.cu has the formulas.
+// Backward pass of layer norm and rms norm over contiguous rows of any alignment and length;
+// norm_backward.cu has the formulas.
 //
 // held     gx of rows of up to 1024 vectors: a team of a row (row_tile.cuh: part of a warp, else a block) holds g and x in
-//          registers, in the vectors of gx. A thread at an end of the row reads the V elements there, too, of which some are its
-//          neighbour's: it leaves these alone.
+//          registers, in the vectors of gx. A thread at an end of the row reads the V elements
+//          there, too, of which some are its neighbour's: it leaves these alone.
 // long     gx of other rows: a block walks over a row twice, for the sums and for gx.
-// columns  gw and gb: a thread has a vector of columns, at the same place in every row, and walks over a slice of the rows; a
+// columns gw and gb: a thread has a vector of columns, at the same place in every row, and walks
+// over a slice of the rows; a
 //          block adds up its threads in shared memory and writes a row of partial sums.
-// Teams: held, with up to four vectors a thread, 1 to 32 threads of a block of 128 (rows of up to 128 vectors), else a block of
-// 64 to 256; long a block of 256; columns blocks of 256, up to 32 threads side by side, the others over the rows, some 6 blocks a
-// multiprocessor.
-// Rows that do not begin on 16-byte boundaries are read by the two vectors around each (row_words.cuh).
-// Bytes: g and x twice (long rows: three times), gx once; 2 n words of partials for each slice. Some 54 instructions for an
-// element of held rows, 19 of columns.
-// Numerics: float32 sums (float64 for float64), no atomics, one rounding at the end. Their order is fixed by the shape, the
-// device and where a row of gx lies beside a 16-byte boundary: equal rows may differ in the last bits.
-// Source: written for this library.
-// On an H200, layer norm of bfloat16, microseconds, beside PyTorch: 8192 x 4095 161 (134), 8192 x 16385 630 (652), 32768 x 300
-// 70 (157), 65536 x 100 42 (258), 100 x 200001 380 (929); columns take some 50 of 161. Tried for the first two: by elements 275
-// and 1110; in vectors, walking twice 190 and 629; ends of rows moved into place, 64-bit offsets 214 and 671.
+// Teams: held, with up to four vectors a thread, 1 to 32 threads of a block of 128 (rows of up to
+// 128 vectors), else a block of 64 to 256; long a block of 256; columns blocks of 256, up to 32
+// threads side by side, the others over the rows, some 6 blocks a multiprocessor. Rows that do not
+// begin on 16-byte boundaries are read by the two vectors around each (row_words.cuh).
+// Bytes: g and x twice (long rows: three times), gx once; 2 n words of partials for each slice.
+// Some 54 instructions for an element of held rows, 19 of columns.
+// Numerics: float32 sums (float64 for float64), no atomics, one rounding at the end. Their order is
+// fixed by the shape, the device and where a row of gx lies beside a 16-byte boundary: equal rows
+// may differ in the last bits.
+// Source: written for this library. On an H200, layer norm of bfloat16, microseconds, beside
+// PyTorch: 8192 x 4095 161 (134), 8192 x 16385 630 (652), 32768 x 300 70 (157), 65536 x 100 42
+// (258), 100 x 200001 380 (929); columns take some 50 of 161. Tried for the first two: by elements
+// 275 and 1110; in vectors, walking twice 190 and 629; ends of rows moved into place, 64-bit
+// offsets 214 and 671.
 #include "norm.cuh"
 
 namespace shardwise::cuda {
@@ -25,12 +29,17 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// V elements of a row of n: own are those of [first, first + V) that exist. At an end of the row they are the V elements there, of
-// which the others are a neighbour's; of a shorter row they begin at its first.
+// V elements of a row of n: own are those of [first, first + V) that exist. At an end of the row
+// they are the V elements there, of which the others are a neighbour's; of a shorter row they begin
+// at its first.
 struct RowPart {
   int32_t first, from, n;
   __device__ __forceinline__ RowPart(int32_t first, int32_t n, int32_t v)
-      : first(first), from(first < 0 || n < v ? 0 : first + v <= n ? first : n - v), n(n) {}
+      : first(first),
+        from(first < 0 || n < v ? 0
+             : first + v <= n   ? first
+                                : n - v),
+        n(n) {}
   __device__ __forceinline__ bool whole(int32_t v) const { return first == from && n >= v; }
   __device__ __forceinline__ bool owns(int32_t i, int32_t v) const {
     return from + i >= first && from + i < first + v && from + i < n;
@@ -74,8 +83,8 @@ struct RowVectors {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    held_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds, NormVector w, T* gx, int64_t rows,
-              int32_t n, RowTeam team) {
+    held_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds,
+              NormVector w, T* gx, int64_t rows, int32_t n, RowTeam team) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<Pair<C>> shared;
@@ -137,7 +146,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    long_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds, NormVector w, T* gx, int64_t n) {
+    long_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds,
+              NormVector w, T* gx, int64_t n) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<Pair<C>> shared;
@@ -146,7 +156,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = int64_t(threadIdx.x) * V - row_shift(to), step = int64_t(kThreads) * V;
   RowVectors<T> vectors(means, rstds, blockIdx.x);
   const auto load = [&](int64_t first) {
-    uint4 g_words = load_words_anywhere(g + start, first, n), x_words = load_words_anywhere(x + start, first, n);
+    uint4 g_words = load_words_anywhere(g + start, first, n),
+          x_words = load_words_anywhere(x + start, first, n);
     vectors.unpack(g_words, x_words);
     load_norm_vector<T>(w, first, n, C(1), vectors.w);
   };
@@ -163,12 +174,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The columns of blockIdx.x in the rows of slice blockIdx.y; `lanes` threads side by side, a power of two of up to 32. A thread at
-// the end has the last V columns, of which some are its neighbour's, too.
+// The columns of blockIdx.x in the rows of slice blockIdx.y; `lanes` threads side by side, a power
+// of two of up to 32. A thread at the end has the last V columns, of which some are its
+// neighbour's, too.
 template <class T>
-__global__ void __launch_bounds__(kThreads) any_columns(const T* g, const T* x, const compute_t<T>* means,
-                                                        const compute_t<T>* rstds, compute_t<T>* partials, int64_t rows,
-                                                        int64_t n, int32_t lanes) {
+__global__ void __launch_bounds__(kThreads)
+    any_columns(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds,
+                compute_t<T>* partials, int64_t rows, int64_t n, int32_t lanes) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ Pair<C> shared[V][kThreads];
@@ -179,7 +191,8 @@ __global__ void __launch_bounds__(kThreads) any_columns(const T* g, const T* x, 
   C gw[V] = {}, gb[V] = {};
   if (first_of(lane) < n)
 #pragma unroll 2
-    for (int64_t row = int64_t(blockIdx.y) * teams + team; row < rows; row += int64_t(gridDim.y) * teams) {
+    for (int64_t row = int64_t(blockIdx.y) * teams + team; row < rows;
+         row += int64_t(gridDim.y) * teams) {
       const T *g_row = g + row * n, *x_row = x + row * n;
       uint4 own_g = n < V ? load_words_anywhere(g_row, from, n) : load_words_across(g_row + from);
       uint4 own_x = n < V ? load_words_anywhere(x_row, from, n) : load_words_across(x_row + from);
@@ -216,7 +229,8 @@ ColumnPlan plan_columns(const NormBackward& b, const DeviceFacts& facts) {
   ColumnPlan plan{1, 0, 0};
   while (plan.lanes < 32 && plan.lanes < vectors) plan.lanes *= 2;
   plan.tiles = ceil_div(vectors, plan.lanes);
-  const int64_t wanted = ceil_div(int64_t(facts.num_sms) * 6, plan.tiles), most = ceil_div(b.rows, kThreads / plan.lanes);
+  const int64_t wanted = ceil_div(int64_t(facts.num_sms) * 6, plan.tiles),
+                most = ceil_div(b.rows, kThreads / plan.lanes);
   plan.slices = wanted < most ? wanted : most;
   return plan;
 }
@@ -255,14 +269,16 @@ void norm_backward_any(const KernelCall& call, const NormBackward& b) {
     T* gx = static_cast<T*>(b.gx);
     const RowPlan held = plan_held(b);
     if (gx && held.fits)
-      launch_rows(held_rows<T>, held, stream.handle, g, x, means, rstds, b.w, gx, b.rows, b.n, held.team);
+      launch_rows(held_rows<T>, held, stream.handle, g, x, means, rstds, b.w, gx, b.rows, b.n,
+                  held.team);
     else if (gx)
-      long_rows<T><<<static_cast<unsigned>(b.rows), kThreads, 0, stream.handle>>>(g, x, means, rstds, b.w, gx, b.n);
+      long_rows<T><<<static_cast<unsigned>(b.rows), kThreads, 0, stream.handle>>>(
+          g, x, means, rstds, b.w, gx, b.n);
     if (b.sums) {
       const ColumnPlan plan = plan_columns(b, *stream.facts);
       const dim3 blocks(static_cast<unsigned>(plan.tiles), static_cast<unsigned>(plan.slices));
-      any_columns<T><<<blocks, kThreads, 0, stream.handle>>>(g, x, means, rstds, static_cast<C*>(b.partials), b.rows, b.n,
-                                                             plan.lanes);
+      any_columns<T><<<blocks, kThreads, 0, stream.handle>>>(
+          g, x, means, rstds, static_cast<C*>(b.partials), b.rows, b.n, plan.lanes);
     }
   });
 }

@@ -1,19 +1,25 @@
-// Forward pass of layer norm and rms norm over contiguous rows x[rows, n], of any alignment and length, and of float64; rows of
-// whole aligned vectors go to norm_vectors_forward.cu.
+// Forward pass of layer norm and rms norm over contiguous rows x[rows, n], of any alignment and
+// length, and of float64; rows of whole aligned vectors go to norm_vectors_forward.cu.
 //
-//   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x - mean) rstd w + b
+//   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x -
+//   mean) rstd w + b
 //
-// rows  the row stays in the registers of a team (row_tile.cuh: part of a warp, a block, a cluster): mean, then the squared
-//       deviations from the registers. 2 passes of memory (read x, write y); w and b come from L1/L2.
-// long  longer rows: a block merges per-vector (count, mean, M2) triples by Chan's formula in one walk, then walks back: x twice.
-// Numerics: float32 (float64 for float64), two-pass variance, never E[x^2] - E[x]^2. mean and rstd are kept in that type, y is
-// rounded once. The order of sums is fixed by the shape, the device and where a row of x lies beside a 16-byte boundary.
-// Rows that do not begin on 16-byte boundaries: x by its vectors, w and b by the two vectors around each (row_words.cuh); some 45
-// instructions for an element.
-// Source: Ba et al., arXiv:1607.06450; Zhang and Sennrich, arXiv:1910.07467; PyTorch's layer_norm and rms_norm.
-// On an H200, layer norm of bfloat16, microseconds, beside PyTorch: 8192 x 4095 76 (167), 8192 x 16385 367 (550), 32768 x 300 41
-// (50), 65536 x 100 26 (71), 100 x 200001 78 (482). Tried for the first two: w and b by elements 177 and 770; w and b in vectors,
-// but rows as elements and their ends by branches 92 and 497; words for elements 80 and 388.
+// rows the row stays in the registers of a team (row_tile.cuh: part of a warp, a block, a cluster):
+// mean, then the squared
+//       deviations from the registers. 2 passes of memory (read x, write y); w and b come from
+//       L1/L2.
+// long longer rows: a block merges per-vector (count, mean, M2) triples by Chan's formula in one
+// walk, then walks back: x twice.
+// Numerics: float32 (float64 for float64), two-pass variance, never E[x^2] - E[x]^2. mean and rstd
+// are kept in that type, y is rounded once. The order of sums is fixed by the shape, the device and
+// where a row of x lies beside a 16-byte boundary. Rows that do not begin on 16-byte boundaries: x
+// by its vectors, w and b by the two vectors around each (row_words.cuh); some 45 instructions for
+// an element.
+// Source: Ba et al., arXiv:1607.06450; Zhang and Sennrich, arXiv:1910.07467; PyTorch's layer_norm
+// and rms_norm. On an H200, layer norm of bfloat16, microseconds, beside PyTorch: 8192 x 4095 76
+// (167), 8192 x 16385 367 (550), 32768 x 300 41 (50), 65536 x 100 26 (71), 100 x 200001 78 (482).
+// Tried for the first two: w and b by elements 177 and 770; w and b in vectors, but rows as
+// elements and their ends by branches 92 and 497; words for elements 80 and 388.
 #include "norm.cuh"
 
 namespace shardwise::cuda {
@@ -22,10 +28,11 @@ namespace {
 __device__ __forceinline__ float inverse_sqrt(float v) { return 1.0f / sqrtf(v); }
 __device__ __forceinline__ double inverse_sqrt(double v) { return 1.0 / sqrt(v); }
 
-// Elements [first, first + V) of y from those of x. One of w and b at a time: there are few registers.
+// Elements [first, first + V) of y from those of x. One of w and b at a time: there are few
+// registers.
 template <class T, class C, class Index>
-__device__ __forceinline__ uint4 scaled(const uint4& x, C mean, C rstd, const NormVector& w, const NormVector& b, Index first,
-                                        Index n) {
+__device__ __forceinline__ uint4 scaled(const uint4& x, C mean, C rstd, const NormVector& w,
+                                        const NormVector& b, Index first, Index n) {
   constexpr int V = kVec16<T>;
   C values[V], other[V];
   unpack_words<T>(x, values);
@@ -40,8 +47,9 @@ __device__ __forceinline__ uint4 scaled(const uint4& x, C mean, C rstd, const No
 
 template <class T>
 __global__ void __launch_bounds__(1024)
-    norm_rows(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out, compute_t<T>* rstd_out, uint32_t rows,
-              int32_t n, double eps, RowTeam team, bool centered, bool vectors) {
+    norm_rows(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
+              compute_t<T>* rstd_out, uint32_t rows, int32_t n, double eps, RowTeam team,
+              bool centered, bool vectors) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<C> shared;
@@ -119,8 +127,9 @@ struct MergeMoments {
 };
 
 template <class T>
-__global__ void __launch_bounds__(1024) norm_long(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
-                                                  compute_t<T>* rstd_out, int64_t n, double eps, bool centered, bool vectors) {
+__global__ void __launch_bounds__(1024)
+    norm_long(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
+              compute_t<T>* rstd_out, int64_t n, double eps, bool centered, bool vectors) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<Moments<C>> shared;
@@ -145,7 +154,8 @@ __global__ void __launch_bounds__(1024) norm_long(const T* x, NormVector w, Norm
     part.mean = centered && part.count > C(0) ? part.mean / part.count : C(0);
 #pragma unroll
     for (int i = 0; i < V; i++)
-      if (first + i >= 0 && first + i < n) part.squares += (values[i] - part.mean) * (values[i] - part.mean);
+      if (first + i >= 0 && first + i < n)
+        part.squares += (values[i] - part.mean) * (values[i] - part.mean);
     total = merge(total, part);
   }
   total = row_reduce(total, merge, Moments<C>{C(0), C(0), C(0)}, RowTeam{1024, 1}, shared);
@@ -157,21 +167,27 @@ __global__ void __launch_bounds__(1024) norm_long(const T* x, NormVector w, Norm
   for (int64_t c = chunks - 1; c >= 0; c--) {
     const int64_t first = first_of(c);
     if (first >= n) continue;
-    store_words(to, first, n, scaled<T>(load_words(from, first, n), mean, rstd, w, b, first, n), vectors);
+    store_words(to, first, n, scaled<T>(load_words(from, first, n), mean, rstd, w, b, first, n),
+                vectors);
   }
 }
 
 }  // namespace
 
-Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w, const TensorView* b, const TensorView& y,
-                    const TensorView* mean, const TensorView& rstd, double eps) {
+Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w,
+                    const TensorView* b, const TensorView& y, const TensorView* mean,
+                    const TensorView& rstd, double eps) {
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   if (rows == 0) return kOk;
-  if (rows >= (int64_t(1) << 31)) return fail(call.error, Code::Unsupported, "a norm of 2^31 rows or more");
+  if (rows >= (int64_t(1) << 31))
+    return fail(call.error, Code::Unsupported, "a norm of 2^31 rows or more");
   Stream& stream = stream_of(call);
-  const auto data_of = [](const TensorView* view) { return view && !view->is_immediate ? view->data : nullptr; };
-  if (norm_forward_vectors(call, {x.dtype, rows, n, x.data, norm_vector(w, x.dtype), norm_vector(b, x.dtype), y.data,
-                                  data_of(mean), data_of(&rstd), eps, mean != nullptr, nullptr, nullptr}))
+  const auto data_of = [](const TensorView* view) {
+    return view && !view->is_immediate ? view->data : nullptr;
+  };
+  if (norm_forward_vectors(
+          call, {x.dtype, rows, n, x.data, norm_vector(w, x.dtype), norm_vector(b, x.dtype), y.data,
+                 data_of(mean), data_of(&rstd), eps, mean != nullptr, nullptr, nullptr}))
     return launched(call);
   const bool found = dispatch_floating(x.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
@@ -183,13 +199,15 @@ Status norm_forward(const KernelCall& call, const TensorView& x, const TensorVie
     const T* from = static_cast<const T*>(x.data);
     T* to = static_cast<T*>(y.data);
     const bool aligned = is_aligned(from, 16) && is_aligned(to, 16) && n % V == 0;
-    const bool vectors = (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(to)) % 16 == 0;
+    const bool vectors =
+        (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(to)) % 16 == 0;
     const RowPlan plan = plan_rows(rows, n, V, aligned ? 0 : V - 1, 1024, *stream.facts);
     if (plan.fits)
-      launch_rows(norm_rows<T>, plan, stream.handle, from, wv, bv, to, mean_out, rstd_out, rows, n, eps, plan.team,
-                  mean != nullptr, vectors);
+      launch_rows(norm_rows<T>, plan, stream.handle, from, wv, bv, to, mean_out, rstd_out, rows, n,
+                  eps, plan.team, mean != nullptr, vectors);
     else
-      norm_long<T><<<rows, 1024, 0, stream.handle>>>(from, wv, bv, to, mean_out, rstd_out, n, eps, mean != nullptr, vectors);
+      norm_long<T><<<rows, 1024, 0, stream.handle>>>(from, wv, bv, to, mean_out, rstd_out, n, eps,
+                                                     mean != nullptr, vectors);
   });
   return found ? launched(call) : unsupported(call, x.dtype);
 }

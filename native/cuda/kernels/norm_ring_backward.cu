@@ -1,26 +1,32 @@
-// Backward pass of layer norm and rms norm over rows of whole 16-byte vectors (float32, float16, bfloat16), the common case.
-// With xh = (x - mean) rstd and h = g w:
+// Backward pass of layer norm and rms norm over rows of whole 16-byte vectors (float32, float16,
+// bfloat16), the common case. With xh = (x - mean) rstd and h = g w:
 //
 //   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum over rows of g xh,   gb = sum of g
 //
-// A gradient that comes to x by another way (`more`: a residual connection) is added to gx, from the same ring.
-// Layout: persistent teams (row_ring.cuh): warps for rows of up to 128 vectors, else blocks with 2 or 4 vectors a thread. Each
-// thread holds the gw and gb of its columns in registers over all rows of its team. A block writes one row of partial sums at
-// the end (warps first add up in shared memory), which norm_partials (norm_backward.cu) adds.
-// Bytes: g, x read once, gx written once; 2 n words of partials for each of at most 3 blocks a multiprocessor.
-// Some 22 instructions for an element of the 41 that the memory of an H200 leaves time for.
-// Numerics: float32 sums in an order fixed by the shape and the device, no atomics; one rounding at the end.
-// Technique: the number of partial rows does not grow with the rows, as in QuACK's norms for Hopper and Apex's; written anew.
-// Tried, layer norm of bf16 on one H200, microseconds for 32768 x 4096, 8192 x 4096 and 8192 x 16384:
+// A gradient that comes to x by another way (`more`: a residual connection) is added to gx, from
+// the same ring.
+// Layout: persistent teams (row_ring.cuh): warps for rows of up to 128 vectors, else blocks with 2
+// or 4 vectors a thread. Each thread holds the gw and gb of its columns in registers over all rows
+// of its team. A block writes one row of partial sums at the end (warps first add up in shared
+// memory), which norm_partials (norm_backward.cu) adds.
+// Bytes: g, x read once, gx written once; 2 n words of partials for each of at most 3 blocks a
+// multiprocessor. Some 22 instructions for an element of the 41 that the memory of an H200 leaves
+// time for.
+// Numerics: float32 sums in an order fixed by the shape and the device, no atomics; one rounding at
+// the end.
+// Technique: the number of partial rows does not grow with the rows, as in QuACK's norms for Hopper
+// and Apex's; written anew. Tried, layer norm of bf16 on one H200, microseconds for 32768 x 4096,
+// 8192 x 4096 and 8192 x 16384:
 //   norm_backward_fused (norm_backward.cu): four teams a block that add up in turn         268.9   86.6   304.5
 //   this, w from L1 for long rows, the second kernel started after the first               222.8   67.2   264.7
 //   this, w in shared memory, the second kernel's start overlapped                         216.9   64.4   237.5  (87, 74, 80 %)
 //   neighbouring rows for a block instead of strided ones                                  222.3   63.5   234.1  no clear gain
 //   the sums of clusters of two blocks, half as many partial rows                          213     63     231    (89, 76, 82 %)
 //   of clusters of four: some find no place until others end                               367     115
-// What is left of 8192 x 4096: gx alone takes 57.8 us, 51 of them at the rate of 32768 rows; of 8192 x 16384 220: the rest is the
-// partial sums and the second kernel. Single batches of 8192 x 4096 took up to 126 us at 4caf817, which was laid to a third block
-// on a multiprocessor while the kernel before ends (shared memory that lets none: 62.1 against 61.5); of the five pairs in
+// What is left of 8192 x 4096: gx alone takes 57.8 us, 51 of them at the rate of 32768 rows; of
+// 8192 x 16384 220: the rest is the partial sums and the second kernel. Single batches of 8192 x
+// 4096 took up to 126 us at 4caf817, which was laid to a third block on a multiprocessor while the
+// kernel before ends (shared memory that lets none: 62.1 against 61.5); of the five pairs in
 // docs/performance.md none did. With `more`, rms norm of bf16 16384 x 4096: 133 us (95 %).
 #include "../primitives/hopper.cuh"
 #include "../primitives/overlap.cuh"
@@ -45,12 +51,14 @@ __device__ __forceinline__ int32_t blocks_of_cluster() {
 #endif
 }
 
-// Blocks of a cluster have `count` sums each, at the same place in their shared memory: the totals, each block a part of them, in the order
-// of the blocks.
-__device__ __forceinline__ void add_up_cluster(const float* sums, float* out, int32_t count, int32_t members) {
+// Blocks of a cluster have `count` sums each, at the same place in their shared memory: the totals,
+// each block a part of them, in the order of the blocks.
+__device__ __forceinline__ void add_up_cluster(const float* sums, float* out, int32_t count,
+                                               int32_t members) {
 #if SW_SM90A
   cluster_sync();
-  for (int32_t i = (cluster_rank() * blockDim.x + threadIdx.x) * 4; i < count; i += members * blockDim.x * 4) {
+  for (int32_t i = (cluster_rank() * blockDim.x + threadIdx.x) * 4; i < count;
+       i += members * blockDim.x * 4) {
     float4 total = load_from_cluster(shared_address(sums + i), 0);
     for (int32_t r = 1; r < members; r++) {
       const float4 part = load_from_cluster(shared_address(sums + i), r);
@@ -67,8 +75,9 @@ template <class T, bool kAdds, int kChunks, int kBlockThreads>
 __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, kBlockThreads ? 1
                                                                                 : kChunks > 2 ? 2
                                                                                               : 3)
-    norm_backward_ring_rows(const uint4* g, const uint4* x, const uint4* more, const float* means, const float* rstds,
-                            const uint4* w, uint4* gx, float* partials, int64_t rows, int32_t vectors, int32_t lanes) {
+    norm_backward_ring_rows(const uint4* g, const uint4* x, const uint4* more, const float* means,
+                            const float* rstds, const uint4* w, uint4* gx, float* partials,
+                            int64_t rows, int32_t vectors, int32_t lanes) {
   constexpr int V = kVec16<T>, kStages = stages_of(kChunks);
   constexpr bool kBlock = kBlockThreads != 0, kHold = kChunks < 4 || !kBlock;
   extern __shared__ uint4 staged[];
@@ -78,15 +87,17 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
   const RingPlace place(lanes);
   float gw[kChunks][V], gb[kChunks][V];
   uint4 scale[kHold ? kChunks : 1];
-  uint4* weights = staged + Ring<kChunks, kAdds>::bytes(1) / 16 * blockDim.x;  // where registers are short; each thread its own
+  // where registers are short; each thread its own
+  uint4* weights = staged + Ring<kChunks, kAdds>::bytes(1) / 16 * blockDim.x;
 #pragma unroll
   for (int c = 0; c < kChunks; c++) {
     const int v = place.slot + c * lanes;
-    (kHold ? scale[c] : weights[c * blockDim.x + threadIdx.x]) = w && v < vectors ? w[v] : packed_splat<T>(1);
+    (kHold ? scale[c] : weights[c * blockDim.x + threadIdx.x]) =
+        w && v < vectors ? w[v] : packed_splat<T>(1);
 #pragma unroll
     for (int i = 0; i < V; i++) gw[c][i] = gb[c][i] = 0.0f;
   }
-  auto scale_of = [&](int c, float (&out)[V]) {
+  auto scale_of = [&](int c, float(&out)[V]) {
     if constexpr (kHold) {
       keep_packed(scale[c]);
       unpack<T>(scale[c], out);
@@ -97,7 +108,8 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
   auto prefetch = [&](int64_t row, int stage) {
     if (row < rows) {
       if constexpr (kAdds)
-        ring.fetch(stage, {g + row * vectors, x + row * vectors, more + row * vectors}, place.slot, lanes, vectors);
+        ring.fetch(stage, {g + row * vectors, x + row * vectors, more + row * vectors}, place.slot,
+                   lanes, vectors);
       else
         ring.fetch(stage, {g + row * vectors, x + row * vectors}, place.slot, lanes, vectors);
     }
@@ -169,7 +181,7 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
 
   const int32_t n = vectors * V, members = kBlock ? blocks_of_cluster() : 1;
   float* out = partials + static_cast<int64_t>(blockIdx.x / members) * 2 * n;
-  auto put = [&](float* to, const float (&values)[kChunks][V]) {
+  auto put = [&](float* to, const float(&values)[kChunks][V]) {
 #pragma unroll
     for (int c = 0; c < kChunks; c++) {
       const int v = place.slot + c * lanes;
@@ -217,7 +229,8 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
 // Rows of up to 1024 vectors: 2 a thread; of up to 2048: 4 a thread of 512.
 RingPlan plan_of(const NormBackward& b) {
   const int64_t width = vec16(b.dtype);
-  if (b.dtype == DType::Float64 || b.n % width != 0 || !is_aligned(b.g, 16) || !is_aligned(b.x, 16) || !is_aligned(b.gx, 16))
+  if (b.dtype == DType::Float64 || b.n % width != 0 || !is_aligned(b.g, 16) ||
+      !is_aligned(b.x, 16) || !is_aligned(b.gx, 16))
     return {};
   if (!is_aligned(b.more, 16)) return {};
   if (b.w.data && !b.w.vectors) return {};
@@ -229,8 +242,10 @@ template <class T, bool kAdds, class F>
 void with_kernel_of(const RingPlan& plan, F&& body) {
   auto found = [&](auto chunks, auto block_threads) {
     constexpr int kChunks = decltype(chunks)::value, kBlockThreads = decltype(block_threads)::value;
-    const int64_t weights = kChunks == 4 && kBlockThreads != 0 ? int64_t(kChunks) * 16 * plan.threads : 0;
-    body(norm_backward_ring_rows<T, kAdds, kChunks, kBlockThreads>, Ring<kChunks, kAdds>::bytes(plan.threads) + weights);
+    const int64_t weights =
+        kChunks == 4 && kBlockThreads != 0 ? int64_t(kChunks) * 16 * plan.threads : 0;
+    body(norm_backward_ring_rows<T, kAdds, kChunks, kBlockThreads>,
+         Ring<kChunks, kAdds>::bytes(plan.threads) + weights);
   };
   using std::integral_constant;
   const integral_constant<int, 0> warps;
@@ -253,10 +268,13 @@ void with_kernel(const NormBackward& b, const RingPlan& plan, F&& body) {
   });
 }
 
-int64_t blocks_per_sm(const RingPlan& plan) { return plan.block ? 512 / plan.threads : plan.chunks > 2 ? 2 : 3; }
+int64_t blocks_per_sm(const RingPlan& plan) {
+  return plan.block ? 512 / plan.threads : plan.chunks > 2 ? 2 : 3;
+}
 
-// Blocks of a cluster: of two multiprocessors, which are always found together. Clusters of four leave multiprocessors without a block, and the
-// blocks that did not fit run when all others are done: twice the time.
+// Blocks of a cluster: of two multiprocessors, which are always found together. Clusters of four
+// leave multiprocessors without a block, and the blocks that did not fit run when all others are
+// done: twice the time.
 int32_t members_of(const RingPlan& plan, int64_t blocks, const DeviceFacts& facts) {
   return is_sm90(facts) && plan.block && blocks % 2 == 0 ? 2 : 1;
 }
@@ -281,11 +299,14 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
     const DeviceFacts& facts = *stream_of(call).facts;
     const int64_t blocks = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), facts);
     const int32_t members = members_of(plan, blocks, facts);
-    const LaunchShape shape{blocks_of(blocks), static_cast<unsigned>(plan.threads), static_cast<size_t>(bytes), members > 1 ? members : 0};
-    launch_overlapped(
-        kernel, shape, stream_of(call), static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
-        static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data),
-        static_cast<uint4*>(b.gx), static_cast<float*>(b.partials), b.rows, static_cast<int32_t>(b.n / vec16(b.dtype)), plan.lanes);
+    const LaunchShape shape{blocks_of(blocks), static_cast<unsigned>(plan.threads),
+                            static_cast<size_t>(bytes), members > 1 ? members : 0};
+    launch_overlapped(kernel, shape, stream_of(call), static_cast<const uint4*>(b.g),
+                      static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
+                      static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd),
+                      static_cast<const uint4*>(b.w.data), static_cast<uint4*>(b.gx),
+                      static_cast<float*>(b.partials), b.rows,
+                      static_cast<int32_t>(b.n / vec16(b.dtype)), plan.lanes);
   });
 }
 

@@ -1,19 +1,23 @@
-// All-reduce of small tensors between GPUs that can write to each other's memory: each rank sends all it has to all others and
-// sums what comes, in the order of the ranks, so that all have the same bits. One trip over the wire, not a ring's 2 (n - 1).
+// All-reduce of small tensors between GPUs that can write to each other's memory: each rank sends
+// all it has to all others and sums what comes, in the order of the ranks, so that all have the
+// same bits. One trip over the wire, not a ring's 2 (n - 1).
 //
-// Layout: a tensor is cut into packets of 8 bytes, a thread for each, in blocks of 256. A packet on its way has the call's number
-// behind each 4 bytes: 8 bytes are written at once, so who reads the number reads the data too, and neither fences nor flags
-// beside the data are needed. A rank's mailbox has a place for each packet of each rank, twice: the calls take turns. When a rank
-// writes into a place for the second time, all others have done the call between, and so have read what was there before.
+// Layout: a tensor is cut into packets of 8 bytes, a thread for each, in blocks of 256. A packet on
+// its way has the call's number behind each 4 bytes: 8 bytes are written at once, so who reads the
+// number reads the data too, and neither fences nor flags beside the data are needed. A rank's
+// mailbox has a place for each packet of each rank, twice: the calls take turns. When a rank writes
+// into a place for the second time, all others have done the call between, and so have read what
+// was there before.
 // Operations: n - 1 additions an element at each rank.
-// Bytes: 2 (n - 1) of the tensor's out and as many in, at each rank. Numerics: float32 sums of float16 and bfloat16, rounded
-// once, as on the CPU. Who waits for a rank that does not come looks at the host's word whether the group has failed; then what
-// it writes is undefined, and its later calls send nothing, as their inputs may come of that.
-// Source: the low-latency protocol of NCCL (arXiv:2507.04786); one-shot all-reduce of TensorRT-LLM and of
-// PyTorch's symmetric memory.
-// On the device, H200s, beside NCCL in a graph: two, 8 B 3.3 us (10.6), 16 KiB 3.7 (11.8), 64 KiB 4.1 (12.2), 256 KiB 5.5 (13.5);
-// four, 3.9 (13.4), 4.6 (15.8), 5.8 (16.3), 9.6 (16.7). By lines (peer_all_reduce_lines.cu) from there on.
-// No other version was timed.
+// Bytes: 2 (n - 1) of the tensor's out and as many in, at each rank. Numerics: float32 sums of
+// float16 and bfloat16, rounded once, as on the CPU. Who waits for a rank that does not come looks
+// at the host's word whether the group has failed; then what it writes is undefined, and its later
+// calls send nothing, as their inputs may come of that.
+// Source: the low-latency protocol of NCCL (arXiv:2507.04786); one-shot all-reduce of TensorRT-LLM
+// and of PyTorch's symmetric memory. On the device, H200s, beside NCCL in a graph: two, 8 B 3.3 us
+// (10.6), 16 KiB 3.7 (11.8), 64 KiB 4.1 (12.2), 256 KiB 5.5 (13.5); four, 3.9 (13.4), 4.6 (15.8),
+// 5.8 (16.3), 9.6 (16.7). By lines (peer_all_reduce_lines.cu) from there on. No other version was
+// timed.
 #include "peer_sums.cuh"
 
 namespace shardwise::cuda {
@@ -22,7 +26,9 @@ namespace {
 constexpr int32_t kThreads = 256;
 
 __device__ __forceinline__ void send(char* to, uint2 data, uint32_t number) {
-  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(to), "r"(data.x), "r"(number), "r"(data.y) : "memory");
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(to), "r"(data.x),
+               "r"(number), "r"(data.y)
+               : "memory");
 }
 
 // False if the group has failed.
@@ -51,13 +57,17 @@ __device__ __forceinline__ Own<T> load_packet(const T* from, int64_t left, bool 
 }
 
 template <class T>
-__device__ __forceinline__ void store_packet(T* to, const Own<T>& packet, int64_t left, bool aligned) {
-  if (aligned && left >= packet.kItems) *reinterpret_cast<uint2*>(to) = packet.words;
-  else store_elements(to, packet, left);
+__device__ __forceinline__ void store_packet(T* to, const Own<T>& packet, int64_t left,
+                                             bool aligned) {
+  if (aligned && left >= packet.kItems)
+    *reinterpret_cast<uint2*>(to) = packet.words;
+  else
+    store_elements(to, packet, left);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) peer_all_reduce_kernel(const __grid_constant__ PeerCall call, Reduce reduce, bool aligned) {
+__global__ void __launch_bounds__(kThreads)
+    peer_all_reduce_kernel(const __grid_constant__ PeerCall call, Reduce reduce, bool aligned) {
   constexpr int items = Own<T>::kItems;
   const int32_t rank = call.rank, size = call.size;
   const int64_t turn = (call.number & 1) * size;
@@ -65,7 +75,8 @@ __global__ void __launch_bounds__(kThreads) peer_all_reduce_kernel(const __grid_
     return call.mailboxes[owner] + ((turn + sender) * kMostPackets + p) * kPacketBytes;
   };
   const bool has_stopped = was_stopped(call);
-  for (int64_t p = int64_t(blockIdx.x) * kThreads + threadIdx.x; p * items < call.count; p += int64_t(gridDim.x) * kThreads) {
+  for (int64_t p = int64_t(blockIdx.x) * kThreads + threadIdx.x; p * items < call.count;
+       p += int64_t(gridDim.x) * kThreads) {
     const int64_t left = call.count - p * items;
     const Own<T> own = load_packet(static_cast<const T*>(call.in) + p * items, left, aligned);
     if (has_stopped) return;
@@ -87,15 +98,16 @@ template <class T>
 cudaError_t launch(const PeerCall& call, Reduce reduce, cudaStream_t stream) {
   const int64_t packets = ceil_div(call.count, Own<T>::kItems);
   const auto blocks = static_cast<unsigned>(ceil_div(packets, kThreads));
-  peer_all_reduce_kernel<T><<<blocks, kThreads, 0, stream>>>(call, reduce, is_aligned_to(call, kPacketData));
+  peer_all_reduce_kernel<T>
+      <<<blocks, kThreads, 0, stream>>>(call, reduce, is_aligned_to(call, kPacketData));
   return cudaPeekAtLastError();
 }
 
 }  // namespace
 
 bool is_for_peers(const CollectiveCall& call, int32_t size) {
-  return call.kind == Collective::AllReduce && size > 1 && size <= kMostPeers && call.count > 0 && call.dtype != DType::Int16 &&
-         call.count <= kMostPeerBytes / item_size(call.dtype);
+  return call.kind == Collective::AllReduce && size > 1 && size <= kMostPeers && call.count > 0 &&
+         call.dtype != DType::Int16 && call.count <= kMostPeerBytes / item_size(call.dtype);
 }
 
 cudaError_t load_peer_all_reduce() {
@@ -108,7 +120,9 @@ cudaError_t load_peer_all_reduce() {
 
 cudaError_t peer_all_reduce(const PeerCall& call, cudaStream_t stream) {
   if (needs_lines(call.count, call.dtype)) return peer_all_reduce_lines(call, stream);
-  return with_summed_type(call, [&](auto tag, Reduce reduce) { return launch<tag_t<decltype(tag)>>(call, reduce, stream); });
+  return with_summed_type(call, [&](auto tag, Reduce reduce) {
+    return launch<tag_t<decltype(tag)>>(call, reduce, stream);
+  });
 }
 
 }  // namespace shardwise::cuda

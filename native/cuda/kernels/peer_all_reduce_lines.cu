@@ -1,25 +1,35 @@
-// All-reduce of tensors of up to some MiB between GPUs that can write to each other's memory, in two shots: each rank owns a part of the
-// tensor, to which all send what they have of it. It adds that up in the order of the ranks, so that all have the same bits, and sends the sum
-// to all. Between two ranks there is one shot, of the whole: as many bytes, and one trip over the wire less.
+// All-reduce of tensors of up to some MiB between GPUs that can write to each other's memory, in
+// two shots: each rank owns a part of the tensor, to which all send what they have of it. It adds
+// that up in the order of the ranks, so that all have the same bits, and sends the sum to all.
+// Between two ranks there is one shot, of the whole: as many bytes, and one trip over the wire
+// less.
 //
-// Layout: what is sent are lines of 128 bytes, of which 120 are data and the last 8 the call's number. Eight neighbouring lanes write a line at
-// once, and it arrives in order: who sees the number, and reads the line behind that, reads the data, without fences. Two lines are a pair with
-// 240 bytes of the tensor, so that lanes load and store 16 bytes of it: seven of a group 16 of each line, the last one 16 of which half go
-// into the first line and half into the second, each in front of a number.
-// A mailbox has two boxes of pairs for each other rank. In two shots one is for what is to be added: when a rank writes into it again, its
-// call before is done, and so has had the sums of all it sent then, which had been read. The other is for sums: they go to ranks whose
-// lines of this call have come, who have ended the call before, with all they read. In one shot the boxes take turns by the call's number, as in
-// the kernel of packets: the call between, of whichever kernel, says that all have ended the one before.
-// For this the kernels of a stream must not overlap. The warp of a pair is the same on all ranks, and waits only for those of the same
-// index, which have sent before they wait, in blocks that start in order: so blocks that have no place yet stop nobody.
-// Grid: blocks of 4 to 16 warps, at most 128 of them; a warp has four pairs at a time (960 bytes of the tensor), and takes turns.
-// Operations: n - 1 additions an element of what a rank adds up: its part, or, between two ranks, the whole.
-// Bytes: 2 (n - 1) / n of the tensor's * 128 / 120 out and as many in, at each rank. Numerics: float32 sums of
-// float16 and bfloat16, rounded once, as on the CPU. A group that fails ends it as it does the kernel of packets (peer_all_reduce.cu).
-// Times on two H200s, float32, one call behind the other, NCCL and two shots through PyTorch's symmetric memory beside them: 512 KiB 7.4 us,
-// 1 MiB 7.6 (13.0, 10.0), 2 MiB 11.6, 4 MiB 17.9 (31.6, 19.7); NCCL takes 44.5 for 8 MiB.
-// No other version was timed.
-// Source: the protocol LL128 of NCCL (arXiv:2507.04786), two-shot all-reduce of TensorRT-LLM and PyTorch's symmetric memory.
+// Layout: what is sent are lines of 128 bytes, of which 120 are data and the last 8 the call's
+// number. Eight neighbouring lanes write a line at once, and it arrives in order: who sees the
+// number, and reads the line behind that, reads the data, without fences. Two lines are a pair with
+// 240 bytes of the tensor, so that lanes load and store 16 bytes of it: seven of a group 16 of each
+// line, the last one 16 of which half go into the first line and half into the second, each in
+// front of a number. A mailbox has two boxes of pairs for each other rank. In two shots one is for
+// what is to be added: when a rank writes into it again, its call before is done, and so has had
+// the sums of all it sent then, which had been read. The other is for sums: they go to ranks whose
+// lines of this call have come, who have ended the call before, with all they read. In one shot the
+// boxes take turns by the call's number, as in the kernel of packets: the call between, of
+// whichever kernel, says that all have ended the one before. For this the kernels of a stream must
+// not overlap. The warp of a pair is the same on all ranks, and waits only for those of the same
+// index, which have sent before they wait, in blocks that start in order: so blocks that have no
+// place yet stop nobody.
+// Grid: blocks of 4 to 16 warps, at most 128 of them; a warp has four pairs at a time (960 bytes of
+// the tensor), and takes turns.
+// Operations: n - 1 additions an element of what a rank adds up: its part, or, between two ranks,
+// the whole.
+// Bytes: 2 (n - 1) / n of the tensor's * 128 / 120 out and as many in, at each rank. Numerics:
+// float32 sums of float16 and bfloat16, rounded once, as on the CPU. A group that fails ends it as
+// it does the kernel of packets (peer_all_reduce.cu). Times on two H200s, float32, one call behind
+// the other, NCCL and two shots through PyTorch's symmetric memory beside them: 512 KiB 7.4 us, 1
+// MiB 7.6 (13.0, 10.0), 2 MiB 11.6, 4 MiB 17.9 (31.6, 19.7); NCCL takes 44.5 for 8 MiB. No other
+// version was timed.
+// Source: the protocol LL128 of NCCL (arXiv:2507.04786), two-shot all-reduce of TensorRT-LLM and
+// PyTorch's symmetric memory.
 #include <algorithm>
 
 #include "peer_sums.cuh"
@@ -33,7 +43,8 @@ constexpr int32_t kPieceBytes = 16, kNumberAt = kLineBytes - 4;
 constexpr int32_t kSums = 1;  // a box
 constexpr unsigned kWholeWarp = 0xffffffff;
 static_assert(kMostPeers <= kLanesOfLine, "a lane looks for the lines of a rank");
-static_assert(kMostPacketBytes >= kPairData * kMostPeers * kMostPeers, "every rank owns some pairs, and so sends to all");
+static_assert(kMostPacketBytes >= kPairData * kMostPeers * kMostPeers,
+              "every rank owns some pairs, and so sends to all");
 static_assert(kMostPeerBytes <= 1 << 30, "elements are counted in 32 bits");
 
 // How a tensor is cut, in pairs.
@@ -42,9 +53,11 @@ struct Cut {
   bool is_aligned, is_smooth;  // smooth: and without an end that is shorter than a piece
 };
 
-// ---- pieces: what a lane has of a line --------------------------------------------------------------------------------
+// ---- pieces: what a lane has of a line
+// --------------------------------------------------------------------------------
 
-// Without branches, so that many are on their way at once. A piece that is not wanted stays as it was.
+// Without branches, so that many are on their way at once. A piece that is not wanted stays as it
+// was.
 __device__ __forceinline__ void load_piece(uint4& piece, const void* from, bool is_wanted) {
   asm volatile(
       "{\n"
@@ -58,12 +71,17 @@ __device__ __forceinline__ void load_piece(uint4& piece, const void* from, bool 
 }
 
 __device__ __forceinline__ void store_piece(char* to, uint4 piece) {
-  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(piece.x), "r"(piece.y), "r"(piece.z), "r"(piece.w) : "memory");
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(piece.x),
+               "r"(piece.y), "r"(piece.z), "r"(piece.w)
+               : "memory");
 }
 
 __device__ __forceinline__ uint32_t load_number(const char* line) {
   uint32_t number;
-  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(number) : "l"(line + kNumberAt) : "memory");
+  asm volatile("ld.volatile.global.u32 %0, [%1];"
+               : "=r"(number)
+               : "l"(line + kNumberAt)
+               : "memory");
   return number;
 }
 
@@ -77,16 +95,23 @@ __device__ __noinline__ void store_slowly(T* to, Packet<T, kPieceBytes> piece, i
   store_elements(to, piece, left);
 }
 
-// ---- a call -----------------------------------------------------------------------------------------------------------
+// ---- a call
+// -----------------------------------------------------------------------------------------------------------
 
-// One lane's view of it, between at most kRanks ranks. The methods are called by whole warps, for four pairs from `base` on.
+// One lane's view of it, between at most kRanks ranks. The methods are called by whole warps, for
+// four pairs from `base` on.
 template <class T, int32_t kRanks>
 class Lines {
  public:
   static constexpr bool kTwoShots = has_two_shots(kRanks);
 
   __device__ __forceinline__ Lines(const PeerCall& call, Reduce reduce, const Cut& cut)
-      : call_(call), cut_(cut), reduce_(reduce), rank_(call.rank), size_(kTwoShots ? call.size : 2), lane_(threadIdx.x % kLanesOfLine) {}
+      : call_(call),
+        cut_(cut),
+        reduce_(reduce),
+        rank_(call.rank),
+        size_(kTwoShots ? call.size : 2),
+        lane_(threadIdx.x % kLanesOfLine) {}
 
   // To each other rank what this one has of its part.
   __device__ __forceinline__ void send_parts(int32_t base, bool has_stopped) const {
@@ -135,7 +160,8 @@ class Lines {
     if (!wait(kSums, lane_, p)) return false;
     Pair sums[kRanks];
 #pragma unroll
-    for (int step = 1; step < kRanks; step++) receive(sums[step], kSums, behind(step), p, (step < size_) & is_there(behind(step), p));
+    for (int step = 1; step < kRanks; step++)
+      receive(sums[step], kSums, behind(step), p, (step < size_) & is_there(behind(step), p));
 #pragma unroll
     for (int step = 1; step < kRanks; step++) {
       if (step >= size_) continue;
@@ -146,38 +172,53 @@ class Lines {
   }
 
  private:
-  static constexpr int32_t kItems = kPieceBytes / sizeof(T), kItemsOfLine = kLanesOfLine * kItems, kItemsOfPair = kPairData / sizeof(T);
+  static constexpr int32_t kItems = kPieceBytes / sizeof(T), kItemsOfLine = kLanesOfLine * kItems,
+                           kItemsOfPair = kPairData / sizeof(T);
 
   struct Pair {
     Packet<T, kPieceBytes> pieces[2];
   };
 
   __device__ __forceinline__ int32_t parts_box() const { return kTwoShots ? 0 : call_.number & 1; }
-  __device__ __forceinline__ int32_t behind(int32_t step) const { return rank_ + step < size_ ? rank_ + step : rank_ + step - size_; }
+  __device__ __forceinline__ int32_t behind(int32_t step) const {
+    return rank_ + step < size_ ? rank_ + step : rank_ + step - size_;
+  }
   __device__ __forceinline__ bool is_last() const { return lane_ == kLanesOfLine - 1; }
 
-  __device__ __forceinline__ int32_t pair_of(int32_t base) const { return base + threadIdx.x % 32 / kLanesOfLine; }
-  __device__ __forceinline__ int32_t begin(int32_t part) const { return kTwoShots ? part * cut_.of_part : 0; }
-  __device__ __forceinline__ bool is_there(int32_t part, int32_t p) const { return (p < cut_.of_part) & (begin(part) + p < cut_.all); }
+  __device__ __forceinline__ int32_t pair_of(int32_t base) const {
+    return base + threadIdx.x % 32 / kLanesOfLine;
+  }
+  __device__ __forceinline__ int32_t begin(int32_t part) const {
+    return kTwoShots ? part * cut_.of_part : 0;
+  }
+  __device__ __forceinline__ bool is_there(int32_t part, int32_t p) const {
+    return (p < cut_.of_part) & (begin(part) + p < cut_.all);
+  }
 
-  __device__ __forceinline__ char* place(int32_t box, int32_t owner, int32_t sender, int32_t p) const {
+  __device__ __forceinline__ char* place(int32_t box, int32_t owner, int32_t sender,
+                                         int32_t p) const {
     const int32_t before = (box * (size_ - 1) + sender - (sender > owner ? 1 : 0)) * cut_.of_box;
     return call_.mailboxes[owner] + packet_mail_bytes(size_) + int64_t{before + p} * kPairBytes;
   }
 
-  // Where a lane's piece of a pair lies in the tensor, and how many elements from there on are the lane's and the tensor's, or more.
+  // Where a lane's piece of a pair lies in the tensor, and how many elements from there on are the
+  // lane's and the tensor's, or more.
   __device__ __forceinline__ int32_t at(int32_t part, int32_t p, int32_t i) const {
     return (begin(part) + p) * kItemsOfPair + i * kItemsOfLine + lane_ * kItems;
   }
   __device__ __forceinline__ int32_t left(int32_t part, int32_t p, int32_t i) const {
-    return is_there(part, p) & (i == 0 || !is_last()) ? static_cast<int32_t>(call_.count) - at(part, p, i) : 0;
+    return is_there(part, p) & (i == 0 || !is_last())
+               ? static_cast<int32_t>(call_.count) - at(part, p, i)
+               : 0;
   }
 
   // What can be loaded at once; `mend` loads the rest.
   __device__ __forceinline__ void load(Pair& pair, int32_t part, int32_t p, bool is_wanted) const {
     const T* in = static_cast<const T*>(call_.in);
 #pragma unroll
-    for (int i = 0; i < 2; i++) load_piece(pair.pieces[i].words, in + at(part, p, i), is_wanted & cut_.is_aligned & (left(part, p, i) >= kItems));
+    for (int i = 0; i < 2; i++)
+      load_piece(pair.pieces[i].words, in + at(part, p, i),
+                 is_wanted & cut_.is_aligned & (left(part, p, i) >= kItems));
   }
 
   __device__ __forceinline__ void mend(Pair& pair, int32_t part, int32_t p) const {
@@ -185,7 +226,8 @@ class Lines {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const int32_t there = left(part, p, i);
-      if (there > 0 && (!cut_.is_aligned || there < kItems)) pair.pieces[i] = load_slowly(in + at(part, p, i), there);
+      if (there > 0 && (!cut_.is_aligned || there < kItems))
+        pair.pieces[i] = load_slowly(in + at(part, p, i), there);
     }
   }
 
@@ -194,8 +236,10 @@ class Lines {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const int32_t there = left(part, p, i);
-      if (cut_.is_aligned && there >= kItems) *reinterpret_cast<uint4*>(out + at(part, p, i)) = pair.pieces[i].words;
-      else if (there > 0) store_slowly(out + at(part, p, i), pair.pieces[i], there);
+      if (cut_.is_aligned && there >= kItems)
+        *reinterpret_cast<uint4*>(out + at(part, p, i)) = pair.pieces[i].words;
+      else if (there > 0)
+        store_slowly(out + at(part, p, i), pair.pieces[i], there);
     }
   }
 
@@ -229,7 +273,8 @@ class Lines {
   }
 
   // All lanes of a line at once.
-  __device__ __forceinline__ void send(int32_t box, int32_t owner, int32_t part, int32_t p, const Pair& packed) const {
+  __device__ __forceinline__ void send(int32_t box, int32_t owner, int32_t part, int32_t p,
+                                       const Pair& packed) const {
     char* to = place(box, owner, rank_, p) + lane_ * kPieceBytes;
     __syncwarp();
     if (!is_there(part, p)) return;
@@ -237,7 +282,8 @@ class Lines {
     store_piece(to + kLineBytes, packed.pieces[1].words);
   }
 
-  // Until the others' pairs of a part have come: each lane of a group looks for those of one rank. False if the group has failed.
+  // Until the others' pairs of a part have come: each lane of a group looks for those of one rank.
+  // False if the group has failed.
   __device__ __forceinline__ bool wait(int32_t box, int32_t part, int32_t p) const {
     const bool looks = (lane_ < size_) & (lane_ != rank_) & is_there(part, p);
     const char* from = looks ? place(box, rank_, lane_, p) : nullptr;
@@ -254,7 +300,8 @@ class Lines {
   }
 
   // What has come, as it was sent.
-  __device__ __forceinline__ void receive(Pair& packed, int32_t box, int32_t sender, int32_t p, bool is_wanted) const {
+  __device__ __forceinline__ void receive(Pair& packed, int32_t box, int32_t sender, int32_t p,
+                                          bool is_wanted) const {
     const char* from = place(box, rank_, sender, p) + lane_ * kPieceBytes;
     load_piece(packed.pieces[0].words, from, is_wanted);
     load_piece(packed.pieces[1].words, from + kLineBytes, is_wanted);
@@ -269,9 +316,12 @@ class Lines {
 // What is to be added is sent one turn ahead of the sums.
 template <class T, int32_t kRanks>
 __global__ void __launch_bounds__(32 * kMostWarps)
-    peer_all_reduce_lines_kernel(const __grid_constant__ PeerCall call, Reduce reduce, const __grid_constant__ Cut cut) {
+    peer_all_reduce_lines_kernel(const __grid_constant__ PeerCall call, Reduce reduce,
+                                 const __grid_constant__ Cut cut) {
   const Lines<T, kRanks> lines(call, reduce, cut);
-  const int32_t warps = blockDim.x / 32, first = (blockIdx.x * warps + threadIdx.x / 32) * kPairsOfWarp, all = gridDim.x * warps * kPairsOfWarp;
+  const int32_t warps = blockDim.x / 32,
+                first = (blockIdx.x * warps + threadIdx.x / 32) * kPairsOfWarp,
+                all = gridDim.x * warps * kPairsOfWarp;
   const bool has_stopped = was_stopped(call);
   for (int32_t base = first - all; base < cut.of_part; base += all) {
     lines.send_parts(base + all, has_stopped);
@@ -285,19 +335,24 @@ __global__ void __launch_bounds__(32 * kMostWarps)
 template <class T>
 auto kernel_for(int32_t size) {
   if (size == 2) return peer_all_reduce_lines_kernel<T, 2>;
-  return size <= 4 ? peer_all_reduce_lines_kernel<T, 4> : peer_all_reduce_lines_kernel<T, kMostPeers>;
+  return size <= 4 ? peer_all_reduce_lines_kernel<T, 4>
+                   : peer_all_reduce_lines_kernel<T, kMostPeers>;
 }
 
 // Over many multiprocessors, and so that all warps have the same number of turns.
 template <class T>
 cudaError_t launch(const PeerCall& call, Reduce reduce, cudaStream_t stream) {
-  const int64_t pairs = ceil_div(call.count, kPairData / sizeof(T)), of_part = ceil_div(pairs, has_two_shots(call.size) ? call.size : 1);
+  const int64_t pairs = ceil_div(call.count, kPairData / sizeof(T)),
+                of_part = ceil_div(pairs, has_two_shots(call.size) ? call.size : 1);
   const bool is_aligned = is_aligned_to(call, kPieceBytes);
-  const Cut cut = {static_cast<int32_t>(pairs), static_cast<int32_t>(of_part), line_pairs_of_box(call.size), is_aligned,
+  const Cut cut = {static_cast<int32_t>(pairs), static_cast<int32_t>(of_part),
+                   line_pairs_of_box(call.size), is_aligned,
                    is_aligned && call.count % (kPieceBytes / sizeof(T)) == 0};
-  const int64_t turns = ceil_div(of_part, kMostBlocks * kMostWarps * kPairsOfWarp), warps = ceil_div(of_part, turns * kPairsOfWarp);
+  const int64_t turns = ceil_div(of_part, kMostBlocks * kMostWarps * kPairsOfWarp),
+                warps = ceil_div(of_part, turns * kPairsOfWarp);
   const int64_t of_block = std::max<int64_t>(kFewestWarps, ceil_div(warps, kMostBlocks));
-  const auto blocks = static_cast<unsigned>(ceil_div(warps, of_block)), threads = static_cast<unsigned>(32 * of_block);
+  const auto blocks = static_cast<unsigned>(ceil_div(warps, of_block)),
+             threads = static_cast<unsigned>(32 * of_block);
   kernel_for<T>(call.size)<<<blocks, threads, 0, stream>>>(call, reduce, cut);
   return cudaPeekAtLastError();
 }
@@ -309,13 +364,16 @@ cudaError_t load_peer_all_reduce_lines() {
     cudaFuncAttributes ignored;
     cudaError_t code = cudaSuccess;
     for (const int32_t size : {2, 4, kMostPeers})
-      if (code == cudaSuccess) code = cudaFuncGetAttributes(&ignored, kernel_for<tag_t<decltype(tag)>>(size));
+      if (code == cudaSuccess)
+        code = cudaFuncGetAttributes(&ignored, kernel_for<tag_t<decltype(tag)>>(size));
     return code;
   });
 }
 
 cudaError_t peer_all_reduce_lines(const PeerCall& call, cudaStream_t stream) {
-  return with_summed_type(call, [&](auto tag, Reduce reduce) { return launch<tag_t<decltype(tag)>>(call, reduce, stream); });
+  return with_summed_type(call, [&](auto tag, Reduce reduce) {
+    return launch<tag_t<decltype(tag)>>(call, reduce, stream);
+  });
 }
 
 }  // namespace shardwise::cuda

@@ -1,5 +1,6 @@
-// What the all-reduces between GPUs have in common (peer_all_reduce.cu, peer_all_reduce_lines.cu): parts of a tensor in registers, their
-// sums in the order of the ranks, and how a call ends whose group has failed.
+// What the all-reduces between GPUs have in common (peer_all_reduce.cu, peer_all_reduce_lines.cu):
+// parts of a tensor in registers, their sums in the order of the ranks, and how a call ends whose
+// group has failed.
 #pragma once
 #include <type_traits>
 
@@ -9,15 +10,24 @@
 
 namespace shardwise::cuda {
 
-// ---- the end of a group -----------------------------------------------------------------------------------------------
+// ---- the end of a group
+// -----------------------------------------------------------------------------------------------
 
-constexpr uint32_t kSpinsToLook = 1024;  // the host's memory is far: this is about every half millisecond
+// the host's memory is far: this is about every half millisecond
+constexpr uint32_t kSpinsToLook = 1024;
 
-__device__ __forceinline__ bool has_failed(const PeerCall& call) { return *const_cast<const volatile int32_t*>(call.stop) != 0; }
-__device__ __forceinline__ bool was_stopped(const PeerCall& call) { return *const_cast<const volatile int32_t*>(call.stopped) != 0; }
-__device__ __forceinline__ void say_stopped(const PeerCall& call) { *const_cast<volatile int32_t*>(call.stopped) = 1; }
+__device__ __forceinline__ bool has_failed(const PeerCall& call) {
+  return *const_cast<const volatile int32_t*>(call.stop) != 0;
+}
+__device__ __forceinline__ bool was_stopped(const PeerCall& call) {
+  return *const_cast<const volatile int32_t*>(call.stopped) != 0;
+}
+__device__ __forceinline__ void say_stopped(const PeerCall& call) {
+  *const_cast<volatile int32_t*>(call.stopped) = 1;
+}
 
-// ---- parts of a tensor ------------------------------------------------------------------------------------------------
+// ---- parts of a tensor
+// ------------------------------------------------------------------------------------------------
 
 template <class T, int32_t kBytes>
 union Packet {
@@ -38,26 +48,33 @@ __device__ __forceinline__ Packet<T, kBytes> load_elements(const T* from, int64_
 }
 
 template <class T, int32_t kBytes>
-__device__ __forceinline__ void store_elements(T* to, const Packet<T, kBytes>& packet, int64_t left) {
+__device__ __forceinline__ void store_elements(T* to, const Packet<T, kBytes>& packet,
+                                               int64_t left) {
 #pragma unroll
   for (int i = 0; i < packet.kItems; i++)
     if (i < left) to[i] = packet.at[i];
 }
 
 inline bool is_aligned_to(const PeerCall& call, uintptr_t bytes) {
-  return ((reinterpret_cast<uintptr_t>(call.in) | reinterpret_cast<uintptr_t>(call.out)) & (bytes - 1)) == 0;
+  return ((reinterpret_cast<uintptr_t>(call.in) | reinterpret_cast<uintptr_t>(call.out)) &
+          (bytes - 1)) == 0;
 }
 
-// ---- sums -------------------------------------------------------------------------------------------------------------
+// ---- sums
+// -------------------------------------------------------------------------------------------------------------
 
 // use(both), with what makes one of two elements.
 template <class C, class Use>
 __device__ __forceinline__ void with_combine(Reduce reduce, Use use) {
   switch (reduce) {
-    case Reduce::Product: return use([](C a, C b) { return a * b; });
-    case Reduce::Min: return use([](C a, C b) { return a <= b || a != a ? a : b; });
-    case Reduce::Max: return use([](C a, C b) { return a >= b || a != a ? a : b; });
-    default: return use([](C a, C b) { return a + b; });
+    case Reduce::Product:
+      return use([](C a, C b) { return a * b; });
+    case Reduce::Min:
+      return use([](C a, C b) { return a <= b || a != a ? a : b; });
+    case Reduce::Max:
+      return use([](C a, C b) { return a >= b || a != a ? a : b; });
+    default:
+      return use([](C a, C b) { return a + b; });
   }
 }
 
@@ -91,22 +108,36 @@ class PacketSum {
   C sum_[kItems] = {};
 };
 
-// ---- types ------------------------------------------------------------------------------------------------------------
+// ---- types
+// ------------------------------------------------------------------------------------------------------------
 
-// use(tag, reduce), with the type that a call's elements are added as. Of bools, 0 and 1, that is "or" and "and".
+// use(tag, reduce), with the type that a call's elements are added as. Of bools, 0 and 1, that is
+// "or" and "and".
 template <class Use>
 cudaError_t with_summed_type(const PeerCall& call, Use use) {
   switch (call.dtype) {
-    case DType::Float32: return use(TypeTag<float>{}, call.reduce);
-    case DType::Float64: return use(TypeTag<double>{}, call.reduce);
-    case DType::Float16: return use(TypeTag<half_t>{}, call.reduce);
-    case DType::BFloat16: return use(TypeTag<bfloat16_t>{}, call.reduce);
-    case DType::Int64: return use(TypeTag<int64_t>{}, call.reduce);
-    case DType::Int32: return use(TypeTag<int32_t>{}, call.reduce);
-    case DType::Int8: return use(TypeTag<int8_t>{}, call.reduce);
-    case DType::UInt8: return use(TypeTag<uint8_t>{}, call.reduce);
-    case DType::Bool: return use(TypeTag<uint8_t>{}, call.reduce == Reduce::Sum || call.reduce == Reduce::Max ? Reduce::Max : Reduce::Min);
-    default: return cudaErrorNotSupported;
+    case DType::Float32:
+      return use(TypeTag<float>{}, call.reduce);
+    case DType::Float64:
+      return use(TypeTag<double>{}, call.reduce);
+    case DType::Float16:
+      return use(TypeTag<half_t>{}, call.reduce);
+    case DType::BFloat16:
+      return use(TypeTag<bfloat16_t>{}, call.reduce);
+    case DType::Int64:
+      return use(TypeTag<int64_t>{}, call.reduce);
+    case DType::Int32:
+      return use(TypeTag<int32_t>{}, call.reduce);
+    case DType::Int8:
+      return use(TypeTag<int8_t>{}, call.reduce);
+    case DType::UInt8:
+      return use(TypeTag<uint8_t>{}, call.reduce);
+    case DType::Bool:
+      return use(TypeTag<uint8_t>{}, call.reduce == Reduce::Sum || call.reduce == Reduce::Max
+                                         ? Reduce::Max
+                                         : Reduce::Min);
+    default:
+      return cudaErrorNotSupported;
   }
 }
 
@@ -120,7 +151,8 @@ cudaError_t load_summed_types(Load load) {
   return code;
 }
 
-// ---- peer_all_reduce_lines.cu -----------------------------------------------------------------------------------------
+// ---- peer_all_reduce_lines.cu
+// -----------------------------------------------------------------------------------------
 
 cudaError_t peer_all_reduce_lines(const PeerCall& call, cudaStream_t stream);
 cudaError_t load_peer_all_reduce_lines();

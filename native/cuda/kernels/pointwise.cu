@@ -1,4 +1,5 @@
-// Host part of the pointwise ops: chooses between the kernels of pointwise.cuh and lays out their arguments.
+// Host part of the pointwise ops: chooses between the kernels of pointwise.cuh and lays out their
+// arguments.
 #include "pointwise.cuh"
 
 namespace shardwise::cuda::pointwise {
@@ -6,7 +7,8 @@ namespace {
 
 constexpr int kOperands = kMaxInputs + 1;  // the output, then the inputs
 
-// A tail that fills no vector costs a second launch; short operands go through `strided` whole instead.
+// A tail that fills no vector costs a second launch; short operands go through `strided` whole
+// instead.
 constexpr int64_t kLongEnoughForTail = 16384;
 
 template <class C>
@@ -16,8 +18,8 @@ Parameters<C> parameters_of(const KernelCall& call) {
   return {number_as<C>(p[0]), number_as<C>(p[1]), number_as<C>(p[2]), number_as<C>(p[3])};
 }
 
-// Strides of all operands, dims ordered as the output lies in memory and merged. Numbers and missing operands walk along
-// with the output, so that they never prevent a merge.
+// Strides of all operands, dims ordered as the output lies in memory and merged. Numbers and
+// missing operands walk along with the output, so that they never prevent a merge.
 Dims<kOperands> lay_out(const KernelCall& call, int arity) {
   Dims<kOperands> dims;
   const TensorView& y = call.output(0);
@@ -25,7 +27,8 @@ Dims<kOperands> lay_out(const KernelCall& call, int arity) {
     int64_t stride[kOperands];
     stride[0] = y.strides[d];
     for (int k = 0; k < kMaxInputs; k++)
-      stride[k + 1] = k < arity && !call.input(k).is_immediate ? call.input(k).strides[d] : y.strides[d];
+      stride[k + 1] =
+          k < arity && !call.input(k).is_immediate ? call.input(k).strides[d] : y.strides[d];
     dims.push(y.sizes[d], stride);
   }
   if (dims.ndim > 1) {
@@ -36,7 +39,8 @@ Dims<kOperands> lay_out(const KernelCall& call, int arity) {
 }
 
 // Fills `args` for the vector kernel of element type `dtype`; false if the operands do not fit it.
-bool vector_args(const KernelCall& call, const Kernels& kernels, DType dtype, const Dims<kOperands>& dims, VectorArgs& args) {
+bool vector_args(const KernelCall& call, const Kernels& kernels, DType dtype,
+                 const Dims<kOperands>& dims, VectorArgs& args) {
   const TensorView& y = call.output(0);
   const int32_t inner = dims.ndim - 1;
   if (inner < 0 || dims.ndim > kVectorDims || dims.strides[0][inner] != 1) return false;
@@ -93,8 +97,8 @@ void* element(const void* base, DType dtype, int64_t offset) {
 
 // One launch per 2^31 elements, unless the offsets need no division.
 template <class C>
-void launch_strided(const KernelCall& call, const Kernels& kernels, void (*kernel)(StridedArgs<C>), Dims<kOperands> dims,
-                    const int64_t (&start)[kOperands]) {
+void launch_strided(const KernelCall& call, const Kernels& kernels, void (*kernel)(StridedArgs<C>),
+                    Dims<kOperands> dims, const int64_t (&start)[kOperands]) {
   const int64_t numel = dims.numel();
   StridedArgs<C> args;
   args.offsets = dims.calculator<kMaxDims>();
@@ -104,7 +108,8 @@ void launch_strided(const KernelCall& call, const Kernels& kernels, void (*kerne
       if (dims.sizes[d] > dims.sizes[largest]) largest = d;
     const int64_t size = dims.sizes[largest];
     int64_t second[kOperands];
-    for (int k = 0; k < kOperands; k++) second[k] = start[k] + (size / 2) * dims.strides[k][largest];
+    for (int k = 0; k < kOperands; k++)
+      second[k] = start[k] + (size / 2) * dims.strides[k][largest];
     dims.sizes[largest] = size / 2;
     launch_strided(call, kernels, kernel, dims, start);
     dims.sizes[largest] = size - size / 2;
@@ -133,8 +138,8 @@ void launch_strided(const KernelCall& call, const Kernels& kernels, void (*kerne
 }
 
 template <class C>
-Status run_strided(const KernelCall& call, const Kernels& kernels, void (*kernel)(StridedArgs<C>), Dims<kOperands> dims,
-                   int64_t first) {
+Status run_strided(const KernelCall& call, const Kernels& kernels, void (*kernel)(StridedArgs<C>),
+                   Dims<kOperands> dims, int64_t first) {
   const TensorView& y = call.output(0);
   if (!kernel || !storable<C>(y.dtype, kernels.gives_bool)) return unsupported(call, y.dtype);
   for (int k = 0; k < kernels.arity; k++)
@@ -152,7 +157,8 @@ Status run_strided(const KernelCall& call, const Kernels& kernels, void (*kernel
 DType vector_dtype(const KernelCall& call, const Kernels& kernels) {
   if (!kernels.gives_bool) return call.output(0).dtype;
   for (int k = 0; k < kernels.arity; k++)
-    if (!call.input(k).is_immediate && call.input(k).dtype != DType::Bool) return call.input(k).dtype;
+    if (!call.input(k).is_immediate && call.input(k).dtype != DType::Bool)
+      return call.input(k).dtype;
   return DType::Bool;
 }
 
@@ -160,26 +166,32 @@ using VectorKernel = void (*)(VectorArgs);
 
 VectorKernel vector_kernel(const Kernels& kernels, DType dtype) {
   switch (dtype) {
-    case DType::Float32: return kernels.vector_float32;
-    case DType::BFloat16: return kernels.vector_bfloat16;
-    case DType::Float16: return kernels.vector_float16;
-    default: return nullptr;
+    case DType::Float32:
+      return kernels.vector_float32;
+    case DType::BFloat16:
+      return kernels.vector_bfloat16;
+    case DType::Float16:
+      return kernels.vector_float16;
+    default:
+      return nullptr;
   }
 }
 
-void launch_vector(const KernelCall& call, VectorKernel kernel, DType dtype, const VectorArgs& args) {
+void launch_vector(const KernelCall& call, VectorKernel kernel, DType dtype,
+                   const VectorArgs& args) {
   const int64_t blocks = ceil_div(args.numel, kThreads * vec16(dtype));
   launch_overlapped(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
 }
 
-// The common case, without the layout of dims: every operand is one aligned run of memory in the same order, or a number. Most of
-// the time of a small op is what the host does before the launch.
+// The common case, without the layout of dims: every operand is one aligned run of memory in the
+// same order, or a number. Most of the time of a small op is what the host does before the launch.
 bool flat_args(const KernelCall& call, const Kernels& kernels, DType dtype, VectorArgs& args) {
   const auto flat = [&](const TensorView& t, DType wanted) {
     return t.ndim == 1 && t.strides[0] == 1 && t.dtype == wanted && is_aligned(t.data, 16);
   };
   const TensorView& y = call.output(0);
-  if (y.numel % vec16(dtype) != 0 || !flat(y, kernels.gives_bool ? DType::Bool : dtype)) return false;
+  if (y.numel % vec16(dtype) != 0 || !flat(y, kernels.gives_bool ? DType::Bool : dtype))
+    return false;
   for (int k = 0; k < kMaxInputs; k++) {
     args.read[k] = Read::Number;
     args.numbers[k] = 0;
@@ -207,15 +219,18 @@ Status run(const KernelCall& call, const Kernels& kernels) {
   if (y.numel == 0) return kOk;
   const auto compute = static_cast<ComputeType>(static_cast<int32_t>(call.params[0]));
   const DType dtype = vector_dtype(call, kernels);
-  const VectorKernel kernel = compute == ComputeType::Float ? vector_kernel(kernels, dtype) : nullptr;
+  const VectorKernel kernel =
+      compute == ComputeType::Float ? vector_kernel(kernels, dtype) : nullptr;
   VectorArgs args;
   if (kernel && flat_args(call, kernels, dtype, args)) {
     launch_vector(call, kernel, dtype, args);
     return launched(call);
   }
   const Dims<kOperands> dims = lay_out(call, kernels.arity);
-  if (compute == ComputeType::Double) return run_strided<double>(call, kernels, kernels.strided_double, dims, 0);
-  if (compute == ComputeType::Int64) return run_strided<int64_t>(call, kernels, kernels.strided_int64, dims, 0);
+  if (compute == ComputeType::Double)
+    return run_strided<double>(call, kernels, kernels.strided_double, dims, 0);
+  if (compute == ComputeType::Int64)
+    return run_strided<int64_t>(call, kernels, kernels.strided_int64, dims, 0);
   args = VectorArgs{};
   if (!kernel || !vector_args(call, kernels, dtype, dims, args))
     return run_strided<float>(call, kernels, kernels.strided_float, dims, 0);

@@ -1,18 +1,21 @@
 // One output element from up to three input elements: the machinery behind pointwise_*.cu.
 //
-// Math: y[i] = f(x[i], ...) with f from generated/pointwise_ops.inc, in float, double or int64, rounded once.
-// Kernels per op: `vector` for float32, bfloat16 and float16, and `strided` per compute type for everything else.
+// Math: y[i] = f(x[i], ...) with f from generated/pointwise_ops.inc, in float, double or int64,
+// rounded once. Kernels per op: `vector` for float32, bfloat16 and float16, and `strided` per
+// compute type for everything else.
 //   vector   16 bytes per thread; operands of the output's dtype, bool, or numbers; the innermost dim is contiguous or
-//            broadcast, outer dims may be anything that keeps vectors aligned (x + bias, x * column, ...).
-//   strided  4 elements per thread, 256 apart; any dtype, any strides; dtype switch per launch (a uniform branch).
+//            broadcast, outer dims may be anything that keeps vectors aligned (x + bias, x *
+//            column, ...).
+//   strided 4 elements per thread, 256 apart; any dtype, any strides; dtype switch per launch (a
+//   uniform branch).
 // Grid: one block of 256 threads per 4096 bytes (vector) or 1024 elements (strided).
-// Operations: f, once an element.
-// Moves every byte of every operand once. All loads of a thread are issued before the first use. An element is read and
-// written by the same thread and read first, so the output may be the memory of an input. No element depends on another: same
-// bits from run to run.
-// Source: PyTorch's elementwise ops.
-// On an H200, 512 MiB of float32: times a number 251 us (4.28 TB/s), x + y 368 (4.38). By 8 elements a thread, whose stores wrote
-// half of each sector, 280 and 385.
+// Operations: f, once an element. Moves every byte of every operand once. All loads of a thread are
+// issued before the first use. An element is read and written by the same thread and read first, so
+// the output may be the memory of an input. No element depends on another: same bits from run to
+// run.
+// Source: PyTorch's elementwise ops. On an H200, 512 MiB of float32: times a number 251 us (4.28
+// TB/s), x + y 368 (4.38). By 8 elements a thread, whose stores wrote half of each sector, 280 and
+// 385.
 #pragma once
 #include "../../generated/op_params.h"
 #include "../math.cuh"
@@ -59,24 +62,33 @@ struct StridedArgs {
   OffsetCalculator<kMaxInputs + 1> offsets;
 };
 
-// An operand's bits at offset `at`; bools and single elements lie at the start of the vector. Fetched for all operands before
-// the first is converted, so that the loads are in flight together.
+// An operand's bits at offset `at`; bools and single elements lie at the start of the vector.
+// Fetched for all operands before the first is converted, so that the loads are in flight together.
 template <class T, int V>
-__device__ __forceinline__ void fetch(const VectorArgs& args, int operand, int64_t at, Vec<T, V>& raw) {
+__device__ __forceinline__ void fetch(const VectorArgs& args, int operand, int64_t at,
+                                      Vec<T, V>& raw) {
   const void* base = args.inputs[operand];
   switch (args.read[operand]) {
-    case Read::Elements: raw = load_vec<V>(static_cast<const T*>(base) + at); break;
+    case Read::Elements:
+      raw = load_vec<V>(static_cast<const T*>(base) + at);
+      break;
     case Read::Bools:
       reinterpret_cast<Vec<uint8_t, V>&>(raw) = load_vec<V>(static_cast<const uint8_t*>(base) + at);
       break;
-    case Read::OneElement: raw[0] = static_cast<const T*>(base)[at]; break;
-    case Read::OneBool: reinterpret_cast<uint32_t&>(raw) = static_cast<const uint8_t*>(base)[at]; break;
-    default: break;
+    case Read::OneElement:
+      raw[0] = static_cast<const T*>(base)[at];
+      break;
+    case Read::OneBool:
+      reinterpret_cast<uint32_t&>(raw) = static_cast<const uint8_t*>(base)[at];
+      break;
+    default:
+      break;
   }
 }
 
 template <class T, int V>
-__device__ __forceinline__ void convert(const VectorArgs& args, int operand, const Vec<T, V>& raw, float (&out)[V]) {
+__device__ __forceinline__ void convert(const VectorArgs& args, int operand, const Vec<T, V>& raw,
+                                        float (&out)[V]) {
   switch (args.read[operand]) {
     case Read::Elements: {
 #pragma unroll
@@ -86,13 +98,15 @@ __device__ __forceinline__ void convert(const VectorArgs& args, int operand, con
     case Read::Bools: {
       const uint32_t* words = reinterpret_cast<const uint32_t*>(&raw);
 #pragma unroll
-      for (int i = 0; i < V; i++) out[i] = ((words[i / 4] >> (i % 4 * 8)) & 0xff) != 0 ? 1.0f : 0.0f;
+      for (int i = 0; i < V; i++)
+        out[i] = ((words[i / 4] >> (i % 4 * 8)) & 0xff) != 0 ? 1.0f : 0.0f;
       break;
     }
     default: {
       float number = args.numbers[operand];
       if (args.read[operand] == Read::OneElement) number = to_compute<float>(raw[0]);
-      if (args.read[operand] == Read::OneBool) number = reinterpret_cast<const uint32_t&>(raw) != 0 ? 1.0f : 0.0f;
+      if (args.read[operand] == Read::OneBool)
+        number = reinterpret_cast<const uint32_t&>(raw) != 0 ? 1.0f : 0.0f;
 #pragma unroll
       for (int i = 0; i < V; i++) out[i] = number;
     }
@@ -125,8 +139,8 @@ __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ Vecto
   Vec<R, V> out;
 #pragma unroll
   for (int i = 0; i < V; i++)
-    out[i] = from_compute<R>(
-        static_cast<float>(Op::apply(x[i], Arity > 1 ? y[i] : 0.0f, Arity > 2 ? z[i] : 0.0f, p.p0, p.p1, p.p2, p.p3)));
+    out[i] = from_compute<R>(static_cast<float>(
+        Op::apply(x[i], Arity > 1 ? y[i] : 0.0f, Arity > 2 ? z[i] : 0.0f, p.p0, p.p1, p.p2, p.p3)));
   store_global(static_cast<R*>(args.output) + at[0], out);
 }
 
@@ -134,7 +148,8 @@ __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ Vecto
 template <class Op, int Arity, class C, bool Bool>
 __global__ void __launch_bounds__(kThreads) strided(const __grid_constant__ StridedArgs<C> args) {
   begin_behind_others();
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kStridedElements) + threadIdx.x;
+  const int64_t first =
+      static_cast<int64_t>(blockIdx.x) * (kThreads * kStridedElements) + threadIdx.x;
   int64_t linear[kStridedElements];
   bool valid[kStridedElements];
 #pragma unroll
@@ -204,25 +219,27 @@ constexpr Kernels all_kernels() {
 
 template <class Op, int Arity, bool Bool>
 constexpr Kernels integer_kernels() {
-  return {Arity, Bool, nullptr, nullptr, nullptr, nullptr, nullptr, strided<Op, Arity, int64_t, Bool>};
+  return {Arity,   Bool,    nullptr, nullptr,
+          nullptr, nullptr, nullptr, strided<Op, Arity, int64_t, Bool>};
 }
 
 }  // namespace shardwise::cuda::pointwise
 
 // The body of one table entry: an op struct and the kernel function.
-#define SW_POINTWISE_OP(name, arity, maker, bool_result, expression)                                 \
-  namespace {                                                                                        \
-  struct name##_op {                                                                                 \
-    template <class T>                                                                               \
-    static __device__ __forceinline__ auto apply(T x, T y, T z, T p0, T p1, T p2, T p3) {            \
-      (void)x, (void)y, (void)z, (void)p0, (void)p1, (void)p2, (void)p3;                             \
-      return expression;                                                                             \
-    }                                                                                                \
-  };                                                                                                 \
-  }                                                                                                  \
-  Status name(const KernelCall& call) {                                                              \
-    static constexpr pointwise::Kernels kernels = pointwise::maker<name##_op, arity, bool_result>(); \
-    return pointwise::run(call, kernels);                                                            \
+#define SW_POINTWISE_OP(name, arity, maker, bool_result, expression)                      \
+  namespace {                                                                             \
+  struct name##_op {                                                                      \
+    template <class T>                                                                    \
+    static __device__ __forceinline__ auto apply(T x, T y, T z, T p0, T p1, T p2, T p3) { \
+      (void)x, (void)y, (void)z, (void)p0, (void)p1, (void)p2, (void)p3;                  \
+      return expression;                                                                  \
+    }                                                                                     \
+  };                                                                                      \
+  }                                                                                       \
+  Status name(const KernelCall& call) {                                                   \
+    static constexpr pointwise::Kernels kernels =                                         \
+        pointwise::maker<name##_op, arity, bool_result>();                                \
+    return pointwise::run(call, kernels);                                                 \
   }
 #define SW_CLASS_F floating_kernels
 #define SW_CLASS_A all_kernels

@@ -1,5 +1,5 @@
-// Sorting of unsigned keys with 32-bit positions: stable, deterministic, by rows. Used by sort, topk and by the index kernels
-// that must combine equal targets in order.
+// Sorting of unsigned keys with 32-bit positions: stable, deterministic, by rows. Used by sort,
+// topk and by the index kernels that must combine equal targets in order.
 #pragma once
 #include "../stream.h"
 
@@ -13,8 +13,9 @@ constexpr int64_t kSmall = 2048;  // rows up to this long are sorted by one bloc
 template <class Key>
 constexpr int kTile = sizeof(Key) == 4 ? 4096 : 2048;
 
-// Scratch memory of one sort of `rows` rows of `n` keys. The caller writes keys[0] (row after row); after sort_pairs the sorted
-// keys are in keys[result], the positions (0 to n-1 within their row) in positions[result].
+// Scratch memory of one sort of `rows` rows of `n` keys. The caller writes keys[0] (row after row);
+// after sort_pairs the sorted keys are in keys[result], the positions (0 to n-1 within their row)
+// in positions[result].
 template <class Key>
 struct Buffers {
   int64_t rows, n;
@@ -34,8 +35,9 @@ int64_t tiles_of(int64_t n) {
 template <class Key>
 int64_t buffer_bytes(int64_t rows, int64_t n) {
   const int64_t elements = rows * n;
-  return 2 * round_up(elements * static_cast<int64_t>(sizeof(Key)), 256) + 2 * round_up(elements * 4, 256) +
-         round_up(rows * kDigits * tiles_of<Key>(n) * 4, 256) + round_up(rows * kDigits * 4, 256);
+  return 2 * round_up(elements * static_cast<int64_t>(sizeof(Key)), 256) +
+         2 * round_up(elements * 4, 256) + round_up(rows * kDigits * tiles_of<Key>(n) * 4, 256) +
+         round_up(rows * kDigits * 4, 256);
 }
 
 template <class Key>
@@ -50,7 +52,8 @@ Buffers<Key> lay_out(void* base, int64_t rows, int64_t n) {
   b.rows = rows;
   b.n = n;
   b.result = 0;
-  for (int i = 0; i < 2; i++) b.keys[i] = reinterpret_cast<Key*>(take(rows * n * static_cast<int64_t>(sizeof(Key))));
+  for (int i = 0; i < 2; i++)
+    b.keys[i] = reinterpret_cast<Key*>(take(rows * n * static_cast<int64_t>(sizeof(Key))));
   for (int i = 0; i < 2; i++) b.positions[i] = reinterpret_cast<uint32_t*>(take(rows * n * 4));
   b.histogram = reinterpret_cast<uint32_t*>(take(rows * kDigits * tiles_of<Key>(n) * 4));
   b.totals = reinterpret_cast<uint32_t*>(take(rows * kDigits * 4));
@@ -69,8 +72,9 @@ inline int bits_for(uint64_t range) {
 }
 
 #if defined(__CUDACC__)
-// Bitonic network over `size` (a power of two) places in shared memory, by all threads of the block. exchange(low, high, rising)
-// puts the larger of two places into `high`, or else into `low`. Begins and ends with a barrier.
+// Bitonic network over `size` (a power of two) places in shared memory, by all threads of the
+// block. exchange(low, high, rising) puts the larger of two places into `high`, or else into `low`.
+// Begins and ends with a barrier.
 template <class Exchange>
 __device__ __forceinline__ void bitonic(int size, Exchange&& exchange) {
   for (int run = 2; run <= size; run <<= 1) {

@@ -1,16 +1,19 @@
 // random_uniform, random_normal, random_integer, random_bernoulli, dropout.
 //
-// Math: Philox4x32-10 of the element's index in the global tensor (native/README.md), so a value depends on neither the grid
-// nor the sharding. The index view says which local element is which global one.
-// Each thread makes 4 neighbouring elements (of dense dropout 16 bytes). When the index view is dense and starts at a multiple of
-// 4 they share one Philox block (two for 64-bit values), else each computes its own. Grid: blocks of 256 threads.
-// Writes y once (dropout: reads x, writes y and the mask). 20 products of 32 by 32 bits for four words.
-// Numerics: uniforms of 24 bits (float64: 53), below their bound in every dtype; normals by Box-Muller of 24-bit uniforms;
-// integers are 64 bits modulo the span. Products and sums are not fused, as on the CPU; rounded to the dtype at the end.
-// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). Other numbers than PyTorch's.
-// On an H200, 16384 x 16384 (PyTorch): uniforms in float32 380 us (417), normals 669 (594), int64 in 16384 x 8192 413 (332, of 32
-// bits each), dropout in bfloat16 350 (440). Integer instructions limit all but dropout. Versions: offsets of each element also
-// where they lie densely: uniforms 561, dropout (four elements a thread) 671; int64 by a remainder of 64 bits 743.
+// Math: Philox4x32-10 of the element's index in the global tensor (native/README.md), so a value
+// depends on neither the grid nor the sharding. The index view says which local element is which
+// global one. Each thread makes 4 neighbouring elements (of dense dropout 16 bytes). When the index
+// view is dense and starts at a multiple of 4 they share one Philox block (two for 64-bit values),
+// else each computes its own. Grid: blocks of 256 threads. Writes y once (dropout: reads x, writes
+// y and the mask). 20 products of 32 by 32 bits for four words.
+// Numerics: uniforms of 24 bits (float64: 53), below their bound in every dtype; normals by
+// Box-Muller of 24-bit uniforms; integers are 64 bits modulo the span. Products and sums are not
+// fused, as on the CPU; rounded to the dtype at the end.
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). Other numbers than
+// PyTorch's. On an H200, 16384 x 16384 (PyTorch): uniforms in float32 380 us (417), normals 669
+// (594), int64 in 16384 x 8192 413 (332, of 32 bits each), dropout in bfloat16 350 (440). Integer
+// instructions limit all but dropout. Versions: offsets of each element also where they lie
+// densely: uniforms 561, dropout (four elements a thread) 671; int64 by a remainder of 64 bits 743.
 #include <cmath>
 
 #include "../../generated/op_params.h"
@@ -67,18 +70,21 @@ __device__ __forceinline__ bool place(const Elements& e, Drawn& d) {
 }
 
 // 4 lanes of 32 bits. With a dense index `element[0]` is a multiple of 4.
-__device__ __forceinline__ void draw_words(const PhiloxKey& key, const Drawn& d, bool dense, uint32_t (&out)[kPerThread]) {
+__device__ __forceinline__ void draw_words(const PhiloxKey& key, const Drawn& d, bool dense,
+                                           uint32_t (&out)[kPerThread]) {
   if (dense) {
     const uint4 words = philox(key, d.element[0] >> 2);
     out[0] = words.x, out[1] = words.y, out[2] = words.z, out[3] = words.w;
   } else {
 #pragma unroll
-    for (int i = 0; i < kPerThread; i++) out[i] = word_of(philox(key, d.element[i] >> 2), static_cast<int>(d.element[i] & 3));
+    for (int i = 0; i < kPerThread; i++)
+      out[i] = word_of(philox(key, d.element[i] >> 2), static_cast<int>(d.element[i] & 3));
   }
 }
 
 // 4 values of 64 bits: two a counter.
-__device__ __forceinline__ void draw_wide(const PhiloxKey& key, const Drawn& d, bool dense, uint64_t (&out)[kPerThread]) {
+__device__ __forceinline__ void draw_wide(const PhiloxKey& key, const Drawn& d, bool dense,
+                                          uint64_t (&out)[kPerThread]) {
   if (dense) {
 #pragma unroll
     for (int i = 0; i < kPerThread; i += 2) {
@@ -95,10 +101,12 @@ __device__ __forceinline__ void draw_wide(const PhiloxKey& key, const Drawn& d, 
   }
 }
 
-// The pair that two lanes make. The angle is taken in half turns, so that no range has to be reduced.
+// The pair that two lanes make. The angle is taken in half turns, so that no range has to be
+// reduced.
 template <class C>
 __device__ __forceinline__ void normal_pair(uint32_t even, uint32_t odd, C& first, C& second) {
-  const C u0 = static_cast<C>(uniform_float(even)), half_turns = C(2) * static_cast<C>(uniform_float(odd));
+  const C u0 = static_cast<C>(uniform_float(even)),
+          half_turns = C(2) * static_cast<C>(uniform_float(odd));
   C radius;
   if constexpr (sizeof(C) == 4) {
     radius = ::sqrtf(-2.0f * ::logf(1.0f - u0));
@@ -112,7 +120,8 @@ __device__ __forceinline__ void normal_pair(uint32_t even, uint32_t odd, C& firs
 }
 
 template <class C>
-__device__ __forceinline__ void draw_normals(const PhiloxKey& key, const Drawn& d, bool dense, C (&out)[kPerThread]) {
+__device__ __forceinline__ void draw_normals(const PhiloxKey& key, const Drawn& d, bool dense,
+                                             C (&out)[kPerThread]) {
   if (dense) {
     const uint4 words = philox(key, d.element[0] >> 2);
     normal_pair<C>(words.x, words.y, out[0], out[1]);
@@ -140,17 +149,20 @@ struct UniformDraw {
   using Value = C;
   PhiloxKey key;
   C low, span, largest;
-  __device__ __forceinline__ void operator()(const Drawn& d, bool dense, C (&out)[kPerThread]) const {
+  __device__ __forceinline__ void operator()(const Drawn& d, bool dense,
+                                             C (&out)[kPerThread]) const {
     if constexpr (sizeof(C) == 4) {
       uint32_t words[kPerThread];
       draw_words(key, d, dense, words);
 #pragma unroll
-      for (int i = 0; i < kPerThread; i++) out[i] = min(add_up(multiply(uniform_float(words[i]), span), low), largest);
+      for (int i = 0; i < kPerThread; i++)
+        out[i] = min(add_up(multiply(uniform_float(words[i]), span), low), largest);
     } else {
       uint64_t words[kPerThread];
       draw_wide(key, d, dense, words);
 #pragma unroll
-      for (int i = 0; i < kPerThread; i++) out[i] = min(add_up(multiply(uniform_double(words[i]), span), low), largest);
+      for (int i = 0; i < kPerThread; i++)
+        out[i] = min(add_up(multiply(uniform_double(words[i]), span), low), largest);
     }
   }
 };
@@ -160,7 +172,8 @@ struct NormalDraw {
   using Value = C;
   PhiloxKey key;
   C mean, deviation;
-  __device__ __forceinline__ void operator()(const Drawn& d, bool dense, C (&out)[kPerThread]) const {
+  __device__ __forceinline__ void operator()(const Drawn& d, bool dense,
+                                             C (&out)[kPerThread]) const {
     draw_normals(key, d, dense, out);
 #pragma unroll
     for (int i = 0; i < kPerThread; i++) out[i] = add_up(multiply(out[i], deviation), mean);
@@ -172,12 +185,14 @@ struct IntegerDraw {
   PhiloxKey key;
   int64_t low;
   uint64_t span, reciprocal;  // (2^64 - 1) / span
-  __device__ __forceinline__ void operator()(const Drawn& d, bool dense, int64_t (&out)[kPerThread]) const {
+  __device__ __forceinline__ void operator()(const Drawn& d, bool dense,
+                                             int64_t (&out)[kPerThread]) const {
     uint64_t words[kPerThread];
     draw_wide(key, d, dense, words);
 #pragma unroll
     for (int i = 0; i < kPerThread; i++) {
-      // The quotient from below, by less than 3: words[i] % span takes four times as many instructions.
+      // The quotient from below, by less than 3: words[i] % span takes four times as many
+      // instructions.
       uint64_t rest = words[i] - __umul64hi(words[i], reciprocal) * span;
       if (rest >= span) rest -= span;
       if (rest >= span) rest -= span;
@@ -190,7 +205,8 @@ struct BernoulliDraw {
   using Value = int64_t;
   PhiloxKey key;
   float probability;
-  __device__ __forceinline__ void operator()(const Drawn& d, bool dense, int64_t (&out)[kPerThread]) const {
+  __device__ __forceinline__ void operator()(const Drawn& d, bool dense,
+                                             int64_t (&out)[kPerThread]) const {
     uint32_t words[kPerThread];
     draw_words(key, d, dense, words);
 #pragma unroll
@@ -199,8 +215,8 @@ struct BernoulliDraw {
 };
 
 template <class Draw, bool Dense>
-__global__ void __launch_bounds__(kThreads)
-    random_kernel(const __grid_constant__ Elements elements, const Draw draw, void* y, DType dtype) {
+__global__ void __launch_bounds__(kThreads) random_kernel(const __grid_constant__ Elements elements,
+                                                          const Draw draw, void* y, DType dtype) {
   Drawn d;
   if (!place<Dense>(elements, d)) return;
   typename Draw::Value values[kPerThread];
@@ -255,9 +271,11 @@ struct DropoutArgs {
   bool vectors;  // y and mask take vector stores
 };
 
-// x, y and mask contiguous: 16 bytes a thread. A uniform of 24 bits is at least the probability from `threshold` on.
+// x, y and mask contiguous: 16 bytes a thread. A uniform of 24 bits is at least the probability
+// from `threshold` on.
 template <class T>
-__global__ void __launch_bounds__(kThreads) dropout_dense(const __grid_constant__ DropoutArgs args, uint32_t threshold) {
+__global__ void __launch_bounds__(kThreads)
+    dropout_dense(const __grid_constant__ DropoutArgs args, uint32_t threshold) {
   constexpr int kGroup = kVec16<T>;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup;
   if (first >= args.elements.count) return;
@@ -267,8 +285,10 @@ __global__ void __launch_bounds__(kThreads) dropout_dense(const __grid_constant_
   uint32_t words[kGroup];
 #pragma unroll
   for (int i = 0; i < kGroup; i += 4) {
-    const uint4 drawn = philox(args.key, (args.elements.first_index + static_cast<uint64_t>(first + i)) >> 2);
-    words[i] = drawn.x >> 8, words[i + 1] = drawn.y >> 8, words[i + 2] = drawn.z >> 8, words[i + 3] = drawn.w >> 8;
+    const uint4 drawn =
+        philox(args.key, (args.elements.first_index + static_cast<uint64_t>(first + i)) >> 2);
+    words[i] = drawn.x >> 8, words[i + 1] = drawn.y >> 8, words[i + 2] = drawn.z >> 8,
+    words[i + 3] = drawn.w >> 8;
   }
   if (first + kGroup > args.elements.count) {
 #pragma unroll
@@ -293,7 +313,8 @@ __global__ void __launch_bounds__(kThreads) dropout_dense(const __grid_constant_
 }
 
 template <class C>
-__global__ void __launch_bounds__(kThreads) dropout_kernel(const __grid_constant__ DropoutArgs args) {
+__global__ void __launch_bounds__(kThreads)
+    dropout_kernel(const __grid_constant__ DropoutArgs args) {
   Drawn d;
   if (!place<false>(args.elements, d)) return;
   uint32_t words[kPerThread];
@@ -327,21 +348,25 @@ __global__ void __launch_bounds__(kThreads) dropout_kernel(const __grid_constant
 Status random_uniform(const KernelCall& call) {
   const auto& p = call.params_as<RandomUniformParams>();
   const double largest = largest_below(p.high, p.low, call.output(0).dtype);
-  if (call.output(0).dtype == DType::Float64) return run_random(call, UniformDraw<double>{key_of(p), p.low, p.high - p.low, largest});
+  if (call.output(0).dtype == DType::Float64)
+    return run_random(call, UniformDraw<double>{key_of(p), p.low, p.high - p.low, largest});
   const float low = static_cast<float>(p.low), span = static_cast<float>(p.high - p.low);
   return run_random(call, UniformDraw<float>{key_of(p), low, span, static_cast<float>(largest)});
 }
 
 Status random_normal(const KernelCall& call) {
   const auto& p = call.params_as<RandomNormalParams>();
-  if (call.output(0).dtype == DType::Float64) return run_random(call, NormalDraw<double>{key_of(p), p.mean, p.std});
-  return run_random(call, NormalDraw<float>{key_of(p), static_cast<float>(p.mean), static_cast<float>(p.std)});
+  if (call.output(0).dtype == DType::Float64)
+    return run_random(call, NormalDraw<double>{key_of(p), p.mean, p.std});
+  return run_random(
+      call, NormalDraw<float>{key_of(p), static_cast<float>(p.mean), static_cast<float>(p.std)});
 }
 
 Status random_integer(const KernelCall& call) {
   const auto& p = call.params_as<RandomIntegerParams>();
   const int64_t low = number_as<int64_t>(p.low), high = number_as<int64_t>(p.high);
-  if (high <= low) return fail(call.error, Code::Invalid, "random_integer: high must be greater than low");
+  if (high <= low)
+    return fail(call.error, Code::Invalid, "random_integer: high must be greater than low");
   const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   return run_random(call, IntegerDraw{key_of(p), low, span, UINT64_MAX / span});
 }
@@ -367,8 +392,8 @@ Status dropout(const KernelCall& call) {
   args.dtype = y.dtype;
   args.vectors = groups_aligned(y, kPerThread) && groups_aligned(mask, kPerThread);
   const cudaStream_t stream = stream_of(call).handle;
-  if (args.elements.is_dense() && y.dtype != DType::Float64 && is_aligned(x.data, 16) && is_aligned(y.data, 16) &&
-      is_aligned(mask.data, vec16(y.dtype))) {
+  if (args.elements.is_dense() && y.dtype != DType::Float64 && is_aligned(x.data, 16) &&
+      is_aligned(y.data, 16) && is_aligned(mask.data, vec16(y.dtype))) {
     const uint32_t threshold = static_cast<uint32_t>(std::ceil(args.probability * 16777216.0));
     const unsigned blocks = static_cast<unsigned>(ceil_div(y.numel, kThreads * vec16(y.dtype)));
     dispatch_packed(y.dtype, [&](auto tag) {

@@ -1,14 +1,17 @@
 // reduce_sum, mean, prod, amax, amin, any, all, argmax, argmin. See reduce.cuh for the mapping.
 //
-// amin is amax of the values in reverse order (-x for floats, ~x for integers), argmin likewise; all is "no zero". NaN wins in
-// amax, amin, argmax and argmin; the index is the first occurrence, row-major within the reduced dims.
-// Bytes: x once, y once, and accumulators twice where the reduced elements are split over blocks. One combination an element.
-// Numerics: float32, float64 or int64 (which wraps), rounded once; mean divides at the end. Sums add groups pairwise, then in the
-// order of reduce.cuh, fixed by shape, strides, alignment and device.
-// Source: PyTorch's reductions of these names.
-// On an H200, float32, 16384 x 16384 (PyTorch): sum of all 244 us (249), of rows 242 (260), of columns 250 (248), argmax of rows
-// 256 (351). Reading the bytes takes some 240. Versions: all by as many blocks as the device holds at once, which end with the
-// slowest: 286.
+// amin is amax of the values in reverse order (-x for floats, ~x for integers), argmin likewise;
+// all is "no zero". NaN wins in amax, amin, argmax and argmin; the index is the first occurrence,
+// row-major within the reduced dims.
+// Bytes: x once, y once, and accumulators twice where the reduced elements are split over blocks.
+// One combination an element.
+// Numerics: float32, float64 or int64 (which wraps), rounded once; mean divides at the end. Sums
+// add groups pairwise, then in the order of reduce.cuh, fixed by shape, strides, alignment and
+// device.
+// Source: PyTorch's reductions of these names. On an H200, float32, 16384 x 16384 (PyTorch): sum of
+// all 244 us (249), of rows 242 (260), of columns 250 (248), argmax of rows 256 (351). Reading the
+// bytes takes some 240. Versions: all by as many blocks as the device holds at once, which end with
+// the slowest: 286.
 #include "reduce.cuh"
 
 namespace shardwise::cuda {
@@ -139,11 +142,14 @@ struct ArgReduce {
     return a.index < b.index ? a : b;
   }
   template <int N>
-  __device__ __forceinline__ void add(Place<C>& a, const C (&v)[N], int64_t index, int64_t step) const {
+  __device__ __forceinline__ void add(Place<C>& a, const C (&v)[N], int64_t index,
+                                      int64_t step) const {
 #pragma unroll
-    for (int i = 0; i < N; i++) a = combine(a, Place<C>{reverse ? reversed(v[i]) : v[i], index + i * step});
+    for (int i = 0; i < N; i++)
+      a = combine(a, Place<C>{reverse ? reversed(v[i]) : v[i], index + i * step});
   }
-  __device__ __forceinline__ void finish(const Args& args, int64_t output, const Place<C>& a) const {
+  __device__ __forceinline__ void finish(const Args& args, int64_t output,
+                                         const Place<C>& a) const {
     static_cast<int64_t*>(args.y)[output] = a.index == INT64_MAX ? 0 : a.index;
   }
 };
@@ -152,24 +158,38 @@ template <template <class> class Op, class... Fields>
 Status reduce_all_types(const KernelCall& call, bool keep_order, Fields... fields) {
   Plan plan;
   // Every parameter struct of a reduction starts with reduced_ndim.
-  make_plan(call, static_cast<int32_t>(call.params_as<ReduceSumParams>().reduced_ndim), keep_order, &plan);
-  return with_compute_type(call.input(0).dtype,
-                           [&](auto tag) { return launch_reduce(call, plan, Op<tag_t<decltype(tag)>>{fields...}); });
+  make_plan(call, static_cast<int32_t>(call.params_as<ReduceSumParams>().reduced_ndim), keep_order,
+            &plan);
+  return with_compute_type(call.input(0).dtype, [&](auto tag) {
+    return launch_reduce(call, plan, Op<tag_t<decltype(tag)>>{fields...});
+  });
 }
 
 }  // namespace
 
-Status reduce_sum(const KernelCall& call) { return reduce_all_types<SumReduce>(call, false, false); }
+Status reduce_sum(const KernelCall& call) {
+  return reduce_all_types<SumReduce>(call, false, false);
+}
 Status reduce_mean(const KernelCall& call) {
   if (!is_floating(call.input(0).dtype)) return unsupported(call, call.input(0).dtype);
   return reduce_all_types<SumReduce>(call, false, true);
 }
 Status reduce_prod(const KernelCall& call) { return reduce_all_types<ProductReduce>(call, false); }
-Status reduce_amax(const KernelCall& call) { return reduce_all_types<ExtremeReduce>(call, false, false); }
-Status reduce_amin(const KernelCall& call) { return reduce_all_types<ExtremeReduce>(call, false, true); }
-Status reduce_any(const KernelCall& call) { return reduce_all_types<AnyReduce>(call, false, false); }
+Status reduce_amax(const KernelCall& call) {
+  return reduce_all_types<ExtremeReduce>(call, false, false);
+}
+Status reduce_amin(const KernelCall& call) {
+  return reduce_all_types<ExtremeReduce>(call, false, true);
+}
+Status reduce_any(const KernelCall& call) {
+  return reduce_all_types<AnyReduce>(call, false, false);
+}
 Status reduce_all(const KernelCall& call) { return reduce_all_types<AnyReduce>(call, false, true); }
-Status reduce_argmax(const KernelCall& call) { return reduce_all_types<ArgReduce>(call, true, false); }
-Status reduce_argmin(const KernelCall& call) { return reduce_all_types<ArgReduce>(call, true, true); }
+Status reduce_argmax(const KernelCall& call) {
+  return reduce_all_types<ArgReduce>(call, true, false);
+}
+Status reduce_argmin(const KernelCall& call) {
+  return reduce_all_types<ArgReduce>(call, true, true);
+}
 
 }  // namespace shardwise::cuda

@@ -1,18 +1,21 @@
 // Reductions over the last dims of a tensor: the machinery behind reduce*.cu.
 //
-// Layout: x[outer..., reduced...] with any strides; y[outer...] contiguous. Two mappings, chosen by which side lies densely in
-// memory, each as `vector` (float32, float16, bfloat16 in 16-byte accesses) and `any` (one element at a time, dtype switch):
+// Layout: x[outer..., reduced...] with any strides; y[outer...] contiguous. Two mappings, chosen by
+// which side lies densely in memory, each as `vector` (float32, float16, bfloat16 in 16-byte
+// accesses) and `any` (one element at a time, dtype switch):
 //   rows     reduced elements are neighbours: 1 to 32 lanes, or a block of 256 threads, share an output
-//   columns  outputs are neighbours: threads of a block lie side by side over the outputs and above each other over the
+//   columns outputs are neighbours: threads of a block lie side by side over the outputs and above
+//   each other over the
 //            reduced elements, joined through shared memory
-// When outputs are few the reduced elements are split over blocks (grid.y); their accumulators go to scratch memory and a
-// second kernel joins them. Reads x once; every combination has a fixed order, so two runs give the same bits.
-// Numerics: groups of neighbours are added pairwise, then to the thread's accumulator (float32, float64 or int64), then threads
-// by a tree.
+// When outputs are few the reduced elements are split over blocks (grid.y); their accumulators go
+// to scratch memory and a second kernel joins them. Reads x once; every combination has a fixed
+// order, so two runs give the same bits.
+// Numerics: groups of neighbours are added pairwise, then to the thread's accumulator (float32,
+// float64 or int64), then threads by a tree.
 //
-// An op has: Value (compute type), Accumulator, identity(), combine(a, b), add(accumulator, values, index, step) for values at
-// reduced indices index, index + step, ..., and finish(args, output, accumulator); kOwnOutput if y is bool or int64 whatever x
-// is.
+// An op has: Value (compute type), Accumulator, identity(), combine(a, b), add(accumulator, values,
+// index, step) for values at reduced indices index, index + step, ..., and finish(args, output,
+// accumulator); kOwnOutput if y is bool or int64 whatever x is.
 #pragma once
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
@@ -27,7 +30,8 @@ namespace shardwise::cuda::reduce {
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;  // vectors or elements in flight per thread
 constexpr int64_t kMaxSplits = 4096;
-constexpr int64_t kLongSplit = 16;  // unrolled steps of a block: where each has more, more blocks are taken, as some are slow
+// unrolled steps of a block: where each has more, more blocks are taken, as some are slow
+constexpr int64_t kLongSplit = 16;
 constexpr int kMaxVector = 8;
 
 struct Args {
@@ -35,15 +39,18 @@ struct Args {
   void* y;
   void* y2;  // a second output, or null
   DType x_dtype, y_dtype;
-  int32_t threads_per_row;  // rows: 1 to 32, or kThreads. columns: outputs (vectors) side by side in a block
-  bool large;               // reduced indices that do not fit the fast division: the loops by one only
+  // rows: 1 to 32, or kThreads. columns: outputs (vectors) side by side in a block
+  int32_t threads_per_row;
+  // reduced indices that do not fit the fast division: the loops by one only
+  bool large;
   int64_t outer, reduced;
   int64_t splits, per_split;
   void* partial;  // [splits][outer] accumulators when splits > 1
   OffsetCalculator<1> outer_offsets, reduced_offsets;
 };
 
-// Writes a result of the compute type's own class (floats for float and double, integers and bool for int64).
+// Writes a result of the compute type's own class (floats for float and double, integers and bool
+// for int64).
 template <class C>
 __device__ __forceinline__ void write_result(void* y, int64_t output, DType dtype, C value) {
   const int64_t at[1] = {output};
@@ -61,15 +68,17 @@ __device__ __forceinline__ void emit(const Args& args, const Op& op, int64_t out
     op.finish(args, output, a);
 }
 
-// ---- rows -------------------------------------------------------------------------------------------------------------
+// ---- rows
+// -------------------------------------------------------------------------------------------------------------
 
-// Joins the accumulators of `width` neighbouring threads, a power of two up to 32 or the whole block. Does this thread have the
-// result?
+// Joins the accumulators of `width` neighbouring threads, a power of two up to 32 or the whole
+// block. Does this thread have the result?
 template <class Op>
 __device__ __forceinline__ bool join_threads(const Op& op, int width, typename Op::Accumulator& a) {
   using A = typename Op::Accumulator;
   __shared__ uint4 buffer[(kThreads / 32 * sizeof(A) + 15) / 16];
-  for (int mask = (width < 32 ? width : 32) >> 1; mask > 0; mask >>= 1) a = op.combine(a, shuffle_xor(a, mask));
+  for (int mask = (width < 32 ? width : 32) >> 1; mask > 0; mask >>= 1)
+    a = op.combine(a, shuffle_xor(a, mask));
   if (width > 32) {
     A* shared = reinterpret_cast<A*>(buffer);
     if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = a;
@@ -82,8 +91,10 @@ __device__ __forceinline__ bool join_threads(const Op& op, int width, typename O
 }
 
 template <class Op>
-__device__ __forceinline__ void finish_row(const Args& args, const Op& op, int64_t row, typename Op::Accumulator a) {
-  if (join_threads(op, args.threads_per_row, a) && row < args.outer) emit(args, op, row, blockIdx.y, a);
+__device__ __forceinline__ void finish_row(const Args& args, const Op& op, int64_t row,
+                                           typename Op::Accumulator a) {
+  if (join_threads(op, args.threads_per_row, a) && row < args.outer)
+    emit(args, op, row, blockIdx.y, a);
 }
 
 struct RowPlace {
@@ -104,7 +115,8 @@ __device__ __forceinline__ RowPlace place_row(const Args& args) {
 }
 
 template <class Op, class T>
-__global__ void __launch_bounds__(kThreads) rows_vector(const __grid_constant__ Args args, const Op op) {
+__global__ void __launch_bounds__(kThreads)
+    rows_vector(const __grid_constant__ Args args, const Op op) {
   begin_behind_others();
   using C = typename Op::Value;
   constexpr int V = kVec16<T>;
@@ -139,7 +151,8 @@ __global__ void __launch_bounds__(kThreads) rows_vector(const __grid_constant__ 
     op.add(a, values, i, int64_t(1));
   }
 #pragma unroll 1
-  for (int64_t t = p.begin + (p.end - p.begin) / V * V + p.lane; t < p.end; t += p.lanes) {  // 1-D only
+  // 1-D only
+  for (int64_t t = p.begin + (p.end - p.begin) / V * V + p.lane; t < p.end; t += p.lanes) {
     const C one[1] = {to_compute<C>(x[t])};
     op.add(a, one, t, int64_t(1));
   }
@@ -147,7 +160,8 @@ __global__ void __launch_bounds__(kThreads) rows_vector(const __grid_constant__ 
 }
 
 template <class Op>
-__global__ void __launch_bounds__(kThreads) rows_any(const __grid_constant__ Args args, const Op op) {
+__global__ void __launch_bounds__(kThreads)
+    rows_any(const __grid_constant__ Args args, const Op op) {
   begin_behind_others();
   using C = typename Op::Value;
   const RowPlace p = place_row(args);
@@ -175,11 +189,13 @@ __global__ void __launch_bounds__(kThreads) rows_any(const __grid_constant__ Arg
   finish_row(args, op, p.row, a);
 }
 
-// ---- columns ----------------------------------------------------------------------------------------------------------
+// ---- columns
+// ----------------------------------------------------------------------------------------------------------
 
 // Joins the accumulators of the threads above each other; thread row 0 emits. V outputs per thread.
 template <class Op, int V>
-__device__ __forceinline__ void finish_columns(const Args& args, const Op& op, int64_t first, typename Op::Accumulator (&a)[V]) {
+__device__ __forceinline__ void finish_columns(const Args& args, const Op& op, int64_t first,
+                                               typename Op::Accumulator (&a)[V]) {
   using A = typename Op::Accumulator;
   extern __shared__ uint4 column_buffer[];
   A* shared = reinterpret_cast<A*>(column_buffer);
@@ -204,13 +220,15 @@ __device__ __forceinline__ void finish_columns(const Args& args, const Op& op, i
 
 // T = void: any dtype, one output per thread.
 template <class Op, class T>
-__global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Args args, const Op op) {
+__global__ void __launch_bounds__(kThreads)
+    columns(const __grid_constant__ Args args, const Op op) {
   begin_behind_others();
   using C = typename Op::Value;
   constexpr bool any = std::is_void_v<T>;
   using E = std::conditional_t<any, C, T>;
   constexpr int V = any ? 1 : kVec16<E>;
-  const int bx = args.threads_per_row, by = kThreads / bx, tx = threadIdx.x % bx, ty = threadIdx.x / bx;
+  const int bx = args.threads_per_row, by = kThreads / bx, tx = threadIdx.x % bx,
+            ty = threadIdx.x / bx;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * bx + tx) * V;
   const int64_t begin = blockIdx.y * args.per_split;
   int64_t end = begin + args.per_split < args.reduced ? begin + args.per_split : args.reduced;
@@ -237,7 +255,8 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Args
       } else {
         Vec<E, V> in[kUnroll];
 #pragma unroll
-        for (int u = 0; u < kUnroll; u++) in[u] = load_vec<V>(static_cast<const E*>(args.x) + at[u]);
+        for (int u = 0; u < kUnroll; u++)
+          in[u] = load_vec<V>(static_cast<const E*>(args.x) + at[u]);
 #pragma unroll
         for (int u = 0; u < kUnroll; u++)
 #pragma unroll
@@ -265,13 +284,16 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Args
   finish_columns<Op, V>(args, op, first, a);
 }
 
-// ---- the second phase: a warp or a block per output -----------------------------------------------------------------------
+// ---- the second phase: a warp or a block per output
+// -----------------------------------------------------------------------
 
 template <class Op>
-__global__ void __launch_bounds__(kThreads) join_partials(const __grid_constant__ Args args, const Op op, int width) {
+__global__ void __launch_bounds__(kThreads)
+    join_partials(const __grid_constant__ Args args, const Op op, int width) {
   begin_behind_others();
   using A = typename Op::Accumulator;
-  const int64_t output = static_cast<int64_t>(blockIdx.x) * (kThreads / width) + threadIdx.x / width;
+  const int64_t output =
+      static_cast<int64_t>(blockIdx.x) * (kThreads / width) + threadIdx.x / width;
   A a = op.identity();
   if (output < args.outer)
     for (int64_t s = threadIdx.x % width; s < args.splits; s += width)
@@ -279,7 +301,8 @@ __global__ void __launch_bounds__(kThreads) join_partials(const __grid_constant_
   if (join_threads(op, width, a) && output < args.outer) op.finish(args, output, a);
 }
 
-// ---- host -------------------------------------------------------------------------------------------------------------
+// ---- host
+// -------------------------------------------------------------------------------------------------------------
 
 struct Plan {
   Args args;
@@ -294,7 +317,9 @@ template <class Op, class T>
 void launch_vector(const Plan& plan, const Op& op, const Stream& stream) {
   const dim3 grid(plan.blocks, static_cast<unsigned>(plan.args.splits));
   if (plan.columns)
-    launch_overlapped(columns<Op, T>, {grid, kThreads, kThreads * kVec16<T> * sizeof(typename Op::Accumulator)}, stream, plan.args, op);
+    launch_overlapped(columns<Op, T>,
+                      {grid, kThreads, kThreads * kVec16<T> * sizeof(typename Op::Accumulator)},
+                      stream, plan.args, op);
   else
     launch_overlapped(rows_vector<Op, T>, {grid, kThreads}, stream, plan.args, op);
 }
@@ -307,7 +332,8 @@ Status launch_reduce(const KernelCall& call, Plan& plan, const Op& op) {
     return unsupported(call, plan.args.y_dtype);
   Stream& stream = stream_of(call);
   if (plan.args.splits > 1) {
-    plan.args.partial = stream.workspace(plan.args.splits * plan.args.outer * static_cast<int64_t>(sizeof(A)), call);
+    plan.args.partial = stream.workspace(
+        plan.args.splits * plan.args.outer * static_cast<int64_t>(sizeof(A)), call);
     if (!plan.args.partial) return Status{Code::OutOfMemory};
   }
   bool started = false;
@@ -315,23 +341,31 @@ Status launch_reduce(const KernelCall& call, Plan& plan, const Op& op) {
     if (plan.vector) {
       started = true;
       switch (plan.args.x_dtype) {
-        case DType::Float32: launch_vector<Op, float>(plan, op, stream); break;
-        case DType::Float16: launch_vector<Op, half_t>(plan, op, stream); break;
-        default: launch_vector<Op, bfloat16_t>(plan, op, stream); break;
+        case DType::Float32:
+          launch_vector<Op, float>(plan, op, stream);
+          break;
+        case DType::Float16:
+          launch_vector<Op, half_t>(plan, op, stream);
+          break;
+        default:
+          launch_vector<Op, bfloat16_t>(plan, op, stream);
+          break;
       }
     }
   }
   if (!started) {
     const dim3 grid(plan.blocks, static_cast<unsigned>(plan.args.splits));
     if (plan.columns)
-      launch_overlapped(columns<Op, void>, {grid, kThreads, kThreads * sizeof(A)}, stream, plan.args, op);
+      launch_overlapped(columns<Op, void>, {grid, kThreads, kThreads * sizeof(A)}, stream,
+                        plan.args, op);
     else
       launch_overlapped(rows_any<Op>, {grid, kThreads}, stream, plan.args, op);
   }
   if (plan.args.splits > 1) {
     const int width = plan.args.splits > 256 ? kThreads : 32;
-    launch_overlapped(join_partials<Op>, {blocks_of(ceil_div(plan.args.outer, kThreads / width)), kThreads}, stream, plan.args,
-                      op, width);
+    launch_overlapped(join_partials<Op>,
+                      {blocks_of(ceil_div(plan.args.outer, kThreads / width)), kThreads}, stream,
+                      plan.args, op, width);
   }
   return launched(call);
 }

@@ -10,8 +10,10 @@ int32_t power_of_two_above(int64_t n, int32_t limit) {
   return p;
 }
 
-// Can 16-byte vectors of V elements run along the innermost dim of `along`, with `other` as the second index?
-bool vectors_fit(const Dims<1>& along, const Dims<1>& other, const void* data, int64_t v, bool tail_allowed) {
+// Can 16-byte vectors of V elements run along the innermost dim of `along`, with `other` as the
+// second index?
+bool vectors_fit(const Dims<1>& along, const Dims<1>& other, const void* data, int64_t v,
+                 bool tail_allowed) {
   const int32_t inner = along.ndim - 1;
   if (inner < 0 || along.strides[0][inner] != 1 || !is_aligned(data, 16)) return false;
   if (along.sizes[inner] % v != 0 && !(tail_allowed && along.ndim == 1)) return false;
@@ -35,7 +37,8 @@ void make_plan(const KernelCall& call, int32_t reduced_ndim, bool keep_order, Pl
   args.partial = nullptr;
 
   Dims<1> outer, reduced;
-  for (int32_t d = 0; d < x.ndim; d++) (d < x.ndim - reduced_ndim ? outer : reduced).push(x.sizes[d], {x.strides[d]});
+  for (int32_t d = 0; d < x.ndim; d++)
+    (d < x.ndim - reduced_ndim ? outer : reduced).push(x.sizes[d], {x.strides[d]});
   args.outer = outer.numel();
   args.reduced = reduced.numel();
   outer.collapse();
@@ -44,16 +47,17 @@ void make_plan(const KernelCall& call, int32_t reduced_ndim, bool keep_order, Pl
 
   const int64_t outer_stride = outer.ndim > 0 ? outer.strides[0][outer.ndim - 1] : 0;
   const int64_t reduced_stride = reduced.ndim > 0 ? reduced.strides[0][reduced.ndim - 1] : 0;
-  plan->columns =
-      outer.ndim > 0 && (reduced.ndim == 0 || (reduced_stride != 1 && outer_stride > 0 && outer_stride < reduced_stride));
+  plan->columns = outer.ndim > 0 &&
+                  (reduced.ndim == 0 ||
+                   (reduced_stride != 1 && outer_stride > 0 && outer_stride < reduced_stride));
 
   args.reduced_offsets = reduced.calculator<kMaxDims>();
   args.outer_offsets = outer.calculator<kMaxDims>();
   args.large = args.reduced > kMax32 && !args.reduced_offsets.identity;
   const bool fast = is_floating(x.dtype) && x.dtype != DType::Float64 && !args.large;
   const int64_t v16 = vec16(x.dtype);
-  plan->vector =
-      fast && (plan->columns ? vectors_fit(outer, reduced, x.data, v16, false) : vectors_fit(reduced, outer, x.data, v16, true));
+  plan->vector = fast && (plan->columns ? vectors_fit(outer, reduced, x.data, v16, false)
+                                        : vectors_fit(reduced, outer, x.data, v16, true));
   const int64_t v = plan->vector ? v16 : 1;
 
   const int64_t busy = int64_t(stream_of(call).facts->num_sms) * 4;  // blocks that fill the device
@@ -66,13 +70,15 @@ void make_plan(const KernelCall& call, int32_t reduced_ndim, bool keep_order, Pl
     per_block = int64_t(kThreads / args.threads_per_row) * kUnroll;
   } else {
     const bool whole_block = args.reduced > 32 * kUnroll * v * 2 && args.outer < busy * 16;
-    args.threads_per_row = whole_block ? kThreads : power_of_two_above(ceil_div(args.reduced, v), 32);
+    args.threads_per_row =
+        whole_block ? kThreads : power_of_two_above(ceil_div(args.reduced, v), 32);
     plan->blocks = static_cast<unsigned>(ceil_div(args.outer, kThreads / args.threads_per_row));
     per_block = kThreads * kUnroll * v;
     if (!whole_block) per_block = INT64_MAX / 4;
   }
   if (plan->blocks < busy && args.reduced >= 4 * per_block) {
-    const int64_t even = plan->columns ? 0 : args.reduced / (kLongSplit * per_block), enough = ceil_div(busy, plan->blocks);
+    const int64_t even = plan->columns ? 0 : args.reduced / (kLongSplit * per_block),
+                  enough = ceil_div(busy, plan->blocks);
     int64_t splits = even > enough ? even : enough;
     const int64_t most = args.reduced / (2 * per_block);
     splits = splits < most ? splits : most;

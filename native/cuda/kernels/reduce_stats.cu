@@ -1,21 +1,23 @@
 // reduce_var, reduce_norm, reduce_logsumexp. See reduce.cuh for the mapping. Floats only.
 //
-// var, in double: Welford over groups: mean and squared deviations of a group of neighbours, merged with Chan's formula, so that
-// there is one division per group and no cancellation. Divides by max(0, n - correction); outputs (var, mean).
+// var, in double: Welford over groups: mean and squared deviations of a group of neighbours, merged
+// with Chan's formula, so that there is one division per group and no cancellation. Divides by
+// max(0, n - correction); outputs (var, mean).
 // norm: the order decides the sum: count of nonzeros, |x|, x^2, max |x|, min |x|, |x|^p. Squares beyond float32's range give inf.
 // logsumexp: running maximum and sum of exp(x - maximum); -inf rows give -inf, +inf gives +inf.
-// Bytes: x once, results once, and accumulators twice where the reduced elements are split over blocks.
-// Operations: var 4 an element (sum, difference, square, sum) and 10 to merge a group, in float64; norm 2 (the term, the sum),
-// one a power for |x|^p; logsumexp some 4 (comparison, difference, exponential, sum).
-// Numerics: norm and logsumexp in float32 (float64 for float64), rounded once; order fixed by shape, strides, place, device.
-// Source: PyTorch's var, linalg.vector_norm and logsumexp; Welford (1962), Chan et al. (1979); Milakov and Gimelshein,
-// arXiv:1805.02867.
-// On an H200, float32, 16384 x 16384: variance of rows 314 us (PyTorch 387), logsumexp of rows 264 (1819), norms of rows 245
-// (262) and of all 249 (249).
+// Bytes: x once, results once, and accumulators twice where the reduced elements are split over
+// blocks.
+// Operations: var 4 an element (sum, difference, square, sum) and 10 to merge a group, in float64;
+// norm 2 (the term, the sum), one a power for |x|^p; logsumexp some 4 (comparison, difference,
+// exponential, sum).
+// Numerics: norm and logsumexp in float32 (float64 for float64), rounded once; order fixed by
+// shape, strides, place, device.
+// Source: PyTorch's var, linalg.vector_norm and logsumexp; Welford (1962), Chan et al. (1979);
+// Milakov and Gimelshein, arXiv:1805.02867. On an H200, float32, 16384 x 16384: variance of rows
+// 314 us (PyTorch 387), logsumexp of rows 264 (1819), norms of rows 245 (262) and of all 249 (249).
 // No other version was timed.
-#include "reduce.cuh"
-
 #include "../math.cuh"
+#include "reduce.cuh"
 
 namespace shardwise::cuda {
 
@@ -63,7 +65,8 @@ struct VarReduce {
   __device__ __forceinline__ void finish(const Args& args, int64_t output, const Moments& a) const {
     const double n = static_cast<double>(args.reduced), freedom = n - correction;
     const double nothing = n == 0 ? 0 / n : 0;  // NaN
-    write_result<C>(args.y, output, args.y_dtype, static_cast<C>((a.squares + nothing) / (freedom > 0 ? freedom : 0)));
+    write_result<C>(args.y, output, args.y_dtype,
+                    static_cast<C>((a.squares + nothing) / (freedom > 0 ? freedom : 0)));
     if (args.y2) write_result<C>(args.y2, output, args.y_dtype, static_cast<C>(a.mean + nothing));
   }
 };
@@ -78,7 +81,9 @@ struct NormReduce {
   Norm kind;
   C order;
 
-  __device__ __forceinline__ C identity() const { return kind == Norm::Minimum ? infinity<C>() : C(0); }
+  __device__ __forceinline__ C identity() const {
+    return kind == Norm::Minimum ? infinity<C>() : C(0);
+  }
   __device__ __forceinline__ C combine(C a, C b) const {
     if (kind == Norm::Maximum) return MaxOp()(a, b);
     if (kind == Norm::Minimum) return MinOp()(a, b);
@@ -127,7 +132,9 @@ struct LogSumExpReduce {
   using Accumulator = ExpSum<C>;
 
   __device__ __forceinline__ ExpSum<C> identity() const { return {-infinity<C>(), C(0)}; }
-  static __device__ __forceinline__ C reference(C maximum) { return m::is_inf(maximum) ? C(0) : maximum; }
+  static __device__ __forceinline__ C reference(C maximum) {
+    return m::is_inf(maximum) ? C(0) : maximum;
+  }
   __device__ __forceinline__ ExpSum<C> combine(const ExpSum<C>& a, const ExpSum<C>& b) const {
     const C maximum = MaxOp()(a.maximum, b.maximum), base = reference(maximum);
     return {maximum, scaled(a, base) + scaled(b, base)};
@@ -146,8 +153,10 @@ struct LogSumExpReduce {
     for (int i = 0; i < N; i++) sum += m::exp(v[i] - base);
     a = {maximum, sum};
   }
-  __device__ __forceinline__ void finish(const Args& args, int64_t output, const ExpSum<C>& a) const {
-    write_result<C>(args.y, output, args.y_dtype, m::is_inf(a.maximum) ? a.maximum : a.maximum + m::log(a.sum));
+  __device__ __forceinline__ void finish(const Args& args, int64_t output,
+                                         const ExpSum<C>& a) const {
+    write_result<C>(args.y, output, args.y_dtype,
+                    m::is_inf(a.maximum) ? a.maximum : a.maximum + m::log(a.sum));
   }
 };
 
@@ -156,7 +165,8 @@ Status reduce_floats(const KernelCall& call, double reduced_ndim, F&& body) {
   if (!is_floating(call.input(0).dtype)) return unsupported(call, call.input(0).dtype);
   Plan plan;
   make_plan(call, static_cast<int32_t>(reduced_ndim), false, &plan);
-  return call.input(0).dtype == DType::Float64 ? body(TypeTag<double>{}, plan) : body(TypeTag<float>{}, plan);
+  return call.input(0).dtype == DType::Float64 ? body(TypeTag<double>{}, plan)
+                                               : body(TypeTag<float>{}, plan);
 }
 
 }  // namespace
@@ -185,8 +195,9 @@ Status reduce_norm(const KernelCall& call) {
 
 Status reduce_logsumexp(const KernelCall& call) {
   const auto& p = call.params_as<ReduceLogsumexpParams>();
-  return reduce_floats(call, p.reduced_ndim,
-                       [&](auto tag, Plan& plan) { return launch_reduce(call, plan, LogSumExpReduce<tag_t<decltype(tag)>>{}); });
+  return reduce_floats(call, p.reduced_ndim, [&](auto tag, Plan& plan) {
+    return launch_reduce(call, plan, LogSumExpReduce<tag_t<decltype(tag)>>{});
+  });
 }
 
 }  // namespace shardwise::cuda

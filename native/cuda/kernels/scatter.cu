@@ -1,19 +1,24 @@
-// scatter: y[..., index[..., j]] = (or +=, *=, max=, min=) src[..., j] along the last dim; y already holds the base.
+// scatter: y[..., index[..., j]] = (or +=, *=, max=, min=) src[..., j] along the last dim; y
+// already holds the base.
 //
-// Rows of up to 64 indices: one thread per index compares itself with the others of its row. For a set it stands back if a
-// later one has the same target; for a reduction the first of equal ones combines them all, in order, and rounds once.
-// Rows of up to 2048: a block sorts them in shared memory, by target and place in one word; a thread a target. Longer rows: the
-// targets of all rows are sorted, see segmented_update.cuh. A number as source that is merely set needs no order.
-// A bad index is reported and clamped.
-// Grid: blocks of 256 threads, a thread an index; rows of 65 to 2048 indices: a block of up to 1024 threads a row.
-// Bytes: indices (in short rows up to 64 times, by neighbours) and sources once, targets written once (combining: read, too).
-// Operations: set, none; combining, one an index. Comparisons besides, in short rows up to 63 an index.
-// Numerics: float32, float64 or int64; an order fixed by the indices, no floating-point atomics. What is set in rows of up to
-// 2048 passes through these types, too: a NaN is some NaN, a bool 0 or 1. Source: PyTorch's scatter and scatter_reduce; of equal
-// targets the last stays.
-// On an H200, 1,024 indices a row into [4096, 32768] in float32: sums 189 us (PyTorch, by atomics, 239), set 183 (254); sums of
-// 16 indices a row into [65536, 1024] 59 (8), of which the comparisons are most. Versions: a
-// sort of the indices of all rows, through memory: sums 473.
+// Rows of up to 64 indices: one thread per index compares itself with the others of its row. For a
+// set it stands back if a later one has the same target; for a reduction the first of equal ones
+// combines them all, in order, and rounds once. Rows of up to 2048: a block sorts them in shared
+// memory, by target and place in one word; a thread a target. Longer rows: the targets of all rows
+// are sorted, see segmented_update.cuh. A number as source that is merely set needs no order. A bad
+// index is reported and clamped.
+// Grid: blocks of 256 threads, a thread an index; rows of 65 to 2048 indices: a block of up to 1024
+// threads a row.
+// Bytes: indices (in short rows up to 64 times, by neighbours) and sources once, targets written
+// once (combining: read, too).
+// Operations: set, none; combining, one an index. Comparisons besides, in short rows up to 63 an
+// index.
+// Numerics: float32, float64 or int64; an order fixed by the indices, no floating-point atomics.
+// What is set in rows of up to 2048 passes through these types, too: a NaN is some NaN, a bool 0 or
+// 1. Source: PyTorch's scatter and scatter_reduce; of equal targets the last stays. On an H200,
+// 1,024 indices a row into [4096, 32768] in float32: sums 189 us (PyTorch, by atomics, 239), set
+// 183 (254); sums of 16 indices a row into [65536, 1024] 59 (8), of which the comparisons are most.
+// Versions: a sort of the indices of all rows, through memory: sums 473.
 #include <algorithm>
 
 #include "../../generated/op_params.h"
@@ -49,21 +54,26 @@ struct ScatterArgs {
 };
 
 template <class Key>
-__global__ void __launch_bounds__(kThreads) scatter_keys(const __grid_constant__ ScatterArgs args, Key* keys) {
+__global__ void __launch_bounds__(kThreads)
+    scatter_keys(const __grid_constant__ ScatterArgs args, Key* keys) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= args.count) return;
   const int64_t row = args.per_row.quotient(i), j = i - row * args.k;
-  const int64_t value = load_index(args.index, args.rows.get(row)[1] + j * args.index_step, args.index_dtype);
+  const int64_t value =
+      load_index(args.index, args.rows.get(row)[1] + j * args.index_step, args.index_dtype);
   keys[i] = static_cast<Key>(row * args.n + check_index(value, args.n, false, i, args.errors));
 }
 
 template <class C>
-__global__ void __launch_bounds__(kThreads) scatter_short_rows(const __grid_constant__ ScatterArgs args) {
+__global__ void __launch_bounds__(kThreads)
+    scatter_short_rows(const __grid_constant__ ScatterArgs args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= args.count) return;
   const int64_t row = args.per_row.quotient(i), j = i - row * args.k;
   const Offsets<3> at = args.rows.get(row);
-  const auto index_at = [&](int64_t other) { return load_index(args.index, at[1] + other * args.index_step, args.index_dtype); };
+  const auto index_at = [&](int64_t other) {
+    return load_index(args.index, at[1] + other * args.index_step, args.index_dtype);
+  };
   const auto source_at = [&](int64_t other) {
     const int64_t from[1] = {at[2] + other * args.source_step};
     C value[1] = {static_cast<C>(args.number)};
@@ -97,7 +107,8 @@ __global__ void __launch_bounds__(kThreads) scatter_short_rows(const __grid_cons
 
 // A block a row. Word: target and place, in 32 bits if they fit.
 template <class Word, class C>
-__global__ void __launch_bounds__(kBlockRow / 2) scatter_block_rows(const __grid_constant__ ScatterArgs args, int size) {
+__global__ void __launch_bounds__(kBlockRow / 2)
+    scatter_block_rows(const __grid_constant__ ScatterArgs args, int size) {
   __shared__ Word words[kBlockRow];
   __shared__ C values[kBlockRow];
   const Offsets<3> at = args.rows.get(blockIdx.x);
@@ -106,13 +117,17 @@ __global__ void __launch_bounds__(kBlockRow / 2) scatter_block_rows(const __grid
     Word word = ~Word(0);
     if (j < k) {
       const int64_t index = load_index(args.index, at[1] + j * args.index_step, args.index_dtype);
-      word = static_cast<Word>(check_index(index, args.n, false, blockIdx.x * args.k + j, args.errors)) << kPlaceBits | j;
+      word =
+          static_cast<Word>(check_index(index, args.n, false, blockIdx.x * args.k + j, args.errors))
+              << kPlaceBits |
+          j;
     }
     words[j] = word;
   }
   radix::sort_shared(words, size);
   for (int j = threadIdx.x; j < k; j += blockDim.x) {
-    const int64_t from[1] = {at[2] + static_cast<int64_t>(words[j] & (kBlockRow - 1)) * args.source_step};
+    const int64_t from[1] = {at[2] +
+                             static_cast<int64_t>(words[j] & (kBlockRow - 1)) * args.source_step};
     C value[1] = {static_cast<C>(args.number)};
     if (args.source) load_class<C>(args.source, from, args.source_dtype, value);
     values[j] = value[0];
@@ -168,12 +183,14 @@ Status scatter_sorted(const KernelCall& call, const ScatterArgs& args) {
     update.keys.push(last ? args.n : index.sizes[d], {y.strides[d]});
   }
   return update_targets(call, update, [&](auto* keys) {
-    scatter_keys<<<static_cast<unsigned>(ceil_div(args.count, kThreads)), kThreads, 0, stream_of(call).handle>>>(args, keys);
+    scatter_keys<<<static_cast<unsigned>(ceil_div(args.count, kThreads)), kThreads, 0,
+                   stream_of(call).handle>>>(args, keys);
   });
 }
 
 // `size` places from `first` on of one dim; `sizes` becomes its sizes.
-TensorView narrowed(const TensorView& view, int32_t dim, int64_t first, int64_t size, int64_t (&sizes)[kMaxDims]) {
+TensorView narrowed(const TensorView& view, int32_t dim, int64_t first, int64_t size,
+                    int64_t (&sizes)[kMaxDims]) {
   if (view.is_immediate) return view;
   TensorView part = view;
   std::copy(view.sizes, view.sizes + view.ndim, sizes);
@@ -184,17 +201,19 @@ TensorView narrowed(const TensorView& view, int32_t dim, int64_t first, int64_t 
   return part;
 }
 
-// More indices than can be sorted at once: both halves of the longest leading dim, since rows do not know of each other. A bad
-// index is told by its place in its part.
+// More indices than can be sorted at once: both halves of the longest leading dim, since rows do
+// not know of each other. A bad index is told by its place in its part.
 Status scatter_halves(const KernelCall& call) {
   const TensorView& index = call.input(0);
-  const int32_t dim = static_cast<int32_t>(std::max_element(index.sizes, index.sizes + index.ndim - 1) - index.sizes);
+  const int32_t dim = static_cast<int32_t>(
+      std::max_element(index.sizes, index.sizes + index.ndim - 1) - index.sizes);
   const int64_t half = index.sizes[dim] / 2;
   for (const int64_t first : {int64_t(0), half}) {
     TensorView views[3];
     int64_t sizes[3][kMaxDims];
     for (int i = 0; i < 3; i++)
-      views[i] = narrowed(call.tensors[i], dim, first, first == 0 ? half : index.sizes[dim] - half, sizes[i]);
+      views[i] = narrowed(call.tensors[i], dim, first, first == 0 ? half : index.sizes[dim] - half,
+                          sizes[i]);
     KernelCall part = call;
     part.tensors = views;
     const Status status = scatter(part);
@@ -209,7 +228,8 @@ Status scatter(const KernelCall& call) {
   const TensorView &index = call.input(0), &source = call.input(1), &y = call.output(0);
   if (index.numel == 0) return kOk;
   if (!is_index(index.dtype)) return unsupported(call, index.dtype);
-  if (!source.is_immediate && is_floating(source.dtype) != is_floating(y.dtype)) return unsupported(call, source.dtype);
+  if (!source.is_immediate && is_floating(source.dtype) != is_floating(y.dtype))
+    return unsupported(call, source.dtype);
   const int32_t last = index.ndim - 1;
   ScatterArgs args;
   args.k = last >= 0 ? index.sizes[last] : 1;
@@ -232,14 +252,16 @@ Status scatter(const KernelCall& call) {
   args.errors = stream_of(call).index_errors(call);
   Dims<3> rows;
   for (int32_t d = 0; d < last; d++)
-    rows.push(index.sizes[d], {y.strides[d], index.strides[d], source.is_immediate ? 0 : source.strides[d]});
+    rows.push(index.sizes[d],
+              {y.strides[d], index.strides[d], source.is_immediate ? 0 : source.strides[d]});
   rows.collapse();
   args.rows = rows.calculator<kMaxDims>();
   if (args.k > kShortRow && !args.free_order) {
     if (args.k <= kBlockRow && args.count / args.k <= kMax32)
       return args.n <= int64_t(1) << (32 - kPlaceBits) ? scatter_by_blocks<uint32_t>(call, args)
                                                        : scatter_by_blocks<uint64_t>(call, args);
-    return args.count > kMax32 && args.count > args.k ? scatter_halves(call) : scatter_sorted(call, args);
+    return args.count > kMax32 && args.count > args.k ? scatter_halves(call)
+                                                      : scatter_sorted(call, args);
   }
   const unsigned blocks = static_cast<unsigned>(ceil_div(args.count, kThreads));
   const cudaStream_t stream = stream_of(call).handle;

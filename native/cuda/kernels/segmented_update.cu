@@ -1,25 +1,28 @@
 // The update after the sort: see segmented_update.cuh.
 //
-// Set: one thread per (sorted position, column word); the last of a segment copies, the others return.
-// Sums of rows of aligned 16-byte vectors: a block per (sorted position, part of the row), else, combining: one thread per
-// (sorted position, column); the first of a segment of up to 32 positions walks through it. Longer segments are put on a list
-// (its order does not matter) that a second kernel works off: a block takes one segment and up to 32 columns, its threads sum
+// Set: one thread per (sorted position, column word); the last of a segment copies, the others
+// return. Sums of rows of aligned 16-byte vectors: a block per (sorted position, part of the row),
+// else, combining: one thread per (sorted position, column); the first of a segment of up to 32
+// positions walks through it. Longer segments are put on a list (its order does not matter) that a
+// second kernel works off: a block takes one segment and up to 32 columns, its threads sum
 // interleaved parts and join them by a tree.
-// Grid: blocks of 256 threads (rows of fewer vectors: of fewer); for long segments 4 blocks a multiprocessor.
-// Operations: set, none; sums a product by alpha and a sum for each source element, other joins one.
-// Numerics: float32, float64 or int64, the base joined last, one rounding a target; an order fixed by the keys and the columns,
-// the list's counter is the only atomic.
-// Source: written for this library; PyTorch's gradient of embeddings sorts its indices, too.
-// Reads every source element once and reads and writes each target once. Measured on one H200: 16384 rows of 4096 bf16 into
-// 128256 rows, a thread per element 690 us, rows of vectors 154 us, sort included.
-#include "segmented_update.cuh"
-
+// Grid: blocks of 256 threads (rows of fewer vectors: of fewer); for long segments 4 blocks a
+// multiprocessor.
+// Operations: set, none; sums a product by alpha and a sum for each source element, other joins
+// one.
+// Numerics: float32, float64 or int64, the base joined last, one rounding a target; an order fixed
+// by the keys and the columns, the list's counter is the only atomic.
+// Source: written for this library; PyTorch's gradient of embeddings sorts its indices, too. Reads
+// every source element once and reads and writes each target once. Measured on one H200: 16384 rows
+// of 4096 bf16 into 128256 rows, a thread per element 690 us, rows of vectors 154 us, sort
+// included.
 #include <cstring>
 
 #include "../primitives/dtype.cuh"
 #include "../primitives/packed.cuh"
 #include "../primitives/reduce.cuh"
 #include "../primitives/vector.cuh"
+#include "segmented_update.cuh"
 
 namespace shardwise::cuda::indexing::detail {
 namespace {
@@ -45,24 +48,30 @@ struct UpdateArgs {
 };
 
 template <class Key, class Word>
-__global__ void __launch_bounds__(kThreads) set_targets(const __grid_constant__ UpdateArgs<Key> args) {
+__global__ void __launch_bounds__(kThreads)
+    set_targets(const __grid_constant__ UpdateArgs<Key> args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t entry = args.by_column.quotient(i), column = i - entry * args.columns;
   if (entry >= args.count) return;
   const Key key = args.keys[entry];
   if (entry + 1 < args.count && args.keys[entry + 1] == key) return;
   const Offsets<2> at = args.column_offsets.get(column);
-  const Word word = args.source
-                        ? static_cast<const Word*>(args.source)[args.position_offsets.get_small(args.positions[entry])[0] + at[1]]
-                        : *reinterpret_cast<const Word*>(args.pattern);
-  static_cast<Word*>(args.target)[args.key_offsets.get(static_cast<int64_t>(key))[0] + at[0]] = word;
+  const Word word =
+      args.source
+          ? static_cast<const Word*>(
+                args.source)[args.position_offsets.get_small(args.positions[entry])[0] + at[1]]
+          : *reinterpret_cast<const Word*>(args.pattern);
+  static_cast<Word*>(args.target)[args.key_offsets.get(static_cast<int64_t>(key))[0] + at[0]] =
+      word;
 }
 
 template <class C, class Key>
-__device__ __forceinline__ C source_at(const UpdateArgs<Key>& args, int64_t entry, int64_t column_offset) {
+__device__ __forceinline__ C source_at(const UpdateArgs<Key>& args, int64_t entry,
+                                       int64_t column_offset) {
   C value = static_cast<C>(args.number);
   if (args.source) {
-    const int64_t at[1] = {args.position_offsets.get_small(args.positions[entry])[0] + column_offset};
+    const int64_t at[1] = {args.position_offsets.get_small(args.positions[entry])[0] +
+                           column_offset};
     C one[1];
     load_class<C>(args.source, at, args.source_dtype, one);
     value = one[0];
@@ -71,7 +80,8 @@ __device__ __forceinline__ C source_at(const UpdateArgs<Key>& args, int64_t entr
 }
 
 template <class C, class Key>
-__device__ __forceinline__ void store_joined(const UpdateArgs<Key>& args, Key key, int64_t column_offset, C sum) {
+__device__ __forceinline__ void store_joined(const UpdateArgs<Key>& args, Key key,
+                                             int64_t column_offset, C sum) {
   const int64_t at[1] = {args.key_offsets.get(static_cast<int64_t>(key))[0] + column_offset};
   C base[1];
   load_class<C>(args.target, at, args.target_dtype, base);
@@ -81,7 +91,8 @@ __device__ __forceinline__ void store_joined(const UpdateArgs<Key>& args, Key ke
 }
 
 template <class C, class Key>
-__global__ void __launch_bounds__(kThreads) combine_short(const __grid_constant__ UpdateArgs<Key> args) {
+__global__ void __launch_bounds__(kThreads)
+    combine_short(const __grid_constant__ UpdateArgs<Key> args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t entry = args.by_column.quotient(i), column = i - entry * args.columns;
   if (entry >= args.count) return;
@@ -98,12 +109,15 @@ __global__ void __launch_bounds__(kThreads) combine_short(const __grid_constant_
   store_joined<C>(args, key, at[0], sum);
 }
 
-// combine_short for sums of rows of `vectors` 16-byte vectors of one type T: a block for each (sorted position, part of the row).
+// combine_short for sums of rows of `vectors` 16-byte vectors of one type T: a block for each
+// (sorted position, part of the row).
 template <class T, class Key>
-__global__ void __launch_bounds__(kThreads) add_short_rows(const __grid_constant__ UpdateArgs<Key> args, int32_t vectors, int32_t parts) {
+__global__ void __launch_bounds__(kThreads)
+    add_short_rows(const __grid_constant__ UpdateArgs<Key> args, int32_t vectors, int32_t parts) {
   constexpr int V = kVec16<T>;
   const int64_t entry = blockIdx.x / parts;
-  const int32_t part = static_cast<int32_t>(blockIdx.x - entry * parts), v = part * blockDim.x + threadIdx.x;
+  const int32_t part = static_cast<int32_t>(blockIdx.x - entry * parts),
+                v = part * blockDim.x + threadIdx.x;
   const Key key = args.keys[entry];
   const uint32_t first = args.positions[entry];
   if (entry > 0 && args.keys[entry - 1] == key) return;
@@ -116,8 +130,9 @@ __global__ void __launch_bounds__(kThreads) add_short_rows(const __grid_constant
   T* to = static_cast<T*>(args.target) + args.key_offsets.get(static_cast<int64_t>(key))[0];
   const uint4 old = reinterpret_cast<const uint4*>(to)[v];
   float sum[V], base[V];
-  auto load = [&](uint32_t position, float (&out)[V]) {
-    const T* row = static_cast<const T*>(args.source) + args.position_offsets.get_small(position)[0];
+  auto load = [&](uint32_t position, float(&out)[V]) {
+    const T* row =
+        static_cast<const T*>(args.source) + args.position_offsets.get_small(position)[0];
     unpack<T>(__ldcs(reinterpret_cast<const uint4*>(row) + v), out);
   };
   load(first, sum);
@@ -135,24 +150,32 @@ __global__ void __launch_bounds__(kThreads) add_short_rows(const __grid_constant
   reinterpret_cast<uint4*>(to)[v] = pack<T>(base);
 }
 
-// Starts add_short_rows if source and target have one dtype and their rows are aligned vectors without gaps.
+// Starts add_short_rows if source and target have one dtype and their rows are aligned vectors
+// without gaps.
 template <class Key>
-bool launch_short_rows(cudaStream_t stream, const UpdateArgs<Key>& args, const Dims<2>& columns, const Dims<1>& keys, const Dims<1>& positions) {
+bool launch_short_rows(cudaStream_t stream, const UpdateArgs<Key>& args, const Dims<2>& columns,
+                       const Dims<1>& keys, const Dims<1>& positions) {
   const int64_t width = vec16(args.target_dtype);
-  if (args.combine != Combine::Add || !args.source || args.source_dtype != args.target_dtype || columns.ndim != 1) return false;
-  if (columns.strides[0][0] != 1 || columns.strides[1][0] != 1 || args.columns % width != 0 || args.columns < 16 * width) return false;
+  if (args.combine != Combine::Add || !args.source || args.source_dtype != args.target_dtype ||
+      columns.ndim != 1)
+    return false;
+  if (columns.strides[0][0] != 1 || columns.strides[1][0] != 1 || args.columns % width != 0 ||
+      args.columns < 16 * width)
+    return false;
   if (!is_aligned(args.source, 16) || !is_aligned(args.target, 16)) return false;
   for (int32_t d = 0; d < keys.ndim; d++)
     if (keys.strides[0][d] % width != 0) return false;
   for (int32_t d = 0; d < positions.ndim; d++)
     if (positions.strides[0][d] % width != 0) return false;
   const int64_t vectors = args.columns / width;
-  const int32_t threads = vectors >= kThreads ? kThreads : static_cast<int32_t>(round_up(vectors, 32));
+  const int32_t threads =
+      vectors >= kThreads ? kThreads : static_cast<int32_t>(round_up(vectors, 32));
   const int64_t parts = ceil_div(vectors, threads);
   if (args.count * parts >= (int64_t(1) << 31)) return false;
   return dispatch_packed(args.target_dtype, [&](auto tag) {
-    add_short_rows<tag_t<decltype(tag)>><<<static_cast<unsigned>(args.count * parts), threads, 0, stream>>>(
-        args, static_cast<int32_t>(vectors), static_cast<int32_t>(parts));
+    add_short_rows<tag_t<decltype(tag)>>
+        <<<static_cast<unsigned>(args.count * parts), threads, 0, stream>>>(
+            args, static_cast<int32_t>(vectors), static_cast<int32_t>(parts));
   });
 }
 
@@ -172,7 +195,8 @@ __device__ __forceinline__ int64_t segment_end(const Key* keys, int64_t begin, i
 }
 
 template <class C, class Key>
-__global__ void __launch_bounds__(kThreads) combine_long(const __grid_constant__ UpdateArgs<Key> args) {
+__global__ void __launch_bounds__(kThreads)
+    combine_long(const __grid_constant__ UpdateArgs<Key> args) {
   __shared__ C shared[kThreads];
   const int width = args.tile_columns, height = kThreads / width;
   const int tx = threadIdx.x % width, ty = threadIdx.x / width;
@@ -195,7 +219,8 @@ __global__ void __launch_bounds__(kThreads) combine_long(const __grid_constant__
     for (int half = height / 2; half > 0; half >>= 1) {
       __syncthreads();
       if (ty < half && ty + half < filled)
-        shared[threadIdx.x] = join(args.combine, shared[threadIdx.x], shared[threadIdx.x + half * width]);
+        shared[threadIdx.x] =
+            join(args.combine, shared[threadIdx.x], shared[threadIdx.x + half * width]);
     }
     __syncthreads();
     if (ty == 0 && active) store_joined<C>(args, args.keys[begin], at[0], shared[tx]);
@@ -210,7 +235,8 @@ Status launch_combine(const KernelCall& call, const UpdateArgs<Key>& args, bool 
     const unsigned blocks = static_cast<unsigned>(ceil_div(args.count * args.columns, kThreads));
     combine_short<C><<<blocks, kThreads, 0, stream.handle>>>(args);
   }
-  if (args.count > kShort) combine_long<C><<<stream.facts->num_sms * 4, kThreads, 0, stream.handle>>>(args);
+  if (args.count > kShort)
+    combine_long<C><<<stream.facts->num_sms * 4, kThreads, 0, stream.handle>>>(args);
   return launched(call);
 }
 
@@ -219,21 +245,36 @@ void fill_pattern(DType dtype, double number, uint64_t (&pattern)[2]) {
   uint64_t bits = 0;
   const auto put = [&bits](auto value) { memcpy(&bits, &value, sizeof value); };
   switch (dtype) {
-    case DType::Float32: put(static_cast<float>(number)); break;
-    case DType::Float64: put(number); break;
-    case DType::Float16: put(__double2half(number)); break;
-    case DType::BFloat16: put(__double2bfloat16(number)); break;
-    case DType::Bool: bits = number != 0; break;
-    default: bits = static_cast<uint64_t>(number_as<int64_t>(number)); break;
+    case DType::Float32:
+      put(static_cast<float>(number));
+      break;
+    case DType::Float64:
+      put(number);
+      break;
+    case DType::Float16:
+      put(__double2half(number));
+      break;
+    case DType::BFloat16:
+      put(__double2bfloat16(number));
+      break;
+    case DType::Bool:
+      bits = number != 0;
+      break;
+    default:
+      bits = static_cast<uint64_t>(number_as<int64_t>(number));
+      break;
   }
   const int64_t item = item_size(dtype);
-  for (int64_t at = 0; at < 16; at += item) memcpy(reinterpret_cast<char*>(pattern) + at, &bits, item);
+  for (int64_t at = 0; at < 16; at += item)
+    memcpy(reinterpret_cast<char*>(pattern) + at, &bits, item);
 }
 
 // Copies can move wider words than one element when the columns are dense on both sides.
-int64_t widen(Dims<2>& columns, Dims<1>& keys, Dims<1>& positions, int64_t item, const void* target, const void* source) {
+int64_t widen(Dims<2>& columns, Dims<1>& keys, Dims<1>& positions, int64_t item, const void* target,
+              const void* source) {
   const int32_t inner = columns.ndim - 1;
-  if (inner < 0 || columns.strides[0][inner] != 1 || (source && columns.strides[1][inner] != 1)) return item;
+  if (inner < 0 || columns.strides[0][inner] != 1 || (source && columns.strides[1][inner] != 1))
+    return item;
   const auto all_fit = [item](const auto& dims, int operand, int32_t ndim, int64_t word) {
     for (int32_t d = 0; d < ndim; d++)
       if (dims.strides[operand][d] * item % word != 0) return false;
@@ -241,14 +282,17 @@ int64_t widen(Dims<2>& columns, Dims<1>& keys, Dims<1>& positions, int64_t item,
   };
   int64_t word = 16;
   for (; word > item; word /= 2) {
-    const bool fits = is_aligned(target, word) && is_aligned(source, word) && columns.sizes[inner] * item % word == 0 &&
-                      all_fit(columns, 0, inner, word) && (!source || all_fit(columns, 1, inner, word)) &&
-                      all_fit(keys, 0, keys.ndim, word) && (!source || all_fit(positions, 0, positions.ndim, word));
+    const bool fits = is_aligned(target, word) && is_aligned(source, word) &&
+                      columns.sizes[inner] * item % word == 0 && all_fit(columns, 0, inner, word) &&
+                      (!source || all_fit(columns, 1, inner, word)) &&
+                      all_fit(keys, 0, keys.ndim, word) &&
+                      (!source || all_fit(positions, 0, positions.ndim, word));
     if (fits) break;
   }
   const int64_t elements = word / item;
   columns.sizes[inner] /= elements;
-  for (int32_t d = 0; d < inner; d++) columns.strides[0][d] /= elements, columns.strides[1][d] /= elements;
+  for (int32_t d = 0; d < inner; d++)
+    columns.strides[0][d] /= elements, columns.strides[1][d] /= elements;
   for (int32_t d = 0; d < keys.ndim; d++) keys.strides[0][d] /= elements;
   for (int32_t d = 0; d < positions.ndim; d++) positions.strides[0][d] /= elements;
   return word;
@@ -256,11 +300,13 @@ int64_t widen(Dims<2>& columns, Dims<1>& keys, Dims<1>& positions, int64_t item,
 
 }  // namespace
 
-int64_t list_bytes(const SegmentedUpdate& update) { return round_up((update.count / kShort + 2) * 4, 256); }
+int64_t list_bytes(const SegmentedUpdate& update) {
+  return round_up((update.count / kShort + 2) * 4, 256);
+}
 
 template <class Key>
-Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, const Key* keys, const uint32_t* positions,
-                     void* list) {
+Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, const Key* keys,
+                     const uint32_t* positions, void* list) {
   const TensorView &source = *update.source, &target = *update.target;
   UpdateArgs<Key> args;
   args.count = update.count;
@@ -283,7 +329,8 @@ Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, cons
   position_dims.collapse();
   int64_t word = item_size(target.dtype);
   if (update.combine == Combine::Set) {
-    if (!source.is_immediate && source.dtype != target.dtype) return unsupported(call, source.dtype);
+    if (!source.is_immediate && source.dtype != target.dtype)
+      return unsupported(call, source.dtype);
     fill_pattern(target.dtype, args.number, args.pattern);
     word = widen(column_dims, key_dims, position_dims, word, target.data, args.source);
   } else if (!source.is_immediate && is_floating(source.dtype) != is_floating(target.dtype)) {
@@ -301,11 +348,21 @@ Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, cons
     const unsigned blocks = static_cast<unsigned>(ceil_div(args.count * args.columns, kThreads));
     const cudaStream_t stream = stream_of(call).handle;
     switch (word) {
-      case 16: set_targets<Key, uint4><<<blocks, kThreads, 0, stream>>>(args); break;
-      case 8: set_targets<Key, uint64_t><<<blocks, kThreads, 0, stream>>>(args); break;
-      case 4: set_targets<Key, uint32_t><<<blocks, kThreads, 0, stream>>>(args); break;
-      case 2: set_targets<Key, uint16_t><<<blocks, kThreads, 0, stream>>>(args); break;
-      default: set_targets<Key, uint8_t><<<blocks, kThreads, 0, stream>>>(args); break;
+      case 16:
+        set_targets<Key, uint4><<<blocks, kThreads, 0, stream>>>(args);
+        break;
+      case 8:
+        set_targets<Key, uint64_t><<<blocks, kThreads, 0, stream>>>(args);
+        break;
+      case 4:
+        set_targets<Key, uint32_t><<<blocks, kThreads, 0, stream>>>(args);
+        break;
+      case 2:
+        set_targets<Key, uint16_t><<<blocks, kThreads, 0, stream>>>(args);
+        break;
+      default:
+        set_targets<Key, uint8_t><<<blocks, kThreads, 0, stream>>>(args);
+        break;
     }
     return launched(call);
   }
@@ -313,10 +370,13 @@ Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, cons
   SW_CUDA(cudaMemsetAsync(args.list, 0, sizeof(uint32_t), stream));
   if (!is_floating(target.dtype)) return launch_combine<int64_t>(call, args, false);
   if (target.dtype == DType::Float64) return launch_combine<double>(call, args, false);
-  return launch_combine<float>(call, args, launch_short_rows(stream, args, column_dims, key_dims, position_dims));
+  return launch_combine<float>(
+      call, args, launch_short_rows(stream, args, column_dims, key_dims, position_dims));
 }
 
-template Status update_sorted<uint32_t>(const KernelCall&, const SegmentedUpdate&, const uint32_t*, const uint32_t*, void*);
-template Status update_sorted<uint64_t>(const KernelCall&, const SegmentedUpdate&, const uint64_t*, const uint32_t*, void*);
+template Status update_sorted<uint32_t>(const KernelCall&, const SegmentedUpdate&, const uint32_t*,
+                                        const uint32_t*, void*);
+template Status update_sorted<uint64_t>(const KernelCall&, const SegmentedUpdate&, const uint64_t*,
+                                        const uint32_t*, void*);
 
 }  // namespace shardwise::cuda::indexing::detail

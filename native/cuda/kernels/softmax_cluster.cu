@@ -1,22 +1,25 @@
-// softmax and log_softmax over long contiguous rows of whole 16-byte vectors (float32, float16, bfloat16): longer than a block
-// holds in registers (softmax_vectors.cu), up to 8 times the shared memory of a multiprocessor.
+// softmax and log_softmax over long contiguous rows of whole 16-byte vectors (float32, float16,
+// bfloat16): longer than a block holds in registers (softmax_vectors.cu), up to 8 times the shared
+// memory of a multiprocessor.
 //
-// Layout: a cluster of up to 8 blocks for a row, each with a slice of it in shared memory (row_sum.cuh); the slices are small
-// enough for three blocks on a multiprocessor, so that loads, exponentials and stores of different rows overlap. The blocks
-// exchange their maximum and sum once, through distributed shared memory. Without clusters (sm_80) a block holds what it can. The
-// gradient has slices of both g and y, in clusters of up to 16 blocks. Bytes: x and y once; g, y and gx once. Two exponentials an
-// element: one for the sum, one for the result. Numerics: as softmax_vectors.cu, with a running maximum. Fixed order of
-// summation.
-// Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867; rows over the memory of a cluster as in QuACK's
-// softmax for Hopper.
-// Tried, softmax of float32 2048 x 131072 on one H200, microseconds: rows in the registers of 8 blocks of 1024 threads (softmax_rows)
-// 1708; this, waiting for the whole slice 667; taking vectors as they arrive, one exchange between the blocks 623 (81 % of copy);
-// clusters that stay, and fetch the next row into each place that they have used: 600 with 512 threads a block, 586 with 384 (86 %),
-// 584 with 256, 605 to 739 with more and smaller blocks; with stores that L2 may keep 570 (88 %);
-// the same with each warp's sums sent into the memory of all blocks, counted by barriers there, for the cluster's own barriers 613;
-// persistent clusters of one block a multiprocessor with the next two rows on their way 756, and 702 to 718 with the first part
-// of the next row before the second part of this one.
-// The gradient: 1491 and 1071 (71 %).
+// Layout: a cluster of up to 8 blocks for a row, each with a slice of it in shared memory
+// (row_sum.cuh); the slices are small enough for three blocks on a multiprocessor, so that loads,
+// exponentials and stores of different rows overlap. The blocks exchange their maximum and sum
+// once, through distributed shared memory. Without clusters (sm_80) a block holds what it can. The
+// gradient has slices of both g and y, in clusters of up to 16 blocks. Bytes: x and y once; g, y
+// and gx once. Two exponentials an element: one for the sum, one for the result. Numerics: as
+// softmax_vectors.cu, with a running maximum. Fixed order of summation.
+// Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867; rows over the
+// memory of a cluster as in QuACK's softmax for Hopper. Tried, softmax of float32 2048 x 131072 on
+// one H200, microseconds: rows in the registers of 8 blocks of 1024 threads (softmax_rows) 1708;
+// this, waiting for the whole slice 667; taking vectors as they arrive, one exchange between the
+// blocks 623 (81 % of copy); clusters that stay, and fetch the next row into each place that they
+// have used: 600 with 512 threads a block, 586 with 384 (86 %), 584 with 256, 605 to 739 with more
+// and smaller blocks; with stores that L2 may keep 570 (88 %); the same with each warp's sums sent
+// into the memory of all blocks, counted by barriers there, for the cluster's own barriers 613;
+// persistent clusters of one block a multiprocessor with the next two rows on their way 756, and
+// 702 to 718 with the first part of the next row before the second part of this one. The gradient:
+// 1491 and 1071 (71 %).
 #include "softmax.cuh"
 
 namespace shardwise::cuda {
@@ -27,7 +30,8 @@ constexpr int64_t kSlice = 66 * 1024;  // three blocks on a multiprocessor
 
 template <class T, bool kStays>
 __global__ void __launch_bounds__(slice_threads(kStays), 3)
-    softmax_slices(const uint4* x, uint4* y, int64_t rows, int32_t vectors, int32_t cluster, bool log_form) {
+    softmax_slices(const uint4* x, uint4* y, int64_t rows, int32_t vectors, int32_t cluster,
+                   bool log_form) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
   __shared__ OnlineSumScratch shared;
@@ -51,11 +55,15 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
       float values[V];
       unpack<T>(staged[v], values);
 #pragma unroll
-      for (int i = 0; i < V; i++) values[i] = log_form ? values[i] - total.maximum - offset : exponential(values[i]) * scale;
+      for (int i = 0; i < V; i++)
+        values[i] = log_form ? values[i] - total.maximum - offset : exponential(values[i]) * scale;
       to[v] = pack<T>(values);
     };
-    if constexpr (kStays) slice.use_and_refill(staged, row + places.step < rows ? x + (row + places.step) * vectors : nullptr, put);
-    else slice.use(put);
+    if constexpr (kStays)
+      slice.use_and_refill(
+          staged, row + places.step < rows ? x + (row + places.step) * vectors : nullptr, put);
+    else
+      slice.use(put);
     row += places.step;
   } while (kStays && row < rows);
   if (cluster > 1) cluster_wait();
@@ -63,12 +71,14 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 3)
-    softmax_slices_gradient(const uint4* g, const uint4* y, uint4* gx, int32_t vectors, int32_t cluster, bool log_form) {
+    softmax_slices_gradient(const uint4* g, const uint4* y, uint4* gx, int32_t vectors,
+                            int32_t cluster, bool log_form) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
   __shared__ float shared[32];
   const int64_t row = blockIdx.x / cluster;
-  const RowSlice<kThreads> slice(vectors, cluster, static_cast<int32_t>(blockIdx.x - row * cluster));
+  const RowSlice<kThreads> slice(vectors, cluster,
+                                 static_cast<int32_t>(blockIdx.x - row * cluster));
   uint4* staged_y = staged + (vectors + cluster - 1) / cluster;
   slice.fetch(staged_y, y + row * vectors);
   slice.fetch(staged, g + row * vectors);  // arrives after that of y
@@ -91,7 +101,8 @@ __global__ void __launch_bounds__(kThreads, 3)
     unpack<T>(staged[v], gs);
     unpack<T>(staged_y[v], ys);
 #pragma unroll
-    for (int i = 0; i < V; i++) gs[i] = log_form ? gs[i] - exponential(ys[i]) * sum : ys[i] * (gs[i] - sum);
+    for (int i = 0; i < V; i++)
+      gs[i] = log_form ? gs[i] - exponential(ys[i]) * sum : ys[i] * (gs[i] - sum);
     to[v] = pack<T>(gs);
   }
   if (cluster > 1) cluster_wait();
@@ -102,14 +113,17 @@ __global__ void __launch_bounds__(kThreads, 3)
 bool softmax_cluster_forward(const KernelCall& call, const SoftmaxRows& r) {
   Stream& stream = stream_of(call);
   const int64_t width = vec16(r.dtype), vectors = r.n / width;
-  if (r.n % width != 0 || !is_aligned(r.first, 16) || !is_aligned(r.out, 16) || vectors >= (int64_t(1) << 31)) return false;
+  if (r.n % width != 0 || !is_aligned(r.first, 16) || !is_aligned(r.out, 16) ||
+      vectors >= (int64_t(1) << 31))
+    return false;
   const int32_t cluster = slice_cluster(vectors, kSlice, *stream.facts);
   if (cluster == 0 || r.rows * cluster >= (int64_t(1) << 31)) return false;
   return dispatch_packed(r.dtype, [&](auto tag) {
     with_stay(cluster, [&](auto stays) {
-      launch_slices<stays.value>(softmax_slices<tag_t<decltype(tag)>, stays.value>, r.rows, vectors, cluster, stream,
-                                 static_cast<const uint4*>(r.first), static_cast<uint4*>(r.out), r.rows,
-                                 static_cast<int32_t>(vectors), cluster, r.log_form);
+      launch_slices<stays.value>(softmax_slices<tag_t<decltype(tag)>, stays.value>, r.rows, vectors,
+                                 cluster, stream, static_cast<const uint4*>(r.first),
+                                 static_cast<uint4*>(r.out), r.rows, static_cast<int32_t>(vectors),
+                                 cluster, r.log_form);
     });
   });
 }
@@ -117,14 +131,17 @@ bool softmax_cluster_forward(const KernelCall& call, const SoftmaxRows& r) {
 bool softmax_cluster_backward(const KernelCall& call, const SoftmaxRows& r) {
   Stream& stream = stream_of(call);
   const int64_t width = vec16(r.dtype), vectors = r.n / width;
-  if (r.n % width != 0 || !is_aligned(r.first, 16) || !is_aligned(r.second, 16) || !is_aligned(r.out, 16)) return false;
+  if (r.n % width != 0 || !is_aligned(r.first, 16) || !is_aligned(r.second, 16) ||
+      !is_aligned(r.out, 16))
+    return false;
   if (r.dtype == DType::Float64 || vectors >= (int64_t(1) << 30)) return false;
   const int32_t cluster = slice_cluster(2 * vectors, kSlice, *stream.facts, 16);
   if (cluster == 0 || r.rows * cluster >= (int64_t(1) << 31)) return false;
   return dispatch_packed(r.dtype, [&](auto tag) {
-    launch_slices<false>(softmax_slices_gradient<tag_t<decltype(tag)>>, r.rows, 2 * round_up(vectors, cluster), cluster, stream,
-                         static_cast<const uint4*>(r.first), static_cast<const uint4*>(r.second), static_cast<uint4*>(r.out),
-                         static_cast<int32_t>(vectors), cluster, r.log_form);
+    launch_slices<false>(
+        softmax_slices_gradient<tag_t<decltype(tag)>>, r.rows, 2 * round_up(vectors, cluster),
+        cluster, stream, static_cast<const uint4*>(r.first), static_cast<const uint4*>(r.second),
+        static_cast<uint4*>(r.out), static_cast<int32_t>(vectors), cluster, r.log_form);
   });
 }
 

@@ -1,4 +1,5 @@
-// What sort and topk share: the operands, and the map from elements to unsigned keys whose order is the order wanted.
+// What sort and topk share: the operands, and the map from elements to unsigned keys whose order is
+// the order wanted.
 #pragma once
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
@@ -88,7 +89,8 @@ __device__ __forceinline__ bool bits_of(Key key, DType dtype, bool flip, Key& bi
 
 // Keys of several elements, whose loads are all in flight before the first is made a key.
 template <class Key, int N>
-__device__ __forceinline__ void keys_at(const SortArgs& args, const int64_t (&at)[N], Key (&keys)[N]) {
+__device__ __forceinline__ void keys_at(const SortArgs& args, const int64_t (&at)[N],
+                                        Key (&keys)[N]) {
   const auto load = [&](auto tag) {
 #pragma unroll
     for (int u = 0; u < N; u++) keys[u] = static_cast<const tag_t<decltype(tag)>*>(args.x)[at[u]];
@@ -120,9 +122,11 @@ __device__ __forceinline__ Key key_at(const SortArgs& args, int64_t at) {
   return keys[0];
 }
 
-// Writes entries first, first + step, ... of a sorted row: the elements at these positions are copied, bits and all.
+// Writes entries first, first + step, ... of a sorted row: the elements at these positions are
+// copied, bits and all.
 template <class Word, class Position>
-__device__ __forceinline__ void write_words(const SortArgs& args, const Offsets<3>& row, int64_t first, int64_t step,
+__device__ __forceinline__ void write_words(const SortArgs& args, const Offsets<3>& row,
+                                            int64_t first, int64_t step,
                                             const Position* positions) {
   constexpr int kInFlight = 4;
   const Word* const x = static_cast<const Word*>(args.x) + row[0];
@@ -132,7 +136,8 @@ __device__ __forceinline__ void write_words(const SortArgs& args, const Offsets<
     Word words[kInFlight];
     int64_t from[kInFlight];
 #pragma unroll
-    for (int u = 0; u < kInFlight; u++) from[u] = positions[i + u * step < args.k ? i + u * step : i];
+    for (int u = 0; u < kInFlight; u++)
+      from[u] = positions[i + u * step < args.k ? i + u * step : i];
 #pragma unroll
     for (int u = 0; u < kInFlight; u++) words[u] = x[from[u] * args.x_step];
 #pragma unroll
@@ -145,7 +150,8 @@ __device__ __forceinline__ void write_words(const SortArgs& args, const Offsets<
 }
 
 template <class Position>
-__device__ __forceinline__ void write_entries(const SortArgs& args, const Offsets<3>& row, int64_t first, int64_t step,
+__device__ __forceinline__ void write_entries(const SortArgs& args, const Offsets<3>& row,
+                                              int64_t first, int64_t step,
                                               const Position* positions) {
   switch (item_size(args.dtype)) {
     case 8:

@@ -2,18 +2,18 @@
 //   index_select  y[a, j, b] = x[a, index[j], b]
 //   index_get     y[I..., rest...] = x[i1[I], ..., ik[I], rest...]
 //
-// Both are y[a, p, c] = x[a * stride + offset(key of p) + offset(c)] with y contiguous, moved as words of up to 16 bytes when
-// the rows are dense. Each thread moves 4 words, 256 apart, a block of 256 threads 1024. One index tensor is read in the kernel;
-// tuples become keys first (index_keys.cu). Reads the taken rows and the indices, writes y; it moves bits.
-// A bad index is reported and clamped; negative ones count from the end in index_get.
-// Source: PyTorch's index_select (embeddings go through it) and indexing by tensors.
-// On an H200, 16,384 rows of [128256, 4096] in bfloat16: 76 us (3.5 TB/s; PyTorch 72). Versions: each word's index, check and load
-// in turn 84.
+// Both are y[a, p, c] = x[a * stride + offset(key of p) + offset(c)] with y contiguous, moved as
+// words of up to 16 bytes when the rows are dense. Each thread moves 4 words, 256 apart, a block of
+// 256 threads 1024. One index tensor is read in the kernel; tuples become keys first
+// (index_keys.cu). Reads the taken rows and the indices, writes y; it moves bits. A bad index is
+// reported and clamped; negative ones count from the end in index_get.
+// Source: PyTorch's index_select (embeddings go through it) and indexing by tensors. On an H200,
+// 16,384 rows of [128256, 4096] in bfloat16: 76 us (3.5 TB/s; PyTorch 72). Versions: each word's
+// index, check and load in turn 84.
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
-#include "index_keys.cuh"
-
 #include "../primitives/vector.cuh"
+#include "index_keys.cuh"
 
 namespace shardwise::cuda {
 namespace {
@@ -37,7 +37,8 @@ struct TakeArgs {
   IndexErrorSink errors;
 };
 
-// In steps, so that the loads of all words of a thread are in flight together: first of indices, then of words.
+// In steps, so that the loads of all words of a thread are in flight together: first of indices,
+// then of words.
 template <class Word>
 __global__ void __launch_bounds__(kThreads) take_rows(const __grid_constant__ TakeArgs args) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kPerThread) + threadIdx.x;
@@ -50,7 +51,8 @@ __global__ void __launch_bounds__(kThreads) take_rows(const __grid_constant__ Ta
     positions[u] = row - outer * args.positions.size;
     from[u] = outer * args.outer_stride + args.column_offsets.get(column)[0];
     keys[u] = args.keys ? static_cast<int64_t>(args.keys[positions[u]])
-                        : load_index(args.index, args.index_offsets.get(positions[u])[0], args.index_dtype);
+                        : load_index(args.index, args.index_offsets.get(positions[u])[0],
+                                     args.index_dtype);
   }
   Word words[kPerThread];
 #pragma unroll
@@ -62,17 +64,20 @@ __global__ void __launch_bounds__(kThreads) take_rows(const __grid_constant__ Ta
   for (int u = 0; u < kPerThread; u++) words[u] = static_cast<const Word*>(args.x)[from[u]];
 #pragma unroll
   for (int u = 0; u < kPerThread; u++)
-    if (first + u * kThreads < args.count) static_cast<Word*>(args.y)[first + u * kThreads] = words[u];
+    if (first + u * kThreads < args.count)
+      static_cast<Word*>(args.y)[first + u * kThreads] = words[u];
 }
 
-// Widens the words if rows are dense: scales every stride of x to words. Returns the bytes of a word.
-int64_t widen(Dims<1>& columns, Dims<1>& keys, int64_t& outer_stride, int64_t item, const void* x, const void* y) {
+// Widens the words if rows are dense: scales every stride of x to words. Returns the bytes of a
+// word.
+int64_t widen(Dims<1>& columns, Dims<1>& keys, int64_t& outer_stride, int64_t item, const void* x,
+              const void* y) {
   const int32_t inner = columns.ndim - 1;
   if (inner < 0 || columns.strides[0][inner] != 1) return item;
   int64_t word = 16;
   for (; word > item; word /= 2) {
-    bool fits =
-        is_aligned(x, word) && is_aligned(y, word) && columns.sizes[inner] * item % word == 0 && outer_stride * item % word == 0;
+    bool fits = is_aligned(x, word) && is_aligned(y, word) &&
+                columns.sizes[inner] * item % word == 0 && outer_stride * item % word == 0;
     for (int32_t d = 0; d < inner; d++) fits = fits && columns.strides[0][d] * item % word == 0;
     for (int32_t d = 0; d < keys.ndim; d++) fits = fits && keys.strides[0][d] * item % word == 0;
     if (fits) break;
@@ -86,8 +91,8 @@ int64_t widen(Dims<1>& columns, Dims<1>& keys, int64_t& outer_stride, int64_t it
 }
 
 // `args` has index or keys, size, wrap, errors.
-Status launch_take(const KernelCall& call, TakeArgs& args, int64_t outer, int64_t outer_stride, int64_t positions, Dims<1> keys,
-                   Dims<1> columns) {
+Status launch_take(const KernelCall& call, TakeArgs& args, int64_t outer, int64_t outer_stride,
+                   int64_t positions, Dims<1> keys, Dims<1> columns) {
   const TensorView &x = call.input(0), &y = call.output(0);
   columns.collapse();
   const int64_t word = widen(columns, keys, outer_stride, item_size(x.dtype), x.data, y.data);
@@ -102,11 +107,21 @@ Status launch_take(const KernelCall& call, TakeArgs& args, int64_t outer, int64_
   const unsigned blocks = static_cast<unsigned>(ceil_div(args.count, kThreads * kPerThread));
   const cudaStream_t stream = stream_of(call).handle;
   switch (word) {
-    case 16: take_rows<uint4><<<blocks, kThreads, 0, stream>>>(args); break;
-    case 8: take_rows<uint64_t><<<blocks, kThreads, 0, stream>>>(args); break;
-    case 4: take_rows<uint32_t><<<blocks, kThreads, 0, stream>>>(args); break;
-    case 2: take_rows<uint16_t><<<blocks, kThreads, 0, stream>>>(args); break;
-    default: take_rows<uint8_t><<<blocks, kThreads, 0, stream>>>(args); break;
+    case 16:
+      take_rows<uint4><<<blocks, kThreads, 0, stream>>>(args);
+      break;
+    case 8:
+      take_rows<uint64_t><<<blocks, kThreads, 0, stream>>>(args);
+      break;
+    case 4:
+      take_rows<uint32_t><<<blocks, kThreads, 0, stream>>>(args);
+      break;
+    case 2:
+      take_rows<uint16_t><<<blocks, kThreads, 0, stream>>>(args);
+      break;
+    default:
+      take_rows<uint8_t><<<blocks, kThreads, 0, stream>>>(args);
+      break;
   }
   return launched(call);
 }

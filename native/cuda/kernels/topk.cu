@@ -1,15 +1,18 @@
-// topk: the k largest (or smallest) of each row, sorted; of equal ones the lowest index comes first. NaN is largest.
+// topk: the k largest (or smallest) of each row, sorted; of equal ones the lowest index comes
+// first. NaN is largest.
 //
-// Short rows, and k above 2048, go through the sort; k up to 512 is selected by one look at a row, topk_threshold.cu. Otherwise a
-// block finds the key of the k-th element digit by digit (8 bits a pass, histogram in shared memory), collects everything below
-// it and the first of the equal ones in order of index, and sorts those. When rows are few and long, blocks first select from
-// segments of a row and then among the candidates.
-// Grid: a block of 512 threads for each row or segment (at least 4096 elements and 8 k, some two blocks a multiprocessor).
-// Reads a row (bits / 8 + 1) times, mostly from L2. Operations: an element and pass some six for its key, a comparison, and for
-// those that are left a count of their digit. Integer counting only: deterministic; elements are copied with their bits.
+// Short rows, and k above 2048, go through the sort; k up to 512 is selected by one look at a row,
+// topk_threshold.cu. Otherwise a block finds the key of the k-th element digit by digit (8 bits a
+// pass, histogram in shared memory), collects everything below it and the first of the equal ones
+// in order of index, and sorts those. When rows are few and long, blocks first select from segments
+// of a row and then among the candidates.
+// Grid: a block of 512 threads for each row or segment (at least 4096 elements and 8 k, some two
+// blocks a multiprocessor). Reads a row (bits / 8 + 1) times, mostly from L2. Operations: an
+// element and pass some six for its key, a comparison, and for those that are left a count of their
+// digit. Integer counting only: deterministic; elements are copied with their bits.
 // Source: PyTorch's topk. Technique: radix selection from the highest digit, Alabi et al. (2012).
-// On an H200, k 50 of 1024 x 128256 in float32, this way, with lanes of equal digits by __match_any_sync: 1857 us (PyTorch 1549);
-// topk_threshold.cu 561.
+// On an H200, k 50 of 1024 x 128256 in float32, this way, with lanes of equal digits by
+// __match_any_sync: 1857 us (PyTorch 1549); topk_threshold.cu 561.
 #include "../../generated/op_params.h"
 #include "radix_rank.cuh"
 #include "topk.cuh"
@@ -24,10 +27,12 @@ constexpr int kItems = 4;
 constexpr int64_t kMaxK = radix::kSmall;
 constexpr int64_t kMinSegment = 4096;
 
-// FromTensor: blocks are (row, segment) and leave candidates, unless there is one segment; else blocks are rows.
+// FromTensor: blocks are (row, segment) and leave candidates, unless there is one segment; else
+// blocks are rows.
 template <class Key, bool FromTensor>
 __global__ void __launch_bounds__(kThreads)
-    select_kernel(const __grid_constant__ SortArgs args, const __grid_constant__ SelectArgs<Key> select, int size) {
+    select_kernel(const __grid_constant__ SortArgs args,
+                  const __grid_constant__ SelectArgs<Key> select, int size) {
   __shared__ Key chosen[kMaxK];
   __shared__ uint32_t chosen_positions[kMaxK];
   __shared__ uint32_t bins[radix::kDigits];
@@ -50,7 +55,8 @@ __global__ void __launch_bounds__(kThreads)
       from.keys_of(args, at, keys);
 #pragma unroll
       for (int u = 0; u < kItems; u++) {
-        const bool matches = start + u * kThreads + threadIdx.x < count && (keys[u] & mask) == prefix;
+        const bool matches =
+            start + u * kThreads + threadIdx.x < count && (keys[u] & mask) == prefix;
         const uint32_t digit = static_cast<uint32_t>(keys[u] >> shift) & (radix::kDigits - 1);
         const unsigned peers = radix::lanes_with(digit) & __ballot_sync(kFullWarp, matches);
         if (matches && (threadIdx.x & 31) == static_cast<unsigned>(__ffs(peers) - 1))
@@ -153,9 +159,11 @@ Status select_rows(const KernelCall& call, const SortArgs& args) {
     return launched(call);
   }
   select_kernel<Key, true>
-      <<<static_cast<unsigned>(args.rows * select.segments), kThreads, 0, stream.handle>>>(args, select, size);
+      <<<static_cast<unsigned>(args.rows * select.segments), kThreads, 0, stream.handle>>>(
+          args, select, size);
   if (select.segments > 1)
-    select_kernel<Key, false><<<static_cast<unsigned>(args.rows), kThreads, 0, stream.handle>>>(args, select, size);
+    select_kernel<Key, false>
+        <<<static_cast<unsigned>(args.rows), kThreads, 0, stream.handle>>>(args, select, size);
   return launched(call);
 }
 
@@ -166,7 +174,8 @@ Status topk(const KernelCall& call) {
   const SortArgs args = make_args(call, static_cast<int64_t>(p.k), p.largest != 0);
   if (args.rows == 0 || args.n == 0 || args.k == 0) return kOk;
   if (args.n <= radix::kSmall || args.k > kMaxK || args.n > kMax32) return sort_rows(call, args);
-  return key_bits(args.dtype) > 32 ? select_rows<uint64_t>(call, args) : select_rows<uint32_t>(call, args);
+  return key_bits(args.dtype) > 32 ? select_rows<uint64_t>(call, args)
+                                   : select_rows<uint32_t>(call, args);
 }
 
 }  // namespace shardwise::cuda

@@ -4,7 +4,8 @@
 
 namespace shardwise::cuda::sorting {
 
-// Where a select kernel reads: the tensor (segments of its rows), or the candidates of an earlier select.
+// Where a select kernel reads: the tensor (segments of its rows), or the candidates of an earlier
+// select.
 template <class Key>
 struct SelectArgs {
   int64_t segments, segment;  // per row, and their length
@@ -25,7 +26,8 @@ struct Selection {
   __device__ __forceinline__ Selection(const SortArgs& args, const SelectArgs<Key>& select)
       : row(FromTensor ? blockIdx.x / select.segments : blockIdx.x),
         first(FromTensor ? blockIdx.x % select.segments * select.segment : 0),
-        count(FromTensor ? (args.n - first < select.segment ? args.n - first : select.segment) : select.segments * args.k),
+        count(FromTensor ? (args.n - first < select.segment ? args.n - first : select.segment)
+                         : select.segments * args.k),
         row_offsets(args.row_offsets.get(row)),
         base(row_offsets[0] + first * args.x_step),
         candidates(select.keys + row * count),
@@ -33,7 +35,8 @@ struct Selection {
 
   // Those of elements i; places behind the end give the last.
   template <int N>
-  __device__ __forceinline__ void keys_of(const SortArgs& args, const int64_t (&i)[N], Key (&keys)[N]) const {
+  __device__ __forceinline__ void keys_of(const SortArgs& args, const int64_t (&i)[N],
+                                          Key (&keys)[N]) const {
     int64_t at[N];
 #pragma unroll
     for (int u = 0; u < N; u++) at[u] = i[u] < count ? i[u] : count - 1;
@@ -53,9 +56,10 @@ struct Selection {
   }
 
   // The first k of `chosen`, in order: candidates of this segment, or what is asked for.
-  __device__ __forceinline__ void write(const SortArgs& args, const SelectArgs<Key>& select, const Key* chosen,
-                                        const uint32_t* chosen_positions) const {
-    if (!FromTensor || select.segments == 1) return write_entries(args, row_offsets, threadIdx.x, blockDim.x, chosen_positions);
+  __device__ __forceinline__ void write(const SortArgs& args, const SelectArgs<Key>& select,
+                                        const Key* chosen, const uint32_t* chosen_positions) const {
+    if (!FromTensor || select.segments == 1)
+      return write_entries(args, row_offsets, threadIdx.x, blockDim.x, chosen_positions);
     const int64_t to = static_cast<int64_t>(blockIdx.x) * args.k;
     for (int i = threadIdx.x; i < args.k; i += blockDim.x) {
       select.keys[to + i] = chosen[i];
@@ -64,7 +68,8 @@ struct Selection {
   }
 };
 
-// Few of a row, by one look at it: topk_threshold.cu. Launches a stage: from the tensor, or from candidates.
+// Few of a row, by one look at it: topk_threshold.cu. Launches a stage: from the tensor, or from
+// candidates.
 constexpr int64_t kMaxThresholdK = 512;
 template <class Key, bool FromTensor>
 void select_by_threshold(cudaStream_t stream, const SortArgs& args, const SelectArgs<Key>& select);

@@ -1,17 +1,20 @@
-// topk for k up to 512: a block looks at its row, or segment of one, once, and holds what may still be among the first k.
+// topk for k up to 512: a block looks at its row, or segment of one, once, and holds what may still
+// be among the first k.
 //
-// What is held lies in shared memory, without order. When it is full it is sorted by key and place and cut to k; from then on
-// only what comes before the k-th is taken up. A batch of 2048 elements is counted first: if all that pass fit they are appended,
-// else it is gone through 256 at a time. Batches come in the order of their reversed bits, so that rising or falling rows, too,
-// have few that pass: elements in no order do so k ln(n / k) times, of a row in order one batch in each power of two.
-// Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices. Operations: an element some six to
-// make its key, one comparison, and where it may pass a scan of its warp; a sort of what is held each time it is full.
-// What is held is a set that does not depend on timing, and it is sorted at the end: deterministic; elements are copied with
-// their bits.
-// Source: PyTorch's topk. Technique: a threshold that falls, as queues of k-nearest-neighbour search have it (Johnson, Douze,
-// Jegou 2017, arXiv:1702.08734), here by batches in shared memory.
-// On an H200, k 50 of 1024 x 128256 in float32 (PyTorch): in no order 561 us (1570), rising 1537 (1604). Versions: batches as
-// they lie 459, but rising 9591; keys loaded one after the other 717.
+// What is held lies in shared memory, without order. When it is full it is sorted by key and place
+// and cut to k; from then on only what comes before the k-th is taken up. A batch of 2048 elements
+// is counted first: if all that pass fit they are appended, else it is gone through 256 at a time.
+// Batches come in the order of their reversed bits, so that rising or falling rows, too, have few
+// that pass: elements in no order do so k ln(n / k) times, of a row in order one batch in each
+// power of two.
+// Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices.
+// Operations: an element some six to make its key, one comparison, and where it may pass a scan of
+// its warp; a sort of what is held each time it is full. What is held is a set that does not depend
+// on timing, and it is sorted at the end: deterministic; elements are copied with their bits.
+// Source: PyTorch's topk. Technique: a threshold that falls, as queues of k-nearest-neighbour
+// search have it (Johnson, Douze, Jegou 2017, arXiv:1702.08734), here by batches in shared memory.
+// On an H200, k 50 of 1024 x 128256 in float32 (PyTorch): in no order 561 us (1570), rising 1537
+// (1604). Versions: batches as they lie 459, but rising 9591; keys loaded one after the other 717.
 #include "topk.cuh"
 
 namespace shardwise::cuda::sorting {
@@ -37,7 +40,8 @@ struct Held {
   }
 
   __device__ __noinline__ void cut() {
-    for (int i = count + threadIdx.x; i < capacity; i += kThreads) keys[i] = ~Key(0), positions[i] = UINT32_MAX;
+    for (int i = count + threadIdx.x; i < capacity; i += kThreads)
+      keys[i] = ~Key(0), positions[i] = UINT32_MAX;
     radix::sort_shared(keys, positions, capacity);
     if (count >= k) full = true, count = k, limit = keys[k - 1], limit_position = positions[k - 1];
   }
@@ -75,16 +79,19 @@ struct Held {
 
 template <class Key, bool FromTensor>
 __global__ void __launch_bounds__(kThreads, sizeof(Key) == 4 ? 4 : 2)
-    threshold_kernel(const __grid_constant__ SortArgs args, const __grid_constant__ SelectArgs<Key> select, int capacity) {
+    threshold_kernel(const __grid_constant__ SortArgs args,
+                     const __grid_constant__ SelectArgs<Key> select, int capacity) {
   extern __shared__ uint64_t shared[];
   __shared__ int slots[4];
   if (threadIdx.x < 4) slots[threadIdx.x] = 0;
   const Selection<Key, FromTensor> from(args, select);
   Key* const keys = reinterpret_cast<Key*>(shared);
-  Held<Key> held = {keys, reinterpret_cast<uint32_t*>(keys + capacity), slots, capacity, static_cast<int>(args.k)};
+  Held<Key> held = {keys, reinterpret_cast<uint32_t*>(keys + capacity), slots, capacity,
+                    static_cast<int>(args.k)};
   __syncthreads();
 
-  const uint32_t batches = static_cast<uint32_t>((from.count + kBatch - 1) / kBatch), bits = 32 - __clz(batches - 1);
+  const uint32_t batches = static_cast<uint32_t>((from.count + kBatch - 1) / kBatch),
+                 bits = 32 - __clz(batches - 1);
   int turn = 0;
 #pragma unroll 1
   for (uint32_t n = 0; n < 1u << bits; n++) {
@@ -103,12 +110,14 @@ __global__ void __launch_bounds__(kThreads, sizeof(Key) == 4 ? 4 : 2)
     uint32_t wanted = 0;
 #pragma unroll
     for (int u = 0; u < kItems; u++)
-      if (item(u) < left && held.passes(batch[u], [&] { return from.position(start + item(u)); })) wanted |= 1u << u;
+      if (item(u) < left && held.passes(batch[u], [&] { return from.position(start + item(u)); }))
+        wanted |= 1u << u;
     const int slot = held.reserve(__popc(wanted), slots + turn);
     __syncthreads();
     const int total = slots[turn];
     turn = turn == 2 ? 0 : turn + 1;
-    if (threadIdx.x == 0) slots[turn == 2 ? 0 : turn + 1] = 0;  // read a batch ago, written a batch ahead
+    // read a batch ago, written a batch ahead
+    if (threadIdx.x == 0) slots[turn == 2 ? 0 : turn + 1] = 0;
     if (total == 0) continue;
     if (held.count + total <= capacity) {
       int next = slot;
@@ -136,12 +145,17 @@ void select_by_threshold(cudaStream_t stream, const SortArgs& args, const Select
   while (capacity < 4 * args.k) capacity *= 2;
   const int64_t blocks = args.rows * (FromTensor ? select.segments : 1);
   threshold_kernel<Key, FromTensor>
-      <<<static_cast<unsigned>(blocks), kThreads, capacity*(sizeof(Key) + 4), stream>>>(args, select, static_cast<int>(capacity));
+      <<<static_cast<unsigned>(blocks), kThreads, capacity * (sizeof(Key) + 4), stream>>>(
+          args, select, static_cast<int>(capacity));
 }
 
-template void select_by_threshold<uint32_t, true>(cudaStream_t, const SortArgs&, const SelectArgs<uint32_t>&);
-template void select_by_threshold<uint32_t, false>(cudaStream_t, const SortArgs&, const SelectArgs<uint32_t>&);
-template void select_by_threshold<uint64_t, true>(cudaStream_t, const SortArgs&, const SelectArgs<uint64_t>&);
-template void select_by_threshold<uint64_t, false>(cudaStream_t, const SortArgs&, const SelectArgs<uint64_t>&);
+template void select_by_threshold<uint32_t, true>(cudaStream_t, const SortArgs&,
+                                                  const SelectArgs<uint32_t>&);
+template void select_by_threshold<uint32_t, false>(cudaStream_t, const SortArgs&,
+                                                   const SelectArgs<uint32_t>&);
+template void select_by_threshold<uint64_t, true>(cudaStream_t, const SortArgs&,
+                                                  const SelectArgs<uint64_t>&);
+template void select_by_threshold<uint64_t, false>(cudaStream_t, const SortArgs&,
+                                                   const SelectArgs<uint64_t>&);
 
 }  // namespace shardwise::cuda::sorting

@@ -1,4 +1,5 @@
-// cp.async: 16 bytes from global to shared memory without passing through registers (sm_80 and later).
+// cp.async: 16 bytes from global to shared memory without passing through registers (sm_80 and
+// later).
 #pragma once
 #include <cuda_runtime.h>
 
@@ -6,13 +7,20 @@
 
 namespace shardwise::cuda {
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-
-// Copies the first `bytes` (0 to 16) and fills the rest of the 16 with zeros. Both addresses are 16-byte aligned.
-__device__ __forceinline__ void copy_async(void* to, const void* from, int bytes = 16) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Copies the first `bytes` (0 to 16) and fills the rest of the 16 with zeros. Both addresses are
+// 16-byte aligned.
+__device__ __forceinline__ void copy_async(void* to, const void* from, int bytes = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void copy_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 // Waits until at most Pending of this thread's committed groups are unfinished.
 template <int Pending>
@@ -20,12 +28,14 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-// Lets a kernel be launched with `bytes` of dynamic shared memory on the current device; with `whole`, the multiprocessor's
-// memory is given to shared memory, not to L1, as far as it goes: by default the driver may leave less than the blocks that fit
-// otherwise would need. The driver is asked once per thread, kernel and device. An error shows up in launched().
+// Lets a kernel be launched with `bytes` of dynamic shared memory on the current device; with
+// `whole`, the multiprocessor's memory is given to shared memory, not to L1, as far as it goes: by
+// default the driver may leave less than the blocks that fit otherwise would need. The driver is
+// asked once per thread, kernel and device. An error shows up in launched().
 template <class K>
 inline void allow_shared(K* kernel, size_t bytes, bool whole = false) {
-  constexpr size_t kAlways = 40 * 1024;  // what any kernel may have, less room for its static shared memory
+  // what any kernel may have, less room for its static shared memory
+  constexpr size_t kAlways = 40 * 1024;
   if (bytes <= kAlways && !whole) return;
   struct Known {
     const void* kernel;
@@ -38,8 +48,12 @@ inline void allow_shared(K* kernel, size_t bytes, bool whole = false) {
   cudaGetDevice(&device);
   Known& slot = known[(reinterpret_cast<uintptr_t>(address) >> 4) % 32];
   if (slot.kernel == address && slot.device == device && slot.bytes >= bytes) return;
-  if (bytes > kAlways) cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  if (whole) cudaFuncSetAttribute(address, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (bytes > kAlways)
+    cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(bytes));
+  if (whole)
+    cudaFuncSetAttribute(address, cudaFuncAttributePreferredSharedMemoryCarveout,
+                         cudaSharedmemCarveoutMaxShared);
   slot = {address, device, bytes};
 }
 

@@ -1,8 +1,10 @@
-// Tensor-core building blocks for float16 and bfloat16 (sm_80 and later): fragments of 16 x 8 x 16 products.
+// Tensor-core building blocks for float16 and bfloat16 (sm_80 and later): fragments of 16 x 8 x 16
+// products.
 //
-// Of a warp, lane l is in group g = l / 4 and has t = l % 4. A (16 x 16): registers 0..3 hold columns 2t, 2t+1 (+8 in 2, 3) of
-// rows g (0, 2) and g + 8 (1, 3). B (16 x 8): registers 0, 1 hold rows 2t, 2t+1 (+8 in 1) of column g. Accumulator (16 x 8):
-// elements 0, 1 are columns 2t, 2t+1 of row g, elements 2, 3 the same of row g + 8.
+// Of a warp, lane l is in group g = l / 4 and has t = l % 4. A (16 x 16): registers 0..3 hold
+// columns 2t, 2t+1 (+8 in 2, 3) of rows g (0, 2) and g + 8 (1, 3). B (16 x 8): registers 0, 1 hold
+// rows 2t, 2t+1 (+8 in 1) of column g. Accumulator (16 x 8): elements 0, 1 are columns 2t, 2t+1 of
+// row g, elements 2, 3 the same of row g + 8.
 #pragma once
 #include "async_copy.cuh"
 #include "dtype.cuh"
@@ -10,15 +12,20 @@
 namespace shardwise::cuda {
 
 template <class T>
-__device__ __forceinline__ void mma_16816(float (&d)[4], const uint32_t (&a)[4], const uint32_t b0, const uint32_t b1) {
+__device__ __forceinline__ void mma_16816(float (&d)[4], const uint32_t (&a)[4], const uint32_t b0,
+                                          const uint32_t b1) {
   if constexpr (std::is_same<T, bfloat16_t>::value)
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // Four 8 x 8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
@@ -35,7 +42,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], uint3
                : "memory");
 }
 
-// Element offsets of this lane's row for load_matrices, in a tile with `pitch` elements per row of shared memory:
+// Element offsets of this lane's row for load_matrices, in a tile with `pitch` elements per row of
+// shared memory:
 //   A of 16 x 16 from a tile stored [row][k]                  -> fragment registers 0..3
 //   A of 16 x 16 from a tile stored [k][row], transposed load -> the same
 //   B of 16 (k) x 16 from a tile stored [column][k]           -> registers 0, 1 of columns 0..7, then of columns 8..15
@@ -69,10 +77,12 @@ __device__ __forceinline__ uint32_t pack_pair(float first, float second) {
   }
 }
 
-// Fills the 16 bytes at `to` in shared memory with 8 elements that lie `stride` apart, of which the first `count` exist (0 to 8);
-// the rest become zeros. Vectors: the stride is 1 and `from` is 16-byte aligned, so that cp.async does it.
+// Fills the 16 bytes at `to` in shared memory with 8 elements that lie `stride` apart, of which the
+// first `count` exist (0 to 8); the rest become zeros. Vectors: the stride is 1 and `from` is
+// 16-byte aligned, so that cp.async does it.
 template <bool Vectors>
-__device__ __forceinline__ void fill_chunk(uint16_t* to, const uint16_t* from, int count, int64_t stride) {
+__device__ __forceinline__ void fill_chunk(uint16_t* to, const uint16_t* from, int count,
+                                           int64_t stride) {
   if constexpr (Vectors) {
     copy_async(to, from, count * 2);
   } else {

@@ -1,15 +1,17 @@
 // One elementwise update over many tensors in few launches: optimizer steps and foreach ops.
 //
-// A step works on `Roles` tensors at a time (parameter, gradient, state ...), element by element. Pointers and sizes of up to
-// kMaxTensors groups travel in the kernel arguments; blocks take chunks of 1024 elements (4 KB of float32) and find their tensor
-// by bisection. A thread loads two words of 4 elements of each role before it computes. The words of neighbours are neighbours:
-// where each thread had 8 elements in a row, a store wrote half of each sector. Groups that are not dense take a slow path.
-// Tried, AdamW of the 148 tensors of GPT-2 on one H200, microseconds: 8 elements in a row, 256 threads, chunks of 8192 902; as it
-// is 825, chunks of 2048 to 8192 831 to 867; 256 threads 839 to 864; one word 836 to 859, four 871 to 1024; through shared memory by
-// bulk copies 877 to 1442; stores that L2 is to give up first and loads that pass by L1 within 1 %.
+// A step works on `Roles` tensors at a time (parameter, gradient, state ...), element by element.
+// Pointers and sizes of up to kMaxTensors groups travel in the kernel arguments; blocks take chunks
+// of 1024 elements (4 KB of float32) and find their tensor by bisection. A thread loads two words
+// of 4 elements of each role before it computes. The words of neighbours are neighbours: where each
+// thread had 8 elements in a row, a store wrote half of each sector. Groups that are not dense take
+// a slow path. Tried, AdamW of the 148 tensors of GPT-2 on one H200, microseconds: 8 elements in a
+// row, 256 threads, chunks of 8192 902; as it is 825, chunks of 2048 to 8192 831 to 867; 256
+// threads 839 to 864; one word 836 to 859, four 871 to 1024; through shared memory by bulk copies
+// 877 to 1442; stores that L2 is to give up first and loads that pass by L1 within 1 %.
 //
-// An update is a struct with: Value (float or double), kRoles, kReads and kWrites (bit r: role r), and
-//   template <int N> void operator()(Value (&v)[kRoles][N]) const.
+// An update is a struct with: Value (float or double), kRoles, kReads and kWrites (bit r: role r),
+//   and template <int N> void operator()(Value (&v)[kRoles][N]) const.
 #pragma once
 #include "../stream.h"
 #include "group.cuh"
@@ -66,7 +68,8 @@ __device__ __forceinline__ bool writes(uint32_t present, int r) {
   return ((Update::kWrites >> r) & 1) && ((present >> r) & 1);
 }
 
-// What a block works on: elements [begin, end) of a tensor, of which those before `rest` are read as words.
+// What a block works on: elements [begin, end) of a tensor, of which those before `rest` are read
+// as words.
 template <int Roles, int64_t Size>
 struct Chunk {
   const Entry<Roles>& entry;
@@ -94,7 +97,8 @@ __global__ void __launch_bounds__(kThreads)
     if (first + w * kStep < chunk.rest)
 #pragma unroll
       for (int r = 0; r < R; r++)
-        if (reads<Update>(table.present, r)) load_raw4(data[r], first + w * kStep, table.dtypes[r], raw[w][r]);
+        if (reads<Update>(table.present, r))
+          load_raw4(data[r], first + w * kStep, table.dtypes[r], raw[w][r]);
 #pragma unroll
   for (int w = 0; w < kWords; w++)
     if (first + w * kStep < chunk.rest) {
@@ -104,7 +108,8 @@ __global__ void __launch_bounds__(kThreads)
       update(v);
 #pragma unroll
       for (int r = 0; r < R; r++)
-        if (writes<Update>(table.present, r)) store_group_floating(data[r], first + w * kStep, table.dtypes[r], v[r]);
+        if (writes<Update>(table.present, r))
+          store_group_floating(data[r], first + w * kStep, table.dtypes[r], v[r]);
     }
   for (int64_t i = chunk.rest + threadIdx.x; i < chunk.end; i += kThreads) {
     C v[R][1];
@@ -131,7 +136,8 @@ struct StridedGroup {
 
 template <class Update>
 __global__ void __launch_bounds__(kThreads)
-    update_strided(const __grid_constant__ StridedGroup<Update::kRoles> group, const Update update) {
+    update_strided(const __grid_constant__ StridedGroup<Update::kRoles> group,
+                   const Update update) {
   begin_behind_others();
   using C = typename Update::Value;
   constexpr int R = Update::kRoles;
@@ -142,22 +148,26 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int r = 0; r < R; r++) {
     v[r][0] = C(0);
-    if (reads<Update>(group.present, r)) load_group_floating(group.data[r], at[r], group.dtypes[r], v[r]);
+    if (reads<Update>(group.present, r))
+      load_group_floating(group.data[r], at[r], group.dtypes[r], v[r]);
   }
   update(v);
 #pragma unroll
   for (int r = 0; r < R; r++)
-    if (writes<Update>(group.present, r)) store_group_floating(group.data[r], at[r], group.dtypes[r], v[r]);
+    if (writes<Update>(group.present, r))
+      store_group_floating(group.data[r], at[r], group.dtypes[r], v[r]);
 }
 
-// Tensor `i` of role `r` when every role has `count` of them, one role after the other; null if absent.
+// Tensor `i` of role `r` when every role has `count` of them, one role after the other; null if
+// absent.
 inline const TensorView* role_of(const KernelCall& call, int32_t count, int32_t r, int32_t i) {
   const int32_t at = r * count + i;
   return at < call.num_inputs && !call.tensors[at].is_immediate ? &call.tensors[at] : nullptr;
 }
 
 template <class Update>
-void launch_strided(const KernelCall& call, const TensorView* const (&views)[Update::kRoles], const Update& update) {
+void launch_strided(const KernelCall& call, const TensorView* const (&views)[Update::kRoles],
+                    const Update& update) {
   constexpr int R = Update::kRoles;
   StridedGroup<R> group;
   Dims<R> dims;
@@ -176,10 +186,12 @@ void launch_strided(const KernelCall& call, const TensorView* const (&views)[Upd
   dims.sort_by_stride();
   dims.collapse();
   group.offsets = dims.template calculator<kMaxDims>();
-  launch_overlapped(update_strided<Update>, {blocks_of(ceil_div(group.numel, kThreads)), kThreads}, stream_of(call), group, update);
+  launch_overlapped(update_strided<Update>, {blocks_of(ceil_div(group.numel, kThreads)), kThreads},
+                    stream_of(call), group, update);
 }
 
-// Adds a dense group to the table. The caller has checked that the dtypes are the table's and that there is room.
+// Adds a dense group to the table. The caller has checked that the dtypes are the table's and that
+// there is room.
 template <int R, int64_t Size>
 void add_entry(Table<R, Size>& table, const TensorView* const (&views)[R], int32_t index) {
   Entry<R>& entry = table.entries[table.count++];
@@ -198,7 +210,9 @@ void add_entry(Table<R, Size>& table, const TensorView* const (&views)[R], int32
 template <int R, int64_t Size>
 bool differs(const Table<R, Size>& table, const TensorView* const (&views)[R]) {
   for (int r = 0; r < R; r++)
-    if (((table.present >> r) & 1) != (views[r] != nullptr) || (views[r] && table.dtypes[r] != views[r]->dtype)) return true;
+    if (((table.present >> r) & 1) != (views[r] != nullptr) ||
+        (views[r] && table.dtypes[r] != views[r]->dtype))
+      return true;
   return false;
 }
 
@@ -212,8 +226,9 @@ void start_table(Table<R, Size>& table, const TensorView* const (&views)[R]) {
   }
 }
 
-// Runs an update over groups 0 to count-1. `make(TypeTag<float or double>)` builds it: double if any role is float64. A group
-// whose second tensor (the gradient) is absent is left out; another absent one of the `required` roles is an error.
+// Runs an update over groups 0 to count-1. `make(TypeTag<float or double>)` builds it: double if
+// any role is float64. A group whose second tensor (the gradient) is absent is left out; another
+// absent one of the `required` roles is an error.
 template <template <class> class Update, class Make>
 Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, Make&& make) {
   constexpr int R = Update<float>::kRoles;
@@ -229,7 +244,8 @@ Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, 
   const auto flush = [&] {
     if (table.count > 0 && table.chunks > 0)
       with_update(table_wide, [&](auto update) {
-        launch_overlapped(update_dense<decltype(update)>, {blocks_of(table.chunks), kThreads}, stream, table, update);
+        launch_overlapped(update_dense<decltype(update)>, {blocks_of(table.chunks), kThreads},
+                          stream, table, update);
       });
     table.count = table.chunks = 0;
   };
@@ -240,7 +256,8 @@ Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, 
       views[r] = role_of(call, count, r, i);
       if (!views[r]) {
         if (r != 1 && ((required >> r) & 1))
-          return fail(call.error, Code::Invalid, "%s: tensor %d of group %d is missing", kernel_name(call.kernel), r, i);
+          return fail(call.error, Code::Invalid, "%s: tensor %d of group %d is missing",
+                      kernel_name(call.kernel), r, i);
         skip = skip || ((required >> r) & 1);
         continue;
       }

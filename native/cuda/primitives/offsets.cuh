@@ -1,4 +1,5 @@
-// From a linear element index to memory offsets of strided operands, with the divisions precomputed.
+// From a linear element index to memory offsets of strided operands, with the divisions
+// precomputed.
 #pragma once
 #include <cstdint>
 
@@ -8,18 +9,23 @@ namespace shardwise::cuda {
 
 constexpr int64_t kMax32 = (int64_t(1) << 31) - 1;
 
-// Division of n < 2^31 by a fixed d as multiply-high, add, shift. A divisor above 2^31 counts as 2^31 (the quotient is 0).
+// Division of n < 2^31 by a fixed d as multiply-high, add, shift. A divisor above 2^31 counts as
+// 2^31 (the quotient is 0).
 struct FastDivide {
   uint32_t divisor = 1, magic = 1, shift = 0;
 
   FastDivide() = default;
   __host__ explicit FastDivide(int64_t size) {
-    const uint64_t d = size < 1 ? 1 : size > kMax32 ? uint64_t(1) << 31 : static_cast<uint64_t>(size);
+    const uint64_t d = size < 1        ? 1
+                       : size > kMax32 ? uint64_t(1) << 31
+                                       : static_cast<uint64_t>(size);
     divisor = static_cast<uint32_t>(d);
     while ((uint64_t(1) << shift) < d) shift++;
     magic = static_cast<uint32_t>(((uint64_t(1) << 32) * ((uint64_t(1) << shift) - d)) / d + 1);
   }
-  __device__ __forceinline__ uint32_t quotient(uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
+  __device__ __forceinline__ uint32_t quotient(uint32_t n) const {
+    return (__umulhi(n, magic) + n) >> shift;
+  }
 };
 
 // Division of any n >= 0 by a fixed size.
@@ -30,8 +36,9 @@ struct IndexDivide {
   IndexDivide() = default;
   __host__ explicit IndexDivide(int64_t n) : fast(n), size(n < 1 ? 1 : n) {}
   __device__ __forceinline__ int64_t quotient(int64_t n) const {
-    return n <= kMax32 ? static_cast<int64_t>(fast.quotient(static_cast<uint32_t>(n)))
-                       : static_cast<int64_t>(static_cast<uint64_t>(n) / static_cast<uint64_t>(size));
+    return n <= kMax32
+               ? static_cast<int64_t>(fast.quotient(static_cast<uint32_t>(n)))
+               : static_cast<int64_t>(static_cast<uint64_t>(n) / static_cast<uint64_t>(size));
   }
 };
 
@@ -41,9 +48,10 @@ struct Offsets {
   __device__ __forceinline__ int64_t operator[](int i) const { return at[i]; }
 };
 
-// Offsets (in elements, 64 bits) of N operands that share their sizes, from a linear index below 2^31 (get_small, get_many) or
-// any (get). Pass it to kernels as `const __grid_constant__`: then nothing is copied to local memory.
-// Dims are stored innermost first. 16 dims of 4 operands are 840 bytes of kernel arguments.
+// Offsets (in elements, 64 bits) of N operands that share their sizes, from a linear index below
+// 2^31 (get_small, get_many) or any (get). Pass it to kernels as `const __grid_constant__`: then
+// nothing is copied to local memory. Dims are stored innermost first. 16 dims of 4 operands are 840
+// bytes of kernel arguments.
 template <int N, int Dims = kMaxDims>
 struct OffsetCalculator {
   int32_t ndim = 0;
@@ -52,7 +60,8 @@ struct OffsetCalculator {
   int64_t full_sizes[Dims];
   int64_t strides[Dims][N];
 
-  // `strides_of[i]` may be null: that operand stays at offset 0. Sizes are outermost first, as in a TensorView.
+  // `strides_of[i]` may be null: that operand stays at offset 0. Sizes are outermost first, as in a
+  // TensorView.
   __host__ void set(int32_t dims, const int64_t* dim_sizes, const int64_t* const* strides_of) {
     ndim = dims;
     identity = dims <= 1;
@@ -67,7 +76,8 @@ struct OffsetCalculator {
     }
   }
 
-  // For U indices below 2^31 at once: the division chains overlap. With `identity` any index will do.
+  // For U indices below 2^31 at once: the division chains overlap. With `identity` any index will
+  // do.
   template <int U>
   __device__ __forceinline__ void get_many(const int64_t (&linear)[U], Offsets<N> (&out)[U]) const {
     uint32_t n[U];
@@ -86,7 +96,8 @@ struct OffsetCalculator {
         const uint32_t coordinate = n[u] - next * sizes[d].divisor;
         n[u] = next;
 #pragma unroll
-        for (int i = 0; i < N; i++) out[u].at[i] += static_cast<int64_t>(coordinate) * strides[d][i];
+        for (int i = 0; i < N; i++)
+          out[u].at[i] += static_cast<int64_t>(coordinate) * strides[d][i];
       }
     }
   }
@@ -108,7 +119,8 @@ struct OffsetCalculator {
 #pragma unroll 1
     for (int32_t d = 0; d < ndim; d++) {
       const uint64_t next = d + 1 < ndim ? n / static_cast<uint64_t>(full_sizes[d]) : 0;
-      const int64_t coordinate = static_cast<int64_t>(n - next * static_cast<uint64_t>(full_sizes[d]));
+      const int64_t coordinate =
+          static_cast<int64_t>(n - next * static_cast<uint64_t>(full_sizes[d]));
       n = next;
 #pragma unroll
       for (int i = 0; i < N; i++) out.at[i] += coordinate * strides[d][i];
@@ -118,7 +130,8 @@ struct OffsetCalculator {
 
   // Any indices; the last must be the largest.
   template <int U>
-  __device__ __forceinline__ void get_many_large(const int64_t (&linear)[U], Offsets<N> (&out)[U]) const {
+  __device__ __forceinline__ void get_many_large(const int64_t (&linear)[U],
+                                                 Offsets<N> (&out)[U]) const {
     if (linear[U - 1] <= kMax32 || identity) return get_many(linear, out);
 #pragma unroll
     for (int u = 0; u < U; u++) out[u] = get(linear[u]);
@@ -158,7 +171,8 @@ struct Dims {
     ndim = n;
   }
 
-  // Reorders the dims so that operand 0 (then 1, ...) walks through memory in order: for kernels that do not care about order.
+  // Reorders the dims so that operand 0 (then 1, ...) walks through memory in order: for kernels
+  // that do not care about order.
   void sort_by_stride() {
     for (int32_t a = 1; a < ndim; a++)
       for (int32_t b = a; b > 0 && goes_inside(b - 1, b); b--) swap_dims(b - 1, b);
@@ -201,7 +215,8 @@ inline Dims<N> dims_of(const TensorView* const (&views)[N]) {
   Dims<N> out;
   for (int32_t d = 0; d < views[0]->ndim; d++) {
     int64_t stride[N];
-    for (int i = 0; i < N; i++) stride[i] = views[i]->strides && d < views[i]->ndim ? views[i]->strides[d] : 0;
+    for (int i = 0; i < N; i++)
+      stride[i] = views[i]->strides && d < views[i]->ndim ? views[i]->strides[d] : 0;
     out.push(views[0]->sizes[d], stride);
   }
   return out;

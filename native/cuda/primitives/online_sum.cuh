@@ -1,4 +1,5 @@
-// The largest element of a row and the sum of exp(element - largest), in one read: for softmax and cross entropy.
+// The largest element of a row and the sum of exp(element - largest), in one read: for softmax and
+// cross entropy.
 #pragma once
 #include <cmath>
 
@@ -12,8 +13,8 @@ __device__ __forceinline__ C negative_infinity() {
   return C(-INFINITY);
 }
 
-// exp for an element type. For 16-bit types one multiplication and one instruction, which is exact enough where results are rounded to 16
-// bits; results below 2^-126 are 0.
+// exp for an element type. For 16-bit types one multiplication and one instruction, which is exact
+// enough where results are rounded to 16 bits; results below 2^-126 are 0.
 template <class T>
 __device__ __forceinline__ float row_exp(float v) {
   if constexpr (sizeof(T) == 2) {
@@ -34,13 +35,15 @@ __device__ __forceinline__ double row_max(double a, double b) { return fmax(a, b
 __device__ __forceinline__ float row_log(float v) { return logf(v); }
 __device__ __forceinline__ double row_log(double v) { return log(v); }
 
-// exp(v - base). A base of -inf counts as 0, so that a row of -inf has the sum 0 and its softmax is NaN by division. The difference comes
-// first: of rows hidden by the lowest finite number, the product of either with log2(e) is infinite.
+// exp(v - base). A base of -inf counts as 0, so that a row of -inf has the sum 0 and its softmax is
+// NaN by division. The difference comes first: of rows hidden by the lowest finite number, the
+// product of either with log2(e) is infinite.
 template <class T>
 struct RowExponential {
   using C = compute_t<T>;
   C base;
-  __device__ __forceinline__ explicit RowExponential(C of) : base(of == negative_infinity<C>() ? C(0) : of) {}
+  __device__ __forceinline__ explicit RowExponential(C of)
+      : base(of == negative_infinity<C>() ? C(0) : of) {}
   __device__ __forceinline__ C operator()(C v) const { return row_exp<T>(v - base); }
 };
 
@@ -68,7 +71,8 @@ struct OnlineSum {
   // Over lanes that differ in the bits below `width`; all of them receive the result.
   __device__ __forceinline__ void merge_lanes(int width) {
     C all = maximum;
-    for (int mask = width >> 1; mask > 0; mask >>= 1) all = row_max(all, __shfl_xor_sync(kFullWarp, all, mask));
+    for (int mask = width >> 1; mask > 0; mask >>= 1)
+      all = row_max(all, __shfl_xor_sync(kFullWarp, all, mask));
     sum *= RowExponential<T>(all)(maximum);
     maximum = all;
     for (int mask = width >> 1; mask > 0; mask >>= 1) sum += __shfl_xor_sync(kFullWarp, sum, mask);
@@ -77,7 +81,8 @@ struct OnlineSum {
 
 template <class T>
 struct MergeOnlineSums {
-  __device__ __forceinline__ OnlineSum<T> operator()(const OnlineSum<T>& a, const OnlineSum<T>& b) const {
+  __device__ __forceinline__ OnlineSum<T> operator()(const OnlineSum<T>& a,
+                                                     const OnlineSum<T>& b) const {
     OnlineSum<T> out;
     out.maximum = row_max(a.maximum, b.maximum);
     const RowExponential<T> exponential(out.maximum);

@@ -1,6 +1,7 @@
-// Kernels that start while the one before them in the stream ends (programmatic dependent launch, sm_90 and newer): its launch, and the
-// last blocks of the other, cost nothing then. Such a kernel waits before it touches global memory; which kernels let the next one start
-// is up to each of them, and for one that is launched plainly it changes nothing.
+// Kernels that start while the one before them in the stream ends (programmatic dependent launch,
+// sm_90 and newer): its launch, and the last blocks of the other, cost nothing then. Such a kernel
+// waits before it touches global memory; which kernels let the next one start is up to each of
+// them, and for one that is launched plainly it changes nothing.
 #pragma once
 #include "../stream.h"
 
@@ -13,7 +14,8 @@ __device__ __forceinline__ void wait_for_kernels_before() {
 #endif
 }
 
-// Has L2 fetch whole 16-byte words from a multiple of 16. Nothing is read, so it may be asked for before the kernels that write it are done.
+// Has L2 fetch whole 16-byte words from a multiple of 16. Nothing is read, so it may be asked for
+// before the kernels that write it are done.
 __device__ __forceinline__ void prefetch_to_l2(const void* from, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
@@ -42,7 +44,8 @@ struct LaunchShape {
 inline dim3 blocks_of(int64_t count) { return dim3(static_cast<unsigned>(count)); }
 
 template <class... Params, class... Args>
-void launch_overlapped(void (*kernel)(Params...), const LaunchShape& shape, const Stream& stream, Args&&... args) {
+void launch_overlapped(void (*kernel)(Params...), const LaunchShape& shape, const Stream& stream,
+                       Args&&... args) {
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.blocks;
   config.blockDim = shape.threads;

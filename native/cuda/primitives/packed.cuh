@@ -1,5 +1,6 @@
-// 16 bytes of float32, float16 or bfloat16 to floats and back, with the instructions that treat two low-precision elements at
-// once. Kernels whose speed is that of memory have some 25 instructions for an element; a conversion should take one of them.
+// 16 bytes of float32, float16 or bfloat16 to floats and back, with the instructions that treat two
+// low-precision elements at once. Kernels whose speed is that of memory have some 25 instructions
+// for an element; a conversion should take one of them.
 #pragma once
 #include "dtype.cuh"
 #include "vector.cuh"
@@ -53,8 +54,11 @@ __device__ __forceinline__ uint4 packed_sum(const uint4& a, const uint4& b) {
   return pack<T>(left);
 }
 
-// Hides from the compiler that a value is the same in every round of a loop: else it unpacks once, and holds the floats.
-__device__ __forceinline__ void keep_packed(uint4& raw) { asm volatile("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w)); }
+// Hides from the compiler that a value is the same in every round of a loop: else it unpacks once,
+// and holds the floats.
+__device__ __forceinline__ void keep_packed(uint4& raw) {
+  asm volatile("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w));
+}
 
 // The element `value` in all places.
 template <class T>

@@ -1,4 +1,5 @@
-// Philox4x32-10 as native/README.md defines it: key = seed, counter = (element index / 4, offset), lane = element index % 4.
+// Philox4x32-10 as native/README.md defines it: key = seed, counter = (element index / 4, offset),
+// lane = element index % 4.
 #pragma once
 #include <cstdint>
 
@@ -38,10 +39,14 @@ __device__ __forceinline__ uint32_t word_of(const uint4& words, int lane) {
   return lane == 0 ? words.x : lane == 1 ? words.y : lane == 2 ? words.z : words.w;
 }
 
-__device__ __forceinline__ float uniform_float(uint32_t bits) { return static_cast<float>(bits >> 8) * 5.9604644775390625e-8f; }
+__device__ __forceinline__ float uniform_float(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 5.9604644775390625e-8f;
+}
 
 // 64 bits from two lanes: the even lane is the low half.
-__device__ __forceinline__ uint64_t join_words(uint32_t low, uint32_t high) { return (static_cast<uint64_t>(high) << 32) | low; }
+__device__ __forceinline__ uint64_t join_words(uint32_t low, uint32_t high) {
+  return (static_cast<uint64_t>(high) << 32) | low;
+}
 
 __device__ __forceinline__ double uniform_double(uint64_t bits) {
   return static_cast<double>(bits >> 11) * 1.1102230246251565e-16;

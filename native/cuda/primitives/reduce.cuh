@@ -1,5 +1,6 @@
-// Reductions over a warp and a block. The combination order is fixed, so two runs give the same bits.
-// An op is a struct with `T operator()(T a, T b) const`; all lanes of the warp, all threads of the block take part.
+// Reductions over a warp and a block. The combination order is fixed, so two runs give the same
+// bits. An op is a struct with `T operator()(T a, T b) const`; all lanes of the warp, all threads
+// of the block take part.
 #pragma once
 #include <cstdint>
 
@@ -41,7 +42,8 @@ __device__ __forceinline__ T shuffle_xor(T value, int lane_mask) {
   T out;
 #pragma unroll
   for (int i = 0; i < static_cast<int>(sizeof(T) / 4); i++)
-    reinterpret_cast<uint32_t*>(&out)[i] = __shfl_xor_sync(kFullWarp, reinterpret_cast<const uint32_t*>(&value)[i], lane_mask);
+    reinterpret_cast<uint32_t*>(&out)[i] =
+        __shfl_xor_sync(kFullWarp, reinterpret_cast<const uint32_t*>(&value)[i], lane_mask);
   return out;
 }
 
@@ -51,7 +53,8 @@ __device__ __forceinline__ T shuffle_up(T value, int delta) {
   T out;
 #pragma unroll
   for (int i = 0; i < static_cast<int>(sizeof(T) / 4); i++)
-    reinterpret_cast<uint32_t*>(&out)[i] = __shfl_up_sync(kFullWarp, reinterpret_cast<const uint32_t*>(&value)[i], delta);
+    reinterpret_cast<uint32_t*>(&out)[i] =
+        __shfl_up_sync(kFullWarp, reinterpret_cast<const uint32_t*>(&value)[i], delta);
   return out;
 }
 
@@ -63,8 +66,8 @@ __device__ __forceinline__ T warp_reduce(T value, Op op) {
   return value;
 }
 
-// Every thread receives the result. blockDim.x is a multiple of 32 (1-D blocks) and at most 1024; `shared` has one T per
-// warp (32 suffice) and may be used again after the call.
+// Every thread receives the result. blockDim.x is a multiple of 32 (1-D blocks) and at most 1024;
+// `shared` has one T per warp (32 suffice) and may be used again after the call.
 template <class T, class Op>
 __device__ __forceinline__ T block_reduce(T value, Op op, T identity, T* shared) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;

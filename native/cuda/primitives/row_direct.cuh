@@ -1,9 +1,10 @@
-// Rows in the registers of teams that take one row each: the plain way, best where many blocks fit on a multiprocessor. The
-// blocks start in the order of the rows, so that the rows in work at one time lie together in memory; persistent teams
-// (row_ring.cuh) drift apart, which costs device memory some 10 % for rows of 8 KB.
+// Rows in the registers of teams that take one row each: the plain way, best where many blocks fit
+// on a multiprocessor. The blocks start in the order of the rows, so that the rows in work at one
+// time lie together in memory; persistent teams (row_ring.cuh) drift apart, which costs device
+// memory some 10 % for rows of 8 KB.
 //
-// A team is `lanes` threads of a warp (a power of two), or a block. Vector v of a row (16 bytes) belongs to thread v % lanes. For
-// rows of whole vectors on 16-byte boundaries.
+// A team is `lanes` threads of a warp (a power of two), or a block. Vector v of a row (16 bytes)
+// belongs to thread v % lanes. For rows of whole vectors on 16-byte boundaries.
 #pragma once
 #include <type_traits>
 
@@ -12,7 +13,8 @@
 
 namespace shardwise::cuda {
 
-constexpr int kDirectBlock = 256;        // threads, at most, where a block has a row: four vectors each
+// threads, at most, where a block has a row: four vectors each
+constexpr int kDirectBlock = 256;
 constexpr int kDirectWarpThreads = 128;  // where warps have
 
 struct DirectPlace {
@@ -29,22 +31,26 @@ struct DirectPlace {
   }
 };
 
-// What is read and written is given up by L2 first (kEvictFirst), or L2 is left to itself. On an H200 the latter is 2 to 5 % faster, but for the
-// norms' rows of warps, where operands of some 25 MB are 10 % faster with the former (softmax, of 64 MB: 35.0 us, and 33.5 with the
-// latter). One way to read and the other to write is the slowest.
+// What is read and written is given up by L2 first (kEvictFirst), or L2 is left to itself. On an
+// H200 the latter is 2 to 5 % faster, but for the norms' rows of warps, where operands of some 25
+// MB are 10 % faster with the former (softmax, of 64 MB: 35.0 us, and 33.5 with the latter). One
+// way to read and the other to write is the slowest.
 template <bool kEvictFirst>
 __device__ __forceinline__ uint4 load_once(const uint4* from) {
   return kEvictFirst ? __ldcs(from) : *from;
 }
 template <bool kEvictFirst>
 __device__ __forceinline__ void store_once(uint4* to, const uint4& value) {
-  if constexpr (kEvictFirst) __stcs(to, value);
-  else *to = value;
+  if constexpr (kEvictFirst)
+    __stcs(to, value);
+  else
+    *to = value;
 }
 
 // The vectors of a thread; zeros beyond the row.
 template <bool kEvictFirst, int kChunks>
-__device__ __forceinline__ void load_row(const uint4* row, int32_t slot, int32_t lanes, int32_t vectors, uint4 (&out)[kChunks]) {
+__device__ __forceinline__ void load_row(const uint4* row, int32_t slot, int32_t lanes,
+                                         int32_t vectors, uint4 (&out)[kChunks]) {
 #pragma unroll
   for (int c = 0; c < kChunks; c++) {
     const int32_t v = slot + c * lanes;
@@ -64,12 +70,14 @@ __device__ __forceinline__ float tree_sum(const float (&v)[V]) {
 }
 
 __device__ __forceinline__ float lanes_sum(float value, int lanes) {
-  for (int mask = lanes >> 1; mask > 0; mask >>= 1) value += __shfl_xor_sync(kFullWarp, value, mask);
+  for (int mask = lanes >> 1; mask > 0; mask >>= 1)
+    value += __shfl_xor_sync(kFullWarp, value, mask);
   return value;
 }
 
-// Every thread of a block gets the values that the warps wrote to `shared`: lane l that of warp l, and `width`, the power of two
-// over which lanes may then reduce. Lanes without a warp get `nothing`.
+// Every thread of a block gets the values that the warps wrote to `shared`: lane l that of warp l,
+// and `width`, the power of two over which lanes may then reduce. Lanes without a warp get
+// `nothing`.
 template <class A>
 __device__ __forceinline__ A exchange_warps(A own, A nothing, A (&shared)[32], int& width) {
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
@@ -80,7 +88,8 @@ __device__ __forceinline__ A exchange_warps(A own, A nothing, A (&shared)[32], i
   return from < warps ? shared[from] : nothing;
 }
 
-// Where warps have the rows, as few lanes as hold a row in four vectors each: fewer shuffles for an element.
+// Where warps have the rows, as few lanes as hold a row in four vectors each: fewer shuffles for an
+// element.
 inline RingPlan plan_direct(int64_t vectors) {
   RingPlan plan = plan_ring(vectors, 4, kDirectBlock);
   if (plan.block || plan.lanes == 0) return plan;
@@ -107,18 +116,20 @@ inline void with_direct_shape(const RingPlan& plan, F&& body) {
   }
 }
 
-// The choice for rows of `vectors` vectors: a team for each row while its registers hold it, else persistent blocks with two
-// vectors a thread. direct(chunks, block) is a kernel of `args` and the lanes of a team that waits for the kernels before it
-// (overlap.cuh), `ring` one of `args` that has `ring_bytes` of shared memory a thread. False: the rows are too long, or a block
-// does not fit.
+// The choice for rows of `vectors` vectors: a team for each row while its registers hold it, else
+// persistent blocks with two vectors a thread. direct(chunks, block) is a kernel of `args` and the
+// lanes of a team that waits for the kernels before it (overlap.cuh), `ring` one of `args` that has
+// `ring_bytes` of shared memory a thread. False: the rows are too long, or a block does not fit.
 template <class Direct, class RingKernel, class... Args>
-inline bool launch_direct_or_ring(const Stream& stream, int64_t rows, int64_t vectors, Direct&& direct, RingKernel* ring,
-                                  int64_t ring_bytes, Args... args) {
+inline bool launch_direct_or_ring(const Stream& stream, int64_t rows, int64_t vectors,
+                                  Direct&& direct, RingKernel* ring, int64_t ring_bytes,
+                                  Args... args) {
   const RingPlan plan = plan_direct(vectors);
   if (plan.lanes > 0) {
     const dim3 blocks = blocks_of(ceil_div(rows, plan.teams()));
     with_direct_shape(plan, [&](auto chunks, auto block) {
-      launch_overlapped(direct(chunks, block), {blocks, static_cast<unsigned>(plan.threads)}, stream, args..., plan.lanes);
+      launch_overlapped(direct(chunks, block), {blocks, static_cast<unsigned>(plan.threads)},
+                        stream, args..., plan.lanes);
     });
     return true;
   }

@@ -1,10 +1,13 @@
-// Rows on their way from global memory to persistent teams: a ring of rows in shared memory, filled by cp.async.
+// Rows on their way from global memory to persistent teams: a ring of rows in shared memory, filled
+// by cp.async.
 //
-// A team is `lanes` threads of a warp (a power of two), or a block. It walks over the rows first, first + step ...; vector v of
-// a row (16 bytes) belongs to thread v % lanes of the team, kChunks vectors a thread. Each thread reads back only what it copied
-// itself, so the copies need no barrier, and kStages - 1 rows are always on their way while one is worked on: a streaming
-// kernel needs some 25 KB in flight per multiprocessor of an H200 (bandwidth times latency), whatever its arithmetic does.
-// For rows of whole vectors on 16-byte boundaries; row_tile.cuh has the kernels for all others.
+// A team is `lanes` threads of a warp (a power of two), or a block. It walks over the rows first,
+// first + step ...; vector v of a row (16 bytes) belongs to thread v % lanes of the team, kChunks
+// vectors a thread. Each thread reads back only what it copied itself, so the copies need no
+// barrier, and kStages - 1 rows are always on their way while one is worked on: a streaming kernel
+// needs some 25 KB in flight per multiprocessor of an H200 (bandwidth times latency), whatever its
+// arithmetic does. For rows of whole vectors on 16-byte boundaries; row_tile.cuh has the kernels
+// for all others.
 #pragma once
 #include <type_traits>
 
@@ -31,16 +34,19 @@ struct RingPlace {
 
 template <int kOperands, int kChunks, int kStages>
 struct RowRing {
-  static constexpr int64_t bytes(int threads) { return int64_t(kStages) * kOperands * kChunks * 16 * threads; }
+  static constexpr int64_t bytes(int threads) {
+    return int64_t(kStages) * kOperands * kChunks * 16 * threads;
+  }
 
   uint4* slots;  // [stage][operand][chunk][thread]
 
   __device__ __forceinline__ uint4* at(int stage, int operand, int chunk) const {
     return slots + ((stage * kOperands + operand) * kChunks + chunk) * blockDim.x + threadIdx.x;
   }
-  // Copies a thread's vectors of a row of `vectors` of them into a stage. Vectors beyond the end are left alone.
-  __device__ __forceinline__ void fetch(int stage, const uint4* const (&rows)[kOperands], int slot, int lanes,
-                                        int vectors) const {
+  // Copies a thread's vectors of a row of `vectors` of them into a stage. Vectors beyond the end
+  // are left alone.
+  __device__ __forceinline__ void fetch(int stage, const uint4* const (&rows)[kOperands], int slot,
+                                        int lanes, int vectors) const {
 #pragma unroll
     for (int c = 0; c < kChunks; c++) {
       const int v = slot + c * lanes;
@@ -51,10 +57,11 @@ struct RowRing {
   }
 };
 
-// Sums N values over a team; every thread receives the results. For blocks: `shared` is used in turn by halves, so that one
-// barrier a call is enough; `turn` counts the calls.
+// Sums N values over a team; every thread receives the results. For blocks: `shared` is used in
+// turn by halves, so that one barrier a call is enough; `turn` counts the calls.
 template <bool kBlock, int N>
-__device__ __forceinline__ void ring_sum(float (&values)[N], int lanes, int& turn, float (&shared)[2][N][32]) {
+__device__ __forceinline__ void ring_sum(float (&values)[N], int lanes, int& turn,
+                                         float (&shared)[2][N][32]) {
   if constexpr (!kBlock) {
     for (int mask = lanes >> 1; mask > 0; mask >>= 1)
 #pragma unroll
@@ -82,7 +89,8 @@ struct RingPlan {
   int64_t teams() const { return threads / lanes; }
 };
 
-// Rows of `vectors` vectors: a part of a warp up to 4 vectors a thread, else a block with `block_chunks` a thread.
+// Rows of `vectors` vectors: a part of a warp up to 4 vectors a thread, else a block with
+// `block_chunks` a thread.
 inline RingPlan plan_ring(int64_t vectors, int32_t block_chunks, int32_t max_threads) {
   RingPlan plan;
   if (vectors <= 0) return plan;
@@ -100,10 +108,11 @@ inline RingPlan plan_ring(int64_t vectors, int32_t block_chunks, int32_t max_thr
   return plan;
 }
 
-// Blocks for `rows` rows: as many as fit at once, no more than there is work for. 0 if a block needs too much shared memory.
+// Blocks for `rows` rows: as many as fit at once, no more than there is work for. 0 if a block
+// needs too much shared memory.
 template <class K>
-inline int64_t ring_blocks(K* kernel, const RingPlan& plan, int64_t bytes, int64_t rows, int64_t blocks_per_sm,
-                           const DeviceFacts& facts) {
+inline int64_t ring_blocks(K* kernel, const RingPlan& plan, int64_t bytes, int64_t rows,
+                           int64_t blocks_per_sm, const DeviceFacts& facts) {
   if (bytes + 2048 > facts.max_shared_per_block) return 0;
   allow_shared(kernel, static_cast<size_t>(bytes), true);
   const int64_t by_shared = (int64_t(facts.max_shared_per_block) + 1024) / (bytes + 2048);

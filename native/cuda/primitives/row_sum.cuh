@@ -1,5 +1,5 @@
-// Sums of exponentials of a row in one read, over a block and over a cluster of blocks, and how blocks of a cluster keep a row in
-// their shared memory. Used where rows are whole 16-byte vectors.
+// Sums of exponentials of a row in one read, over a block and over a cluster of blocks, and how
+// blocks of a cluster keep a row in their shared memory. Used where rows are whole 16-byte vectors.
 #pragma once
 #include <type_traits>
 
@@ -26,10 +26,12 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// Over the block, and over `cluster` blocks (up to 8) if that is more than 1; every thread receives the result. A block of a
-// cluster must call cluster_wait() before it ends: others may still read its scratch.
+// Over the block, and over `cluster` blocks (up to 8) if that is more than 1; every thread receives
+// the result. A block of a cluster must call cluster_wait() before it ends: others may still read
+// its scratch.
 template <class T>
-__device__ __forceinline__ OnlineSum<T> merge_all(OnlineSum<T> own, int cluster, OnlineSumScratch& shared) {
+__device__ __forceinline__ OnlineSum<T> merge_all(OnlineSum<T> own, int cluster,
+                                                  OnlineSumScratch& shared) {
   own.merge_lanes(32);
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
   if (lane == 0) shared.warps[threadIdx.x >> 5] = make_float2(own.maximum, own.sum);
@@ -42,7 +44,8 @@ __device__ __forceinline__ OnlineSum<T> merge_all(OnlineSum<T> own, int cluster,
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     cluster_arrive();
     cluster_wait();
-    for (int i = lane; i < cluster * warps; i += 32) {  // the warps of all blocks, a few for each lane
+    // the warps of all blocks, a few for each lane
+    for (int i = lane; i < cluster * warps; i += 32) {
       uint64_t address;
       asm volatile("mapa.u64 %0, %1, %2;"
                    : "=l"(address)
@@ -71,7 +74,9 @@ __device__ __forceinline__ float sum_all(float own, int cluster, float (&shared)
     cluster_wait();
     for (int i = lane; i < cluster * warps; i += 32) {
       uint64_t address;
-      asm volatile("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(reinterpret_cast<uint64_t>(&shared[i % warps])), "r"(i / warps));
+      asm volatile("mapa.u64 %0, %1, %2;"
+                   : "=l"(address)
+                   : "l"(reinterpret_cast<uint64_t>(&shared[i % warps])), "r"(i / warps));
       all += *reinterpret_cast<const float*>(address);
     }
     cluster_arrive();
@@ -80,8 +85,8 @@ __device__ __forceinline__ float sum_all(float own, int cluster, float (&shared)
   return warp_reduce(all, SumOp{});
 }
 
-// A row spread over the shared memory of a cluster of blocks: block `rank` has `own` vectors from `begin`. Each thread reads back
-// only what it copied, vector by vector as they arrive.
+// A row spread over the shared memory of a cluster of blocks: block `rank` has `own` vectors from
+// `begin`. Each thread reads back only what it copied, vector by vector as they arrive.
 template <int kThreads>
 struct RowSlice {
   static constexpr int kGroups = 8;
@@ -121,7 +126,8 @@ struct RowSlice {
 #pragma unroll 2
     for (int32_t v = threadIdx.x; v < own; v += kThreads) body(v);
   }
-  // The same; behind it, the place takes its vector of row `next` (null: none), grouped as in fetch.
+  // The same; behind it, the place takes its vector of row `next` (null: none), grouped as in
+  // fetch.
   template <class F>
   __device__ __forceinline__ void use_and_refill(uint4* staged, const uint4* next, F&& body) const {
     const auto use = [&](int32_t v) {
@@ -144,21 +150,26 @@ struct ClusterRows {
   int64_t first, step;
   int32_t rank;
   __device__ __forceinline__ explicit ClusterRows(int32_t cluster)
-      : first(blockIdx.x / cluster), step(gridDim.x / cluster), rank(static_cast<int32_t>(blockIdx.x % cluster)) {}
+      : first(blockIdx.x / cluster),
+        step(gridDim.x / cluster),
+        rank(static_cast<int32_t>(blockIdx.x % cluster)) {}
 };
 
-// The blocks for a row of `vectors` vectors: the fewest whose slices are at most `wanted` bytes, so that several fit on a
-// multiprocessor and one loads while another computes. Without clusters, or beyond `largest` (8; 16 where the device has
-// them), larger slices. 0: does not fit.
-inline int32_t slice_cluster(int64_t vectors, int64_t wanted, const DeviceFacts& facts, int32_t largest = 8) {
+// The blocks for a row of `vectors` vectors: the fewest whose slices are at most `wanted` bytes, so
+// that several fit on a multiprocessor and one loads while another computes. Without clusters, or
+// beyond `largest` (8; 16 where the device has them), larger slices. 0: does not fit.
+inline int32_t slice_cluster(int64_t vectors, int64_t wanted, const DeviceFacts& facts,
+                             int32_t largest = 8) {
   int32_t cluster = 1;
   if (facts.major >= 9)
     while (cluster < largest && vectors * 16 > cluster * wanted) cluster *= 2;
   return ceil_div(vectors, cluster) * 16 + 2048 <= facts.max_shared_per_block ? cluster : 0;
 }
 
-// How many clusters of a kernel run at once. The driver is asked once per thread, kernel, configuration and device.
-inline int64_t clusters_at_once(const void* kernel, const cudaLaunchConfig_t& config, int32_t cluster, const DeviceFacts& facts) {
+// How many clusters of a kernel run at once. The driver is asked once per thread, kernel,
+// configuration and device.
+inline int64_t clusters_at_once(const void* kernel, const cudaLaunchConfig_t& config,
+                                int32_t cluster, const DeviceFacts& facts) {
   struct Known {
     const void* kernel;
     int device;
@@ -169,8 +180,10 @@ inline int64_t clusters_at_once(const void* kernel, const cudaLaunchConfig_t& co
   static thread_local Known known[32] = {};
   int device = 0;
   cudaGetDevice(&device);
-  Known& slot = known[((reinterpret_cast<uintptr_t>(kernel) >> 4) + static_cast<size_t>(cluster)) % 32];
-  if (slot.kernel == kernel && slot.device == device && slot.cluster == cluster && slot.bytes == config.dynamicSmemBytes)
+  Known& slot =
+      known[((reinterpret_cast<uintptr_t>(kernel) >> 4) + static_cast<size_t>(cluster)) % 32];
+  if (slot.kernel == kernel && slot.device == device && slot.cluster == cluster &&
+      slot.bytes == config.dynamicSmemBytes)
     return slot.count;
   int count = 0;
   if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) != cudaSuccess || count < 1) {
@@ -184,21 +197,25 @@ inline int64_t clusters_at_once(const void* kernel, const cudaLaunchConfig_t& co
 // Threads of a block: those of clusters that stay need more registers.
 constexpr int slice_threads(bool stays) { return stays ? 384 : 512; }
 
-// body(stays): clusters of several blocks stay, since each start waits for all of them; single blocks are faster with a row each.
+// body(stays): clusters of several blocks stay, since each start waits for all of them; single
+// blocks are faster with a row each.
 template <class F>
 inline void with_stay(int32_t cluster, F&& body) {
   if (cluster > 1) return body(std::true_type{});
   body(std::false_type{});
 }
 
-// Starts `kernel` with a cluster of blocks for each row and a slice of the row, `vectors` in all, in the shared memory of each;
-// where they stay, as many clusters as run at once, which walk over the rows.
+// Starts `kernel` with a cluster of blocks for each row and a slice of the row, `vectors` in all,
+// in the shared memory of each; where they stay, as many clusters as run at once, which walk over
+// the rows.
 template <bool kStays, class... Params, class... Args>
-inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vectors, int32_t cluster, const Stream& stream,
-                          Args... args) {
+inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vectors, int32_t cluster,
+                          const Stream& stream, Args... args) {
   const size_t bytes = static_cast<size_t>(ceil_div(vectors, cluster)) * 16;
   allow_shared(kernel, bytes, true);
-  if (cluster > 8) cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  if (cluster > 8)
+    cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                         cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(rows * cluster));
   config.blockDim = dim3(slice_threads(kStays));
@@ -211,7 +228,8 @@ inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vecto
   config.attrs = &attribute;
   config.numAttrs = cluster > 1 ? 1 : 0;
   if (kStays) {
-    const int64_t most = clusters_at_once(reinterpret_cast<const void*>(kernel), config, cluster, *stream.facts);
+    const int64_t most =
+        clusters_at_once(reinterpret_cast<const void*>(kernel), config, cluster, *stream.facts);
     if (rows > most) config.gridDim = dim3(static_cast<unsigned>(most * cluster));
   }
   cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);

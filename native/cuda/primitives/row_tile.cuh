@@ -1,10 +1,12 @@
-// A row in the registers of a team of threads: how the row kernels (softmax, norms, cross entropy) find, load, reduce and
-// store rows of any length and alignment.
+// A row in the registers of a team of threads: how the row kernels (softmax, norms, cross entropy)
+// find, load, reduce and store rows of any length and alignment.
 //
-// A team is `lanes` threads of one warp (a power of two), a whole block, or a cluster of blocks (sm_90). Each thread holds
-// kRowChunks vectors of 16 bytes; vector v of the row belongs to thread v % team size. Rows need not start on a 16-byte
-// boundary: a row that starts `shift` elements after one is treated as if it began `shift` elements earlier, and the vectors
-// at its two ends are moved element by element. Operands of one kernel must share the shift of each row (see RowAlignment).
+// A team is `lanes` threads of one warp (a power of two), a whole block, or a cluster of blocks
+// (sm_90). Each thread holds kRowChunks vectors of 16 bytes; vector v of the row belongs to thread
+// v % team size. Rows need not start on a 16-byte boundary: a row that starts `shift` elements
+// after one is treated as if it began `shift` elements earlier, and the vectors at its two ends are
+// moved element by element. Operands of one kernel must share the shift of each row (see
+// RowAlignment).
 #pragma once
 #include "../stream.h"
 #include "dtype.cuh"
@@ -32,7 +34,8 @@ __device__ __forceinline__ C load_floating(const void* base, int64_t index, DTyp
   }
 }
 
-// ---- where rows are -------------------------------------------------------------------------------------------------
+// ---- where rows are
+// -------------------------------------------------------------------------------------------------
 
 // Offsets of row `index` in N operands: the dims before the last, collapsed, innermost first.
 template <int N>
@@ -56,7 +59,8 @@ struct RowMap {
   }
 };
 
-// Whether rows can be moved in 16-byte vectors, and how many elements a row may start after a boundary.
+// Whether rows can be moved in 16-byte vectors, and how many elements a row may start after a
+// boundary.
 struct RowAlignment {
   bool vectors = false;
   int32_t max_shift = 0;
@@ -89,7 +93,8 @@ inline bool describe_rows(const TensorView* const (&views)[N], RowSet<N>* out) {
   const int64_t width = vec16(views[0]->dtype);
   for (int32_t d = 0; d < dims.ndim; d++) {
     const int32_t from = dims.ndim - 1 - d;
-    out->map.sizes[d] = FastDivide(static_cast<uint32_t>(dims.sizes[from] > 0 ? dims.sizes[from] : 1));
+    out->map.sizes[d] =
+        FastDivide(static_cast<uint32_t>(dims.sizes[from] > 0 ? dims.sizes[from] : 1));
     for (int i = 0; i < N; i++) {
       const int64_t stride = dims.strides[i][from];
       out->map.strides[d][i] = stride;
@@ -116,7 +121,8 @@ __device__ __forceinline__ int row_shift(const T* row) {
   return static_cast<int>((reinterpret_cast<uintptr_t>(row) & 15) / sizeof(T));
 }
 
-// Elements [first, first + V) of a row of n; those outside it are `fill`. row + first is 16-byte aligned.
+// Elements [first, first + V) of a row of n; those outside it are `fill`. row + first is 16-byte
+// aligned.
 template <int V, class T, class Index>
 __device__ __forceinline__ Vec<T, V> load_part(const T* row, Index first, Index n, T fill) {
   if (first >= 0 && first + V <= n) return load_vec<V>(row + first);
@@ -128,7 +134,8 @@ __device__ __forceinline__ Vec<T, V> load_part(const T* row, Index first, Index 
 
 // `vectors` false: row + first is not aligned.
 template <int V, class T, class Index>
-__device__ __forceinline__ void store_part(T* row, Index first, Index n, const Vec<T, V>& values, bool vectors = true) {
+__device__ __forceinline__ void store_part(T* row, Index first, Index n, const Vec<T, V>& values,
+                                           bool vectors = true) {
   if (vectors && first >= 0 && first + V <= n) {
     store_global<V>(row + first, values);
     return;
@@ -138,7 +145,8 @@ __device__ __forceinline__ void store_part(T* row, Index first, Index n, const V
     if (first + i >= 0 && first + i < n) row[first + i] = values[i];
 }
 
-// ---- teams ----------------------------------------------------------------------------------------------------------
+// ---- teams
+// ----------------------------------------------------------------------------------------------------------
 
 struct RowTeam {
   int32_t lanes = 32;   // threads of a warp per row; more than 32: the whole block
@@ -153,8 +161,8 @@ struct RowPlan {
 };
 
 // `width` elements per vector; `max_threads` is the launch bound of the kernel, 512 or 1024.
-inline RowPlan plan_rows(int64_t rows, int64_t n, int32_t width, int32_t max_shift, int32_t max_threads,
-                         const DeviceFacts& facts) {
+inline RowPlan plan_rows(int64_t rows, int64_t n, int32_t width, int32_t max_shift,
+                         int32_t max_threads, const DeviceFacts& facts) {
   RowPlan plan;
   const int64_t vectors = ceil_div(n + max_shift, width);
   auto whole_blocks = [&](int32_t cluster) {
@@ -207,10 +215,13 @@ struct RowScratch {
   A block;
 };
 
-// Reduces over the team; every thread of it receives the result. All threads of the block (cluster) must call it.
+// Reduces over the team; every thread of it receives the result. All threads of the block (cluster)
+// must call it.
 template <class A, class Op>
-__device__ __forceinline__ A row_reduce(A value, Op op, A identity, const RowTeam& team, RowScratch<A>& shared) {
-  for (int mask = (team.lanes < 32 ? team.lanes : 32) >> 1; mask > 0; mask >>= 1) value = op(value, shuffle_xor(value, mask));
+__device__ __forceinline__ A row_reduce(A value, Op op, A identity, const RowTeam& team,
+                                        RowScratch<A>& shared) {
+  for (int mask = (team.lanes < 32 ? team.lanes : 32) >> 1; mask > 0; mask >>= 1)
+    value = op(value, shuffle_xor(value, mask));
   if (team.lanes <= 32) return value;
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
   if (lane == 0) shared.warps[threadIdx.x >> 5] = value;
@@ -223,21 +234,27 @@ __device__ __forceinline__ A row_reduce(A value, Op op, A identity, const RowTea
   }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (threadIdx.x == 0) shared.block = value;
-  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
   value = identity;
   for (int rank = 0; rank < team.cluster; rank++) {
     uint64_t address;
-    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(reinterpret_cast<uint64_t>(&shared.block)), "r"(rank));
+    asm volatile("mapa.u64 %0, %1, %2;"
+                 : "=l"(address)
+                 : "l"(reinterpret_cast<uint64_t>(&shared.block)), "r"(rank));
     value = op(value, *reinterpret_cast<const A*>(address));
   }
-  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
 #endif
   return value;
 }
 
-// Starts a row kernel as planned; with a cluster if the plan has one. The error, if any, is seen by launched().
+// Starts a row kernel as planned; with a cluster if the plan has one. The error, if any, is seen by
+// launched().
 template <class... Params, class... Args>
-inline void launch_rows(void (*kernel)(Params...), const RowPlan& plan, cudaStream_t stream, Args&&... args) {
+inline void launch_rows(void (*kernel)(Params...), const RowPlan& plan, cudaStream_t stream,
+                        Args&&... args) {
   const dim3 grid(static_cast<unsigned>(plan.blocks)), block(plan.threads);
   if (plan.team.cluster == 1) {
     kernel<<<grid, block, 0, stream>>>(static_cast<Params>(args)...);

@@ -1,6 +1,7 @@
-// Vectors of rows at any address as words: 16 bytes that hold elements of a row, for kernels whose operands do not share the
-// alignment of a row (row_tile.cuh has those that do). Words stay packed until they are computed with: as elements of 16 bits they
-// would take a register each, and two instructions more.
+// Vectors of rows at any address as words: 16 bytes that hold elements of a row, for kernels whose
+// operands do not share the alignment of a row (row_tile.cuh has those that do). Words stay packed
+// until they are computed with: as elements of 16 bits they would take a register each, and two
+// instructions more.
 #pragma once
 #include "packed.cuh"
 #include "row_tile.cuh"
@@ -21,20 +22,24 @@ __device__ __forceinline__ void unpack_words(const uint4& words, compute_t<T> (&
 template <class T>
 __device__ __forceinline__ uint4 pack_words(const compute_t<T> (&values)[kVec16<T>]) {
   if constexpr (sizeof(T) == 8)
-    return make_uint4(__double2loint(values[0]), __double2hiint(values[0]), __double2loint(values[1]), __double2hiint(values[1]));
+    return make_uint4(__double2loint(values[0]), __double2hiint(values[0]),
+                      __double2loint(values[1]), __double2hiint(values[1]));
   else
     return pack<T>(values);
 }
 
 namespace detail {
 
-// Elements [first, first + V) one by one; 0 outside the row. load_part in its place cost the forward pass of norms 2 to 6 %.
+// Elements [first, first + V) one by one; 0 outside the row. load_part in its place cost the
+// forward pass of norms 2 to 6 %.
 template <class T, class Index>
 __device__ __forceinline__ uint4 words_of_elements(const T* row, Index first, Index n) {
   constexpr int V = kVec16<T>;
   Vec<T, V> elements;
 #pragma unroll
-  for (int i = 0; i < V; i++) elements[i] = first + i >= 0 && first + i < n ? row[first + i] : from_compute<T>(compute_t<T>(0));
+  for (int i = 0; i < V; i++)
+    elements[i] =
+        first + i >= 0 && first + i < n ? row[first + i] : from_compute<T>(compute_t<T>(0));
   return *reinterpret_cast<const uint4*>(&elements);
 }
 
@@ -55,7 +60,8 @@ __device__ __forceinline__ uint4 join_words(const uint4& low, const uint4& high,
 
 }  // namespace detail
 
-// V elements at any address, by the two aligned vectors that hold them, of which the second is mostly in L1.
+// V elements at any address, by the two aligned vectors that hold them, of which the second is
+// mostly in L1.
 template <class T>
 __device__ __forceinline__ uint4 load_words_across(const T* from) {
   const auto address = reinterpret_cast<uintptr_t>(from);
@@ -69,13 +75,15 @@ template <class T, class Index>
 __device__ __forceinline__ uint4 load_words_anywhere(const T* row, Index first, Index n) {
   constexpr int V = kVec16<T>;
   if (n < V) return detail::words_of_elements(row, first, n);
-  // At an end of the row it is the V elements there, which are then moved: no load stands in a branch that differs between threads.
+  // At an end of the row it is the V elements there, which are then moved: no load stands in a
+  // branch that differs between threads.
   const Index from = first < 0 ? 0 : first + V <= n ? first : n - V;
   const uint4 words = load_words_across(row + from), nothing = make_uint4(0, 0, 0, 0);
   if (first == from) return words;
   if (first + V <= 0 || first >= n) return nothing;
   const auto moved = static_cast<int32_t>(first - from) * static_cast<int32_t>(sizeof(T));
-  return moved > 0 ? detail::join_words<T>(words, nothing, moved) : detail::join_words<T>(nothing, words, 16 + moved);
+  return moved > 0 ? detail::join_words<T>(words, nothing, moved)
+                   : detail::join_words<T>(nothing, words, 16 + moved);
 }
 
 // The same where row + first is 16-byte aligned.
@@ -88,7 +96,8 @@ __device__ __forceinline__ uint4 load_words(const T* row, Index first, Index n) 
 
 // `vectors` false: row + first is not aligned.
 template <class T, class Index>
-__device__ __forceinline__ void store_words(T* row, Index first, Index n, const uint4& words, bool vectors = true) {
+__device__ __forceinline__ void store_words(T* row, Index first, Index n, const uint4& words,
+                                            bool vectors = true) {
   if (vectors && first >= 0 && first + kVec16<T> <= n) {
     __stwb(reinterpret_cast<uint4*>(row + first), words);
     return;

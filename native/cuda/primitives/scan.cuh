@@ -1,4 +1,5 @@
-// Prefix sums over a warp and a block, in a fixed order. An op is a struct with `T operator()(T a, T b) const`.
+// Prefix sums over a warp and a block, in a fixed order. An op is a struct with `T operator()(T a,
+// T b) const`.
 #pragma once
 #include "reduce.cuh"
 
@@ -16,8 +17,8 @@ __device__ __forceinline__ T warp_scan_inclusive(T value, Op op) {
   return value;
 }
 
-// Thread i receives op(identity, value 0, ..., value i-1) and `total` the whole. 1-D blocks of a multiple of 32 threads, at most
-// 1024; `shared` holds 33 T and may be used again after the call.
+// Thread i receives op(identity, value 0, ..., value i-1) and `total` the whole. 1-D blocks of a
+// multiple of 32 threads, at most 1024; `shared` holds 33 T and may be used again after the call.
 template <class T, class Op>
 __device__ __forceinline__ T block_scan_exclusive(T value, Op op, T identity, T* shared, T& total) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;

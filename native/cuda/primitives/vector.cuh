@@ -50,7 +50,8 @@ __device__ __forceinline__ Vec<T, N> load_vec(const T* p) {
   constexpr int bytes = sizeof(T) * N;
   if constexpr (bytes > 16) {
 #pragma unroll
-    for (int i = 0; i < bytes / 16; i++) reinterpret_cast<uint4*>(&v)[i] = reinterpret_cast<const uint4*>(p)[i];
+    for (int i = 0; i < bytes / 16; i++)
+      reinterpret_cast<uint4*>(&v)[i] = reinterpret_cast<const uint4*>(p)[i];
   } else {
     using W = typename detail::Word<bytes>::type;
     *reinterpret_cast<W*>(&v) = *reinterpret_cast<const W*>(p);
@@ -63,14 +64,16 @@ __device__ __forceinline__ void store_vec(T* p, const Vec<T, N>& v) {
   constexpr int bytes = sizeof(T) * N;
   if constexpr (bytes > 16) {
 #pragma unroll
-    for (int i = 0; i < bytes / 16; i++) reinterpret_cast<uint4*>(p)[i] = reinterpret_cast<const uint4*>(&v)[i];
+    for (int i = 0; i < bytes / 16; i++)
+      reinterpret_cast<uint4*>(p)[i] = reinterpret_cast<const uint4*>(&v)[i];
   } else {
     using W = typename detail::Word<bytes>::type;
     *reinterpret_cast<W*>(p) = *reinterpret_cast<const W*>(&v);
   }
 }
 
-// store_vec to global memory (not shared). In loops the compiler splits plain 16-byte stores into elements; these it cannot.
+// store_vec to global memory (not shared). In loops the compiler splits plain 16-byte stores into
+// elements; these it cannot.
 template <int N, class T>
 __device__ __forceinline__ void store_global(T* p, const Vec<T, N>& v) {
   constexpr int bytes = sizeof(T) * N;
@@ -94,11 +97,14 @@ __device__ __forceinline__ void store_global(T* p, const Vec<T, N>& v) {
     } else {
 #pragma unroll
       for (int i = 0; i < bytes / 16; i++)
-        __stwb(reinterpret_cast<uint4*>(p) + i, make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]));
+        __stwb(reinterpret_cast<uint4*>(p) + i,
+               make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]));
     }
   }
 }
 
-inline bool is_aligned(const void* p, int64_t bytes) { return (reinterpret_cast<uintptr_t>(p) & (bytes - 1)) == 0; }
+inline bool is_aligned(const void* p, int64_t bytes) {
+  return (reinterpret_cast<uintptr_t>(p) & (bytes - 1)) == 0;
+}
 
 }  // namespace shardwise::cuda

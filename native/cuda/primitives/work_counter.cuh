@@ -1,5 +1,6 @@
-// Pieces of work with numbers 0, 1, ... that workers (blocks, clusters) take from a counter in device memory, so that those which start
-// late leave theirs to the others. The last worker to find none leaves zeros for the next kernel of the stream.
+// Pieces of work with numbers 0, 1, ... that workers (blocks, clusters) take from a counter in
+// device memory, so that those which start late leave theirs to the others. The last worker to find
+// none leaves zeros for the next kernel of the stream.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,6 @@
-// What the self-tests of the CUDA kernels share: tensors with a host and a device copy, a way to run a kernel through the
-// backend's seam, and comparison with references. A failed comparison is counted for the kernel and its first one printed.
+// What the self-tests of the CUDA kernels share: tensors with a host and a device copy, a way to
+// run a kernel through the backend's seam, and comparison with references. A failed comparison is
+// counted for the kernel and its first one printed.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -38,14 +39,16 @@ extern bool sparse;    // few dtypes, few cases, each once, no large tensors: fo
 int32_t kernel_id(const std::string& name);
 
 constexpr uint8_t kUntouched = 0xCD;  // in outputs before a run, and in guards after it
-constexpr size_t kGuard = 256;         // bytes before and behind what a kernel may write
+constexpr size_t kGuard = 256;        // bytes before and behind what a kernel may write
 
 struct Storage {
   std::vector<uint8_t> host;  // with both guards
   void* device = nullptr;
-  explicit Storage(int64_t bytes) : host(bytes > 0 ? static_cast<size_t>(bytes) + 2 * kGuard : 0, kUntouched) {
+  explicit Storage(int64_t bytes)
+      : host(bytes > 0 ? static_cast<size_t>(bytes) + 2 * kGuard : 0, kUntouched) {
     ErrorText error;
-    if (bytes > 0 && !backend->allocate(0, static_cast<int64_t>(host.size()), &device, &error).ok()) {
+    if (bytes > 0 &&
+        !backend->allocate(0, static_cast<int64_t>(host.size()), &device, &error).ok()) {
       printf("allocation of %lld bytes failed: %s\n", static_cast<long long>(bytes), error.text);
       exit(2);
     }
@@ -54,7 +57,8 @@ struct Storage {
   char* device_data() { return device ? static_cast<char*>(device) + kGuard : nullptr; }
   bool has_whole_guards() const {
     const auto is_touched = [](uint8_t byte) { return byte != kUntouched; };
-    return host.empty() || (std::none_of(host.begin(), host.begin() + kGuard, is_touched) && std::none_of(host.end() - kGuard, host.end(), is_touched));
+    return host.empty() || (std::none_of(host.begin(), host.begin() + kGuard, is_touched) &&
+                            std::none_of(host.end() - kGuard, host.end(), is_touched));
   }
   ~Storage() {
     if (device) backend->release(0, device, static_cast<int64_t>(host.size()));
@@ -64,8 +68,9 @@ struct Storage {
     ErrorText error;
     if (host.empty()) return;
     const auto n = static_cast<int64_t>(host.size());
-    const Status s = up ? backend->copy(stream, device, host.data(), n, CopyKind::HostToDevice, &error)
-                        : backend->copy(stream, host.data(), device, n, CopyKind::DeviceToHost, &error);
+    const Status s =
+        up ? backend->copy(stream, device, host.data(), n, CopyKind::HostToDevice, &error)
+           : backend->copy(stream, host.data(), device, n, CopyKind::DeviceToHost, &error);
     if (s.ok())
       backend->stream_synchronize(stream, nullptr);
     else
@@ -88,7 +93,8 @@ struct Tensor {
   }
   int64_t at(int64_t linear) const {
     int64_t where = offset;
-    for (int d = static_cast<int>(sizes.size()) - 1; d >= 0; d--) where += linear % sizes[d] * strides[d], linear /= sizes[d];
+    for (int d = static_cast<int>(sizes.size()) - 1; d >= 0; d--)
+      where += linear % sizes[d] * strides[d], linear /= sizes[d];
     return where;
   }
   uint8_t* raw(int64_t linear) const { return storage->data() + at(linear) * item_size(dtype); }
@@ -105,36 +111,58 @@ struct Tensor {
 
   int64_t integer(int64_t i) const {
     switch (dtype) {
-      case DType::Int64: return read<int64_t>(i);
-      case DType::Int32: return read<int32_t>(i);
-      case DType::Int16: return read<int16_t>(i);
-      case DType::Int8: return read<int8_t>(i);
-      case DType::UInt8: return read<uint8_t>(i);
-      case DType::Bool: return read<uint8_t>(i) != 0;
-      default: return static_cast<int64_t>(value(i));
+      case DType::Int64:
+        return read<int64_t>(i);
+      case DType::Int32:
+        return read<int32_t>(i);
+      case DType::Int16:
+        return read<int16_t>(i);
+      case DType::Int8:
+        return read<int8_t>(i);
+      case DType::UInt8:
+        return read<uint8_t>(i);
+      case DType::Bool:
+        return read<uint8_t>(i) != 0;
+      default:
+        return static_cast<int64_t>(value(i));
     }
   }
   double value(int64_t i) const {
     switch (dtype) {
-      case DType::Float32: return read<float>(i);
-      case DType::Float64: return read<double>(i);
-      case DType::Float16: return __half2float(read<__half>(i));
-      case DType::BFloat16: return __bfloat162float(read<__nv_bfloat16>(i));
-      default: return static_cast<double>(integer(i));
+      case DType::Float32:
+        return read<float>(i);
+      case DType::Float64:
+        return read<double>(i);
+      case DType::Float16:
+        return __half2float(read<__half>(i));
+      case DType::BFloat16:
+        return __bfloat162float(read<__nv_bfloat16>(i));
+      default:
+        return static_cast<double>(integer(i));
     }
   }
   void set(int64_t i, double v) const {
     switch (dtype) {
-      case DType::Float32: return write(i, static_cast<float>(v));
-      case DType::Float64: return write(i, v);
-      case DType::Float16: return write(i, __double2half(v));
-      case DType::BFloat16: return write(i, __double2bfloat16(v));
-      case DType::Int64: return write(i, static_cast<int64_t>(v));
-      case DType::Int32: return write(i, static_cast<int32_t>(v));
-      case DType::Int16: return write(i, static_cast<int16_t>(v));
-      case DType::Int8: return write(i, static_cast<int8_t>(v));
-      case DType::UInt8: return write(i, static_cast<uint8_t>(static_cast<int64_t>(v)));
-      default: return write(i, static_cast<uint8_t>(v != 0));
+      case DType::Float32:
+        return write(i, static_cast<float>(v));
+      case DType::Float64:
+        return write(i, v);
+      case DType::Float16:
+        return write(i, __double2half(v));
+      case DType::BFloat16:
+        return write(i, __double2bfloat16(v));
+      case DType::Int64:
+        return write(i, static_cast<int64_t>(v));
+      case DType::Int32:
+        return write(i, static_cast<int32_t>(v));
+      case DType::Int16:
+        return write(i, static_cast<int16_t>(v));
+      case DType::Int8:
+        return write(i, static_cast<int8_t>(v));
+      case DType::UInt8:
+        return write(i, static_cast<uint8_t>(static_cast<int64_t>(v)));
+      default:
+        return write(i, static_cast<uint8_t>(v != 0));
     }
   }
   Tensor transpose(int a, int b) const {
@@ -192,10 +220,12 @@ inline Tensor fill_with(Tensor t, const std::function<double(int64_t)>& f) {
   return t;
 }
 
-inline Tensor uniform(DType dtype, const Sizes& sizes, uint64_t seed, double low = -3, double high = 3, int64_t start = 0) {
+inline Tensor uniform(DType dtype, const Sizes& sizes, uint64_t seed, double low = -3,
+                      double high = 3, int64_t start = 0) {
   Random random(seed);
-  return fill_with(shifted(dtype, sizes, start),
-                   [&](int64_t) { return dtype == DType::Bool ? random.uniform(0, 1) < 0.5 : random.uniform(low, high); });
+  return fill_with(shifted(dtype, sizes, start), [&](int64_t) {
+    return dtype == DType::Bool ? random.uniform(0, 1) < 0.5 : random.uniform(low, high);
+  });
 }
 
 inline void report(const std::string& kernel, bool ok, const std::string& message) {
@@ -226,10 +256,12 @@ struct Runner {
   }
 };
 
-// Runs a kernel through the seam, twice: both runs have to give the same bits, and to leave the guards alone. Outputs keep what they held
-// (in-place kernels). Without `transfer` once, with what is on the device.
-inline Status run(const std::string& name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
-                  const std::vector<double>& params, ErrorText* error = nullptr, bool transfer = true) {
+// Runs a kernel through the seam, twice: both runs have to give the same bits, and to leave the
+// guards alone. Outputs keep what they held (in-place kernels). Without `transfer` once, with what
+// is on the device.
+inline Status run(const std::string& name, const std::vector<Tensor>& inputs,
+                  const std::vector<Tensor>& outputs, const std::vector<double>& params,
+                  ErrorText* error = nullptr, bool transfer = true) {
   std::vector<TensorView> views;
   std::vector<const Tensor*> all;
   Runner runner = {};
@@ -238,7 +270,9 @@ inline Status run(const std::string& name, const std::vector<Tensor>& inputs, co
   for (const Tensor* t : all) {
     if (t->storage && transfer) runner.before[t->storage.get()] = t->storage->host;
     TensorView v = {};
-    v.data = t->storage && t->storage->device ? t->storage->device_data() + t->offset * item_size(t->dtype) : nullptr;
+    v.data = t->storage && t->storage->device
+                 ? t->storage->device_data() + t->offset * item_size(t->dtype)
+                 : nullptr;
     v.sizes = t->sizes.data();
     v.strides = t->strides.data();
     v.numel = t->numel();
@@ -275,11 +309,16 @@ inline Status run(const std::string& name, const std::vector<Tensor>& inputs, co
 
 inline double tolerance(DType dtype) {
   switch (dtype) {
-    case DType::Float64: return 1e-11;
-    case DType::Float32: return 2e-5;
-    case DType::Float16: return 1.5e-3;
-    case DType::BFloat16: return 1e-2;
-    default: return 0;
+    case DType::Float64:
+      return 1e-11;
+    case DType::Float32:
+      return 2e-5;
+    case DType::Float16:
+      return 1.5e-3;
+    case DType::BFloat16:
+      return 1e-2;
+    default:
+      return 0;
   }
 }
 
@@ -289,12 +328,15 @@ inline void expect(const std::string& kernel, const std::string& label, const Te
   const double tol = tolerance(got.dtype) * slack;
   for (int64_t i = 0; i < got.numel(); i++) {
     const double a = got.value(i), exact = reference(i);
-    const double b = got.dtype == DType::Float16 && std::fabs(exact) > 65519 ? std::copysign(INFINITY, exact) : exact;
-    const bool same = a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= tol * (std::fabs(b) + 0.1);
+    const double b = got.dtype == DType::Float16 && std::fabs(exact) > 65519
+                         ? std::copysign(INFINITY, exact)
+                         : exact;
+    const bool same = a == b || (std::isnan(a) && std::isnan(b)) ||
+                      std::fabs(a - b) <= tol * (std::fabs(b) + 0.1);
     if (same) continue;
     char text[320];
-    snprintf(text, sizeof text, "%s (%s): element %lld is %.9g, expected %.9g", label.c_str(), dtype_name(got.dtype),
-             static_cast<long long>(i), a, b);
+    snprintf(text, sizeof text, "%s (%s): element %lld is %.9g, expected %.9g", label.c_str(),
+             dtype_name(got.dtype), static_cast<long long>(i), a, b);
     return report(kernel, false, text);
   }
   report(kernel, true, "");
@@ -306,8 +348,9 @@ inline void expect_integers(const std::string& kernel, const std::string& label,
     const int64_t a = got.integer(i), b = reference(i);
     if (a == b) continue;
     char text[320];
-    snprintf(text, sizeof text, "%s (%s): element %lld is %lld, expected %lld", label.c_str(), dtype_name(got.dtype),
-             static_cast<long long>(i), static_cast<long long>(a), static_cast<long long>(b));
+    snprintf(text, sizeof text, "%s (%s): element %lld is %lld, expected %lld", label.c_str(),
+             dtype_name(got.dtype), static_cast<long long>(i), static_cast<long long>(a),
+             static_cast<long long>(b));
     return report(kernel, false, text);
   }
   report(kernel, true, "");

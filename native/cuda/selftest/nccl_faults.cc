@@ -1,4 +1,5 @@
-// Groups of groups, and what goes wrong: a rank that does not come, abort, destroy and exit with calls in flight, no library at all.
+// Groups of groups, and what goes wrong: a rank that does not come, abort, destroy and exit with
+// calls in flight, no library at all.
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,19 +12,23 @@ namespace selftest {
 namespace {
 
 CollectiveCall sum_of(Buffer& buffer, const char* name) {
-  CollectiveCall call = call_of(Collective::AllReduce, DType::Float32, buffer.at(0), buffer.at(0), name);
+  CollectiveCall call =
+      call_of(Collective::AllReduce, DType::Float32, buffer.at(0), buffer.at(0), name);
   call.count = buffer.count();
   return call;
 }
 
-// Of float32, each of which goes another way: from GPU to GPU by packets and by lines, and through NCCL.
+// Of float32, each of which goes another way: from GPU to GPU by packets and by lines, and through
+// NCCL.
 constexpr int64_t kFew = 1000, kMany = 100'000, kMost = 5'000'000;
 
-void expect_sum(Rank& rank, void* group, double own, double wanted, const char* name, int64_t count = kFew) {
+void expect_sum(Rank& rank, void* group, double own, double wanted, const char* name,
+                int64_t count = kFew) {
   Buffer buffer(rank, DType::Float32, count);
   buffer.write([&](int64_t) { return own; });
   ErrorText error;
-  if (check(rank.run_in(group, sum_of(buffer, name), &error).ok(), rank.rank, "%s: %s", name, error.text))
+  if (check(rank.run_in(group, sum_of(buffer, name), &error).ok(), rank.rank, "%s: %s", name,
+            error.text))
     buffer.expect(name, [&](int64_t) { return wanted; });
 }
 
@@ -41,22 +46,28 @@ double wait_for_failure(Rank& rank, double most, Status* status, ErrorText* erro
 void expect_ended(Rank& rank) {
   const double start = seconds();
   rank.synchronize();
-  check(seconds() - start < 10, rank.rank, "the stream ended %.1f s after the failure", seconds() - start);
+  check(seconds() - start < 10, rank.rank, "the stream ended %.1f s after the failure",
+        seconds() - start);
   Buffer buffer(rank, DType::Float32, 8);
   ErrorText error;
   const double before = seconds();
   const Status status = rank.run(sum_of(buffer, "too_late"), &error);
-  check(!status.ok() && contains(error, "too_late (call ") && contains(error, ": the group has failed before"), rank.rank, "a call after the failure: code %d, %s",
-        static_cast<int>(status.code), error.text);
-  check(seconds() - before < 0.5, rank.rank, "a call after the failure took %.2f s", seconds() - before);
+  check(!status.ok() && contains(error, "too_late (call ") &&
+            contains(error, ": the group has failed before"),
+        rank.rank, "a call after the failure: code %d, %s", static_cast<int>(status.code),
+        error.text);
+  check(seconds() - before < 0.5, rank.rank, "a call after the failure took %.2f s",
+        seconds() - before);
 }
 
-// ---- splits -----------------------------------------------------------------------------------------------------------
+// ---- splits
+// -----------------------------------------------------------------------------------------------------------
 
 void split_by_parity(Rank& rank) {
   void* half = nullptr;
   ErrorText error;
-  const Status status = rank.backend.comm_split(rank.group, rank.rank % 2, rank.rank / 2, 20'000, &half, &error);
+  const Status status =
+      rank.backend.comm_split(rank.group, rank.rank % 2, rank.rank / 2, 20'000, &half, &error);
   if (!check(status.ok() && half, rank.rank, "comm_split: %s", error.text)) return;
   double wanted = 0;
   for (int32_t r = rank.rank % 2; r < rank.size; r += 2) wanted += r + 1;
@@ -73,12 +84,17 @@ void split_without_last(Rank& rank) {
   void* part = nullptr;
   ErrorText error;
   const bool last = rank.size > 1 && rank.rank == rank.size - 1;
-  const Status status = rank.backend.comm_split(rank.group, last ? -1 : 0, rank.size - rank.rank, 20'000, &part, &error);
-  if (!check(status.ok() && (part == nullptr) == last, rank.rank, "comm_split without the last: %s, %p", error.text, part) || !part) return;
+  const Status status = rank.backend.comm_split(rank.group, last ? -1 : 0, rank.size - rank.rank,
+                                                20'000, &part, &error);
+  if (!check(status.ok() && (part == nullptr) == last, rank.rank,
+             "comm_split without the last: %s, %p", error.text, part) ||
+      !part)
+    return;
   const int32_t size = std::max(1, rank.size - 1);
   Buffer buffer(rank, DType::Int32, 1);
   buffer.write([&](int64_t) { return rank.rank; });
-  CollectiveCall call = call_of(Collective::Broadcast, DType::Int32, buffer.at(0), buffer.at(0), "broadcast");
+  CollectiveCall call =
+      call_of(Collective::Broadcast, DType::Int32, buffer.at(0), buffer.at(0), "broadcast");
   call.count = 1;
   call.root = 0;
   check(rank.run_in(part, call, &error).ok(), rank.rank, "broadcast in the part: %s", error.text);
@@ -94,7 +110,8 @@ void split_again(Rank& rank) {
     const Status status = rank.backend.comm_split(rank.group, 0, rank.rank, 20'000, &again, &error);
     if (!check(status.ok(), rank.rank, "comm_split, again: %s", error.text)) return;
     for (int i = 0; i < 20; i++) {
-      const double own = rank.rank + 100 * turn + i, wanted = rank.size * (100.0 * turn + i + (rank.size - 1) / 2.0);
+      const double own = rank.rank + 100 * turn + i,
+                   wanted = rank.size * (100.0 * turn + i + (rank.size - 1) / 2.0);
       expect_sum(rank, again, own, wanted, "sum in a group made again", i % 3 == 0 ? kMany : kFew);
     }
     rank.synchronize();
@@ -102,7 +119,8 @@ void split_again(Rank& rank) {
   }
 }
 
-// ---- a record of calls ------------------------------------------------------------------------------------------------
+// ---- a record of calls
+// ------------------------------------------------------------------------------------------------
 
 void remember(Rank& rank) {
   const CommEngine& engine = *rank.backend.comm;
@@ -110,23 +128,27 @@ void remember(Rank& rank) {
   check(engine.recent(rank.group, records, 64) == 0, rank.rank, "a new group remembers calls");
   Buffer buffer(rank, DType::Float32, 10);
   ErrorText error;
-  for (int i = 0; i < 40; i++) check(rank.run(sum_of(buffer, i == 39 ? "the_last" : "sum"), &error).ok(), rank.rank, "sum: %s", error.text);
+  for (int i = 0; i < 40; i++)
+    check(rank.run(sum_of(buffer, i == 39 ? "the_last" : "sum"), &error).ok(), rank.rank, "sum: %s",
+          error.text);
   rank.synchronize();
   usleep(200'000);
   const int32_t kept = engine.recent(rank.group, records, 64);
   if (!check(kept == 32, rank.rank, "%d records, expected 32", kept)) return;
   const CommRecord &first = records[0], &last = records[31];
-  check(first.sequence == 9 && last.sequence == 40, rank.rank, "records %d to %d, expected 9 to 40", static_cast<int>(first.sequence),
-        static_cast<int>(last.sequence));
-  check(last.state == CommState::Complete && std::strcmp(last.name, "the_last") == 0 && last.count == 10 && last.total == 10 &&
-            last.kind == Collective::AllReduce && std::strcmp(last.where, "selftest.ts:1:1") == 0,
-        rank.rank, "the last record: %s of %d at %s, state %d", last.name, static_cast<int>(last.count), last.where,
-        static_cast<int>(last.state));
-  check(engine.recent(rank.group, records, 3) == 3 && records[2].sequence == 40, rank.rank, "recent(3) ends with %d",
-        static_cast<int>(records[2].sequence));
+  check(first.sequence == 9 && last.sequence == 40, rank.rank, "records %d to %d, expected 9 to 40",
+        static_cast<int>(first.sequence), static_cast<int>(last.sequence));
+  check(last.state == CommState::Complete && std::strcmp(last.name, "the_last") == 0 &&
+            last.count == 10 && last.total == 10 && last.kind == Collective::AllReduce &&
+            std::strcmp(last.where, "selftest.ts:1:1") == 0,
+        rank.rank, "the last record: %s of %d at %s, state %d", last.name,
+        static_cast<int>(last.count), last.where, static_cast<int>(last.state));
+  check(engine.recent(rank.group, records, 3) == 3 && records[2].sequence == 40, rank.rank,
+        "recent(3) ends with %d", static_cast<int>(records[2].sequence));
 }
 
-// ---- timeouts ---------------------------------------------------------------------------------------------------------
+// ---- timeouts
+// ---------------------------------------------------------------------------------------------------------
 
 void last_does_not_come(Rank& rank, int64_t count) {
   expect_sum(rank, rank.group, 1, rank.size, "all come");
@@ -143,8 +165,10 @@ void last_does_not_come(Rank& rank, int64_t count) {
   const bool launched = status.ok();
   const double waited = launched ? wait_for_failure(rank, 10, &status, &error) : 0;
   const double after = seconds() - start;
-  check(waited >= 0 && after > 1.9 && after < 4, rank.rank, "failed after %.2f s, expected 2: %s", after, error.text);
-  for (const char* part : {"grad_sync", "call 2 of the group", size.c_str(), "selftest.ts:1:1", "timeout after 2000 ms"})
+  check(waited >= 0 && after > 1.9 && after < 4, rank.rank, "failed after %.2f s, expected 2: %s",
+        after, error.text);
+  for (const char* part : {"grad_sync", "call 2 of the group", size.c_str(), "selftest.ts:1:1",
+                           "timeout after 2000 ms"})
     check(contains(error, part), rank.rank, "the text does not say \"%s\": %s", part, error.text);
   if (rank.rank == 0) printf("  %s\n", error.text);
   expect_ended(rank);
@@ -159,10 +183,12 @@ void join_without_last(const Backend& backend, int32_t size) {
     void* group = nullptr;
     ErrorText error;
     const double start = seconds();
-    const Status status = backend.comm_create(rank.rank, id, rank.rank, rank.size, 2000, &group, &error);
-    check(!status.ok() && contains(error, "timeout after 2000 ms"), rank.rank, "joining without the last: code %d, %s",
-          static_cast<int>(status.code), error.text);
-    check(seconds() - start > 1.9 && seconds() - start < 4, rank.rank, "joining without the last took %.2f s", seconds() - start);
+    const Status status =
+        backend.comm_create(rank.rank, id, rank.rank, rank.size, 2000, &group, &error);
+    check(!status.ok() && contains(error, "timeout after 2000 ms"), rank.rank,
+          "joining without the last: code %d, %s", static_cast<int>(status.code), error.text);
+    check(seconds() - start > 1.9 && seconds() - start < 4, rank.rank,
+          "joining without the last took %.2f s", seconds() - start);
     if (rank.rank == 0) printf("  %s\n", error.text);
   });
 }
@@ -173,11 +199,14 @@ void busy_before(Rank& rank) {
   Buffer small(rank, DType::Float32, 100);
   void* memory = nullptr;
   ErrorText error;
-  if (!check(rank.backend.allocate(rank.rank, 2 * kCopied, &memory, &error).ok(), rank.rank, "allocate: %s", error.text)) return;
+  if (!check(rank.backend.allocate(rank.rank, 2 * kCopied, &memory, &error).ok(), rank.rank,
+             "allocate: %s", error.text))
+    return;
   expect_sum(rank, rank.group, 1, rank.size, "before");
   const auto copies = [&](int count) {
     for (int i = 0; i < count; i++)
-      rank.backend.copy(rank.stream, static_cast<char*>(memory) + kCopied, memory, kCopied, CopyKind::DeviceToDevice, &error);
+      rank.backend.copy(rank.stream, static_cast<char*>(memory) + kCopied, memory, kCopied,
+                        CopyKind::DeviceToDevice, &error);
   };
   double start = seconds();
   copies(50);
@@ -186,15 +215,18 @@ void busy_before(Rank& rank) {
   rank.backend.comm->set_timeout(rank.group, 700);
   start = seconds();
   copies(std::min(900, static_cast<int>(2.0 / each) + 1));
-  check(rank.run(sum_of(small, "after the copies"), &error).ok(), rank.rank, "behind copies: %s", error.text);
+  check(rank.run(sum_of(small, "after the copies"), &error).ok(), rank.rank, "behind copies: %s",
+        error.text);
   rank.synchronize();
   usleep(150'000);
   const Status status = rank.backend.comm->failure(rank.group, &error);
-  check(status.ok(), rank.rank, "a stream busy for %.2f s before the call, timeout 0.7 s: %s", seconds() - start, error.text);
+  check(status.ok(), rank.rank, "a stream busy for %.2f s before the call, timeout 0.7 s: %s",
+        seconds() - start, error.text);
   rank.backend.release(rank.rank, memory, 2 * kCopied);
 }
 
-// ---- abort and destroy ------------------------------------------------------------------------------------------------
+// ---- abort and destroy
+// ------------------------------------------------------------------------------------------------
 
 void abort_in_flight(Rank& rank, int64_t count) {
   expect_sum(rank, rank.group, 1, rank.size, "all come");
@@ -212,8 +244,8 @@ void abort_in_flight(Rank& rank, int64_t count) {
   }
   ErrorText error;
   const Status status = rank.backend.comm->failure(rank.group, &error);
-  check(status.code == Code::Closed && contains(error, is_last ? "the end" : "no more of it"), rank.rank, "after abort: code %d, %s",
-        static_cast<int>(status.code), error.text);
+  check(status.code == Code::Closed && contains(error, is_last ? "the end" : "no more of it"),
+        rank.rank, "after abort: code %d, %s", static_cast<int>(status.code), error.text);
   expect_ended(rank);
 }
 
@@ -266,8 +298,10 @@ void test_absence(const Backend& backend) {
   ErrorText error;
   const Status status = backend.comm_id(id, &error);
   printf("  %s\n", error.text);
-  check(status.code == Code::Unsupported, 0, "code %d, expected %d", static_cast<int>(status.code), static_cast<int>(Code::Unsupported));
-  for (const char* part : {"libnccl2", "nvidia-nccl-cu13", "SHARDWISE_NCCL_PATH", nowhere, "No such file"})
+  check(status.code == Code::Unsupported, 0, "code %d, expected %d", static_cast<int>(status.code),
+        static_cast<int>(Code::Unsupported));
+  for (const char* part :
+       {"libnccl2", "nvidia-nccl-cu13", "SHARDWISE_NCCL_PATH", nowhere, "No such file"})
     check(contains(error, part), 0, "the text does not say \"%s\"", part);
   end_test("no library");
 }

@@ -1,10 +1,11 @@
-// Self-test of collectives between GPUs: ranks are threads of this process with a GPU each; needs a built cuda-backend.so and libnccl.
+// Self-test of collectives between GPUs: ranks are threads of this process with a GPU each; needs a
+// built cuda-backend.so and libnccl.
 //
-//   cmake --build build/cmake --target nccl_selftest
-//   build/selftest/nccl_selftest build/Release/cuda-backend.so [ranks=N] [values] [splits] [faults] [time] [absent]
+//   cmake --build build/cmake --target nccl_selftest build/selftest/nccl_selftest
+//   build/Release/cuda-backend.so [ranks=N] [values] [splits] [faults] [time] [absent]
 //
-// Without names: values, splits and faults. `absent` needs no GPU: what the error says where there is no NCCL. Prints PASS or FAIL for
-// each test; exits with 0 if all passed.
+// Without names: values, splits and faults. `absent` needs no GPU: what the error says where there
+// is no NCCL. Prints PASS or FAIL for each test; exits with 0 if all passed.
 #include "nccl_selftest.h"
 
 #include <dlfcn.h>
@@ -43,7 +44,8 @@ bool check(bool condition, int32_t rank, const char* format, ...) {
 }
 
 void end_test(const char* name) {
-  printf("%s %s (%d checks, %d failed)\n", failed_now == 0 ? "PASS" : "FAIL", name, checks_now, failed_now);
+  printf("%s %s (%d checks, %d failed)\n", failed_now == 0 ? "PASS" : "FAIL", name, checks_now,
+         failed_now);
   fflush(stdout);
   failed_now = checks_now = 0;
 }
@@ -56,9 +58,12 @@ double seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-bool contains(const ErrorText& error, const char* part) { return std::strstr(error.text, part) != nullptr; }
+bool contains(const ErrorText& error, const char* part) {
+  return std::strstr(error.text, part) != nullptr;
+}
 
-// ---- ranks ------------------------------------------------------------------------------------------------------------
+// ---- ranks
+// ------------------------------------------------------------------------------------------------------------
 
 Status Rank::run_in(void* member, CollectiveCall call, ErrorText* error) const {
   call.stream = stream;
@@ -68,7 +73,8 @@ Status Rank::run_in(void* member, CollectiveCall call, ErrorText* error) const {
 
 void Rank::synchronize() const {
   ErrorText error;
-  check(backend.stream_synchronize(stream, &error).ok(), rank, "stream_synchronize: %s", error.text);
+  check(backend.stream_synchronize(stream, &error).ok(), rank, "stream_synchronize: %s",
+        error.text);
 }
 
 bool run_ranks(const Backend& backend, int32_t size, int64_t timeout_ms, const Body& body) {
@@ -81,8 +87,10 @@ bool run_ranks(const Backend& backend, int32_t size, int64_t timeout_ms, const B
     threads.emplace_back([&, r] {
       Rank rank{backend, r, size, timeout_ms, nullptr, nullptr, Scratch{backend}};
       ErrorText text;
-      bool ok = check(backend.stream_create(r, 0, rank.scratch.source(), &rank.stream, &text).ok(), r, "stream_create: %s", text.text);
-      ok = ok && check(backend.comm_create(r, id, r, size, timeout_ms, &rank.group, &text).ok(), r, "comm_create: %s", text.text);
+      bool ok = check(backend.stream_create(r, 0, rank.scratch.source(), &rank.stream, &text).ok(),
+                      r, "stream_create: %s", text.text);
+      ok = ok && check(backend.comm_create(r, id, r, size, timeout_ms, &rank.group, &text).ok(), r,
+                       "comm_create: %s", text.text);
       if (ok) {
         joined++;
         body(rank);
@@ -108,10 +116,13 @@ CollectiveCall call_of(Collective kind, DType dtype, const void* in, void* out, 
   return call;
 }
 
-// ---- values -----------------------------------------------------------------------------------------------------------
+// ---- values
+// -----------------------------------------------------------------------------------------------------------
 
 double value_of(DType dtype, Reduce reduce, int32_t rank, int64_t index) {
-  const uint64_t mixed = (static_cast<uint64_t>(index) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(rank) * 0xD1B54A32D192ED03u) >> 33;
+  const uint64_t mixed = (static_cast<uint64_t>(index) * 0x9E3779B97F4A7C15u +
+                          static_cast<uint64_t>(rank) * 0xD1B54A32D192ED03u) >>
+                         33;
   if (dtype == DType::Bool) return static_cast<double>(mixed % 3 == 0);
   if (reduce == Reduce::Product) return static_cast<double>(mixed % 2 + 1);
   return static_cast<double>(mixed % 7) - (dtype == DType::UInt8 ? 0 : 3);
@@ -120,20 +131,28 @@ double value_of(DType dtype, Reduce reduce, int32_t rank, int64_t index) {
 double wrapped(DType dtype, double value) {
   const auto whole = static_cast<int64_t>(value);
   switch (dtype) {
-    case DType::Int8: return static_cast<int8_t>(whole);
-    case DType::UInt8: return static_cast<uint8_t>(whole);
-    case DType::Int16: return static_cast<int16_t>(whole);
-    default: return value;
+    case DType::Int8:
+      return static_cast<int8_t>(whole);
+    case DType::UInt8:
+      return static_cast<uint8_t>(whole);
+    case DType::Int16:
+      return static_cast<int16_t>(whole);
+    default:
+      return value;
   }
 }
 
 // Of the averages that are compared: the elements are small integers.
 double tolerance(DType dtype) {
   switch (dtype) {
-    case DType::Float64: return 1e-14;
-    case DType::Float32: return 2e-6;
-    case DType::Float16: return 1e-2;
-    default: return 6e-2;
+    case DType::Float64:
+      return 1e-14;
+    case DType::Float32:
+      return 2e-6;
+    case DType::Float16:
+      return 1e-2;
+    default:
+      return 6e-2;
   }
 }
 
@@ -153,18 +172,28 @@ void encode(DType dtype, double value, char* out) {
   uint32_t bits;
   memcpy(&bits, &single, 4);
   switch (dtype) {
-    case DType::Float64: return store(out, value);
-    case DType::Float32: return store(out, single);
-    case DType::BFloat16: return store(out, static_cast<uint16_t>(bits >> 16));
+    case DType::Float64:
+      return store(out, value);
+    case DType::Float32:
+      return store(out, single);
+    case DType::BFloat16:
+      return store(out, static_cast<uint16_t>(bits >> 16));
     case DType::Float16: {  // exact for the values used here
-      const uint32_t sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 255, mantissa = bits >> 13 & 1023;
-      return store(out, static_cast<uint16_t>(value == 0 ? sign : sign | (exponent - 112) << 10 | mantissa));
+      const uint32_t sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 255,
+                     mantissa = bits >> 13 & 1023;
+      return store(
+          out, static_cast<uint16_t>(value == 0 ? sign : sign | (exponent - 112) << 10 | mantissa));
     }
-    case DType::Int64: return store(out, static_cast<int64_t>(value));
-    case DType::Int32: return store(out, static_cast<int32_t>(value));
-    case DType::Int16: return store(out, static_cast<int16_t>(value));
-    case DType::Int8: return store(out, static_cast<int8_t>(value));
-    default: return store(out, static_cast<uint8_t>(value));
+    case DType::Int64:
+      return store(out, static_cast<int64_t>(value));
+    case DType::Int32:
+      return store(out, static_cast<int32_t>(value));
+    case DType::Int16:
+      return store(out, static_cast<int16_t>(value));
+    case DType::Int8:
+      return store(out, static_cast<int8_t>(value));
+    default:
+      return store(out, static_cast<uint8_t>(value));
   }
 }
 
@@ -172,8 +201,10 @@ double decode(DType dtype, const char* in) {
   uint16_t half;
   memcpy(&half, in, item_size(dtype) == 2 ? 2 : 0);
   switch (dtype) {
-    case DType::Float64: return load<double>(in);
-    case DType::Float32: return load<float>(in);
+    case DType::Float64:
+      return load<double>(in);
+    case DType::Float32:
+      return load<float>(in);
     case DType::BFloat16: {
       const uint32_t bits = static_cast<uint32_t>(half) << 16;
       float value;
@@ -187,17 +218,24 @@ double decode(DType dtype, const char* in) {
                                            : std::ldexp(1024 + mantissa, exponent - 25);
       return half >> 15 ? -size : size;
     }
-    case DType::Int64: return load<int64_t>(in);
-    case DType::Int32: return load<int32_t>(in);
-    case DType::Int16: return load<int16_t>(in);
-    case DType::Int8: return load<int8_t>(in);
-    default: return load<uint8_t>(in);
+    case DType::Int64:
+      return load<int64_t>(in);
+    case DType::Int32:
+      return load<int32_t>(in);
+    case DType::Int16:
+      return load<int16_t>(in);
+    case DType::Int8:
+      return load<int8_t>(in);
+    default:
+      return load<uint8_t>(in);
   }
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory
+// -----------------------------------------------------------------------------------------------------------
 
-Buffer::Buffer(const Rank& rank, DType dtype, int64_t count) : rank_(rank), dtype_(dtype), count_(count) {
+Buffer::Buffer(const Rank& rank, DType dtype, int64_t count)
+    : rank_(rank), dtype_(dtype), count_(count) {
   ErrorText error;
   void* made = nullptr;
   if (!rank.backend.allocate(rank.rank, bytes() + kBorder, &made, &error).ok()) {
@@ -215,25 +253,31 @@ Buffer::~Buffer() {
 
 void Buffer::write(const std::function<double(int64_t)>& value) {
   std::vector<char> host(static_cast<size_t>(bytes() + kBorder), '\x5A');
-  for (int64_t i = 0; i < count_; i++) encode(dtype_, value(i), host.data() + i * item_size(dtype_));
-  rank_.backend.copy(rank_.stream, data_, host.data(), bytes() + kBorder, CopyKind::HostToDevice, nullptr);
+  for (int64_t i = 0; i < count_; i++)
+    encode(dtype_, value(i), host.data() + i * item_size(dtype_));
+  rank_.backend.copy(rank_.stream, data_, host.data(), bytes() + kBorder, CopyKind::HostToDevice,
+                     nullptr);
   rank_.synchronize();
 }
 
-void Buffer::expect(const std::string& label, const std::function<double(int64_t)>& value, double slack) {
+void Buffer::expect(const std::string& label, const std::function<double(int64_t)>& value,
+                    double slack) {
   std::vector<char> host(static_cast<size_t>(bytes() + kBorder));
-  rank_.backend.copy(rank_.stream, host.data(), data_, bytes() + kBorder, CopyKind::DeviceToHost, nullptr);
+  rank_.backend.copy(rank_.stream, host.data(), data_, bytes() + kBorder, CopyKind::DeviceToHost,
+                     nullptr);
   rank_.synchronize();
   for (int64_t i = 0; i < count_; i++) {
     const double got = decode(dtype_, host.data() + i * item_size(dtype_)), wanted = value(i);
     if (std::fabs(got - wanted) <= slack) continue;
-    check(false, rank_.rank, "%s %s: element %lld of %lld is %.9g, expected %.9g", label.c_str(), dtype_name(dtype_),
-          static_cast<long long>(i), static_cast<long long>(count_), got, wanted);
+    check(false, rank_.rank, "%s %s: element %lld of %lld is %.9g, expected %.9g", label.c_str(),
+          dtype_name(dtype_), static_cast<long long>(i), static_cast<long long>(count_), got,
+          wanted);
     return;
   }
   for (int64_t i = bytes(); i < bytes() + kBorder; i++)
-    if (!check(host[static_cast<size_t>(i)] == '\x5A', rank_.rank, "%s %s of %lld: wrote behind its output", label.c_str(),
-               dtype_name(dtype_), static_cast<long long>(count_)))
+    if (!check(host[static_cast<size_t>(i)] == '\x5A', rank_.rank,
+               "%s %s of %lld: wrote behind its output", label.c_str(), dtype_name(dtype_),
+               static_cast<long long>(count_)))
       return;
 }
 
@@ -248,7 +292,9 @@ int main(int count, char** arguments) {
   };
   const char* path = count > 1 ? arguments[1] : "build/Release/cuda-backend.so";
   void* opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  const auto entry = opened ? reinterpret_cast<const Backend* (*)()>(dlsym(opened, "shardwise_backend_v1")) : nullptr;
+  const auto entry =
+      opened ? reinterpret_cast<const Backend* (*)()>(dlsym(opened, "shardwise_backend_v1"))
+             : nullptr;
   if (!entry) {
     printf("%s cannot be opened: %s\n", path, dlerror());
     return 2;
@@ -274,10 +320,12 @@ int main(int count, char** arguments) {
   if (!some || given("splits")) test_splits(backend, ranks);
   if (!some || given("faults")) {
     test_faults(backend, ranks);
-    const std::string command = std::string("exec '") + arguments[0] + "' '" + path + "' leave ranks=" + std::to_string(ranks);
+    const std::string command = std::string("exec '") + arguments[0] + "' '" + path +
+                                "' leave ranks=" + std::to_string(ranks);
     const double before = seconds();
     const int status = std::system(command.c_str());
-    check(status == 0 && seconds() - before < 60, 0, "the process that leaves without destroy: status %d after %.1f s",
+    check(status == 0 && seconds() - before < 60, 0,
+          "the process that leaves without destroy: status %d after %.1f s",
           WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), seconds() - before);
     end_test("a process ends without destroy");
   }

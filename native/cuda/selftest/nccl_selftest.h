@@ -1,5 +1,6 @@
-// What the parts of the NCCL self-test share: ranks as threads with a GPU each, device memory, values of every dtype, checks that print
-// what they saw. It uses the CUDA backend through the seam alone.
+// What the parts of the NCCL self-test share: ranks as threads with a GPU each, device memory,
+// values of every dtype, checks that print what they saw. It uses the CUDA backend through the seam
+// alone.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,12 +27,14 @@ struct Rank {
   void synchronize() const;
 };
 
-// Runs `body` on `size` threads that have joined one group, and destroys it. False if a rank could not join.
+// Runs `body` on `size` threads that have joined one group, and destroys it. False if a rank could
+// not join.
 using Body = std::function<void(Rank& rank)>;
 bool run_ranks(const Backend& backend, int32_t size, int64_t timeout_ms, const Body& body);
 
 // A failed check prints its text, once for each rank and test.
-__attribute__((format(printf, 3, 4))) bool check(bool condition, int32_t rank, const char* format, ...);
+__attribute__((format(printf, 3, 4))) bool check(bool condition, int32_t rank, const char* format,
+                                                 ...);
 // Prints PASS or FAIL for all checks since the last call.
 void end_test(const char* name);
 bool all_passed();
@@ -54,7 +57,8 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   void write(const std::function<double(int64_t)>& value);
   // Compares all elements, and the border.
-  void expect(const std::string& label, const std::function<double(int64_t)>& value, double slack = 0);
+  void expect(const std::string& label, const std::function<double(int64_t)>& value,
+              double slack = 0);
   void* at(int64_t index) const { return data_ + index * item_size(dtype_); }
   int64_t count() const { return count_; }
 

@@ -1,5 +1,6 @@
-// How long collectives take: all-reduces of up to 16 MiB (per call on the device and on the host), and bus bandwidth of large ones, counted
-// as nccl-tests does: bytes of the whole / time * 2 (n - 1) / n for all-reduce, * (n - 1) / n for the others.
+// How long collectives take: all-reduces of up to 16 MiB (per call on the device and on the host),
+// and bus bandwidth of large ones, counted as nccl-tests does: bytes of the whole / time * 2 (n -
+// 1) / n for all-reduce, * (n - 1) / n for the others.
 #include <algorithm>
 
 #include "nccl_selftest.h"
@@ -25,7 +26,8 @@ Times time_calls(Rank& rank, const CollectiveCall& call, int repeats) {
   must(backend.event_create(rank.rank, true, &start, &error), error);
   must(backend.event_create(rank.rank, true, &end, &error), error);
   for (int i = 0; i < std::max(3, repeats / 10); i++) must(rank.run(call, &error), error);
-  must(rank.run(call_of(Collective::Barrier, DType::Float32, nullptr, nullptr, "barrier"), &error), error);
+  must(rank.run(call_of(Collective::Barrier, DType::Float32, nullptr, nullptr, "barrier"), &error),
+       error);
   rank.synchronize();
   must(backend.event_record(start, rank.stream, &error), error);
   const double before = seconds();
@@ -43,14 +45,20 @@ Times time_calls(Rank& rank, const CollectiveCall& call, int repeats) {
 
 void time_latency(Rank& rank) {
   if (rank.rank == 0) printf("\nall_reduce, float32      device us   host us\n");
-  for (int64_t bytes = 8; bytes <= int64_t{16} << 20; bytes *= bytes < 4096 ? 8 : bytes < int64_t{256} << 10 ? 4 : 2) {
+  for (int64_t bytes = 8; bytes <= int64_t{16} << 20; bytes *= bytes < 4096                 ? 8
+                                                               : bytes < int64_t{256} << 10 ? 4
+                                                                                            : 2) {
     Buffer in(rank, DType::Float32, bytes / 4), out(rank, DType::Float32, bytes / 4);
-    CollectiveCall call = call_of(Collective::AllReduce, DType::Float32, in.at(0), out.at(0), "all_reduce");
+    CollectiveCall call =
+        call_of(Collective::AllReduce, DType::Float32, in.at(0), out.at(0), "all_reduce");
     call.count = bytes / 4;
     const Times times = time_calls(rank, call, 200);
-    if (rank.rank == 0) printf("%12lld bytes %15.1f %9.1f\n", static_cast<long long>(bytes), times.device_us, times.host_us);
+    if (rank.rank == 0)
+      printf("%12lld bytes %15.1f %9.1f\n", static_cast<long long>(bytes), times.device_us,
+             times.host_us);
   }
-  const Times barrier = time_calls(rank, call_of(Collective::Barrier, DType::Float32, nullptr, nullptr, "barrier"), 200);
+  const Times barrier = time_calls(
+      rank, call_of(Collective::Barrier, DType::Float32, nullptr, nullptr, "barrier"), 200);
   if (rank.rank == 0) printf("%18s %15.1f %9.1f\n", "barrier", barrier.device_us, barrier.host_us);
   fflush(stdout);
 }
@@ -68,23 +76,26 @@ void time_bandwidth(Rank& rank, Collective kind, const char* name, int64_t bytes
   const Times times = time_calls(rank, call, bytes > (int64_t{64} << 20) ? 20 : 100);
   const double share = (rank.size - 1.0) / rank.size * (kind == Collective::AllReduce ? 2 : 1);
   if (rank.rank == 0)
-    printf("%-15s %6lld MiB %12.1f us %8.1f GB/s\n", name, static_cast<long long>(bytes >> 20), times.device_us,
-           static_cast<double>(whole) * 2 * share / times.device_us / 1000);
+    printf("%-15s %6lld MiB %12.1f us %8.1f GB/s\n", name, static_cast<long long>(bytes >> 20),
+           times.device_us, static_cast<double>(whole) * 2 * share / times.device_us / 1000);
   fflush(stdout);
   rank.backend.release(rank.rank, in, whole * 2);
   rank.backend.release(rank.rank, out, whole * 2);
 }
 
-// A group with the same ranks, by an id of its own and by splitting the one there is: until its first sum is there.
+// A group with the same ranks, by an id of its own and by splitting the one there is: until its
+// first sum is there.
 void time_groups(const Backend& backend, int32_t size) {
   char ids[2][kCommIdBytes];
   ErrorText named;
   for (char* id : {ids[0], ids[1]}) must(backend.comm_id(id, &named), named);
   run_ranks(backend, size, 60'000, [&](Rank& rank) {
     Buffer in(rank, DType::Float32, 2), out(rank, DType::Float32, 2);
-    CollectiveCall call = call_of(Collective::AllReduce, DType::Float32, in.at(0), out.at(0), "all_reduce");
+    CollectiveCall call =
+        call_of(Collective::AllReduce, DType::Float32, in.at(0), out.at(0), "all_reduce");
     call.count = 2;
-    const auto time_group = [&](const char* how, const std::function<Status(void** group, ErrorText* error)>& make) {
+    const auto time_group = [&](const char* how,
+                                const std::function<Status(void** group, ErrorText* error)>& make) {
       ErrorText error;
       void* group = nullptr;
       must(rank.run(call, &error), error);
@@ -94,14 +105,20 @@ void time_groups(const Backend& backend, int32_t size) {
       const double made = seconds();
       must(rank.run_in(group, call, &error), error);
       rank.synchronize();
-      if (rank.rank == 0) printf("a group %-12s made in %6.1f ms, its first sum %6.1f ms\n", how, (made - start) * 1e3, (seconds() - made) * 1e3);
+      if (rank.rank == 0)
+        printf("a group %-12s made in %6.1f ms, its first sum %6.1f ms\n", how,
+               (made - start) * 1e3, (seconds() - made) * 1e3);
       fflush(stdout);
       rank.backend.comm->destroy(group);
     };
     for (const char* id : {ids[0], ids[1]})
-      time_group("by its id", [&](void** group, ErrorText* error) { return backend.comm_create(rank.rank, id, rank.rank, rank.size, 60'000, group, error); });
+      time_group("by its id", [&](void** group, ErrorText* error) {
+        return backend.comm_create(rank.rank, id, rank.rank, rank.size, 60'000, group, error);
+      });
     for (int i = 0; i < 2; i++)
-      time_group("by a split", [&](void** group, ErrorText* error) { return backend.comm_split(rank.group, 0, rank.rank, 60'000, group, error); });
+      time_group("by a split", [&](void** group, ErrorText* error) {
+        return backend.comm_split(rank.group, 0, rank.rank, 60'000, group, error);
+      });
   });
 }
 

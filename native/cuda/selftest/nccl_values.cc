@@ -7,16 +7,20 @@
 namespace selftest {
 namespace {
 
-constexpr DType kAll[] = {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16, DType::Int64,
-                          DType::Int32,   DType::Int16,   DType::Int8,    DType::UInt8,    DType::Bool};
+constexpr DType kAll[] = {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16,
+                          DType::Int64,   DType::Int32,   DType::Int16,   DType::Int8,
+                          DType::UInt8,   DType::Bool};
 constexpr Reduce kReduces[] = {Reduce::Sum, Reduce::Avg, Reduce::Product, Reduce::Min, Reduce::Max};
 
 std::string words(const char* name, Reduce reduce, int64_t count, int32_t root = -1) {
-  std::string text = std::string(name) + " (" + reduce_name(reduce) + ") of " + std::to_string(count);
+  std::string text =
+      std::string(name) + " (" + reduce_name(reduce) + ") of " + std::to_string(count);
   return root < 0 ? text : text + " root " + std::to_string(root);
 }
 
-bool is_refused(DType dtype, Reduce reduce) { return dtype == DType::Int16 || (reduce == Reduce::Avg && !is_floating(dtype)); }
+bool is_refused(DType dtype, Reduce reduce) {
+  return dtype == DType::Int16 || (reduce == Reduce::Avg && !is_floating(dtype));
+}
 
 double reduced(DType dtype, Reduce reduce, int32_t size, int64_t index) {
   double result = value_of(dtype, reduce, 0, index);
@@ -40,11 +44,13 @@ bool made(Rank& rank, const CollectiveCall& call, bool refused, const std::strin
   ErrorText error;
   const Status status = rank.run(call, &error);
   if (refused) {
-    check(status.code == Code::Unsupported && contains(error, call.name), rank.rank, "%s %s: code %d (%s), expected a refusal",
-          label.c_str(), dtype_name(call.dtype), static_cast<int>(status.code), error.text);
+    check(status.code == Code::Unsupported && contains(error, call.name), rank.rank,
+          "%s %s: code %d (%s), expected a refusal", label.c_str(), dtype_name(call.dtype),
+          static_cast<int>(status.code), error.text);
     return false;
   }
-  return check(status.ok(), rank.rank, "%s %s: %s", label.c_str(), dtype_name(call.dtype), error.text);
+  return check(status.ok(), rank.rank, "%s %s: %s", label.c_str(), dtype_name(call.dtype),
+               error.text);
 }
 
 void all_reduce(Rank& rank, DType dtype, Reduce reduce, int64_t count, bool in_place) {
@@ -56,10 +62,12 @@ void all_reduce(Rank& rank, DType dtype, Reduce reduce, int64_t count, bool in_p
   call.reduce = reduce;
   const std::string label = words(in_place ? "all_reduce in place" : "all_reduce", reduce, count);
   if (!made(rank, call, is_refused(dtype, reduce), label)) return;
-  out.expect(label, [&](int64_t i) { return reduced(dtype, reduce, rank.size, i); }, slack(dtype, reduce));
+  out.expect(
+      label, [&](int64_t i) { return reduced(dtype, reduce, rank.size, i); }, slack(dtype, reduce));
 }
 
-// Calls of all sizes in a row, by each way they can go, on parts that begin anywhere: what one has left must not be taken for the next.
+// Calls of all sizes in a row, by each way they can go, on parts that begin anywhere: what one has
+// left must not be taken for the next.
 void many_sums(Rank& rank, DType dtype) {
   constexpr int32_t kCalls = 200;
   constexpr int64_t kMostBytes = int64_t{9} << 20;
@@ -71,37 +79,47 @@ void many_sums(Rank& rank, DType dtype) {
   all.write([&](int64_t i) { return value_of(dtype, Reduce::Sum, rank.rank, i); });
   std::vector<Part> parts;
   for (int32_t n = 0; n < kCalls; n++) {
-    const int64_t most = n % 20 == 0 ? kMostBytes : n % 3 == 0 ? 40 : n % 3 == 1 ? 300 << 10 : 1500 << 10;
-    Part part = {n % 4 < 2 ? 0 : n % 5, n % 4 < 2 ? 0 : n % 7, 1 + (n + 1) * 104'729 % most / item_size(dtype), nullptr};
+    const int64_t most = n % 20 == 0  ? kMostBytes
+                         : n % 3 == 0 ? 40
+                         : n % 3 == 1 ? 300 << 10
+                                      : 1500 << 10;
+    Part part = {n % 4 < 2 ? 0 : n % 5, n % 4 < 2 ? 0 : n % 7,
+                 1 + (n + 1) * 104'729 % most / item_size(dtype), nullptr};
     part.result = std::make_unique<Buffer>(rank, dtype, part.to + part.count);
     parts.push_back(std::move(part));
   }
   for (const Part& part : parts) {
-    CollectiveCall call = call_of(Collective::AllReduce, dtype, all.at(part.from), part.result->at(part.to), "all_reduce");
+    CollectiveCall call = call_of(Collective::AllReduce, dtype, all.at(part.from),
+                                  part.result->at(part.to), "all_reduce");
     call.count = part.count;
     if (!made(rank, call, false, "all_reduce in a row")) return;
   }
   for (const Part& part : parts)
     part.result->expect(words("all_reduce in a row", Reduce::Sum, part.count), [&](int64_t i) {
-      return i < part.to ? 1 : reduced(dtype, Reduce::Sum, rank.size, i - part.to + part.from);  // 1: as it was made
+      // 1: as it was made
+      return i < part.to ? 1 : reduced(dtype, Reduce::Sum, rank.size, i - part.to + part.from);
     });
 }
 
 void reduce_to(Rank& rank, DType dtype, Reduce reduce, int64_t count, int32_t root) {
   Buffer in(rank, dtype, count), out(rank, dtype, count);
   in.write([&](int64_t i) { return value_of(dtype, reduce, rank.rank, i); });
-  CollectiveCall call = call_of(Collective::Reduce, dtype, in.at(0), rank.rank == root ? out.at(0) : nullptr, "reduce");
+  CollectiveCall call = call_of(Collective::Reduce, dtype, in.at(0),
+                                rank.rank == root ? out.at(0) : nullptr, "reduce");
   call.count = count;
   call.reduce = reduce;
   call.root = root;
   const std::string label = words("reduce", reduce, count, root);
   if (!made(rank, call, is_refused(dtype, reduce), label) || rank.rank != root) return;
-  out.expect(label, [&](int64_t i) { return reduced(dtype, reduce, rank.size, i); }, slack(dtype, reduce));
+  out.expect(
+      label, [&](int64_t i) { return reduced(dtype, reduce, rank.size, i); }, slack(dtype, reduce));
 }
 
 void broadcast(Rank& rank, DType dtype, int64_t count, int32_t root, bool in_place) {
   Buffer in(rank, dtype, count), out(rank, dtype, count);
-  (in_place ? out : in).write([&](int64_t i) { return value_of(dtype, Reduce::Sum, rank.rank, i); });
+  (in_place ? out : in).write([&](int64_t i) {
+    return value_of(dtype, Reduce::Sum, rank.rank, i);
+  });
   const void* from = rank.rank != root ? nullptr : in_place ? out.at(0) : in.at(0);
   CollectiveCall call = call_of(Collective::Broadcast, dtype, from, out.at(0), "broadcast");
   call.count = count;
@@ -111,15 +129,18 @@ void broadcast(Rank& rank, DType dtype, int64_t count, int32_t root, bool in_pla
   out.expect(label, [&](int64_t i) { return value_of(dtype, Reduce::Sum, root, i); });
 }
 
-// ---- counts per rank --------------------------------------------------------------------------------------------------
+// ---- counts per rank
+// --------------------------------------------------------------------------------------------------
 
 using Counts = std::vector<int64_t>;
 
 std::vector<Counts> patterns(int32_t size) {
   std::vector<Counts> all;
-  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{40000}}) all.emplace_back(size, n);
+  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{40000}})
+    all.emplace_back(size, n);
   Counts rising, holes, last(static_cast<size_t>(size), 0);
-  for (int32_t r = 0; r < size; r++) rising.push_back(5 + 37 * r), holes.push_back(r % 2 == 0 ? 0 : 3000 + r);
+  for (int32_t r = 0; r < size; r++)
+    rising.push_back(5 + 37 * r), holes.push_back(r % 2 == 0 ? 0 : 3000 + r);
   last.back() = 777;
   all.insert(all.end(), {rising, holes, last});
   return all;
@@ -152,10 +173,15 @@ void gather(Rank& rank, DType dtype, const Counts& counts, int32_t root, bool in
   const bool has_output = root < 0 || rank.rank == root;
   in.write([&](int64_t i) { return value_of(dtype, Reduce::Sum, rank.rank, i); });
   const bool from_output = in_place && has_output;
-  if (from_output) out.write([&](int64_t i) { return i >= at && i < at + own ? part_value(dtype, counts, i) : 0; });
-  const std::string label = words(root < 0 ? "all_gather" : "gather", counts, root) + (in_place ? " in place" : "");
-  CollectiveCall call = call_of(root < 0 ? Collective::AllGather : Collective::Gather, dtype, from_output ? out.at(at) : in.at(0),
-                                has_output ? out.at(0) : nullptr, root < 0 ? "all_gather" : "gather");
+  if (from_output)
+    out.write(
+        [&](int64_t i) { return i >= at && i < at + own ? part_value(dtype, counts, i) : 0; });
+  const std::string label =
+      words(root < 0 ? "all_gather" : "gather", counts, root) + (in_place ? " in place" : "");
+  CollectiveCall call =
+      call_of(root < 0 ? Collective::AllGather : Collective::Gather, dtype,
+              from_output ? out.at(at) : in.at(0), has_output ? out.at(0) : nullptr,
+              root < 0 ? "all_gather" : "gather");
   call.counts = counts.data();
   call.root = root;
   if (!made(rank, call, false, label) || !has_output) return;
@@ -165,7 +191,8 @@ void gather(Rank& rank, DType dtype, const Counts& counts, int32_t root, bool in
 void scatter(Rank& rank, DType dtype, const Counts& counts, int32_t root) {
   Buffer in(rank, dtype, total(counts)), out(rank, dtype, counts[static_cast<size_t>(rank.rank)]);
   in.write([&](int64_t i) { return part_value(dtype, counts, i); });
-  CollectiveCall call = call_of(Collective::Scatter, dtype, rank.rank == root ? in.at(0) : nullptr, out.at(0), "scatter");
+  CollectiveCall call = call_of(Collective::Scatter, dtype, rank.rank == root ? in.at(0) : nullptr,
+                                out.at(0), "scatter");
   call.counts = counts.data();
   call.root = root;
   const std::string label = words("scatter", counts, root);
@@ -177,35 +204,48 @@ void reduce_scatter(Rank& rank, DType dtype, Reduce reduce, const Counts& counts
   const int64_t own = counts[static_cast<size_t>(rank.rank)], at = before(counts, rank.rank);
   Buffer in(rank, dtype, total(counts)), out(rank, dtype, own);
   in.write([&](int64_t i) { return value_of(dtype, reduce, rank.rank, i); });
-  CollectiveCall call =
-      call_of(Collective::ReduceScatter, dtype, in.at(0), in_place ? in.at(at) : out.at(0), "reduce_scatter");
+  CollectiveCall call = call_of(Collective::ReduceScatter, dtype, in.at(0),
+                                in_place ? in.at(at) : out.at(0), "reduce_scatter");
   call.counts = counts.data();
   call.reduce = reduce;
-  const std::string label = words("reduce_scatter", counts) + " " + reduce_name(reduce) + (in_place ? " in place" : "");
+  const std::string label =
+      words("reduce_scatter", counts) + " " + reduce_name(reduce) + (in_place ? " in place" : "");
   if (!made(rank, call, is_refused(dtype, reduce), label)) return;
   ErrorText error;
-  if (in_place) rank.backend.copy(rank.stream, out.at(0), in.at(at), own * item_size(dtype), CopyKind::DeviceToDevice, &error);
-  out.expect(label, [&](int64_t i) { return reduced(dtype, reduce, rank.size, at + i); }, slack(dtype, reduce));
+  if (in_place)
+    rank.backend.copy(rank.stream, out.at(0), in.at(at), own * item_size(dtype),
+                      CopyKind::DeviceToDevice, &error);
+  out.expect(
+      label, [&](int64_t i) { return reduced(dtype, reduce, rank.size, at + i); },
+      slack(dtype, reduce));
 }
 
 void all_to_all(Rank& rank, DType dtype, int64_t scale) {
-  const auto amount = [&](int32_t from, int32_t to) { return scale * ((from * 5 + to * 3) % 7); };  // some are 0
+  // some are 0
+  const auto amount = [&](int32_t from, int32_t to) { return scale * ((from * 5 + to * 3) % 7); };
   Counts sends, receives;
-  for (int32_t r = 0; r < rank.size; r++) sends.push_back(amount(rank.rank, r)), receives.push_back(amount(r, rank.rank));
-  const auto element = [&](int32_t from, int32_t to, int64_t i) { return value_of(dtype, Reduce::Sum, from * 100 + to, i); };
+  for (int32_t r = 0; r < rank.size; r++)
+    sends.push_back(amount(rank.rank, r)), receives.push_back(amount(r, rank.rank));
+  const auto element = [&](int32_t from, int32_t to, int64_t i) {
+    return value_of(dtype, Reduce::Sum, from * 100 + to, i);
+  };
   const auto place = [](const Counts& counts, int64_t i, const auto& use) {
     int32_t r = 0;
     while (i >= counts[static_cast<size_t>(r)]) i -= counts[static_cast<size_t>(r++)];
     return use(r, i);
   };
   Buffer in(rank, dtype, total(sends)), out(rank, dtype, total(receives));
-  in.write([&](int64_t i) { return place(sends, i, [&](int32_t to, int64_t k) { return element(rank.rank, to, k); }); });
+  in.write([&](int64_t i) {
+    return place(sends, i, [&](int32_t to, int64_t k) { return element(rank.rank, to, k); });
+  });
   CollectiveCall call = call_of(Collective::AllToAll, dtype, in.at(0), out.at(0), "all_to_all");
   call.send_counts = sends.data();
   call.counts = receives.data();
   const std::string label = words("all_to_all", receives);
   if (!made(rank, call, false, label)) return;
-  out.expect(label, [&](int64_t i) { return place(receives, i, [&](int32_t from, int64_t k) { return element(from, rank.rank, k); }); });
+  out.expect(label, [&](int64_t i) {
+    return place(receives, i, [&](int32_t from, int64_t k) { return element(from, rank.rank, k); });
+  });
 }
 
 // From each rank to the next, one pair after the other.
@@ -215,17 +255,21 @@ void messages(Rank& rank, DType dtype, int64_t count) {
   for (int32_t from = 0; from + 1 < rank.size; from++) {
     if (rank.rank != from && rank.rank != from + 1) continue;
     const bool sends = rank.rank == from;
-    CollectiveCall call = call_of(sends ? Collective::Send : Collective::Receive, dtype, sends ? in.at(0) : nullptr,
-                                  sends ? nullptr : out.at(0), sends ? "send" : "receive");
+    CollectiveCall call =
+        call_of(sends ? Collective::Send : Collective::Receive, dtype, sends ? in.at(0) : nullptr,
+                sends ? nullptr : out.at(0), sends ? "send" : "receive");
     call.count = count;
     call.root = sends ? from + 1 : from;
     const std::string label = words(call.name, Reduce::Sum, count, call.root);
-    if (made(rank, call, false, label) && !sends) out.expect(label, [&](int64_t i) { return value_of(dtype, Reduce::Sum, from, i); });
+    if (made(rank, call, false, label) && !sends)
+      out.expect(label, [&](int64_t i) { return value_of(dtype, Reduce::Sum, from, i); });
   }
 }
 
 void barriers(Rank& rank) {
-  for (int i = 0; i < 100; i++) made(rank, call_of(Collective::Barrier, DType::Float32, nullptr, nullptr, "barrier"), false, "barrier");
+  for (int i = 0; i < 100; i++)
+    made(rank, call_of(Collective::Barrier, DType::Float32, nullptr, nullptr, "barrier"), false,
+         "barrier");
   rank.synchronize();
 }
 
@@ -243,14 +287,16 @@ void test_values(const Backend& backend, int32_t size) {
   test("all_reduce", [&](Rank& rank) {
     each([&](DType dtype, Reduce reduce) {
       // from 256 KiB on, 32'768 of 8 bytes, by lines from GPU to GPU
-      for (const int64_t count : {0, 1, 7, 1000, 32'768, 32'769, 262'144, 300'001}) all_reduce(rank, dtype, reduce, count, count % 2 != 0);
+      for (const int64_t count : {0, 1, 7, 1000, 32'768, 32'769, 262'144, 300'001})
+        all_reduce(rank, dtype, reduce, count, count % 2 != 0);
     });
   });
   test("all_reduce, where its ways end", [&](Rank& rank) {
     for (const DType dtype : kAll)
       for (const int64_t kib : {256, 1024, 4096, 8192}) {
         if (kib > 1024 && dtype != DType::Float64 && dtype != DType::BFloat16) continue;
-        for (const int64_t more : {-1, 0, 1}) all_reduce(rank, dtype, Reduce::Sum, (kib << 10) / item_size(dtype) + more, more == 1);
+        for (const int64_t more : {-1, 0, 1})
+          all_reduce(rank, dtype, Reduce::Sum, (kib << 10) / item_size(dtype) + more, more == 1);
       }
   });
   test("all_reduce, one behind the other", [](Rank& rank) {
@@ -263,14 +309,16 @@ void test_values(const Backend& backend, int32_t size) {
   });
   test("reduce_scatter", [&](Rank& rank) {
     each([&](DType dtype, Reduce reduce) {
-      for (const Counts& counts : patterns(rank.size)) reduce_scatter(rank, dtype, reduce, counts, false);
+      for (const Counts& counts : patterns(rank.size))
+        reduce_scatter(rank, dtype, reduce, counts, false);
       reduce_scatter(rank, dtype, reduce, patterns(rank.size)[2], true);
       reduce_scatter(rank, dtype, reduce, patterns(rank.size)[4], true);
     });
   });
   test("moves", [&](Rank& rank) {
     for (const DType dtype : kAll) {
-      for (int32_t root = 0; root < rank.size; root++) broadcast(rank, dtype, 5001, root, root % 2 == 0);
+      for (int32_t root = 0; root < rank.size; root++)
+        broadcast(rank, dtype, 5001, root, root % 2 == 0);
       broadcast(rank, dtype, 0, 0, false);
       for (const Counts& counts : patterns(rank.size))
         for (int32_t root = -1; root < rank.size; root++) {

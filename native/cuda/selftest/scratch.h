@@ -1,4 +1,5 @@
-// Scratch memory for kernels that are called without the runtime: one block, made anew for each request.
+// Scratch memory for kernels that are called without the runtime: one block, made anew for each
+// request.
 #pragma once
 #include "../../include/backend.h"
 #if defined(__CUDACC__)
@@ -12,8 +13,8 @@ namespace selftest {
 using namespace shardwise;
 
 #if defined(__CUDACC__)
-// 0xff in each byte, NaN and -1, in the place of what an earlier call left. Not with SELFTEST_UNPOISONED=1, for initcheck, which
-// would take it for written.
+// 0xff in each byte, NaN and -1, in the place of what an earlier call left. Not with
+// SELFTEST_UNPOISONED=1, for initcheck, which would take it for written.
 inline bool is_poisoned() {
   static const bool answer = getenv("SELFTEST_UNPOISONED") == nullptr;
   return answer;
@@ -33,7 +34,9 @@ struct Scratch {
   int64_t bytes = 0;
 
   ScratchSource source() {
-    return {this, [](void* self, int64_t wanted, void** out, ErrorText* error) { return static_cast<Scratch*>(self)->give(wanted, out, error); }};
+    return {this, [](void* self, int64_t wanted, void** out, ErrorText* error) {
+              return static_cast<Scratch*>(self)->give(wanted, out, error);
+            }};
   }
 
   Status give(int64_t wanted, void** out, ErrorText* error) {

@@ -1,5 +1,6 @@
-// Self-test of the element-wise, reduction, sorting, indexing and optimizer kernels of the CUDA backend, against references on
-// the host. Prints PASS or FAIL per kernel; exits with 1 on a failure.
+// Self-test of the element-wise, reduction, sorting, indexing and optimizer kernels of the CUDA
+// backend, against references on the host. Prints PASS or FAIL per kernel; exits with 1 on a
+// failure.
 //
 //   cmake --build build/cmake --target selftest_a, then build/selftest/selftest_a [group]
 //   groups: pointwise memory reductions sort topk nonzero indexing steps
@@ -24,7 +25,9 @@ extern const KernelEntry kKernels[] = {
 };
 extern const int32_t kNumKernels = sizeof kKernels / sizeof kKernels[0];
 
-const char* kernel_name(int32_t id) { return id >= 0 && id < kNumKernels ? kKernels[id].name : "?"; }
+const char* kernel_name(int32_t id) {
+  return id >= 0 && id < kNumKernels ? kKernels[id].name : "?";
+}
 
 }  // namespace shardwise::cuda
 
@@ -52,8 +55,9 @@ int main(int argc, char** argv) {
   if (getenv("SELFTEST_LARGE")) large = atoll(getenv("SELFTEST_LARGE"));
   const std::string only = argc > 1 + sparse ? argv[1 + sparse] : "";
   const std::pair<const char*, void (*)()> groups[] = {
-      {"pointwise", test_pointwise}, {"memory", test_memory},   {"reductions", test_reductions}, {"sort", test_sort},
-      {"topk", test_topk},           {"nonzero", test_nonzero}, {"indexing", test_indexing},     {"steps", test_steps}};
+      {"pointwise", test_pointwise}, {"memory", test_memory}, {"reductions", test_reductions},
+      {"sort", test_sort},           {"topk", test_topk},     {"nonzero", test_nonzero},
+      {"indexing", test_indexing},   {"steps", test_steps}};
   bool known = only.empty() || only == "huge" || only == "time";
   for (const auto& [name, group] : groups) known = known || only == name;
   if (!known) {
@@ -86,8 +90,8 @@ int main(int argc, char** argv) {
     }
   int failed = 0;
   for (const auto& [name, tally] : tallies) {
-    printf("%s %-22s %4d cases%s%s\n", tally.failures ? "FAIL" : "PASS", name.c_str(), tally.cases, tally.failures ? ": " : "",
-           tally.first.c_str());
+    printf("%s %-22s %4d cases%s%s\n", tally.failures ? "FAIL" : "PASS", name.c_str(), tally.cases,
+           tally.failures ? ": " : "", tally.first.c_str());
     failed += tally.failures > 0;
   }
   printf("%zu kernels, %d failed\n", tallies.size(), failed);

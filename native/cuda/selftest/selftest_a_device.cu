@@ -1,4 +1,5 @@
-// Cases without a copy on the host: timings (selftest_a time) and tensors of more than 2^31 elements (selftest_a huge).
+// Cases without a copy on the host: timings (selftest_a time) and tensors of more than 2^31
+// elements (selftest_a huge).
 #include "harness.h"
 
 namespace selftest {
@@ -43,7 +44,8 @@ DeviceTensor device_tensor(DType dtype, const Sizes& sizes) {
   t.sizes = sizes;
   t.strides.assign(sizes.size(), 1);
   for (int d = static_cast<int>(sizes.size()) - 2; d >= 0; d--)
-    t.strides[static_cast<size_t>(d)] = t.strides[static_cast<size_t>(d) + 1] * sizes[static_cast<size_t>(d) + 1];
+    t.strides[static_cast<size_t>(d)] =
+        t.strides[static_cast<size_t>(d) + 1] * sizes[static_cast<size_t>(d) + 1];
   int64_t bytes = item_size(dtype);
   for (int64_t s : sizes) bytes *= s;
   void* pointer = nullptr;
@@ -125,11 +127,14 @@ void time_kernels() {
   const int64_t n = int64_t(1) << 26, rows = 8192, columns = 8192;
   const double fn = static_cast<double>(n);
   const DType f32 = DType::Float32, bf16 = DType::BFloat16, i64 = DType::Int64;
-  const DeviceTensor x = random_tensor(f32, {n}), y = device_tensor(f32, {n}), xb = random_tensor(bf16, {n}),
-                     yb = device_tensor(bf16, {n});
-  const DeviceTensor m = random_tensor(f32, {rows, columns}), mo = device_tensor(f32, {rows, columns}),
-                     mb = random_tensor(bf16, {rows, columns}), mbo = device_tensor(bf16, {rows, columns}),
-                     row = random_tensor(f32, {1, columns}), rowb = random_tensor(bf16, {1, columns});
+  const DeviceTensor x = random_tensor(f32, {n}), y = device_tensor(f32, {n}),
+                     xb = random_tensor(bf16, {n}), yb = device_tensor(bf16, {n});
+  const DeviceTensor m = random_tensor(f32, {rows, columns}),
+                     mo = device_tensor(f32, {rows, columns}),
+                     mb = random_tensor(bf16, {rows, columns}),
+                     mbo = device_tensor(bf16, {rows, columns}),
+                     row = random_tensor(f32, {1, columns}),
+                     rowb = random_tensor(bf16, {1, columns});
   const DeviceTensor one = device_tensor(f32, {}), per_row = device_tensor(f32, {rows}),
                      per_row_index = device_tensor(i64, {rows});
   const DeviceTensor small = random_tensor(f32, {1000}), small_out = device_tensor(f32, {1000});
@@ -158,7 +163,8 @@ void time_kernels() {
   time("sum of columns, float32", 4 * fn, {"reduce_sum", {m.transposed()}, {per_row}, {1}});
   time("sum of columns, bfloat16", 2 * fn, {"reduce_sum", {mb.transposed()}, {per_row}, {1}});
   time("argmax of rows, float32", 4 * fn, {"reduce_argmax", {m}, {per_row_index}, {1}});
-  time("var of rows, bfloat16", 2 * fn, {"reduce_var", {mb}, {device_tensor(bf16, {rows}), device_tensor(bf16, {rows})}, {1, 1}});
+  time("var of rows, bfloat16", 2 * fn,
+       {"reduce_var", {mb}, {device_tensor(bf16, {rows}), device_tensor(bf16, {rows})}, {1, 1}});
   time("logsumexp of rows, float32", 4 * fn, {"reduce_logsumexp", {m}, {per_row}, {1}});
   time("cumsum of all, float32", 12 * fn, {"cumsum", {x}, {y}, {}});
   time("cumsum of rows, float32", 8 * fn, {"cumsum", {m}, {mo}, {}});
@@ -167,26 +173,40 @@ void time_kernels() {
                      order = device_tensor(i64, {n / 4});
   time("sort of 16.7 million, float32", 4 * fn, {"sort", {keys}, {sorted, order}, {0}}, 5);
   time("sort of rows of 1000, float32", 4 * fn,
-       {"sort", {random_tensor(f32, {16384, 1000})}, {device_tensor(f32, {16384, 1000}), device_tensor(i64, {16384, 1000})}, {0}},
+       {"sort",
+        {random_tensor(f32, {16384, 1000})},
+        {device_tensor(f32, {16384, 1000}), device_tensor(i64, {16384, 1000})},
+        {0}},
        5);
   const DeviceTensor logits = random_tensor(f32, {16, 128256});
   time("topk 50 of 16 x 128256, float32", 4.0 * 16 * 128256,
        {"topk", {logits}, {device_tensor(f32, {16, 50}), device_tensor(i64, {16, 50})}, {50, 1}});
-  const DeviceTensor table = random_tensor(bf16, {1, 50304, 1024}), tokens = random_tensor(i64, {16384}, 0, 50304),
+  const DeviceTensor table = random_tensor(bf16, {1, 50304, 1024}),
+                     tokens = random_tensor(i64, {16384}, 0, 50304),
                      embedded = device_tensor(bf16, {1, 16384, 1024});
-  time("index_select 16384 rows of 1024, bfloat16", 4.0 * 16384 * 1024, {"index_select", {table, tokens}, {embedded}, {}});
-  time("index_add 16384 rows of 1024, bfloat16", 6.0 * 16384 * 1024, {"index_add", {tokens, embedded}, {table}, {1}});
+  time("index_select 16384 rows of 1024, bfloat16", 4.0 * 16384 * 1024,
+       {"index_select", {table, tokens}, {embedded}, {}});
+  time("index_add 16384 rows of 1024, bfloat16", 6.0 * 16384 * 1024,
+       {"index_add", {tokens, embedded}, {table}, {1}});
   time("gather of columns, float32", 16 * fn / 4,
-       {"gather", {m, random_tensor(i64, {rows, 2048}, 0, columns)}, {device_tensor(f32, {rows, 2048})}, {}});
+       {"gather",
+        {m, random_tensor(i64, {rows, 2048}, 0, columns)},
+        {device_tensor(f32, {rows, 2048})},
+        {}});
   time("scatter add 1 per row, float32", 16.0 * rows,
-       {"scatter", {random_tensor(i64, {rows, 1}, 0, columns), random_tensor(f32, {rows, 1})}, {mo}, {1}});
+       {"scatter",
+        {random_tensor(i64, {rows, 1}, 0, columns), random_tensor(f32, {rows, 1})},
+        {mo},
+        {1}});
   std::vector<DeviceTensor> state;
   for (int i = 0; i < 4; i++)
-    for (int t = 0; t < 64; t++) state.push_back(random_tensor(f32, {n / 64}, i == 3 ? 0.1 : -1, 1));
+    for (int t = 0; t < 64; t++)
+      state.push_back(random_tensor(f32, {n / 64}, i == 3 ? 0.1 : -1, 1));
   time("adam_step, 64 tensors, float32", 28 * fn,
        {"adam_step", state, {}, {64, 1e-9, 0.9, 0.99, 1e-8, 0.1, 1, 0, 0, 0.5, 0.5, 1}});
   std::vector<DeviceTensor> gradients(state.begin() + 64, state.begin() + 128);
-  time("foreach_norm, 64 tensors, float32", 4 * fn, {"foreach_norm", gradients, {device_tensor(f32, {64})}, {64}});
+  time("foreach_norm, 64 tensors, float32", 4 * fn,
+       {"foreach_norm", gradients, {device_tensor(f32, {64})}, {64}});
 }
 
 // More than 2^31 elements: needs about 16 GB.
@@ -195,12 +215,14 @@ void test_huge() {
   const int64_t half = (int64_t(1) << 30) + 3 * 1024, n = 2 * half;
   const DeviceTensor x = device_tensor(DType::UInt8, {n}), y = device_tensor(DType::UInt8, {n});
   const auto poke = [&](const DeviceTensor& t, int64_t at, uint8_t v) {
-    backend->copy(stream, static_cast<uint8_t*>(t.memory.get()) + at, &v, 1, CopyKind::HostToDevice, &error);
+    backend->copy(stream, static_cast<uint8_t*>(t.memory.get()) + at, &v, 1, CopyKind::HostToDevice,
+                  &error);
     backend->stream_synchronize(stream, &error);
   };
   const auto peek = [&](const DeviceTensor& t, int64_t at) {
     uint8_t v = 0;
-    backend->copy(stream, &v, static_cast<uint8_t*>(t.memory.get()) + at, 1, CopyKind::DeviceToHost, &error);
+    backend->copy(stream, &v, static_cast<uint8_t*>(t.memory.get()) + at, 1, CopyKind::DeviceToHost,
+                  &error);
     backend->stream_synchronize(stream, &error);
     return static_cast<int64_t>(v);
   };
@@ -224,13 +246,16 @@ void test_huge() {
   target.sizes = {half, 2};
   target.strides = {2, 1};
   Launch{"copy", {pairs}, {target}, {}}();
-  report("copy", peek(y, 2 * (half - 7) + 1) == 9 && peek(y, n - 1) == 1, "huge: a transposed copy is wrong");
+  report("copy", peek(y, 2 * (half - 7) + 1) == 9 && peek(y, n - 1) == 1,
+         "huge: a transposed copy is wrong");
   report("reduce_argmax", scalar("reduce_argmax", pairs, 2) == 2 * (half - 7) + 1,
          "huge: the place in a strided tensor is wrong");
   Launch{"fill", {}, {y}, {0, 0}}();
   Launch{"add", {pairs, target}, {target}, {2, 3}}();
-  report("add", peek(y, 2 * (half - 7) + 1) == 9 && peek(y, n - 1) == 1 && peek(y, 0) == 1, "huge: a strided add is wrong");
-  const DeviceTensor f = device_tensor(DType::BFloat16, {n + 5}), g = device_tensor(DType::BFloat16, {n + 5}),
+  report("add", peek(y, 2 * (half - 7) + 1) == 9 && peek(y, n - 1) == 1 && peek(y, 0) == 1,
+         "huge: a strided add is wrong");
+  const DeviceTensor f = device_tensor(DType::BFloat16, {n + 5}),
+                     g = device_tensor(DType::BFloat16, {n + 5}),
                      total = device_tensor(DType::Float32, {});
   Launch{"fill", {}, {f}, {2, 0}}();
   Launch{"neg", {f}, {g}, {0}}();

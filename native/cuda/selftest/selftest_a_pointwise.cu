@@ -1,18 +1,21 @@
-// Pointwise ops: every op of generated/pointwise_ops.inc, with the same expression evaluated on the host in float64 or int64.
+// Pointwise ops: every op of generated/pointwise_ops.inc, with the same expression evaluated on the
+// host in float64 or int64.
 #include "harness.h"
 
 namespace selftest {
 namespace {
 
 namespace m {
+// clang-format off
 #define SW_REF(name) \
   double name(double x) { return std::name(x); }
-SW_REF(exp)
-SW_REF(exp2) SW_REF(expm1) SW_REF(log) SW_REF(log2) SW_REF(log10) SW_REF(log1p) SW_REF(sqrt) SW_REF(sin) SW_REF(cos) SW_REF(tan)
-    SW_REF(asin) SW_REF(acos) SW_REF(atan) SW_REF(sinh) SW_REF(cosh) SW_REF(tanh) SW_REF(asinh) SW_REF(acosh) SW_REF(atanh)
-        SW_REF(erf) SW_REF(erfc) SW_REF(floor) SW_REF(ceil) SW_REF(trunc)
+SW_REF(exp) SW_REF(exp2) SW_REF(expm1) SW_REF(log) SW_REF(log2) SW_REF(log10) SW_REF(log1p)
+SW_REF(sqrt) SW_REF(sin) SW_REF(cos) SW_REF(tan) SW_REF(asin) SW_REF(acos) SW_REF(atan)
+SW_REF(sinh) SW_REF(cosh) SW_REF(tanh) SW_REF(asinh) SW_REF(acosh) SW_REF(atanh) SW_REF(erf)
+SW_REF(erfc) SW_REF(floor) SW_REF(ceil) SW_REF(trunc)
 #undef SW_REF
-            double round(double x) {
+    // clang-format on
+    double round(double x) {
   return std::nearbyint(x);
 }
 int64_t floor(int64_t x) { return x; }
@@ -51,17 +54,21 @@ double trunc_divide(double x, double y) { return std::trunc(x / y); }
 int64_t trunc_divide(int64_t x, int64_t y) { return y == 0 ? 0 : x / y; }
 double floor_divide(double x, double y) { return std::floor(x / y); }
 int64_t floor_divide(int64_t x, int64_t y) {
-  return y == 0 ? 0 : static_cast<int64_t>(std::floor(static_cast<double>(x) / static_cast<double>(y)));
+  return y == 0 ? 0
+                : static_cast<int64_t>(std::floor(static_cast<double>(x) / static_cast<double>(y)));
 }
 double remainder(double x, double y) { return x - std::floor(x / y) * y; }
 int64_t remainder(int64_t x, int64_t y) { return y == 0 ? 0 : x - floor_divide(x, y) * y; }
-int64_t shift_left(int64_t x, int64_t y) { return y < 0 || y > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(x) << y); }
+int64_t shift_left(int64_t x, int64_t y) {
+  return y < 0 || y > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(x) << y);
+}
 int64_t shift_right(int64_t x, int64_t y) { return x >> (y < 0 || y > 63 ? 63 : y); }
 double lerp(double x, double y, double w) { return x + w * (y - x); }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double silu_backward(double g, double x) { return g * sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
 double gelu_backward(double g, double x) {
-  return g * (0.5 * (1 + std::erf(x * std::sqrt(0.5))) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI));
+  return g * (0.5 * (1 + std::erf(x * std::sqrt(0.5))) +
+              x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI));
 }
 double gelu_tanh_backward(double g, double x) {
   const double beta = std::sqrt(2 / M_PI), t = std::tanh(beta * (x + 0.044715 * x * x * x));
@@ -118,8 +125,8 @@ const Op kOps[] = {
 
 // Ops whose result jumps: their operands are multiples of a quarter, so that no rounding decides.
 bool jumps(const std::string& name) {
-  for (const char* n : {"floor_divide", "trunc_divide", "remainder", "fmod", "floor", "ceil", "round", "trunc", "eq", "ne", "lt",
-                        "le", "gt", "ge", "sign"})
+  for (const char* n : {"floor_divide", "trunc_divide", "remainder", "fmod", "floor", "ceil",
+                        "round", "trunc", "eq", "ne", "lt", "le", "gt", "ge", "sign"})
     if (name == n) return true;
   return false;
 }
@@ -127,39 +134,51 @@ bool jumps(const std::string& name) {
 Tensor operand(const Op& op, int which, DType dtype, const Sizes& sizes, uint64_t seed) {
   Tensor t = uniform(dtype, sizes, seed, is_floating(dtype) ? -3 : -9, is_floating(dtype) ? 3 : 9);
   const std::string name = op.name;
-  if (is_floating(dtype) && jumps(name)) fill_with(t, [&](int64_t i) { return std::round(t.value(i) * 4) / 4; });
-  if (which > 0 && (name.find("divide") != std::string::npos || name == "remainder" || name == "fmod"))
+  if (is_floating(dtype) && jumps(name))
+    fill_with(t, [&](int64_t i) { return std::round(t.value(i) * 4) / 4; });
+  if (which > 0 &&
+      (name.find("divide") != std::string::npos || name == "remainder" || name == "fmod"))
     fill_with(t, [&](int64_t i) { return t.value(i) == 0 ? 1 : t.value(i); });
-  if (dtype == DType::UInt8) fill_with(t, [&](int64_t i) { return static_cast<double>(t.integer(i) % 7); });
+  if (dtype == DType::UInt8)
+    fill_with(t, [&](int64_t i) { return static_cast<double>(t.integer(i) % 7); });
   return t;
 }
 
 double as_double(const Tensor& t, int64_t i) { return t.storage ? t.value(i) : t.scalar; }
-int64_t as_integer(const Tensor& t, int64_t i) { return t.storage ? t.integer(i) : static_cast<int64_t>(t.scalar); }
+int64_t as_integer(const Tensor& t, int64_t i) {
+  return t.storage ? t.integer(i) : static_cast<int64_t>(t.scalar);
+}
 
-void check(const Op& op, const std::string& label, ComputeType compute, std::vector<Tensor> inputs, Tensor y,
-           bool in_place = false) {
+void check(const Op& op, const std::string& label, ComputeType compute, std::vector<Tensor> inputs,
+           Tensor y, bool in_place = false) {
   const bool integer = compute == ComputeType::Int64;
-  const std::vector<double> params = {static_cast<double>(compute), integer ? 2.0 : 0.5, integer ? 3.0 : 1.25, 0.0, 0.0};
+  const std::vector<double> params = {static_cast<double>(compute), integer ? 2.0 : 0.5,
+                                      integer ? 3.0 : 1.25, 0.0, 0.0};
   std::vector<Tensor> before;
   for (const Tensor& t : inputs) before.push_back(t.storage ? t.clone() : t);
   while (before.size() < 3) before.push_back(number(0));
   if (in_place) y = inputs[0];
   if (!run(op.name, inputs, {y}, params).ok()) return;
   const bool low = y.dtype == DType::Float16 || y.dtype == DType::BFloat16;
-  const double slack = low ? 1 : std::string(op.name) == "tan" || std::string(op.name) == "pow" ? 10 : 2;
+  const double slack = low                                                              ? 1
+                       : std::string(op.name) == "tan" || std::string(op.name) == "pow" ? 10
+                                                                                        : 2;
   expect(
       op.name, label, y,
       [&](int64_t i) {
         double r;
         if (integer) {
-          r = static_cast<double>(op.integer(as_integer(before[0], i), as_integer(before[1], i), as_integer(before[2], i), 2, 3));
+          r = static_cast<double>(op.integer(as_integer(before[0], i), as_integer(before[1], i),
+                                             as_integer(before[2], i), 2, 3));
         } else {
-          r = op.floating(as_double(before[0], i), as_double(before[1], i), as_double(before[2], i), 0.5, 1.25);
+          r = op.floating(as_double(before[0], i), as_double(before[1], i), as_double(before[2], i),
+                          0.5, 1.25);
         }
         if (y.dtype == DType::Bool) return static_cast<double>(r != 0);
-        if (y.dtype == DType::Int32) return static_cast<double>(static_cast<int32_t>(static_cast<int64_t>(r)));
-        if (y.dtype == DType::UInt8) return static_cast<double>(static_cast<uint8_t>(static_cast<int64_t>(r)));
+        if (y.dtype == DType::Int32)
+          return static_cast<double>(static_cast<int32_t>(static_cast<int64_t>(r)));
+        if (y.dtype == DType::UInt8)
+          return static_cast<double>(static_cast<uint8_t>(static_cast<int64_t>(r)));
         if (y.dtype == DType::Float16) return static_cast<double>(__half2float(__double2half(r)));
         return r;
       },
@@ -169,7 +188,8 @@ void check(const Op& op, const std::string& label, ComputeType compute, std::vec
 std::vector<Tensor> operands(const Op& op, DType dtype, const Sizes& sizes) {
   std::vector<Tensor> list;
   for (int k = 0; k < op.arity; k++)
-    list.push_back(operand(op, k, std::string(op.name) == "where" && k == 0 ? DType::Bool : dtype, sizes, 11 + k));
+    list.push_back(operand(op, k, std::string(op.name) == "where" && k == 0 ? DType::Bool : dtype,
+                           sizes, 11 + k));
   return list;
 }
 
@@ -177,9 +197,11 @@ void test_floats(const Op& op) {
   const auto out = [&](DType dtype) { return op.gives_bool ? DType::Bool : dtype; };
   for (DType dtype : kFloats) {
     const ComputeType compute = dtype == DType::Float64 ? ComputeType::Double : ComputeType::Float;
-    for (int64_t n : {int64_t(0), int64_t(1), int64_t(7), int64_t(1003), int64_t(4096), int64_t(16384 + 5)}) {
+    for (int64_t n :
+         {int64_t(0), int64_t(1), int64_t(7), int64_t(1003), int64_t(4096), int64_t(16384 + 5)}) {
       if (n > 5000 && dtype == DType::Float64) continue;
-      check(op, "1-D of " + std::to_string(n), compute, operands(op, dtype, {n}), make(out(dtype), {n}));
+      check(op, "1-D of " + std::to_string(n), compute, operands(op, dtype, {n}),
+            make(out(dtype), {n}));
     }
     // Broadcast: a row and a column.
     std::vector<Tensor> list = operands(op, dtype, {24, 40});
@@ -194,10 +216,13 @@ void test_floats(const Op& op) {
     check(op, "parts of rows", compute, list, make(out(dtype), {24, 12}));
     // A transposed operand, a strided output, three dims.
     list = operands(op, dtype, {5, 24, 16});
-    list[op.arity - 1] = operand(op, op.arity - 1, list[op.arity - 1].dtype, {16, 24, 5}, 23).transpose(0, 2);
+    list[op.arity - 1] =
+        operand(op, op.arity - 1, list[op.arity - 1].dtype, {16, 24, 5}, 23).transpose(0, 2);
     check(op, "transposed", compute, list, make(out(dtype), {5, 24, 16}));
-    check(op, "strided output", compute, operands(op, dtype, {9, 13}), make(out(dtype), {9, 26}).slice(1, 1, 2, 13));
-    check(op, "transposed output", compute, operands(op, dtype, {32, 64}), make(out(dtype), {64, 32}).transpose(0, 1));
+    check(op, "strided output", compute, operands(op, dtype, {9, 13}),
+          make(out(dtype), {9, 26}).slice(1, 1, 2, 13));
+    check(op, "transposed output", compute, operands(op, dtype, {32, 64}),
+          make(out(dtype), {64, 32}).transpose(0, 1));
     if (!op.gives_bool && std::string(op.name) != "where")
       check(op, "in place", compute, operands(op, dtype, {777}), Tensor(), true);
     if (op.arity > 1) {
@@ -218,9 +243,11 @@ void test_integers(const Op& op) {
   for (DType dtype : {DType::Int64, DType::Int32, DType::UInt8}) {
     const DType out = op.gives_bool ? DType::Bool : dtype;
     for (int64_t n : {int64_t(0), int64_t(1), int64_t(1003)})
-      check(op, "1-D of " + std::to_string(n), ComputeType::Int64, operands(op, dtype, {n}), make(out, {n}));
+      check(op, "1-D of " + std::to_string(n), ComputeType::Int64, operands(op, dtype, {n}),
+            make(out, {n}));
     std::vector<Tensor> list = operands(op, dtype, {6, 14});
-    list[op.arity - 1] = operand(op, op.arity - 1, list[op.arity - 1].dtype, {14, 6}, 41).transpose(0, 1);
+    list[op.arity - 1] =
+        operand(op, op.arity - 1, list[op.arity - 1].dtype, {14, 6}, 41).transpose(0, 1);
     check(op, "transposed", ComputeType::Int64, list, make(out, {6, 14}));
   }
 }
@@ -236,12 +263,15 @@ void test_pointwise() {
   const double inf = INFINITY, nan = NAN, special[] = {nan, inf, -inf, 0, -0.0, 1};
   for (const Op& op : kOps) {
     const std::string name = op.name;
-    if (name != "maximum" && name != "minimum" && name != "isnan" && name != "isinf" && name != "isfinite" && name != "relu" &&
-        name != "sign" && name != "clamp")
+    if (name != "maximum" && name != "minimum" && name != "isnan" && name != "isinf" &&
+        name != "isfinite" && name != "relu" && name != "sign" && name != "clamp")
       continue;
-    const Tensor x = fill_with(make(DType::Float32, {36}), [&](int64_t i) { return special[i % 6]; });
-    const Tensor y = fill_with(make(DType::Float32, {36}), [&](int64_t i) { return special[i / 6]; });
-    check(op, "special values", ComputeType::Float, op.arity == 1 ? std::vector<Tensor>{x} : std::vector<Tensor>{x, y},
+    const Tensor x =
+        fill_with(make(DType::Float32, {36}), [&](int64_t i) { return special[i % 6]; });
+    const Tensor y =
+        fill_with(make(DType::Float32, {36}), [&](int64_t i) { return special[i / 6]; });
+    check(op, "special values", ComputeType::Float,
+          op.arity == 1 ? std::vector<Tensor>{x} : std::vector<Tensor>{x, y},
           make(op.gives_bool ? DType::Bool : DType::Float32, {36}));
   }
 }

@@ -11,7 +11,9 @@ struct Shape {
 };
 
 std::vector<Shape> shapes(DType dtype, double low, double high) {
-  const auto x = [&](const Sizes& sizes, uint64_t seed) { return uniform(dtype, sizes, seed, low, high); };
+  const auto x = [&](const Sizes& sizes, uint64_t seed) {
+    return uniform(dtype, sizes, seed, low, high);
+  };
   return {
       {"row of 1", x({5, 1}, 1), 1},
       {"rows of 7", x({33, 7}, 2), 1},
@@ -63,7 +65,8 @@ void reduce_case(const std::string& name, const Case& c, DType out, std::vector<
                  const std::function<double(int64_t)>& reference, double slack = 1) {
   const Tensor y = make(out, c.outer);
   params.insert(params.begin(), c.reduced);
-  if (run(name, {c.x}, {y}, params).ok()) expect(name, c.label + ", " + dtype_name(c.x.dtype), y, reference, slack);
+  if (run(name, {c.x}, {y}, params).ok())
+    expect(name, c.label + ", " + dtype_name(c.x.dtype), y, reference, slack);
 }
 
 bool precedes(double a, double b, bool largest) {  // a wins over b, found earlier
@@ -89,14 +92,18 @@ void test_any_dtype(const Case& c) {
   const double terms = c.x.dtype == DType::Float64 ? 10 : 4;
   reduce_case("reduce_sum", c, wide, {}, sum, terms);
   if (is_floating(c.x.dtype))
-    reduce_case("reduce_mean", c, wide, {}, [&](int64_t row) { return sum(row) / static_cast<double>(c.n); }, terms);
+    reduce_case(
+        "reduce_mean", c, wide, {},
+        [&](int64_t row) { return sum(row) / static_cast<double>(c.n); }, terms);
   const auto count = [&](int64_t row) {
     int64_t k = 0;
     for (int64_t i = 0; i < c.n; i++) k += c.at(row, i) != 0;
     return k;
   };
-  reduce_case("reduce_any", c, DType::Bool, {}, [&](int64_t row) { return static_cast<double>(count(row) > 0); });
-  reduce_case("reduce_all", c, DType::Bool, {}, [&](int64_t row) { return static_cast<double>(count(row) == c.n); });
+  reduce_case("reduce_any", c, DType::Bool, {},
+              [&](int64_t row) { return static_cast<double>(count(row) > 0); });
+  reduce_case("reduce_all", c, DType::Bool, {},
+              [&](int64_t row) { return static_cast<double>(count(row) == c.n); });
   if (c.n == 0) return;
   for (bool largest : {true, false}) {
     reduce_case(
@@ -116,7 +123,8 @@ void test_floats(const Case& c) {
   };
   for (double correction : {0.0, 1.0}) {
     const Tensor y = make(c.x.dtype, c.outer), y2 = make(c.x.dtype, c.outer);
-    if (!run("reduce_var", {c.x}, {y, y2}, {static_cast<double>(c.reduced), correction}).ok()) return;
+    if (!run("reduce_var", {c.x}, {y, y2}, {static_cast<double>(c.reduced), correction}).ok())
+      return;
     expect(
         "reduce_var", c.label, y,
         [&](int64_t row) {
@@ -128,7 +136,8 @@ void test_floats(const Case& c) {
         4);
     expect("reduce_var", c.label + " mean", y2, mean, 4);
   }
-  for (double order : {0.0, 1.0, 2.0, 3.0, static_cast<double>(INFINITY), static_cast<double>(-INFINITY)}) {
+  for (double order :
+       {0.0, 1.0, 2.0, 3.0, static_cast<double>(INFINITY), static_cast<double>(-INFINITY)}) {
     if (c.n == 0 && std::isinf(order)) continue;
     reduce_case(
         "reduce_norm", c, c.x.dtype, {order},
@@ -156,11 +165,15 @@ void test_floats(const Case& c) {
 
 void test_special_values() {
   const double inf = INFINITY, nan = NAN;
-  const std::vector<std::vector<double>> rows = {
-      {1, nan, 2, nan}, {-inf, -inf, -inf, -inf}, {inf, 1, inf, 2}, {0, -0.0, 0, -0.0}, {3, 3, -3, -3}};
+  const std::vector<std::vector<double>> rows = {{1, nan, 2, nan},
+                                                 {-inf, -inf, -inf, -inf},
+                                                 {inf, 1, inf, 2},
+                                                 {0, -0.0, 0, -0.0},
+                                                 {3, 3, -3, -3}};
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64}) {
     const Tensor x = make(dtype, {5, 4});
-    fill_with(x, [&](int64_t i) { return rows[static_cast<size_t>(i / 4)][static_cast<size_t>(i % 4)]; });
+    fill_with(
+        x, [&](int64_t i) { return rows[static_cast<size_t>(i / 4)][static_cast<size_t>(i % 4)]; });
     test_any_dtype(layout({"special values", x, 1}));
     const Case c = layout({"special values", x, 1});
     reduce_case("reduce_logsumexp", c, dtype, {}, [&](int64_t row) {
@@ -174,7 +187,8 @@ void test_special_values() {
   for (DType dtype : {DType::Float32, DType::Int32}) {
     const Case empty = layout({"empty rows", make(dtype, {3, 0}), 1});
     test_any_dtype(empty);
-    reduce_case("reduce_prod", empty, is_floating(dtype) ? dtype : DType::Int64, {}, [](int64_t) { return 1.0; });
+    reduce_case("reduce_prod", empty, is_floating(dtype) ? dtype : DType::Int64, {},
+                [](int64_t) { return 1.0; });
   }
   test_floats(layout({"empty rows", make(DType::Float32, {3, 0}), 1}));
   // A mean far from 0: no cancellation.
@@ -186,7 +200,8 @@ void test_special_values() {
         [&](int64_t row) {
           double m = 0, s = 0;
           for (int64_t i = 0; i < 20000; i++) m += far.value(row * 20000 + i) / 20000;
-          for (int64_t i = 0; i < 20000; i++) s += (far.value(row * 20000 + i) - m) * (far.value(row * 20000 + i) - m);
+          for (int64_t i = 0; i < 20000; i++)
+            s += (far.value(row * 20000 + i) - m) * (far.value(row * 20000 + i) - m);
           return s / 19999;
         },
         100);
@@ -210,23 +225,28 @@ void scan_case(const std::string& label, const Tensor& x, const Tensor& y) {
 }
 
 void test_scans() {
-  for (DType dtype : {DType::Float32, DType::Float64, DType::BFloat16, DType::Int64, DType::Int32, DType::Bool}) {
+  for (DType dtype :
+       {DType::Float32, DType::Float64, DType::BFloat16, DType::Int64, DType::Int32, DType::Bool}) {
     const DType out = is_floating(dtype) ? dtype : DType::Int64;
-    // Near 1, so that products neither vanish nor explode; sums of low precision are compared with some slack.
+    // Near 1, so that products neither vanish nor explode; sums of low precision are compared with
+    // some slack.
     const auto x = [&](const Sizes& sizes, uint64_t seed) {
       Tensor t = uniform(dtype, sizes, seed, 0.999, 1.001);
       if (!is_floating(dtype)) fill_with(t, [](int64_t i) { return i % 3 == 0 ? -1.0 : 1.0; });
       return t;
     };
-    for (int64_t n : {int64_t(0), int64_t(1), int64_t(5), int64_t(1024), int64_t(3001), int64_t(50000)}) {
+    for (int64_t n :
+         {int64_t(0), int64_t(1), int64_t(5), int64_t(1024), int64_t(3001), int64_t(50000)}) {
       if (is_floating(dtype) && item_size(dtype) == 2 && n > 1024) continue;
       scan_case("1-D of " + std::to_string(n), x({n}, 1), make(out, {n}));
     }
     scan_case("rows", x({7, 300}, 2), make(out, {7, 300}));
     scan_case("scalar", x({}, 2), make(out, {}));
     scan_case("columns", x({300, 70}, 3).transpose(0, 1), make(out, {70, 300}));
-    scan_case("columns into columns", x({300, 70}, 4).transpose(0, 1), make(out, {300, 70}).transpose(0, 1));
-    scan_case("few long columns", x({900, 3}, 5).transpose(0, 1), make(out, {900, 3}).transpose(0, 1));
+    scan_case("columns into columns", x({300, 70}, 4).transpose(0, 1),
+              make(out, {300, 70}).transpose(0, 1));
+    scan_case("few long columns", x({900, 3}, 5).transpose(0, 1),
+              make(out, {900, 3}).transpose(0, 1));
     scan_case("slices", x({5, 90}, 6).slice(1, 1, 4, 20), make(out, {5, 20}));
   }
 }
@@ -236,7 +256,11 @@ void test_scans() {
 void test_reductions() {
   for (DType dtype : all_dtypes()) {
     const bool floating = is_floating(dtype);
-    for (const Shape& s : shapes(dtype, floating ? -2 : dtype == DType::UInt8 ? 0 : -50, floating ? 3 : 50)) {
+    for (const Shape& s : shapes(dtype,
+                                 floating                ? -2
+                                 : dtype == DType::UInt8 ? 0
+                                                         : -50,
+                                 floating ? 3 : 50)) {
       const Case c = layout(s);
       test_any_dtype(c);
       if (floating) test_floats(c);

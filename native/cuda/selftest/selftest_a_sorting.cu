@@ -17,29 +17,34 @@ std::vector<int64_t> order_of(const Tensor& x, int64_t row, int64_t n, bool desc
       return descending ? a > b : a < b;
     }
     const double a = x.value(row * n + i), b = x.value(row * n + j);
-    if (std::isnan(a) || std::isnan(b)) return descending ? std::isnan(a) && !std::isnan(b) : !std::isnan(a) && std::isnan(b);
+    if (std::isnan(a) || std::isnan(b))
+      return descending ? std::isnan(a) && !std::isnan(b) : !std::isnan(a) && std::isnan(b);
     return descending ? a > b : a < b;
   });
   return order;
 }
 
-void compare(const std::string& kernel, const std::string& label, const Tensor& x, const Tensor& values, const Tensor& indices,
-             int64_t k, bool descending) {
+void compare(const std::string& kernel, const std::string& label, const Tensor& x,
+             const Tensor& values, const Tensor& indices, int64_t k, bool descending) {
   const int64_t n = x.sizes.empty() ? 1 : x.sizes.back(), rows = n > 0 ? x.numel() / n : 0;
   std::vector<int64_t> expected;
   for (int64_t row = 0; row < rows; row++) {
     const auto order = order_of(x, row, n, descending);
     expected.insert(expected.end(), order.begin(), order.begin() + static_cast<long>(k));
   }
-  expect_integers(kernel, label + " indices", indices, [&](int64_t i) { return expected[static_cast<size_t>(i)]; });
-  expect(kernel, label + " values", values, [&](int64_t i) { return x.value(i / k * n + expected[static_cast<size_t>(i)]); }, 0);
+  expect_integers(kernel, label + " indices", indices,
+                  [&](int64_t i) { return expected[static_cast<size_t>(i)]; });
+  expect(
+      kernel, label + " values", values,
+      [&](int64_t i) { return x.value(i / k * n + expected[static_cast<size_t>(i)]); }, 0);
 }
 
-void sort_case(const std::string& label, const Tensor& x, const Tensor& values, const Tensor& indices) {
+void sort_case(const std::string& label, const Tensor& x, const Tensor& values,
+               const Tensor& indices) {
   for (bool descending : {false, true})
     if (run("sort", {x}, {values, indices}, {descending ? 1.0 : 0.0}).ok())
-      compare("sort", label + (descending ? " descending" : ""), x, values, indices, x.sizes.empty() ? 1 : x.sizes.back(),
-              descending);
+      compare("sort", label + (descending ? " descending" : ""), x, values, indices,
+              x.sizes.empty() ? 1 : x.sizes.back(), descending);
 }
 
 void topk_case(const std::string& label, const Tensor& x, int64_t k) {
@@ -48,7 +53,8 @@ void topk_case(const std::string& label, const Tensor& x, int64_t k) {
   for (bool largest : {false, true}) {
     const Tensor values = make(x.dtype, sizes), indices = make(DType::Int64, sizes);
     if (run("topk", {x}, {values, indices}, {static_cast<double>(k), largest ? 1.0 : 0.0}).ok())
-      compare("topk", label + " k " + std::to_string(k) + (largest ? " largest" : " smallest"), x, values, indices, k, largest);
+      compare("topk", label + " k " + std::to_string(k) + (largest ? " largest" : " smallest"), x,
+              values, indices, k, largest);
   }
 }
 
@@ -57,7 +63,8 @@ Tensor ties(DType dtype, const Sizes& sizes, uint64_t seed) {
   Random random(seed);
   const double special[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1.5, -1.5, 2};
   return fill_with(make(dtype, sizes), [&](int64_t) {
-    return is_floating(dtype) ? special[random.integer(0, 8)] : static_cast<double>(random.integer(0, 4));
+    return is_floating(dtype) ? special[random.integer(0, 8)]
+                              : static_cast<double>(random.integer(0, 4));
   });
 }
 
@@ -67,19 +74,23 @@ void test_sort() {
   for (DType dtype : all_dtypes()) {
     const double low = dtype == DType::UInt8 ? 0 : -100;
     for (int64_t n : ends_of<int64_t>({33, 0, 1, 2, 256, 257, 1000, 1024, 1025, 2048, 2049, 9001}))
-      sort_case("rows of " + std::to_string(n), uniform(dtype, {3, n}, 1, low, 100), make(dtype, {3, n}),
-                make(DType::Int64, {3, n}));
+      sort_case("rows of " + std::to_string(n), uniform(dtype, {3, n}, 1, low, 100),
+                make(dtype, {3, n}), make(DType::Int64, {3, n}));
     // What a block of 256, 512 or 1024 threads holds, and what none does.
     for (int64_t n : ends_of<int64_t>({1025, 4096, 4097, 8192, 8193, 16384, 20011, 16385}))
-      sort_case("rows of " + std::to_string(n), uniform(dtype, {2, n}, 6, low, 100), make(dtype, {2, n}), make(DType::Int64, {2, n}));
+      sort_case("rows of " + std::to_string(n), uniform(dtype, {2, n}, 6, low, 100),
+                make(dtype, {2, n}), make(DType::Int64, {2, n}));
     for (int64_t n : ends_of<int64_t>({500, 5000, 17001}))
-      sort_case("ties of " + std::to_string(n), ties(dtype, {3, n}, 2), make(dtype, {3, n}), make(DType::Int64, {3, n}));
-    sort_case("no rows", make(dtype, {0, 5000}), make(dtype, {0, 5000}), make(DType::Int64, {0, 5000}));
-    sort_case("columns", uniform(dtype, {2500, 3}, 4, low, 100).transpose(0, 1), make(dtype, {2500, 3}).transpose(0, 1),
-              make(DType::Int64, {3, 2500}));
+      sort_case("ties of " + std::to_string(n), ties(dtype, {3, n}, 2), make(dtype, {3, n}),
+                make(DType::Int64, {3, n}));
+    sort_case("no rows", make(dtype, {0, 5000}), make(dtype, {0, 5000}),
+              make(DType::Int64, {0, 5000}));
+    sort_case("columns", uniform(dtype, {2500, 3}, 4, low, 100).transpose(0, 1),
+              make(dtype, {2500, 3}).transpose(0, 1), make(DType::Int64, {3, 2500}));
     sort_case("scalar", uniform(dtype, {}, 4), make(dtype, {}), make(DType::Int64, {}));
   }
-  sort_case("large", uniform(DType::Float32, {large}, 5, -1, 1), make(DType::Float32, {large}), make(DType::Int64, {large}));
+  sort_case("large", uniform(DType::Float32, {large}, 5, -1, 1), make(DType::Float32, {large}),
+            make(DType::Int64, {large}));
 }
 
 void test_topk() {
@@ -92,13 +103,20 @@ void test_topk() {
       topk_case("one row", uniform(dtype, {40001}, 3, low, 100), k);
       topk_case("ties", ties(dtype, {2, 20000}, 4), k);
     }
-    for (int64_t k : ends_of<int64_t>({512, 300, 513})) topk_case("long rows", uniform(dtype, {3, 7000}, 2, low, 100), k);
-    for (int64_t step : {-1, 1}) {  // one of them puts the elements wanted last, so that all are looked at
-      const auto steps = [&](int64_t i) { return static_cast<double>((step < 0 ? 8999 - i % 9000 : i % 9000) / 100); };
+    for (int64_t k : ends_of<int64_t>({512, 300, 513}))
+      topk_case("long rows", uniform(dtype, {3, 7000}, 2, low, 100), k);
+    // one of them puts the elements wanted last, so that all are looked at
+    for (int64_t step : {-1, 1}) {
+      const auto steps = [&](int64_t i) {
+        return static_cast<double>((step < 0 ? 8999 - i % 9000 : i % 9000) / 100);
+      };
       topk_case(step < 0 ? "falling" : "rising", fill_with(make(dtype, {2, 9000}), steps), 70);
     }
     // Equal ones in several batches, the first of which is not looked at first.
-    topk_case("two values", fill_with(make(dtype, {2, 9000}), [](int64_t i) { return i % 9000 < 4500 ? 0.0 : 1.0; }), 100);
+    topk_case(
+        "two values",
+        fill_with(make(dtype, {2, 9000}), [](int64_t i) { return i % 9000 < 4500 ? 0.0 : 1.0; }),
+        100);
     topk_case("no rows", make(dtype, {0, 5000}), 3);
     topk_case("many rows", uniform(dtype, {600, 2100}, 8, low, 100), 7);
     topk_case("many", uniform(dtype, {2, 6000}, 5, low, 100), 3000);
@@ -123,14 +141,17 @@ void nonzero_case(const std::string& label, const Tensor& x, int64_t tile = 4096
     const size_t at = rows_of.size();
     rows_of.resize(at + static_cast<size_t>(ndim));
     for (int64_t d = ndim - 1; d >= 0; d--)
-      rows_of[at + static_cast<size_t>(d)] = rest % x.sizes[static_cast<size_t>(d)], rest /= x.sizes[static_cast<size_t>(d)];
+      rows_of[at + static_cast<size_t>(d)] = rest % x.sizes[static_cast<size_t>(d)],
+                   rest /= x.sizes[static_cast<size_t>(d)];
   }
   before.back() = found;
   const Tensor starts = make(DType::Int64, {static_cast<int64_t>(before.size())}),
                flags = make(DType::Int64, {static_cast<int64_t>(words.size())});
   if (!run("nonzero", {x}, {starts, flags}, {static_cast<double>(tile)}).ok()) return;
-  const auto expect_list = [&](const char* kernel, const char* what, const Tensor& got, const std::vector<int64_t>& list) {
-    expect_integers(kernel, label + what, got, [&](int64_t i) { return list[static_cast<size_t>(i)]; });
+  const auto expect_list = [&](const char* kernel, const char* what, const Tensor& got,
+                               const std::vector<int64_t>& list) {
+    expect_integers(kernel, label + what, got,
+                    [&](int64_t i) { return list[static_cast<size_t>(i)]; });
   };
   expect_list("nonzero", " starts", starts, before);
   expect_list("nonzero", " flags", flags, words);
@@ -149,7 +170,8 @@ void nonzero_case(const std::string& label, const Tensor& x, int64_t tile = 4096
 Tensor some_set(DType dtype, const Sizes& sizes, double probability, int64_t start = 0) {
   Random random(5);
   const double value = dtype == DType::Bool ? 1 : -3;
-  return fill_with(shifted(dtype, sizes, start), [&](int64_t) { return random.uniform(0, 1) < probability ? value : -0.0; });
+  return fill_with(shifted(dtype, sizes, start),
+                   [&](int64_t) { return random.uniform(0, 1) < probability ? value : -0.0; });
 }
 
 }  // namespace
@@ -168,9 +190,11 @@ void test_nonzero() {
     nonzero_case("4 dims", some_set(dtype, {3, 5, 70, 7}, 0.3).transpose(1, 3));
     nonzero_case("5 dims", some_set(dtype, {2, 3, 40, 5, 6}, 0.3), 64);
     for (double probability : ends_of({0.0, 0.01, 1.0, 0.5}))
-      for (int64_t n : ends_of<int64_t>({65, 1, 63, 64, 255, 257, 511, 513, 4095, 4096, 4097, 12289}))
+      for (int64_t n :
+           ends_of<int64_t>({65, 1, 63, 64, 255, 257, 511, 513, 4095, 4096, 4097, 12289}))
         for (int64_t tile : ends_of<int64_t>({64, 192, 8192, 4096}))
-          nonzero_case(std::to_string(n) + " in tiles of " + std::to_string(tile), some_set(dtype, {n}, probability), tile);
+          nonzero_case(std::to_string(n) + " in tiles of " + std::to_string(tile),
+                       some_set(dtype, {n}, probability), tile);
     nonzero_case("not aligned", some_set(dtype, {5000}, 0.5, 1));
   }
   nonzero_case("many tiles", some_set(DType::Bool, {64 * 20000 + 5}, 0.5), 64);

@@ -5,10 +5,11 @@ namespace selftest {
 namespace {
 
 // Around words of 4, steps of 512 and chunks of 1024 elements.
-const std::vector<Sizes> kShapes = {{1},    {7},    {515},   {1000, 33},    {0},    {1023}, {1024},
+const std::vector<Sizes> kShapes = {{1},    {7},    {515},   {1000, 33},    {0},     {1023}, {1024},
                                     {1027}, {2050}, {16384}, {64, 3, 3, 3}, {16385}, {50001}};
 
-std::vector<Tensor> tensors(DType dtype, uint64_t seed, double low = -1, double high = 1, int repeat = 1) {
+std::vector<Tensor> tensors(DType dtype, uint64_t seed, double low = -1, double high = 1,
+                            int repeat = 1) {
   std::vector<Tensor> list;
   for (int r = 0; r < repeat; r++)
     for (const Sizes& s : kShapes) list.push_back(uniform(dtype, s, seed++, low, high));
@@ -34,15 +35,24 @@ std::vector<Tensor> joined(std::initializer_list<std::vector<Tensor>> lists) {
 void test_sgd() {
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64})
     for (int variant = 0; variant < 5; variant++) {
-      const double momentum = variant >= 1 ? 0.9 : 0, decay = variant >= 2 ? 0.1 : 0, dampening = variant == 3 ? 0.2 : 0;
+      const double momentum = variant >= 1 ? 0.9 : 0, decay = variant >= 2 ? 0.1 : 0,
+                   dampening = variant == 3 ? 0.2 : 0;
       const bool nesterov = variant == 4, first = variant == 1, maximize = variant == 3;
-      const auto p = tensors(dtype, 1), g = tensors(dtype == DType::Float32 && variant == 2 ? DType::BFloat16 : dtype, 50),
+      const auto p = tensors(dtype, 1),
+                 g = tensors(dtype == DType::Float32 && variant == 2 ? DType::BFloat16 : dtype, 50),
                  b = tensors(dtype, 90);
       const auto p0 = clones(p), b0 = clones(b);
       const double count = static_cast<double>(p.size()), lr = 0.05;
-      const std::vector<double> params = {
-          count, lr, momentum, dampening, decay, nesterov ? 1.0 : 0.0, maximize ? 1.0 : 0.0, first ? 1.0 : 0.0};
-      if (!run("sgd_step", momentum != 0 ? joined({p, g, b}) : joined({p, g}), {}, params).ok()) continue;
+      const std::vector<double> params = {count,
+                                          lr,
+                                          momentum,
+                                          dampening,
+                                          decay,
+                                          nesterov ? 1.0 : 0.0,
+                                          maximize ? 1.0 : 0.0,
+                                          first ? 1.0 : 0.0};
+      if (!run("sgd_step", momentum != 0 ? joined({p, g, b}) : joined({p, g}), {}, params).ok())
+        continue;
       for (size_t t = 0; t < p.size(); t++) {
         const auto buffer = [&](int64_t i) {
           const double grad = (maximize ? -1 : 1) * g[t].value(i) + decay * p0[t].value(i);
@@ -53,7 +63,8 @@ void test_sgd() {
           if (momentum != 0) grad = nesterov ? grad + momentum * buffer(i) : buffer(i);
           return p0[t].value(i) - lr * grad;
         };
-        expect("sgd_step", "variant " + std::to_string(variant) + " tensor " + std::to_string(t), p[t], expected);
+        expect("sgd_step", "variant " + std::to_string(variant) + " tensor " + std::to_string(t),
+               p[t], expected);
         if (momentum != 0) expect("sgd_step", "buffer", b[t], buffer);
       }
     }
@@ -62,34 +73,55 @@ void test_sgd() {
 void test_adam() {
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64})
     for (int variant = 0; variant < 5; variant++) {
-      const bool decoupled = variant != 1, amsgrad = variant == 2, maximize = variant == 3, mixed = variant == 4;
+      const bool decoupled = variant != 1, amsgrad = variant == 2, maximize = variant == 3,
+                 mixed = variant == 4;
       const double lr = 0.01, beta1 = 0.9, beta2 = 0.99, eps = 1e-6, decay = variant == 0 ? 0 : 0.1,
                    scale = variant == 3 ? 0.25 : 1;
       const double correction1 = 1 - std::pow(beta1, 3), correction2 = 1 - std::pow(beta2, 3);
       const DType state = mixed && dtype == DType::BFloat16 ? DType::Float32 : dtype;
       const int repeat = variant == 0 ? 22 : 1;  // more than one table
       const auto p = tensors(dtype, 1, -1, 1, repeat),
-                 g = tensors(mixed && dtype == DType::Float32 ? DType::BFloat16 : dtype, 50, -1, 1, repeat);
+                 g = tensors(mixed && dtype == DType::Float32 ? DType::BFloat16 : dtype, 50, -1, 1,
+                             repeat);
       const auto m = tensors(state, 90, -1, 1, repeat), v = tensors(state, 130, 0.1, 1, repeat),
                  vmax = tensors(state, 170, 0.1, 1, repeat);
       const auto p0 = clones(p), m0 = clones(m), v0 = clones(v), vmax0 = clones(vmax);
-      const std::vector<double> params = {
-          static_cast<double>(p.size()), lr,          beta1,       beta2, eps, decay, decoupled ? 1.0 : 0.0, amsgrad ? 1.0 : 0.0,
-          maximize ? 1.0 : 0.0,          correction1, correction2, scale};
-      if (!run("adam_step", amsgrad ? joined({p, g, m, v, vmax}) : joined({p, g, m, v}), {}, params).ok()) continue;
+      const std::vector<double> params = {static_cast<double>(p.size()),
+                                          lr,
+                                          beta1,
+                                          beta2,
+                                          eps,
+                                          decay,
+                                          decoupled ? 1.0 : 0.0,
+                                          amsgrad ? 1.0 : 0.0,
+                                          maximize ? 1.0 : 0.0,
+                                          correction1,
+                                          correction2,
+                                          scale};
+      if (!run("adam_step", amsgrad ? joined({p, g, m, v, vmax}) : joined({p, g, m, v}), {}, params)
+               .ok())
+        continue;
       for (size_t t = 0; t < p.size(); t++) {
         const auto grad = [&](int64_t i) {
           const double x = (maximize ? -1 : 1) * g[t].value(i) * scale;
           return decay != 0 && !decoupled ? x + decay * p0[t].value(i) : x;
         };
-        const auto first = [&](int64_t i) { return beta1 * m0[t].value(i) + (1 - beta1) * grad(i); };
-        const auto second = [&](int64_t i) { return beta2 * v0[t].value(i) + (1 - beta2) * grad(i) * grad(i); };
-        const auto largest = [&](int64_t i) { return amsgrad ? std::fmax(vmax0[t].value(i), second(i)) : second(i); };
+        const auto first = [&](int64_t i) {
+          return beta1 * m0[t].value(i) + (1 - beta1) * grad(i);
+        };
+        const auto second = [&](int64_t i) {
+          return beta2 * v0[t].value(i) + (1 - beta2) * grad(i) * grad(i);
+        };
+        const auto largest = [&](int64_t i) {
+          return amsgrad ? std::fmax(vmax0[t].value(i), second(i)) : second(i);
+        };
         const auto expected = [&](int64_t i) {
           const double start = decoupled ? p0[t].value(i) * (1 - lr * decay) : p0[t].value(i);
-          return start - lr / correction1 * first(i) / (std::sqrt(largest(i)) / std::sqrt(correction2) + eps);
+          return start - lr / correction1 * first(i) /
+                             (std::sqrt(largest(i)) / std::sqrt(correction2) + eps);
         };
-        const std::string label = "variant " + std::to_string(variant) + " tensor " + std::to_string(t);
+        const std::string label =
+            "variant " + std::to_string(variant) + " tensor " + std::to_string(t);
         expect("adam_step", label, p[t], expected);
         expect("adam_step", label + " exp_avg", m[t], first);
         expect("adam_step", label + " exp_avg_sq", v[t], second);
@@ -109,7 +141,8 @@ void test_foreach() {
     const auto y1 = clones(y);
     if (run("foreach_mul", y, {}, {count, 1.25}).ok())
       for (size_t t = 0; t < y.size(); t++)
-        expect("foreach_mul", "tensor " + std::to_string(t), y[t], [&](int64_t i) { return y1[t].value(i) * 1.25; });
+        expect("foreach_mul", "tensor " + std::to_string(t), y[t],
+               [&](int64_t i) { return y1[t].value(i) * 1.25; });
     const DType out = dtype == DType::Float64 ? DType::Float64 : DType::Float32;
     const Tensor norms = make(out, {static_cast<int64_t>(x.size())});
     if (!run("foreach_norm", x, {norms}, {count}).ok()) continue;
@@ -123,7 +156,8 @@ void test_foreach() {
   const auto y = tensors(DType::Float32, 1), x = tensors(DType::BFloat16, 2), y0 = clones(y);
   if (run("foreach_add", joined({y, x}), {}, {static_cast<double>(y.size()), 2}).ok())
     for (size_t t = 0; t < y.size(); t++)
-      expect("foreach_add", "mixed dtypes", y[t], [&](int64_t i) { return y0[t].value(i) + 2 * x[t].value(i); });
+      expect("foreach_add", "mixed dtypes", y[t],
+             [&](int64_t i) { return y0[t].value(i) + 2 * x[t].value(i); });
 }
 
 }  // namespace

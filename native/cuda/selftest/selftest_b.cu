@@ -1,13 +1,13 @@
-// Self test of matmul, softmax, norms, cross entropy and attention on a GPU machine: every kernel against float64 on the CPU,
-// then timings with bandwidth or TFLOP/s. Prints PASS or FAIL per group; exits with 0 if all passed.
+// Self test of matmul, softmax, norms, cross entropy and attention on a GPU machine: every kernel
+// against float64 on the CPU, then timings with bandwidth or TFLOP/s. Prints PASS or FAIL per
+// group; exits with 0 if all passed.
 //
 // Build and run: cmake --build build/cmake --target selftest_b, then build/selftest/selftest_b
-// Arguments: `quick` for small shapes only, `wide` for long rows only, `sparse` for a few rows of each kind (for
-// compute-sanitizer), `time` for timings only (`time rows`: of row kernels), and any of softmax norms entropy sums matmul
-// cublaslt wgmma tf32x3 attention.
-#include "selftest_b.h"
-
+// Arguments: `quick` for small shapes only, `wide` for long rows only, `sparse` for a few rows of
+// each kind (for compute-sanitizer), `time` for timings only (`time rows`: of row kernels), and any
+// of softmax norms entropy sums matmul cublaslt wgmma tf32x3 attention.
 #include "scratch.h"
+#include "selftest_b.h"
 
 extern "C" const shardwise::Backend* shardwise_backend_v1();
 
@@ -22,7 +22,8 @@ int main(int count, char** arguments) {
                 {"wgmma", test_wgmma},     {"tf32x3", test_tf32x3}, {"attention", test_attention}};
   for (int i = 1; i < count; i++) {
     bool known = false;
-    for (const char* word : {"quick", "wide", "sparse", "time", "rows"}) known = known || std::strcmp(arguments[i], word) == 0;
+    for (const char* word : {"quick", "wide", "sparse", "time", "rows"})
+      known = known || std::strcmp(arguments[i], word) == 0;
     for (const auto& g : groups) known = known || std::strcmp(arguments[i], g.name) == 0;
     if (known) continue;
     printf("no group is called %s\n", arguments[i]);

@@ -1,5 +1,6 @@
-// The harness of selftest_b: tensors with a host copy in float64, calls built by hand, comparison, timing.
-// Every device buffer has guard zones that must stay untouched, and so must the gaps of strided outputs.
+// The harness of selftest_b: tensors with a host copy in float64, calls built by hand, comparison,
+// timing. Every device buffer has guard zones that must stay untouched, and so must the gaps of
+// strided outputs.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -21,7 +22,8 @@ namespace selftest {
 using namespace shardwise;
 using Sizes = std::vector<int64_t>;
 
-// ---- element types on the host ----------------------------------------------------------------------------------------
+// ---- element types on the host
+// ----------------------------------------------------------------------------------------
 
 inline double round_to(DType dtype, double v) {
   switch (dtype) {
@@ -32,12 +34,15 @@ inline double round_to(DType dtype, double v) {
     case DType::Float16:
     case DType::BFloat16: {
       if (!std::isfinite(v) || v == 0) return v;
-      const int digits = dtype == DType::Float16 ? 11 : 8, lowest = dtype == DType::Float16 ? -14 : -126;
+      const int digits = dtype == DType::Float16 ? 11 : 8,
+                lowest = dtype == DType::Float16 ? -14 : -126;
       int exponent = std::ilogb(v);
       if (exponent < lowest) exponent = lowest;
       const double unit = std::ldexp(1.0, exponent - digits + 1);
       const double rounded = std::nearbyint(v / unit) * unit;
-      return dtype == DType::Float16 && std::fabs(rounded) > 65504 ? std::copysign(INFINITY, rounded) : rounded;
+      return dtype == DType::Float16 && std::fabs(rounded) > 65504
+                 ? std::copysign(INFINITY, rounded)
+                 : rounded;
     }
     case DType::Bool:
       return v != 0;
@@ -53,7 +58,8 @@ inline uint16_t bits_of_half(double v) {
   if (std::isinf(a)) return sign | 0x7c00;
   if (a < std::ldexp(1.0, -14)) return sign | static_cast<uint16_t>(a * std::ldexp(1.0, 24));
   const int e = std::ilogb(a);
-  return sign | static_cast<uint16_t>((e + 15) << 10) | static_cast<uint16_t>((a / std::ldexp(1.0, e) - 1) * 1024);
+  return sign | static_cast<uint16_t>((e + 15) << 10) |
+         static_cast<uint16_t>((a / std::ldexp(1.0, e) - 1) * 1024);
 }
 inline double half_of_bits(uint16_t b) {
   const int e = b >> 10 & 31, m = b & 1023;
@@ -108,15 +114,24 @@ inline void store_host(DType dtype, void* base, int64_t i, double v) {
 }
 inline double load_host(DType dtype, const void* base, int64_t i) {
   switch (dtype) {
-    case DType::Float32: return static_cast<const float*>(base)[i];
-    case DType::Float64: return static_cast<const double*>(base)[i];
-    case DType::Float16: return half_of_bits(static_cast<const uint16_t*>(base)[i]);
-    case DType::BFloat16: return bfloat_of_bits(static_cast<const uint16_t*>(base)[i]);
-    case DType::Int64: return static_cast<double>(static_cast<const int64_t*>(base)[i]);
-    case DType::Int32: return static_cast<const int32_t*>(base)[i];
-    case DType::Int16: return static_cast<const int16_t*>(base)[i];
-    case DType::Int8: return static_cast<const int8_t*>(base)[i];
-    default: return static_cast<const uint8_t*>(base)[i];
+    case DType::Float32:
+      return static_cast<const float*>(base)[i];
+    case DType::Float64:
+      return static_cast<const double*>(base)[i];
+    case DType::Float16:
+      return half_of_bits(static_cast<const uint16_t*>(base)[i]);
+    case DType::BFloat16:
+      return bfloat_of_bits(static_cast<const uint16_t*>(base)[i]);
+    case DType::Int64:
+      return static_cast<double>(static_cast<const int64_t*>(base)[i]);
+    case DType::Int32:
+      return static_cast<const int32_t*>(base)[i];
+    case DType::Int16:
+      return static_cast<const int16_t*>(base)[i];
+    case DType::Int8:
+      return static_cast<const int8_t*>(base)[i];
+    default:
+      return static_cast<const uint8_t*>(base)[i];
   }
 }
 
@@ -125,7 +140,8 @@ inline Random& random_source() {
   return source;
 }
 
-// ---- tensors ------------------------------------------------------------------------------------------------------------
+// ---- tensors
+// ------------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kGuard = 64;
 constexpr double kUntouched = 77;  // in guards and gaps; representable in every dtype
@@ -142,14 +158,16 @@ class Tensor {
   Tensor() = default;
 
   // Contiguous, or with the given strides, `shift` elements after a 256-byte boundary.
-  Tensor(DType type, Sizes shape, Sizes steps = {}, int64_t shift = 0) : dtype(type), sizes(shape), strides(steps) {
+  Tensor(DType type, Sizes shape, Sizes steps = {}, int64_t shift = 0)
+      : dtype(type), sizes(shape), strides(steps) {
     if (strides.empty()) {
       strides.resize(sizes.size());
       int64_t step = 1;
       for (size_t d = sizes.size(); d-- > 0; step *= sizes[d]) strides[d] = step;
     }
     int64_t span = 1;
-    for (size_t d = 0; d < sizes.size(); d++) span = sizes[d] == 0 ? 0 : span == 0 ? 0 : span + (sizes[d] - 1) * strides[d];
+    for (size_t d = 0; d < sizes.size(); d++)
+      span = sizes[d] == 0 ? 0 : span == 0 ? 0 : span + (sizes[d] - 1) * strides[d];
     const int64_t lead = 256 / item_size(dtype);
     offset = lead + shift;
     values.assign(static_cast<size_t>(offset + span + kGuard), kUntouched);
@@ -199,9 +217,11 @@ class Tensor {
   }
   Tensor& upload() {
     std::vector<uint8_t> bytes(values.size() * item_size(dtype));
-    for (size_t i = 0; i < values.size(); i++) store_host(dtype, bytes.data(), static_cast<int64_t>(i), values[i]);
+    for (size_t i = 0; i < values.size(); i++)
+      store_host(dtype, bytes.data(), static_cast<int64_t>(i), values[i]);
     cudaMemcpy(device, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
-    cudaDeviceSynchronize();  // the copy may end after the call, and the kernels' stream does not wait for it
+    // the copy may end after the call, and the kernels' stream does not wait for it
+    cudaDeviceSynchronize();
     return *this;
   }
   // Reads the storage back; false if an element outside the view has changed.
@@ -209,11 +229,13 @@ class Tensor {
     std::vector<uint8_t> bytes(values.size() * item_size(dtype));
     cudaMemcpy(bytes.data(), device, bytes.size(), cudaMemcpyDeviceToHost);
     std::vector<double> fresh(values.size());
-    for (size_t i = 0; i < values.size(); i++) fresh[i] = load_host(dtype, bytes.data(), static_cast<int64_t>(i));
+    for (size_t i = 0; i < values.size(); i++)
+      fresh[i] = load_host(dtype, bytes.data(), static_cast<int64_t>(i));
     std::vector<bool> inside(values.size(), false);
     for (int64_t i = 0, n = numel(); i < n; i++) inside[static_cast<size_t>(place(i))] = true;
     bool clean = true;
-    for (size_t i = 0; i < values.size(); i++) clean = clean && (inside[i] || fresh[i] == values[i]);
+    for (size_t i = 0; i < values.size(); i++)
+      clean = clean && (inside[i] || fresh[i] == values[i]);
     values = fresh;
     return clean;
   }
@@ -231,7 +253,8 @@ class Tensor {
   }
 };
 
-// ---- running and checking -------------------------------------------------------------------------------------------------
+// ---- running and checking
+// -------------------------------------------------------------------------------------------------
 
 struct Context {
   const Backend* backend = nullptr;
@@ -255,8 +278,8 @@ inline void begin(const char* group) {
   context().worst = 0;
 }
 inline void end() {
-  printf("%s  %-44s worst error %.2f of the tolerance\n", context().group_failed ? "FAIL" : "PASS", context().group.c_str(),
-         context().worst);
+  printf("%s  %-44s worst error %.2f of the tolerance\n", context().group_failed ? "FAIL" : "PASS",
+         context().group.c_str(), context().worst);
   fflush(stdout);
 }
 inline void problem(const std::string& what) {
@@ -267,14 +290,16 @@ inline void problem(const std::string& what) {
 
 inline int32_t kernel_id(const char* name) {
   for (int32_t i = 0; i < context().backend->num_kernels; i++)
-    if (context().backend->kernels[i].name && std::strcmp(context().backend->kernels[i].name, name) == 0) return i;
+    if (context().backend->kernels[i].name &&
+        std::strcmp(context().backend->kernels[i].name, name) == 0)
+      return i;
   printf("no kernel %s\n", name);
   std::exit(2);
 }
 
 template <class P>
-Status launch(const char* name, const std::vector<const Tensor*>& inputs, const std::vector<const Tensor*>& outputs,
-              const P& params, ErrorText* error) {
+Status launch(const char* name, const std::vector<const Tensor*>& inputs,
+              const std::vector<const Tensor*>& outputs, const P& params, ErrorText* error) {
   std::vector<TensorView> views;
   for (const Tensor* t : inputs) views.push_back(t->view());
   for (const Tensor* t : outputs) views.push_back(t->view());
@@ -292,13 +317,14 @@ Status launch(const char* name, const std::vector<const Tensor*>& inputs, const 
 
 // Launches, waits, reads the outputs back. Returns the code of whichever failed.
 template <class P>
-Code run_once(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
-              const P& params, bool expect_error) {
+Code run_once(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs,
+              const std::vector<Tensor*>& outputs, const P& params, bool expect_error) {
   for (Tensor* t : outputs)
     if (t->present()) t->upload();
   ErrorText error;
   poison_scratch(context().stream);
-  Status status = launch(name, inputs, std::vector<const Tensor*>(outputs.begin(), outputs.end()), params, &error);
+  Status status = launch(name, inputs, std::vector<const Tensor*>(outputs.begin(), outputs.end()),
+                         params, &error);
   ErrorText later;
   const Status waited = context().backend->stream_synchronize(context().stream, &later);
   if (status.ok() && !waited.ok()) {
@@ -314,8 +340,8 @@ Code run_once(const std::string& what, const char* name, const std::vector<const
 
 // Twice, from the same outputs: the bits have to be the same. A sanitizer needs but one look.
 template <class P>
-Code run(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
-         const P& params, bool expect_error = false) {
+Code run(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs,
+         const std::vector<Tensor*>& outputs, const P& params, bool expect_error = false) {
   context().checks++;
   std::vector<std::vector<double>> before, first;
   for (const Tensor* t : outputs) before.push_back(t->values);
@@ -327,7 +353,8 @@ Code run(const std::string& what, const char* name, const std::vector<const Tens
   }
   run_once(what + " again", name, inputs, outputs, params, false);
   for (size_t i = 0; i < outputs.size(); i++)
-    if (std::memcmp(first[i].data(), outputs[i]->values.data(), first[i].size() * sizeof(double)) != 0)
+    if (std::memcmp(first[i].data(), outputs[i]->values.data(), first[i].size() * sizeof(double)) !=
+        0)
       problem(what + ": two runs differ in output " + std::to_string(i));
   return code;
 }
@@ -351,7 +378,8 @@ inline double relative_tolerance(DType dtype) {
 }
 
 // got == want within rtol |want| + atol. NaN equals NaN, infinities must agree.
-inline void compare(const std::string& what, const Tensor& got, const std::vector<double>& want, double rtol, double atol) {
+inline void compare(const std::string& what, const Tensor& got, const std::vector<double>& want,
+                    double rtol, double atol) {
   int reported = 0;
   for (int64_t i = 0, n = got.numel(); i < n; i++) {
     const double a = got.get(i), b = want[static_cast<size_t>(i)];
@@ -363,8 +391,8 @@ inline void compare(const std::string& what, const Tensor& got, const std::vecto
     if (share <= 1) continue;
     if (reported++ == 0) {
       char text[200];
-      snprintf(text, sizeof text, ": element %lld of %lld is %.9g, should be %.9g", static_cast<long long>(i),
-               static_cast<long long>(n), a, b);
+      snprintf(text, sizeof text, ": element %lld of %lld is %.9g, should be %.9g",
+               static_cast<long long>(i), static_cast<long long>(n), a, b);
       problem(what + " " + dtype_name(got.dtype) + text);
     }
   }

@@ -1,4 +1,5 @@
-// Attention and its gradient against float64 on the CPU: masks, causal, grouped heads, dropout, odd sizes and strides.
+// Attention and its gradient against float64 on the CPU: masks, causal, grouped heads, dropout, odd
+// sizes and strides.
 #include "../devices.h"
 #include "../kernels/attention.cuh"
 #include "selftest_b.h"
@@ -9,13 +10,16 @@ namespace {
 double dropped_of_65536(double probability) { return std::round(probability * 65536); }
 
 // Whether dropout keeps a weight, as native/README.md has it, written again for the reference.
-bool is_kept(uint64_t seed, uint64_t offset, uint64_t row, int64_t key, int64_t keys, double probability) {
+bool is_kept(uint64_t seed, uint64_t offset, uint64_t row, int64_t key, int64_t keys,
+             double probability) {
   const uint64_t counter = row * uint64_t((keys + 7) / 8) + uint64_t(key / 8);
   uint32_t k[2] = {uint32_t(seed), uint32_t(seed >> 32)};
-  uint32_t c[4] = {uint32_t(counter), uint32_t(counter >> 32), uint32_t(offset), uint32_t(offset >> 32)};
+  uint32_t c[4] = {uint32_t(counter), uint32_t(counter >> 32), uint32_t(offset),
+                   uint32_t(offset >> 32)};
   for (int round = 0; round < 10; round++) {
     const uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];
-    const uint32_t next[4] = {uint32_t(p1 >> 32) ^ c[1] ^ k[0], uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k[1], uint32_t(p0)};
+    const uint32_t next[4] = {uint32_t(p1 >> 32) ^ c[1] ^ k[0], uint32_t(p1),
+                              uint32_t(p0 >> 32) ^ c[3] ^ k[1], uint32_t(p0)};
     std::memcpy(c, next, sizeof c);
     k[0] += 0x9E3779B9u;
     k[1] += 0xBB67AE85u;
@@ -24,8 +28,9 @@ bool is_kept(uint64_t seed, uint64_t offset, uint64_t row, int64_t key, int64_t 
   return bits >= dropped_of_65536(probability);
 }
 
-// Same: the dtype of q. Empty: a bool mask with rows that see nothing. Keys: one bool for a key, whatever the query. Queries: one for
-// a query. Across: of q's dtype, and queries are contiguous. Odd: a bool mask that begins at an odd byte, with rows of an even pitch.
+// Same: the dtype of q. Empty: a bool mask with rows that see nothing. Keys: one bool for a key,
+// whatever the query. Queries: one for a query. Across: of q's dtype, and queries are contiguous.
+// Odd: a bool mask that begins at an odd byte, with rows of an even pitch.
 enum class Mask { None, Bool, Float, Same, Empty, Keys, Queries, Across, Odd };
 
 struct Case {
@@ -34,15 +39,22 @@ struct Case {
   bool causal = false;
   Mask mask = Mask::None;
   double dropout = 0;
-  int layout = 0;  // 0: [B, H, S, D]; 1: a view of [B, S, H, D]; 2: unaligned rows; 3: no unit stride
+  // 0: [B, H, S, D]; 1: a view of [B, S, H, D]; 2: unaligned rows; 3: no unit stride
+  int layout = 0;
   double factor = 1;  // of the scale
 };
 
-Tensor heads_tensor(DType dtype, int64_t batch, int64_t heads, int64_t rows, int64_t depth, int layout) {
-  if (layout == 1) return Tensor(dtype, {batch, heads, rows, depth}, {rows * heads * depth, depth, heads * depth, 1});
+Tensor heads_tensor(DType dtype, int64_t batch, int64_t heads, int64_t rows, int64_t depth,
+                    int layout) {
+  if (layout == 1)
+    return Tensor(dtype, {batch, heads, rows, depth},
+                  {rows * heads * depth, depth, heads * depth, 1});
   if (layout == 2)
-    return Tensor(dtype, {batch, heads, rows, depth}, {heads * rows * (depth + 1), rows * (depth + 1), depth + 1, 1}, 1);
-  if (layout == 3) return Tensor(dtype, {batch, heads, rows, depth}, {heads * rows * depth, rows * depth, 1, rows});
+    return Tensor(dtype, {batch, heads, rows, depth},
+                  {heads * rows * (depth + 1), rows * (depth + 1), depth + 1, 1}, 1);
+  if (layout == 3)
+    return Tensor(dtype, {batch, heads, rows, depth},
+                  {heads * rows * depth, rows * depth, 1, rows});
   return Tensor(dtype, {batch, heads, rows, depth});
 }
 
@@ -80,7 +92,8 @@ void for_rows(const Case& c, F&& body) {
         body((b * c.heads + h) * c.queries + i, i, b * c.kv_heads + h / (c.heads / c.kv_heads));
 }
 
-Reference forward_of(const Case& c, const Operands& x, bool bool_mask, const AttentionParams& params) {
+Reference forward_of(const Case& c, const Operands& x, bool bool_mask,
+                     const AttentionParams& params) {
   Reference r;
   const size_t rows = static_cast<size_t>(c.batch * c.heads * c.queries);
   r.weights.assign(rows * static_cast<size_t>(c.keys), 0);
@@ -92,7 +105,8 @@ Reference forward_of(const Case& c, const Operands& x, bool bool_mask, const Att
     double* const weights = r.weights.data() + row * c.keys;
     double largest = -INFINITY, sum = 0;
     for (int64_t j = 0; j < c.keys; j++) {
-      double s = params.scale * dot(x.q.data() + row * c.depth, x.k.data() + (kv * c.keys + j) * c.depth, c.depth);
+      double s = params.scale *
+                 dot(x.q.data() + row * c.depth, x.k.data() + (kv * c.keys + j) * c.depth, c.depth);
       if (!x.mask.empty()) {
         const double m = x.mask[static_cast<size_t>(row * c.keys + j)];
         s = bool_mask ? (m != 0 ? s : -INFINITY) : s + m;
@@ -106,11 +120,13 @@ Reference forward_of(const Case& c, const Operands& x, bool bool_mask, const Att
                 ? 65536 / (65536 - dropped_of_65536(c.dropout))
                 : 0;
     }
-    for (int64_t j = 0; j < c.keys; j++) sum += largest == -INFINITY ? 0 : std::exp(weights[j] - largest);
+    for (int64_t j = 0; j < c.keys; j++)
+      sum += largest == -INFINITY ? 0 : std::exp(weights[j] - largest);
     if (largest != -INFINITY) r.lse[static_cast<size_t>(row)] = largest + std::log(sum);
     for (int64_t j = 0; j < c.keys; j++) {
       weights[j] = largest == -INFINITY ? 0 : std::exp(weights[j] - largest) / sum;
-      add_to(r.out.data() + row * c.value_depth, weights[j] * r.kept[static_cast<size_t>(row * c.keys + j)],
+      add_to(r.out.data() + row * c.value_depth,
+             weights[j] * r.kept[static_cast<size_t>(row * c.keys + j)],
              x.v.data() + (kv * c.keys + j) * c.value_depth, c.value_depth);
     }
   });
@@ -118,7 +134,8 @@ Reference forward_of(const Case& c, const Operands& x, bool bool_mask, const Att
 }
 
 // Gradients from `out` as the kernel gets it.
-void backward_of(const Case& c, const Operands& x, const std::vector<double>& out, double scale, Reference& r) {
+void backward_of(const Case& c, const Operands& x, const std::vector<double>& out, double scale,
+                 Reference& r) {
   r.gq.assign(x.q.size(), 0);
   r.gk.assign(x.k.size(), 0);
   r.gv.assign(x.v.size(), 0);
@@ -126,11 +143,13 @@ void backward_of(const Case& c, const Operands& x, const std::vector<double>& ou
     const double* const g = x.g.data() + row * c.value_depth;
     const double delta = dot(g, out.data() + row * c.value_depth, c.value_depth);
     for (int64_t j = 0; j < c.keys; j++) {
-      const double w = r.weights[static_cast<size_t>(row * c.keys + j)], kept = r.kept[static_cast<size_t>(row * c.keys + j)];
+      const double w = r.weights[static_cast<size_t>(row * c.keys + j)],
+                   kept = r.kept[static_cast<size_t>(row * c.keys + j)];
       if (w == 0) continue;
       const int64_t key = kv * c.keys + j;
       add_to(r.gv.data() + key * c.value_depth, w * kept, g, c.value_depth);
-      const double ds = w * (dot(g, x.v.data() + key * c.value_depth, c.value_depth) * kept - delta) * scale;
+      const double ds =
+          w * (dot(g, x.v.data() + key * c.value_depth, c.value_depth) * kept - delta) * scale;
       add_to(r.gq.data() + row * c.depth, ds, x.k.data() + key * c.depth, c.depth);
       add_to(r.gk.data() + key * c.depth, ds, x.q.data() + row * c.depth, c.depth);
     }
@@ -141,7 +160,8 @@ Tensor mask_of(const Case& c) {
   const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.keys};
   const bool is_added = c.mask == Mask::Float || c.mask == Mask::Same || c.mask == Mask::Across;
   const DType dtype = !is_added ? DType::Bool : c.mask == Mask::Float ? DType::Float32 : c.dtype;
-  const int64_t pitch = c.mask == Mask::Odd ? c.keys / 2 * 2 + 2 : c.keys, whole = c.queries * pitch;
+  const int64_t pitch = c.mask == Mask::Odd ? c.keys / 2 * 2 + 2 : c.keys,
+                whole = c.queries * pitch;
   std::vector<int64_t> strides{whole, 0, pitch, 1};  // for every head alike
   if (c.mask == Mask::Keys) strides = {c.keys, 0, 0, 1};
   if (c.mask == Mask::Queries) strides = {c.queries, 0, 1, 0};
@@ -156,11 +176,13 @@ Tensor mask_of(const Case& c) {
 }
 
 void attention_case(const Case& c) {
-  const std::string what = "B" + std::to_string(c.batch) + " H" + std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) +
-                           " S" + std::to_string(c.queries) + " T" + std::to_string(c.keys) + " D" + std::to_string(c.depth) +
-                           "/" + std::to_string(c.value_depth) + (c.causal ? " causal" : "") + " mask" +
-                           std::to_string(int(c.mask)) + (c.dropout > 0 ? " dropout" : "") + " layout" +
-                           std::to_string(c.layout) + (c.factor != 1 ? " scale x " + std::to_string(c.factor) : "");
+  const std::string what = "B" + std::to_string(c.batch) + " H" + std::to_string(c.heads) + "/" +
+                           std::to_string(c.kv_heads) + " S" + std::to_string(c.queries) + " T" +
+                           std::to_string(c.keys) + " D" + std::to_string(c.depth) + "/" +
+                           std::to_string(c.value_depth) + (c.causal ? " causal" : "") + " mask" +
+                           std::to_string(int(c.mask)) + (c.dropout > 0 ? " dropout" : "") +
+                           " layout" + std::to_string(c.layout) +
+                           (c.factor != 1 ? " scale x " + std::to_string(c.factor) : "");
   Tensor q = heads_tensor(c.dtype, c.batch, c.heads, c.queries, c.depth, c.layout),
          k = heads_tensor(c.dtype, c.batch, c.kv_heads, c.keys, c.depth, c.layout),
          v = heads_tensor(c.dtype, c.batch, c.kv_heads, c.keys, c.value_depth, c.layout),
@@ -168,26 +190,36 @@ void attention_case(const Case& c) {
   for (Tensor* t : {&q, &k, &v, &g}) t->normal();
   if (c.mask != Mask::None) mask = mask_of(c);
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
-  Tensor out(c.dtype, {c.batch, c.heads, c.queries, c.value_depth}), lse(inner, {c.batch, c.heads, c.queries});
-  const AttentionParams params{
-      c.factor / std::sqrt(double(c.depth > 0 ? c.depth : 1)), double(c.causal), c.dropout, 1234567, 89, 42};
-  const Operands x{Operands::dense(q), Operands::dense(k), Operands::dense(v), Operands::dense(g), Operands::dense(mask)};
+  Tensor out(c.dtype, {c.batch, c.heads, c.queries, c.value_depth}),
+      lse(inner, {c.batch, c.heads, c.queries});
+  const AttentionParams params{c.factor / std::sqrt(double(c.depth > 0 ? c.depth : 1)),
+                               double(c.causal),
+                               c.dropout,
+                               1234567,
+                               89,
+                               42};
+  const Operands x{Operands::dense(q), Operands::dense(k), Operands::dense(v), Operands::dense(g),
+                   Operands::dense(mask)};
   Reference want = forward_of(c, x, mask.dtype == DType::Bool, params);
 
   run(what, "attention", {&q, &k, &v, &mask}, {&out, &lse}, params);
   const bool narrow = item_size(c.dtype) == 2;
-  const double rtol = relative_tolerance(c.dtype), unit = c.dtype == DType::Float64 ? 1e-12 : narrow ? rtol : 4e-6;
+  const double rtol = relative_tolerance(c.dtype), unit = c.dtype == DType::Float64 ? 1e-12
+                                                          : narrow                  ? rtol
+                                                                                    : 4e-6;
   compare(what, out, want.out, rtol * 2, unit * (c.dropout > 0 ? 4 : 2));
-  compare(what + " lse", lse, want.lse, c.dtype == DType::Float64 ? 1e-12 : 1e-5, c.dtype == DType::Float64 ? 1e-12 : 2e-5);
+  compare(what + " lse", lse, want.lse, c.dtype == DType::Float64 ? 1e-12 : 1e-5,
+          c.dtype == DType::Float64 ? 1e-12 : 2e-5);
 
   // Backward from the reference's out and lse.
   out.fill([&](int64_t i) { return want.out[static_cast<size_t>(i)]; });
   lse.fill([&](int64_t i) { return want.lse[static_cast<size_t>(i)]; });
   backward_of(c, x, Operands::dense(out), params.scale, want);
   Tensor gq(c.dtype, q.sizes), gk(c.dtype, k.sizes), gv(c.dtype, v.sizes);
-  run(
-      what + " backward", "attention_backward", {&g, &q, &k, &v, &mask, &out, &lse}, {&gq, &gk, &gv},
-      AttentionBackwardParams{params.scale, params.causal, params.dropout, params.seed_low, params.seed_high, params.offset});
+  run(what + " backward", "attention_backward", {&g, &q, &k, &v, &mask, &out, &lse},
+      {&gq, &gk, &gv},
+      AttentionBackwardParams{params.scale, params.causal, params.dropout, params.seed_low,
+                              params.seed_high, params.offset});
   const auto room = [&](const std::vector<double>& list) {
     double top = 0;
     for (const double value : list) top = std::fmax(top, std::fabs(value));
@@ -198,13 +230,14 @@ void attention_case(const Case& c) {
   compare(what + " gv", gv, want.gv, rtol * 2, room(want.gv));
 }
 
-// What the kernels of sm_90 take: depths that are multiples of 8. Sizes that no tile divides, and of several tiles. Every other
-// case has a mask, or dropout, or both.
+// What the kernels of sm_90 take: depths that are multiples of 8. Sizes that no tile divides, and
+// of several tiles. Every other case has a mask, or dropout, or both.
 void sm90_cases(DType dtype) {
   const int64_t sizes[][2] = {{1, 1},     {1, 131},   {131, 1},  {64, 64},   {65, 63},  {127, 129},
                               {128, 128}, {193, 191}, {66, 196}, {97, 389},  {389, 97}, {257, 512},
                               {640, 257}, {511, 769}, {1, 1031}, {1031, 64}, {200, 140}};
-  const Mask masks[] = {Mask::None, Mask::Bool, Mask::Same, Mask::Empty, Mask::Keys, Mask::Across, Mask::Odd};
+  const Mask masks[] = {Mask::None, Mask::Bool,   Mask::Same, Mask::Empty,
+                        Mask::Keys, Mask::Across, Mask::Odd};
   const int before = shardwise::cuda::attention_wgmma_taken();
   int turn = 0;
   for (const auto& s : sizes)
@@ -216,16 +249,19 @@ void sm90_cases(DType dtype) {
           const auto drawn = [](int64_t count) {
             return static_cast<int64_t>(random_source().uniform() * static_cast<double>(count));
           };
-          const int64_t kv_heads = 1 + drawn(2), heads = kv_heads * (1 + drawn(3)), batch = 1 + drawn(2);
+          const int64_t kv_heads = 1 + drawn(2), heads = kv_heads * (1 + drawn(3)),
+                        batch = 1 + drawn(2);
           const int64_t narrower = turn % 7 == 3 ? 8 : turn % 7 == 5 ? 32 : 0;
           const Mask mask = modified ? masks[turn / 2 % 7] : Mask::None;
           const double dropout = modified && (mask == Mask::None || drawn(2) == 0) ? 0.3 : 0;
-          attention_case({dtype, batch, heads, kv_heads, s[0], s[1], depth - narrower, depth - (turn % 11 == 4 ? 24 : narrower),
-                          causal, mask, dropout, turn % 3 == 1});
+          attention_case({dtype, batch, heads, kv_heads, s[0], s[1], depth - narrower,
+                          depth - (turn % 11 == 4 ? 24 : narrower), causal, mask, dropout,
+                          turn % 3 == 1});
         }
   const int taken = shardwise::cuda::attention_wgmma_taken() - before;
   if (shardwise::cuda::is_sm90(*shardwise::cuda::device_facts(0)) && taken != 4 * turn)
-    problem("the kernels of sm_90 took " + std::to_string(taken) + " of " + std::to_string(4 * turn) + " calls");
+    problem("the kernels of sm_90 took " + std::to_string(taken) + " of " +
+            std::to_string(4 * turn) + " calls");
 }
 
 }  // namespace
@@ -247,7 +283,8 @@ void test_attention() {
     attention_case({dtype, 1, 2, 1, 20, 19, 150, 200, true});
     attention_case({dtype, 2, 2, 1, 37, 70, 64, 64, false, Mask::Queries, 0.2, 2});
     attention_case({dtype, 2, 2, 1, 70, 37, 128, 120, true, Mask::None, 0.2, 2});
-    for (const double factor : {-2.0, 0.0}) {  // kernels that look for the largest score before its scale would be wrong
+    // kernels that look for the largest score before its scale would be wrong
+    for (const double factor : {-2.0, 0.0}) {
       attention_case({dtype, 1, 2, 1, 70, 67, 64, 64, false, Mask::None, 0, 0, factor});
       attention_case({dtype, 1, 2, 1, 130, 131, 128, 128, true, Mask::None, 0, 0, factor});
     }

@@ -6,23 +6,29 @@
 namespace selftest {
 namespace {
 
-enum class Order { Rows, Columns, Padded, Odd, Strided };  // Odd: rows that are not aligned; Strided: no unit stride
+// Odd: rows that are not aligned; Strided: no unit stride
+enum class Order { Rows, Columns, Padded, Odd, Strided };
 const char* name_of(Order o) {
   constexpr const char* names[] = {"rows", "columns", "padded", "odd", "strided"};
   return names[static_cast<int>(o)];
 }
 
-Tensor matrix(DType dtype, int64_t batch, int64_t rows, int64_t columns, Order order, bool broadcast = false) {
-  const auto steps = [&](int64_t row, int64_t column, int64_t whole) { return Sizes{broadcast ? 0 : whole, row, column}; };
+Tensor matrix(DType dtype, int64_t batch, int64_t rows, int64_t columns, Order order,
+              bool broadcast = false) {
+  const auto steps = [&](int64_t row, int64_t column, int64_t whole) {
+    return Sizes{broadcast ? 0 : whole, row, column};
+  };
   switch (order) {
     case Order::Columns:
       return Tensor(dtype, {batch, rows, columns}, steps(1, rows, rows * columns));
     case Order::Padded:
       return Tensor(dtype, {batch, rows, columns}, steps(columns + 24, 1, rows * (columns + 24)));
     case Order::Odd:
-      return Tensor(dtype, {batch, rows, columns}, steps(columns + 1, 1, rows * (columns + 1) + 1), 1);
+      return Tensor(dtype, {batch, rows, columns}, steps(columns + 1, 1, rows * (columns + 1) + 1),
+                    1);
     case Order::Strided:
-      return Tensor(dtype, {batch, rows, columns}, steps(columns * 2 + 1, 2, rows * (columns * 2 + 1)));
+      return Tensor(dtype, {batch, rows, columns},
+                    steps(columns * 2 + 1, 2, rows * (columns * 2 + 1)));
     default:
       return Tensor(dtype, {batch, rows, columns}, steps(columns, 1, rows * columns));
   }
@@ -41,14 +47,18 @@ struct Case {
 
 void matmul_case(const Case& q) {
   const bool floats = is_floating(q.dtype);
-  const std::string what = std::to_string(q.batch) + "x" + std::to_string(q.m) + "x" + std::to_string(q.n) + "x" +
-                           std::to_string(q.k) + " " + name_of(q.a) + "/" + name_of(q.b) + "/" + name_of(q.y) +
-                           (q.c != Addend::None ? " +c" + std::to_string(int(q.c)) : "") + (q.broadcast_b ? " one b" : "");
-  Tensor a = matrix(q.dtype, q.batch, q.m, q.k, q.a), b = matrix(q.dtype, q.batch, q.k, q.n, q.b, q.broadcast_b),
+  const std::string what = std::to_string(q.batch) + "x" + std::to_string(q.m) + "x" +
+                           std::to_string(q.n) + "x" + std::to_string(q.k) + " " + name_of(q.a) +
+                           "/" + name_of(q.b) + "/" + name_of(q.y) +
+                           (q.c != Addend::None ? " +c" + std::to_string(int(q.c)) : "") +
+                           (q.broadcast_b ? " one b" : "");
+  Tensor a = matrix(q.dtype, q.batch, q.m, q.k, q.a),
+         b = matrix(q.dtype, q.batch, q.k, q.n, q.b, q.broadcast_b),
          y = matrix(q.dtype, q.batch, q.m, q.n, q.y), c;
   auto value = [&](int64_t) {
     return floats ? random_source().normal()
-                  : double(random_source().bits() % 7) - (q.dtype == DType::UInt8 || q.dtype == DType::Bool ? 0 : 3);
+                  : double(random_source().bits() % 7) -
+                        (q.dtype == DType::UInt8 || q.dtype == DType::Bool ? 0 : 3);
   };
   a.fill(value);
   b.fill(value);
@@ -61,7 +71,8 @@ void matmul_case(const Case& q) {
   for (int64_t i = 0; i < q.batch; i++)
     for (int64_t r = 0; r < q.m; r++)
       for (int64_t s = 0; s < q.n; s++) {
-        double v = q.alpha * product_at(a, b, i, r, s) + (c.present() && q.beta != 0 ? q.beta * c.at({i, r, s}) : 0);
+        double v = q.alpha * product_at(a, b, i, r, s) +
+                   (c.present() && q.beta != 0 ? q.beta * c.at({i, r, s}) : 0);
         if (q.dtype == DType::Bool) v = v != 0;
         if (q.dtype == DType::Int8) v = static_cast<int8_t>(static_cast<int64_t>(v));
         if (q.dtype == DType::UInt8) v = static_cast<uint8_t>(static_cast<int64_t>(v));
@@ -71,18 +82,23 @@ void matmul_case(const Case& q) {
   const double rtol = relative_tolerance(q.dtype), inner = q.dtype == DType::Float64 ? 1e-14 : 3e-7;
   if (floats)
     compare(what, y, want, rtol,
-            (30 + double(q.k) * 2) * inner * 0.3 * std::fabs(q.alpha) + (q.c == Addend::None ? 0 : 4 * inner));
+            (30 + double(q.k) * 2) * inner * 0.3 * std::fabs(q.alpha) +
+                (q.c == Addend::None ? 0 : 4 * inner));
   else
     compare(what, y, want, 0, 0.1);
 }
 
 void all_cases(DType dtype, bool library) {
-  begin((std::string("matmul ") + dtype_name(dtype) + (library ? ", cuBLASLt" : ", own kernels")).c_str());
-  const Order R = Order::Rows, C = Order::Columns, P = Order::Padded, O = Order::Odd, S = Order::Strided;
+  begin((std::string("matmul ") + dtype_name(dtype) + (library ? ", cuBLASLt" : ", own kernels"))
+            .c_str());
+  const Order R = Order::Rows, C = Order::Columns, P = Order::Padded, O = Order::Odd,
+              S = Order::Strided;
   const bool floats = is_floating(dtype);
-  std::vector<Sizes> shapes = {{1, 1, 1, 1},    {2, 3, 5, 7},       {3, 64, 64, 64},  {1, 17, 64, 33},
-                               {2, 65, 67, 71}, {1, 130, 140, 100}, {1, 128, 128, 32}};
-  if (!context().quick && floats) shapes.insert(shapes.end(), {{1, 300, 257, 513}, {2, 200, 136, 264}, {5, 100, 72, 8}});
+  std::vector<Sizes> shapes = {{1, 1, 1, 1},     {2, 3, 5, 7},    {3, 64, 64, 64},
+                               {1, 17, 64, 33},  {2, 65, 67, 71}, {1, 130, 140, 100},
+                               {1, 128, 128, 32}};
+  if (!context().quick && floats)
+    shapes.insert(shapes.end(), {{1, 300, 257, 513}, {2, 200, 136, 264}, {5, 100, 72, 8}});
   if (context().sparse) shapes = {{1, 17, 64, 33}, {2, 65, 67, 71}, {1, 130, 140, 100}};
   for (const Sizes& s : shapes) {
     for (const Order a : {R, C})

@@ -4,8 +4,10 @@
 
 namespace selftest {
 
-// Of batches of matrices a and b, element (row, column) of the product of the two in `batch`, in float64.
-inline double product_at(const Tensor& a, const Tensor& b, int64_t batch, int64_t row, int64_t column) {
+// Of batches of matrices a and b, element (row, column) of the product of the two in `batch`, in
+// float64.
+inline double product_at(const Tensor& a, const Tensor& b, int64_t batch, int64_t row,
+                         int64_t column) {
   const double* left = a.values.data() + a.index_of({batch, row, 0});
   const double* right = b.values.data() + b.index_of({batch, 0, column});
   double sum = 0;

@@ -7,7 +7,8 @@ namespace {
 // How the operands of a row kernel lie in memory.
 enum class Layout { Contiguous, Padded, Shifted, ShiftedApart, Transposed, MiddleDim };
 const char* name_of(Layout l) {
-  constexpr const char* names[] = {"contiguous", "padded", "shifted", "shifted apart", "transposed", "middle dim"};
+  constexpr const char* names[] = {"contiguous",    "padded",     "shifted",
+                                   "shifted apart", "transposed", "middle dim"};
   return names[static_cast<int>(l)];
 }
 
@@ -46,15 +47,19 @@ void softmax_reference(const Tensor& x, int64_t n, bool log_form, std::vector<do
 // The lowest finite number, by which masks hide elements.
 double lowest(DType dtype) {
   switch (dtype) {
-    case DType::Float64: return std::numeric_limits<double>::lowest();
-    case DType::Float32: return std::numeric_limits<float>::lowest();
-    case DType::Float16: return -65504;
-    default: return -0x1.fep127;
+    case DType::Float64:
+      return std::numeric_limits<double>::lowest();
+    case DType::Float32:
+      return std::numeric_limits<float>::lowest();
+    case DType::Float16:
+      return -65504;
+    default:
+      return -0x1.fep127;
   }
 }
 
-// Special: infinities and NaN. Hidden: rows of which all but the first element, the first vectors, all, every second, the second half are
-// the lowest number.
+// Special: infinities and NaN. Hidden: rows of which all but the first element, the first vectors,
+// all, every second, the second half are the lowest number.
 enum class Values { Plain, Special, Hidden };
 
 bool is_hidden(int64_t row, int64_t i, int64_t n) {
@@ -62,12 +67,16 @@ bool is_hidden(int64_t row, int64_t i, int64_t n) {
   return hidden[row % 5];
 }
 
-void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_form, Values values) {
-  const std::string what = shape_text({rows, n}) + " " + name_of(layout) + (log_form ? " log" : "") + (values == Values::Hidden ? " hidden" : "");
+void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_form,
+                  Values values) {
+  const std::string what = shape_text({rows, n}) + " " + name_of(layout) +
+                           (log_form ? " log" : "") + (values == Values::Hidden ? " hidden" : "");
   Tensor x = rows_tensor(dtype, rows, n, layout, 0), y = rows_tensor(dtype, rows, n, layout, 1);
   x.normal(3);
   if (values == Values::Hidden)
-    x.fill([&](int64_t at) { return is_hidden(at / n, at % n, n) ? lowest(dtype) : random_source().normal() * 3; });
+    x.fill([&](int64_t at) {
+      return is_hidden(at / n, at % n, n) ? lowest(dtype) : random_source().normal() * 3;
+    });
   if (values == Values::Special && rows >= 4) {
     for (int64_t i = 0; i < n; i++) x.set(i, -INFINITY);
     x.set(n + n / 2, NAN);
@@ -91,19 +100,23 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
   double largest = 0;
   for (int64_t r = 0; r < (n > 0 ? out.numel() / n : 0); r++) {
     double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += log_form ? g.get(r * n + i) : g.get(r * n + i) * out.get(r * n + i);
+    for (int64_t i = 0; i < n; i++)
+      sum += log_form ? g.get(r * n + i) : g.get(r * n + i) * out.get(r * n + i);
     largest = std::fmax(largest, std::fabs(sum));
     for (int64_t i = 0; i < n; i++) {
       const double gv = g.get(r * n + i), yv = out.get(r * n + i);
-      gradient[static_cast<size_t>(r * n + i)] = log_form ? gv - std::exp(yv) * sum : yv * (gv - sum);
+      gradient[static_cast<size_t>(r * n + i)] =
+          log_form ? gv - std::exp(yv) * sum : yv * (gv - sum);
     }
   }
-  run(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx}, NoParams{});
+  run(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx},
+      NoParams{});
   compare(what + " backward", gx, gradient, rtol * 2,
           rtol * (log_form ? 1 + largest * 0.02 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
 }
 
-// ---- norms --------------------------------------------------------------------------------------------------------------
+// ---- norms
+// --------------------------------------------------------------------------------------------------------------
 
 struct NormCase {
   DType dtype;
@@ -118,17 +131,20 @@ struct NormCase {
 };
 
 void norm_case(const NormCase& c) {
-  const std::string what = shape_text({c.rows, c.n}) + (c.rms ? " rms" : " layer") + (c.weight ? " w" : "") +
-                           (c.bias ? " b" : "") + (c.shift ? " shifted" : "") + (c.output_shift ? " apart" : "") +
+  const std::string what = shape_text({c.rows, c.n}) + (c.rms ? " rms" : " layer") +
+                           (c.weight ? " w" : "") + (c.bias ? " b" : "") +
+                           (c.shift ? " shifted" : "") + (c.output_shift ? " apart" : "") +
                            (c.weight_shift ? " all" : "");
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   const DType wt = c.other_weight_dtype ? c.weight_dtype : c.dtype;
-  Tensor x(c.dtype, {c.rows, c.n}, {}, c.shift), w, b, y(c.dtype, {c.rows, c.n}, {}, c.output_shift), mean, rstd(inner, {c.rows});
+  Tensor x(c.dtype, {c.rows, c.n}, {}, c.shift), w, b,
+      y(c.dtype, {c.rows, c.n}, {}, c.output_shift), mean, rstd(inner, {c.rows});
   x.normal(2, 5);
   if (c.weight) (w = Tensor(wt, {c.n}, {}, c.weight_shift)).normal(0.5, 1);
   if (c.bias) (b = Tensor(wt, {c.n}, {}, c.weight_shift)).normal();
   if (!c.rms) mean = Tensor(inner, {c.rows});
-  const double eps = 1e-5, rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner);
+  const double eps = 1e-5, rtol = relative_tolerance(c.dtype),
+               inner_rtol = relative_tolerance(inner);
   std::vector<double> means(static_cast<size_t>(c.rows)), rstds(static_cast<size_t>(c.rows)),
       want(static_cast<size_t>(c.rows * c.n));
   for (int64_t r = 0; r < c.rows; r++) {
@@ -136,11 +152,13 @@ void norm_case(const NormCase& c) {
     if (!c.rms)
       for (int64_t i = 0; i < c.n; i++) sum += x.get(r * c.n + i);
     const double m = c.rms ? 0 : sum / double(c.n);
-    for (int64_t i = 0; i < c.n; i++) squares += (x.get(r * c.n + i) - m) * (x.get(r * c.n + i) - m);
+    for (int64_t i = 0; i < c.n; i++)
+      squares += (x.get(r * c.n + i) - m) * (x.get(r * c.n + i) - m);
     means[static_cast<size_t>(r)] = m;
     const double s = rstds[static_cast<size_t>(r)] = 1 / std::sqrt(squares / double(c.n) + eps);
     for (int64_t i = 0; i < c.n; i++)
-      want[static_cast<size_t>(r * c.n + i)] = (x.get(r * c.n + i) - m) * s * (c.weight ? w.get(i) : 1) + (c.bias ? b.get(i) : 0);
+      want[static_cast<size_t>(r * c.n + i)] =
+          (x.get(r * c.n + i) - m) * s * (c.weight ? w.get(i) : 1) + (c.bias ? b.get(i) : 0);
   }
   const double spread = c.n < 8 ? 60 : 1;  // of a few close values, x - mean cancels
   if (c.rms)
@@ -152,7 +170,8 @@ void norm_case(const NormCase& c) {
   compare(what + " rstd", rstd, rstds, inner_rtol * 4 * spread, 0);
 
   // Backward, from the reference's own statistics.
-  Tensor g(c.dtype, {c.rows, c.n}, {}, c.gradient_shift < 0 ? c.shift : c.gradient_shift), gx(c.dtype, {c.rows, c.n}, {}, c.output_shift), gw, gb;
+  Tensor g(c.dtype, {c.rows, c.n}, {}, c.gradient_shift < 0 ? c.shift : c.gradient_shift),
+      gx(c.dtype, {c.rows, c.n}, {}, c.output_shift), gw, gb;
   g.normal();
   if (!c.rms) mean.fill([&](int64_t i) { return means[static_cast<size_t>(i)]; });
   rstd.fill([&](int64_t i) { return rstds[static_cast<size_t>(i)]; });
@@ -163,28 +182,33 @@ void norm_case(const NormCase& c) {
     const double m = c.rms ? 0 : mean.get(r), s = rstd.get(r);
     double sum = 0, dot = 0;
     for (int64_t i = 0; i < c.n; i++) {
-      const double h = g.get(r * c.n + i) * (c.weight ? w.get(i) : 1), xh = (x.get(r * c.n + i) - m) * s;
+      const double h = g.get(r * c.n + i) * (c.weight ? w.get(i) : 1),
+                   xh = (x.get(r * c.n + i) - m) * s;
       sum += h;
       dot += h * xh;
       want_w[static_cast<size_t>(i)] += g.get(r * c.n + i) * xh;
       want_b[static_cast<size_t>(i)] += g.get(r * c.n + i);
     }
     for (int64_t i = 0; i < c.n; i++) {
-      const double h = g.get(r * c.n + i) * (c.weight ? w.get(i) : 1), xh = (x.get(r * c.n + i) - m) * s;
-      want[static_cast<size_t>(r * c.n + i)] = s * (h - (c.rms ? 0 : sum / double(c.n)) - xh * dot / double(c.n));
+      const double h = g.get(r * c.n + i) * (c.weight ? w.get(i) : 1),
+                   xh = (x.get(r * c.n + i) - m) * s;
+      want[static_cast<size_t>(r * c.n + i)] =
+          s * (h - (c.rms ? 0 : sum / double(c.n)) - xh * dot / double(c.n));
     }
   }
   if (c.rms)
     run(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w}, {&gx, &gw}, NoParams{});
   else
-    run(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&gx, &gw, &gb}, NoParams{});
+    run(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&gx, &gw, &gb},
+        NoParams{});
   compare(what + " gx", gx, want, rtol * 2, (rtol * 0.5 + inner_rtol * 8) * spread * 4);
   const double rows_room = std::sqrt(double(c.rows)) * 3 * inner_rtol * spread;
   if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(wt), rows_room + 1e-9);
   if (c.bias) compare(what + " gb", gb, want_b, relative_tolerance(wt), rows_room + 1e-9);
 }
 
-// ---- cross entropy ------------------------------------------------------------------------------------------------------
+// ---- cross entropy
+// ------------------------------------------------------------------------------------------------------
 
 struct EntropyCase {
   DType dtype;
@@ -196,20 +220,26 @@ struct EntropyCase {
 };
 
 void entropy_case(const EntropyCase& c) {
-  const std::string what =
-      shape_text({c.rows, c.n}) + " " + name_of(c.layout) + (c.weight ? " weights" : "") + (c.smoothing > 0 ? " smooth" : "") + (c.hidden ? " hidden" : "");
+  const std::string what = shape_text({c.rows, c.n}) + " " + name_of(c.layout) +
+                           (c.weight ? " weights" : "") + (c.smoothing > 0 ? " smooth" : "") +
+                           (c.hidden ? " hidden" : "");
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
-  Tensor x = rows_tensor(c.dtype, c.rows, c.n, c.layout, 1), target(DType::Int64, {c.rows}), w, loss(inner, {c.rows}),
-         lse(inner, {c.rows});
+  Tensor x = rows_tensor(c.dtype, c.rows, c.n, c.layout, 1), target(DType::Int64, {c.rows}), w,
+         loss(inner, {c.rows}), lse(inner, {c.rows});
   x.normal(3);
-  target.fill([&](int64_t i) { return i % 5 == 3 ? -100 : double(random_source().bits() % uint64_t(c.n)); });
+  target.fill([&](int64_t i) {
+    return i % 5 == 3 ? -100 : double(random_source().bits() % uint64_t(c.n));
+  });
   if (c.hidden)
     for (int64_t r = 0; r < c.rows; r++)
       for (int64_t i = 0; i < c.n; i++)
-        if (is_hidden(r, i, c.n) && i != static_cast<int64_t>(target.get(r))) x.set(r * c.n + i, r % 5 == 2 && i == 0 ? 1 : lowest(c.dtype));
+        if (is_hidden(r, i, c.n) && i != static_cast<int64_t>(target.get(r)))
+          x.set(r * c.n + i, r % 5 == 2 && i == 0 ? 1 : lowest(c.dtype));
   if (c.hidden) x.upload();
-  if (c.weight) (w = Tensor(inner, {c.n})).fill([](int64_t) { return random_source().uniform() + 0.1; });
-  const double s = c.smoothing, rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner);
+  if (c.weight)
+    (w = Tensor(inner, {c.n})).fill([](int64_t) { return random_source().uniform() + 0.1; });
+  const double s = c.smoothing, rtol = relative_tolerance(c.dtype),
+               inner_rtol = relative_tolerance(inner);
   auto weight = [&](int64_t i) { return c.weight ? w.get(i) : 1.0; };
   std::vector<double> losses(static_cast<size_t>(c.rows)), lses(static_cast<size_t>(c.rows)),
       gradient(static_cast<size_t>(c.rows * c.n));
@@ -226,27 +256,33 @@ void entropy_case(const EntropyCase& c) {
     }
     const int64_t t = static_cast<int64_t>(target.get(r));
     if (t == -100) continue;
-    losses[static_cast<size_t>(r)] = (1 - s) * weight(t) * (l - x.get(r * c.n + t)) + (s > 0 ? s / double(c.n) * smooth : 0);  // smooth may be infinite
+    // smooth may be infinite
+    losses[static_cast<size_t>(r)] =
+        (1 - s) * weight(t) * (l - x.get(r * c.n + t)) + (s > 0 ? s / double(c.n) * smooth : 0);
     for (int64_t i = 0; i < c.n; i++) {
       const double p = std::exp(x.get(r * c.n + i) - l);
       gradient[static_cast<size_t>(r * c.n + i)] =
-          g.get(r) * ((1 - s) * weight(t) * (p - (i == t ? 1 : 0)) + s / double(c.n) * (all * p - weight(i)));
+          g.get(r) *
+          ((1 - s) * weight(t) * (p - (i == t ? 1 : 0)) + s / double(c.n) * (all * p - weight(i)));
     }
   }
   run(what, "cross_entropy", {&x, &target, &w}, {&loss, &lse}, CrossEntropyParams{-100, s});
-  const double exp_room = c.dtype == DType::Float16 || c.dtype == DType::BFloat16 ? 4 : 1;  // the short exp
+  // the short exp
+  const double exp_room = c.dtype == DType::Float16 || c.dtype == DType::BFloat16 ? 4 : 1;
   compare(what, loss, losses, inner_rtol * 4, inner_rtol * 4 * exp_room);
   compare(what + " lse", lse, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
 
   lse.fill([&](int64_t i) { return lses[static_cast<size_t>(i)]; });
   Tensor gx(c.dtype, {c.rows, c.n});
-  run(what + " backward", "cross_entropy_backward", {&g, &x, &lse, &target, &w}, {&gx}, CrossEntropyBackwardParams{-100, s});
+  run(what + " backward", "cross_entropy_backward", {&g, &x, &lse, &target, &w}, {&gx},
+      CrossEntropyBackwardParams{-100, s});
   compare(what + " backward", gx, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
 
   // Scaled losses and their gradient at once.
   for (int64_t r = 0; r < c.rows; r++) losses[static_cast<size_t>(r)] *= g.get(r);
   Tensor loss2(inner, {c.rows}), lse2(inner, {c.rows}), gx2(c.dtype, {c.rows, c.n});
-  run(what + " both", "cross_entropy", {&x, &target, &w, &g}, {&loss2, &lse2, &gx2}, CrossEntropyParams{-100, s});
+  run(what + " both", "cross_entropy", {&x, &target, &w, &g}, {&loss2, &lse2, &gx2},
+      CrossEntropyParams{-100, s});
   compare(what + " both", loss2, losses, inner_rtol * 4, inner_rtol * 16 * exp_room);
   compare(what + " both lse", lse2, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
   compare(what + " both gradient", gx2, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
@@ -258,9 +294,19 @@ void test_softmax() {
   for (const DType dtype : kFloats) {
     if (left_out(dtype)) continue;
     begin((std::string("softmax ") + dtype_name(dtype)).c_str());
-    std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 7}, {7, 64}, {33, 127}, {5, 1000}, {4, 1024}, {3, 4097}};
-    // Rows of whole vectors around the limits of teams, blocks and clusters; and long ones that are none.
-    shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {33, 264}, {17, 520}, {9, 1032}, {5, 2056}, {0, 4096}, {2, 8201}, {2, 16385}});
+    std::vector<Sizes> shapes = {{1, 1},    {3, 5},    {0, 7},    {7, 64},
+                                 {33, 127}, {5, 1000}, {4, 1024}, {3, 4097}};
+    // Rows of whole vectors around the limits of teams, blocks and clusters; and long ones that are
+    // none.
+    shapes.insert(shapes.end(), {{1, 8},
+                                 {131, 24},
+                                 {33, 264},
+                                 {17, 520},
+                                 {9, 1032},
+                                 {5, 2056},
+                                 {0, 4096},
+                                 {2, 8201},
+                                 {2, 16385}});
     if (!context().quick)
       shapes.insert(shapes.end(), {{1000, 8},
                                    {2111, 256},
@@ -278,14 +324,16 @@ void test_softmax() {
     choose(&shapes);
     for (const Sizes& s : shapes)
       for (const bool log_form : {false, true})
-        for (const Layout layout :
-             {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::ShiftedApart, Layout::Transposed, Layout::MiddleDim})
-          if ((s[1] <= 5000 && !context().sparse) || layout == Layout::Contiguous || (layout == Layout::Shifted && s[1] < 5000))
+        for (const Layout layout : {Layout::Contiguous, Layout::Padded, Layout::Shifted,
+                                    Layout::ShiftedApart, Layout::Transposed, Layout::MiddleDim})
+          if ((s[1] <= 5000 && !context().sparse) || layout == Layout::Contiguous ||
+              (layout == Layout::Shifted && s[1] < 5000))
             softmax_case(dtype, s[0], s[1], layout, log_form, Values::Plain);
     for (const int64_t n : {1, 6, 300, 1032, 5000, 8192, 20000})
       for (const Layout layout : {Layout::Contiguous, Layout::Transposed})
         for (const bool log_form : {false, true})
-          for (const Values values : {Values::Special, Values::Hidden}) softmax_case(dtype, 5, n, layout, log_form, values);
+          for (const Values values : {Values::Special, Values::Hidden})
+            softmax_case(dtype, 5, n, layout, log_form, values);
     end();
   }
 }
@@ -294,9 +342,12 @@ void test_norms() {
   for (const DType dtype : kFloats) {
     if (left_out(dtype)) continue;
     begin((std::string("norms ") + dtype_name(dtype)).c_str());
-    std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 8}, {5, 64}, {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
-    // Rows of whole vectors around the limits of teams and blocks; long ones that are none, and so many that threads have several.
-    shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}});
+    std::vector<Sizes> shapes = {{1, 1},    {3, 5},    {0, 8},    {5, 64},
+                                 {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
+    // Rows of whole vectors around the limits of teams and blocks; long ones that are none, and so
+    // many that threads have several.
+    shapes.insert(shapes.end(),
+                  {{1, 8}, {131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}});
     shapes.insert(shapes.end(), {{2, 8201}, {2, 16385}, {800, 2001}});
     if (!context().quick)
       shapes.insert(shapes.end(), {{3000, 96},
@@ -331,26 +382,32 @@ void test_cross_entropy() {
   for (const DType dtype : kFloats) {
     if (left_out(dtype)) continue;
     begin((std::string("cross entropy ") + dtype_name(dtype)).c_str());
-    std::vector<Sizes> shapes = {{1, 1}, {4, 3}, {0, 37}, {0, 4096}, {9, 37}, {40, 130}, {6, 1000}, {5, 5003}, {5, 2048}, {4, 4104}};
-    if (!context().quick) shapes.insert(shapes.end(), {{2000, 64}, {1, 33016}, {64, 32000}, {7, 50257}, {3, 128256}});
+    std::vector<Sizes> shapes = {{1, 1},    {4, 3},    {0, 37},   {0, 4096}, {9, 37},
+                                 {40, 130}, {6, 1000}, {5, 5003}, {5, 2048}, {4, 4104}};
+    if (!context().quick)
+      shapes.insert(shapes.end(), {{2000, 64}, {1, 33016}, {64, 32000}, {7, 50257}, {3, 128256}});
     choose(&shapes);
     for (const Sizes& s : shapes)
       for (const bool weight : {false, true})
         for (const double smoothing : {0.0, 0.1})
-          for (const Layout layout : {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::Transposed})
+          for (const Layout layout :
+               {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::Transposed})
             if ((s[1] <= 6000 && !context().sparse) || layout == Layout::Contiguous)
               entropy_case({dtype, s[0], s[1], weight, smoothing, layout});
     for (const int64_t n : {40, 1000, 2048, 5003, 8192, 32768})
-      for (const bool weight : {false, true}) entropy_case({dtype, 10, n, weight, 0, Layout::Contiguous, true});
+      for (const bool weight : {false, true})
+        entropy_case({dtype, 10, n, weight, 0, Layout::Contiguous, true});
     end();
   }
   if (context().wide) return;
   begin("cross entropy, target out of range");
-  Tensor x(DType::Float32, {4, 10}), target(DType::Int64, {4}), w, loss(DType::Float32, {4}), lse(DType::Float32, {4});
+  Tensor x(DType::Float32, {4, 10}), target(DType::Int64, {4}), w, loss(DType::Float32, {4}),
+      lse(DType::Float32, {4});
   x.normal();
   for (const double bad : {10.0, -1.0, -100.0}) {
     target.fill([&](int64_t i) { return i == 2 ? bad : 1; });
-    const Code code = run("forward", "cross_entropy", {&x, &target, &w}, {&loss, &lse}, CrossEntropyParams{-100, 0}, bad != -100);
+    const Code code = run("forward", "cross_entropy", {&x, &target, &w}, {&loss, &lse},
+                          CrossEntropyParams{-100, 0}, bad != -100);
     if (code != (bad == -100 ? Code::Ok : Code::Index)) problem("the code is not Index");
   }
   end();

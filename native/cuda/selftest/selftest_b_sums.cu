@@ -15,9 +15,10 @@ size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 void forward_case(const SumCase& c, const std::string& what) {
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
-  const double eps = 1e-5, rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner), spread = c.n < 8 ? 60 : 1;
-  Tensor x(c.dtype, {c.rows, c.n}, {}, c.shift), residual(c.dtype, {c.rows, c.n}, {}, c.shift), w, y(c.dtype, {c.rows, c.n}),
-      sum(c.dtype, {c.rows, c.n}), rstd(inner, {c.rows});
+  const double eps = 1e-5, rtol = relative_tolerance(c.dtype),
+               inner_rtol = relative_tolerance(inner), spread = c.n < 8 ? 60 : 1;
+  Tensor x(c.dtype, {c.rows, c.n}, {}, c.shift), residual(c.dtype, {c.rows, c.n}, {}, c.shift), w,
+      y(c.dtype, {c.rows, c.n}), sum(c.dtype, {c.rows, c.n}), rstd(inner, {c.rows});
   x.normal(2, 1);
   residual.normal(3, -2);
   if (c.weight) (w = Tensor(c.dtype, {c.n})).normal(0.5, 1);
@@ -29,7 +30,8 @@ void forward_case(const SumCase& c, const std::string& what) {
       squares += sums[at(i)] * sums[at(i)];
     }
     rstds[at(r)] = 1 / std::sqrt(squares / double(c.n) + eps);
-    for (int64_t i = 0; i < c.n; i++) want[at(r * c.n + i)] = sums[at(r * c.n + i)] * rstds[at(r)] * (c.weight ? w.get(i) : 1);
+    for (int64_t i = 0; i < c.n; i++)
+      want[at(r * c.n + i)] = sums[at(r * c.n + i)] * rstds[at(r)] * (c.weight ? w.get(i) : 1);
   }
   run(what, "add_rms_norm", {&x, &residual, &w}, {&y, &sum, &rstd}, AddRmsNormParams{eps});
   compare(what + " sum", sum, sums, 0, 0);  // one rounding, and always the same one
@@ -39,9 +41,10 @@ void forward_case(const SumCase& c, const std::string& what) {
 
 void backward_case(const SumCase& c, const std::string& what) {
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
-  const double rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner), spread = c.n < 8 ? 60 : 1;
-  Tensor g(c.dtype, {c.rows, c.n}, {}, c.shift), h(c.dtype, {c.rows, c.n}, {}, c.shift), rstd(inner, {c.rows}), w, more,
-      gx(c.dtype, {c.rows, c.n}), gw;
+  const double rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner),
+               spread = c.n < 8 ? 60 : 1;
+  Tensor g(c.dtype, {c.rows, c.n}, {}, c.shift), h(c.dtype, {c.rows, c.n}, {}, c.shift),
+      rstd(inner, {c.rows}), w, more, gx(c.dtype, {c.rows, c.n}), gw;
   g.normal();
   h.normal(2);
   rstd.fill([](int64_t) { return 0.2 + random_source().uniform(); });
@@ -72,12 +75,17 @@ void backward_case(const SumCase& c, const std::string& what) {
 
 // Factors: 1 for all, one other for all, or one for each row with some 1.
 void scale_case(DType dtype, int64_t rows, int64_t n, int64_t shift, int which) {
-  const std::string what = "scale " + shape_text({rows, n}) + (shift ? " shifted" : "") + " " + std::to_string(which);
-  Tensor factors(dtype == DType::Float64 ? dtype : DType::Float32, {rows}, {which < 2 ? 0 : 1}), y(dtype, {rows, n}, {}, shift);
-  factors.fill([&](int64_t i) { return which == 0 ? 1 : which == 1 ? -0.75 : i % 3 == 0 ? 1 : i % 3 == 1 ? 0 : 1.5; });
+  const std::string what =
+      "scale " + shape_text({rows, n}) + (shift ? " shifted" : "") + " " + std::to_string(which);
+  Tensor factors(dtype == DType::Float64 ? dtype : DType::Float32, {rows}, {which < 2 ? 0 : 1}),
+      y(dtype, {rows, n}, {}, shift);
+  factors.fill([&](int64_t i) {
+    return which == 0 ? 1 : which == 1 ? -0.75 : i % 3 == 0 ? 1 : i % 3 == 1 ? 0 : 1.5;
+  });
   y.normal();
   std::vector<double> want(at(rows * n));
-  for (int64_t i = 0; i < rows * n; i++) want[at(i)] = round_to(dtype, y.get(i) * factors.get(i / n));
+  for (int64_t i = 0; i < rows * n; i++)
+    want[at(i)] = round_to(dtype, y.get(i) * factors.get(i / n));
   run(what, "scale_rows", {&factors}, {&y}, NoParams{});
   compare(what, y, want, 0, 0);
 }
@@ -88,11 +96,20 @@ void test_sums() {
   for (const DType dtype : kFloats) {
     if (left_out(dtype)) continue;
     begin((std::string("rms norm of a sum, scaled rows ") + dtype_name(dtype)).c_str());
-    std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 8}, {5, 64}, {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
+    std::vector<Sizes> shapes = {{1, 1},    {3, 5},    {0, 8},    {5, 64},
+                                 {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
     // Rows of whole vectors around the limits of teams and blocks.
-    shapes.insert(shapes.end(), {{131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}, {3, 8200}, {2, 16376}});
+    shapes.insert(
+        shapes.end(),
+        {{131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}, {3, 8200}, {2, 16376}});
     if (!context().quick)
-      shapes.insert(shapes.end(), {{3000, 96}, {700, 1024}, {600, 4096}, {300, 8192}, {40, 16384}, {2, 16392}, {2, 140000}});
+      shapes.insert(shapes.end(), {{3000, 96},
+                                   {700, 1024},
+                                   {600, 4096},
+                                   {300, 8192},
+                                   {40, 16384},
+                                   {2, 16392},
+                                   {2, 140000}});
     choose(&shapes);
     for (const Sizes& s : shapes) {
       for (const bool weight : {true, false})
@@ -100,7 +117,8 @@ void test_sums() {
           for (const int64_t shift : {0, 3}) {
             if (shift && (s[1] > 5000 || context().sparse)) continue;
             const SumCase c = {dtype, s[0], s[1], weight, more, shift};
-            const std::string what = shape_text(s) + (weight ? " w" : "") + (more ? " more" : "") + (shift ? " shifted" : "");
+            const std::string what = shape_text(s) + (weight ? " w" : "") + (more ? " more" : "") +
+                                     (shift ? " shifted" : "");
             if (more) forward_case(c, what);
             backward_case(c, what);
           }

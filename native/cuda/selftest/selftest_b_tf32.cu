@@ -1,5 +1,5 @@
-// float32 products as three of TF32 (matmul_tf32x3.cu) against float64 on the CPU: layouts, sums that end anywhere, batches,
-// padded rows, an addend. It needs cuBLASLt.
+// float32 products as three of TF32 (matmul_tf32x3.cu) against float64 on the CPU: layouts, sums
+// that end anywhere, batches, padded rows, an addend. It needs cuBLASLt.
 #include <algorithm>
 
 #include "../cublaslt.h"
@@ -14,9 +14,10 @@ using shardwise::cuda::Float32Precision;
 using shardwise::cuda::matmul_route;
 using shardwise::cuda::MatmulRoute;
 
-// Errors, as parts of the root mean square of the result. Of all: the tensor cores' cut sums of at most 512 products lose 2.4e-9
-// a product, 1.2e-6, and what roundings to the nearest and the missing low products lose is below that. One product of TF32 has
-// 3e-4, three without one of the low parts 2e-4, with 2053 products in one sum 5e-6. Of one element: among thousands the largest
+// Errors, as parts of the root mean square of the result. Of all: the tensor cores' cut sums of at
+// most 512 products lose 2.4e-9 a product, 1.2e-6, and what roundings to the nearest and the
+// missing low products lose is below that. One product of TF32 has 3e-4, three without one of the
+// low parts 2e-4, with 2053 products in one sum 5e-6. Of one element: among thousands the largest
 // error is about 4 times the root mean square of all.
 constexpr double kOfAll = 4e-6, kOfOne = 6 * kOfAll;
 constexpr int64_t kSamples = 2000;
@@ -30,16 +31,20 @@ struct Case {
   bool one_b;  // for all batches
 };
 
-Tensor matrix(int64_t batch, int64_t rows, int64_t columns, bool by_rows, int64_t gap, int64_t shift, bool one = false) {
-  const int64_t pitch = (by_rows ? columns : rows) + gap, whole = one ? 0 : (by_rows ? rows : columns) * pitch;
-  return Tensor(DType::Float32, {batch, rows, columns}, {whole, by_rows ? pitch : 1, by_rows ? 1 : pitch}, shift);
+Tensor matrix(int64_t batch, int64_t rows, int64_t columns, bool by_rows, int64_t gap,
+              int64_t shift, bool one = false) {
+  const int64_t pitch = (by_rows ? columns : rows) + gap,
+                whole = one ? 0 : (by_rows ? rows : columns) * pitch;
+  return Tensor(DType::Float32, {batch, rows, columns},
+                {whole, by_rows ? pitch : 1, by_rows ? 1 : pitch}, shift);
 }
 
 void check(const Case& q) {
-  const std::string what = std::to_string(q.batch) + "x" + std::to_string(q.m) + "x" + std::to_string(q.n) + "x" +
-                           std::to_string(q.k) + " rows " + std::to_string(q.a_rows) + std::to_string(q.b_rows) +
-                           std::to_string(q.y_rows) + " gap " + std::to_string(q.gap) + " c" + std::to_string(q.addend) +
-                           (q.one_b ? " one b" : "");
+  const std::string what = std::to_string(q.batch) + "x" + std::to_string(q.m) + "x" +
+                           std::to_string(q.n) + "x" + std::to_string(q.k) + " rows " +
+                           std::to_string(q.a_rows) + std::to_string(q.b_rows) +
+                           std::to_string(q.y_rows) + " gap " + std::to_string(q.gap) + " c" +
+                           std::to_string(q.addend) + (q.one_b ? " one b" : "");
   Tensor a = matrix(q.batch, q.m, q.k, q.a_rows, q.gap, q.shift),
          b = matrix(q.batch, q.k, q.n, q.b_rows, q.gap, q.shift, q.one_b),
          y = matrix(q.batch, q.m, q.n, q.y_rows, q.gap, q.shift), c;
@@ -56,20 +61,26 @@ void check(const Case& q) {
   const int64_t all = q.batch * q.m * q.n;
   double squares = 0, squares_of_errors = 0, largest = 0;
   for (int64_t i = 0; i < kSamples; i++) {  // the first and the last ones, and any
-    const int64_t at = i < 8 ? i : i < 16 ? all - 1 - (i - 8) : int64_t(random_source().bits() % uint64_t(all));
+    const int64_t at = i < 8    ? i
+                       : i < 16 ? all - 1 - (i - 8)
+                                : int64_t(random_source().bits() % uint64_t(all));
     const int64_t z = at / q.n / q.m, r = at / q.n % q.m, s = at % q.n;
-    const double want = q.alpha * product_at(a, b, z, r, s) + (q.addend ? q.beta * c.at({z, r, s}) : 0), got = y.at({z, r, s});
+    const double want = q.alpha * product_at(a, b, z, r, s) +
+                        (q.addend ? q.beta * c.at({z, r, s}) : 0),
+                 got = y.at({z, r, s});
     const double error = std::isfinite(got) ? std::fabs(got - want) : 1e30;
     squares += want * want;
     squares_of_errors += error * error;
     largest = std::max(largest, error);
   }
-  const double scale = std::sqrt(squares / kSamples), of_all = std::sqrt(squares_of_errors / kSamples) / scale / kOfAll;
+  const double scale = std::sqrt(squares / kSamples),
+               of_all = std::sqrt(squares_of_errors / kSamples) / scale / kOfAll;
   const double share = std::max(of_all, largest / scale / kOfOne);
   context().worst = std::max(context().worst, share);
   if (share <= 1) return;
   char text[120];
-  snprintf(text, sizeof text, ": errors of %.3g, the largest %.3g, of results of %.3g", of_all * kOfAll * scale, largest, scale);
+  snprintf(text, sizeof text, ": errors of %.3g, the largest %.3g, of results of %.3g",
+           of_all * kOfAll * scale, largest, scale);
   problem(what + text);
 }
 
@@ -91,14 +102,18 @@ void test_tf32x3() {
       for (const bool b_rows : {true, false}) {
         turn++;
         if (context().quick && k > 513) continue;
-        const int64_t m = kRows[turn / 3 % 4], n = kColumns[turn % 5], gap = turn % 3 == 0 ? 3 : turn % 3 == 1 ? 0 : 8;
+        const int64_t m = kRows[turn / 3 % 4], n = kColumns[turn % 5],
+                      gap = turn % 3 == 0   ? 3
+                            : turn % 3 == 1 ? 0
+                                            : 8;
         const int64_t batch = turn % 4 == 2 || turn % 7 == 0 ? 2 : 1;
         const int addend = turn % 5 == 1 ? 1 : turn % 5 == 3 ? 2 : 0;
-        check({batch, m, n, k, a_rows, b_rows, turn % 6 != 4, gap, gap == 3, addend, turn % 3 == 1 ? 0.75 : 1,
-               turn % 2 ? 0.5 : 1, false});
+        check({batch, m, n, k, a_rows, b_rows, turn % 6 != 4, gap, gap == 3, addend,
+               turn % 3 == 1 ? 0.75 : 1, turn % 2 ? 0.5 : 1, false});
       }
   check({2, 512, 515, 513, false, true, true, 8, 0, 1, -2, 0.5, true});
-  check({1, 640, 640, 512, true, false, true, 0, 0, 2, 1, 1, false});  // the row as the library's bias
+  // the row as the library's bias
+  check({1, 640, 640, 512, true, false, true, 0, 0, 2, 1, 1, false});
   end();
   matmul_route() = route;
 }

@@ -1,4 +1,7 @@
-/** Makes 200 results of 1 MiB, reads each, frees none by hand, collects. Prints how many MiB the process keeps. */
+/**
+ * Makes 200 results of 1 MiB, reads each, frees none by hand, collects. Prints how many MiB the
+ * process keeps.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { memory, ones } from '../../../lib/index.js';
 

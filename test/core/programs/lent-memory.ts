@@ -1,4 +1,7 @@
-/** Memory that tensors show goes while work on it is under way: `lent-memory <how it goes> <what is under way>`. Prints what came of it, if the process lives. */
+/**
+ * Memory that tensors show goes while work on it is under way: `lent-memory <how it goes> <what is
+ * under way>`. Prints what came of it, if the process lives.
+ */
 import { fromBlob, ones, type Tensor, zeros } from '../../../lib/index.js';
 
 const COUNT = 1 << 20;
@@ -24,13 +27,21 @@ const goings: Readonly<Record<string, (array: Float32Array) => void>> = {
 
 /** Over a buffer that may be resized, but does not say so. */
 function disguised(): Float32Array {
-  const buffer = new (ArrayBuffer as unknown as new (bytes: number, options: { maxByteLength: number }) => ArrayBuffer)(COUNT * 4, { maxByteLength: COUNT * 4 });
+  const buffer = new (
+    ArrayBuffer as unknown as new (
+      bytes: number,
+      options: { maxByteLength: number },
+    ) => ArrayBuffer
+  )(COUNT * 4, { maxByteLength: COUNT * 4 });
   Object.defineProperty(buffer, 'resizable', { value: false });
   return new Float32Array(buffer);
 }
 
 const uses: Readonly<Record<string, (t: Tensor) => unknown>> = {
-  read: (t) => Promise.all(Array.from({ length: 4 }, () => t.add(1)).map((sum) => sum.max().read())).then((sums) => sums.map((each) => each[0])),
+  read: (t) =>
+    Promise.all(Array.from({ length: 4 }, () => t.add(1)).map((sum) => sum.max().read())).then(
+      (sums) => sums.map((each) => each[0]),
+    ),
   written: async (t) => {
     for (let i = 0; i < 4; i++) t.add_(1);
     return 'written';

@@ -1,5 +1,15 @@
-/** Runs with SHARDWISE_CPU_MEMORY_LIMIT = 64 MiB and prints what each stage of running out of memory did; see memory-stages.test.ts. */
-import { keep, memory, type OutOfMemoryError, scope, type Tensor, zeros } from '../../../lib/index.js';
+/**
+ * Runs with SHARDWISE_CPU_MEMORY_LIMIT = 64 MiB and prints what each stage of running out of memory
+ * did; see memory-stages.test.ts.
+ */
+import {
+  keep,
+  memory,
+  type OutOfMemoryError,
+  scope,
+  type Tensor,
+  zeros,
+} from '../../../lib/index.js';
 
 const MIB = 2 ** 20;
 const sized = (mib: number): Tensor => zeros([(mib * MIB) / 4]);
@@ -8,14 +18,20 @@ const now = (): { tokens: number; retries: number; reserved: number } => {
   return { tokens, retries: outOfMemoryRetries, reserved: reservedBytes };
 };
 
-/** Tensors that nothing refers to, beyond their scope, where only a collection frees them; the library has no reason for one yet. */
+/**
+ * Tensors that nothing refers to, beyond their scope, where only a collection frees them; the
+ * library has no reason for one yet.
+ */
 function leaveBehind(count: number): void {
   scope(() => {
     for (let i = 0; i < count; i++) keep(sized(4));
   });
 }
 
-function failure(run: () => unknown): { message: string; details: Readonly<Record<string, unknown>> } {
+function failure(run: () => unknown): {
+  message: string;
+  details: Readonly<Record<string, unknown>>;
+} {
   try {
     run();
   } catch (error) {
@@ -54,4 +70,6 @@ const byOp = failure(() => (held[0] as Tensor).add(1));
 for (const t of held) t.dispose();
 const total = scope(() => sized(48).add_(1).sum().item());
 
-console.log(JSON.stringify({ cachedBefore, afterCache, garbageBefore, afterGarbage, full, byOp, total }));
+console.log(
+  JSON.stringify({ cachedBefore, afterCache, garbageBefore, afterGarbage, full, byOp, total }),
+);

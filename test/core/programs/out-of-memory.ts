@@ -1,9 +1,24 @@
-/** Runs with SHARDWISE_CPU_MEMORY_LIMIT and prints what happened as JSON; see out-of-memory.test.ts. */
-import { float64, fromBlob, memory, type OutOfMemoryError, ones, type Tensor, zeros } from '../../../lib/index.js';
+/**
+ * Runs with SHARDWISE_CPU_MEMORY_LIMIT and prints what happened as JSON; see out-of-memory.test.ts.
+ */
+import {
+  float64,
+  fromBlob,
+  memory,
+  type OutOfMemoryError,
+  ones,
+  type Tensor,
+  zeros,
+} from '../../../lib/index.js';
 
 const MIB = 2 ** 20;
 
-function failure(run: () => unknown): { kind: string; code: string; message: string; holders: readonly memory.MemoryHolder[] } {
+function failure(run: () => unknown): {
+  kind: string;
+  code: string;
+  message: string;
+  holders: readonly memory.MemoryHolder[];
+} {
   try {
     run();
   } catch (error) {
@@ -14,7 +29,8 @@ function failure(run: () => unknown): { kind: string; code: string; message: str
 }
 
 const held: Tensor[] = [ones([300, 1000]).add(1), ones([500], { dtype: float64 })];
-const shares = fromBlob(new Float32Array(32 * MIB)); // 128 MiB of the JavaScript heap's, not of the allocator
+// 128 MiB of the JavaScript heap's, not of the allocator
+const shares = fromBlob(new Float32Array(32 * MIB));
 const filled = failure(() => {
   for (;;) held.push(zeros([MIB])); // 4 MiB each
 });
@@ -36,4 +52,17 @@ again.dispose();
 for (let i = 0; i < 200; i++) ones([MIB]).add(1);
 const passed = ones([MIB]).sum().item();
 
-console.log(JSON.stringify({ shared: shares.numel(), filled, atOnce, byOp, count, still, total, passed, reserved: stats.reservedBytes, retries: stats.outOfMemoryRetries }));
+console.log(
+  JSON.stringify({
+    shared: shares.numel(),
+    filled,
+    atOnce,
+    byOp,
+    count,
+    still,
+    total,
+    passed,
+    reserved: stats.reservedBytes,
+    retries: stats.outOfMemoryRetries,
+  }),
+);

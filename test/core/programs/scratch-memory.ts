@@ -1,5 +1,18 @@
-/** What happens to a kernel that needs scratch memory while the cache of the allocator holds nearly all of the device, and then tensors do. */
-import { cuda, full, int32, int64, memory, ones, scope, type Tensor, zeros } from '../../../lib/index.js';
+/**
+ * What happens to a kernel that needs scratch memory while the cache of the allocator holds nearly
+ * all of the device, and then tensors do.
+ */
+import {
+  cuda,
+  full,
+  int32,
+  int64,
+  memory,
+  ones,
+  scope,
+  type Tensor,
+  zeros,
+} from '../../../lib/index.js';
 
 const GIB = 2 ** 30;
 const COUNT = 2 ** 27; // 2 GiB of scratch to sort their indices
@@ -13,7 +26,8 @@ cuda.synchronize();
 /** Tensors of a GiB until little is left outside them. */
 function fill(): Tensor[] {
   const filling: Tensor[] = [];
-  while (cuda.getDeviceProperties().freeBytes > ROOM + GIB) filling.push(zeros([GIB / 4], { device: 'cuda' }));
+  while (cuda.getDeviceProperties().freeBytes > ROOM + GIB)
+    filling.push(zeros([GIB / 4], { device: 'cuda' }));
   return filling;
 }
 
@@ -40,4 +54,6 @@ const scratchBlocks = memory
   .snapshot('cuda')
   .segments.flatMap((segment) => segment.blocks)
   .filter((block) => block.state === 'scratch');
-process.stdout.write(`${JSON.stringify({ error, before, emptied, large, after, sum, scratchBlocks })}\n`);
+process.stdout.write(
+  `${JSON.stringify({ error, before, emptied, large, after, sum, scratchBlocks })}\n`,
+);

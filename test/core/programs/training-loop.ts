@@ -1,12 +1,15 @@
 /**
- * An eager training loop that frees nothing by hand. Prints the peaks of the first 200 steps and of all others: bytes on the
- * device, and resident bytes of the process. usage: training-loop.ts device steps
+ * An eager training loop that frees nothing by hand. Prints the peaks of the first 200 steps and of
+ * all others: bytes on the device, and resident bytes of the process. usage: training-loop.ts
+ * device steps
  */
 import { type DeviceName, memory, nn, optim, rand } from '../../../lib/index.js';
 
 const device = process.argv[2] as DeviceName;
 const steps = Number(process.argv[3]);
-const model = new nn.Sequential(new nn.Linear(32, 64), new nn.ReLU(), new nn.Linear(64, 1)).to(device);
+const model = new nn.Sequential(new nn.Linear(32, 64), new nn.ReLU(), new nn.Linear(64, 1)).to(
+  device,
+);
 const optimizer = new optim.Adam(model.parameters(), { lr: 1e-3 });
 const x = rand([16, 32], { device });
 

@@ -6,8 +6,11 @@ import type { Machine } from './machine.js';
 import type { Argument, Step } from './program.js';
 
 /**
- * Arguments after the first tensor, one letter each: d dim, D dims, n count from 0 to 3, x number, o tensor that most likely broadcasts or a number, l tensor of the
- * same shape, E the first tensor has dims and elements, F it is floating, b tensor that broadcasts, m mask, i index tensor for dim 0, s shape of as many elements, e expanded shape, T list with the first, k keepdim as an option, f boolean.
+ * Arguments after the first tensor, one letter each: d dim, D dims, n count from 0 to 3, x number,
+ * o tensor that most likely broadcasts or a number, l tensor of the same shape, E the first tensor
+ * has dims and elements, F it is floating, b tensor that broadcasts, m mask, i index tensor for dim
+ * 0, s shape of as many elements, e expanded shape, T list with the first, k keepdim as an option,
+ * f boolean.
  */
 const calls: readonly (readonly [weight: number, names: string, kinds: string])[] = [
   [6, 'add sub mul', 'o'],
@@ -15,7 +18,11 @@ const calls: readonly (readonly [weight: number, names: string, kinds: string])[
   [1, 'maximum minimum atan2 hypot logaddexp', 'b'],
   [1, 'pow fmod remainder xlogy eq lt', 'o'],
   [3, 'exp sin tanh sigmoid abs square neg relu', ''],
-  [1, 'log sqrt rsqrt reciprocal log1p expm1 cos floor round sign erf silu softplus gelu logsigmoid', ''],
+  [
+    1,
+    'log sqrt rsqrt reciprocal log1p expm1 cos floor round sign erf silu softplus gelu logsigmoid',
+    '',
+  ],
   [3, 'sum mean', ''],
   [2, 'sum mean amax amin logsumexp var std', 'dk'],
   [1, 'prod cumsum cumprod softmax logSoftmax flip argmax', 'd'],
@@ -75,9 +82,16 @@ export function drawCall(rng: Rng, machine: Machine): Step | null {
   const args = draw.of(kinds);
   if (args === null) return null;
   const options = kinds.includes('k') && rng.chance(0.5) ? { keepdim: rng.chance(0.7) } : null;
-  // Of what an op keeps for its gradient both sides have other tensors, and views made under noGrad are told apart otherwise: docs/differences-from-pytorch.md.
+  // Of what an op keeps for its gradient both sides have other tensors, and views made under noGrad
+  // are told apart otherwise: docs/differences-from-pytorch.md.
   const noGrad = name.endsWith('_') && receiver.isLeaf && rng.chance(0.5);
-  return { do: 'call', name, args: draw.leading(name, args), ...(options === null ? {} : { options }), ...(noGrad ? { noGrad } : {}) };
+  return {
+    do: 'call',
+    name,
+    args: draw.leading(name, args),
+    ...(options === null ? {} : { options }),
+    ...(noGrad ? { noGrad } : {}),
+  };
 }
 
 class Arguments {
@@ -106,7 +120,11 @@ class Arguments {
 
   /** Lists and conditions stand where the receiver does. */
   leading(name: string, args: Argument[]): Argument[] {
-    return name === 'cat' || name === 'stack' ? args : name === 'where' ? (args[0] as Argument[]) : [this.first, ...args];
+    return name === 'cat' || name === 'stack'
+      ? args
+      : name === 'where'
+        ? (args[0] as Argument[])
+        : [this.first, ...args];
   }
 
   private one(kind: string): Argument | undefined {
@@ -114,7 +132,9 @@ class Arguments {
     const ndim = receiver.shape.length;
     switch (kind) {
       case 'd':
-        return rng.chance(0.05) ? rng.int(-4, 3) : rng.int(-Math.max(1, ndim), Math.max(1, ndim) - 1);
+        return rng.chance(0.05)
+          ? rng.int(-4, 3)
+          : rng.int(-Math.max(1, ndim), Math.max(1, ndim) - 1);
       case 'Z':
         return 0;
       case 'n':
@@ -124,13 +144,19 @@ class Arguments {
       case 'f':
         return rng.chance(0.5);
       case 'o':
-        return rng.chance(0.3) ? rng.pick([-2, -0.5, 0.5, 2, 3]) : (this.tensor((t) => broadcasts(t, receiver) && (t === receiver || t.storage !== receiver.storage)) ?? 2);
+        return rng.chance(0.3)
+          ? rng.pick([-2, -0.5, 0.5, 2, 3])
+          : (this.tensor(
+              (t) => broadcasts(t, receiver) && (t === receiver || t.storage !== receiver.storage),
+            ) ?? 2);
       case 'b':
         return this.tensor((t) => broadcasts(t, receiver));
       case 'l':
         return this.tensor((t) => t.shape.join() === receiver.shape.join());
       case 'S':
-        return this.tensor((t) => t.shape.join() === receiver.shape.join() && t.dtype === receiver.dtype);
+        return this.tensor(
+          (t) => t.shape.join() === receiver.shape.join() && t.dtype === receiver.dtype,
+        );
       case 'm':
         return this.tensor((t) => t.dtype.name === 'bool');
       case 'i':
@@ -140,7 +166,10 @@ class Arguments {
       case 'e':
         return this.expanded();
       case 'T':
-        return [this.first, this.tensor((t) => t.shape.join() === receiver.shape.join()) ?? this.first];
+        return [
+          this.first,
+          this.tensor((t) => t.shape.join() === receiver.shape.join()) ?? this.first,
+        ];
       case 'W':
         return this.condition();
     }

@@ -7,14 +7,41 @@ import type { Program, Ref, Scalar, Step } from './program.js';
 
 /** Larger tensors leave the draw: programs stay readable, records small. */
 const MOST_ELEMENTS = 24;
-const SHAPES: readonly (readonly number[])[] = [[], [1], [2], [3], [4], [2, 2], [2, 3], [3, 1], [1, 3], [2, 1, 3], [2, 2, 2], [0], [2, 0]];
+const SHAPES: readonly (readonly number[])[] = [
+  [],
+  [1],
+  [2],
+  [3],
+  [4],
+  [2, 2],
+  [2, 3],
+  [3, 1],
+  [1, 3],
+  [2, 1, 3],
+  [2, 2, 2],
+  [0],
+  [2, 0],
+];
 
 /** Ops that are one node here and in PyTorch. */
-const ONE_NODE = new Set(['add', 'sub', 'mul', 'exp', 'sin', 'cos', 'tanh', 'sigmoid', 'neg', 'relu']);
+const ONE_NODE = new Set([
+  'add',
+  'sub',
+  'mul',
+  'exp',
+  'sin',
+  'cos',
+  'tanh',
+  'sigmoid',
+  'neg',
+  'relu',
+]);
 
 type Draw = (rng: Rng, machine: Machine) => Step | null;
 
-/** A program that was drawn, what it has made, and what ended it if that is no error of the library. */
+/**
+ * A program that was drawn, what it has made, and what ended it if that is no error of the library.
+ */
 export interface Drawn {
   readonly program: Program;
   readonly machine: Machine;
@@ -60,20 +87,60 @@ const kinds: readonly (readonly [number, Draw])[] = [
         (t) => t.requiresGrad,
       ),
   ],
-  [0.4, (rng, machine) => ofTensor(rng, machine, (of) => ({ do: 'requiresGrad', of, value: rng.chance(0.5) }))],
-  [0.8, (rng, machine) => ofTensor(rng, machine, (of) => ({ do: 'function', kind: rng.pick(['same', 'triple', 'constant'] as const), of }), isDouble)],
+  [
+    0.4,
+    (rng, machine) =>
+      ofTensor(rng, machine, (of) => ({ do: 'requiresGrad', of, value: rng.chance(0.5) })),
+  ],
+  [
+    0.8,
+    (rng, machine) =>
+      ofTensor(
+        rng,
+        machine,
+        (of) => ({ do: 'function', kind: rng.pick(['same', 'triple', 'constant'] as const), of }),
+        isDouble,
+      ),
+  ],
   [0.6, drawModule],
   [0.6, drawOptimizer],
-  [0.8, (rng, { optimizers }) => (optimizers.length === 0 ? null : { do: 'step', optimizer: rng.int(0, optimizers.length - 1) })],
-  [0.6, (rng, { optimizers }) => (optimizers.length === 0 ? null : { do: 'zeroGrad', optimizer: rng.int(0, optimizers.length - 1), setToNone: rng.chance(0.5) })],
-  [0.4, (rng, machine) => ofTensor(rng, machine, (of) => ({ do: 'clip', of: [of], maxNorm: rng.pick([0.5, 1, 2]) }), hasGrad)],
+  [
+    0.8,
+    (rng, { optimizers }) =>
+      optimizers.length === 0 ? null : { do: 'step', optimizer: rng.int(0, optimizers.length - 1) },
+  ],
+  [
+    0.6,
+    (rng, { optimizers }) =>
+      optimizers.length === 0
+        ? null
+        : {
+            do: 'zeroGrad',
+            optimizer: rng.int(0, optimizers.length - 1),
+            setToNone: rng.chance(0.5),
+          },
+  ],
+  [
+    0.4,
+    (rng, machine) =>
+      ofTensor(
+        rng,
+        machine,
+        (of) => ({ do: 'clip', of: [of], maxNorm: rng.pick([0.5, 1, 2]) }),
+        hasGrad,
+      ),
+  ],
 ];
 
 const hasGrad = (t: Tensor): boolean => t.gradTensor !== null;
 const isDouble = (t: Tensor): boolean => t.dtype.name === 'float64';
 
 /** The number of a tensor that fits; later ones are likelier, so that programs go somewhere. */
-export function pickTensor(rng: Rng, { tensors }: Machine, fits: (t: Tensor) => boolean = () => true): number | null {
+export function pickTensor(
+  rng: Rng,
+  { tensors }: Machine,
+  fits: (t: Tensor) => boolean = () => true,
+): number | null {
   const candidates = [...tensors.keys()].filter((i) => {
     const t = tensors[i] as Tensor;
     return t.numel() <= MOST_ELEMENTS && fits(t);
@@ -83,14 +150,23 @@ export function pickTensor(rng: Rng, { tensors }: Machine, fits: (t: Tensor) => 
   return candidates[rng.int(from, candidates.length - 1)] as number;
 }
 
-function ofTensor(rng: Rng, machine: Machine, make: (of: Ref) => Step, fits?: (t: Tensor) => boolean): Step | null {
+function ofTensor(
+  rng: Rng,
+  machine: Machine,
+  make: (of: Ref) => Step,
+  fits?: (t: Tensor) => boolean,
+): Step | null {
   const r = pickTensor(rng, machine, fits);
   return r === null ? null : make({ r });
 }
 
-/** Another tensor of the shape: a result, a gradient that was kept. None that requires a gradient: the peer clones it, which gives it a history. */
+/**
+ * Another tensor of the shape: a result, a gradient that was kept. None that requires a gradient:
+ * the peer clones it, which gives it a history.
+ */
 function like(rng: Rng, machine: Machine, t: Tensor): Ref | null {
-  const same = (other: Tensor): boolean => !other.requiresGrad && other.dtype === t.dtype && other.shape.join() === t.shape.join();
+  const same = (other: Tensor): boolean =>
+    !other.requiresGrad && other.dtype === t.dtype && other.shape.join() === t.shape.join();
   const kept = machine.kept.findIndex(same);
   if (kept >= 0 && rng.chance(0.4)) return { k: kept };
   const r = pickTensor(rng, machine, same);
@@ -98,11 +174,19 @@ function like(rng: Rng, machine: Machine, t: Tensor): Ref | null {
 }
 
 function drawTensor(rng: Rng): Step {
-  const dtype = rng.chance(0.85) ? 'float64' : rng.pick(['float32', 'int64', 'bool', 'int32', 'uint8', 'float16', 'bfloat16']);
+  const dtype = rng.chance(0.85)
+    ? 'float64'
+    : rng.pick(['float32', 'int64', 'bool', 'int32', 'uint8', 'float16', 'bfloat16']);
   const shape = rng.pick(SHAPES);
   const count = shape.reduce((n, size) => n * size, 1);
   const floating = dtype.includes('float');
-  return { do: 'tensor', dtype, shape, data: rng.list(count, () => drawScalar(rng, dtype)), grad: floating && rng.chance(0.6) };
+  return {
+    do: 'tensor',
+    dtype,
+    shape,
+    data: rng.list(count, () => drawScalar(rng, dtype)),
+    grad: floating && rng.chance(0.6),
+  };
 }
 
 function drawScalar(rng: Rng, dtype: string): Scalar {
@@ -120,7 +204,14 @@ function drawBackward(rng: Rng, machine: Machine): Step | null {
   const gradient = t.numel() === 1 && rng.chance(0.5) ? null : like(rng, machine, t);
   if (gradient === null && t.numel() !== 1 && rng.chance(0.9)) return null;
   const inputs = rng.chance(0.15) ? pickTensor(rng, machine, (other) => other.requiresGrad) : null;
-  return { do: 'backward', of: { r }, gradient, retainGraph: rng.chance(0.5), createGraph: rng.chance(0.1), ...(inputs === null ? {} : { inputs: [{ r: inputs }] }) };
+  return {
+    do: 'backward',
+    of: { r },
+    gradient,
+    retainGraph: rng.chance(0.5),
+    createGraph: rng.chance(0.1),
+    ...(inputs === null ? {} : { inputs: [{ r: inputs }] }),
+  };
 }
 
 function drawGrad(rng: Rng, machine: Machine): Step | null {
@@ -130,7 +221,14 @@ function drawGrad(rng: Rng, machine: Machine): Step | null {
   const t = machine.tensors[r] as Tensor;
   const gradient = t.numel() === 1 && rng.chance(0.5) ? null : like(rng, machine, t);
   if (gradient === null && t.numel() !== 1) return null;
-  return { do: 'grad', of: { r }, inputs: [{ r: input }], gradient, retainGraph: rng.chance(0.6), createGraph: rng.chance(0.3) };
+  return {
+    do: 'grad',
+    of: { r },
+    inputs: [{ r: input }],
+    gradient,
+    retainGraph: rng.chance(0.6),
+    createGraph: rng.chance(0.3),
+  };
 }
 
 function drawHook(rng: Rng, machine: Machine): Step | null {

@@ -1,8 +1,21 @@
 /** Runs a program on this library. */
-import { Function as AutogradFunction, type FunctionContext, grad as gradOf } from '../../../lib/autograd/index.js';
+import {
+  Function as AutogradFunction,
+  type FunctionContext,
+  grad as gradOf,
+} from '../../../lib/autograd/index.js';
 import * as library from '../../../lib/index.js';
 import { nn, noGrad, optim, ShardwiseError, Tensor, tensor } from '../../../lib/index.js';
-import { type Answer, type Argument, type Description, decode, encode, type Ref, type Scalar, type Step } from './program.js';
+import {
+  type Answer,
+  type Argument,
+  type Description,
+  decode,
+  encode,
+  type Ref,
+  type Scalar,
+  type Step,
+} from './program.js';
 
 type Callable = (...args: unknown[]) => unknown;
 type Kept = Tensor[];
@@ -13,8 +26,9 @@ export class Machine {
   readonly kept: Kept = [];
   readonly optimizers: optim.Optimizer[] = [];
   /**
-   * Memory that no step changes in place: of several results of one call, where PyTorch forbids it, and of gradients that the program has given, which may be results of
-   * `autograd.grad` here while the peer gives clones.
+   * Memory that no step changes in place: of several results of one call, where PyTorch forbids it,
+   * and of gradients that the program has given, which may be results of `autograd.grad` here while
+   * the peer gives clones.
    */
   readonly fixed = new Set<unknown>();
   private readonly refused: number[] = [];
@@ -34,7 +48,11 @@ export class Machine {
   }
 
   answer(): Answer {
-    return { refused: this.refused, tensors: this.tensors.map(describe), kept: this.kept.map(valuesOf) };
+    return {
+      refused: this.refused,
+      tensors: this.tensors.map(describe),
+      kept: this.kept.map(valuesOf),
+    };
   }
 
   private at(ref: Ref): Tensor {
@@ -51,7 +69,8 @@ export class Machine {
   }
 
   private value(argument: Argument): unknown {
-    if (Array.isArray(argument)) return (argument as readonly Argument[]).map((each) => this.value(each));
+    if (Array.isArray(argument))
+      return (argument as readonly Argument[]).map((each) => this.value(each));
     if (argument !== null && typeof argument === 'object') return this.at(argument as Ref);
     return argument;
   }
@@ -62,7 +81,10 @@ export class Machine {
         this.tensors.push(makeTensor(step));
         return;
       case 'call':
-        this.keep(step.name, step.noGrad === true ? noGrad(() => this.call(step)) : this.call(step));
+        this.keep(
+          step.name,
+          step.noGrad === true ? noGrad(() => this.call(step)) : this.call(step),
+        );
         return;
       case 'backward':
         this.at(step.of).backward(this.given(step.gradient), {
@@ -132,11 +154,23 @@ export class Machine {
 
   private call({ name, args, options }: Step & { do: 'call' }): unknown {
     const given = args.map((argument) => this.value(argument));
-    const rest = options === undefined ? [] : [Object.fromEntries(Object.entries(options).map(([key, value]) => [key, this.value(value)]))];
+    const rest =
+      options === undefined
+        ? []
+        : [
+            Object.fromEntries(
+              Object.entries(options).map(([key, value]) => [key, this.value(value)]),
+            ),
+          ];
     const [first, ...others] = given;
-    const method = first instanceof Tensor ? (first as unknown as Record<string, Callable | undefined>)[name] : undefined;
+    const method =
+      first instanceof Tensor
+        ? (first as unknown as Record<string, Callable | undefined>)[name]
+        : undefined;
     if (typeof method === 'function') return method.call(first, ...others, ...rest);
-    const fn = (library as unknown as Record<string, Callable | undefined>)[name] ?? (nn.functional as unknown as Record<string, Callable | undefined>)[name];
+    const fn =
+      (library as unknown as Record<string, Callable | undefined>)[name] ??
+      (nn.functional as unknown as Record<string, Callable | undefined>)[name];
     if (fn === undefined) throw new Error(`there is no op named ${name}`);
     return fn(...given, ...rest);
   }
@@ -148,7 +182,8 @@ export class Machine {
     else if (Array.isArray(result)) {
       for (const each of result) this.keep(name, each);
       if (result[0] instanceof Tensor) this.fixed.add(result[0].storage);
-    } else if (result !== null && typeof result === 'object') for (const each of Object.values(result)) this.keep(name, each);
+    } else if (result !== null && typeof result === 'object')
+      for (const each of Object.values(result)) this.keep(name, each);
   }
 
   private gradients(step: Step & { do: 'grad' }): Tensor[] {
@@ -165,7 +200,11 @@ export class Machine {
     const other = typeof returns === 'string' ? null : this.at(returns);
     const answer = (grad: Tensor): Tensor | undefined => {
       this.kept.push(grad);
-      return returns === 'nothing' ? undefined : returns === 'double' ? grad.mul(2) : (other as Tensor);
+      return returns === 'nothing'
+        ? undefined
+        : returns === 'double'
+          ? grad.mul(2)
+          : (other as Tensor);
     };
     if (at === 'tensor') {
       t.registerHook(answer);
@@ -183,9 +222,16 @@ export class Machine {
     if (Module === undefined) throw new Error(`there is no module named ${name}`);
     const module = new Module(...(args as never[])).double();
     noGrad(() => {
-      for (const parameter of module.parameters()) parameter.copy_(tensor(pattern(parameter.numel()), { dtype: library.float64 }).reshape(parameter.shape));
+      for (const parameter of module.parameters())
+        parameter.copy_(
+          tensor(pattern(parameter.numel()), { dtype: library.float64 }).reshape(parameter.shape),
+        );
     });
-    if (keeps) module.registerFullBackwardHook((_module, inputs) => void this.kept.push(...inputs.filter((grad): grad is Tensor => grad !== null)));
+    if (keeps)
+      module.registerFullBackwardHook(
+        (_module, inputs) =>
+          void this.kept.push(...inputs.filter((grad): grad is Tensor => grad !== null)),
+      );
     const result = (module as unknown as (input: Tensor) => Tensor)(this.at(of));
     this.tensors.push(...module.parameters(), result);
   }
@@ -201,20 +247,38 @@ export function pattern(count: number): number[] {
 
 function makeTensor({ dtype, shape, data, grad }: Step & { do: 'tensor' }): Tensor {
   const type = (library as unknown as Record<string, library.DType>)[dtype] as library.DType;
-  const values = type.isFloatingPoint ? data.map(decode) : dtype === 'bool' ? data.map(Boolean) : data.map(decode);
+  const values = type.isFloatingPoint
+    ? data.map(decode)
+    : dtype === 'bool'
+      ? data.map(Boolean)
+      : data.map(decode);
   return tensor(values as number[], { dtype: type })
     .reshape(shape)
     .clone()
     .requiresGrad_(grad);
 }
 
-function makeOptimizer(name: string, parameters: Tensor[], options: Readonly<Record<string, number | boolean>>): optim.Optimizer {
-  const Optimizer = (optim as unknown as Record<string, new (parameters: Tensor[], options: object) => optim.Optimizer>)[name];
+function makeOptimizer(
+  name: string,
+  parameters: Tensor[],
+  options: Readonly<Record<string, number | boolean>>,
+): optim.Optimizer {
+  const Optimizer = (
+    optim as unknown as Record<
+      string,
+      new (
+        parameters: Tensor[],
+        options: object,
+      ) => optim.Optimizer
+    >
+  )[name];
   if (Optimizer === undefined) throw new Error(`there is no optimizer named ${name}`);
   return new Optimizer(parameters, options);
 }
 
-function userFunctions(kept: Kept): Record<'same' | 'triple' | 'constant', { apply(x: Tensor): unknown }> {
+function userFunctions(
+  kept: Kept,
+): Record<'same' | 'triple' | 'constant', { apply(x: Tensor): unknown }> {
   const define = (factor: number, backward: (grad: Tensor) => Tensor) =>
     class extends AutogradFunction {
       static forward(_: FunctionContext, x: Tensor): Tensor {
@@ -227,7 +291,11 @@ function userFunctions(kept: Kept): Record<'same' | 'triple' | 'constant', { app
         return returned;
       }
     };
-  return { same: define(1, (grad) => grad), triple: define(3, (grad) => grad.mul(3)), constant: define(1, (grad) => library.onesLike(grad)) };
+  return {
+    same: define(1, (grad) => grad),
+    triple: define(3, (grad) => grad.mul(3)),
+    constant: define(1, (grad) => library.onesLike(grad)),
+  };
 }
 
 function valuesOf(t: Tensor): Scalar[] {

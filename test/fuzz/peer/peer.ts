@@ -19,12 +19,19 @@ export class TorchPeer {
 
   /** @throws Error if this Python has no PyTorch */
   static async start(python: string): Promise<TorchPeer> {
-    const child = spawn(python, [fileURLToPath(new URL('torch_machine.py', import.meta.url))], { stdio: ['pipe', 'pipe', 'inherit'] });
+    const child = spawn(python, [fileURLToPath(new URL('torch_machine.py', import.meta.url))], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
     const failed = new Promise<never>((_, reject) => child.once('error', reject));
     failed.catch(() => {});
-    const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream })[Symbol.asyncIterator]();
+    const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream })[
+      Symbol.asyncIterator
+    ]();
     const first = await Promise.race([lines.next(), failed]);
-    if (first.done === true) throw new Error(`${python} cannot import torch: on Debian it is python3-torch, elsewhere name a Python that can, --python <path>`);
+    if (first.done === true)
+      throw new Error(
+        `${python} cannot import torch: on Debian it is python3-torch, elsewhere name a Python that can, --python <path>`,
+      );
     return new TorchPeer(child, lines, (JSON.parse(first.value) as { peer: string }).peer);
   }
 

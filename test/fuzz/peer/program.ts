@@ -1,15 +1,33 @@
-/** Random programs as data: what this library and a peer both run, step by step, and what both answer. */
+/**
+ * Random programs as data: what this library and a peer both run, step by step, and what both
+ * answer.
+ */
 
 /** A tensor of the program: `r`, a result by its number; `k`, a gradient that a hook has kept. */
 export type Ref = { readonly r: number } | { readonly k: number };
 /** An argument of a call. */
 export type Argument = number | string | boolean | null | Ref | readonly Argument[];
 
-/** One step. Names are this library's; the peer makes its own of them (`indexSelect`, `index_select`). */
+/**
+ * One step. Names are this library's; the peer makes its own of them (`indexSelect`,
+ * `index_select`).
+ */
 export type Step =
-  | { readonly do: 'tensor'; readonly dtype: string; readonly shape: readonly number[]; readonly data: readonly Scalar[]; readonly grad: boolean }
+  | {
+      readonly do: 'tensor';
+      readonly dtype: string;
+      readonly shape: readonly number[];
+      readonly data: readonly Scalar[];
+      readonly grad: boolean;
+    }
   /** A method, else a function, of the first argument. One that ends in `_` gives no new tensor. */
-  | { readonly do: 'call'; readonly name: string; readonly args: readonly Argument[]; readonly options?: Readonly<Record<string, Argument>>; readonly noGrad?: boolean }
+  | {
+      readonly do: 'call';
+      readonly name: string;
+      readonly args: readonly Argument[];
+      readonly options?: Readonly<Record<string, Argument>>;
+      readonly noGrad?: boolean;
+    }
   | {
       readonly do: 'backward';
       readonly of: Ref;
@@ -18,18 +36,50 @@ export type Step =
       readonly createGraph: boolean;
       readonly inputs?: readonly Ref[];
     }
-  | { readonly do: 'grad'; readonly of: Ref; readonly inputs: readonly Ref[]; readonly gradient: Ref | null; readonly retainGraph: boolean; readonly createGraph: boolean }
-  /** A hook on a tensor, or on the node that made it, which keeps the gradient and gives back nothing, twice the gradient, or a tensor. */
-  | { readonly do: 'hook'; readonly on: Ref; readonly at: 'tensor' | 'node'; readonly returns: 'nothing' | 'double' | Ref }
+  | {
+      readonly do: 'grad';
+      readonly of: Ref;
+      readonly inputs: readonly Ref[];
+      readonly gradient: Ref | null;
+      readonly retainGraph: boolean;
+      readonly createGraph: boolean;
+    }
+  /**
+   * A hook on a tensor, or on the node that made it, which keeps the gradient and gives back
+   * nothing, twice the gradient, or a tensor.
+   */
+  | {
+      readonly do: 'hook';
+      readonly on: Ref;
+      readonly at: 'tensor' | 'node';
+      readonly returns: 'nothing' | 'double' | Ref;
+    }
   | { readonly do: 'readGrad'; readonly of: Ref }
   | { readonly do: 'setGrad'; readonly of: Ref; readonly to: Ref | null }
   | { readonly do: 'retainGrad'; readonly of: Ref }
   | { readonly do: 'requiresGrad'; readonly of: Ref; readonly value: boolean }
-  /** A function of the program, y = x or y = 3 x, which keeps the gradient that it gets and returns it, or a constant. */
+  /**
+   * A function of the program, y = x or y = 3 x, which keeps the gradient that it gets and returns
+   * it, or a constant.
+   */
   | { readonly do: 'function'; readonly kind: 'same' | 'triple' | 'constant'; readonly of: Ref }
-  /** A module whose parameters are 0.1, -0.2, 0.3, … become tensors of the program before its result. */
-  | { readonly do: 'module'; readonly name: string; readonly args: readonly Argument[]; readonly of: Ref; readonly keeps: boolean }
-  | { readonly do: 'optimizer'; readonly name: string; readonly options: Readonly<Record<string, number | boolean>>; readonly parameters: readonly Ref[] }
+  /**
+   * A module whose parameters are 0.1, -0.2, 0.3, … become tensors of the program before its
+   * result.
+   */
+  | {
+      readonly do: 'module';
+      readonly name: string;
+      readonly args: readonly Argument[];
+      readonly of: Ref;
+      readonly keeps: boolean;
+    }
+  | {
+      readonly do: 'optimizer';
+      readonly name: string;
+      readonly options: Readonly<Record<string, number | boolean>>;
+      readonly parameters: readonly Ref[];
+    }
   | { readonly do: 'step'; readonly optimizer: number }
   | { readonly do: 'zeroGrad'; readonly optimizer: number; readonly setToNone: boolean }
   | { readonly do: 'clip'; readonly of: readonly Ref[]; readonly maxNorm: number };
@@ -73,5 +123,11 @@ export function encode(value: number | bigint | boolean): Scalar {
 }
 
 export function decode(value: Scalar): number {
-  return value === 'nan' ? Number.NaN : value === 'inf' ? Number.POSITIVE_INFINITY : value === '-inf' ? Number.NEGATIVE_INFINITY : value;
+  return value === 'nan'
+    ? Number.NaN
+    : value === 'inf'
+      ? Number.POSITIVE_INFINITY
+      : value === '-inf'
+        ? Number.NEGATIVE_INFINITY
+        : value;
 }

@@ -1,4 +1,7 @@
-/** Programs that were drawn at random, with what PyTorch answered to them: `npm run fuzz -- --peer torch --record` made the file. */
+/**
+ * Programs that were drawn at random, with what PyTorch answered to them: `npm run fuzz -- --peer
+ * torch --record` made the file.
+ */
 import assert from 'node:assert/strict';
 import { fileURLToPath } from 'node:url';
 import { difference } from './compare.js';
@@ -11,7 +14,10 @@ describe('random programs', () => {
   it('are recorded in hundreds, most of whose steps run', () => {
     const steps = recorded.reduce((sum, { program }) => sum + program.steps.length, 0);
     const refused = recorded.reduce((sum, { answer }) => sum + answer.refused.length, 0);
-    assert.ok(recorded.length >= 500 && steps > 5000 && refused < steps / 5, `${recorded.length} programs, ${refused} of ${steps} steps refused`);
+    assert.ok(
+      recorded.length >= 500 && steps > 5000 && refused < steps / 5,
+      `${recorded.length} programs, ${refused} of ${steps} steps refused`,
+    );
   });
 
   for (let first = 0; first < recorded.length; first += 50) {
@@ -19,7 +25,11 @@ describe('random programs', () => {
       for (const { program, answer } of recorded.slice(first, first + 50)) {
         const ours = runHere(program);
         const found = typeof ours === 'string' ? ours : difference(ours, answer);
-        assert.equal(found, null, `program ${program.seed}:\n${program.steps.map((step) => JSON.stringify(step)).join('\n')}`);
+        assert.equal(
+          found,
+          null,
+          `program ${program.seed}:\n${program.steps.map((step) => JSON.stringify(step)).join('\n')}`,
+        );
       }
     });
   }

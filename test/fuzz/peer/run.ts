@@ -32,20 +32,33 @@ interface Counts {
   differ: number;
   /** Programs that crashed the peer. */
   crashed: number;
-  /** Programs with a step that only the peer refuses, by the step: see docs/differences-from-pytorch.md. */
+  /**
+   * Programs with a step that only the peer refuses, by the step: see
+   * docs/differences-from-pytorch.md.
+   */
   readonly accepted: Map<string, number>;
 }
 
-const noCounts = (): Counts => ({ programs: 0, steps: 0, refused: 0, differ: 0, crashed: 0, accepted: new Map() });
+const noCounts = (): Counts => ({
+  programs: 0,
+  steps: 0,
+  refused: 0,
+  differ: 0,
+  crashed: 0,
+  accepted: new Map(),
+});
 
 /** What two answers say of a program: `accepted` where only the peer refused a step. */
-type Verdict = { readonly kind: 'alike' | 'accepted' } | { readonly kind: 'differs'; readonly words: string };
+type Verdict =
+  | { readonly kind: 'alike' | 'accepted' }
+  | { readonly kind: 'differs'; readonly words: string };
 
 /** Runs programs until the time is over. Returns how many differed. */
 export async function fuzzBesidePeer(options: PeerOptions): Promise<number> {
   const peer = await TorchPeer.start(options.python);
   console.log(`beside ${peer.name}, seed ${options.seed}`);
-  if (peer.name.startsWith('torch 1.')) console.log('differences from PyTorch 2, whose semantics these are, count as well');
+  if (peer.name.startsWith('torch 1.'))
+    console.log('differences from PyTorch 2, whose semantics these are, count as well');
   const counts = noCounts();
   const alike: Recorded[] = [];
   const deadline = Date.now() + options.seconds * 1000;
@@ -59,9 +72,17 @@ export async function fuzzBesidePeer(options: PeerOptions): Promise<number> {
         counts.crashed++;
         continue;
       }
-      const verdict = count(drawn.program, drawn.error === undefined ? drawn.machine.answer() : describeError(drawn.error), answer, counts);
+      const verdict = count(
+        drawn.program,
+        drawn.error === undefined ? drawn.machine.answer() : describeError(drawn.error),
+        answer,
+        counts,
+      );
       if (verdict.kind === 'alike') alike.push({ program: drawn.program, answer });
-      if (verdict.kind === 'differs') console.error(`DIFFERS, case ${index}: ${verdict.words}\n${await shrink(drawn.program, peer)}`);
+      if (verdict.kind === 'differs')
+        console.error(
+          `DIFFERS, case ${index}: ${verdict.words}\n${await shrink(drawn.program, peer)}`,
+        );
     }
   } finally {
     peer.stop();
@@ -70,12 +91,26 @@ export async function fuzzBesidePeer(options: PeerOptions): Promise<number> {
   return summary(counts);
 }
 
-/** Draws programs into a file, for a peer on another machine: `python3 test/fuzz/peer/torch_machine.py < programs > answers`. */
+/**
+ * Draws programs into a file, for a peer on another machine: `python3
+ * test/fuzz/peer/torch_machine.py < programs > answers`.
+ */
 export function writePrograms(file: string, seed: number, programs: number): void {
-  writeFileSync(file, asLines(Array.from({ length: programs }, (_, index) => drawProgram(new Rng(seed, index), index).program)));
+  writeFileSync(
+    file,
+    asLines(
+      Array.from(
+        { length: programs },
+        (_, index) => drawProgram(new Rng(seed, index), index).program,
+      ),
+    ),
+  );
 }
 
-/** Compares with the answers that a peer on another machine has given to the programs of a file, and records what is alike. */
+/**
+ * Compares with the answers that a peer on another machine has given to the programs of a file, and
+ * records what is alike.
+ */
 export function compareAnswers(programs: string, answers: string, record?: string): number {
   const [peer, ...lines] = linesOf(answers) as [{ peer: string }, ...(Answer | null)[]];
   console.log(`beside ${peer.peer}`);
@@ -89,7 +124,10 @@ export function compareAnswers(programs: string, answers: string, record?: strin
     }
     const verdict = count(program, runHere(program), answer, counts);
     if (verdict.kind === 'alike') alike.push({ program, answer });
-    if (verdict.kind === 'differs') console.error(`DIFFERS, program ${i}: ${verdict.words}\n${program.steps.map((step, k) => `  ${k}: ${JSON.stringify(step)}`).join('\n')}`);
+    if (verdict.kind === 'differs')
+      console.error(
+        `DIFFERS, program ${i}: ${verdict.words}\n${program.steps.map((step, k) => `  ${k}: ${JSON.stringify(step)}`).join('\n')}`,
+      );
   }
   if (record !== undefined) writeFileSync(record, asLines(alike));
   return summary(counts);
@@ -113,13 +151,19 @@ function count(program: Program, ours: Answer | string, answer: Answer, counts: 
 }
 
 function summary({ programs, steps, refused, differ, crashed, accepted }: Counts): number {
-  console.log(`${programs} programs of ${steps} steps, of which ${refused} are refused by the peer; ${differ} differ, ${crashed} crash the peer`);
+  console.log(
+    `${programs} programs of ${steps} steps, of which ${refused} are refused by the peer; ${differ} differ, ${crashed} crash the peer`,
+  );
   const sorted = [...accepted].sort(([, a], [, b]) => b - a);
-  if (sorted.length > 0) console.log(`accepted here and refused by the peer: ${sorted.map(([label, times]) => `${label} ${times}`).join(', ')}`);
+  if (sorted.length > 0)
+    console.log(
+      `accepted here and refused by the peer: ${sorted.map(([label, times]) => `${label} ${times}`).join(', ')}`,
+    );
   return differ;
 }
 
-const asLines = (list: readonly object[]): string => list.map((each) => `${JSON.stringify(each)}\n`).join('');
+const asLines = (list: readonly object[]): string =>
+  list.map((each) => `${JSON.stringify(each)}\n`).join('');
 
 /** The lines of a file, from JSON. */
 export function linesOf(file: string): unknown[] {

@@ -4,7 +4,10 @@ import { Machine } from './machine.js';
 import type { TorchPeer } from './peer.js';
 import type { Answer, Program, Step } from './program.js';
 
-/** Runs a program here. An error that is not the library's is an answer as well: one that no peer gives. */
+/**
+ * Runs a program here. An error that is not the library's is an answer as well: one that no peer
+ * gives.
+ */
 export function runHere(program: Program): Answer | string {
   const machine = new Machine();
   try {
@@ -15,7 +18,10 @@ export function runHere(program: Program): Answer | string {
   }
 }
 
-/** The least that is found, in words. A step that made tensors is replaced by nothing only at the end, since others are known by their numbers. */
+/**
+ * The least that is found, in words. A step that made tensors is replaced by nothing only at the
+ * end, since others are known by their numbers.
+ */
 export async function shrink(program: Program, peer: TorchPeer): Promise<string> {
   let { steps } = program;
   const found = async (smaller: Program): Promise<string | null> => {

@@ -1,4 +1,7 @@
-/** A rank by the variables in its argument: prints what it has added up with the others, or why that failed. */
+/**
+ * A rank by the variables in its argument: prints what it has added up with the others, or why that
+ * failed.
+ */
 import { allReduce, initProcessGroup } from '../../../lib/distributed.js';
 import { full } from '../../../lib/index.js';
 
@@ -12,5 +15,7 @@ try {
   process.stdout.write(JSON.stringify((await t.read())[0]));
 } catch (error) {
   const { message, details = {} } = error as Error & { details?: object };
-  process.stdout.write(JSON.stringify({ name: (error as Error).constructor.name, message, details }));
+  process.stdout.write(
+    JSON.stringify({ name: (error as Error).constructor.name, message, details }),
+  );
 }

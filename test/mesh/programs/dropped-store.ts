@@ -1,4 +1,7 @@
-/** Drops file stores that it has not closed, and prints how many of their files are open then and what Node has warned of. Needs --expose-gc. */
+/**
+ * Drops file stores that it has not closed, and prints how many of their files are open then and
+ * what Node has warned of. Needs --expose-gc.
+ */
 import { readdirSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FileStore } from '../../../lib/distributed.js';
@@ -14,8 +17,10 @@ const targetOf = (descriptor: string): string => {
     return '';
   }
 };
-const openFiles = (): number => readdirSync('/proc/self/fd').filter((descriptor) => targetOf(descriptor) === file).length;
+const openFiles = (): number =>
+  readdirSync('/proc/self/fd').filter((descriptor) => targetOf(descriptor) === file).length;
 
 for (let i = 0; i < 5; i++) await new FileStore(file).set('k', 'v');
-for (const end = Date.now() + 5_000; openFiles() > 0 && Date.now() < end; await sleep(20)) globalThis.gc?.();
+for (const end = Date.now() + 5_000; openFiles() > 0 && Date.now() < end; await sleep(20))
+  globalThis.gc?.();
 console.log(JSON.stringify([openFiles(), warnings]));

@@ -17,7 +17,11 @@ try {
 const began = Date.now();
 const outcome = await launch(4, file, { timeoutMs: 60_000, prefixOutput: false, args: ['0'] }).then(
   () => ({ name: 'none', message: '', rank: null }),
-  (error: Error & { details: { rank?: number } }) => ({ name: error.constructor.name, message: error.message, rank: error.details.rank ?? null }),
+  (error: Error & { details: { rank?: number } }) => ({
+    name: error.constructor.name,
+    message: error.message,
+    rank: error.details.rank ?? null,
+  }),
 );
 const ms = Date.now() - began;
 for (const descriptor of taken) closeSync(descriptor);

@@ -1,6 +1,6 @@
 /**
- * One of two ranks that connect by gloo, and prints what comes of it: the second, or the first with a stranger at its port before the second
- * comes: what he does, by name.
+ * One of two ranks that connect by gloo, and prints what comes of it: the second, or the first with
+ * a stranger at its port before the second comes: what he does, by name.
  */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
@@ -24,8 +24,12 @@ function listeningPorts(): number[] {
     }
   }
   const rows = readFileSync('/proc/self/net/tcp', 'utf8').trim().split('\n').slice(1);
-  const fields = rows.map((row) => row.trim().split(/\s+/) as [string, string, string, string, ...string[]]);
-  return fields.filter((row) => row[3] === LISTENS && inodes.has(row[9] as string)).map(([, local]) => Number.parseInt(local.split(':')[1] as string, 16));
+  const fields = rows.map(
+    (row) => row.trim().split(/\s+/) as [string, string, string, string, ...string[]],
+  );
+  return fields
+    .filter((row) => row[3] === LISTENS && inodes.has(row[9] as string))
+    .map(([, local]) => Number.parseInt(local.split(':')[1] as string, 16));
 }
 
 function connected(port: number): Promise<Socket> {
@@ -51,7 +55,14 @@ const store = new FileStore(path.join(folder, 'store'), 2);
 
 async function open(rank: number): Promise<string> {
   try {
-    const world = await GlooWorld.open({ op: 'initProcessGroup', store, rank, worldSize: 2, address: '127.0.0.1', timeoutMs: 5_000 });
+    const world = await GlooWorld.open({
+      op: 'initProcessGroup',
+      store,
+      rank,
+      worldSize: 2,
+      address: '127.0.0.1',
+      timeoutMs: 5_000,
+    });
     world.leave();
     return 'connected';
   } catch (error) {

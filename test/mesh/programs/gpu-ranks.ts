@@ -1,8 +1,18 @@
-/** What ranks with a GPU each do in tests, as processes: a scenario by name. What they heard, and when, is written to a file each. */
+/**
+ * What ranks with a GPU each do in tests, as processes: a scenario by name. What they heard, and
+ * when, is written to a file each.
+ */
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, broadcast, DeviceMesh, getRank, getWorldSize, initProcessGroup } from '../../../lib/distributed.js';
+import {
+  allReduce,
+  broadcast,
+  DeviceMesh,
+  getRank,
+  getWorldSize,
+  initProcessGroup,
+} from '../../../lib/distributed.js';
 import { full, type Tensor } from '../../../lib/index.js';
 
 const [scenario, folder] = process.argv.slice(2) as [string, string];
@@ -19,7 +29,10 @@ async function report(call: (t: Tensor) => void, t: Tensor): Promise<void> {
   } catch (error) {
     message = (error as Error).message;
   }
-  writeFileSync(path.join(folder, `rank-${getRank()}.json`), JSON.stringify({ message, ms: Date.now() - begin }));
+  writeFileSync(
+    path.join(folder, `rank-${getRank()}.json`),
+    JSON.stringify({ message, ms: Date.now() - begin }),
+  );
 }
 
 const sum = (t: Tensor): void => void allReduce(t);
@@ -50,7 +63,10 @@ const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
     if (rank === 1) await sleep(300);
     if (rank === 1) process.kill(process.pid, 'SIGKILL');
     const reversed = Array.from({ length: getWorldSize() }, (_, i) => getWorldSize() - 1 - i);
-    await report((t) => void allReduce(t, { group: new DeviceMesh(device, reversed).getGroup() }), filled(4));
+    await report(
+      (t) => void allReduce(t, { group: new DeviceMesh(device, reversed).getGroup() }),
+      filled(4),
+    );
     process.exitCode = 3;
   },
   /** Rank 1 does not come within the timeout. */

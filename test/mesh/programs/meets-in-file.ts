@@ -1,9 +1,23 @@
-/** A rank of a world, of two if nothing is said, that meets in a file: prints what it has added up with the other, or why that failed. It may be killed before the end. */
+/**
+ * A rank of a world, of two if nothing is said, that meets in a file: prints what it has added up
+ * with the other, or why that failed. It may be killed before the end.
+ */
 import { allReduce, destroyProcessGroup, initProcessGroup } from '../../../lib/distributed.js';
 import { full } from '../../../lib/index.js';
 
-const [file, rank, end = '', timeoutMs = '20000', worldSize = '2'] = process.argv.slice(2) as [string, string, string?, string?, string?];
-const options = { initMethod: `file://${file}`, rank: Number(rank), worldSize: Number(worldSize), timeoutMs: Number(timeoutMs) };
+const [file, rank, end = '', timeoutMs = '20000', worldSize = '2'] = process.argv.slice(2) as [
+  string,
+  string,
+  string?,
+  string?,
+  string?,
+];
+const options = {
+  initMethod: `file://${file}`,
+  rank: Number(rank),
+  worldSize: Number(worldSize),
+  timeoutMs: Number(timeoutMs),
+};
 
 async function sum(): Promise<number> {
   await initProcessGroup(options);

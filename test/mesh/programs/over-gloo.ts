@@ -1,5 +1,15 @@
-/** Ranks of this process over gloo, in a process whose engine is its own: a scenario by name, whose result is printed. */
-import { allReduce, broadcast, launch, recv, reduceScatterTensor, send } from '../../../lib/distributed.js';
+/**
+ * Ranks of this process over gloo, in a process whose engine is its own: a scenario by name, whose
+ * result is printed.
+ */
+import {
+  allReduce,
+  broadcast,
+  launch,
+  recv,
+  reduceScatterTensor,
+  send,
+} from '../../../lib/distributed.js';
 import { full, zeros } from '../../../lib/index.js';
 
 /** More than is reduced at once, and than goes in one piece. */
@@ -21,11 +31,20 @@ async function large(): Promise<unknown> {
         if (rank === 0) send(message, 2);
         else if (rank === 2) {
           recv(message.fill_(-1), 0);
-          seen.push((await message.amax().itemAsync()) as number, (await message.amin().itemAsync()) as number);
+          seen.push(
+            (await message.amax().itemAsync()) as number,
+            (await message.amin().itemAsync()) as number,
+          );
         }
       }
-      const extremes = await Promise.all([x.amin(), x.amax(), told.amin(), told.amax(), part.amin(), part.amax()].map((t) => t.itemAsync()));
-      return extremes.join() === '6,6,1,1,3,3' && seen.every((value, i) => value === Math.floor(i / 2));
+      const extremes = await Promise.all(
+        [x.amin(), x.amax(), told.amin(), told.amax(), part.amin(), part.amax()].map((t) =>
+          t.itemAsync(),
+        ),
+      );
+      return (
+        extremes.join() === '6,6,1,1,3,3' && seen.every((value, i) => value === Math.floor(i / 2))
+      );
     },
     { backend: 'gloo', timeoutMs: 30_000 },
   );

@@ -1,4 +1,7 @@
-/** What ranks draw in a program that has seeded its random numbers, or has not; prints, of each run, what each rank drew. */
+/**
+ * What ranks draw in a program that has seeded its random numbers, or has not; prints, of each run,
+ * what each rank drew.
+ */
 import { dtensorRandn, initDeviceMesh, launch } from '../../../lib/distributed.js';
 import { manualSeed, rand, randn } from '../../../lib/index.js';
 
@@ -9,7 +12,9 @@ async function drawn(rank: number): Promise<number[]> {
   const mesh = initDeviceMesh('cpu', [2]);
   const plain = randn([1]);
   if (rank === 1) rand([1]);
-  return Promise.all([plain, dtensorRandn([1], { mesh }).toLocal()].map(async (t) => (await t.read())[0] as number));
+  return Promise.all(
+    [plain, dtensorRandn([1], { mesh }).toLocal()].map(async (t) => (await t.read())[0] as number),
+  );
 }
 
 if (seeds === 'by the program') {
@@ -17,4 +22,6 @@ if (seeds === 'by the program') {
   rand([2]);
 }
 const options = { mode, ...(seeds === 'by launch' ? { seed: 3 } : {}) };
-process.stdout.write(JSON.stringify([await launch(2, drawn, options), await launch(2, drawn, options)]));
+process.stdout.write(
+  JSON.stringify([await launch(2, drawn, options), await launch(2, drawn, options)]),
+);

@@ -1,4 +1,7 @@
-/** What ranks that are processes do in tests: a scenario by name. What they saw is written to a file each. */
+/**
+ * What ranks that are processes do in tests: a scenario by name. What they saw is written to a file
+ * each.
+ */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -86,7 +89,12 @@ async function collectives(rank: number, size: number): Promise<void> {
   gather(full([2], rank), { dst: 1, ...(rank === 1 ? { gatherList: gathered } : {}) });
   if (rank === 1) gathered.forEach((t, r) => assert.deepEqual(t.tolist(), [r, r]));
   const given = zeros([2]);
-  scatter(given, { src: 1, ...(rank === 1 ? { scatterList: Array.from({ length: size }, (_, r) => full([2], 10 * r)) } : {}) });
+  scatter(given, {
+    src: 1,
+    ...(rank === 1
+      ? { scatterList: Array.from({ length: size }, (_, r) => full([2], 10 * r)) }
+      : {}),
+  });
   assert.deepEqual(given.tolist(), [10 * rank, 10 * rank]);
   const scattered = zeros([rank]);
   reduceScatter(
@@ -216,17 +224,27 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     report(heard);
     await sleep(1_000);
   },
-  /** Rank 1 makes another mesh: it and rank 3 wait for each other, each in a group that the other one has not. */
+  /**
+   * Rank 1 makes another mesh: it and rank 3 wait for each other, each in a group that the other
+   * one has not.
+   */
   async differentMeshes(rank) {
     const begin = Date.now();
     const names = rank === 1 ? ['a', 'b'] : ['dp', 'tp'];
     const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: names });
     const t = ones([4]);
     allReduce(t, { group: mesh.getGroup(0) });
-    const error = await t.read().catch((reason: unknown) => reason as CollectiveError); // of ranks 0 and 2 it may be done before
+    // of ranks 0 and 2 it may be done before
+    const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
     if (rank % 2 === 0) return waitForReport(1).then(() => waitForReport(3));
-    const after = ones([1]).add(1).item(); // nothing of this rank waits any more for its groups to come together
-    report({ ms: Date.now() - begin, message: (error as Error).message, details: (error as CollectiveError).details, after });
+    // nothing of this rank waits any more for its groups to come together
+    const after = ones([1]).add(1).item();
+    report({
+      ms: Date.now() - begin,
+      message: (error as Error).message,
+      details: (error as CollectiveError).details,
+      after,
+    });
     await waitForReport(4 - rank);
     destroyProcessGroup();
   },
@@ -235,7 +253,9 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     const heard: string[] = [];
     for (const names of ['ab', 'cd'].map((text) => [...text])) {
       const told = failing(async () => {
-        const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: rank === 1 ? names.toReversed() : names });
+        const mesh = initDeviceMesh('cpu', [2, 2], {
+          meshDimNames: rank === 1 ? names.toReversed() : names,
+        });
         for (;;) {
           const t = ones([1]);
           allReduce(t, { group: mesh.getGroup(0) });
@@ -256,7 +276,10 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     allReduce(t, { group });
     report(await failing(async () => t.item()));
   },
-  /** Rank 1 makes a group that rank 0 makes after another one, and calls nothing of it; rank 2 makes none. */
+  /**
+   * Rank 1 makes a group that rank 0 makes after another one, and calls nothing of it; rank 2 makes
+   * none.
+   */
   async notJoined(rank) {
     if (rank > 0) {
       if (rank === 1) newGroup([0, 1]);
@@ -312,15 +335,28 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     if (rank === 0) throw new Error(error);
   },
   async exits(rank) {
-    console.log(`rank ${rank} of ${getWorldSize()}, node ${process.env['GROUP_RANK']}, ${process.argv.slice(3).join(' ')}`);
+    console.log(
+      `rank ${rank} of ${getWorldSize()}, node ${process.env['GROUP_RANK']}, ${process.argv.slice(3).join(' ')}`,
+    );
     if (rank === 1) process.exit(7);
   },
   async sums(rank, size) {
     console.log(`process ${process.pid}`);
     const t = full([2], rank);
     allReduce(t);
-    report({ sum: t.tolist(), size, node: process.env['GROUP_RANK'], local: process.env['LOCAL_RANK'], restarts: process.env['TORCHELASTIC_RESTART_COUNT'] });
-    if (rank === 1 && process.argv[4] === 'once' && process.env['TORCHELASTIC_RESTART_COUNT'] === '0') process.exit(5);
+    report({
+      sum: t.tolist(),
+      size,
+      node: process.env['GROUP_RANK'],
+      local: process.env['LOCAL_RANK'],
+      restarts: process.env['TORCHELASTIC_RESTART_COUNT'],
+    });
+    if (
+      rank === 1 &&
+      process.argv[4] === 'once' &&
+      process.env['TORCHELASTIC_RESTART_COUNT'] === '0'
+    )
+      process.exit(5);
   },
   async loops(rank) {
     report(process.pid);
@@ -337,7 +373,8 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
 };
 
 if (scenario === 'ends-before') {
-  // Rank 1 ends without an error before it comes to the first or the second world; rank 2 comes only after that.
+  // Rank 1 ends without an error before it comes to the first or the second world; rank 2 comes
+  // only after that.
   const [rank, worlds] = [Number(process.env['RANK']), Number(process.argv[4])];
   for (let world = 0; world < worlds; world++) {
     await initProcessGroup();
@@ -347,7 +384,8 @@ if (scenario === 'ends-before') {
   if (rank === 2) await sleep(700);
   const error = await failing(() => initProcessGroup());
   writeFileSync(path.join(folder, `rank-${rank}.json`), JSON.stringify(error));
-  await waitForReport(2 - rank); // whoever fails first ends the others, one that has only just started too
+  // whoever fails first ends the others, one that has only just started too
+  await waitForReport(2 - rank);
   process.exit(error === 'no error' ? 0 : 1);
 }
 await initProcessGroup();

@@ -1,4 +1,7 @@
-/** What ranks with GPUs of two hosts do in tests: a scenario by name. What they saw, and how long it took, is written to a file each. */
+/**
+ * What ranks with GPUs of two hosts do in tests: a scenario by name. What they saw, and how long it
+ * took, is written to a file each.
+ */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -25,7 +28,8 @@ import { arange, float32, full, type Tensor } from '../../../lib/index.js';
 const [scenario, folder] = process.argv.slice(2) as [string, string];
 const device = 'cuda' as const;
 const filled = (count: number, value = 1): Tensor => full([count], value, { device });
-const report = (seen: unknown): void => writeFileSync(path.join(folder, `rank-${getRank()}.json`), JSON.stringify(seen));
+const report = (seen: unknown): void =>
+  writeFileSync(path.join(folder, `rank-${getRank()}.json`), JSON.stringify(seen));
 
 /** Sums the tensor of all ranks, reads it, and reports the error that this ends with. */
 async function reportSum(t: Tensor): Promise<void> {
@@ -44,7 +48,10 @@ async function failing(t: Tensor, group: ProcessGroup): Promise<string> {
   }
 }
 
-/** Small and large sums, also between the hosts and in each, a gather in another order, and a product of sharded matrices. */
+/**
+ * Small and large sums, also between the hosts and in each, a gather in another order, and a
+ * product of sharded matrices.
+ */
 async function computes(rank: number, size: number): Promise<void> {
   const sum = filled(100_003, rank + 1);
   allReduce(sum);
@@ -63,12 +70,18 @@ async function computes(rank: number, size: number): Promise<void> {
   const mesh = initDeviceMesh(device, [size]);
   const a = arange(24, { dtype: float32, device }).reshape([6, 4]);
   const b = arange(20, { dtype: float32, device }).reshape([4, 5]);
-  const product = distributeTensor(a, mesh, [Shard(1)]).matmul(distributeTensor(b, mesh, [Shard(0)])) as DTensor;
+  const product = distributeTensor(a, mesh, [Shard(1)]).matmul(
+    distributeTensor(b, mesh, [Shard(0)]),
+  ) as DTensor;
   const whole = product.redistribute(mesh, [Replicate()]).toLocal();
   assert.deepEqual([...(await whole.read())], [...(await a.matmul(b).read())]);
   const numbers = async (t: Tensor): Promise<number[]> => [...(await t.read())].map(Number);
   const parts = (await Promise.all(along.map(numbers))).map(([value]) => value);
-  report({ sums: [await sum.amin().itemAsync(), await sum.amax().itemAsync()], parts, gathered: await numbers(gathered) });
+  report({
+    sums: [await sum.amin().itemAsync(), await sum.amax().itemAsync()],
+    parts,
+    gathered: await numbers(gathered),
+  });
 }
 
 const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
@@ -88,12 +101,16 @@ const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
     await sleep(1_000);
   },
   async killed(rank) {
-    process.on('SIGTERM', () => {}); // what the ranks hear of each other, not what the other node tells this one
+    // what the ranks hear of each other, not what the other node tells this one
+    process.on('SIGTERM', () => {});
     if (rank === 1) await sleep(300);
     if (rank === 1) process.kill(process.pid, 'SIGKILL');
     await reportSum(filled(4));
   },
-  /** Rank 1 does not come within the timeout. Rank 0 stays until it has: the end of a node is the end of the others. */
+  /**
+   * Rank 1 does not come within the timeout. Rank 0 stays until it has: the end of a node is the
+   * end of the others.
+   */
   async late(rank) {
     if (rank === 1) await sleep(6_000);
     await reportSum(filled(4));

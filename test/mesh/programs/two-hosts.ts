@@ -1,4 +1,6 @@
-/** What ranks of two hosts do in tests: a scenario by name. What they saw is written to a file each. */
+/**
+ * What ranks of two hosts do in tests: a scenario by name. What they saw is written to a file each.
+ */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -37,7 +39,9 @@ async function computes(rank: number, size: number): Promise<void> {
   const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['host', 'local'] });
   const a = arange(24, { dtype: float32 }).reshape([6, 4]);
   const b = arange(20, { dtype: float32 }).reshape([4, 5]);
-  const product = distributeTensor(a, mesh, [Shard(0), Shard(1)]).matmul(distributeTensor(b, mesh, [Replicate(), Shard(0)])) as DTensor;
+  const product = distributeTensor(a, mesh, [Shard(0), Shard(1)]).matmul(
+    distributeTensor(b, mesh, [Replicate(), Shard(0)]),
+  ) as DTensor;
   const whole = product.redistribute(mesh, [Replicate(), Replicate()]).toLocal();
   assert.deepEqual(whole.tolist(), a.matmul(b).tolist());
   await barrier();

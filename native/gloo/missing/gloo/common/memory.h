@@ -1,5 +1,5 @@
-// The types that gloo's public headers take from gloo/common/memory.h, which packages leave out: their layout, unchanged since 2019, and what
-// those headers call. The library has the code.
+// The types that gloo's public headers take from gloo/common/memory.h, which packages leave out:
+// their layout, unchanged since 2019, and what those headers call. The library has the code.
 #pragma once
 #include <memory>
 
