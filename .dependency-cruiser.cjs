@@ -12,22 +12,28 @@ const layers = {
   cuda: ['core', 'native', 'eager'],
   memory: ['core', 'native', 'eager'],
   checkpoint: ['core', 'files', 'ops'],
-  mesh: ['core', 'native', 'eager'],
-  dtensor: ['core', 'mesh', 'ops'],
+  distributed: ['core', 'native', 'eager'],
+  dtensor: ['core', 'distributed', 'ops'],
   nn: ['core', 'ops', 'autograd'],
   optim: ['core', 'ops', 'autograd'],
   amp: ['core', 'ops', 'autograd'],
   library: ['core', 'autograd'],
   compile: ['core', 'ops', 'autograd', 'native', 'eager'],
-  testing: ['core', 'ops', 'autograd', 'compile', 'mesh'],
-  cli: ['core', 'files', 'native', 'cuda', 'memory', 'mesh'],
+  testing: ['core', 'ops', 'autograd', 'compile', 'distributed'],
+  cli: ['core', 'files', 'native', 'cuda', 'memory', 'distributed'],
+};
+
+/** Folders of a layer, low to high: each imports values only of those before it. */
+const folders = {
+  distributed: ['stores', 'engines', 'process-group', 'local-ranks', 'launch', 'device-mesh'],
+  dtensor: ['spec', 'redistribute', 'propagation'],
 };
 
 /**
  * Parallel training is written as users could write it: on what is public. Checks of options give
  * it no power over anything.
  */
-const publicEntries = ['index.ts', 'mesh/index.ts', 'dtensor/index.ts', 'core/options.ts'];
+const publicEntries = ['index.ts', 'distributed/index.ts', 'dtensor/index.ts', 'core/options.ts'];
 
 /** Layers that may also use the library as its users do. */
 const users = ['cli'];
@@ -44,9 +50,24 @@ const layerRules = Object.entries(layers).map(([layer, allowed]) => ({
   },
 }));
 
+const folderRules = Object.entries(folders).flatMap(([layer, names]) =>
+  names.map((folder, at) => ({
+    name: `folder-${layer}-${folder}`,
+    comment: `The folders of lib/${layer}, low to high: ${names.join(', ')}. Move what you need down.`,
+    severity: 'error',
+    from: { path: `^lib/${layer}/${folder}/` },
+    to: {
+      path: `^lib/${layer}/`,
+      pathNot: `^lib/${layer}/(${names.slice(0, at + 1).join('|')})/`,
+      dependencyTypesNot: ['type-only'],
+    },
+  })),
+);
+
 module.exports = {
   forbidden: [
     ...layerRules,
+    ...folderRules,
     {
       name: 'layer-parallel',
       comment: `lib/parallel may import ${publicEntries.join(', ')} only. Make what it misses public there, so that users can write their own.`,

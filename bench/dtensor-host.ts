@@ -2,9 +2,10 @@
  * Host time of ops on distributed tensors, of four ranks that share the process: microseconds an op
  * on the JavaScript thread.
  */
+
+import { runLocalRanks } from '../lib/distributed/local-ranks/run.js';
 import { DTensor, initDeviceMesh, Replicate, Shard } from '../lib/distributed.js';
 import { manualSeed, rand } from '../lib/index.js';
-import { runLocalRanks } from '../lib/mesh/local-ranks.js';
 import { median } from './figures.js';
 import { print } from './measure.js';
 

@@ -9,6 +9,6 @@ export {
   StoreError,
   TimeoutError,
 } from './core/errors.js';
+export * from './distributed/index.js';
 export * from './dtensor/index.js';
-export * from './mesh/index.js';
 export * from './parallel/index.js';

@@ -52,7 +52,7 @@ export {
 export { type FloatInfo, finfo, type IntInfo, iinfo } from './core/dtype-info.js';
 export * from './core/errors.js';
 export { keep } from './core/keep.js';
-export type { MeshDrawsState } from './core/mesh-draws.js';
+export type { MeshDrawsState } from './core/mesh-rng.js';
 export {
   defaultGenerator,
   Generator,

@@ -7,7 +7,7 @@ import { autocastState } from './amp/autocast.js';
 import { AccumulateGrad } from './autograd/accumulate-grad.js';
 import { autogradLayer } from './autograd/autograd-layer.js';
 import './autograd/backward.js';
-import './autograd/set-data.js';
+import './autograd/set-storage.js';
 import { type CompileOptions, compile } from './compile/compile.js';
 import { addAmbientGuard } from './compile/guards.js';
 import { type Device, deviceByCode } from './core/device.js';
@@ -23,10 +23,9 @@ import { rawArray } from './core/values.js';
 import { requireCuda } from './cuda/status.js';
 import { loadTables } from './cuda/tables.js';
 import { checkOwnVariables } from './cuda/variables.js';
+import { installLiveHandles, recording, recordStorages } from './eager/allocation-history.js';
 import { runEager } from './eager/eager-backend.js';
-import { installTokenCounts } from './eager/garbage.js';
-import { installLiveHandles, recording, recordStorages } from './eager/history.js';
-import { liveHandles } from './eager/holders.js';
+import { installTokenCounts } from './eager/gc-policy.js';
 import {
   adoptArray,
   allocateNow,
@@ -37,6 +36,7 @@ import {
   readTokenCounts,
   writeBytes,
 } from './eager/memory.js';
+import { liveHandles } from './eager/memory-report.js';
 import { connect, installDevicePreparation } from './eager/submit.js';
 import { loadAddon } from './native/load.js';
 import { type AnyModule, Module } from './nn/module.js';

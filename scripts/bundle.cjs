@@ -23,7 +23,7 @@ buildSync({
     'lib/distributed.ts',
     'lib/testing/index.ts',
     'lib/cli/main.ts',
-    'lib/mesh/rank-child.ts',
+    'lib/distributed/launch/worker-preload.ts',
   ],
   outbase: 'lib',
   outdir: 'dist',

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type CollectivesReport, printedCollectives } from '../gpus-table.js';
-import { noteOf } from './notes.js';
+import { noteOf } from './known-gaps.js';
 import type { Profiles, RowProfile } from './profile.js';
 import type { Row } from './rows.js';
 import { printed, type Report, shortRows } from './table.js';

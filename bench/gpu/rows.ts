@@ -2,7 +2,7 @@
  * The rows that the kernels of one GPU are measured by: what is computed, what it must move or
  * multiply, and the goal against PyTorch.
  */
-import { everydayRows } from './everyday.js';
+import { everydayRows } from './common-ops.js';
 
 /**
  * What both sides compute; each knows it by its `op`. `rotate`: sets of operands to take turns, so

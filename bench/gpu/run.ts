@@ -13,9 +13,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { commit, keep, median, python, store, today } from '../figures.js';
 import { requireGpu, runProgram } from '../program.js';
-import { checkAlike, mended } from './mended.js';
+import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './peers.js';
+import { checkAlike, mended } from './rerun.js';
 import { chosenRows, copyRow, groups, type Row } from './rows.js';
-import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './sides.js';
 import { type Measured, printed, type Report } from './table.js';
 
 const BATCH_US = 30_000;

@@ -23,7 +23,7 @@ import {
   type Tensor,
 } from '../../lib/index.js';
 import { atPlace, attentionInExact, placesOf } from './attention-sample.js';
-import { everyday } from './everyday.js';
+import { everyday } from './common-ops.js';
 import type { Job } from './rows.js';
 
 /** A sample, and what it should be. */

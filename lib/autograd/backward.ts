@@ -6,6 +6,7 @@ import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
 import { requireTensors } from '../ops/operand.js';
+import { exposeOne } from './check-gradients.js';
 import { runBackward } from './engine.js';
 import {
   type Edge,
@@ -15,7 +16,6 @@ import {
   register,
   type TensorHook,
 } from './node.js';
-import { exposeOne } from './user-gradients.js';
 
 /** Options of {@link Tensor.backward}. */
 export interface BackwardOptions {

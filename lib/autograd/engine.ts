@@ -11,11 +11,11 @@ import type { Storage } from '../core/storage.js';
 import { setGrad, type Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
 import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
+import { expose, exposeOne, fitReplaced } from './check-gradients.js';
 import { setGradEnabled } from './grad-mode.js';
 import { rowMajorCopy } from './gradient-layout.js';
 import type { Edge, Gradients, Node, NodeTask } from './node.js';
 import { ReadyQueue } from './ready-queue.js';
-import { expose, exposeOne, fitReplaced } from './user-gradients.js';
 
 export interface EngineOptions {
   retainGraph: boolean;

@@ -5,7 +5,7 @@
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor } from '../ops/operand.js';
 
-export { set_ } from './set-data.js';
+export { set_ } from './set-storage.js';
 
 /**
  * Copies `source` into the memory of `target`, broadcast and converted. The slower way to refill:

@@ -2,10 +2,10 @@
 import { AutogradError, InPlaceError } from '../core/errors.js';
 import { Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
+import { fitReturned, type GradientSlot } from './check-gradients.js';
 import { isGradEnabled, noGrad } from './grad-mode.js';
 import { alreadyReleased, edgeOf, type Gradients, Node } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
-import { fitReturned, type GradientSlot } from './user-gradients.js';
 
 /** What `forward` leaves for `backward`. */
 export class FunctionContext {

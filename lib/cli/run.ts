@@ -6,8 +6,8 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { ArgumentError } from '../core/errors.js';
-import { type NodeOutcome, runNode } from '../mesh/node-launcher.js';
-import { describeRankFailure } from '../mesh/rank-processes.js';
+import { type NodeOutcome, runNode } from '../distributed/launch/node-launcher.js';
+import { describeRankFailure } from '../distributed/launch/worker-processes.js';
 
 interface RunOptions {
   nprocPerNode: number | 'cpu' | 'gpu' | 'auto';

@@ -3,11 +3,11 @@ import { CompileError } from '../core/errors.js';
 import { kindOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import type { Graph, Value } from './graph.js';
-import { listOf, sameList, Walk } from './state.js';
+import type { Watcher } from './guard-collector.js';
+import { listOf, sameList, Walk } from './object-walk.js';
+import { mapTensors, tensorsIn } from './pytree.js';
 import { trace } from './trace.js';
 import type { Tracer } from './tracer.js';
-import { mapTensors, tensorsIn } from './tree.js';
-import type { Watcher } from './watcher.js';
 
 type AnyFunction = (...args: unknown[]) => unknown;
 

@@ -12,9 +12,9 @@ import {
 } from './backends.js';
 import { type Capture, capture, isCompiling, refuse } from './capture.js';
 import { GraphModule } from './graph-module.js';
+import { type Guard, Watcher } from './guard-collector.js';
 import { guardKey } from './guards.js';
-import { tensorsIn } from './tree.js';
-import { type Guard, Watcher } from './watcher.js';
+import { tensorsIn } from './pytree.js';
 
 export { type CompileBackend, type CompiledGraph, isCompiling };
 

@@ -2,7 +2,7 @@
 import { gradMode } from '../autograd/grad-mode.js';
 import { getDefaultDevice } from '../core/device.js';
 import { getDefaultDtype } from '../core/dtype.js';
-import { listOf } from './state.js';
+import { listOf } from './object-walk.js';
 
 const identities = new WeakMap<object, number>();
 /** Symbols may not be keys of a WeakMap; programs have few. */

@@ -8,14 +8,14 @@ import { getDefaultDevice, setDefaultDevice } from '../core/device.js';
 import { swapBackend } from '../core/dispatch.js';
 import { getDefaultDtype, setDefaultDtype } from '../core/dtype.js';
 import { keep } from '../core/keep.js';
+import { storageSwap } from '../core/set-storage.js';
 import { storageResize } from '../core/storage.js';
-import { storageSwap } from '../core/swap-data.js';
 import type { Tensor } from '../core/tensor.js';
 import { captureWatch, moduleWatch } from '../core/watch.js';
 import { installValueAccess, type ValueAccess } from '../ops/construct.js';
+import type { Watcher } from './guard-collector.js';
 import { ambientKey } from './guards.js';
 import { Tracer } from './tracer.js';
-import type { Watcher } from './watcher.js';
 
 /**
  * Puts the tracer in the place of the bottom layer and of everything that is no op. Returns what

@@ -15,7 +15,7 @@ import { detachOp } from '../ops/view.js';
 import { AutogradState } from './autograd-state.js';
 import { fakeLike, runFake } from './fake-backend.js';
 import { Graph, Node, type Value } from './graph.js';
-import type { Watcher } from './watcher.js';
+import type { Watcher } from './guard-collector.js';
 
 /** Stands for the history of an input that was computed before: it is no leaf. */
 class InputHistory extends TapeNode {

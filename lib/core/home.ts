@@ -6,7 +6,7 @@
 import type { Device } from './device.js';
 import { DistributedError } from './errors.js';
 import type { Generator } from './random.js';
-import { UnheardFailures } from './unheard.js';
+import { UnheardFailures } from './unobserved-failures.js';
 
 /**
  * Who decides when a rank goes on that waits for the library: where the order of ranks is drawn, or

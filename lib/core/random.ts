@@ -5,7 +5,7 @@
  */
 import { ArgumentError } from './errors.js';
 import { currentHome, type Home, processHome } from './home.js';
-import { checkMeshDraws, type DrawPlace, MeshDraws, type MeshDrawsState } from './mesh-draws.js';
+import { checkMeshDraws, type DrawPlace, MeshDraws, type MeshDrawsState } from './mesh-rng.js';
 import { checkNumber, optionsOf, shown } from './options.js';
 import type { Tensor } from './tensor.js';
 import { captureWatch } from './watch.js';

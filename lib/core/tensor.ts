@@ -6,7 +6,7 @@ import { cpu, type Device, toOneDevice } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
 import { memoryRoles } from './memory-roles.js';
-import type { DrawPlace } from './mesh-draws.js';
+import type { DrawPlace } from './mesh-rng.js';
 import { checkFlag, optionsOf, unexpected } from './options.js';
 import type { Placement } from './placement.js';
 import { outliveScope } from './scope.js';

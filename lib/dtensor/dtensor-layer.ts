@@ -11,15 +11,15 @@ import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
-import { calledAs } from './called-as.js';
-import { localPiece } from './geometry.js';
-import { runLists } from './lists.js';
-import { distributed, type LocalPart, partOf } from './local-part.js';
-import { isAwaited, makePart } from './making.js';
-import { type Decision, propagate } from './propagate.js';
-import { moveInput } from './redistribute-local.js';
-import { checkImplicit, decomposing, warnReplicated } from './redistribution.js';
-import { type DTensorSpec, formatPlacements, replicatedSpec } from './spec.js';
+import { isAwaited, makePart } from './factory-dispatch.js';
+import { runLists } from './foreach.js';
+import { type Decision, propagate } from './propagation/propagate.js';
+import { calledAs } from './redistribute/called-as.js';
+import { checkImplicit, decomposing, warnReplicated } from './redistribute/policy.js';
+import { moveInput } from './redistribute/run.js';
+import { distributed, type LocalPart, partOf } from './spec/local-shard.js';
+import { localPiece } from './spec/shard-geometry.js';
+import { type DTensorSpec, formatPlacements, replicatedSpec } from './spec/spec.js';
 
 type Specs = readonly (DTensorSpec | null)[];
 

@@ -5,22 +5,22 @@ import { checkFlag, optionsOf, unexpected } from '../core/options.js';
 import { type Placement, Replicate } from '../core/placement.js';
 import { contiguousStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
-import { getCurrentMesh } from '../mesh/current-mesh.js';
-import type { DeviceMesh } from '../mesh/device-mesh.js';
+import { getCurrentMesh } from '../distributed/device-mesh/current-mesh.js';
+import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
-import { chunksOf } from './geometry.js';
-import { checkPart, distributed, partOf } from './local-part.js';
-import './members.js';
+import { checkPart, distributed, partOf } from './spec/local-shard.js';
+import { chunksOf } from './spec/shard-geometry.js';
+import './tensor-methods.js';
+import { fromLocalTensor } from './ops.js';
+import { checkMesh, checkPlacements, checkShardOrder } from './spec/checks.js';
 import {
   type DTensorSpec,
   formatPlacements,
   internSpec,
   placeSpec,
   type ShardOrder,
-} from './spec.js';
-import { checkMesh, checkPlacements, checkShardOrder } from './spec-checks.js';
-import { fromLocalTensor } from './transfer.js';
+} from './spec/spec.js';
 import { fitted, type UnevenOptions } from './uneven.js';
 
 /** Options of {@link DTensor.fromLocal}. */

@@ -9,8 +9,8 @@ import { type Placement, Replicate } from '../core/placement.js';
 import type { Generator } from '../core/random.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { getCurrentMesh } from '../mesh/current-mesh.js';
-import type { DeviceMesh } from '../mesh/device-mesh.js';
+import { getCurrentMesh } from '../distributed/device-mesh/current-mesh.js';
+import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import {
   arange,
   empty,
@@ -21,8 +21,8 @@ import {
   zeros,
 } from '../ops/factories.js';
 import { type RandomOptions, rand, randint, randn } from '../ops/random.js';
-import { madeOn } from './making.js';
-import { checkMesh } from './spec-checks.js';
+import { madeOn } from './factory-dispatch.js';
+import { checkMesh } from './spec/checks.js';
 
 /**
  * Options of the factories of distributed tensors. Bad ones throw: ArgumentError for what is no

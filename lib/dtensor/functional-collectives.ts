@@ -9,10 +9,10 @@ import { checkIntegers, checkOneOf, optionsOf, shown } from '../core/options.js'
 import { type ReduceOpName, reduceOpNames } from '../core/placement.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { placeOf } from '../mesh/collective-operands.js';
-import { DeviceMesh } from '../mesh/device-mesh.js';
-import { memberOf } from '../mesh/groups.js';
-import type { ProcessGroup } from '../mesh/process-group.js';
+import { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
+import { memberOf } from '../distributed/process-group/new-group.js';
+import { placeOf } from '../distributed/process-group/operands.js';
+import type { ProcessGroup } from '../distributed/process-group/process-group.js';
 import {
   allGatherRows,
   allReduceTensor,
@@ -21,7 +21,7 @@ import {
   reduceScatterRows,
 } from '../ops/collectives.js';
 import { asynchronous, waitTensor } from './async-collective-tensor.js';
-import { alongRows } from './redistribute-local.js';
+import { alongRows } from './redistribute/run.js';
 
 /** The ranks that take part: a group, or a mesh of one dimension; all of them if left out. */
 export type CollectiveRanks = ProcessGroup | DeviceMesh;

@@ -12,7 +12,8 @@ export {
   type CommTraffic,
   type MeshDimTraffic,
   type TotalTraffic,
-} from './comm-debug-mode.js';
+} from './debug/comm-debug-mode.js';
+export { type VisualizeOptions, visualizeSharding } from './debug/visualize-sharding.js';
 export {
   type DistributeOptions,
   DTensor,
@@ -38,8 +39,7 @@ export {
   type GatherTensorOptions,
 } from './functional-collectives.js';
 export { lossParallel } from './loss-parallel.js';
-export type { RedistributeOptions, ToLocalOptions } from './members.js';
-export { explicitRedistribution } from './redistribution.js';
-export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, TensorMeta } from './spec.js';
+export { explicitRedistribution } from './redistribute/policy.js';
+export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, TensorMeta } from './spec/spec.js';
+export type { RedistributeOptions, ToLocalOptions } from './tensor-methods.js';
 export type { UnevenOptions } from './uneven.js';
-export { type VisualizeOptions, visualizeSharding } from './visualize-sharding.js';

@@ -7,12 +7,12 @@ import { ShardingError } from '../core/errors.js';
 import type { Placement } from '../core/placement.js';
 import { formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import type { DeviceMesh } from '../mesh/device-mesh.js';
+import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { allGatherRows, allToAllRows } from '../ops/collectives.js';
 import { tensor } from '../ops/from-values.js';
-import { chunkOf, chunksOf, meshCoordinates } from './geometry.js';
-import { alongRows } from './redistribute-local.js';
-import { formatPlacements } from './spec.js';
+import { alongRows } from './redistribute/run.js';
+import { chunkOf, chunksOf, meshCoordinates } from './spec/shard-geometry.js';
+import { formatPlacements } from './spec/spec.js';
 
 /** Options of `DTensor.fromLocalUneven`. */
 export interface UnevenOptions {

@@ -16,10 +16,10 @@ import {
 } from '../core/shape.js';
 import { Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
+import { overlaps, overlapsPartly } from './aliasing.js';
+import { recording, recordStorages } from './allocation-history.js';
 import { copyOp } from './copy-op.js';
-import { recording, recordStorages } from './history.js';
 import { allocateNow, allocatePinned, readBytesSync, writeBytes } from './memory.js';
-import { overlaps, overlapsPartly } from './overlap.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
 const kernelIds: number[] = [];

@@ -9,7 +9,7 @@ import { currentScope } from '../core/scope.js';
 import { type MemoryInterface, Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { nativeError } from '../native/guard.js';
-import { noteLent } from './overlap.js';
+import { noteLent } from './aliasing.js';
 import {
   allocatingCall,
   nativeCall,

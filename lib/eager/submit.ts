@@ -17,14 +17,14 @@ import { processHome } from '../core/home.js';
 import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { reasons } from '../core/unheard.js';
+import { reasons } from '../core/unobserved-failures.js';
 import type { Addon, NativeErrorCode } from '../native/addon.js';
 import { WordWriter } from '../native/command.js';
+import { byteRange } from './aliasing.js';
+import { recording, recordStorages, unallocated } from './allocation-history.js';
 import { collectiveDetails } from './collective-failure.js';
-import { collectGarbage, notePressure } from './garbage.js';
-import { recording, recordStorages, unallocated } from './history.js';
-import { describeHolders, largestHolders } from './holders.js';
-import { byteRange } from './overlap.js';
+import { collectGarbage, notePressure } from './gc-policy.js';
+import { describeHolders, largestHolders } from './memory-report.js';
 
 /** Set once by runtime.ts through {@link connect}. */
 export const writer = {

@@ -2,15 +2,15 @@
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import type { MemoryHolder } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
-import { collectGarbage } from '../eager/garbage.js';
-import { recording, setRecording } from '../eager/history.js';
-import { groupHolders, type LiveStorage, liveStorages } from '../eager/holders.js';
+import { recording, setRecording } from '../eager/allocation-history.js';
+import { collectGarbage } from '../eager/gc-policy.js';
+import { groupHolders, type LiveStorage, liveStorages } from '../eager/memory-report.js';
 import { nativeCall, streamOf, writer } from '../eager/submit.js';
 import type { NativeMemoryStats, NativeSegment } from '../native/addon.js';
 
 export type { MemoryHolder } from '../core/errors.js';
-export type { StorageOrigin } from '../eager/history.js';
-export type { LiveStorage } from '../eager/holders.js';
+export type { StorageOrigin } from '../eager/allocation-history.js';
+export type { LiveStorage } from '../eager/memory-report.js';
 
 /** Statistics of the caching allocator of a device, in bytes and counts. */
 export function stats(which: DeviceName | Device = 'cpu'): NativeMemoryStats {

@@ -28,7 +28,7 @@ import {
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import { normalisationBackwardRule, normalisationRule } from './sharding/rows.js';
+import { normalisationBackwardRule, normalisationRule } from './sharding/normalization.js';
 
 /**
  * Inputs: gradient of the norm, the sum, rstd, the gradient of the sum or an immediate, the weight.

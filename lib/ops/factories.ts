@@ -22,7 +22,7 @@ import { addMethod } from './method.js';
 import { requireDtype, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { installSampleMaker } from './samples.js';
-import { arangeRule, factoryRule, linspaceRule } from './sharding/making.js';
+import { arangeRule, factoryRule, linspaceRule } from './sharding/factories-and-random.js';
 import { sizedFactory } from './sized.js';
 
 /**

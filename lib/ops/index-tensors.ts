@@ -22,8 +22,8 @@ import { requireIndex } from './indexing.js';
 import { addMethod } from './method.js';
 import { describe, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
-import { indexGetRule } from './sharding/reading.js';
-import { indexPutRule } from './sharding/writing.js';
+import { indexGetRule } from './sharding/gather.js';
+import { indexPutRule } from './sharding/scatter.js';
 
 interface IndexParams {
   numIndices: number;

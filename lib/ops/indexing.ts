@@ -18,8 +18,8 @@ import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { writeRows } from './rows.js';
 import { sampleTensor } from './samples.js';
-import { gatherRule, indexSelectRule } from './sharding/reading.js';
-import { indexAddRule, scatterRule } from './sharding/writing.js';
+import { gatherRule, indexSelectRule } from './sharding/gather.js';
+import { indexAddRule, scatterRule } from './sharding/scatter.js';
 
 interface OneDim {
   dim: number;

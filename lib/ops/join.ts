@@ -18,8 +18,8 @@ import { addMethod } from './method.js';
 import { alongside, requireTensor, requireTensors } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import { catRule } from './sharding/lists.js';
-import { triangleRule } from './sharding/making.js';
+import { catRule } from './sharding/concat-and-foreach.js';
+import { triangleRule } from './sharding/factories-and-random.js';
 import { listOrFirst } from './sized.js';
 
 /**

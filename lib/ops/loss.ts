@@ -31,7 +31,7 @@ import {
   crossEntropyBackwardRule,
   crossEntropyRule,
   crossEntropyWithGradientRule,
-} from './sharding/rows.js';
+} from './sharding/normalization.js';
 import { where } from './where.js';
 
 interface CrossEntropy {

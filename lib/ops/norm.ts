@@ -13,7 +13,11 @@ import { addMethod } from './method.js';
 import { requireFloating, requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import { normalisationBackwardRule, normalisationRule, outerDims } from './sharding/rows.js';
+import {
+  normalisationBackwardRule,
+  normalisationRule,
+  outerDims,
+} from './sharding/normalization.js';
 import { varMean } from './variance.js';
 
 export interface NormParams {

@@ -10,7 +10,7 @@ import type { ReduceOpName } from '../core/placement.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { stack } from './join.js';
 import { sampleTensor } from './samples.js';
-import { byElementsRule, listsRule } from './sharding/lists.js';
+import { byElementsRule, listsRule } from './sharding/concat-and-foreach.js';
 
 /** Tensors of one command; more are split over several. */
 const MAX_TENSORS = 256;

@@ -43,7 +43,7 @@ import { addMethod } from './method.js';
 import { alongside, requireDtype, requireFloating, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
-import { dropoutRule, type ElementIndex, randomRule } from './sharding/making.js';
+import { dropoutRule, type ElementIndex, randomRule } from './sharding/factories-and-random.js';
 import { sizedFactory } from './sized.js';
 
 interface Draw {

@@ -18,7 +18,7 @@ import { addMethod } from './method.js';
 import { type DtypeOption, requireDtype, requireTensor } from './operand.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
-import { alongDimRule } from './sharding/dimwise.js';
+import { alongDimRule } from './sharding/along-dim.js';
 import { where } from './where.js';
 
 interface OneDim {

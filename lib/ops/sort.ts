@@ -17,7 +17,7 @@ import { maximum, minimum } from './pointwise-binary.js';
 import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
-import { alongDimRule } from './sharding/dimwise.js';
+import { alongDimRule } from './sharding/along-dim.js';
 import { keptDimsRule } from './sharding/reductions.js';
 
 function argReduction(name: string, kernel: string, doc: string): Op<Reduction> {

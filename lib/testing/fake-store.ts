@@ -1,7 +1,7 @@
 /** A store for worlds whose other ranks are not there. */
 
-import { HashStore } from '../mesh/stores/hash-store.js';
-import type { StoreCommand, StoreReply } from '../mesh/stores/key-value-table.js';
+import { HashStore } from '../distributed/stores/hash-store.js';
+import type { StoreCommand, StoreReply } from '../distributed/stores/key-value-table.js';
 
 /**
  * Keeps what is set and waits for nothing: a key that nobody has set is an empty value.

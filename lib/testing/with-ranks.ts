@@ -1,9 +1,14 @@
 /** Tests of several ranks, for mocha and its like. */
 import { ArgumentError } from '../core/errors.js';
 import { checkFunction, checkNumber, checkOneOf, withDefaults } from '../core/options.js';
-import { checkReplay, launch, launchFunction, nodeArguments } from '../mesh/launch.js';
-import type { RankFunction } from '../mesh/local-ranks.js';
-import type { RankFault } from '../mesh/rank-faults.js';
+import {
+  checkReplay,
+  launch,
+  launchFunction,
+  nodeArguments,
+} from '../distributed/launch/launch.js';
+import type { RankFault } from '../distributed/local-ranks/fault-injection.js';
+import type { RankFunction } from '../distributed/local-ranks/run.js';
 
 /** Options of {@link withRanks}. */
 export interface RanksOptions {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { everyday, everydayRows } from '../../bench/gpu/everyday.js';
+import { everyday, everydayRows } from '../../bench/gpu/common-ops.js';
 import { type Job, rows } from '../../bench/gpu/rows.js';
 import { prepare } from '../../bench/gpu/work.js';
 import { scope, Tensor } from '../../lib/index.js';

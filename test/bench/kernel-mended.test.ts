@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { checkAlike, mended } from '../../bench/gpu/mended.js';
+import { checkAlike, mended } from '../../bench/gpu/rerun.js';
 import { copyRow, type Row, rows } from '../../bench/gpu/rows.js';
 import { type Measured, type Report, shortRows } from '../../bench/gpu/table.js';
 

@@ -6,7 +6,7 @@ import {
   type Place,
   placesOf,
 } from '../../bench/gpu/attention-sample.js';
-import { everyday } from '../../bench/gpu/everyday.js';
+import { everyday } from '../../bench/gpu/common-ops.js';
 import { copyRow, type Job, rows } from '../../bench/gpu/rows.js';
 import { sampleError } from '../../bench/gpu/sample.js';
 import { type Pair, prepare, type Work } from '../../bench/gpu/work.js';

@@ -9,8 +9,8 @@ import { Command, CommanderError } from 'commander';
 import getPort from 'get-port';
 import { addRun } from '../../lib/cli/run.js';
 import { root } from '../../scripts/check-tree.js';
-import { captured } from '../mesh/captured.js';
-import { leftMemory } from '../mesh/left-memory.js';
+import { captured } from '../distributed/captured.js';
+import { leftMemory } from '../distributed/left-memory.js';
 
 const here = fileURLToPath(import.meta.url);
 const program = path.join(root, 'test', 'mesh', 'programs', 'ranks.ts');

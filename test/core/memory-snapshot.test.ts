@@ -1,6 +1,6 @@
 /** `memory.snapshot` and the recording of what made each storage. */
 import assert from 'node:assert/strict';
-import { numRecorded } from '../../lib/eager/history.js';
+import { numRecorded } from '../../lib/eager/allocation-history.js';
 import {
   cat,
   float64,

@@ -36,8 +36,8 @@ import {
   type Tensor,
 } from '../../lib/index.js';
 import { gumbelSoftmax } from '../../lib/ops/activation-composites.js';
-import { errorOf, valuesOf } from '../mesh/on-ranks.js';
-import { standingRanks } from '../mesh/standing-ranks.js';
+import { errorOf, valuesOf } from '../distributed/on-ranks.js';
+import { standingRanks } from '../distributed/standing-ranks.js';
 
 const meshOf = (): DeviceMesh => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
 const copies = (mesh: DeviceMesh): Tensor =>

@@ -19,7 +19,7 @@ import {
 } from '../../lib/distributed.js';
 import { autograd, float64, layerNorm, rmsNorm, type Tensor } from '../../lib/index.js';
 import { sampleTensor } from '../../lib/ops/samples.js';
-import { standingRanks } from '../mesh/standing-ranks.js';
+import { standingRanks } from '../distributed/standing-ranks.js';
 import { assertWhole, placed } from './placed.js';
 
 const [R, P] = [Replicate(), Partial()];

@@ -23,7 +23,7 @@ import {
   type Tensor,
   tensor,
 } from '../../lib/index.js';
-import { standingRanks } from '../mesh/standing-ranks.js';
+import { standingRanks } from '../distributed/standing-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 

@@ -4,7 +4,7 @@
  */
 import { float64, Tensor } from '../../lib/index.js';
 import { allComposites, type Composite } from '../../lib/ops/composite.js';
-import { standingRanks } from '../mesh/standing-ranks.js';
+import { standingRanks } from '../distributed/standing-ranks.js';
 import { checkSharded, forSamples, runs } from './check-sharded.js';
 
 const WORLD = 4;

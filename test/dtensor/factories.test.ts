@@ -40,8 +40,8 @@ import {
   zeros,
 } from '../../lib/index.js';
 import { gumbelSoftmax } from '../../lib/ops/activation-composites.js';
+import { standingRanks } from '../distributed/standing-ranks.js';
 import { Rng } from '../fuzz/rng.js';
-import { standingRanks } from '../mesh/standing-ranks.js';
 import { assertWhole, drawSpec, placed } from './placed.js';
 
 const shape = [5, 3, 4];

@@ -9,8 +9,8 @@ import {
   Shard,
 } from '../../lib/core/placement.js';
 import { contiguousStrides, type Shape } from '../../lib/core/shape.js';
-import { DTensorSpec, type ShardOrder, type TensorMeta } from '../../lib/dtensor/spec.js';
-import type { MeshLayout } from '../../lib/mesh/mesh-layout.js';
+import type { MeshLayout } from '../../lib/distributed/device-mesh/layout.js';
+import { DTensorSpec, type ShardOrder, type TensorMeta } from '../../lib/dtensor/spec/spec.js';
 
 /** Far from those of meshes that have ranks. */
 let nextId = 1_000_000;

@@ -9,7 +9,7 @@ import {
   largestLocalShape,
   localPiece,
   meshCoordinates,
-} from '../../lib/dtensor/geometry.js';
+} from '../../lib/dtensor/spec/shard-geometry.js';
 import { fakeMesh, specOf, specPairs } from './fake-mesh.js';
 import { localOf } from './simulate.js';
 

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, it } from 'mocha';
 import { cpu, device } from '../../lib/core/device.js';
 import { float16, float32 } from '../../lib/core/dtype.js';
-import { paramsKey } from '../../lib/dtensor/params-key.js';
+import { paramsKey } from '../../lib/dtensor/propagation/cache-key.js';
 import { metadata } from './toy-ops.js';
 
 const leaf = fc.oneof(

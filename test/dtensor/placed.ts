@@ -13,7 +13,7 @@ import {
   Replicate,
   Shard,
 } from '../../lib/distributed.js';
-import { localPiece } from '../../lib/dtensor/geometry.js';
+import { localPiece } from '../../lib/dtensor/spec/shard-geometry.js';
 import { bfloat16, bool, float16, float32, type Tensor, uint8 } from '../../lib/index.js';
 import type { Rng } from '../fuzz/rng.js';
 import { orderBy } from './fake-mesh.js';

@@ -8,8 +8,8 @@ import { float32, float64, getDefaultDtype, int64, setDefaultDtype } from '../..
 import { ShapeError, ShardingError } from '../../lib/core/errors.js';
 import { Partial, Replicate, Shard } from '../../lib/core/placement.js';
 import { contiguousStrides } from '../../lib/core/shape.js';
-import { propagate } from '../../lib/dtensor/propagate.js';
-import { DTensorSpec } from '../../lib/dtensor/spec.js';
+import { propagate } from '../../lib/dtensor/propagation/propagate.js';
+import { DTensorSpec } from '../../lib/dtensor/spec/spec.js';
 import { fakeMesh, metaOf, specOf } from './fake-mesh.js';
 import {
   add,

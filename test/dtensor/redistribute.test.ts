@@ -6,12 +6,13 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { type ReduceOpName, reduceOpNames } from '../../lib/core/placement.js';
 import { numelOf } from '../../lib/core/shape.js';
+import { watchCollectives } from '../../lib/distributed/process-group/process-group.js';
 import { type DeviceMesh, DTensor, DTensorSpec, initDeviceMesh } from '../../lib/distributed.js';
-import { mergeSteps } from '../../lib/dtensor/redistribute-merge.js';
-import { planRedistribute } from '../../lib/dtensor/redistribute-plan.js';
-import { isCollective } from '../../lib/dtensor/redistribute-steps.js';
-import { gradientSpec, replicateSpec } from '../../lib/dtensor/spec.js';
-import { toSpec } from '../../lib/dtensor/transfer.js';
+import { toSpec } from '../../lib/dtensor/ops.js';
+import { mergeSteps } from '../../lib/dtensor/redistribute/merge.js';
+import { planRedistribute } from '../../lib/dtensor/redistribute/plan.js';
+import { isCollective } from '../../lib/dtensor/redistribute/steps.js';
+import { gradientSpec, replicateSpec } from '../../lib/dtensor/spec/spec.js';
 import {
   bfloat16,
   type DType,
@@ -22,9 +23,8 @@ import {
   type Tensor,
   tensor,
 } from '../../lib/index.js';
-import { watchCollectives } from '../../lib/mesh/process-group.js';
+import { standingRanks } from '../distributed/standing-ranks.js';
 import { stepped, transposed } from '../every-op/differentiable.js';
-import { standingRanks } from '../mesh/standing-ranks.js';
 import { type SpecPair, specPairs } from './fake-mesh.js';
 import { expectedRanks, localOf, termsOf, type Values } from './simulate.js';
 

@@ -4,9 +4,9 @@
  */
 import type { ReduceOpName } from '../../lib/core/placement.js';
 import { numelOf, type Shape } from '../../lib/core/shape.js';
-import { meshCoordinates } from '../../lib/dtensor/geometry.js';
-import type { Step } from '../../lib/dtensor/redistribute-steps.js';
-import type { DTensorSpec } from '../../lib/dtensor/spec.js';
+import type { Step } from '../../lib/dtensor/redistribute/steps.js';
+import { meshCoordinates } from '../../lib/dtensor/spec/shard-geometry.js';
+import type { DTensorSpec } from '../../lib/dtensor/spec/spec.js';
 import type { SpecPair } from './fake-mesh.js';
 
 export interface Values {

@@ -11,7 +11,7 @@ import {
   placeSpec,
   replicateSpec,
   TensorMeta,
-} from '../../lib/dtensor/spec.js';
+} from '../../lib/dtensor/spec/spec.js';
 import { fakeMesh, metaOf, specOf } from './fake-mesh.js';
 
 const mesh = fakeMesh([2, 4], ['dp', 'tp']);

@@ -6,8 +6,8 @@ import { Partial, type Placement, Replicate, Shard } from '../../lib/core/placem
 import { broadcastShapes, contiguousStrides, type Shape } from '../../lib/core/shape.js';
 import type { MeshDimContext, ShardingRule, Strategy } from '../../lib/core/sharding-rule.js';
 import { Tensor } from '../../lib/core/tensor.js';
-import { type Decision, propagate } from '../../lib/dtensor/propagate.js';
-import type { DTensorSpec } from '../../lib/dtensor/spec.js';
+import { type Decision, propagate } from '../../lib/dtensor/propagation/propagate.js';
+import type { DTensorSpec } from '../../lib/dtensor/spec/spec.js';
 
 const [R, P] = [Replicate(), Partial()];
 

@@ -6,8 +6,8 @@ import assert from 'node:assert/strict';
 import { type DeviceMesh, initDeviceMesh } from '../../lib/distributed.js';
 import { float64, linspace, manualSeed, nn, optim, randint, type Tensor } from '../../lib/index.js';
 import type { AnyModule } from '../../lib/nn/module.js';
+import { standingRanks } from '../distributed/standing-ranks.js';
 import { Rng } from '../fuzz/rng.js';
-import { standingRanks } from '../mesh/standing-ranks.js';
 import { assertWhole, drawSpec, placed } from './placed.js';
 
 type Forward = (module: never, ...inputs: Tensor[]) => Tensor;

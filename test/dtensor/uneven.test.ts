@@ -10,7 +10,7 @@ import {
   Shard,
 } from '../../lib/distributed.js';
 import { arange, float32, ones, type Tensor } from '../../lib/index.js';
-import { standingRanks } from '../mesh/standing-ranks.js';
+import { standingRanks } from '../distributed/standing-ranks.js';
 
 const WORLD = 4;
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];

@@ -25,8 +25,8 @@ import {
   scope,
   type Tensor,
 } from '../../lib/index.js';
-import { onRanks } from '../mesh/on-ranks.js';
-import { standingRanks } from '../mesh/standing-ranks.js';
+import { onRanks } from '../distributed/on-ranks.js';
+import { standingRanks } from '../distributed/standing-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 const WORLD = 2;

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
-import { collectGarbage } from '../../lib/eager/garbage.js';
+import { collectGarbage } from '../../lib/eager/gc-policy.js';
 
 const THREADS = 8;
 const ROUNDS = 4;

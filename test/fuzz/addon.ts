@@ -3,7 +3,7 @@
  * commands. The answer is a value or an error with a code of the addon; afterwards no memory is
  * missing.
  */
-import { collectGarbage } from '../../lib/eager/garbage.js';
+import { collectGarbage } from '../../lib/eager/gc-policy.js';
 import { addon } from '../../lib/runtime.js';
 import {
   ALLOCATE,

@@ -9,15 +9,15 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { StoreError, TCPStore } from '../../lib/distributed.js';
-import { GREETING_BYTES, NONCE_BYTES } from '../../lib/mesh/stores/authentication.js';
+import { GREETING_BYTES, NONCE_BYTES } from '../../lib/distributed/stores/authentication.js';
 import {
   encodeFields,
   encodeRequest,
   LONGEST_MESSAGE,
   type StoreRequest,
-} from '../../lib/mesh/stores/store-protocol.js';
-import { closed, connectRaw, frame, nextBody, prove } from '../mesh/raw-store-client.js';
+} from '../../lib/distributed/stores/protocol.js';
+import { StoreError, TCPStore } from '../../lib/distributed.js';
+import { closed, connectRaw, frame, nextBody, prove } from '../distributed/raw-store-client.js';
 import { programArguments } from '../run-program.js';
 import { describeError, Finding, Rng } from './rng.js';
 
@@ -235,7 +235,7 @@ class Server {
       '-c',
       'ulimit -n 512; exec "$0" "$@"',
       process.execPath,
-      ...programArguments('mesh/programs/store-server'),
+      ...programArguments('distributed/programs/store-server'),
       SECRET,
     ];
     this.child = spawn('/bin/sh', command, { stdio: ['pipe', 'pipe', 'inherit'] });

@@ -5,7 +5,7 @@
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { collectGarbage } from '../../lib/eager/garbage.js';
+import { collectGarbage } from '../../lib/eager/gc-policy.js';
 import { ones } from '../../lib/index.js';
 import { addon } from '../../lib/runtime.js';
 import { Finding, type Rng } from './rng.js';

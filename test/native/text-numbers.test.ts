@@ -1,9 +1,9 @@
 /** Texts that native code knows by numbers: those of calls, as their errors say them. */
 import assert from 'node:assert/strict';
 import { collectiveKinds, onPurpose } from '../../lib/core/collective.js';
+import { runLocalRanks } from '../../lib/distributed/local-ranks/run.js';
 import { allReduce, CollectiveError, getRank, worldGroup } from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
-import { runLocalRanks } from '../../lib/mesh/local-ranks.js';
 import type { Addon } from '../../lib/native/addon.js';
 import { TextNumbers } from '../../lib/native/text-numbers.js';
 import { addon } from '../../lib/runtime.js';

@@ -1,7 +1,7 @@
 /** Sharding of attention: batches, heads, and queries; keys are never cut. */
 import type { MeshDimContext, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { broadcastPlace, linearReductions, type Place, termWays, way } from './ways.js';
+import { broadcastPlace, linearReductions, type Place, termWays, way } from './strategies.js';
 
 interface Attention {
   causal: number;

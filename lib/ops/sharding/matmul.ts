@@ -5,7 +5,7 @@ import type { Op } from '../../core/op.js';
 import { broadcastShapes } from '../../core/shape.js';
 import type { LocalRun, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import { type Tensor, wrapNumber } from '../../core/tensor.js';
-import { broadcastPlace, isNumber, linearReductions, way } from './ways.js';
+import { broadcastPlace, isNumber, linearReductions, way } from './strategies.js';
 
 interface Product {
   beta: number;

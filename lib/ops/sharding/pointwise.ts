@@ -8,7 +8,14 @@ import type { ReduceOpName } from '../../core/placement.js';
 import { broadcastShapes, type Shape } from '../../core/shape.js';
 import type { ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { anyReduction, broadcastPlace, isNumber, linearReductions, termWays, way } from './ways.js';
+import {
+  anyReduction,
+  broadcastPlace,
+  isNumber,
+  linearReductions,
+  termWays,
+  way,
+} from './strategies.js';
 
 /**
  * The rule that follows from how the op computes; `dtypeOf` gives the dtype of the result.

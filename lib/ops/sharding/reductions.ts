@@ -9,7 +9,7 @@ import type { Shape } from '../../core/shape.js';
 import type { LocalRun, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Reduction } from '../reduce.js';
-import { linearReductions, otherDims, termWays, way } from './ways.js';
+import { linearReductions, otherDims, termWays, way } from './strategies.js';
 
 /** Along a dim that is not reduced; it moves forward where those before it fall away. */
 function keptWays<P extends Reduction>(

@@ -2,7 +2,7 @@
 import type { Shape } from '../../core/shape.js';
 import type { MeshDimContext, ShardedCall, ShardingRule } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { anyReduction, otherDims, termWays, way } from './ways.js';
+import { anyReduction, otherDims, termWays, way } from './strategies.js';
 
 /**
  * For each dim of the input the dim of the result that shows it; null where a cut would not show as

@@ -1,8 +1,8 @@
 /** Styles of layers with a weight: cut by the features that come out, or by those that go in. */
 import { checkFlag, optionsOf } from '../../core/options.js';
+import type { DeviceMesh } from '../../distributed/index.js';
 import { distributeTensor, type Placement, Replicate, Shard } from '../../dtensor/index.js';
 import { nn, ShardingError, type Tensor } from '../../index.js';
-import type { DeviceMesh } from '../../mesh/index.js';
 import { afterForward, beforeForward, placeParameter, replicateRest } from './distribute-module.js';
 import {
   checkPlacement,

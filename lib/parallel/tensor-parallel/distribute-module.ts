@@ -3,9 +3,9 @@
  * what they hold is exchanged.
  */
 import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
+import { type DeviceMesh, getCurrentMesh } from '../../distributed/index.js';
 import { DTensor, distributeTensor, type Placement, Replicate } from '../../dtensor/index.js';
 import { nn, ShardingError, type Tensor } from '../../index.js';
-import { type DeviceMesh, getCurrentMesh } from '../../mesh/index.js';
 import type { StyleOptions } from './parallel-style.js';
 
 /** Hooks of {@link distributeModule}. */

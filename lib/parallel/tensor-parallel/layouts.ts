@@ -3,9 +3,9 @@
  * ones are held otherwise or taken apart.
  */
 import { shown, unexpected } from '../../core/options.js';
+import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, Placement } from '../../dtensor/index.js';
 import { ArgumentError, type nn, type Shape, ShardingError, Tensor } from '../../index.js';
-import type { DeviceMesh } from '../../mesh/index.js';
 
 /** What a tensor is said to be, and what it shall be; null leaves it as it is. */
 export interface Layouts {

@@ -2,8 +2,9 @@
  * What all parallel styles have in common: they are applied to one module, and are made without
  * `new`.
  */
+
+import type { DeviceMesh } from '../../distributed/index.js';
 import type { nn } from '../../index.js';
-import type { DeviceMesh } from '../../mesh/index.js';
 
 /** What {@link parallelizeModule} tells a style beside module and mesh. */
 export interface StyleOptions {

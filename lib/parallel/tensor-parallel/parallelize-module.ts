@@ -1,7 +1,7 @@
 /** Plans: which module of a model runs in which style. */
 import { optionsOf, unexpected } from '../../core/options.js';
+import { type DeviceMesh, getCurrentMesh } from '../../distributed/index.js';
 import { ArgumentError, type nn, ShardingError } from '../../index.js';
-import { type DeviceMesh, getCurrentMesh } from '../../mesh/index.js';
 import { requireModule } from './distribute-module.js';
 import { ParallelStyle, type StyleOptions } from './parallel-style.js';
 

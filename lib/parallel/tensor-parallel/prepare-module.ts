@@ -1,8 +1,8 @@
 /** Styles that change nothing of a module but what goes in and comes out. */
 import { checkFlag, optionsOf } from '../../core/options.js';
+import type { DeviceMesh } from '../../distributed/index.js';
 import { Placement } from '../../dtensor/index.js';
 import { ArgumentError, type nn, Tensor } from '../../index.js';
-import type { DeviceMesh } from '../../mesh/index.js';
 import { afterForward, beforeForward } from './distribute-module.js';
 import { checkPlacement, intoLayout, type Layouts, localIf, requireTensor } from './layouts.js';
 import { callable, ParallelStyle } from './parallel-style.js';

@@ -1,8 +1,8 @@
 /** The style of layers that work on each position by itself: normalisation, dropout. */
 import { checkFlag, checkNumber, optionsOf } from '../../core/options.js';
+import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, distributeTensor, Replicate, Shard } from '../../dtensor/index.js';
 import type { nn, Tensor } from '../../index.js';
-import type { DeviceMesh } from '../../mesh/index.js';
 import { afterForward, beforeForward, placeParameter } from './distribute-module.js';
 import { inPlacement, intoLayout, localIf, moduleAt, requireTensor } from './layouts.js';
 import { APPLY_OPTIONS, type ApplyOptions, callable, ParallelStyle } from './parallel-style.js';

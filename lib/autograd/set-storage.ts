@@ -1,0 +1,142 @@
+/** Putting other memory under a tensor that keeps its identity: `set_` and the `data` property. */
+import { toOneDevice } from '../core/device.js';
+import {
+  AutogradError,
+  DeviceError,
+  DtypeError,
+  InPlaceError,
+  ShardingError,
+} from '../core/errors.js';
+import { storageSwap } from '../core/set-storage.js';
+import { formatShape } from '../core/shape.js';
+import { aliasOf, Tensor } from '../core/tensor.js';
+import { requireTensor } from '../ops/operand.js';
+import { isGradEnabled } from './grad-mode.js';
+
+function checkSame(target: Tensor, source: Tensor): void {
+  if (source.dtype !== target.dtype) {
+    throw new DtypeError(
+      `set_: expected a tensor of dtype ${target.dtype.name}, got ${source.dtype.name}. Convert it with .to(${target.dtype.name}) first.`,
+      { op: 'set_' },
+    );
+  }
+  if (source.device !== target.device) {
+    throw new DeviceError(
+      `set_: expected a tensor on ${target.device}, got one on ${source.device}. ${toOneDevice(target.device, source.device)}`,
+      { op: 'set_' },
+    );
+  }
+}
+
+/**
+ * A whole tensor that ranks hold together would be a part of itself from now on, and nobody would
+ * say so. @throws ShardingError
+ */
+function checkDistributed(op: string, target: Tensor, source: Tensor): void {
+  if (target.sharding === null || source.sharding !== null) return;
+  throw new ShardingError(
+    `${op}: expected a distributed tensor for one held as ${target.sharding.spec}, got a plain ${source.dtype.name}${formatShape(source.shape)}. ` +
+      'Make it one with distributeTensor(t, mesh, placements) if it is the whole, with DTensor.fromLocal(t, mesh, placements) if it is this rank’s part; ' +
+      'a plain parameter is a new one: new nn.Parameter(t).',
+    { op },
+  );
+}
+
+function checkRecording(target: Tensor, source: Tensor): void {
+  if (!isGradEnabled()) return;
+  if (target.requiresGrad) {
+    throw new InPlaceError(
+      'set_: a tensor that requires a gradient cannot get other memory, its gradient would be lost. Do it inside noGrad(() => ...).',
+      {
+        op: 'set_',
+        shape: target.shape,
+      },
+    );
+  }
+  if (source.requiresGrad)
+    throw new AutogradError(
+      'set_: the source requires a gradient, which would be lost. Pass source.detach(), or do it inside noGrad(() => ...).',
+    );
+}
+
+/**
+ * Makes `target` show the memory of `source`: the method of the same name. @throws as {@link
+ * Tensor.set_}
+ *
+ * @see PyTorch `torch.ops.fsdp.set_`
+ */
+export function set_<T extends Tensor>(target: T, source: Tensor): T {
+  requireTensor(target, 'set_', 'target');
+  requireTensor(source, 'set_', 'source');
+  checkSame(target, source);
+  checkDistributed('set_', target, source);
+  checkRecording(target, source);
+  storageSwap.run(target, source, true);
+  return target;
+}
+
+function setData(target: Tensor, source: Tensor): void {
+  requireTensor(source, 'data', 'the value');
+  checkDistributed('data', target, source);
+  if (target.requiresGrad && !source.dtype.isFloatingPoint) {
+    throw new DtypeError(
+      `data: expected floating point values for a tensor that requires a gradient, got ${source.dtype.name}. Call requiresGrad_(false) first.`,
+      {
+        op: 'data',
+        given: source.dtype.name,
+      },
+    );
+  }
+  storageSwap.run(target, source, false);
+}
+
+const members: PropertyDescriptorMap & ThisType<Tensor> = {
+  set_: {
+    value(source: Tensor): Tensor {
+      return set_(this, source);
+    },
+    writable: true,
+    configurable: true,
+  },
+  data: {
+    get(): Tensor {
+      return aliasOf(this, this.liveStorage('data'));
+    },
+    set(source: Tensor) {
+      setData(this, source);
+    },
+    configurable: true,
+  },
+};
+Object.defineProperties(Tensor.prototype, members);
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /**
+     * Makes this tensor show the memory of `source`, at its shape and strides, without a copy. The
+     * object, its hooks and its `.grad` stay; the version goes up. Views of it made before keep the
+     * old memory; if it was a view, it is none any more. The memory then lives as long as this
+     * tensor's own would have, also if `source` belongs to an inner scope. FSDP swaps sharded and
+     * gathered parameters with it. Gradient: none.
+     *
+     * @throws DtypeError, DeviceError if the tensors differ; ShardingError for a plain source of a
+     * distributed tensor; InPlaceError, AutogradError if one requires a gradient and recording is
+     * on; FreedError
+     * @see PyTorch `Tensor.set_` and `torch.ops.fsdp.set_`
+     */
+    set_(source: Tensor): this;
+    /**
+     * The same memory without history: changes through it are seen by nobody, version counters
+     * included. Prefer `detach()`.
+     *
+     * Assigning puts other memory under this tensor, as {@link set_} does, but of any dtype and
+     * device, without any check of the graph, and without counting as a change: backward then reads
+     * saved inputs from the new memory.
+     *
+     * @throws DtypeError on assigning integers or booleans to a tensor that requires a gradient.
+     * @throws ShardingError on assigning a plain tensor to a distributed one. @throws FreedError
+     * @see PyTorch `Tensor.data`
+     */
+    data: Tensor;
+  }
+}

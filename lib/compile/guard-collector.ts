@@ -1,0 +1,100 @@
+/**
+ * What a capture depends on beside its arguments: modules that it calls or whose training flag it
+ * reads, tensors that became constants of the graph, gradients that it found to be null. A capture
+ * is used again only while all are as they were.
+ */
+import type { Tensor } from '../core/tensor.js';
+import { isModule, sameList, Walk } from './object-walk.js';
+
+/** Whether everything is as it was at the capture. */
+export type Guard = (inputs: readonly Tensor[]) => boolean;
+
+/** A module's own properties, as they were before the capture. */
+interface Properties {
+  readonly trainingFlag: boolean;
+  readonly values: ReadonlyMap<string, unknown>;
+}
+
+/** Collects while a function is captured. */
+export class Watcher {
+  /**
+   * Modules that no module before holds, in the order of their first use; what they hold is watched
+   * with them.
+   */
+  private readonly roots: object[] = [];
+  private readonly items: unknown[] = [];
+  private readonly walk = new Walk((item) => this.items.push(item) > 0);
+  private readonly properties = new Map<object, Properties>();
+  private readonly constants: Tensor[] = [];
+  /** Inputs, by position, and constants whose `.grad` was read as null. */
+  private readonly withoutGrad = new Set<number | Tensor>();
+
+  /** A module is about to be used. */
+  saw(module: object): void {
+    if (this.walk.seen.has(module)) return;
+    this.roots.push(module);
+    this.walk.value(module);
+    for (const met of this.walk.seen.keys()) {
+      if (isModule(met) && !this.properties.has(met))
+        this.properties.set(met, {
+          trainingFlag: met.trainingFlag,
+          values: new Map(Object.entries(met)),
+        });
+    }
+  }
+
+  /** A tensor from outside became part of the graph. */
+  took(constant: Tensor): void {
+    this.constants.push(constant);
+  }
+
+  foundNoGrad(owner: number | Tensor): void {
+    this.withoutGrad.add(owner);
+  }
+
+  /**
+   * Name of a property that the function changed in a module while it was captured; undefined if it
+   * changed nothing.
+   */
+  changed(): string | undefined {
+    if (this.same([])) return undefined;
+    for (const [module, before] of this.properties) {
+      const names = new Set([...before.values.keys(), ...Object.keys(module)]);
+      for (const name of names)
+        if (!Object.is(before.values.get(name), (module as Record<string, unknown>)[name]))
+          return `${module.constructor.name}.${name}`;
+    }
+    return `what ${this.roots.map((module) => module.constructor.name).join(', ')} holds`;
+  }
+
+  /** Gives modules the properties that they had before: the function is about to run again. */
+  restore(): void {
+    for (const [module, { trainingFlag, values }] of this.properties) {
+      const target = module as Record<string, unknown>;
+      if (target.trainingFlag !== trainingFlag) target.trainingFlag = trainingFlag;
+      for (const name of Object.keys(target)) if (!values.has(name)) delete target[name];
+      for (const [name, value] of values) if (!Object.is(target[name], value)) target[name] = value;
+    }
+  }
+
+  /** The guard on everything that was collected. */
+  guard(): Guard {
+    const { constants, withoutGrad } = this;
+    for (const constant of constants) this.walk.value(constant);
+    return (inputs) => {
+      for (const owner of withoutGrad)
+        if ((typeof owner === 'number' ? (inputs[owner] as Tensor) : owner).gradTensor !== null)
+          return false;
+      return this.same(constants);
+    };
+  }
+
+  private same(constants: readonly Tensor[]): boolean {
+    return sameList(
+      this.items,
+      (walk) =>
+        this.roots.every((module) => walk.seen.has(module) || walk.value(module)) &&
+        constants.every((t) => walk.value(t)),
+    );
+  }
+}

@@ -1,0 +1,180 @@
+/**
+ * What a value consists of, as a flat list: two equal lists mean that the value is as it was.
+ * Arguments become keys this way, and the state of modules is compared with what it was at the
+ * capture.
+ */
+import { Tensor } from '../core/tensor.js';
+import { isPlain } from './pytree.js';
+
+/** Takes one item of the list; false ends the walk. */
+export type Visit = (item: unknown) => boolean;
+
+/** Stands before the position of an object that the walk has met before: aliasing and cycles. */
+const SEEN = Symbol('seen');
+
+/** What the compiler knows of a module. */
+interface ModuleLike {
+  readonly trainingFlag: boolean;
+  readonly hooks: Readonly<Record<string, ReadonlyMap<number, unknown>>>;
+}
+
+export function isModule(value: object): value is ModuleLike {
+  return typeof value === 'function' && 'trainingFlag' in value;
+}
+
+/** One walk over several values, which may share parts. */
+export class Walk {
+  /** Objects met, with their positions. */
+  readonly seen = new Map<object, number>();
+  private readonly visit: Visit;
+  private readonly metadata: boolean;
+
+  /** Without `metadata`, a tensor is its identity alone. */
+  constructor(visit: Visit, metadata = true) {
+    this.visit = visit;
+    this.metadata = metadata;
+  }
+
+  /**
+   * An argument: tensors in arrays and plain objects are the graph's inputs, known by metadata and
+   * by who they share memory with.
+   */
+  argument(value: unknown): boolean {
+    if (!(value instanceof Tensor) && !Array.isArray(value) && !isPlain(value))
+      return this.value(value);
+    if (this.seen.has(value)) return this.again(value);
+    this.seen.set(value, this.seen.size);
+    if (value instanceof Tensor)
+      return (
+        this.visit(Tensor) &&
+        this.tensor(value) &&
+        (value.storage === null || this.again(value.storage))
+      );
+    if (Array.isArray(value))
+      return (
+        this.visit(Array) && this.visit(value.length) && value.every((item) => this.argument(item))
+      );
+    const names = Object.keys(value);
+    return (
+      this.visit(Object) &&
+      this.visit(names.length) &&
+      names.every((name) => this.visit(name) && this.argument(value[name]))
+    );
+  }
+
+  /**
+   * Plain values by value, at any depth; tensors and instances of classes by identity, with what
+   * they hold. An instance inside an instance is its identity alone, unless it is a module.
+   * Functions are their identity.
+   */
+  value(value: unknown, inInstance = false): boolean {
+    const { visit } = this;
+    if (value === null || (typeof value !== 'object' && typeof value !== 'function'))
+      return visit(value);
+    if (this.seen.has(value)) return this.again(value);
+    this.seen.set(value, this.seen.size);
+    if (value instanceof Tensor) return visit(value) && (!this.metadata || this.tensor(value));
+    if (Array.isArray(value))
+      return (
+        visit(Array) && visit(value.length) && value.every((item) => this.value(item, inInstance))
+      );
+    if (value instanceof Map || value instanceof Set) return this.collection(value, inInstance);
+    if (isPlain(value)) return visit(Object) && this.properties(value, inInstance);
+    if (ArrayBuffer.isView(value)) return this.bytes(value);
+    if (isModule(value)) return this.module(value);
+    if (typeof value === 'function' || inInstance) return visit(value);
+    return (
+      visit(value) &&
+      (!(value instanceof Date) || visit(value.getTime())) &&
+      this.properties(value, true)
+    );
+  }
+
+  private again(object: object): boolean {
+    let position = this.seen.get(object);
+    if (position === undefined) {
+      position = this.seen.size;
+      this.seen.set(object, position);
+    }
+    return this.visit(SEEN) && this.visit(position);
+  }
+
+  private tensor(t: Tensor): boolean {
+    const { visit } = this;
+    const freed = t.storage !== null && t.storage.nbytes === 0;
+    const kind = t.requiresGrad ? (t.isLeaf ? 'leaf' : 'node') : '';
+    return (
+      visit(t.dtype) &&
+      visit(t.device) &&
+      visit(kind) &&
+      visit(freed) &&
+      this.sizes(t.shape) &&
+      this.sizes(t.strides)
+    );
+  }
+
+  private sizes(sizes: readonly number[]): boolean {
+    if (!this.visit(sizes.length)) return false;
+    for (let i = 0; i < sizes.length; i++) if (!this.visit(sizes[i])) return false;
+    return true;
+  }
+
+  private collection(
+    value: ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>,
+    inInstance: boolean,
+  ): boolean {
+    const { visit } = this;
+    if (!visit(value instanceof Map ? Map : Set) || !visit(value.size)) return false;
+    for (const [key, item] of value.entries())
+      if (!this.value(key, inInstance) || (value instanceof Map && !this.value(item, inInstance)))
+        return false;
+    return true;
+  }
+
+  private bytes(view: ArrayBufferView): boolean {
+    const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+    return (
+      this.visit(view.constructor) &&
+      this.visit(bytes.length) &&
+      bytes.every((byte) => this.visit(byte))
+    );
+  }
+
+  private module(module: object & ModuleLike): boolean {
+    const { visit } = this;
+    if (!visit(module) || !visit(module.trainingFlag)) return false;
+    for (const hooks of Object.values(module.hooks)) {
+      if (!visit(hooks.size)) return false;
+      for (const hook of hooks.values()) if (!visit(hook)) return false;
+    }
+    return this.properties(module, false);
+  }
+
+  private properties(value: object, inInstance: boolean): boolean {
+    const names = Object.keys(value);
+    if (!this.visit(names.length)) return false;
+    for (const name of names)
+      if (!this.visit(name) || !this.value((value as Record<string, unknown>)[name], inInstance))
+        return false;
+    return true;
+  }
+}
+
+/** The list that `walk` gives. */
+export function listOf(walk: (over: Walk) => boolean, metadata = true): unknown[] {
+  const items: unknown[] = [];
+  walk(new Walk((item) => items.push(item) > 0, metadata));
+  return items;
+}
+
+/** Whether `walk` still gives this list. */
+export function sameList(
+  items: readonly unknown[],
+  walk: (over: Walk) => boolean,
+  metadata = true,
+): boolean {
+  let next = 0;
+  return (
+    walk(new Walk((item) => Object.is(items[next++], item), metadata)) && next === items.length
+  );
+}

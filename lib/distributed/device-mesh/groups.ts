@@ -1,0 +1,169 @@
+/**
+ * The groups along the dimensions of meshes. A name and a list of ranks are one group, whichever
+ * meshes have it and whichever a rank has seen first: so meshes that are equal can stand for each
+ * other.
+ */
+import { callSite } from '../../core/call-site.js';
+import { ArgumentError } from '../../core/errors.js';
+import { type DrawPlace, rankRanges } from '../../core/mesh-rng.js';
+import { WORLD } from '../engines/engine.js';
+import { type Difference, digest, type Making, shortKey } from '../process-group/creation-log.js';
+import { shownRanks, sliceThrough } from '../process-group/nested-ranks.js';
+import { namedGroup } from '../process-group/new-group.js';
+import type { ProcessGroup } from '../process-group/process-group.js';
+import type { RankContext } from '../process-group/rank-context.js';
+import { coordinateOf, type MeshPlan, planKey, textOf } from './checks.js';
+
+interface Known {
+  /** By name; the last of each is the one that has not ended. */
+  readonly groups: Map<string, ProcessGroup[]>;
+  /** By what equal meshes have in common. */
+  readonly ids: Map<string, number>;
+  /** How many meshes were made of the same ranks, by these. */
+  readonly meshes: Map<string, number>;
+  /** Of meshes of the same ranks, by these. */
+  readonly draws: Map<string, DrawPlace>;
+}
+
+const ofContext = new WeakMap<RankContext, Known>();
+let ids = 0;
+
+function knownOf(context: RankContext): Known {
+  let known = ofContext.get(context);
+  if (known === undefined) {
+    known = { groups: new Map(), ids: new Map(), meshes: new Map(), draws: new Map() };
+    ofContext.set(context, known);
+  }
+  return known;
+}
+
+/**
+ * The group of these ranks, of which this one is. `family` tells meshes apart that were made of
+ * groups; `making` is that of the mesh. @internal
+ */
+export function groupAlong(
+  context: RankContext,
+  family: string,
+  meshDim: string,
+  ranks: readonly number[],
+  making: Making | null,
+): ProcessGroup {
+  const { world } = context;
+  if (ranks.length === world.size && ranks.every((rank, i) => rank === i)) return world;
+  const name = `${family}${/^\d/.test(meshDim) ? 'dim' : ''}${meshDim}[${rankText(ranks)}]`;
+  const { groups } = knownOf(context);
+  const made = groups.get(name) ?? [];
+  const last = made.at(-1);
+  if (last !== undefined && context.groups.has(last)) return last;
+  const group = namedGroup(context, made.length === 0 ? name : `${name}.${made.length}`, ranks);
+  group.meshDim = meshDim;
+  group.making = making;
+  groups.set(name, [...made, group]);
+  return group;
+}
+
+/**
+ * A group of a mesh that others make differently fails; not one that another mesh has made, which
+ * all ranks may have made alike. That of all ranks does, where it is the mesh's along a dim: calls
+ * for different dims would meet in it.
+ *
+ * @internal
+ */
+export function failOwn(making: Making | null, group: ProcessGroup, difference: Difference): void {
+  if (making !== null && (group.making === making || group.name === WORLD)) group.fail(difference);
+}
+
+/**
+ * Tells the other ranks of a new mesh, which all ranks of it make; null where nobody looks. `fail`
+ * is called where another one is found to have made another.
+ *
+ * @throws CollectiveError where that is known already
+ * @internal
+ */
+export function announceMesh(
+  context: RankContext,
+  op: string,
+  plan: MeshPlan,
+  fail: (difference: Difference) => void,
+): Making | null {
+  const { rank, board } = context;
+  const number = ++context.makings;
+  if (board === null) return null;
+  const { meshes } = knownOf(context);
+  const ranks = rankRanges(plan.ranks, context.worldSize);
+  const before = meshes.get(ranks) ?? 0;
+  meshes.set(ranks, before + 1);
+  const what = `${textOf(plan)} of the ranks ${shownRanks(plan.ranks, plan.shape)}`;
+  const rule =
+    'All ranks make the same meshes, of one shape and with the same names; those of the same ranks in one order';
+  const making: Making = {
+    rank,
+    number,
+    op,
+    where: callSite(),
+    group: WORLD,
+    what,
+    short: what,
+    place: `mesh ${before} of ${ranks}`,
+    key: shortKey(planKey(plan)),
+    rule,
+  };
+  board.record(making);
+  board.announce(making, fail);
+  return making;
+}
+
+/** One number for all meshes of a rank that are equal and have the same groups. @internal */
+export function meshId(context: RankContext, family: string, plan: MeshPlan): number {
+  const { ids: known } = knownOf(context);
+  const key = `${family}|${planKey(plan)}`;
+  let id = known.get(key);
+  if (id === undefined) {
+    id = ids++;
+    known.set(key, id);
+  }
+  return id;
+}
+
+/** What these ranks draw together, on whichever meshes. @internal */
+export function drawsOf(context: RankContext, ranks: readonly number[]): DrawPlace {
+  const { draws } = knownOf(context);
+  const name = rankRanges(ranks, context.worldSize);
+  let place = draws.get(name);
+  if (place === undefined) draws.set(name, (place = { ranks: name, last: '' }));
+  return place;
+}
+
+const FEW = 8;
+
+/** `3,1`; of many `0-60:4` for 0, 4, … 60, or without a rule a number that only they have. */
+function rankText(ranks: readonly number[]): string {
+  if (ranks.length <= FEW) return ranks.join();
+  const [first, second, last] = [ranks[0] as number, ranks[1] as number, ranks.at(-1) as number];
+  if (ranks.every((rank, i) => rank === first + i * (second - first)))
+    return `${first}-${last}:${second - first}`;
+  return digest(ranks.join()).slice(0, 16);
+}
+
+/** @throws ArgumentError unless each group has the ranks of its dimension */
+export function checkGroups(
+  op: string,
+  { ranks, shape }: MeshPlan,
+  rank: number,
+  groups: readonly ProcessGroup[],
+): void {
+  const coordinate = coordinateOf(ranks.indexOf(rank), shape);
+  const expected = shape.map((_, dim) =>
+    coordinate === null ? null : sliceThrough(ranks, shape, [dim], coordinate).join(', '),
+  );
+  const given = groups.map((group) => group.ranks.join(', '));
+  if (
+    given.length === expected.length &&
+    expected.every((list, dim) => list === null || list === given[dim])
+  )
+    return;
+  throw new ArgumentError(
+    `${op}: expected ${shape.length} groups, of the ranks [${expected.join('], [')}], got groups of [${given.join('], [')}]`,
+    { op, expected, given },
+  );
+}

@@ -1,0 +1,70 @@
+/** What is public of meshes: process groups, collectives, stores, launching. */
+
+export type { DeviceMeshOptions, FromGroupOptions } from './device-mesh/checks.js';
+export { getCurrentMesh } from './device-mesh/current-mesh.js';
+export {
+  DeviceMesh,
+  type DeviceMeshConstructor,
+  initDeviceMesh,
+} from './device-mesh/device-mesh.js';
+export type { BackendName, BackendText } from './engines/engine.js';
+export { type InitOptions, initProcessGroup, isAvailable } from './launch/init-process-group.js';
+export { type LaunchOptions, launch } from './launch/launch.js';
+export type { RankFault } from './local-ranks/fault-injection.js';
+export type { RankFunction } from './local-ranks/run.js';
+export { batchIsendIrecv, P2POp } from './process-group/batch-isend-irecv.js';
+export {
+  allGather,
+  allGatherIntoTensor,
+  allReduce,
+  allToAll,
+  allToAllSingle,
+  barrier,
+  broadcast,
+  type GatherOptions,
+  gather,
+  ReduceOp,
+  type ReduceOptions,
+  reduce,
+  reduceScatter,
+  reduceScatterTensor,
+  type ScatterOptions,
+  type SplitOptions,
+  scatter,
+} from './process-group/collectives.js';
+export {
+  getBackend,
+  getGlobalRank,
+  getGroupRank,
+  getProcessGroupRanks,
+} from './process-group/group-queries.js';
+export {
+  destroyProcessGroup,
+  getRank,
+  getWorldSize,
+  isInitialized,
+  newGroup,
+  worldGroup,
+} from './process-group/new-group.js';
+export {
+  allGatherObject,
+  broadcastObjectList,
+  type GatherObjectOptions,
+  gatherObject,
+  type ObjectOptions,
+  type ScatterObjectOptions,
+  scatterObjectList,
+} from './process-group/object-collectives.js';
+export type { Async, CollectiveOptions, Sync } from './process-group/operands.js';
+export { irecv, isend, recv, send } from './process-group/point-to-point.js';
+export type { ProcessGroup } from './process-group/process-group.js';
+export type { Work } from './process-group/work.js';
+export {
+  FileStore,
+  HashStore,
+  PrefixStore,
+  Store,
+  type StoreValue,
+  TCPStore,
+  type TCPStoreOptions,
+} from './stores/index.js';

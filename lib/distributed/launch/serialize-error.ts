@@ -1,0 +1,92 @@
+/**
+ * Errors on their way between processes, which keep neither their class nor what they have beside
+ * text.
+ */
+import * as ownErrors from '../../core/errors.js';
+
+/** @internal */
+export interface SentError {
+  readonly type: string;
+  readonly name: string;
+  readonly message: string;
+  readonly stack: string | undefined;
+  readonly code: unknown;
+  readonly details: unknown;
+  readonly cause: SentError | undefined;
+}
+
+type ErrorClass = new (...args: never[]) => Error;
+
+const builtIn: readonly ErrorClass[] = [
+  Error,
+  EvalError,
+  RangeError,
+  ReferenceError,
+  SyntaxError,
+  TypeError,
+  URIError,
+];
+const classes = new Map<string, ErrorClass>(
+  [...builtIn, ...(Object.values(ownErrors).filter(isErrorClass) as ErrorClass[])].map((each) => [
+    each.name,
+    each,
+  ]),
+);
+
+function isErrorClass(value: unknown): boolean {
+  return typeof value === 'function' && value.prototype instanceof Error;
+}
+
+/** With its causes, as long as they are errors. @internal */
+export function sentError(error: unknown): SentError {
+  if (!(error instanceof Error))
+    return {
+      type: 'Error',
+      name: 'Error',
+      message: String(error),
+      stack: undefined,
+      code: undefined,
+      details: undefined,
+      cause: undefined,
+    };
+  const { code } = error as { code?: unknown };
+  return {
+    type: error.constructor.name,
+    name: error.name,
+    message: error.message,
+    stack: error.stack,
+    code: typeof code === 'string' ? code : undefined,
+    details: error instanceof ownErrors.ShardwiseError ? error.details : undefined,
+    cause: error.cause instanceof Error ? sentError(error.cause) : undefined,
+  };
+}
+
+/** Without what may not be sent: values of the program among the details. @internal */
+export function plainError({ details, cause, ...rest }: SentError): SentError {
+  return {
+    ...rest,
+    details: undefined,
+    cause: cause === undefined ? undefined : plainError(cause),
+  };
+}
+
+/** Of the class that it had, if that is one of the library or of JavaScript. @internal */
+export function receivedError({
+  type,
+  name,
+  message,
+  stack,
+  code,
+  details,
+  cause,
+}: SentError): Error {
+  const error = new Error(message, cause === undefined ? {} : { cause: receivedError(cause) });
+  const known = classes.get(type);
+  if (known !== undefined) Object.setPrototypeOf(error, known.prototype);
+  else Object.defineProperty(error, 'name', { value: name, configurable: true });
+  Object.defineProperty(error, 'stack', { value: stack, configurable: true, writable: true });
+  if (code !== undefined) Object.assign(error, { code });
+  if (details !== undefined)
+    Object.defineProperty(error, 'details', { value: details, configurable: true });
+  return error;
+}

@@ -1,0 +1,64 @@
+/**
+ * The store of ranks that share a process: one table for all. What a rank waits for ends when
+ * another fails.
+ */
+import { DistributedError } from '../../core/errors.js';
+import type { Home } from '../../core/home.js';
+import { KeyValueTable, type StoreCommand, type StoreReply } from '../stores/key-value-table.js';
+import { Store } from '../stores/store.js';
+
+/** What the stores of a world have in common. @internal */
+export class LocalTable {
+  readonly values = new KeyValueTable();
+  ended: string | null = null;
+
+  /** No rank will set anything that others wait for. */
+  end(reason: string): void {
+    this.ended ??= reason;
+    this.values.endWaits(this.failure());
+  }
+
+  failure(): DistributedError {
+    return new DistributedError(`store: waiting for keys has ended: ${this.ended}`);
+  }
+}
+
+/** One rank's view. @internal */
+export class LocalStore extends Store {
+  private readonly table: LocalTable;
+  private readonly home: Home;
+
+  constructor(table: LocalTable, home: Home, timeoutMs: number) {
+    super(timeoutMs);
+    this.table = table;
+    this.home = home;
+  }
+
+  override toString(): string {
+    return 'LocalStore(of ranks in one process)';
+  }
+
+  async run(command: StoreCommand): Promise<StoreReply> {
+    await this.home.turns?.wait(`store.${command.op}`, null, () => true);
+    return this.table.values.apply(command);
+  }
+
+  /** Takes its turns itself: what it waits for may end as well. */
+  protected override until(keys: readonly string[], timeoutMs: number | null): Promise<void> {
+    return this.whenSet(keys, timeoutMs ?? this.timeoutMs);
+  }
+
+  async whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
+    const { table, home } = this;
+    const isThere = (): boolean => table.values.apply({ op: 'check', keys }) === true;
+    if (home.turns?.ordered === true)
+      await home.turns.wait(
+        `store.wait for ${keys.map((key) => `"${key}"`).join(', ')}`,
+        null,
+        () => isThere() || table.ended !== null,
+      );
+    if (isThere()) return;
+    if (table.ended !== null) throw table.failure();
+    await table.values.whenSet(keys, timeoutMs);
+  }
+}

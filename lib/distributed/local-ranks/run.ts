@@ -1,0 +1,360 @@
+/**
+ * Ranks as asynchronous functions of one process: each has devices with streams of its own, and its
+ * own random numbers.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { DeviceType } from '../../core/device.js';
+import { DistributedError } from '../../core/errors.js';
+import { Home } from '../../core/home.js';
+import { checkFunction, checkNumber, checkTimeout, optionsOf } from '../../core/options.js';
+import { wordsOf } from '../../eager/collective-failure.js';
+import { writer } from '../../eager/submit.js';
+import { ownGpu, withDevices } from '../engines/cuda-engine.js';
+import type { BackendName, EngineFactory } from '../engines/engine.js';
+import { GlooWorld } from '../engines/gloo-engine.js';
+import { streamDone } from '../engines/native-engine.js';
+import { LocalRegions, localEngines } from '../engines/shm-engine.js';
+import { PendingCalls } from '../process-group/deadlock-detector.js';
+import { lastFailures, withLastCall } from '../process-group/exit-check.js';
+import { LocalBoard } from '../process-group/local-creation-log.js';
+import { destroyProcessGroup, enterWorld, leaveGroups } from '../process-group/new-group.js';
+import { findContext, runAsRank } from '../process-group/rank-context.js';
+import { rankEnds } from './await-ranks.js';
+import { checkFaults, FaultsOfRank, FreeTurns, type RankFault } from './fault-injection.js';
+import { LocalStore, LocalTable } from './local-store.js';
+import { type RankRandom, rankRandom } from './rng.js';
+import { RankSchedule, type RankTurn } from './scheduler.js';
+
+/** What a rank runs. */
+export type RankFunction<T> = (rank: number, worldSize: number) => T | Promise<T>;
+
+/** @internal */
+export interface LocalOptions {
+  /** How long ranks wait for each other, in milliseconds. */
+  readonly timeoutMs: number;
+  /**
+   * Runs one rank at a time, in an order drawn from it: the same seed gives the same order, and a
+   * deadlock is an error at once. Random numbers too, unless the program has seeded them.
+   */
+  readonly seed?: number;
+  readonly faults?: readonly RankFault[];
+  /** What moves the tensors of GPUs; chosen if left out. */
+  readonly deviceBackend?: BackendName;
+  /**
+   * The devices that the program has named backends for, if it has named any: CPU tensors are
+   * refused where they are not among them.
+   */
+  readonly named?: readonly DeviceType[] | null;
+  /**
+   * What moves CPU tensors: `'gloo'` as between machines, over loopback. The memory of the process
+   * if left out.
+   */
+  readonly hostBackend?: BackendName;
+  /** Called with every turn that the seed gives to a rank. */
+  readonly onTurn?: (turn: RankTurn) => void;
+}
+
+interface World {
+  readonly size: number;
+  readonly table: LocalTable;
+  readonly regions: LocalRegions;
+  readonly pending: PendingCalls;
+  readonly board: LocalBoard;
+  readonly schedule: RankSchedule | null;
+  readonly homes: Home[];
+  readonly random: RankRandom;
+  /** Of each rank, if what is between them is as between machines. */
+  gloo: readonly GlooWorld[];
+  /** By rank: ends every group of it. */
+  readonly aborts: ((reason: string, failed: number | null) => void)[];
+  /** By rank. */
+  readonly faults: readonly FaultsOfRank[];
+  /** The rank that failed before any other. */
+  first: { readonly rank: number; readonly error: unknown } | null;
+}
+
+/** The function that programs call. */
+const OP = 'launch';
+/** As many as the groups of one host take. */
+const MOST_RANKS = 64;
+/**
+ * How long the others have to end after one has failed, unless they wait for each other less long.
+ */
+const GRACE_MS = 5_000;
+/** How long a rank that has failed may take to join groups in which it says so. */
+const JOIN_MS = 100;
+
+function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void {
+  checkNumber(OP, 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
+  checkFunction(OP, 'fn', fn);
+  const { timeoutMs, seed, faults } = optionsOf(OP, options);
+  checkTimeout(OP, timeoutMs, { from: 1 });
+  if (seed !== undefined) checkNumber(OP, 'seed', seed, { from: 0, whole: true });
+  if (faults !== undefined) checkFaults(OP, faults, worldSize, seed !== undefined);
+}
+
+function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalOptions): World {
+  const pending = new PendingCalls(size);
+  const random = rankRandom(size, seed ?? null);
+  const world: World = {
+    size,
+    pending,
+    board: new LocalBoard(size, pending),
+    table: new LocalTable(),
+    regions: new LocalRegions(size),
+    schedule:
+      seed === undefined
+        ? null
+        : new RankSchedule(size, seed, pending, {
+            timeoutMs,
+            ...(onTurn === undefined ? {} : { onTurn }),
+          }),
+    homes: random.generators.map((generator, rank) => new Home(`rank ${rank}`, generator)),
+    random,
+    gloo: [],
+    aborts: [],
+    // The others hear of a rank that is lost as of a process that dies: in the groups that they
+    // have in common.
+    faults: Array.from(
+      { length: size },
+      (_, rank) =>
+        new FaultsOfRank(rank, faults, () => world.aborts[rank]?.(`rank ${rank} was lost`, rank)),
+    ),
+    first: null,
+  };
+  return world;
+}
+
+function connectByGloo({ homes, table, size }: World, timeoutMs: number): Promise<GlooWorld[]> {
+  const open = (home: Home, rank: number) =>
+    GlooWorld.open({
+      op: OP,
+      store: new LocalStore(table, home, timeoutMs),
+      rank,
+      worldSize: size,
+      address: '127.0.0.1',
+      timeoutMs,
+    });
+  return Promise.all(homes.map((home, rank) => runAsRank(home, () => open(home, rank))));
+}
+
+/**
+ * Runs `fn` on every rank; resolves to what they return. @throws DistributedError naming the rank
+ * that failed first
+ */
+export async function runLocalRanks<T>(
+  worldSize: number,
+  fn: RankFunction<T>,
+  options: LocalOptions,
+): Promise<T[]> {
+  checkLocal(worldSize, fn, options);
+  const world = newWorld(worldSize, options);
+  if (options.hostBackend === 'gloo' && worldSize > 1)
+    world.gloo = await connectByGloo(world, options.timeoutMs);
+  const ranks = world.homes.map(async (home, rank) => {
+    try {
+      return await runAsRank(home, () => runRank(world, rank, fn, options));
+    } catch (error) {
+      world.first ??= { rank, error };
+      throw error;
+    }
+  });
+  const ends = await rankEnds(ranks, () => world.table.ended !== null, graceOf(options));
+  const cleared = Promise.allSettled(ranks).then(() => clearUp(world));
+  if (ends.why === 'ended') await cleared;
+  else leaveBehind(world, ends.open, cleared);
+  if (ends.why === 'idle') throw neverComes(world, ends.open);
+  if (world.first !== null)
+    throw failureOf(world.first, world.schedule, ends.open, graceOf(options));
+  const results = await Promise.all(ranks);
+  checkMissed(world.faults.flatMap((each) => each.missed()));
+  return results;
+}
+
+/**
+ * @throws DistributedError for faults that nobody came to: a test that asked for them has tested
+ * something else
+ */
+function checkMissed(missed: readonly string[]): void {
+  if (missed.length === 0) return;
+  const what =
+    missed.length === 1
+      ? 'a fault that was asked for never came'
+      : `${missed.length} faults that were asked for never came`;
+  throw new DistributedError(
+    `${OP}: ${what}, and all ranks ended well.\n  ${missed.join('\n  ')}`,
+    { op: OP, missed },
+  );
+}
+
+/** How long the other ranks have to end after one has failed. */
+const graceOf = ({ timeoutMs }: LocalOptions): number => Math.min(timeoutMs, GRACE_MS);
+
+/** Once no rank runs any more: one that was left behind goes on with what it has. */
+function clearUp(world: World): void {
+  for (const gloo of world.gloo) gloo.leave();
+  for (const home of world.homes) closeStreams(home);
+  world.regions.drop();
+}
+
+/** The groups that they have are over; what they do from now on, nobody hears of. */
+function leaveBehind(world: World, open: readonly number[], cleared: Promise<void>): void {
+  cleared.catch(() => {});
+  const reason = `${who(open)} did not end`;
+  endWorld(world, reason, null);
+  world.schedule?.end(new DistributedError(`${OP} is over: ${reason}`, { op: OP, ranks: open }));
+}
+
+const who = (ranks: readonly number[]): string =>
+  `${ranks.length === 1 ? 'rank' : 'ranks'} ${ranks.join(', ')}`;
+
+/**
+ * The error of ranks that wait for a promise which nobody will resolve, and which Node would end
+ * without a word.
+ */
+function neverComes({ first }: World, open: readonly number[]): DistributedError {
+  const others = first?.error instanceof Error ? ` Another failed: ${first.error.message}` : '';
+  const message = `${OP}: ${who(open)} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
+  return new DistributedError(
+    message,
+    { op: OP, ranks: open },
+    first === null ? {} : { cause: first.error },
+  );
+}
+
+async function runRank<T>(
+  world: World,
+  rank: number,
+  fn: RankFunction<T>,
+  options: LocalOptions,
+): Promise<T> {
+  const { size, table, pending, regions, schedule } = world;
+  const home = world.homes[rank] as Home;
+  const { timeoutMs, faults = [], hostBackend, deviceBackend = null, named = null } = options;
+  const store = new LocalStore(table, home, timeoutMs);
+  const gloo = world.gloo[rank];
+  const memory = localEngines(regions, timeoutMs);
+  const here: EngineFactory = (plan, device) =>
+    (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
+  const host = Object.assign(here, {
+    backendFor: () => (hostBackend === 'gloo' ? hostBackend : 'shm'),
+  });
+  const factory = withDevices(host, {
+    backend: deviceBackend,
+    ranksHere: size,
+    sharesProcess: size > 1,
+    timeoutMs,
+  });
+  const context = enterWorld({
+    rank,
+    worldSize: size,
+    localRank: rank,
+    home,
+    store,
+    factory,
+    pending,
+    board: world.board,
+    random: world.random.together,
+    named,
+  });
+  home.findCudaIndex = () => ownGpu(rank);
+  home.timeoutMs = timeoutMs;
+  world.aborts[rank] = (reason, failed) => {
+    for (const group of context.groups) {
+      if (failed === rank) quietly(() => group.beSeen());
+      const isStranger = failed !== null && !group.ranks.includes(failed);
+      group.abort(isStranger ? `${wordsOf(reason)} (which is not in this group)` : reason, failed);
+    }
+  };
+  const ownFaults = world.faults[rank] as FaultsOfRank;
+  home.turns =
+    schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);
+  let hasLeft = false;
+  const leave = (): void => {
+    if (hasLeft) return;
+    hasLeft = true;
+    home.turns = null;
+    try {
+      if (findContext() === context) destroyProcessGroup();
+      else leaveGroups(context.groups);
+    } finally {
+      schedule?.finish(rank);
+    }
+  };
+  try {
+    if (home.turns !== null) await home.turns.wait('start', null, () => true);
+    const result = await fn(rank, size);
+    if (ownFaults.lost !== null) throw ownFaults.lost;
+    leave();
+    await lastFailures(home, OP);
+    return result;
+  } catch (error) {
+    world.first ??= { rank, error };
+    // What fails while it is cleared up is not what went wrong.
+    if (ownFaults.lost === null) await endWorldFor(world, rank, error).catch(() => {});
+    throw error;
+  } finally {
+    quietly(leave);
+  }
+}
+
+function quietly(work: () => void): void {
+  try {
+    work();
+  } catch {}
+}
+
+function endWorld(world: World, reason: string, failed: number | null): void {
+  world.aborts.forEach((abort) => {
+    abort(reason, failed);
+  });
+  world.table.end(wordsOf(reason));
+}
+
+/**
+ * The others hear of the rank that failed by its own groups first, in which it is the one that is
+ * named.
+ */
+async function endWorldFor(world: World, rank: number, error: unknown): Promise<void> {
+  const home = world.homes[rank] as Home;
+  const reason = withLastCall(
+    home,
+    rank,
+    `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`,
+    error,
+  );
+  world.aborts[rank]?.(reason, rank);
+  const stream = home.devices[0]?.currentStream ?? -1;
+  // A group that it had not called yet is joined on its stream.
+  if (stream >= 0) await Promise.race([streamDone(stream, OP).catch(() => {}), sleep(JOIN_MS)]);
+  endWorld(world, reason, rank);
+}
+
+function closeStreams(home: Home): void {
+  for (const device of home.devices)
+    if (device !== undefined && device.currentStream >= 0)
+      writer.addon.streamDestroy(device.currentStream);
+}
+
+function failureOf(
+  { rank, error }: { rank: number; error: unknown },
+  schedule: RankSchedule | null,
+  open: readonly number[],
+  graceMs: number,
+): DistributedError {
+  if (error instanceof DistributedError && error === schedule?.deadlock) return error;
+  const text = error instanceof Error ? error.message : String(error);
+  const order = schedule === null ? '' : ` (in the order drawn from seed ${schedule.seed})`;
+  const behind =
+    open.length === 0
+      ? ''
+      : `\n  ${who(open)} had not ended ${graceMs} ms later, and ${open.length === 1 ? 'was' : 'were'} left behind`;
+  const details = {
+    rank,
+    ...(schedule === null ? {} : { seed: schedule.seed }),
+    ...(open.length === 0 ? {} : { leftBehind: open }),
+  };
+  return new DistributedError(`rank ${rank} failed${order}: ${text}${behind}`, details, {
+    cause: error,
+  });
+}

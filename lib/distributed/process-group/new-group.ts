@@ -1,0 +1,277 @@
+/** The groups of a program: the world, and those made of some of its ranks. */
+import { callSite } from '../../core/call-site.js';
+import type { DeviceType } from '../../core/device.js';
+import { ArgumentError } from '../../core/errors.js';
+import type { Home } from '../../core/home.js';
+import { shown, unexpected } from '../../core/options.js';
+import { generatorOf } from '../../core/random.js';
+import { writer } from '../../eager/submit.js';
+import { type EngineFactory, WORLD } from '../engines/engine.js';
+import type { Store } from '../stores/index.js';
+import {
+  type Difference,
+  type Making,
+  type MakingBoard,
+  shortKey,
+  titleOf,
+} from './creation-log.js';
+import type { PendingCalls } from './deadlock-detector.js';
+import { addOwnMaking, withStandings } from './explain-missing-ranks.js';
+import { shownRanks } from './nested-ranks.js';
+import { ProcessGroup } from './process-group.js';
+import { contextOf, findContext, type RankContext, setContext } from './rank-context.js';
+
+/** What a rank knows when it begins. @internal */
+export interface WorldPlan {
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly localRank: number;
+  readonly home: Home;
+  readonly store: Store | null;
+  readonly factory: EngineFactory;
+  readonly pending: PendingCalls | null;
+  /** Where draws on meshes start, the same on all ranks; this rank's own state if left out. */
+  readonly random?: { readonly seed: number; readonly offset: number };
+  readonly board?: MakingBoard | null;
+  /** As of a group's options. */
+  readonly named?: readonly DeviceType[] | null;
+  /** Called when the rank leaves its world. */
+  readonly leaveEngines?: () => void;
+}
+
+/** Sets the present rank's world up. @internal */
+export function enterWorld(plan: WorldPlan): RankContext {
+  const {
+    rank,
+    worldSize,
+    localRank,
+    home,
+    store,
+    factory,
+    pending,
+    board = null,
+    named = null,
+    leaveEngines = () => {},
+  } = plan;
+  const ranks = Array.from({ length: worldSize }, (_, i) => i);
+  const world = new ProcessGroup({ name: WORLD, ranks, rank }, plan);
+  const counts = { made: 0, makings: 0 };
+  const context: RankContext = {
+    rank,
+    worldSize,
+    localRank,
+    home,
+    store,
+    pending,
+    factory,
+    board,
+    named,
+    world,
+    groups: new Set([world]),
+    ...counts,
+    leaveEngines,
+  };
+  if (board !== null) {
+    home.explain = (error) => withStandings(context, error);
+    home.explainAtOnce = (error) => addOwnMaking(context, error);
+  }
+  if (pending !== null) {
+    home.beforeWaiting = (op) => pending.check(rank, op);
+    home.mustNotWait = () => !pending.isClear(rank);
+    // It may have new work, if another has heard of the failure before.
+    home.afterFailure = (stream) => {
+      if (writer.addon.streamQuery(stream)) pending.clear(stream);
+    };
+  }
+  const generator = generatorOf(home);
+  generator.agree(plan.random ?? generator.origin());
+  setContext(context);
+  return context;
+}
+
+/**
+ * Ends a group, or without one all of them: their ranks call nothing there any more. What was
+ * called before still runs.
+ *
+ * @see PyTorch `torch.distributed.destroy_process_group`
+ */
+export function destroyProcessGroup(group?: ProcessGroup): void {
+  const context = findContext();
+  if (context === null) return;
+  if (group !== undefined && group !== context.world) {
+    group.leave();
+    context.groups.delete(group);
+    return;
+  }
+  try {
+    leaveGroups(context.groups);
+  } finally {
+    context.leaveEngines();
+    context.board?.leave();
+    context.pending?.leave(context.rank);
+    context.home.beforeWaiting = null;
+    context.home.mustNotWait = null;
+    context.home.afterFailure = null;
+    context.home.findCudaIndex = null;
+    context.home.explain = null;
+    context.home.explainAtOnce = null;
+    setContext(null);
+  }
+}
+
+/** Leaves all of them. @throws what the first said that could not be left @internal */
+export function leaveGroups(groups: Iterable<ProcessGroup>): void {
+  const failures: unknown[] = [];
+  for (const group of groups) {
+    try {
+      group.leave();
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+}
+
+/** Whether `initProcessGroup` was called, or the program was launched as ranks. */
+export function isInitialized(): boolean {
+  return findContext() !== null;
+}
+
+/**
+ * Own rank in the group, the world's without one; -1 for a rank that is no member. @throws
+ * DistributedError without a process group
+ */
+export function getRank(group?: ProcessGroup): number {
+  const context = contextOf('getRank');
+  return group === undefined ? context.rank : checkGroup('getRank', group).rank;
+}
+
+/**
+ * How many ranks the group has, the world without one; -1 for a rank that is no member. @throws
+ * DistributedError without a process group
+ */
+export function getWorldSize(group?: ProcessGroup): number {
+  const context = contextOf('getWorldSize');
+  if (group === undefined) return context.worldSize;
+  return checkGroup('getWorldSize', group).rank < 0 ? -1 : group.size;
+}
+
+/** The group of all ranks. @throws DistributedError without a process group */
+export function worldGroup(): ProcessGroup {
+  return contextOf('worldGroup').world;
+}
+
+/**
+ * A group of some ranks of the world. Every rank of the world calls it, members or not, and all
+ * make their groups in one order: nothing is waited for. They see of each other whether they make
+ * it of the same ones: in one memory at once, through their store a little later.
+ *
+ * @param ranks - ranks of the world, each once; all of them if left out
+ * @throws ArgumentError for ranks that are not of the world, DistributedError without a process
+ * group, CollectiveError where another rank has
+ *   made this one of other ranks
+ * @see PyTorch `torch.distributed.new_group`
+ */
+export function newGroup(ranks?: readonly number[]): ProcessGroup {
+  const context = contextOf('newGroup');
+  const members =
+    ranks === undefined ? context.world.ranks : [...checkRanks(ranks, context.worldSize)];
+  const name = `group${context.made++}`;
+  let group: ProcessGroup | null = null;
+  const making = announced(context, name, members, (difference) => group?.fail(difference));
+  group =
+    ranks === undefined
+      ? namedGroup(context, name, members, context.world.rank)
+      : namedGroup(context, name, members);
+  group.making = making;
+  return group;
+}
+
+/** @throws CollectiveError where another rank is known to have made it of other ranks */
+function announced(
+  context: RankContext,
+  name: string,
+  ranks: readonly number[],
+  fail: (difference: Difference) => void,
+): Making | null {
+  const { rank, board, factory } = context;
+  const number = ++context.makings;
+  if (board === null && factory.announce === undefined) return null;
+  const [op, where, list] = ['newGroup', callSite(), shownRanks(ranks)];
+  const what = `group "${name}" of the ranks ${list}`;
+  const rule =
+    'All ranks make their groups of the same ranks, in one order, also those that they are not in';
+  const making: Making = {
+    rank,
+    number,
+    op,
+    where,
+    group: name,
+    what,
+    short: `of ${list}`,
+    place: name,
+    key: shortKey(ranks.join()),
+    rule,
+  };
+  board?.record(making);
+  factory.announce?.({
+    rank,
+    number: context.made,
+    name,
+    ranks,
+    title: titleOf(making),
+    where,
+    making: number,
+  });
+  board?.announce(making, fail);
+  return making;
+}
+
+/** A group by a name that its members agree on and no other group has. @internal */
+export function namedGroup(
+  context: RankContext,
+  name: string,
+  ranks: readonly number[],
+  rank = ranks.indexOf(context.rank),
+): ProcessGroup {
+  const group = new ProcessGroup({ name, ranks, rank }, context);
+  if (group.rank >= 0) context.groups.add(group);
+  return group;
+}
+
+function checkRanks(ranks: readonly number[], worldSize: number): readonly number[] {
+  if (!Array.isArray(ranks) || ranks.length === 0)
+    throw unexpected('newGroup', 'ranks', 'a list of ranks', ranks);
+  for (const rank of ranks) {
+    if (!Number.isSafeInteger(rank) || rank < 0 || rank >= worldSize) {
+      throw new ArgumentError(
+        `newGroup: expected ranks from 0 to ${worldSize - 1}, got ${shown(ranks)}`,
+        { op: 'newGroup', given: ranks, worldSize },
+      );
+    }
+  }
+  if (new Set(ranks).size !== ranks.length)
+    throw new ArgumentError(`newGroup: expected each rank once, got ${shown(ranks)}`, {
+      op: 'newGroup',
+      given: ranks,
+    });
+  return ranks;
+}
+
+/** @internal */
+export function checkGroup(op: string, group: ProcessGroup): ProcessGroup {
+  if (!(group instanceof ProcessGroup))
+    throw unexpected(op, 'group', 'a ProcessGroup, as newGroup returns it', group);
+  return group;
+}
+
+/**
+ * The group that a collective is called on. @throws DistributedError without a process group, and
+ * for a rank that is no member
+ */
+export function memberOf(op: string, group: ProcessGroup | undefined): ProcessGroup {
+  const chosen = group === undefined ? contextOf(op).world : checkGroup(op, group);
+  if (group !== undefined) chosen.checkOwn(op);
+  chosen.checkOpen(op);
+  return chosen;
+}

@@ -1,0 +1,81 @@
+/** Messages between two ranks: in the order in which they are sent. */
+import { callSite } from '../../core/call-site.js';
+import { ArgumentError } from '../../core/errors.js';
+import { optionsOf } from '../../core/options.js';
+import type { Tensor } from '../../core/tensor.js';
+import { memberOf } from './new-group.js';
+import { type CollectiveOptions, dense, denseOutput, perform, placeOf } from './operands.js';
+import type { ProcessGroup } from './process-group.js';
+import type { Work } from './work.js';
+
+/** @param where - the program's line @internal */
+export function message(
+  name: string,
+  kind: 'send' | 'recv',
+  tensor: Tensor,
+  peer: number,
+  options: CollectiveOptions,
+  asyncOp: boolean,
+  where = callSite(message),
+): Work | undefined {
+  const group = memberOf(name, optionsOf(name, options, 'group').group);
+  const root = placeOfPeer(name, kind === 'send' ? 'dst' : 'src', peer, group);
+  if (kind === 'send')
+    return perform(
+      name,
+      where,
+      group,
+      { kind, input: dense(name, 'the tensor', tensor, group), output: null, root },
+      { asyncOp },
+      [],
+    );
+  const [memory, after] = denseOutput(name, 'the tensor', tensor, group);
+  return perform(
+    name,
+    where,
+    group,
+    { kind, input: null, output: memory, root },
+    { asyncOp },
+    [tensor],
+    after,
+  );
+}
+
+/** @throws ArgumentError for a rank that is not of the group, and for this one @internal */
+export function placeOfPeer(name: string, what: string, peer: number, group: ProcessGroup): number {
+  const place = placeOf(name, what, peer, group);
+  if (place === group.rank)
+    throw new ArgumentError(`${name}: rank ${peer} cannot exchange messages with itself`, {
+      op: name,
+      given: peer,
+    });
+  return place;
+}
+
+/**
+ * Sends to rank `dst` of the world, which receives it with {@link recv}. @see PyTorch
+ * `torch.distributed.send`
+ */
+export function send(tensor: Tensor, dst: number, options: CollectiveOptions = {}): void {
+  message('send', 'send', tensor, dst, options, false);
+}
+
+/**
+ * Receives into `tensor` what rank `src` of the world sends: as many bytes. @see PyTorch
+ * `torch.distributed.recv`
+ */
+export function recv(tensor: Tensor, src: number, options: CollectiveOptions = {}): void {
+  message('recv', 'recv', tensor, src, options, false);
+}
+
+/**
+ * {@link send} that tells when the message is on its way. @see PyTorch `torch.distributed.isend`
+ */
+export function isend(tensor: Tensor, dst: number, options: CollectiveOptions = {}): Work {
+  return message('isend', 'send', tensor, dst, options, true) as Work;
+}
+
+/** {@link recv} that tells when the message is there. @see PyTorch `torch.distributed.irecv` */
+export function irecv(tensor: Tensor, src: number, options: CollectiveOptions = {}): Work {
+  return message('irecv', 'recv', tensor, src, options, true) as Work;
+}

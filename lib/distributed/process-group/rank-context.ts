@@ -1,0 +1,75 @@
+/** Which rank the running code is: the process's, or one of several that share it. */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { DeviceType } from '../../core/device.js';
+import { DistributedError } from '../../core/errors.js';
+import { type Home, installHomeFinder } from '../../core/home.js';
+import type { EngineFactory } from '../engines/engine.js';
+import type { Store } from '../stores/index.js';
+import type { MakingBoard } from './creation-log.js';
+import type { PendingCalls } from './deadlock-detector.js';
+import type { ProcessGroup } from './process-group.js';
+
+/** @internal */
+export interface RankContext {
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly localRank: number;
+  readonly home: Home;
+  readonly store: Store | null;
+  /** Of `local` ranks: what they wait for of each other. */
+  readonly pending: PendingCalls | null;
+  readonly factory: EngineFactory;
+  readonly named: readonly DeviceType[] | null;
+  readonly world: ProcessGroup;
+  readonly groups: Set<ProcessGroup>;
+  /** Counts those of `newGroup`: all ranks make all of them, in one order. */
+  made: number;
+  /** Counts the calls that make groups, those of meshes too. */
+  makings: number;
+  /** Where ranks see what the others make; null where nobody looks. */
+  readonly board: MakingBoard | null;
+  /** When the rank leaves its world. */
+  readonly leaveEngines: () => void;
+}
+
+let ofProcess: RankContext | null = null;
+const ofTask = new AsyncLocalStorage<{ context: RankContext | null; home: Home }>();
+let sharing = 0;
+
+/**
+ * Runs a rank that shares the process with others; its functions, timers and promises find its
+ * context. @internal
+ */
+export async function runAsRank<T>(home: Home, fn: () => Promise<T>): Promise<T> {
+  if (sharing++ === 0) installHomeFinder(() => ofTask.getStore()?.home);
+  try {
+    return await ofTask.run({ context: null, home }, fn);
+  } finally {
+    if (--sharing === 0) installHomeFinder(null);
+  }
+}
+
+/** Of the rank that the running code is; null before `initProcessGroup`. @internal */
+export function findContext(): RankContext | null {
+  const task = sharing > 0 ? ofTask.getStore() : undefined;
+  return task === undefined ? ofProcess : task.context;
+}
+
+/** @internal */
+export function setContext(context: RankContext | null): void {
+  const task = sharing > 0 ? ofTask.getStore() : undefined;
+  if (task === undefined) ofProcess = context;
+  else task.context = context;
+}
+
+/** @throws DistributedError before `initProcessGroup` */
+export function contextOf(op: string): RankContext {
+  const context = findContext();
+  if (context === null) {
+    throw new DistributedError(
+      `${op}: there is no process group. Call \`await initProcessGroup()\` first, or run the program with launch() or \`npx shardwise run\`.`,
+      { op },
+    );
+  }
+  return context;
+}

@@ -1,0 +1,125 @@
+/**
+ * What collectives move: bytes that one rank sends and receives. Those of rings where all ranks get
+ * or give all (no rank could send less), and of direct messages where one does.
+ */
+import type { CollectiveCall } from '../../core/collective.js';
+import { type ProcessGroup, watchCollectives } from './process-group.js';
+
+/** Bytes of one rank. */
+export interface Traffic {
+  readonly sent: number;
+  readonly received: number;
+}
+
+/**
+ * The bytes that a rank of a group of `size` sends and receives for its part of a call. @internal
+ */
+export function trafficOf(call: CollectiveCall, size: number, rank: number): Traffic {
+  const bytesEach = (call.input ?? call.output)?.dtype.itemsize ?? 0;
+  const { sent, received } = elementsOf(call, size, rank % size);
+  return { sent: sent * bytesEach, received: received * bytesEach };
+}
+
+function elementsOf(call: CollectiveCall, size: number, rank: number): Traffic {
+  const { kind, counts = [], sendCounts = [], root = 0 } = call;
+  const count = (call.input ?? call.output)?.numel() ?? 0;
+  const [next, before] = [(rank + 1) % size, (rank + size - 1) % size];
+  const part = (of: number): number => counts[of] ?? 0;
+  switch (kind) {
+    case 'allReduce': // a reduce-scatter and an all-gather of equal parts
+      return same((2 * (size - 1) * count) / size);
+    case 'allGather': // all parts but what the next began with, and one's own
+      return { sent: sum(counts) - part(next), received: sum(counts) - part(rank) };
+    case 'reduceScatter': // all parts but one's own, and what the one before ends with
+      return { sent: sum(counts) - part(rank), received: sum(counts) - part(before) };
+    case 'allToAll':
+      return {
+        sent: sum(sendCounts) - (sendCounts[rank] ?? 0),
+        received: sum(counts) - part(rank),
+      };
+    case 'broadcast': // from the root along the ring
+      return { sent: next === root ? 0 : count, received: rank === root ? 0 : count };
+    case 'reduce': // along the ring to the root
+      return { sent: rank === root ? 0 : count, received: before === root ? 0 : count };
+    case 'gather':
+      return rank === root
+        ? { sent: 0, received: sum(counts) - part(root) }
+        : { sent: part(rank), received: 0 };
+    case 'scatter':
+      return rank === root
+        ? { sent: sum(counts) - part(root), received: 0 }
+        : { sent: 0, received: part(rank) };
+    case 'send':
+      return { sent: count, received: 0 };
+    case 'recv':
+      return { sent: 0, received: count };
+    case 'barrier':
+      return same(0);
+  }
+}
+
+const same = (count: number): Traffic => ({ sent: count, received: count });
+const sum = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
+
+/** Calls of one group, and what they move on this rank. @internal */
+export interface GroupTraffic extends Traffic {
+  readonly calls: number;
+  /** By the name that the program called. */
+  readonly byName: Readonly<Record<string, number>>;
+}
+
+interface Counted {
+  calls: number;
+  sent: number;
+  received: number;
+  byName: Record<string, number>;
+}
+
+/**
+ * Counts the collectives of this process's ranks, by group, from when it is made until it is
+ * stopped. @internal
+ */
+export class TrafficRecorder {
+  private readonly counted = new Map<ProcessGroup, Counted>();
+  private readonly unwatch: () => void;
+
+  constructor() {
+    this.unwatch = watchCollectives(({ name, group, call }) => {
+      const { sent, received } = trafficOf(call, group.size, group.rank);
+      const counted = this.ofGroup(group);
+      counted.calls++;
+      counted.sent += sent;
+      counted.received += received;
+      counted.byName[name] = (counted.byName[name] ?? 0) + 1;
+    });
+  }
+
+  private ofGroup(group: ProcessGroup): Counted {
+    let counted = this.counted.get(group);
+    if (counted === undefined) {
+      counted = { calls: 0, sent: 0, received: 0, byName: {} };
+      this.counted.set(group, counted);
+    }
+    return counted;
+  }
+
+  /** Groups that were called. */
+  get groups(): ReadonlyMap<ProcessGroup, GroupTraffic> {
+    return this.counted;
+  }
+
+  /** Of all groups together. */
+  total(): Traffic & { readonly calls: number } {
+    const all = { calls: 0, sent: 0, received: 0 };
+    for (const { calls, sent, received } of this.counted.values()) {
+      all.calls += calls;
+      all.sent += sent;
+      all.received += received;
+    }
+    return all;
+  }
+
+  stop(): void {
+    this.unwatch();
+  }
+}

@@ -1,0 +1,87 @@
+/** A collective under way. */
+import { currentHome, type Home } from '../../core/home.js';
+import type { Tensor } from '../../core/tensor.js';
+import { seenHere } from '../../core/user-stack.js';
+
+/**
+ * What a collective with `asyncOp: true` returns. Results need no wait: whatever reads them is in
+ * order behind the collective, on the device. To wait is for programs that must know that other
+ * ranks have come this far.
+ *
+ * @see PyTorch `torch.distributed.Work`
+ */
+export class Work {
+  private readonly done: Promise<void>;
+  private completed = false;
+  private failure: Error | null = null;
+  private isAsked = false;
+  private readonly outputs: readonly Tensor[];
+  private readonly home: Home = currentHome();
+  private readonly isReady = this.home.turns?.mark();
+
+  /** @internal */
+  constructor(done: Promise<void>, outputs: readonly Tensor[]) {
+    const number = this.home.unheard.begin();
+    this.outputs = outputs;
+    this.done = done;
+    done.then(
+      () => {
+        this.completed = true;
+      },
+      (error: Error) => {
+        this.completed = true;
+        this.failure = error;
+        if (this.isAsked) this.home.unheard.hear(error);
+        else this.home.unheard.add(this, number, error);
+      },
+    );
+  }
+
+  /** Resolves when the collective is done on this rank. @throws CollectiveError if it failed */
+  async wait(): Promise<void> {
+    this.hear();
+    const { turns } = currentHome();
+    try {
+      await (turns === null ? this.done : turns.wait('Work.wait', this.done, this.isReady));
+    } catch (error) {
+      throw seenHere(error);
+    }
+  }
+
+  /** Whether it is done, or has failed, as far as the event loop has heard. */
+  isCompleted(): boolean {
+    return this.completed;
+  }
+
+  /** Whether it is done and has not failed. */
+  isSuccess(): boolean {
+    if (this.completed) this.hear();
+    return this.completed && this.failure === null;
+  }
+
+  /** Why it failed, or null. */
+  exception(): Error | null {
+    if (this.completed) this.hear();
+    return this.failure;
+  }
+
+  /** The tensors that it writes. */
+  result(): readonly Tensor[] {
+    return this.outputs;
+  }
+
+  /** `Work(under way)`, `Work(done)` or `Work(failed: …)` */
+  toString(): string {
+    return `Work(${!this.completed ? 'under way' : this.failure === null ? 'done' : `failed: ${this.failure.message}`})`;
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
+
+  /** What the program has asked for need not be told at its end. */
+  private hear(): void {
+    this.isAsked = true;
+    if (this.failure !== null) this.home.unheard.hear(this.failure);
+  }
+}

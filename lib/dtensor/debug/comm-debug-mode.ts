@@ -1,0 +1,286 @@
+/** Counts what ranks communicate: how often, how many bytes, why, and for which module. */
+import type { CollectiveKind } from '../../core/collective.js';
+import { ShardingError } from '../../core/errors.js';
+import { moduleTrace } from '../../core/module-trace.js';
+import { checkFunction } from '../../core/options.js';
+import { numelOf } from '../../core/shape.js';
+import {
+  type CollectiveRecord,
+  watchCollectives,
+} from '../../distributed/process-group/process-group.js';
+import { findContext } from '../../distributed/process-group/rank-context.js';
+import { trafficOf } from '../../distributed/process-group/traffic.js';
+import { cause, causeInWords } from '../redistribute/policy.js';
+import { formatTable } from './table.js';
+
+/** Calls, and the bytes that this rank sends and receives for them. */
+export interface CommTraffic {
+  calls: number;
+  sentBytes: number;
+  receivedBytes: number;
+}
+
+/** The traffic along a mesh dimension. */
+export interface MeshDimTraffic extends CommTraffic {
+  /** By what was done: `allReduce`, `allGather`, … */
+  byKind: Record<string, CommTraffic>;
+}
+
+/** What {@link CommDebugMode.getTraffic} returns. */
+export interface TotalTraffic extends CommTraffic {
+  /**
+   * By the name of the mesh dimension, its number where dimensions have no names; of other groups
+   * by their name.
+   */
+  byMeshDim: Record<string, MeshDimTraffic>;
+}
+
+/** One collective, as this rank called it. */
+export interface CommEvent {
+  /** What was done: `'allReduce'`, `'allGather'`, … */
+  readonly kind: CollectiveKind;
+  /** The function or op that did it. */
+  readonly name: string;
+  readonly group: string;
+  /** Of the world, in the order of the group. */
+  readonly ranks: readonly number[];
+  /** The mesh dimension; null for groups that no mesh has made. */
+  readonly meshDim: string | null;
+  /**
+   * Of the tensor that it is about: for an all-gather the gathered one, for a reduce-scatter the
+   * one before.
+   */
+  readonly bytes: number;
+  /**
+   * What this rank sends if the collective goes around a ring: a mean where the ring's parts would
+   * not all have one size.
+   */
+  readonly sentBytes: number;
+  /** What it receives then. */
+  readonly receivedBytes: number;
+  /**
+   * Why an op or a redistribution needed it, after the function or op that the program called, if
+   * that consists of others: `'softmax, in div: input 1 from …'`. Null for collectives that the
+   * program calls itself.
+   */
+  readonly cause: string | null;
+  /**
+   * The innermost module whose work it is, by its path in the outermost one; the class of that if
+   * it is the one. Null outside of modules, and in the backward of what was recorded while no mode
+   * was on.
+   */
+  readonly modulePath: string | null;
+  readonly phase: 'forward' | 'backward';
+  /** Where in the program: of a backward pass, the call of `backward`. */
+  readonly where: string;
+}
+
+/**
+ * Writes down the collectives of this rank while it is on, those of gradients and across `await`
+ * too. Ranks that share the process do not see each other's.
+ *
+ * @see PyTorch `torch.distributed.tensor.debug.CommDebugMode`
+ * @example
+ * const comm = new CommDebugMode();
+ * comm.run(() => model(x).sum().backward());
+ * assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
+ * console.log(String(comm));
+ */
+export class CommDebugMode {
+  private readonly list: CommEvent[] = [];
+  private stopWatching: (() => void) | null = null;
+
+  /** What was called, in its order. */
+  get events(): readonly CommEvent[] {
+    return this.list;
+  }
+
+  /**
+   * Runs `fn` with this mode on, until its promise settles if it gives one. What earlier runs wrote
+   * down stays.
+   */
+  run<T>(fn: () => T): T {
+    checkFunction('CommDebugMode.run', 'fn', fn);
+    const open = this.enter();
+    let result: T;
+    try {
+      result = fn();
+    } catch (error) {
+      open[Symbol.dispose]();
+      throw error;
+    }
+    if (!(result instanceof Promise)) {
+      open[Symbol.dispose]();
+      return result;
+    }
+    return result.finally(() => open[Symbol.dispose]()) as T;
+  }
+
+  /**
+   * Turns it on until what is returned is disposed of: `using _ = comm.enter();`.
+   *
+   * @throws ShardingError if it is on already
+   */
+  enter(): Disposable {
+    if (this.stopWatching !== null)
+      throw new ShardingError(
+        'CommDebugMode: it is on already. Make another one for what is inside.',
+      );
+    const own = findContext();
+    const stop = watchCollectives((record) => {
+      if (findContext() === own) this.list.push(eventOf(record));
+    });
+    moduleTrace.asking++;
+    this.stopWatching = () => {
+      stop();
+      moduleTrace.asking--;
+      this.stopWatching = null;
+    };
+    return { [Symbol.dispose]: () => this.stopWatching?.() };
+  }
+
+  /** How often each kind was called; kinds that are missing were not. */
+  getCommCounts(): Record<string, number> {
+    const counts: Record<string, number> = {};
+    for (const { kind } of this.list) counts[kind] = (counts[kind] ?? 0) + 1;
+    return counts;
+  }
+
+  /** How many collectives there were. */
+  getTotalCounts(): number {
+    return this.list.length;
+  }
+
+  /**
+   * Bytes of all tensors that were communicated, and what this rank sent of them; see {@link
+   * CommEvent}.
+   */
+  getCommBytes(): { bytes: number; sentBytes: number } {
+    const sum = (of: (event: CommEvent) => number): number =>
+      this.list.reduce((total, event) => total + of(event), 0);
+    return { bytes: sum((event) => event.bytes), sentBytes: sum((event) => event.sentBytes) };
+  }
+
+  /**
+   * What this rank sends and receives, in all, by mesh dimension, and by what was done: bytes of
+   * rings where all ranks get or give all, and of direct messages where one does. In a world that
+   * `initProcessGroup('fake', …)` made, of any rank of any mesh.
+   */
+  getTraffic(): TotalTraffic {
+    const all: TotalTraffic = { ...nothing(), byMeshDim: {} };
+    for (const event of this.list) {
+      const along = event.meshDim ?? event.group;
+      const ofDim = (all.byMeshDim[along] ??= { ...nothing(), byKind: {} });
+      for (const traffic of [all, ofDim, (ofDim.byKind[event.kind] ??= nothing())])
+        add(traffic, event);
+    }
+    return all;
+  }
+
+  /** Forgets what it has seen. */
+  reset(): void {
+    this.list.length = 0;
+  }
+
+  /** A table: equal calls are one line. */
+  toString(): string {
+    if (this.list.length === 0) return 'no collectives';
+    const lines = new Map<
+      string,
+      { event: CommEvent; count: number; bytes: number; sent: number }
+    >();
+    for (const event of this.list) {
+      const key = [
+        event.kind,
+        event.group,
+        event.meshDim,
+        event.modulePath,
+        event.phase,
+        event.cause,
+        event.where,
+      ].join('|');
+      const line = lines.get(key) ?? { event, count: 0, bytes: 0, sent: 0 };
+      lines.set(key, {
+        event,
+        count: line.count + 1,
+        bytes: line.bytes + event.bytes,
+        sent: line.sent + event.sentBytes,
+      });
+    }
+    const rows = [...lines.values()].map(({ event, count, bytes, sent }) => [
+      event.kind,
+      String(count),
+      String(bytes),
+      String(Math.round(sent)),
+      event.meshDim ?? event.group,
+      event.phase,
+      event.modulePath ?? '',
+      event.cause ?? event.name,
+      event.where,
+    ]);
+    return formatTable(
+      ['collective', 'calls', 'bytes', 'sent', 'along', 'phase', 'module', 'cause', 'where'],
+      rows,
+      [1, 2, 3],
+    );
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
+}
+
+const nothing = (): CommTraffic => ({ calls: 0, sentBytes: 0, receivedBytes: 0 });
+
+function add(traffic: CommTraffic, { sentBytes, receivedBytes }: CommEvent): void {
+  traffic.calls++;
+  traffic.sentBytes += sentBytes;
+  traffic.receivedBytes += receivedBytes;
+}
+
+function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
+  const { sent, received } = trafficOf(call, group.size, group.rank);
+  return {
+    kind: call.kind,
+    name,
+    group: group.name,
+    ranks: group.ranks,
+    meshDim: cause.meshDim ?? group.meshDim,
+    bytes: payloadOf(call),
+    sentBytes: sent,
+    receivedBytes: received,
+    cause: causeInWords(),
+    modulePath: modulePath(moduleTrace.calls),
+    phase: moduleTrace.backward ? 'backward' : 'forward',
+    where,
+  };
+}
+
+type Call = CollectiveRecord['call'];
+
+/** The larger of what goes in and what comes out: one of them is the whole. */
+function payloadOf({ input, output, counts }: Call): number {
+  const one = input ?? output;
+  if (one === null) return 0;
+  const elements = Math.max(
+    input === null ? 0 : numelOf(input.shape),
+    output === null ? 0 : numelOf(output.shape),
+    counts === undefined ? 0 : total(counts),
+  );
+  return elements * one.dtype.itemsize;
+}
+
+const total = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
+
+/** What is read of a module: nn stands above this layer. */
+interface NamedModules {
+  namedModules(): Iterable<readonly [path: string, module: object]>;
+}
+
+function modulePath(calls: readonly object[]): string | null {
+  const [outer, inner] = [calls[0] as (object & NamedModules) | undefined, calls.at(-1)];
+  if (outer === undefined) return null;
+  for (const [path, module] of outer.namedModules())
+    if (module === inner) return path === '' ? outer.constructor.name : path;
+  return (inner as object).constructor.name;
+}

@@ -1,0 +1,208 @@
+/**
+ * Ops between plain tensors and distributed ones, and from one placement to another, with gradients
+ * that go the way back.
+ */
+import { atCallSite } from '../core/call-site.js';
+import { onPurpose } from '../core/collective.js';
+import { dispatchOne } from '../core/dispatch.js';
+import { ShardingError } from '../core/errors.js';
+import { defineOp, type Op } from '../core/op.js';
+import type { Placement } from '../core/placement.js';
+import { aliasOf, type Tensor } from '../core/tensor.js';
+import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
+import { broadcastTensor } from '../ops/collectives.js';
+import { AsyncCollectiveTensor, asynchronous } from './async-collective-tensor.js';
+import { because } from './redistribute/policy.js';
+import { redistributeLocal } from './redistribute/run.js';
+import { checkPart, distributed, type LocalPart, partMethods, partOf } from './spec/local-shard.js';
+import {
+  type DTensorSpec,
+  formatPlacements,
+  gradientSpec,
+  internSpec,
+  reducedPlacements,
+  replicateSpec,
+} from './spec/spec.js';
+
+const metaOf = (t: Tensor, spec: DTensorSpec) => [
+  { shape: spec.shape, strides: spec.tensorMeta.strides, dtype: spec.dtype, device: t.device },
+];
+
+/**
+ * The part of a tensor that must be distributed. @throws ShardingError for a plain one @internal
+ */
+export function requirePart(op: string, t: Tensor): LocalPart {
+  const part = partOf(t);
+  if (part === null)
+    throw new ShardingError(
+      `${op}: expected a distributed tensor, got a plain one. Make it one with distributeTensor or DTensor.fromLocal.`,
+      { op },
+    );
+  return part;
+}
+
+interface ToSpec {
+  readonly spec: DTensorSpec;
+  /**
+   * What the gradient goes back to. Said here because a saved input would keep its memory until
+   * backward.
+   */
+  readonly from: DTensorSpec;
+  /** Lets Replicate become Partial: in gradients. */
+  readonly backward: boolean;
+}
+
+const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
+  name: 'redistribute',
+  doc: 'The same whole tensor, held by the ranks in another way.',
+  traits: ['placement'],
+  kernel: null,
+  meta: ([t], { spec }) => metaOf(t as Tensor, spec),
+  compute: ([t], { spec, from, backward }) => {
+    const { local } = requirePart('redistribute', t as Tensor);
+    if (from === spec) return [distributed(aliasOf(local), spec)];
+    const text = (): string =>
+      `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
+    const moved = because(text, () =>
+      redistributeLocal(local, from, spec, { partialFromReplicate: backward }),
+    );
+    return [distributed(moved === local ? aliasOf(local) : moved, spec)];
+  },
+  // Also where nothing moves: the gradient may come in other placements.
+  vjp: (ctx, g) => [toSpec(g, gradientSpec(ctx.params.from), true)],
+  samples: () => [],
+});
+
+interface ToLocal {
+  readonly from: DTensorSpec;
+  readonly gradPlacements: readonly Placement[] | null;
+}
+
+const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
+  name: 'toLocal',
+  doc: 'The part that this rank holds, as a plain tensor on the same memory.',
+  traits: ['placement'],
+  kernel: null,
+  meta: ([t]) => {
+    const { local } = requirePart('toLocal', t as Tensor);
+    return [
+      { shape: local.shape, strides: local.strides, dtype: local.dtype, device: local.device },
+    ];
+  },
+  compute: ([t]) => {
+    const part = requirePart('toLocal', t as Tensor).local;
+    const local =
+      part instanceof AsyncCollectiveTensor ? asynchronous(aliasOf(part)) : aliasOf(part);
+    local.versionCounter = (t as Tensor).sharedVersion();
+    return [local];
+  },
+  vjp: (ctx, g) => {
+    const { from: spec, gradPlacements } = ctx.params;
+    const given =
+      gradPlacements === null
+        ? gradientSpec(spec)
+        : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta);
+    checkPart(
+      'toLocal, in backward',
+      g as Tensor,
+      given,
+      'gradPlacements say how the gradients of all ranks make up that of the whole: Partial() where they are added.',
+    );
+    return [dispatchOne(fromLocalOp, [g], { spec: given, check: null })];
+  },
+  samples: () => [],
+});
+
+interface FromLocal {
+  readonly spec: DTensorSpec;
+  /**
+   * What the ranks must agree in, where that is checked and copies are made equal: as the first
+   * rank of each replicating mesh dim has them.
+   */
+  readonly check: string | null;
+}
+
+const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
+  name: 'fromLocal',
+  doc: 'A distributed tensor of which a plain tensor is this rank’s part, on the same memory.',
+  traits: ['placement'],
+  kernel: null,
+  meta: ([t], { spec }) => metaOf(t as Tensor, spec),
+  compute: ([t], { spec, check }) => {
+    if (check !== null)
+      return [
+        distributed(
+          atCallSite(() => onPurpose(check, () => firstCopy(t as Tensor, spec))),
+          spec,
+        ),
+      ];
+    const whole = distributed(aliasOf(t as Tensor), spec);
+    whole.versionCounter = (t as Tensor).sharedVersion();
+    return [whole];
+  },
+  vjp: (ctx, g) => [toLocalTensor(toSpec(g, gradientSpec(ctx.params.spec), true), null)],
+  samples: () => [],
+});
+
+/** Where there are no copies to send, the ranks only meet: what they are there for is compared. */
+function firstCopy(t: Tensor, spec: DTensorSpec): Tensor {
+  const mesh = spec.mesh as DeviceMesh;
+  let copy = t;
+  spec.placements.forEach((placement, meshDim) => {
+    const group = mesh.getGroup(meshDim);
+    if (placement.isReplicate()) copy = broadcastTensor(copy, 0, group, 'DTensor.fromLocal');
+    else if (group.size > 1)
+      group.run('DTensor.fromLocal', {
+        kind: 'barrier',
+        input: null,
+        output: null,
+        device: t.device,
+      });
+  });
+  return copy === t ? aliasOf(t) : copy;
+}
+
+/** @internal */
+export function toSpec(t: Tensor, spec: DTensorSpec, backward = false): Tensor {
+  return dispatchOne(redistributeOp, [t], {
+    spec,
+    from: requirePart('redistribute', t).spec,
+    backward,
+  });
+}
+
+/** @internal */
+export function toLocalTensor(t: Tensor, gradPlacements: readonly Placement[] | null): Tensor {
+  return dispatchOne(toLocalOp, [t], { from: requirePart('toLocal', t).spec, gradPlacements });
+}
+
+/** @internal */
+export function fromLocalTensor(
+  local: Tensor,
+  spec: DTensorSpec,
+  check: string | null = null,
+): Tensor {
+  return dispatchOne(fromLocalOp, [local], { spec, check });
+}
+
+partMethods.full = ({ local, spec }, op) => {
+  const whole = because(
+    () => op,
+    () => redistributeLocal(local, spec, replicateSpec(spec)),
+  );
+  return whole === local ? aliasOf(local) : whole;
+};
+partMethods.reduced = ({ spec }, t) =>
+  spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t;
+partMethods.whole = ({ spec }, t) => toLocalTensor(toSpec(t, replicateSpec(spec)), null);
+partMethods.fit = ({ spec }, gradient) => {
+  const given = requirePart('backward', gradient).spec;
+  if (given === gradientSpec(spec)) return gradient;
+  const wanted = internSpec(
+    spec.mesh,
+    reducedPlacements(spec.placements),
+    spec.order,
+    given.tensorMeta,
+  ); // its strides may be others
+  return given === wanted ? gradient : toSpec(gradient, wanted, true);
+};

@@ -1,0 +1,181 @@
+/**
+ * From strategies to specs. Dims that a strategy cuts together hold the same part of a rank only if
+ * all mesh dims cut them in the same order; this file finds the dims that go together and the order
+ * that moves the least.
+ */
+import { ShardingError } from '../../core/errors.js';
+import type { Placement } from '../../core/placement.js';
+import { meshDimName } from '../../distributed/device-mesh/layout.js';
+import { redistributeMicroseconds } from '../redistribute/plan.js';
+import {
+  type DTensorSpec,
+  internSpec,
+  keptOrder,
+  placeSpec,
+  type ShardOrder,
+} from '../spec/spec.js';
+import type { AnyStrategy, OpCall } from './op-call.js';
+
+export interface OperandSpecs {
+  /** What each input must become; null for numbers. */
+  readonly inputs: readonly (DTensorSpec | null)[];
+  readonly outputs: readonly DTensorSpec[];
+}
+
+/** A dim of an operand; outputs are counted after the inputs. */
+interface Slot {
+  readonly operand: number;
+  readonly dim: number;
+}
+
+/** Dims that are cut together, and all mesh dims that cut any of them. */
+interface LinkedDims {
+  slots: Slot[];
+  meshDims: number[];
+}
+
+/** @throws ShardingError if operands that are overwritten are cut in different orders */
+export function operandSpecs(call: OpCall, strategies: readonly AnyStrategy[]): OperandSpecs {
+  const { specs, mesh, outputMetas, into } = call;
+  const operands = specs.length + outputMetas.length;
+  const placements = Array.from({ length: operands }, (_, operand) =>
+    strategies.map((strategy) => placementOf(strategy, operand)),
+  );
+  const orders: number[][][] = placements.map(() => []);
+  for (const linked of linkedDims(placements)) {
+    const order = commonOrder(call, placements, linked);
+    for (const { operand, dim } of linked.slots)
+      (orders[operand] as number[][])[dim] = cutsOf(placements[operand], dim, order);
+  }
+  const inputs = specs.map((spec, i) =>
+    spec === null ? null : placeSpec(spec, placements[i] as Placement[], orders[i]),
+  );
+  const outputs = outputMetas.map((meta, i) => {
+    const operand = specs.length + i;
+    return into !== null && i === 0
+      ? into
+      : internSpec(mesh, placements[operand] as Placement[], orders[operand] as ShardOrder, meta);
+  });
+  return { inputs, outputs };
+}
+
+function placementOf({ inputs, outputs }: AnyStrategy, operand: number): Placement {
+  return (
+    operand < inputs.length ? inputs[operand] : outputs[operand - inputs.length]
+  ) as Placement;
+}
+
+function cutsOf(
+  placements: readonly Placement[] | undefined,
+  dim: number,
+  order: readonly number[],
+): number[] {
+  return order.filter((meshDim) => placements?.[meshDim]?.isShard(dim));
+}
+
+/** The dims that one mesh dim cuts belong together; so do those that share a dim with them. */
+function linkedDims(placements: readonly (readonly Placement[])[]): LinkedDims[] {
+  let groups: LinkedDims[] = [];
+  const meshDims = placements[0]?.length ?? 0;
+  for (let meshDim = 0; meshDim < meshDims; meshDim++) {
+    const slots = placements.flatMap((own, operand): Slot[] => {
+      const placement = own[meshDim];
+      return placement?.isShard() ? [{ operand, dim: placement.dim }] : [];
+    });
+    if (slots.length === 0) continue;
+    const touching = groups.filter((group) =>
+      group.slots.some((slot) => slots.some((other) => isSame(slot, other))),
+    );
+    const merged: LinkedDims = {
+      slots: [],
+      meshDims: [...touching.flatMap((group) => group.meshDims), meshDim].sort((a, b) => a - b),
+    };
+    for (const slot of [...touching.flatMap((group) => group.slots), ...slots])
+      if (!merged.slots.some((other) => isSame(slot, other))) merged.slots.push(slot);
+    groups = [...groups.filter((group) => !touching.includes(group)), merged];
+  }
+  return groups;
+}
+
+function isSame(a: Slot, b: Slot): boolean {
+  return a.operand === b.operand && a.dim === b.dim;
+}
+
+/**
+ * That of an operand that is overwritten, else the order that one of the inputs has and that moves
+ * the least; the first of equals.
+ */
+function commonOrder(
+  call: OpCall,
+  placements: readonly (readonly Placement[])[],
+  linked: LinkedDims,
+): readonly number[] {
+  if (linked.meshDims.filter((meshDim) => call.mesh.shape[meshDim] !== 1).length < 2)
+    return linked.meshDims;
+  const forced = forcedOrder(call, linked);
+  if (forced !== null) return forced;
+  const orders = linked.slots.flatMap(({ operand, dim }) => {
+    const spec = call.specs[operand];
+    return spec ? [completed(spec.order[dim] as readonly number[], linked.meshDims)] : [];
+  });
+  let best: readonly number[] = linked.meshDims;
+  let least = Number.POSITIVE_INFINITY;
+  for (const order of [...orders, linked.meshDims]) {
+    const cost = orderCost(call, placements, linked, order);
+    if (cost < least) [best, least] = [order, cost];
+  }
+  return best;
+}
+
+/** The mesh dims of `all` that `order` has, in its order, and then the others. */
+function completed(order: readonly number[], all: readonly number[]): readonly number[] {
+  return [
+    ...order.filter((meshDim) => all.includes(meshDim)),
+    ...all.filter((meshDim) => !order.includes(meshDim)),
+  ];
+}
+
+function orderCost(
+  { specs }: OpCall,
+  placements: readonly (readonly Placement[])[],
+  { slots }: LinkedDims,
+  order: readonly number[],
+): number {
+  let cost = 0;
+  specs.forEach((spec, i) => {
+    const own = slots.filter(({ operand }) => operand === i);
+    if (!spec || own.length === 0) return;
+    const target = placements[i] as readonly Placement[];
+    const orders = keptOrder(spec, target).map((kept, dim) =>
+      own.some((slot) => slot.dim === dim) ? cutsOf(target, dim, order) : kept,
+    );
+    cost += redistributeMicroseconds(spec, placeSpec(spec, target, orders));
+  });
+  return cost;
+}
+
+/** The order of the operands that are written to, which stay as they are. */
+function forcedOrder(call: OpCall, { slots, meshDims }: LinkedDims): readonly number[] | null {
+  const { specs, overwritten, into, op, mesh } = call;
+  let forced: readonly number[] | null = null;
+  for (const { operand, dim } of slots) {
+    const spec = overwritten.includes(operand)
+      ? specs[operand]
+      : operand === specs.length
+        ? into
+        : null;
+    if (!spec) continue;
+    const order = completed(spec.order[dim] as readonly number[], meshDims);
+    forced ??= order;
+    if (order.some((meshDim, i) => meshDim !== forced?.[i])) {
+      const name = (cuts: readonly number[]) =>
+        cuts.map((meshDim) => meshDimName(mesh, meshDim)).join(', then ');
+      throw new ShardingError(
+        `${op.name}: expected all tensors that it writes to to be cut in one order, got one cut by ${name(forced)} and another by ${name(order)}. ` +
+          'Make them with the same shardOrder.',
+        { op: op.name, orders: [forced, order] },
+      );
+    }
+  }
+  return forced;
+}

@@ -1,0 +1,187 @@
+/**
+ * Lifts a sharding rule, which speaks of one mesh dim, to a mesh: from the first mesh dim to the
+ * last, the strategy with which bringing all inputs into place costs least.
+ */
+import { ShardingError } from '../../core/errors.js';
+import { type Placement, Replicate } from '../../core/placement.js';
+import type { LocalRun, MeshDimContext } from '../../core/sharding-rule.js';
+import { redistributeMicroseconds } from '../redistribute/plan.js';
+import { mixedPartials } from '../spec/checks.js';
+import { placeSpec } from '../spec/spec.js';
+import type { AnyStrategy, OpCall } from './op-call.js';
+
+/**
+ * One strategy for each mesh dim, or null if some mesh dim has none that keeps what is overwritten
+ * in its place.
+ */
+export function chooseStrategies(call: OpCall): AnyStrategy[] | null {
+  const chosen: AnyStrategy[] = [];
+  for (let meshDim = 0; meshDim < call.mesh.shape.length; meshDim++) {
+    const strategy = cheapest(call, chosen, candidates(call, chosen));
+    if (strategy === null) return null;
+    chosen.push(strategy);
+  }
+  return chosen;
+}
+
+/** All inputs and outputs whole on each rank. */
+export function replicateAll(call: OpCall): AnyStrategy {
+  return {
+    inputs: call.inputs.map(() => Replicate()),
+    outputs: call.outputMetas.map(() => Replicate()),
+  };
+}
+
+/**
+ * What the rule gives for the next mesh dim, as far as it fits, and last that all is replicated.
+ */
+function candidates(call: OpCall, chosen: readonly AnyStrategy[]): AnyStrategy[] {
+  const { op, inputs, params } = call;
+  const listed: readonly AnyStrategy[] =
+    op.sharding?.strategies(inputs, params, contextOf(call, chosen)) ?? [];
+  for (const strategy of listed) checkStrategy(call, strategy);
+  return [...listed, replicateAll(call)].filter((strategy) => fits(call, chosen, strategy));
+}
+
+function contextOf({ mesh }: OpCall, chosen: readonly AnyStrategy[]): MeshDimContext {
+  const ranks = mesh.shape[chosen.length] as number;
+  return {
+    ranks,
+    divides(input, dim, size) {
+      let pieces = ranks;
+      chosen.forEach((strategy, meshDim) => {
+        if (strategy.inputs[input]?.isShard(dim)) pieces *= mesh.shape[meshDim] as number;
+      });
+      return size % pieces === 0;
+    },
+  };
+}
+
+/** @throws ShardingError for a mistake in a rule */
+function checkStrategy({ op, inputs, outputMetas }: OpCall, strategy: AnyStrategy): void {
+  if (strategy.inputs.length === inputs.length && strategy.outputs.length === outputMetas.length)
+    return;
+  throw new ShardingError(
+    `${op.name}: its sharding rule gives placements for ${strategy.inputs.length} inputs and ${strategy.outputs.length} outputs, but this call has ` +
+      `${inputs.length} and ${outputMetas.length}. Mend the rule: a strategy names each tensor of the call, and Replicate() for numbers.`,
+    { op: op.name, inputs: strategy.inputs.map(String), outputs: strategy.outputs.map(String) },
+  );
+}
+
+function fits(call: OpCall, chosen: readonly AnyStrategy[], strategy: AnyStrategy): boolean {
+  return (
+    strategy.inputs.every((placement, i) => inputFits(call, chosen.length, placement, i)) &&
+    strategy.outputs.every((placement, i) => outputFits(call, chosen, placement, i)) &&
+    cutsSomethingCut(call, chosen.length, strategy) &&
+    runOf([...chosen, strategy]) !== 'several'
+  );
+}
+
+function inputFits(
+  { specs, overwritten }: OpCall,
+  meshDim: number,
+  placement: Placement,
+  i: number,
+): boolean {
+  const spec = specs[i] ?? null;
+  if (spec === null) return placement.isReplicate();
+  const own = spec.placements[meshDim] as Placement;
+  if (placement.isPartial() || overwritten.includes(i)) return placement === own;
+  return !placement.isShard() || (placement.dim >= 0 && placement.dim < spec.ndim);
+}
+
+function outputFits(
+  { into, outputMetas }: OpCall,
+  chosen: readonly AnyStrategy[],
+  placement: Placement,
+  i: number,
+): boolean {
+  if (into !== null && i === 0 && placement !== into.placements[chosen.length]) return false;
+  if (placement.isShard())
+    return placement.dim >= 0 && placement.dim < (outputMetas[i]?.shape.length ?? 0);
+  const outer = chosen.map(({ outputs }) => outputs[i] as Placement);
+  return !placement.isPartial() || mixedPartials([...outer, placement]) === null;
+}
+
+/**
+ * Sharding is followed, not invented: inputs are cut only along a mesh dim that cuts one of them,
+ * or the tensor that is written to. And a dim of at most one element is cut only to keep a cut that
+ * there is.
+ */
+function cutsSomethingCut(
+  { specs, into }: OpCall,
+  meshDim: number,
+  strategy: AnyStrategy,
+): boolean {
+  if (into?.placements[meshDim]?.isShard()) return true;
+  let kept = false;
+  let small = false;
+  let cuts = false;
+  let anyCut = false;
+  strategy.inputs.forEach((placement, i) => {
+    const spec = specs[i] ?? null;
+    const own = spec?.placements[meshDim];
+    anyCut ||= own?.isShard() ?? false;
+    if (spec === null || !placement.isShard()) return;
+    cuts = true;
+    kept ||= placement === own;
+    small ||= (spec.shape[placement.dim] as number) <= 1 && placement !== own;
+  });
+  return !cuts || (anyCut && (kept || !small));
+}
+
+/**
+ * The one local function that the strategies run, null for the op itself, or that they have
+ * several.
+ */
+export function runOf(strategies: readonly AnyStrategy[]): LocalRun<object> | null | 'several' {
+  let found: LocalRun<object> | null = null;
+  for (const { run } of strategies) {
+    if (run === undefined || run === found) continue;
+    if (found !== null) return 'several';
+    found = run;
+  }
+  return found;
+}
+
+/** Of strategies that cost the same, the first. */
+function cheapest(
+  call: OpCall,
+  chosen: readonly AnyStrategy[],
+  strategies: readonly AnyStrategy[],
+): AnyStrategy | null {
+  const costOf = inputCosts(call, chosen);
+  let best: AnyStrategy | null = null;
+  let least = Number.POSITIVE_INFINITY;
+  for (const strategy of strategies) {
+    let cost = 0;
+    for (let i = 0; i < strategy.inputs.length && cost < least; i++)
+      cost += costOf(i, strategy.inputs[i] as Placement);
+    if (cost < least) [best, least] = [strategy, cost];
+  }
+  return best;
+}
+
+/**
+ * What bringing an input into a place along the next mesh dim costs; later mesh dims are taken to
+ * stay as they are. Found once for each place: strategies have most of them in common.
+ */
+function inputCosts(
+  { specs }: OpCall,
+  chosen: readonly AnyStrategy[],
+): (input: number, placement: Placement) => number {
+  const known = specs.map(() => new Map<Placement, number>());
+  return (input, placement) => {
+    const spec = specs[input] ?? null;
+    if (spec === null) return 0;
+    const costs = known[input] as Map<Placement, number>;
+    let cost = costs.get(placement);
+    if (cost === undefined) {
+      const wanted = (own: Placement, meshDim: number) =>
+        meshDim === chosen.length ? placement : (chosen[meshDim]?.inputs[input] ?? own);
+      cost = redistributeMicroseconds(spec, placeSpec(spec, spec.placements.map(wanted)));
+      costs.set(placement, cost);
+    }
+    return cost;
+  };
+}

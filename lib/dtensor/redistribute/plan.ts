@@ -1,0 +1,392 @@
+/**
+ * How a distributed tensor gets from one spec to another: the fewest collectives, and of those
+ * plans the one that moves the fewest bytes.
+ *
+ * The mesh dims that cut a tensor dim are a stack, in the order in which they cut: only the
+ * innermost piece can be joined or sent elsewhere, and a new cut goes on the end. So what stands
+ * above the first difference between the stacks of both specs must come off, each mesh dim once,
+ * and nothing else need move. Each such mesh dim goes to its target at once or by way of Replicate;
+ * the search is over these ways.
+ */
+import { ShardingError } from '../../core/errors.js';
+import { type Placement, type ReduceOpName, Replicate } from '../../core/placement.js';
+import { formatShape, sameShape } from '../../core/shape.js';
+import { formatMesh, meshDimName } from '../../distributed/device-mesh/layout.js';
+import {
+  cutTogether,
+  type DTensorSpec,
+  internSpec,
+  placeSpec,
+  type ShardOrder,
+} from '../spec/spec.js';
+import { planCost, stepBytes } from './cost.js';
+import { isCollective, type Step, type StepKind } from './steps.js';
+
+/** Options of {@link planRedistribute}. */
+export interface PlanOptions {
+  /** Lets Replicate become Partial: only what computes gradients may ask for that. */
+  partialFromReplicate?: boolean;
+}
+
+/** A plan that was found, and what it is estimated to cost. */
+interface Plan {
+  readonly steps: readonly Step[];
+  readonly microseconds: number;
+}
+
+const plans = new WeakMap<DTensorSpec, Map<number, Plan>>();
+
+/**
+ * The steps from one spec to another of the same tensor on the same mesh; none if they are equal.
+ * The last one leaves `to`.
+ *
+ * @throws ShardingError for another mesh, and for a Partial target where the source is not the same
+ * Partial
+ */
+export function planRedistribute(
+  from: DTensorSpec,
+  to: DTensorSpec,
+  { partialFromReplicate = false }: PlanOptions = {},
+): readonly Step[] {
+  if (from === to) return NO_STEPS;
+  const { steps } = planOf(from, to);
+  if (!partialFromReplicate) checkPartialTargets(from, to);
+  return steps;
+}
+
+function planOf(from: DTensorSpec, to: DTensorSpec): Plan {
+  let known = plans.get(from);
+  if (known === undefined) plans.set(from, (known = new Map()));
+  let plan = known.get(to.id);
+  if (plan === undefined) {
+    checkSameTensor(from, to);
+    const steps = Object.freeze(new Planner(from, to).plan());
+    plan = { steps, microseconds: planCost(from, steps).microseconds };
+    known.set(to.id, plan);
+  }
+  return plan;
+}
+
+const NO_STEPS: readonly Step[] = Object.freeze([]);
+
+/** Whether no mesh dim would have to become Partial. */
+function canRedistribute(from: DTensorSpec, to: DTensorSpec): boolean {
+  return to.placements.every(
+    (target, meshDim) => !target.isPartial() || target === from.placements[meshDim],
+  );
+}
+
+/**
+ * The estimated cost of the best plan; 0 between equal specs, infinite where a mesh dim would have
+ * to become Partial. @internal
+ */
+export function redistributeMicroseconds(from: DTensorSpec, to: DTensorSpec): number {
+  if (from === to) return 0;
+  return canRedistribute(from, to) ? planOf(from, to).microseconds : Number.POSITIVE_INFINITY;
+}
+
+function checkSameTensor(from: DTensorSpec, to: DTensorSpec): void {
+  if (from.mesh !== to.mesh) {
+    throw new ShardingError(
+      `redistribute: expected placements on the tensor's own ${formatMesh(from.mesh)}, got another ${formatMesh(to.mesh)}. ` +
+        'Take fullTensor() and distribute it on the other mesh.',
+      { from: from.mesh.shape, to: to.mesh.shape },
+    );
+  }
+  if (!sameShape(from.shape, to.shape) || from.dtype !== to.dtype) {
+    throw new ShardingError(
+      `redistribute: expected a spec of the same tensor, ${from.dtype.name}${formatShape(from.shape)}, got ${to.dtype.name}${formatShape(to.shape)}`,
+      {
+        from: from.shape,
+        to: to.shape,
+      },
+    );
+  }
+  to.placements.forEach((target, meshDim) => {
+    if (target.isPartial() && !from.placements[meshDim]?.isReplicate())
+      checkPartialTarget(from, target, meshDim);
+  });
+}
+
+function checkPartialTargets(from: DTensorSpec, to: DTensorSpec): void {
+  if (!canRedistribute(from, to))
+    to.placements.forEach((target, meshDim) => checkPartialTarget(from, target, meshDim));
+}
+
+function checkPartialTarget(from: DTensorSpec, target: Placement, meshDim: number): void {
+  const source = from.placements[meshDim] as Placement;
+  if (!target.isPartial() || target === source) return;
+  const why = source.isPartial()
+    ? 'terms of one reduction are not those of another'
+    : 'only an op that computes terms makes a Partial';
+  throw new ShardingError(
+    `redistribute: mesh dim ${meshDimName(from.mesh, meshDim)} cannot go from ${source} to ${target}: ${why}. ` +
+      'Redistribute to Replicate() or Shard(dim); to declare tensors of the ranks to be terms, use DTensor.fromLocal.',
+    { from, meshDim, source: String(source), target: String(target) },
+  );
+}
+
+/**
+ * Where each mesh dim is: as in the source, replicated, or as in the target; a letter for each, so
+ * that a state is a key.
+ */
+type State = string;
+const [SOURCE, REPLICATED, TARGET] = ['s', 'r', 't'] as const;
+
+/** A step and where it leads. */
+interface Move {
+  readonly step: Step;
+  readonly state: State;
+}
+
+/** What is left to do from a state, at best. */
+interface Way {
+  readonly collectives: number;
+  readonly bytes: number;
+  readonly first: Move | null;
+}
+
+/**
+ * What makes tensors small goes first, what makes them large last; of ways that cost the same, the
+ * first counts.
+ */
+const priorities: readonly StepKind[] = [
+  'reduceScatter',
+  'chunk',
+  'allToAll',
+  'allReduce',
+  'allGather',
+  'partialFromReplicate',
+];
+
+const DONE: Way = { collectives: 0, bytes: 0, first: null };
+
+class Planner {
+  private readonly from: DTensorSpec;
+  private readonly to: DTensorSpec;
+  /** For each tensor dim, the mesh dims that really cut it. */
+  private readonly cutsBefore: ShardOrder;
+  private readonly cutsAfter: ShardOrder;
+  /** By mesh dim: whether more than one rank is concerned, and something must be done. */
+  private readonly moves: readonly boolean[];
+  private readonly ways = new Map<State, Way>();
+  private readonly specs = new Map<State, DTensorSpec>();
+
+  constructor(from: DTensorSpec, to: DTensorSpec) {
+    this.from = from;
+    this.to = to;
+    [this.cutsBefore, this.cutsAfter] = [realCuts(from), realCuts(to)];
+    this.moves = from.placements.map((source, meshDim) => {
+      if (from.mesh.shape[meshDim] === 1) return false;
+      return (
+        source !== to.placements[meshDim] || (source.isShard() && !this.stays(source.dim, meshDim))
+      );
+    });
+  }
+
+  /** Whether both specs cut alike up to and including this mesh dim. */
+  private stays(dim: number, meshDim: number): boolean {
+    const before = this.cutsBefore[dim] as readonly number[];
+    const after = this.cutsAfter[dim] as readonly number[];
+    const depth = before.indexOf(meshDim);
+    return before.every((cut, i) => i > depth || cut === after[i]);
+  }
+
+  plan(): Step[] {
+    const steps = this.relabelSingles();
+    let state: State = this.from.placements
+      .map((source, meshDim) =>
+        !this.moves[meshDim] ? TARGET : source.isReplicate() ? REPLICATED : SOURCE,
+      )
+      .join('');
+    for (let next = this.best(state).first; next !== null; next = this.best(state).first) {
+      steps.push(next.step);
+      state = next.state;
+    }
+    return steps;
+  }
+
+  /** One rank alone holds the same whatever its placement is called. */
+  private relabelSingles(): Step[] {
+    const steps: Step[] = [];
+    let spec = this.from;
+    this.from.placements.forEach((source, meshDim) => {
+      const target = this.to.placements[meshDim] as Placement;
+      if (this.from.mesh.shape[meshDim] !== 1 || source === target) return;
+      spec = placeSpec(spec, spec.placements.with(meshDim, target));
+      steps.push({ kind: 'relabel', meshDim, after: spec });
+    });
+    return steps;
+  }
+
+  /** The best way on from a state. Statuses only advance, so this ends. */
+  private best(state: State): Way {
+    let way = this.ways.get(state);
+    if (way === undefined) {
+      way = this.search(state);
+      this.ways.set(state, way);
+    }
+    return way;
+  }
+
+  private search(state: State): Way {
+    let best: Way | null = null;
+    for (const first of this.next(state)) {
+      const rest = this.best(first.state);
+      const collectives = rest.collectives + (isCollective(first.step) ? 1 : 0);
+      const bytes = rest.bytes + stepBytes(first.step, this.specAt(state));
+      if (
+        best === null ||
+        collectives < best.collectives ||
+        (collectives === best.collectives && bytes < best.bytes)
+      )
+        best = { collectives, bytes, first };
+    }
+    return best ?? DONE;
+  }
+
+  /** The steps that can be taken, by priority and then by mesh dim. */
+  private next(state: State): Move[] {
+    const found: Move[] = [];
+    for (let meshDim = 0; meshDim < state.length; meshDim++) {
+      const target = this.to.placements[meshDim] as Placement;
+      const source = this.from.placements[meshDim] as Placement;
+      if (state[meshDim] === TARGET) continue;
+      if (state[meshDim] === REPLICATED) this.fromReplicate(found, state, meshDim, target);
+      else if (source.isPartial()) this.fromPartial(found, state, meshDim, source.reduceOp, target);
+      else if (source.isShard()) this.fromShard(found, state, meshDim, source.dim, target);
+    }
+    const rank = ({ step }: Move) => priorities.indexOf(step.kind);
+    return found.length < 2 ? found : found.sort((a, b) => rank(a) - rank(b));
+  }
+
+  private fromReplicate(found: Move[], state: State, meshDim: number, target: Placement): void {
+    if (!target.isPartial() && !(target.isShard() && this.canPush(state, meshDim, target.dim)))
+      return;
+    const next = this.advance(state, meshDim, TARGET);
+    const after = this.specAt(next);
+    found.push({
+      step: target.isPartial()
+        ? { kind: 'partialFromReplicate', meshDim, reduceOp: target.reduceOp, after }
+        : { kind: 'chunk', meshDim, dim: target.dim, after },
+      state: next,
+    });
+  }
+
+  private fromPartial(
+    found: Move[],
+    state: State,
+    meshDim: number,
+    reduceOp: ReduceOpName,
+    target: Placement,
+  ): void {
+    const reduced = this.advance(state, meshDim, REPLICATED);
+    found.push({
+      step: { kind: 'allReduce', meshDim, reduceOp, after: this.specAt(reduced) },
+      state: reduced,
+    });
+    if (!target.isShard() || !this.canPush(state, meshDim, target.dim)) return;
+    const scattered = this.advance(state, meshDim, TARGET);
+    found.push({
+      step: {
+        kind: 'reduceScatter',
+        meshDim,
+        reduceOp,
+        dim: target.dim,
+        after: this.specAt(scattered),
+      },
+      state: scattered,
+    });
+  }
+
+  private fromShard(
+    found: Move[],
+    state: State,
+    meshDim: number,
+    dim: number,
+    target: Placement,
+  ): void {
+    if (this.cutsAt(state, dim).at(-1) !== meshDim) return;
+    const gathered = this.advance(state, meshDim, REPLICATED);
+    found.push({
+      step: { kind: 'allGather', meshDim, dim, after: this.specAt(gathered) },
+      state: gathered,
+    });
+    if (!target.isShard() || target.dim === dim || !this.canPush(state, meshDim, target.dim))
+      return;
+    const moved = this.advance(state, meshDim, TARGET);
+    found.push({
+      step: {
+        kind: 'allToAll',
+        meshDim,
+        fromDim: dim,
+        toDim: target.dim,
+        after: this.specAt(moved),
+      },
+      state: moved,
+    });
+  }
+
+  /** A mesh dim whose target is Replicate is there once it is replicated. */
+  private advance(state: State, meshDim: number, status: typeof REPLICATED | typeof TARGET): State {
+    return (
+      state.slice(0, meshDim) +
+      (this.to.placements[meshDim]?.isReplicate() ? TARGET : status) +
+      state.slice(meshDim + 1)
+    );
+  }
+
+  /**
+   * Whether all that cuts `dim` before this mesh dim in the target does so already, and nothing
+   * else does.
+   */
+  private canPush(state: State, meshDim: number, dim: number): boolean {
+    const wanted = this.cutsAfter[dim] as readonly number[];
+    const now = this.cutsAt(state, dim);
+    return wanted.indexOf(meshDim) === now.length && now.every((cut, i) => cut === wanted[i]);
+  }
+
+  /** What is left of the source's cuts, and those of the target that were made. */
+  private cutsAt(state: State, dim: number): number[] {
+    const cuts: number[] = [];
+    for (const meshDim of this.cutsBefore[dim] as readonly number[])
+      if (!this.moves[meshDim] || state[meshDim] === SOURCE) cuts.push(meshDim);
+    for (const meshDim of this.cutsAfter[dim] as readonly number[])
+      if (this.moves[meshDim] && state[meshDim] === TARGET) cuts.push(meshDim);
+    return cuts;
+  }
+
+  /** Found once for each state: the search comes to it by several ways. */
+  private specAt(state: State): DTensorSpec {
+    let spec = this.specs.get(state);
+    if (spec === undefined) {
+      spec = this.computeSpec(state);
+      this.specs.set(state, spec);
+    }
+    return spec;
+  }
+
+  private computeSpec(state: State): DTensorSpec {
+    const { from, to } = this;
+    const placements = from.placements.map((source, meshDim) =>
+      state[meshDim] === SOURCE
+        ? source
+        : state[meshDim] === REPLICATED
+          ? Replicate()
+          : (to.placements[meshDim] as Placement),
+    );
+    const singles = (dim: number) =>
+      placements.flatMap((placement, meshDim) =>
+        placement.isShard(dim) && from.mesh.shape[meshDim] === 1 ? [meshDim] : [],
+      );
+    const order = cutTogether(placements)
+      ? from.shape.map((_, dim) => [...singles(dim), ...this.cutsAt(state, dim)])
+      : [];
+    return internSpec(from.mesh, placements, order, from.tensorMeta);
+  }
+}
+
+/** Without cuts among one rank, which change nothing. */
+function realCuts({ order, mesh }: DTensorSpec): ShardOrder {
+  return order.map((cuts) => cuts.filter((meshDim) => mesh.shape[meshDim] !== 1));
+}

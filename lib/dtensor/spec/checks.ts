@@ -1,0 +1,143 @@
+/** Checks of placements and shard orders against a tensor and a mesh. */
+import { IndexError, ShardingError } from '../../core/errors.js';
+import { isAnothers, usedByAnother } from '../../core/home.js';
+import { optionsOf, shown, unexpected } from '../../core/options.js';
+import { type Partial, Placement, Shard } from '../../core/placement.js';
+import { formatShape } from '../../core/shape.js';
+import { formatMesh, type MeshLayout, meshDimName } from '../../distributed/device-mesh/layout.js';
+import type { DTensorSpecOptions, ShardOrder } from './spec.js';
+import { checkParts, WholeMeta } from './tensor-meta.js';
+
+/**
+ * @throws ArgumentError for what is not a mesh, DistributedError for one of another rank of this
+ * process
+ */
+export function checkMesh(op: string, mesh: unknown): asserts mesh is MeshLayout {
+  const fits =
+    typeof mesh === 'object' &&
+    mesh !== null &&
+    'shape' in mesh &&
+    Array.isArray(mesh.shape) &&
+    'getCoordinate' in mesh;
+  if (!fits) throw unexpected(op, 'mesh', 'a DeviceMesh', mesh);
+  const layout = mesh as unknown as MeshLayout;
+  if (layout.home !== undefined && isAnothers(layout.home))
+    throw usedByAnother(op, `the ${formatMesh(layout)}`, layout.home);
+}
+
+/** @throws ArgumentError unless the options have a tensor's metadata */
+export function checkTensorMeta(op: string, options: DTensorSpecOptions): DTensorSpecOptions {
+  const { tensorMeta } = optionsOf(op, options, 'tensorMeta shardOrder');
+  const expected =
+    'an object of shape, strides and dtype, all of the whole tensor, or TensorMeta(shape, stride, dtype)';
+  if (typeof tensorMeta !== 'object' || tensorMeta === null)
+    throw unexpected(op, 'tensorMeta', expected, tensorMeta);
+  if (!(tensorMeta instanceof WholeMeta))
+    checkParts(op, tensorMeta, { strides: 'tensorMeta.strides', dtype: 'tensorMeta.dtype' });
+  return options;
+}
+
+/**
+ * Placements with dims from 0 on.
+ *
+ * @throws ShardingError unless there is one for each mesh dim, or if they hold terms of reductions
+ * that do not commute
+ * @throws IndexError for a shard dim that the tensor has not
+ */
+export function checkPlacements(
+  op: string,
+  mesh: MeshLayout,
+  placements: readonly Placement[],
+  ndim: number,
+): readonly Placement[] {
+  const wrong = Array.isArray(placements)
+    ? placements.find((placement) => !(placement instanceof Placement))
+    : placements;
+  if (!Array.isArray(placements) || wrong !== undefined)
+    throw unexpected(op, 'placements', 'an array of Shard(dim), Replicate() and Partial()', wrong);
+  if (placements.length !== mesh.shape.length) {
+    throw new ShardingError(
+      `${op}: expected ${mesh.shape.length} placements, one for each dim of the ${formatMesh(mesh)}, got ${placements.length}: [${placements.join(', ')}]. Use Replicate() for mesh dims that do not cut the tensor.`,
+      { op, placements, meshShape: mesh.shape },
+    );
+  }
+  const wrapped = placements.map((placement) =>
+    placement.isShard() ? wrapShard(op, placement, ndim) : placement,
+  );
+  const [first, second] = mixedPartials(wrapped) ?? [];
+  if (first !== undefined && second !== undefined) throw doNotCommute(op, first, second);
+  return wrapped;
+}
+
+function wrapShard(op: string, placement: Shard, ndim: number): Placement {
+  const { dim } = placement;
+  if (dim >= 0 && dim < ndim) return placement;
+  if (dim < 0 && dim >= -ndim) return Shard(dim + ndim);
+  const advice =
+    ndim === 0
+      ? 'a tensor without dims cannot be cut, use Replicate()'
+      : `expected a dim from ${-ndim} to ${ndim - 1}`;
+  throw new IndexError(`${op}: ${placement} does not fit a tensor of ${ndim} dims: ${advice}`, {
+    op,
+    dim,
+    ndim,
+  });
+}
+
+const linear = (placement: Partial) => placement.reduceOp === 'sum' || placement.reduceOp === 'avg';
+
+/**
+ * Two reductions whose result depends on which is done first, as the maximum of sums and the sum of
+ * maxima; null if there are none.
+ */
+export function mixedPartials(
+  placements: readonly Placement[],
+): readonly [Partial, Partial] | null {
+  const partials = placements.filter((placement) => placement.isPartial());
+  const first = partials[0];
+  const other = partials.find(
+    (placement) => placement !== first && !(linear(placement) && linear(first as Partial)),
+  );
+  return first === undefined || other === undefined ? null : [first, other];
+}
+
+function doNotCommute(op: string, first: Partial, second: Partial): ShardingError {
+  return new ShardingError(
+    `${op}: ${first} on one mesh dim and ${second} on another have no value: it would depend on which reduction is done first. Redistribute one of them to Replicate() or Shard(dim) before the other arises.`,
+    { op, reduceOps: [first.reduceOp, second.reduceOp] },
+  );
+}
+
+/**
+ * @throws ShardingError unless the order has, for each dim that it speaks of, the mesh dims that
+ * cut it, each once
+ */
+export function checkShardOrder(
+  op: string,
+  mesh: MeshLayout,
+  placements: readonly Placement[],
+  order: ShardOrder,
+): void {
+  if (!Array.isArray(order) || !order.every(Array.isArray))
+    throw unexpected(
+      op,
+      'shardOrder',
+      'an array with the mesh dims that cut each tensor dim, such as [[1, 0]]',
+      order,
+    );
+  order.forEach((given: readonly number[], dim) => {
+    const cuts = placements.flatMap((placement, meshDim) =>
+      placement.isShard(dim) ? [meshDim] : [],
+    );
+    if (given.length === 0 && cuts.length < 2) return;
+    if (given.length === cuts.length && cuts.every((meshDim) => given.includes(meshDim))) return;
+    const names = cuts.map((meshDim) =>
+      mesh.meshDimNames === null ? `${meshDim}` : `${meshDim} (${meshDimName(mesh, meshDim)})`,
+    );
+    throw new ShardingError(
+      `${op}: expected shardOrder[${dim}] to name the mesh dims that cut tensor dim ${dim}, each once: ${names.join(', ') || 'none'}; got ${shown(given)}. ` +
+        `The placements are [${placements.join(', ')}] on a mesh of shape ${formatShape(mesh.shape)}.`,
+      { op, dim, expected: cuts, given },
+    );
+  });
+}

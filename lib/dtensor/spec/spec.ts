@@ -1,0 +1,303 @@
+/**
+ * The spec of a distributed tensor: what the whole tensor is, and how each dimension of a mesh
+ * holds it. Specs are interned: equal ones are the same object, so `===` compares them and caches
+ * are keyed by their ids.
+ *
+ * @see PyTorch `torch.distributed.tensor._dtensor_spec`
+ */
+import type { DType } from '../../core/dtype.js';
+import { type Interned, interned } from '../../core/interned.js';
+import { type Placement, Replicate } from '../../core/placement.js';
+import { formatShape, type Shape } from '../../core/shape.js';
+import { formatMesh, type MeshLayout, meshDimName } from '../../distributed/device-mesh/layout.js';
+import { checkMesh, checkPlacements, checkShardOrder, checkTensorMeta } from './checks.js';
+import { frozen, metaKey, type TensorMeta, WholeMeta } from './tensor-meta.js';
+
+export { TensorMeta } from './tensor-meta.js';
+
+/** For each tensor dim, the mesh dims that cut it, in the order in which they do. */
+export type ShardOrder = readonly (readonly number[])[];
+
+/** Options of {@link DTensorSpec}. */
+export interface DTensorSpecOptions {
+  /**
+   * Of the whole tensor: `TensorMeta(shape, stride, dtype)`, or an object of shape, strides and
+   * dtype.
+   */
+  tensorMeta: TensorMeta;
+  /**
+   * For each tensor dim, the mesh dims that cut it, in the order in which they do; by default the
+   * lower ones first. FSDP over tensor parallel on a mesh `(dp, tp)` cuts dim 0 by tp and the
+   * pieces by dp: `[[1, 0]]`. Dims that no two mesh dims share may be left out.
+   */
+  shardOrder?: ShardOrder | null;
+}
+
+class Spec {
+  /** @internal small and different for each spec: what keys of caches are made of */
+  readonly id: number;
+  readonly mesh: MeshLayout;
+  /** One for each mesh dim; shard dims are not negative. */
+  readonly placements: readonly Placement[];
+  /** For each tensor dim, the mesh dims that cut it, outermost cut first. */
+  readonly order: ShardOrder;
+  readonly tensorMeta: WholeMeta;
+  /**
+   * @internal what it was last asked to become, and what that is: programs ask for the same again
+   * and again
+   */
+  asked: { readonly placements: readonly Placement[]; readonly spec: DTensorSpec } | null = null;
+  /** @internal see {@link gradientSpec} */
+  gradient: DTensorSpec | null = null;
+
+  constructor(
+    id: number,
+    mesh: MeshLayout,
+    placements: readonly Placement[],
+    order: ShardOrder,
+    tensorMeta: WholeMeta,
+  ) {
+    this.id = id;
+    this.mesh = mesh;
+    this.placements = placements;
+    this.order = order;
+    this.tensorMeta = tensorMeta;
+  }
+
+  /** Sizes of the whole tensor. */
+  get shape(): Shape {
+    return this.tensorMeta.shape;
+  }
+
+  get dtype(): DType {
+    return this.tensorMeta.dtype;
+  }
+
+  /** Number of tensor dims. */
+  get ndim(): number {
+    return this.tensorMeta.shape.length;
+  }
+
+  /** Whether each rank holds all of it. */
+  isReplicated(): boolean {
+    return this.placements.every((placement) => placement.isReplicate());
+  }
+
+  /** `float32[16, 10] on mesh (dp: 2, tp: 4): [Shard(0), Replicate()]` */
+  toString(): string {
+    return `${this.tensorInWords()} on ${this.meshInWords()}: ${this.placementsInWords()}`;
+  }
+
+  /** @internal `float32[16, 10]` */
+  tensorInWords(): string {
+    return `${this.dtype.name}${formatShape(this.shape)}`;
+  }
+
+  /** @internal `mesh (dp: 2, tp: 4)` */
+  meshInWords(): string {
+    return formatMesh(this.mesh);
+  }
+
+  /** @internal `[Shard(0), Replicate()]`, and the order of cuts where it is not the default */
+  placementsInWords(): string {
+    return `${formatPlacements(this.placements)}${formatOrder(this.mesh, this.order)}`;
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `DTensorSpec(${this})`;
+  }
+}
+
+export type DTensorSpec = Spec;
+
+/** `[Shard(0), Replicate()]` */
+export function formatPlacements(placements: readonly Placement[]): string {
+  return `[${placements.join(', ')}]`;
+}
+
+/** Says only what is not the default. */
+function formatOrder(mesh: MeshLayout, order: ShardOrder): string {
+  const parts = order.flatMap((cuts, dim) => {
+    const real = cuts.filter((meshDim) => mesh.shape[meshDim] !== 1);
+    if (real.every((meshDim, i) => i === 0 || meshDim > (real[i - 1] as number))) return [];
+    const names = real.map((meshDim) =>
+      mesh.meshDimNames === null ? `mesh dim ${meshDim}` : meshDimName(mesh, meshDim),
+    );
+    return [`, dim ${dim} cut by ${names.join(', then ')}`];
+  });
+  return parts.join('');
+}
+
+/**
+ * How a tensor is held by the ranks of a mesh. Called or constructed, equal arguments give the same
+ * object.
+ *
+ * @param placements one for each mesh dim; negative shard dims count from the end
+ * @throws ShardingError if placements and mesh do not fit, or the shard order names other mesh dims
+ * than those that cut
+ * @throws IndexError for a shard dim that the tensor has not
+ * @see PyTorch `torch.distributed.tensor.DTensorSpec`
+ */
+export const DTensorSpec: Interned<
+  [mesh: MeshLayout, placements: readonly Placement[], options: DTensorSpecOptions],
+  DTensorSpec
+> = interned(
+  'DTensorSpec',
+  (mesh: MeshLayout, placements: readonly Placement[], options: DTensorSpecOptions) => {
+    checkMesh('DTensorSpec', mesh);
+    const { tensorMeta, shardOrder } = checkTensorMeta('DTensorSpec', options);
+    const wrapped = checkPlacements('DTensorSpec', mesh, placements, tensorMeta.shape.length);
+    if (shardOrder) checkShardOrder('DTensorSpec', mesh, wrapped, shardOrder);
+    return internSpec(mesh, wrapped, shardOrder ?? [], tensorMeta);
+  },
+  Spec.prototype,
+);
+
+/**
+ * Specs of one mesh by their key. They die with the mesh, and so do the caches that hang on them.
+ */
+interface SpecTable {
+  /** The first one seen of those with its id; all specs have this one. */
+  readonly mesh: MeshLayout;
+  readonly specs: Map<string, Spec>;
+}
+
+const tables = new WeakMap<MeshLayout, SpecTable>();
+const tablesById = new Map<number, WeakRef<SpecTable>>();
+let nextId = 1;
+
+function tableOf(mesh: MeshLayout): SpecTable {
+  let table = tables.get(mesh);
+  if (table === undefined) {
+    table = tablesById.get(mesh.id)?.deref() ?? { mesh, specs: new Map() };
+    tables.set(mesh, table);
+    tablesById.set(mesh.id, new WeakRef(table));
+  }
+  return table;
+}
+
+/**
+ * The spec there is, or a new one, of placements that are checked and have no negative dims.
+ *
+ * @param order of the dims for which it matters; dims that it leaves out are cut by lower mesh dims
+ * first
+ * @internal
+ */
+export function internSpec(
+  mesh: MeshLayout,
+  placements: readonly Placement[],
+  order: ShardOrder,
+  meta: TensorMeta,
+): DTensorSpec {
+  const shared = cutTogether(placements)
+    ? canonicalOrder(mesh, placements, order, meta.shape.length)
+    : null;
+  let key = meta instanceof WholeMeta ? meta.key : metaKey(meta);
+  for (let i = 0; i < placements.length; i++) key += `,${(placements[i] as Placement).id}`;
+  if (shared !== null) key += `|${shared.join(';')}`;
+  const table = tableOf(mesh);
+  let spec = table.specs.get(key);
+  if (spec === undefined) {
+    const tensorMeta =
+      meta instanceof WholeMeta ? meta : new WholeMeta(meta.shape, meta.strides, meta.dtype);
+    const cuts = shared ?? canonicalOrder(mesh, placements, order, meta.shape.length);
+    spec = new Spec(
+      nextId++,
+      table.mesh,
+      frozen(placements),
+      Object.freeze(cuts.map(frozen)),
+      tensorMeta,
+    );
+    table.specs.set(key, spec);
+  }
+  return spec;
+}
+
+/** Whether several mesh dims cut one tensor dim: only then is there an order of cuts. @internal */
+export function cutTogether(placements: readonly Placement[]): boolean {
+  for (let i = 1; i < placements.length; i++) {
+    const placement = placements[i] as Placement;
+    if (placement.isShard() && placements.indexOf(placement) < i) return true;
+  }
+  return false;
+}
+
+/**
+ * Cuts among one rank change nothing, so they stand first, and specs that differ only in their
+ * place are one.
+ */
+function canonicalOrder(
+  mesh: MeshLayout,
+  placements: readonly Placement[],
+  order: ShardOrder,
+  ndim: number,
+): ShardOrder {
+  const cuts: number[][] = Array.from({ length: ndim }, () => []);
+  placements.forEach((placement, meshDim) => {
+    if (placement.isShard()) (cuts[placement.dim] as number[]).push(meshDim);
+  });
+  return cuts.map((meshDims, dim) => {
+    if (meshDims.length < 2) return meshDims;
+    const given = order[dim] ?? [];
+    const sequence = given.length === meshDims.length ? given : meshDims;
+    const single = (meshDim: number) => mesh.shape[meshDim] === 1;
+    return [...meshDims.filter(single), ...sequence.filter((meshDim) => !single(meshDim))];
+  });
+}
+
+const NO_ORDER: ShardOrder = Object.freeze([]);
+
+/**
+ * The same tensor, held otherwise. Without an order, mesh dims that go on cutting a dim keep their
+ * order, and new ones cut last: the order that is reached with the least communication. @internal
+ */
+export function placeSpec(
+  spec: DTensorSpec,
+  placements: readonly Placement[],
+  order: ShardOrder | null = null,
+): DTensorSpec {
+  return internSpec(
+    spec.mesh,
+    placements,
+    order ?? (cutTogether(placements) ? keptOrder(spec, placements) : NO_ORDER),
+    spec.tensorMeta,
+  );
+}
+
+/** @internal see {@link placeSpec} */
+export function keptOrder(spec: DTensorSpec, placements: readonly Placement[]): ShardOrder {
+  return spec.order.map((cuts, dim) => {
+    const kept = cuts.filter((meshDim) => placements[meshDim]?.isShard(dim));
+    placements.forEach((placement, meshDim) => {
+      if (placement.isShard(dim) && !kept.includes(meshDim)) kept.push(meshDim);
+    });
+    return kept;
+  });
+}
+
+/** A tensor of which each rank of the mesh has the whole. @internal */
+export function replicatedSpec(mesh: MeshLayout, meta: TensorMeta): DTensorSpec {
+  return internSpec(
+    mesh,
+    mesh.shape.map(() => Replicate()),
+    [],
+    meta,
+  );
+}
+
+/** The whole tensor on each rank. @internal */
+export function replicateSpec(spec: DTensorSpec): DTensorSpec {
+  return spec.isReplicated() ? spec : replicatedSpec(spec.mesh, spec.tensorMeta);
+}
+
+/** The same where nothing is left to be reduced. @internal */
+export function reducedPlacements(placements: readonly Placement[]): readonly Placement[] {
+  return placements.map((placement) => (placement.isPartial() ? Replicate() : placement));
+}
+
+/** How a gradient of such a tensor is held: like it, but reduced where it holds terms. @internal */
+export function gradientSpec(spec: DTensorSpec): DTensorSpec {
+  spec.gradient ??= placeSpec(spec, reducedPlacements(spec.placements), spec.order);
+  return spec.gradient;
+}

@@ -1,0 +1,215 @@
+/** What distributed tensors have beside what all tensors have. */
+import { atCallSite } from '../core/call-site.js';
+import { ShardingError } from '../core/errors.js';
+import { checkFlag, optionsOf, unexpected } from '../core/options.js';
+import type { Placement } from '../core/placement.js';
+import { Tensor } from '../core/tensor.js';
+import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
+import { asynchronous } from './async-collective-tensor.js';
+import { requirePart, toLocalTensor, toSpec } from './ops.js';
+import { checkMesh, checkPlacements, checkShardOrder } from './spec/checks.js';
+import { meshOf } from './spec/local-shard.js';
+import { type DTensorSpec, placeSpec, replicateSpec, type ShardOrder } from './spec/spec.js';
+
+/** Options of `redistribute`. */
+export interface RedistributeOptions {
+  /** For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. */
+  shardOrder?: ShardOrder;
+  /**
+   * Makes what `toLocal()` gives an `AsyncCollectiveTensor`. Results never have to be waited for,
+   * with or without it.
+   */
+  asyncOp?: boolean;
+}
+
+/** Options of `toLocal` and `fullTensor`. */
+export interface ToLocalOptions {
+  /**
+   * How the gradients of the ranks' local tensors make up the gradient of the whole; by default as
+   * the tensor is placed.
+   */
+  gradPlacements?: readonly Placement[];
+}
+
+function redistribute(
+  t: Tensor,
+  mesh: DeviceMesh | readonly Placement[] | undefined,
+  placements?: readonly Placement[],
+  options: RedistributeOptions = {},
+): Tensor {
+  const { spec } = requirePart('redistribute', t);
+  if (Array.isArray(mesh))
+    return redistribute(t, undefined, mesh, placements as RedistributeOptions | undefined);
+  const { shardOrder, asyncOp } = optionsOf('redistribute', options, 'shardOrder asyncOp');
+  if (asyncOp !== undefined) checkFlag('redistribute', 'asyncOp', asyncOp);
+  const own = meshOf(spec);
+  if (mesh !== undefined) checkMesh('redistribute', mesh);
+  if (mesh !== undefined && mesh.id !== own.id) {
+    throw new ShardingError(
+      `redistribute: expected placements on the tensor's own ${own}, got another mesh, ${mesh}. Take fullTensor() and distribute it there.`,
+      {
+        op: 'redistribute',
+      },
+    );
+  }
+  const wanted = wantedSpec(spec, placements, shardOrder);
+  const moved =
+    wanted === spec ? toSpec(t, wanted) : atCallSite(() => toSpec(t, wanted), redistribute);
+  if (asyncOp === true && wanted !== spec) asynchronous(requirePart('redistribute', moved).local);
+  return moved;
+}
+
+function wantedSpec(
+  spec: DTensorSpec,
+  placements: readonly Placement[] | undefined,
+  shardOrder: ShardOrder | undefined,
+): DTensorSpec {
+  if (placements === undefined)
+    throw unexpected(
+      'redistribute',
+      'placements',
+      'one for each mesh dim, such as [Replicate()]',
+      placements,
+    );
+  if (
+    shardOrder === undefined &&
+    spec.asked !== null &&
+    sameItems(spec.asked.placements, placements)
+  )
+    return spec.asked.spec;
+  const own = spec.mesh;
+  const chosen = checkPlacements('redistribute', own, placements, spec.ndim);
+  if (shardOrder !== undefined) checkShardOrder('redistribute', own, chosen, shardOrder);
+  const wanted = placeSpec(spec, chosen, shardOrder ?? null);
+  if (shardOrder === undefined) spec.asked = { placements: [...placements], spec: wanted };
+  return wanted;
+}
+
+function sameItems(a: readonly Placement[], b: readonly Placement[]): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
+
+function gradPlacementsOf(
+  op: string,
+  spec: DTensorSpec,
+  options: ToLocalOptions,
+): readonly Placement[] | null {
+  const { gradPlacements } = optionsOf(op, options, 'gradPlacements');
+  return gradPlacements === undefined
+    ? null
+    : checkPlacements(op, spec.mesh, gradPlacements, spec.ndim);
+}
+
+const members: PropertyDescriptorMap & ThisType<Tensor> = {
+  placements: {
+    get(): readonly Placement[] {
+      return requirePart('placements', this).spec.placements;
+    },
+    configurable: true,
+  },
+  deviceMesh: {
+    get(): DeviceMesh {
+      return meshOf(requirePart('deviceMesh', this).spec);
+    },
+    configurable: true,
+  },
+  _localTensor: {
+    get(): Tensor {
+      return requirePart('_localTensor', this).local;
+    },
+    configurable: true,
+  },
+  _spec: {
+    get(): DTensorSpec {
+      return requirePart('_spec', this).spec;
+    },
+    configurable: true,
+  },
+  redistribute: {
+    value(
+      mesh?: DeviceMesh | readonly Placement[],
+      placements?: readonly Placement[],
+      options?: RedistributeOptions,
+    ): Tensor {
+      return redistribute(this, mesh, placements, options);
+    },
+    writable: true,
+    configurable: true,
+  },
+  toLocal: {
+    value(options: ToLocalOptions = {}): Tensor {
+      return toLocalTensor(
+        this,
+        gradPlacementsOf('toLocal', requirePart('toLocal', this).spec, options),
+      );
+    },
+    writable: true,
+    configurable: true,
+  },
+  fullTensor: {
+    value(options: ToLocalOptions = {}): Tensor {
+      const { spec } = requirePart('fullTensor', this);
+      const grads = gradPlacementsOf('fullTensor', spec, options);
+      return toLocalTensor(toSpec(this, replicateSpec(spec)), grads);
+    },
+    writable: true,
+    configurable: true,
+  },
+};
+Object.defineProperties(Tensor.prototype, members);
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /**
+     * Of a distributed tensor: how each mesh dimension holds it.
+     *
+     * @throws ShardingError for a plain tensor
+     */
+    readonly placements: readonly Placement[];
+    /** Of a distributed tensor: the ranks that hold it. @throws ShardingError for a plain tensor */
+    readonly deviceMesh: DeviceMesh;
+    /**
+     * Of a distributed tensor: this rank's part, without history. It lives as long as the whole.
+     * @throws ShardingError for a plain tensor
+     */
+    readonly _localTensor: Tensor;
+    /**
+     * Of a distributed tensor: mesh, placements and what the whole is. @throws ShardingError for a
+     * plain tensor
+     */
+    readonly _spec: DTensorSpec;
+    /**
+     * The same whole tensor in other placements on the same mesh, by the fewest collectives. All
+     * ranks of the mesh call it. Gradient: redistributed back, replicated where this one was
+     * Partial.
+     *
+     * @throws ArgumentError without placements. ShardingError for a plain tensor, another mesh, or
+     * placements that cannot be reached (Partial)
+     * @see PyTorch `torch.distributed.tensor.DTensor.redistribute`
+     */
+    redistribute(placements: readonly Placement[], options?: RedistributeOptions): Tensor;
+    redistribute(
+      mesh: DeviceMesh | undefined,
+      placements: readonly Placement[],
+      options?: RedistributeOptions,
+    ): Tensor;
+    /**
+     * This rank's part of a distributed tensor, as a plain tensor on the same memory. Gradient:
+     * that of the parts, which make up that of the whole as `gradPlacements` say.
+     *
+     * @throws ShardingError for a plain tensor
+     * @see PyTorch `torch.distributed.tensor.DTensor.to_local`
+     */
+    toLocal(options?: ToLocalOptions): Tensor;
+    /**
+     * The whole of a distributed tensor on every rank, as a plain tensor. All ranks of the mesh
+     * call it.
+     *
+     * @throws ShardingError for a plain tensor
+     * @see PyTorch `torch.distributed.tensor.DTensor.full_tensor`
+     */
+    fullTensor(options?: ToLocalOptions): Tensor;
+  }
+}

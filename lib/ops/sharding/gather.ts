@@ -1,0 +1,171 @@
+/**
+ * Sharding of ops that read by index. With the indexed dim cut, a rank reads 0 for what it does not
+ * have, and the pieces add up: so a table of embeddings may be cut by rows.
+ */
+import { bool, type DType } from '../../core/dtype.js';
+import type { ReduceOpName } from '../../core/placement.js';
+import type { LocalRun, Piece, ShardingRule } from '../../core/sharding-rule.js';
+import type { Tensor } from '../../core/tensor.js';
+import { anyReduction, otherDims, termWays, way } from './strategies.js';
+
+interface OneDim {
+  dim: number;
+}
+
+/** The reduction of pieces of which one has the element, the others 0. */
+function oneOf(dtype: DType): ReduceOpName {
+  return dtype === bool ? 'max' : 'sum';
+}
+
+/** A kernel that reads by an index of one dim. @internal */
+export type ReadOne = (t: Tensor, index: Tensor) => Tensor;
+export const bySelecting: ReadOne = (t, index) => t.indexSelect(0, index);
+export const byGathering: ReadOne = (t, index) => t.gather(0, index);
+/** Negative ones count from the end. */
+export const byIndexing: ReadOne = (t, index) => t.index([index]);
+
+/**
+ * Fails on every rank, also one that holds nothing, where an index is nowhere in the whole. `read`
+ * goes through a stand-in of the size of the whole, so that its error has the index as the program
+ * gave it; what a rank reads of its piece is shifted.
+ *
+ * @internal
+ */
+export function checkIndex(index: Tensor, piece: Piece, dim: number, read: ReadOne): void {
+  if (index.numel() > 0)
+    read(index.newZeros([1]).expand([piece.globalShape[dim] as number]), index.reshape([-1]));
+}
+
+/** An index into the whole as one into a piece, and whether the element is elsewhere. @internal */
+export function localIndex(
+  index: Tensor,
+  piece: Piece,
+  dim: number,
+): { at: Tensor; elsewhere: Tensor } {
+  const at = index.sub(piece.offsets[dim] as number);
+  return { at, elsewhere: at.lt(0).logicalOr(at.ge(piece.shape[dim] as number)) };
+}
+
+/** Negative indices count from the end of the whole. @internal */
+export function fromStart(index: Tensor, piece: Piece, dim: number): Tensor {
+  return index.add(
+    index
+      .lt(0)
+      .to(index.dtype)
+      .mul(piece.globalShape[dim] as number),
+  );
+}
+
+/** The result of a call that indexes one dim, with 0 where the rank does not have the element. */
+const readSelected: LocalRun<OneDim> = (
+  [x, index],
+  { dim },
+  { inputs: [piece], outputs: [result] },
+) => {
+  const input = x as Tensor;
+  checkIndex(index as Tensor, piece as Piece, dim, bySelecting);
+  if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
+  const { at, elsewhere } = localIndex(index as Tensor, piece as Piece, dim);
+  const rows = input.shape.map((_, d) => (d === dim ? -1 : 1));
+  return [
+    input.indexSelect(dim, at.maskedFill(elsewhere, 0)).maskedFill(elsewhere.reshape(rows), 0),
+  ];
+};
+
+/** Inputs: the table, and a vector of indices. @internal */
+export const indexSelectRule: ShardingRule<OneDim> = {
+  strategies: ([x], { dim }) => {
+    const { shape, dtype } = x as Tensor;
+    const along =
+      shape.length === 0
+        ? []
+        : [way([null, 0], [dim]), way([dim, null], [oneOf(dtype)], readSelected)];
+    return [
+      ...otherDims(shape.length, [dim]).map((d) => way([d, null], [d])),
+      ...along,
+      ...termWays<OneDim>(2, [0], 1, anyReduction),
+    ];
+  },
+};
+
+const readGathered: LocalRun<OneDim> = (
+  [x, index],
+  { dim },
+  { inputs: [piece], outputs: [result] },
+) => {
+  const input = x as Tensor;
+  checkIndex(index as Tensor, piece as Piece, dim, byGathering);
+  if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
+  const { at, elsewhere } = localIndex(index as Tensor, piece as Piece, dim);
+  return [input.gather(dim, at.maskedFill(elsewhere, 0)).maskedFill(elsewhere, 0)];
+};
+
+/**
+ * Inputs: the tensor, and an index of as many dims; in the others both are cut where they are
+ * equally large. @internal
+ */
+export const gatherRule: ShardingRule<OneDim> = {
+  strategies: ([x, index], { dim }) => {
+    const { shape, dtype } = x as Tensor;
+    const equal = otherDims(shape.length, [dim]).filter(
+      (d) => shape[d] === (index as Tensor).shape[d],
+    );
+    const along =
+      shape.length === 0
+        ? []
+        : [way([null, dim], [dim]), way([dim, null], [oneOf(dtype)], readGathered)];
+    return [
+      ...equal.map((d) => way([d, d], [d])),
+      ...along,
+      ...termWays<OneDim>(2, [0], 1, anyReduction),
+    ];
+  },
+};
+
+/** Params of reading and writing by several indices. @internal */
+export interface Indexed {
+  numIndices: number;
+  accumulate: number;
+}
+
+const readIndexed: LocalRun<Indexed> = (
+  [x, ...indices],
+  _params,
+  { inputs: [piece], outputs: [result] },
+) => {
+  const [input, own] = [x as Tensor, piece as Piece];
+  for (const [dim, index] of indices.entries()) checkIndex(index, own, dim, byIndexing);
+  if (indices.some((_, dim) => input.shape[dim] === 0))
+    return [input.newZeros(result?.shape ?? [])];
+  const local = indices.map((index, dim) => localIndex(fromStart(index, own, dim), own, dim));
+  const elsewhere = local.map((l) => l.elsewhere).reduce((a, b) => a.logicalOr(b));
+  const found = input.index(local.map(({ at }) => at.maskedFill(elsewhere, 0)));
+  return [
+    found.maskedFill(
+      elsewhere.reshape([
+        ...elsewhere.shape,
+        ...found.shape.slice(elsewhere.shape.length).map(() => 1),
+      ]),
+      0,
+    ),
+  ];
+};
+
+/**
+ * Inputs: the tensor with the indexed dims first, then their indices, of one shape that comes first
+ * in the result. @internal
+ */
+export const indexGetRule: ShardingRule<Indexed> = {
+  strategies: ([x, first], { numIndices }) => {
+    const [{ shape, dtype }, positions] = [x as Tensor, (first as Tensor).shape];
+    const indices = Array<null>(numIndices).fill(null);
+    return [
+      ...otherDims(shape.length, [...indices.keys()]).map((d) =>
+        way<Indexed>([d, ...indices], [d - numIndices + positions.length]),
+      ),
+      ...positions.map((_, d) => way<Indexed>([null, ...indices.map(() => d)], [d])),
+      ...indices.map((_, d) => way<Indexed>([d, ...indices], [oneOf(dtype)], readIndexed)),
+      ...termWays<Indexed>(1 + numIndices, [0], 1, anyReduction),
+    ];
+  },
+};

@@ -1,0 +1,201 @@
+/**
+ * Sharding of ops that write by index. With the indexed dim cut, a rank writes what others have
+ * into a slice too many, which is then left out. With the index cut, each rank combines its part of
+ * the values, and one of them also with what was there.
+ */
+import { bool } from '../../core/dtype.js';
+import type { ReduceOpName } from '../../core/placement.js';
+import type {
+  LocalRun,
+  Piece,
+  ShardedCall,
+  ShardingRule,
+  Strategy,
+} from '../../core/sharding-rule.js';
+import type { Tensor } from '../../core/tensor.js';
+import type { Scatter } from '../indexing.js';
+import {
+  byGathering,
+  byIndexing,
+  bySelecting,
+  checkIndex,
+  fromStart,
+  type Indexed,
+  localIndex,
+} from './gather.js';
+import {
+  anyReduction,
+  linearReductions,
+  otherDims,
+  type Place,
+  termWays,
+  way,
+} from './strategies.js';
+
+/**
+ * A copy of `x`, the first input, into which `write` writes at indices of its `dims`; what lies
+ * elsewhere is not written.
+ */
+function writeOwn(
+  x: Tensor,
+  { inputs: [piece] }: ShardedCall,
+  dims: readonly number[],
+  indices: readonly Tensor[],
+  write: (target: Tensor, indices: Tensor[]) => void,
+): Tensor {
+  const wide = x.newZeros(x.shape.map((n, d) => (dims.includes(d) ? n + 1 : n)));
+  const own = dims.reduce((t, d) => t.narrow(d, 0, x.shape[d] as number), wide);
+  own.copy_(x);
+  const local = indices.map((index, i) => {
+    const { at, elsewhere } = localIndex(index, piece as Piece, dims[i] as number);
+    return at.maskedFill(elsewhere, x.shape[dims[i] as number] as number);
+  });
+  write(wide, local);
+  return own.contiguous();
+}
+
+/**
+ * Whether a rank has the first of the positions, which lie along `dims` of input `input`: an empty
+ * piece begins at their end.
+ */
+function hasFirst({ inputs }: ShardedCall, input: number, dims: readonly number[]): boolean {
+  return dims.every((d) => inputs[input]?.offsets[d] === 0);
+}
+
+interface IndexAdd {
+  dim: number;
+  alpha: number;
+}
+
+const addOwn: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) => {
+  checkIndex(index as Tensor, call.inputs[0] as Piece, dim, bySelecting);
+  return [
+    writeOwn(x as Tensor, call, [dim], [index as Tensor], (target, [at]) =>
+      target.indexAdd_(dim, at as Tensor, source as Tensor, { alpha }),
+    ),
+  ];
+};
+
+const addOnce: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) => {
+  const start = hasFirst(call, 2, [dim]) ? (x as Tensor) : (x as Tensor).zerosLike();
+  return [start.indexAdd(dim, index as Tensor, source as Tensor, { alpha })];
+};
+
+/** Inputs: the tensor, a vector of indices, and a slice for each. @internal */
+export const indexAddRule: ShardingRule<IndexAdd> = {
+  strategies: ([x, index], { dim }) => {
+    const { shape, dtype } = x as Tensor;
+    const cut = otherDims(shape.length, [dim]).map((d) => way<IndexAdd>([d, null, d], [d]));
+    if (shape.length > 0) cut.push(way([dim, null, null], [dim], addOwn));
+    if (shape.length > 0 && dtype !== bool && (index as Tensor).numel() > 0)
+      cut.push(way([null, 0, dim], ['sum'], addOnce));
+    return [...cut, ...termWays<IndexAdd>(3, [0, 2], 1, linearReductions(dtype, dtype))];
+  },
+};
+
+const scatterOwn: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => {
+  checkIndex(index as Tensor, call.inputs[0] as Piece, dim, byGathering);
+  return [
+    writeOwn(x as Tensor, call, [dim], [index as Tensor], (target, [at]) =>
+      target.scatter_(dim, at as Tensor, source as Tensor, { reduce }),
+    ),
+  ];
+};
+
+const scatterOnce: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => {
+  const input = x as Tensor;
+  const start = hasFirst(call, 2, [dim])
+    ? input
+    : input.newFull(input.shape, reduce === 'multiply' ? 1 : 0);
+  return [start.scatter(dim, index as Tensor, source as Tensor, { reduce })];
+};
+
+/**
+ * How the parts of the ranks become one; which of two values set for one place stays is not
+ * defined, so there is no way to set them in parts.
+ */
+const combined: Record<Scatter['reduce'], ReduceOpName | null> = {
+  set: null,
+  add: 'sum',
+  multiply: 'product',
+  amax: 'max',
+  amin: 'min',
+};
+
+/** Inputs: the tensor, an index of as many dims, and values of its shape. @internal */
+export const scatterRule: ShardingRule<Scatter> = {
+  strategies: ([x, index], { dim, reduce }) => {
+    const [{ shape, dtype }, at] = [x as Tensor, index as Tensor];
+    const cut = otherDims(shape.length, [dim])
+      .filter((d) => shape[d] === at.shape[d])
+      .map((d) => way<Scatter>([d, d, d], [d]));
+    if (shape.length > 0) cut.push(way([dim, null, null], [dim], scatterOwn));
+    const reduction = combined[reduce];
+    const inParts = shape.length > 0 && reduction !== null && dtype !== bool && at.numel() > 0;
+    // An extreme may meet what was there on every rank.
+    if (inParts)
+      cut.push(
+        way(
+          [null, dim, dim],
+          [reduction],
+          reduction === 'max' || reduction === 'min' ? undefined : scatterOnce,
+        ),
+      );
+    const terms =
+      reduction === null
+        ? anyReduction
+        : reduction === 'sum'
+          ? linearReductions(dtype, dtype)
+          : [reduction];
+    return [...cut, ...termWays<Scatter>(3, [0, 2], 1, terms)];
+  },
+};
+
+const put = (
+  target: Tensor,
+  values: Tensor,
+  indices: readonly Tensor[],
+  accumulate: number,
+): Tensor => target.indexPut(indices, values, { accumulate: accumulate === 1 });
+
+const putOwn: LocalRun<Indexed> = ([x, values, ...indices], { accumulate }, call) => {
+  for (const [dim, index] of indices.entries())
+    checkIndex(index, call.inputs[0] as Piece, dim, byIndexing);
+  const positive = indices.map((index, dim) => fromStart(index, call.inputs[0] as Piece, dim));
+  const write = (target: Tensor, at: Tensor[]): void =>
+    void target.indexPut_(at, values as Tensor, { accumulate: accumulate === 1 });
+  return [writeOwn(x as Tensor, call, [...indices.keys()], positive, write)];
+};
+
+const putOnce: LocalRun<Indexed> = ([x, values, ...indices], { accumulate }, call) => {
+  const positions = [...(indices[0] as Tensor).shape.keys()];
+  return [
+    put(
+      hasFirst(call, 1, positions) ? (x as Tensor) : (x as Tensor).zerosLike(),
+      values as Tensor,
+      indices,
+      accumulate,
+    ),
+  ];
+};
+
+/**
+ * Inputs: the tensor with the indexed dims first, values, and indices of one shape, with which the
+ * values begin. @internal
+ */
+export const indexPutRule: ShardingRule<Indexed> = {
+  strategies: ([x, , first], { numIndices, accumulate }) => {
+    const [{ shape, dtype }, positions] = [x as Tensor, first as Tensor];
+    const indices = Array<Place>(numIndices).fill(null);
+    const at = positions.shape.length;
+    const cut: Strategy<Indexed>[] = otherDims(shape.length, [...indices.keys()]).map((d) =>
+      way([d, d - numIndices + at, ...indices], [d]),
+    );
+    for (const d of indices.keys()) cut.push(way([d, null, ...indices], [d], putOwn));
+    if (accumulate === 1 && dtype !== bool && positions.numel() > 0)
+      for (const d of positions.shape.keys())
+        cut.push(way([null, d, ...indices.map(() => d)], ['sum'], putOnce));
+    const terms = accumulate === 1 ? linearReductions(dtype, dtype) : anyReduction;
+    return [...cut, ...termWays<Indexed>(2 + numIndices, [0, 1], 1, terms)];
+  },
+};
