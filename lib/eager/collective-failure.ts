@@ -3,7 +3,7 @@ import type { CollectiveDetails } from '../core/errors.js';
 
 /**
  * Between the reports of several failures, of which one caused the next; and between the fields of
- * one. See native/comm/describe.h.
+ * one. See native/comm/messages.h.
  */
 const [REPORT, FIELD] = ['\x1e', '\x1f'];
 const FIELDS_OF_CALL = 3;

@@ -101,7 +101,7 @@ export interface Addon {
    */
   tuningVersion(): number;
   /**
-   * Replaces the device's table of measured configurations: native/cuda/kernels/matmul_table.h has
+   * Replaces the device's table of measured configurations: native/cuda/kernels/matmul/matmul_table.h has
    * its form. Empty: none. Throws, and changes nothing, for what cannot be read.
    */
   loadTuning(device: number, table: string): void;

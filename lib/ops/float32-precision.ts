@@ -11,7 +11,7 @@ import { checkOneOf } from '../core/options.js';
  */
 export type Float32MatmulPrecision = 'highest' | 'high' | 'medium' | 'tf32x3';
 
-/** As the kernels know them: native/cuda/kernels/matmul.h. */
+/** As the kernels know them: native/cuda/kernels/matmul/matmul.h. */
 const codes: Readonly<Record<Float32MatmulPrecision, number>> = {
   highest: 0,
   high: 1,

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "../comm/far_watch.h"
-#include "../comm/watch_group.h"
-#include "../comm/watched_engine.h"
+#include "../comm/remote_watchdog.h"
+#include "../comm/shm_watchdog.h"
+#include "../comm/watchdog_engine.h"
 #include "join.h"
 
 namespace shardwise {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "../comm/describe.h"
+#include "../comm/messages.h"
 #include "gloo_world.h"
 #include "join.h"
 

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <string>
 
-#include "../comm/describe.h"
-#include "../comm/group_board.h"
+#include "../comm/call_record.h"
+#include "../comm/group_registry.h"
 #include "../comm/host_engine.h"
-#include "../comm/note.h"
+#include "../comm/messages.h"
 #include "../comm/staged_engine.h"
 #include "gloo_world.h"
 #include "join.h"

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "../comm/describe.h"
+#include "../comm/messages.h"
 #include "../include/gloo_engine.h"
 #include "../runtime/stream.h"
 

@@ -1,8 +1,8 @@
 // How a group fails: the first cause is kept in the region and given to every call of every rank.
 #include <sched.h>
 
-#include "describe.h"
 #include "host_group.h"
+#include "messages.h"
 
 namespace shardwise::comm {
 

@@ -16,8 +16,8 @@
 
 #include "../include/dtype.h"
 #include "../include/status.h"
-#include "describe.h"
-#include "note.h"
+#include "call_record.h"
+#include "messages.h"
 #include "reduce_kernels.h"
 #include "region.h"
 
@@ -86,7 +86,7 @@ class HostGroup {
 
   HostGroup(std::shared_ptr<Region> region, int32_t rank, Origin origin);
 
-  // agreement.cc
+  // check_call.cc
   Status begin_collective(const Call& call, const CallSite& site, ErrorText* error);
   Status begin_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site,
                        ErrorText* error);
@@ -95,7 +95,7 @@ class HostGroup {
   Status agree_on_exchange(const int64_t* sends, const int64_t* receives, int64_t* longest,
                            ErrorText* error);
 
-  // meeting.cc
+  // barrier.cc
   Status wait_for_all(ErrorText* error);
   Status meet(ErrorText* error);
   // Until the counter has come to the target. `peer` is waited for; -1: all that have not come to

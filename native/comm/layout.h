@@ -107,7 +107,7 @@ struct alignas(kAlign) GroupBoard {
 
 enum class Presence : uint32_t { Absent, Joined, Left };
 
-// What a rank does in a group of devices, for the others to look at without waiting: watch_group.h.
+// What a rank does in a group of devices, for the others to look at without waiting: shm_watchdog.h.
 // A rank may be ahead of another by as many calls as a device takes in advance, so a word of each
 // is kept for long, and the whole note of the last few.
 constexpr uint64_t kKeptStamps = 1024, kKeptNotes = 32, kKeptExchanges = 8;

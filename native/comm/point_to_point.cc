@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "describe.h"
 #include "host_group.h"
+#include "messages.h"
 
 namespace shardwise::comm {
 namespace {

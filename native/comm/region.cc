@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "describe.h"
+#include "messages.h"
 #include "segment.h"
 
 namespace shardwise::comm {

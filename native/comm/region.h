@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "../include/status.h"
+#include "group_info.h"
 #include "layout.h"
-#include "roster.h"
 
 namespace shardwise::comm {
 

@@ -6,11 +6,11 @@
 #include <new>
 
 #include "../include/backend.h"
+#include "comm/nccl.h"
 #include "cublaslt.h"
 #include "devices.h"
-#include "kernels/matmul_table.h"
+#include "kernels/matmul/matmul_table.h"
 #include "load_kernels.h"
-#include "nccl.h"
 #include "stream.h"
 
 namespace shardwise::cuda {

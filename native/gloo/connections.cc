@@ -1,6 +1,6 @@
 #include "connections.h"
 
-#include "../comm/describe.h"
+#include "../comm/messages.h"
 #include "own_pair.h"
 
 namespace shardwise::across {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "../comm/roster.h"
+#include "../comm/group_info.h"
 #include "full_mesh.h"
 #include "waiting.h"
 

@@ -1,7 +1,7 @@
 // How a group fails: the first cause is kept, told to all ranks, and given to every later call.
 #include <cstring>
 
-#include "../comm/describe.h"
+#include "../comm/messages.h"
 #include "group.h"
 #include "slots.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../comm/patience.h"
+#include "../comm/deadline.h"
 #include "../include/gloo_engine.h"
 #include "socket.h"
 

@@ -14,8 +14,8 @@
 #include <deque>
 #include <mutex>
 
-#include "../comm/describe.h"
-#include "../comm/note.h"
+#include "../comm/call_record.h"
+#include "../comm/messages.h"
 #include "world.h"
 
 namespace shardwise::across {
@@ -122,7 +122,7 @@ class Group {
   Status end_call(Status status);
   void disconnect();
 
-  // agreement.cc
+  // check_call.cc
   Status begin(const comm::Note& note, ErrorText* error);
   Status begin_collective(const CollectiveCall& call, const comm::Call& described);
   Status begin_message(comm::Kind kind, const CollectiveCall& call, int64_t bytes);

@@ -1,8 +1,9 @@
 // Messages between two ranks, in order. A short one is on its way when send returns; a long one
 // goes when the receiver has read its label.
+#include "../comm/messages.h"
+
 #include <cstring>
 
-#include "../comm/describe.h"
 #include "group.h"
 #include "slots.h"
 

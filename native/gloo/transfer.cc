@@ -1,5 +1,5 @@
 // Bytes between ranks, in chunks: who gets one within the timeout goes on waiting.
-#include "../comm/describe.h"
+#include "../comm/messages.h"
 #include "group.h"
 #include "slots.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "../comm/describe.h"
+#include "../comm/messages.h"
 #include "../comm/wait.h"
 #include "slots.h"
 

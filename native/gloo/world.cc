@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "../comm/describe.h"
+#include "../comm/messages.h"
 
 namespace shardwise::across {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../comm/patience.h"
-#include "../comm/roster.h"
+#include "../comm/deadline.h"
+#include "../comm/group_info.h"
 #include "connections.h"
 #include "waits.h"
 

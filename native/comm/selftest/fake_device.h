@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../watched_engine.h"
+#include "../watchdog_engine.h"
 #include "selftest.h"
 
 namespace shardwise::comm::selftest {

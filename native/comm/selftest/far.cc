@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "../far_watch.h"
+#include "../remote_watchdog.h"
 #include "fake_device.h"
 #include "slow_gloo.h"
 

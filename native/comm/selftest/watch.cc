@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "../watch_group.h"
+#include "../shm_watchdog.h"
 #include "fake_device.h"
 
 namespace shardwise::comm::selftest {

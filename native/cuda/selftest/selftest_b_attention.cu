@@ -1,7 +1,7 @@
 // Attention and its gradient against float64 on the CPU: masks, causal, grouped heads, dropout, odd
 // sizes and strides.
 #include "../devices.h"
-#include "../kernels/attention.cuh"
+#include "../kernels/attention/attention.cuh"
 #include "selftest_b.h"
 
 namespace selftest {

@@ -1,6 +1,6 @@
 // Products against float64 (integers against int64) on the CPU, with and without cuBLASLt.
 #include "../cublaslt.h"
-#include "../kernels/matmul_table.h"
+#include "../kernels/matmul/matmul_table.h"
 #include "selftest_b_matmul.h"
 
 namespace selftest {
@@ -141,7 +141,7 @@ void all_cases(DType dtype, bool library) {
   end();
 }
 
-// More than 8 tile rows of matmul_mma.cu: named in a table, and by rows that no other kernel takes.
+// More than 8 tile rows of matmul_sm80.cu: named in a table, and by rows that no other kernel takes.
 void panels(DType dtype) {
   begin((std::string("matmul ") + dtype_name(dtype) + ", tile rows in panels").c_str());
   const auto expect_last = [](const char* wanted) {

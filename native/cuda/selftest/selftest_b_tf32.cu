@@ -4,7 +4,7 @@
 
 #include "../cublaslt.h"
 #include "../devices.h"
-#include "../kernels/matmul_table.h"
+#include "../kernels/matmul/matmul_table.h"
 #include "selftest_b_matmul.h"
 
 namespace selftest {

@@ -1,7 +1,7 @@
 // Timings of selftest_b: the mean of 20 launches between two events after 3 warm-ups, inputs of
 // random numbers.
 #include "../cublaslt.h"
-#include "../kernels/matmul.h"
+#include "../kernels/matmul/matmul.h"
 #include "selftest_b.h"
 
 namespace selftest {

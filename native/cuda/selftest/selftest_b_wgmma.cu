@@ -1,8 +1,8 @@
 // The matmul kernels of sm_90 against float64 on the CPU: every tile, layout and way to finish, on
 // sizes that no tile divides.
 #include "../devices.h"
-#include "../kernels/matmul_table.h"
-#include "../kernels/matmul_wgmma.h"
+#include "../kernels/matmul/matmul_table.h"
+#include "../kernels/matmul/sm90/matmul_sm90.h"
 #include "selftest_b_matmul.h"
 
 namespace selftest {

@@ -1,0 +1,144 @@
+#include "call_record.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace shardwise::comm {
+namespace {
+
+// FNV-1a
+uint64_t hash(const char* text, size_t length) {
+  uint64_t value = 14695981039346656037u;
+  for (size_t i = 0; i < length; i++)
+    value = (value ^ static_cast<uint8_t>(text[i])) * 1099511628211u;
+  return value;
+}
+
+void copy_text(const char* from, size_t length, char* to, size_t size) {
+  length = std::min(length, size - 1);
+  if (length > 0) memcpy(to, from, length);
+  to[length] = 0;
+}
+
+void copy_text(const char* from, char* to, size_t size) {
+  copy_text(from, from == nullptr ? 0 : strnlen(from, size - 1), to, size);
+}
+
+// Most calls say nothing. What is compared is all of it, however much of it is shown.
+void add_about(const char* about, Note& note) {
+  if (about == nullptr || about[0] == 0) return;
+  const size_t length = strcspn(about, "\n");
+  note.print.about = hash(about, length);
+  copy_text(about, length, note.about, sizeof note.about);
+  if (about[length] != 0) copy_text(about + length + 1, note.advice, sizeof note.advice);
+}
+
+bool reduces(Collective kind) {
+  return kind == Collective::AllReduce || kind == Collective::Reduce ||
+         kind == Collective::ReduceScatter;
+}
+
+Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
+  Note note = {};
+  note.site = site_of(site);
+  note.print = {
+      call.kind, call.dtype < 0 ? site.dtype : call.dtype,     call.reduce, call.root, call.amount,
+      0,         hash(note.site.name, strlen(note.site.name)), 0,           number};
+  add_about(site.about, note);
+  note.peer = -1;
+  note.amount = call.amount;
+  if (call.sizes == nullptr) return note;
+  uint64_t sizes = 0;
+  for (int32_t r = 0; r < size; r++) {
+    const int64_t amount = call.sizes[r] * call.item;
+    note.amount += amount;
+    sizes = (sizes ^ static_cast<uint64_t>(amount)) * 0x9e3779b97f4a7c15u;
+    sizes ^= sizes >> 32;
+  }
+  if (call.kind == Kind::AllToAll) return note;  // each rank has its own
+  note.print.amount = note.amount;
+  note.print.sizes = sizes;
+  return note;
+}
+
+Note message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
+  Note note = {};
+  note.site = site_of(site);
+  note.print = {kind, site.dtype, -1, -1, bytes, 0, hash(note.site.name, strlen(note.site.name)),
+                0,    0};
+  note.amount = bytes;
+  note.peer = peer;
+  return note;
+}
+
+Collective collective_kind(Kind kind) {
+  return static_cast<Collective>(static_cast<int32_t>(kind) - 1);
+}
+static_assert(static_cast<int32_t>(Kind::AllReduce) ==
+                  static_cast<int32_t>(Collective::AllReduce) + 1 &&
+              static_cast<int32_t>(Kind::Receive) == static_cast<int32_t>(Collective::Receive) + 1);
+
+}  // namespace
+
+Site site_of(const CallSite& call) {
+  Site site;
+  copy_text(call.name, site.name, sizeof site.name);
+  copy_text(call.where, site.where, sizeof site.where);
+  return site;
+}
+
+CallSite site_of(const CollectiveCall& call) {
+  return {call.name, call.where, call.about,
+          call.kind == Collective::Barrier ? -1 : static_cast<int32_t>(call.dtype)};
+}
+
+Kind kind_of(Collective kind) { return static_cast<Kind>(static_cast<int32_t>(kind) + 1); }
+
+Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number,
+                       Note* out, ErrorText* error) {
+  const Site called = site_of(site);
+  const int32_t lowest_root = has_root(collective_kind(call.kind)) ? 0 : -1;
+  if (call.root < lowest_root || call.root >= size)
+    return fail(error, Code::Invalid, "%s: the group has no place %d", called.name, call.root);
+  if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", called.name);
+  for (int32_t r = 0; call.sizes != nullptr && r < size; r++) {
+    if (call.sizes[r] < 0)
+      return fail(error, Code::Invalid, "%s: a negative size for place %d of the group",
+                  called.name, r);
+  }
+  *out = collective_of(call, site, size, number);
+  return kOk;
+}
+
+Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, int32_t rank,
+                    int32_t size, Note* out, ErrorText* error) {
+  if (peer < 0 || peer >= size || peer == rank || bytes < 0) {
+    return fail(error, Code::Invalid, "%s: place %d of %d cannot exchange %lld bytes with place %d",
+                site_of(site).name, rank, size, static_cast<long long>(bytes), peer);
+  }
+  *out = message_of(kind, bytes, peer, site);
+  return kOk;
+}
+
+Note note_of(const CollectiveCall& call, int32_t size, uint64_t number) {
+  const CallSite site = site_of(call);
+  const Kind kind = kind_of(call.kind);
+  const int64_t item = reduces(call.kind) ? 1 : item_size(call.dtype);
+  if (is_message(call.kind)) return message_of(kind, call.count * item, call.root, site);
+  Call described{kind};
+  if (has_root(call.kind)) described.root = call.root;
+  if (reduces(call.kind)) {
+    described.dtype = static_cast<int32_t>(call.dtype);
+    described.reduce = static_cast<int32_t>(call.reduce);
+  }
+  described.item = item;
+  if (call.kind == Collective::AllToAll)
+    described.sizes = call.send_counts;
+  else if (has_counts(call.kind))
+    described.sizes = call.counts;
+  else if (call.kind != Collective::Barrier)
+    described.amount = call.count * item;
+  return collective_of(described, site, size, number);
+}
+
+}  // namespace shardwise::comm

@@ -1,0 +1,194 @@
+#include "shm_watchdog.h"
+
+#include "call_record.h"
+#include "messages.h"
+
+namespace shardwise::comm {
+namespace {
+
+constexpr int kHashBits = 40;
+constexpr uint32_t kLooksToProc = 4;  // /proc is read this often
+
+// The call's number above a hash of what must agree. A number comes again after 16 million calls,
+// and its place after 1024.
+uint64_t stamp_of(const Fingerprint& print) {
+  uint64_t words[sizeof print / 8], value = 0;
+  memcpy(words, &print, sizeof print);
+  for (uint64_t word : words) {
+    value = (value ^ word) * 0x9e3779b97f4a7c15u;
+    value ^= value >> 32;
+  }
+  return print.call << kHashBits | value >> (64 - kHashBits);
+}
+
+bool same_number(uint64_t a, uint64_t b) { return (a ^ b) >> kHashBits == 0; }
+bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
+
+}  // namespace
+
+WatchGroup::WatchGroup(std::shared_ptr<Region> region, int32_t rank)
+    : region_(std::move(region)), rank_(rank) {}
+
+Status WatchGroup::begin(const CollectiveCall& call, ErrorText* error) {
+  const bool message = is_message(call.kind);
+  const Note note = note_of(call, size(), calls_ + 1);
+  if (!message) calls_++;
+  if (failed()) return refuse(note, error);
+  WatchBlock& block = own();
+  block.last.write(note);
+  if (message) return kOk;
+  const uint64_t number = calls_, place = number % kKeptStamps, mine = stamp_of(note.print);
+  block.notes[number % kKeptNotes].write(note);
+  if (call.kind == Collective::AllToAll) publish_exchange(call, number);
+  // Before a look at the others' and, on each rank, in one order with it: of two that differ the
+  // later one sees the other.
+  block.stamps[place].store(mine, std::memory_order_seq_cst);
+  block.calls.store(number, std::memory_order_release);
+  for (int32_t rank = 0; rank < size(); rank++) {
+    const uint64_t theirs = region_->watch(rank).stamps[place].load(std::memory_order_seq_cst);
+    if (theirs != mine && same_number(theirs, mine)) return report_difference(note, rank, error);
+    if (theirs != mine || call.kind != Collective::AllToAll) continue;
+    const Status same = compare_exchange(note, call, rank, error);
+    if (!same.ok()) return same;
+  }
+  return kOk;
+}
+
+void WatchGroup::publish_exchange(const CollectiveCall& call, uint64_t number) {
+  WatchBlock::Exchange& own_exchange = own().exchanges[number % kKeptExchanges];
+  const int64_t item = item_size(call.dtype);
+  own_exchange.number.store(0, std::memory_order_relaxed);
+  // Each release keeps the 0 before the value, each acquire below the value before the second look.
+  for (int32_t rank = 0; rank < size(); rank++) {
+    own_exchange.sends[rank].store(call.send_counts[rank] * item, std::memory_order_release);
+    own_exchange.receives[rank].store(call.counts[rank] * item, std::memory_order_release);
+  }
+  own_exchange.number.store(number, std::memory_order_release);
+}
+
+Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call, int32_t rank,
+                                    ErrorText* error) {
+  const WatchBlock::Exchange& theirs =
+      region_->watch(rank).exchanges[mine.print.call % kKeptExchanges];
+  if (theirs.number.load(std::memory_order_acquire) != mine.print.call) return kOk;  // it is ahead
+  const int64_t sent = theirs.sends[rank_].load(std::memory_order_acquire),
+                expected = theirs.receives[rank_].load(std::memory_order_acquire);
+  if (theirs.number.load(std::memory_order_relaxed) != mine.print.call) return kOk;
+  const int64_t item = item_size(call.dtype), own_sent = call.send_counts[rank] * item,
+                own_expected = call.counts[rank] * item;
+  if (sent == own_expected && expected == own_sent) return kOk;
+  const bool gives = expected != own_sent;
+  ErrorText message;
+  Text text(message);
+  Note kept;
+  const Note* other = find_note(rank, mine.print.call, &kept) ? &kept : nullptr;
+  if (gives)
+    describe_unexpected(text, roster(), mine, rank_, rank_, own_sent, &mine, rank, expected, other);
+  else
+    describe_unexpected(text, roster(), mine, rank_, rank, sent, other, rank_, own_expected, &mine);
+  fail_group(Code::Invalid, message.text);
+  return fail(error, Code::Invalid, "%s", message.text);
+}
+
+// What the rank called under that number, unless it is many calls ahead.
+bool WatchGroup::find_note(int32_t rank, uint64_t call, Note* out) {
+  return region_->watch(rank).notes[call % kKeptNotes].read(out) && out->print.call == call;
+}
+
+Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* error) {
+  ErrorText seen_here, for_all;
+  Text here(seen_here), all(for_all);
+  Note other;
+  const auto stamp_at = [&](int32_t place) {
+    return region_->watch(place).stamps[mine.print.call % kKeptStamps].load(
+        std::memory_order_acquire);
+  };
+  std::vector<int32_t> come;
+  for (int32_t place = 0; place < size(); place++)
+    if (same_number(stamp_at(place), stamp_of(mine.print))) come.push_back(place);
+  const Difference found = find_difference(
+      come, size(), rank_, [&](int32_t a, int32_t b) { return stamp_at(a) == stamp_at(b); });
+  if (found.first >= 0 && find_note(found.first, mine.print.call, &other)) {
+    describe_difference(here, roster(), mine, rank_, found, other, Reader::This);
+    describe_difference(all, roster(), mine, rank_, found, other, Reader::All);
+  } else {
+    for (Text* text : {&here, &all}) {
+      describe_heading(*text, roster(), mine);
+      text->add(": rank %d, which is many calls ahead, called something else under this number; it",
+                roster().rank_at(rank));
+      describe_last_call(*text, roster(), region_->watch(rank).last, false);
+      Facts facts(roster(), mine, rank_);
+      facts.blame(rank, region_->watch(rank).last);
+      facts.add_to(*text);
+    }
+  }
+  fail_group(Code::Invalid, for_all.text);
+  return fail(error, Code::Invalid, "%s", seen_here.text);
+}
+
+bool WatchGroup::has_lost() {
+  if (looks_++ % kLooksToProc == 0) dead_ = find_dead();
+  lost_ = find_left() | dead_;
+  return lost_ != 0;
+}
+
+bool WatchGroup::describe_missing(Text& text, uint64_t call, int32_t peer) {
+  const uint64_t missing = peer >= 0 ? uint64_t{1} << peer : find_missing(call);
+  describe_ranks(text, missing);
+  return missing != 0;
+}
+
+uint64_t WatchGroup::find_left() {
+  uint64_t ranks = 0;
+  const uint64_t calls = own().calls.load(std::memory_order_acquire);
+  for (int32_t rank = 0; rank < size(); rank++) {
+    WatchBlock& block = region_->watch(rank);
+    const bool left = rank != rank_ && block.left.load(std::memory_order_acquire) != 0;
+    if (left && block.calls.load(std::memory_order_acquire) < calls) ranks |= uint64_t{1} << rank;
+  }
+  return ranks;
+}
+
+uint64_t WatchGroup::find_dead() {
+  uint64_t ranks = 0;
+  for (int32_t rank = 0; rank < size() && region_->shared(); rank++) {
+    RankBlock& block = region_->rank(rank);
+    const bool joined = block.presence.load(std::memory_order_acquire) != Presence::Absent;
+    if (rank != rank_ && joined && region_->watch(rank).left.load(std::memory_order_acquire) == 0 &&
+        !is_alive(block.process))
+      ranks |= uint64_t{1} << rank;
+  }
+  return ranks;
+}
+
+uint64_t WatchGroup::find_missing(uint64_t call) {
+  uint64_t ranks = 0;
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (region_->watch(rank).calls.load(std::memory_order_acquire) < call)
+      ranks |= uint64_t{1} << rank;
+  }
+  return ranks;
+}
+
+void WatchGroup::describe_ranks(Text& text, uint64_t ranks) {
+  described_ = {};
+  const uint64_t dead = find_dead();
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (!contains(ranks, rank)) continue;
+    WatchBlock& block = region_->watch(rank);
+    ErrorText has;
+    if (contains(dead, rank))
+      Text(has).add("has died (process %d)", region_->rank(rank).process.pid);
+    else
+      Text(has).add(block.left.load(std::memory_order_acquire) != 0 ? "has left the group"
+                                                                    : "has not come");
+    described_.add(rank, has.text, block.last, false);
+  }
+  if (described_.empty()) return;
+  text.add(": ");
+  described_.describe(text, roster());
+}
+
+void WatchGroup::blame(Facts& facts) { described_.blame(facts); }
+
+}  // namespace shardwise::comm

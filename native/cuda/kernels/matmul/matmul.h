@@ -1,0 +1,94 @@
+// The matmul of matmul.cu as its kernels see it, and the kernels.
+#pragma once
+#include "../../cublaslt.h"
+
+namespace shardwise::cuda {
+
+// How exactly float32 is multiplied: lib/ops/float32-precision.ts.
+enum class Float32Precision : int32_t { Highest, Tf32, Tf32x3 };
+
+// One operand: element (batch, row, column) is at data[batch * batch_stride + row * row_stride +
+// column * column_stride].
+struct MatrixView {
+  void* data = nullptr;
+  int64_t batch_stride = 0, row_stride = 0, column_stride = 0;
+
+  MatrixView transposed() const { return {data, batch_stride, column_stride, row_stride}; }
+};
+
+// y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n]; c.data is null if there is no c or
+// beta is 0.
+struct MatmulProblem {
+  DType dtype = DType::Float32;
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  MatrixView a, b, c, y;
+  double alpha = 1, beta = 0;
+  Float32Precision precision = Float32Precision::Highest;
+
+  // The same product as y^T = alpha b^T a^T + beta c^T.
+  MatmulProblem transposed() const {
+    MatmulProblem p = *this;
+    p.a = b.transposed();
+    p.b = a.transposed();
+    p.c = c.transposed();
+    p.y = y.transposed();
+    p.m = n;
+    p.n = m;
+    return p;
+  }
+};
+
+// The batch lies along y and z of the grid, which end at 65535 each.
+inline dim3 batch_grid(int64_t blocks, int64_t batch) {
+  const int64_t y = batch < 65535 ? batch : 65535;
+  return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(y),
+              static_cast<unsigned>(ceil_div(batch, y)));
+}
+
+#if defined(__CUDACC__)
+__device__ __forceinline__ int64_t batch_of_block() {
+  return int64_t(blockIdx.z) * gridDim.y + blockIdx.y;
+}
+#endif
+
+// Own kernels: any strides, any sizes (k = 0 included). The caller checks launched().
+// floating dtypes; large_tile: float32 only
+void matmul_simt(const MatmulProblem& p, bool large_tile, cudaStream_t stream);
+// integers and bool
+void matmul_integer(const MatmulProblem& p, cudaStream_t stream);
+// float16, bfloat16
+void matmul_tensor_core(const MatmulProblem& p, cudaStream_t stream);
+// Floating dtypes, a few elements with a short k. False if it does not apply.
+bool matmul_small(const MatmulProblem& p, cudaStream_t stream);
+// A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed.
+// False if it does not apply.
+bool matmul_few_rows(const MatmulProblem& p, const Stream& stream);
+
+// sm_90 only, float16 and bfloat16 (matmul_sm90.cu, matmul_stream.cu, matmul_cluster.cu). False if
+// they do not apply.
+struct MatmulConfig;
+// With the tile that `config` names, or one that it is told there.
+bool matmul_wgmma(const MatmulProblem& p, MatmulConfig* config, Stream& stream,
+                  const KernelCall& call);
+// at most 128 rows, b contiguous along k
+bool matmul_cluster(const MatmulProblem& p, MatmulConfig* config, Stream& stream);
+bool matmul_cluster_wins(const MatmulProblem& p);
+bool matmul_wgmma_wins(const MatmulProblem& p);  // over the library, where both apply
+// at most 32 rows, b contiguous along k
+bool matmul_stream(const MatmulProblem& p, Stream& stream);
+bool matmul_stream_wins(const MatmulProblem& p);
+
+// By cuBLASLt; Declined: it is not there, or does not take the operands as they lie. For
+// `suggestion` and `scratch` see lt::Product.
+lt::Outcome matmul_library(const MatmulProblem& p, int32_t suggestion, void* scratch,
+                           Stream& stream, const KernelCall& call, Status* status);
+// Large products of float32 as three of TF32 by cuBLASLt (matmul_tf32x3.cu).
+lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCall& call,
+                          Status* status);
+
+// Who computes products of floats that both our kernels and cuBLASLt can. SHARDWISE_MATMUL=own or
+// cublaslt asks for one of them.
+enum class MatmulRoute { Measured, Own, Library };
+MatmulRoute& matmul_route();
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,91 @@
+// Which piece of work a cluster of matmul_sm90.cuh computes next: its pieces have numbers 0, 1,
+// ... and are dealt out beforehand, or, where there are many, taken from a counter. Then clusters
+// that start late, because a collective holds their multiprocessors, leave theirs to the others;
+// and who computes a piece does not change its bits. The producer takes as many pieces ahead as
+// there are consumers that work on different ones, so that nobody waits for the counter's memory.
+#pragma once
+#include "../../../primitives/hopper.cuh"
+#include "matmul_sm90_args.cuh"
+
+namespace shardwise::cuda {
+
+#if SW_SM90A
+
+__device__ __forceinline__ uint32_t work_slot(uint32_t works, int32_t at) {
+  return works + (at & (kWorkSlots - 1)) * 4;
+}
+// Its phase ends when the piece is there, eight pieces later the next: the first block is never
+// that far ahead of the second.
+__device__ __forceinline__ uint32_t passed_barrier(uint32_t works, int32_t at) {
+  return works + kWorkSlots * 4 + (at & (kWorkSlots - 1)) * 8;
+}
+__device__ __forceinline__ void wait_passed(uint32_t works, int32_t at) {
+  barrier_expect(passed_barrier(works, at), 4);
+  barrier_wait(passed_barrier(works, at), at / kWorkSlots & 1);
+}
+
+// Pieces of this cluster: of the numbers first, first + stride ... all are its own.
+template <class C>
+struct WgmmaWork {
+  int32_t first, stride;
+  __device__ __forceinline__ explicit WgmmaWork(const WgmmaArgs& p)
+      : first(p.counter ? 0 : blockIdx.x / C::kSharers),
+        stride(p.counter ? 1 : gridDim.x / C::kSharers) {}
+};
+
+template <class C>
+__device__ __forceinline__ void put_work(uint32_t works, int32_t at, int32_t work) {
+  store_shared(work_slot(works, at), static_cast<uint32_t>(work));
+  if constexpr (C::kSharers > 1)
+    store_in_cluster(work_slot(works, at), passed_barrier(works, at), static_cast<uint32_t>(work),
+                     1);
+}
+
+// By all threads, before any work.
+template <class C>
+__device__ __forceinline__ void take_first_work(const WgmmaArgs& p, uint32_t works) {
+  const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
+  if (threadIdx.x == 0) {
+    if (rank == 0) {
+      const int32_t first = p.counter.take(C::kAhead);
+#pragma unroll
+      for (int i = 0; i < C::kAhead; i++) put_work<C>(works, i, first + i);
+    } else {
+#pragma unroll
+      for (int i = 0; i < C::kAhead; i++) wait_passed(works, i);
+    }
+  }
+  __syncthreads();
+}
+
+// The producer's: what is taken for later. Each of its pieces begins with `announce`, before any of
+// its stages is full.
+template <class C>
+struct WgmmaTaker {
+  int32_t pending = 0;  // the piece after those that are announced, on its way here
+  bool leads;
+
+  __device__ __forceinline__ explicit WgmmaTaker(const WgmmaArgs& p)
+      : leads(C::kSharers == 1 || cluster_rank() == 0) {
+    if (p.counter && leads) pending = p.counter.take(1);
+  }
+  // A slot is written again 8 pieces later, when all have read it: the producer is ahead by the
+  // stages, which are at most two pieces.
+  __device__ __forceinline__ void announce(const WgmmaArgs& p, uint32_t works, int32_t at) {
+    if (!p.counter) return;
+    const int32_t next = at + C::kAhead;
+    if (leads) {
+      put_work<C>(works, next, pending);
+      pending = p.counter.take(1);
+    } else {
+      wait_passed(works, next);
+    }
+  }
+  __device__ __forceinline__ void finish(const WgmmaArgs& p) const {
+    if (p.counter && leads) p.counter.finish(gridDim.x / C::kSharers);
+  }
+};
+
+#endif
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,121 @@
+// What layer_norm.cu, rms_norm.cu and their kernels share: rms norm is layer norm with the mean
+// taken as 0 and without a bias.
+#pragma once
+#include "../../primitives/row_words.cuh"
+
+namespace shardwise::cuda {
+
+// y = (x - mean) rstd w + b with rstd = 1 / sqrt(mean((x - mean)^2) + eps). Views may be immediates
+// (absent): w, b, mean.
+Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w,
+                    const TensorView* b, const TensorView& y, const TensorView* mean,
+                    const TensorView& rstd, double eps);
+// The same of x + residual, as rms norm; the sum is written too. False: these rows are not for it.
+bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual,
+                         const TensorView& w, const TensorView& y, const TensorView& sum,
+                         const TensorView& rstd, double eps);
+
+// out = a + b of n contiguous elements each, rounded once (add_rms_norm.cu); out may be a.
+Status add_contiguous(const KernelCall& call, const void* a, const void* b, void* out, DType dtype,
+                      int64_t n);
+
+// Null or immediate views are absent: mean (rms norm), w, `more`, which is added to gx, and any of
+// the outputs gx, gw, gb.
+Status norm_backward(const KernelCall& call, const TensorView& g, const TensorView& x,
+                     const TensorView* mean, const TensorView& rstd, const TensorView* w,
+                     const TensorView* gx, const TensorView* gw, const TensorView* gb,
+                     const TensorView* more = nullptr);
+
+// A weight or bias of the norms as kernels see it: any floating dtype, any stride; data is null if
+// absent.
+struct NormVector {
+  const void* data = nullptr;
+  int64_t stride = 1;
+  DType dtype = DType::Float32;
+  bool contiguous = false;  // and of the dtype of x
+  bool vectors = false;     // and on a 16-byte boundary
+};
+
+inline NormVector norm_vector(const TensorView* view, DType dtype) {
+  NormVector out;
+  if (!view || view->is_immediate || !view->data) return out;
+  out.data = view->data;
+  out.dtype = view->dtype;
+  out.stride = view->ndim > 0 ? view->strides[view->ndim - 1] : 1;
+  out.contiguous = view->dtype == dtype && out.stride == 1;
+  out.vectors = out.contiguous && reinterpret_cast<uintptr_t>(view->data) % 16 == 0;
+  return out;
+}
+
+// A forward pass; data pointers are null where absent. norm_forward_vectors does it if the rows are
+// whole aligned vectors and fit.
+struct NormForward {
+  DType dtype;
+  int64_t rows, n;
+  const void* x;
+  NormVector w, b;
+  void *y, *mean, *rstd;
+  double eps;
+  bool centered;
+  const void* residual;  // added to x first; null: nothing
+  void* sum;             // where that goes
+};
+bool norm_forward_vectors(const KernelCall& call, const NormForward& f);
+
+// A backward pass: gx, and `partials` rows of sums [2][n] (of g xh and of g) if they are asked for;
+// null where absent.
+struct NormBackward {
+  DType dtype;
+  int64_t rows, n;
+  const void *g, *x, *mean, *rstd;
+  NormVector w;
+  void* gx;
+  const void* more;  // added to gx
+  bool sums;         // partials are asked for
+  void* partials;    // in the type that sums are computed in
+};
+// How many rows of partials norm_backward_ring writes for these rows, or 0 if it cannot do them.
+int64_t norm_backward_ring_parts(const KernelCall& call, const NormBackward& b);
+void norm_backward_ring(const KernelCall& call, const NormBackward& b);
+// The same of any rows; none only if there are no rows.
+int64_t norm_backward_any_parts(const KernelCall& call, const NormBackward& b);
+void norm_backward_any(const KernelCall& call, const NormBackward& b);
+
+// Two sums at once.
+template <class C>
+struct Pair {
+  C first, second;
+};
+struct AddPairs {
+  template <class C>
+  __device__ __forceinline__ Pair<C> operator()(const Pair<C>& a, const Pair<C>& b) const {
+    return {a.first + b.first, a.second + b.second};
+  }
+};
+
+// w or b of elements [first, first + V); `absent` where there is none. kWhole: they are a whole
+// vector, on a boundary if w begins on one.
+template <class T, bool kWhole = false, int V, class C, class Index>
+__device__ __forceinline__ void load_norm_vector(const NormVector& v, Index first, Index n,
+                                                 C absent, C (&out)[V]) {
+  if (!v.data) {
+#pragma unroll
+    for (int i = 0; i < V; i++) out[i] = absent;
+  } else if (kWhole && v.vectors) {
+    unpack_words<T>(*reinterpret_cast<const uint4*>(static_cast<const T*>(v.data) + first), out);
+  } else if (v.contiguous) {
+    unpack_words<T>(load_words_anywhere(static_cast<const T*>(v.data), first, n), out);
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < V; i++) {
+      const C value = first + i >= 0 && first + i < n
+                          ? load_floating<C>(v.data, (first + i) * v.stride, v.dtype)
+                          : C(0);
+#pragma unroll
+      for (int j = 0; j < V; j++)
+        if (i == j) out[j] = value;
+    }
+  }
+}
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,271 @@
+// Forward pass of layer norm and rms norm over rows of whole 16-byte vectors (float32, float16,
+// bfloat16), the common case.
+//
+//   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x -
+//   mean) rstd w + b
+//
+// With a residual, x is the sum of two operands, rounded, which is written beside y: two reads and
+// two writes. direct rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to
+// 128, else a block with four vectors
+//         a thread. Rows of warps that are summed are asked of L2 while the kernel before ends.
+//         Warps find their mean and squared deviations by shuffles; a block joins those of its
+//         warps through one barrier.
+// ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread. w and b stay packed in
+//         registers for all rows of a block; the next three rows are on their way by cp.async.
+// Bytes: each of x and y once (with a residual: of it and the sum too). Some 11 instructions for an
+// element (conversion, sum, difference, square, scale and shift, half a conversion back) of the 28
+// that the memory of an H200 leaves time for.
+// Numerics: float32, mean first and then squared deviations from registers, never E[x^2] - E[x]^2.
+// Fixed order of summation.
+// Technique: rows in registers and one read of memory as in QuACK's norms for Hopper; written anew.
+// Tried, layer norm of bf16 on one H200 (copy: 4.25 TB/s), microseconds for 32768 x 4096 and 8192 x
+// 4096:
+//   norm_forward.cu, whose checks of every element cost more than the memory                207.3   60.4
+//   ring for these rows too: four blocks a multiprocessor drift apart                       159.2   43.7
+//   direct, two vectors a thread                                                            143.6   39.4
+//   the same with w and b loaded before the barrier: too many registers                     168.4   46.0
+//   direct, four vectors a thread                                                           132.3   37.3   (95 and 85 % of copy)
+//   the same, started while the kernel before ends (overlap.cuh)                                    35.9   (88 %)
+//   the same in one run, L2 told to give up first what was read and written             137.0   36.1
+//   L2 left to itself                                                                   130.5   35.0   (96 and 90 %)
+//   two vectors a thread, three blocks of 512 threads a multiprocessor                  143.1   38.3
+// With a residual, rms norm of 16384 x 4096: 131 (96 %; 135 with L2 told; a sum and a norm 168).
+// float32 512 x 768: 3.2 to 4 (PyTorch in a graph 3.9). ring at 8192 x 16384: 139.6 (141.0 with L2
+// told). Warps, 16384 x 768 and 131072 x 512, L2 told: 13.6 and 69.8; asked of L2 before, too,
+// 14.35 and 71.6; left to itself 15.4 and 68.2; without the overlap 1.3 more; means and squares
+// merged at once (Chan) 13.8 and 69.3. With a residual, 16384 x 1024: 36.1, asked of L2 before
+// 35.1. 65536 x 256: 18.4 (ring of warps: 25.5).
+#include "../../primitives/packed.cuh"
+#include "../../primitives/row_direct.cuh"
+#include "norm.cuh"
+
+namespace shardwise::cuda {
+namespace {
+
+constexpr int stages_of(bool adds) { return adds ? 3 : 4; }
+
+template <class T, bool kAdds, int kChunks, bool kBlock>
+__global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kBlock ? 4 : 8)
+    norm_direct(const uint4* x, const uint4* residual, uint4* sum, const uint4* w, const uint4* b,
+                uint4* y, float* mean_out, float* rstd_out, int64_t rows, int32_t vectors,
+                float eps, bool centered, int32_t lanes) {
+  constexpr int V = kVec16<T>;
+  __shared__ float3 shared[32];
+  const DirectPlace place(kBlock, lanes);
+  let_next_kernel_start();
+  if (kAdds && !kBlock && place.slot == 0 && place.row < rows)
+    prefetch_to_l2(x + place.row * vectors, vectors * 16);
+  wait_for_kernels_before();
+  const bool active = kBlock || place.row < rows;
+  uint4 raw[kChunks];
+  load_row<!kBlock>(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
+  if constexpr (kAdds) {
+    uint4 other[kChunks];
+    load_row<!kBlock>(residual + (active ? place.row : 0) * vectors, place.slot, lanes, vectors,
+                      other);
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      const int32_t v = place.slot + c * lanes;
+      raw[c] = packed_sum<T>(raw[c], other[c]);
+      if (active && v < vectors) store_once<!kBlock>(sum + place.row * vectors + v, raw[c]);
+    }
+  }
+  const int width = kBlock ? 32 : lanes;
+  // The vectors of this warp: `first` is that of its lane 0.
+  const int32_t first = kBlock ? place.slot & ~31 : 0;
+  int32_t count = 0;
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    const int32_t rest = vectors - first - c * lanes;
+    count += rest < 0 ? 0 : rest < width ? rest : width;
+  }
+  const float elements = static_cast<float>(count * V), n = static_cast<float>(vectors * V);
+  float values[V], mean = 0.0f, squares = 0.0f;
+  if (centered) {
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      unpack<T>(raw[c], values);
+      mean += tree_sum(values);
+    }
+    mean = lanes_sum(mean, width) * (count > 0 ? __frcp_rn(elements) : 0.0f);
+  }
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    unpack<T>(raw[c], values);
+#pragma unroll
+    for (int i = 0; i < V; i++) values[i] = (values[i] - mean) * (values[i] - mean);
+    if (place.slot + c * lanes < vectors) squares += tree_sum(values);
+  }
+  squares = lanes_sum(squares, width);
+  if constexpr (kBlock) {
+    int warps;
+    const float3 part =
+        exchange_warps(make_float3(elements, mean, squares), make_float3(0, 0, 0), shared, warps);
+    mean = centered ? lanes_sum(part.x * part.y, warps) / n : 0.0f;
+    const float apart = part.y - mean;
+    squares = lanes_sum(part.z + part.x * apart * apart, warps);
+  }
+  const float rstd = __frsqrt_rn(squares / n + eps);
+  if (!active) return;
+  if (place.slot == 0) {
+    if (mean_out) mean_out[place.row] = mean;
+    if (rstd_out) rstd_out[place.row] = rstd;
+  }
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    const int32_t v = place.slot + c * lanes;
+    if (v >= vectors) break;
+    unpack<T>(raw[c], values);
+    float scale[V], shift[V];
+    unpack<T>(w ? w[v] : packed_splat<T>(1), scale);
+    unpack<T>(b ? b[v] : packed_splat<T>(0), shift);
+#pragma unroll
+    for (int i = 0; i < V; i++) values[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
+    store_once<!kBlock>(y + place.row * vectors + v, pack<T>(values));
+  }
+}
+
+template <class T, bool kAdds>
+__global__ void __launch_bounds__(1024)
+    norm_ring(const uint4* x, const uint4* residual, uint4* sum_out, const uint4* w, const uint4* b,
+              uint4* y, float* mean_out, float* rstd_out, int64_t rows, int32_t vectors, float eps,
+              bool centered) {
+  constexpr int V = kVec16<T>, kChunks = 2, kStages = stages_of(kAdds);
+  const int32_t lanes = blockDim.x;
+  extern __shared__ uint4 staged[];
+  __shared__ float sums[2][1][32];
+  const RowRing<kAdds ? 2 : 1, kChunks, kStages> ring{staged};
+  const RingPlace place(lanes);
+  uint4 scale[kChunks], shift[kChunks];
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    const int v = place.slot + c * lanes;
+    scale[c] = w && v < vectors ? w[v] : packed_splat<T>(1);
+    shift[c] = b && v < vectors ? b[v] : packed_splat<T>(0);
+  }
+  auto prefetch = [&](int64_t row, int stage) {
+    if (row < rows) {
+      if constexpr (kAdds)
+        ring.fetch(stage, {x + row * vectors, residual + row * vectors}, place.slot, lanes,
+                   vectors);
+      else
+        ring.fetch(stage, {x + row * vectors}, place.slot, lanes, vectors);
+    }
+    copy_async_commit();
+  };
+#pragma unroll
+  for (int s = 0; s < kStages - 1; s++) prefetch(place.first + s * place.step, s);
+  const float inverse_n = 1.0f / static_cast<float>(vectors * V);
+  int stage = 0, turn = 0;
+  for (int64_t row = place.first; row < rows; row += place.step) {
+    prefetch(row + (kStages - 1) * place.step, (stage + kStages - 1) % kStages);
+    copy_async_wait<kStages - 1>();
+    float values[kChunks][V], sum[1] = {0.0f};
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      const bool mine = place.slot + c * lanes < vectors;
+      uint4 raw = mine ? *ring.at(stage, 0, c) : make_uint4(0, 0, 0, 0);
+      if constexpr (kAdds) {
+        if (mine) {
+          raw = packed_sum<T>(raw, *ring.at(stage, 1, c));
+          sum_out[row * vectors + place.slot + c * lanes] = raw;
+        }
+      }
+      unpack<T>(raw, values[c]);
+    }
+    stage = (stage + 1) % kStages;
+    float mean = 0.0f;
+    if (centered) {
+#pragma unroll
+      for (int c = 0; c < kChunks; c++)
+#pragma unroll
+        for (int i = 0; i < V; i++) sum[0] += values[c][i];
+      ring_sum<true>(sum, lanes, turn, sums);
+      mean = sum[0] * inverse_n;
+      sum[0] = 0.0f;
+    }
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      float squares = 0.0f;
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        values[c][i] -= mean;
+        squares += values[c][i] * values[c][i];
+      }
+      if (place.slot + c * lanes < vectors) sum[0] += squares;
+    }
+    ring_sum<true>(sum, lanes, turn, sums);
+    const float rstd = __frsqrt_rn(sum[0] * inverse_n + eps);
+    if (place.slot == 0) {
+      if (mean_out) mean_out[row] = mean;
+      if (rstd_out) rstd_out[row] = rstd;
+    }
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      const int v = place.slot + c * lanes;
+      if (v >= vectors) break;
+      float ws[V], bs[V];
+      keep_packed(scale[c]);
+      keep_packed(shift[c]);
+      unpack<T>(scale[c], ws);
+      unpack<T>(shift[c], bs);
+#pragma unroll
+      for (int i = 0; i < V; i++) values[c][i] = values[c][i] * rstd * ws[i] + bs[i];
+      y[row * vectors + v] = pack<T>(values[c]);
+    }
+  }
+  copy_async_wait<0>();
+}
+
+}  // namespace
+
+bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
+  if (f.dtype == DType::Float64 || f.n % vec16(f.dtype) != 0) return false;
+  for (const void* rows :
+       {f.x, f.residual, static_cast<const void*>(f.sum), static_cast<const void*>(f.y)})
+    if (!is_aligned(rows, 16)) return false;
+  if ((f.w.data && !f.w.vectors) || (f.b.data && !f.b.vectors)) return false;
+  const int64_t vectors = f.n / vec16(f.dtype);
+  bool done = false;
+  dispatch_packed(f.dtype, [&](auto tag) {
+    using T = tag_t<decltype(tag)>;
+    auto launch = [&](auto adds) {
+      constexpr bool kAdds = decltype(adds)::value;
+      const auto direct = [](auto chunks, auto block) {
+        return norm_direct<T, kAdds, decltype(chunks)::value, decltype(block)::value>;
+      };
+      done = launch_direct_or_ring(
+          stream_of(call), f.rows, vectors, direct, norm_ring<T, kAdds>, RowRing < kAdds ? 2 : 1, 2,
+          stages_of(kAdds) > ::bytes(1), static_cast<const uint4*>(f.x),
+          static_cast<const uint4*>(f.residual), static_cast<uint4*>(f.sum),
+          static_cast<const uint4*>(f.w.data), static_cast<const uint4*>(f.b.data),
+          static_cast<uint4*>(f.y), static_cast<float*>(f.mean), static_cast<float*>(f.rstd),
+          f.rows, static_cast<int32_t>(vectors), static_cast<float>(f.eps), f.centered);
+    };
+    if (f.residual)
+      launch(std::true_type{});
+    else
+      launch(std::false_type{});
+  });
+  return done;
+}
+
+bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual,
+                         const TensorView& w, const TensorView& y, const TensorView& sum,
+                         const TensorView& rstd, double eps) {
+  return norm_forward_vectors(call, {x.dtype,
+                                     x.sizes[0],
+                                     x.sizes[1],
+                                     x.data,
+                                     norm_vector(&w, x.dtype),
+                                     {},
+                                     y.data,
+                                     nullptr,
+                                     rstd.data,
+                                     eps,
+                                     false,
+                                     residual.data,
+                                     sum.data});
+}
+
+}  // namespace shardwise::cuda
