@@ -42,7 +42,7 @@ export type LocalRun<P> = (
  * A piece of a tensor: its sizes and, in each dim, the index in the whole tensor at which it
  * begins.
  */
-export interface Piece {
+export interface ShardMeta {
   readonly shape: Shape;
   readonly offsets: Shape;
   /** Of the whole tensor. */
@@ -51,8 +51,8 @@ export interface Piece {
 
 /** What a rank has in hand when it runs its part of an op. */
 export interface ShardedCall {
-  readonly inputs: readonly Piece[];
-  readonly outputs: readonly Piece[];
+  readonly inputs: readonly ShardMeta[];
+  readonly outputs: readonly ShardMeta[];
 }
 
 /** The mesh dimension that a rule is asked about. */
@@ -82,7 +82,7 @@ export interface FollowRule<P> {
    * A leader may be in terms of these reductions, its followers then too; of another one only if it
    * is reduced first.
    */
-  readonly terms: readonly ReduceOpName[];
+  readonly reductions: readonly ReduceOpName[];
 }
 
 /** The sharding rule of an op; see {@link Strategy}. */

@@ -11,14 +11,14 @@ import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
-import { isAwaited, makePart } from './factory-dispatch.js';
-import { runLists } from './foreach.js';
+import { createShard, isFactoryCall } from './factory-dispatch.js';
+import { runForeach } from './foreach.js';
 import { type Decision, propagate } from './propagation/propagate.js';
 import { calledAs } from './redistribute/called-as.js';
 import { checkImplicit, decomposing, warnReplicated } from './redistribute/policy.js';
 import { moveInput } from './redistribute/run.js';
-import { distributed, type LocalPart, partOf } from './spec/local-shard.js';
-import { localPiece } from './spec/shard-geometry.js';
+import { distributed, type LocalShard, localShardOf } from './spec/local-shard.js';
+import { shardAt } from './spec/shard-geometry.js';
 import { type DTensorSpec, formatPlacements, replicatedSpec } from './spec/spec.js';
 
 type Specs = readonly (DTensorSpec | null)[];
@@ -29,19 +29,20 @@ export function dtensorLayer(
   params: object,
   into: Tensor | null,
 ): Tensor[] {
-  let part = into === null ? null : partOf(into);
-  for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
-  if (part === null)
-    return into === null && isAwaited(inputs)
-      ? makePart(op, params)
+  let shard = into === null ? null : localShardOf(into);
+  for (let i = 0; shard === null && i < inputs.length; i++)
+    shard = localShardOf(inputs[i] as Tensor);
+  if (shard === null)
+    return into === null && isFactoryCall(inputs)
+      ? createShard(op, params)
       : belowDTensor(op, inputs, params, into);
-  const { spec, local } = part;
+  const { spec, local } = shard;
   if (isAnothers(local.device.home))
     throw usedByAnother(op.name, `the distributed tensor ${spec}`, local.device.home);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
   if (op.traits.includes('collective')) throw collective(op);
   const follows = op.sharding?.follows;
-  if (follows !== undefined) return runLists(op, inputs, params, follows);
+  if (follows !== undefined) return runForeach(op, inputs, params, follows);
   try {
     return runSharded(op, inputs, params, into, spec);
   } catch (error) {
@@ -57,7 +58,7 @@ function runSharded(
   found: DTensorSpec,
 ): Tensor[] {
   const specs = specsOf(op, inputs, found);
-  const target = into === null ? null : partOf(into);
+  const target = into === null ? null : localShardOf(into);
   if (into !== null && target === null) throw mixed(op, inputs, into);
   if (target !== null) checkIsView(op, target);
   const decision = propagate(op, inputs, specs, params, target === null ? null : target.spec);
@@ -76,9 +77,9 @@ function runSharded(
 
 /** Says of a result that has other memory than what it should be a view of. */
 function markView(view: Tensor, of: Tensor): void {
-  const [part, whole] = [partOf(view), partOf(of)];
-  if (part === null || whole === null) return;
-  part.noView =
+  const [shard, whole] = [localShardOf(view), localShardOf(of)];
+  if (shard === null || whole === null) return;
+  shard.noView =
     whole.noView ??
     (view.storage === of.storage
       ? null
@@ -86,7 +87,7 @@ function markView(view: Tensor, of: Tensor): void {
 }
 
 /** @throws InPlaceError for what should be a view and is none */
-function checkIsView(op: AnyOp, { noView }: LocalPart): void {
+function checkIsView(op: AnyOp, { noView }: LocalShard): void {
   if (noView === null) return;
   throw new InPlaceError(
     `${op.name}: this tensor cannot be changed in place: ${noView}, so it has memory of its own. Use the op that gives a new tensor, or change a clone().`,
@@ -101,8 +102,8 @@ function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Spec
   const specs: (DTensorSpec | null)[] = [];
   for (let i = 0; i < inputs.length; i++) {
     const t = inputs[i] as Tensor;
-    const part = partOf(t);
-    if (part !== null) specs.push(part.spec);
+    const shard = localShardOf(t);
+    if (shard !== null) specs.push(shard.spec);
     else if (t.storage === null) specs.push(null);
     else if (t.shape.length === 0) specs.push(replicatedSpec(found.mesh, t));
     else throw mixed(op, inputs, t);
@@ -166,9 +167,9 @@ function localInputs(
   const locals: Tensor[] = [];
   for (let i = 0; i < inputs.length; i++) {
     const t = inputs[i] as Tensor;
-    const part = partOf(t);
+    const shard = localShardOf(t);
     const [spec, needed] = [specs[i], decision.inputs[i]];
-    const local = part === null ? t : part.local;
+    const local = shard === null ? t : shard.local;
     if (spec === needed || !spec || !needed) locals.push(local);
     else locals.push(moveInput(op, i, local, spec, needed));
   }
@@ -184,10 +185,8 @@ function callOf(decision: Decision, found: DTensorSpec): ShardedCall {
     const coordinate = found.mesh.getCoordinate();
     const number = { shape: [], offsets: [], globalShape: [] };
     call = {
-      inputs: decision.inputs.map((spec) =>
-        spec === null ? number : localPiece(spec, coordinate),
-      ),
-      outputs: decision.outputs.map((spec) => localPiece(spec, coordinate)),
+      inputs: decision.inputs.map((spec) => (spec === null ? number : shardAt(spec, coordinate))),
+      outputs: decision.outputs.map((spec) => shardAt(spec, coordinate)),
     };
     calls.set(decision, call);
   }
@@ -199,7 +198,7 @@ function runLocal(
   inputs: readonly Tensor[],
   locals: readonly Tensor[],
   params: object,
-  target: LocalPart | null,
+  target: LocalShard | null,
   decision: Decision,
   found: DTensorSpec,
 ): readonly Tensor[] {
@@ -240,7 +239,7 @@ function viewLocal(op: AnyOp, whole: Tensor, local: Tensor, params: object): rea
 function outsideMesh(
   locals: readonly Tensor[],
   decision: Decision,
-  target: LocalPart | null,
+  target: LocalShard | null,
 ): readonly Tensor[] {
   if (target !== null) return [];
   const some = locals.find((t) => t.storage !== null) as Tensor;

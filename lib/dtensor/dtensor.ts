@@ -9,7 +9,7 @@ import { getCurrentMesh } from '../distributed/device-mesh/current-mesh.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
-import { checkPart, distributed, partOf } from './spec/local-shard.js';
+import { checkLocalShape, distributed, localShardOf } from './spec/local-shard.js';
 import { chunksOf } from './spec/shard-geometry.js';
 import './tensor-methods.js';
 import { fromLocalTensor } from './ops.js';
@@ -120,11 +120,11 @@ export class DTensor extends Tensor {
     });
     // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
     if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
-    if (shape !== undefined) checkPart(op, local, spec, WHOLE_SHAPE);
+    if (shape !== undefined) checkLocalShape(op, local, spec, WHOLE_SHAPE);
     return fromLocalTensor(
       local,
       spec,
-      runCheck ? partsInWords(local, spec, shape === undefined) : null,
+      runCheck ? agreementText(local, spec, shape === undefined) : null,
     );
   }
 
@@ -168,7 +168,7 @@ const WHOLE_SHAPE =
 function requirePlain(op: string, local: Tensor): void {
   if (!(local instanceof Tensor) || local.storage === null)
     throw unexpected(op, 'local', 'a tensor', local);
-  if (partOf(local) !== null)
+  if (localShardOf(local) !== null)
     throw new ShardingError(
       `${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() first.`,
       { op },
@@ -179,7 +179,7 @@ function requirePlain(op: string, local: Tensor): void {
  * What all ranks must have in common, for the errors of those that have not; the mesh last, because
  * a long text is cut at its end.
  */
-function partsInWords({ dtype, shape }: Tensor, spec: DTensorSpec, alike: boolean): string {
+function agreementText({ dtype, shape }: Tensor, spec: DTensorSpec, alike: boolean): string {
   const placed = `as ${spec.placementsInWords()}`;
   if (!alike) {
     const whole = `${spec.tensorInWords()} ${placed}, strides ${formatShape(spec.tensorMeta.strides)}, on ${spec.meshInWords()}`;
@@ -271,7 +271,7 @@ export function distributeTensor(
     strides: contiguousStrides(tensor.shape),
     dtype: tensor.dtype,
   });
-  const known = partOf(tensor);
+  const known = localShardOf(tensor);
   if (known !== null) {
     if (placeSpec(known.spec, chosen, spec.order) === known.spec && known.spec.mesh === spec.mesh)
       return tensor;
@@ -287,33 +287,38 @@ export function distributeTensor(
     );
   const purpose = `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nGive all ranks a tensor of the same shape, and the same placements.`;
   const part = onPurpose(purpose, () =>
-    ownPart(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
+    shardTensor(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
   );
   const whole = distributed(part, spec);
   return whole.requiresGrad_(tensor.requiresGrad);
 }
 
 /** Mesh dims cut what those before them have left over. */
-function ownPart(tensor: Tensor, mesh: DeviceMesh, spec: DTensorSpec, source: 0 | null): Tensor {
+function shardTensor(
+  tensor: Tensor,
+  mesh: DeviceMesh,
+  spec: DTensorSpec,
+  source: 0 | null,
+): Tensor {
   if (mesh.getCoordinate() === null) return tensor.newEmpty([0]);
   let t = tensor.contiguous();
-  for (const meshDim of cutSequence(spec)) {
+  for (const meshDim of shardSequence(spec)) {
     const placement = spec.placements[meshDim] as Placement;
-    if (placement.isShard()) t = scatterPieces(t, placement.dim, mesh, meshDim, source);
+    if (placement.isShard()) t = scatterShards(t, placement.dim, mesh, meshDim, source);
     else if (source !== null) t = broadcastTensor(t, 0, mesh.getGroup(meshDim), 'distributeTensor');
   }
   return t === tensor ? t.clone() : t;
 }
 
 /** The mesh dims, those that cut one tensor dim in the order in which they do. */
-function cutSequence({ placements, order }: DTensorSpec): readonly number[] {
-  const left = order.map((cuts) => [...cuts]);
+function shardSequence({ placements, order }: DTensorSpec): readonly number[] {
+  const left = order.map((meshDims) => [...meshDims]);
   return placements.map((placement, meshDim) =>
     placement.isShard() ? (left[placement.dim]?.shift() as number) : meshDim,
   );
 }
 
-function scatterPieces(
+function scatterShards(
   t: Tensor,
   dim: number,
   mesh: DeviceMesh,
@@ -321,17 +326,17 @@ function scatterPieces(
   source: 0 | null,
 ): Tensor {
   const ranks = mesh.shape[meshDim] as number;
-  const pieces = chunksOf(t.shape[dim] as number, ranks);
+  const chunks = chunksOf(t.shape[dim] as number, ranks);
   const own = (mesh.getCoordinate() as readonly number[])[meshDim] as number;
-  const { offset, size } = pieces[own] as { offset: number; size: number };
+  const { offset, size } = chunks[own] as { offset: number; size: number };
   if (source === null) return t.narrow(dim, offset, size).clone();
   const shapeOf = (count: number): Shape => t.shape.map((n, i) => (i === dim ? count : n));
   const group: CollectiveGroup = mesh.getGroup(meshDim);
   const output = t.newEmpty(shapeOf(size));
-  const counts = pieces.map((piece) => numelOf(shapeOf(piece.size)));
+  const counts = chunks.map((chunk) => numelOf(shapeOf(chunk.size)));
   const input =
     own === 0
-      ? cat(pieces.map((piece) => t.narrow(dim, piece.offset, piece.size).reshape([-1])))
+      ? cat(chunks.map((chunk) => t.narrow(dim, chunk.offset, chunk.size).reshape([-1])))
       : null;
   group.run('distributeTensor', { kind: 'scatter', input, output, root: 0, counts });
   return output;

@@ -21,7 +21,7 @@ import {
   zeros,
 } from '../ops/factories.js';
 import { type RandomOptions, rand, randint, randn } from '../ops/random.js';
-import { madeOn } from './factory-dispatch.js';
+import { createOn } from './factory-dispatch.js';
 import { checkMesh } from './spec/checks.js';
 
 /**
@@ -57,7 +57,7 @@ function make(
 ): Tensor {
   const { mesh = getCurrentMesh(op), placements, ...rest } = optionsOf(op, options, names);
   checkMesh(op, mesh);
-  return madeOn(op, mesh, placements ?? mesh.shape.map(() => Replicate()), () =>
+  return createOn(op, mesh, placements ?? mesh.shape.map(() => Replicate()), () =>
     factory({ ...rest, device: mesh.device }),
   );
 }

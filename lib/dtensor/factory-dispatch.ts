@@ -13,7 +13,7 @@ import { outputMetasOf } from './propagation/op-call.js';
 import { redistributeLocal } from './redistribute/run.js';
 import { checkPlacements } from './spec/checks.js';
 import { distributed } from './spec/local-shard.js';
-import { localPiece } from './spec/shard-geometry.js';
+import { shardAt } from './spec/shard-geometry.js';
 import { type DTensorSpec, formatPlacements, internSpec, replicateSpec } from './spec/spec.js';
 
 /** Where the next tensor that is made from nothing goes. */
@@ -26,7 +26,7 @@ interface Destination {
 let destination: Destination | null = null;
 
 /** Runs a factory whose tensor is to be held by the ranks of a mesh. @internal */
-export function madeOn(
+export function createOn(
   op: string,
   mesh: DeviceMesh,
   placements: readonly Placement[],
@@ -46,13 +46,13 @@ export function madeOn(
   }
 }
 
-/** Whether a call is what {@link madeOn} waits for. @internal */
-export function isAwaited(inputs: readonly Tensor[]): boolean {
+/** Whether a call is what {@link createOn} waits for. @internal */
+export function isFactoryCall(inputs: readonly Tensor[]): boolean {
   return destination !== null && inputs.length === 0;
 }
 
 /** This rank's part of what the op makes. @internal */
-export function makePart(op: AnyOp, params: object): Tensor[] {
+export function createShard(op: AnyOp, params: object): Tensor[] {
   const { op: name, mesh, placements } = destination as Destination;
   destination = null;
   const [meta] = outputMetasOf(op, [], params);
@@ -64,32 +64,32 @@ export function makePart(op: AnyOp, params: object): Tensor[] {
     meta,
   );
   const coordinate = mesh.getCoordinate();
-  if (coordinate !== null && !canMakePieces(op, params, spec)) {
+  if (coordinate !== null && !canComputeShard(op, params, spec)) {
     const [whole] = belowDTensor(op, [], params, null) as [Tensor];
     return [distributed(redistributeLocal(whole, replicateSpec(spec), spec), spec)];
   }
-  const part = distributed(
-    empty(localPiece(spec, coordinate).shape, { dtype: meta.dtype, device: mesh.device }),
+  const tensor = distributed(
+    empty(shardAt(spec, coordinate).shape, { dtype: meta.dtype, device: mesh.device }),
     spec,
   );
   return coordinate === null || op.traits.includes('uninitialized')
-    ? [part]
-    : [dispatchOne(op, [], params, part)];
+    ? [tensor]
+    : [dispatchOne(op, [], params, tensor)];
 }
 
 /** Numbers that are rounded to integers are not the same if a rank begins among them. */
-function canMakePieces(
+function canComputeShard(
   { sharding }: AnyOp,
   params: object,
   { placements, mesh }: DTensorSpec,
 ): boolean {
   return placements.every((placement, meshDim) => {
     if (!placement.isShard()) return true;
-    const ways =
+    const strategies =
       sharding?.strategies([], params, {
         ranks: mesh.shape[meshDim] as number,
         divides: () => true,
       }) ?? [];
-    return ways.some(({ outputs }) => outputs[0] === placement);
+    return strategies.some(({ outputs }) => outputs[0] === placement);
   });
 }

@@ -11,7 +11,7 @@ import type { FollowRule } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { checkImplicit } from './redistribute/policy.js';
 import { moveInput } from './redistribute/run.js';
-import { type LocalPart, partOf } from './spec/local-shard.js';
+import { type LocalShard, localShardOf } from './spec/local-shard.js';
 import { type DTensorSpec, placeSpec } from './spec/spec.js';
 
 type Follows = FollowRule<object>;
@@ -20,7 +20,7 @@ type Follows = FollowRule<object>;
  * Runs the op on what this rank holds of each tensor. @throws ShardingError for a member that is
  * plain where its leader is not
  */
-export function runLists(
+export function runForeach(
   op: AnyOp,
   inputs: readonly Tensor[],
   params: object,
@@ -31,12 +31,18 @@ export function runLists(
   const locals: Tensor[] = [];
   for (let i = 0; i < inputs.length; i++) {
     const [t, leader] = [inputs[i] as Tensor, inputs[leaders[i] as number] as Tensor];
-    const [part, ahead] = [partOf(t), partOf(leader)];
-    if (t.storage === null || (part === null && ahead === null)) locals.push(t);
-    else if (part === null || ahead === null) throw apart(op, t, leader);
+    const [shard, leaderShard] = [localShardOf(t), localShardOf(leader)];
+    if (t.storage === null || (shard === null && leaderShard === null)) locals.push(t);
+    else if (shard === null || leaderShard === null) throw apart(op, t, leader);
     else
       locals.push(
-        followed(op, part, wantedSpec(part.spec, ahead.spec, follows), overwritten.has(i), i),
+        followed(
+          op,
+          shard,
+          wantedSpec(shard.spec, leaderShard.spec, follows),
+          overwritten.has(i),
+          i,
+        ),
       );
   }
   return belowDTensor(op, locals, params, null);
@@ -46,17 +52,17 @@ export function runLists(
  * As the leader is held; where that is in terms of a reduction that the op does not pass through,
  * reduced.
  */
-function wantedSpec(spec: DTensorSpec, leader: DTensorSpec, { terms }: Follows): DTensorSpec {
+function wantedSpec(spec: DTensorSpec, leader: DTensorSpec, { reductions }: Follows): DTensorSpec {
   if (spec === leader && !spec.placements.some((placement) => placement.isPartial())) return spec;
   const placements = leader.placements.map((placement) =>
-    placement.isPartial() && !terms.includes(placement.reduceOp) ? Replicate() : placement,
+    placement.isPartial() && !reductions.includes(placement.reduceOp) ? Replicate() : placement,
   );
   return placeSpec(spec, placements, leader.order);
 }
 
 function followed(
   op: AnyOp,
-  { local, spec }: LocalPart,
+  { local, spec }: LocalShard,
   wanted: DTensorSpec,
   isOverwritten: boolean,
   i: number,

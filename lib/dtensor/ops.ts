@@ -14,7 +14,13 @@ import { broadcastTensor } from '../ops/collectives.js';
 import { AsyncCollectiveTensor, asynchronous } from './async-collective-tensor.js';
 import { because } from './redistribute/policy.js';
 import { redistributeLocal } from './redistribute/run.js';
-import { checkPart, distributed, type LocalPart, partMethods, partOf } from './spec/local-shard.js';
+import {
+  checkLocalShape,
+  distributed,
+  type LocalShard,
+  localShardOf,
+  shardMethods,
+} from './spec/local-shard.js';
 import {
   type DTensorSpec,
   formatPlacements,
@@ -31,14 +37,14 @@ const metaOf = (t: Tensor, spec: DTensorSpec) => [
 /**
  * The part of a tensor that must be distributed. @throws ShardingError for a plain one @internal
  */
-export function requirePart(op: string, t: Tensor): LocalPart {
-  const part = partOf(t);
-  if (part === null)
+export function requireLocalShard(op: string, t: Tensor): LocalShard {
+  const shard = localShardOf(t);
+  if (shard === null)
     throw new ShardingError(
       `${op}: expected a distributed tensor, got a plain one. Make it one with distributeTensor or DTensor.fromLocal.`,
       { op },
     );
-  return part;
+  return shard;
 }
 
 interface ToSpec {
@@ -59,7 +65,7 @@ const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
   kernel: null,
   meta: ([t], { spec }) => metaOf(t as Tensor, spec),
   compute: ([t], { spec, from, backward }) => {
-    const { local } = requirePart('redistribute', t as Tensor);
+    const { local } = requireLocalShard('redistribute', t as Tensor);
     if (from === spec) return [distributed(aliasOf(local), spec)];
     const text = (): string =>
       `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
@@ -84,15 +90,15 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
   traits: ['placement'],
   kernel: null,
   meta: ([t]) => {
-    const { local } = requirePart('toLocal', t as Tensor);
+    const { local } = requireLocalShard('toLocal', t as Tensor);
     return [
       { shape: local.shape, strides: local.strides, dtype: local.dtype, device: local.device },
     ];
   },
   compute: ([t]) => {
-    const part = requirePart('toLocal', t as Tensor).local;
+    const shard = requireLocalShard('toLocal', t as Tensor).local;
     const local =
-      part instanceof AsyncCollectiveTensor ? asynchronous(aliasOf(part)) : aliasOf(part);
+      shard instanceof AsyncCollectiveTensor ? asynchronous(aliasOf(shard)) : aliasOf(shard);
     local.versionCounter = (t as Tensor).sharedVersion();
     return [local];
   },
@@ -102,7 +108,7 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
       gradPlacements === null
         ? gradientSpec(spec)
         : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta);
-    checkPart(
+    checkLocalShape(
       'toLocal, in backward',
       g as Tensor,
       given,
@@ -166,14 +172,17 @@ function firstCopy(t: Tensor, spec: DTensorSpec): Tensor {
 export function toSpec(t: Tensor, spec: DTensorSpec, backward = false): Tensor {
   return dispatchOne(redistributeOp, [t], {
     spec,
-    from: requirePart('redistribute', t).spec,
+    from: requireLocalShard('redistribute', t).spec,
     backward,
   });
 }
 
 /** @internal */
 export function toLocalTensor(t: Tensor, gradPlacements: readonly Placement[] | null): Tensor {
-  return dispatchOne(toLocalOp, [t], { from: requirePart('toLocal', t).spec, gradPlacements });
+  return dispatchOne(toLocalOp, [t], {
+    from: requireLocalShard('toLocal', t).spec,
+    gradPlacements,
+  });
 }
 
 /** @internal */
@@ -185,18 +194,18 @@ export function fromLocalTensor(
   return dispatchOne(fromLocalOp, [local], { spec, check });
 }
 
-partMethods.full = ({ local, spec }, op) => {
+shardMethods.full = ({ local, spec }, op) => {
   const whole = because(
     () => op,
     () => redistributeLocal(local, spec, replicateSpec(spec)),
   );
   return whole === local ? aliasOf(local) : whole;
 };
-partMethods.reduced = ({ spec }, t) =>
+shardMethods.reduced = ({ spec }, t) =>
   spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t;
-partMethods.whole = ({ spec }, t) => toLocalTensor(toSpec(t, replicateSpec(spec)), null);
-partMethods.fit = ({ spec }, gradient) => {
-  const given = requirePart('backward', gradient).spec;
+shardMethods.whole = ({ spec }, t) => toLocalTensor(toSpec(t, replicateSpec(spec)), null);
+shardMethods.fit = ({ spec }, gradient) => {
+  const given = requireLocalShard('backward', gradient).spec;
   if (given === gradientSpec(spec)) return gradient;
   const wanted = internSpec(
     spec.mesh,

@@ -6,7 +6,7 @@ import type { Placement } from '../core/placement.js';
 import { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { asynchronous } from './async-collective-tensor.js';
-import { requirePart, toLocalTensor, toSpec } from './ops.js';
+import { requireLocalShard, toLocalTensor, toSpec } from './ops.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './spec/checks.js';
 import { meshOf } from './spec/local-shard.js';
 import { type DTensorSpec, placeSpec, replicateSpec, type ShardOrder } from './spec/spec.js';
@@ -37,7 +37,7 @@ function redistribute(
   placements?: readonly Placement[],
   options: RedistributeOptions = {},
 ): Tensor {
-  const { spec } = requirePart('redistribute', t);
+  const { spec } = requireLocalShard('redistribute', t);
   if (Array.isArray(mesh))
     return redistribute(t, undefined, mesh, placements as RedistributeOptions | undefined);
   const { shardOrder, asyncOp } = optionsOf('redistribute', options, 'shardOrder asyncOp');
@@ -55,7 +55,8 @@ function redistribute(
   const wanted = wantedSpec(spec, placements, shardOrder);
   const moved =
     wanted === spec ? toSpec(t, wanted) : atCallSite(() => toSpec(t, wanted), redistribute);
-  if (asyncOp === true && wanted !== spec) asynchronous(requirePart('redistribute', moved).local);
+  if (asyncOp === true && wanted !== spec)
+    asynchronous(requireLocalShard('redistribute', moved).local);
   return moved;
 }
 
@@ -105,25 +106,25 @@ function gradPlacementsOf(
 const members: PropertyDescriptorMap & ThisType<Tensor> = {
   placements: {
     get(): readonly Placement[] {
-      return requirePart('placements', this).spec.placements;
+      return requireLocalShard('placements', this).spec.placements;
     },
     configurable: true,
   },
   deviceMesh: {
     get(): DeviceMesh {
-      return meshOf(requirePart('deviceMesh', this).spec);
+      return meshOf(requireLocalShard('deviceMesh', this).spec);
     },
     configurable: true,
   },
   _localTensor: {
     get(): Tensor {
-      return requirePart('_localTensor', this).local;
+      return requireLocalShard('_localTensor', this).local;
     },
     configurable: true,
   },
   _spec: {
     get(): DTensorSpec {
-      return requirePart('_spec', this).spec;
+      return requireLocalShard('_spec', this).spec;
     },
     configurable: true,
   },
@@ -142,7 +143,7 @@ const members: PropertyDescriptorMap & ThisType<Tensor> = {
     value(options: ToLocalOptions = {}): Tensor {
       return toLocalTensor(
         this,
-        gradPlacementsOf('toLocal', requirePart('toLocal', this).spec, options),
+        gradPlacementsOf('toLocal', requireLocalShard('toLocal', this).spec, options),
       );
     },
     writable: true,
@@ -150,7 +151,7 @@ const members: PropertyDescriptorMap & ThisType<Tensor> = {
   },
   fullTensor: {
     value(options: ToLocalOptions = {}): Tensor {
-      const { spec } = requirePart('fullTensor', this);
+      const { spec } = requireLocalShard('fullTensor', this);
       const grads = gradPlacementsOf('fullTensor', spec, options);
       return toLocalTensor(toSpec(this, replicateSpec(spec)), grads);
     },

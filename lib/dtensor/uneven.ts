@@ -24,7 +24,7 @@ export interface UnevenOptions {
 }
 
 /** A mesh dim that cuts a tensor dim, and how much of it each rank along it has. */
-interface Cut {
+interface ShardedDim {
   readonly meshDim: number;
   readonly dim: number;
   readonly sizes: readonly number[];
@@ -44,15 +44,19 @@ export async function fitted(
   const shapes = await allShapes(local, mesh);
   const shape = wholeShape(shapes, mesh, placements);
   const coordinates = meshCoordinates(mesh);
-  const follow = (piece: (coordinate: readonly number[]) => Shape): boolean =>
-    coordinates.every((coordinate, rank) => sameShape(shapes[rank] as Shape, piece(coordinate)));
-  if (follow((coordinate) => pieceOf(shape, mesh, placements, coordinate)))
+  const matches = (shapeAt: (coordinate: readonly number[]) => Shape): boolean =>
+    coordinates.every((coordinate, rank) => sameShape(shapes[rank] as Shape, shapeAt(coordinate)));
+  if (matches((coordinate) => expectedShape(shape, mesh, placements, coordinate)))
     return { part: local, shape };
-  const cuts = cutsOf(shapes, mesh, placements);
-  const cutOnce = new Set(cuts.map(({ dim }) => dim)).size === cuts.length;
-  const fits = cutOnce && follow((coordinate) => gridPiece(shapes[0] as Shape, cuts, coordinate));
+  const shardedDims = shardedDimsOf(shapes, mesh, placements);
+  const shardedOnce = new Set(shardedDims.map(({ dim }) => dim)).size === shardedDims.length;
+  const fits =
+    shardedOnce && matches((coordinate) => gridShape(shapes[0] as Shape, shardedDims, coordinate));
   if (!fits || !rebalance) throw misfit(op, shapes, mesh, placements, fits ? shape : null);
-  return { part: cuts.reduce((t, cut) => moveRows(t, cut, mesh), local), shape };
+  return {
+    part: shardedDims.reduce((t, shardedDim) => moveRows(t, shardedDim, mesh), local),
+    shape,
+  };
 }
 
 const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
@@ -78,12 +82,12 @@ async function allShapes(local: Tensor, mesh: DeviceMesh): Promise<Shape[]> {
 }
 
 /** Of each mesh dim that cuts, the sizes along the ranks that are first in all others. */
-function cutsOf(
+function shardedDimsOf(
   shapes: readonly Shape[],
   mesh: DeviceMesh,
   placements: readonly Placement[],
-): Cut[] {
-  return placements.flatMap((placement, meshDim): Cut[] => {
+): ShardedDim[] {
+  return placements.flatMap((placement, meshDim): ShardedDim[] => {
     if (!placement.isShard()) return [];
     const stride = numelOf(mesh.shape.slice(meshDim + 1));
     return [
@@ -110,55 +114,59 @@ function wholeShape(
   const coordinates = meshCoordinates(mesh);
   return (shapes[0] as Shape).map((size, dim) => {
     if (!placements.some((placement) => placement.isShard(dim))) return size;
-    const cutIt = (coordinate: readonly number[]): boolean =>
+    const contributes = (coordinate: readonly number[]): boolean =>
       coordinate.every((at, meshDim) => at === 0 || placements[meshDim]?.isShard(dim));
     return sum(
       coordinates.map((coordinate, rank) =>
-        cutIt(coordinate) ? ((shapes[rank] as Shape)[dim] as number) : 0,
+        contributes(coordinate) ? ((shapes[rank] as Shape)[dim] as number) : 0,
       ),
     );
   });
 }
 
 /** What the rank at `coordinate` has of the whole, by the rule of `Shard`. */
-function pieceOf(
+function expectedShape(
   whole: Shape,
   mesh: DeviceMesh,
   placements: readonly Placement[],
   coordinate: readonly number[],
 ): Shape {
-  const piece = [...whole];
+  const shape = [...whole];
   placements.forEach((placement, meshDim) => {
     if (placement.isShard())
-      piece[placement.dim] = chunkOf(
-        piece[placement.dim] as number,
+      shape[placement.dim] = chunkOf(
+        shape[placement.dim] as number,
         mesh.shape[meshDim] as number,
         coordinate[meshDim] as number,
       ).size;
   });
-  return piece;
+  return shape;
 }
 
 /** What it has if each size depends on the place along one mesh dim only. */
-function gridPiece(first: Shape, cuts: readonly Cut[], coordinate: readonly number[]): Shape {
-  const piece = [...first];
-  for (const { dim, meshDim, sizes } of cuts)
-    piece[dim] = sizes[coordinate[meshDim] as number] as number;
-  return piece;
+function gridShape(
+  first: Shape,
+  shardedDims: readonly ShardedDim[],
+  coordinate: readonly number[],
+): Shape {
+  const shape = [...first];
+  for (const { dim, meshDim, sizes } of shardedDims)
+    shape[dim] = sizes[coordinate[meshDim] as number] as number;
+  return shape;
 }
 
 /** Gives each rank along a mesh dim its rows of the whole, in their order. */
-function moveRows(t: Tensor, { dim, meshDim, sizes }: Cut, mesh: DeviceMesh): Tensor {
+function moveRows(t: Tensor, { dim, meshDim, sizes }: ShardedDim, mesh: DeviceMesh): Tensor {
   const own = (mesh.getCoordinate() as readonly number[])[meshDim] as number;
   const starts = sizes.map((_, rank) => sum(sizes.slice(0, rank)));
   const total = sum(sizes);
   const wanted = chunksOf(total, sizes.length);
   const shared = (from: number, to: number): number => {
-    const [start, piece] = [starts[from] as number, wanted[to] as { offset: number; size: number }];
+    const [start, chunk] = [starts[from] as number, wanted[to] as { offset: number; size: number }];
     return Math.max(
       0,
-      Math.min(start + (sizes[from] as number), piece.offset + piece.size) -
-        Math.max(start, piece.offset),
+      Math.min(start + (sizes[from] as number), chunk.offset + chunk.size) -
+        Math.max(start, chunk.offset),
     );
   };
   const ranks = [...sizes.keys()];
@@ -180,7 +188,7 @@ function misfit(
     const expected =
       whole === null
         ? ''
-        : `, expected ${formatShape(pieceOf(whole, mesh, placements, coordinate))}`;
+        : `, expected ${formatShape(expectedShape(whole, mesh, placements, coordinate))}`;
     return `  rank ${mesh.ranks[rank]} at (${coordinate.join(', ')}): ${formatShape(shapes[rank] as Shape)}${expected}`;
   });
   const why =

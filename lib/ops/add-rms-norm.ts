@@ -28,7 +28,7 @@ import {
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import { normalisationBackwardRule, normalisationRule } from './sharding/normalization.js';
+import { normalizationBackwardRule, normalizationRule } from './sharding/normalization.js';
 
 /**
  * Inputs: gradient of the norm, the sum, rstd, the gradient of the sum or an immediate, the weight.
@@ -36,7 +36,7 @@ import { normalisationBackwardRule, normalisationRule } from './sharding/normali
 const addRmsNormBackward: Op<NormParams> = defineOp<NormParams>({
   name: 'addRmsNormBackward',
   doc: 'Gradients of addRmsNorm: of either summand, and of the weight.',
-  sharding: normalisationBackwardRule(2, [0, 3]),
+  sharding: normalizationBackwardRule(2, [0, 3]),
   meta: ([, sum], { width }) => {
     const h = sum as Tensor;
     return [outputMeta(h), { shape: [width], strides: null, dtype: h.dtype, device: h.device }];
@@ -79,7 +79,7 @@ const addRmsNormOp: Op<NormParams> = defineOp<NormParams>({
   autocast: 'float32',
   differentiable: [0, 1],
   doc: 'Each row of a sum over its root mean square, times weight; and the sum.',
-  sharding: normalisationRule(3, [0, 1]),
+  sharding: normalizationRule(3, [0, 1]),
   kernelParams: ['eps'],
   meta: ([x], params) => [
     outputMeta(x as Tensor),

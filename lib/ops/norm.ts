@@ -14,8 +14,8 @@ import { requireFloating, requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import {
-  normalisationBackwardRule,
-  normalisationRule,
+  normalizationBackwardRule,
+  normalizationRule,
   outerDims,
 } from './sharding/normalization.js';
 import { varMean } from './variance.js';
@@ -71,7 +71,7 @@ export interface BackwardParams extends NormParams {
 const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
   name: 'layerNormBackward',
   doc: 'Gradients of layerNorm: of the input, the weight and the bias.',
-  sharding: normalisationBackwardRule(3),
+  sharding: normalizationBackwardRule(3),
   meta: ([, x], { width }) => {
     const input = x as Tensor;
     const affine = { shape: [width], strides: null, dtype: input.dtype, device: input.device };
@@ -124,7 +124,7 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
   autocast: 'float32',
   differentiable: [0],
   doc: 'Each row minus its mean, over its standard deviation, times weight plus bias.',
-  sharding: normalisationRule(3),
+  sharding: normalizationRule(3),
   kernelParams: ['eps'],
   meta: ([x], params) => {
     const input = x as Tensor;
@@ -200,7 +200,7 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
 export const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
   name: 'rmsNormBackward',
   doc: 'Gradients of rmsNorm: of the input and the weight.',
-  sharding: normalisationBackwardRule(2),
+  sharding: normalizationBackwardRule(2),
   meta: ([, x], { width }) => {
     const input = x as Tensor;
     return [
@@ -243,7 +243,7 @@ export const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   autocast: 'float32',
   differentiable: [0],
   doc: 'Each row over its root mean square, times weight.',
-  sharding: normalisationRule(2),
+  sharding: normalizationRule(2),
   kernelParams: ['eps'],
   meta: ([x], params) => [outputMeta(x as Tensor), statisticsMeta(x as Tensor, params)],
   lower: (command, [x, weight], outputs, { width, eps }) => {

@@ -10,7 +10,7 @@ import type { ReduceOpName } from '../core/placement.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { stack } from './join.js';
 import { sampleTensor } from './samples.js';
-import { byElementsRule, listsRule } from './sharding/concat-and-foreach.js';
+import { decomposedForeachRule, foreachRule } from './sharding/concat-and-foreach.js';
 
 /** Tensors of one command; more are split over several. */
 const MAX_TENSORS = 256;
@@ -40,7 +40,7 @@ function defineStep<P extends Count>(
     kernelParams,
     meta: () => [],
     mutates,
-    sharding: listsRule(terms),
+    sharding: foreachRule(terms),
     vjp: 'not-differentiable',
     samples: () => [],
   });
@@ -128,7 +128,7 @@ const foreachMulOp = defineStep<ForeachMul>(
 const foreachNormOp: Op<Count> = defineOp<Count>({
   name: 'foreachNorm',
   doc: 'The 2-norm of each of many tensors.',
-  sharding: byElementsRule(),
+  sharding: decomposedForeachRule(),
   kernelParams: ['count'],
   meta: (inputs, { count }) => {
     const { dtype, device } = inputs[0] as Tensor;

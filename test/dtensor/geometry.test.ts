@@ -7,8 +7,8 @@ import { numelOf } from '../../lib/core/shape.js';
 import {
   chunkOf,
   largestLocalShape,
-  localPiece,
   meshCoordinates,
+  shardAt,
 } from '../../lib/dtensor/spec/shard-geometry.js';
 import { fakeMesh, specOf, specPairs } from './fake-mesh.js';
 import { localOf } from './simulate.js';
@@ -29,7 +29,7 @@ describe('the chunk rule', () => {
 describe('the pieces of a tensor', () => {
   it('keep the other dims when they are empty', () => {
     const spec = specOf(fakeMesh([4]), [5, 7], [Shard(0)]);
-    assert.deepEqual(localPiece(spec, [3]), {
+    assert.deepEqual(shardAt(spec, [3]), {
       shape: [0, 7],
       offsets: [5, 0],
       globalShape: [5, 7],
@@ -40,7 +40,7 @@ describe('the pieces of a tensor', () => {
     const mesh = fakeMesh([2, 2], ['dp', 'tp']);
     const starts = (order: number[][]) => {
       const spec = specOf(mesh, [8], [Shard(0), Shard(0)], order);
-      return meshCoordinates(mesh).map((coordinate) => localPiece(spec, coordinate).offsets[0]);
+      return meshCoordinates(mesh).map((coordinate) => shardAt(spec, coordinate).offsets[0]);
     };
     assert.deepEqual(starts([[0, 1]]), [0, 2, 4, 6]);
     assert.deepEqual(starts([[1, 0]]), [0, 4, 2, 6], 'tensor parallel first, then FSDP');
@@ -48,12 +48,12 @@ describe('the pieces of a tensor', () => {
 
   it('are nothing at all outside the mesh', () => {
     const spec = specOf(fakeMesh([2]), [4, 4], [Replicate()]);
-    assert.deepEqual(localPiece(spec, null).shape, [0]);
+    assert.deepEqual(shardAt(spec, null).shape, [0]);
   });
 
   it('are computed once', () => {
     const spec = specOf(fakeMesh([2]), [4, 4], [Shard(1)]);
-    assert.equal(localPiece(spec, [1]), localPiece(spec, [1]));
+    assert.equal(shardAt(spec, [1]), shardAt(spec, [1]));
   });
 
   it('hold the elements that the cuts leave, at their offsets, and the first is the largest', () => {
@@ -72,7 +72,7 @@ describe('the pieces of a tensor', () => {
         };
         const largest = largestLocalShape(spec);
         for (const coordinate of meshCoordinates(spec.mesh)) {
-          const { shape, offsets } = localPiece(spec, coordinate);
+          const { shape, offsets } = shardAt(spec, coordinate);
           const held = localOf(spec, numbered, coordinate);
           assert.deepEqual(shape, held.shape);
           assert.ok(shape.every((size, dim) => size <= (largest[dim] as number)));

@@ -13,7 +13,7 @@ import {
   Replicate,
   Shard,
 } from '../../lib/distributed.js';
-import { localPiece } from '../../lib/dtensor/spec/shard-geometry.js';
+import { shardAt } from '../../lib/dtensor/spec/shard-geometry.js';
 import { bfloat16, bool, float16, float32, type Tensor, uint8 } from '../../lib/index.js';
 import type { Rng } from '../fuzz/rng.js';
 import { orderBy } from './fake-mesh.js';
@@ -72,7 +72,7 @@ function termOf(t: Tensor, mesh: DeviceMesh, placements: readonly Placement[]): 
 /** The distributed tensor of this spec whose whole is `t`. */
 export function placed(t: Tensor, spec: DTensorSpec, requiresGrad = false): Tensor {
   const mesh = spec.mesh as DeviceMesh;
-  const { shape, offsets } = localPiece(spec, mesh.getCoordinate());
+  const { shape, offsets } = shardAt(spec, mesh.getCoordinate());
   let local = termOf(t.detach(), mesh, spec.placements);
   shape.forEach((size, dim) => {
     local = local.narrow(dim, offsets[dim] as number, size);

@@ -14,7 +14,7 @@ import {
 } from '../../lib/core/placement.js';
 import '../../lib/index.js';
 import { sampleTensor } from '../../lib/ops/samples.js';
-import { checkWay } from './shard-by-hand.js';
+import { checkStrategies } from './shard-by-hand.js';
 
 type Place = number | null | ReduceOpName;
 const placed = (place: Place): Placement =>
@@ -58,7 +58,7 @@ describe('strategies checked by hand', () => {
       const operands = shapes.map((shape, i) => sampleTensor(shape, { seed: i + 1 }));
       const call = { op, inputs: operands, params, expected: dispatch(op, operands, params) };
       assert.throws(() =>
-        checkWay(call, [{ inputs: inputs.map(placed), outputs: outputs.map(placed) }], [2]),
+        checkStrategies(call, [{ inputs: inputs.map(placed), outputs: outputs.map(placed) }], [2]),
       );
     });
   }

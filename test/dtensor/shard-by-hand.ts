@@ -6,11 +6,11 @@ import { inspect } from 'node:util';
 import { dispatch } from '../../lib/core/dispatch.js';
 import type { AnyOp } from '../../lib/core/op.js';
 import type { Placement, ReduceOpName } from '../../lib/core/placement.js';
-import type { MeshDimContext, Piece, Strategy } from '../../lib/core/sharding-rule.js';
+import type { MeshDimContext, ShardMeta, Strategy } from '../../lib/core/sharding-rule.js';
 import { bool, cat, type Tensor, uint8 } from '../../lib/index.js';
 
 /** One strategy for each mesh dimension, which together make a call. */
-export type Way = readonly Strategy<object>[];
+export type StrategyChoice = readonly Strategy<object>[];
 
 /** The chunk rule: where the piece of a rank begins and ends. */
 function chunk(size: number, ranks: number, rank: number): [number, number] {
@@ -18,12 +18,12 @@ function chunk(size: number, ranks: number, rank: number): [number, number] {
   return [Math.min(size, rank * most), Math.min(size, (rank + 1) * most)];
 }
 
-function wholePiece({ shape }: Tensor): Piece {
+function wholePiece({ shape }: Tensor): ShardMeta {
   return { shape, offsets: shape.map(() => 0), globalShape: shape };
 }
 
 /** What a rank of one more mesh dimension has of a piece. */
-function pieceOf(piece: Piece, placement: Placement, ranks: number, rank: number): Piece {
+function pieceOf(piece: ShardMeta, placement: Placement, ranks: number, rank: number): ShardMeta {
   if (!placement.isShard()) return piece;
   const { dim } = placement;
   const [start, end] = chunk(piece.shape[dim] as number, ranks, rank);
@@ -165,12 +165,12 @@ export interface Call {
 function runLocally(
   { op, params }: Call,
   locals: readonly Tensor[],
-  inputs: readonly Piece[],
-  outputs: readonly Piece[],
-  way: Way,
+  inputs: readonly ShardMeta[],
+  outputs: readonly ShardMeta[],
+  choice: StrategyChoice,
 ): readonly Tensor[] {
   const call = { inputs, outputs };
-  const run = way.find((strategy) => strategy.run !== undefined)?.run;
+  const run = choice.find((strategy) => strategy.run !== undefined)?.run;
   if (run !== undefined) return run(locals, params, call);
   return dispatch(op, locals, op.sharding?.localParams?.(params, call) ?? params);
 }
@@ -182,24 +182,24 @@ function runLocally(
  * @throws Error if they differ, or if the results of a rank do not have the sizes that the chunk
  * rule says
  */
-export function checkWay(call: Call, way: Way, mesh: readonly number[]): void {
-  const ways = way
+export function checkStrategies(call: Call, choice: StrategyChoice, mesh: readonly number[]): void {
+  const described = choice
     .map((s, i) => `(${s.inputs.join(', ')}) -> (${s.outputs.join(', ')}) on ${mesh[i]} ranks`)
     .join(', then ');
-  const what = `${call.op.name} of ${call.inputs.map((t) => `[${t.shape}]`).join(' ')}, ${inspect(call.params, { depth: 1, breakLength: Infinity })}: ${ways}`;
+  const what = `${call.op.name} of ${call.inputs.map((t) => `[${t.shape}]`).join(' ')}, ${inspect(call.params, { depth: 1, breakLength: Infinity })}: ${described}`;
 
   /** What all ranks below one rank of the outer mesh dimensions hold together. */
   const below = (
     locals: readonly Tensor[],
-    inputs: readonly Piece[],
-    outputs: readonly Piece[],
+    inputs: readonly ShardMeta[],
+    outputs: readonly ShardMeta[],
     meshDim: number,
   ): readonly Tensor[] => {
-    const strategy = way[meshDim];
+    const strategy = choice[meshDim];
     if (strategy === undefined) {
-      const results = runLocally(call, locals, inputs, outputs, way);
+      const results = runLocally(call, locals, inputs, outputs, choice);
       results.forEach((t, i) => {
-        const { shape } = outputs[i] as Piece;
+        const { shape } = outputs[i] as ShardMeta;
         if (t.shape.join() !== shape.join())
           throw new Error(`${what}: a rank has output ${i} in shape [${t.shape}], not [${shape}]`);
       });

@@ -108,7 +108,7 @@ describe('the sharding rule of an op on lists', () => {
     });
 
     it(`says in which terms a tensor may be: ${name}, ${lists().length} lists`, () => {
-      for (const reduction of op.sharding?.follows?.terms ?? []) {
+      for (const reduction of op.sharding?.follows?.reductions ?? []) {
         const placements = cut.map(() => Partial(reduction));
         checkLists(op, () => lists().flat(), params, placements, 3);
       }

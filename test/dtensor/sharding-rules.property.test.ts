@@ -6,7 +6,7 @@ import { type AnyOp, opByName } from '../../lib/core/op.js';
 import { wrapNumber } from '../../lib/core/tensor.js';
 import type { Tensor } from '../../lib/index.js';
 import { sampleTensor } from '../../lib/ops/samples.js';
-import { checkWay, contextOf, strategiesOf } from './shard-by-hand.js';
+import { checkStrategies, contextOf, strategiesOf } from './shard-by-hand.js';
 
 const RUNS = { numRuns: 60 };
 const ranks = fc.integer({ min: 1, max: 5 });
@@ -21,7 +21,7 @@ function checkAll(name: string, inputs: readonly Tensor[], params: object, count
   const op = opByName(name) as AnyOp;
   const call = { op, inputs, params, expected: dispatch(op, inputs, params) };
   for (const strategy of strategiesOf(op, inputs, params, contextOf(count)))
-    checkWay(call, [strategy], [count]);
+    checkStrategies(call, [strategy], [count]);
 }
 
 /**

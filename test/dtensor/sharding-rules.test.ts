@@ -8,7 +8,13 @@ import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
 import type { Strategy } from '../../lib/core/sharding-rule.js';
 import '../../lib/index.js';
-import { type Call, checkWay, contextOf, goTogether, strategiesOf } from './shard-by-hand.js';
+import {
+  type Call,
+  checkStrategies,
+  contextOf,
+  goTogether,
+  strategiesOf,
+} from './shard-by-hand.js';
 import { moreSamples } from './sharding-samples.js';
 
 /** Ops without calls that could be compared, and where their rules are tested. */
@@ -88,10 +94,10 @@ describe('the sharding rule of every op in the table', () => {
     it(`lists ways that give the whole result: ${op.name}`, () => {
       for (const sample of samplesOf(op)) {
         const call = callOf(op, sample);
-        checkWay(call, [], []); // the params of a rank that has everything
+        checkStrategies(call, [], []); // the params of a rank that has everything
         for (const ranks of [1, 2, 3, 4]) {
           for (const strategy of strategiesOf(op, call.inputs, call.params, contextOf(ranks)))
-            checkWay(call, [strategy], [ranks]);
+            checkStrategies(call, [strategy], [ranks]);
         }
       }
     });
@@ -99,7 +105,7 @@ describe('the sharding rule of every op in the table', () => {
     it(`lists ways that go together on two mesh dimensions: ${op.name}`, () => {
       for (const sample of samplesOf(op)) {
         const call = callOf(op, sample);
-        for (const way of pairs(call, 2, 2)) checkWay(call, way, [2, 2]);
+        for (const strategy of pairs(call, 2, 2)) checkStrategies(call, strategy, [2, 2]);
       }
     });
   }

@@ -57,7 +57,7 @@ export function decisionOf(
   return propagate(op, inputs, specs, params, into);
 }
 
-const way = (inputs: Placement[], ...outputs: Placement[]): Strategy<never> => ({
+const strategy = (inputs: Placement[], ...outputs: Placement[]): Strategy<never> => ({
   inputs,
   outputs,
 });
@@ -70,11 +70,11 @@ function addStrategies(inputs: readonly Tensor[]): Strategy<never>[] {
       const ownDim = dim - (shape.length - t.ndim);
       return ownDim >= 0 && (t.shape[ownDim] === size || size === 1) ? Shard(ownDim) : R;
     });
-    return way(own, Shard(dim));
+    return strategy(own, Shard(dim));
   });
   return [
     ...cuts,
-    way(
+    strategy(
       inputs.map(() => P),
       P,
     ),
@@ -96,7 +96,7 @@ export const relu = toyOp({
   name: 'relu',
   shape: ([x]) => [(x as Tensor).shape],
   sharding: {
-    strategies: ([x]) => (x as Tensor).shape.map((_, dim) => way([Shard(dim)], Shard(dim))),
+    strategies: ([x]) => (x as Tensor).shape.map((_, dim) => strategy([Shard(dim)], Shard(dim))),
   },
 });
 
@@ -105,11 +105,11 @@ export const matmul = toyOp({
   shape: ([a, b]) => [[(a as Tensor).shape[0] as number, (b as Tensor).shape[1] as number]],
   sharding: {
     strategies: () => [
-      way([Shard(0), R], Shard(0)),
-      way([R, Shard(1)], Shard(1)),
-      way([Shard(1), Shard(0)], P),
-      way([P, R], P),
-      way([R, P], P),
+      strategy([Shard(0), R], Shard(0)),
+      strategy([R, Shard(1)], Shard(1)),
+      strategy([Shard(1), Shard(0)], P),
+      strategy([P, R], P),
+      strategy([R, P], P),
     ],
   },
 });
@@ -121,9 +121,9 @@ export const mean = toyOp({
   sharding: {
     strategies: ([x], _params: never, mesh: MeshDimContext) => {
       const { shape } = x as Tensor;
-      const rest = shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim)));
+      const rest = shape.slice(1).map((_, dim) => strategy([Shard(dim + 1)], Shard(dim)));
       return mesh.divides(0, 0, shape[0] as number)
-        ? [way([Shard(0)], Partial('avg')), ...rest]
+        ? [strategy([Shard(0)], Partial('avg')), ...rest]
         : rest;
     },
   },
@@ -136,7 +136,7 @@ export const variance = toyOp({
   decompose: (inputs) => inputs,
   sharding: {
     strategies: ([x]) =>
-      (x as Tensor).shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim))),
+      (x as Tensor).shape.slice(1).map((_, dim) => strategy([Shard(dim + 1)], Shard(dim))),
     decomposes: true,
     reducedFirst: [0],
   },
@@ -152,9 +152,9 @@ export const embedding = toyOp({
   ],
   sharding: {
     strategies: () => [
-      way([R, Shard(0)], Shard(0)),
-      way([Shard(1), R], Shard(1)),
-      { ...way([Shard(0), R], P), run: lookUpRows },
+      strategy([R, Shard(0)], Shard(0)),
+      strategy([Shard(1), R], Shard(1)),
+      { ...strategy([Shard(0), R], P), run: lookUpRows },
     ],
   },
 });
@@ -166,7 +166,7 @@ export const step = toyOp({
   mutates: () => [0, 1],
   sharding: {
     strategies: ([x]) =>
-      (x as Tensor).shape.map((_, dim) => way([Shard(dim), Shard(dim), Shard(dim)])),
+      (x as Tensor).shape.map((_, dim) => strategy([Shard(dim), Shard(dim), Shard(dim)])),
   },
 });
 
@@ -175,7 +175,7 @@ export const cumsum = toyOp({
   shape: ([x]) => [(x as Tensor).shape],
   sharding: {
     strategies: ([x]) =>
-      (x as Tensor).shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim + 1))),
+      (x as Tensor).shape.slice(1).map((_, dim) => strategy([Shard(dim + 1)], Shard(dim + 1))),
   },
 });
 

@@ -10,7 +10,12 @@ import { sampleTensor } from '../../lib/ops/samples.js';
 import { contextOf, strategiesOf } from './shard-by-hand.js';
 
 /** `S0 R -> P(sum)` for the inputs and outputs of a strategy. */
-function waysOf(name: string, inputs: readonly Tensor[], params: object, ranks = 2): string[] {
+function strategyTexts(
+  name: string,
+  inputs: readonly Tensor[],
+  params: object,
+  ranks = 2,
+): string[] {
   const short = (places: readonly object[]): string =>
     places
       .map((p) =>
@@ -35,7 +40,7 @@ const groups = sampleTensor([2, 2, 5, 3]);
 const attends = { scale: 1, causal: 1, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 };
 const step = { dims: [1], keepdim: false };
 
-const there: [what: string, name: string, inputs: Tensor[], params: object, way: string][] = [
+const there: [what: string, name: string, inputs: Tensor[], params: object, strategy: string][] = [
   ['a product by rows', 'matmul', [x, weight, one], { alpha: 1, beta: 0 }, 'S0 R R -> S0'],
   [
     'a product by columns, with a bias cut alike',
@@ -103,7 +108,7 @@ const there: [what: string, name: string, inputs: Tensor[], params: object, way:
   ['random numbers', 'randomNormal', [], { shape: [4, 2] }, ' -> S1'],
 ];
 
-const absent: [what: string, name: string, inputs: Tensor[], params: object, way: RegExp][] = [
+const absent: [what: string, name: string, inputs: Tensor[], params: object, strategy: RegExp][] = [
   ['a number added to terms', 'add', [x, one], { alpha: 1 }, /P/],
   ['terms subtracted from a number', 'sub', [one, x], { alpha: 1 }, /P/],
   ['terms as a divisor', 'div', [x, x], {}, /^\S+ P/],
@@ -131,18 +136,18 @@ const absent: [what: string, name: string, inputs: Tensor[], params: object, way
 ];
 
 describe('the strategies of the op table', () => {
-  for (const [what, name, inputs, params, way] of there) {
+  for (const [what, name, inputs, params, strategy] of there) {
     it(`hold ${what}`, () =>
       assert.ok(
-        waysOf(name, inputs, params).includes(way),
-        `${way} is none of\n${waysOf(name, inputs, params).join('\n')}`,
+        strategyTexts(name, inputs, params).includes(strategy),
+        `${strategy} is none of\n${strategyTexts(name, inputs, params).join('\n')}`,
       ));
   }
 
-  for (const [what, name, inputs, params, way] of absent) {
+  for (const [what, name, inputs, params, strategy] of absent) {
     it(`do not hold ${what}`, () =>
       assert.deepEqual(
-        waysOf(name, inputs, params).filter((listed) => way.test(listed)),
+        strategyTexts(name, inputs, params).filter((listed) => strategy.test(listed)),
         [],
       ));
   }

@@ -7,33 +7,33 @@ import { chunksOf } from '../spec/shard-geometry.js';
 import type { DTensorSpec } from '../spec/spec.js';
 
 /** Coordinates along some mesh dims, by their numbers. */
-type Place = Readonly<Record<number, number>>;
+type Coordinates = Readonly<Record<number, number>>;
 
 /** Indices of a tensor dim that some ranks have. */
-export interface Cut {
+export interface DimShard {
   readonly from: number;
   readonly size: number;
   /** Where those are along the mesh dims that cut the tensor dim. */
-  readonly place: Place;
+  readonly place: Coordinates;
 }
 
 /** As many ranks of a part are named one by one; of more, the ranges of their coordinates. */
 const MOST_NAMED = 4;
 
 /** The pieces of a tensor dim, the empty ones too. No dim: a single one. */
-export function cutsAlong({ shape, order, mesh }: DTensorSpec, dim: number | null): Cut[] {
+export function shardsAlong({ shape, order, mesh }: DTensorSpec, dim: number | null): DimShard[] {
   if (dim === null) return [{ from: 0, size: 1, place: {} }];
-  let cuts: Cut[] = [{ from: 0, size: shape[dim] as number, place: {} }];
+  let shards: DimShard[] = [{ from: 0, size: shape[dim] as number, place: {} }];
   for (const meshDim of order[dim] as readonly number[]) {
-    cuts = cuts.flatMap(({ from, size, place }) =>
-      chunksOf(size, mesh.shape[meshDim] as number).map((piece, i) => ({
-        from: from + piece.offset,
-        size: piece.size,
+    shards = shards.flatMap(({ from, size, place }) =>
+      chunksOf(size, mesh.shape[meshDim] as number).map((chunk, i) => ({
+        from: from + chunk.offset,
+        size: chunk.size,
         place: { ...place, [meshDim]: i },
       })),
     );
   }
-  return cuts;
+  return shards;
 }
 
 /**
@@ -42,28 +42,28 @@ export function cutsAlong({ shape, order, mesh }: DTensorSpec, dim: number | nul
  *
  * @example `dp=0, tp=0 | dp=0, tp=1`, or of many `dp=0, tp=0…63 (64 copies)`
  */
-export function holders(spec: DTensorSpec, place: Place): string {
+export function holders(spec: DTensorSpec, place: Coordinates): string {
   const free = [...spec.mesh.shape.keys()].filter((meshDim) => !(meshDim in place));
-  const [terms, copies] = [
+  const [partialDims, copies] = [
     free.filter((meshDim) => spec.placements[meshDim]?.isPartial()),
     free.filter((meshDim) => !spec.placements[meshDim]?.isPartial()),
   ];
-  const [numTerms, numCopies] = [ranksAlong(spec, terms), ranksAlong(spec, copies)];
-  if (numTerms * numCopies > MOST_NAMED) {
+  const [numPartial, numCopies] = [ranksAlong(spec, partialDims), ranksAlong(spec, copies)];
+  if (numPartial * numCopies > MOST_NAMED) {
     const counted = [
-      numTerms > 1 ? [`${numTerms} terms`] : [],
+      numPartial > 1 ? [`${numPartial} terms`] : [],
       numCopies > 1 ? [`${numCopies} copies`] : [],
     ].flat();
     return `${label(spec, place)} (${counted.join(' of ')})`;
   }
-  const ofTerms = placesAlong(spec, terms).map((term) => {
+  const addends = placesAlong(spec, partialDims).map((partialAt) => {
     const names = placesAlong(spec, copies).map((copy) =>
-      label(spec, { ...place, ...term, ...copy }),
+      label(spec, { ...place, ...partialAt, ...copy }),
     );
-    return numTerms > 1 && numCopies > 1 ? `(${names.join(' | ')})` : names.join(' | ');
+    return numPartial > 1 && numCopies > 1 ? `(${names.join(' | ')})` : names.join(' | ');
   });
   const op = reductionOf(spec);
-  return numTerms === 1 || op === 'sum' ? ofTerms.join(' + ') : `${op}(${ofTerms.join(', ')})`;
+  return numPartial === 1 || op === 'sum' ? addends.join(' + ') : `${op}(${addends.join(', ')})`;
 }
 
 /** `Partial(sum)`, for the line that explains terms; null where there are none. */
@@ -80,15 +80,18 @@ export function reductionOf({ placements }: DTensorSpec): string | null {
  * The ranks that have nothing, and how many: of pieces next to one another the first and the last;
  * null if there are none.
  */
-export function emptyHanded(spec: DTensorSpec, along: readonly (readonly Cut[])[]): string | null {
-  const full = along.map((cuts) => cuts.filter(({ size }) => size > 0).length);
+export function ranksWithoutData(
+  spec: DTensorSpec,
+  along: readonly (readonly DimShard[])[],
+): string | null {
+  const full = along.map((shards) => shards.filter(({ size }) => size > 0).length);
   const all = spec.mesh.shape.reduce((a, b) => a * b, 1);
-  const shares = along.reduce((product, cuts) => product * cuts.length, 1);
+  const shares = along.reduce((product, shards) => product * shards.length, 1);
   const count = all - (all / shares) * full.reduce((a, b) => a * b, 1);
   if (count === 0) return null;
   if (count === all) return `all ${all} ranks`;
-  const names = along.flatMap((cuts) => {
-    const empty = cuts
+  const names = along.flatMap((shards) => {
+    const empty = shards
       .filter(({ size }) => size === 0)
       .map(({ place }) => partialLabel(spec, place));
     return empty.length > MOST_NAMED ? [`${empty[0]} … ${empty.at(-1)}`] : empty;
@@ -100,8 +103,8 @@ function ranksAlong({ mesh }: DTensorSpec, meshDims: readonly number[]): number 
   return meshDims.reduce((product, meshDim) => product * (mesh.shape[meshDim] as number), 1);
 }
 
-function placesAlong({ mesh }: DTensorSpec, meshDims: readonly number[]): Place[] {
-  return meshDims.reduce<Place[]>(
+function placesAlong({ mesh }: DTensorSpec, meshDims: readonly number[]): Coordinates[] {
+  return meshDims.reduce<Coordinates[]>(
     (places, meshDim) =>
       places.flatMap((place) =>
         Array.from({ length: mesh.shape[meshDim] as number }, (_, i) => ({
@@ -117,7 +120,7 @@ function placesAlong({ mesh }: DTensorSpec, meshDims: readonly number[]): Place[
  * `dp=0, tp=1`, or `mesh[0, 1]` where mesh dims have no names; mesh dims that are not in `place` as
  * ranges.
  */
-function label({ mesh }: DTensorSpec, place: Place): string {
+function label({ mesh }: DTensorSpec, place: Coordinates): string {
   const parts = mesh.shape.map((ranks, meshDim) =>
     String(place[meshDim] ?? (ranks === 1 ? 0 : `0…${ranks - 1}`)),
   );
@@ -126,7 +129,7 @@ function label({ mesh }: DTensorSpec, place: Place): string {
 }
 
 /** Only the mesh dims of `place`: of whatever others. */
-function partialLabel(spec: DTensorSpec, place: Place): string {
+function partialLabel(spec: DTensorSpec, place: Coordinates): string {
   const { mesh } = spec;
   if (mesh.meshDimNames === null) return label(spec, place);
   return Object.entries(place)

@@ -11,7 +11,7 @@ export function titleOf(dim: number | null, { from, size, leftOut }: Span): stri
 }
 
 /** A line of titles for columns, then a line for each span of rows. */
-export function drawGrid({ title, dims, rows, columns, cells, notes }: ShownTensor): string {
+export function drawGrid({ title, dims, rows, columns, cells, legend }: ShownTensor): string {
   const heads = columns.map((span) => titleOf(dims[1], span));
   const sides = rows.map((span) => titleOf(dims[0], span));
   const sideWidth = Math.max(0, ...sides.map((side) => side.length));
@@ -32,13 +32,13 @@ export function drawGrid({ title, dims, rows, columns, cells, notes }: ShownTens
   const head =
     `${' '.repeat(sideWidth)}  ${heads.map((text, i) => ` ${text.padEnd(widths[i] as number)} `).join(' ')}`.trimEnd();
   if (rows.length === 0 || columns.length === 0)
-    return [inTerminal('bold', title), ...notes].join('\n');
+    return [inTerminal('bold', title), ...legend].join('\n');
   return [
     inTerminal('bold', title),
     ...(head === '' ? [] : [head]),
     rule('┌', '┬', '┐'),
     lines.join(`\n${rule('├', '┼', '┤')}\n`),
     rule('└', '┴', '┘'),
-    ...notes,
+    ...legend,
   ].join('\n');
 }

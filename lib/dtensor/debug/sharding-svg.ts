@@ -36,7 +36,7 @@ const sizeOf = (spans: readonly Span[]): number =>
 const middle = ({ at, length }: Scale[number]): string => (at + length / 2).toFixed(1);
 
 /** A rectangle for each part, with those who hold it, and the indices along both dims. */
-export function drawSvg({ title, dims, rows, columns, cells, notes }: ShownTensor): string {
+export function drawSvg({ title, dims, rows, columns, cells, legend }: ShownTensor): string {
   const wide = WIDTH - MARGIN.left - MARGIN.right;
   const high = Math.min(
     MOST_HEIGHT,
@@ -62,14 +62,14 @@ export function drawSvg({ title, dims, rows, columns, cells, notes }: ShownTenso
       `<text x="${MARGIN.left - 6}" y="${middle(y[i] as Scale[number])}" text-anchor="end">${indices(dims[0], span)}</text>`,
   );
   const below = MARGIN.top + high + LINE;
-  const legend = notes.map(
-    (note, i) => `<text x="8" y="${(below + i * LINE).toFixed(1)}">${escaped(note)}</text>`,
+  const explanation = legend.map(
+    (line, i) => `<text x="8" y="${(below + i * LINE).toFixed(1)}">${escaped(line)}</text>`,
   );
-  const height = high + MARGIN.top + MARGIN.bottom + notes.length * LINE;
+  const height = high + MARGIN.top + MARGIN.bottom + legend.length * LINE;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height.toFixed(0)}" font-family="sans-serif" font-size="11">
 <rect width="100%" height="100%" fill="white"/>
 <text x="8" y="18" font-weight="bold">${escaped(title)}</text>
-${[...boxes, ...top, ...side, ...legend].join('\n')}
+${[...boxes, ...top, ...side, ...explanation].join('\n')}
 </svg>
 `;
 }

@@ -2,9 +2,15 @@
 import { ShardingError } from '../../core/errors.js';
 import { checkOneOf, withDefaults } from '../../core/options.js';
 import type { Tensor } from '../../core/tensor.js';
-import { type LocalPart, partOf } from '../spec/local-shard.js';
+import { type LocalShard, localShardOf } from '../spec/local-shard.js';
 import type { DTensorSpec } from '../spec/spec.js';
-import { type Cut, cutsAlong, emptyHanded, holders, reductionOf } from './sharding-cells.js';
+import {
+  type DimShard,
+  holders,
+  ranksWithoutData,
+  reductionOf,
+  shardsAlong,
+} from './sharding-cells.js';
 import { drawGrid } from './sharding-grid.js';
 import { drawSvg } from './sharding-svg.js';
 
@@ -33,7 +39,7 @@ export interface ShownTensor {
   /** Who holds it, for each row and column. */
   readonly cells: readonly (readonly string[])[];
   /** What the signs in cells mean, and who holds nothing. */
-  readonly notes: readonly string[];
+  readonly legend: readonly string[];
 }
 
 /** More pieces than fit on a screen are left out, in the middle. */
@@ -54,7 +60,7 @@ export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): st
   const op = 'visualizeSharding';
   const { format } = withDefaults<Required<VisualizeOptions>>(op, { format: 'text' }, options);
   checkOneOf(op, 'format', format, ['text', 'svg']);
-  const part = partOf(t);
+  const part = localShardOf(t);
   if (part === null)
     throw new ShardingError(
       `${op}: expected a distributed tensor, got a plain one. Every rank has its own.`,
@@ -67,12 +73,12 @@ export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): st
   return text;
 }
 
-function shownTensor(op: string, { spec }: LocalPart): ShownTensor {
+function shownTensor(op: string, { spec }: LocalShard): ShownTensor {
   const dims = shownDims(op, spec);
-  const along = dims.map((dim) => cutsAlong(spec, dim)) as [Cut[], Cut[]];
-  const [rows, columns] = along.map((cuts) => cuts.filter(({ size }) => size > 0)) as [
-    Cut[],
-    Cut[],
+  const along = dims.map((dim) => shardsAlong(spec, dim)) as [DimShard[], DimShard[]];
+  const [rows, columns] = along.map((shards) => shards.filter(({ size }) => size > 0)) as [
+    DimShard[],
+    DimShard[],
   ];
   const [shownRows, shownColumns] = [
     withoutMiddle(rows, MOST.rows),
@@ -91,17 +97,17 @@ function shownTensor(op: string, { spec }: LocalPart): ShownTensor {
     rows: shownRows,
     columns: shownColumns,
     cells,
-    notes: notesOn(spec, along),
+    legend: legendOf(spec, along),
   };
 }
 
-function notesOn(spec: DTensorSpec, along: readonly (readonly Cut[])[]): string[] {
+function legendOf(spec: DTensorSpec, along: readonly (readonly DimShard[])[]): string[] {
   const { mesh, placements } = spec;
   const hasCopies = placements.some(
     (placement, meshDim) => placement.isReplicate() && mesh.shape[meshDim] !== 1,
   );
   const reduction = reductionOf(spec);
-  const nothing = emptyHanded(spec, along);
+  const nothing = ranksWithoutData(spec, along);
   return [
     ...(hasCopies ? ['a | b: copies, on each of them'] : []),
     ...(reduction === null
@@ -115,10 +121,12 @@ function notesOn(spec: DTensorSpec, along: readonly (readonly Cut[])[]): string[
 
 /** As many as `most`; a gap stands for the others. */
 function withoutMiddle(
-  cuts: readonly Cut[],
+  shards: readonly DimShard[],
   most: number,
-): (Span & { place: Cut['place'] | null })[] {
-  const shown = cuts.toSorted((a, b) => a.from - b.from).map((cut) => ({ ...cut, leftOut: 0 }));
+): (Span & { place: DimShard['place'] | null })[] {
+  const shown = shards
+    .toSorted((a, b) => a.from - b.from)
+    .map((shard) => ({ ...shard, leftOut: 0 }));
   if (shown.length <= most) return shown;
   const [head, tail] = [
     shown.slice(0, Math.ceil(most / 2)),
@@ -141,13 +149,13 @@ function withoutMiddle(
 /** The dims that are cut come first; others fill up to two. */
 function shownDims(op: string, spec: DTensorSpec): [number | null, number | null] {
   const all = [...spec.shape.keys()];
-  const cut = all.filter((dim) => spec.placements.some((placement) => placement.isShard(dim)));
-  if (cut.length > 2)
+  const sharded = all.filter((dim) => spec.placements.some((placement) => placement.isShard(dim)));
+  if (sharded.length > 2)
     throw new ShardingError(
-      `${op}: only two dims can be shown, and ${spec} is cut along ${cut.length}`,
+      `${op}: only two dims can be shown, and ${spec} is cut along ${sharded.length}`,
       { op },
     );
-  const chosen = [...cut, ...all.filter((dim) => !cut.includes(dim))]
+  const chosen = [...sharded, ...all.filter((dim) => !sharded.includes(dim))]
     .slice(0, 2)
     .sort((a, b) => a - b);
   return chosen.length === 2

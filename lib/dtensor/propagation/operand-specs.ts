@@ -10,7 +10,7 @@ import { redistributeMicroseconds } from '../redistribute/plan.js';
 import {
   type DTensorSpec,
   internSpec,
-  keptOrder,
+  keptShardOrder,
   placeSpec,
   type ShardOrder,
 } from '../spec/spec.js';
@@ -45,7 +45,7 @@ export function operandSpecs(call: OpCall, strategies: readonly AnyStrategy[]): 
   for (const linked of linkedDims(placements)) {
     const order = commonOrder(call, placements, linked);
     for (const { operand, dim } of linked.slots)
-      (orders[operand] as number[][])[dim] = cutsOf(placements[operand], dim, order);
+      (orders[operand] as number[][])[dim] = shardMeshDims(placements[operand], dim, order);
   }
   const inputs = specs.map((spec, i) =>
     spec === null ? null : placeSpec(spec, placements[i] as Placement[], orders[i]),
@@ -65,7 +65,7 @@ function placementOf({ inputs, outputs }: AnyStrategy, operand: number): Placeme
   ) as Placement;
 }
 
-function cutsOf(
+function shardMeshDims(
   placements: readonly Placement[] | undefined,
   dim: number,
   order: readonly number[],
@@ -146,8 +146,8 @@ function orderCost(
     const own = slots.filter(({ operand }) => operand === i);
     if (!spec || own.length === 0) return;
     const target = placements[i] as readonly Placement[];
-    const orders = keptOrder(spec, target).map((kept, dim) =>
-      own.some((slot) => slot.dim === dim) ? cutsOf(target, dim, order) : kept,
+    const orders = keptShardOrder(spec, target).map((kept, dim) =>
+      own.some((slot) => slot.dim === dim) ? shardMeshDims(target, dim, order) : kept,
     );
     cost += redistributeMicroseconds(spec, placeSpec(spec, target, orders));
   });
@@ -168,8 +168,8 @@ function forcedOrder(call: OpCall, { slots, meshDims }: LinkedDims): readonly nu
     const order = completed(spec.order[dim] as readonly number[], meshDims);
     forced ??= order;
     if (order.some((meshDim, i) => meshDim !== forced?.[i])) {
-      const name = (cuts: readonly number[]) =>
-        cuts.map((meshDim) => meshDimName(mesh, meshDim)).join(', then ');
+      const name = (meshDims: readonly number[]) =>
+        meshDims.map((meshDim) => meshDimName(mesh, meshDim)).join(', then ');
       throw new ShardingError(
         `${op.name}: expected all tensors that it writes to to be cut in one order, got one cut by ${name(forced)} and another by ${name(order)}. ` +
           'Make them with the same shardOrder.',

@@ -48,11 +48,11 @@ function contextOf({ mesh }: OpCall, chosen: readonly AnyStrategy[]): MeshDimCon
   return {
     ranks,
     divides(input, dim, size) {
-      let pieces = ranks;
+      let chunks = ranks;
       chosen.forEach((strategy, meshDim) => {
-        if (strategy.inputs[input]?.isShard(dim)) pieces *= mesh.shape[meshDim] as number;
+        if (strategy.inputs[input]?.isShard(dim)) chunks *= mesh.shape[meshDim] as number;
       });
-      return size % pieces === 0;
+      return size % chunks === 0;
     },
   };
 }
@@ -72,7 +72,7 @@ function fits(call: OpCall, chosen: readonly AnyStrategy[], strategy: AnyStrateg
   return (
     strategy.inputs.every((placement, i) => inputFits(call, chosen.length, placement, i)) &&
     strategy.outputs.every((placement, i) => outputFits(call, chosen, placement, i)) &&
-    cutsSomethingCut(call, chosen.length, strategy) &&
+    followsSharding(call, chosen.length, strategy) &&
     runOf([...chosen, strategy]) !== 'several'
   );
 }
@@ -108,26 +108,22 @@ function outputFits(
  * or the tensor that is written to. And a dim of at most one element is cut only to keep a cut that
  * there is.
  */
-function cutsSomethingCut(
-  { specs, into }: OpCall,
-  meshDim: number,
-  strategy: AnyStrategy,
-): boolean {
+function followsSharding({ specs, into }: OpCall, meshDim: number, strategy: AnyStrategy): boolean {
   if (into?.placements[meshDim]?.isShard()) return true;
   let kept = false;
   let small = false;
-  let cuts = false;
-  let anyCut = false;
+  let shardsInput = false;
+  let anySharded = false;
   strategy.inputs.forEach((placement, i) => {
     const spec = specs[i] ?? null;
     const own = spec?.placements[meshDim];
-    anyCut ||= own?.isShard() ?? false;
+    anySharded ||= own?.isShard() ?? false;
     if (spec === null || !placement.isShard()) return;
-    cuts = true;
+    shardsInput = true;
     kept ||= placement === own;
     small ||= (spec.shape[placement.dim] as number) <= 1 && placement !== own;
   });
-  return !cuts || (anyCut && (kept || !small));
+  return !shardsInput || (anySharded && (kept || !small));
 }
 
 /**

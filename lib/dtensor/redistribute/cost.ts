@@ -48,15 +48,15 @@ function blockNumel(step: Step, local: Shape, ranks: number): number {
       // As a ring does it: a reduce-scatter and an all-gather.
       return 2 * chunkSize(numelOf(local), ranks);
     case 'reduceScatter':
-      return numelOf(cut(local, step.dim, ranks));
+      return numelOf(chunkedShape(local, step.dim, ranks));
     case 'allToAll':
-      return numelOf(cut(local, step.toDim, ranks));
+      return numelOf(chunkedShape(local, step.toDim, ranks));
     default:
       return 0;
   }
 }
 
-function cut(local: Shape, dim: number, ranks: number): Shape {
+function chunkedShape(local: Shape, dim: number, ranks: number): Shape {
   return local.map((size, i) => (i === dim ? chunkSize(size, ranks) : size));
 }
 

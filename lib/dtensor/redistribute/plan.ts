@@ -13,8 +13,8 @@ import { type Placement, type ReduceOpName, Replicate } from '../../core/placeme
 import { formatShape, sameShape } from '../../core/shape.js';
 import { formatMesh, meshDimName } from '../../distributed/device-mesh/layout.js';
 import {
-  cutTogether,
   type DTensorSpec,
+  hasSharedTensorDim,
   internSpec,
   placeSpec,
   type ShardOrder,
@@ -140,7 +140,7 @@ interface Move {
 }
 
 /** What is left to do from a state, at best. */
-interface Way {
+interface Route {
   readonly collectives: number;
   readonly bytes: number;
   readonly first: Move | null;
@@ -159,37 +159,38 @@ const priorities: readonly StepKind[] = [
   'partialFromReplicate',
 ];
 
-const DONE: Way = { collectives: 0, bytes: 0, first: null };
+const DONE: Route = { collectives: 0, bytes: 0, first: null };
 
 class Planner {
   private readonly from: DTensorSpec;
   private readonly to: DTensorSpec;
   /** For each tensor dim, the mesh dims that really cut it. */
-  private readonly cutsBefore: ShardOrder;
-  private readonly cutsAfter: ShardOrder;
+  private readonly orderBefore: ShardOrder;
+  private readonly orderAfter: ShardOrder;
   /** By mesh dim: whether more than one rank is concerned, and something must be done. */
   private readonly moves: readonly boolean[];
-  private readonly ways = new Map<State, Way>();
+  private readonly routes = new Map<State, Route>();
   private readonly specs = new Map<State, DTensorSpec>();
 
   constructor(from: DTensorSpec, to: DTensorSpec) {
     this.from = from;
     this.to = to;
-    [this.cutsBefore, this.cutsAfter] = [realCuts(from), realCuts(to)];
+    [this.orderBefore, this.orderAfter] = [shardOrderOf(from), shardOrderOf(to)];
     this.moves = from.placements.map((source, meshDim) => {
       if (from.mesh.shape[meshDim] === 1) return false;
       return (
-        source !== to.placements[meshDim] || (source.isShard() && !this.stays(source.dim, meshDim))
+        source !== to.placements[meshDim] ||
+        (source.isShard() && !this.isUnchanged(source.dim, meshDim))
       );
     });
   }
 
   /** Whether both specs cut alike up to and including this mesh dim. */
-  private stays(dim: number, meshDim: number): boolean {
-    const before = this.cutsBefore[dim] as readonly number[];
-    const after = this.cutsAfter[dim] as readonly number[];
+  private isUnchanged(dim: number, meshDim: number): boolean {
+    const before = this.orderBefore[dim] as readonly number[];
+    const after = this.orderAfter[dim] as readonly number[];
     const depth = before.indexOf(meshDim);
-    return before.every((cut, i) => i > depth || cut === after[i]);
+    return before.every((each, i) => i > depth || each === after[i]);
   }
 
   plan(): Step[] {
@@ -220,17 +221,17 @@ class Planner {
   }
 
   /** The best way on from a state. Statuses only advance, so this ends. */
-  private best(state: State): Way {
-    let way = this.ways.get(state);
-    if (way === undefined) {
-      way = this.search(state);
-      this.ways.set(state, way);
+  private best(state: State): Route {
+    let route = this.routes.get(state);
+    if (route === undefined) {
+      route = this.search(state);
+      this.routes.set(state, route);
     }
-    return way;
+    return route;
   }
 
-  private search(state: State): Way {
-    let best: Way | null = null;
+  private search(state: State): Route {
+    let best: Route | null = null;
     for (const first of this.next(state)) {
       const rest = this.best(first.state);
       const collectives = rest.collectives + (isCollective(first.step) ? 1 : 0);
@@ -306,7 +307,7 @@ class Planner {
     dim: number,
     target: Placement,
   ): void {
-    if (this.cutsAt(state, dim).at(-1) !== meshDim) return;
+    if (this.orderAt(state, dim).at(-1) !== meshDim) return;
     const gathered = this.advance(state, meshDim, REPLICATED);
     found.push({
       step: { kind: 'allGather', meshDim, dim, after: this.specAt(gathered) },
@@ -341,19 +342,19 @@ class Planner {
    * else does.
    */
   private canPush(state: State, meshDim: number, dim: number): boolean {
-    const wanted = this.cutsAfter[dim] as readonly number[];
-    const now = this.cutsAt(state, dim);
-    return wanted.indexOf(meshDim) === now.length && now.every((cut, i) => cut === wanted[i]);
+    const wanted = this.orderAfter[dim] as readonly number[];
+    const now = this.orderAt(state, dim);
+    return wanted.indexOf(meshDim) === now.length && now.every((each, i) => each === wanted[i]);
   }
 
   /** What is left of the source's cuts, and those of the target that were made. */
-  private cutsAt(state: State, dim: number): number[] {
-    const cuts: number[] = [];
-    for (const meshDim of this.cutsBefore[dim] as readonly number[])
-      if (!this.moves[meshDim] || state[meshDim] === SOURCE) cuts.push(meshDim);
-    for (const meshDim of this.cutsAfter[dim] as readonly number[])
-      if (this.moves[meshDim] && state[meshDim] === TARGET) cuts.push(meshDim);
-    return cuts;
+  private orderAt(state: State, dim: number): number[] {
+    const order: number[] = [];
+    for (const meshDim of this.orderBefore[dim] as readonly number[])
+      if (!this.moves[meshDim] || state[meshDim] === SOURCE) order.push(meshDim);
+    for (const meshDim of this.orderAfter[dim] as readonly number[])
+      if (this.moves[meshDim] && state[meshDim] === TARGET) order.push(meshDim);
+    return order;
   }
 
   /** Found once for each state: the search comes to it by several ways. */
@@ -379,14 +380,14 @@ class Planner {
       placements.flatMap((placement, meshDim) =>
         placement.isShard(dim) && from.mesh.shape[meshDim] === 1 ? [meshDim] : [],
       );
-    const order = cutTogether(placements)
-      ? from.shape.map((_, dim) => [...singles(dim), ...this.cutsAt(state, dim)])
+    const order = hasSharedTensorDim(placements)
+      ? from.shape.map((_, dim) => [...singles(dim), ...this.orderAt(state, dim)])
       : [];
     return internSpec(from.mesh, placements, order, from.tensorMeta);
   }
 }
 
 /** Without cuts among one rank, which change nothing. */
-function realCuts({ order, mesh }: DTensorSpec): ShardOrder {
-  return order.map((cuts) => cuts.filter((meshDim) => mesh.shape[meshDim] !== 1));
+function shardOrderOf({ order, mesh }: DTensorSpec): ShardOrder {
+  return order.map((meshDims) => meshDims.filter((meshDim) => mesh.shape[meshDim] !== 1));
 }

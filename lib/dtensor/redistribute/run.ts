@@ -13,7 +13,7 @@ import {
 } from '../../ops/collectives.js';
 import { cat } from '../../ops/join.js';
 import { chunkOf, chunksOf } from '../spec/shard-geometry.js';
-import { groupPieces } from '../spec/shard-offsets.js';
+import { groupShards } from '../spec/shard-offsets.js';
 import { type DTensorSpec, formatPlacements } from '../spec/spec.js';
 import { type MergedStep, mergeSteps } from './merge.js';
 import { type PlanOptions, planRedistribute } from './plan.js';
@@ -45,7 +45,7 @@ export function redistributeLocal(
   const coordinate = mesh.getCoordinate();
   if (coordinate === null) return local;
   if (steps.length === 0) return local;
-  const { text, merged } = carriedOut(steps, from, to);
+  const { text, merged } = mergedPlan(steps, from, to);
   const { last } = mesh.draws;
   return onPurpose(
     last === ''
@@ -55,7 +55,7 @@ export function redistributeLocal(
       let t = local;
       let spec = from;
       for (const { step, meshDims, names, after } of merged) {
-        t = along(names, () => carryOut(step, t, { mesh, coordinate, spec, meshDims }, after));
+        t = along(names, () => runStep(step, t, { mesh, coordinate, spec, meshDims }, after));
         spec = after;
       }
       return t;
@@ -64,15 +64,15 @@ export function redistributeLocal(
 }
 
 /** A plan as it is carried out. */
-interface CarriedOut {
+interface MergedPlan {
   /** What all ranks must have in common. */
   readonly text: string;
   readonly merged: readonly (MergedStep & { readonly names: string })[];
 }
 
-const known = new WeakMap<readonly Step[], CarriedOut>();
+const known = new WeakMap<readonly Step[], MergedPlan>();
 
-function carriedOut(steps: readonly Step[], from: DTensorSpec, to: DTensorSpec): CarriedOut {
+function mergedPlan(steps: readonly Step[], from: DTensorSpec, to: DTensorSpec): MergedPlan {
   let found = known.get(steps);
   if (found === undefined) {
     const advice =
@@ -102,22 +102,22 @@ export function moveInput(
   );
 }
 
-function carryOut(step: Step, t: Tensor, stage: Stage, after: DTensorSpec): Tensor {
+function runStep(step: Step, t: Tensor, stage: Stage, after: DTensorSpec): Tensor {
   switch (step.kind) {
     case 'allGather':
-      return gatherPieces(step, t, stage);
+      return gatherShards(step, t, stage);
     case 'allReduce':
       return allReduceTensor(t, step.reduceOp, stage.mesh.groupAcross(stage.meshDims));
     case 'reduceScatter':
-      return reduceToPieces(step, t, stage, after);
+      return reduceToShards(step, t, stage, after);
     case 'allToAll':
-      return exchangePieces(step, t, stage);
+      return exchangeShards(step, t, stage);
     case 'chunk': {
-      const piece = ownChunk(t, step.dim, step.meshDim, stage);
-      return t.narrow(step.dim, piece.offset, piece.size).clone();
+      const chunk = localChunk(t, step.dim, step.meshDim, stage);
+      return t.narrow(step.dim, chunk.offset, chunk.size).clone();
     }
     case 'partialFromReplicate':
-      return term(step.reduceOp, t, stage.coordinate[step.meshDim] as number);
+      return partialValue(step.reduceOp, t, stage.coordinate[step.meshDim] as number);
     case 'relabel':
       return t;
   }
@@ -125,7 +125,7 @@ function carryOut(step: Step, t: Tensor, stage: Stage, after: DTensorSpec): Tens
 
 const ranksOf = ({ mesh }: Stage, meshDim: number): number => mesh.shape[meshDim] as number;
 
-function ownChunk(
+function localChunk(
   t: Tensor,
   dim: number,
   meshDim: number,
@@ -147,27 +147,27 @@ export function alongRows(t: Tensor, dim: number, run: (rows: Tensor) => Tensor)
   return run(t.transpose(0, dim).contiguous()).transpose(0, dim).contiguous();
 }
 
-function gatherPieces(
+function gatherShards(
   { dim }: AllGatherStep,
   t: Tensor,
   { mesh, coordinate, spec, meshDims }: Stage,
 ): Tensor {
-  const { sizes, order } = groupPieces(spec, coordinate, meshDims, dim);
+  const { sizes, order } = groupShards(spec, coordinate, meshDims, dim);
   return alongRows(t, dim, (rows) => {
     const joined = allGatherRows(rows, sizes, mesh.groupAcross(meshDims));
     if (order === null) return joined;
-    const parts = joined.split(sizes);
-    return cat(order.map((piece) => parts[piece] as Tensor));
+    const shards = joined.split(sizes);
+    return cat(order.map((rank) => shards[rank] as Tensor));
   });
 }
 
-function reduceToPieces(
+function reduceToShards(
   { dim, reduceOp }: ReduceScatterStep,
   t: Tensor,
   { mesh, coordinate, meshDims }: Stage,
   after: DTensorSpec,
 ): Tensor {
-  const { sizes, offsets, order } = groupPieces(after, coordinate, meshDims, dim);
+  const { sizes, offsets, order } = groupShards(after, coordinate, meshDims, dim);
   return alongRows(t, dim, (rows) => {
     const sent =
       order === null
@@ -178,29 +178,29 @@ function reduceToPieces(
 }
 
 /** Each rank cuts its piece along the new dim and joins what comes along the old one. */
-function exchangePieces(
+function exchangeShards(
   { meshDim, fromDim, toDim }: AllToAllStep,
   t: Tensor,
   stage: Stage,
 ): Tensor {
   const own = stage.coordinate[meshDim] as number;
   const given = chunkSizes(t.shape[toDim] as number, ranksOf(stage, meshDim));
-  const taken = groupPieces(stage.spec, stage.coordinate, stage.meshDims, fromDim).sizes;
-  const flat = t.split(given, toDim).map((piece) => piece.reshape([-1]));
+  const taken = groupShards(stage.spec, stage.coordinate, stage.meshDims, fromDim).sizes;
+  const flat = t.split(given, toDim).map((chunk) => chunk.reshape([-1]));
   const shapes = taken.map((size) =>
     t.shape.map((n, dim) => (dim === fromDim ? size : dim === toDim ? (given[own] as number) : n)),
   );
   const counts = shapes.map(numelOf);
-  const sent = flat.map((piece) => piece.numel());
+  const sent = flat.map((chunk) => chunk.numel());
   const received = allToAllRows(cat(flat), sent, counts, stage.mesh.getGroup(meshDim));
   return cat(
-    received.split(counts).map((piece, rank) => piece.view(shapes[rank] as number[])),
+    received.split(counts).map((shard, rank) => shard.view(shapes[rank] as number[])),
     fromDim,
   );
 }
 
 /** What a rank adds to a reduction whose result is to be `t`. */
-function term(reduceOp: string, t: Tensor, place: number): Tensor {
+function partialValue(reduceOp: string, t: Tensor, place: number): Tensor {
   if (place === 0 || reduceOp === 'avg' || reduceOp === 'min' || reduceOp === 'max') return t;
   return reduceOp === 'sum' ? t.zerosLike() : t.zerosLike().add(1);
 }

@@ -126,18 +126,19 @@ export function checkShardOrder(
       order,
     );
   order.forEach((given: readonly number[], dim) => {
-    const cuts = placements.flatMap((placement, meshDim) =>
+    const meshDims = placements.flatMap((placement, meshDim) =>
       placement.isShard(dim) ? [meshDim] : [],
     );
-    if (given.length === 0 && cuts.length < 2) return;
-    if (given.length === cuts.length && cuts.every((meshDim) => given.includes(meshDim))) return;
-    const names = cuts.map((meshDim) =>
+    if (given.length === 0 && meshDims.length < 2) return;
+    if (given.length === meshDims.length && meshDims.every((meshDim) => given.includes(meshDim)))
+      return;
+    const names = meshDims.map((meshDim) =>
       mesh.meshDimNames === null ? `${meshDim}` : `${meshDim} (${meshDimName(mesh, meshDim)})`,
     );
     throw new ShardingError(
       `${op}: expected shardOrder[${dim}] to name the mesh dims that cut tensor dim ${dim}, each once: ${names.join(', ') || 'none'}; got ${shown(given)}. ` +
         `The placements are [${placements.join(', ')}] on a mesh of shape ${formatShape(mesh.shape)}.`,
-      { op, dim, expected: cuts, given },
+      { op, dim, expected: meshDims, given },
     );
   });
 }

@@ -6,21 +6,21 @@ import type { DrawPlace } from '../../core/mesh-rng.js';
 import { contiguousStrides, formatShape, type Shape, sameShape } from '../../core/shape.js';
 import { type Sharding, Tensor } from '../../core/tensor.js';
 import type { DeviceMesh } from '../../distributed/device-mesh/device-mesh.js';
-import { localPiece } from './shard-geometry.js';
+import { shardAt } from './shard-geometry.js';
 import { type DTensorSpec, internSpec, reducedPlacements, replicatedSpec } from './spec.js';
 
 /**
  * What the parts do with the tensors they belong to; handed over by the files that can. @internal
  */
-export const partMethods = {
-  full: null as unknown as (t: LocalPart, op: string) => Tensor,
-  reduced: null as unknown as (part: LocalPart, t: Tensor) => Tensor,
-  whole: null as unknown as (part: LocalPart, t: Tensor) => Tensor,
-  fit: null as unknown as (t: LocalPart, gradient: Tensor) => Tensor,
+export const shardMethods = {
+  full: null as unknown as (t: LocalShard, op: string) => Tensor,
+  reduced: null as unknown as (shard: LocalShard, t: Tensor) => Tensor,
+  whole: null as unknown as (shard: LocalShard, t: Tensor) => Tensor,
+  fit: null as unknown as (t: LocalShard, gradient: Tensor) => Tensor,
 };
 
 /** @internal */
-export class LocalPart implements Sharding {
+export class LocalShard implements Sharding {
   readonly local: Tensor;
   readonly spec: DTensorSpec;
   /**
@@ -38,7 +38,7 @@ export class LocalPart implements Sharding {
   }
 
   full(op: string): Tensor {
-    return partMethods.full(this, op);
+    return shardMethods.full(this, op);
   }
 
   empty(shape: Shape, dtype: DType): Tensor {
@@ -49,7 +49,7 @@ export class LocalPart implements Sharding {
       ? internSpec(mesh, reducedPlacements(placements), order, meta)
       : replicatedSpec(mesh, meta);
     return distributed(
-      this.local.newEmpty(localPiece(spec, mesh.getCoordinate()).shape, { dtype }),
+      this.local.newEmpty(shardAt(spec, mesh.getCoordinate()).shape, { dtype }),
       spec,
     );
   }
@@ -61,21 +61,21 @@ export class LocalPart implements Sharding {
   }
 
   reduced(t: Tensor): Tensor {
-    return partMethods.reduced(this, t);
+    return shardMethods.reduced(this, t);
   }
 
   whole(t: Tensor): Tensor {
-    return partMethods.whole(this, t);
+    return shardMethods.whole(this, t);
   }
 
   fit(gradient: Tensor): Tensor {
-    return partMethods.fit(this, gradient);
+    return shardMethods.fit(this, gradient);
   }
 }
 
 /** @internal null for a tensor that is not distributed */
-export function partOf(t: Tensor): LocalPart | null {
-  return t.sharding as LocalPart | null;
+export function localShardOf(t: Tensor): LocalShard | null {
+  return t.sharding as LocalShard | null;
 }
 
 /** The mesh of a spec, with its groups. @internal */
@@ -87,13 +87,13 @@ export function meshOf(spec: DTensorSpec): DeviceMesh {
  * @throws ShardingError unless the tensor is the piece of this rank; what it says may be right is
  * added to `advice`, which has it for other cases @internal
  */
-export function checkPart(
+export function checkLocalShape(
   op: string,
   local: Tensor,
   spec: DTensorSpec,
   advice = 'The shape of a spec is that of the whole tensor.',
 ): void {
-  const { shape } = localPiece(spec, spec.mesh.getCoordinate());
+  const { shape } = shardAt(spec, spec.mesh.getCoordinate());
   if (sameShape(local.shape, shape)) return;
   const hint = sameShape(local.shape, spec.shape)
     ? 'That is the whole: a tensor that every rank has whole is cut by distributeTensor(t, mesh, placements), or is [Replicate()].'
@@ -116,10 +116,10 @@ export function checkPart(
  * @internal
  */
 export function distributed(local: Tensor, spec: DTensorSpec): Tensor {
-  checkPart('DTensor', local, spec);
+  checkLocalShape('DTensor', local, spec);
   const { shape, strides, dtype } = spec.tensorMeta;
   const whole = new Tensor(shape, strides, 0, dtype, local.device, local.storage);
   if (local.storage !== null) local.storage.refs--;
-  whole.sharding = new LocalPart(local, spec);
+  whole.sharding = new LocalShard(local, spec);
   return whole;
 }

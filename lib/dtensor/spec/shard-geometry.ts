@@ -1,6 +1,6 @@
 /** Which part of a tensor each rank holds. */
 import type { Shape } from '../../core/shape.js';
-import type { Piece } from '../../core/sharding-rule.js';
+import type { ShardMeta } from '../../core/sharding-rule.js';
 import type { MeshLayout } from '../../distributed/device-mesh/layout.js';
 import type { DTensorSpec } from './spec.js';
 
@@ -28,16 +28,16 @@ export function chunksOf(size: number, ranks: number): { size: number; offset: n
   return Array.from({ length: ranks }, (_, rank) => chunkOf(size, ranks, rank));
 }
 
-interface Pieces {
+interface SpecShards {
   /** By the place of a rank in the mesh, row-major; made on demand. */
-  readonly byRank: (Piece | undefined)[];
-  readonly outside: Piece;
+  readonly byRank: (ShardMeta | undefined)[];
+  readonly outside: ShardMeta;
 }
 
-const cache = new WeakMap<DTensorSpec, Pieces>();
+const cache = new WeakMap<DTensorSpec, SpecShards>();
 const NOTHING: Shape = Object.freeze([0]);
 
-function piecesOf(spec: DTensorSpec): Pieces {
+function shardsOf(spec: DTensorSpec): SpecShards {
   let found = cache.get(spec);
   if (found === undefined) {
     found = {
@@ -52,27 +52,31 @@ function piecesOf(spec: DTensorSpec): Pieces {
 /**
  * What the rank at `coordinate` holds; a rank outside the mesh (null) has a tensor of shape [0].
  */
-export function localPiece(spec: DTensorSpec, coordinate: readonly number[] | null): Piece {
-  const { byRank, outside } = piecesOf(spec);
+export function shardAt(spec: DTensorSpec, coordinate: readonly number[] | null): ShardMeta {
+  const { byRank, outside } = shardsOf(spec);
   if (coordinate === null) return outside;
   const { shape } = spec.mesh;
   let rank = 0;
   for (let i = 0; i < shape.length; i++)
     rank = rank * (shape[i] as number) + (coordinate[i] as number);
-  return (byRank[rank] ??= computePiece(spec, coordinate));
+  return (byRank[rank] ??= computeShard(spec, coordinate));
 }
 
 /** Each mesh dim cuts what those before it in the order of the dim have left. */
-function computePiece(spec: DTensorSpec, coordinate: readonly number[]): Piece {
+function computeShard(spec: DTensorSpec, coordinate: readonly number[]): ShardMeta {
   const shape: number[] = [];
   const offsets: number[] = [];
   spec.shape.forEach((size, dim) => {
     let rest = size;
     let start = 0;
     for (const meshDim of spec.order[dim] as readonly number[]) {
-      const part = chunkOf(rest, spec.mesh.shape[meshDim] as number, coordinate[meshDim] as number);
-      rest = part.size;
-      start += part.offset;
+      const chunk = chunkOf(
+        rest,
+        spec.mesh.shape[meshDim] as number,
+        coordinate[meshDim] as number,
+      );
+      rest = chunk.size;
+      start += chunk.offset;
     }
     shape.push(rest);
     offsets.push(start);
@@ -86,7 +90,7 @@ function computePiece(spec: DTensorSpec, coordinate: readonly number[]): Piece {
 
 /** Sizes of the largest piece, which is the first: collectives pad the others to it. */
 export function largestLocalShape(spec: DTensorSpec): Shape {
-  return localPiece(
+  return shardAt(
     spec,
     spec.mesh.shape.map(() => 0),
   ).shape;

@@ -1,10 +1,10 @@
 /**
  * The pieces of a tensor dim that the ranks of a group hold, as its collectives join and cut them.
  */
-import { localPiece } from './shard-geometry.js';
+import { shardAt } from './shard-geometry.js';
 import type { DTensorSpec } from './spec.js';
 
-export interface GroupPieces {
+export interface GroupShards {
   /** In the order of the ranks. */
   readonly sizes: readonly number[];
   /** From where the first of them begins. */
@@ -16,44 +16,44 @@ export interface GroupPieces {
   readonly order: readonly number[] | null;
 }
 
-const known = new WeakMap<DTensorSpec, Map<string, GroupPieces>>();
+const known = new WeakMap<DTensorSpec, Map<string, GroupShards>>();
 
 /**
  * Of the ranks that differ from the one at `coordinate` along some mesh dims only, in the order of
  * the mesh.
  */
-export function groupPieces(
+export function groupShards(
   spec: DTensorSpec,
   coordinate: readonly number[],
   meshDims: readonly number[],
   dim: number,
-): GroupPieces {
+): GroupShards {
   let ofSpec = known.get(spec);
   if (ofSpec === undefined) known.set(spec, (ofSpec = new Map()));
   const key = `${dim}|${meshDims}|${coordinate}`;
-  let pieces = ofSpec.get(key);
-  if (pieces === undefined)
-    ofSpec.set(key, (pieces = computePieces(spec, coordinate, meshDims, dim)));
-  return pieces;
+  let shards = ofSpec.get(key);
+  if (shards === undefined)
+    ofSpec.set(key, (shards = computeGroupShards(spec, coordinate, meshDims, dim)));
+  return shards;
 }
 
-function computePieces(
+function computeGroupShards(
   spec: DTensorSpec,
   coordinate: readonly number[],
   meshDims: readonly number[],
   dim: number,
-): GroupPieces {
-  let places: number[][] = [[...coordinate]];
+): GroupShards {
+  let coordinates: number[][] = [[...coordinate]];
   for (const meshDim of meshDims.toSorted((a, b) => a - b)) {
-    places = places.flatMap((place) =>
+    coordinates = coordinates.flatMap((at) =>
       Array.from({ length: spec.mesh.shape[meshDim] as number }, (_, rank) =>
-        place.with(meshDim, rank),
+        at.with(meshDim, rank),
       ),
     );
   }
-  const pieces = places.map((place) => localPiece(spec, place));
-  const sizes = pieces.map(({ shape }) => shape[dim] as number);
-  const starts = pieces.map(({ offsets }) => offsets[dim] as number);
+  const shards = coordinates.map((at) => shardAt(spec, at));
+  const sizes = shards.map(({ shape }) => shape[dim] as number);
+  const starts = shards.map(({ offsets }) => offsets[dim] as number);
   const first = Math.min(...starts);
   const order = [...starts.keys()].sort(
     (a, b) => (starts[a] as number) - (starts[b] as number) || a - b,
@@ -61,6 +61,6 @@ function computePieces(
   return {
     sizes,
     offsets: starts.map((start) => start - first),
-    order: order.every((piece, i) => piece === i) ? null : order,
+    order: order.every((rank, i) => rank === i) ? null : order,
   };
 }

@@ -118,8 +118,8 @@ export function formatPlacements(placements: readonly Placement[]): string {
 
 /** Says only what is not the default. */
 function formatOrder(mesh: MeshLayout, order: ShardOrder): string {
-  const parts = order.flatMap((cuts, dim) => {
-    const real = cuts.filter((meshDim) => mesh.shape[meshDim] !== 1);
+  const parts = order.flatMap((meshDims, dim) => {
+    const real = meshDims.filter((meshDim) => mesh.shape[meshDim] !== 1);
     if (real.every((meshDim, i) => i === 0 || meshDim > (real[i - 1] as number))) return [];
     const names = real.map((meshDim) =>
       mesh.meshDimNames === null ? `mesh dim ${meshDim}` : meshDimName(mesh, meshDim),
@@ -190,7 +190,7 @@ export function internSpec(
   order: ShardOrder,
   meta: TensorMeta,
 ): DTensorSpec {
-  const shared = cutTogether(placements)
+  const shared = hasSharedTensorDim(placements)
     ? canonicalOrder(mesh, placements, order, meta.shape.length)
     : null;
   let key = meta instanceof WholeMeta ? meta.key : metaKey(meta);
@@ -201,12 +201,12 @@ export function internSpec(
   if (spec === undefined) {
     const tensorMeta =
       meta instanceof WholeMeta ? meta : new WholeMeta(meta.shape, meta.strides, meta.dtype);
-    const cuts = shared ?? canonicalOrder(mesh, placements, order, meta.shape.length);
+    const fullOrder = shared ?? canonicalOrder(mesh, placements, order, meta.shape.length);
     spec = new Spec(
       nextId++,
       table.mesh,
       frozen(placements),
-      Object.freeze(cuts.map(frozen)),
+      Object.freeze(fullOrder.map(frozen)),
       tensorMeta,
     );
     table.specs.set(key, spec);
@@ -215,7 +215,7 @@ export function internSpec(
 }
 
 /** Whether several mesh dims cut one tensor dim: only then is there an order of cuts. @internal */
-export function cutTogether(placements: readonly Placement[]): boolean {
+export function hasSharedTensorDim(placements: readonly Placement[]): boolean {
   for (let i = 1; i < placements.length; i++) {
     const placement = placements[i] as Placement;
     if (placement.isShard() && placements.indexOf(placement) < i) return true;
@@ -233,11 +233,11 @@ function canonicalOrder(
   order: ShardOrder,
   ndim: number,
 ): ShardOrder {
-  const cuts: number[][] = Array.from({ length: ndim }, () => []);
+  const byDim: number[][] = Array.from({ length: ndim }, () => []);
   placements.forEach((placement, meshDim) => {
-    if (placement.isShard()) (cuts[placement.dim] as number[]).push(meshDim);
+    if (placement.isShard()) (byDim[placement.dim] as number[]).push(meshDim);
   });
-  return cuts.map((meshDims, dim) => {
+  return byDim.map((meshDims, dim) => {
     if (meshDims.length < 2) return meshDims;
     const given = order[dim] ?? [];
     const sequence = given.length === meshDims.length ? given : meshDims;
@@ -260,15 +260,15 @@ export function placeSpec(
   return internSpec(
     spec.mesh,
     placements,
-    order ?? (cutTogether(placements) ? keptOrder(spec, placements) : NO_ORDER),
+    order ?? (hasSharedTensorDim(placements) ? keptShardOrder(spec, placements) : NO_ORDER),
     spec.tensorMeta,
   );
 }
 
 /** @internal see {@link placeSpec} */
-export function keptOrder(spec: DTensorSpec, placements: readonly Placement[]): ShardOrder {
-  return spec.order.map((cuts, dim) => {
-    const kept = cuts.filter((meshDim) => placements[meshDim]?.isShard(dim));
+export function keptShardOrder(spec: DTensorSpec, placements: readonly Placement[]): ShardOrder {
+  return spec.order.map((meshDims, dim) => {
+    const kept = meshDims.filter((meshDim) => placements[meshDim]?.isShard(dim));
     placements.forEach((placement, meshDim) => {
       if (placement.isShard(dim) && !kept.includes(meshDim)) kept.push(meshDim);
     });

@@ -5,17 +5,26 @@
 import { int64 } from '../../core/dtype.js';
 import type { ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { linearReductions, otherDims, type Place, termWays, way } from './strategies.js';
+import {
+  linearReductions,
+  otherDims,
+  type PlacementShorthand,
+  partialStrategies,
+  strategy,
+} from './strategies.js';
 
 /** Every operand cut along the same dim. @internal */
-export function sameDimWays<P>(
+export function sameDimStrategies<P>(
   ndim: number,
   mixed: readonly number[],
   inputs: number,
   outputs: number,
 ): Strategy<P>[] {
   return otherDims(ndim, mixed).map((dim) =>
-    way(Array<Place>(inputs).fill(dim), Array<Place>(outputs).fill(dim)),
+    strategy(
+      Array<PlacementShorthand>(inputs).fill(dim),
+      Array<PlacementShorthand>(outputs).fill(dim),
+    ),
   );
 }
 
@@ -39,16 +48,16 @@ export function alongDimRule<P extends { dim: number }>({
   return {
     strategies: (inputs, { dim }) => {
       const { shape, dtype } = inputs[0] as Tensor;
-      const terms =
+      const reductions =
         linear === undefined
           ? []
-          : termWays<P>(
+          : partialStrategies<P>(
               inputs.length,
               [linear],
               outputs,
               linearReductions(dtype, dtype.isFloatingPoint ? dtype : int64),
             );
-      return [...sameDimWays<P>(shape.length, [dim], inputs.length, outputs), ...terms];
+      return [...sameDimStrategies<P>(shape.length, [dim], inputs.length, outputs), ...reductions];
     },
     decomposes,
     reducedFirst,

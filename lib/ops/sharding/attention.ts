@@ -1,7 +1,13 @@
 /** Sharding of attention: batches, heads, and queries; keys are never cut. */
 import type { MeshDimContext, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { broadcastPlace, linearReductions, type Place, termWays, way } from './strategies.js';
+import {
+  broadcastPlacement,
+  linearReductions,
+  type PlacementShorthand,
+  partialStrategies,
+  strategy,
+} from './strategies.js';
 
 interface Attention {
   causal: number;
@@ -9,26 +15,26 @@ interface Attention {
 }
 
 /** One dim of the scores [batch, heads, queries, keys] to cut along. */
-interface Cut {
+interface ScoreSharding {
   /** Queries, what has their shape, and the mask. */
   dim: number;
-  mask: Place;
+  mask: PlacementShorthand;
   /** Keys and values; null where each rank has all of them. */
-  keys: Place;
+  keys: PlacementShorthand;
 }
 
-function cuts(
+function shardedScoreDims(
   q: Tensor,
   k: Tensor,
   mask: Tensor,
   { causal, dropout }: Attention,
   divides: (heads: number) => boolean,
-): Cut[] {
+): ScoreSharding[] {
   if (dropout > 0) return []; // which weights are dropped goes by their place in the whole
   const scores = [...q.shape.slice(0, 3), k.shape[2] as number];
-  const maskAt = (dim: number): Place => broadcastPlace(mask, dim, scores);
+  const maskAt = (dim: number): PlacementShorthand => broadcastPlacement(mask, dim, scores);
   const [heads, keyHeads] = [q.shape[1] as number, k.shape[1] as number];
-  const found: Cut[] = [{ dim: 0, mask: maskAt(0), keys: 0 }];
+  const found: ScoreSharding[] = [{ dim: 0, mask: maskAt(0), keys: 0 }];
   // A group of query heads stays with its key head.
   if (heads === keyHeads || divides(keyHeads)) found.push({ dim: 1, mask: maskAt(1), keys: 1 });
   else if (keyHeads === 1) found.push({ dim: 1, mask: maskAt(1), keys: null });
@@ -37,7 +43,7 @@ function cuts(
 }
 
 /** Whether heads of an operand can be shared equally. */
-const sharedBy =
+const dividesHeads =
   (mesh: MeshDimContext, operand: number) =>
   (heads: number): boolean =>
     mesh.divides(operand, 1, heads);
@@ -49,8 +55,8 @@ const sharedBy =
 export function attentionRule<P extends Attention>(): ShardingRule<P> {
   return {
     strategies: ([q, k, , mask], params, mesh) =>
-      cuts(q as Tensor, k as Tensor, mask as Tensor, params, sharedBy(mesh, 1)).map((c) =>
-        way([c.dim, c.keys, c.keys, c.mask], [c.dim, c.dim]),
+      shardedScoreDims(q as Tensor, k as Tensor, mask as Tensor, params, dividesHeads(mesh, 1)).map(
+        (c) => strategy([c.dim, c.keys, c.keys, c.mask], [c.dim, c.dim]),
       ),
   };
 }
@@ -63,16 +69,20 @@ export function attentionBackwardRule<P extends Attention>(): ShardingRule<P> {
   return {
     strategies: ([, q, k, , mask], params, mesh): Strategy<P>[] => {
       const { dtype } = q as Tensor;
-      const cut = cuts(q as Tensor, k as Tensor, mask as Tensor, params, sharedBy(mesh, 2)).map(
-        (c) => {
-          const ofKeys = c.keys ?? 'sum';
-          return way<P>(
-            [c.dim, c.dim, c.keys, c.keys, c.mask, c.dim, c.dim],
-            [c.dim, ofKeys, ofKeys],
-          );
-        },
-      );
-      return [...cut, ...termWays<P>(7, [0], 3, linearReductions(dtype, dtype))];
+      const sharded = shardedScoreDims(
+        q as Tensor,
+        k as Tensor,
+        mask as Tensor,
+        params,
+        dividesHeads(mesh, 2),
+      ).map((c) => {
+        const ofKeys = c.keys ?? 'sum';
+        return strategy<P>(
+          [c.dim, c.dim, c.keys, c.keys, c.mask, c.dim, c.dim],
+          [c.dim, ofKeys, ofKeys],
+        );
+      });
+      return [...sharded, ...partialStrategies<P>(7, [0], 3, linearReductions(dtype, dtype))];
     },
   };
 }

@@ -2,7 +2,14 @@
 import type { ReduceOpName } from '../../core/placement.js';
 import type { ShardingRule } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { anyReduction, isNumber, otherDims, type Place, termWays, way } from './strategies.js';
+import {
+  anyReduction,
+  isNumber,
+  otherDims,
+  type PlacementShorthand,
+  partialStrategies,
+  strategy,
+} from './strategies.js';
 
 interface Cat {
   dim: number;
@@ -16,11 +23,11 @@ interface Cat {
 export const catRule: ShardingRule<Cat> = {
   strategies: (inputs, { dim }) => {
     const ndim = Math.max(...inputs.map((t) => t.shape.length));
-    const placed = (at: number): Place[] =>
+    const placementsAlong = (at: number): PlacementShorthand[] =>
       inputs.map((t) => (t.shape.length === ndim ? at : null));
     return [
-      ...otherDims(ndim, [dim]).map((at) => way(placed(at), [at])),
-      ...termWays<Cat>(inputs.length, [...inputs.keys()], 1, anyReduction),
+      ...otherDims(ndim, [dim]).map((at) => strategy(placementsAlong(at), [at])),
+      ...partialStrategies<Cat>(inputs.length, [...inputs.keys()], 1, anyReduction),
     ];
   },
 };
@@ -32,15 +39,15 @@ export const catRule: ShardingRule<Cat> = {
  *
  * @internal
  */
-export function listsRule<P extends { count: number }>(
-  terms: readonly ReduceOpName[],
+export function foreachRule<P extends { count: number }>(
+  reductions: readonly ReduceOpName[],
 ): ShardingRule<P> {
   const leaders = (inputs: readonly Tensor[], { count }: P): number[] =>
     inputs.map((t, i) => (isNumber(t) ? i : i % count));
-  return { strategies: () => [], follows: { leaders, terms } };
+  return { strategies: () => [], follows: { leaders, reductions } };
 }
 
 /** What decomposes into ops on the single tensors. @internal */
-export function byElementsRule<P>(): ShardingRule<P> {
+export function decomposedForeachRule<P>(): ShardingRule<P> {
   return { strategies: () => [], decomposes: true };
 }

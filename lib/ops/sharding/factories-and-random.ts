@@ -4,13 +4,13 @@
  */
 import type { DType } from '../../core/dtype.js';
 import { contiguousStrides, type Shape } from '../../core/shape.js';
-import type { Piece, ShardedCall, ShardingRule } from '../../core/sharding-rule.js';
+import type { ShardedCall, ShardingRule, ShardMeta } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { sameDimWays } from './along-dim.js';
-import { anyReduction, linearReductions, termWays, way } from './strategies.js';
+import { sameDimStrategies } from './along-dim.js';
+import { anyReduction, linearReductions, partialStrategies, strategy } from './strategies.js';
 
-const cutResult = <P>(shape: Shape) => shape.map((_, dim) => way<P>([], [dim]));
-const resultOf = ({ outputs: [result] }: ShardedCall): Piece => result as Piece;
+const shardedResult = <P>(shape: Shape) => shape.map((_, dim) => strategy<P>([], [dim]));
+const resultOf = ({ outputs: [result] }: ShardedCall): ShardMeta => result as ShardMeta;
 
 /**
  * Strides without gaps for other sizes, with the dims in memory in the order that `strides` gives.
@@ -26,7 +26,7 @@ function denseStrides(shape: Shape, strides: Shape): Shape {
 /** One value everywhere, or none. @internal */
 export function factoryRule<P extends { shape: Shape; strides?: Shape | null }>(): ShardingRule<P> {
   return {
-    strategies: (_inputs, { shape }) => cutResult(shape),
+    strategies: (_inputs, { shape }) => shardedResult(shape),
     localParams: (params, call) => {
       const { shape } = resultOf(call);
       return params.strides
@@ -51,7 +51,7 @@ const isExact = ({ dtype, start, step }: Range): boolean =>
 /** @internal */
 export function arangeRule<P extends Range>(): ShardingRule<P> {
   return {
-    strategies: (_inputs, params) => (isExact(params) ? cutResult([params.size]) : []),
+    strategies: (_inputs, params) => (isExact(params) ? shardedResult([params.size]) : []),
     localParams: (params, call) => {
       const { shape, offsets } = resultOf(call);
       return {
@@ -66,7 +66,7 @@ export function arangeRule<P extends Range>(): ShardingRule<P> {
 /** @internal */
 export function linspaceRule<P extends Range>(): ShardingRule<P> {
   return {
-    strategies: (_inputs, { dtype, size }) => (dtype.isFloatingPoint ? cutResult([size]) : []),
+    strategies: (_inputs, { dtype, size }) => (dtype.isFloatingPoint ? shardedResult([size]) : []),
     localParams: (params, call) => {
       const { shape, offsets } = resultOf(call);
       const [count, first] = [shape[0] as number, offsets[0] as number];
@@ -85,7 +85,7 @@ export interface ElementIndex {
   strides: Shape;
 }
 
-function elementIndex({ offsets, globalShape }: Piece): ElementIndex {
+function elementIndex({ offsets, globalShape }: ShardMeta): ElementIndex {
   const strides = contiguousStrides(globalShape);
   return {
     start: offsets.reduce((at, offset, dim) => at + offset * (strides[dim] as number), 0),
@@ -96,7 +96,7 @@ function elementIndex({ offsets, globalShape }: Piece): ElementIndex {
 /** Random numbers: each goes by the index of its element in the whole. @internal */
 export function randomRule<P extends { shape: Shape; index?: ElementIndex }>(): ShardingRule<P> {
   return {
-    strategies: (_inputs, { shape }) => cutResult(shape),
+    strategies: (_inputs, { shape }) => shardedResult(shape),
     localParams: (params, call) => ({
       ...params,
       shape: resultOf(call).shape,
@@ -114,8 +114,8 @@ export function dropoutRule<P extends { index?: ElementIndex }>(): ShardingRule<
     strategies: ([x]) => {
       const { shape, dtype } = x as Tensor;
       return [
-        ...sameDimWays<P>(shape.length, [], 1, 2),
-        ...linearReductions(dtype, dtype).map((r) => way<P>([r], [r, null])),
+        ...sameDimStrategies<P>(shape.length, [], 1, 2),
+        ...linearReductions(dtype, dtype).map((r) => strategy<P>([r], [r, null])),
       ];
     },
     localParams: (params, call) => ({ ...params, index: elementIndex(resultOf(call)) }),
@@ -126,8 +126,8 @@ export function dropoutRule<P extends { index?: ElementIndex }>(): ShardingRule<
 export function triangleRule<P extends { diagonal: number }>(): ShardingRule<P> {
   return {
     strategies: ([x]) => [
-      ...sameDimWays<P>((x as Tensor).shape.length, [], 1, 1),
-      ...termWays<P>(1, [0], 1, anyReduction),
+      ...sameDimStrategies<P>((x as Tensor).shape.length, [], 1, 1),
+      ...partialStrategies<P>(1, [0], 1, anyReduction),
     ],
     localParams: (params, call) => {
       const { offsets } = resultOf(call);

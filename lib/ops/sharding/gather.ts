@@ -4,9 +4,9 @@
  */
 import { bool, type DType } from '../../core/dtype.js';
 import type { ReduceOpName } from '../../core/placement.js';
-import type { LocalRun, Piece, ShardingRule } from '../../core/sharding-rule.js';
+import type { LocalRun, ShardingRule, ShardMeta } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { anyReduction, otherDims, termWays, way } from './strategies.js';
+import { anyReduction, otherDims, partialStrategies, strategy } from './strategies.js';
 
 interface OneDim {
   dim: number;
@@ -31,28 +31,28 @@ export const byIndexing: ReadOne = (t, index) => t.index([index]);
  *
  * @internal
  */
-export function checkIndex(index: Tensor, piece: Piece, dim: number, read: ReadOne): void {
+export function checkIndex(index: Tensor, shard: ShardMeta, dim: number, read: ReadOne): void {
   if (index.numel() > 0)
-    read(index.newZeros([1]).expand([piece.globalShape[dim] as number]), index.reshape([-1]));
+    read(index.newZeros([1]).expand([shard.globalShape[dim] as number]), index.reshape([-1]));
 }
 
 /** An index into the whole as one into a piece, and whether the element is elsewhere. @internal */
 export function localIndex(
   index: Tensor,
-  piece: Piece,
+  shard: ShardMeta,
   dim: number,
 ): { at: Tensor; elsewhere: Tensor } {
-  const at = index.sub(piece.offsets[dim] as number);
-  return { at, elsewhere: at.lt(0).logicalOr(at.ge(piece.shape[dim] as number)) };
+  const at = index.sub(shard.offsets[dim] as number);
+  return { at, elsewhere: at.lt(0).logicalOr(at.ge(shard.shape[dim] as number)) };
 }
 
 /** Negative indices count from the end of the whole. @internal */
-export function fromStart(index: Tensor, piece: Piece, dim: number): Tensor {
+export function fromStart(index: Tensor, shard: ShardMeta, dim: number): Tensor {
   return index.add(
     index
       .lt(0)
       .to(index.dtype)
-      .mul(piece.globalShape[dim] as number),
+      .mul(shard.globalShape[dim] as number),
   );
 }
 
@@ -60,12 +60,12 @@ export function fromStart(index: Tensor, piece: Piece, dim: number): Tensor {
 const readSelected: LocalRun<OneDim> = (
   [x, index],
   { dim },
-  { inputs: [piece], outputs: [result] },
+  { inputs: [shard], outputs: [result] },
 ) => {
   const input = x as Tensor;
-  checkIndex(index as Tensor, piece as Piece, dim, bySelecting);
+  checkIndex(index as Tensor, shard as ShardMeta, dim, bySelecting);
   if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
-  const { at, elsewhere } = localIndex(index as Tensor, piece as Piece, dim);
+  const { at, elsewhere } = localIndex(index as Tensor, shard as ShardMeta, dim);
   const rows = input.shape.map((_, d) => (d === dim ? -1 : 1));
   return [
     input.indexSelect(dim, at.maskedFill(elsewhere, 0)).maskedFill(elsewhere.reshape(rows), 0),
@@ -79,11 +79,11 @@ export const indexSelectRule: ShardingRule<OneDim> = {
     const along =
       shape.length === 0
         ? []
-        : [way([null, 0], [dim]), way([dim, null], [oneOf(dtype)], readSelected)];
+        : [strategy([null, 0], [dim]), strategy([dim, null], [oneOf(dtype)], readSelected)];
     return [
-      ...otherDims(shape.length, [dim]).map((d) => way([d, null], [d])),
+      ...otherDims(shape.length, [dim]).map((d) => strategy([d, null], [d])),
       ...along,
-      ...termWays<OneDim>(2, [0], 1, anyReduction),
+      ...partialStrategies<OneDim>(2, [0], 1, anyReduction),
     ];
   },
 };
@@ -91,12 +91,12 @@ export const indexSelectRule: ShardingRule<OneDim> = {
 const readGathered: LocalRun<OneDim> = (
   [x, index],
   { dim },
-  { inputs: [piece], outputs: [result] },
+  { inputs: [shard], outputs: [result] },
 ) => {
   const input = x as Tensor;
-  checkIndex(index as Tensor, piece as Piece, dim, byGathering);
+  checkIndex(index as Tensor, shard as ShardMeta, dim, byGathering);
   if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
-  const { at, elsewhere } = localIndex(index as Tensor, piece as Piece, dim);
+  const { at, elsewhere } = localIndex(index as Tensor, shard as ShardMeta, dim);
   return [input.gather(dim, at.maskedFill(elsewhere, 0)).maskedFill(elsewhere, 0)];
 };
 
@@ -113,11 +113,11 @@ export const gatherRule: ShardingRule<OneDim> = {
     const along =
       shape.length === 0
         ? []
-        : [way([null, dim], [dim]), way([dim, null], [oneOf(dtype)], readGathered)];
+        : [strategy([null, dim], [dim]), strategy([dim, null], [oneOf(dtype)], readGathered)];
     return [
-      ...equal.map((d) => way([d, d], [d])),
+      ...equal.map((d) => strategy([d, d], [d])),
       ...along,
-      ...termWays<OneDim>(2, [0], 1, anyReduction),
+      ...partialStrategies<OneDim>(2, [0], 1, anyReduction),
     ];
   },
 };
@@ -131,9 +131,9 @@ export interface Indexed {
 const readIndexed: LocalRun<Indexed> = (
   [x, ...indices],
   _params,
-  { inputs: [piece], outputs: [result] },
+  { inputs: [shard], outputs: [result] },
 ) => {
-  const [input, own] = [x as Tensor, piece as Piece];
+  const [input, own] = [x as Tensor, shard as ShardMeta];
   for (const [dim, index] of indices.entries()) checkIndex(index, own, dim, byIndexing);
   if (indices.some((_, dim) => input.shape[dim] === 0))
     return [input.newZeros(result?.shape ?? [])];
@@ -161,11 +161,11 @@ export const indexGetRule: ShardingRule<Indexed> = {
     const indices = Array<null>(numIndices).fill(null);
     return [
       ...otherDims(shape.length, [...indices.keys()]).map((d) =>
-        way<Indexed>([d, ...indices], [d - numIndices + positions.length]),
+        strategy<Indexed>([d, ...indices], [d - numIndices + positions.length]),
       ),
-      ...positions.map((_, d) => way<Indexed>([null, ...indices.map(() => d)], [d])),
-      ...indices.map((_, d) => way<Indexed>([d, ...indices], [oneOf(dtype)], readIndexed)),
-      ...termWays<Indexed>(1 + numIndices, [0], 1, anyReduction),
+      ...positions.map((_, d) => strategy<Indexed>([null, ...indices.map(() => d)], [d])),
+      ...indices.map((_, d) => strategy<Indexed>([d, ...indices], [oneOf(dtype)], readIndexed)),
+      ...partialStrategies<Indexed>(1 + numIndices, [0], 1, anyReduction),
     ];
   },
 };

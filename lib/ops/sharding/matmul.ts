@@ -5,7 +5,7 @@ import type { Op } from '../../core/op.js';
 import { broadcastShapes } from '../../core/shape.js';
 import type { LocalRun, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import { type Tensor, wrapNumber } from '../../core/tensor.js';
-import { broadcastPlace, isNumber, linearReductions, way } from './strategies.js';
+import { broadcastPlacement, isNumber, linearReductions, strategy } from './strategies.js';
 
 interface Product {
   beta: number;
@@ -24,15 +24,15 @@ export function matmulRule<P extends Product>(op: () => Op<P>): ShardingRule<P> 
   };
   // Of its own, so that it does not go together with the one above, which would leave terms of the
   // addend out.
-  const addTerms: LocalRun<P> = (inputs, params) => dispatch(op(), inputs, params);
+  const addPartial: LocalRun<P> = (inputs, params) => dispatch(op(), inputs, params);
 
   return {
     strategies: ([a, b, c]) => {
       const [x, y, addend] = [a as Tensor, b as Tensor, c as Tensor];
       return [
-        ...freeWays<P>(x, y, addend),
-        ...contractedWays(x, y, addend, addOnce, addTerms),
-        ...linearWays<P>(x.dtype, addend),
+        ...freeDimStrategies<P>(x, y, addend),
+        ...contractedDimStrategies(x, y, addend, addOnce, addPartial),
+        ...linearStrategies<P>(x.dtype, addend),
       ];
     },
   };
@@ -43,14 +43,14 @@ function withoutAddend(a: Tensor, b: Tensor): Tensor[] {
 }
 
 /** Along a dim of the result: one of the batch, the rows of `a`, or the columns of `b`. */
-function freeWays<P>(a: Tensor, b: Tensor, c: Tensor): Strategy<P>[] {
+function freeDimStrategies<P>(a: Tensor, b: Tensor, c: Tensor): Strategy<P>[] {
   const batch = broadcastShapes(a.shape.slice(0, -2), b.shape.slice(0, -2), 'matmul');
   const shape = [...batch, a.shape.at(-2) as number, b.shape.at(-1) as number];
   const [rows, columns] = [shape.length - 2, shape.length - 1];
   return shape.map((_, dim) => {
-    const ofA = dim === columns ? null : broadcastPlace(a, dim, shape);
-    const ofB = dim === rows ? null : broadcastPlace(b, dim, shape);
-    return way([ofA, ofB, broadcastPlace(c, dim, shape)], [dim]);
+    const ofA = dim === columns ? null : broadcastPlacement(a, dim, shape);
+    const ofB = dim === rows ? null : broadcastPlacement(b, dim, shape);
+    return strategy([ofA, ofB, broadcastPlacement(c, dim, shape)], [dim]);
   });
 }
 
@@ -58,24 +58,27 @@ function freeWays<P>(a: Tensor, b: Tensor, c: Tensor): Strategy<P>[] {
  * Along the dim that is summed over: each rank has a term of the product, and one of them adds what
  * is to be added.
  */
-function contractedWays<P>(
+function contractedDimStrategies<P>(
   a: Tensor,
   b: Tensor,
   c: Tensor,
   addOnce: LocalRun<P>,
-  addTerms: LocalRun<P>,
+  addPartial: LocalRun<P>,
 ): Strategy<P>[] {
   // without elements, every piece begins at 0
   if (a.shape.at(-1) === 0 || a.dtype === bool) return [];
   const [ofA, ofB] = [a.shape.length - 1, b.shape.length - 2];
-  if (isNumber(c)) return [way([ofA, ofB, null], ['sum'])];
-  return [way([ofA, ofB, null], ['sum'], addOnce), way([ofA, ofB, 'sum'], ['sum'], addTerms)];
+  if (isNumber(c)) return [strategy([ofA, ofB, null], ['sum'])];
+  return [
+    strategy([ofA, ofB, null], ['sum'], addOnce),
+    strategy([ofA, ofB, 'sum'], ['sum'], addPartial),
+  ];
 }
 
 /** In terms of one factor; what is added must then be in terms too. */
-function linearWays<P>(dtype: DType, c: Tensor): Strategy<P>[] {
+function linearStrategies<P>(dtype: DType, c: Tensor): Strategy<P>[] {
   return linearReductions(dtype, dtype).flatMap((r) => {
     const ofC = isNumber(c) ? null : r;
-    return [way<P>([r, null, ofC], [r]), way<P>([null, r, ofC], [r])];
+    return [strategy<P>([r, null, ofC], [r]), strategy<P>([null, r, ofC], [r])];
   });
 }

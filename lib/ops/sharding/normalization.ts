@@ -5,7 +5,13 @@
 import type { Shape } from '../../core/shape.js';
 import type { LocalRun, ShardingRule } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { isNumber, linearReductions, type Place, termWays, way } from './strategies.js';
+import {
+  isNumber,
+  linearReductions,
+  type PlacementShorthand,
+  partialStrategies,
+  strategy,
+} from './strategies.js';
 
 /** How many dims stand before those that together have `width` elements. @internal */
 export function outerDims(shape: Shape, width: number): number {
@@ -15,11 +21,15 @@ export function outerDims(shape: Shape, width: number): number {
 }
 
 /** One place for each operand, the others in copies. */
-function placed(count: number, at: readonly number[], place: Place): Place[] {
-  return Array.from({ length: count }, (_, i) => (at.includes(i) ? place : null));
+function placementsAt(
+  count: number,
+  at: readonly number[],
+  placement: PlacementShorthand,
+): PlacementShorthand[] {
+  return Array.from({ length: count }, (_, i) => (at.includes(i) ? placement : null));
 }
 
-interface Normalised {
+interface NormParams {
   width: number;
 }
 
@@ -27,7 +37,7 @@ interface Normalised {
  * Normalisation: input 0, or all of `rows`, has the rows, the others belong to columns. All outputs
  * go by rows. @internal
  */
-export function normalisationRule<P extends Normalised>(
+export function normalizationRule<P extends NormParams>(
   outputs: number,
   rows: readonly number[] = [0],
 ): ShardingRule<P> {
@@ -35,7 +45,10 @@ export function normalisationRule<P extends Normalised>(
     strategies: (inputs, { width }) => {
       const outer = width === 0 ? 0 : outerDims((inputs[0] as Tensor).shape, width);
       return Array.from({ length: outer }, (_, dim) =>
-        way(placed(inputs.length, rows, dim), Array<Place>(outputs).fill(dim)),
+        strategy(
+          placementsAt(inputs.length, rows, dim),
+          Array<PlacementShorthand>(outputs).fill(dim),
+        ),
       );
     },
     decomposes: true,
@@ -50,11 +63,11 @@ export function normalisationRule<P extends Normalised>(
  *
  * @internal
  */
-export function normalisationBackwardRule<P extends Normalised>(
+export function normalizationBackwardRule<P extends NormParams>(
   outputs: number,
   linear: readonly number[] = [0],
 ): ShardingRule<P> {
-  const sums = Array<Place>(outputs - 1).fill('sum');
+  const sums = Array<PlacementShorthand>(outputs - 1).fill('sum');
   return {
     strategies: (inputs, { width }) => {
       const { shape, dtype } = inputs[1] as Tensor;
@@ -64,12 +77,12 @@ export function normalisationBackwardRule<P extends Normalised>(
         .slice(0, -1)
         .filter(present);
       const outer = width === 0 ? 0 : outerDims(shape, width);
-      const cut = Array.from({ length: outer }, (_, dim) =>
-        way<P>(placed(inputs.length, byRows, dim), [dim, ...sums]),
+      const sharded = Array.from({ length: outer }, (_, dim) =>
+        strategy<P>(placementsAt(inputs.length, byRows, dim), [dim, ...sums]),
       );
       return [
-        ...cut,
-        ...termWays<P>(
+        ...sharded,
+        ...partialStrategies<P>(
           inputs.length,
           linear.filter(present),
           outputs,
@@ -92,7 +105,7 @@ interface CrossEntropy {
  * communicates. @internal
  */
 export const crossEntropyRule: ShardingRule<CrossEntropy> = {
-  strategies: () => [way([0, 0, null], [0, 0])],
+  strategies: () => [strategy([0, 0, null], [0, 0])],
   decomposes: true,
   reducedFirst: [0, 1, 2],
 };
@@ -100,7 +113,7 @@ export const crossEntropyRule: ShardingRule<CrossEntropy> = {
 /** With a scale behind the weight, and the gradient of the logits as a third output. @internal */
 export function crossEntropyWithGradientRule<P>(): ShardingRule<P> {
   return {
-    strategies: () => [way([0, 0, null, null], [0, 0, 0])],
+    strategies: () => [strategy([0, 0, null, null], [0, 0, 0])],
     decomposes: true,
     reducedFirst: [0, 1, 2],
   };
@@ -110,8 +123,8 @@ export function crossEntropyWithGradientRule<P>(): ShardingRule<P> {
 export const scaleRowsRule: ShardingRule<object> = {
   strategies: ([x]) => {
     const { shape, dtype } = x as Tensor;
-    const cut = shape.map((_, dim) => way(dim === 0 ? [0, 0] : [dim, null], [dim]));
-    return [...cut, ...termWays<object>(2, [0], 1, linearReductions(dtype, dtype))];
+    const sharded = shape.map((_, dim) => strategy(dim === 0 ? [0, 0] : [dim, null], [dim]));
+    return [...sharded, ...partialStrategies<object>(2, [0], 1, linearReductions(dtype, dtype))];
   },
 };
 
@@ -123,9 +136,9 @@ export const crossEntropyBackwardRule: ShardingRule<CrossEntropy> = {
   strategies: ([, logits]) => {
     const { dtype } = logits as Tensor;
     return [
-      way([0, 0, 0, 0, null], [0]),
-      way([null, 1, null, null, null], [1], gradientOfClasses),
-      ...termWays<CrossEntropy>(5, [0], 1, linearReductions(dtype, dtype)),
+      strategy([0, 0, 0, 0, null], [0]),
+      strategy([null, 1, null, null, null], [1], gradientOfClasses),
+      ...partialStrategies<CrossEntropy>(5, [0], 1, linearReductions(dtype, dtype)),
     ];
   },
 };
@@ -134,12 +147,12 @@ export const crossEntropyBackwardRule: ShardingRule<CrossEntropy> = {
 const gradientOfClasses: LocalRun<CrossEntropy> = (
   [g, logits, lse, target, weight],
   { ignoreIndex, labelSmoothing },
-  { inputs: [, piece] },
+  { inputs: [, shard] },
 ) => {
   const [x, column] = [logits as Tensor, (lse as Tensor).unsqueeze(1)];
   const [start, all, here] = [
-    piece?.offsets[1] ?? 0,
-    piece?.globalShape[1] ?? 0,
+    shard?.offsets[1] ?? 0,
+    shard?.globalShape[1] ?? 0,
     x.shape[1] as number,
   ];
   const counted = (target as Tensor).ne(ignoreIndex);

@@ -10,11 +10,11 @@ import type { ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 import {
   anyReduction,
-  broadcastPlace,
+  broadcastPlacement,
   isNumber,
   linearReductions,
-  termWays,
-  way,
+  partialStrategies,
+  strategy,
 } from './strategies.js';
 
 /**
@@ -29,50 +29,50 @@ export function pointwiseRule<P>(
   const linear = (spec.linear ?? []).flat();
   return {
     strategies: (inputs) => [
-      ...cutWays<P>(name, inputs),
+      ...shardStrategies<P>(name, inputs),
       ...(spec.linear ?? []).flatMap((together) =>
-        linearWays<P>(inputs, together, dtypeOf(inputs)),
+        linearStrategies<P>(inputs, together, dtypeOf(inputs)),
       ),
-      ...(spec.extreme === undefined ? [] : extremeWays<P>(inputs, spec.extreme)),
+      ...(spec.extreme === undefined ? [] : extremeStrategies<P>(inputs, spec.extreme)),
     ],
     // where it is decomposed for a second derivative
     reducedFirst: [0, 1, 2].filter((i) => !linear.includes(i)),
   };
 }
 
-function cutWays<P>(name: string, inputs: readonly Tensor[]): Strategy<P>[] {
+function shardStrategies<P>(name: string, inputs: readonly Tensor[]): Strategy<P>[] {
   const shape = inputs.reduce<Shape>((s, t) => broadcastShapes(s, t.shape, name), []);
   return shape.map((_, dim) =>
-    way(
-      inputs.map((t) => broadcastPlace(t, dim, shape)),
+    strategy(
+      inputs.map((t) => broadcastPlacement(t, dim, shape)),
       [dim],
     ),
   );
 }
 
 /** A number would be added once by each rank, so that only tensors may stand where terms do. */
-function linearWays<P>(
+function linearStrategies<P>(
   inputs: readonly Tensor[],
   together: readonly number[],
   to: DType,
 ): Strategy<P>[] {
-  const terms = together.map((i) => inputs[i] as Tensor);
-  if (terms.some(isNumber)) return [];
-  const kept = terms
+  const operands = together.map((i) => inputs[i] as Tensor);
+  if (operands.some(isNumber)) return [];
+  const kept = operands
     .map((t) => linearReductions(t.dtype, to))
     .reduce((a, b) => a.filter((r) => b.includes(r)));
-  return termWays(inputs.length, together, 1, kept);
+  return partialStrategies(inputs.length, together, 1, kept);
 }
 
 /**
  * max(a, b) of the largest elements is the largest of max(a, b); a copy on one side changes
  * nothing.
  */
-function extremeWays<P>(inputs: readonly Tensor[], reduction: ReduceOpName): Strategy<P>[] {
+function extremeStrategies<P>(inputs: readonly Tensor[], reduction: ReduceOpName): Strategy<P>[] {
   const sides = [[0, 1], [0], [1]].filter((side) =>
     side.every((i) => !isNumber(inputs[i] as Tensor)),
   );
-  return sides.flatMap((side) => termWays<P>(inputs.length, side, 1, [reduction]));
+  return sides.flatMap((side) => partialStrategies<P>(inputs.length, side, 1, [reduction]));
 }
 
 /** Copies: as they are, and in terms of any reduction unless the new dtype holds less. @internal */
@@ -82,8 +82,8 @@ export function copyRule<P>(dtypeOf: (input: Tensor, params: P) => DType): Shard
       const input = x as Tensor;
       const to = dtypeOf(input, params);
       return [
-        ...cutWays<P>('copy', [input]),
-        ...termWays<P>(
+        ...shardStrategies<P>('copy', [input]),
+        ...partialStrategies<P>(
           1,
           [0],
           1,
@@ -105,8 +105,8 @@ export function fillRule<P extends { value: number | bigint }>(): ShardingRule<P
         ? ['avg', 'min', 'max']
         : ['min', 'max'];
       return [
-        ...cutWays<P>('fill', [x as Tensor]),
-        ...termWays<P>(1, [0], 1, Number(value) === 0 ? [...kept, 'sum'] : kept),
+        ...shardStrategies<P>('fill', [x as Tensor]),
+        ...partialStrategies<P>(1, [0], 1, Number(value) === 0 ? [...kept, 'sum'] : kept),
       ];
     },
   };

@@ -9,25 +9,25 @@ import type { Shape } from '../../core/shape.js';
 import type { LocalRun, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Reduction } from '../reduce.js';
-import { linearReductions, otherDims, termWays, way } from './strategies.js';
+import { linearReductions, otherDims, partialStrategies, strategy } from './strategies.js';
 
 /** Along a dim that is not reduced; it moves forward where those before it fall away. */
-function keptWays<P extends Reduction>(
+function keptStrategies<P extends Reduction>(
   input: Tensor,
   { dims, keepdim }: P,
   outputs = 1,
 ): Strategy<P>[] {
   return otherDims(input.shape.length, dims).map((dim, i) =>
-    way([dim], Array<number>(outputs).fill(keepdim ? dim : i)),
+    strategy([dim], Array<number>(outputs).fill(keepdim ? dim : i)),
   );
 }
 
-function reducedWays<P extends Reduction>(
+function reducedStrategies<P extends Reduction>(
   { dims }: P,
   reduction: ReduceOpName,
   run?: LocalRun<P>,
 ): Strategy<P>[] {
-  return dims.map((dim) => way([dim], [reduction], run));
+  return dims.map((dim) => strategy([dim], [reduction], run));
 }
 
 /**
@@ -39,7 +39,7 @@ export function keptDimsRule<P extends Reduction>(
   decomposes: boolean,
 ): ShardingRule<P> {
   return {
-    strategies: ([x], params) => keptWays(x as Tensor, params, outputs),
+    strategies: ([x], params) => keptStrategies(x as Tensor, params, outputs),
     decomposes,
     reducedFirst: [0],
   };
@@ -52,9 +52,9 @@ export function sumRule<P extends Reduction>(dtypeOf: (t: DType) => DType): Shar
       const input = x as Tensor;
       const kept = linearReductions(input.dtype, dtypeOf(input.dtype));
       return [
-        ...keptWays(input, params),
-        ...reducedWays(params, 'sum'),
-        ...termWays<P>(1, [0], 1, kept),
+        ...keptStrategies(input, params),
+        ...reducedStrategies(params, 'sum'),
+        ...partialStrategies<P>(1, [0], 1, kept),
       ];
     },
   };
@@ -66,8 +66,8 @@ export function sumRule<P extends Reduction>(dtypeOf: (t: DType) => DType): Shar
  */
 export const prodRule: ShardingRule<Reduction> = {
   strategies: ([x], params) => [
-    ...keptWays(x as Tensor, params),
-    ...reducedWays(params, 'product'),
+    ...keptStrategies(x as Tensor, params),
+    ...reducedStrategies(params, 'product'),
   ],
 };
 
@@ -79,7 +79,7 @@ function countOf(shape: Shape, dims: readonly number[]): number {
  * The mean of equal pieces is the mean of their means. A run, though it only calls the op: together
  * with the one below it would divide twice.
  */
-const meanOfPiece: LocalRun<Reduction> = ([x], { dims, keepdim }) => [
+const meanOfShard: LocalRun<Reduction> = ([x], { dims, keepdim }) => [
   (x as Tensor).mean(dims, { keepdim }),
 ];
 
@@ -90,10 +90,10 @@ const meanOfPiece: LocalRun<Reduction> = ([x], { dims, keepdim }) => [
 const shareOfMean: LocalRun<Reduction> = (
   [x],
   { dims, keepdim },
-  { inputs: [piece], outputs: [result] },
+  { inputs: [shard], outputs: [result] },
 ) => {
   const input = x as Tensor;
-  const [here, all] = [countOf(input.shape, dims), countOf(piece?.globalShape ?? [], dims)];
+  const [here, all] = [countOf(input.shape, dims), countOf(shard?.globalShape ?? [], dims)];
   if (here === 0 && all > 0) return [input.newZeros(result?.shape ?? [])];
   return [input.mean(dims, { keepdim }).mul(here / all)];
 };
@@ -104,13 +104,13 @@ export const meanRule: ShardingRule<Reduction> = {
     const input = x as Tensor;
     const reduced = params.dims.map((dim) =>
       mesh.divides(0, dim, input.shape[dim] as number)
-        ? way([dim], ['avg'], meanOfPiece)
-        : way([dim], ['sum'], shareOfMean),
+        ? strategy([dim], ['avg'], meanOfShard)
+        : strategy([dim], ['sum'], shareOfMean),
     );
     return [
-      ...keptWays(input, params),
+      ...keptStrategies(input, params),
       ...reduced,
-      ...termWays<Reduction>(1, [0], 1, linearReductions(input.dtype, input.dtype)),
+      ...partialStrategies<Reduction>(1, [0], 1, linearReductions(input.dtype, input.dtype)),
     ];
   },
 };
@@ -130,9 +130,9 @@ export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction> {
   };
   return {
     strategies: ([x], params) => [
-      ...keptWays(x as Tensor, params),
-      ...reducedWays(params, reduction, run),
-      ...termWays<Reduction>(1, [0], 1, [reduction]),
+      ...keptStrategies(x as Tensor, params),
+      ...reducedStrategies(params, reduction, run),
+      ...partialStrategies<Reduction>(1, [0], 1, [reduction]),
     ],
   };
 }
@@ -147,9 +147,9 @@ export function logicRule(reduction: 'max' | 'min'): ShardingRule<Reduction> {
       // Of signed numbers, neither extreme says whether one of them is not 0.
       const kept: ReduceOpName[] = input.dtype === uint8 || input.dtype === bool ? [reduction] : [];
       return [
-        ...keptWays(input, params),
-        ...reducedWays(params, reduction),
-        ...termWays<Reduction>(1, [0], 1, kept),
+        ...keptStrategies(input, params),
+        ...reducedStrategies(params, reduction),
+        ...partialStrategies<Reduction>(1, [0], 1, kept),
       ];
     },
   };
@@ -167,8 +167,8 @@ export function normRule<P extends Reduction & { order: number }>(): ShardingRul
     strategies: ([x], params) => {
       const reduction = reductions.get(params.order);
       return [
-        ...keptWays(x as Tensor, params),
-        ...(reduction === undefined ? [] : reducedWays(params, reduction)),
+        ...keptStrategies(x as Tensor, params),
+        ...(reduction === undefined ? [] : reducedStrategies(params, reduction)),
       ];
     },
     decomposes: true,

@@ -7,9 +7,9 @@ import { bool } from '../../core/dtype.js';
 import type { ReduceOpName } from '../../core/placement.js';
 import type {
   LocalRun,
-  Piece,
   ShardedCall,
   ShardingRule,
+  ShardMeta,
   Strategy,
 } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
@@ -27,18 +27,18 @@ import {
   anyReduction,
   linearReductions,
   otherDims,
-  type Place,
-  termWays,
-  way,
+  type PlacementShorthand,
+  partialStrategies,
+  strategy,
 } from './strategies.js';
 
 /**
  * A copy of `x`, the first input, into which `write` writes at indices of its `dims`; what lies
  * elsewhere is not written.
  */
-function writeOwn(
+function writeLocal(
   x: Tensor,
-  { inputs: [piece] }: ShardedCall,
+  { inputs: [shard] }: ShardedCall,
   dims: readonly number[],
   indices: readonly Tensor[],
   write: (target: Tensor, indices: Tensor[]) => void,
@@ -47,7 +47,7 @@ function writeOwn(
   const own = dims.reduce((t, d) => t.narrow(d, 0, x.shape[d] as number), wide);
   own.copy_(x);
   const local = indices.map((index, i) => {
-    const { at, elsewhere } = localIndex(index, piece as Piece, dims[i] as number);
+    const { at, elsewhere } = localIndex(index, shard as ShardMeta, dims[i] as number);
     return at.maskedFill(elsewhere, x.shape[dims[i] as number] as number);
   });
   write(wide, local);
@@ -67,10 +67,10 @@ interface IndexAdd {
   alpha: number;
 }
 
-const addOwn: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) => {
-  checkIndex(index as Tensor, call.inputs[0] as Piece, dim, bySelecting);
+const addLocal: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) => {
+  checkIndex(index as Tensor, call.inputs[0] as ShardMeta, dim, bySelecting);
   return [
-    writeOwn(x as Tensor, call, [dim], [index as Tensor], (target, [at]) =>
+    writeLocal(x as Tensor, call, [dim], [index as Tensor], (target, [at]) =>
       target.indexAdd_(dim, at as Tensor, source as Tensor, { alpha }),
     ),
   ];
@@ -85,18 +85,23 @@ const addOnce: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) =
 export const indexAddRule: ShardingRule<IndexAdd> = {
   strategies: ([x, index], { dim }) => {
     const { shape, dtype } = x as Tensor;
-    const cut = otherDims(shape.length, [dim]).map((d) => way<IndexAdd>([d, null, d], [d]));
-    if (shape.length > 0) cut.push(way([dim, null, null], [dim], addOwn));
+    const sharded = otherDims(shape.length, [dim]).map((d) =>
+      strategy<IndexAdd>([d, null, d], [d]),
+    );
+    if (shape.length > 0) sharded.push(strategy([dim, null, null], [dim], addLocal));
     if (shape.length > 0 && dtype !== bool && (index as Tensor).numel() > 0)
-      cut.push(way([null, 0, dim], ['sum'], addOnce));
-    return [...cut, ...termWays<IndexAdd>(3, [0, 2], 1, linearReductions(dtype, dtype))];
+      sharded.push(strategy([null, 0, dim], ['sum'], addOnce));
+    return [
+      ...sharded,
+      ...partialStrategies<IndexAdd>(3, [0, 2], 1, linearReductions(dtype, dtype)),
+    ];
   },
 };
 
-const scatterOwn: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => {
-  checkIndex(index as Tensor, call.inputs[0] as Piece, dim, byGathering);
+const scatterLocal: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => {
+  checkIndex(index as Tensor, call.inputs[0] as ShardMeta, dim, byGathering);
   return [
-    writeOwn(x as Tensor, call, [dim], [index as Tensor], (target, [at]) =>
+    writeLocal(x as Tensor, call, [dim], [index as Tensor], (target, [at]) =>
       target.scatter_(dim, at as Tensor, source as Tensor, { reduce }),
     ),
   ];
@@ -126,28 +131,28 @@ const combined: Record<Scatter['reduce'], ReduceOpName | null> = {
 export const scatterRule: ShardingRule<Scatter> = {
   strategies: ([x, index], { dim, reduce }) => {
     const [{ shape, dtype }, at] = [x as Tensor, index as Tensor];
-    const cut = otherDims(shape.length, [dim])
+    const sharded = otherDims(shape.length, [dim])
       .filter((d) => shape[d] === at.shape[d])
-      .map((d) => way<Scatter>([d, d, d], [d]));
-    if (shape.length > 0) cut.push(way([dim, null, null], [dim], scatterOwn));
+      .map((d) => strategy<Scatter>([d, d, d], [d]));
+    if (shape.length > 0) sharded.push(strategy([dim, null, null], [dim], scatterLocal));
     const reduction = combined[reduce];
-    const inParts = shape.length > 0 && reduction !== null && dtype !== bool && at.numel() > 0;
+    const canCombine = shape.length > 0 && reduction !== null && dtype !== bool && at.numel() > 0;
     // An extreme may meet what was there on every rank.
-    if (inParts)
-      cut.push(
-        way(
+    if (canCombine)
+      sharded.push(
+        strategy(
           [null, dim, dim],
           [reduction],
           reduction === 'max' || reduction === 'min' ? undefined : scatterOnce,
         ),
       );
-    const terms =
+    const reductions =
       reduction === null
         ? anyReduction
         : reduction === 'sum'
           ? linearReductions(dtype, dtype)
           : [reduction];
-    return [...cut, ...termWays<Scatter>(3, [0, 2], 1, terms)];
+    return [...sharded, ...partialStrategies<Scatter>(3, [0, 2], 1, reductions)];
   },
 };
 
@@ -158,13 +163,13 @@ const put = (
   accumulate: number,
 ): Tensor => target.indexPut(indices, values, { accumulate: accumulate === 1 });
 
-const putOwn: LocalRun<Indexed> = ([x, values, ...indices], { accumulate }, call) => {
+const putLocal: LocalRun<Indexed> = ([x, values, ...indices], { accumulate }, call) => {
   for (const [dim, index] of indices.entries())
-    checkIndex(index, call.inputs[0] as Piece, dim, byIndexing);
-  const positive = indices.map((index, dim) => fromStart(index, call.inputs[0] as Piece, dim));
+    checkIndex(index, call.inputs[0] as ShardMeta, dim, byIndexing);
+  const positive = indices.map((index, dim) => fromStart(index, call.inputs[0] as ShardMeta, dim));
   const write = (target: Tensor, at: Tensor[]): void =>
     void target.indexPut_(at, values as Tensor, { accumulate: accumulate === 1 });
-  return [writeOwn(x as Tensor, call, [...indices.keys()], positive, write)];
+  return [writeLocal(x as Tensor, call, [...indices.keys()], positive, write)];
 };
 
 const putOnce: LocalRun<Indexed> = ([x, values, ...indices], { accumulate }, call) => {
@@ -186,16 +191,16 @@ const putOnce: LocalRun<Indexed> = ([x, values, ...indices], { accumulate }, cal
 export const indexPutRule: ShardingRule<Indexed> = {
   strategies: ([x, , first], { numIndices, accumulate }) => {
     const [{ shape, dtype }, positions] = [x as Tensor, first as Tensor];
-    const indices = Array<Place>(numIndices).fill(null);
+    const indices = Array<PlacementShorthand>(numIndices).fill(null);
     const at = positions.shape.length;
-    const cut: Strategy<Indexed>[] = otherDims(shape.length, [...indices.keys()]).map((d) =>
-      way([d, d - numIndices + at, ...indices], [d]),
+    const sharded: Strategy<Indexed>[] = otherDims(shape.length, [...indices.keys()]).map((d) =>
+      strategy([d, d - numIndices + at, ...indices], [d]),
     );
-    for (const d of indices.keys()) cut.push(way([d, null, ...indices], [d], putOwn));
+    for (const d of indices.keys()) sharded.push(strategy([d, null, ...indices], [d], putLocal));
     if (accumulate === 1 && dtype !== bool && positions.numel() > 0)
       for (const d of positions.shape.keys())
-        cut.push(way([null, d, ...indices.map(() => d)], ['sum'], putOnce));
-    const terms = accumulate === 1 ? linearReductions(dtype, dtype) : anyReduction;
-    return [...cut, ...termWays<Indexed>(2 + numIndices, [0, 1], 1, terms)];
+        sharded.push(strategy([null, d, ...indices.map(() => d)], ['sum'], putOnce));
+    const reductions = accumulate === 1 ? linearReductions(dtype, dtype) : anyReduction;
+    return [...sharded, ...partialStrategies<Indexed>(2 + numIndices, [0, 1], 1, reductions)];
   },
 };

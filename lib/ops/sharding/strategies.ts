@@ -15,16 +15,16 @@ import type { LocalRun, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 
 /** Where an operand is: cut along a dim, in copies (null), or in terms of a reduction. @internal */
-export type Place = number | null | ReduceOpName;
+export type PlacementShorthand = number | null | ReduceOpName;
 
-function placementOf(place: Place): Placement {
-  return place === null ? Replicate() : typeof place === 'number' ? Shard(place) : Partial(place);
+function placementOf(at: PlacementShorthand): Placement {
+  return at === null ? Replicate() : typeof at === 'number' ? Shard(at) : Partial(at);
 }
 
 /** One strategy. @internal */
-export function way<P>(
-  inputs: readonly Place[],
-  outputs: readonly Place[],
+export function strategy<P>(
+  inputs: readonly PlacementShorthand[],
+  outputs: readonly PlacementShorthand[],
   run?: LocalRun<P>,
 ): Strategy<P> {
   const placements = { inputs: inputs.map(placementOf), outputs: outputs.map(placementOf) };
@@ -43,7 +43,7 @@ export function otherDims(ndim: number, but: readonly number[]): number[] {
  * Where an operand is cut when the result is cut along `dim` of a shape that it broadcasts to:
  * nowhere if it is stretched there. @internal
  */
-export function broadcastPlace(t: Tensor, dim: number, shape: Shape): Place {
+export function broadcastPlacement(t: Tensor, dim: number, shape: Shape): PlacementShorthand {
   const at = dim - (shape.length - t.shape.length);
   return !isNumber(t) && at >= 0 && t.shape[at] === shape[dim] ? at : null;
 }
@@ -52,16 +52,16 @@ export function broadcastPlace(t: Tensor, dim: number, shape: Shape): Place {
  * For each reduction: the inputs `of` in its terms, the others in copies; all of `outputs` in its
  * terms. @internal
  */
-export function termWays<P>(
+export function partialStrategies<P>(
   count: number,
   of: readonly number[],
   outputs: number,
   reductions: readonly ReduceOpName[],
 ): Strategy<P>[] {
   return reductions.map((r) =>
-    way(
+    strategy(
       Array.from({ length: count }, (_, i) => (of.includes(i) ? r : null)),
-      Array<Place>(outputs).fill(r),
+      Array<PlacementShorthand>(outputs).fill(r),
     ),
   );
 }

@@ -2,7 +2,7 @@
 import type { Shape } from '../../core/shape.js';
 import type { MeshDimContext, ShardedCall, ShardingRule } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import { anyReduction, otherDims, termWays, way } from './strategies.js';
+import { anyReduction, otherDims, partialStrategies, strategy } from './strategies.js';
 
 /**
  * For each dim of the input the dim of the result that shows it; null where a cut would not show as
@@ -16,10 +16,10 @@ export function viewRule<P>(
   localParams?: ShardingRule<P>['localParams'],
 ): ShardingRule<P> {
   const strategies: ShardingRule<P>['strategies'] = ([x], params, mesh) => {
-    const cut = mapDims(x as Tensor, params, mesh).flatMap((to, dim) =>
-      to === null ? [] : [way<P>([dim], [to])],
+    const sharded = mapDims(x as Tensor, params, mesh).flatMap((to, dim) =>
+      to === null ? [] : [strategy<P>([dim], [to])],
     );
-    return [...cut, ...termWays<P>(1, [0], 1, anyReduction)];
+    return [...sharded, ...partialStrategies<P>(1, [0], 1, anyReduction)];
   };
   return localParams === undefined ? { strategies } : { strategies, localParams };
 }
@@ -70,8 +70,8 @@ export const squeezeRule = viewRule<{ dims: readonly number[] }>(
       shape.length,
       dims.filter((dim) => shape[dim] === 1),
     ),
-  ({ dims }, { inputs: [piece] }) => ({
-    dims: dims.filter((dim) => piece?.globalShape[dim] === 1),
+  ({ dims }, { inputs: [shard] }) => ({
+    dims: dims.filter((dim) => shard?.globalShape[dim] === 1),
   }),
 );
 
