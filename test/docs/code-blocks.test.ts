@@ -1,13 +1,13 @@
 /**
- * Every TypeScript block of the README and of docs/ is run as it stands. (test/packaging checks its
- * types as a user's compiler does.)
+ * Runs every TypeScript block of the README and of docs/ as it stands. readme.test.ts runs the
+ * diffs; test/packaging checks the types of both as a user's compiler does.
  */
+import assert from 'node:assert/strict';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
-import { blocks } from './blocks.js';
+import { pathToFileURL } from 'node:url';
+import { blocks, ofThisCheckout, root } from './blocks.js';
 
-const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
 const folder = path.join(root, '.dev', 'docs');
 
 describe('the documentation', () => {
@@ -21,16 +21,17 @@ describe('the documentation', () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  for (const { page, number, code, file } of blocks) {
+  for (const { page, number, code, file } of blocks.filter(({ kind }) => kind === 'ts')) {
     it(`runs block ${number} of ${page}`, async function () {
       this.timeout(30000);
       const written = path.join(folder, file);
-      const own = code
-        .replaceAll("'shardwise'", "'../../lib/index.js'")
-        .replaceAll("'shardwise/distributed'", "'../../lib/distributed.js'")
-        .replaceAll("'shardwise/compile'", "'../../lib/compile/index.js'");
-      writeFileSync(written, own);
+      writeFileSync(written, ofThisCheckout(code));
       await import(pathToFileURL(written).href);
     });
   }
+
+  it('has diffs in README.md only, whose tests run them', () => {
+    const pages = blocks.filter(({ kind }) => kind === 'diff').map(({ page }) => page);
+    assert.deepEqual([...new Set(pages)], ['README.md']);
+  });
 });
