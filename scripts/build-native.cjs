@@ -62,7 +62,7 @@ function newest(directory) {
   for (const entry of fs.readdirSync(directory, { withFileTypes: true })) {
     const file = path.join(directory, entry.name);
     if (entry.isDirectory()) time = Math.max(time, entry.name === 'selftest' ? 0 : newest(file));
-    else if (/\.(cc|h|inc|def|cu|cuh|map)$/.test(entry.name))
+    else if (/\.(cc|h|inc|def|cu|cuh|in|map)$/.test(entry.name))
       time = Math.max(time, fs.statSync(file).mtimeMs);
   }
   return time;

@@ -42,12 +42,12 @@ __device__ __forceinline__ void wgmma_wait() {
 // Keeps the compiler from touching registers of a product before this place: to it, they are
 // written where the product starts.
 template <int N>
-__device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
+__device__ __forceinline__ void wgmma_fence_operand(float (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 template <int N>
-__device__ __forceinline__ void wgmma_hold(uint32_t (&a)[N][4]) {
+__device__ __forceinline__ void wgmma_fence_operand(uint32_t (&a)[N][4]) {
 #pragma unroll
   for (int i = 0; i < N * 4; i++) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
 }

@@ -94,9 +94,9 @@ Status attention(const KernelCall& call) {
   p.lse = data_of(lse);
   p.lse_dtype = lse.dtype;
   const Stream& stream = stream_of(call);
-  if (attention_wgmma_forward(p, stream)) return launched(call);
-  if (attention_mma_applies(p, *stream.facts))
-    attention_mma_forward(p, stream);
+  if (attention_sm90_forward(p, stream)) return launched(call);
+  if (attention_sm80_applies(p, *stream.facts))
+    attention_sm80_forward(p, stream);
   else
     attention_simt_forward(p, stream.handle);
   return launched(call);
@@ -118,7 +118,7 @@ Status attention_backward(const KernelCall& call) {
   p.gq = data_of(call.output(0));
   p.gk = data_of(call.output(1));
   p.gv = data_of(call.output(2));
-  const bool on_tensor_cores = attention_mma_applies(p, *stream.facts),
+  const bool on_tensor_cores = attention_sm80_applies(p, *stream.facts),
              is_double = p.dtype == DType::Float64;
   const int64_t rows = p.batch * p.heads * p.queries;
   if (rows > 0) {
@@ -130,7 +130,7 @@ Status attention_backward(const KernelCall& call) {
   }
   if (on_tensor_cores) {
     if (rows > 0) attention_row_stats(p, stream.handle);
-    if (!attention_wgmma_backward(p, stream)) attention_mma_backward(p, stream);
+    if (!attention_sm90_backward(p, stream)) attention_sm80_backward(p, stream);
     return launched(call);
   }
   if (rows > 0) {

@@ -58,9 +58,9 @@ struct AttentionProblem : ScoreMods {
 
 // Hopper's tensor cores: float16 and bfloat16. False, and nothing done, where they do not apply
 // (attention_sm90.cuh says where).
-bool attention_wgmma_forward(const AttentionProblem& p, const Stream& stream);
-bool attention_wgmma_backward(const AttentionProblem& p, const Stream& stream);
-int& attention_wgmma_taken();  // how many calls of this thread they took, for the self test
+bool attention_sm90_forward(const AttentionProblem& p, const Stream& stream);
+bool attention_sm90_backward(const AttentionProblem& p, const Stream& stream);
+int& attention_sm90_taken();  // how many calls of this thread they took, for the self test
 // For the backward pass on tensor cores: of each head blocks of 64 queries, first their lse in base
 // 2, then their delta. A query that does not exist or sees nothing has an lse of +inf, which makes
 // its P zero.
@@ -74,9 +74,9 @@ inline int64_t attention_row_stats_bytes(const AttentionProblem& p) {
 void attention_row_stats(const AttentionProblem& p, cudaStream_t stream);
 // Tensor cores: float16 and bfloat16 with depth and value_depth up to 128, on devices with enough
 // shared memory per block. They take whatever Hopper's take.
-bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts);
-void attention_mma_forward(const AttentionProblem& p, const Stream& stream);
-void attention_mma_backward(const AttentionProblem& p, const Stream& stream);
+bool attention_sm80_applies(const AttentionProblem& p, const DeviceFacts& facts);
+void attention_sm80_forward(const AttentionProblem& p, const Stream& stream);
+void attention_sm80_backward(const AttentionProblem& p, const Stream& stream);
 // CUDA cores: every floating dtype, any depth.
 void attention_simt_forward(const AttentionProblem& p, cudaStream_t stream);
 void attention_simt_backward(const AttentionProblem& p, cudaStream_t stream);

@@ -28,7 +28,6 @@
 //   a thread fills one column of a tile, by one pointer                                       7443, by queries 3016, by keys 4392
 // 64 causal, 2x32x8192: 8214 (PyTorch 5412). With dropout 9468 (5479); with a bool mask, 128,
 // 2x16x4096: 5042. In 99 KiB: 12061.
-#include "attention_backward_place.cuh"
 #include "attention_sm80.cuh"
 
 namespace shardwise::cuda {
@@ -222,7 +221,7 @@ void start_of(const AttentionProblem& p, const Stream& stream) {
 
 }  // namespace
 
-bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts) {
+bool attention_sm80_applies(const AttentionProblem& p, const DeviceFacts& facts) {
   constexpr int64_t kMax = int64_t(1) << 30;
   // the forward pass needs less
   const int64_t needed = is_shallow(p) ? kNeeded<64, false> : kNeeded<128, true>;
@@ -231,7 +230,7 @@ bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts) 
          p.queries < kMax && p.keys < kMax && p.lse_dtype == DType::Float32;
 }
 
-void attention_mma_backward(const AttentionProblem& p, const Stream& stream) {
+void attention_sm80_backward(const AttentionProblem& p, const Stream& stream) {
   if (p.dtype == DType::BFloat16)
     start_of<bfloat16_t>(p, stream);
   else

@@ -156,7 +156,7 @@ void start_of(const AttentionProblem& p, cudaStream_t stream) {
 
 }  // namespace
 
-void attention_mma_forward(const AttentionProblem& p, const Stream& stream) {
+void attention_sm80_forward(const AttentionProblem& p, const Stream& stream) {
   if (p.dtype == DType::BFloat16)
     start_of<bfloat16_t>(p, stream.handle);
   else

@@ -41,7 +41,7 @@ inline AttentionOrder attention_order(int64_t tiles, int64_t heads, int64_t byte
 }
 
 // Where the kernels apply: 16-bit elements, depths up to 128. Strides are the tensor maps' affair.
-inline bool attention_wgmma_applies(const AttentionProblem& p, const DeviceFacts& facts) {
+inline bool attention_sm90_applies(const AttentionProblem& p, const DeviceFacts& facts) {
   constexpr int64_t kMax = int64_t(1) << 30;
   return is_sm90(facts) && (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) &&
          mask_fits(p) && p.batch * p.heads > 0 && p.depth > 0 && p.depth <= 128 &&

@@ -135,11 +135,11 @@ bool start_of(const AttentionProblem& p, const Stream& stream) {
 
 }  // namespace
 
-bool attention_wgmma_backward(const AttentionProblem& p, const Stream& stream) {
-  if (!attention_wgmma_applies(p, *stream.facts)) return false;
+bool attention_sm90_backward(const AttentionProblem& p, const Stream& stream) {
+  if (!attention_sm90_applies(p, *stream.facts)) return false;
   const bool taken =
       p.dtype == DType::BFloat16 ? start_of<bfloat16_t>(p, stream) : start_of<half_t>(p, stream);
-  attention_wgmma_taken() += taken;
+  attention_sm90_taken() += taken;
   return taken;
 }
 

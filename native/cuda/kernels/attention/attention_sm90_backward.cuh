@@ -1,6 +1,5 @@
 // The kernel of attention_sm90_backward.cu (its header tells the whole story) as a template.
 #pragma once
-#include "attention_backward_place.cuh"
 #include "attention_sm90.cuh"
 
 namespace shardwise::cuda {
@@ -183,11 +182,11 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
     wgmma_commit();
   };
   const auto hold_sums = [&] {
-    wgmma_hold(sums1);
-    wgmma_hold(fragments1);
+    wgmma_fence_operand(sums1);
+    wgmma_fence_operand(fragments1);
     if constexpr (C::kByKeys) {
-      wgmma_hold(sums2);
-      wgmma_hold(fragments2);
+      wgmma_fence_operand(sums2);
+      wgmma_fence_operand(fragments2);
     }
   };
   const auto place_of_stage = [](int32_t stage) {
@@ -217,13 +216,13 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       start_dp(at);
       load_mods();
       wgmma_wait<1>();
-      wgmma_hold(s);
+      wgmma_fence_operand(s);
       const uint32_t deltas = take_scores(ring.stage);
       pack_weights();
       wgmma_fence();
       start_sums2(at);
       wgmma_wait<1>();
-      wgmma_hold(d);
+      wgmma_fence_operand(d);
       take_sums(deltas);
       pack_fragments<T, kPassing>(fragments1, d);
       wgmma_fence();
@@ -242,8 +241,8 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
     start_dp(0);
     load_mods();
     wgmma_wait<0>();
-    wgmma_hold(s);
-    wgmma_hold(d);
+    wgmma_fence_operand(s);
+    wgmma_fence_operand(d);
     take_sums(take_scores(0));
     pack_fragments<T, kPassing>(fragments1, d);
     pack_weights();
@@ -258,10 +257,10 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       start_sums1(place_of_stage(before.stage));
       load_mods();
       wgmma_wait<3>();
-      wgmma_hold(s);
+      wgmma_fence_operand(s);
       const uint32_t deltas = take_scores(ring.stage);
       wgmma_wait<2>();
-      wgmma_hold(d);
+      wgmma_fence_operand(d);
       take_sums(deltas);
       wgmma_wait<0>();
       hold_sums();

@@ -198,7 +198,7 @@ struct ForwardConsumer {
     wgmma_commit();
   }
   __device__ __forceinline__ void finish_scores(float (&s)[kKeys / 2], bool last) {
-    wgmma_hold(s);
+    wgmma_fence_operand(s);
     release(barriers.k_empty + k_ring.stage * 8);
     k_ring.advance();
     if (last) release(barriers.q_empty);
@@ -214,8 +214,8 @@ struct ForwardConsumer {
   __device__ __forceinline__ void finish_out(float (&out)[kDepth / 2],
                                              uint32_t (&probabilities)[kKeys / 16][4]) {
     wgmma_wait<0>();
-    wgmma_hold(out);
-    wgmma_hold(probabilities);
+    wgmma_fence_operand(out);
+    wgmma_fence_operand(probabilities);
     release(barriers.v_empty + v_ring.stage * 8);
     v_ring.advance();
   }
@@ -388,16 +388,16 @@ bool start_of(const AttentionProblem& p, const Stream& stream) {
 
 }  // namespace
 
-int& attention_wgmma_taken() {
+int& attention_sm90_taken() {
   static thread_local int taken = 0;
   return taken;
 }
 
-bool attention_wgmma_forward(const AttentionProblem& p, const Stream& stream) {
-  if (!attention_wgmma_applies(p, *stream.facts)) return false;
+bool attention_sm90_forward(const AttentionProblem& p, const Stream& stream) {
+  if (!attention_sm90_applies(p, *stream.facts)) return false;
   const bool taken =
       p.dtype == DType::BFloat16 ? start_of<bfloat16_t>(p, stream) : start_of<half_t>(p, stream);
-  attention_wgmma_taken() += taken;
+  attention_sm90_taken() += taken;
   return taken;
 }
 

@@ -224,13 +224,13 @@ Candidates candidates_for(const MatmulProblem& p, const MatmulShape* shape, Matm
     if (p.m == 1 || p.n == 1) out.add(MatmulKernel::FewRows);
     if (matmul_stream_wins(p)) out.add(MatmulKernel::Stream);
     if (matmul_cluster_wins(p)) out.add(MatmulKernel::Cluster);
-    if (matmul_wgmma_wins(p)) out.add(MatmulKernel::Wgmma);
+    if (matmul_sm90_wins(p)) out.add(MatmulKernel::Wgmma);
     if (!sm90_16_bits || !library) out.add(MatmulKernel::FewRows);
   }
   if (library) out.add(MatmulKernel::Library);
   if (p.m == 1 || p.n == 1) out.add(MatmulKernel::FewRows);
   out.add(MatmulKernel::Stream);
-  if (wgmma_forced().tile < 0) out.add(MatmulKernel::Cluster);
+  if (sm90_forced().tile < 0) out.add(MatmulKernel::Cluster);
   out.add(MatmulKernel::Wgmma);
   out.add(MatmulKernel::FewRows);
   constexpr int64_t kMax = int64_t(1) << 30;
@@ -256,9 +256,9 @@ lt::Outcome run(const MatmulProblem& p, MatmulConfig* config, Stream& stream,
     case MatmulKernel::Cluster:
       return done(matmul_cluster(p, config, stream));
     case MatmulKernel::Wgmma:
-      return done(matmul_wgmma(p, config, stream, call));
+      return done(matmul_sm90(p, config, stream, call));
     case MatmulKernel::TensorCore:
-      if (sixteen) matmul_tensor_core(p, stream.handle);
+      if (sixteen) matmul_sm80(p, stream.handle);
       return done(sixteen);
     case MatmulKernel::Simt:
       matmul_simt(p, config->tile == 1 && p.dtype == DType::Float32, stream.handle);

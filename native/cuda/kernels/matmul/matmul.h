@@ -1,6 +1,10 @@
 // The matmul of matmul.cu as its kernels see it, and the kernels.
 #pragma once
 #include "../../cublaslt.h"
+#include "../../tensor_map.h"
+#if defined(__CUDACC__)
+#include "../../primitives/dtype.cuh"
+#endif
 
 namespace shardwise::cuda {
 
@@ -45,9 +49,38 @@ inline dim3 batch_grid(int64_t blocks, int64_t batch) {
               static_cast<unsigned>(ceil_div(batch, y)));
 }
 
+// An operand as the copy engine sees it: `width` along its contiguous dim, which is that of its
+// columns, or `across` them.
+inline TensorMapShape operand_shape(const MatmulProblem& p, const MatrixView& v, int64_t width,
+                                    int64_t height, bool across) {
+  TensorMapShape s;
+  s.data = v.data;
+  s.width = width;
+  s.height = height;
+  s.row_stride = across ? v.column_stride : v.row_stride;
+  s.depth = p.batch > 1 && v.batch_stride != 0 ? p.batch : 1;
+  s.depth_stride = v.batch_stride;
+  return s;
+}
+
 #if defined(__CUDACC__)
 __device__ __forceinline__ int64_t batch_of_block() {
   return int64_t(blockIdx.z) * gridDim.y + blockIdx.y;
+}
+
+// y = alpha sum + beta c, rounded once.
+template <class T>
+__device__ __forceinline__ void finish_element(const MatmulProblem& p, int64_t batch, int64_t row,
+                                               int64_t column, float sum) {
+  sum *= static_cast<float>(p.alpha);
+  if (p.c.data)
+    sum += static_cast<float>(p.beta) *
+           to_compute<float>(
+               static_cast<const T*>(p.c.data)[batch * p.c.batch_stride + row * p.c.row_stride +
+                                               column * p.c.column_stride]);
+  static_cast<T*>(
+      p.y.data)[batch * p.y.batch_stride + row * p.y.row_stride + column * p.y.column_stride] =
+      from_compute<T>(sum);
 }
 #endif
 
@@ -57,7 +90,7 @@ void matmul_simt(const MatmulProblem& p, bool large_tile, cudaStream_t stream);
 // integers and bool
 void matmul_integer(const MatmulProblem& p, cudaStream_t stream);
 // float16, bfloat16
-void matmul_tensor_core(const MatmulProblem& p, cudaStream_t stream);
+void matmul_sm80(const MatmulProblem& p, cudaStream_t stream);
 // Floating dtypes, a few elements with a short k. False if it does not apply.
 bool matmul_small(const MatmulProblem& p, cudaStream_t stream);
 // A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed.
@@ -68,12 +101,12 @@ bool matmul_few_rows(const MatmulProblem& p, const Stream& stream);
 // they do not apply.
 struct MatmulConfig;
 // With the tile that `config` names, or one that it is told there.
-bool matmul_wgmma(const MatmulProblem& p, MatmulConfig* config, Stream& stream,
-                  const KernelCall& call);
+bool matmul_sm90(const MatmulProblem& p, MatmulConfig* config, Stream& stream,
+                 const KernelCall& call);
 // at most 128 rows, b contiguous along k
 bool matmul_cluster(const MatmulProblem& p, MatmulConfig* config, Stream& stream);
 bool matmul_cluster_wins(const MatmulProblem& p);
-bool matmul_wgmma_wins(const MatmulProblem& p);  // over the library, where both apply
+bool matmul_sm90_wins(const MatmulProblem& p);  // over the library, where both apply
 // at most 32 rows, b contiguous along k
 bool matmul_stream(const MatmulProblem& p, Stream& stream);
 bool matmul_stream_wins(const MatmulProblem& p);

@@ -24,10 +24,10 @@
 // rows.
 #include <cmath>
 
+#include "../../primitives/overlap.cuh"
 #include "../../primitives/wgmma.cuh"
+#include "matmul.h"
 #include "matmul_config.h"
-#include "matmul_finish.cuh"
-#include "matmul_launch.cuh"
 
 namespace shardwise::cuda {
 namespace {

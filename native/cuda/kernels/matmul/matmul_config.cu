@@ -64,9 +64,9 @@ bool parse_tile(const char* text, MatmulConfig* out, const char** rest) {
       if (std::atoi(text) == kClusterWidths[i]) out->tile = static_cast<uint8_t>(i);
     return out->tile < kNumClusterWidths;
   }
-  for (int i = 0; i < kNumWgmmaTiles && out->kernel == MatmulKernel::Wgmma; i++)
-    if (is(kWgmmaTiles[i].name)) out->tile = static_cast<uint8_t>(i);
-  return out->tile < kNumWgmmaTiles;
+  for (int i = 0; i < kNumSm90Tiles && out->kernel == MatmulKernel::Wgmma; i++)
+    if (is(kSm90Tiles[i].name)) out->tile = static_cast<uint8_t>(i);
+  return out->tile < kNumSm90Tiles;
 }
 
 struct List {
@@ -84,8 +84,8 @@ struct List {
   }
 };
 
-void add_wgmma(const MatmulShape& shape, int tile, int32_t num_sms, List* list) {
-  const WgmmaShape& t = kWgmmaTiles[tile];
+void add_sm90(const MatmulShape& shape, int tile, int32_t num_sms, List* list) {
+  const Sm90Shape& t = kSm90Tiles[tile];
   if (t.sharers > 1 && shape.m <= t.m) return;
   const int64_t count = t.count(shape.batch, shape.m, shape.n), slots = num_sms / t.sharers,
                 steps = ceil_div(shape.k, 64);
@@ -176,13 +176,13 @@ bool parse_shape(const char* text, MatmulShape* out, const char** rest) {
 }
 
 void name_of(const MatmulConfig& config, char (&out)[kConfigNameBytes]) {
-  const bool wgmma = config.kernel == MatmulKernel::Wgmma && config.tile < kNumWgmmaTiles;
+  const bool wgmma = config.kernel == MatmulKernel::Wgmma && config.tile < kNumSm90Tiles;
   const bool cluster = config.kernel == MatmulKernel::Cluster && config.tile < kNumClusterWidths;
   char split[16] = "", group[16] = "", number[16] = "";
   if (config.kernel == MatmulKernel::Library && config.tile > 0)
     snprintf(number, sizeof number, "%d", config.tile);
   if (cluster) snprintf(number, sizeof number, "%d", kClusterWidths[config.tile]);
-  const char* tile = wgmma ? kWgmmaTiles[config.tile].name
+  const char* tile = wgmma ? kSm90Tiles[config.tile].name
                      : config.kernel == MatmulKernel::Simt && config.tile == 1 ? "128"
                                                                                : number;
   if ((wgmma || cluster) && config.split > 1)
@@ -202,7 +202,7 @@ bool parse_config(const char* name, MatmulConfig* out) {
   if (*name == ':' && !parse_tile(name + 1, &config, &name)) return false;
   const bool wgmma = config.kernel == MatmulKernel::Wgmma,
              cluster = config.kernel == MatmulKernel::Cluster;
-  if ((wgmma && config.tile >= kNumWgmmaTiles) || (cluster && config.tile >= kNumClusterWidths))
+  if ((wgmma && config.tile >= kNumSm90Tiles) || (cluster && config.tile >= kNumClusterWidths))
     return false;
   if (*name == ',' && std::strncmp(name, ",split=", 7) == 0 &&
       !parse_number(name, ",split=", &config.split, &name))
@@ -219,8 +219,8 @@ int64_t waves_of(const MatmulConfig& config, const MatmulShape& shape, int32_t n
   if (config.kernel == MatmulKernel::Cluster && config.tile < kNumClusterWidths)
     return ceil_div(ceil_div(shape.n, kClusterWidths[config.tile]) * shape.batch * config.split,
                     num_sms);
-  if (config.kernel != MatmulKernel::Wgmma || config.tile >= kNumWgmmaTiles) return 0;
-  const WgmmaShape& t = kWgmmaTiles[config.tile];
+  if (config.kernel != MatmulKernel::Wgmma || config.tile >= kNumSm90Tiles) return 0;
+  const Sm90Shape& t = kSm90Tiles[config.tile];
   return ceil_div(t.count(shape.batch, shape.m, shape.n) * config.split, num_sms / t.sharers);
 }
 
@@ -234,8 +234,7 @@ int configs_for(const MatmulShape& shape, const DeviceFacts& facts,
     if (few <= 32) list.add(MatmulKernel::Stream);
     if (few > 8 && shape.m <= 128 && shape.layout == 0) add_clusters(shape, facts.num_sms, &list);
     if (few > 16)
-      for (int tile = 0; tile < kNumWgmmaTiles; tile++)
-        add_wgmma(shape, tile, facts.num_sms, &list);
+      for (int tile = 0; tile < kNumSm90Tiles; tile++) add_sm90(shape, tile, facts.num_sms, &list);
   } else if (shape.bits == 16) {
     list.add(MatmulKernel::TensorCore);
   } else if (few > 8) {

@@ -37,7 +37,7 @@ struct MatmulConfig {
   static constexpr uint8_t kByRule = 255;
 
   MatmulKernel kernel = MatmulKernel::None;
-  // of wgmma, cluster: an index of kWgmmaTiles, kClusterWidths; of simt: 1 for the large one; of
+  // of wgmma, cluster: an index of kSm90Tiles, kClusterWidths; of simt: 1 for the large one; of
   // the library: its how manieth
   uint8_t tile = kByRule;
   uint8_t split = 1, group = 8;

@@ -19,7 +19,7 @@
 #include "../../primitives/packed.cuh"
 #include "../../primitives/reduce.cuh"
 #include "../../primitives/vector.cuh"
-#include "matmul_finish.cuh"
+#include "matmul.h"
 
 namespace shardwise::cuda {
 namespace {

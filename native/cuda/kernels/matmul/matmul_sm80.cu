@@ -229,7 +229,7 @@ void start(const MatmulProblem& p, cudaStream_t stream) {
 
 }  // namespace
 
-void matmul_tensor_core(const MatmulProblem& p, cudaStream_t stream) {
+void matmul_sm80(const MatmulProblem& p, cudaStream_t stream) {
   if (p.dtype == DType::BFloat16)
     start<bfloat16_t>(p, stream);
   else

@@ -28,8 +28,8 @@
 // one rounding. The same bits each run.
 #include "../../primitives/hopper.cuh"
 #include "../../primitives/mma.cuh"
-#include "matmul_finish.cuh"
-#include "matmul_launch.cuh"
+#include "../../primitives/overlap.cuh"
+#include "matmul.h"
 
 namespace shardwise::cuda {
 namespace {

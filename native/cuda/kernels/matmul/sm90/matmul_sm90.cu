@@ -67,12 +67,12 @@ constexpr int64_t kMaxSize = int64_t(1) << 30;
 // above.
 struct Plan {
   int tile = 0;
-  WgmmaUse use;
+  Sm90Use use;
   double clocks = 1e300;
 };
 
 double clocks_of(int tile, int64_t waves, double steps) {
-  const WgmmaShape& shape = kWgmmaTiles[tile];
+  const Sm90Shape& shape = kSm90Tiles[tile];
   double slower = 1, apart = 2500;  // of multiplying; between tiles
   if (shape.ping_pong) apart = 400;
   if (tile == 2) slower = 1.012, apart = 500;
@@ -86,10 +86,10 @@ double clocks_of(int tile, int64_t waves, double steps) {
 
 Plan choose(const MatmulProblem& p, int32_t num_sms) {
   Plan best;
-  const WgmmaForced& forced = wgmma_forced();
-  for (int tile = 0; tile < kNumWgmmaTiles; tile++) {
+  const Sm90Forced& forced = sm90_forced();
+  for (int tile = 0; tile < kNumSm90Tiles; tile++) {
     if (forced.tile >= 0 && tile != forced.tile) continue;
-    const WgmmaShape& shape = kWgmmaTiles[tile];
+    const Sm90Shape& shape = kSm90Tiles[tile];
     const int64_t tiles = shape.count(p.batch, p.m, p.n), slots = num_sms / shape.sharers,
                   steps = ceil_div(p.k, 64);
     const double clocks = clocks_of(tile, ceil_div(tiles, slots), double(steps));
@@ -109,11 +109,11 @@ Plan choose(const MatmulProblem& p, int32_t num_sms) {
 // As the configuration says, or as the rule does. False for a split that the kernel does not have:
 // one of more than a wave.
 bool plan_for(const MatmulProblem& p, const MatmulConfig& config, int32_t num_sms, Plan* out) {
-  if (config.tile >= kNumWgmmaTiles) {
+  if (config.tile >= kNumSm90Tiles) {
     *out = choose(p, num_sms);
     return true;
   }
-  const WgmmaShape& shape = kWgmmaTiles[config.tile];
+  const Sm90Shape& shape = kSm90Tiles[config.tile];
   out->tile = config.tile;
   out->use.split = config.split;
   out->use.group = config.group;
@@ -124,13 +124,13 @@ bool plan_for(const MatmulProblem& p, const MatmulConfig& config, int32_t num_sm
 
 }  // namespace
 
-WgmmaForced& wgmma_forced() {
-  static thread_local WgmmaForced forced;  // of the native thread of a stream
+Sm90Forced& sm90_forced() {
+  static thread_local Sm90Forced forced;  // of the native thread of a stream
   return forced;
 }
 
-bool matmul_wgmma(const MatmulProblem& problem, MatmulConfig* config, Stream& stream,
-                  const KernelCall& call) {
+bool matmul_sm90(const MatmulProblem& problem, MatmulConfig* config, Stream& stream,
+                 const KernelCall& call) {
   MatmulProblem p = problem;
   if ((p.dtype != DType::Float16 && p.dtype != DType::BFloat16) || !is_sm90(*stream.facts))
     return false;
@@ -148,10 +148,10 @@ bool matmul_wgmma(const MatmulProblem& problem, MatmulConfig* config, Stream& st
     return false;
   Plan plan;
   if (!plan_for(p, *config, stream.facts->num_sms, &plan)) return false;
-  const auto layout =
-      a_along_k ? (b_along_k ? wgmma_nt : wgmma_nn) : (b_along_k ? wgmma_tt : wgmma_tn);
-  const WgmmaEntry entry = layout(p.dtype == DType::BFloat16, plan.tile);
-  WgmmaUse use = plan.use;
+  const auto layout = a_along_k ? (b_along_k ? matmul_sm90_nt : matmul_sm90_nn)
+                                : (b_along_k ? matmul_sm90_tt : matmul_sm90_tn);
+  const Sm90Entry entry = layout(p.dtype == DType::BFloat16, plan.tile);
+  Sm90Use use = plan.use;
   void* partial = nullptr;
   if (use.split > 1) {
     partial = stream.workspace(entry.partial_bytes(p, use.split), call);
@@ -161,14 +161,14 @@ bool matmul_wgmma(const MatmulProblem& problem, MatmulConfig* config, Stream& st
   config->tile = static_cast<uint8_t>(plan.tile);
   config->split = static_cast<uint8_t>(use.split);
   config->group = static_cast<uint8_t>(use.group);
-  wgmma_forced().taken++;
-  wgmma_forced().joined += use.split > 1;
+  sm90_forced().taken++;
+  sm90_forced().joined += use.split > 1;
   return true;
 }
 
-// Where matmul_wgmma is at least as fast as the library, by the table above: enough tiles for the
+// Where matmul_sm90 is at least as fast as the library, by the table above: enough tiles for the
 // machine, k not too short, and a y that the copy engine writes.
-bool matmul_wgmma_wins(const MatmulProblem& p) {
+bool matmul_sm90_wins(const MatmulProblem& p) {
   const bool rows = p.y.column_stride == 1;
   const int64_t width = rows ? p.n : p.m, step = rows ? p.y.row_stride : p.y.column_stride;
   return double(p.batch) * double(p.m) * double(p.n) >= 180.0 * 128 * 128 && p.m >= 192 &&

@@ -9,9 +9,9 @@ namespace shardwise::cuda {
 #if SW_SM90A
 
 // A piece of work: the cluster's tile, and which part of k (up to 132 parts of 2^24 steps).
-struct WgmmaPlace {
+struct Sm90Place {
   int32_t tile, part, row, column, batch, k_first, k_blocks;
-  __device__ __forceinline__ WgmmaPlace(const WgmmaArgs& p, int32_t work) {
+  __device__ __forceinline__ Sm90Place(const Sm90Args& p, int32_t work) {
     tile = work, part = 0, k_first = 0, k_blocks = p.k_blocks;
     if (p.split > 1) {
       tile = work / p.split;
@@ -31,19 +31,19 @@ struct WgmmaPlace {
 
 // The producer: fills the stages for tile after tile.
 template <class C>
-__device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensorMap* map_a,
-                                              const CUtensorMap* map_b, uint32_t shared,
-                                              uint32_t full, uint32_t empty) {
+__device__ __forceinline__ void sm90_produce(const Sm90Args& p, const CUtensorMap* map_a,
+                                             const CUtensorMap* map_b, uint32_t shared,
+                                             uint32_t full, uint32_t empty) {
   const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0, works = shared + C::kWorks;
-  const WgmmaWork<C> mine(p);
-  WgmmaTaker<C> taker(p);
+  const Sm90Work<C> mine(p);
+  Sm90Taker<C> taker(p);
   int32_t stage = 0;
   uint32_t phase = 0;
   for (int32_t at = mine.first;; at += mine.stride) {
     // `p.work` or more where there is none
     const int32_t work = p.counter ? load_shared(work_slot(works, at)) : at;
     if (work >= p.work) break;
-    const WgmmaPlace place(p, work);
+    const Sm90Place place(p, work);
     taker.announce(p, works, at);
     const int32_t row = (place.row * C::kClusterM + (C::kClusterM > 1 ? rank : 0)) * C::BM;
     const int32_t column = (place.column * C::kClusterN + (C::kClusterN > 1 ? rank : 0)) * C::BN;
@@ -98,8 +98,8 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
 // `column` are those of the lane's first element. Chunk by chunk, so that few addresses live beside
 // the accumulators.
 template <class T>
-__device__ __forceinline__ void wgmma_add(const WgmmaArgs& p, float* sums, int done, int32_t row,
-                                          int32_t column, int32_t batch) {
+__device__ __forceinline__ void sm90_add(const Sm90Args& p, float* sums, int done, int32_t row,
+                                         int32_t column, int32_t batch) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     if (row + half * 8 >= p.m) return;
@@ -115,8 +115,8 @@ __device__ __forceinline__ void wgmma_add(const WgmmaArgs& p, float* sums, int d
   }
 }
 template <class T>
-__device__ __forceinline__ void wgmma_put(const WgmmaArgs& p, const float* sums, int32_t row,
-                                          int32_t column, int32_t batch) {
+__device__ __forceinline__ void sm90_put(const Sm90Args& p, const float* sums, int32_t row,
+                                         int32_t column, int32_t batch) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     if (row + half * 8 >= p.m) return;
@@ -133,9 +133,9 @@ __device__ __forceinline__ void wgmma_put(const WgmmaArgs& p, const float* sums,
 // Writes a consumer's accumulators: `row` and `column` are those of its first element, `buffers`
 // its output buffers.
 template <class C>
-__device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMap* map_y,
-                                            float (&sums)[C::MI][C::BN / 2], uint32_t buffers,
-                                            int32_t row, int32_t column, int32_t batch) {
+__device__ __forceinline__ void sm90_write(const Sm90Args& p, const CUtensorMap* map_y,
+                                           float (&sums)[C::MI][C::BN / 2], uint32_t buffers,
+                                           int32_t row, int32_t column, int32_t batch) {
   using T = typename C::T;
   const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31,
             group = threadIdx.x >> 7;
@@ -164,10 +164,10 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
     }
     const int32_t lane_row = row + c / C::kPerRow * 64 + warp * 16 + (lane >> 2);
     const int32_t lane_column = column + start + (lane & 3) * 2;
-    if (p.c.data) wgmma_add<T>(p, values, done / 4, lane_row, lane_column, batch);
+    if (p.c.data) sm90_add<T>(p, values, done / 4, lane_row, lane_column, batch);
     asm volatile("" ::: "memory");
     if (p.direct) {
-      wgmma_put<T>(p, values, lane_row, lane_column, batch);
+      sm90_put<T>(p, values, lane_row, lane_column, batch);
       continue;
     }
 #pragma unroll
@@ -196,10 +196,9 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
 // all of them, in the order of the parts. Nobody waits for another block, so it does not matter
 // which of them run at the same time.
 template <class C>
-__device__ __forceinline__ void wgmma_join(const WgmmaArgs& p,
-                                           const float (&sums)[C::MI][C::BN / 2],
-                                           const WgmmaPlace& place, uint32_t flag, uint32_t rank,
-                                           int32_t row, int32_t column) {
+__device__ __forceinline__ void sm90_join(const Sm90Args& p, const float (&sums)[C::MI][C::BN / 2],
+                                          const Sm90Place& place, uint32_t flag, uint32_t rank,
+                                          int32_t row, int32_t column) {
   using T = typename C::T;
   const int thread = threadIdx.x & 127, consumer = (threadIdx.x >> 7) - 1, lane = threadIdx.x & 31;
   const int32_t slot = place.tile * C::kSharers + rank;
@@ -254,9 +253,9 @@ __device__ __forceinline__ void wgmma_join(const WgmmaArgs& p,
 }
 
 template <class C>
-__device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensorMap* map_y,
-                                              uint32_t shared, uint32_t full, uint32_t empty,
-                                              uint32_t turn) {
+__device__ __forceinline__ void sm90_consume(const Sm90Args& p, const CUtensorMap* map_y,
+                                             uint32_t shared, uint32_t full, uint32_t empty,
+                                             uint32_t turn) {
   using T = typename C::T;
   const int consumer = (threadIdx.x >> 7) - 1, lane = threadIdx.x & 31;
   const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
@@ -281,7 +280,7 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     phase ^= at / C::kStages & 1;
     stage = at % C::kStages;
   };
-  const WgmmaWork<C> mine(p);
+  const Sm90Work<C> mine(p);
   int32_t at = mine.first;
   if constexpr (C::kPingPong) {  // no split
     if (consumer == 1) at += mine.stride, skip(p.k_blocks);
@@ -290,7 +289,7 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     const int32_t work =
         p.counter ? load_for_warp(work_slot(shared + C::kWorks, at)) : warp_uniform(at);
     if (work >= p.work) break;
-    const WgmmaPlace place(p, work);
+    const Sm90Place place(p, work);
     const int32_t k_blocks = C::kPingPong ? p.k_blocks : place.k_blocks;
     // until the other has seen its last stage arrive: before, a phase could be mistaken
     if constexpr (C::kPingPong) {
@@ -336,11 +335,11 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     const int32_t column = (place.column * C::kClusterN + (C::kClusterN > 1 ? rank : 0)) * C::BN;
     if constexpr (!C::kPingPong) {
       if (p.split > 1) {
-        wgmma_join<C>(p, sums, place, shared + C::kFlag, rank, row, column);
+        sm90_join<C>(p, sums, place, shared + C::kFlag, rank, row, column);
         continue;
       }
     }
-    wgmma_write<C>(p, map_y, sums, buffers, row, column, place.batch);
+    sm90_write<C>(p, map_y, sums, buffers, row, column, place.batch);
   }
   if ((threadIdx.x & 127) == 0) tensor_store_wait_read<0>();
 }
@@ -348,13 +347,14 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
 #endif
 
 template <class C>
-__global__ void __launch_bounds__(kWgmmaThreads, 1)
-    wgmma_kernel(const __grid_constant__ CUtensorMap map_a,
-                 const __grid_constant__ CUtensorMap map_b,
-                 const __grid_constant__ CUtensorMap map_y, const __grid_constant__ WgmmaArgs p) {
+__global__ void __launch_bounds__(kSm90Threads, 1)
+    matmul_sm90_kernel(const __grid_constant__ CUtensorMap map_a,
+                       const __grid_constant__ CUtensorMap map_b,
+                       const __grid_constant__ CUtensorMap map_y,
+                       const __grid_constant__ Sm90Args p) {
 #if SW_SM90A
-  extern __shared__ __align__(1024) uint8_t wgmma_shared[];
-  const uint32_t shared = shared_address(wgmma_shared), full = shared + C::kBarriers,
+  extern __shared__ __align__(1024) uint8_t sm90_shared[];
+  const uint32_t shared = shared_address(sm90_shared), full = shared + C::kBarriers,
                  empty = full + C::kStages * 8, turn = empty + C::kStages * 8;
   if (threadIdx.x == 0) {
     tensor_map_prefetch(&map_a);
@@ -382,11 +382,11 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
 
   if (threadIdx.x < 128) {
     registers_down<C::kProducerRegisters>();
-    if (threadIdx.x == 0) wgmma_produce<C>(p, &map_a, &map_b, shared, full, empty);
+    if (threadIdx.x == 0) sm90_produce<C>(p, &map_a, &map_b, shared, full, empty);
     __syncwarp();
   } else {
     registers_up<C::kConsumerRegisters>();
-    wgmma_consume<C>(p, &map_y, shared, full, empty, turn);
+    sm90_consume<C>(p, &map_y, shared, full, empty, turn);
     __syncwarp();
   }
   if constexpr (C::kSharers > 1) cluster_sync();  // the other block may still write or signal here

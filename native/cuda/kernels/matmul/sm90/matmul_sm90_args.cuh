@@ -7,7 +7,7 @@
 namespace shardwise::cuda {
 
 // One block: a producer warpgroup (one thread of it works) and two consumer warpgroups.
-constexpr int kWgmmaThreads = 384;
+constexpr int kSm90Threads = 384;
 // In shared memory: the last pieces of work by their numbers, and for each a barrier of what the
 // first block of a cluster passes on to the second.
 constexpr int kWorkSlots = 8, kWorkBytes = kWorkSlots * (4 + 8);
@@ -17,7 +17,7 @@ constexpr int kWorkSlots = 8, kWorkBytes = kWorkSlots * (4 + 8);
 // one. Stages of shared memory along k; Buffers of 64 x 64 for the output of each consumer.
 template <class Element, bool MnMajorA, bool MnMajorB, int TileM, int TileN, int SharersM,
           int SharersN, bool InTurn, int NumStages, int NumBuffers>
-struct WgmmaTile {
+struct Sm90Tile {
   using T = Element;
   static constexpr bool kMajorA = MnMajorA, kMajorB = MnMajorB, kPingPong = InTurn;
   static constexpr int BM = TileM, BN = TileN, kClusterM = SharersM, kClusterN = SharersN,
@@ -51,7 +51,7 @@ struct WgmmaTile {
   static_assert(kStageBytes % 1024 == 0, "swizzled tiles start at multiples of 1024 bytes");
 };
 
-struct WgmmaArgs {
+struct Sm90Args {
   int32_t m, n, k_blocks;          // k in steps of 64
   int32_t tiles_m, tiles_n, work;  // of clusters; all tiles times `split`
   int32_t split;                   // parts of k, each a cluster's work

@@ -3,7 +3,7 @@
 #pragma once
 #include <atomic>
 
-#include "../matmul_launch.cuh"
+#include "../../../primitives/overlap.cuh"
 #include "matmul_sm90.cuh"
 #include "matmul_sm90.h"
 
@@ -16,7 +16,7 @@ constexpr int32_t kTakenWaves = 3;
 // False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the tile says, y has
 // contiguous rows.
 template <class C>
-bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, float4* partial) {
+bool sm90_launch(const MatmulProblem& p, const Sm90Use& use, Stream& stream, float4* partial) {
   constexpr bool kBf16 = std::is_same<typename C::T, bfloat16_t>::value;
   const TensorMapShape a =
       C::kMajorA ? operand_shape(p, p.a, p.m, p.k, true) : operand_shape(p, p.a, p.k, p.m, false);
@@ -38,7 +38,7 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   else if (!make_tensor_map(y, 64, 64, kBf16, &map_y))
     return false;
 
-  WgmmaArgs args = {};
+  Sm90Args args = {};
   args.m = static_cast<int32_t>(p.m);
   args.n = static_cast<int32_t>(p.n);
   args.k_blocks = static_cast<int32_t>(ceil_div(p.k, 64));
@@ -62,7 +62,7 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   args.arrived = stream.arrived;
   const int32_t clusters = stream.facts->num_sms / C::kSharers;
   // Few pieces are dealt out: the first would wait for the counter's memory.
-  const int32_t waves = wgmma_forced().waves < 0 ? kTakenWaves : wgmma_forced().waves;
+  const int32_t waves = sm90_forced().waves < 0 ? kTakenWaves : sm90_forced().waves;
   if (use.split == 1 && args.k_blocks >= C::kStages && args.work >= waves * clusters) {
     args.counter = {stream.arrived, stream.arrived + 1};
   }
@@ -72,47 +72,47 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   static std::atomic<uint64_t> allowed{0};  // a bit per device
   const uint64_t bit = uint64_t(1) << (stream.device & 63);
   if (!(allowed.load(std::memory_order_relaxed) & bit)) {
-    cudaFuncSetAttribute(wgmma_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    cudaFuncSetAttribute(matmul_sm90_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          C::kSharedBytes);
     allowed.fetch_or(bit, std::memory_order_relaxed);
   }
   const LaunchShape shape{blocks_of((args.work < clusters ? args.work : clusters) * C::kSharers),
-                          kWgmmaThreads, C::kSharedBytes, C::kSharers > 1 ? C::kSharers : 0};
-  launch_overlapped(wgmma_kernel<C>, shape, stream, map_a, map_b, map_y, args);
+                          kSm90Threads, C::kSharedBytes, C::kSharers > 1 ? C::kSharers : 0};
+  launch_overlapped(matmul_sm90_kernel<C>, shape, stream, map_a, map_b, map_y, args);
   return true;
 }
 
 // Scratch memory that `split` parts of each tile need.
 template <class C>
-int64_t wgmma_partial_bytes(const MatmulProblem& p, int32_t split) {
+int64_t sm90_partial_bytes(const MatmulProblem& p, int32_t split) {
   return split == 1
              ? 0
              : p.batch * ceil_div(p.m, C::BM * C::kClusterM) * ceil_div(p.n, C::BN * C::kClusterN) *
                    C::kSharers * split * C::BM * C::BN * 4;
 }
 
-// The tiles of one layout, in the order of `kWgmmaTiles` (matmul_sm90.h).
+// The tiles of one layout, in the order of `kSm90Tiles` (matmul_sm90.h).
 template <class T, bool MajorA, bool MajorB>
-WgmmaEntry wgmma_entry(int tile) {
+Sm90Entry sm90_entry(int tile) {
   const auto of = [](auto config) {
     using C = decltype(config);
-    return WgmmaEntry{&wgmma_launch<C>, &wgmma_partial_bytes<C>};
+    return Sm90Entry{&sm90_launch<C>, &sm90_partial_bytes<C>};
   };
   switch (tile) {
     case 0:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 256, 2, 1, false, 4, 2>{});
+      return of(Sm90Tile<T, MajorA, MajorB, 128, 256, 2, 1, false, 4, 2>{});
     case 1:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 192, 2, 1, true, 4, 3>{});
+      return of(Sm90Tile<T, MajorA, MajorB, 128, 192, 2, 1, true, 4, 3>{});
     case 2:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 208, 2, 1, true, 4, 2>{});
+      return of(Sm90Tile<T, MajorA, MajorB, 128, 208, 2, 1, true, 4, 2>{});
     case 3:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 128, 2, 1, true, 6, 2>{});
+      return of(Sm90Tile<T, MajorA, MajorB, 128, 128, 2, 1, true, 6, 2>{});
     case 4:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 192, 2, 1, false, 5, 1>{});
+      return of(Sm90Tile<T, MajorA, MajorB, 128, 192, 2, 1, false, 5, 1>{});
     case 5:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 256, 1, 1, false, 4, 2>{});
+      return of(Sm90Tile<T, MajorA, MajorB, 128, 256, 1, 1, false, 4, 2>{});
     default:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 128, 1, 1, false, 6, 2>{});
+      return of(Sm90Tile<T, MajorA, MajorB, 128, 128, 1, 1, false, 6, 2>{});
   }
 }
 

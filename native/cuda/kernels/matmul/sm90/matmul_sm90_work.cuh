@@ -26,9 +26,9 @@ __device__ __forceinline__ void wait_passed(uint32_t works, int32_t at) {
 
 // Pieces of this cluster: of the numbers first, first + stride ... all are its own.
 template <class C>
-struct WgmmaWork {
+struct Sm90Work {
   int32_t first, stride;
-  __device__ __forceinline__ explicit WgmmaWork(const WgmmaArgs& p)
+  __device__ __forceinline__ explicit Sm90Work(const Sm90Args& p)
       : first(p.counter ? 0 : blockIdx.x / C::kSharers),
         stride(p.counter ? 1 : gridDim.x / C::kSharers) {}
 };
@@ -43,7 +43,7 @@ __device__ __forceinline__ void put_work(uint32_t works, int32_t at, int32_t wor
 
 // By all threads, before any work.
 template <class C>
-__device__ __forceinline__ void take_first_work(const WgmmaArgs& p, uint32_t works) {
+__device__ __forceinline__ void take_first_work(const Sm90Args& p, uint32_t works) {
   const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
   if (threadIdx.x == 0) {
     if (rank == 0) {
@@ -61,17 +61,17 @@ __device__ __forceinline__ void take_first_work(const WgmmaArgs& p, uint32_t wor
 // The producer's: what is taken for later. Each of its pieces begins with `announce`, before any of
 // its stages is full.
 template <class C>
-struct WgmmaTaker {
+struct Sm90Taker {
   int32_t pending = 0;  // the piece after those that are announced, on its way here
   bool leads;
 
-  __device__ __forceinline__ explicit WgmmaTaker(const WgmmaArgs& p)
+  __device__ __forceinline__ explicit Sm90Taker(const Sm90Args& p)
       : leads(C::kSharers == 1 || cluster_rank() == 0) {
     if (p.counter && leads) pending = p.counter.take(1);
   }
   // A slot is written again 8 pieces later, when all have read it: the producer is ahead by the
   // stages, which are at most two pieces.
-  __device__ __forceinline__ void announce(const WgmmaArgs& p, uint32_t works, int32_t at) {
+  __device__ __forceinline__ void announce(const Sm90Args& p, uint32_t works, int32_t at) {
     if (!p.counter) return;
     const int32_t next = at + C::kAhead;
     if (leads) {
@@ -81,7 +81,7 @@ struct WgmmaTaker {
       wait_passed(works, next);
     }
   }
-  __device__ __forceinline__ void finish(const WgmmaArgs& p) const {
+  __device__ __forceinline__ void finish(const Sm90Args& p) const {
     if (p.counter && leads) p.counter.finish(gridDim.x / C::kSharers);
   }
 };

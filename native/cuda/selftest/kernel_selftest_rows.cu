@@ -1,7 +1,7 @@
 // Softmax, norms and cross entropy against float64 on the CPU.
-#include "selftest_b_rows.h"
+#include "kernel_selftest_rows.h"
 
-namespace selftest {
+namespace selftest::floats {
 namespace {
 
 // How the operands of a row kernel lie in memory.
@@ -307,7 +307,7 @@ void test_softmax() {
                                  {0, 4096},
                                  {2, 8201},
                                  {2, 16385}});
-    if (!context().quick)
+    if (!options.quick)
       shapes.insert(shapes.end(), {{1000, 8},
                                    {2111, 256},
                                    {700, 768},
@@ -326,7 +326,7 @@ void test_softmax() {
       for (const bool log_form : {false, true})
         for (const Layout layout : {Layout::Contiguous, Layout::Padded, Layout::Shifted,
                                     Layout::ShiftedApart, Layout::Transposed, Layout::MiddleDim})
-          if ((s[1] <= 5000 && !context().sparse) || layout == Layout::Contiguous ||
+          if ((s[1] <= 5000 && !options.sparse) || layout == Layout::Contiguous ||
               (layout == Layout::Shifted && s[1] < 5000))
             softmax_case(dtype, s[0], s[1], layout, log_form, Values::Plain);
     for (const int64_t n : {1, 6, 300, 1032, 5000, 8192, 20000})
@@ -349,7 +349,7 @@ void test_norms() {
     shapes.insert(shapes.end(),
                   {{1, 8}, {131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}});
     shapes.insert(shapes.end(), {{2, 8201}, {2, 16385}, {800, 2001}});
-    if (!context().quick)
+    if (!options.quick)
       shapes.insert(shapes.end(), {{3000, 96},
                                    {2111, 256},
                                    {700, 1024},
@@ -368,7 +368,7 @@ void test_norms() {
       for (const bool rms : {false, true}) {
         norm_case({dtype, s[0], s[1], rms, true, !rms});
         norm_case({dtype, s[0], s[1], rms, false, false});
-        if (s[1] > 5000 || (context().sparse && s[1] != 127 && s[1] != 1030)) continue;
+        if (s[1] > 5000 || (options.sparse && s[1] != 127 && s[1] != 1030)) continue;
         norm_case({dtype, s[0], s[1], rms, true, !rms, 1, 2, DType::Float32, false, 3, 5});
         norm_case({dtype, s[0], s[1], rms, true, false, 3});
         norm_case({dtype, s[0], s[1], rms, true, !rms, 0, 1});
@@ -384,7 +384,7 @@ void test_cross_entropy() {
     begin((std::string("cross entropy ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1},    {4, 3},    {0, 37},   {0, 4096}, {9, 37},
                                  {40, 130}, {6, 1000}, {5, 5003}, {5, 2048}, {4, 4104}};
-    if (!context().quick)
+    if (!options.quick)
       shapes.insert(shapes.end(), {{2000, 64}, {1, 33016}, {64, 32000}, {7, 50257}, {3, 128256}});
     choose(&shapes);
     for (const Sizes& s : shapes)
@@ -392,14 +392,14 @@ void test_cross_entropy() {
         for (const double smoothing : {0.0, 0.1})
           for (const Layout layout :
                {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::Transposed})
-            if ((s[1] <= 6000 && !context().sparse) || layout == Layout::Contiguous)
+            if ((s[1] <= 6000 && !options.sparse) || layout == Layout::Contiguous)
               entropy_case({dtype, s[0], s[1], weight, smoothing, layout});
     for (const int64_t n : {40, 1000, 2048, 5003, 8192, 32768})
       for (const bool weight : {false, true})
         entropy_case({dtype, 10, n, weight, 0, Layout::Contiguous, true});
     end();
   }
-  if (context().wide) return;
+  if (options.wide) return;
   begin("cross entropy, target out of range");
   Tensor x(DType::Float32, {4, 10}), target(DType::Int64, {4}), w, loss(DType::Float32, {4}),
       lse(DType::Float32, {4});
@@ -413,4 +413,4 @@ void test_cross_entropy() {
   end();
 }
 
-}  // namespace selftest
+}  // namespace selftest::floats

@@ -1,7 +1,7 @@
 // copy, fill, arange, linspace, tri, random_*, dropout.
-#include "harness.h"
+#include "kernel_selftest_bytes.h"
 
-namespace selftest {
+namespace selftest::bytes {
 namespace {
 
 double rounded(double value, DType to) {
@@ -66,9 +66,9 @@ void test_copy() {
     copy_case("expanded", uniform(dtype, {1, 50}, 6).expand(0, 33), make(dtype, {33, 50}));
     copy_case("empty", make(dtype, {0, 3}), make(dtype, {0, 3}));
     copy_case("scalar", uniform(dtype, {}, 7), make(dtype, {}));
-    copy_case("large", uniform(dtype, {large}, 8), make(dtype, {large}));
-    copy_case("large transposed", uniform(dtype, {1009, large / 1009}, 9).transpose(0, 1),
-              make(dtype, {large / 1009, 1009}));
+    copy_case("large", uniform(dtype, {options.large}, 8), make(dtype, {options.large}));
+    copy_case("large transposed", uniform(dtype, {1009, options.large / 1009}, 9).transpose(0, 1),
+              make(dtype, {options.large / 1009, 1009}));
   }
   // Transposes in 16-byte vectors, whole tiles and parts of tiles; and sizes, strides and addresses
   // that do not allow them.
@@ -82,8 +82,8 @@ void test_copy() {
       copy_case("transposed into a slice", x.transpose(1, 2),
                 make(dtype, {s[0], s[2], s[1] + 24}).slice(2, 8, 1, s[1]));
     }
-  copy_case("large conversion", uniform(DType::Float32, {large / 8 * 8}, 10),
-            make(DType::BFloat16, {large / 8 * 8}));
+  copy_case("large conversion", uniform(DType::Float32, {options.large / 8 * 8}, 10),
+            make(DType::BFloat16, {options.large / 8 * 8}));
 }
 
 void test_fill() {
@@ -297,7 +297,7 @@ void test_random() {
                 "transposed output");
     random_case(make(dtype, {0}), index_view({0}, {1}, 0), "empty");
   }
-  random_case(make(DType::Float32, {large}), index_view({large}, {1}, 8), "large");
+  random_case(make(DType::Float32, {options.large}), index_view({options.large}, {1}, 8), "large");
 }
 
 }  // namespace
@@ -311,4 +311,4 @@ void test_memory() {
   test_dropout();
 }
 
-}  // namespace selftest
+}  // namespace selftest::bytes

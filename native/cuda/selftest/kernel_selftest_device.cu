@@ -1,8 +1,8 @@
 // Cases without a copy on the host: timings (selftest_a time) and tensors of more than 2^31
 // elements (selftest_a huge).
-#include "harness.h"
+#include "kernel_selftest_bytes.h"
 
-namespace selftest {
+namespace selftest::bytes {
 namespace {
 
 struct DeviceTensor {
@@ -123,7 +123,7 @@ void time(const char* label, double bytes, const Launch& launch, int runs = 20) 
 
 }  // namespace
 
-void time_kernels() {
+void time_elements() {
   const int64_t n = int64_t(1) << 26, rows = 8192, columns = 8192;
   const double fn = static_cast<double>(n);
   const DType f32 = DType::Float32, bf16 = DType::BFloat16, i64 = DType::Int64;
@@ -266,4 +266,4 @@ void test_huge() {
   report("neg", v == -2, "huge: an element was not negated");
 }
 
-}  // namespace selftest
+}  // namespace selftest::bytes

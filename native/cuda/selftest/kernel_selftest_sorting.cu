@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness.h"
+#include "kernel_selftest_bytes.h"
 
-namespace selftest {
+namespace selftest::bytes {
 namespace {
 
 // Stable order of a row: NaN is largest.
@@ -89,8 +89,8 @@ void test_sort() {
               make(dtype, {2500, 3}).transpose(0, 1), make(DType::Int64, {3, 2500}));
     sort_case("scalar", uniform(dtype, {}, 4), make(dtype, {}), make(DType::Int64, {}));
   }
-  sort_case("large", uniform(DType::Float32, {large}, 5, -1, 1), make(DType::Float32, {large}),
-            make(DType::Int64, {large}));
+  sort_case("large", uniform(DType::Float32, {options.large}, 5, -1, 1),
+            make(DType::Float32, {options.large}), make(DType::Int64, {options.large}));
 }
 
 void test_topk() {
@@ -122,7 +122,7 @@ void test_topk() {
     topk_case("many", uniform(dtype, {2, 6000}, 5, low, 100), 3000);
     topk_case("columns", uniform(dtype, {5000, 3}, 6, low, 100).transpose(0, 1), 20);
   }
-  topk_case("large", uniform(DType::Float32, {large}, 7, -1, 1), 1000);
+  topk_case("large", uniform(DType::Float32, {options.large}, 7, -1, 1), 1000);
 }
 
 namespace {
@@ -198,7 +198,7 @@ void test_nonzero() {
     nonzero_case("not aligned", some_set(dtype, {5000}, 0.5, 1));
   }
   nonzero_case("many tiles", some_set(DType::Bool, {64 * 20000 + 5}, 0.5), 64);
-  nonzero_case("large", ties(DType::Float32, {large}, 3), 8192);
+  nonzero_case("large", ties(DType::Float32, {options.large}, 3), 8192);
 }
 
-}  // namespace selftest
+}  // namespace selftest::bytes

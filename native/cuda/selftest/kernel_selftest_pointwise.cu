@@ -1,8 +1,8 @@
 // Pointwise ops: every op of generated/pointwise_ops.inc, with the same expression evaluated on the
 // host in float64 or int64.
-#include "harness.h"
+#include "kernel_selftest_bytes.h"
 
-namespace selftest {
+namespace selftest::bytes {
 namespace {
 
 namespace m {
@@ -276,4 +276,4 @@ void test_pointwise() {
   }
 }
 
-}  // namespace selftest
+}  // namespace selftest::bytes

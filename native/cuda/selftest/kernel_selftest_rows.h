@@ -1,19 +1,19 @@
 // What the tests of row kernels share.
 #pragma once
-#include "selftest_b.h"
+#include "kernel_selftest_floats.h"
 
-namespace selftest {
+namespace selftest::floats {
 
 // What `wide` and `sparse` leave out.
 inline void choose(std::vector<Sizes>* shapes) {
   std::vector<Sizes> rest;
   for (const Sizes& s : *shapes) {
     const int64_t numel = s[0] * s[1];
-    if (context().wide && (s[1] <= 2000 || numel >= 600000)) continue;
-    if (context().sparse && numel >= 300000) continue;
+    if (options.wide && (s[1] <= 2000 || numel >= 600000)) continue;
+    if (options.sparse && numel >= 300000) continue;
     rest.push_back(s);
   }
   *shapes = rest;
 }
 
-}  // namespace selftest
+}  // namespace selftest::floats

@@ -5,9 +5,9 @@
 #include "../cublaslt.h"
 #include "../devices.h"
 #include "../kernels/matmul/matmul_table.h"
-#include "selftest_b_matmul.h"
+#include "kernel_selftest_matmul.h"
 
-namespace selftest {
+namespace selftest::floats {
 namespace {
 
 using shardwise::cuda::Float32Precision;
@@ -101,7 +101,7 @@ void test_tf32x3() {
     for (const bool a_rows : {true, false})
       for (const bool b_rows : {true, false}) {
         turn++;
-        if (context().quick && k > 513) continue;
+        if (options.quick && k > 513) continue;
         const int64_t m = kRows[turn / 3 % 4], n = kColumns[turn % 5],
                       gap = turn % 3 == 0   ? 3
                             : turn % 3 == 1 ? 0
@@ -118,4 +118,4 @@ void test_tf32x3() {
   matmul_route() = route;
 }
 
-}  // namespace selftest
+}  // namespace selftest::floats

@@ -3,16 +3,16 @@
 #include "../devices.h"
 #include "../kernels/matmul/matmul_table.h"
 #include "../kernels/matmul/sm90/matmul_sm90.h"
-#include "selftest_b_matmul.h"
+#include "kernel_selftest_matmul.h"
 
-namespace selftest {
+namespace selftest::floats {
 namespace {
 
-using shardwise::cuda::kNumWgmmaTiles;
-using shardwise::cuda::kWgmmaTiles;
+using shardwise::cuda::kNumSm90Tiles;
+using shardwise::cuda::kSm90Tiles;
 using shardwise::cuda::matmul_route;
 using shardwise::cuda::MatmulRoute;
-using shardwise::cuda::wgmma_forced;
+using shardwise::cuda::sm90_forced;
 
 // Rows (or columns) whose distance is a multiple of 16 bytes, whatever their length; Off: rows that
 // start anywhere.
@@ -41,7 +41,7 @@ void check(const Case& q, int64_t samples) {
       std::to_string(q.batch) + "x" + std::to_string(q.m) + "x" + std::to_string(q.n) + "x" +
       std::to_string(q.k) + " lie " + std::to_string(int(q.a)) + std::to_string(int(q.b)) +
       std::to_string(int(q.y)) + " c" + std::to_string(q.addend) + " tile " +
-      std::to_string(wgmma_forced().tile) + " split " + std::to_string(wgmma_forced().split);
+      std::to_string(sm90_forced().tile) + " split " + std::to_string(sm90_forced().split);
   Tensor a = matrix(q.dtype, q.batch, q.m, q.k, q.a), b = matrix(q.dtype, q.batch, q.k, q.n, q.b),
          y = matrix(q.dtype, q.batch, q.m, q.n, q.y), c;
   if (q.addend == 1) c = matrix(q.dtype, q.batch, q.m, q.n, Lie::Off);
@@ -70,14 +70,14 @@ void check(const Case& q, int64_t samples) {
 }
 
 void tiles(DType dtype, int tile, int split) {
-  wgmma_forced().tile = tile;
-  wgmma_forced().split = split;
-  const int before = wgmma_forced().taken, joined = wgmma_forced().joined;
+  sm90_forced().tile = tile;
+  sm90_forced().split = split;
+  const int before = sm90_forced().taken, joined = sm90_forced().joined;
   const Sizes shapes[] = {{1, 67, 127, 129}, {2, 131, 257, 67},   {1, 259, 389, 200},
                           {3, 40, 72, 520},  {1, 129, 385, 1031}, {1, 513, 70, 257}};
   int turn = 0;
   for (const Sizes& s : shapes) {
-    if (context().quick && s[1] > 131) continue;
+    if (options.quick && s[1] > 131) continue;
     for (const Lie a : {Lie::Rows, Lie::Columns})
       for (const Lie b : {Lie::Rows, Lie::Columns}) {
         turn++;
@@ -88,32 +88,32 @@ void tiles(DType dtype, int tile, int split) {
               0);
       }
   }
-  if (!context().quick && split == 1)
+  if (!options.quick && split == 1)
     check({dtype, 1, 2311, 2999, 456, Lie::Rows, Lie::Columns, Lie::Rows, 0, 1, 1}, 4000);
-  if (wgmma_forced().taken == before) problem("no product was computed by the kernel");
-  if (split > 1 && wgmma_forced().joined == joined) problem("no product was computed in parts");
+  if (sm90_forced().taken == before) problem("no product was computed by the kernel");
+  if (split > 1 && sm90_forced().joined == joined) problem("no product was computed in parts");
 }
 
 // Pieces of work from a counter, fewer than clusters and several for each; of every length of k
 // about that of the ring of stages, where the producer is the furthest ahead.
 void from_counter(DType dtype, int tile) {
-  wgmma_forced().tile = tile;
-  wgmma_forced().waves = 0;
-  const int before = wgmma_forced().taken;
+  sm90_forced().tile = tile;
+  sm90_forced().waves = 0;
+  const int before = sm90_forced().taken;
   for (const int64_t k : {256, 257, 320, 384, 385, 768})
     for (const Sizes& s : {Sizes{67, 127}, Sizes{2311, 2999}})
       check({dtype, 1, s[0], s[1], k, Lie::Rows, k == 320 ? Lie::Rows : Lie::Columns, Lie::Rows, 0,
              1, 1},
             2000);
   check({dtype, 3, 700, 1500, 384, Lie::Columns, Lie::Rows, Lie::Rows, 0, 1, 1}, 2000);
-  if (wgmma_forced().taken == before) problem("no product was computed by the kernel");
-  wgmma_forced().waves = -1;
+  if (sm90_forced().taken == before) problem("no product was computed by the kernel");
+  sm90_forced().waves = -1;
 }
 
 void few_rows(DType dtype) {
   for (const int64_t m : {2, 5, 8, 9, 16, 17, 31, 32, 33, 64, 100, 128})
     for (const Sizes& s : {Sizes{33, 136}, Sizes{500, 1000}, Sizes{7001, 264}, Sizes{15000, 72}}) {
-      if (context().quick && s[0] > 500) continue;
+      if (options.quick && s[0] > 500) continue;
       const int64_t batch = s[0] == 500 ? 3 : 1;
       check({dtype, batch, m, s[0], s[1], Lie::Rows, Lie::Columns, Lie::Rows, int(m % 3), 1, 1},
             2000);
@@ -148,20 +148,20 @@ void clusters(DType dtype) {
 
 }  // namespace
 
-void test_wgmma() {
+void test_sm90() {
   if (!shardwise::cuda::is_sm90(*shardwise::cuda::device_facts(0))) return;
   const MatmulRoute route = matmul_route();
   matmul_route() = MatmulRoute::Own;
   for (const DType dtype : {DType::BFloat16, DType::Float16}) {
     begin((std::string("matmul of sm_90 ") + dtype_name(dtype)).c_str());
-    for (int tile = -1; tile < kNumWgmmaTiles; tile++) {
+    for (int tile = -1; tile < kNumSm90Tiles; tile++) {
       if (dtype == DType::Float16 && tile > 2) continue;
       tiles(dtype, tile, 1);
       if (tile >= 0) from_counter(dtype, tile);
-      if (tile >= 0 && !kWgmmaTiles[tile].ping_pong) tiles(dtype, tile, 3);
+      if (tile >= 0 && !kSm90Tiles[tile].ping_pong) tiles(dtype, tile, 3);
     }
-    wgmma_forced().tile = -1;
-    wgmma_forced().split = 0;
+    sm90_forced().tile = -1;
+    sm90_forced().split = 0;
     few_rows(dtype);
     clusters(dtype);
     end();
@@ -169,4 +169,4 @@ void test_wgmma() {
   matmul_route() = route;
 }
 
-}  // namespace selftest
+}  // namespace selftest::floats

@@ -1,7 +1,7 @@
 // sgd_step, adam_step, foreach_add, foreach_mul, foreach_norm.
-#include "harness.h"
+#include "kernel_selftest_bytes.h"
 
-namespace selftest {
+namespace selftest::bytes {
 namespace {
 
 // Around words of 4, steps of 512 and chunks of 1024 elements.
@@ -162,10 +162,10 @@ void test_foreach() {
 
 }  // namespace
 
-void test_steps() {
+void test_optimizer() {
   test_sgd();
   test_adam();
   test_foreach();
 }
 
-}  // namespace selftest
+}  // namespace selftest::bytes

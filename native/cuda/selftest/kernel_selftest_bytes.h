@@ -17,12 +17,12 @@
 
 #include "../../generated/op_params.h"
 #include "../../include/backend.h"
+#include "kernel_selftest.h"
 #include "random.h"
 #include "scratch.h"
 
-namespace selftest {
+namespace selftest::bytes {
 
-using namespace shardwise;
 using Sizes = std::vector<int64_t>;
 
 struct Tally {
@@ -30,13 +30,7 @@ struct Tally {
   std::string first;
 };
 
-extern const Backend* backend;
-extern void* stream;
-extern std::map<std::string, Tally> tallies;
-extern int64_t large;  // size of the "big" cases; SELFTEST_LARGE overrides it
-extern bool sparse;    // few dtypes, few cases, each once, no large tensors: for compute-sanitizer
-
-int32_t kernel_id(const std::string& name);
+inline std::map<std::string, Tally> tallies;
 
 constexpr uint8_t kUntouched = 0xCD;  // in outputs before a run, and in guards after it
 constexpr size_t kGuard = 256;        // bytes before and behind what a kernel may write
@@ -236,6 +230,18 @@ inline void report(const std::string& kernel, bool ok, const std::string& messag
   if (tally.first.empty()) tally.first = message;
 }
 
+// Prints a line for each kernel; returns how many failed.
+inline int print_tallies() {
+  int failed = 0;
+  for (const auto& [name, tally] : tallies) {
+    printf("%s %-22s %4d cases%s%s\n", tally.failures ? "FAIL" : "PASS", name.c_str(), tally.cases,
+           tally.failures ? ": " : "", tally.first.c_str());
+    failed += tally.failures > 0;
+  }
+  if (!tallies.empty()) printf("%zu kernels, %d failed\n", tallies.size(), failed);
+  return failed;
+}
+
 using Contents = std::map<Storage*, std::vector<uint8_t>>;
 
 // Runs a kernel as often as it likes: what it may write is set back, and read again.
@@ -300,7 +306,7 @@ inline Status run(const std::string& name, const std::vector<Tensor>& inputs,
     first[storage] = storage->host;
     if (!storage->has_whole_guards()) report(name, false, "it wrote outside of its tensors");
   }
-  if (!transfer || sparse) return status;
+  if (!transfer || options.sparse) return status;
   runner.once();
   for (const auto& [storage, bytes] : first)
     if (storage->host != bytes) report(name, false, "two runs differ");
@@ -360,23 +366,12 @@ const DType kFloats[] = {DType::Float32, DType::Float64, DType::Float16, DType::
 // Of what the cases go through, in sparse runs, the first and the last alone.
 template <class T>
 std::vector<T> ends_of(std::initializer_list<T> all) {
-  return sparse ? std::vector<T>{*all.begin(), *(all.end() - 1)} : std::vector<T>(all);
+  return options.sparse ? std::vector<T>{*all.begin(), *(all.end() - 1)} : std::vector<T>(all);
 }
 inline std::vector<DType> all_dtypes() {
-  if (sparse) return {DType::Float32, DType::BFloat16, DType::Int64, DType::Bool};
+  if (options.sparse) return {DType::Float32, DType::BFloat16, DType::Int64, DType::Bool};
   return {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16, DType::Int64,
           DType::Int32,   DType::Int16,   DType::Int8,    DType::UInt8,    DType::Bool};
 }
 
-void test_pointwise();
-void test_memory();
-void test_reductions();
-void test_sort();
-void test_topk();
-void test_nonzero();
-void test_indexing();
-void test_steps();
-void test_huge();
-void time_kernels();
-
-}  // namespace selftest
+}  // namespace selftest::bytes

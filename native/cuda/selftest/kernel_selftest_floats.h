@@ -14,16 +14,15 @@
 
 #include "../../generated/op_params.h"
 #include "../../include/backend.h"
+#include "kernel_selftest.h"
 #include "random.h"
 #include "scratch.h"
 
-namespace selftest {
+namespace selftest::floats {
 
-using namespace shardwise;
 using Sizes = std::vector<int64_t>;
 
 // ---- element types on the host
-// ----------------------------------------------------------------------------------------
 
 inline double round_to(DType dtype, double v) {
   switch (dtype) {
@@ -141,7 +140,6 @@ inline Random& random_source() {
 }
 
 // ---- tensors
-// ------------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kGuard = 64;
 constexpr double kUntouched = 77;  // in guards and gaps; representable in every dtype
@@ -254,16 +252,10 @@ class Tensor {
 };
 
 // ---- running and checking
-// -------------------------------------------------------------------------------------------------
 
 struct Context {
-  const Backend* backend = nullptr;
-  void* stream = nullptr;
   int failures = 0, checks = 0;
-  bool quick = false;   // small shapes only
-  bool wide = false;    // rows of more than 2000 elements only
-  bool sparse = false;  // few layouts and small tensors, one dtype: for compute-sanitizer
-  double worst = 0;     // of the group in progress
+  double worst = 0;  // of the group in progress
   std::string group;
   bool group_failed = false;
 };
@@ -288,13 +280,10 @@ inline void problem(const std::string& what) {
   if (context().failures <= 60) printf("      %s: %s\n", context().group.c_str(), what.c_str());
 }
 
-inline int32_t kernel_id(const char* name) {
-  for (int32_t i = 0; i < context().backend->num_kernels; i++)
-    if (context().backend->kernels[i].name &&
-        std::strcmp(context().backend->kernels[i].name, name) == 0)
-      return i;
-  printf("no kernel %s\n", name);
-  std::exit(2);
+// Prints a line for all groups; returns the number of problems.
+inline int print_problems() {
+  if (context().checks > 0) printf("%d calls, %d problems\n", context().checks, context().failures);
+  return context().failures;
 }
 
 template <class P>
@@ -310,9 +299,9 @@ Status launch(const char* name, const std::vector<const Tensor*>& inputs,
   call.num_params = sizeof(P) / sizeof(double);
   call.tensors = views.data();
   call.params = reinterpret_cast<const double*>(&params);
-  call.stream = context().stream;
+  call.stream = stream;
   call.error = error;
-  return context().backend->launch(call);
+  return backend->launch(call);
 }
 
 // Launches, waits, reads the outputs back. Returns the code of whichever failed.
@@ -322,11 +311,11 @@ Code run_once(const std::string& what, const char* name, const std::vector<const
   for (Tensor* t : outputs)
     if (t->present()) t->upload();
   ErrorText error;
-  poison_scratch(context().stream);
+  poison_scratch(stream);
   Status status = launch(name, inputs, std::vector<const Tensor*>(outputs.begin(), outputs.end()),
                          params, &error);
   ErrorText later;
-  const Status waited = context().backend->stream_synchronize(context().stream, &later);
+  const Status waited = backend->stream_synchronize(stream, &later);
   if (status.ok() && !waited.ok()) {
     status = waited;
     error = later;
@@ -346,7 +335,7 @@ Code run(const std::string& what, const char* name, const std::vector<const Tens
   std::vector<std::vector<double>> before, first;
   for (const Tensor* t : outputs) before.push_back(t->values);
   const Code code = run_once(what, name, inputs, outputs, params, expect_error);
-  if (code != Code::Ok || context().sparse) return code;
+  if (code != Code::Ok || options.sparse) return code;
   for (size_t i = 0; i < outputs.size(); i++) {
     first.push_back(outputs[i]->values);
     outputs[i]->values = before[i];
@@ -405,18 +394,6 @@ inline std::string shape_text(const Sizes& sizes) {
 }
 
 constexpr DType kFloats[] = {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16};
-inline bool left_out(DType dtype) { return context().sparse && dtype != DType::BFloat16; }
+inline bool left_out(DType dtype) { return options.sparse && dtype != DType::BFloat16; }
 
-void test_softmax();
-void test_norms();
-void test_cross_entropy();
-void test_sums();
-void test_matmul();
-void test_cublaslt();
-void test_wgmma();
-void test_tf32x3();
-void test_attention();
-void time_rows();
-void time_all();
-
-}  // namespace selftest
+}  // namespace selftest::floats

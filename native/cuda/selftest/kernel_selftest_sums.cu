@@ -1,7 +1,7 @@
 // add_rms_norm, its gradient, and scale_rows against float64 on the CPU.
-#include "selftest_b_rows.h"
+#include "kernel_selftest_rows.h"
 
-namespace selftest {
+namespace selftest::floats {
 namespace {
 
 struct SumCase {
@@ -102,7 +102,7 @@ void test_sums() {
     shapes.insert(
         shapes.end(),
         {{131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}, {3, 8200}, {2, 16376}});
-    if (!context().quick)
+    if (!options.quick)
       shapes.insert(shapes.end(), {{3000, 96},
                                    {700, 1024},
                                    {600, 4096},
@@ -115,7 +115,7 @@ void test_sums() {
       for (const bool weight : {true, false})
         for (const bool more : {true, false})
           for (const int64_t shift : {0, 3}) {
-            if (shift && (s[1] > 5000 || context().sparse)) continue;
+            if (shift && (s[1] > 5000 || options.sparse)) continue;
             const SumCase c = {dtype, s[0], s[1], weight, more, shift};
             const std::string what = shape_text(s) + (weight ? " w" : "") + (more ? " more" : "") +
                                      (shift ? " shifted" : "");
@@ -129,4 +129,4 @@ void test_sums() {
   }
 }
 
-}  // namespace selftest
+}  // namespace selftest::floats

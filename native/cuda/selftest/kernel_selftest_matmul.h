@@ -1,8 +1,8 @@
 // What the self-tests of products share.
 #pragma once
-#include "selftest_b.h"
+#include "kernel_selftest_floats.h"
 
-namespace selftest {
+namespace selftest::floats {
 
 // Of batches of matrices a and b, element (row, column) of the product of the two in `batch`, in
 // float64.
@@ -15,4 +15,4 @@ inline double product_at(const Tensor& a, const Tensor& b, int64_t batch, int64_
   return sum;
 }
 
-}  // namespace selftest
+}  // namespace selftest::floats

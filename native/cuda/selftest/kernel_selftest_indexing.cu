@@ -1,9 +1,9 @@
 // index_select, index_add, gather, scatter, index_get, index_put, and the reports of bad indices.
 #include <algorithm>
 
-#include "harness.h"
+#include "kernel_selftest_bytes.h"
 
-namespace selftest {
+namespace selftest::bytes {
 namespace {
 
 Tensor indices(const Sizes& sizes, int64_t n, uint64_t seed, DType dtype = DType::Int64,
@@ -425,4 +425,4 @@ void test_indexing() {
   test_bad_indices();
 }
 
-}  // namespace selftest
+}  // namespace selftest::bytes

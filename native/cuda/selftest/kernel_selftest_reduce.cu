@@ -1,7 +1,7 @@
 // Reductions and scans.
-#include "harness.h"
+#include "kernel_selftest_bytes.h"
 
-namespace selftest {
+namespace selftest::bytes {
 namespace {
 
 struct Shape {
@@ -279,9 +279,9 @@ void test_reductions() {
     }
   }
   test_special_values();
-  const Case big = layout({"large", uniform(DType::Float32, {large}, 41, 0, 1), 1});
+  const Case big = layout({"large", uniform(DType::Float32, {options.large}, 41, 0, 1), 1});
   test_any_dtype(big);
   test_scans();
 }
 
-}  // namespace selftest
+}  // namespace selftest::bytes

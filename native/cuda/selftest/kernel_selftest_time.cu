@@ -2,9 +2,9 @@
 // random numbers.
 #include "../cublaslt.h"
 #include "../kernels/matmul/matmul.h"
-#include "selftest_b.h"
+#include "kernel_selftest_floats.h"
 
-namespace selftest {
+namespace selftest::floats {
 namespace {
 
 // A tensor without a host copy, filled with normals of a small pool.
@@ -66,22 +66,21 @@ double microseconds(const char* name, const std::vector<const Big*>& inputs,
   call.num_outputs = static_cast<int32_t>(outputs.size());
   call.tensors = views.data();
   call.params = reinterpret_cast<const double*>(&params);
-  call.stream = context().stream;
+  call.stream = stream;
   call.error = &error;
-  const Backend* backend = context().backend;
   void *first = nullptr, *last = nullptr;
   backend->event_create(0, true, &first, &error);
   backend->event_create(0, true, &last, &error);
   constexpr int kRuns = 20;
   for (int i = -3; i < kRuns; i++) {
-    if (i == 0) backend->event_record(first, context().stream, &error);
+    if (i == 0) backend->event_record(first, stream, &error);
     if (!backend->launch(call).ok()) {
       printf("%s: %s\n", name, error.text);
       return 1e12;
     }
   }
-  backend->event_record(last, context().stream, &error);
-  backend->stream_synchronize(context().stream, &error);
+  backend->event_record(last, stream, &error);
+  backend->stream_synchronize(stream, &error);
   double ms = 0;
   backend->event_elapsed_ms(first, last, &ms, &error);
   backend->event_destroy(first);
@@ -236,11 +235,9 @@ void time_rows() {
   }
 }
 
-void time_all() {
-  printf("timings\n");
-  time_rows();
+void time_products() {
   time_matmul();
   time_attention();
 }
 
-}  // namespace selftest
+}  // namespace selftest::floats

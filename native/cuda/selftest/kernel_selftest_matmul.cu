@@ -1,9 +1,9 @@
 // Products against float64 (integers against int64) on the CPU, with and without cuBLASLt.
 #include "../cublaslt.h"
 #include "../kernels/matmul/matmul_table.h"
-#include "selftest_b_matmul.h"
+#include "kernel_selftest_matmul.h"
 
-namespace selftest {
+namespace selftest::floats {
 namespace {
 
 // Odd: rows that are not aligned; Strided: no unit stride
@@ -97,9 +97,9 @@ void all_cases(DType dtype, bool library) {
   std::vector<Sizes> shapes = {{1, 1, 1, 1},     {2, 3, 5, 7},    {3, 64, 64, 64},
                                {1, 17, 64, 33},  {2, 65, 67, 71}, {1, 130, 140, 100},
                                {1, 128, 128, 32}};
-  if (!context().quick && floats)
+  if (!options.quick && floats)
     shapes.insert(shapes.end(), {{1, 300, 257, 513}, {2, 200, 136, 264}, {5, 100, 72, 8}});
-  if (context().sparse) shapes = {{1, 17, 64, 33}, {2, 65, 67, 71}, {1, 130, 140, 100}};
+  if (options.sparse) shapes = {{1, 17, 64, 33}, {2, 65, 67, 71}, {1, 130, 140, 100}};
   for (const Sizes& s : shapes) {
     for (const Order a : {R, C})
       for (const Order b : {R, C})
@@ -121,7 +121,7 @@ void all_cases(DType dtype, bool library) {
   // Few rows or columns; k = 0; empty.
   for (const int64_t m : {1, 2, 3, 5, 8, 9})
     for (const int64_t k : {128, 264, 1000}) {
-      if (context().sparse && (m == 2 || m == 8 || k == 128)) continue;
+      if (options.sparse && (m == 2 || m == 8 || k == 128)) continue;
       matmul_case({dtype, 1, m, 100, k, R, C, R, Addend::Row});
       matmul_case({dtype, 2, 70, m, k, R, C, R});
       matmul_case({dtype, 2, m, 77, k, P, C, P, Addend::Full, 2, floats ? 0.5 : 3});
@@ -153,7 +153,7 @@ void panels(DType dtype) {
   for (const Sizes& s : {Sizes{1, 1032, 136, 40}, Sizes{2, 1160, 72, 24}, Sizes{1, 1304, 264, 72}})
     for (const Order a : {R, C})
       for (const Order b : {R, C}) {
-        if (context().quick && s[1] > 1160) continue;
+        if (options.quick && s[1] > 1160) continue;
         const char* layout = a == R ? (b == C ? "nt" : "nn") : (b == C ? "tt" : "tn");
         std::string line = std::string(dtype_name(dtype)) + " " + layout;
         for (const int64_t size : s) line += " " + std::to_string(size);
@@ -198,4 +198,4 @@ void test_cublaslt() {
   matmul_route() = MatmulRoute::Measured;
 }
 
-}  // namespace selftest
+}  // namespace selftest::floats

@@ -2,9 +2,9 @@
 // sizes and strides.
 #include "../devices.h"
 #include "../kernels/attention/attention.cuh"
-#include "selftest_b.h"
+#include "kernel_selftest_floats.h"
 
-namespace selftest {
+namespace selftest::floats {
 namespace {
 
 double dropped_of_65536(double probability) { return std::round(probability * 65536); }
@@ -238,13 +238,13 @@ void sm90_cases(DType dtype) {
                               {640, 257}, {511, 769}, {1, 1031}, {1031, 64}, {200, 140}};
   const Mask masks[] = {Mask::None, Mask::Bool,   Mask::Same, Mask::Empty,
                         Mask::Keys, Mask::Across, Mask::Odd};
-  const int before = shardwise::cuda::attention_wgmma_taken();
+  const int before = shardwise::cuda::attention_sm90_taken();
   int turn = 0;
   for (const auto& s : sizes)
     for (const bool causal : {false, true})
       for (const int64_t depth : {64, 128})
         for (const bool modified : {false, true}) {
-          if ((context().quick || context().sparse) && s[0] * s[1] > 40000) continue;
+          if ((options.quick || options.sparse) && s[0] * s[1] > 40000) continue;
           turn++;
           const auto drawn = [](int64_t count) {
             return static_cast<int64_t>(random_source().uniform() * static_cast<double>(count));
@@ -258,7 +258,7 @@ void sm90_cases(DType dtype) {
                           depth - (turn % 11 == 4 ? 24 : narrower), causal, mask, dropout,
                           turn % 3 == 1});
         }
-  const int taken = shardwise::cuda::attention_wgmma_taken() - before;
+  const int taken = shardwise::cuda::attention_sm90_taken() - before;
   if (shardwise::cuda::is_sm90(*shardwise::cuda::device_facts(0)) && taken != 4 * turn)
     problem("the kernels of sm_90 took " + std::to_string(taken) + " of " +
             std::to_string(4 * turn) + " calls");
@@ -291,7 +291,7 @@ void test_attention() {
     attention_case({dtype, 1, 2, 2, 4, 0, 16, 16});
     attention_case({dtype, 1, 2, 2, 0, 4, 16, 16});
     if (item_size(dtype) == 2) sm90_cases(dtype);
-    if (context().quick) {
+    if (options.quick) {
       end();
       continue;
     }
@@ -304,4 +304,4 @@ void test_attention() {
   }
 }
 
-}  // namespace selftest
+}  // namespace selftest::floats
