@@ -31,16 +31,7 @@ inline uint16_t round_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEARE
 
 }  // namespace
 
-// Each of these uses what those before it define.
-// clang-format off
-#include "vectors.inc"
-#include "micro.inc"
-#include "pack.inc"
-#include "sums.inc"
-#include "skinny.inc"
-#include "softmax_rows.inc"
 #include "engines.inc"
-// clang-format on
 
 const Engines* engines_avx512() { return &kEngines; }
 
