@@ -83,14 +83,14 @@ function markView(view: Tensor, of: Tensor): void {
     whole.noView ??
     (view.storage === of.storage
       ? null
-      : `it is a view of a tensor held as ${formatPlacements(whole.spec.placements)} that had to be rearranged for it`);
+      : `it is a view of a tensor placed as ${formatPlacements(whole.spec.placements)} whose data had to be moved for it`);
 }
 
 /** @throws InPlaceError for what should be a view and is none */
 function checkIsView(op: AnyOp, { noView }: LocalShard): void {
   if (noView === null) return;
   throw new InPlaceError(
-    `${op.name}: this tensor cannot be changed in place: ${noView}, so it has memory of its own. Use the op that gives a new tensor, or change a clone().`,
+    `${op.name}: this tensor cannot be changed in place: ${noView}, so it has its own memory. Use the out-of-place op, or change a clone().`,
     {
       op: op.name,
     },
@@ -115,14 +115,14 @@ function mixed(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingErr
   const lines = inputs.map((t, i) => `  input ${i}: ${describe(t)}`);
   const at = inputs.indexOf(plain);
   return new ShardingError(
-    `${op.name}: expected distributed tensors, got a plain one as ${at < 0 ? 'the tensor to write into' : `input ${at}`} (${describe(plain)}). Make it one with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, with DTensor.fromLocal if each has a part, or take toLocal() of the others.\n${lines.join('\n')}`,
+    `${op.name}: expected distributed tensors, got a plain one as ${at < 0 ? 'the tensor to write into' : `input ${at}`} (${describe(plain)}). Distribute it with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, with DTensor.fromLocal if each rank has its shard, or pass toLocal() of the others.\n${lines.join('\n')}`,
     { op: op.name },
   );
 }
 
 function collective(op: AnyOp): ShardingError {
   return new ShardingError(
-    `${op.name}: expected a plain tensor, got a distributed one. Its placements say what its ranks exchange: use redistribute, or toLocal() first.`,
+    `${op.name}: expected a plain tensor, got a distributed one. Use redistribute to communicate between its ranks, or pass toLocal().`,
     {
       op: op.name,
     },

@@ -163,7 +163,7 @@ export class DTensor extends Tensor {
 
 const NOTHING: Shape = [0];
 const WHOLE_SHAPE =
-  'shape and stride are those of the whole tensor; leave them out where the parts of all ranks are alike.';
+  'shape and stride are those of the whole tensor; leave them out if all ranks have local shards of one shape.';
 
 function requirePlain(op: string, local: Tensor): void {
   if (!(local instanceof Tensor) || local.storage === null)
@@ -183,11 +183,11 @@ function agreementText({ dtype, shape }: Tensor, spec: DTensorSpec, alike: boole
   const placed = `as ${spec.placementsInWords()}`;
   if (!alike) {
     const whole = `${spec.tensorInWords()} ${placed}, strides ${formatShape(spec.tensorMeta.strides)}, on ${spec.meshInWords()}`;
-    return `with a part of ${whole}\nGive all ranks the same shape, stride and placements, of the whole tensor.`;
+    return `with a shard of ${whole}\nPass the same shape, stride and placements of the whole tensor on all ranks.`;
   }
   const advice =
-    'All ranks need the same placements on the same mesh, and parts of one shape and dtype. For parts of different size use DTensor.fromLocalUneven, or say shape and stride of the whole.';
-  return `with a part ${dtype.name}${formatShape(shape)} ${placed} on ${spec.meshInWords()}\n${advice}`;
+    'All ranks need the same placements on the same mesh, and local shards of one shape and dtype. For shards of different sizes use DTensor.fromLocalUneven, or pass shape and stride of the whole tensor.';
+  return `with a local shard ${dtype.name}${formatShape(shape)} ${placed} on ${spec.meshInWords()}\n${advice}`;
 }
 
 /** Every part counts as large as this one. */
@@ -261,7 +261,7 @@ export function distributeTensor(
   );
   if (chosen.some((placement) => placement.isPartial())) {
     throw new ShardingError(
-      `${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Terms of a reduction are made with DTensor.fromLocal.`,
+      `${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Create a partial DTensor with DTensor.fromLocal(t, mesh, [Partial()]).`,
       { op },
     );
   }
@@ -282,10 +282,10 @@ export function distributeTensor(
   }
   if (!tensor.isLeaf)
     throw new AutogradError(
-      `${op}: expected a leaf tensor; of a computed one, use DTensor.fromLocal(t, mesh).redistribute(…), which has a gradient`,
+      `${op}: expected a leaf tensor, got a computed one. Use DTensor.fromLocal(t, mesh).redistribute(…), which has a gradient.`,
       { op },
     );
-  const purpose = `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nGive all ranks a tensor of the same shape, and the same placements.`;
+  const purpose = `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nPass a tensor of the same shape and the same placements on all ranks.`;
   const part = onPurpose(purpose, () =>
     shardTensor(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
   );

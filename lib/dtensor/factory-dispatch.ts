@@ -34,7 +34,7 @@ export function createOn(
 ): Tensor {
   if (placements.some((placement) => placement.isPartial())) {
     throw new ShardingError(
-      `${op}: expected Shard or Replicate, got ${formatPlacements(placements)}. Terms of a reduction are made with DTensor.fromLocal.`,
+      `${op}: expected Shard or Replicate, got ${formatPlacements(placements)}. Create a partial DTensor with DTensor.fromLocal(t, mesh, [Partial()]).`,
       { op },
     );
   }

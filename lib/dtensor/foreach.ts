@@ -70,7 +70,7 @@ function followed(
   if (spec === wanted) return local;
   if (isOverwritten) {
     throw new ShardingError(
-      `${op.name}: it overwrites input ${i}, ${spec}, which would have to become [${wanted.placements.join(', ')}]. Redistribute it first.`,
+      `${op.name}: it overwrites input ${i}, ${spec}, which would have to be redistributed to [${wanted.placements.join(', ')}]. Redistribute it before the call.`,
       { op: op.name },
     );
   }
@@ -84,7 +84,7 @@ function apart(op: AnyOp, t: Tensor, leader: Tensor): ShardingError {
   );
   return new ShardingError(
     `${op.name}: expected distributed tensors, got a plain one where its parameter is distributed, or the reverse: ${given} goes with ${needed}. ` +
-      'A state or a gradient is held as its parameter is: parallelize the model before the first step, or distribute the state with distributeTensor.',
+      'A state or a gradient needs the placements of its parameter: parallelize the model before the first step, or distribute the state with distributeTensor.',
     { op: op.name },
   );
 }

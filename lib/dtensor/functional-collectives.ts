@@ -93,7 +93,7 @@ function checkedSizes(
       { op, given: sizes, ranks: size },
     );
   if (sizes[place] === input.size(dim)) return [...sizes];
-  const message = `${op}: expected the input to have ${sizes[place]} along dim ${dim}, as sizes[${place}] says, got shape ${formatShape(input.shape)}`;
+  const message = `${op}: expected the input to have size ${sizes[place]} along dim ${dim}, which is sizes[${place}], got shape ${formatShape(input.shape)}`;
   throw new ShapeError(message, { op, shape: input.shape, expected: sizes[place] });
 }
 
@@ -114,7 +114,7 @@ function reduceScatterTensor(
   const size = input.size(dim);
   if (size % ranks.size !== 0)
     throw new ShapeError(
-      `${op}: ${size} of ${formatShape(input.shape)} along dim ${dim} cannot be cut into ${ranks.size} equal parts`,
+      `${op}: expected a size along dim ${dim} that ${ranks.size} ranks divide, got ${size} of ${formatShape(input.shape)}`,
       { op, shape: input.shape },
     );
   return asynchronous(
@@ -139,7 +139,7 @@ function allToAllSingle(
   const rows = input.size(0);
   if ((inputSplitSizes === null || outputSplitSizes === null) && rows % ranks.size !== 0) {
     throw new ShapeError(
-      `${op}: ${rows} rows cannot be cut into ${ranks.size} equal parts. Give the sizes, not ${shown(inputSplitSizes)} and ${shown(outputSplitSizes)}.`,
+      `${op}: expected a number of rows that ${ranks.size} ranks divide, got ${rows}. Pass both lists of split sizes, not ${shown(inputSplitSizes)} and ${shown(outputSplitSizes)}.`,
       {
         op,
         shape: input.shape,

@@ -41,7 +41,7 @@ export function requireLocalShard(op: string, t: Tensor): LocalShard {
   const shard = localShardOf(t);
   if (shard === null)
     throw new ShardingError(
-      `${op}: expected a distributed tensor, got a plain one. Make it one with distributeTensor or DTensor.fromLocal.`,
+      `${op}: expected a distributed tensor, got a plain one. Distribute it with distributeTensor or DTensor.fromLocal.`,
       { op },
     );
   return shard;
@@ -60,7 +60,7 @@ interface ToSpec {
 
 const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
   name: 'redistribute',
-  doc: 'The same whole tensor, held by the ranks in another way.',
+  doc: 'The same tensor in other placements.',
   traits: ['placement'],
   kernel: null,
   meta: ([t], { spec }) => metaOf(t as Tensor, spec),
@@ -86,7 +86,7 @@ interface ToLocal {
 
 const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
   name: 'toLocal',
-  doc: 'The part that this rank holds, as a plain tensor on the same memory.',
+  doc: 'The local shard of this rank, as a plain tensor on the same memory.',
   traits: ['placement'],
   kernel: null,
   meta: ([t]) => {
@@ -112,7 +112,7 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
       'toLocal, in backward',
       g as Tensor,
       given,
-      'gradPlacements say how the gradients of all ranks make up that of the whole: Partial() where they are added.',
+      'gradPlacements are the placements of the gradient: Partial() if the gradients of the ranks are to be added.',
     );
     return [dispatchOne(fromLocalOp, [g], { spec: given, check: null })];
   },
@@ -130,7 +130,7 @@ interface FromLocal {
 
 const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
   name: 'fromLocal',
-  doc: 'A distributed tensor of which a plain tensor is this rank’s part, on the same memory.',
+  doc: 'A distributed tensor whose local shard is a plain tensor, on the same memory.',
   traits: ['placement'],
   kernel: null,
   meta: ([t], { spec }) => metaOf(t as Tensor, spec),

@@ -193,7 +193,7 @@ function misfit(
   });
   const why =
     whole === null
-      ? `the parts do not make one tensor as ${formatPlacements(placements)}: sizes along a dim may differ only between ranks that cut it, and copies must be alike`
-      : `the parts make a tensor of shape ${formatShape(whole)}, but are not cut as ${formatPlacements(placements)} says: all pieces of ceil(n / ranks), the last ones less. Use rebalance: true to have rows moved`;
+      ? `the local shards do not form one tensor placed as ${formatPlacements(placements)}: sizes along a dim may differ only between ranks that shard it, and replicas must have one shape`
+      : `the local shards form a tensor of shape ${formatShape(whole)}, but do not have the sizes of ${formatPlacements(placements)}: ceil(n / ranks) on each rank, fewer on the last ones. Pass rebalance: true to move rows between ranks`;
   return new ShardingError(`${op}: ${why}.\n${lines.join('\n')}`, { op, shapes });
 }

@@ -188,7 +188,10 @@ describe('CommDebugMode', () => {
       assert.deepEqual([sum, comm.getTotalCounts()], [[3, 3], 1]);
       {
         using _ = comm.enter();
-        assert.throws(() => comm.enter(), /CommDebugMode: it is on already/);
+        assert.throws(
+          () => comm.enter(),
+          /CommDebugMode: expected a mode that is off, got one that is on already/,
+        );
         allReduce(ones([1]));
       }
       allReduce(ones([1]));

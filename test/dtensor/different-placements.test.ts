@@ -54,7 +54,7 @@ describeOverEngines('ranks with different placements', () => {
       );
       assert.match(
         message,
-        /Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones\./,
+        /All ranks of a mesh must have a tensor in the same placements and redistribute it to the same ones\./,
       );
     }
   });
@@ -80,7 +80,7 @@ describeOverEngines('ranks with different placements', () => {
         .then(() => '', String)) as string;
     });
     assert.ok(
-      errors.some((text) => /dim 0 cut by tp, then dp/.test(text)),
+      errors.some((text) => /dim 0 sharded by tp, then dp/.test(text)),
       errors.join('\n'),
     );
   });
@@ -180,11 +180,17 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
           ? /ranks 0 and 1 called DTensor\.fromLocal at/
           : /rank 2 called DTensor\.fromLocal at/,
       );
-      assert.match(message, /with a part float32\[3, 2\] as \[Shard\(0\)\] on mesh \(tp: 3\)/);
-      assert.match(message, /with a part float32\[2, 2\] as \[Shard\(0\)\] on mesh \(tp: 3\)/);
       assert.match(
         message,
-        /All ranks need the same placements on the same mesh, and parts of one shape and dtype\. For parts of different size use DTensor\.fromLocalUneven, or say shape and stride of the whole\./,
+        /with a local shard float32\[3, 2\] as \[Shard\(0\)\] on mesh \(tp: 3\)/,
+      );
+      assert.match(
+        message,
+        /with a local shard float32\[2, 2\] as \[Shard\(0\)\] on mesh \(tp: 3\)/,
+      );
+      assert.match(
+        message,
+        /All ranks need the same placements on the same mesh, and local shards of one shape and dtype\. For shards of different sizes use DTensor\.fromLocalUneven, or pass shape and stride of the whole tensor\./,
       );
     }
   });
@@ -201,7 +207,7 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
         'copies',
         (rank, mesh) =>
           DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [R], { runCheck: true }),
-        /with a part float32\[2, 2\]/,
+        /with a local shard float32\[2, 2\]/,
       ],
       [
         'wholes',
@@ -211,7 +217,7 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
             shape: [3],
             stride: [1 + rank],
           }),
-        /with a part of float32\[3\].*strides \[2\]/s,
+        /with a shard of float32\[3\].*strides \[2\]/s,
       ],
     ];
     for (const [what, call, expected] of differ) {
@@ -238,7 +244,7 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
         .then(() => '', String)) as string;
     });
     assert.ok(
-      wrong.filter((text) => /with a part float32\[2, 4\]/.test(text)).length >= 2,
+      wrong.filter((text) => /with a local shard float32\[2, 4\]/.test(text)).length >= 2,
       wrong.join('\n'),
     );
   });

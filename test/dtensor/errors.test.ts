@@ -42,7 +42,7 @@ describe('ops on distributed tensors', () => {
     'name the op, the argument, the specs and what to do about plain tensors, and the module',
     (mesh) => {
       const expected = [
-        'matmul: expected distributed tensors, got a plain one as input 1 (plain float32[2, 3]). Make it one with distributeTensor(t, mesh, [Replicate(), …])',
+        'matmul: expected distributed tensors, got a plain one as input 1 (plain float32[2, 3]). Distribute it with distributeTensor(t, mesh, [Replicate(), …])',
         '  input 0: float32[4, 2] on mesh (tp: 2): [Shard(0)]',
         '  input 1: plain float32[2, 3]',
         '  in the module Sequential at 0 (Linear)',
@@ -131,9 +131,9 @@ describe('ops on distributed tensors', () => {
     const terms = DTensor.fromLocal(ones([2]), mesh, [P]);
     assert.throws(
       () => terms.add_(1),
-      /add: the result is written into float32\[2\] on mesh \(tp: 2\): \[Partial\(sum\)\].* An op in place may not change a placement\./s,
+      /add: the result is written into float32\[2\] on mesh \(tp: 2\): \[Partial\(sum\)\].* An in-place op may not change placements\./s,
     );
-    assert.throws(() => terms.relu_(), /may not change a placement/);
+    assert.throws(() => terms.relu_(), /may not change placements/);
   });
 
   each('write through views that are views, and refuse those that are none', async (mesh) => {
@@ -149,7 +149,7 @@ describe('ops on distributed tensors', () => {
     ]) {
       assert.throws(
         () => view.add_(1),
-        /add: this tensor cannot be changed in place: it is a view of a tensor held as \[Shard\(1\)\] that had to be rearranged for it/,
+        /add: this tensor cannot be changed in place: it is a view of a tensor placed as \[Shard\(1\)\] whose data had to be moved for it/,
       );
     }
     columns.view([8]).clone().add_(1);
@@ -206,7 +206,7 @@ describe('ops on distributed tensors', () => {
     });
     process.off('warning', listen);
     assert.deepEqual(warnings, [
-      'ShardingWarning: test::doubledOnRanks has no sharding rule: its inputs are replicated on every rank. This is said once; explicitRedistribution() makes it an error.',
+      'ShardingWarning: test::doubledOnRanks has no sharding rule: its inputs are replicated on every rank. This warning is printed once for each op; explicitRedistribution() makes it an error.',
     ]);
   });
 
@@ -234,7 +234,7 @@ describe('ops on distributed tensors', () => {
     optimizer.state.set(p, { momentum_buffer: distributeTensor(ones([4, 2]), mesh, [S1]) });
     assert.throws(
       () => optimizer.step(),
-      /sgdStep: it overwrites input 2, float32\[4, 2\] on mesh \(tp: 2\): \[Shard\(1\)\], which would have to become \[Shard\(0\)\]/,
+      /sgdStep: it overwrites input 2, float32\[4, 2\] on mesh \(tp: 2\): \[Shard\(1\)\], which would have to be redistributed to \[Shard\(0\)\]/,
     );
     optimizer.state.set(p, { momentum_buffer: ones([4, 2]) });
     assert.throws(

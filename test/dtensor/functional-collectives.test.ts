@@ -140,7 +140,7 @@ describe('functional collectives', () => {
       assert.deepEqual(await list(shared), await list(matrix(1)));
       assert.throws(
         () => functional.reduceScatterTensor(matrix(0).narrow(1, 0, 3), 'sum', 1),
-        /3 of \[2, 3\] along dim 1 cannot be cut into 2 equal parts/,
+        /expected a size along dim 1 that 2 ranks divide, got 3 of \[2, 3\]/,
       );
     }),
   );
@@ -295,7 +295,7 @@ describe('gathering parts of different sizes', () => {
         { sizes: [4, 4] },
         ShapeError,
         new RegExp(
-          `^${op}expected the input to have 4 along dim 1, as sizes\\[${rank}\\] says, got shape \\[2, 3\\]`,
+          `^${op}expected the input to have size 4 along dim 1, which is sizes\\[${rank}\\], got shape \\[2, 3\\]`,
         ),
       );
       refused({ size: [3, 3] }, ArgumentError, new RegExp(`^${op}there is no option "size"`));

@@ -224,7 +224,7 @@ describe('the order of cuts', () => {
     ];
     assert.throws(
       () => decisionOf(step, specs),
-      /to be cut in one order, got one cut by dp, then tp and another by tp, then dp/,
+      /to have one shard order, got one sharded by dp, then tp and another sharded by tp, then dp/,
     );
   });
 });
@@ -255,13 +255,13 @@ describe('a tensor that is written to', () => {
       (error: unknown) =>
         error instanceof ShardingError &&
         error.message.startsWith(
-          'cumsum: the result is written into float32[8, 8] on mesh (tp: 4): [Shard(0)], but no way to run it leaves that in its place.',
+          'cumsum: the result is written into float32[8, 8] on mesh (tp: 4): [Shard(0)], but no strategy keeps its placements.',
         ) &&
-        error.message.includes('Use the op that gives a new tensor'),
+        error.message.includes('Use the out-of-place op'),
     );
     assert.throws(
       () => decisionOf(withoutRule, [into], {}, into),
-      /it has no sharding rule and runs on replicated tensors only/,
+      /the op has no sharding rule and only runs on replicated tensors/,
     );
     const terms = specOf(mesh, [8, 8], [P]);
     assert.throws(
@@ -284,7 +284,7 @@ describe('a tensor that is written to', () => {
     ]);
     assert.throws(
       () => decisionOf(step, [sharded, whole, whole]),
-      /step: it overwrites input 0 and input 1, but no way to run it leaves that in its place/,
+      /step: it overwrites input 0 and input 1, but no strategy keeps its placements/,
     );
   });
 });

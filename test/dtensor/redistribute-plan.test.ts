@@ -212,7 +212,7 @@ describe('targets that no plan reaches', () => {
   it('are terms of another reduction', () => {
     assert.throws(
       () => planRedistribute(specOf(mesh, [8], [Partial('max')]), specOf(mesh, [8], [P])),
-      /from Partial\(max\) to Partial\(sum\): terms of one reduction/,
+      /from Partial\(max\) to Partial\(sum\): partial values of one reduction/,
     );
   });
 

@@ -33,7 +33,7 @@ describe('a shard order', () => {
         assert.equal(distributeTensor(t, mesh2d(), both, { shardOrder }), t);
         assert.throws(
           () => distributeTensor(t, mesh2d(), both),
-          /distributed already: float32\[7\] .* dim 0 cut by tp, then dp/,
+          /distributed already: float32\[7\] .* dim 0 sharded by tp, then dp/,
         );
         const plainOrder = distributeTensor(whole, mesh2d(), both, { srcDataRank: null });
         assert.deepEqual(
@@ -67,7 +67,7 @@ describe('a shard order', () => {
     withRanks(4, async () => {
       const mesh = mesh2d();
       const wrong = { shardOrder: [[1]] };
-      const expected = /expected shardOrder\[0\] to name the mesh dims that cut tensor dim 0/;
+      const expected = /expected shardOrder\[0\] to name the mesh dims that shard tensor dim 0/;
       assert.throws(() => distributeTensor(zeros([4]), mesh, both, wrong), expected);
       assert.throws(() => DTensor.fromLocal(zeros([4]), mesh, both, wrong), expected);
       assert.throws(

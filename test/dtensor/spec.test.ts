@@ -73,11 +73,11 @@ describe('a spec', () => {
     );
     assert.equal(
       String(specOf(mesh, [16, 10], [Shard(0), Shard(0)], [[1, 0]])),
-      'float32[16, 10] on mesh (dp: 2, tp: 4): [Shard(0), Shard(0)], dim 0 cut by tp, then dp',
+      'float32[16, 10] on mesh (dp: 2, tp: 4): [Shard(0), Shard(0)], dim 0 sharded by tp, then dp',
     );
     assert.equal(
       String(specOf(fakeMesh([2, 4]), [16], [Shard(0), Shard(0)], [[1, 0]])),
-      'float32[16] on mesh (2, 4): [Shard(0), Shard(0)], dim 0 cut by mesh dim 1, then mesh dim 0',
+      'float32[16] on mesh (2, 4): [Shard(0), Shard(0)], dim 0 sharded by mesh dim 1, then mesh dim 0',
     );
   });
 
@@ -190,7 +190,7 @@ describe('a spec that cannot be', () => {
     );
     assert.throws(
       () => make([Shard(0), Replicate()], []),
-      /a tensor without dims cannot be cut, use Replicate\(\)/,
+      /a 0-d tensor cannot be sharded, use Replicate\(\)/,
     );
   });
   it('has something else than placements', () => {
@@ -213,13 +213,13 @@ describe('a spec that cannot be', () => {
       assert.throws(() => make([Shard(0), Shard(0)], [16, 10], order), ShardingError);
     assert.throws(
       () => make([Shard(0), Shard(0)], [16, 10], [[1, 1]]),
-      /expected shardOrder\[0\] to name the mesh dims that cut tensor dim 0, each once: 0 \(dp\), 1 \(tp\); got \[1, 1\]/,
+      /expected shardOrder\[0\] to name the mesh dims that shard tensor dim 0, each once: 0 \(dp\), 1 \(tp\); got \[1, 1\]/,
     );
   });
   it('has terms of reductions that do not commute', () => {
     assert.throws(
       () => make([Partial(), Partial('max')]),
-      /Partial\(sum\) on one mesh dim and Partial\(max\) on another have no value/,
+      /Partial\(sum\) on one mesh dim and Partial\(max\) on another have no defined value/,
     );
     assert.ok(make([Partial(), Partial('avg')]));
   });

@@ -75,7 +75,7 @@ describe('the gradients of tensors that become distributed and plain again', () 
       await assert.rejects(
         async () => local.backward(scaled(local, rank + 1)),
         (error: Error) =>
-          /^toLocal, in backward: expected this rank's part of .* to have shape \[1, 2\], got \[4, 2\]\. .*distributeTensor/.test(
+          /^toLocal, in backward: expected the local shard of .* to have shape \[1, 2\], got \[4, 2\]\. .*distributeTensor/.test(
             error.message,
           ),
       );
@@ -89,7 +89,7 @@ describe('the gradients of tensors that become distributed and plain again', () 
       assert.throws(
         () => DTensor.fromLocal(ones([WORLD, 3]), mesh, [S0], whole),
         (error: Error) =>
-          /^DTensor\.fromLocal: expected this rank's part of float32\[4, 3\] .* shape \[1, 3\], got \[4, 3\]\. .*distributeTensor\(t, mesh/.test(
+          /^DTensor\.fromLocal: expected the local shard of float32\[4, 3\] .* shape \[1, 3\], got \[4, 3\]\. .*distributeTensor\(t, mesh/.test(
             error.message,
           ),
       );
@@ -372,7 +372,7 @@ describe('what tensors between ranks refuse', () => {
   );
   refuses(
     'redistribute to terms',
-    /mesh dim tp cannot go from Replicate\(\) to Partial\(sum\): only an op that computes terms makes a Partial/,
+    /mesh dim tp cannot go from Replicate\(\) to Partial\(sum\): only an op that computes partial values produces Partial/,
     (mesh) => whole(mesh).redistribute([S0, P]),
   );
   refuses(

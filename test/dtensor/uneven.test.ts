@@ -67,7 +67,7 @@ describe('a distributed tensor from uneven parts', () => {
         await assert.rejects(DTensor.fromLocalUneven(local, line(), [S0]), (error: Error) => {
           assert.match(
             error.message,
-            /are not cut as \[Shard\(0\)\] says.* Use rebalance: true to have rows moved\./,
+            /do not have the sizes of \[Shard\(0\)\].* Pass rebalance: true to move rows between ranks\./,
           );
           assert.match(
             error.message,
@@ -168,7 +168,7 @@ describe('a distributed tensor from uneven parts', () => {
     await ranks.run(async (rank) => {
       await assert.rejects(
         DTensor.fromLocalUneven(ones([rank + 1]), line(), [R], { rebalance: true }),
-        /the parts do not make one tensor as \[Replicate\(\)\].*copies must be alike\.\n {2}rank 0 at \(0\): \[1\]\n {2}rank 1 at \(1\): \[2\]/s,
+        /the local shards do not form one tensor placed as \[Replicate\(\)\].*replicas must have one shape\.\n {2}rank 0 at \(0\): \[1\]\n {2}rank 1 at \(1\): \[2\]/s,
       );
     });
   });

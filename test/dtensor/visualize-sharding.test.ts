@@ -120,12 +120,12 @@ describe('visualizeSharding', () => {
       };
       assert.match(
         drawn(distributeTensor(ones([3]), mesh, [Shard(0), Replicate()])),
-        /\na \| b: copies, on each of them$/,
+        /\na \| b: replicated on each of them$/,
       );
       const terms = drawn(DTensor.fromLocal(ones([4, 2]), mesh, [Partial(), Shard(0)]));
       assert.match(
         terms,
-        /│ dp=0, tp=0 \+ dp=1, tp=0 │[\s\S]*\na \+ b: terms, which are still to be reduced$/,
+        /│ dp=0, tp=0 \+ dp=1, tp=0 │[\s\S]*\na \+ b: partial values, not reduced yet$/,
       );
       assert.match(
         drawn(DTensor.fromLocal(ones([2]), mesh, [Partial('max'), Replicate()])),
@@ -133,21 +133,21 @@ describe('visualizeSharding', () => {
       );
       assert.match(
         drawn(distributeTensor(ones([2]), flat, [Shard(0)])),
-        /│ mesh\[0\] +│ mesh\[1\] +│\n.*\nwithout a part: mesh\[2\]; mesh\[3\] \(2 of 4 ranks\)$/,
+        /│ mesh\[0\] +│ mesh\[1\] +│\n.*\nranks without data: mesh\[2\]; mesh\[3\] \(2 of 4 ranks\)$/,
       );
       assert.match(
         drawn(distributeTensor(ones([1, 1]), mesh, [Shard(0), Shard(1)])),
-        /without a part: dp=1; tp=1 \(3 of 4 ranks\)$/,
+        /ranks without data: dp=1; tp=1 \(3 of 4 ranks\)$/,
       );
       assert.match(
         drawn(distributeTensor(ones([0, 4]), mesh, [Shard(0), Replicate()])),
-        /without a part: all 4 ranks$/,
+        /ranks without data: all 4 ranks$/,
       );
       const svg = visualizeSharding(DTensor.fromLocal(ones([2]), flat, [Partial()]), {
         format: 'svg',
       });
       assert.match(svg, />mesh\[0\] \+<.*>mesh\[3\]</);
-      assert.match(svg, />a \+ b: terms, which are still to be reduced</);
+      assert.match(svg, />a \+ b: partial values, not reduced yet</);
       assert.equal(rank, mesh.getRank());
     }),
   );
@@ -161,7 +161,7 @@ describe('visualizeSharding', () => {
       const few = visualizeSharding(distributeTensor(ones([8]), flat, [Shard(0)]));
       assert.match(few, /│ mesh\[2\] +│ … +│ mesh\[6\] /);
       assert.match(few, /… 3 more/);
-      assert.match(few, /\nwithout a part: mesh\[8\] … mesh\[4095\] \(4088 of 4096 ranks\)$/);
+      assert.match(few, /\nranks without data: mesh\[8\] … mesh\[4095\] \(4088 of 4096 ranks\)$/);
       const square = initDeviceMesh('cpu', [64, 64], { meshDimNames: ['dp', 'tp'] });
       const many = visualizeSharding(
         distributeTensor(ones([640, 640]), square, [Shard(0), Shard(1)]),

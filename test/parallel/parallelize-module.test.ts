@@ -253,7 +253,7 @@ describe('parallelizeModule', () => {
           parallelizeModule(tied(), mesh, { tokens: ColwiseParallel(), head: ColwiseParallel() }),
         (error) =>
           error instanceof ShardingError &&
-          /ColwiseParallel: expected Linear\.weight to be plain, or \[Shard\(0\)\] on .* already, got .*\[Shard\(1\)\]\. A parameter that two modules share/.test(
+          /ColwiseParallel: expected Linear\.weight to be a plain tensor, or placed as \[Shard\(0\)\] on .*, got .*\[Shard\(1\)\]\. A parameter that two modules share/.test(
             error.message,
           ),
       );
@@ -301,7 +301,7 @@ describe('parallelizeModule', () => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       assert.throws(
         () => parallelizeModule(new Mlp(), mesh, {}),
-        /expected a mesh of one dim, got DeviceMesh\(cpu, dp: 2, tp: 2\)\. Take a slice: mesh\.get\('tp'\)\./,
+        /expected a mesh of one dim, got DeviceMesh\(cpu, dp: 2, tp: 2\)\. Pass a slice: mesh\.get\('tp'\)\./,
       );
       const tp = mesh.get('tp');
       assert.throws(

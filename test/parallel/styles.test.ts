@@ -326,7 +326,7 @@ describe('parallel styles', () => {
       );
       assert.throws(
         () => single(x),
-        /PrepareModuleOutput: Identity gave 1 results, but outputLayouts has 2/,
+        /PrepareModuleOutput: Identity returned 1 results, but outputLayouts has 2/,
       );
     }),
   );
@@ -338,11 +338,11 @@ describe('parallel styles', () => {
     );
     assert.throws(
       () => PrepareModuleInput({ inputLayouts: Shard(0) }),
-      /expected inputLayouts and desiredInputLayouts, got only the former/,
+      /expected both inputLayouts and desiredInputLayouts, or neither, got only the former/,
     );
     assert.throws(
       () => PrepareModuleInput({ desiredInputKwargLayouts: { mask: Shard(0) } }),
-      /desiredInputKwargLayouts has "mask", but inputKwargLayouts does not/,
+      /expected inputKwargLayouts to have "mask", because desiredInputKwargLayouts has it/,
     );
     assert.throws(
       () => ColwiseParallel({ outputLayouts: 'Shard(0)' } as never),
@@ -367,7 +367,7 @@ describe('parallel styles', () => {
         () => parallelizeModule(attention, mesh, ColwiseParallel()),
         (error) =>
           error instanceof ShardingError &&
-          /ColwiseParallel: expected Linear or Embedding, got MultiheadAttention\. Below it there is "out_proj": name that in the plan\. Its own parameters are not cut/.test(
+          /ColwiseParallel: expected Linear or Embedding, got MultiheadAttention\. Below it there is "out_proj": name that in the plan\. This style does not shard its own parameters/.test(
             error.message,
           ),
       );
@@ -398,14 +398,14 @@ describe('parallel styles', () => {
         { 1: RowwiseParallel() },
       );
       const whole =
-        /^RowwiseParallel: expected the input of Linear at "1" .* 3 of 6 features, got float32\[1, 6\]\. That is the whole: .*inputLayouts: Replicate\(\)/;
+        /^RowwiseParallel: expected the input of Linear at "1" .* 3 of 6 features, got float32\[1, 6\]\. Each rank has all features: .*inputLayouts: Replicate\(\)/;
       assert.throws(
         () => model(ones([1, 6])),
         (error) => error instanceof ShardingError && whole.test(error.message),
       );
       assert.throws(
         () => model(ones([1, 5])),
-        /got float32\[1, 5\]\. inputLayouts says what a plain input is: Shard\(-1\) here/,
+        /got float32\[1, 5\]\. inputLayouts is the placement of a plain input, here Shard\(-1\)/,
       );
     }),
   );

@@ -124,7 +124,7 @@ export class CommDebugMode {
   enter(): Disposable {
     if (this.stopWatching !== null)
       throw new ShardingError(
-        'CommDebugMode: it is on already. Make another one for what is inside.',
+        'CommDebugMode: expected a mode that is off, got one that is on already. Create another CommDebugMode for a nested region.',
       );
     const own = findContext();
     const stop = watchCollectives((record) => {

@@ -51,7 +51,7 @@ export function holders(spec: DTensorSpec, place: Coordinates): string {
   const [numPartial, numCopies] = [ranksAlong(spec, partialDims), ranksAlong(spec, copies)];
   if (numPartial * numCopies > MOST_NAMED) {
     const counted = [
-      numPartial > 1 ? [`${numPartial} terms`] : [],
+      numPartial > 1 ? [`${numPartial} partial values`] : [],
       numCopies > 1 ? [`${numCopies} copies`] : [],
     ].flat();
     return `${label(spec, place)} (${counted.join(' of ')})`;

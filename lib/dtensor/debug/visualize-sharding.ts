@@ -63,7 +63,7 @@ export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): st
   const part = localShardOf(t);
   if (part === null)
     throw new ShardingError(
-      `${op}: expected a distributed tensor, got a plain one. Every rank has its own.`,
+      `${op}: expected a distributed tensor, got a plain one. Only a distributed tensor has placements to show.`,
       { op },
     );
   const shown = shownTensor(op, part);
@@ -109,13 +109,13 @@ function legendOf(spec: DTensorSpec, along: readonly (readonly DimShard[])[]): s
   const reduction = reductionOf(spec);
   const nothing = ranksWithoutData(spec, along);
   return [
-    ...(hasCopies ? ['a | b: copies, on each of them'] : []),
+    ...(hasCopies ? ['a | b: replicated on each of them'] : []),
     ...(reduction === null
       ? []
       : [
-          `${reduction === 'sum' ? 'a + b' : `${reduction}(a, b)`}: terms, which are still to be reduced`,
+          `${reduction === 'sum' ? 'a + b' : `${reduction}(a, b)`}: partial values, not reduced yet`,
         ]),
-    ...(nothing === null ? [] : [`without a part: ${nothing}`]),
+    ...(nothing === null ? [] : [`ranks without data: ${nothing}`]),
   ];
 }
 
@@ -152,7 +152,7 @@ function shownDims(op: string, spec: DTensorSpec): [number | null, number | null
   const sharded = all.filter((dim) => spec.placements.some((placement) => placement.isShard(dim)));
   if (sharded.length > 2)
     throw new ShardingError(
-      `${op}: only two dims can be shown, and ${spec} is cut along ${sharded.length}`,
+      `${op}: expected a tensor that is sharded along at most two dims, got ${spec}, which is sharded along ${sharded.length}`,
       { op },
     );
   const chosen = [...sharded, ...all.filter((dim) => !sharded.includes(dim))]

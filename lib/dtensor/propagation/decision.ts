@@ -148,12 +148,12 @@ function cannotKeep({ op, specs, into, overwritten }: OpCall): ShardingError {
       : `it overwrites input ${overwritten.join(' and input ')}`;
   const advice =
     into !== null
-      ? 'An op in place may not change a placement. Use the op that gives a new tensor, or redistribute the tensor first.'
-      : 'What is overwritten cannot be redistributed: redistribute it first, for instance to Replicate(), and the other inputs like it.';
+      ? 'An in-place op may not change placements. Use the out-of-place op, or redistribute the tensor first.'
+      : 'The op cannot redistribute a tensor that it overwrites: redistribute it before the call, for instance to Replicate(), and the other inputs to the same placements.';
   const why =
     op.sharding === null
-      ? 'it has no sharding rule and runs on replicated tensors only'
-      : 'no way to run it leaves that in its place';
+      ? 'the op has no sharding rule and only runs on replicated tensors'
+      : 'no strategy keeps its placements';
   return new ShardingError(`${op.name}: ${written}, but ${why}. ${advice}\n${given}`, {
     op: op.name,
     specs,

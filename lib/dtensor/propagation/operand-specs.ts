@@ -171,8 +171,8 @@ function forcedOrder(call: OpCall, { slots, meshDims }: LinkedDims): readonly nu
       const name = (meshDims: readonly number[]) =>
         meshDims.map((meshDim) => meshDimName(mesh, meshDim)).join(', then ');
       throw new ShardingError(
-        `${op.name}: expected all tensors that it writes to to be cut in one order, got one cut by ${name(forced)} and another by ${name(order)}. ` +
-          'Make them with the same shardOrder.',
+        `${op.name}: expected all tensors that it overwrites to have one shard order, got one sharded by ${name(forced)} ` +
+          `and another sharded by ${name(order)}. Create them with the same shardOrder.`,
         { op: op.name, orders: [forced, order] },
       );
     }

@@ -117,11 +117,11 @@ function checkPartialTarget(from: DTensorSpec, target: Placement, meshDim: numbe
   const source = from.placements[meshDim] as Placement;
   if (!target.isPartial() || target === source) return;
   const why = source.isPartial()
-    ? 'terms of one reduction are not those of another'
-    : 'only an op that computes terms makes a Partial';
+    ? 'partial values of one reduction are not those of another'
+    : 'only an op that computes partial values produces Partial';
   throw new ShardingError(
     `redistribute: mesh dim ${meshDimName(from.mesh, meshDim)} cannot go from ${source} to ${target}: ${why}. ` +
-      'Redistribute to Replicate() or Shard(dim); to declare tensors of the ranks to be terms, use DTensor.fromLocal.',
+      'Redistribute to Replicate() or Shard(dim); to declare the tensors of the ranks as partial values, use DTensor.fromLocal(t, mesh, [Partial()]).',
     { from, meshDim, source: String(source), target: String(target) },
   );
 }

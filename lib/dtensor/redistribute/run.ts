@@ -50,7 +50,7 @@ export function redistributeLocal(
   return onPurpose(
     last === ''
       ? text
-      : `${last} ${text} Before they draw for it, all of them call manualSeed() with one seed, or none does.`,
+      : `${last} ${text} Before these ranks draw random numbers, either all of them call manualSeed() with one seed, or none does.`,
     () => {
       let t = local;
       let spec = from;
@@ -76,7 +76,7 @@ function mergedPlan(steps: readonly Step[], from: DTensorSpec, to: DTensorSpec):
   let found = known.get(steps);
   if (found === undefined) {
     const advice =
-      'Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones.';
+      'All ranks of a mesh must have a tensor in the same placements and redistribute it to the same ones.';
     const text = `to redistribute ${from.tensorInWords()} from ${from.placementsInWords()} to ${to.placementsInWords()} on ${from.meshInWords()}\n${advice}`;
     const merged = mergeSteps(steps).map((each) => ({
       ...each,

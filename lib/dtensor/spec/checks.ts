@@ -57,7 +57,7 @@ export function checkPlacements(
     throw unexpected(op, 'placements', 'an array of Shard(dim), Replicate() and Partial()', wrong);
   if (placements.length !== mesh.shape.length) {
     throw new ShardingError(
-      `${op}: expected ${mesh.shape.length} placements, one for each dim of the ${formatMesh(mesh)}, got ${placements.length}: [${placements.join(', ')}]. Use Replicate() for mesh dims that do not cut the tensor.`,
+      `${op}: expected ${mesh.shape.length} placements, one for each dim of the ${formatMesh(mesh)}, got ${placements.length}: [${placements.join(', ')}]. Use Replicate() for mesh dims that do not shard the tensor.`,
       { op, placements, meshShape: mesh.shape },
     );
   }
@@ -75,7 +75,7 @@ function wrapShard(op: string, placement: Shard, ndim: number): Placement {
   if (dim < 0 && dim >= -ndim) return Shard(dim + ndim);
   const advice =
     ndim === 0
-      ? 'a tensor without dims cannot be cut, use Replicate()'
+      ? 'a 0-d tensor cannot be sharded, use Replicate()'
       : `expected a dim from ${-ndim} to ${ndim - 1}`;
   throw new IndexError(`${op}: ${placement} does not fit a tensor of ${ndim} dims: ${advice}`, {
     op,
@@ -103,7 +103,7 @@ export function mixedPartials(
 
 function doNotCommute(op: string, first: Partial, second: Partial): ShardingError {
   return new ShardingError(
-    `${op}: ${first} on one mesh dim and ${second} on another have no value: it would depend on which reduction is done first. Redistribute one of them to Replicate() or Shard(dim) before the other arises.`,
+    `${op}: ${first} on one mesh dim and ${second} on another have no defined value: it depends on which reduction is done first. Redistribute one of them to Replicate() or Shard(dim) before the op that produces the other.`,
     { op, reduceOps: [first.reduceOp, second.reduceOp] },
   );
 }
@@ -122,7 +122,7 @@ export function checkShardOrder(
     throw unexpected(
       op,
       'shardOrder',
-      'an array with the mesh dims that cut each tensor dim, such as [[1, 0]]',
+      'an array with the mesh dims that shard each tensor dim, such as [[1, 0]]',
       order,
     );
   order.forEach((given: readonly number[], dim) => {
@@ -136,7 +136,7 @@ export function checkShardOrder(
       mesh.meshDimNames === null ? `${meshDim}` : `${meshDim} (${meshDimName(mesh, meshDim)})`,
     );
     throw new ShardingError(
-      `${op}: expected shardOrder[${dim}] to name the mesh dims that cut tensor dim ${dim}, each once: ${names.join(', ') || 'none'}; got ${shown(given)}. ` +
+      `${op}: expected shardOrder[${dim}] to name the mesh dims that shard tensor dim ${dim}, each once: ${names.join(', ') || 'none'}; got ${shown(given)}. ` +
         `The placements are [${placements.join(', ')}] on a mesh of shape ${formatShape(mesh.shape)}.`,
       { op, dim, expected: meshDims, given },
     );

@@ -91,15 +91,15 @@ export function checkLocalShape(
   op: string,
   local: Tensor,
   spec: DTensorSpec,
-  advice = 'The shape of a spec is that of the whole tensor.',
+  advice = 'A spec has the shape of the whole tensor.',
 ): void {
   const { shape } = shardAt(spec, spec.mesh.getCoordinate());
   if (sameShape(local.shape, shape)) return;
   const hint = sameShape(local.shape, spec.shape)
-    ? 'That is the whole: a tensor that every rank has whole is cut by distributeTensor(t, mesh, placements), or is [Replicate()].'
+    ? 'That is the shape of the whole tensor: shard it with distributeTensor(t, mesh, placements), or use [Replicate()] if every rank has all of it.'
     : advice;
   throw new ShardingError(
-    `${op}: expected this rank's part of ${spec} to have shape ${formatShape(shape)}, got ${formatShape(local.shape)}. ${hint}`,
+    `${op}: expected the local shard of ${spec} to have shape ${formatShape(shape)}, got ${formatShape(local.shape)}. ${hint}`,
     {
       op,
       spec: String(spec),

@@ -124,7 +124,7 @@ function formatOrder(mesh: MeshLayout, order: ShardOrder): string {
     const names = real.map((meshDim) =>
       mesh.meshDimNames === null ? `mesh dim ${meshDim}` : meshDimName(mesh, meshDim),
     );
-    return [`, dim ${dim} cut by ${names.join(', then ')}`];
+    return [`, dim ${dim} sharded by ${names.join(', then ')}`];
   });
   return parts.join('');
 }

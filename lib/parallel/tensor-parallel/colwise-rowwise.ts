@@ -28,7 +28,7 @@ export interface LinearStyleOptions {
 type Layer = nn.Linear | nn.Embedding;
 
 /** How a layer's parameters are cut, and what its input must be. */
-interface Cuts {
+interface LayerSharding {
   readonly parameters: Readonly<Record<string, Placement>>;
   readonly input: Placement;
   /** Of a plain input, if the user says nothing. */
@@ -58,7 +58,7 @@ abstract class LayerStyle extends ParallelStyle {
   }
 
   /** How a layer of this kind is cut. */
-  protected abstract cuts(layer: Layer): Cuts;
+  protected abstract sharding(layer: Layer): LayerSharding;
 
   override _apply(module: nn.AnyModule, mesh: DeviceMesh, options: ApplyOptions = {}): void {
     const { op } = this;
@@ -66,7 +66,7 @@ abstract class LayerStyle extends ParallelStyle {
     const named = moduleAt(module, path);
     if (!(module instanceof nn.Linear || module instanceof nn.Embedding))
       throw unsupported(op, module, named);
-    const { parameters, input, given } = this.cuts(module);
+    const { parameters, input, given } = this.sharding(module);
     for (const [name, placement] of Object.entries(parameters)) {
       placeParameter({ op, module, name }, mesh, placement, (t) =>
         distributeTensor(t, mesh, [placement], style),
@@ -95,7 +95,7 @@ function unsupported(op: string, module: nn.AnyModule, named: string): ShardingE
     .map(([path]) => `"${path}"`);
   const packed =
     [...module.parameters({ recurse: false })].length > 0
-      ? ' Its own parameters are not cut by this style: use distributeModule for them.'
+      ? ' This style does not shard its own parameters: use distributeModule for them.'
       : '';
   const below =
     layers.length === 0
@@ -113,8 +113,8 @@ class Colwise extends LayerStyle {
     super('ColwiseParallel', options, Shard(-1));
   }
 
-  protected cuts(layer: Layer): Cuts {
-    const parameters: Cuts['parameters'] =
+  protected sharding(layer: Layer): LayerSharding {
+    const parameters: LayerSharding['parameters'] =
       layer instanceof nn.Linear ? { weight: Shard(0), bias: Shard(0) } : { weight: Shard(1) };
     return { parameters, input: Replicate(), given: Replicate() };
   }
@@ -126,7 +126,7 @@ class Rowwise extends LayerStyle {
     super('RowwiseParallel', options, Replicate());
   }
 
-  protected cuts(layer: Layer): Cuts {
+  protected sharding(layer: Layer): LayerSharding {
     if (layer instanceof nn.Linear)
       return {
         parameters: { weight: Shard(1), bias: Replicate() },

@@ -41,16 +41,18 @@ export function intoLayout(
   features: number | null = null,
 ): Tensor {
   const whole =
-    t instanceof DTensor ? t : DTensor.fromLocal(t, mesh, [given], wholeOf(t, given, features));
+    t instanceof DTensor
+      ? t
+      : DTensor.fromLocal(t, mesh, [given], wholeShapeOf(t, given, features));
   return desired === null || desired === given ? whole : inPlacement(whole, desired);
 }
 
-function wholeOf(
+function wholeShapeOf(
   t: Tensor,
   given: Placement,
   features: number | null,
 ): { shape?: Shape; stride?: Shape } {
-  if (features === null || !cutsLast(given, t)) return {};
+  if (features === null || !shardsLastDim(given, t)) return {};
   const shape = [...t.shape.slice(0, -1), features];
   return { shape, stride: stridesOf(shape) };
 }
@@ -77,17 +79,17 @@ export function requireFeatures(
   t: Tensor,
 ): void {
   const coordinate = mesh.getCoordinate();
-  if (t instanceof DTensor || coordinate === null || !cutsLast(given, t)) return;
+  if (t instanceof DTensor || coordinate === null || !shardsLastDim(given, t)) return;
   const most = Math.ceil(features / mesh.size());
   const own = Math.max(0, Math.min(most, features - (coordinate[0] as number) * most));
   const last = t.shape.at(-1);
   if (last === own) return;
   const hint =
     last === features
-      ? `That is the whole: say so by ${op}({ inputLayouts: Replicate() }), or give each rank its part, as ColwiseParallel before it does.`
-      : `inputLayouts says what a plain input is: ${given} here.`;
+      ? `Each rank has all features: use ${op}({ inputLayouts: Replicate() }), or pass the local shard, as the output of a ColwiseParallel layer.`
+      : `inputLayouts is the placement of a plain input, here ${given}.`;
   throw new ShardingError(
-    `${op}: expected the input of ${name} to be this rank's part along its last dim, ${own} of ${features} features, got ${t.dtype.name}${shown(t.shape)}. ${hint}`,
+    `${op}: expected the input of ${name} to be the local shard along its last dim, ${own} of ${features} features, got ${t.dtype.name}${shown(t.shape)}. ${hint}`,
     {
       op,
       expected: own,
@@ -96,7 +98,7 @@ export function requireFeatures(
   );
 }
 
-const cutsLast = (given: Placement, t: Tensor): boolean =>
+const shardsLastDim = (given: Placement, t: Tensor): boolean =>
   given.isShard() && (given.dim === -1 || given.dim === t.ndim - 1);
 
 /** The same distributed tensor in another placement on its one mesh dim; itself if it is there. */

@@ -84,8 +84,8 @@ function checkMesh(op: string, mesh: DeviceMesh): void {
   const name = mesh.meshDimNames?.at(-1);
   const advice =
     name === undefined
-      ? 'Give meshDimNames when it is made, and take a slice: mesh.get(name).'
-      : `Take a slice: mesh.get('${name}').`;
+      ? 'Create it with meshDimNames, and pass a slice: mesh.get(name).'
+      : `Pass a slice: mesh.get('${name}').`;
   throw new ShardingError(`${op}: expected a mesh of one dim, got ${mesh}. ${advice}`, {
     op,
     shape: mesh.shape,
@@ -100,7 +100,7 @@ function twice(
 ): ShardingError {
   const names = [before, style].map((each) => each.constructor.name);
   return new ShardingError(
-    `${op}: ${module.constructor.name} at "${path}" has a style already (${names[0]}) and would get another (${names[1]}). A module runs in one style: mend the plan, or put the second on a module around it.`,
+    `${op}: ${module.constructor.name} at "${path}" has a style already (${names[0]}) and would get another (${names[1]}). A module has one style: change the plan, or apply the second style to a module around it.`,
     { op, path },
   );
 }

@@ -92,7 +92,7 @@ class InputPreparation {
     checkFlag(op, 'useLocalOutput and useLocalInput', useLocal);
     if ((inputLayouts === null) !== (desiredInputLayouts === null)) {
       throw new ArgumentError(
-        `${op}: expected inputLayouts and desiredInputLayouts, got only ${inputLayouts === null ? 'the latter' : 'the former'}`,
+        `${op}: expected both inputLayouts and desiredInputLayouts, or neither, got only ${inputLayouts === null ? 'the latter' : 'the former'}`,
         { op },
       );
     }
@@ -115,7 +115,7 @@ class InputPreparation {
     const { positional: pairs, op } = this;
     if (pairs !== null && positional.length !== pairs.length) {
       throw new ArgumentError(
-        `${op}: ${module.constructor.name} was called with ${positional.length} positional arguments, but inputLayouts has ${pairs.length}. Name a layout for each, null for those to leave alone.`,
+        `${op}: ${module.constructor.name} was called with ${positional.length} positional arguments, but inputLayouts has ${pairs.length}. Give a layout for each, or null to leave it as it is.`,
         { op, given: positional.length, expected: pairs.length },
       );
     }
@@ -159,7 +159,7 @@ function namedPairs(
   const unknown = Object.keys(desired).find((name) => !(name in given));
   if (unknown !== undefined)
     throw new ArgumentError(
-      `${op}: desiredInputKwargLayouts has "${unknown}", but inputKwargLayouts does not say what it is`,
+      `${op}: expected inputKwargLayouts to have "${unknown}", because desiredInputKwargLayouts has it`,
       { op, name: unknown },
     );
   return pairs;
@@ -201,7 +201,7 @@ class OutputPreparation {
     const { op, pairs } = this;
     if (list.length !== pairs.length) {
       throw new ArgumentError(
-        `${op}: ${module.constructor.name} gave ${list.length} results, but outputLayouts has ${pairs.length}. Name a layout for each, null for those to leave alone.`,
+        `${op}: ${module.constructor.name} returned ${list.length} results, but outputLayouts has ${pairs.length}. Give a layout for each, or null to leave it as it is.`,
         {
           op,
           given: list.length,

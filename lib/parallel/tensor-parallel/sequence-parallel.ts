@@ -46,10 +46,13 @@ class Sequence extends ParallelStyle {
         if (!(buffer instanceof DTensor)) buffer.data = replicate(buffer.detach());
       }
     }
-    const cut = Shard(this.sequenceDim);
+    const shard = Shard(this.sequenceDim);
     beforeForward(module, ([first, ...rest]) => {
       requireTensor(OP, `the input of ${moduleAt(module, ownPath)}`, first);
-      return [inPlacement(intoLayout(first, mesh, { given: cut, desired: null }), cut), ...rest];
+      return [
+        inPlacement(intoLayout(first, mesh, { given: shard, desired: null }), shard),
+        ...rest,
+      ];
     });
     afterForward(module, (output) => localIf(this.useLocalOutput, output as Tensor));
   }
