@@ -22,6 +22,7 @@ import { CastCache } from './cast-cache.js';
 
 /** Options of {@link autocast}. */
 export interface AutocastOptions {
+  /** The device whose ops are converted. */
   deviceType: DeviceType;
   /** The low precision. Default: float16 on CUDA, bfloat16 on the CPU. */
   dtype?: DTypeLike;

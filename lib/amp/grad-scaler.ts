@@ -38,6 +38,7 @@ export interface GradScalerOptions {
   growthFactor?: number;
   /** The factor is multiplied by this after a step with infinite or NaN gradients. */
   backoffFactor?: number;
+  /** The number of steps without overflow after which the scale grows. */
   growthInterval?: number;
   /** False makes all methods pass values through. */
   enabled?: boolean;
@@ -45,10 +46,15 @@ export interface GradScalerOptions {
 
 /** State of a scaler, in PyTorch's form and with its names; empty when it is not enabled. */
 export interface GradScalerState {
+  /** The factor of the loss. */
   scale: number;
+  /** The factor by which the scale grows. */
   growth_factor: number;
+  /** The factor by which the scale shrinks after an overflow. */
   backoff_factor: number;
+  /** The number of steps without overflow after which the scale grows. */
   growth_interval: number;
+  /** The number of steps since the last overflow or growth. */
   _growth_tracker: number;
 }
 
@@ -108,6 +114,7 @@ export class GradScaler {
     this.growthInterval = growthInterval;
   }
 
+  /** Whether losses are scaled; false makes every method pass its input through. */
   isEnabled(): boolean {
     return this.enabled;
   }
@@ -206,6 +213,7 @@ export class GradScaler {
     }
   }
 
+  /** The scale and the counters under PyTorch's names; `{}` when disabled. */
   stateDict(): GradScalerState | Record<string, never> {
     if (!this.enabled) return {};
     const { current: scale, growthFactor, backoffFactor, growthInterval, growthTracker } = this;
@@ -213,6 +221,8 @@ export class GradScaler {
   }
 
   /**
+   * Restores the result of {@link stateDict}, or PyTorch's.
+   *
    * @throws ArgumentError for the state of a scaler that was not enabled, and for what is no number
    */
   loadStateDict(state: GradScalerState | EarlierGradScalerState | Record<string, never>): void {

@@ -18,6 +18,7 @@ export function setDetectAnomaly(value: boolean): void {
   enabled = value;
 }
 
+/** Whether `setDetectAnomaly` is on. */
 export function isAnomalyEnabled(): boolean {
   return enabled;
 }

@@ -90,8 +90,11 @@ function run(
 
 /** Options of {@link grad}. */
 export interface GradOptions {
+  /** The gradient of each output; 1 for an output without dims unless given. */
   gradOutputs?: Tensor | readonly (Tensor | null)[] | null;
+  /** Keeps the graph for another backward pass; the value of `createGraph` unless given. */
   retainGraph?: boolean | null;
+  /** Records the backward pass, for higher derivatives. */
   createGraph?: boolean;
   /** Return null for inputs that the outputs do not depend on, instead of throwing. */
   allowUnused?: boolean;

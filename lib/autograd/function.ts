@@ -180,6 +180,7 @@ type ForwardResult<C> = C extends { forward(ctx: FunctionContext, ...args: never
  * const y = Double.apply(x);
  */
 export abstract class Function {
+  /** Runs `forward` and records `backward` as one node of the graph. */
   static apply<C extends typeof Function>(this: C, ...args: ForwardArguments<C>): ForwardResult<C> {
     const implementation = this as unknown as Implementation;
     const ctx = new FunctionContext();

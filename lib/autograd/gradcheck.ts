@@ -11,7 +11,9 @@ import { noGrad } from './grad-mode.js';
 export interface GradcheckOptions {
   /** Step of the central differences. */
   eps?: number;
+  /** The absolute tolerance. */
   atol?: number;
+  /** The relative tolerance. */
   rtol?: number;
   /** With false, returns false instead of throwing. */
   raiseException?: boolean;

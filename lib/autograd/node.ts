@@ -51,6 +51,7 @@ export interface NodeTask {
 
 /** A removable registration. */
 export interface HookHandle {
+  /** Removes the hook. */
   remove(): void;
 }
 
@@ -66,6 +67,7 @@ export function register<F>(hooks: Map<number, F>, hook: F): HookHandle {
 
 /** Base of all nodes. */
 export abstract class Node {
+  /** The name of the node, such as `MulBackward`. */
   abstract readonly name: string;
   /** Later nodes run first. */
   readonly sequence: number;

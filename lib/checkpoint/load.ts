@@ -24,6 +24,7 @@ const HEAP_PER_TENSOR = 1000;
 
 /** A safetensors file whose tensors are read when asked for. */
 export class SafetensorsFile {
+  /** The path of the file. */
   readonly path: string;
   private readonly header: Header;
   private readonly file: FileHandle;
@@ -58,6 +59,7 @@ export class SafetensorsFile {
     }
   }
 
+  /** The texts of `__metadata__`. */
   get metadata(): Readonly<Record<string, string>> {
     return this.header.metadata;
   }
@@ -142,6 +144,7 @@ export class SafetensorsFile {
     }
   }
 
+  /** Closes the file. */
   close(): Promise<void> {
     return this.file.close();
   }

@@ -14,14 +14,19 @@ import type { Tensor } from '../core/tensor.js';
 
 /** Bytes by what they are for; `total` is their sum. */
 export interface FakeMemoryUse {
+  /** Bytes under an `nn.Parameter`. */
   readonly parameters: number;
+  /** Bytes of registered buffers. */
   readonly buffers: number;
+  /** Bytes of `.grad`. */
   readonly gradients: number;
+  /** Bytes of optimizers' state. */
   readonly optimizerState: number;
   /** Saved for a backward pass, inputs among them. */
   readonly activations: number;
   /** All else: results on their way from one op to the next. */
   readonly temporaries: number;
+  /** The sum of all roles. */
   readonly total: number;
 }
 
@@ -37,11 +42,15 @@ export interface FakeMemoryStats {
 export interface FakeMemoryHolder {
   /** Bytes of all of them. */
   readonly bytes: number;
+  /** The number of tensors. */
   readonly count: number;
+  /** What the memory is for. */
   readonly role: MemoryRole | 'temporary';
   /** The op that made them. */
   readonly op: string;
+  /** The dtype of the tensors. */
   readonly dtype: string;
+  /** The shape of the tensors. */
   readonly shape: Shape;
 }
 

@@ -21,6 +21,7 @@ interface Step {
 
 /** A graph that can be called. Edits take effect at {@link GraphModule.recompile}. */
 export class GraphModule {
+  /** The graph that calls run. Edits take effect at {@link recompile}. */
   readonly graph: Graph;
   private steps: readonly Step[] = [];
   private placeholders: readonly number[] = [];

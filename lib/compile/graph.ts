@@ -13,10 +13,15 @@ export type Value = { node: Node; output: number } | { number: Tensor };
 
 /** One step of a graph. */
 export class Node {
+  /** The kind of the node. */
   readonly kind: NodeKind;
+  /** The name of the node in printed graphs. */
   readonly name: string;
+  /** The op of a call; null for other nodes. */
   readonly op: AnyOp | null;
+  /** The operands of a call. */
   inputs: Value[];
+  /** The parameters of a call. */
   readonly params: object;
   /** The value that an in-place call writes into. */
   into: Value | null = null;
@@ -58,7 +63,9 @@ export class Node {
 
 /** Nodes in execution order, and the values that the function returns. */
 export class Graph {
+  /** All nodes, each after the nodes that it reads. */
   readonly nodes: Node[] = [];
+  /** The results. */
   outputs: Value[] = [];
 
   /** Op calls, as counters count them. */

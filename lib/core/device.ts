@@ -5,9 +5,11 @@ import { DeviceError } from './errors.js';
 import { currentHome, type Home, processHome } from './home.js';
 import { checkNumber, checkOneOf, shown } from './options.js';
 
+/** The kinds of devices. */
 export type DeviceType = 'cpu' | 'cuda';
 /** @internal */
 export const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
+/** The name of a device; `cuda` is the current GPU. */
 export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}`;
 
 /**
@@ -15,7 +17,9 @@ export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}`;
  * process have each their own.
  */
 export class Device {
+  /** `cpu` or `cuda`. */
   readonly type: DeviceType;
+  /** The number of the device among those of its type. */
   readonly index: number;
   /** @internal the number native code uses */
   readonly code: number;
@@ -104,7 +108,11 @@ export function getDefaultDevice(): Device {
   return currentHome().defaultDevice ?? deviceByCode(0);
 }
 
-/** @throws DeviceError if the name is malformed. */
+/**
+ * Sets the device of new tensors that are given no device.
+ *
+ * @throws DeviceError if the name is malformed
+ */
 export function setDefaultDevice(name: DeviceName | Device): void {
   currentHome().defaultDevice = device(name);
 }

@@ -13,11 +13,15 @@ import { DtypeError } from './errors.js';
 
 /** Limits of a floating point type. */
 export interface FloatInfo {
+  /** The dtype that the limits belong to. */
   readonly dtype: DType;
+  /** Bits of an element. */
   readonly bits: number;
   /** The distance from 1 to the next larger number. */
   readonly eps: number;
+  /** The largest finite number. */
   readonly max: number;
+  /** The lowest finite number. */
   readonly min: number;
   /** The smallest positive number with full precision. */
   readonly tiny: number;
@@ -25,9 +29,13 @@ export interface FloatInfo {
 
 /** Limits of an integer type. int64's do not fit a number and are bigints. */
 export interface IntInfo<N extends number | bigint = number | bigint> {
+  /** The dtype that the limits belong to. */
   readonly dtype: DType;
+  /** Bits of an element. */
   readonly bits: number;
+  /** The largest number. */
   readonly max: N;
+  /** The lowest number. */
   readonly min: N;
 }
 

@@ -2,6 +2,7 @@
 import { DtypeError } from './errors.js';
 import { shown } from './options.js';
 
+/** The names of the dtypes. */
 export type DTypeName =
   | 'float32'
   | 'float64'
@@ -24,7 +25,9 @@ export type ComputeType = (typeof ComputeType)[keyof typeof ComputeType];
 
 /** An element type. The only instances are the exported constants, so `===` compares them. */
 export class DType {
+  /** The name, such as `float32`. */
   readonly name: DTypeName;
+  /** The number of the dtype in native code. */
   readonly code: number;
   /** Bytes of one element. */
   readonly itemsize: number;
@@ -48,24 +51,36 @@ export class DType {
     this.computeType = computeType;
   }
 
+  /** Whether the dtype holds floating-point numbers. */
   get isFloatingPoint(): boolean {
     return this.category === Category.Float;
   }
 
+  /** The name. */
   toString(): string {
     return this.name;
   }
 }
 
+/** 32-bit floats, the default of floating-point tensors. */
 export const float32 = new DType('float32', 0, 4, Category.Float, ComputeType.Float);
+/** 64-bit floats. */
 export const float64 = new DType('float64', 1, 8, Category.Float, ComputeType.Double);
+/** 16-bit floats of IEEE 754. */
 export const float16 = new DType('float16', 2, 2, Category.Float, ComputeType.Float);
+/** 16-bit floats with the exponents of float32. */
 export const bfloat16 = new DType('bfloat16', 3, 2, Category.Float, ComputeType.Float);
+/** Signed integers of 64 bits. */
 export const int64 = new DType('int64', 4, 8, Category.Int, ComputeType.Int64);
+/** Signed integers of 32 bits. */
 export const int32 = new DType('int32', 5, 4, Category.Int, ComputeType.Int64);
+/** Signed integers of 16 bits. */
 export const int16 = new DType('int16', 6, 2, Category.Int, ComputeType.Int64);
+/** Signed integers of 8 bits. */
 export const int8 = new DType('int8', 7, 1, Category.Int, ComputeType.Int64);
+/** Unsigned integers of 8 bits. */
 export const uint8 = new DType('uint8', 8, 1, Category.Int, ComputeType.Int64);
+/** true or false, a byte each. */
 export const bool = new DType('bool', 9, 1, Category.Bool, ComputeType.Int64);
 
 /** All element types, indexed by code. */
@@ -143,7 +158,11 @@ export function getDefaultDtype(): DType {
   return defaultDtype;
 }
 
-/** @throws DtypeError if `dtype` is not a floating point type. */
+/**
+ * Sets the dtype of new floating-point tensors that are given no dtype.
+ *
+ * @throws DtypeError if `dtype` is not a floating point type
+ */
 export function setDefaultDtype(value: DTypeLike): void {
   const dtype = dtypeOf(value, 'setDefaultDtype');
   if (!dtype.isFloatingPoint)

@@ -31,6 +31,7 @@ export class ShardwiseError extends Error {
     showUserFrames(this, new.target as unknown as () => unknown, code !== 'ERR_COLLECTIVE');
   }
 
+  /** The public name of the class. */
   override get name(): string {
     return `${this.constructor.name} [${this.code}]`;
   }
@@ -236,6 +237,7 @@ export class DistributedError extends ShardwiseError {
 export interface CollectiveDetails extends Readonly<Record<string, unknown>> {
   /** What the program called. */
   readonly op: string;
+  /** The name of the group. */
   readonly group: string;
   /**
    * Which of the group's collectives it is, from 1; 0 for messages between two ranks and where it

@@ -14,6 +14,7 @@ export const reduceOpNames: readonly ReduceOpName[] = ['sum', 'avg', 'product', 
 
 /** What the three kinds have in common. */
 export abstract class Placement {
+  /** The kind of the placement. */
   abstract readonly kind: 'shard' | 'replicate' | 'partial';
   /** @internal small and different for each placement: what keys of caches are made of */
   readonly id: number;
@@ -28,6 +29,7 @@ export abstract class Placement {
     return false;
   }
 
+  /** Whether each rank holds the whole tensor. */
   isReplicate(): this is Replicate {
     return this.kind === 'replicate';
   }
@@ -37,6 +39,7 @@ export abstract class Placement {
     return false;
   }
 
+  /** The placement as code: `Shard(0)`, `Replicate()`, `Partial(sum)`. */
   abstract toString(): string;
 
   /** @internal */
@@ -74,6 +77,7 @@ class ReplicatePlacement extends Placement {
 
 class PartialPlacement extends Placement {
   readonly kind = 'partial';
+  /** The reduction that is still to be done. */
   readonly reduceOp: ReduceOpName;
 
   constructor(reduceOp: ReduceOpName) {

@@ -12,6 +12,7 @@ import { captureWatch } from './watch.js';
 
 /** Where a generator stands: plain data, to be kept and restored. */
 export interface RngState {
+  /** The seed. */
   seed: number;
   /** How many draws there were. */
   offset: number;

@@ -2,6 +2,7 @@
 import { ArgumentError, IndexError, ShapeError } from './errors.js';
 import { shown, unexpected } from './options.js';
 
+/** The size of each dim. */
 export type Shape = readonly number[];
 
 /** Number of elements. */

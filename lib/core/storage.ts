@@ -39,6 +39,7 @@ export class Storage {
   handle = 0;
   /** Bytes. */
   nbytes: number;
+  /** The device of the memory. */
   readonly device: Device;
   /** @internal tensors that view it and are not disposed, and other owners such as the tape */
   refs = 0;

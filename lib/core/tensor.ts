@@ -98,6 +98,7 @@ export class Tensor {
   storageOffset: number;
   /** Element type. */
   dtype: DType;
+  /** The device of the values. */
   readonly device: Device;
   /** @internal null for a wrapped number */
   storage: Storage | null;

@@ -117,6 +117,7 @@ const droppedEvents = new FinalizationRegistry<number>((id) => writer.addon.even
  * the stream is garbage; tensors that were made on it stay valid.
  */
 export class Stream {
+  /** The device whose work the stream orders. */
   readonly device: Device;
   private native = -1;
 

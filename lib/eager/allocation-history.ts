@@ -7,8 +7,11 @@ import type { Tensor } from '../core/tensor.js';
 
 /** What is known of a storage whose making was recorded. */
 export interface StorageOrigin {
+  /** The op that allocated the storage. */
   readonly op: string;
+  /** The dtype of its first tensor. */
   readonly dtype: string;
+  /** The shape of its first tensor. */
   readonly shape: readonly number[];
 }
 

@@ -7,6 +7,7 @@ import { originOf, recording, type StorageOrigin } from './allocation-history.js
 
 /** A storage of this thread that has not been freed. */
 export interface LiveStorage {
+  /** The size of the storage. */
   readonly bytes: number;
   /**
    * Where the memory is from: the device's allocator, pinned host memory, or an ArrayBuffer that

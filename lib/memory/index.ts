@@ -42,9 +42,11 @@ export function collect(): void {
 
 /** What a device's memory is used for at one moment. */
 export interface MemorySnapshot {
+  /** The name of the device. */
   readonly device: string;
   /** Whether {@link recordHistory} is on, so that new storages have an origin. */
   readonly recording: boolean;
+  /** The counters of the allocator, as `memory.stats` returns them. */
   readonly stats: NativeMemoryStats;
   /**
    * What the allocator took from the system, and the blocks in it, as `cuda.memorySnapshot` has

@@ -62,6 +62,7 @@ const leakyReluArguments = defineArguments(
 
 /** x above 0, negativeSlope * x below. */
 export class LeakyReLU extends InPlaceActivation {
+  /** The slope for negative inputs. */
   readonly negativeSlope: number;
 
   constructor(...args: ArgumentsOf<typeof leakyReluArguments>) {
@@ -89,6 +90,7 @@ const eluArguments = defineArguments('ELU(alpha, inplace)', (alpha = 1, inplace 
 
 /** x above 0, alpha (exp(x) - 1) below. */
 export class ELU extends InPlaceActivation {
+  /** The scale of negative outputs. */
   readonly alpha: number;
 
   constructor(...args: ArgumentsOf<typeof eluArguments>) {
@@ -116,6 +118,7 @@ const celuArguments = defineArguments('CELU(alpha, inplace)', (alpha = 1, inplac
 
 /** x above 0, alpha (exp(x / alpha) - 1) below. */
 export class CELU extends InPlaceActivation {
+  /** The scale of negative outputs. */
   readonly alpha: number;
 
   constructor(...args: ArgumentsOf<typeof celuArguments>) {
@@ -214,7 +217,9 @@ const hardtanhArguments = defineArguments(
 
 /** Each element moved into [minVal, maxVal]. */
 export class Hardtanh extends InPlaceActivation {
+  /** The lower bound. */
   readonly minVal: number;
+  /** The upper bound. */
   readonly maxVal: number;
 
   constructor(...args: ArgumentsOf<typeof hardtanhArguments>) {
@@ -244,7 +249,9 @@ const thresholdArguments = defineArguments(
 
 /** x above the threshold, `value` else. */
 export class Threshold extends InPlaceActivation {
+  /** Inputs up to it are replaced. */
   readonly threshold: number;
+  /** The replacement. */
   readonly value: number;
 
   constructor(...args: ArgumentsOf<typeof thresholdArguments>) {

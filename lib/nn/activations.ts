@@ -53,6 +53,7 @@ const preluArguments = defineArguments(
 
 /** x above 0, weight * x below; the weight is learned. */
 export class PReLU extends Module {
+  /** The learned slope for negative inputs, one or one for each channel. */
   weight: Parameter;
 
   constructor(...args: ArgumentsOf<typeof preluArguments>) {
@@ -79,6 +80,7 @@ const geluArguments = defineArguments(
 
 /** x times the normal distribution function of x. */
 export class GELU extends Module {
+  /** `none`, or `tanh` for the approximation by tanh. */
   readonly approximate: GeluApproximate;
 
   constructor(...args: ArgumentsOf<typeof geluArguments>) {
@@ -104,7 +106,9 @@ const softplusArguments = defineArguments(
 
 /** log(1 + exp(beta x)) / beta. */
 export class Softplus extends Module {
+  /** The sharpness of the bend. */
   readonly beta: number;
+  /** Inputs times `beta` above it are returned as they are. */
   readonly threshold: number;
 
   constructor(...args: ArgumentsOf<typeof softplusArguments>) {
@@ -143,6 +147,7 @@ const hardshrinkArguments = defineArguments('Hardshrink(lambd)', (lambd = 0.5) =
 
 /** 0 within [-lambd, lambd], x outside. */
 export class Hardshrink extends Module {
+  /** The bound of the interval that becomes 0. */
   readonly lambd: number;
 
   constructor(...args: ArgumentsOf<typeof hardshrinkArguments>) {
@@ -165,6 +170,7 @@ const softshrinkArguments = defineArguments('Softshrink(lambd)', (lambd = 0.5) =
 
 /** 0 within [-lambd, lambd], x moved towards 0 outside. */
 export class Softshrink extends Module {
+  /** The bound of the interval that becomes 0. */
   readonly lambd: number;
 
   constructor(...args: ArgumentsOf<typeof softshrinkArguments>) {
@@ -187,6 +193,7 @@ const gluArguments = defineArguments('GLU(dim)', (dim = -1) => ({ dim }));
 
 /** The first half along a dim times the sigmoid of the second. */
 export class GLU extends Module {
+  /** The dim along which the module works. */
   readonly dim: number;
 
   constructor(...args: ArgumentsOf<typeof gluArguments>) {

@@ -94,15 +94,25 @@ type CallArguments = ArgumentsOf<typeof callArguments>;
  * @see Vaswani et al., arXiv:1706.03762
  */
 export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | null]> {
+  /** The number of features. */
   readonly embedDim: number;
+  /** The number of heads. */
   readonly numHeads: number;
+  /** The probability of dropping an attention weight. */
   readonly dropout: number;
+  /** Whether the batch is the first dim, before the sequence. */
   readonly batchFirst: boolean;
+  /** The packed projections of query, key and value; null when their sizes differ. */
   in_proj_weight: Parameter | null = null;
+  /** The projection of the query when sizes differ, else null. */
   q_proj_weight: Parameter | null = null;
+  /** The projection of the key when sizes differ, else null. */
   k_proj_weight: Parameter | null = null;
+  /** The projection of the value when sizes differ, else null. */
   v_proj_weight: Parameter | null = null;
+  /** The packed biases of query, key and value; null without bias. */
   in_proj_bias: Parameter | null;
+  /** The projection of the result. */
   out_proj: Linear;
 
   constructor(...args: ArgumentsOf<typeof attentionArguments>) {

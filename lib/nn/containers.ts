@@ -153,7 +153,7 @@ export class ModuleDict<M extends AnyModule = Module> extends Module<never, neve
     return this;
   }
 
-  /** @throws ArgumentError if there is no such module */
+  /** The module of a name. @throws ArgumentError if there is no such module */
   get(name: string): M {
     const found = this.entries().find(([key]) => key === name);
     if (found === undefined)
@@ -273,7 +273,7 @@ export class ParameterDict extends Module<never, never> {
     return this;
   }
 
-  /** @throws ArgumentError if there is no such parameter */
+  /** The parameter of a name. @throws ArgumentError if there is no such parameter */
   get(name: string): Parameter {
     const found = this.entries().find(([key]) => key === name);
     if (found === undefined)

@@ -27,7 +27,9 @@ import { Parameter } from './parameter.js';
 
 /** Where and in which type a layer makes its parameters. */
 export interface LayerOptions {
+  /** The dtype of the parameters. */
   dtype?: DTypeLike;
+  /** The device of the parameters. */
   device?: DeviceName | Device;
 }
 
@@ -48,9 +50,13 @@ const linearArguments = defineArguments(
 
 /** y = x W^T + b. Shapes: `[..., inFeatures]` to `[..., outFeatures]`. */
 export class Linear extends Module {
+  /** The size of an input. */
   readonly inFeatures: number;
+  /** The size of an output. */
   readonly outFeatures: number;
+  /** The weight. */
   weight: Parameter;
+  /** The bias; null without one. */
   bias: Parameter | null;
 
   constructor(...args: ArgumentsOf<typeof linearArguments>) {
@@ -96,10 +102,15 @@ const bilinearArguments = defineArguments(
  * y = x1^T W x2 + b. Shapes: `[..., in1Features]` and `[..., in2Features]` to `[..., outFeatures]`.
  */
 export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
+  /** The size of the first input. */
   readonly in1Features: number;
+  /** The size of the second input. */
   readonly in2Features: number;
+  /** The size of an output. */
   readonly outFeatures: number;
+  /** The weight. */
   weight: Parameter;
+  /** The bias; null without one. */
   bias: Parameter | null;
 
   constructor(...args: ArgumentsOf<typeof bilinearArguments>) {
@@ -167,9 +178,13 @@ const fromPretrained = defineFunction(
  * of zeros that gets no gradient; negative ones count from the end.
  */
 export class Embedding extends Module {
+  /** The number of rows. */
   readonly numEmbeddings: number;
+  /** The size of a row. */
   readonly embeddingDim: number;
+  /** The index whose row gets no gradient; null for none. */
   readonly paddingIdx: number | null;
+  /** The weight. */
   weight: Parameter;
 
   /** @throws ArgumentError for a padding index out of range */
@@ -221,6 +236,7 @@ const dropoutArguments = defineArguments('Dropout(p, inplace)', (p = 0.5, inplac
 
 /** While training, sets elements to 0 with probability p and scales the others. */
 export class Dropout extends Module {
+  /** The probability of dropping an element. */
   readonly p: number;
   /** Whether the input is overwritten. */
   readonly inplace: boolean;
@@ -262,7 +278,9 @@ const flattenArguments = defineArguments(
 
 /** Neighbouring dims merged into one; by default all but the first. */
 export class Flatten extends Module {
+  /** The first dim that is flattened. */
   readonly startDim: number;
+  /** The last dim that is flattened. */
   readonly endDim: number;
 
   constructor(...args: ArgumentsOf<typeof flattenArguments>) {
@@ -291,7 +309,9 @@ const unflattenArguments = defineArguments(
 
 /** One dim split into several. */
 export class Unflatten extends Module {
+  /** The dim along which the module works. */
   readonly dim: number;
+  /** The sizes in place of the dim. */
   readonly unflattenedSize: Shape;
 
   constructor(...args: ArgumentsOf<typeof unflattenArguments>) {
@@ -323,7 +343,9 @@ const cosineArguments = defineArguments('CosineSimilarity(dim, eps)', (dim = 1, 
 
 /** The cosine of the angle between vectors along a dim. */
 export class CosineSimilarity extends Module<[x1: Tensor, x2: Tensor]> {
+  /** The dim along which the module works. */
   readonly dim: number;
+  /** The number that keeps the division from 0. */
   readonly eps: number;
 
   constructor(...args: ArgumentsOf<typeof cosineArguments>) {
@@ -347,6 +369,7 @@ const pairwiseArguments = defineArguments(
 
 /** The p-norm of the difference of rows. */
 export class PairwiseDistance extends Module<[x1: Tensor, x2: Tensor]> {
+  /** The exponent, the number added to differences, and whether the dim is kept. */
   readonly options: { p: number; eps: number; keepdim: boolean };
 
   constructor(...args: ArgumentsOf<typeof pairwiseArguments>) {

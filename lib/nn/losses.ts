@@ -72,6 +72,7 @@ const crossEntropyArguments = defineArguments(
 
 /** Cross entropy of logits and class indices; see `crossEntropy`. */
 export class CrossEntropyLoss extends Loss<Omit<CrossEntropyOptions, 'weight'>> {
+  /** The weight of each class. */
   declare weight: Tensor | null;
 
   constructor(...args: ArgumentsOf<typeof crossEntropyArguments>) {
@@ -95,6 +96,7 @@ const nllArguments = defineArguments(
 
 /** Negative log likelihood of log probabilities and class indices; see `nllLoss`. */
 export class NLLLoss extends Loss<Omit<NllLossOptions, 'weight'>> {
+  /** The weight of each class. */
   declare weight: Tensor | null;
 
   constructor(...args: ArgumentsOf<typeof nllArguments>) {
@@ -115,6 +117,7 @@ const bceArguments = defineArguments(
 
 /** Binary cross entropy of probabilities; see `binaryCrossEntropy`. */
 export class BCELoss extends Loss<LossOptions> {
+  /** The weight of each element. */
   declare weight: Tensor | null;
 
   constructor(...args: ArgumentsOf<typeof bceArguments>) {
@@ -138,7 +141,9 @@ const bceWithLogitsArguments = defineArguments(
 
 /** Binary cross entropy of logits; see `binaryCrossEntropyWithLogits`. */
 export class BCEWithLogitsLoss extends Loss<LossOptions> {
+  /** The weight of each element. */
   declare weight: Tensor | null;
+  /** The weight of positive examples of each class. */
   declare pos_weight: Tensor | null;
 
   constructor(...args: ArgumentsOf<typeof bceWithLogitsArguments>) {

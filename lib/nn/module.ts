@@ -58,7 +58,9 @@ export type AnyModule = Module<never, unknown>;
 
 /** What `module.to` takes. */
 export interface ModuleTarget {
+  /** The dtype of floating-point parameters and buffers. */
   dtype?: DTypeLike;
+  /** The device of parameters and buffers. */
   device?: DeviceName | Device;
 }
 
@@ -170,6 +172,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     for (const [name, value] of members(this)) if (value instanceof Module) yield [name, value];
   }
 
+  /** The direct submodules. */
   *children(): Generator<AnyModule> {
     for (const [, child] of this.namedChildren()) yield child;
   }
@@ -185,6 +188,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
       yield* child.namedModules(join(prefix, name), seen);
   }
 
+  /** This module and all submodules, each once. */
   *modules(): Generator<AnyModule> {
     for (const [, module] of this.namedModules()) yield module;
   }
@@ -209,6 +213,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     }
   }
 
+  /** The parameters of this module and its submodules, each once. */
   *parameters(options: WalkOptions = {}): Generator<Parameter> {
     for (const [, parameter] of this.namedParameters('', options)) yield parameter;
   }
@@ -227,6 +232,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     }
   }
 
+  /** The buffers of this module and its submodules, each once. */
   *buffers(options: WalkOptions = {}): Generator<Tensor> {
     for (const [, buffer] of this.namedBuffers('', options)) yield buffer;
   }
@@ -401,6 +407,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return '';
   }
 
+  /** The module and its submodules as text, in PyTorch's form. */
   toString(): string {
     return describeModule(this, Number.POSITIVE_INFINITY);
   }

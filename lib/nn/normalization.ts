@@ -36,9 +36,13 @@ const layerNormArguments = defineArguments(
 
 /** Layer normalisation over the last dims, with a gain and a bias. */
 export class LayerNorm extends Module {
+  /** The sizes of the last dims, which are normalized together. */
   readonly normalizedShape: Shape;
+  /** The number that keeps the division from 0. */
   readonly eps: number;
+  /** The weight. */
   weight: Parameter | null;
+  /** The bias; null without one. */
   bias: Parameter | null;
 
   constructor(...args: ArgumentsOf<typeof layerNormArguments>) {
@@ -84,8 +88,11 @@ const rmsNormArguments = defineArguments(
  * dtype if null.
  */
 export class RMSNorm extends Module {
+  /** The sizes of the last dims, which are normalized together. */
   readonly normalizedShape: Shape;
+  /** The number added to the mean square; null takes the dtype's epsilon. */
   readonly eps: number | null;
+  /** The weight. */
   weight: Parameter | null;
 
   constructor(...args: ArgumentsOf<typeof rmsNormArguments>) {
@@ -126,10 +133,15 @@ const groupNormArguments = defineArguments(
 
 /** Normalisation of groups of channels (dim 1), with a gain and a bias for each channel. */
 export class GroupNorm extends Module {
+  /** The number of groups of channels. */
   readonly numGroups: number;
+  /** The number of channels. */
   readonly numChannels: number;
+  /** The number that keeps the division from 0. */
   readonly eps: number;
+  /** The weight. */
   weight: Parameter | null;
+  /** The bias; null without one. */
   bias: Parameter | null;
 
   /** @throws ArgumentError if the channels do not divide into the groups */
@@ -192,13 +204,21 @@ const batchNormArguments = defineArguments(
  * running statistics move at each batch; null means their plain average.
  */
 export class BatchNorm1d extends Module {
+  /** The number of features. */
   readonly numFeatures: number;
+  /** The number that keeps the division from 0. */
   readonly eps: number;
+  /** The weight of a batch in the running statistics; null averages all batches. */
   readonly momentum: number | null;
+  /** The weight. */
   weight: Parameter | null;
+  /** The bias; null without one. */
   bias: Parameter | null;
+  /** The running mean of each feature; null without running statistics. */
   declare running_mean: Tensor | null;
+  /** The running variance of each feature; null without running statistics. */
   declare running_var: Tensor | null;
+  /** The number of batches in the running statistics. */
   declare num_batches_tracked: Tensor | null;
 
   constructor(...args: ArgumentsOf<typeof batchNormArguments>) {

@@ -17,7 +17,9 @@ export type StateDict = Record<string, Tensor>;
 
 /** Names that did not match. */
 export interface LoadResult {
+  /** Names of the module that the state does not have. */
   missingKeys: string[];
+  /** Names of the state that the module does not have. */
   unexpectedKeys: string[];
 }
 

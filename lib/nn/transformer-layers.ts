@@ -112,8 +112,11 @@ function withStateOf<M extends AnyModule>(module: M, other: M): M {
 
 /** Masks of an encoder layer: bool (true: leave out) or floating and added. */
 export interface EncoderMasks {
+  /** The mask of attention; null for none. */
   srcMask: Tensor | null;
+  /** The mask of padded keys; null for none. */
   srcKeyPaddingMask: Tensor | null;
+  /** Whether each position sees only itself and earlier ones. */
   isCausal: boolean;
 }
 
@@ -130,13 +133,21 @@ const encoderLayerCall = defineArguments(
 
 /** Self-attention and a feed-forward block, each with a residual connection and a normalisation. */
 export class TransformerEncoderLayer extends Module<ArgumentsOf<typeof encoderLayerCall>> {
+  /** Attention of the sequence to itself. */
   self_attn: MultiheadAttention;
+  /** The first linear layer of the feed-forward block. */
   linear1: Linear;
+  /** Dropout inside the feed-forward block. */
   dropout: Dropout;
+  /** The second linear layer of the feed-forward block. */
   linear2: Linear;
+  /** The norm of the first block. */
   norm1: LayerNorm;
+  /** The norm of the second block. */
   norm2: LayerNorm;
+  /** Dropout after the first block. */
   dropout1: Dropout;
+  /** Dropout after the second block. */
   dropout2: Dropout;
   private readonly activation: (x: Tensor) => Tensor;
   private readonly normFirst: boolean;
@@ -193,11 +204,17 @@ export class TransformerEncoderLayer extends Module<ArgumentsOf<typeof encoderLa
 
 /** Masks of a decoder layer: bool (true: leave out) or floating and added. */
 export interface DecoderMasks {
+  /** The mask of attention to the target; null for none. */
   tgtMask: Tensor | null;
+  /** The mask of attention to the memory; null for none. */
   memoryMask: Tensor | null;
+  /** The mask of padded positions of the target; null for none. */
   tgtKeyPaddingMask: Tensor | null;
+  /** The mask of padded positions of the memory; null for none. */
   memoryKeyPaddingMask: Tensor | null;
+  /** Whether each target position sees only itself and earlier ones. */
   tgtIsCausal: boolean;
+  /** Whether each target position sees only memory up to its own place. */
   memoryIsCausal: boolean;
 }
 
@@ -245,16 +262,27 @@ const decoderLayerCall = decoderCall('TransformerDecoderLayer');
 
 /** Self-attention, attention over the encoder's result, and a feed-forward block. */
 export class TransformerDecoderLayer extends Module<ArgumentsOf<typeof decoderLayerCall>> {
+  /** Attention of the sequence to itself. */
   self_attn: MultiheadAttention;
+  /** Attention of the sequence to the memory. */
   multihead_attn: MultiheadAttention;
+  /** The first linear layer of the feed-forward block. */
   linear1: Linear;
+  /** Dropout inside the feed-forward block. */
   dropout: Dropout;
+  /** The second linear layer of the feed-forward block. */
   linear2: Linear;
+  /** The norm of the first block. */
   norm1: LayerNorm;
+  /** The norm of the second block. */
   norm2: LayerNorm;
+  /** The norm of the third block. */
   norm3: LayerNorm;
+  /** Dropout after the first block. */
   dropout1: Dropout;
+  /** Dropout after the second block. */
   dropout2: Dropout;
+  /** Dropout after the third block. */
   dropout3: Dropout;
   private readonly activation: (x: Tensor) => Tensor;
   private readonly normFirst: boolean;

@@ -82,7 +82,9 @@ const encoderCall = defineArguments(
 
 /** Encoder layers one after another, and a last normalisation if one is given. */
 export class TransformerEncoder extends Module<ArgumentsOf<typeof encoderCall>> {
+  /** The layers, in order. */
   layers: ModuleList<TransformerEncoderLayer>;
+  /** The norm after the last layer; null for none. */
   norm: LayerNorm | null;
 
   /**
@@ -123,7 +125,9 @@ const decoderStackCall = decoderCall('TransformerDecoder');
 
 /** Decoder layers one after another, and a last normalisation if one is given. */
 export class TransformerDecoder extends Module<ArgumentsOf<typeof decoderStackCall>> {
+  /** The layers, in order. */
   layers: ModuleList<TransformerDecoderLayer>;
+  /** The norm after the last layer; null for none. */
   norm: LayerNorm | null;
 
   /**
@@ -229,8 +233,11 @@ const transformerCall = defineArguments(
  * @see Vaswani et al., arXiv:1706.03762; parameter names as PyTorch's `nn.Transformer`
  */
 export class Transformer extends Module<ArgumentsOf<typeof transformerCall>> {
+  /** The encoder. */
   encoder: TransformerEncoder;
+  /** The decoder. */
   decoder: TransformerDecoder;
+  /** The number of features. */
   readonly dModel: number;
 
   constructor(...args: ArgumentsOf<typeof transformerArguments>) {

@@ -458,15 +458,19 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /** beta * this + alpha * mat vec. Gradient: all. @throws ShapeError */
     addmv: MethodOf<typeof addmv>;
+    /** Writes the result of `addmv` into this tensor. */
     addmv_: MethodOf<typeof addmv, this>;
     /** beta * this + alpha * the outer product of two vectors. Gradient: all. @throws ShapeError */
     addr: MethodOf<typeof addr>;
+    /** Writes the result of `addr` into this tensor. */
     addr_: MethodOf<typeof addr, this>;
     /**
      * beta * this + alpha * the summed products of two batches. Gradient: all. @throws ShapeError
      */
     addbmm: MethodOf<typeof addbmm>;
+    /** Writes the result of `addbmm` into this tensor. */
     addbmm_: MethodOf<typeof addbmm, this>;
+    /** Writes the result of `baddbmm` into this tensor. */
     baddbmm_: MethodOf<typeof baddbmm, this>;
     /** this weight^T + bias. Gradient: all. @throws ShapeError, DtypeError, DeviceError */
     linear: MethodOf<typeof linear>;

@@ -107,7 +107,9 @@ export const argmin = argFunction(argminOp);
 
 /** Values and their indices, by name or in order: `const [values, indices] = x.topk(2)`. */
 export class ValuesAndIndices {
+  /** The selected values. */
   readonly values: Tensor;
+  /** The place of each value along the dim. */
   readonly indices: Tensor;
 
   constructor(values: Tensor, indices: Tensor) {

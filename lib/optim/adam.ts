@@ -20,11 +20,17 @@ import type { StateNames } from './optimizer-state.js';
 
 /** Options of {@link Adam} and {@link AdamW}. */
 export interface AdamOptions extends StepMode {
+  /** The learning rate. */
   lr?: number;
+  /** The decay of the running means of gradients and of their squares. */
   betas?: readonly [number, number];
+  /** The number that keeps the division from 0. */
   eps?: number;
+  /** The factor of weight decay. */
   weightDecay?: number;
+  /** Divides by the largest running mean of squares so far. */
   amsgrad?: boolean;
+  /** Goes up the gradient. */
   maximize?: boolean;
   /** Accepted for PyTorch's sake: steps are replayable as they are. */
   capturable?: boolean;

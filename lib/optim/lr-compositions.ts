@@ -165,7 +165,11 @@ export class ChainedScheduler {
     };
   }
 
-  /** @throws ArgumentError if there are not as many states as schedules */
+  /**
+   * Restores the state of all schedules.
+   *
+   * @throws ArgumentError if there are not as many states as schedules
+   */
   loadStateDict(state: SchedulerState): void {
     loadAll('ChainedScheduler', this.schedulers, apart('ChainedScheduler', state).states);
   }

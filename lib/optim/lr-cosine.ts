@@ -17,7 +17,9 @@ const cosineArguments = defineArguments(
 
 /** Half a cosine from the initial rate to `etaMin`. @see Loshchilov and Hutter, arXiv:1608.03983 */
 export class CosineAnnealingLR extends LRScheduler {
+  /** The number of steps from the initial learning rate to the lowest. */
   readonly TMax: number;
+  /** The lowest learning rate. */
   readonly etaMin: number;
 
   constructor(...args: ArgumentsOf<typeof cosineArguments>) {
@@ -61,8 +63,11 @@ const restartArguments = defineArguments(
  * arXiv:1608.03983
  */
 export class CosineAnnealingWarmRestarts extends LRScheduler {
+  /** The number of steps before the first restart. */
   readonly T0: number;
+  /** The factor of that number after each restart. */
   readonly TMult: number;
+  /** The lowest learning rate. */
   readonly etaMin: number;
 
   constructor(...args: ArgumentsOf<typeof restartArguments>) {

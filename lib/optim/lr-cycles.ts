@@ -86,6 +86,7 @@ const annealing: Record<'cos' | 'linear', (from: number, to: number, at: number)
 
 /** Up to a maximum and down to far below the start. @see Smith and Topin, arXiv:1708.07120 */
 export class OneCycleLR extends LRScheduler {
+  /** The number of steps of the cycle. */
   readonly totalSteps: number;
   private readonly schedulePhases: Phase[];
   private readonly annealStrategy: 'cos' | 'linear';

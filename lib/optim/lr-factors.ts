@@ -98,7 +98,9 @@ const stepArguments = defineArguments(
 
 /** A factor every `stepSize` steps. */
 export class StepLR extends LRScheduler {
+  /** The number of steps between changes. */
   readonly stepSize: number;
+  /** The factor after each step size. */
   readonly gamma: number;
 
   constructor(...args: ArgumentsOf<typeof stepArguments>) {
@@ -135,7 +137,9 @@ const multiStepArguments = defineArguments(
 
 /** A factor at each milestone. */
 export class MultiStepLR extends LRScheduler {
+  /** The steps at which the learning rate changes. */
   readonly milestones: readonly number[];
+  /** The factor at each milestone. */
   readonly gamma: number;
 
   constructor(...args: ArgumentsOf<typeof multiStepArguments>) {
@@ -183,7 +187,9 @@ const constantArguments = defineArguments(
 
 /** A constant factor for the first `totalIters` steps. */
 export class ConstantLR extends LRScheduler {
+  /** The factor until `totalIters`. */
   readonly factor: number;
+  /** The number of steps until the last change. */
   readonly totalIters: number;
 
   constructor(...args: ArgumentsOf<typeof constantArguments>) {
@@ -217,8 +223,11 @@ const linearArguments = defineArguments(
 
 /** A factor that goes linearly from one to another. */
 export class LinearLR extends LRScheduler {
+  /** The factor of the first step. */
   readonly startFactor: number;
+  /** The factor after the last change. */
   readonly endFactor: number;
+  /** The number of steps until the last change. */
   readonly totalIters: number;
 
   constructor(...args: ArgumentsOf<typeof linearArguments>) {
@@ -254,6 +263,7 @@ const exponentialArguments = defineArguments(
 
 /** A factor at every step. */
 export class ExponentialLR extends LRScheduler {
+  /** The factor of each step. */
   readonly gamma: number;
 
   constructor(...args: ArgumentsOf<typeof exponentialArguments>) {
@@ -281,7 +291,9 @@ const polynomialArguments = defineArguments(
 
 /** A polynomial down to zero over `totalIters` steps. */
 export class PolynomialLR extends LRScheduler {
+  /** The number of steps until the last change. */
   readonly totalIters: number;
+  /** The power of the polynomial. */
   readonly power: number;
 
   constructor(...args: ArgumentsOf<typeof polynomialArguments>) {

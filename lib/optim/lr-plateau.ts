@@ -22,6 +22,7 @@ const plateauArguments = defineArguments(
 
 /** A factor when a metric has not improved for a while. */
 export class ReduceLROnPlateau {
+  /** The optimizer whose learning rates change. */
   readonly optimizer: Optimizer;
   /** Steps taken. */
   lastEpoch = 0;

@@ -16,6 +16,7 @@ import { type SchedulerState, stateOf, takeUp } from './scheduler-state.js';
  * @see PyTorch `torch.optim.lr_scheduler.LRScheduler`
  */
 export abstract class LRScheduler {
+  /** The optimizer whose learning rates change. */
   readonly optimizer: Optimizer;
   /** Steps taken; the first rates are those of step 0. */
   lastEpoch: number;

@@ -42,7 +42,9 @@ export type StepHook = (optimizer: Optimizer) => void;
  * hyperparameters as `weight_decay`.
  */
 export interface OptimizerStateDict {
+  /** The state of each parameter by its number. */
   state: Record<number, ParamState>;
+  /** The hyperparameters of each group, and the numbers of its parameters. */
   param_groups: (Hyperparameters & { params: number[] })[];
 }
 
@@ -52,7 +54,9 @@ export interface OptimizerStateDict {
  * @see PyTorch `torch.optim.Optimizer`
  */
 export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
+  /** Groups of parameters with their hyperparameters. */
   readonly paramGroups: ParamGroup<H>[] = [];
+  /** What the optimizer keeps for each parameter. */
   readonly state = new Map<Tensor, ParamState>();
   /** Hyperparameters of groups that give none of their own. */
   readonly defaults: H;

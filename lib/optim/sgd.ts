@@ -20,10 +20,15 @@ import type { StateNames } from './optimizer-state.js';
 
 /** Options of {@link SGD}. */
 export interface SGDOptions extends StepMode {
+  /** The learning rate. */
   lr?: number;
+  /** The factor of the previous update. */
   momentum?: number;
+  /** The share of the gradient that momentum leaves out. */
   dampening?: number;
+  /** The factor of weight decay. */
   weightDecay?: number;
+  /** Uses Nesterov momentum. */
   nesterov?: boolean;
   /** Go up the gradient. */
   maximize?: boolean;

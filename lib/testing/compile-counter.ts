@@ -14,6 +14,7 @@ export interface CompileCounter extends CompileBackend {
   frameCount: number;
   /** Op calls in all graphs. */
   opCount: number;
+  /** The captured graphs. */
   readonly graphs: Graph[];
 }
 

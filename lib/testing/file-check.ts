@@ -18,7 +18,7 @@ export interface FileCheck {
   checkNot(wanted: string): FileCheck;
   /** The string comes so often; with `exactly`, not once more in the rest of the text. */
   checkCount(wanted: string, count: number, options?: { exactly?: boolean }): FileCheck;
-  /** @throws ShardwiseError that quotes the text, for a check that fails */
+  /** Checks a text. @throws ShardwiseError that quotes the text, for a check that fails */
   run(text: string): void;
 }
 

@@ -61,6 +61,7 @@ class Mesh {
   readonly deviceType: DeviceType;
   /** Sizes of the dimensions. */
   readonly shape: readonly number[];
+  /** The name of each mesh dimension; null for a mesh without names. */
   readonly meshDimNames: readonly string[] | null;
   /** @internal ranks of the world, row-major */
   readonly ranks: readonly number[];

@@ -10,6 +10,7 @@ import { collectiveNames } from '../process-group/collective-names.js';
 
 /** A fault of one rank at one place of its program. */
 export interface RankFault {
+  /** The rank that the fault hits. */
   readonly rank: number;
   /**
    * The how-manieth wait of the rank, 0 its start; or a call of a collective by its name, the first

@@ -18,11 +18,13 @@ import type { Work } from './work.js';
 const OP = 'batchIsendIrecv';
 
 class MessageOp {
+  /** `isend` or `irecv`. */
   readonly op: typeof isend | typeof irecv;
   /** What is sent, or received into. */
   readonly tensor: Tensor;
   /** Of the world. */
   readonly peer: number;
+  /** The group of the message; null for the world. */
   readonly group: ProcessGroup;
 
   constructor(

@@ -504,6 +504,7 @@ const scattersEach = remembered(
 
 /** Of `gather`: where the values go; on rank `dst` only. */
 export interface GatherOptions extends CollectiveOptions {
+  /** On the destination, a tensor for the input of each rank. */
   gatherList?: readonly Tensor[];
   /** A rank of the world; 0 if left out. */
   dst?: number;
@@ -546,6 +547,7 @@ export function gather(tensor: Tensor, options: GatherOptions & MaybeAsync = {})
 
 /** Of `scatter`: what is given out; on rank `src` only. */
 export interface ScatterOptions extends CollectiveOptions {
+  /** On the source, a tensor for each rank. */
   scatterList?: readonly Tensor[];
   /** A rank of the world; 0 if left out. */
   src?: number;

@@ -111,6 +111,7 @@ export async function broadcastObjectList(
 
 /** Of `gatherObject`: where the objects go; on rank `dst` only. */
 export interface GatherObjectOptions extends ObjectOptions {
+  /** On the destination, an array with a place for the value of each rank. */
   objectGatherList?: unknown[];
   /** A rank of the world; 0 if left out. */
   dst?: number;

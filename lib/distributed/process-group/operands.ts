@@ -23,11 +23,13 @@ export interface CollectiveOptions {
 
 /** Asks for a {@link Work} that tells when the collective is done. */
 export interface Async {
+  /** Returns a handle. */
   asyncOp: true;
 }
 
 /** Without it, nothing is returned. */
 export interface Sync {
+  /** Returns nothing. */
   asyncOp?: false;
 }
 

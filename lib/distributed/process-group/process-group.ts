@@ -53,6 +53,7 @@ export interface GroupOptions {
  * @see PyTorch `torch.distributed.ProcessGroup`
  */
 export class ProcessGroup implements CollectiveGroup {
+  /** The name of the group in error messages. */
   readonly name: string;
   /** Ranks of the world, in the order of the group. */
   readonly ranks: readonly number[];

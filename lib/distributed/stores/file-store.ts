@@ -67,6 +67,7 @@ async function openRegular(path: string): Promise<number> {
  * @see PyTorch `torch.distributed.FileStore`
  */
 export class FileStore extends Store {
+  /** The path of the file. */
   readonly path: string;
   private readonly worldSize: number | null;
   private readonly table = new KeyValueTable({ longestValue: LONGEST_VALUE });

@@ -10,7 +10,9 @@ import { Store } from './store.js';
  * @see PyTorch `torch.distributed.PrefixStore`
  */
 export class PrefixStore extends Store {
+  /** The text before each key. */
   readonly prefix: string;
+  /** The store that holds the keys. */
   readonly underlyingStore: Store;
 
   /** @throws ArgumentError unless given a string and a store */

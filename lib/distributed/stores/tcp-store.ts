@@ -60,7 +60,9 @@ const GRACE_MS = 2_000;
  * @see PyTorch `torch.distributed.TCPStore`
  */
 export class TCPStore extends Store {
+  /** The address of the server. */
   readonly host: string;
+  /** Whether this process keeps the keys. */
   readonly isServer: boolean;
   private readonly worldSize: number | null;
   /** Null: one of its own. Not of TypeScript alone: nothing that prints objects may show it. */

@@ -15,8 +15,11 @@ import { formatTable } from './table.js';
 
 /** Calls, and the bytes that this rank sends and receives for them. */
 export interface CommTraffic {
+  /** The number of collectives. */
   calls: number;
+  /** Bytes that this rank sends. */
   sentBytes: number;
+  /** Bytes that this rank receives. */
   receivedBytes: number;
 }
 
@@ -41,6 +44,7 @@ export interface CommEvent {
   readonly kind: CollectiveKind;
   /** The function or op that did it. */
   readonly name: string;
+  /** The name of the group. */
   readonly group: string;
   /** Of the world, in the order of the group. */
   readonly ranks: readonly number[];
@@ -70,6 +74,7 @@ export interface CommEvent {
    * was on.
    */
   readonly modulePath: string | null;
+  /** Whether the call belongs to a backward pass. */
   readonly phase: 'forward' | 'backward';
   /** Where in the program: of a backward pass, the call of `backward`. */
   readonly where: string;

@@ -36,11 +36,13 @@ export interface DTensorSpecOptions {
 class Spec {
   /** @internal small and different for each spec: what keys of caches are made of */
   readonly id: number;
+  /** The mesh of the tensor. */
   readonly mesh: MeshLayout;
   /** One for each mesh dim; shard dims are not negative. */
   readonly placements: readonly Placement[];
   /** For each tensor dim, the mesh dims that cut it, outermost cut first. */
   readonly order: ShardOrder;
+  /** Shape, stride and dtype of the whole tensor. */
   readonly tensorMeta: WholeMeta;
   /**
    * @internal what it was last asked to become, and what that is: programs ask for the same again
@@ -69,6 +71,7 @@ class Spec {
     return this.tensorMeta.shape;
   }
 
+  /** The dtype of the tensor. */
   get dtype(): DType {
     return this.tensorMeta.dtype;
   }

@@ -9,9 +9,11 @@ import { checkSizes, formatShape, type Shape } from '../../core/shape.js';
  * stride, dtype)` makes.
  */
 export interface TensorMeta {
+  /** The size of each dim. */
   readonly shape: Shape;
   /** In elements. */
   readonly strides: Shape;
+  /** The dtype. */
   readonly dtype: DType;
 }
 

@@ -18,7 +18,9 @@ export interface SequenceParallelOptions {
 const OP = 'SequenceParallel';
 
 class Sequence extends ParallelStyle {
+  /** The dim of the sequence, which is sharded. */
   readonly sequenceDim: number;
+  /** Whether the result is the local shard, not a distributed tensor. */
   readonly useLocalOutput: boolean;
 
   /** @throws ArgumentError for a dim that is no whole number */
