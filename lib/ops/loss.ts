@@ -31,7 +31,7 @@ import {
   crossEntropyBackwardRule,
   crossEntropyRule,
   crossEntropyWithGradientRule,
-} from './sharding/normalization.js';
+} from './sharding/cross-entropy.js';
 import { where } from './where.js';
 
 interface CrossEntropy {

@@ -5,7 +5,7 @@
 import { defineOp, type Op } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { sampleTensor } from './samples.js';
-import { scaleRowsRule } from './sharding/normalization.js';
+import { scaleRowsRule } from './sharding/cross-entropy.js';
 
 /** Inputs: rows `[n, m]`, factors `[n]`. @internal */
 export const scaleRows: Op<object> = defineOp<object>({

@@ -1,0 +1,97 @@
+/**
+ * Sharding of cross entropy: along the rows, and in backward along the classes too. Forward with
+ * sharded classes decomposes into a softmax that communicates.
+ */
+import type { LocalRun, ShardingRule } from '../../core/sharding-rule.js';
+import type { Tensor } from '../../core/tensor.js';
+import { isNumber, linearReductions, partialStrategies, strategy } from './strategies.js';
+
+interface CrossEntropy {
+  ignoreIndex: number;
+  labelSmoothing: number;
+}
+
+/**
+ * Cross entropy of logits [rows, classes]; with the classes cut it decomposes into a softmax that
+ * communicates. @internal
+ */
+export const crossEntropyRule: ShardingRule<CrossEntropy> = {
+  strategies: () => [strategy([0, 0, null], [0, 0])],
+  decomposes: true,
+  reducedFirst: [0, 1, 2],
+};
+
+/** With a scale behind the weight, and the gradient of the logits as a third output. @internal */
+export function crossEntropyWithGradientRule<P>(): ShardingRule<P> {
+  return {
+    strategies: () => [strategy([0, 0, null, null], [0, 0, 0])],
+    decomposes: true,
+    reducedFirst: [0, 1, 2],
+  };
+}
+
+/** Rows times a number for each: linear in the rows. @internal */
+export const scaleRowsRule: ShardingRule<object> = {
+  strategies: ([x]) => {
+    const { shape, dtype } = x as Tensor;
+    const sharded = shape.map((_, dim) => strategy(dim === 0 ? [0, 0] : [dim, null], [dim]));
+    return [...sharded, ...partialStrategies<object>(2, [0], 1, linearReductions(dtype, dtype))];
+  },
+};
+
+/**
+ * The gradient needs no communication with the classes cut either: the sum over all of them is
+ * known. Linear in the gradient. @internal
+ */
+export const crossEntropyBackwardRule: ShardingRule<CrossEntropy> = {
+  strategies: ([, logits]) => {
+    const { dtype } = logits as Tensor;
+    return [
+      strategy([0, 0, 0, 0, null], [0]),
+      strategy([null, 1, null, null, null], [1], gradientOfClasses),
+      ...partialStrategies<CrossEntropy>(5, [0], 1, linearReductions(dtype, dtype)),
+    ];
+  },
+};
+
+/** (softmax * sum of the labels - labels) * g for the classes that the rank has. */
+const gradientOfClasses: LocalRun<CrossEntropy> = (
+  [g, logits, lse, target, weight],
+  { ignoreIndex, labelSmoothing },
+  { inputs: [, shard] },
+) => {
+  const [x, column] = [logits as Tensor, (lse as Tensor).unsqueeze(1)];
+  const [start, all, here] = [
+    shard?.offsets[1] ?? 0,
+    shard?.globalShape[1] ?? 0,
+    x.shape[1] as number,
+  ];
+  const counted = (target as Tensor).ne(ignoreIndex);
+  const label = (target as Tensor).maskedFill(counted.logicalNot(), 0);
+  const weights = isNumber(weight as Tensor)
+    ? column.newOnes([all])
+    : (weight as Tensor).to(column.dtype);
+  const spread = labelSmoothing / all;
+  const total = weights
+    .indexSelect(0, label)
+    .mul(1 - labelSmoothing)
+    .add(weights.sum().mul(spread));
+  const classes = label
+    .newOnes([here])
+    .cumsum(0)
+    .add(start - 1);
+  const smooth = label
+    .unsqueeze(1)
+    .eq(classes)
+    .to(column.dtype)
+    .mul(1 - labelSmoothing)
+    .add(spread)
+    .mul(weights.narrow(0, start, here));
+  const rows = x.to(column.dtype).sub(column).exp().mul(total.unsqueeze(1)).sub(smooth);
+  return [
+    rows
+      .mul((g as Tensor).unsqueeze(1))
+      .maskedFill(counted.logicalNot().unsqueeze(1), 0)
+      .to(x.dtype),
+  ];
+};
