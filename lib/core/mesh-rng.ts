@@ -1,30 +1,30 @@
 /**
- * Which draw of the ranks of a mesh is the next. Ranks count together only what all of them have
- * drawn: on meshes that have all of them. So neither draws of plain tensors nor those on other
- * meshes, which some of them know nothing of, make copies differ.
+ * RNG offset per set of ranks: a draw on a mesh advances only the counters of ranks that all took
+ * part in it. One counter per rank would not do: a draw of a plain tensor, or one on a mesh without
+ * some of the ranks, would make replicas differ.
  */
 import { ArgumentError } from './errors.js';
 import { checkNumber, optionsOf, unexpected } from './options.js';
 
-/** The ranks of a mesh, as one of them sees their draws. @internal */
+/** A set of ranks that draw together, and their last draw. @internal */
 export interface DrawPlace {
-  /** In ranges, such as `0-3,8`; empty for all ranks of the world. */
+  /** Ranges such as `0-3,8`; empty for all ranks of the world. */
   readonly ranks: string;
-  /** The last draw, in words that all of its ranks have in common; empty before there was one. */
+  /** A text about the last draw, equal on all of the ranks; empty before the first draw. */
   last: string;
 }
 
-/** Where draws on meshes stand: plain data. */
+/** The state of draws on meshes, as plain data. */
 export interface MeshDrawsState {
-  /** The seed that their numbers start from, the same on all ranks. */
+  /** The seed, equal on all ranks. */
   seed: number;
-  /** How many draws there were before, and on meshes of all ranks. */
+  /** The number of draws before the seed was agreed, and on meshes of all ranks since. */
   offset: number;
-  /** On meshes of some ranks, by these. */
+  /** The number of draws on meshes of some ranks, by their ranges. */
   draws: Record<string, number>;
 }
 
-/** From one agreement of the ranks, or one seed, to the next. @internal */
+/** Counts draws from one common seed until the next. @internal */
 export class MeshDraws {
   private readonly seed: number;
   private offset: number;
@@ -36,7 +36,7 @@ export class MeshDraws {
     this.counts = new Map(Object.entries(draws));
   }
 
-  /** Counts a draw. */
+  /** Counts one draw and returns its seed and offset. */
   next(place: DrawPlace): { seed: number; offset: number } {
     const { seed } = this;
     const offset = this.drawnBy(place.ranks);
@@ -66,7 +66,7 @@ const rangesOf = (ranks: string): Range[] =>
     return [first as number, last as number];
   });
 
-/** By the texts of both. */
+/** Results of {@link isWithin} by both texts. */
 const within = new Map<string, boolean>();
 
 function isWithin(ranks: string, others: string): boolean {
@@ -82,7 +82,7 @@ function isWithin(ranks: string, others: string): boolean {
   return found;
 }
 
-/** Ranks of a world as {@link DrawPlace} names them, whatever their order. @internal */
+/** The ranges of {@link DrawPlace.ranks} for ranks in any order. @internal */
 export function rankRanges(ranks: readonly number[], worldSize: number): string {
   if (ranks.length === worldSize) return '';
   const ranges: [number, number][] = [];
@@ -96,7 +96,7 @@ export function rankRanges(ranks: readonly number[], worldSize: number): string 
     .join();
 }
 
-/** A state from outside. @throws ArgumentError @internal */
+/** Checks a state that a program passed in. @throws ArgumentError @internal */
 export function checkMeshDraws(op: string, state: MeshDrawsState): MeshDrawsState {
   const { seed, offset, draws } = optionsOf(op, state, 'seed offset draws');
   checkNumber(op, 'onMeshes.seed', seed, { from: 0, whole: true });

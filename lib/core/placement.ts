@@ -1,22 +1,22 @@
 /**
- * How a mesh dimension holds a tensor: cut along a dim, in copies, or as terms of a reduction that
- * is still to be done. Interned, so `===` compares them.
+ * How a tensor is placed on one mesh dimension: sharded along a dim, replicated, or partial, which
+ * means that a reduction is pending. Placements are interned, so `===` compares them.
  *
  * @see PyTorch `torch.distributed.tensor.placement_types`
  */
 import { type Interned, interned } from './interned.js';
 import { checkNumber, checkOneOf } from './options.js';
 
-/** How values of several ranks become one. */
+/** How the values of several ranks are combined. */
 export type ReduceOpName = 'sum' | 'avg' | 'product' | 'min' | 'max';
 
 export const reduceOpNames: readonly ReduceOpName[] = ['sum', 'avg', 'product', 'min', 'max'];
 
-/** What the three kinds have in common. */
+/** The base class of Shard, Replicate and Partial. */
 export abstract class Placement {
   /** The kind of the placement. */
   abstract readonly kind: 'shard' | 'replicate' | 'partial';
-  /** @internal small and different for each placement: what keys of caches are made of */
+  /** @internal a small number, unique for each placement, for keys of caches */
   readonly id: number;
 
   /** @internal */
@@ -24,7 +24,7 @@ export abstract class Placement {
     this.id = id;
   }
 
-  /** Whether it cuts the tensor, along `dim` if that is given. */
+  /** Whether this is a Shard, along `dim` if that is given. */
   isShard(_dim?: number | null): this is Shard {
     return false;
   }
@@ -34,7 +34,7 @@ export abstract class Placement {
     return this.kind === 'replicate';
   }
 
-  /** Whether a reduction is still to be done, `reduceOp` if that is given. */
+  /** Whether this is a Partial, of `reduceOp` if that is given. */
   isPartial(_reduceOp?: ReduceOpName | null): this is Partial {
     return false;
   }
@@ -115,9 +115,9 @@ function findShard(dim: number): ShardPlacement {
 }
 
 /**
- * Each rank of the mesh dimension holds a piece along tensor dim `dim`: of `n` elements among `k`
- * ranks, rank `r` has those from `r * ceil(n / k)` on, at most `ceil(n / k)` of them. The last
- * ranks may hold less, or nothing.
+ * Each rank of the mesh dimension holds a shard along tensor dim `dim`: of `n` elements on `k`
+ * ranks, rank `r` has at most `ceil(n / k)`, beginning with index `r * ceil(n / k)`. The last ranks
+ * may have fewer, or none.
  *
  * @throws ArgumentError unless `dim` is a whole number
  * @see PyTorch `torch.distributed.tensor.Shard`
@@ -129,8 +129,9 @@ export const Shard: Interned<[dim: number], Shard> = interned(
 );
 
 /**
- * Each rank of the mesh dimension holds all of it. @see PyTorch
- * `torch.distributed.tensor.Replicate`
+ * Each rank of the mesh dimension holds the whole tensor.
+ *
+ * @see PyTorch `torch.distributed.tensor.Replicate`
  */
 export const Replicate: Interned<[], Replicate> = interned(
   'Replicate',
@@ -139,7 +140,8 @@ export const Replicate: Interned<[], Replicate> = interned(
 );
 
 /**
- * Each rank of the mesh dimension holds a term; the tensor is their reduction by `reduceOp`.
+ * Each rank of the mesh dimension holds a partial value; the tensor is their reduction by
+ * `reduceOp`.
  *
  * @throws ArgumentError for an unknown reduction
  * @see PyTorch `torch.distributed.tensor.Partial`

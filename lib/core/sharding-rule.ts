@@ -1,36 +1,38 @@
 /**
- * How an op runs on sharded tensors. A rule speaks of one mesh dimension: the ways in which each
- * rank can run the op on what it holds, so that the results are again pieces, copies or terms of
- * the whole result. The DTensor layer lifts it to meshes of any dimension and chooses the way that
- * moves the fewest bytes.
+ * How an op runs on sharded tensors. A rule describes one mesh dimension: it lists the strategies
+ * by which each rank can run the op on its local shards, so that the results are again shards,
+ * replicas or partial values of the whole result. The DTensor layer lifts the rule to meshes of any
+ * dimension and chooses the strategies that move the fewest bytes.
  */
 import type { Placement, ReduceOpName } from './placement.js';
 import type { Shape } from './shape.js';
 import type { Tensor } from './tensor.js';
 
 /**
- * One way to run an op along one mesh dimension. That all is replicated is always a way and is
- * never listed.
+ * One strategy to run an op along one mesh dimension. The strategy that replicates everything
+ * always exists and is never listed.
  */
 export interface Strategy<P> {
-  /** Of each input; Replicate for numbers in the place of tensors. Shard dims are not negative. */
+  /**
+   * One for each input; Replicate for a number in place of a tensor. Shard dims are not negative.
+   */
   readonly inputs: readonly Placement[];
-  /** Of each output. */
+  /** One for each output. */
   readonly outputs: readonly Placement[];
   /**
-   * Runs on what the rank holds; without it, the op itself does, with the params that `localParams`
-   * gives.
+   * Computes the local results from the local shards. If absent, the op itself runs, with the
+   * params of `localParams`.
    */
   readonly run?: LocalRun<P>;
 }
 
 /**
- * The local results of a rank, from its local inputs. Written in ops, on plain tensors; `call` says
- * what of the whole they are.
+ * Computes the local results of a rank from its local inputs. It is written in ops on plain
+ * tensors; `call` locates the shards in the whole tensors.
  *
- * On a mesh of several dimensions, a run serves together with strategies of the other dimensions
- * that have the same run (`===`) or none: it must read from `call` all that it wants to know of how
- * the operands are cut. Strategies with two different runs do not go together.
+ * On a mesh of several dimensions, strategies combine only if they have the same run (`===`) or
+ * none. So a run must read from `call` how the operands are sharded along the other mesh
+ * dimensions.
  */
 export type LocalRun<P> = (
   inputs: readonly Tensor[],
@@ -38,75 +40,66 @@ export type LocalRun<P> = (
   call: ShardedCall,
 ) => readonly Tensor[];
 
-/**
- * A piece of a tensor: its sizes and, in each dim, the index in the whole tensor at which it
- * begins.
- */
+/** The sizes of a shard, and the index in the whole tensor at which it begins in each dim. */
 export interface ShardMeta {
   readonly shape: Shape;
   readonly offsets: Shape;
-  /** Of the whole tensor. */
+  /** The shape of the whole tensor. */
   readonly globalShape: Shape;
 }
 
-/** What a rank has in hand when it runs its part of an op. */
+/** The shards of a rank in one call of an op. */
 export interface ShardedCall {
   readonly inputs: readonly ShardMeta[];
   readonly outputs: readonly ShardMeta[];
 }
 
-/** The mesh dimension that a rule is asked about. */
+/** The mesh dimension for which a rule lists strategies. */
 export interface MeshDimContext {
-  /** How many ranks it has. */
+  /** The number of ranks along it. */
   readonly ranks: number;
   /**
-   * Whether `size` elements along dim `dim` of input `input` can be cut into equal pieces here,
-   * given the mesh dimensions that cut that dim already.
+   * Whether `size` elements along dim `dim` of input `input` divide into equal chunks here, given
+   * the mesh dimensions that shard this dim already.
    */
   divides(input: number, dim: number, size: number): boolean;
 }
 
 /**
- * For ops on lists of tensors that have nothing to do with one another, as the parameters of an
- * optimizer step: placements may differ from one to the next, so that strategies cannot name all
- * combinations. This stands in the place of `strategies`, which then gives none.
+ * The rule of an op on lists of independent tensors, such as the parameters of an optimizer step.
+ * Placements may differ between the tensors, so strategies cannot list all combinations. An op with
+ * a FollowRule has no strategies.
  */
 export interface FollowRule<P> {
   /**
-   * For each input the one that it follows, its own index if it leads. A follower is redistributed
-   * to the placements of its leader, which stays as it is; then each rank runs the op on what it
-   * holds. Numbers lead themselves.
+   * For each input, the index of its leader; a leader has its own index. A follower is
+   * redistributed to the placements of its leader, then each rank runs the op on its local shards.
+   * Numbers lead themselves.
    */
   leaders(inputs: readonly Tensor[], params: P): readonly number[];
-  /**
-   * A leader may be in terms of these reductions, its followers then too; of another one only if it
-   * is reduced first.
-   */
+  /** The op keeps Partial placements of these reductions; others are reduced before it runs. */
   readonly reductions: readonly ReduceOpName[];
 }
 
 /** The sharding rule of an op; see {@link Strategy}. */
 export interface ShardingRule<P> {
   /**
-   * The inputs have the shapes of the whole tensors; only their metadata may be looked at. Ways
-   * that cost the same: the first is taken.
+   * Lists the strategies. The inputs have the shapes of the whole tensors, and only their metadata
+   * may be read. Of strategies with equal cost, the first is chosen.
    */
   strategies(inputs: readonly Tensor[], params: P, mesh: MeshDimContext): readonly Strategy<P>[];
-  /**
-   * Params of the rank's own call, where they say something about sizes or positions in the whole
-   * tensor.
-   */
+  /** The params of the local call, if params contain sizes or positions in the whole tensor. */
   localParams?(params: P, call: ShardedCall): P;
   /**
-   * True: where no strategy fits the placements without a gather, the op runs as its decomposition,
-   * on sharded tensors. The decomposition may communicate, as a variance over a sharded dim.
+   * True: where every strategy needs a gather, the op runs as its decomposition on the sharded
+   * tensors instead. The decomposition may communicate, like a variance over a sharded dim.
    */
   decomposes?: boolean;
   /**
-   * Inputs that the decomposition reads more than once, other than linearly. It gets those reduced
-   * that are in terms: each op that reads them would reduce them again.
+   * Inputs that the decomposition reads more than once, and not linearly. Partial ones are reduced
+   * before it runs, because otherwise each op that reads them would reduce them again.
    */
   readonly reducedFirst?: readonly number[];
-  /** In the place of strategies; see {@link FollowRule}. */
+  /** The rule of an op on lists, which has no strategies; see {@link FollowRule}. */
   readonly follows?: FollowRule<P>;
 }

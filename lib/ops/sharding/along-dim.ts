@@ -1,6 +1,5 @@
 /**
- * Sharding of ops whose operands all have the same dims, some of which they mix: along each of the
- * others.
+ * Sharding of ops whose operands all have the same dims: along each dim that the op does not mix.
  */
 import { int64 } from '../../core/dtype.js';
 import type { ShardingRule, Strategy } from '../../core/sharding-rule.js';
@@ -13,7 +12,7 @@ import {
   strategy,
 } from './strategies.js';
 
-/** Every operand cut along the same dim. @internal */
+/** Every operand is sharded along the same dim. @internal */
 export function sameDimStrategies<P>(
   ndim: number,
   mixed: readonly number[],
@@ -29,12 +28,12 @@ export function sameDimStrategies<P>(
 }
 
 interface Dimwise {
-  /** Number of results; 1 by default. */
+  /** The number of outputs; 1 by default. */
   outputs?: number;
-  /** The input in which it is linear, in int64 if it is of integers; none by default. */
+  /** The input in which the op is linear; none by default. Integers are added in int64. */
   linear?: number;
   decomposes?: boolean;
-  /** See {@link ShardingRule}. */
+  /** See {@link ShardingRule.reducedFirst}. */
   reducedFirst?: readonly number[];
 }
 

@@ -1,4 +1,4 @@
-/** Sharding of attention: batches, heads, and queries; keys are never cut. */
+/** Sharding of attention: along batches, heads and queries; keys are never sharded. */
 import type { MeshDimContext, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 import {
@@ -14,12 +14,12 @@ interface Attention {
   dropout: number;
 }
 
-/** One dim of the scores [batch, heads, queries, keys] to cut along. */
+/** A sharded dim of the scores [batch, heads, queries, keys]. */
 interface ScoreSharding {
-  /** Queries, what has their shape, and the mask. */
+  /** The dim of the queries, and of all that has their shape. */
   dim: number;
   mask: PlacementShorthand;
-  /** Keys and values; null where each rank has all of them. */
+  /** The placement of keys and values. */
   keys: PlacementShorthand;
 }
 
@@ -30,26 +30,26 @@ function shardedScoreDims(
   { causal, dropout }: Attention,
   divides: (heads: number) => boolean,
 ): ScoreSharding[] {
-  if (dropout > 0) return []; // which weights are dropped goes by their place in the whole
+  if (dropout > 0) return []; // the mask of dropped weights depends on their global positions
   const scores = [...q.shape.slice(0, 3), k.shape[2] as number];
   const maskAt = (dim: number): PlacementShorthand => broadcastPlacement(mask, dim, scores);
   const [heads, keyHeads] = [q.shape[1] as number, k.shape[1] as number];
   const found: ScoreSharding[] = [{ dim: 0, mask: maskAt(0), keys: 0 }];
-  // A group of query heads stays with its key head.
+  // A group of query heads needs its key head on the same rank.
   if (heads === keyHeads || divides(keyHeads)) found.push({ dim: 1, mask: maskAt(1), keys: 1 });
   else if (keyHeads === 1) found.push({ dim: 1, mask: maskAt(1), keys: null });
   if (!causal) found.push({ dim: 2, mask: maskAt(2), keys: null });
   return found;
 }
 
-/** Whether heads of an operand can be shared equally. */
+/** Whether the mesh dimension divides the heads of an operand equally. */
 const dividesHeads =
   (mesh: MeshDimContext, operand: number) =>
   (heads: number): boolean =>
     mesh.divides(operand, 1, heads);
 
 /**
- * Inputs: queries, keys, values, mask; outputs: the result, and the log of the sums of its rows.
+ * Inputs: queries, keys, values, mask. Outputs: the result, and the log of the row sums.
  * @internal
  */
 export function attentionRule<P extends Attention>(): ShardingRule<P> {
@@ -62,8 +62,8 @@ export function attentionRule<P extends Attention>(): ShardingRule<P> {
 }
 
 /**
- * Inputs: gradient, queries, keys, values, mask, result, log of sums; linear in the first.
- * @internal
+ * Inputs: gradient, queries, keys, values, mask, result, log of the row sums. The op is linear in
+ * the gradient. @internal
  */
 export function attentionBackwardRule<P extends Attention>(): ShardingRule<P> {
   return {

@@ -1,4 +1,4 @@
-/** Sharding of ops on lists of tensors. */
+/** Sharding of concatenation, and of foreach ops on lists of independent tensors. */
 import type { ReduceOpName } from '../../core/placement.js';
 import type { ShardingRule } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
@@ -17,8 +17,8 @@ interface Cat {
 }
 
 /**
- * Joining along a dim: all are cut along another one; an empty vector, which joins with anything,
- * has none. @internal
+ * Concatenation along a dim: all inputs are sharded along another dim. An empty vector, which
+ * concatenates with any shape, is replicated. @internal
  */
 export const catRule: ShardingRule<Cat> = {
   strategies: (inputs, { dim }) => {
@@ -33,10 +33,10 @@ export const catRule: ShardingRule<Cat> = {
 };
 
 /**
- * Lists one after another, of which the elements at one place belong together: a parameter, its
- * gradient and its states. Each place goes by the first list; `terms` are the reductions in whose
- * terms it may be.
+ * Foreach ops. The inputs are several lists of `count` tensors; element `i` of each list belongs
+ * together: a parameter, its gradient and its states. The element of the first list leads.
  *
+ * @param reductions the reductions of Partial placements that the op keeps
  * @internal
  */
 export function foreachRule<P extends { count: number }>(
@@ -47,7 +47,7 @@ export function foreachRule<P extends { count: number }>(
   return { strategies: () => [], follows: { leaders, reductions } };
 }
 
-/** What decomposes into ops on the single tensors. @internal */
+/** Foreach ops that decompose into ops on the single tensors. @internal */
 export function decomposedForeachRule<P>(): ShardingRule<P> {
   return { strategies: () => [], decomposes: true };
 }

@@ -11,17 +11,14 @@ interface CrossEntropy {
   labelSmoothing: number;
 }
 
-/**
- * Cross entropy of logits [rows, classes]; with the classes cut it decomposes into a softmax that
- * communicates. @internal
- */
+/** Forward, of logits [rows, classes]. @internal */
 export const crossEntropyRule: ShardingRule<CrossEntropy> = {
   strategies: () => [strategy([0, 0, null], [0, 0])],
   decomposes: true,
   reducedFirst: [0, 1, 2],
 };
 
-/** With a scale behind the weight, and the gradient of the logits as a third output. @internal */
+/** Forward with a scale after the weight; the third output is the gradient. @internal */
 export function crossEntropyWithGradientRule<P>(): ShardingRule<P> {
   return {
     strategies: () => [strategy([0, 0, null, null], [0, 0, 0])],
@@ -30,7 +27,7 @@ export function crossEntropyWithGradientRule<P>(): ShardingRule<P> {
   };
 }
 
-/** Rows times a number for each: linear in the rows. @internal */
+/** Multiplies each row by a number; linear in the rows. @internal */
 export const scaleRowsRule: ShardingRule<object> = {
   strategies: ([x]) => {
     const { shape, dtype } = x as Tensor;
@@ -40,8 +37,8 @@ export const scaleRowsRule: ShardingRule<object> = {
 };
 
 /**
- * The gradient needs no communication with the classes cut either: the sum over all of them is
- * known. Linear in the gradient. @internal
+ * Backward. With sharded classes it needs no communication, because forward saved the sum over all
+ * classes. It is linear in the incoming gradient. @internal
  */
 export const crossEntropyBackwardRule: ShardingRule<CrossEntropy> = {
   strategies: ([, logits]) => {
@@ -54,7 +51,7 @@ export const crossEntropyBackwardRule: ShardingRule<CrossEntropy> = {
   },
 };
 
-/** (softmax * sum of the labels - labels) * g for the classes that the rank has. */
+/** (softmax * sum of the labels - labels) * g for the classes of the local shard. */
 const gradientOfClasses: LocalRun<CrossEntropy> = (
   [g, logits, lse, target, weight],
   { ignoreIndex, labelSmoothing },

@@ -1,6 +1,6 @@
 /**
- * Sharding of what is made from nothing, or by position: a rank makes its piece as it would lie in
- * the whole.
+ * Sharding of factories, random numbers, and ops that depend on positions: a rank computes the
+ * elements of its shard as they are in the whole tensor.
  */
 import type { DType } from '../../core/dtype.js';
 import { contiguousStrides, type Shape } from '../../core/shape.js';
@@ -12,9 +12,7 @@ import { anyReduction, linearReductions, partialStrategies, strategy } from './s
 const shardedResult = <P>(shape: Shape) => shape.map((_, dim) => strategy<P>([], [dim]));
 const resultOf = ({ outputs: [result] }: ShardedCall): ShardMeta => result as ShardMeta;
 
-/**
- * Strides without gaps for other sizes, with the dims in memory in the order that `strides` gives.
- */
+/** Dense strides for `shape`, with the dims in the memory order of `strides`. */
 function denseStrides(shape: Shape, strides: Shape): Shape {
   const order = [...shape.keys()].sort(
     (a, b) => (strides[b] as number) - (strides[a] as number) || a - b,
@@ -23,7 +21,7 @@ function denseStrides(shape: Shape, strides: Shape): Shape {
   return shape.map((_, dim) => packed[order.indexOf(dim)] as number);
 }
 
-/** One value everywhere, or none. @internal */
+/** Factories of constant or uninitialized tensors. @internal */
 export function factoryRule<P extends { shape: Shape; strides?: Shape | null }>(): ShardingRule<P> {
   return {
     strategies: (_inputs, { shape }) => shardedResult(shape),
@@ -39,16 +37,16 @@ export function factoryRule<P extends { shape: Shape; strides?: Shape | null }>(
 interface Range {
   size: number;
   start: number;
-  /** Of arange the step, of linspace the end. */
+  /** The step of arange; the end of linspace. */
   step: number;
   dtype: DType;
 }
 
-/** Rounded to integers, another way to compute a number could give another one. */
+/** Whether each rank computes the same numbers; rounding to integers could make them differ. */
 const isExact = ({ dtype, start, step }: Range): boolean =>
   dtype.isFloatingPoint || (Number.isInteger(start) && Number.isInteger(step));
 
-/** @internal */
+/** `arange`: a rank begins at the number of its first element. @internal */
 export function arangeRule<P extends Range>(): ShardingRule<P> {
   return {
     strategies: (_inputs, params) => (isExact(params) ? shardedResult([params.size]) : []),
@@ -63,7 +61,7 @@ export function arangeRule<P extends Range>(): ShardingRule<P> {
   };
 }
 
-/** @internal */
+/** `linspace`, of floating types. @internal */
 export function linspaceRule<P extends Range>(): ShardingRule<P> {
   return {
     strategies: (_inputs, { dtype, size }) => (dtype.isFloatingPoint ? shardedResult([size]) : []),
@@ -79,7 +77,7 @@ export function linspaceRule<P extends Range>(): ShardingRule<P> {
   };
 }
 
-/** Where the elements of a piece are among those of the whole, in row-major order. @internal */
+/** The row-major indices of a shard's elements in the whole tensor. @internal */
 export interface ElementIndex {
   start: number;
   strides: Shape;
@@ -93,7 +91,7 @@ function elementIndex({ offsets, globalShape }: ShardMeta): ElementIndex {
   };
 }
 
-/** Random numbers: each goes by the index of its element in the whole. @internal */
+/** Random numbers: each depends on the global index of its element. @internal */
 export function randomRule<P extends { shape: Shape; index?: ElementIndex }>(): ShardingRule<P> {
   return {
     strategies: (_inputs, { shape }) => shardedResult(shape),
@@ -106,8 +104,8 @@ export function randomRule<P extends { shape: Shape; index?: ElementIndex }>(): 
 }
 
 /**
- * Copies draw the same numbers, so that the same elements of all terms are dropped. The mask is no
- * term. @internal
+ * Dropout. Ranks with the same elements draw the same numbers, so the same elements of all partial
+ * values are dropped. The mask is replicated. @internal
  */
 export function dropoutRule<P extends { index?: ElementIndex }>(): ShardingRule<P> {
   return {
@@ -122,7 +120,7 @@ export function dropoutRule<P extends { index?: ElementIndex }>(): ShardingRule<
   };
 }
 
-/** Triangles of matrices: where a piece begins moves the diagonal. @internal */
+/** Triangles of matrices: the offsets of a shard shift the diagonal. @internal */
 export function triangleRule<P extends { diagonal: number }>(): ShardingRule<P> {
   return {
     strategies: ([x]) => [

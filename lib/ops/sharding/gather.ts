@@ -1,6 +1,6 @@
 /**
- * Sharding of ops that read by index. With the indexed dim cut, a rank reads 0 for what it does not
- * have, and the pieces add up: so a table of embeddings may be cut by rows.
+ * Sharding of ops that read by index. If the indexed dim is sharded, a rank reads 0 for the
+ * elements of other ranks, and the results add up. So an embedding table may be sharded by rows.
  */
 import { bool, type DType } from '../../core/dtype.js';
 import type { ReduceOpName } from '../../core/placement.js';
@@ -12,22 +12,22 @@ interface OneDim {
   dim: number;
 }
 
-/** The reduction of pieces of which one has the element, the others 0. */
+/** The reduction of values of which one is the element and the others are 0. */
 function oneOf(dtype: DType): ReduceOpName {
   return dtype === bool ? 'max' : 'sum';
 }
 
-/** A kernel that reads by an index of one dim. @internal */
+/** A kernel that reads a vector by an index. @internal */
 export type ReadOne = (t: Tensor, index: Tensor) => Tensor;
 export const bySelecting: ReadOne = (t, index) => t.indexSelect(0, index);
 export const byGathering: ReadOne = (t, index) => t.gather(0, index);
-/** Negative ones count from the end. */
+/** Negative indices count from the end. */
 export const byIndexing: ReadOne = (t, index) => t.index([index]);
 
 /**
- * Fails on every rank, also one that holds nothing, where an index is nowhere in the whole. `read`
- * goes through a stand-in of the size of the whole, so that its error has the index as the program
- * gave it; what a rank reads of its piece is shifted.
+ * Fails on every rank if an index is out of range of the whole tensor, even on a rank with an empty
+ * shard. `read` indexes an expanded zero of the whole size, so that its error shows the index that
+ * the program passed, not the shifted one.
  *
  * @internal
  */
@@ -36,7 +36,7 @@ export function checkIndex(index: Tensor, shard: ShardMeta, dim: number, read: R
     read(index.newZeros([1]).expand([shard.globalShape[dim] as number]), index.reshape([-1]));
 }
 
-/** An index into the whole as one into a piece, and whether the element is elsewhere. @internal */
+/** A global index relative to a shard, and whether it is outside of the shard. @internal */
 export function localIndex(
   index: Tensor,
   shard: ShardMeta,
@@ -46,7 +46,7 @@ export function localIndex(
   return { at, elsewhere: at.lt(0).logicalOr(at.ge(shard.shape[dim] as number)) };
 }
 
-/** Negative indices count from the end of the whole. @internal */
+/** Replaces negative indices, which count from the end of the whole dim. @internal */
 export function fromStart(index: Tensor, shard: ShardMeta, dim: number): Tensor {
   return index.add(
     index
@@ -56,7 +56,7 @@ export function fromStart(index: Tensor, shard: ShardMeta, dim: number): Tensor 
   );
 }
 
-/** The result of a call that indexes one dim, with 0 where the rank does not have the element. */
+/** The local result, with 0 where another rank has the element. */
 const readSelected: LocalRun<OneDim> = (
   [x, index],
   { dim },
@@ -101,8 +101,8 @@ const readGathered: LocalRun<OneDim> = (
 };
 
 /**
- * Inputs: the tensor, and an index of as many dims; in the others both are cut where they are
- * equally large. @internal
+ * Inputs: the tensor and an index with as many dims. Along the other dims, both are sharded where
+ * their sizes are equal. @internal
  */
 export const gatherRule: ShardingRule<OneDim> = {
   strategies: ([x, index], { dim }) => {
@@ -122,7 +122,7 @@ export const gatherRule: ShardingRule<OneDim> = {
   },
 };
 
-/** Params of reading and writing by several indices. @internal */
+/** Params of ops that read or write by several indices. @internal */
 export interface Indexed {
   numIndices: number;
   accumulate: number;
@@ -152,8 +152,8 @@ const readIndexed: LocalRun<Indexed> = (
 };
 
 /**
- * Inputs: the tensor with the indexed dims first, then their indices, of one shape that comes first
- * in the result. @internal
+ * Inputs: the tensor with the indexed dims first, then one index for each of them. The indices have
+ * one shape, with which the result begins. @internal
  */
 export const indexGetRule: ShardingRule<Indexed> = {
   strategies: ([x, first], { numIndices }) => {

@@ -1,4 +1,4 @@
-/** Sharding of matrix products: batches, rows, columns, and the dim that is summed over. */
+/** Sharding of matrix products: along batches, rows, columns and the contracted dim. */
 import { dispatch } from '../../core/dispatch.js';
 import { bool, type DType } from '../../core/dtype.js';
 import type { Op } from '../../core/op.js';
@@ -12,8 +12,8 @@ interface Product {
 }
 
 /**
- * The rule of `op`, which is asked for when it is defined. Inputs: two factors and an addend, which
- * may be absent. @internal
+ * The rule of a product of two factors plus an addend, which may be absent. `op` is a function,
+ * because the op is not defined yet when its rule is created. @internal
  */
 export function matmulRule<P extends Product>(op: () => Op<P>): ShardingRule<P> {
   const addOnce: LocalRun<P> = ([a, b, c], params, call) => {
@@ -22,8 +22,8 @@ export function matmulRule<P extends Product>(op: () => Op<P>): ShardingRule<P> 
       ? dispatch(op(), [a, b, c] as Tensor[], params)
       : dispatch(op(), withoutAddend(a as Tensor, b as Tensor), { ...params, beta: 0 });
   };
-  // Of its own, so that it does not go together with the one above, which would leave terms of the
-  // addend out.
+  // A run of its own, so that it does not combine with `addOnce`, which would drop partial values
+  // of the addend.
   const addPartial: LocalRun<P> = (inputs, params) => dispatch(op(), inputs, params);
 
   return {
@@ -42,7 +42,7 @@ function withoutAddend(a: Tensor, b: Tensor): Tensor[] {
   return [a, b, wrapNumber(0, a.dtype, a.device)];
 }
 
-/** Along a dim of the result: one of the batch, the rows of `a`, or the columns of `b`. */
+/** Sharded along a dim of the result: a batch dim, the rows of `a` or the columns of `b`. */
 function freeDimStrategies<P>(a: Tensor, b: Tensor, c: Tensor): Strategy<P>[] {
   const batch = broadcastShapes(a.shape.slice(0, -2), b.shape.slice(0, -2), 'matmul');
   const shape = [...batch, a.shape.at(-2) as number, b.shape.at(-1) as number];
@@ -55,8 +55,8 @@ function freeDimStrategies<P>(a: Tensor, b: Tensor, c: Tensor): Strategy<P>[] {
 }
 
 /**
- * Along the dim that is summed over: each rank has a term of the product, and one of them adds what
- * is to be added.
+ * Sharded along the contracted dim: each rank has a partial product, and one of them adds the
+ * addend.
  */
 function contractedDimStrategies<P>(
   a: Tensor,
@@ -65,7 +65,7 @@ function contractedDimStrategies<P>(
   addOnce: LocalRun<P>,
   addPartial: LocalRun<P>,
 ): Strategy<P>[] {
-  // without elements, every piece begins at 0
+  // without elements, every shard begins at 0
   if (a.shape.at(-1) === 0 || a.dtype === bool) return [];
   const [ofA, ofB] = [a.shape.length - 1, b.shape.length - 2];
   if (isNumber(c)) return [strategy([ofA, ofB, null], ['sum'])];
@@ -75,7 +75,7 @@ function contractedDimStrategies<P>(
   ];
 }
 
-/** In terms of one factor; what is added must then be in terms too. */
+/** Partial in one factor; the addend must then be Partial too. */
 function linearStrategies<P>(dtype: DType, c: Tensor): Strategy<P>[] {
   return linearReductions(dtype, dtype).flatMap((r) => {
     const ofC = isNumber(c) ? null : r;

@@ -10,14 +10,14 @@ import {
   strategy,
 } from './strategies.js';
 
-/** How many dims stand before those that together have `width` elements. @internal */
+/** The number of dims before the last dims with `width` elements in all. @internal */
 export function outerDims(shape: Shape, width: number): number {
   let at = shape.length - 1;
   for (let n = shape[at] ?? 1; at > 0 && n !== width; ) n *= shape[--at] as number;
   return Math.max(at, 0);
 }
 
-/** One place for each operand, the others in copies. */
+/** `placement` for the operands `at`, Replicate for the others. */
 function placementsAt(
   count: number,
   at: readonly number[],
@@ -31,8 +31,8 @@ interface NormParams {
 }
 
 /**
- * Normalisation: input 0, or all of `rows`, has the rows, the others belong to columns. All outputs
- * go by rows. @internal
+ * Forward: input 0, or all inputs of `rows`, and all outputs are sharded along the rows. The other
+ * inputs belong to columns and are replicated. @internal
  */
 export function normalizationRule<P extends NormParams>(
   outputs: number,
@@ -49,14 +49,14 @@ export function normalizationRule<P extends NormParams>(
       );
     },
     decomposes: true,
-    reducedFirst: rows.length === 1 ? rows : [], // two are added first
+    reducedFirst: rows.length === 1 ? rows : [], // the decomposition adds two inputs first
   };
 }
 
 /**
- * Its gradients: inputs but the last one, the weight, go by rows; output 0 too, the others are sums
- * over rows. Linear in the first input, or in those of `linear` together; what is absent is a
- * number.
+ * Backward: all inputs except the weight, which is the last one, and output 0 are sharded along the
+ * rows. The other outputs are sums over rows. The op is linear in the inputs of `linear` together;
+ * an absent input is a number.
  *
  * @internal
  */

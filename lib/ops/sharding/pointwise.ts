@@ -1,6 +1,6 @@
 /**
- * Sharding of pointwise ops: along any dim of the result, and in terms of a reduction where the op
- * commutes with it.
+ * Sharding of pointwise ops: along any dim of the result, and Partial where the op commutes with
+ * the reduction.
  */
 import type { DType } from '../../core/dtype.js';
 import type { PointwiseSpec } from '../../core/op.js';
@@ -17,10 +17,7 @@ import {
   strategy,
 } from './strategies.js';
 
-/**
- * The rule that follows from how the op computes; `dtypeOf` gives the dtype of the result.
- * @internal
- */
+/** The rule that follows from the spec of an op; `dtypeOf` gives the result dtype. @internal */
 export function pointwiseRule<P>(
   name: string,
   spec: PointwiseSpec,
@@ -35,7 +32,7 @@ export function pointwiseRule<P>(
       ),
       ...(spec.extreme === undefined ? [] : extremeStrategies<P>(inputs, spec.extreme)),
     ],
-    // where it is decomposed for a second derivative
+    // for second derivatives, which decompose the op
     reducedFirst: [0, 1, 2].filter((i) => !linear.includes(i)),
   };
 }
@@ -50,7 +47,7 @@ function shardStrategies<P>(name: string, inputs: readonly Tensor[]): Strategy<P
   );
 }
 
-/** A number would be added once by each rank, so that only tensors may stand where terms do. */
+/** Each rank would add a number once, so a number cannot be one of the partial operands. */
 function linearStrategies<P>(
   inputs: readonly Tensor[],
   together: readonly number[],
@@ -64,10 +61,7 @@ function linearStrategies<P>(
   return partialStrategies(inputs.length, together, 1, kept);
 }
 
-/**
- * max(a, b) of the largest elements is the largest of max(a, b); a copy on one side changes
- * nothing.
- */
+/** The maximum of max(a, b) is max(a, b) of the maxima; one side may be replicated. */
 function extremeStrategies<P>(inputs: readonly Tensor[], reduction: ReduceOpName): Strategy<P>[] {
   const sides = [[0, 1], [0], [1]].filter((side) =>
     side.every((i) => !isNumber(inputs[i] as Tensor)),
@@ -75,7 +69,7 @@ function extremeStrategies<P>(inputs: readonly Tensor[], reduction: ReduceOpName
   return sides.flatMap((side) => partialStrategies<P>(inputs.length, side, 1, [reduction]));
 }
 
-/** Copies: as they are, and in terms of any reduction unless the new dtype holds less. @internal */
+/** Copies keep Shard, and Partial of any reduction unless the new dtype is narrower. @internal */
 export function copyRule<P>(dtypeOf: (input: Tensor, params: P) => DType): ShardingRule<P> {
   return {
     strategies: ([x], params) => {
@@ -95,8 +89,8 @@ export function copyRule<P>(dtypeOf: (input: Tensor, params: P) => DType): Shard
 }
 
 /**
- * What overwrites all elements with one value, which is also the mean and the extremes of its
- * copies, and of zeros the sum. @internal
+ * Ops that fill a tensor with one value. The mean, the minimum and the maximum of equal values are
+ * that value, and the sum of zeros is zero, so these reductions are kept. @internal
  */
 export function fillRule<P extends { value: number | bigint }>(): ShardingRule<P> {
   return {

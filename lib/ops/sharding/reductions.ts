@@ -1,5 +1,5 @@
 /**
- * Sharding of reductions: along a dim that stays, or along a reduced one, which leaves the terms of
+ * Sharding of reductions: along a kept dim, or along a reduced dim, which leaves partial values of
  * the same reduction.
  */
 import { bool, type DType, uint8 } from '../../core/dtype.js';
@@ -11,7 +11,7 @@ import type { Tensor } from '../../core/tensor.js';
 import type { Reduction } from '../reduce.js';
 import { linearReductions, otherDims, partialStrategies, strategy } from './strategies.js';
 
-/** Along a dim that is not reduced; it moves forward where those before it fall away. */
+/** Sharded along a kept dim, which moves forward where reduced dims before it are removed. */
 function keptStrategies<P extends Reduction>(
   input: Tensor,
   { dims, keepdim }: P,
@@ -30,10 +30,7 @@ function reducedStrategies<P extends Reduction>(
   return dims.map((dim) => strategy([dim], [reduction], run));
 }
 
-/**
- * For reductions that a rank cannot do in parts; with `decomposes`, their decomposition can.
- * @internal
- */
+/** For reductions that do not combine over shards; the decomposition may do so. @internal */
 export function keptDimsRule<P extends Reduction>(
   outputs: number,
   decomposes: boolean,
@@ -45,7 +42,7 @@ export function keptDimsRule<P extends Reduction>(
   };
 }
 
-/** Sums. The result may be wider. @internal */
+/** Sums; the result dtype may be wider. @internal */
 export function sumRule<P extends Reduction>(dtypeOf: (t: DType) => DType): ShardingRule<P> {
   return {
     strategies: ([x], params) => {
@@ -61,8 +58,8 @@ export function sumRule<P extends Reduction>(dtypeOf: (t: DType) => DType): Shar
 }
 
 /**
- * Products; not of terms of a product, which may leave the range of numbers on one rank where the
- * whole does not. @internal
+ * Products. Partial products are not an input, because one rank may overflow where the whole
+ * product does not. @internal
  */
 export const prodRule: ShardingRule<Reduction> = {
   strategies: ([x], params) => [
@@ -76,16 +73,16 @@ function countOf(shape: Shape, dims: readonly number[]): number {
 }
 
 /**
- * The mean of equal pieces is the mean of their means. A run, though it only calls the op: together
- * with the one below it would divide twice.
+ * The mean over equal shards is the mean of their means. It only calls the op, but is a run of its
+ * own so that it does not combine with {@link shareOfMean}, which would divide twice.
  */
 const meanOfShard: LocalRun<Reduction> = ([x], { dims, keepdim }) => [
   (x as Tensor).mean(dims, { keepdim }),
 ];
 
 /**
- * Else a piece counts by its part of the elements. The mean comes first, as a sum may leave the
- * range of 16 bits.
+ * The mean over unequal shards, each weighted by its number of elements. It scales the local mean,
+ * because a sum may overflow in 16 bits.
  */
 const shareOfMean: LocalRun<Reduction> = (
   [x],
@@ -98,7 +95,7 @@ const shareOfMean: LocalRun<Reduction> = (
   return [input.mean(dims, { keepdim }).mul(here / all)];
 };
 
-/** @internal */
+/** Means. @internal */
 export const meanRule: ShardingRule<Reduction> = {
   strategies: ([x], params, mesh) => {
     const input = x as Tensor;
@@ -115,7 +112,7 @@ export const meanRule: ShardingRule<Reduction> = {
   },
 };
 
-/** Extremes. Of an empty piece it is what every element exceeds. @internal */
+/** Extremes. An empty shard gives the identity of the reduction. @internal */
 export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction> {
   const reduction = name === 'amax' ? 'max' : 'min';
   const run: LocalRun<Reduction> = ([x], { dims, keepdim }, { outputs: [result] }) => {
@@ -137,14 +134,12 @@ export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction> {
   };
 }
 
-/**
- * Whether some, or all, elements are true: the largest, or the smallest, of the answers. @internal
- */
+/** `any` and `all`: the maximum, or the minimum, of the local results. @internal */
 export function logicRule(reduction: 'max' | 'min'): ShardingRule<Reduction> {
   return {
     strategies: ([x], params) => {
       const input = x as Tensor;
-      // Of signed numbers, neither extreme says whether one of them is not 0.
+      // For signed numbers, neither extreme says whether an element differs from 0.
       const kept: ReduceOpName[] = input.dtype === uint8 || input.dtype === bool ? [reduction] : [];
       return [
         ...keptStrategies(input, params),
@@ -155,7 +150,7 @@ export function logicRule(reduction: 'max' | 'min'): ShardingRule<Reduction> {
   };
 }
 
-/** Norms whose parts add up, or of which the extreme counts; the others decompose. @internal */
+/** Norms of order 0, 1 and infinity combine over shards; the others decompose. @internal */
 export function normRule<P extends Reduction & { order: number }>(): ShardingRule<P> {
   const reductions = new Map<number, ReduceOpName>([
     [0, 'sum'],

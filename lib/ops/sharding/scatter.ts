@@ -1,7 +1,7 @@
 /**
- * Sharding of ops that write by index. With the indexed dim cut, a rank writes what others have
- * into a slice too many, which is then left out. With the index cut, each rank combines its part of
- * the values, and one of them also with what was there.
+ * Sharding of ops that write by index. If the indexed dim is sharded, a rank writes the elements of
+ * other ranks into an extra slice, which it then drops. If the index is sharded, each rank combines
+ * its shard of the values, and one of them includes the old elements.
  */
 import { bool } from '../../core/dtype.js';
 import type { ReduceOpName } from '../../core/placement.js';
@@ -33,8 +33,8 @@ import {
 } from './strategies.js';
 
 /**
- * A copy of `x`, the first input, into which `write` writes at indices of its `dims`; what lies
- * elsewhere is not written.
+ * A copy of `x`, the first input, in which `write` writes at indices of its `dims`. Indices outside
+ * the shard write nothing.
  */
 function writeLocal(
   x: Tensor,
@@ -55,8 +55,8 @@ function writeLocal(
 }
 
 /**
- * Whether a rank has the first of the positions, which lie along `dims` of input `input`: an empty
- * piece begins at their end.
+ * Whether a rank has the first of the positions along `dims` of input `input`. An empty shard
+ * begins at their end.
  */
 function hasFirst({ inputs }: ShardedCall, input: number, dims: readonly number[]): boolean {
   return dims.every((d) => inputs[input]?.offsets[d] === 0);
@@ -116,8 +116,8 @@ const scatterOnce: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, cal
 };
 
 /**
- * How the parts of the ranks become one; which of two values set for one place stays is not
- * defined, so there is no way to set them in parts.
+ * How the results of the ranks combine. `set` does not: which of two values for one element wins is
+ * not defined.
  */
 const combined: Record<Scatter['reduce'], ReduceOpName | null> = {
   set: null,
@@ -127,7 +127,7 @@ const combined: Record<Scatter['reduce'], ReduceOpName | null> = {
   amin: 'min',
 };
 
-/** Inputs: the tensor, an index of as many dims, and values of its shape. @internal */
+/** Inputs: the tensor, an index with as many dims, and values of its shape. @internal */
 export const scatterRule: ShardingRule<Scatter> = {
   strategies: ([x, index], { dim, reduce }) => {
     const [{ shape, dtype }, at] = [x as Tensor, index as Tensor];
@@ -137,7 +137,7 @@ export const scatterRule: ShardingRule<Scatter> = {
     if (shape.length > 0) sharded.push(strategy([dim, null, null], [dim], scatterLocal));
     const reduction = combined[reduce];
     const canCombine = shape.length > 0 && reduction !== null && dtype !== bool && at.numel() > 0;
-    // An extreme may meet what was there on every rank.
+    // An extreme may include the old elements on every rank.
     if (canCombine)
       sharded.push(
         strategy(

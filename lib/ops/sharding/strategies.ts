@@ -1,6 +1,4 @@
-/**
- * The words that sharding rules are written in: a way to run an op is one place for each operand.
- */
+/** The vocabulary of sharding rules: a strategy is one placement for each operand. */
 import { bool, type DType, promoteTypes } from '../../core/dtype.js';
 import {
   Partial,
@@ -14,14 +12,14 @@ import type { Shape } from '../../core/shape.js';
 import type { LocalRun, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 
-/** Where an operand is: cut along a dim, in copies (null), or in terms of a reduction. @internal */
+/** A number is Shard(dim), null is Replicate(), a name is Partial(reduceOp). @internal */
 export type PlacementShorthand = number | null | ReduceOpName;
 
 function placementOf(at: PlacementShorthand): Placement {
   return at === null ? Replicate() : typeof at === 'number' ? Shard(at) : Partial(at);
 }
 
-/** One strategy. @internal */
+/** A strategy from the placements of inputs and outputs. @internal */
 export function strategy<P>(
   inputs: readonly PlacementShorthand[],
   outputs: readonly PlacementShorthand[],
@@ -31,17 +29,17 @@ export function strategy<P>(
   return run === undefined ? placements : { ...placements, run };
 }
 
-/** A number in the place of a tensor, also of one that is absent. @internal */
+/** Whether an operand is a number; an absent optional tensor is one too. @internal */
 export const isNumber = (t: Tensor): boolean => t.storage === null;
 
-/** All dims but some. @internal */
+/** All dims except some. @internal */
 export function otherDims(ndim: number, but: readonly number[]): number[] {
   return Array.from({ length: ndim }, (_, d) => d).filter((d) => !but.includes(d));
 }
 
 /**
- * Where an operand is cut when the result is cut along `dim` of a shape that it broadcasts to:
- * nowhere if it is stretched there. @internal
+ * The placement of an operand when the result, of the shape that it broadcasts to, is sharded along
+ * `dim`: replicated if it is expanded there. @internal
  */
 export function broadcastPlacement(t: Tensor, dim: number, shape: Shape): PlacementShorthand {
   const at = dim - (shape.length - t.shape.length);
@@ -49,8 +47,8 @@ export function broadcastPlacement(t: Tensor, dim: number, shape: Shape): Placem
 }
 
 /**
- * For each reduction: the inputs `of` in its terms, the others in copies; all of `outputs` in its
- * terms. @internal
+ * One strategy for each reduction: the inputs `of` and all outputs are Partial, the other inputs
+ * replicated. @internal
  */
 export function partialStrategies<P>(
   count: number,
@@ -66,13 +64,13 @@ export function partialStrategies<P>(
   );
 }
 
-/** What only moves or chooses elements does so with the terms of any reduction. @internal */
+/** An op that only moves or selects elements keeps Partial of any reduction. @internal */
 export const anyReduction = reduceOpNames;
 
 /**
- * The reductions that a linear op may leave to be done after it. None where the terms lose digits
- * that their sum would have kept, or where integers wrap around in another width; a mean of
- * integers is no integer.
+ * The reductions that a linear op may run before. None if partial values lose digits that their sum
+ * would have kept, or if integers wrap around in another width. Not the mean of integers, which is
+ * no integer.
  *
  * @internal
  */

@@ -1,16 +1,16 @@
-/** Sharding of views: where each dim of the input goes. The terms of any reduction pass through. */
+/** Sharding of views: each dim of the input maps to one of the result. Partial is kept. */
 import type { Shape } from '../../core/shape.js';
 import type { MeshDimContext, ShardedCall, ShardingRule } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 import { anyReduction, otherDims, partialStrategies, strategy } from './strategies.js';
 
 /**
- * For each dim of the input the dim of the result that shows it; null where a cut would not show as
- * one.
+ * For each dim of the input, the dim of the result that is sharded if it is; null if no dim would
+ * be.
  */
 type DimMap = readonly (number | null)[];
 
-/** The rule of a view; `localParams` where params speak of sizes. @internal */
+/** The rule of a view; `localParams` is needed if params contain sizes. @internal */
 export function viewRule<P>(
   mapDims: (input: Tensor, params: P, mesh: MeshDimContext) => DimMap,
   localParams?: ShardingRule<P>['localParams'],
@@ -24,46 +24,41 @@ export function viewRule<P>(
   return localParams === undefined ? { strategies } : { strategies, localParams };
 }
 
-/** Dims that stay where they are, but for some that are changed. @internal */
+/** Dims keep their positions; those in `changed` cannot be sharded. @internal */
 export function sameDims(ndim: number, changed: readonly number[] = []): DimMap {
   return Array.from({ length: ndim }, (_, dim) => (changed.includes(dim) ? null : dim));
 }
 
-/** Dims that move forward where others fall away. @internal */
+/** Dims move forward where `gone` dims before them are removed. @internal */
 export function keptDims(ndim: number, gone: readonly number[]): DimMap {
   const kept = otherDims(ndim, gone);
   return sameDims(ndim, gone).map((dim) => (dim === null ? null : kept.indexOf(dim)));
 }
 
-/**
- * All dims, in another order: `order` says of each dim of the result which one it shows. @internal
- */
+/** A permutation: `order` gives the input dim of each dim of the result. @internal */
 export function movedDims(order: readonly number[]): DimMap {
   return order.map((_, dim) => order.indexOf(dim));
 }
 
-/** The sizes that the rank's result has. */
+/** The sizes of the local result. */
 const localSize = <P extends { size: Shape }>(
   params: P,
   { outputs: [result] }: ShardedCall,
 ): P => ({ ...params, size: result?.shape ?? params.size });
 
-/**
- * What fills several dims in row-major order can be cut along the first of them; what is stretched
- * cannot. @internal
- */
+/** Dims that split or merge in row-major order may be sharded along the first of them. @internal */
 export const viewSizeRule = viewRule<{ size: Shape }>(
   (input, { size }, mesh) => reshapedDims(input.shape, size, mesh),
   localSize,
 );
 
-/** @internal */
+/** Expanded dims cannot be sharded. @internal */
 export const expandRule = viewRule<{ size: Shape }>(({ shape }, { size }) => {
   const lead = size.length - shape.length;
   return shape.map((n, dim) => (n === size[dim + lead] ? dim + lead : null));
 }, localSize);
 
-/** Only sizes of 1 fall away: of the whole tensor, not of a piece. @internal */
+/** Squeeze removes dims whose global size is 1, not those of a shard with one element. @internal */
 export const squeezeRule = viewRule<{ dims: readonly number[] }>(
   ({ shape }, { dims }) =>
     keptDims(
@@ -82,7 +77,7 @@ interface Slice {
   step: number;
 }
 
-/** The sliced dim itself only where all of it is kept. @internal */
+/** The sliced dim may be sharded only if the slice keeps all of it. @internal */
 export const sliceRule = viewRule<Slice>(
   ({ shape }, { dim, start, length, step }) =>
     sameDims(shape.length, start === 0 && step === 1 && length === shape[dim] ? [] : [dim]),
@@ -100,22 +95,22 @@ function reshapedDims(from: Shape, to: Shape, mesh: MeshDimContext): DimMap {
       outs.find((d) => to[d] !== 1) ?? outs[0],
     ] as [number, number];
     const [size, wanted] = [from[first] as number, to[shown] as number];
-    // A piece of the first dim is one run of the elements; it is a piece of the other side if both
-    // are cut evenly.
+    // A shard along the first dim is one run of elements, and a shard of the other shape if both
+    // divide evenly.
     const even = mesh.divides(0, first, size) && mesh.divides(0, first, wanted);
     if (size === wanted || even) map[first] = shown;
   }
   return map;
 }
 
-/** Splits the dims of both shapes into the shortest groups with equally many elements. */
+/** Splits the dims of both shapes into the shortest groups with equal numbers of elements. */
 function sameElements(from: Shape, to: Shape): [number[], number[]][] {
   const groups: [number[], number[]][] = [];
   for (let i = 0, o = 0; i < from.length && o < to.length; ) {
     const [ins, outs] = [[i], [o]];
     let [left, right] = [from[i++] as number, to[o++] as number];
     while (left !== right) {
-      // sizes of 0 need not meet
+      // sizes of 0 need not match
       if (left < right ? i === from.length : o === to.length) return groups;
       if (left < right) {
         left *= from[i] as number;
