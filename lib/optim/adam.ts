@@ -32,7 +32,7 @@ export interface AdamOptions extends StepMode {
   amsgrad?: boolean;
   /** Goes up the gradient. */
   maximize?: boolean;
-  /** Accepted for PyTorch's sake: steps are replayable as they are. */
+  /** Accepted for PyTorch's states, and ignored: every step can be captured. */
   capturable?: boolean;
 }
 
@@ -44,6 +44,7 @@ const stateNames: StateNames = {
   optional: ['max_exp_avg_sq'],
 };
 
+/** Base of Adam and AdamW, which differ in how they apply weight decay. */
 abstract class AdamBase extends Optimizer<Group> {
   protected override checkGroup(group: ParamGroup<Group>): void {
     const name = this.constructor.name;
@@ -89,7 +90,7 @@ abstract class AdamBase extends Optimizer<Group> {
           { name },
         );
     }
-    // Switched on later, the largest so far begins at 0.
+    // If amsgrad is turned on later, the maximum starts at 0.
     if (amsgrad) state['max_exp_avg_sq'] ??= this.zerosFor(p);
     return state;
   }
@@ -138,6 +139,7 @@ abstract class AdamBase extends Optimizer<Group> {
   }
 }
 
+/** Steps one parameter in plain ops. */
 function plainStep(
   group: ParamGroup<Group>,
   p: Tensor,
@@ -201,7 +203,7 @@ const plainArguments = adamArguments('Adam', 0, false);
 const decoupledArguments = adamArguments('AdamW', 1e-2, true);
 
 /**
- * Adam: steps by running means of gradients and their squares.
+ * Adam: steps along the running mean of the gradients, divided by that of their squares.
  *
  * @see Kingma and Ba, arXiv:1412.6980; PyTorch `torch.optim.Adam`
  */
@@ -213,7 +215,7 @@ export class Adam extends AdamBase {
 }
 
 /**
- * Adam with weight decay that does not pass through the running means.
+ * Adam with decoupled weight decay: it shrinks the parameters and does not enter the running means.
  *
  * @see Loshchilov and Hutter, arXiv:1711.05101; PyTorch `torch.optim.AdamW`
  */

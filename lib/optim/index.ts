@@ -1,5 +1,6 @@
 /** Optimizers, with PyTorch's names, hyperparameters and state. */
 export { Adam, type AdamOptions, AdamW } from './adam.js';
+export * as lrScheduler from './lr-scheduler/index.js';
 export {
   Optimizer,
   type OptimizerStateDict,
@@ -9,5 +10,4 @@ export {
   type StepHook,
   type StepMode,
 } from './optimizer.js';
-export * as lrScheduler from './schedulers.js';
 export { SGD, type SGDOptions } from './sgd.js';

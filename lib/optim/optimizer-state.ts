@@ -1,6 +1,6 @@
 /**
- * Optimizer state as a program keeps it, with PyTorch's names: checked before any of it is taken
- * up, and copied to the parameters' device and dtype.
+ * Saves and loads optimizer states under PyTorch's names. A state is checked as a whole before any
+ * entry is copied, so a state that is refused changes nothing.
  */
 import { noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError } from '../core/errors.js';
@@ -13,7 +13,7 @@ import type { OptimizerStateDict, ParamState } from './optimizer.js';
 
 type Group = { params: readonly Tensor[] };
 
-/** Which parameter a state is for, and its values. */
+/** The state of one parameter, with the parameter that it belongs to. */
 export interface PlacedState {
   where: string;
   group: number;
@@ -21,10 +21,7 @@ export interface PlacedState {
   values: ParamState;
 }
 
-/**
- * What earlier versions saved: hyperparameters and tensors under JavaScript's names (`weightDecay`,
- * `expAvg`).
- */
+/** States of earlier versions, which have JavaScript's names (`weightDecay`, `expAvg`). */
 export interface EarlierOptimizerStateDict {
   state: Record<number, ParamState>;
   paramGroups: (Record<string, unknown> & { params: number[] })[];
@@ -37,12 +34,12 @@ export function savedGroup(group: Record<string, unknown>): Record<string, unkno
   return Object.fromEntries(Object.entries(group).map(([name, value]) => [snakeCase(name), value]));
 }
 
-/** Names of earlier versions that are not the present ones in another spelling. */
+/** Names of earlier versions that differ from the current ones in more than their case. */
 const earlierNames: Readonly<Record<string, string>> = { decoupled: 'decoupledWeightDecay' };
 
 /**
- * Hyperparameters of a saved group under our names; one that `own` has under the very name keeps
- * it. PyTorch's rates may be tensors.
+ * Hyperparameters of a saved group in camelCase. A name that `own` has as it is stays unchanged.
+ * PyTorch may save rates as tensors.
  */
 export function loadedGroup(saved: Record<string, unknown>, own: object): Record<string, unknown> {
   return Object.fromEntries(
@@ -53,7 +50,7 @@ export function loadedGroup(saved: Record<string, unknown>, own: object): Record
   );
 }
 
-/** The groups of a state dict. @throws ArgumentError unless it has them, once */
+/** The groups of a state dict. @throws ArgumentError if they are missing or given twice */
 function groupsOf(op: string, given: OptimizerStateDict | EarlierOptimizerStateDict): SavedGroup[] {
   const { param_groups, paramGroups } = (given ?? {}) as Partial<
     OptimizerStateDict & EarlierOptimizerStateDict
@@ -74,10 +71,9 @@ function groupsOf(op: string, given: OptimizerStateDict | EarlierOptimizerStateD
 }
 
 /**
- * The states of a state dict with the parameters they are for, and its groups.
+ * Assigns the states of a state dict to the parameters of the optimizer.
  *
- * @throws ArgumentError if its groups are not those of the optimizer, and for states that are not
- * those of its parameters
+ * @throws ArgumentError if the groups or states do not match those of the optimizer
  */
 export function readState(
   op: string,
@@ -92,14 +88,14 @@ export function readState(
   if (names === null) return { states, groups: saved };
   const renamed = states.map((state) => ({
     ...state,
-    values: withPresentNames(state.values, names),
+    values: withCurrentNames(state.values, names),
   }));
   for (const state of renamed) checkParamState(op, state, names);
   return { states: renamed, groups: saved };
 }
 
-/** States of earlier versions have JavaScript's names. */
-function withPresentNames(values: ParamState, { required, optional }: StateNames): ParamState {
+/** Renames the entries of earlier versions, which have JavaScript's names. */
+function withCurrentNames(values: ParamState, { required, optional }: StateNames): ParamState {
   const present = new Map([...required, ...optional].map((name) => [camelCase(name), name]));
   return Object.fromEntries(
     Object.entries(values).map(([name, value]) => [present.get(name) ?? name, value]),
@@ -116,7 +112,8 @@ function placeStates(
     list.map((g) => g.params.length).join(', ');
   if (sizes(saved) !== sizes(groups)) {
     throw new ArgumentError(
-      `${op}: the state has groups of ${sizes(saved)} parameters, the optimizer of ${sizes(groups)}`,
+      `${op}: the state has groups of ${sizes(saved)} parameters, the optimizer of ` +
+        `${sizes(groups)}`,
       { op },
     );
   }
@@ -145,7 +142,7 @@ function placeStates(
   });
 }
 
-/** Names of the tensors of a state, each of its parameter's shape. */
+/** Names of the tensors in the state of a parameter; each has the parameter's shape. */
 export interface StateNames {
   required: readonly string[];
   optional: readonly string[];
@@ -153,10 +150,7 @@ export interface StateNames {
   step: boolean;
 }
 
-/**
- * @throws ArgumentError for a name that is missing or unknown, for a shape that is not the
- * parameter's, for a count that is none
- */
+/** @throws ArgumentError if a name is missing or unknown, a shape differs, or a count is wrong */
 function checkParamState(
   op: string,
   { where, param, values }: PlacedState,
@@ -165,10 +159,10 @@ function checkParamState(
   const known = [...(step ? ['step'] : []), ...required, ...optional];
   for (const name of Object.keys(values)) {
     if (!known.includes(name))
-      throw new ArgumentError(
-        `${op}: ${where} has "${name}", which is none of ${known.join(', ')}`,
-        { op, name },
-      );
+      throw new ArgumentError(`${op}: ${where} has "${name}"; expected only ${known.join(', ')}`, {
+        op,
+        name,
+      });
   }
   if (step) checkNumber(op, `step in ${where}`, numberOf(values['step']), { from: 0, whole: true });
   for (const name of [...required, ...optional]) {
@@ -185,7 +179,7 @@ function checkParamState(
   }
 }
 
-/** A copy on the parameter's device; floating tensors in its dtype, as PyTorch has them. */
+/** Copies a state to the parameter's device, and floating tensors to its dtype, as PyTorch does. */
 export function copyState({ param, values }: PlacedState): ParamState {
   const copies: ParamState = {};
   noGrad(() => {
@@ -205,7 +199,7 @@ function copyTensor(value: Tensor, param: Tensor): Tensor {
   return keep(moved.storage === value.storage ? moved.clone() : moved);
 }
 
-/** PyTorch counts steps in tensors of one element. */
+/** Reads a number, which PyTorch may save as a tensor of one element. */
 function numberOf(value: unknown): unknown {
   return value instanceof Tensor && value.numel() === 1 ? Number(value.item()) : value;
 }

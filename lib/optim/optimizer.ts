@@ -1,4 +1,4 @@
-/** Base of optimizers: parameter groups, state, and what every step shares. */
+/** The base class of optimizers: parameter groups, state and hooks, and the modes of a step. */
 import { enableGrad, noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
@@ -18,28 +18,25 @@ import {
   savedGroup,
 } from './optimizer-state.js';
 
-/** Hyperparameters of a group, beside its parameters. */
+/** Hyperparameters of a parameter group. */
 export type Hyperparameters = Record<string, unknown>;
 
 /** Parameters that share hyperparameters. */
 export type ParamGroup<H extends Hyperparameters> = H & { params: Tensor[] };
 
-/** What a constructor takes: parameters, or groups with hyperparameters of their own. */
+/** The first argument of constructors: parameters, or groups with their own hyperparameters. */
 export type Params<H extends Hyperparameters> =
   | Iterable<Tensor>
   | readonly (Partial<H> & { params: Iterable<Tensor> })[];
 
-/**
- * State of one parameter: tensors and numbers, by PyTorch's names (`exp_avg`, `momentum_buffer`).
- */
+/** State of one parameter under PyTorch's names (`exp_avg`, `momentum_buffer`). */
 export type ParamState = Record<string, Tensor | number>;
 
-/** Runs before a step, with the optimizer. */
+/** A function that runs before or after a step. */
 export type StepHook = (optimizer: Optimizer) => void;
 
 /**
- * State of an optimizer in PyTorch's form and with its names: parameters by position,
- * hyperparameters as `weight_decay`.
+ * State of an optimizer in PyTorch's form: parameters by position, `weight_decay` in snake_case.
  */
 export interface OptimizerStateDict {
   /** The state of each parameter by its number. */
@@ -58,14 +55,14 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   readonly paramGroups: ParamGroup<H>[] = [];
   /** What the optimizer keeps for each parameter. */
   readonly state = new Map<Tensor, ParamState>();
-  /** Hyperparameters of groups that give none of their own. */
+  /** Hyperparameters of a group that does not set them itself. */
   readonly defaults: H;
   private readonly preHooks = new Map<number, StepHook>();
   private readonly postHooks = new Map<number, StepHook>();
 
   /**
-   * @throws ArgumentError for an empty list, for what is not a leaf tensor, and for a parameter
-   * given twice
+   * @throws ArgumentError if the list is empty, or a parameter is not a leaf tensor or is given
+   * twice
    */
   constructor(params: Params<H>, defaults: H) {
     this.defaults = defaults;
@@ -90,18 +87,19 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
       this.addParamGroup(group as Partial<H> & { params: Iterable<Tensor> });
   }
 
-  /** Adds parameters with hyperparameters of their own. @throws ArgumentError */
+  /** Adds a group of parameters with their own hyperparameters. @throws ArgumentError */
   addParamGroup(group: Partial<H> & { params: Tensor | Iterable<Tensor> }): void {
     const given: unknown = group?.params;
     if (typeof (given as Iterable<Tensor> | undefined)?.[Symbol.iterator] !== 'function')
       throw unexpected(this.constructor.name, 'the group', 'an object with params', group);
-    // A tensor can be iterated over too, so it is asked for first.
+    // A tensor is iterable, too, so it is tested first.
     const params = given instanceof Tensor ? [given] : [...(given as Iterable<Tensor>)];
     const known = new Set(this.paramGroups.flatMap((g) => g.params));
     params.forEach((p, i) => {
       if (!(p instanceof Tensor) || !p.isLeaf)
         throw new ArgumentError(
-          `${this.constructor.name}: parameter ${i} is not a leaf tensor; only leaves can be optimized`,
+          `${this.constructor.name}: parameter ${i} is not a leaf tensor; only leaves can be ` +
+            'optimized',
         );
       if (known.has(p))
         throw new ArgumentError(
@@ -115,7 +113,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     this.paramGroups.push(complete);
   }
 
-  /** Applies the gradients. With `closure`, calls it first (gradients on) and returns its value. */
+  /** Updates the parameters. Calls `closure` first, with gradients on, and returns its value. */
   step(): void;
   step<T>(closure: () => T): T;
   step<T>(closure?: () => T): T | undefined {
@@ -125,7 +123,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     const loss = closure === undefined ? undefined : enableGrad(closure);
     noGrad(() => {
       for (const group of this.paramGroups) {
-        // Groups are plain objects, which anybody may have written into.
+        // Groups are plain objects, so a program may have set any value.
         if (!Number.isFinite(group.lr))
           throw unexpected(`${this.constructor.name}.step`, 'lr', 'a finite number', group.lr);
         scope(() => {
@@ -144,17 +142,17 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
         if (value instanceof Tensor) mark(value.storage, 'optimizerState');
   }
 
-  /** Runs before every step, closure included. */
+  /** Registers a hook that runs before every step and its closure. */
   registerStepPreHook(hook: StepHook): HookHandle {
     return addStepHook(this.preHooks, hook);
   }
 
-  /** Runs after every step. */
+  /** Registers a hook that runs after every step. */
   registerStepPostHook(hook: StepHook): HookHandle {
     return addStepHook(this.postHooks, hook);
   }
 
-  /** Drops all gradients, or sets them to zero. */
+  /** Sets all gradients to null, or to zero. */
   zeroGrad(...args: ArgumentsOf<typeof zeroGradArguments>): void {
     const setToNone = zeroGradArguments(...args);
     for (const group of this.paramGroups) {
@@ -165,7 +163,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     }
   }
 
-  /** State and hyperparameters under PyTorch's names; tensors share memory with the optimizer. */
+  /** State and hyperparameters under PyTorch's names. Tensors share memory with the optimizer. */
   stateDict(): OptimizerStateDict {
     const index = new Map(this.paramGroups.flatMap((g) => g.params).map((p, i) => [p, i]));
     const state: Record<number, ParamState> = {};
@@ -180,11 +178,11 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   }
 
   /**
-   * Copies a state in, one of PyTorch's as well; tensors are converted to each parameter's device,
-   * floating ones to its dtype. Nothing is changed if any of it is refused.
+   * Copies a state into the optimizer; PyTorch's states load, too. Each tensor moves to the device
+   * of its parameter, a floating one also to its dtype. If any entry is refused, nothing changes.
    *
-   * @throws ArgumentError if groups do not match, for hyperparameters out of range, and for states
-   * that are not those of the parameters
+   * @throws ArgumentError if groups or states do not match the parameters, or a hyperparameter is
+   * out of range
    */
   loadStateDict(given: OptimizerStateDict | EarlierOptimizerStateDict): void {
     const op = `${this.constructor.name}.loadStateDict`;
@@ -205,18 +203,18 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     });
   }
 
-  /** One step on a group; inside noGrad and a scope. @internal */
+  /** Steps one group. Called inside `noGrad` and a scope. @internal */
   protected abstract stepGroup(group: ParamGroup<H>): void;
 
-  /** @throws ArgumentError for hyperparameters out of range */
+  /** @throws ArgumentError if a hyperparameter is out of range */
   protected checkGroup(_group: ParamGroup<H>): void {}
 
-  /** Names that the state of a parameter has; null: any. */
+  /** Names of the entries in the state of a parameter; null allows any. */
   protected get stateNames(): StateNames | null {
     return null;
   }
 
-  /** Zeros like a parameter that live as long as the optimizer. */
+  /** Zeros like a parameter, which no scope disposes of. */
   protected zerosFor(p: Tensor): Tensor {
     return keep(p.detach().zerosLike());
   }
@@ -232,31 +230,28 @@ function addStepHook(hooks: Map<number, StepHook>, hook: StepHook): HookHandle {
 }
 
 /**
- * How a step is computed; all ways give the same values up to rounding.
+ * Implementation of a step; all give the same values up to rounding.
  *
- * `fused` and `foreach` are PyTorch's names for two ways of stepping many parameters at once. Here
- * both are one kernel for all parameters of a dtype and device, which reads each value once;
- * without either it is used too. The loop in plain ops is for debugging, and for graphs that show
- * each op.
+ * PyTorch has two implementations that step many parameters at once, `fused` and `foreach`. Here
+ * both select one kernel for all parameters of a dtype and device, which reads each value once. It
+ * is also the default. The loop in plain ops serves debugging, and graphs that show each op.
  */
 export interface StepMode {
   /**
-   * True: all parameters at once; false: one parameter at a time in plain ops, unless `fused`.
-   * Null, the default, leaves it to `fused`.
+   * True: all parameters at once. False: one parameter at a time in plain ops, unless `fused` is
+   * true. Null, the default: `fused` decides.
    */
   foreach?: boolean | null;
   /**
-   * True: all parameters at once; false: as PyTorch, one at a time unless `foreach`. Null, the
-   * default, leaves it to `foreach`.
+   * True: all parameters at once. False: one parameter at a time in plain ops, unless `foreach` is
+   * true. Null, the default: `foreach` decides.
    */
   fused?: boolean | null;
-  /** Only false, which PyTorch's states hold: steps are not recorded. */
+  /** Only false, for PyTorch's states: autograd does not record steps. */
   differentiable?: false;
 }
 
-/**
- * @throws ArgumentError for a step that is to be differentiated, or for both `fused` and `foreach`
- */
+/** @throws ArgumentError if `differentiable` is true, or both `fused` and `foreach` are */
 export function checkStepMode(
   optimizer: string,
   { foreach, fused, differentiable }: StepMode,
@@ -266,7 +261,8 @@ export function checkStepMode(
   checkFlag(optimizer, 'differentiable', differentiable);
   if (differentiable)
     throw new ArgumentError(
-      `${optimizer}: differentiable is not supported; write the update with tensors to differentiate through it`,
+      `${optimizer}: differentiable is not supported; write the update with tensors to ` +
+        'differentiate through it',
       { differentiable },
     );
   if (fused && foreach)
@@ -276,10 +272,7 @@ export function checkStepMode(
     });
 }
 
-/**
- * @throws ArgumentError for a rate below 0, but for one that a schedule has set: what a run has
- * stepped with, it goes on from
- */
+/** @throws ArgumentError for a rate below 0. A resumed run keeps any rate that a schedule set. */
 export function checkRate(
   optimizer: string,
   { lr, initialLr }: { lr?: unknown; initialLr?: unknown },
@@ -287,14 +280,12 @@ export function checkRate(
   checkNumber(optimizer, 'lr', lr, initialLr === undefined ? { from: 0 } : {});
 }
 
-/** Whether a step goes through the parameters one by one, in plain ops. */
+/** Whether a step loops over the parameters in plain ops. */
 export function isPlainLoop({ foreach, fused }: StepMode): boolean {
   return !fused && !foreach && (foreach === false || fused === false);
 }
 
-/**
- * Parameters that have a gradient, in groups that one command can take: of one dtype and device.
- */
+/** Parameters with a gradient, grouped by dtype and device: one kernel takes each group. */
 export function withGradients(params: readonly Tensor[]): Tensor[][] {
   const groups = new Map<string, Tensor[]>();
   for (const p of params) {

@@ -30,7 +30,7 @@ export interface SGDOptions extends StepMode {
   weightDecay?: number;
   /** Uses Nesterov momentum. */
   nesterov?: boolean;
-  /** Go up the gradient. */
+  /** Maximise the objective instead of minimising it. */
   maximize?: boolean;
 }
 
@@ -150,6 +150,7 @@ export class SGD extends Optimizer<Group> {
   }
 }
 
+/** Steps one parameter in plain ops. */
 function plainStep(
   group: ParamGroup<Group>,
   p: Tensor,

@@ -88,7 +88,7 @@ describe('options of optimizers', () => {
       );
       refuses(
         () => optimizer.loadStateDict({ ...state, state: { 0: { more: 1 } } }),
-        /the state of parameter 0 has "more", which is none of/,
+        /the state of parameter 0 has "more"; expected only/,
       );
       refuses(() => optimizer.loadStateDict({} as never), /state and param_groups/);
       refuses(() => optimizer.loadStateDict(null as never), /got null/);

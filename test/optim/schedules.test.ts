@@ -116,7 +116,7 @@ describe('options of schedules', () => {
     const schedule = new lrScheduler.StepLR(sgd(), { stepSize: 2 });
     assert.throws(
       () => schedule.loadStateDict(new lrScheduler.LinearLR(sgd()).stateDict()),
-      /has "start_factor", which is none of/,
+      /has "start_factor"; expected only/,
     );
     assert.throws(() => schedule.loadStateDict({}), /last_epoch/);
     assert.throws(

@@ -1,11 +1,10 @@
-/** Schedules that combine others. */
-import { ArgumentError } from '../core/errors.js';
-import { checkNumber, optionsOf, unexpected } from '../core/options.js';
-import { type ArgumentsOf, defineArguments } from '../core/signature.js';
-import { LRScheduler } from './lr-scheduler.js';
-import type { Optimizer } from './optimizer.js';
-import { groupsOf } from './scheduler-groups.js';
-import { checkTakeUp, type SchedulerState, takeUp } from './scheduler-state.js';
+/** Schedules that are composed of other schedules. */
+import { ArgumentError } from '../../core/errors.js';
+import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
+import type { Optimizer } from '../optimizer.js';
+import { groupsOf, LRScheduler } from './scheduler.js';
+import { loadState, requireState, type SchedulerState } from './state.js';
 
 /** @throws ArgumentError unless all are schedules of one optimizer */
 function checkSchedules(
@@ -36,14 +35,14 @@ const sequentialArguments = defineArguments(
   ) => ({ optimizer, schedulers, milestones, lastEpoch }),
 );
 
-/** Schedules one after another, changing at milestones. */
+/** Runs schedules one after another; a milestone starts the next one. */
 export class SequentialLR extends LRScheduler {
   private readonly schedulers: readonly LRScheduler[];
   private readonly switches: readonly number[];
 
   /**
-   * @throws ArgumentError unless all are schedules of the optimizer, with an ascending milestone
-   * between each two
+   * @throws ArgumentError unless all are schedules of this optimizer, and the milestones ascend and
+   * are one less than the schedules
    */
   constructor(...args: ArgumentsOf<typeof sequentialArguments>) {
     const { optimizer, schedulers, milestones, lastEpoch } = sequentialArguments(...args);
@@ -93,21 +92,23 @@ export class SequentialLR extends LRScheduler {
     for (const each of this.schedulers) each.restart();
   }
 
-  /** Position, and the states of the schedules. */
+  /** Step count, and the states of the schedules. */
   override stateDict(): SchedulerState {
     return { ...super.stateDict(), _schedulers: this.schedulers.map((each) => each.stateDict()) };
   }
 
   override loadStateDict(state: SchedulerState): void {
-    const { own, states } = apart('SequentialLR', state);
-    checkTakeUp(this, own);
+    const { own, states } = split('SequentialLR', state);
+    requireState(this, own);
     loadAll('SequentialLR', this.schedulers, states);
-    takeUp(this, own);
+    loadState(this, own);
   }
 }
 
-/** Earlier versions had no underscore. */
-function apart(op: string, state: SchedulerState): { own: SchedulerState; states: unknown } {
+/**
+ * Splits a state into its own entries and those of its schedules. Earlier versions wrote no `_`.
+ */
+function split(op: string, state: SchedulerState): { own: SchedulerState; states: unknown } {
   const { _schedulers, schedulers, ...own } = optionsOf(`${op}.loadStateDict`, state);
   return { own, states: _schedulers ?? schedulers };
 }
@@ -133,7 +134,7 @@ const chainedArguments = defineArguments(
   }),
 );
 
-/** Several schedules at once, each changing what the one before left. */
+/** Applies several schedules at every step; each changes the rate that the one before set. */
 export class ChainedScheduler {
   private readonly schedulers: readonly LRScheduler[];
 
@@ -147,12 +148,12 @@ export class ChainedScheduler {
     this.schedulers = [...schedulers];
   }
 
-  /** Moves all on by one step. */
+  /** Advances all schedules by one step. */
   step(): void {
     for (const each of this.schedulers) each.step();
   }
 
-  /** The rates set last, one for each group. */
+  /** The rates of the last step, one for each group. */
   getLastLr(): number[] {
     return groupsOf((this.schedulers[0] as LRScheduler).optimizer).map((g) => g.lr);
   }
@@ -171,6 +172,6 @@ export class ChainedScheduler {
    * @throws ArgumentError if there are not as many states as schedules
    */
   loadStateDict(state: SchedulerState): void {
-    loadAll('ChainedScheduler', this.schedulers, apart('ChainedScheduler', state).states);
+    loadAll('ChainedScheduler', this.schedulers, split('ChainedScheduler', state).states);
   }
 }

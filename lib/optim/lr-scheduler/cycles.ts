@@ -1,17 +1,17 @@
-/** Schedules that move momentum along. */
-import { ArgumentError } from '../core/errors.js';
-import { checkNumber, checkOneOf } from '../core/options.js';
-import { type ArgumentsOf, defineArguments } from '../core/signature.js';
-import { LRScheduler } from './lr-scheduler.js';
-import type { Optimizer } from './optimizer.js';
+/** Cyclic schedules, which change momentum together with the rate. */
+import { ArgumentError } from '../../core/errors.js';
+import { checkNumber, checkOneOf } from '../../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
+import type { Optimizer } from '../optimizer.js';
 import {
   groupsOf,
+  LRScheduler,
   momentaOf,
   perGroup,
   type ScheduledGroup,
   setMomentum,
-} from './scheduler-groups.js';
-import type { SchedulerState } from './scheduler-state.js';
+} from './scheduler.js';
+import type { SchedulerState } from './state.js';
 
 type OfGroups = number | readonly number[];
 
@@ -43,8 +43,8 @@ const oneCycleArguments = defineArguments(
 );
 
 /**
- * A stretch of the cycle in PyTorch's form: up to which step, and between which values of a group,
- * by their names.
+ * A phase of the cycle in PyTorch's form: its last step, and the names of the group's values that
+ * rate and momentum go between.
  */
 interface Phase {
   end_step: number;
@@ -84,7 +84,10 @@ const annealing: Record<'cos' | 'linear', (from: number, to: number, at: number)
   linear: (from, to, at) => (to - from) * at + from,
 };
 
-/** Up to a maximum and down to far below the start. @see Smith and Topin, arXiv:1708.07120 */
+/**
+ * Raises the rate to `maxLr`, then lowers it far below the initial rate. @see Smith and Topin,
+ * arXiv:1708.07120
+ */
 export class OneCycleLR extends LRScheduler {
   /** The number of steps of the cycle. */
   readonly totalSteps: number;
@@ -125,7 +128,7 @@ export class OneCycleLR extends LRScheduler {
     this.begin();
   }
 
-  /** A run that goes on has them in the groups of its optimizer. */
+  /** Sets the rates between which the phases anneal. A resumed run keeps those of its groups. */
   private setLevels(tops: readonly number[], divFactor: number, finalDivFactor: number): void {
     const starts = this.lastEpoch === -1;
     groupsOf(this.optimizer).forEach((group, i) => {
@@ -161,7 +164,7 @@ export class OneCycleLR extends LRScheduler {
       from: Level | MomentumLevel,
       to: Level | MomentumLevel,
     ): number => anneal(group[levels[from]] as number, group[levels[to]] as number, part);
-    // Groups that came later have no levels, and keep their rates.
+    // A group that was added after the schedule has no levels, and keeps its rate.
     const groups = groupsOf(this.optimizer).slice(0, this.baseLrs.length);
     if (this.cycleMomentum)
       for (const group of groups) setMomentum(group, between(group, start_momentum, end_momentum));
@@ -198,8 +201,8 @@ interface CyclicKeywords {
 }
 
 /**
- * PyTorch has two arguments for functions of its own after `gamma`; what comes after those is
- * options here.
+ * After `gamma` PyTorch takes `scale_fn` and `scale_mode`, which are missing here; so the arguments
+ * after them are given by name only.
  */
 const cyclicArguments = defineArguments(
   'CyclicLR(optimizer, /, baseLr, maxLr, stepSizeUp, stepSizeDown, mode, gamma, *, cycleMomentum, baseMomentum, maxMomentum, lastEpoch)',
@@ -232,7 +235,7 @@ const cyclicArguments = defineArguments(
   }),
 );
 
-/** Back and forth between two rates. @see Smith, arXiv:1506.01186 */
+/** Cycles the rate between `baseLr` and `maxLr`. @see Smith, arXiv:1506.01186 */
 export class CyclicLR extends LRScheduler {
   private readonly maxLrs: number[];
   private readonly totalSize: number;
@@ -278,9 +281,7 @@ export class CyclicLR extends LRScheduler {
     this.begin();
   }
 
-  /**
-   * With what PyTorch's looks for when it loads: there may be a function in the place of a mode.
-   */
+  /** Adds the two entries that PyTorch's `load_state_dict` reads beside the mode. */
   override stateDict(): SchedulerState {
     return {
       ...super.stateDict(),

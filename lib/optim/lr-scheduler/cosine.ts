@@ -1,9 +1,8 @@
-/** Schedules along a cosine. */
-import { checkNumber } from '../core/options.js';
-import { type ArgumentsOf, defineArguments } from '../core/signature.js';
-import { LRScheduler } from './lr-scheduler.js';
-import type { Optimizer } from './optimizer.js';
-import type { SchedulerState } from './scheduler-state.js';
+/** Schedules that lower the rates along a cosine. */
+import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
+import type { Optimizer } from '../optimizer.js';
+import { LRScheduler } from './scheduler.js';
+import type { SchedulerState } from './state.js';
 
 const cosineArguments = defineArguments(
   'CosineAnnealingLR(optimizer, /, TMax, etaMin, lastEpoch)',
@@ -15,21 +14,19 @@ const cosineArguments = defineArguments(
   }),
 );
 
-/** Half a cosine from the initial rate to `etaMin`. @see Loshchilov and Hutter, arXiv:1608.03983 */
+/**
+ * Anneals the rates along half a cosine to `etaMin`. @see Loshchilov and Hutter, arXiv:1608.03983
+ */
 export class CosineAnnealingLR extends LRScheduler {
   /** The number of steps from the initial learning rate to the lowest. */
-  readonly TMax: number;
+  declare readonly TMax: number;
   /** The lowest learning rate. */
-  readonly etaMin: number;
+  declare readonly etaMin: number;
 
   constructor(...args: ArgumentsOf<typeof cosineArguments>) {
-    const { optimizer, TMax, etaMin, lastEpoch } = cosineArguments(...args);
+    const { optimizer, lastEpoch, ...settings } = cosineArguments(...args);
     super(optimizer, lastEpoch);
-    checkNumber('CosineAnnealingLR', 'TMax', TMax, { from: 1, whole: true });
-    checkNumber('CosineAnnealingLR', 'etaMin', etaMin);
-    this.TMax = TMax;
-    this.etaMin = etaMin;
-    this.begin();
+    this.start(settings, { TMax: { from: 1, whole: true }, etaMin: {} });
   }
 
   protected rates(initial: boolean): number[] {
@@ -59,35 +56,34 @@ const restartArguments = defineArguments(
 );
 
 /**
- * Cosines that start again, each `TMult` times as long. @see Loshchilov and Hutter,
- * arXiv:1608.03983
+ * Anneals along cosines with warm restarts; each is `TMult` times as long as the one before. @see
+ * Loshchilov and Hutter, arXiv:1608.03983
  */
 export class CosineAnnealingWarmRestarts extends LRScheduler {
   /** The number of steps before the first restart. */
-  readonly T0: number;
+  declare readonly T0: number;
   /** The factor of that number after each restart. */
-  readonly TMult: number;
+  declare readonly TMult: number;
   /** The lowest learning rate. */
-  readonly etaMin: number;
+  declare readonly etaMin: number;
 
   constructor(...args: ArgumentsOf<typeof restartArguments>) {
-    const { optimizer, T0, TMult, etaMin, lastEpoch } = restartArguments(...args);
+    const { optimizer, lastEpoch, ...settings } = restartArguments(...args);
     super(optimizer, lastEpoch);
-    checkNumber('CosineAnnealingWarmRestarts', 'T0', T0, { from: 1, whole: true });
-    checkNumber('CosineAnnealingWarmRestarts', 'TMult', TMult, { from: 1, whole: true });
-    checkNumber('CosineAnnealingWarmRestarts', 'etaMin', etaMin);
-    this.T0 = T0;
-    this.TMult = TMult;
-    this.etaMin = etaMin;
-    this.begin();
+    this.start(settings, {
+      T0: { from: 1, whole: true },
+      TMult: { from: 1, whole: true },
+      etaMin: {},
+    });
   }
 
-  /** With PyTorch's position in the cosine, which follows from the step. */
+  /** PyTorch also saves the position in the cosine; here it follows from the step. */
   override stateDict(): SchedulerState {
     const { at, length } = this.cycle();
     return { ...super.stateDict(), T_cur: at, T_i: length };
   }
 
+  /** The length of the current cosine, and the step in it. */
   private cycle(): { at: number; length: number } {
     let length = this.T0;
     let at = this.lastEpoch;

@@ -1,11 +1,10 @@
-/** Schedules that multiply the rates by factors. */
-import { ArgumentError } from '../core/errors.js';
-import { checkNumber, unexpected } from '../core/options.js';
-import { type ArgumentsOf, defineArguments } from '../core/signature.js';
-import { LRScheduler } from './lr-scheduler.js';
-import type { Optimizer } from './optimizer.js';
-import { groupsOf } from './scheduler-groups.js';
-import type { SchedulerState } from './scheduler-state.js';
+/** Schedules that multiply the rates by a factor of the step. */
+import { ArgumentError } from '../../core/errors.js';
+import { checkNumber, unexpected } from '../../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
+import type { Optimizer } from '../optimizer.js';
+import { groupsOf, LRScheduler } from './scheduler.js';
+import type { SchedulerState } from './state.js';
 
 /** One factor for all groups, or one for each. */
 export type LrLambda = ((epoch: number) => number) | readonly ((epoch: number) => number)[];
@@ -35,6 +34,7 @@ const lambdaArguments = (name: string) =>
     }),
   );
 
+/** Base of the schedules whose factor is a function of the user. */
 abstract class FunctionLR extends LRScheduler {
   protected readonly lambdas: ((epoch: number) => number)[];
 
@@ -48,7 +48,7 @@ abstract class FunctionLR extends LRScheduler {
     this.begin();
   }
 
-  /** As PyTorch's, which has null for each function. */
+  /** PyTorch saves null for each function. */
   override stateDict(): SchedulerState {
     return { ...super.stateDict(), lr_lambdas: this.lambdas.map(() => null) };
   }
@@ -71,7 +71,7 @@ export class LambdaLR extends FunctionLR {
 
 const multiplicativeArguments = lambdaArguments('MultiplicativeLR');
 
-/** The present rate times a function of the step. */
+/** The rate of the step before times a function of the step. */
 export class MultiplicativeLR extends FunctionLR {
   constructor(...args: ArgumentsOf<typeof multiplicativeArguments>) {
     super(multiplicativeArguments(...args));
@@ -96,21 +96,17 @@ const stepArguments = defineArguments(
   }),
 );
 
-/** A factor every `stepSize` steps. */
+/** Multiplies the rates by `gamma` every `stepSize` steps. */
 export class StepLR extends LRScheduler {
   /** The number of steps between changes. */
-  readonly stepSize: number;
+  declare readonly stepSize: number;
   /** The factor after each step size. */
-  readonly gamma: number;
+  declare readonly gamma: number;
 
   constructor(...args: ArgumentsOf<typeof stepArguments>) {
-    const { optimizer, stepSize, gamma, lastEpoch } = stepArguments(...args);
+    const { optimizer, lastEpoch, ...settings } = stepArguments(...args);
     super(optimizer, lastEpoch);
-    checkNumber('StepLR', 'stepSize', stepSize, { from: 1, whole: true });
-    checkNumber('StepLR', 'gamma', gamma);
-    this.stepSize = stepSize;
-    this.gamma = gamma;
-    this.begin();
+    this.start(settings, { stepSize: { from: 1, whole: true }, gamma: {} });
   }
 
   protected rates(): number[] {
@@ -119,6 +115,7 @@ export class StepLR extends LRScheduler {
   }
 }
 
+/** Expands PyTorch's `{ 30: 1, 80: 2 }` to 30, 80, 80. */
 function eachCounted(counts: object): number[] {
   return Object.entries(counts).flatMap(([value, count]) =>
     Array<number>(Number(count)).fill(Number(value)),
@@ -135,7 +132,7 @@ const multiStepArguments = defineArguments(
   }),
 );
 
-/** A factor at each milestone. */
+/** Multiplies the rates by `gamma` at each milestone. */
 export class MultiStepLR extends LRScheduler {
   /** The steps at which the learning rate changes. */
   readonly milestones: readonly number[];
@@ -185,27 +182,23 @@ const constantArguments = defineArguments(
   }),
 );
 
-/** A constant factor for the first `totalIters` steps. */
+/** Multiplies the rates by `factor` for the first `totalIters` steps. */
 export class ConstantLR extends LRScheduler {
   /** The factor until `totalIters`. */
-  readonly factor: number;
+  declare readonly factor: number;
   /** The number of steps until the last change. */
-  readonly totalIters: number;
+  declare readonly totalIters: number;
 
   constructor(...args: ArgumentsOf<typeof constantArguments>) {
-    const { optimizer, factor, totalIters, lastEpoch } = constantArguments(...args);
+    const { optimizer, lastEpoch, ...settings } = constantArguments(...args);
     super(optimizer, lastEpoch);
-    checkNumber('ConstantLR', 'factor', factor, { from: 0, to: 1 });
-    checkNumber('ConstantLR', 'totalIters', totalIters, { from: 0, whole: true });
-    this.factor = factor;
-    this.totalIters = totalIters;
-    this.begin();
+    this.start(settings, { factor: { from: 0, to: 1 }, totalIters: { from: 0, whole: true } });
   }
 
   protected rates(): number[] {
     if (this.lastEpoch === 0) return this.current().map((lr) => lr * this.factor);
     if (this.lastEpoch !== this.totalIters) return this.current();
-    // A rate of 0 says nothing about the one before.
+    // A factor of 0 cannot be divided out.
     return this.factor === 0 ? [...this.baseLrs] : this.current().map((lr) => lr / this.factor);
   }
 }
@@ -221,32 +214,30 @@ const linearArguments = defineArguments(
   }),
 );
 
-/** A factor that goes linearly from one to another. */
+/** Multiplies the rates by a factor that changes linearly over `totalIters` steps. */
 export class LinearLR extends LRScheduler {
   /** The factor of the first step. */
-  readonly startFactor: number;
+  declare readonly startFactor: number;
   /** The factor after the last change. */
-  readonly endFactor: number;
+  declare readonly endFactor: number;
   /** The number of steps until the last change. */
-  readonly totalIters: number;
+  declare readonly totalIters: number;
 
   constructor(...args: ArgumentsOf<typeof linearArguments>) {
-    const { optimizer, startFactor, endFactor, totalIters, lastEpoch } = linearArguments(...args);
+    const { optimizer, lastEpoch, ...settings } = linearArguments(...args);
     super(optimizer, lastEpoch);
-    checkNumber('LinearLR', 'startFactor', startFactor, { above: 0, to: 1 });
-    checkNumber('LinearLR', 'endFactor', endFactor, { from: 0, to: 1 });
-    checkNumber('LinearLR', 'totalIters', totalIters, { from: 0, whole: true });
-    this.startFactor = startFactor;
-    this.endFactor = endFactor;
-    this.totalIters = totalIters;
-    this.begin();
+    this.start(settings, {
+      startFactor: { above: 0, to: 1 },
+      endFactor: { from: 0, to: 1 },
+      totalIters: { from: 0, whole: true },
+    });
   }
 
   protected rates(initial: boolean): number[] {
     const { startFactor: from, endFactor: to, totalIters: total, lastEpoch: at } = this;
     if (at === 0) return this.current().map((lr) => lr * from);
     if (initial || at > total) return this.current();
-    // The last factor to 0 may come out below it by a rounding error, and a rate must not.
+    // By a rounding error the last factor may be below 0, which a rate must not be.
     const factor = Math.max(0, 1 + (to - from) / (total * from + (at - 1) * (to - from)));
     return this.current().map((lr) => lr * factor);
   }
@@ -261,17 +252,15 @@ const exponentialArguments = defineArguments(
   }),
 );
 
-/** A factor at every step. */
+/** Multiplies the rates by `gamma` at every step. */
 export class ExponentialLR extends LRScheduler {
   /** The factor of each step. */
-  readonly gamma: number;
+  declare readonly gamma: number;
 
   constructor(...args: ArgumentsOf<typeof exponentialArguments>) {
-    const { optimizer, gamma, lastEpoch } = exponentialArguments(...args);
+    const { optimizer, lastEpoch, ...settings } = exponentialArguments(...args);
     super(optimizer, lastEpoch);
-    checkNumber('ExponentialLR', 'gamma', gamma);
-    this.gamma = gamma;
-    this.begin();
+    this.start(settings, { gamma: {} });
   }
 
   protected rates(initial: boolean): number[] {
@@ -289,21 +278,17 @@ const polynomialArguments = defineArguments(
   }),
 );
 
-/** A polynomial down to zero over `totalIters` steps. */
+/** Lowers the rates to 0 along a polynomial over `totalIters` steps. */
 export class PolynomialLR extends LRScheduler {
   /** The number of steps until the last change. */
-  readonly totalIters: number;
+  declare readonly totalIters: number;
   /** The power of the polynomial. */
-  readonly power: number;
+  declare readonly power: number;
 
   constructor(...args: ArgumentsOf<typeof polynomialArguments>) {
-    const { optimizer, totalIters, power, lastEpoch } = polynomialArguments(...args);
+    const { optimizer, lastEpoch, ...settings } = polynomialArguments(...args);
     super(optimizer, lastEpoch);
-    checkNumber('PolynomialLR', 'totalIters', totalIters, { from: 0, whole: true });
-    checkNumber('PolynomialLR', 'power', power, { from: 0 });
-    this.totalIters = totalIters;
-    this.power = power;
-    this.begin();
+    this.start(settings, { totalIters: { from: 0, whole: true }, power: { from: 0 } });
   }
 
   protected rates(initial: boolean): number[] {

@@ -1,9 +1,9 @@
-/** A schedule that reacts to a metric. */
-import { checkNumber, checkOneOf, unexpected } from '../core/options.js';
-import { type ArgumentsOf, defineArguments } from '../core/signature.js';
-import { Optimizer } from './optimizer.js';
-import { groupsOf, perGroup } from './scheduler-groups.js';
-import { type SchedulerState, stateOf, takeUp } from './scheduler-state.js';
+/** A schedule that lowers the rates when a metric stops improving. */
+import { checkNumber, checkOneOf, unexpected } from '../../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../../core/signature.js';
+import { Optimizer } from '../optimizer.js';
+import { groupsOf, perGroup } from './scheduler.js';
+import { loadState, type SchedulerState, stateOf } from './state.js';
 
 const plateauArguments = defineArguments(
   'ReduceLROnPlateau(optimizer, /, mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps)',
@@ -20,7 +20,7 @@ const plateauArguments = defineArguments(
   ) => ({ optimizer, mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps }),
 );
 
-/** A factor when a metric has not improved for a while. */
+/** Multiplies the rates by `factor` when a metric has not improved for `patience` steps. */
 export class ReduceLROnPlateau {
   /** The optimizer whose learning rates change. */
   readonly optimizer: Optimizer;
@@ -64,8 +64,8 @@ export class ReduceLROnPlateau {
   }
 
   /**
-   * Takes the metric of an epoch, and lowers the rates if it has stalled. NaN counts as no
-   * improvement. @throws ArgumentError unless it is a number
+   * Lowers the rates if the metric of this epoch has stalled. NaN counts as no improvement. @throws
+   * ArgumentError unless the metric is a number
    */
   step(metric: number): void {
     if (typeof metric !== 'number')
@@ -85,23 +85,23 @@ export class ReduceLROnPlateau {
     this.numBadEpochs = 0;
   }
 
-  /** The present rates, one for each group. */
+  /** The current rates, one for each group. */
   getLastLr(): number[] {
     return groupsOf(this.optimizer).map((g) => g.lr);
   }
 
-  /** Position and settings, to go on later. */
+  /** Step count and settings under PyTorch's names. */
   stateDict(): SchedulerState {
     return { ...stateOf(this), _last_lr: this.getLastLr() };
   }
 
   /**
-   * Takes up a position and settings. @throws ArgumentError for what is not the state of such a
-   * schedule
+   * Restores a state; PyTorch's states load, too. @throws ArgumentError if the state is not that of
+   * such a schedule
    */
   loadStateDict(state: SchedulerState): void {
-    takeUp(this, state);
-    // JSON has no infinity, the best metric before any.
+    loadState(this, state);
+    // JSON turns the infinity that `best` starts with into null.
     this.best ??= this.worst();
   }
 
