@@ -24,36 +24,36 @@ abstract class InPlaceActivation extends Module {
 
 const joined = (...facts: readonly string[]): string => facts.filter((f) => f !== '').join(', ');
 
-const inPlaceOnly = (name: string) =>
+/** The methods of tensors that take no arguments and have an in-place form. */
+type Method = 'relu' | 'relu6' | 'selu' | 'silu' | 'mish' | 'hardsigmoid' | 'hardswish';
+const inPlaceArguments = (name: string) =>
   defineArguments(`${name}(inplace)`, (inplace = false) => ({ inplace }));
+type InPlaceArguments = ArgumentsOf<ReturnType<typeof inPlaceArguments>>;
 
-const reluArguments = inPlaceOnly('ReLU');
+interface InPlaceOnly extends InPlaceActivation {
+  forward(input: Tensor): Tensor;
+}
+
+/** The base class of an activation that is a method of tensors and has no option but `inplace`. */
+function inPlaceOnly(name: string, method: Method): new (...args: InPlaceArguments) => InPlaceOnly {
+  const argumentsOf = inPlaceArguments(name);
+  return class extends InPlaceActivation {
+    constructor(...args: InPlaceArguments) {
+      super(name, argumentsOf(...args).inplace);
+    }
+
+    forward(input: Tensor): Tensor {
+      requireTensor(input, name);
+      return this.inplace ? input[`${method}_`]() : input[method]();
+    }
+  };
+}
 
 /** max(x, 0). */
-export class ReLU extends InPlaceActivation {
-  constructor(...args: ArgumentsOf<typeof reluArguments>) {
-    super('ReLU', reluArguments(...args).inplace);
-  }
-
-  forward(input: Tensor): Tensor {
-    requireTensor(input, 'ReLU');
-    return this.inplace ? input.relu_() : input.relu();
-  }
-}
-
-const relu6Arguments = inPlaceOnly('ReLU6');
+export class ReLU extends inPlaceOnly('ReLU', 'relu') {}
 
 /** min(max(x, 0), 6). */
-export class ReLU6 extends InPlaceActivation {
-  constructor(...args: ArgumentsOf<typeof relu6Arguments>) {
-    super('ReLU6', relu6Arguments(...args).inplace);
-  }
-
-  forward(input: Tensor): Tensor {
-    requireTensor(input, 'ReLU6');
-    return this.inplace ? input.relu6_() : input.relu6();
-  }
-}
+export class ReLU6 extends inPlaceOnly('ReLU6', 'relu6') {}
 
 const leakyReluArguments = defineArguments(
   'LeakyReLU(negativeSlope, inplace)',
@@ -140,82 +140,27 @@ export class CELU extends InPlaceActivation {
   }
 }
 
-const seluArguments = inPlaceOnly('SELU');
-
-/** The elu that keeps mean 0 and variance 1. */
-export class SELU extends InPlaceActivation {
-  constructor(...args: ArgumentsOf<typeof seluArguments>) {
-    super('SELU', seluArguments(...args).inplace);
-  }
-
-  forward(input: Tensor): Tensor {
-    requireTensor(input, 'SELU');
-    return this.inplace ? input.selu_() : input.selu();
-  }
-}
-
-const siluArguments = inPlaceOnly('SiLU');
+/** The scaled ELU, which keeps mean 0 and variance 1. */
+export class SELU extends inPlaceOnly('SELU', 'selu') {}
 
 /** x * sigmoid(x). */
-export class SiLU extends InPlaceActivation {
-  constructor(...args: ArgumentsOf<typeof siluArguments>) {
-    super('SiLU', siluArguments(...args).inplace);
-  }
-
-  forward(input: Tensor): Tensor {
-    requireTensor(input, 'SiLU');
-    return this.inplace ? input.silu_() : input.silu();
-  }
-}
-
-const mishArguments = inPlaceOnly('Mish');
+export class SiLU extends inPlaceOnly('SiLU', 'silu') {}
 
 /** x tanh(softplus(x)). */
-export class Mish extends InPlaceActivation {
-  constructor(...args: ArgumentsOf<typeof mishArguments>) {
-    super('Mish', mishArguments(...args).inplace);
-  }
-
-  forward(input: Tensor): Tensor {
-    requireTensor(input, 'Mish');
-    return this.inplace ? input.mish_() : input.mish();
-  }
-}
-
-const hardsigmoidArguments = inPlaceOnly('Hardsigmoid');
+export class Mish extends inPlaceOnly('Mish', 'mish') {}
 
 /** relu6(x + 3) / 6. */
-export class Hardsigmoid extends InPlaceActivation {
-  constructor(...args: ArgumentsOf<typeof hardsigmoidArguments>) {
-    super('Hardsigmoid', hardsigmoidArguments(...args).inplace);
-  }
-
-  forward(input: Tensor): Tensor {
-    requireTensor(input, 'Hardsigmoid');
-    return this.inplace ? input.hardsigmoid_() : input.hardsigmoid();
-  }
-}
-
-const hardswishArguments = inPlaceOnly('Hardswish');
+export class Hardsigmoid extends inPlaceOnly('Hardsigmoid', 'hardsigmoid') {}
 
 /** x relu6(x + 3) / 6. */
-export class Hardswish extends InPlaceActivation {
-  constructor(...args: ArgumentsOf<typeof hardswishArguments>) {
-    super('Hardswish', hardswishArguments(...args).inplace);
-  }
-
-  forward(input: Tensor): Tensor {
-    requireTensor(input, 'Hardswish');
-    return this.inplace ? input.hardswish_() : input.hardswish();
-  }
-}
+export class Hardswish extends inPlaceOnly('Hardswish', 'hardswish') {}
 
 const hardtanhArguments = defineArguments(
   'Hardtanh(minVal, maxVal, inplace)',
   (minVal = -1, maxVal = 1, inplace = false) => ({ minVal, maxVal, inplace }),
 );
 
-/** Each element moved into [minVal, maxVal]. */
+/** Clamps each element to [minVal, maxVal]. */
 export class Hardtanh extends InPlaceActivation {
   /** The lower bound. */
   readonly minVal: number;
@@ -247,7 +192,7 @@ const thresholdArguments = defineArguments(
   (limit: number, value: number, inplace = false) => ({ limit, value, inplace }),
 );
 
-/** x above the threshold, `value` else. */
+/** x above the threshold, `value` elsewhere. */
 export class Threshold extends InPlaceActivation {
   /** Inputs up to it are replaced. */
   readonly threshold: number;

@@ -78,7 +78,7 @@ const geluArguments = defineArguments(
   (approximate: GeluApproximate = 'none') => ({ approximate }),
 );
 
-/** x times the normal distribution function of x. */
+/** x times the cumulative normal distribution of x. */
 export class GELU extends Module {
   /** `none`, or `tanh` for the approximation by tanh. */
   readonly approximate: GeluApproximate;
@@ -168,7 +168,7 @@ export class Hardshrink extends Module {
 
 const softshrinkArguments = defineArguments('Softshrink(lambd)', (lambd = 0.5) => ({ lambd }));
 
-/** 0 within [-lambd, lambd], x moved towards 0 outside. */
+/** 0 within [-lambd, lambd], x moved by lambd towards 0 outside. */
 export class Softshrink extends Module {
   /** The bound of the interval that becomes 0. */
   readonly lambd: number;
@@ -212,7 +212,7 @@ export class GLU extends Module {
   }
 }
 
-/** An activation along one dim. */
+/** Base of the activations along one dim. */
 abstract class AlongDim extends Module {
   readonly dim: number;
 

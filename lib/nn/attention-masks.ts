@@ -1,6 +1,6 @@
 /**
- * Masks of attention in layers: bool (true: leave out) or added to the scores, as PyTorch's layers
- * have them.
+ * Attention masks of layers, as in PyTorch's layers: a bool mask leaves out the positions that are
+ * true, a floating mask is added to the scores.
  */
 import { bool } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
@@ -21,14 +21,14 @@ export function checkMaskTypes(
   for (const name in flags) checkFlag(op, name, flags[name]);
 }
 
-/** Masks of one call of a layer, of `batched` inputs or of one sequence. */
+/** Masks of one call of a layer; `batched` is false for one sequence without a batch dim. */
 export interface Masks {
   attnMask: Tensor | null;
   keyPaddingMask: Tensor | null;
   batched: boolean;
 }
 
-/** What scores are made of: queries `[N, H, S, D]` and keys `[N, H, T, D]`. */
+/** Queries `[N, H, S, D]` and keys `[N, H, T, D]`. */
 interface Heads {
   q: Tensor;
   k: Tensor;
@@ -36,18 +36,22 @@ interface Heads {
 
 interface Expected {
   shapes: readonly Shape[];
-  /** What the sizes are. */
+  /** The sizes in words. */
   meaning: string;
 }
 
 /** @throws ShapeError, DtypeError */
 function checkMask(op: string, name: string, mask: Tensor, { shapes, meaning }: Expected): void {
   if (mask.dtype !== bool && !mask.dtype.isFloatingPoint) {
-    const message = `${op}: expected ${name} to be bool (true: leave out) or floating (added to the scores), got ${mask.dtype.name}; where 1 is to leave out, pass mask.ne(0)`;
+    const message =
+      `${op}: expected ${name} to be bool (true: leave out) or floating (added to the scores), ` +
+      `got ${mask.dtype.name}; if 1 means leave out, pass mask.ne(0)`;
     throw new DtypeError(message, { op, argument: name, dtype: mask.dtype.name });
   }
   if (shapes.some((shape) => sameShape(shape, mask.shape))) return;
-  const message = `${op}: expected ${name} of shape ${shapes.map(formatShape).join(' or ')}, ${meaning}, got ${formatShape(mask.shape)}; expand or reshape it to that`;
+  const message =
+    `${op}: expected ${name} of shape ${shapes.map(formatShape).join(' or ')}, ${meaning}, got ` +
+    `${formatShape(mask.shape)}; expand or reshape it to that`;
   throw new ShapeError(message, { op, argument: name, shape: mask.shape });
 }
 
@@ -70,10 +74,10 @@ function checkMasks(
 }
 
 /**
- * Both masks, and a causal one, as one that broadcasts to the scores `[N, H, S, T]`: bool (true:
- * look), which the fused kernels read as it is, or added, of the queries' dtype.
+ * Merges both masks and a causal one into one that broadcasts to the scores `[N, H, S, T]`. It is
+ * bool (true: attend) if both masks are, as the fused kernels read it, else floating and added.
  *
- * @throws ShapeError, DtypeError for masks that do not fit
+ * @throws ShapeError, DtypeError if a mask does not fit
  */
 export function mergedMask(
   op: string,

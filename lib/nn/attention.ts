@@ -17,13 +17,13 @@ import { Module } from './module.js';
 import { Parameter } from './parameter.js';
 
 /**
- * Options of {@link MultiheadAttention} beside those that PyTorch's takes by position up to two
- * that this one has not.
+ * Options of {@link MultiheadAttention} that are given by name only: PyTorch's come after
+ * `add_bias_kv` and `add_zero_attn`, which are missing here.
  */
 export interface MultiheadAttentionOptions extends LayerOptions {
-  /** Size of keys, if not that of queries. */
+  /** Features of keys; `embedDim` by default. */
   kdim?: number | null;
-  /** Size of values, if not that of queries. */
+  /** Features of values; `embedDim` by default. */
   vdim?: number | null;
   /** Inputs are `[batch, sequence, feature]` instead of `[sequence, batch, feature]`. */
   batchFirst?: boolean;
@@ -36,7 +36,7 @@ export interface MultiheadAttentionOptions extends LayerOptions {
 export interface MultiheadAttentionCall {
   /** `[batch, T]`, or `[T]` without a batch: bool (true: leave out) or floating and added. */
   keyPaddingMask?: Tensor | null;
-  /** The weights are the second result, null otherwise, which is faster. True by default. */
+  /** Return the weights as the second result; without them it is null and the call faster. */
   needWeights?: boolean;
   /**
    * `[S, T]` or `[batch * heads, S, T]` (`[heads, S, T]` without a batch): bool (true: leave out)
@@ -44,12 +44,13 @@ export interface MultiheadAttentionCall {
    */
   attnMask?: Tensor | null;
   /**
-   * Weights are the mean over heads: `[batch, S, T]`, not `[batch, heads, S, T]`. True by default.
+   * Average the weights over heads, `[batch, S, T]` instead of `[batch, heads, S, T]`. True by
+   * default.
    */
   averageAttnWeights?: boolean;
   /**
-   * Position i sees positions up to i, together with `keyPaddingMask`. Where `attnMask` is given,
-   * that says what is seen. False by default.
+   * Position i attends to positions up to i that `keyPaddingMask` allows. An `attnMask` replaces
+   * this. False by default.
    */
   isCausal?: boolean;
 }
@@ -87,10 +88,9 @@ type CallArguments = ArgumentsOf<typeof callArguments>;
  * `out_proj.bias`, as PyTorch's.
  *
  * Shapes: query `[S, N, E]`, key and value `[T, N, E]` (or batch first), result `[S, N, E]` and
- * weights `[N, S, T]` or null. A row that sees nothing has weights of 0.
+ * weights `[N, S, T]` or null. A row whose keys are all masked has weights of 0.
  *
- * @throws ShapeError, DtypeError for inputs and masks that do not fit; ArgumentError for what is no
- * tensor, and options that are not what they should be
+ * @throws ShapeError, DtypeError if inputs or masks do not fit; ArgumentError for other values
  * @see Vaswani et al., arXiv:1706.03762
  */
 export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | null]> {
@@ -182,7 +182,7 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
       Tensor,
       Tensor,
     ]; // [N, H, S, D]
-    // The fused kernels have a causal mask of their own.
+    // The fused kernels mask causally by themselves.
     const causal = isCausal && attnMask === null && keyPaddingMask === null && !needWeights;
     const masks = { attnMask, keyPaddingMask, batched: !single };
     const mask = causal
@@ -203,14 +203,15 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
       : [out, shown];
   }
 
-  /** @throws ShapeError unless all are batches, or all are not, of features of their sizes */
+  /** @throws ShapeError unless either all inputs are batched or none, with the features expected */
   private checkInputs(inputs: { query: Tensor; key: Tensor; value: Tensor }): void {
     const { query } = inputs;
     for (const [name, t] of Object.entries(inputs)) {
       requireTensor(t, 'MultiheadAttention', name);
       if ((t.ndim !== 2 && t.ndim !== 3) || t.ndim !== query.ndim)
         throw new ShapeError(
-          `MultiheadAttention: expected query, key and value of 3 dims, or of 2 without a batch, got ${name} of shape ${formatShape(t.shape)}`,
+          'MultiheadAttention: expected query, key and value of 3 dims, or of 2 without a ' +
+            `batch, got ${name} of shape ${formatShape(t.shape)}`,
           {
             argument: name,
           },
@@ -218,7 +219,8 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
     }
     if (query.shape[query.ndim - 1] !== this.embedDim) {
       throw new ShapeError(
-        `MultiheadAttention: expected a query of ${this.embedDim} features, got shape ${formatShape(query.shape)}`,
+        `MultiheadAttention: expected a query of ${this.embedDim} features, got shape ` +
+          `${formatShape(query.shape)}`,
         { shape: query.shape },
       );
     }
@@ -226,8 +228,7 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
   }
 
   /**
-   * @throws ShapeError unless there is a value for each key, and as many sequences of them as of
-   * queries
+   * @throws ShapeError unless keys and values are equally many, and all batches have one size
    */
   private checkLengths({ query, key, value }: { query: Tensor; key: Tensor; value: Tensor }): void {
     const at = this.batchFirst ? 0 : 1;
@@ -239,11 +240,13 @@ export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | 
       return;
     const shapes = [query, key, value].map((t) => formatShape(t.shape)).join(', ');
     throw new ShapeError(
-      `MultiheadAttention: expected as many values as keys${alone ? '' : ', and batches of one size'}, got query, key and value of shapes ${shapes}`,
+      'MultiheadAttention: expected as many values as ' +
+        `keys${alone ? '' : ', and batches of one size'}, got query, key and value of shapes ` +
+        `${shapes}`,
     );
   }
 
-  /** One product where all three inputs are the same tensor. */
+  /** Projects the inputs; one product does it if all three are the same tensor. */
   private project(q: Tensor, k: Tensor, v: Tensor): Tensor[] {
     const joint = this.in_proj_weight;
     if (joint !== null && q === k && k === v)

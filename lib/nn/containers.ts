@@ -1,6 +1,6 @@
 /**
- * Containers of modules and parameters. What they hold are properties named by position or key, as
- * in PyTorch.
+ * Containers of modules and parameters. Their items are properties named by position or key, as in
+ * PyTorch.
  */
 
 import { ArgumentError } from '../core/errors.js';
@@ -15,19 +15,22 @@ function itemAt<T>(kind: string, list: readonly T[], index: number): T {
   checkNumber(`${kind}.at`, 'index', index, { whole: true });
   const found = list[index < 0 ? index + list.length : index];
   if (found === undefined)
-    throw new ArgumentError(`${kind}: nothing at ${index}, there are ${list.length}`, { index });
+    throw new ArgumentError(
+      `${kind}: expected an index below ${list.length}, the number of items, got ${index}`,
+      { index },
+    );
   return found;
 }
 
 /**
- * Values by name: an object, or pairs (a Map too), which keep the order of names that are whole
- * numbers.
+ * Values by name: an object, or pairs of name and value such as a Map. Only pairs keep the order of
+ * names that are whole numbers.
  */
 export type Named<T> = Readonly<Record<string, T>> | Iterable<readonly [name: string, value: T]>;
 
 function pairsOf<T>(op: string, named: Named<T>): readonly (readonly [string, T])[] {
   if (typeof named !== 'object' || named === null)
-    throw unexpected(op, 'what it holds', 'an object, or pairs of a name and a value', named);
+    throw unexpected(op, 'the items', 'an object, or pairs of a name and a value', named);
   if (!(Symbol.iterator in named)) return Object.entries(named);
   const pairs = [...(named as Iterable<readonly [string, T]>)];
   for (const pair of pairs)
@@ -36,7 +39,7 @@ function pairsOf<T>(op: string, named: Named<T>): readonly (readonly [string, T]
   return pairs;
 }
 
-/** Modules one after another; the first takes the arguments, each next one the result. */
+/** Runs modules one after another, each on the result of the one before. */
 export class Sequential extends Module {
   constructor(...modules: Module[] | [Named<Module>]) {
     super();
@@ -64,13 +67,13 @@ export class Sequential extends Module {
     return itemAt('Sequential', [...this], index);
   }
 
-  /** Puts a module at the end. */
+  /** Appends a module. */
   append(module: Module): this {
     this.registerModule(String(this.length), module);
     return this;
   }
 
-  /** Puts modules at the end. */
+  /** Appends modules. */
   extend(modules: Iterable<Module>): this {
     for (const module of listOf('Sequential.extend', 'modules', 'modules to iterate over', modules))
       this.append(module);
@@ -82,7 +85,7 @@ export class Sequential extends Module {
   }
 }
 
-/** A list of modules, without a forward of its own. */
+/** A list of modules. It has no `forward`. */
 export class ModuleList<M extends AnyModule = Module> extends Module<never, never> {
   constructor(modules: Iterable<M> = []) {
     super();
@@ -103,20 +106,20 @@ export class ModuleList<M extends AnyModule = Module> extends Module<never, neve
     return itemAt('ModuleList', [...this], index);
   }
 
-  /** Puts a module at the end. */
+  /** Appends a module. */
   append(module: M): this {
     this.registerModule(String(this.length), module);
     return this;
   }
 
-  /** Puts modules at the end. */
+  /** Appends modules. */
   extend(modules: Iterable<M>): this {
     for (const module of listOf('ModuleList', 'modules', 'modules to iterate over', modules))
       this.append(module);
     return this;
   }
 
-  /** Puts a module before the one at `index`. */
+  /** Inserts a module before the one at `index`. */
   insert(index: number, module: M): this {
     checkNumber('ModuleList.insert', 'index', index, { whole: true });
     const list = [...this];
@@ -130,7 +133,7 @@ export class ModuleList<M extends AnyModule = Module> extends Module<never, neve
   }
 }
 
-/** Modules by name, without a forward of its own. */
+/** Modules by name. It has no `forward`. */
 export class ModuleDict<M extends AnyModule = Module> extends Module<never, never> {
   constructor(modules: Named<M> = {}) {
     super();
@@ -182,12 +185,13 @@ export class ModuleDict<M extends AnyModule = Module> extends Module<never, neve
   }
 }
 
-/** `(0): Parameter containing: [float32 of size 2x3]`, a line for each. */
+/** A line such as `(0): Parameter containing: [float32 of size 2x3]` for each parameter. */
 function describeParameters(owner: AnyModule): string {
   return [...owner.namedParameters('', { recurse: false })]
     .map(
       ([name, p]) =>
-        `(${name}): Parameter containing: [${p.dtype.name} of size ${p.shape.join('x') || 'scalar'}]`,
+        `(${name}): Parameter containing: [${p.dtype.name} of size ` +
+        `${p.shape.join('x') || 'scalar'}]`,
     )
     .join('\n');
 }
@@ -213,7 +217,7 @@ export class ParameterList extends Module<never, never> {
     return itemAt('ParameterList', [...this], index);
   }
 
-  /** Puts a parameter (or a tensor, which becomes one) at the end. */
+  /** Appends a parameter. A tensor is converted to one. */
   append(parameter: Tensor): this {
     this.registerParameter(
       String(this.length),
@@ -222,7 +226,7 @@ export class ParameterList extends Module<never, never> {
     return this;
   }
 
-  /** Puts parameters at the end. */
+  /** Appends parameters. */
   extend(parameters: Iterable<Tensor>): this {
     for (const parameter of listOf(
       'ParameterList',
@@ -256,7 +260,7 @@ export class ParameterDict extends Module<never, never> {
   }
 
   /**
-   * Adds or replaces a parameter (or a tensor, which becomes one). @throws ArgumentError for a name
+   * Adds or replaces a parameter. A tensor is converted to one. @throws ArgumentError for a name
    * with a dot
    */
   set(name: string, parameter: Tensor): this {

@@ -1,9 +1,8 @@
-/** The printed form of a module: its class, facts, and children, as PyTorch prints it. */
+/** Prints a module as PyTorch does: its class, its own facts and its children. */
 import type { AnyModule } from './module.js';
 
 /**
- * The printed form, `depth` levels deep. Equal neighbours of a list are printed once, with their
- * range.
+ * The printed form, `depth` levels deep. Equal neighbours in a list are printed once with a range.
  */
 export function describeModule(module: AnyModule, depth: number): string {
   const name = Object.getPrototypeOf(module).constructor.name as string;
@@ -25,7 +24,7 @@ interface Group {
   count: number;
 }
 
-/** Numbered neighbours that print alike, as one. */
+/** Merges numbered neighbours that print alike. */
 function grouped(children: readonly { key: string; text: string }[]): Group[] {
   const groups: Group[] = [];
   for (const { key, text } of children) {

@@ -1,4 +1,4 @@
-/** `nn.functional`: what layers compute, as functions of tensors. */
+/** The `nn.functional` namespace: the computations of layers as functions of tensors. */
 
 export { elu, gelu, leakyRelu, relu, sigmoid, silu, softplus, tanh } from '../ops/activation.js';
 export {

@@ -1,4 +1,4 @@
-/** Initialisation of parameters, in place and outside the graph. */
+/** The `nn.init` namespace: initialises parameters in place, unseen by autograd. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { float64 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
@@ -10,7 +10,7 @@ import type { Tensor } from '../core/tensor.js';
 import { alongside, requireTensor } from '../ops/operand.js';
 import { randn } from '../ops/random.js';
 
-/** Activation that follows a layer; decides its gain. */
+/** Activation after a layer, which decides the gain of its weights. */
 export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leaky_relu' | 'selu';
 
 const nonlinearities: readonly Nonlinearity[] = [
@@ -23,7 +23,7 @@ const nonlinearities: readonly Nonlinearity[] = [
 ];
 
 /**
- * The factor that keeps the variance through an activation. @see PyTorch `nn.init.calculate_gain`
+ * The factor that keeps the variance across an activation. @see PyTorch `nn.init.calculate_gain`
  */
 export function calculateGain(nonlinearity: Nonlinearity, slope = 0.01): number {
   checkOneOf('nn.init.calculateGain', 'nonlinearity', nonlinearity, nonlinearities);
@@ -41,6 +41,7 @@ export function calculateGain(nonlinearity: Nonlinearity, slope = 0.01): number 
   }
 }
 
+/** The numbers of inputs and outputs of each unit. */
 function fans(op: string, t: Tensor): { fanIn: number; fanOut: number } {
   requireTensor(t, op, 't');
   if (t.ndim < 2)
@@ -62,7 +63,7 @@ export const uniform_ = defineFunction(
   },
 );
 
-/** Normal numbers. @throws ArgumentError for a negative standard deviation */
+/** Normal numbers. @throws ArgumentError if the standard deviation is negative */
 export const normal_ = defineFunction(
   'normal_(tensor, /, mean, std)',
   (t: Tensor, mean = 0, std = 1): Tensor => {
@@ -82,7 +83,7 @@ function checkRange(op: string, name: string, low: unknown, high: unknown): void
     throw unexpected(op, name, 'a range', [low, high]);
 }
 
-/** Normal numbers, drawn again (by clamping the tails' quantiles) outside [a, b]. */
+/** Normal numbers in [a, b]. Numbers outside are drawn again, and clamped after 8 draws. */
 export const truncNormal_ = defineFunction(
   'truncNormal_(tensor, /, mean, std, a, b)',
   (t: Tensor, mean = 0, std = 1, a = -2, b = 2): Tensor => {
@@ -100,7 +101,7 @@ export const truncNormal_ = defineFunction(
   },
 );
 
-/** One value everywhere. */
+/** Sets every element to one value. */
 export const constant_ = defineFunction(
   'constant_(tensor, /, val)',
   (t: Tensor, val: number): Tensor => {
@@ -118,13 +119,13 @@ export const ones_ = (t: Tensor): Tensor => fill('nn.init.ones_', t, 1);
 /** Zeros. */
 export const zeros_ = (t: Tensor): Tensor => fill('nn.init.zeros_', t, 0);
 
-/** @throws ArgumentError for a gain below 0 */
+/** @throws ArgumentError if the gain is below 0 */
 function checkGain(op: string, gain: unknown): void {
   checkNumber(op, 'gain', gain, { from: 0 });
 }
 
 /**
- * Uniform numbers; `gain` is what values are multiplied by, see {@link calculateGain}. @see Glorot
+ * Uniform numbers; `gain` scales the values, see {@link calculateGain}. @see Glorot
  * and Bengio, AISTATS 2010
  */
 export const xavierUniform_ = defineFunction(
@@ -138,7 +139,7 @@ export const xavierUniform_ = defineFunction(
 );
 
 /**
- * Normal numbers; `gain` is what values are multiplied by, see {@link calculateGain}. @see Glorot
+ * Normal numbers; `gain` scales the values, see {@link calculateGain}. @see Glorot
  * and Bengio, AISTATS 2010
  */
 export const xavierNormal_ = defineFunction(
@@ -207,10 +208,10 @@ export function eye_(t: Tensor): Tensor {
 }
 
 /**
- * Rows (or, if there are more rows than columns, columns) that are orthogonal and of length `gain`;
- * later dims count as columns.
+ * Orthogonal rows of length `gain`, or orthogonal columns if there are more rows than columns. All
+ * dims but the first count as columns.
  *
- * @throws ShapeError for fewer than two dims
+ * @throws ShapeError if there are fewer than two dims
  * @see Saxe et al., arXiv:1312.6120
  */
 export const orthogonal_ = defineFunction(
@@ -238,9 +239,7 @@ export const orthogonal_ = defineFunction(
   },
 );
 
-/**
- * Makes row `i` orthogonal to those before it, and of length 1: Gram-Schmidt, twice for accuracy.
- */
+/** Makes row `i` orthogonal to the rows before it and of length 1 (Gram-Schmidt, run twice). */
 function orthogonalise(basis: Tensor, i: number): void {
   const row = basis.select(0, i);
   const before = basis.narrow(0, 0, i);

@@ -1,4 +1,4 @@
-/** Basic layers: Linear, Bilinear, Embedding, Dropout, Flatten, Identity. */
+/** Basic layers: linear maps, embeddings, dropout, reshapes and distances. */
 import type { Device, DeviceName } from '../core/device.js';
 import type { DTypeLike } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
@@ -25,7 +25,7 @@ import { kaimingUniform_, normal_, uniform_, zeros_ } from './init.js';
 import { Module } from './module.js';
 import { Parameter } from './parameter.js';
 
-/** Where and in which type a layer makes its parameters. */
+/** Dtype and device of the parameters of a layer. */
 export interface LayerOptions {
   /** The dtype of the parameters. */
   dtype?: DTypeLike;
@@ -33,7 +33,7 @@ export interface LayerOptions {
   device?: DeviceName | Device;
 }
 
-/** A parameter whose values are yet to be set. @internal */
+/** A parameter with uninitialised values. @internal */
 export function makeParameter(size: Shape, { dtype, device }: LayerOptions): Parameter {
   return new Parameter(empty(size, { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) }));
 }
@@ -71,7 +71,7 @@ export class Linear extends Module {
     this.resetParameters();
   }
 
-  /** Uniform in +-1/sqrt(inFeatures), as PyTorch initialises. */
+  /** Initialises as PyTorch: uniform in +-1/sqrt(inFeatures). */
   resetParameters(): void {
     kaimingUniform_(this.weight, { a: Math.sqrt(5) });
     const bound = this.inFeatures > 0 ? 1 / Math.sqrt(this.inFeatures) : 0;
@@ -83,7 +83,10 @@ export class Linear extends Module {
   }
 
   override extraRepr(): string {
-    return `inFeatures=${this.inFeatures}, outFeatures=${this.outFeatures}, bias=${this.bias !== null}`;
+    return (
+      `inFeatures=${this.inFeatures}, outFeatures=${this.outFeatures}, ` +
+      `bias=${this.bias !== null}`
+    );
   }
 }
 
@@ -127,7 +130,7 @@ export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
     this.resetParameters();
   }
 
-  /** Uniform in +-1/sqrt(in1Features). */
+  /** Initialises as PyTorch: uniform in +-1/sqrt(in1Features). */
   resetParameters(): void {
     const bound = 1 / Math.sqrt(this.in1Features);
     uniform_(this.weight, -bound, bound);
@@ -139,7 +142,10 @@ export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
   }
 
   override extraRepr(): string {
-    return `in1Features=${this.in1Features}, in2Features=${this.in2Features}, outFeatures=${this.outFeatures}, bias=${this.bias !== null}`;
+    return (
+      `in1Features=${this.in1Features}, in2Features=${this.in2Features}, ` +
+      `outFeatures=${this.outFeatures}, bias=${this.bias !== null}`
+    );
   }
 }
 
@@ -174,8 +180,8 @@ const fromPretrained = defineFunction(
 );
 
 /**
- * Rows of a table by index. Shapes: int64 `[...]` to `[..., embeddingDim]`. `paddingIdx` is a row
- * of zeros that gets no gradient; negative ones count from the end.
+ * Looks up rows of a table by index. Shapes: int64 `[...]` to `[..., embeddingDim]`. The row
+ * `paddingIdx` is zeros and gets no gradient; a negative one counts from the end.
  */
 export class Embedding extends Module {
   /** The number of rows. */
@@ -187,7 +193,7 @@ export class Embedding extends Module {
   /** The weight. */
   weight: Parameter;
 
-  /** @throws ArgumentError for a padding index out of range */
+  /** @throws ArgumentError if the padding index is out of range */
   constructor(...args: ArgumentsOf<typeof embeddingArguments>) {
     super();
     const { numEmbeddings, embeddingDim, paddingIdx, place } = embeddingArguments(...args);
@@ -209,12 +215,12 @@ export class Embedding extends Module {
   }
 
   /**
-   * A layer over a table that is there already (and by default, with `freeze`, stays as it is).
-   * @throws ShapeError unless it is a matrix
+   * A layer over an existing table, which is not trained unless `freeze` is false. @throws
+   * ShapeError unless the table is a matrix
    */
   static readonly fromPretrained: typeof fromPretrained = fromPretrained;
 
-  /** Standard normal, zeros in the padding row. */
+  /** Initialises as PyTorch: standard normal, with zeros in the padding row. */
   resetParameters(): void {
     normal_(this.weight);
     if (this.paddingIdx !== null) zeros_(this.weight.detach().select(0, this.paddingIdx));
@@ -225,7 +231,10 @@ export class Embedding extends Module {
   }
 
   override extraRepr(): string {
-    return `${this.numEmbeddings}, ${this.embeddingDim}${this.paddingIdx === null ? '' : `, paddingIdx=${this.paddingIdx}`}`;
+    return (
+      `${this.numEmbeddings}, ` +
+      `${this.embeddingDim}${this.paddingIdx === null ? '' : `, paddingIdx=${this.paddingIdx}`}`
+    );
   }
 }
 
@@ -234,11 +243,11 @@ const dropoutArguments = defineArguments('Dropout(p, inplace)', (p = 0.5, inplac
   inplace,
 }));
 
-/** While training, sets elements to 0 with probability p and scales the others. */
+/** While training, sets elements to 0 with probability p and scales the others by 1 / (1 - p). */
 export class Dropout extends Module {
   /** The probability of dropping an element. */
   readonly p: number;
-  /** Whether the input is overwritten. */
+  /** Whether `forward` overwrites the input. */
   readonly inplace: boolean;
 
   /** @throws ArgumentError unless 0 <= p <= 1 */
@@ -276,7 +285,7 @@ const flattenArguments = defineArguments(
   (startDim = 1, endDim = -1) => ({ startDim, endDim }),
 );
 
-/** Neighbouring dims merged into one; by default all but the first. */
+/** Merges neighbouring dims into one; by default all but the first. */
 export class Flatten extends Module {
   /** The first dim that is flattened. */
   readonly startDim: number;
@@ -307,7 +316,7 @@ const unflattenArguments = defineArguments(
   (dim: number, unflattenedSize: Shape) => ({ dim, unflattenedSize }),
 );
 
-/** One dim split into several. */
+/** Splits one dim into several. */
 export class Unflatten extends Module {
   /** The dim along which the module works. */
   readonly dim: number;

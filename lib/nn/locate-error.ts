@@ -1,16 +1,13 @@
-/** Errors out of a model say which of its modules they come from. */
+/** Adds to an error of a model which of its modules threw it. */
 import { ShardwiseError } from '../core/errors.js';
 import type { AnyModule } from './module.js';
 
-/** Calls of modules that are under way, one in another. */
+/** Depth of nested module calls. */
 let depth = 0;
-/** The innermost module that an error has passed. */
+/** The innermost module that each error left. */
 const origin = new WeakMap<ShardwiseError, AnyModule>();
 
-/**
- * Runs what a call of the module does. What is thrown gets the path of the innermost module in the
- * outermost.
- */
+/** Runs the call of a module. An error gets the path from the outermost module to the innermost. */
 export function callLocated(
   run: (module: AnyModule, args: never[]) => unknown,
   module: AnyModule,
@@ -20,14 +17,14 @@ export function callLocated(
   try {
     return run(module, args);
   } catch (error) {
-    note(error, module);
+    locate(error, module);
     throw error;
   } finally {
     depth--;
   }
 }
 
-function note(error: unknown, module: AnyModule): void {
+function locate(error: unknown, module: AnyModule): void {
   if (!(error instanceof ShardwiseError)) return;
   if (!origin.has(error)) origin.set(error, module);
   if (depth > 1 || error.modulePath !== undefined) return;

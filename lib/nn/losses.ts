@@ -1,4 +1,4 @@
-/** Losses as modules; each has the options of the function of its name. */
+/** Losses as modules. Each has the options of the function in `nn.functional` that it calls. */
 import { checkNumber, checkOneOf, type NumberRule } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -29,7 +29,7 @@ type Pair = [input: Tensor, target: Tensor];
 
 const reductions = ['none', 'mean', 'sum'];
 
-/** Bounds of the numbers among the options, as in PyTorch. */
+/** Bounds of numeric options, as in PyTorch. */
 const numberRules: Readonly<Record<string, NumberRule>> = {
   labelSmoothing: { from: 0, to: 1 },
   ignoreIndex: { whole: true },
@@ -40,7 +40,7 @@ const numberRules: Readonly<Record<string, NumberRule>> = {
   p: {},
 };
 
-/** A loss of an input and a target, with options that hold no tensors. */
+/** Base of losses. Its options hold no tensors: those are buffers. */
 abstract class Loss<O extends object, Args extends readonly unknown[] = Pair> extends Module<Args> {
   readonly options: O;
 
@@ -51,7 +51,7 @@ abstract class Loss<O extends object, Args extends readonly unknown[] = Pair> ex
   }
 }
 
-/** Checks options here already, where they are written, and not only at the first call. */
+/** Checks options in the constructor, so that an error points there and not to the first call. */
 function checkOptions(op: string, options: Readonly<Record<string, unknown>>): void {
   const allowed = op === 'KLDivLoss' ? [...reductions, 'batchmean'] : reductions;
   for (const [name, value] of Object.entries(options)) {
@@ -245,7 +245,7 @@ const marginRankingArguments = defineArguments(
   (margin = 0, options: LossOptions = {}) => ({ margin, ...options }),
 );
 
-/** Which of two should be larger; see `marginRankingLoss`. */
+/** Ranking loss: which of two inputs should be larger; see `marginRankingLoss`. */
 export class MarginRankingLoss extends Loss<
   MarginOptions,
   [input1: Tensor, input2: Tensor, target: Tensor]
@@ -264,7 +264,7 @@ const cosineEmbeddingArguments = defineArguments(
   (margin = 0, options: LossOptions = {}) => ({ margin, ...options }),
 );
 
-/** Whether two vectors should point the same way; see `cosineEmbeddingLoss`. */
+/** Loss of the cosine of two vectors that should be similar or not; see `cosineEmbeddingLoss`. */
 export class CosineEmbeddingLoss extends Loss<
   MarginOptions,
   [input1: Tensor, input2: Tensor, target: Tensor]
@@ -288,7 +288,10 @@ const tripletMarginArguments = defineArguments(
   }),
 );
 
-/** An anchor nearer to the positive than to the negative; see `tripletMarginLoss`. */
+/**
+ * Loss of an anchor that should be nearer to a positive than to a negative; see
+ * `tripletMarginLoss`.
+ */
 export class TripletMarginLoss extends Loss<
   MarginOptions & { p?: number; eps?: number },
   [anchor: Tensor, positive: Tensor, negative: Tensor]

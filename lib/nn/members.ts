@@ -1,18 +1,27 @@
 /**
- * The named members of a module, in the order in which they came. They are plain properties, and
- * JavaScript lists those whose names are whole numbers before all others; a module in which that is
- * not the order of registration keeps a list of its names.
+ * The members of a module by name: parameters, buffers and children in order of registration. They
+ * are plain properties, and JavaScript lists names that are whole numbers first; a module whose
+ * order differs keeps a list of its names.
  */
 
 import { ArgumentError } from '../core/errors.js';
-import { shown } from '../core/options.js';
+import { optionsOf, shown, unexpected } from '../core/options.js';
+import { Tensor } from '../core/tensor.js';
+import type { AnyModule } from './module.js';
+import { Parameter } from './parameter.js';
+
+/** Options of the walks over parameters and buffers. */
+export interface WalkOptions {
+  /** Include the modules below. */
+  recurse?: boolean;
+}
 
 interface Ordered {
-  /** Null while JavaScript's order is the right one. */
+  /** Null while JavaScript's order is the order of registration. */
   memberOrder: string[] | null;
 }
 
-/** Names of the properties of a module, in the order in which they came. */
+/** Names of the members of a module, in order of registration. */
 export function memberNames(module: object): string[] {
   const names = Object.keys(module);
   const { memberOrder } = module as Ordered;
@@ -22,13 +31,13 @@ export function memberNames(module: object): string[] {
   return [...listed, ...present];
 }
 
-/** Names and values of the properties of a module, in the order in which they came. */
+/** Names and values of the members of a module, in order of registration. */
 export function members(module: object): [name: string, value: unknown][] {
-  return memberNames(module).map((name) => [name, (module as Record<string, unknown>)[name]]);
+  return memberNames(module).map((name) => [name, valueAt(module, name)]);
 }
 
 /**
- * Sets a property; a new one comes after all others, whatever its name. @throws ArgumentError for a
+ * Sets a member; a new one comes last in the order, whatever its name. @throws ArgumentError for a
  * name that no member can have
  */
 export function setMember(module: object, name: string, value: unknown): void {
@@ -40,7 +49,82 @@ export function setMember(module: object, name: string, value: unknown): void {
     ordered.memberOrder = [...before, name];
 }
 
-/** A name for messages, in quotes; what is none as it is. */
+/** The parameters of a module with dotted names, each once unless `removeDuplicate` is false. */
+export function* walkParameters(
+  root: AnyModule,
+  prefix: string,
+  options: WalkOptions & { removeDuplicate?: boolean },
+): Generator<[string, Parameter]> {
+  const { recurse = true, removeDuplicate = true } = optionsOf(
+    'namedParameters',
+    options,
+    'recurse removeDuplicate',
+  );
+  const seen = new Set<Tensor>();
+  for (const [path, module] of recurse ? root.namedModules(prefix) : [[prefix, root] as const]) {
+    for (const [name, value] of members(module)) {
+      if (!(value instanceof Parameter) || (removeDuplicate && seen.has(value))) continue;
+      seen.add(value);
+      yield [joined(path, name), value];
+    }
+  }
+}
+
+/** The buffers of a module with dotted names, each once. */
+export function* walkBuffers(
+  root: AnyModule,
+  prefix: string,
+  options: WalkOptions,
+): Generator<[string, Tensor]> {
+  const { recurse = true } = optionsOf('namedBuffers', options, 'recurse');
+  const seen = new Set<Tensor>();
+  for (const [path, module] of recurse ? root.namedModules(prefix) : [[prefix, root] as const]) {
+    for (const name of module.bufferNames.keys()) {
+      const value = valueAt(module, name);
+      if (!(value instanceof Tensor) || seen.has(value)) continue;
+      seen.add(value);
+      yield [joined(path, name), value];
+    }
+  }
+}
+
+/** @throws ArgumentError if no parameter has this path */
+export function parameterAt(root: AnyModule, path: string): Parameter {
+  const [owner, name] = ownerOf(root, path);
+  const value = valueAt(owner, name);
+  if (!(value instanceof Parameter))
+    throw new ArgumentError(`getParameter: no parameter at "${path}"`, { path });
+  return value;
+}
+
+/** @throws ArgumentError if no buffer has this path */
+export function bufferAt(root: AnyModule, path: string): Tensor {
+  const [owner, name] = ownerOf(root, path);
+  const value = valueAt(owner, name);
+  if (!owner.bufferNames.has(name) || !(value instanceof Tensor))
+    throw new ArgumentError(`getBuffer: no buffer at "${path}"`, { path });
+  return value;
+}
+
+/** Splits a dotted path into the module and the name of its member. */
+function ownerOf(root: AnyModule, path: string): [AnyModule, string] {
+  if (typeof path !== 'string')
+    throw unexpected('getParameter and getBuffer', 'path', 'a string', path);
+  const dot = path.lastIndexOf('.');
+  return [root.getSubmodule<AnyModule>(dot < 0 ? '' : path.slice(0, dot)), path.slice(dot + 1)];
+}
+
+/** The property of a module that may be a member. */
+export function valueAt(module: object, name: string): unknown {
+  return (module as Record<string, unknown>)[name];
+}
+
+/** A dotted path. */
+export function joined(prefix: string, name: string): string {
+  return prefix === '' ? name : `${prefix}.${name}`;
+}
+
+/** A name in quotes, for messages; any other value as {@link shown}. */
 export function quoted(name: unknown): string {
   return typeof name === 'string' ? `"${name}"` : shown(name);
 }
@@ -53,7 +137,8 @@ function checkName(module: object, name: string): void {
     );
   if (name in module && !Object.prototype.propertyIsEnumerable.call(module, name))
     throw new ArgumentError(
-      `"${name}" is a member of ${module.constructor.name} and cannot name a parameter, buffer or module`,
+      `"${name}" is a member of ${module.constructor.name} and cannot name a parameter, ` +
+        'buffer or module',
       { name },
     );
 }

@@ -1,4 +1,4 @@
-/** Hooks of modules: around forward, and around the part of backward that belongs to the module. */
+/** Hooks of modules, and the call of a module that runs them around `forward` and backward. */
 import { Function as AutogradFunction, type FunctionContext } from '../autograd/function.js';
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import type { HookHandle, Node } from '../autograd/node.js';
@@ -13,35 +13,35 @@ import type { AnyModule } from './module.js';
 type Gradients = readonly (Tensor | null)[];
 type Hooks<F> = Map<number, F>;
 
-// A module of any arguments and result is an AnyModule, so hooks must compare both ways: they are
-// declared as methods, whose parameters do, and carry a property, without which TypeScript compares
-// a callback's own parameters one way only. Hooks see nothing but their own module.
+// Every module must be assignable to AnyModule, so the types of hooks must be bivariant. They are
+// declared as methods, whose parameters are, and have a property, without which TypeScript compares
+// the parameters of a callback in one direction only.
 type Marked = { readonly name?: string };
 
-/** What {@link Module.registerForwardPreHook} takes. */
+/** The argument of {@link Module.registerForwardPreHook}. */
 export type ForwardPreHook<M, Args> = {
   hook(module: M, args: Args): Args | undefined | void;
 }['hook'] &
   Marked;
-/** What {@link Module.registerForwardHook} takes. */
+/** The argument of {@link Module.registerForwardHook}. */
 export type ForwardHook<M, Args, Result> = {
   hook(module: M, args: Args, result: Result): Result | undefined | void;
 }['hook'] &
   Marked;
-/** What {@link Module.registerFullBackwardPreHook} takes. */
+/** The argument of {@link Module.registerFullBackwardPreHook}. */
 export type BackwardPreHook<M> = {
   hook(module: M, gradOutput: Gradients): Gradients | undefined | void;
 }['hook'] &
   Marked;
-/** What {@link Module.registerFullBackwardHook} takes. */
+/** The argument of {@link Module.registerFullBackwardHook}. */
 export type BackwardHook<M> = {
   hook(module: M, gradInput: Gradients, gradOutput: Gradients): Gradients | undefined | void;
 }['hook'] &
   Marked;
 
-/** Options of hooks. */
+/** Options of the methods that register hooks. */
 export interface HookOptions {
-  /** Run before the hooks that are there already. */
+  /** Run before the hooks registered so far. */
   prepend?: boolean;
 }
 
@@ -72,7 +72,7 @@ export function addHook<F>(hooks: Hooks<F>, hook: F, options: HookOptions = {}):
   return { remove: () => void hooks.delete(id) };
 }
 
-/** What a call of a module does: its compiled form if it has one, else its hooks and `forward`. */
+/** Calls a module: runs its compiled form if it has one, else its hooks and `forward`. */
 export function callModule(module: AnyModule, args: never[]): unknown {
   const run = module.compiled === null ? callWithHooks : callCompiled;
   return moduleTrace.asking === 0
@@ -84,7 +84,7 @@ function callCompiled(module: AnyModule, args: never[]): unknown {
   return (module.compiled as NonNullable<AnyModule['compiled']>)(...args);
 }
 
-/** Runs `forward` with whatever hooks the module has. */
+/** Runs `forward` with the hooks of the module. */
 export function callWithHooks(module: AnyModule, args: never[]): unknown {
   if (module.forward === undefined)
     throw new ArgumentError(`${module.constructor.name}: this module has no method forward`, {
@@ -104,21 +104,21 @@ export function callWithHooks(module: AnyModule, args: never[]): unknown {
     if (replaced !== undefined)
       given = (Array.isArray(replaced) ? replaced : [replaced]) as never[];
   }
-  const watch =
+  const run =
     isGradEnabled() && (hooks.backward.size > 0 || hooks.backwardPre.size > 0)
-      ? new BackwardWatch(module)
+      ? new BackwardHookRun(module)
       : null;
-  if (watch !== null) given = watch.inputs(given);
+  if (run !== null) given = run.inputs(given);
   let result: unknown = module.forward(...(given as never));
   for (const hook of hooks.forward.values()) {
     const replaced = hook(module, given, result);
     if (replaced !== undefined) result = replaced;
   }
-  return watch === null ? result : watch.outputs(result);
+  return run === null ? result : run.outputs(result);
 }
 
-/** Passes tensors through unchanged, and so marks a place in the graph. */
-class Passage extends AutogradFunction {
+/** Identity with a node of its own, at which backward hooks are registered. */
+class IdentityNode extends AutogradFunction {
   static forward(_ctx: FunctionContext, ...tensors: Tensor[]): Tensor[] {
     return tensors.map((t) => t.detach());
   }
@@ -128,8 +128,8 @@ class Passage extends AutogradFunction {
   }
 }
 
-/** One call of a module, watched in backward: its outputs' gradients, then its inputs'. */
-class BackwardWatch {
+/** Runs the backward hooks of one call: first with the outputs' gradients, then the inputs'. */
+class BackwardHookRun {
   private readonly module: AnyModule;
   private gradOutput: Gradients = [];
   private hasInputNode = false;
@@ -138,11 +138,12 @@ class BackwardWatch {
     this.module = module;
   }
 
+  /** Passes the inputs through a node whose gradients the hooks see. */
   inputs(args: never[]): never[] {
     const list = args as unknown[];
     const at = list.flatMap((a, i) => (a instanceof Tensor && a.requiresGrad ? [i] : []));
     if (at.length === 0) return args;
-    const passed = Passage.apply(...(at.map((i) => list[i]) as Tensor[]));
+    const passed = IdentityNode.apply(...(at.map((i) => list[i]) as Tensor[]));
     const node = (passed[0] as Tensor).gradFn as Node;
     this.hasInputNode = true;
     const spread = (grads: Gradients): (Tensor | null)[] =>
@@ -154,12 +155,13 @@ class BackwardWatch {
     return list.map((a, i) => (at.includes(i) ? passed[at.indexOf(i)] : a)) as never[];
   }
 
+  /** Passes the outputs through a node whose gradients the hooks see. */
   outputs(result: unknown): unknown {
     const many = Array.isArray(result);
     const list = (many ? result : [result]) as unknown[];
     const at = list.flatMap((a, i) => (a instanceof Tensor && a.requiresGrad ? [i] : []));
     if (at.length === 0) return result;
-    const passed = Passage.apply(...(at.map((i) => list[i]) as Tensor[]));
+    const passed = IdentityNode.apply(...(at.map((i) => list[i]) as Tensor[]));
     const node = (passed[0] as Tensor).gradFn as Node;
     node.registerPrehook((grads) => this.beforeOutputs(grads));
     const spread = list.map((a, i) => (at.includes(i) ? passed[at.indexOf(i)] : a));
@@ -171,7 +173,7 @@ class BackwardWatch {
     for (const hook of this.module.hooks.backwardPre.values())
       current = hook(this.module, current) ?? current;
     this.gradOutput = current;
-    // Without an input that needs a gradient there is no later moment.
+    // If no input needs a gradient, there is no later node to run the hooks at.
     if (!this.hasInputNode) this.afterInputs([]);
     return current === grads ? undefined : current;
   }

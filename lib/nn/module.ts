@@ -1,35 +1,35 @@
 /**
- * Modules: trees of parameters with a forward function. A module is a function object: `model(x)`
- * runs its hooks and `forward`. Parameters, buffers and children are plain properties; assigning
- * one registers it.
+ * The base class of modules: trees of parameters with a forward function. A module is a function
+ * object, so `model(x)` runs its hooks and `forward`. Parameters, buffers and children are plain
+ * properties; assigning one registers it.
  */
 
-import { noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import type { Device, DeviceName } from '../core/device.js';
-import {
-  bfloat16,
-  type DType,
-  type DTypeLike,
-  dtypeOf,
-  float16,
-  float32,
-  float64,
-} from '../core/dtype.js';
+import { bfloat16, type DTypeLike, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
 import { memoryRoles } from '../core/memory-roles.js';
-import { checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
-import { swapData } from '../core/set-storage.js';
-import type { ArgumentsOf } from '../core/signature.js';
-import { setGrad, Tensor } from '../core/tensor.js';
-import { dtypeOrDevice } from '../core/to-target.js';
+import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
+import { setGrad, type Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
 import { describe, requireTensor } from '../ops/operand.js';
+import { convertModule, type ModuleTarget } from './convert.js';
 import { describeModule } from './describe.js';
-import { members, quoted, setMember } from './members.js';
-import { bufferArguments, strictArguments } from './module-arguments.js';
+import {
+  bufferAt,
+  joined,
+  members,
+  parameterAt,
+  quoted,
+  setMember,
+  valueAt,
+  type WalkOptions,
+  walkBuffers,
+  walkParameters,
+} from './members.js';
 import {
   addHook,
   type BackwardHook,
@@ -48,27 +48,24 @@ import {
   loadState,
   type StateDict,
   type StateDictOptions,
+  strictArguments,
 } from './state-dict.js';
 
+export type { ModuleTarget, WalkOptions };
+
 /**
- * A module of whatever arguments and result. Every module is one; to call it, say what it takes:
- * `module as Module<[x: Tensor]>`.
+ * A module of any arguments and result. Every module is assignable to it; to call one, state its
+ * arguments: `module as Module<[x: Tensor]>`.
  */
 export type AnyModule = Module<never, unknown>;
 
-/** What `module.to` takes. */
-export interface ModuleTarget {
-  /** The dtype of floating-point parameters and buffers. */
-  dtype?: DTypeLike;
-  /** The device of parameters and buffers. */
-  device?: DeviceName | Device;
-}
-
-/** Options of the walks over parameters and buffers. */
-export interface WalkOptions {
-  /** Those of modules below, too. */
-  recurse?: boolean;
-}
+const bufferArguments = defineArguments(
+  'registerBuffer(name, tensor, persistent)',
+  (name: string, tensor: Tensor | null, persistent = true) => {
+    checkFlag('registerBuffer', 'persistent', persistent);
+    return { name, tensor, persistent };
+  },
+);
 
 export interface Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
   (...args: Args): Result;
@@ -86,7 +83,9 @@ export interface Module<Args extends readonly unknown[] = [input: Tensor], Resul
  * const y = new Net()(x);
  */
 export abstract class Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
-  /** @internal the form that `compile()` made, called instead of hooks and forward */
+  /**
+   * @internal the function that `compile()` returned; a call runs it instead of hooks and forward
+   */
   compiled!: ((...args: never[]) => unknown) | null;
   /** @internal */
   trainingFlag!: boolean;
@@ -94,7 +93,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   readonly hooks!: ModuleHooks;
   /** @internal */
   readonly bufferNames!: Map<string, boolean>;
-  /** @internal names in order of registration, where JavaScript's order is another */
+  /** @internal names in order of registration; null while JavaScript's order is the same */
   memberOrder!: string[] | null;
 
   constructor() {
@@ -113,7 +112,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return self;
   }
 
-  /** True while training; changes what Dropout and its like do. */
+  /** True while training. Modules such as Dropout behave differently in evaluation. */
   get training(): boolean {
     moduleWatch.saw?.(this);
     return this.trainingFlag;
@@ -123,12 +122,12 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     this.trainingFlag = value;
   }
 
-  /** What the module computes; call the module itself, so that hooks run. */
+  /** Computes the result. Call the module itself, so that hooks run. */
   abstract forward(...args: Args): Result;
 
   /**
-   * Adds a tensor that is part of the state but not trained; with `persistent: false` it is left
-   * out of the state dict.
+   * Adds a tensor that is part of the state but not trained. With `persistent: false` the state
+   * dict leaves it out.
    */
   registerBuffer(...args: ArgumentsOf<typeof bufferArguments>): void {
     const { name, tensor, persistent } = bufferArguments(...args);
@@ -143,15 +142,16 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   registerParameter(name: string, parameter: Parameter | null): void {
     if (parameter !== null && !(parameter instanceof Parameter))
       throw new ArgumentError(
-        `registerParameter: expected ${quoted(name)} to be an nn.Parameter or null, got ${describe(parameter)}`,
+        `registerParameter: expected ${quoted(name)} to be an nn.Parameter or null, got ` +
+          `${describe(parameter)}`,
         { name },
       );
     setMember(this, name, parameter);
   }
 
   /**
-   * Adds a child by name, as assigning the property does. A name that is a whole number keeps its
-   * place among the others only this way: JavaScript puts such properties first.
+   * Adds a child by name, as assigning the property does. Use this for a name that is a whole
+   * number: JavaScript lists such properties first, and this keeps the order of registration.
    */
   registerModule(name: string, module: AnyModule): void {
     if (!(module instanceof Module))
@@ -177,7 +177,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     for (const [, child] of this.namedChildren()) yield child;
   }
 
-  /** This module and all below, each once, with dotted paths; this one's is the prefix. */
+  /** This module and all below, each once, with dotted paths that start with `prefix`. */
   *namedModules(prefix = '', seen: Set<AnyModule> = new Set()): Generator<[string, AnyModule]> {
     if (typeof prefix !== 'string') throw unexpected('namedModules', 'prefix', 'a string', prefix);
     if (!(seen instanceof Set)) throw unexpected('namedModules', 'seen', 'a set of modules', seen);
@@ -185,7 +185,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     seen.add(this);
     yield [prefix, this];
     for (const [name, child] of this.namedChildren())
-      yield* child.namedModules(join(prefix, name), seen);
+      yield* child.namedModules(joined(prefix, name), seen);
   }
 
   /** This module and all submodules, each once. */
@@ -198,19 +198,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     prefix = '',
     options: WalkOptions & { removeDuplicate?: boolean } = {},
   ): Generator<[string, Parameter]> {
-    const { recurse = true, removeDuplicate = true } = optionsOf(
-      'namedParameters',
-      options,
-      'recurse removeDuplicate',
-    );
-    const seen = new Set<Tensor>();
-    for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
-      for (const [name, value] of members(module)) {
-        if (!(value instanceof Parameter) || (removeDuplicate && seen.has(value))) continue;
-        seen.add(value);
-        yield [join(path, name), value];
-      }
-    }
+    yield* walkParameters(this, prefix, options);
   }
 
   /** The parameters of this module and its submodules, each once. */
@@ -220,16 +208,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Buffers with dotted names. */
   *namedBuffers(prefix = '', options: WalkOptions = {}): Generator<[string, Tensor]> {
-    const { recurse = true } = optionsOf('namedBuffers', options, 'recurse');
-    const seen = new Set<Tensor>();
-    for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
-      for (const name of module.bufferNames.keys()) {
-        const value = valueAt(module, name);
-        if (!(value instanceof Tensor) || seen.has(value)) continue;
-        seen.add(value);
-        yield [join(path, name), value];
-      }
-    }
+    yield* walkBuffers(this, prefix, options);
   }
 
   /** The buffers of this module and its submodules, each once. */
@@ -238,8 +217,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   /**
-   * The module at a dotted path; say which kind it is to call it. @throws ArgumentError if there is
-   * none
+   * The module at a dotted path; state its class to call it. @throws ArgumentError if no module has
+   * this path
    */
   getSubmodule<M extends AnyModule = Module>(path: string): M {
     if (typeof path !== 'string') throw unexpected('getSubmodule', 'path', 'a string', path);
@@ -248,7 +227,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
       const next = valueAt(module, name);
       if (!(next instanceof Module))
         throw new ArgumentError(
-          `getSubmodule: no module at "${path}": ${describeModule(module, 0)} has no child "${name}"`,
+          `getSubmodule: no module at "${path}": ${describeModule(module, 0)} has no child ` +
+            `"${name}"`,
           { path },
         );
       module = next;
@@ -256,29 +236,14 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return module as unknown as M;
   }
 
-  /** The parameter at a dotted path. @throws ArgumentError if there is none */
+  /** The parameter at a dotted path. @throws ArgumentError if no parameter has this path */
   getParameter(path: string): Parameter {
-    const [owner, name] = this.ownerOf(path);
-    const value = valueAt(owner, name);
-    if (!(value instanceof Parameter))
-      throw new ArgumentError(`getParameter: no parameter at "${path}"`, { path });
-    return value;
+    return parameterAt(this, path);
   }
 
-  /** The buffer at a dotted path. @throws ArgumentError if there is none */
+  /** The buffer at a dotted path. @throws ArgumentError if no buffer has this path */
   getBuffer(path: string): Tensor {
-    const [owner, name] = this.ownerOf(path);
-    const value = valueAt(owner, name);
-    if (!owner.bufferNames.has(name) || !(value instanceof Tensor))
-      throw new ArgumentError(`getBuffer: no buffer at "${path}"`, { path });
-    return value;
-  }
-
-  private ownerOf(path: string): [AnyModule, string] {
-    if (typeof path !== 'string')
-      throw unexpected('getParameter and getBuffer', 'path', 'a string', path);
-    const dot = path.lastIndexOf('.');
-    return [this.getSubmodule<AnyModule>(dot < 0 ? '' : path.slice(0, dot)), path.slice(dot + 1)];
+    return bufferAt(this, path);
   }
 
   /** Parameters and persistent buffers by dotted name, sharing memory with the module. */
@@ -290,8 +255,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /**
    * Copies values into parameters and buffers.
    *
-   * @throws CheckpointError listing missing and unexpected names (unless `strict` is false) and
-   * wrong shapes
+   * @throws CheckpointError that lists wrong shapes and, unless `strict` is false, missing and
+   * unexpected names
    */
   loadStateDict(
     state: StateDict | ReadonlyMap<string, Tensor>,
@@ -301,17 +266,12 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   /**
-   * Moves and converts all parameters and buffers, in place; only floating ones change dtype.
+   * Moves and converts all parameters and buffers in place; only floating ones change dtype.
    * Returns the module.
    */
   to(target: DTypeLike | DeviceName | Device | ModuleTarget): this {
-    const { dtype, device } = moduleTarget(target);
-    return this.convertTensors((t) =>
-      t.to({
-        ...(dtype && t.dtype.isFloatingPoint ? { dtype } : {}),
-        ...(device ? { device } : {}),
-      }),
-    );
+    convertModule(this, target);
+    return this;
   }
 
   /** Converts floating parameters and buffers to float16. */
@@ -345,7 +305,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return this.to('cpu');
   }
 
-  /** Sets the training flag of this module and all below. */
+  /** Sets the training flag of this module and of all below it. */
   train(mode = true): this {
     for (const module of this.modules()) module.training = mode;
     return this;
@@ -362,7 +322,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return this;
   }
 
-  /** Drops the gradients of all parameters, or sets them to zero. */
+  /** Sets the gradients of all parameters to null, or to zero. */
   zeroGrad(...args: ArgumentsOf<typeof zeroGradArguments>): void {
     const setToNone = zeroGradArguments(...args);
     for (const parameter of this.parameters()) {
@@ -379,30 +339,30 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return this;
   }
 
-  /** Runs before forward; may return other arguments (an array). */
+  /** Registers a hook that runs before `forward` and may return other arguments as an array. */
   registerForwardPreHook(hook: ForwardPreHook<this, Args>, options?: HookOptions): HookHandle {
     return addHook(this.hooks.forwardPre, hook as never, options);
   }
 
-  /** Runs after forward; may return another result. */
+  /** Registers a hook that runs after `forward` and may return another result. */
   registerForwardHook(hook: ForwardHook<this, Args, Result>, options?: HookOptions): HookHandle {
     return addHook(this.hooks.forward, hook as never, options);
   }
 
-  /** Runs when the gradients of the module's outputs are known; may return replacements. */
+  /** Registers a hook that sees the gradients of the outputs and may return replacements. */
   registerFullBackwardPreHook(hook: BackwardPreHook<this>, options?: HookOptions): HookHandle {
     return addHook(this.hooks.backwardPre, hook as never, options);
   }
 
   /**
-   * Runs when the gradients of the module's inputs are known, after its parameters' `.grad` is set;
-   * may return replacements.
+   * Registers a hook that sees the gradients of the inputs, after the parameters' `.grad` is set,
+   * and may return replacements.
    */
   registerFullBackwardHook(hook: BackwardHook<this>, options?: HookOptions): HookHandle {
     return addHook(this.hooks.backward, hook as never, options);
   }
 
-  /** Extra facts in the printed form, such as sizes. */
+  /** Text in the parentheses of the printed form, such as sizes. */
   extraRepr(): string {
     return '';
   }
@@ -423,42 +383,9 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
       t.dispose();
     }
   }
-
-  private convertTensors(convert: (t: Tensor) => Tensor): this {
-    noGrad(() => {
-      for (const t of [...this.parameters(), ...this.buffers()]) {
-        for (const each of [t, t.gradTensor]) {
-          if (each === null) continue;
-          const seen = each.detach();
-          const converted = convert(seen);
-          if (converted.storage !== each.storage) swapData(each, converted);
-          // Temporaries let go of the memory, so that the old one goes now and the new one is the
-          // module's alone.
-          if (converted !== seen) converted.dispose();
-          seen.dispose();
-        }
-      }
-    });
-    return this;
-  }
 }
 
-function moduleTarget(target: DTypeLike | DeviceName | Device | ModuleTarget): {
-  dtype?: DType;
-  device?: DeviceName | Device;
-} {
-  const given: ModuleTarget | null =
-    dtypeOrDevice(target) ?? (typeof target === 'object' ? (target as ModuleTarget | null) : null);
-  if (given === null)
-    throw unexpected('to', 'target', 'a dtype, a device, or an object of both', target);
-  const { dtype, ...place } = optionsOf('to', given, 'dtype device');
-  return { ...place, ...(dtype === undefined ? {} : { dtype: dtypeOf(dtype, 'to') }) };
-}
-
-function valueAt(module: AnyModule, name: string): unknown {
-  return (module as unknown as Record<string, unknown>)[name];
-}
-
+/** Defines a property that does not count as a member. */
 function hide(target: object, key: string, value: unknown): void {
   Object.defineProperty(target, key, {
     value,
@@ -466,8 +393,4 @@ function hide(target: object, key: string, value: unknown): void {
     configurable: true,
     enumerable: false,
   });
-}
-
-function join(prefix: string, name: string): string {
-  return prefix === '' ? name : `${prefix}.${name}`;
 }

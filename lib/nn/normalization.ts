@@ -34,7 +34,7 @@ const layerNormArguments = defineArguments(
   ) => ({ normalizedShape, eps, elementwiseAffine, bias, place }),
 );
 
-/** Layer normalisation over the last dims, with a gain and a bias. */
+/** Layer normalisation over the last dims, with a learned gain and bias. */
 export class LayerNorm extends Module {
   /** The sizes of the last dims, which are normalized together. */
   readonly normalizedShape: Shape;
@@ -58,7 +58,7 @@ export class LayerNorm extends Module {
     this.resetParameters();
   }
 
-  /** Ones and zeros. */
+  /** Initialises gains to 1 and biases to 0. */
   resetParameters(): void {
     if (this.weight) ones_(this.weight);
     if (this.bias) zeros_(this.bias);
@@ -69,7 +69,10 @@ export class LayerNorm extends Module {
   }
 
   override extraRepr(): string {
-    return `[${this.normalizedShape.join(', ')}], eps=${this.eps}, elementwiseAffine=${this.weight !== null}`;
+    return (
+      `[${this.normalizedShape.join(', ')}], eps=${this.eps}, ` +
+      `elementwiseAffine=${this.weight !== null}`
+    );
   }
 }
 
@@ -84,8 +87,8 @@ const rmsNormArguments = defineArguments(
 );
 
 /**
- * RMS normalisation over the last dims, with a gain; `eps` is the machine epsilon of the input's
- * dtype if null.
+ * RMS normalisation over the last dims, with a learned gain. An `eps` of null is the machine
+ * epsilon of the input's dtype.
  */
 export class RMSNorm extends Module {
   /** The sizes of the last dims, which are normalized together. */
@@ -106,7 +109,7 @@ export class RMSNorm extends Module {
     this.resetParameters();
   }
 
-  /** Ones. */
+  /** Initialises gains to 1. */
   resetParameters(): void {
     if (this.weight) ones_(this.weight);
   }
@@ -116,7 +119,10 @@ export class RMSNorm extends Module {
   }
 
   override extraRepr(): string {
-    return `[${this.normalizedShape.join(', ')}], eps=${this.eps}, elementwiseAffine=${this.weight !== null}`;
+    return (
+      `[${this.normalizedShape.join(', ')}], eps=${this.eps}, ` +
+      `elementwiseAffine=${this.weight !== null}`
+    );
   }
 }
 
@@ -131,7 +137,7 @@ const groupNormArguments = defineArguments(
   ) => ({ numGroups, numChannels, eps, affine, place }),
 );
 
-/** Normalisation of groups of channels (dim 1), with a gain and a bias for each channel. */
+/** Normalises groups of channels (dim 1), with a learned gain and bias for each channel. */
 export class GroupNorm extends Module {
   /** The number of groups of channels. */
   readonly numGroups: number;
@@ -144,7 +150,7 @@ export class GroupNorm extends Module {
   /** The bias; null without one. */
   bias: Parameter | null;
 
-  /** @throws ArgumentError if the channels do not divide into the groups */
+  /** @throws ArgumentError unless the groups divide the channels */
   constructor(...args: ArgumentsOf<typeof groupNormArguments>) {
     super();
     const { numGroups, numChannels, eps, affine, place } = groupNormArguments(...args);
@@ -165,7 +171,7 @@ export class GroupNorm extends Module {
     this.resetParameters();
   }
 
-  /** Ones and zeros. */
+  /** Initialises gains to 1 and biases to 0. */
   resetParameters(): void {
     if (this.weight) ones_(this.weight);
     if (this.bias) zeros_(this.bias);
@@ -200,8 +206,8 @@ const batchNormArguments = defineArguments(
 );
 
 /**
- * Normalisation of channels over the batch. Shapes: `[N, C]` or `[N, C, L]`. `momentum` is how far
- * running statistics move at each batch; null means their plain average.
+ * Normalises channels over the batch. Shapes: `[N, C]` or `[N, C, L]`. `momentum` is the weight of
+ * each new batch in the running statistics; null makes them the average of all batches.
  */
 export class BatchNorm1d extends Module {
   /** The number of features. */
@@ -245,7 +251,7 @@ export class BatchNorm1d extends Module {
     this.resetParameters();
   }
 
-  /** Ones and zeros. */
+  /** Initialises gains to 1 and biases to 0. */
   resetParameters(): void {
     if (this.weight) ones_(this.weight);
     if (this.bias) zeros_(this.bias);
@@ -256,7 +262,8 @@ export class BatchNorm1d extends Module {
     requireTensor(input, 'BatchNorm1d');
     if ((input.ndim !== 2 && input.ndim !== 3) || input.shape[1] !== numFeatures)
       throw new ShapeError(
-        `BatchNorm1d: expected shape [N, ${numFeatures}] or [N, ${numFeatures}, L], got ${formatShape(input.shape)}`,
+        `BatchNorm1d: expected shape [N, ${numFeatures}] or [N, ${numFeatures}, L], got ` +
+          `${formatShape(input.shape)}`,
         { shape: input.shape },
       );
     const training = this.training || running_mean === null;
@@ -264,6 +271,7 @@ export class BatchNorm1d extends Module {
     return batchNorm(input, running_mean, running_var, { weight, bias, eps, training, momentum });
   }
 
+  /** Counts a batch and returns the weight of its statistics. */
   private nextMomentum(): number {
     if (this.num_batches_tracked === null) return 0;
     const count = this.num_batches_tracked;
@@ -272,6 +280,9 @@ export class BatchNorm1d extends Module {
   }
 
   override extraRepr(): string {
-    return `${this.numFeatures}, eps=${this.eps}, momentum=${this.momentum}, affine=${this.weight !== null}, trackRunningStats=${this.running_mean !== null}`;
+    return (
+      `${this.numFeatures}, eps=${this.eps}, momentum=${this.momentum}, ` +
+      `affine=${this.weight !== null}, trackRunningStats=${this.running_mean !== null}`
+    );
   }
 }

@@ -1,14 +1,11 @@
-/** A tensor that a module owns and an optimizer changes. */
+/** The tensors that modules own and optimizers update. */
 
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
 import { memoryRoles } from '../core/memory-roles.js';
 import { Tensor } from '../core/tensor.js';
 
-/**
- * A leaf tensor that counts as a parameter of the module it is assigned to. Shares the memory of
- * `data`.
- */
+/** A leaf tensor. Assigning it to a module registers it there. It shares the memory of `data`. */
 export class Parameter extends Tensor {
   constructor(data: Tensor, requiresGrad = true) {
     if (!(data instanceof Tensor))

@@ -1,21 +1,22 @@
-/** Collecting and loading the state of modules. */
+/** Collects and loads the states of modules. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { CheckpointError } from '../core/errors.js';
-import { unexpected } from '../core/options.js';
+import { checkFlag, unexpected } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
+import { defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor } from '../ops/operand.js';
-import { members } from './members.js';
+import { members, valueAt } from './members.js';
 import type { AnyModule } from './module.js';
 import { Parameter } from './parameter.js';
 
 /**
- * Tensors by dotted name, in the order of the module tree. Names without a dot that are whole
- * numbers come first, as in any object.
+ * Tensors by dotted name, in the order of the module tree. As in any object, names that are whole
+ * numbers come first.
  */
 export type StateDict = Record<string, Tensor>;
 
-/** Names that did not match. */
+/** The result of `loadStateDict`: names that did not match. */
 export interface LoadResult {
   /** Names of the module that the state does not have. */
   missingKeys: string[];
@@ -23,13 +24,13 @@ export interface LoadResult {
   unexpectedKeys: string[];
 }
 
-/** Parameters and persistent buffers; a shared one appears under each of its names. */
+/** Parameters and persistent buffers. A shared one appears under each of its names. */
 function* stateEntries(root: AnyModule): Generator<[string, Tensor]> {
   const walk = function* (module: AnyModule, prefix: string): Generator<[string, Tensor]> {
     for (const [name, value] of members(module))
       if (value instanceof Parameter) yield [prefix + name, value];
     for (const [name, persistent] of module.bufferNames) {
-      const value = (module as unknown as Record<string, Tensor | null>)[name];
+      const value = valueAt(module, name) as Tensor | null;
       if (persistent && value) yield [prefix + name, value];
     }
     for (const [name, child] of module.namedChildren()) yield* walk(child, `${prefix}${name}.`);
@@ -39,11 +40,20 @@ function* stateEntries(root: AnyModule): Generator<[string, Tensor]> {
 
 /** Options of {@link Module.stateDict}. */
 export interface StateDictOptions {
-  /** Put before every name. */
+  /** Prefix of every name. */
   prefix?: string;
-  /** The parameters themselves instead of detached tensors on their memory. */
+  /** Return the parameters themselves instead of detached tensors on their memory. */
   keepVars?: boolean;
 }
+
+/** The arguments of `loadStateDict` after the state. @internal */
+export const strictArguments = defineArguments(
+  'loadStateDict(strict)',
+  (strict = true): boolean => {
+    checkFlag('loadStateDict', 'strict', strict);
+    return strict;
+  },
+);
 
 export function collectState(module: AnyModule, prefix: string, keepVars: boolean): StateDict {
   const state: StateDict = {};
@@ -55,10 +65,10 @@ const listed = (names: readonly string[], tensors: ReadonlyMap<string, Tensor>):
   names.map((n) => `${n} ${formatShape((tensors.get(n) as Tensor).shape)}`).join(', ');
 
 /**
- * A whole tensor goes into one that ranks hold together, and the other way round: all ranks load
+ * Converts a plain tensor to a distributed one, or back, to match the module. Every rank must load
  * the same state.
  */
-function heldLike(t: Tensor, source: Tensor): Tensor {
+function shardedLike(t: Tensor, source: Tensor): Tensor {
   if (t.sharding === null)
     return source.sharding === null ? source : source.sharding.full('loadStateDict');
   return source.sharding === null ? t.sharding.replicated(source.detach()) : source;
@@ -85,7 +95,8 @@ export function loadState(
     const source = state.get(name);
     if (source && !sameShape(source.shape, t.shape))
       problems.push(
-        `${name}: the checkpoint has shape ${formatShape(source.shape)}, the module ${formatShape(t.shape)}`,
+        `${name}: the checkpoint has shape ${formatShape(source.shape)}, the module ` +
+          `${formatShape(t.shape)}`,
       );
   }
   if (problems.length) {
@@ -98,7 +109,7 @@ export function loadState(
   noGrad(() => {
     for (const [name, t] of own) {
       const source = state.get(name);
-      if (source) t.copy_(heldLike(t, source));
+      if (source) t.copy_(shardedLike(t, source));
     }
   });
   return { missingKeys, unexpectedKeys };

@@ -1,11 +1,9 @@
-/** The norm of many tensors together, of which some may be distributed. */
+/** The norm of all gradients, of which some may be distributed. */
 import type { Tensor } from '../core/tensor.js';
 import { cat, stack } from '../ops/join.js';
 import { foreachNorm } from '../ops/optimizer-steps.js';
 
-/**
- * The norm of at least one tensor; of distributed ones, as a plain tensor on every rank. @internal
- */
+/** The norm of one or more tensors, as a plain tensor that is equal on every rank. @internal */
 export function normOfAll(tensors: readonly Tensor[], p: number): Tensor {
   const plain = tensors.filter((t) => t.sharding === null);
   const norms =
@@ -21,19 +19,18 @@ export function normOfAll(tensors: readonly Tensor[], p: number): Tensor {
 }
 
 /**
- * What distributed tensors add up to before the root is taken, as plain vectors: one, and one
- * reduction among ranks, for all that are held by the same ranks in the same way. Roots cannot be
- * added, and the norm of a part is not the part of a norm.
+ * Sums of powers of distributed tensors, before the root is taken: roots of shards cannot be added.
+ * Tensors with equal mesh and placements share one all-reduce.
  */
 function reducedPowers(tensors: readonly Tensor[], p: number): Tensor[] {
-  const alike = new Map<number, Tensor[]>();
+  const bySpec = new Map<number, Tensor[]>();
   for (const t of tensors) {
     const power = powerOf(t, p);
     const id = power.sharding?.spec.id ?? 0;
-    alike.set(id, [...(alike.get(id) ?? []), power]);
+    bySpec.set(id, [...(bySpec.get(id) ?? []), power]);
   }
-  return [...alike.values()].map((powers) => {
-    const sum = collected(stack(powers), p);
+  return [...bySpec.values()].map((powers) => {
+    const sum = summed(stack(powers), p);
     return sum.sharding === null ? sum : sum.sharding.full('getTotalNorm');
   });
 }
@@ -45,8 +42,8 @@ function powerOf(t: Tensor, p: number): Tensor {
   return p === 2 ? t.square().sum() : t.abs().pow(p).sum();
 }
 
-function collected(powers: Tensor, p: number): Tensor {
-  if (p === 0) return powers; // of norms, the 0-norm counts those that are not 0
+function summed(powers: Tensor, p: number): Tensor {
+  if (p === 0) return powers; // the norm of these counts, taken last, adds up those above 0
   return Number.isFinite(p)
     ? powers.sum(0, { keepdim: true })
     : p > 0

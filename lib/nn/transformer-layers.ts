@@ -1,3 +1,4 @@
+/** The encoder and decoder layers of a transformer, and the checks of their masks. */
 import { checkFlag, checkOneOf, checkSizesOf } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -9,17 +10,17 @@ import { Dropout, type LayerOptions, Linear } from './layers.js';
 import { type AnyModule, Module } from './module.js';
 import { LayerNorm } from './normalization.js';
 
-/** Activation between the two products of a feed-forward block. */
+/** Activation between the two linear layers of a feed-forward block. */
 export type Activation = 'relu' | 'gelu' | ((x: Tensor) => Tensor);
 
-/** Settings of a layer, in PyTorch's names. */
+/** Settings of a layer, under PyTorch's names. */
 export interface LayerSettings {
   dimFeedforward: number;
   dropout: number;
   activation: Activation;
   layerNormEps: number;
   batchFirst: boolean;
-  /** Normalise before each block instead of after it. */
+  /** Normalise before each block (pre-norm) instead of after it. */
   normFirst: boolean;
   bias: boolean;
   place: LayerOptions;
@@ -96,10 +97,7 @@ export function settingsOf(
   };
 }
 
-/**
- * A module of the same kind with the values, dtypes, devices and mode of another; what ranks hold
- * together there, they hold alike.
- */
+/** Gives a module the values, dtypes, devices, placements and training mode of another. */
 function withStateOf<M extends AnyModule>(module: M, other: M): M {
   for (const dtype of new Set([...other.parameters()].map((p) => p.dtype))) module.to(dtype);
   for (const device of new Set([...other.parameters()].map((p) => p.device))) module.to(device);
@@ -110,7 +108,7 @@ function withStateOf<M extends AnyModule>(module: M, other: M): M {
   return module.train(other.training) as M;
 }
 
-/** Masks of an encoder layer: bool (true: leave out) or floating and added. */
+/** Masks of an encoder layer: bool (true: leave out), or floating and added to the scores. */
 export interface EncoderMasks {
   /** The mask of attention; null for none. */
   srcMask: Tensor | null;
@@ -151,13 +149,13 @@ export class TransformerEncoderLayer extends Module<ArgumentsOf<typeof encoderLa
   dropout2: Dropout;
   private readonly activation: (x: Tensor) => Tensor;
   private readonly normFirst: boolean;
-  private readonly madeWith: ArgumentsOf<typeof encoderLayerArguments>;
+  private readonly constructorArguments: ArgumentsOf<typeof encoderLayerArguments>;
 
   constructor(...args: ArgumentsOf<typeof encoderLayerArguments>) {
     super();
     const { dModel, nhead, layer } = encoderLayerArguments(...args);
     const s = settingsOf('TransformerEncoderLayer', layer);
-    this.madeWith = args;
+    this.constructorArguments = args;
     this.self_attn = new MultiheadAttention(dModel, nhead, s.attention);
     this.linear1 = new Linear(dModel, s.dimFeedforward, s.linear);
     this.dropout = new Dropout(s.dropout);
@@ -170,9 +168,9 @@ export class TransformerEncoderLayer extends Module<ArgumentsOf<typeof encoderLa
     this.normFirst = s.normFirst;
   }
 
-  /** A layer of its own with the same values; what PyTorch's `copy.deepcopy` gives. */
+  /** A deep copy of the layer, as PyTorch's `copy.deepcopy` makes it. */
   copy(): TransformerEncoderLayer {
-    return withStateOf(new TransformerEncoderLayer(...this.madeWith), this);
+    return withStateOf(new TransformerEncoderLayer(...this.constructorArguments), this);
   }
 
   forward(...args: ArgumentsOf<typeof encoderLayerCall>): Tensor {
@@ -202,7 +200,7 @@ export class TransformerEncoderLayer extends Module<ArgumentsOf<typeof encoderLa
   }
 }
 
-/** Masks of a decoder layer: bool (true: leave out) or floating and added. */
+/** Masks of a decoder layer: bool (true: leave out), or floating and added to the scores. */
 export interface DecoderMasks {
   /** The mask of attention to the target; null for none. */
   tgtMask: Tensor | null;
@@ -218,6 +216,7 @@ export interface DecoderMasks {
   memoryIsCausal: boolean;
 }
 
+/** @throws ArgumentError unless masks are tensors or null, and flags true or false */
 export function checkEncoderMasks(
   op: string,
   { srcMask, srcKeyPaddingMask, isCausal }: EncoderMasks,
@@ -225,6 +224,7 @@ export function checkEncoderMasks(
   checkMaskTypes(op, { srcMask, srcKeyPaddingMask }, { isCausal });
 }
 
+/** @throws ArgumentError unless masks are tensors or null, and flags true or false */
 export function checkDecoderMasks(
   op: string,
   { tgtMask, memoryMask, tgtKeyPaddingMask, memoryKeyPaddingMask, ...flags }: DecoderMasks,
@@ -260,7 +260,7 @@ export const decoderCall = (name: string) =>
   );
 const decoderLayerCall = decoderCall('TransformerDecoderLayer');
 
-/** Self-attention, attention over the encoder's result, and a feed-forward block. */
+/** Self-attention, cross-attention to the encoder's result, and a feed-forward block. */
 export class TransformerDecoderLayer extends Module<ArgumentsOf<typeof decoderLayerCall>> {
   /** Attention of the sequence to itself. */
   self_attn: MultiheadAttention;
@@ -286,13 +286,13 @@ export class TransformerDecoderLayer extends Module<ArgumentsOf<typeof decoderLa
   dropout3: Dropout;
   private readonly activation: (x: Tensor) => Tensor;
   private readonly normFirst: boolean;
-  private readonly madeWith: ArgumentsOf<typeof decoderLayerArguments>;
+  private readonly constructorArguments: ArgumentsOf<typeof decoderLayerArguments>;
 
   constructor(...args: ArgumentsOf<typeof decoderLayerArguments>) {
     super();
     const { dModel, nhead, layer } = decoderLayerArguments(...args);
     const s = settingsOf('TransformerDecoderLayer', layer);
-    this.madeWith = args;
+    this.constructorArguments = args;
     this.self_attn = new MultiheadAttention(dModel, nhead, s.attention);
     this.multihead_attn = new MultiheadAttention(dModel, nhead, s.attention);
     this.linear1 = new Linear(dModel, s.dimFeedforward, s.linear);
@@ -308,9 +308,9 @@ export class TransformerDecoderLayer extends Module<ArgumentsOf<typeof decoderLa
     this.normFirst = s.normFirst;
   }
 
-  /** A layer of its own with the same values; what PyTorch's `copy.deepcopy` gives. */
+  /** A deep copy of the layer, as PyTorch's `copy.deepcopy` makes it. */
   copy(): TransformerDecoderLayer {
-    return withStateOf(new TransformerDecoderLayer(...this.madeWith), this);
+    return withStateOf(new TransformerDecoderLayer(...this.constructorArguments), this);
   }
 
   forward(...args: ArgumentsOf<typeof decoderLayerCall>): Tensor {

@@ -1,4 +1,6 @@
-/** The transformer of "Attention is all you need", numerically PyTorch's given the same weights. */
+/**
+ * The transformer of "Attention is all you need". With equal weights it computes PyTorch's values.
+ */
 import { float32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { checkSizesOf, unexpected } from '../core/options.js';
@@ -25,8 +27,8 @@ import {
 } from './transformer-layers.js';
 
 /**
- * Copies of a layer, as PyTorch makes them, or layers of which each is made anew. A module is a
- * function too.
+ * Copies a layer `count` times, as PyTorch does, or calls a function that returns one. A module is
+ * callable, too, so it is tested first.
  */
 function makeLayers<L extends AnyModule & { copy(): L }>(
   name: string,
@@ -39,7 +41,8 @@ function makeLayers<L extends AnyModule & { copy(): L }>(
     return new ModuleList(Array.from({ length: count }, () => (given as L).copy()));
   if (typeof given !== 'function' || given instanceof Module) {
     throw new ArgumentError(
-      `${name}: expected an nn.${name}Layer, or a function that makes a layer, such as () => new nn.${name}Layer(64, 4)`,
+      `${name}: expected an nn.${name}Layer, or a function that returns one, such as () => ` +
+        `new nn.${name}Layer(64, 4)`,
       { module: name },
     );
   }
@@ -62,7 +65,7 @@ const encoderArguments = defineArguments(
     norm,
   }),
 );
-/** PyTorch has `mask` here and `srcMask` in the layer; both names are taken. */
+/** PyTorch names this argument `mask` here and `srcMask` in the layer; both names are accepted. */
 const encoderCall = defineArguments(
   'TransformerEncoder(src, /, mask, srcKeyPaddingMask, isCausal, *, srcMask)',
   (
@@ -74,13 +77,13 @@ const encoderCall = defineArguments(
   ) => {
     if (mask !== null && srcMask !== null)
       throw new ArgumentError(
-        'TransformerEncoder: mask and srcMask are two names of one; give one of them',
+        'TransformerEncoder: mask and srcMask name the same argument; give one of them',
       );
     return { src, masks: { srcMask: mask ?? srcMask, srcKeyPaddingMask, isCausal } };
   },
 );
 
-/** Encoder layers one after another, and a last normalisation if one is given. */
+/** A stack of encoder layers with an optional normalisation after the last. */
 export class TransformerEncoder extends Module<ArgumentsOf<typeof encoderCall>> {
   /** The layers, in order. */
   layers: ModuleList<TransformerEncoderLayer>;
@@ -88,8 +91,8 @@ export class TransformerEncoder extends Module<ArgumentsOf<typeof encoderCall>> 
   norm: LayerNorm | null;
 
   /**
-   * `encoderLayer` is copied, as in PyTorch; or it is a function that makes each layer, so that
-   * their values differ
+   * `encoderLayer` is a layer, which is copied as in PyTorch, or a function that returns a new
+   * layer for each position.
    */
   constructor(...args: ArgumentsOf<typeof encoderArguments>) {
     super();
@@ -123,7 +126,7 @@ const decoderArguments = defineArguments(
 );
 const decoderStackCall = decoderCall('TransformerDecoder');
 
-/** Decoder layers one after another, and a last normalisation if one is given. */
+/** A stack of decoder layers with an optional normalisation after the last. */
 export class TransformerDecoder extends Module<ArgumentsOf<typeof decoderStackCall>> {
   /** The layers, in order. */
   layers: ModuleList<TransformerDecoderLayer>;
@@ -131,8 +134,8 @@ export class TransformerDecoder extends Module<ArgumentsOf<typeof decoderStackCa
   norm: LayerNorm | null;
 
   /**
-   * `decoderLayer` is copied, as in PyTorch; or it is a function that makes each layer, so that
-   * their values differ
+   * `decoderLayer` is a layer, which is copied as in PyTorch, or a function that returns a new
+   * layer for each position.
    */
   constructor(...args: ArgumentsOf<typeof decoderArguments>) {
     super();
@@ -157,8 +160,8 @@ export class TransformerDecoder extends Module<ArgumentsOf<typeof decoderStackCa
 }
 
 /**
- * PyTorch has two arguments for other encoders and decoders after `activation`; what comes after
- * those is options here.
+ * After `activation` PyTorch takes a custom encoder and decoder, which are missing here; so the
+ * arguments after them are given by name only.
  */
 const transformerArguments = defineArguments(
   'Transformer(dModel, nhead, numEncoderLayers, numDecoderLayers, dimFeedforward, dropout, activation, *, layerNormEps, batchFirst, normFirst, bias, device, dtype)',
@@ -228,7 +231,7 @@ const transformerCall = defineArguments(
 );
 
 /**
- * Encoder and decoder. Shapes: src `[S, N, E]`, tgt `[T, N, E]` (or batch first), result as tgt.
+ * Encoder and decoder. Shapes: src `[S, N, E]`, tgt and result `[T, N, E]` (or batch first).
  *
  * @see Vaswani et al., arXiv:1706.03762; parameter names as PyTorch's `nn.Transformer`
  */
@@ -268,7 +271,8 @@ export class Transformer extends Module<ArgumentsOf<typeof transformerCall>> {
     requireTensor(tgt, 'Transformer', 'tgt');
     if (src.shape[src.ndim - 1] !== this.dModel || tgt.shape[tgt.ndim - 1] !== this.dModel) {
       throw new ArgumentError(
-        `Transformer: the last size of src and tgt must be dModel = ${this.dModel}, got ${src.shape[src.ndim - 1]} and ${tgt.shape[tgt.ndim - 1]}`,
+        `Transformer: the last size of src and tgt must be dModel = ${this.dModel}, got ` +
+          `${src.shape[src.ndim - 1]} and ${tgt.shape[tgt.ndim - 1]}`,
       );
     }
     checkMaskTypes(
@@ -280,7 +284,9 @@ export class Transformer extends Module<ArgumentsOf<typeof transformerCall>> {
     return this.decoder(tgt, this.encoder(src, encoder), decoder);
   }
 
-  /** Minus infinity above the diagonal: each position sees itself and earlier ones. */
+  /**
+   * A causal mask: minus infinity above the diagonal, so that no position attends to later ones.
+   */
   static generateSquareSubsequentMask(size: number, options: TensorOptions = {}): Tensor {
     return triu(full([size, size], Number.NEGATIVE_INFINITY, { dtype: float32, ...options }), {
       diagonal: 1,

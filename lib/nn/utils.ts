@@ -1,4 +1,4 @@
-/** Gradient clipping, and parameters as one vector. */
+/** The `nn.utils` namespace: gradient clipping, parameters as a vector, padded sequences. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
 import { checkFlag, checkLimit, listOf } from '../core/options.js';
@@ -10,10 +10,10 @@ import { requireTensor, requireTensors } from '../ops/operand.js';
 import { pad } from '../ops/padding.js';
 import { normOfAll } from './total-norm.js';
 
-/** A tensor can be iterated over too, so it is asked for first. */
+/** The parameters as a list. A tensor is iterable, too, so it is tested first. */
 function tensorsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[] {
   if (parameters instanceof Tensor) return [parameters];
-  const list = listOf(op, 'parameters', 'a tensor, or some to iterate over', parameters);
+  const list = listOf(op, 'parameters', 'a tensor, or tensors to iterate over', parameters);
   requireTensors(list, op, 'parameters');
   return list;
 }
@@ -22,18 +22,18 @@ function gradientsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[
   return tensorsOf(op, parameters).flatMap((p) => (p.gradTensor === null ? [] : [p.gradTensor]));
 }
 
-/** @throws AutogradError if a norm is to be finite and is not; this reads a value and so blocks */
+/** @throws AutogradError if a norm is not finite. Reads a value, and so blocks. */
 function checkFinite(op: string, total: Tensor): void {
   if (!total.isfinite().item<boolean>())
     throw new AutogradError(`${op}: the norm of the gradients is ${total.item()}`);
 }
 
 /**
- * The norm of all gradients together; of distributed ones, whole and plain on every rank, for one
- * reduction among those that are held alike. `foreach` is PyTorch's name for a way of computing it,
- * of which there is one here.
+ * The norm of all gradients together, as a plain tensor that is equal on every rank. Distributed
+ * tensors with equal mesh and placements share one all-reduce. `foreach` selects an implementation
+ * in PyTorch and is ignored here.
  *
- * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is set
+ * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is true
  * @see PyTorch `torch.nn.utils.get_total_norm`
  */
 export const getTotalNorm = defineFunction(
@@ -54,10 +54,10 @@ export const getTotalNorm = defineFunction(
 );
 
 /**
- * Scales gradients in place so that their common norm is at most `maxNorm`. Returns the norm
- * before. `foreach` as in {@link getTotalNorm}.
+ * Scales gradients in place so that their total norm is at most `maxNorm`. Returns the norm before.
+ * `foreach` is ignored, see {@link getTotalNorm}.
  *
- * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is set, which reads a
+ * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is true, which reads a
  * value and so blocks
  * @see PyTorch `torch.nn.utils.clip_grad_norm_`
  */
@@ -86,8 +86,8 @@ export const clipGradNorm_ = defineFunction(
 );
 
 /**
- * Limits each element of the gradients to [-clipValue, clipValue], in place. `foreach` as in {@link
- * getTotalNorm}. @see PyTorch `torch.nn.utils.clip_grad_value_`
+ * Clamps each element of the gradients to [-clipValue, clipValue], in place. `foreach` is ignored,
+ * see {@link getTotalNorm}. @see PyTorch `torch.nn.utils.clip_grad_value_`
  */
 export const clipGradValue_ = defineFunction(
   'clipGradValue_(parameters, /, clipValue, foreach)',
@@ -110,8 +110,8 @@ export function parametersToVector(parameters: Iterable<Tensor>): Tensor {
 }
 
 /**
- * Copies a vector into the parameters, in order. @throws ShapeError unless the vector has as many
- * elements
+ * Copies a vector into the parameters, in order. @throws ShapeError if the number of elements
+ * differs
  */
 export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>): void {
   requireTensor(vector, 'vectorToParameters', 'vector');
@@ -119,7 +119,8 @@ export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>)
   const total = list.reduce((n, p) => n + p.numel(), 0);
   if (vector.numel() !== total)
     throw new ShapeError(
-      `vectorToParameters: a vector of ${vector.numel()} elements for parameters of ${total}`,
+      `vectorToParameters: expected a vector of ${total} elements, one for each of the ` +
+        `parameters, got ${vector.numel()}`,
       { expected: total },
     );
   noGrad(() => {
@@ -132,10 +133,10 @@ export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>)
 }
 
 /**
- * Sequences of different lengths as one tensor, the shorter ones padded with `paddingValue` (0):
- * `[longest, batch, ...]`, or with `batchFirst` `[batch, longest, ...]`.
+ * Stacks sequences of different lengths and pads the shorter ones with `paddingValue`. The result
+ * is `[longest, batch, ...]`, or `[batch, longest, ...]` with `batchFirst`.
  *
- * @throws ArgumentError for an empty list
+ * @throws ArgumentError if the list is empty
  * @see PyTorch `nn.utils.rnn.pad_sequence`
  */
 const padSequence = defineFunction(
@@ -155,5 +156,5 @@ const padSequence = defineFunction(
   },
 );
 
-/** Tools for sequences. */
+/** The `nn.utils.rnn` namespace: sequences of different lengths. */
 export const rnn = { padSequence };

@@ -178,7 +178,7 @@ describe('nn.MultiheadAttention', () => {
     for (const name of ['attnMask', 'keyPaddingMask']) {
       const mask = ones(name === 'attnMask' ? [queries, keys] : [batch, keys], { dtype: int64 });
       const message = new RegExp(
-        `expected ${name} to be bool .* got int64; where 1 is to leave out, pass mask\\.ne\\(0\\)`,
+        `expected ${name} to be bool .* got int64; if 1 means leave out, pass mask\\.ne\\(0\\)`,
       );
       assert.throws(
         () => attention(q, kv, kv, { [name]: mask }),

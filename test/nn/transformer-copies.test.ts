@@ -28,7 +28,7 @@ describe('nn.TransformerEncoder', () => {
     class Own extends nn.TransformerEncoderLayer {}
     assert.throws(
       () => new nn.TransformerEncoder(new Own(8, 2), 2),
-      /a function that makes a layer/,
+      /a function that returns one/,
     );
     assert.throws(
       () =>

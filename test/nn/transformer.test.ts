@@ -158,7 +158,7 @@ describe('masks of nn.Transformer', () => {
       ],
       [
         () => encoder(src, later(5), { srcMask: later(5) }),
-        /TransformerEncoder: mask and srcMask are two names of one/,
+        /TransformerEncoder: mask and srcMask name the same argument/,
       ],
       [
         () => new nn.TransformerEncoderLayer(8, 2, { normFirst: 1 as never }),
