@@ -1,14 +1,14 @@
 /**
- * Reading and writing byte ranges of files in pieces: Node takes at most 2^31 - 1 bytes a call, and
- * may do less than it was asked for.
+ * Reads and writes byte ranges of files in chunks: a call of Node takes at most 2^31 - 1 bytes and
+ * may transfer less than requested.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { CheckpointError } from '../core/errors.js';
 
-/** Most bytes that pass to or from a file in one call. */
+/** Maximal bytes of one read or write. */
 export const CHUNK_BYTES = 64 * 2 ** 20;
 
-/** Turns an error of the system, such as a full disk, into the library's. */
+/** Converts an error of the system, such as a full disk, to a CheckpointError. */
 const failed =
   (path: string, what: 'read' | 'written', at: number) =>
   (error: Error): never => {
@@ -19,7 +19,7 @@ const failed =
     );
   };
 
-/** Fills `bytes` from position `at` of a file. @throws CheckpointError if the file ends before */
+/** Fills `bytes` from position `at` of a file. @throws CheckpointError if the file is too short */
 export async function readFully(
   file: Pick<FileHandle, 'read'>,
   path: string,
@@ -33,7 +33,7 @@ export async function readFully(
       .catch(failed(path, 'read', at + done));
     if (bytesRead === 0)
       throw new CheckpointError(
-        `${path}: the file ends at byte ${at + done}, ${bytes.length - done} more were expected`,
+        `${path}: the file ends at byte ${at + done}, expected ${bytes.length - done} more`,
         { file: path, at: at + done },
       );
     done += bytesRead;
@@ -41,8 +41,8 @@ export async function readFully(
 }
 
 /**
- * Writes all of `bytes` at position `at` of a file. @throws CheckpointError if the system takes no
- * more
+ * Writes all of `bytes` at position `at` of a file. @throws CheckpointError if the system stops
+ * accepting bytes
  */
 export async function writeFully(
   file: Pick<FileHandle, 'write'>,
@@ -57,7 +57,7 @@ export async function writeFully(
       .catch(failed(path, 'written', at + done));
     if (bytesWritten === 0)
       throw new CheckpointError(
-        `${path}: writing stopped at byte ${at + done}, ${bytes.length - done} more were to follow`,
+        `${path}: the system accepted no more bytes at byte ${at + done}, ${bytes.length - done} are missing`,
         { file: path, at: at + done },
       );
     done += bytesWritten;

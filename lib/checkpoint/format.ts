@@ -1,6 +1,6 @@
 /**
- * The safetensors format: the length of a header, the header, then raw little-endian bytes. Every
- * reader treats the file as hostile.
+ * The safetensors format: the length of the header, the header, then raw little-endian bytes. Every
+ * reader must treat the file as hostile.
  */
 import {
   bfloat16,
@@ -19,7 +19,7 @@ import { CheckpointError } from '../core/errors.js';
 
 const MAX_HEADER_BYTES = 100_000_000; // the limit of the reference implementation
 
-/** Dtypes by the format's names. */
+/** Dtypes by their names in the format. */
 export const byCode = new Map<string, DType>([
   ['F32', float32],
   ['F64', float64],
@@ -47,13 +47,13 @@ export function headerLength(file: string, first: Uint8Array, fileBytes: number)
     throw bad(file, `it has ${fileBytes} bytes, the header length alone takes 8`);
   const length = Number(new DataView(first.buffer, first.byteOffset, 8).getBigUint64(0, true));
   if (length > MAX_HEADER_BYTES)
-    throw bad(file, `its header claims ${length} bytes, more than ${MAX_HEADER_BYTES} are refused`);
+    throw bad(file, `its header claims ${length} bytes, at most ${MAX_HEADER_BYTES} are allowed`);
   if (8 + length > fileBytes)
     throw bad(file, `its header claims ${length} bytes, the file has ${fileBytes}`);
   return length;
 }
 
-/** A tensor to be written. */
+/** A tensor that is going to be written. */
 interface Planned {
   readonly name: string;
   readonly dtype: DType;
@@ -62,8 +62,8 @@ interface Planned {
 }
 
 /**
- * The header's bytes, padded so that the data section is aligned to 8. @throws CheckpointError for
- * one that no reader takes
+ * The bytes of a header, padded so that the data section is aligned to 8. @throws CheckpointError
+ * if it is larger than readers accept
  */
 export function encodeHeader(
   file: string,
@@ -80,7 +80,8 @@ export function encodeHeader(
   const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
   if (json.length > MAX_HEADER_BYTES)
     throw new CheckpointError(
-      `${file}: its header would take ${json.length} bytes, more than ${MAX_HEADER_BYTES} are refused`,
+      `${file}: its header would take ${json.length} bytes, more than ${MAX_HEADER_BYTES} are ` +
+        'refused',
       { file },
     );
   const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20);

@@ -1,13 +1,12 @@
 /**
- * The header of a safetensors file: its JSON, and where in it the tensors are. A header of 100 MB
- * names two million tensors; so nothing is made for each but numbers in typed arrays, and all loops
- * yield.
+ * Parses and checks the header of a safetensors file. A header of 100 MB describes two million
+ * tensors, so each is only numbers in typed arrays, not an object, and all loops yield.
  */
 import type { DType } from '../core/dtype.js';
 import { CheckpointError } from '../core/errors.js';
 import { byCode } from './format.js';
 import { CLOSE, JsonScanner, OPEN, QUOTE, type Text } from './json-scanner.js';
-import { hashBytes, hashNumber, RecordTable } from './names.js';
+import { hashBytes, hashNumber, RecordTable } from './record-table.js';
 
 /** One tensor in a file. */
 export interface TensorEntry {
@@ -22,25 +21,24 @@ export interface TensorEntry {
 const MAX_DIMS = 16;
 const MAX_METADATA = 65_536;
 /**
- * Bytes of `"":{"dtype":"U8","shape":[],"data_offsets":[0,0]},`, the shortest description of a
- * tensor.
+ * Bytes of `"":{"dtype":"U8","shape":[],"data_offsets":[0,0]},`, the shortest entry of a tensor.
  */
 const SHORTEST_ENTRY = 50;
 const DIMS_BLOCK = 2 ** 15;
-/** Memory for a byte of a header: the byte, and what is noted of the tensors, at worst. */
+/** Maximal memory for one byte of a header: the byte itself and the arrays of its tensors. */
 export const MEMORY_PER_HEADER_BYTE = 6;
 
 const dtypes = [...byCode.values()];
 const fields = ['dtype', 'shape', 'data_offsets'];
 
-/** What the fields of a tensor say. */
+/** The fields in the entry of a tensor. */
 type Fields = { [key: string]: unknown; dtype?: DType; shape?: number[]; data_offsets?: number[] };
 
 /** A checked header. */
 export class Header {
-  /** Where the data section starts in the file. */
+  /** Position of the data section in the file. */
   readonly dataStart: number;
-  /** How many tensors there are. */
+  /** Number of tensors. */
   size = 0;
   private readonly file: string;
   private readonly scan: JsonScanner;
@@ -65,7 +63,7 @@ export class Header {
     this.scan = new JsonScanner(json);
     this.dataStart = 8 + json.length;
     this.dataBytes = fileBytes - this.dataStart;
-    // where there is room for them, memory is only reserved
+    // The system reserves this memory, and commits only the pages that are written.
     const most = Math.floor(json.length / SHORTEST_ENTRY) + 1;
     this.table = new RecordTable(most);
     [this.nameStart, this.nameEnd, this.hash, this.dimsAt] = [
@@ -83,8 +81,8 @@ export class Header {
   }
 
   /**
-   * Reads and checks a header, in steps. @throws CheckpointError naming the tensor and the values
-   * that do not fit
+   * Parses and checks a header in steps. @throws CheckpointError that names the tensor and the
+   * wrong values
    */
   static *parse(file: string, json: Uint8Array, fileBytes: number): Generator<void, Header> {
     const header = new Header(file, json, fileBytes);
@@ -115,7 +113,7 @@ export class Header {
     for (let i = 0; i < this.size; i++) yield this.nameOf(i);
   }
 
-  /** The tensor of this name, or null. */
+  /** The entry of a name, or null. */
   get(name: string): TensorEntry | null {
     const bytes = Buffer.from(name);
     const hash = hashBytes(bytes, 0, bytes.length);
@@ -205,14 +203,14 @@ export class Header {
         const fieldText = yield* scan.name();
         const field = fieldText.end - fieldText.start < 100 ? scan.read(fieldText) : '';
         if (!fields.includes(field)) {
-          yield* scan.value(); // a later version's
+          yield* scan.value(); // a later version may have more fields
           continue;
         }
         if (Object.hasOwn(read, field)) throw this.bad(`tensor "${name}" has ${field} twice`, at);
         yield* this.readField(name, field, read);
       } while (yield* scan.more(CLOSE));
     this.check(name, read);
-    this.note(name, text, read as Required<Fields>);
+    this.addEntry(name, text, read as Required<Fields>);
   }
 
   private *readField(name: string, field: string, read: Fields): Generator<void> {
@@ -252,12 +250,14 @@ export class Header {
     );
     if (end - begin !== bytes)
       throw this.bad(
-        `tensor "${name}" of shape [${shape.join(', ')}] needs ${bytes} bytes, data_offsets give ${end - begin}`,
+        `tensor "${name}" of shape [${shape.join(', ')}] needs ${bytes} bytes, data_offsets ` +
+          `give ${end - begin}`,
         details,
       );
   }
 
-  private note(
+  /** Stores a checked entry. @throws CheckpointError if its name is given twice */
+  private addEntry(
     name: string,
     text: Text,
     { dtype, shape, data_offsets: offsets }: Required<Fields>,
@@ -292,8 +292,8 @@ export class Header {
   }
 
   /**
-   * The format demands that tensors fill the data section without holes or overlaps. Those without
-   * elements may stand at any border.
+   * Checks that tensors fill the data section without holes or overlaps, as the format requires.
+   * A tensor without elements may lie at any border.
    */
   private *checkCoverage(): Generator<void> {
     const starts = new RecordTable(this.size);

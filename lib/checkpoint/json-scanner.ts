@@ -1,15 +1,15 @@
 /**
- * Reads the JSON of a header token by token. Nothing of the input's size is done at once: what may
- * be long is a generator that yields.
+ * Scans the JSON of a header token by token. No step takes time in proportion to the input: methods
+ * that may take long are generators that yield.
  */
 import { isUtf8 } from 'node:buffer';
 
-/** Most bytes between two yields, but for one short token. */
+/** Maximal bytes between two yields, except for one short token. */
 export const STEP_BYTES = 4096;
-/** Longest name of a tensor or of a metadata entry, as it is written. */
+/** Maximal bytes of the name of a tensor or metadata entry. */
 const MAX_NAME_BYTES = 65_536;
 const UTF8_STEP = 2 ** 18;
-/** How deep values of unknown fields may be nested; the limit of the reference implementation. */
+/** Maximal nesting of values of unknown fields; the limit of the reference implementation. */
 const MAX_DEPTH = 128;
 
 export const [OPEN, CLOSE, OPEN_LIST, CLOSE_LIST, QUOTE, COMMA, COLON] = [
@@ -20,7 +20,7 @@ const simpleEscapes = new Set([...'"\\/bfnrt'].map((c) => c.charCodeAt(0)));
 const literal = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
 const MAX_LITERAL = 64;
 
-/** Whether a byte may be in a number, true, false or null. */
+/** Whether a byte may occur in a number, true, false or null. */
 const isLiteral = (byte: number | undefined): boolean =>
   byte !== undefined &&
   ((byte >= 0x30 && byte <= 0x39) ||
@@ -30,17 +30,14 @@ const isLiteral = (byte: number | undefined): boolean =>
     byte === 0x2e ||
     byte === 0x45);
 
-/** A string as it stands in the bytes, without its quotes. */
+/** The position of a string in the bytes, without its quotes. */
 export interface Text {
   readonly start: number;
   readonly end: number;
   readonly escaped: boolean;
 }
 
-/**
- * A position that moves through JSON. Errors of it are plain, with the byte; the caller knows the
- * file.
- */
+/** A cursor in JSON. It throws plain Errors that name the byte; the caller adds the file. */
 export class JsonScanner {
   at = 0;
   readonly bytes: Uint8Array;
@@ -52,7 +49,7 @@ export class JsonScanner {
     this.buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
-  /** Whether a step's worth of bytes has passed since this was last true. */
+  /** Whether {@link STEP_BYTES} have passed since this was last true. */
   get stepDone(): boolean {
     if (this.at - this.yieldedAt < STEP_BYTES) return false;
     this.yieldedAt = this.at;
@@ -63,7 +60,7 @@ export class JsonScanner {
     return new Error(`${what} at byte ${this.at}`);
   }
 
-  /** @throws Error for bytes that are no UTF-8; what is read later is taken to be it */
+  /** Checks all bytes; later reads assume UTF-8. @throws Error if they are not UTF-8 */
   *checkUtf8(): Generator<void> {
     const { bytes } = this;
     for (let start = 0; start < bytes.length; ) {
@@ -75,13 +72,13 @@ export class JsonScanner {
       )
         end--;
       if (!isUtf8(bytes.subarray(start, end)))
-        throw new Error(`no valid UTF-8 in bytes ${start} to ${end}`);
+        throw new Error(`bytes ${start} to ${end} are not valid UTF-8`);
       start = end;
       yield;
     }
   }
 
-  /** Passes blanks; the byte after them, undefined at the end. */
+  /** Skips whitespace. Returns the next byte, or undefined at the end. */
   *next(): Generator<void, number | undefined> {
     for (; ; this.at++) {
       const byte = this.bytes[this.at];
@@ -90,14 +87,14 @@ export class JsonScanner {
     }
   }
 
-  /** Passes blanks and one byte. */
+  /** Skips whitespace and one byte. */
   *expect(byte: number): Generator<void> {
     if (this.bytes[this.at] !== byte && (yield* this.next()) !== byte)
       throw this.fail(`expected ${String.fromCharCode(byte)}`);
     this.at++;
   }
 
-  /** Passes a comma (true) or the end of a list or an object (false). */
+  /** Skips a comma (returns true) or the end of a list or an object (returns false). */
   *more(close: number): Generator<void, boolean> {
     const byte = yield* this.next();
     if (byte !== COMMA && byte !== close)
@@ -106,7 +103,7 @@ export class JsonScanner {
     return byte === COMMA;
   }
 
-  /** Passes a string. */
+  /** Skips a string. */
   *string(): Generator<void, Text> {
     yield* this.expect(QUOTE);
     const start = this.at;
@@ -126,7 +123,7 @@ export class JsonScanner {
     }
   }
 
-  /** Passes the name of a member and its colon. */
+  /** Skips the name of a member and its colon. */
   *name(): Generator<void, Text> {
     const name = yield* this.string();
     if (name.end - name.start > MAX_NAME_BYTES)
@@ -138,7 +135,8 @@ export class JsonScanner {
   }
 
   /**
-   * Passes a list of at most so many whole numbers from 0 on, all exact; null for anything else.
+   * Reads a list of at most `most` whole numbers from 0 up that JavaScript represents exactly; null
+   * for anything else.
    */
   *counts(most: number): Generator<void, number[] | null> {
     if ((yield* this.next()) !== OPEN_LIST) return null;
@@ -169,9 +167,9 @@ export class JsonScanner {
     }
   }
 
-  /** Passes any value. */
+  /** Skips any value. */
   *value(): Generator<void> {
-    const open: number[] = []; // what closes the objects and lists around
+    const open: number[] = []; // closing bytes of the enclosing objects and lists
     for (;;) {
       if (this.stepDone) yield;
       const first = yield* this.next();
@@ -217,21 +215,20 @@ export class JsonScanner {
     this.at += 6;
   }
 
-  /** The number of `\uXXXX`. */
+  /** The code unit of `\uXXXX`, or null. */
   private unit(at: number): number | null {
     const text = this.buffer.toString('latin1', at, at + 6);
     return /^\\u[0-9a-fA-F]{4}$/.test(text) ? Number.parseInt(text.slice(2), 16) : null;
   }
 
-  /** What a string says. */
+  /** The value of a string. */
   read({ start, end, escaped }: Text): string {
     const text = this.buffer.toString('utf8', start, end);
     return escaped ? (JSON.parse(`"${text}"`) as string) : text;
   }
 
   /**
-   * The value that begins at a position, for messages: as far as it was read, or the first list in
-   * it.
+   * The value at a position, for messages: the part that was scanned, or its first list.
    */
   excerpt(start: number): string {
     const text = this.buffer.toString('utf8', start, start + 100);

@@ -1,4 +1,4 @@
-/** Loading tensors of safetensors files, one at a time. */
+/** Loads tensors of safetensors files, one at a time. */
 import type { FileHandle } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -15,14 +15,14 @@ import { readFully } from './chunks.js';
 import { headerLength } from './format.js';
 import { Header, MEMORY_PER_HEADER_BYTE, type TensorEntry } from './header.js';
 import { checkPath } from './save.js';
-import { inSlices } from './slices.js';
+import { inSlices } from './time-slices.js';
 
-/** Longest time that loading keeps the event loop waiting. */
+/** Maximal time that loading blocks the event loop. */
 const MOST_BUSY_MS = 3;
-/** What a tensor takes of JavaScript's heap, about. */
+/** Approximate bytes of a tensor in JavaScript's heap. */
 const HEAP_PER_TENSOR = 1000;
 
-/** A safetensors file whose tensors are read when asked for. */
+/** An open safetensors file, whose tensors are read on demand. */
 export class SafetensorsFile {
   /** The path of the file. */
   readonly path: string;
@@ -36,8 +36,8 @@ export class SafetensorsFile {
   }
 
   /**
-   * Opens a regular file and checks its header. @throws CheckpointError for a damaged or hostile
-   * file, a FIFO, a device, or a file that is not there
+   * Opens a regular file and checks its header. @throws CheckpointError if the file is damaged,
+   * hostile or missing, or is not a regular file
    */
   static async open(path: string): Promise<SafetensorsFile> {
     checkPath('SafetensorsFile.open', path);
@@ -64,7 +64,7 @@ export class SafetensorsFile {
     return this.header.metadata;
   }
 
-  /** How many tensors there are. @internal */
+  /** Number of tensors. @internal */
   get size(): number {
     return this.header.size;
   }
@@ -80,8 +80,8 @@ export class SafetensorsFile {
   }
 
   /**
-   * Reads one tensor; on the CPU the bytes are read straight into its memory. @throws
-   * CheckpointError if there is none
+   * Reads one tensor. On the CPU the bytes go directly into its memory. @throws CheckpointError if
+   * the file has no tensor of this name
    */
   async get(name: string, options: { device?: DeviceName | Device } = {}): Promise<Tensor> {
     if (typeof name !== 'string') throw unexpected('SafetensorsFile.get', 'name', 'a string', name);
@@ -103,12 +103,13 @@ export class SafetensorsFile {
     return makeFromValues(raw, entry.shape, entry.dtype, target);
   }
 
-  /** Kernels count on 0 and 1. @throws CheckpointError for other bytes */
+  /** Kernels rely on bools of 0 and 1. @throws CheckpointError for other bytes */
   private checkBools(name: string, bytes: Uint8Array): void {
     const at = bytes.findIndex((byte) => byte > 1);
     if (at < 0) return;
     throw new CheckpointError(
-      `${this.path}: tensor "${name}" of bools holds the byte ${bytes[at]} at ${at}; bools are 0 or 1`,
+      `${this.path}: tensor "${name}" of bools holds the byte ${bytes[at]} at ${at}; bools ` +
+        'are 0 or 1',
       {
         file: this.path,
         tensor: name,
@@ -119,8 +120,8 @@ export class SafetensorsFile {
   }
 
   /**
-   * Host memory for a tensor. A sparse file claims any size, and JavaScript's own error names
-   * neither file nor tensor.
+   * Allocates host memory for a tensor. A sparse file may claim any size, and JavaScript's own
+   * error names neither file nor tensor.
    */
   private allocate(
     name: string,
@@ -134,7 +135,7 @@ export class SafetensorsFile {
         { file: this.path, tensor: name, bytes },
         { cause },
       );
-    // The system may promise more than it has, and end the process when that is filled.
+    // The system may overcommit, and kill the process when the memory is written.
     const most = memoryLimit();
     if (bytes > most) throw refused(`this process may have ${most} bytes`);
     try {
@@ -154,18 +155,19 @@ export class SafetensorsFile {
   }
 }
 
-/** Memory of this machine, or what the container that this process runs in may have of it. */
+/** Memory of this machine, or the limit of the container of this process. */
 function memoryLimit(): number {
   const constrained = process.constrainedMemory();
   return constrained > 0 ? Math.min(totalmem(), constrained) : totalmem();
 }
 
-/** @throws CheckpointError for a header that cannot be held */
+/** @throws CheckpointError if a header does not fit into memory */
 function requireMemory(path: string, headerBytes: number): void {
   const [needed, most] = [headerBytes * MEMORY_PER_HEADER_BYTE, memoryLimit()];
   if (needed <= most) return;
   throw new CheckpointError(
-    `${path}: no memory for a header of ${headerBytes} bytes: it may take ${needed}, this process may have ${most} bytes`,
+    `${path}: no memory for a header of ${headerBytes} bytes: it may take ${needed}, this ` +
+      `process may have ${most} bytes`,
     { file: path, headerBytes },
   );
 }
@@ -182,10 +184,10 @@ async function readAt(
 }
 
 /**
- * Reads all tensors of a file. An object lists names that are whole numbers first; {@link
- * SafetensorsFile.names} has the file's order.
+ * Reads all tensors of a file. As in any object, names that are whole numbers come first; {@link
+ * SafetensorsFile.names} has the order of the file.
  *
- * @throws CheckpointError for a damaged or hostile file, or what is no regular file
+ * @throws CheckpointError if the file is damaged or hostile, or is not a regular file
  */
 export async function loadSafetensors(
   path: string,
@@ -206,7 +208,7 @@ export async function loadSafetensors(
         configurable: true,
       }); // a file may call a tensor "__proto__"
       if (performance.now() - since < MOST_BUSY_MS) continue;
-      await nextTurn(); // nothing is read for tensors without elements, so nothing else would wait
+      await nextTurn(); // tensors without elements read nothing, so get() does not yield for them
       since = performance.now();
     }
     return tensors;
@@ -215,12 +217,13 @@ export async function loadSafetensors(
   }
 }
 
-/** @throws CheckpointError for more tensors than JavaScript could have objects for */
+/** @throws CheckpointError if the tensors do not fit into JavaScript's heap */
 function requireHeap(path: string, count: number): void {
   const { heap_size_limit: limit, used_heap_size: used } = getHeapStatistics();
   if (count * HEAP_PER_TENSOR <= limit - used) return;
   throw new CheckpointError(
-    `${path}: its ${count} tensors are more than fit into the JavaScript heap of ${limit} bytes; open it as SafetensorsFile and get those you need`,
+    `${path}: its ${count} tensors are more than fit into the JavaScript heap of ${limit} ` +
+      'bytes; open it as SafetensorsFile and get those you need',
     {
       file: path,
       count,

@@ -1,4 +1,4 @@
-/** Saving tensors as a safetensors file, a chunk at a time. */
+/** Saves tensors as a safetensors file, a chunk at a time. */
 import type { FileHandle } from 'node:fs/promises';
 import { ArgumentError, CheckpointError, ShardwiseError } from '../core/errors.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
@@ -12,27 +12,27 @@ import { encodeHeader } from './format.js';
 
 /** Options of {@link saveSafetensors}. */
 export interface SaveOptions {
-  /** Strings kept in the header. */
+  /** Strings that the header stores. */
   metadata?: Record<string, string>;
   /** @internal */
   chunkBytes?: number;
 }
 
 /**
- * Writes tensors to a file, streaming: at most 64 MiB are copied to host memory at a time.
+ * Writes tensors to a file as a stream: at most 64 MiB are copied to host memory at a time.
  *
- * The file is written under a temporary name in the same folder, flushed to the disk and renamed:
- * whoever opens `path` finds the old file or the new one, whole. Saves of one process to one path
- * run in the order of the calls; of worker threads and other processes the last one that ends wins.
- * A symbolic link is followed: the file that it names is replaced, and the link stays. The mode of
- * an existing file is kept. A save that fails leaves nothing behind; what a killed process left
- * (`<name>.*.partial`) is removed by the next save to the path.
+ * The file is written under a temporary name in the same folder, flushed to the disk and renamed,
+ * so a reader of `path` finds either the old file or the new one, complete. Saves of one process to
+ * one path run in the order of the calls; among worker threads and other processes the last one to
+ * end wins. A symbolic link stays, and the file that it names is replaced. The mode of an existing
+ * file is kept. A failed save leaves nothing behind; the next save to the path removes the
+ * temporary file of a killed process (`<name>.*.partial`).
  *
- * Tensors must not change before the promise settles: one that does is an error, and the old file
- * stays. To go on meanwhile, save clones.
+ * Tensors must not change before the promise settles. If one changes, the save fails and the old
+ * file stays. To change tensors meanwhile, save clones.
  *
- * @throws CheckpointError if the file cannot be written, `path` names what is no regular file, or a
- * tensor changes while it is saved; ArgumentError for what is no path, or no tensor
+ * @throws CheckpointError if the file cannot be written, `path` is not a regular file, or a tensor
+ * changes during the save; ArgumentError if `path` is not a path or a value not a tensor
  * @see https://github.com/huggingface/safetensors for the format
  */
 export async function saveSafetensors(
@@ -87,13 +87,13 @@ export async function saveSafetensors(
   }
 }
 
-/** @throws ArgumentError for what cannot be a path */
+/** @throws ArgumentError unless `path` is a string that is not empty */
 export function checkPath(op: string, path: unknown): void {
   if (typeof path !== 'string' || path === '')
     throw unexpected(op, 'path', 'the name of a file', path);
 }
 
-/** @throws ArgumentError for a tensor, an array and what else is no object of values by name */
+/** @throws ArgumentError unless `value` is an object of values by name */
 function recordOf<T extends object>(op: string, name: string, expected: string, value: T): T {
   if (
     typeof value !== 'object' ||
@@ -105,19 +105,20 @@ function recordOf<T extends object>(op: string, name: string, expected: string, 
   return value;
 }
 
-/** @throws CheckpointError for a tensor that ranks hold together: each would write the file */
+/** @throws CheckpointError for a distributed tensor: every rank would write the file */
 function requireWhole(t: Tensor, op: string, name: string): void {
   requireTensor(t, op, name);
   if (t.sharding === null) return;
   throw new CheckpointError(
-    `${op}: "${name}" is held by several ranks: ${t.sharding.spec}. Take fullTensor() of it on all of them, and save that on one.`,
+    `${op}: "${name}" is held by several ranks: ${t.sharding.spec}. Take fullTensor() of it ` +
+      'on all of them, and save that on one.',
     { op, name },
   );
 }
 
 /**
- * A tensor as it was when the save was asked for: it may be disposed of, or get other memory,
- * before its turn comes.
+ * A tensor as it was when the save started: before it is written, the caller may dispose of it or
+ * give it other memory.
  */
 class Source {
   readonly name: string;
@@ -134,13 +135,14 @@ class Source {
   }
 
   /**
-   * @throws CheckpointError if the tensor, or one on the same memory, was changed in place since
-   * the save was asked for
+   * @throws CheckpointError if the tensor, or another on the same memory, was changed in place
+   * since the save started
    */
   requireUnchanged(): void {
     if (this.view.currentVersion === this.version) return;
     throw new CheckpointError(
-      `${this.path}: tensor "${this.name}" was changed in place while it was being saved; await saveSafetensors before the next change, or save clones`,
+      `${this.path}: tensor "${this.name}" was changed in place while it was being saved; ` +
+        'await saveSafetensors before the next change, or save clones',
       {
         file: this.path,
         tensor: this.name,

@@ -1,6 +1,6 @@
 /**
- * What autograd keeps on a tensor. A capture runs autograd on real tensors from outside too, and
- * gives them back as they were.
+ * The autograd fields of a tensor, saved and restored: a capture runs autograd on real tensors that
+ * the function closes over, and must leave them unchanged.
  */
 import type { GradFn, Tensor, VersionCounter } from '../core/tensor.js';
 

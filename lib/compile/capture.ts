@@ -1,27 +1,40 @@
-/** One capture of a function: its graph, its guard, and how its result is put together again. */
+/**
+ * Captures a function: runs it once on fake tensors, with every op and every effect sent to a
+ * tracer, and keeps the graph and the function that rebuilds its result.
+ */
+import { gradMode, setGradMode } from '../autograd/grad-mode.js';
+import { versionOverride } from '../autograd/version.js';
+import { getDefaultDevice, setDefaultDevice } from '../core/device.js';
+import { swapBackend } from '../core/dispatch.js';
+import { getDefaultDtype, setDefaultDtype } from '../core/dtype.js';
 import { CompileError } from '../core/errors.js';
+import { keep } from '../core/keep.js';
 import { kindOf } from '../core/options.js';
+import { storageSwap } from '../core/set-storage.js';
+import { storageResize } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
+import { captureWatch, moduleWatch } from '../core/watch.js';
+import { installValueAccess, type ValueAccess } from '../ops/construct.js';
 import type { Graph, Value } from './graph.js';
-import type { Watcher } from './guard-collector.js';
+import type { GuardCollector } from './guard-collector.js';
+import { ambientKey } from './guards.js';
 import { listOf, sameList, Walk } from './object-walk.js';
 import { mapTensors, tensorsIn } from './pytree.js';
-import { trace } from './trace.js';
-import type { Tracer } from './tracer.js';
+import { Tracer } from './tracer.js';
 
 type AnyFunction = (...args: unknown[]) => unknown;
 
-/** What a capture gives. */
+/** The result of a capture. */
 export interface Capture {
   readonly graph: Graph;
   /** Builds the function's result from the graph's outputs. */
   readonly rebuild: (outputs: readonly Tensor[], inputs: readonly Tensor[]) => unknown;
 }
 
-/** The tracer of the capture that runs now. */
+/** The tracer of the capture in progress. */
 let current: Tracer | null = null;
 
-/** Whether a function is being captured now. */
+/** Whether a capture is in progress. */
 export function isCompiling(): boolean {
   return current !== null;
 }
@@ -32,13 +45,18 @@ export function refuse(what: string): void {
 }
 
 /**
- * Captures `fn` for these arguments. @throws CompileError where it does what a graph cannot repeat
+ * Captures `fn` for these arguments. @throws CompileError if it has an effect that a graph cannot
+ * repeat
  */
-export function capture(fn: AnyFunction, args: readonly unknown[], watcher: Watcher): Capture {
+export function capture(
+  fn: AnyFunction,
+  args: readonly unknown[],
+  guards: GuardCollector,
+): Capture {
   const inputs = tensorsIn(args);
   const before = current;
   try {
-    const traced = trace(inputs, watcher, (fakes, tracer) => {
+    const traced = trace(inputs, guards, (fakes, tracer) => {
       current = tracer;
       let next = 0;
       const given = mapTensors(args, () => fakes[next++]) as unknown[];
@@ -51,10 +69,11 @@ export function capture(fn: AnyFunction, args: readonly unknown[], watcher: Watc
       graph.outputs = tensorsIn(result).map((t) => tracer.valueOf(tracer.fakeOf(t)));
       return { graph, rebuild: rebuilder(result, graph) };
     });
-    const changed = watcher.changed();
+    const changed = guards.changed();
     if (changed === undefined) return traced;
     throw new CompileError(
-      `compile: the function changes ${changed} when it runs. A graph cannot repeat that: keep such state in a tensor, or leave out fullgraph and the function runs as it is.`,
+      `compile: the function changes ${changed} when it runs. A graph cannot repeat that: ` +
+        'keep such state in a tensor, or leave out fullgraph and the function runs as it is.',
       { changed },
     );
   } finally {
@@ -62,7 +81,9 @@ export function capture(fn: AnyFunction, args: readonly unknown[], watcher: Watc
   }
 }
 
-/** Results hold tensors in arrays and plain objects, where they are found again. */
+/**
+ * Refuses results whose tensors {@link tensorsIn} does not find: it looks in arrays and objects.
+ */
 function checkResult(result: unknown, tracer: Tracer): void {
   if (result instanceof Promise || Object.prototype.toString.call(result) === '[object Generator]')
     tracer.unsupported(
@@ -78,7 +99,7 @@ function checkResult(result: unknown, tracer: Tracer): void {
   }, false).value(result);
 }
 
-/** An output that is an input comes back as the very same object. */
+/** Puts the outputs into the shape of the result. An output that is an input is the same object. */
 function rebuilder(result: unknown, graph: Graph): Capture['rebuild'] {
   const placeholders = graph.nodes.filter((n) => n.kind === 'placeholder');
   const inputOf = (value: Value): number =>
@@ -96,4 +117,111 @@ function rebuilder(result: unknown, graph: Graph): Capture['rebuild'] {
       return alias >= 0 ? inputs[alias] : outputs[i];
     });
   };
+}
+
+/** Installs the tracer as the backend and for all effects beside ops. Returns the uninstaller. */
+function install(tracer: Tracer, guards: GuardCollector): () => void {
+  const backend = swapBackend((op, given, params, into) => tracer.run(op, given, params, into));
+  const values = installValueAccess(tracedValues(tracer, (...raw) => values.fromRaw(...raw)));
+  const [resize, swap, version] = [storageResize.run, storageSwap.run, { ...versionOverride }];
+  const [watch, saw] = [{ ...captureWatch }, moduleWatch.saw];
+  recordEffects(tracer);
+  moduleWatch.saw = (module) => guards.addModule(module);
+  captureWatch.unsupported = (what) => tracer.unsupported(what);
+  captureWatch.draws = (generator, source) => tracer.draws(generator, source);
+  captureWatch.readsGrad = (t) => tracer.readsGrad(t);
+  return () => {
+    swapBackend(backend);
+    installValueAccess(values);
+    storageResize.run = resize;
+    storageSwap.run = swap;
+    Object.assign(versionOverride, version);
+    Object.assign(captureWatch, watch);
+    moduleWatch.saw = saw;
+  };
+}
+
+/** Value access in a capture: new values become constants, reading a value ends the graph. */
+function tracedValues(tracer: Tracer, make: ValueAccess['fromRaw']): ValueAccess {
+  const noValue = (t: Tensor): never =>
+    tracer.unsupported(`a value of a tensor, ${t.dtype.name}[${t.shape.join(', ')}], was read`);
+  return {
+    fromRaw: (...raw) => tracer.freshCopy(keep(make(...raw))),
+    adopt: () => tracer.unsupported('an array was adopted as a tensor'),
+    readSync: noValue,
+    read: noValue,
+    readElement: noValue,
+  };
+}
+
+/** Records the effects beside ops that a graph repeats on the real tensors. */
+function recordEffects(tracer: Tracer): void {
+  const { run: swap } = storageSwap;
+  storageSwap.run = (target, source, counts) => {
+    const [fake, other] = [tracer.fakeOf(target), tracer.fakeOf(source)];
+    tracer.effect('set_', [fake, other], (real, next) =>
+      storageSwap.run(real as Tensor, next as Tensor, counts),
+    );
+    tracer.leavesStorage(fake);
+    swap(fake, other, counts);
+  };
+  storageResize.run = (storage, bytes) => {
+    tracer.effect(
+      `resize_${bytes}`,
+      [tracer.tensorOn(storage)],
+      (t) => void (t as Tensor).untypedStorage().resize_(bytes),
+    );
+    storage.nbytes = bytes;
+  };
+  versionOverride.set = (t, version) => {
+    tracer.effect('setVersion', [t], (real) => versionOverride.set(real as Tensor, version));
+    t.sharedVersion().value = version;
+  };
+  versionOverride.keep = (t) => {
+    const captured = t.currentVersion;
+    let version = 0;
+    tracer.effect('keepVersion', [t], (real) => {
+      version = (real as Tensor).currentVersion;
+    });
+    return () => {
+      tracer.effect('restoreVersion', [t], (real) => versionOverride.set(real as Tensor, version));
+      t.sharedVersion().value = captured;
+    };
+  };
+}
+
+/**
+ * Runs `fn` on fake tensors for `inputs` and records its ops and effects in the tracer's graph.
+ * @throws CompileError if it has an effect that a graph cannot repeat
+ */
+function trace<T>(
+  inputs: readonly Tensor[],
+  guards: GuardCollector,
+  fn: (fakes: readonly Tensor[], tracer: Tracer) => T,
+): T {
+  const tracer = new Tracer(guards);
+  const [mode, dtype, device, modes] = [
+    gradMode(),
+    getDefaultDtype(),
+    getDefaultDevice(),
+    ambientKey(),
+  ];
+  const remove = install(tracer, guards);
+  try {
+    const result = fn(
+      inputs.map((t, i) => tracer.placeholder(t, i)),
+      tracer,
+    );
+    if (ambientKey() !== modes) tracer.unsupported('the grad mode or a default was left changed');
+    if (tracer.broken !== null) throw tracer.broken;
+    return result;
+  } catch (error) {
+    throw tracer.broken ?? error;
+  } finally {
+    remove();
+    tracer.restore();
+    setGradMode(mode);
+    setDefaultDtype(dtype);
+    setDefaultDevice(device);
+  }
 }

@@ -1,68 +1,84 @@
 /**
- * `compile`: captures a function once for each guard key, hands the graph to a backend, and runs
- * what that returns.
+ * `compile`: captures a function as a graph, once for each guard key, and runs what a backend
+ * compiles from the graph. Also the functions of the `compiler` namespace.
  */
 import { ArgumentError, CompileError } from '../core/errors.js';
 import { checkFunction, optionsOf, shown } from '../core/options.js';
-import {
-  type BackendName,
-  backendOf,
-  type CompileBackend,
-  type CompiledGraph,
-} from './backends.js';
+import type { Tensor } from '../core/tensor.js';
 import { type Capture, capture, isCompiling, refuse } from './capture.js';
 import { GraphModule } from './graph-module.js';
-import { type Guard, Watcher } from './guard-collector.js';
+import { type Guard, GuardCollector } from './guard-collector.js';
 import { guardKey } from './guards.js';
 import { tensorsIn } from './pytree.js';
 
-export { type CompileBackend, type CompiledGraph, isCompiling };
+export { isCompiling };
+
+/** A function compiled from a graph. It takes one tensor for each placeholder. */
+export type CompiledGraph = (...inputs: readonly Tensor[]) => readonly Tensor[];
+
+/** A compiler backend: turns a graph into a function. */
+export type CompileBackend = (
+  module: GraphModule,
+  exampleInputs: readonly Tensor[],
+) => CompiledGraph;
+
+/** Names of the library's backends: `'eager'` runs the captured graph op by op. */
+export type BackendName = 'eager';
 
 /** Options of {@link compile}. */
 export interface CompileOptions {
-  /** `'eager'` runs the captured graph op by op; or a backend of your own. */
+  /** `'eager'`, which runs the captured graph op by op, or a function. */
   backend?: BackendName | CompileBackend;
   /**
-   * With true, what a graph cannot repeat is an error; with false the function then runs as it is.
+   * True: an effect that a graph cannot repeat is an error. False: the function then runs
+   * uncompiled.
    */
   fullgraph?: boolean;
-  /** Graphs are of fixed shapes: `true`, one graph for several shapes, does not exist yet. */
+  /** Only false: a graph has fixed shapes. */
   dynamic?: false;
-  /** What the backend optimises for; only `'default'` exists yet. */
+  /** Only `'default'`. */
   mode?: 'default';
 }
 
-/** Above 0 inside of functions that were disabled with everything they call. */
-let disabled = 0;
+const backends = new Map<string, CompileBackend>([
+  ['eager', (module) => module.forward.bind(module)],
+]);
+
 /**
- * What was captured, by compiled function: that goes with the function, and all of it with the map.
+ * The backend of a name, or the one given. @throws ArgumentError if the name is unknown @internal
  */
+export function backendOf(backend: BackendName | CompileBackend, op = 'compile'): CompileBackend {
+  const found = typeof backend === 'function' ? backend : backends.get(backend);
+  if (found === undefined)
+    throw new ArgumentError(
+      `${op}: there is no backend ${JSON.stringify(backend)}; known backends: ${[...backends.keys()].join(', ')}`,
+      { op, given: backend },
+    );
+  return found;
+}
+
+/** Depth of calls of functions that `disable` excluded recursively. */
+let disabled = 0;
+/** Captures by compiled function. They are collected with the function; `reset` drops all. */
 let caches = new WeakMap<AnyFunction, Map<string, Entry[]>>();
 
-/**
- * Captures kept for arguments of one kind; more mean that something changes at every call, and the
- * oldest goes.
- */
+/** Captures kept for one guard key. More mean that a guard fails at every call; the oldest goes. */
 const MAX_CAPTURES = 8;
-/** Kinds of arguments; more mean that a plain value changes at every call. */
+/** Guard keys kept for a function. More mean that a plain value changes at every call. */
 const MAX_KEYS = 64;
-/**
- * Captures that failed for arguments of one kind, after which the function runs as it is whatever
- * its modules hold.
- */
+/** Failed captures for one guard key, after which the function always runs uncompiled for it. */
 const MAX_BREAKS = 3;
 
-/** Forgets everything captured. */
+/** Drops all captures. */
 export function reset(): void {
   caches = new WeakMap();
 }
 
 /**
- * Ends the graph here. A function that contains one runs as it is; outside of a capture this does
- * nothing.
+ * Ends the graph here: a compiled function that calls this runs uncompiled. Does nothing outside of
+ * a capture.
  *
- * @throws CompileError inside a capture, for `compile` to see: with `fullgraph` it reaches the
- * caller
+ * @throws CompileError inside a capture; `compile` catches it unless `fullgraph` is true
  */
 export function graphBreak(): void {
   refuse('graphBreak() was called');
@@ -70,13 +86,13 @@ export function graphBreak(): void {
 
 /** Options of {@link disable}. */
 export interface DisableOptions {
-  /** Whether what `fn` calls is not compiled either. */
+  /** Whether the functions that `fn` calls run uncompiled, too. */
   recursive?: boolean;
 }
 
 /**
- * `fn`, kept out of graphs: a captured function that calls it runs as it is. Compiled functions
- * that it calls run uncompiled, unless `recursive` is false.
+ * Excludes a function from graphs: a compiled function that calls the result runs uncompiled.
+ * Compiled functions that `fn` calls run uncompiled, too, unless `recursive` is false.
  */
 export function disable<A extends readonly unknown[], R>(
   fn: (...args: A) => R,
@@ -96,26 +112,25 @@ export function disable<A extends readonly unknown[], R>(
   };
 }
 
-/**
- * Something callable with a `forward`: a module, whose other properties the compiled one shares.
- */
+/** A module: callable, with a `forward`. The compiled module shares all other properties. */
 export type CompilableModule = ((...args: never[]) => unknown) & { readonly forward: unknown };
 
 type AnyFunction = (...args: unknown[]) => unknown;
 
 /**
- * A function that gives the same results from a captured graph. It is captured anew for arguments
- * of other shapes, dtypes or plain values, in other modes, and when a module that it calls has
- * changed (its training flag, hooks or attributes); effects on arguments (in-place changes, storage
- * resizing, version overrides) are replayed on the real tensors. A compiled module has the
- * parameters, methods and state names of the one given.
+ * Compiles a function or a module: the result computes the same from a captured graph.
  *
- * What JavaScript code does beside ops runs at captures only, and variables that the function
- * closes over are constants of its graph: see docs/compile.md.
+ * A new capture is made for other shapes, dtypes or plain values of arguments, in other modes, and
+ * when a module that the function calls has changed its training flag, hooks or attributes. The
+ * graph replays effects on arguments: in-place changes, storage resizing, version overrides. A
+ * compiled module has the parameters, methods and state names of the one given.
  *
- * @throws ArgumentError for unknown backends and options; CompileError, when called, where
- * `fullgraph` is set and the function does what a graph cannot repeat: reads a value, registers a
- * hook, seeds a generator, runs backward
+ * JavaScript code other than ops runs during captures only, and variables that the function closes
+ * over are constants of the graph: see docs/compile.md.
+ *
+ * @throws ArgumentError if a backend or option is unknown. With `fullgraph`, a call throws
+ * CompileError if the function has an effect that a graph cannot repeat: reads a value, registers
+ * a hook, seeds a generator, runs backward
  */
 export function compile<M extends CompilableModule>(module: M, options?: CompileOptions): M;
 export function compile<A extends readonly unknown[], R>(
@@ -133,7 +148,7 @@ export function compile(target: AnyFunction, options: CompileOptions = {}): AnyF
   return new Proxy(target, { apply: (_module, _self, args) => run(...args) });
 }
 
-/** What each option may be; null is for those that are checked elsewhere. */
+/** Allowed values of each option; null for options that are checked elsewhere. */
 const knownOptions: Record<keyof CompileOptions, readonly unknown[] | null> = {
   backend: null,
   fullgraph: [true, false, undefined],
@@ -157,10 +172,10 @@ function checkOptions(options: CompileOptions): void {
 }
 
 interface Entry {
-  /** Null for a function that cannot be one graph: it runs as it is. */
+  /** Null for a function that cannot be captured: it runs uncompiled. */
   readonly run: CompiledGraph | null;
   readonly rebuild: Capture['rebuild'];
-  /** Whether what the function depends on beside its arguments is as it was. */
+  /** Whether everything that the capture depends on beside its arguments is unchanged. */
   readonly guard: Guard;
 }
 
@@ -208,18 +223,18 @@ function makeEntry(
   fullgraph: boolean,
   lastTry: boolean,
 ): Entry {
-  const watcher = new Watcher();
+  const guards = new GuardCollector();
   let captured: Capture;
   try {
-    captured = capture(fn, args, watcher);
+    captured = capture(fn, args, guards);
   } catch (error) {
-    watcher.restore();
+    guards.restore();
     if (fullgraph || !(error instanceof CompileError)) throw error;
-    return { run: null, rebuild: () => undefined, guard: lastTry ? () => true : watcher.guard() };
+    return { run: null, rebuild: () => undefined, guard: lastTry ? () => true : guards.guard() };
   }
   return {
     run: compiler(new GraphModule(captured.graph), tensorsIn(args)),
     rebuild: captured.rebuild,
-    guard: watcher.guard(),
+    guard: guards.guard(),
   };
 }

@@ -1,2 +1,2 @@
-/** `compiler`: whether a capture runs, forgetting captures, and keeping functions out of them. */
+/** The `compiler` namespace, which is PyTorch's `torch.compiler`. */
 export { type DisableOptions, disable, isCompiling, reset } from './compile.js';

@@ -1,6 +1,6 @@
 /**
- * The fake backend: runs shape rules and no kernels. Its tensors have a shape, a dtype and a
- * device, and no memory.
+ * The fake backend: runs shape rules and no kernels. Its tensors have a shape, a dtype and a device
+ * but no memory.
  */
 import { ShapeError } from '../core/errors.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
@@ -9,7 +9,7 @@ import { FAKE_HANDLE, Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { countingMemory } from './fake-memory.js';
 
-/** A tensor of the given metadata without memory. */
+/** A tensor of this metadata without memory. */
 export function fakeTensor({ shape, strides, dtype, device }: OutputMeta): Tensor {
   const nbytes = numelOf(shape) * dtype.itemsize;
   const storage =
@@ -18,10 +18,7 @@ export function fakeTensor({ shape, strides, dtype, device }: OutputMeta): Tenso
   return new Tensor(shape, strides ?? contiguousStrides(shape), 0, dtype, device, storage);
 }
 
-/**
- * Another tensor object with the metadata of `t` and no memory: shape, strides, offset and leaf
- * kind are kept.
- */
+/** A tensor without memory that has the shape, strides, offset and leaf flag of `t`. */
 export function fakeLike(t: Tensor): Tensor {
   const fake = fakeTensor(t);
   if (t.storage !== null && fake.storage !== null) fake.storage.nbytes = t.storage.nbytes;
@@ -31,7 +28,7 @@ export function fakeLike(t: Tensor): Tensor {
   return fake;
 }
 
-/** The bottom layer under fake tensors. */
+/** Runs an op: computes the metadata of its outputs. */
 export function runFake(
   op: AnyOp,
   inputs: readonly Tensor[],
@@ -50,7 +47,8 @@ export function runFake(
   const result = metas[0] as OutputMeta;
   if (!sameShape(result.shape, into.shape)) {
     throw new ShapeError(
-      `${op.name}: the result has shape ${formatShape(result.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`,
+      `${op.name}: the result has shape ${formatShape(result.shape)} and cannot be written ` +
+        `into a tensor of shape ${formatShape(into.shape)}`,
     );
   }
   return [into];

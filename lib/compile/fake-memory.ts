@@ -1,8 +1,8 @@
 /**
- * What memory a program would need, counted from fake tensors. Garbage collection says nothing
- * here: memory counts from the op that makes it to the last one that reads or writes it, and longer
- * where it is a parameter, a buffer, optimizer state, a gradient that is not dropped, or saved for
- * a backward pass that has not come. No program can do with less.
+ * Counts the memory that a program would need, from its fake tensors. Garbage collection does not
+ * matter: memory counts from the op that allocates it to the last op that reads or writes it. It
+ * counts longer if it is a parameter, a buffer, optimizer state, a gradient, or saved for a
+ * backward pass that has not run. So the result is a lower bound.
  */
 import type { Device } from '../core/device.js';
 import { type DeviceName, device as deviceOf } from '../core/device.js';
@@ -12,7 +12,7 @@ import type { Shape } from '../core/shape.js';
 import { FAKE_HANDLE, Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 
-/** Bytes by what they are for; `total` is their sum. */
+/** Bytes by role; `total` is their sum. */
 export interface FakeMemoryUse {
   /** Bytes under an `nn.Parameter`. */
   readonly parameters: number;
@@ -22,31 +22,31 @@ export interface FakeMemoryUse {
   readonly gradients: number;
   /** Bytes of optimizers' state. */
   readonly optimizerState: number;
-  /** Saved for a backward pass, inputs among them. */
+  /** Saved for a backward pass, including inputs. */
   readonly activations: number;
-  /** All else: results on their way from one op to the next. */
+  /** All others: results that the next op reads. */
   readonly temporaries: number;
   /** The sum of all roles. */
   readonly total: number;
 }
 
-/** What {@link FakeMemory.stats} returns. */
+/** The result of {@link FakeMemory.stats}. */
 export interface FakeMemoryStats {
-  /** What the program holds at the moment: without results that no op has to read. */
+  /** Memory in use now, without results that no op reads any more. */
   readonly current: FakeMemoryUse;
-  /** What it held when that was most, since the last `resetPeak`. */
+  /** Memory in use at the peak since the last `resetPeak`. */
   readonly peak: FakeMemoryUse;
 }
 
-/** Memory of one kind at the peak. */
+/** Memory at the peak of one role, op, dtype and shape. */
 export interface FakeMemoryHolder {
-  /** Bytes of all of them. */
+  /** Bytes of all `count` allocations. */
   readonly bytes: number;
   /** The number of tensors. */
   readonly count: number;
   /** What the memory is for. */
   readonly role: MemoryRole | 'temporary';
-  /** The op that made them. */
+  /** The op that allocated them. */
   readonly op: string;
   /** The dtype of the tensors. */
   readonly dtype: string;
@@ -54,8 +54,8 @@ export interface FakeMemoryHolder {
   readonly shape: Shape;
 }
 
-/** From when to when a piece of memory was needed, in ops. */
-interface Piece {
+/** The lifetime of an allocation, counted in ops. */
+interface Allocation {
   readonly storage: FakeStorage;
   readonly bytes: number;
   readonly op: string;
@@ -63,15 +63,15 @@ interface Piece {
   readonly shape: Shape;
   readonly from: number;
   last: number;
-  /** Of memory that was given another size: this is what it was before. */
+  /** True once the storage was resized, which starts another allocation. */
   closed: boolean;
 }
 
-/** Memory that is not there, and that is counted. */
+/** A storage without memory, whose bytes are counted. */
 class FakeStorage extends Storage {
   private readonly memory: FakeMemory;
   role: MemoryRole | null = null;
-  piece!: Piece;
+  allocation!: Allocation;
 
   constructor(device: Device, nbytes: number, memory: FakeMemory) {
     super(device, nbytes);
@@ -79,7 +79,7 @@ class FakeStorage extends Storage {
     this.memory = memory;
   }
 
-  /** Whether it stays, used or not. */
+  /** Whether the memory is in use even if no op reads it. */
   get isHeld(): boolean {
     return (
       this.handle !== 0 &&
@@ -113,31 +113,33 @@ const useOf: Record<MemoryRole, Exclude<keyof FakeMemoryUse, 'total' | 'temporar
 };
 
 /**
- * The memory of what was made under a {@link FakeTensorMode}, on this rank: bytes of elements,
- * without what allocators round up and kernels work in. Tensors of other memory, real ones among
- * them, do not count.
+ * The memory of tensors created under a {@link FakeTensorMode} on this rank: bytes of elements,
+ * without rounding by allocators and without workspaces of kernels. Other tensors do not count.
  */
 export class FakeMemory {
-  private pieces: Piece[] = [];
-  /** Ops so far. */
+  private allocations: Allocation[] = [];
+  /** Number of ops so far. */
   private now = 0;
   private peakFrom = 0;
   private op = 'tensor';
 
-  /** Bytes now and at the peak, of one device or of all of them. */
+  /** Bytes now and at the peak, of one device or of all. */
   stats(which?: DeviceName | Device): FakeMemoryStats {
-    const pieces = this.of(which);
+    const allocations = this.of(which);
     return {
-      current: sum(pieces.filter(isHeld)),
-      peak: sum(aliveAt(pieces, this.peakTime(pieces))),
+      current: sum(allocations.filter(isHeld)),
+      peak: sum(aliveAt(allocations, this.peakTime(allocations))),
     };
   }
 
-  /** Who held the memory at the peak, in groups of one role, op, dtype and shape, largest first. */
+  /** The memory at the peak by role, op, dtype and shape, largest first. */
   holders(which?: DeviceName | Device): FakeMemoryHolder[] {
-    const pieces = this.of(which);
+    const allocations = this.of(which);
     const groups = new Map<string, FakeMemoryHolder>();
-    for (const { storage, bytes, op, dtype, shape } of aliveAt(pieces, this.peakTime(pieces))) {
+    for (const { storage, bytes, op, dtype, shape } of aliveAt(
+      allocations,
+      this.peakTime(allocations),
+    )) {
       const role = storage.role ?? 'temporary';
       const key = [role, op, dtype, shape.join()].join('|');
       const known = groups.get(key);
@@ -153,10 +155,10 @@ export class FakeMemory {
     return [...groups.values()].sort((a, b) => b.bytes - a.bytes);
   }
 
-  /** Starts the peak again from what is held now. */
+  /** Restarts the peak from the memory in use now. */
   resetPeak(): void {
     this.peakFrom = ++this.now;
-    this.pieces = this.pieces.filter(isHeld);
+    this.allocations = this.allocations.filter(isHeld);
   }
 
   /** @internal the memory of a new fake tensor */
@@ -182,19 +184,19 @@ export class FakeMemory {
 
   /** @internal */
   touch(storage: Storage | null): void {
-    if (storage instanceof FakeStorage) storage.piece.last = this.now;
+    if (storage instanceof FakeStorage) storage.allocation.last = this.now;
   }
 
   /** @internal */
   resized(storage: FakeStorage, nbytes: number): void {
-    const { piece } = storage;
-    piece.closed = true;
-    piece.last = this.now++;
-    this.add(storage, nbytes, piece);
+    const { allocation } = storage;
+    allocation.closed = true;
+    allocation.last = this.now++;
+    this.add(storage, nbytes, allocation);
   }
 
-  /** @internal hears of roles while `fn` runs */
-  listening<T>(fn: () => T): T {
+  /** @internal observes the roles of memory while `fn` runs */
+  observing<T>(fn: () => T): T {
     const before = { ...memoryRoles };
     memoryRoles.use = (storage) => this.touch(storage);
     memoryRoles.mark = (storage, role) => {
@@ -219,9 +221,9 @@ export class FakeMemory {
   private add(
     storage: FakeStorage,
     bytes: number,
-    { op, dtype, shape }: Pick<Piece, 'op' | 'dtype' | 'shape'>,
+    { op, dtype, shape }: Pick<Allocation, 'op' | 'dtype' | 'shape'>,
   ): void {
-    storage.piece = {
+    storage.allocation = {
       storage,
       bytes,
       op,
@@ -231,23 +233,24 @@ export class FakeMemory {
       last: this.now,
       closed: false,
     };
-    this.pieces.push(storage.piece);
+    this.allocations.push(storage.allocation);
   }
 
-  private of(which: DeviceName | Device | undefined): readonly Piece[] {
-    if (which === undefined) return this.pieces;
+  private of(which: DeviceName | Device | undefined): readonly Allocation[] {
+    if (which === undefined) return this.allocations;
     const found = deviceOf(which);
-    return this.pieces.filter(({ storage }) => storage.device === found);
+    return this.allocations.filter(({ storage }) => storage.device === found);
   }
 
-  /** When most was needed. */
-  private peakTime(pieces: readonly Piece[]): number {
+  /** The time at which the most memory was in use. */
+  private peakTime(allocations: readonly Allocation[]): number {
     const changes = new Map<number, number>();
     const change = (time: number, bytes: number): void =>
       void changes.set(time, (changes.get(time) ?? 0) + bytes);
-    for (const piece of pieces) {
-      change(Math.max(piece.from, this.peakFrom), piece.bytes);
-      if (!isHeld(piece)) change(Math.max(piece.last + 1, this.peakFrom), -piece.bytes);
+    for (const allocation of allocations) {
+      change(Math.max(allocation.from, this.peakFrom), allocation.bytes);
+      if (!isHeld(allocation))
+        change(Math.max(allocation.last + 1, this.peakFrom), -allocation.bytes);
     }
     let [time, bytes, most] = [this.peakFrom, 0, 0];
     for (const [at, more] of [...changes].sort(([a], [b]) => a - b)) {
@@ -258,13 +261,15 @@ export class FakeMemory {
   }
 }
 
-const isHeld = ({ storage, closed }: Piece): boolean => !closed && storage.isHeld;
+const isHeld = ({ storage, closed }: Allocation): boolean => !closed && storage.isHeld;
 
-function aliveAt(pieces: readonly Piece[], time: number): Piece[] {
-  return pieces.filter((piece) => piece.from <= time && (piece.last >= time || isHeld(piece)));
+function aliveAt(allocations: readonly Allocation[], time: number): Allocation[] {
+  return allocations.filter(
+    (allocation) => allocation.from <= time && (allocation.last >= time || isHeld(allocation)),
+  );
 }
 
-function sum(pieces: readonly Piece[]): FakeMemoryUse {
+function sum(allocations: readonly Allocation[]): FakeMemoryUse {
   const use = {
     parameters: 0,
     buffers: 0,
@@ -274,7 +279,7 @@ function sum(pieces: readonly Piece[]): FakeMemoryUse {
     temporaries: 0,
     total: 0,
   };
-  for (const { storage, bytes } of pieces) {
+  for (const { storage, bytes } of allocations) {
     use[storage.role === null ? 'temporaries' : useOf[storage.role]] += bytes;
     use.total += bytes;
   }
@@ -283,12 +288,12 @@ function sum(pieces: readonly Piece[]): FakeMemoryUse {
 
 let counting: FakeMemory | null = null;
 
-/** Who counts the fake tensors that are made. @internal */
+/** The counter of new fake tensors. @internal */
 export function countingMemory(): FakeMemory | null {
   return counting;
 }
 
-/** @internal */
+/** Sets the counter and returns the one before. @internal */
 export function countWith(memory: FakeMemory | null): FakeMemory | null {
   const before = counting;
   counting = memory;

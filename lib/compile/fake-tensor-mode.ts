@@ -9,17 +9,20 @@ import { countWith, FakeMemory } from './fake-memory.js';
 
 function noValue(t: Tensor): never {
   throw new CompileError(
-    `FakeTensorMode: a value of ${t.dtype.name}[${t.shape.join(', ')}] was read, and fake tensors have shapes and no values. Inside run(), decide on shapes; values are read of real tensors, outside.`,
+    `FakeTensorMode: a value of ${t.dtype.name}[${t.shape.join(', ')}] was read, and fake ` +
+      'tensors have shapes but no values. Inside run(), decide by shapes; read values of real ' +
+      'tensors outside of run().',
     { shape: t.shape, dtype: t.dtype.name },
   );
 }
 
-/** Value access under fake tensors: making is free, reading is an error. @internal */
+/** Value access under fake tensors: creating is free, reading is an error. @internal */
 export const fakeValues: ValueAccess = {
   fromRaw: (_raw, shape, dtype, device) => fakeTensor({ shape, strides: null, dtype, device }),
   adopt: (_array, shape, dtype) => {
     throw new CompileError(
-      `fromBlob: under FakeTensorMode no tensor lies on an array's memory (${dtype.name}[${shape.join(', ')}]). Use tensor(), or make it outside of run().`,
+      "fromBlob: under FakeTensorMode no tensor can use an array's memory " +
+        `(${dtype.name}[${shape.join(', ')}]). Use tensor(), or call fromBlob outside of run().`,
     );
   },
   readSync: noValue,
@@ -28,8 +31,8 @@ export const fakeValues: ValueAccess = {
 };
 
 /**
- * The bottom layer of a mode: what ranks exchange is called, so that it can be counted and parts
- * have their sizes.
+ * The backend of a mode. It runs collectives and placement ops themselves, so that traffic is
+ * counted and shards get their sizes.
  */
 function runCounted(memory: FakeMemory): Layer {
   return (op, inputs, params, into) =>
@@ -42,9 +45,9 @@ function runCounted(memory: FakeMemory): Layer {
 }
 
 /**
- * Inside `run`, every op computes metadata only: shapes, dtypes, strides and devices are right,
- * nothing is allocated, and `memory` says what would have been. In a world that
- * `initProcessGroup('fake', …)` made, distributed tensors and collectives work too.
+ * Inside `run`, every op computes metadata only: shapes, dtypes, strides and devices. Nothing is
+ * allocated, and `memory` counts what would have been. After `initProcessGroup('fake', …)`
+ * distributed tensors and collectives work, too.
  *
  * @see PyTorch `torch._subclasses.FakeTensorMode`
  * @example
@@ -53,7 +56,7 @@ function runCounted(memory: FakeMemory): Layer {
  * console.log(mode.memory.stats().peak.total);
  */
 export class FakeTensorMode {
-  /** The memory that tensors made in `run` would take. */
+  /** The memory that the tensors created in `run` would take. */
   readonly memory: FakeMemory = new FakeMemory();
   private readonly backend = runCounted(this.memory);
 
@@ -64,7 +67,7 @@ export class FakeTensorMode {
     const counting = countWith(this.memory);
     let result: T;
     try {
-      result = this.memory.listening(fn);
+      result = this.memory.observing(fn);
     } finally {
       swapBackend(backend);
       installValueAccess(values);

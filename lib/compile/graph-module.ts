@@ -1,4 +1,4 @@
-/** Running a graph: its nodes become a plan, in which every value has a number. */
+/** Runs a graph. Its nodes become steps, in which every value is an index into one array. */
 import { gradMode, setGradMode } from '../autograd/grad-mode.js';
 import { belowEntry } from '../core/dispatch.js';
 import { CompileError } from '../core/errors.js';
@@ -6,15 +6,15 @@ import type { Tensor } from '../core/tensor.js';
 import type { Graph, Node, Value } from './graph.js';
 
 /**
- * A node with its values by number; numbers of plain numbers and constants are filled in before the
- * first step.
+ * A node with the indices of its values. Plain numbers and constants have their values from the
+ * start.
  */
 interface Step {
   readonly node: Node;
   readonly inputs: readonly number[];
-  /** -1 for a call that does not write into a tensor. */
+  /** The tensor that the call writes into, or -1. */
   readonly into: number;
-  /** The first of the node's outputs. */
+  /** The node's first output. */
   readonly at: number;
   readonly outputs: number;
 }
@@ -26,7 +26,7 @@ export class GraphModule {
   private steps: readonly Step[] = [];
   private placeholders: readonly number[] = [];
   private results: readonly number[] = [];
-  /** All values as they are before the first step. */
+  /** The values before the first step. */
   private initial: readonly (Tensor | null)[] = [];
   private text = '';
 
@@ -41,8 +41,7 @@ export class GraphModule {
   }
 
   /**
-   * Takes over edits of the graph. @throws CompileError if a node uses one that does not come
-   * before it
+   * Applies edits of the graph. @throws CompileError if a node uses a later one
    */
   recompile(): void {
     const numbers = new Numbering();
@@ -64,9 +63,8 @@ export class GraphModule {
   }
 
   /**
-   * Runs the graph on real tensors, one for each placeholder, with autograd as usual. Conversions
-   * of mixed precision are calls of the graph; a region around this call converts nothing once
-   * more.
+   * Runs the graph on real tensors, one for each placeholder, and records autograd as usual. The
+   * conversions of autocast are calls of the graph, so an autocast region around adds none.
    */
   forward(...inputs: readonly Tensor[]): Tensor[] {
     const values = this.initial.slice();
@@ -115,7 +113,7 @@ function outputsOf(node: Node): number {
   return node.kind === 'effect' ? 0 : Math.max(1, node.metas.length);
 }
 
-/** Gives every value of a graph its number. */
+/** Assigns an index to every value of a graph. */
 class Numbering {
   readonly initial: (Tensor | null)[] = [];
   private readonly first = new Map<Node, number>();
@@ -127,7 +125,7 @@ class Numbering {
     return at;
   }
 
-  /** @throws CompileError for a value of a node that was not added yet */
+  /** @throws CompileError if the node of the value was not added before */
   of(value: Value, user: string): number {
     if ('number' in value) return this.initial.push(value.number) - 1;
     const at = this.first.get(value.node);

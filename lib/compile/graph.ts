@@ -1,11 +1,11 @@
-/** The graph of a traced function: ops of the op table in execution order. */
+/** The graph of a captured function: calls of ops in execution order. */
 import type { GradMode } from '../autograd/grad-mode.js';
 import type { AnyOp } from '../core/op.js';
 import type { DrawSource } from '../core/random.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
-/** What a node is: an input, a tensor from outside, an op call, an effect that is not an op. */
+/** The kind of a node: an input, a tensor from outside, a call of an op, an effect beside ops. */
 export type NodeKind = 'placeholder' | 'constant' | 'call' | 'effect';
 
 /** A use of a value: an output of a node, or a plain number. */
@@ -25,15 +25,15 @@ export class Node {
   readonly params: object;
   /** The value that an in-place call writes into. */
   into: Value | null = null;
-  /** For printing: dtype and shape of each output. */
+  /** Dtype and shape of each output, for printing. */
   readonly metas: readonly string[];
   /** A tensor from outside the function. */
   readonly tensor: Tensor | null;
-  /** What an effect does to the real tensors. */
+  /** Applies an effect to the real tensors. */
   readonly effect: ((...tensors: Tensor[]) => void) | null;
-  /** The grad mode that the function set for this call; null is that of whoever runs the graph. */
+  /** The grad mode that the function set for this call; null for the mode of the caller. */
   readonly mode: GradMode | null;
-  /** Where a random call draws anew at every run. */
+  /** The source that a random call draws from at every run. */
   readonly generator: DrawSource | null;
 
   constructor(fields: {
@@ -68,12 +68,12 @@ export class Graph {
   /** The results. */
   outputs: Value[] = [];
 
-  /** Op calls, as counters count them. */
+  /** The calls of ops. */
   get callNodes(): Node[] {
     return this.nodes.filter((n) => n.kind === 'call');
   }
 
-  /** The graph as text, one node a line. */
+  /** The graph as text, one line for each node. */
   toString(): string {
     return [...this.nodes.map(showNode), `return ${this.outputs.map(show).join(', ')}`].join('\n');
   }

@@ -1,12 +1,12 @@
 /**
- * What a capture depends on beside its arguments: modules that it calls or whose training flag it
- * reads, tensors that became constants of the graph, gradients that it found to be null. A capture
- * is used again only while all are as they were.
+ * Collects what a capture depends on beside its arguments: modules that it calls or whose training
+ * flag it reads, tensors that became constants of the graph, and `.grad`s that were null. The guard
+ * made from them allows the capture only while all are unchanged.
  */
 import type { Tensor } from '../core/tensor.js';
 import { isModule, sameList, Walk } from './object-walk.js';
 
-/** Whether everything is as it was at the capture. */
+/** Whether everything is unchanged since the capture. */
 export type Guard = (inputs: readonly Tensor[]) => boolean;
 
 /** A module's own properties, as they were before the capture. */
@@ -15,11 +15,11 @@ interface Properties {
   readonly values: ReadonlyMap<string, unknown>;
 }
 
-/** Collects while a function is captured. */
-export class Watcher {
+/** Collects during one capture. */
+export class GuardCollector {
   /**
-   * Modules that no module before holds, in the order of their first use; what they hold is watched
-   * with them.
+   * Modules in the order of their first use, without those inside an earlier one: the guard walks
+   * into each.
    */
   private readonly roots: object[] = [];
   private readonly items: unknown[] = [];
@@ -29,8 +29,8 @@ export class Watcher {
   /** Inputs, by position, and constants whose `.grad` was read as null. */
   private readonly withoutGrad = new Set<number | Tensor>();
 
-  /** A module is about to be used. */
-  saw(module: object): void {
+  /** Adds a module before its first use. */
+  addModule(module: object): void {
     if (this.walk.seen.has(module)) return;
     this.roots.push(module);
     this.walk.value(module);
@@ -43,18 +43,19 @@ export class Watcher {
     }
   }
 
-  /** A tensor from outside became part of the graph. */
-  took(constant: Tensor): void {
+  /** Adds a tensor that became a constant of the graph. */
+  addConstant(constant: Tensor): void {
     this.constants.push(constant);
   }
 
-  foundNoGrad(owner: number | Tensor): void {
+  /** Adds a tensor whose `.grad` was read as null. */
+  expectNoGrad(owner: number | Tensor): void {
     this.withoutGrad.add(owner);
   }
 
   /**
-   * Name of a property that the function changed in a module while it was captured; undefined if it
-   * changed nothing.
+   * The name of a module's property that the function changed during the capture; undefined if
+   * there is none.
    */
   changed(): string | undefined {
     if (this.same([])) return undefined;
@@ -67,7 +68,7 @@ export class Watcher {
     return `what ${this.roots.map((module) => module.constructor.name).join(', ')} holds`;
   }
 
-  /** Gives modules the properties that they had before: the function is about to run again. */
+  /** Restores the properties of modules, because the function is about to run again. */
   restore(): void {
     for (const [module, { trainingFlag, values }] of this.properties) {
       const target = module as Record<string, unknown>;
@@ -77,7 +78,7 @@ export class Watcher {
     }
   }
 
-  /** The guard on everything that was collected. */
+  /** The guard on everything collected. */
   guard(): Guard {
     const { constants, withoutGrad } = this;
     for (const constant of constants) this.walk.value(constant);

@@ -1,4 +1,4 @@
-/** The key under which captures are kept: modes, and the arguments down to their plain values. */
+/** The guard key of a call: the modes, and the arguments down to their plain values. */
 import { gradMode } from '../autograd/grad-mode.js';
 import { getDefaultDevice } from '../core/device.js';
 import { getDefaultDtype } from '../core/dtype.js';
@@ -9,7 +9,7 @@ const identities = new WeakMap<object, number>();
 const symbols = new Map<symbol, number>();
 let nextIdentity = 0;
 
-/** A number for each object, the same as long as it lives. */
+/** The id of an object, which stays the same while it lives. */
 function identityOf(value: object): number {
   let id = identities.get(value);
   if (id === undefined) {
@@ -19,7 +19,7 @@ function identityOf(value: object): number {
   return id;
 }
 
-/** Modes that change what a function does, each as a string; layers above add theirs. */
+/** Modes that change what a function computes, each as a string. Layers above add theirs. */
 const ambient: (() => string)[] = [
   () => (gradMode().enabled ? 'grad' : 'no-grad'),
   () => (gradMode().inference ? 'inference' : ''),
@@ -32,14 +32,13 @@ export function addAmbientGuard(state: () => string): void {
   ambient.push(state);
 }
 
-/** The modes that hold now. */
+/** The current modes. */
 export function ambientKey(): string {
   return ambient.map((state) => state()).join();
 }
 
 /**
- * A key of the modes and the arguments, see {@link Walk.argument}. Equal keys mean that a capture
- * may be used again.
+ * The key of the modes and arguments, see {@link Walk.argument}. Equal keys may share a capture.
  */
 export function guardKey(args: readonly unknown[]): string {
   return `${ambientKey()}|${listOf((walk) => walk.argument(args))
@@ -47,7 +46,7 @@ export function guardKey(args: readonly unknown[]): string {
     .join()}`;
 }
 
-/** Text that no other item has: strings are quoted, objects numbered. */
+/** A text that is unique to an item: strings are quoted, objects numbered. */
 function token(item: unknown): string {
   switch (typeof item) {
     case 'string':

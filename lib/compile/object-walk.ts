@@ -1,18 +1,17 @@
 /**
- * What a value consists of, as a flat list: two equal lists mean that the value is as it was.
- * Arguments become keys this way, and the state of modules is compared with what it was at the
- * capture.
+ * Flattens a value into a list; equal lists mean that the value is unchanged. Guard keys are made
+ * from the lists of arguments, and guards compare the lists of modules.
  */
 import { Tensor } from '../core/tensor.js';
 import { isPlain } from './pytree.js';
 
-/** Takes one item of the list; false ends the walk. */
+/** Receives one item of the list; false ends the walk. */
 export type Visit = (item: unknown) => boolean;
 
-/** Stands before the position of an object that the walk has met before: aliasing and cycles. */
+/** Precedes the position of an object that was visited before: records aliasing and cycles. */
 const SEEN = Symbol('seen');
 
-/** What the compiler knows of a module. */
+/** The fields of a module that guards compare. */
 interface ModuleLike {
   readonly trainingFlag: boolean;
   readonly hooks: Readonly<Record<string, ReadonlyMap<number, unknown>>>;
@@ -22,22 +21,22 @@ export function isModule(value: object): value is ModuleLike {
   return typeof value === 'function' && 'trainingFlag' in value;
 }
 
-/** One walk over several values, which may share parts. */
+/** One walk over several values, which may share objects. */
 export class Walk {
-  /** Objects met, with their positions. */
+  /** Visited objects with their positions. */
   readonly seen = new Map<object, number>();
   private readonly visit: Visit;
   private readonly metadata: boolean;
 
-  /** Without `metadata`, a tensor is its identity alone. */
+  /** Without `metadata`, only the identity of a tensor counts. */
   constructor(visit: Visit, metadata = true) {
     this.visit = visit;
     this.metadata = metadata;
   }
 
   /**
-   * An argument: tensors in arrays and plain objects are the graph's inputs, known by metadata and
-   * by who they share memory with.
+   * Visits an argument. Tensors in arrays and plain objects are inputs of the graph, so only their
+   * metadata counts, and which of them share a storage.
    */
   argument(value: unknown): boolean {
     if (!(value instanceof Tensor) && !Array.isArray(value) && !isPlain(value))
@@ -63,9 +62,9 @@ export class Walk {
   }
 
   /**
-   * Plain values by value, at any depth; tensors and instances of classes by identity, with what
-   * they hold. An instance inside an instance is its identity alone, unless it is a module.
-   * Functions are their identity.
+   * Visits any value: plain values by value, at any depth; tensors and instances of classes by
+   * identity and by their fields. Only the identity counts of functions, and of instances inside an
+   * instance, except modules.
    */
   value(value: unknown, inInstance = false): boolean {
     const { visit } = this;
@@ -160,14 +159,14 @@ export class Walk {
   }
 }
 
-/** The list that `walk` gives. */
+/** The list that `walk` visits. */
 export function listOf(walk: (over: Walk) => boolean, metadata = true): unknown[] {
   const items: unknown[] = [];
   walk(new Walk((item) => items.push(item) > 0, metadata));
   return items;
 }
 
-/** Whether `walk` still gives this list. */
+/** Whether `walk` still visits this list. */
 export function sameList(
   items: readonly unknown[],
   walk: (over: Walk) => boolean,

@@ -1,4 +1,4 @@
-/** Arguments and results as trees: tensors at the leaves, arrays and plain objects around them. */
+/** Arguments and results as trees of arrays and plain objects with tensors at the leaves. */
 import { Tensor } from '../core/tensor.js';
 
 /** Rebuilds a value with every tensor replaced. */
@@ -25,6 +25,7 @@ function collect(value: unknown, found: Tensor[]): void {
   else if (isPlain(value)) for (const name of Object.keys(value)) collect(value[name], found);
 }
 
+/** Whether a value is a plain object. */
 export function isPlain(value: unknown): value is Record<string, unknown> {
   return (
     typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype

@@ -1,6 +1,6 @@
 /**
- * Writes down every op that reaches the bottom layer, and every effect that it can repeat; refuses
- * the others.
+ * Records in a graph every op that reaches the backend and every effect that a graph can repeat.
+ * Other effects end the capture.
  */
 import { type GradMode, gradMode } from '../autograd/grad-mode.js';
 import { Node as TapeNode } from '../autograd/node.js';
@@ -15,46 +15,43 @@ import { detachOp } from '../ops/view.js';
 import { AutogradState } from './autograd-state.js';
 import { fakeLike, runFake } from './fake-backend.js';
 import { Graph, Node, type Value } from './graph.js';
-import type { Watcher } from './guard-collector.js';
+import type { GuardCollector } from './guard-collector.js';
 
-/** Stands for the history of an input that was computed before: it is no leaf. */
+/** The autograd node of a fake input whose real tensor is not a leaf. */
 class InputHistory extends TapeNode {
   readonly name = 'Input';
 
   apply(): never {
-    throw new CompileError('the history of a capture was walked');
+    throw new CompileError('backward ran through the input of a capture');
   }
 }
 
 export class Tracer {
   readonly graph = new Graph();
-  /**
-   * The first thing that could not be recorded: it ends the capture, also where the function
-   * catches the error.
-   */
+  /** The first effect that could not be recorded. It fails the capture even if `fn` catches it. */
   broken: CompileError | null = null;
-  private readonly watcher: Watcher;
+  private readonly guards: GuardCollector;
   private readonly outerMode: GradMode = gradMode();
   private readonly values = new Map<Tensor, Value>();
-  /** Stand-ins of real tensors: of inputs and of constants. */
+  /** Fake tensors of real ones: of inputs and constants. */
   private readonly fakes = new Map<Tensor, Tensor>();
   private readonly reals = new Map<Tensor, Tensor | number>();
   private readonly fakeStorages = new Map<Storage, Storage>();
   private readonly constantStates: AutogradState[] = [];
-  /** By storage, a tensor that shows it. */
+  /** A tensor on each storage. */
   private readonly storages = new Map<Storage, Tensor>();
   private readonly names = new Map<string, number>();
   private drawn: DrawSource | null = null;
   private readonly generators = new Map<Generator, () => void>();
 
-  constructor(watcher: Watcher) {
-    this.watcher = watcher;
+  constructor(guards: GuardCollector) {
+    this.guards = guards;
   }
 
-  /** The stand-in of an input; an input that is given twice is one object in the function too. */
+  /** The fake tensor of an input. An input that is given twice has one. */
   placeholder(real: Tensor, position: number): Tensor {
     const known = this.fakes.get(real);
-    const fake = known ?? this.standIn(real, position);
+    const fake = known ?? this.makeFake(real, position);
     const node = new Node({
       kind: 'placeholder',
       name: this.unique('arg'),
@@ -91,55 +88,57 @@ export class Tracer {
     );
   }
 
-  /** Values that the function wrote down become a constant, of which every run gets a copy. */
+  /** Makes new values a constant, which every run of the graph copies. */
   freshCopy(values: Tensor): Tensor {
     this.constant(values);
     return clone(values);
   }
 
-  /** @throws CompileError that says what cannot be recorded, and where it was done */
+  /** Fails the capture. @throws CompileError that says what cannot be recorded, and where */
   unsupported(what: string): never {
     const at = callSite();
     this.broken ??= new CompileError(
-      `compile: ${what} while the function was captured, at ${at || 'an unknown place'}. A graph cannot repeat that: do it outside of the compiled function, or leave out fullgraph and the function runs as it is.`,
+      `compile: ${what} while the function was captured, at ${at || 'an unknown place'}. A ` +
+        'graph cannot repeat that: do it outside of the compiled function, or leave out ' +
+        'fullgraph and the function runs as it is.',
       { what, at },
     );
     throw this.broken;
   }
 
   /**
-   * The next random call draws from this source; its generator gets its state back when the capture
-   * ends.
+   * Sets the source that the next random call draws from. When the capture ends, the generator gets
+   * its state back.
    */
   draws(generator: Generator, source: DrawSource): void {
     if (!this.generators.has(generator)) this.generators.set(generator, generator.remember());
     this.drawn = source;
   }
 
-  /** `.grad` is null in the graph; a gradient that is there would be a constant. */
+  /** `.grad` is null in the graph. A gradient that exists would become a constant. */
   readsGrad(t: Tensor): void {
     const owner = this.reals.get(t) ?? (t.isFake ? null : t);
     if (owner === null) return;
     if ((typeof owner === 'number' ? (this.inputs[owner] as Tensor) : owner).gradTensor !== null)
       this.unsupported('a .grad that is not null was read');
-    this.watcher.foundNoGrad(owner);
+    this.guards.expectNoGrad(owner);
   }
 
   /** Real inputs, by position. */
   private readonly inputs: Tensor[] = [];
 
-  /** Undoes what the capture did to real tensors and generators. */
+  /** Restores the autograd state of real tensors, and the generators. */
   restore(): void {
     for (const state of this.constantStates) state.restore();
     for (const bringBack of this.generators.values()) bringBack();
   }
 
-  /** Forgets that a tensor shows its storage, because it is about to show another one. */
+  /** Forgets the storage of a tensor, because the tensor is about to get another one. */
   leavesStorage(t: Tensor): void {
     if (t.storage !== null && this.storages.get(t.storage) === t) this.storages.delete(t.storage);
   }
 
-  /** A tensor that views the storage: what an effect on a storage is replayed through. */
+  /** A tensor on the storage, through which an effect on the storage is replayed. */
   tensorOn(storage: Storage): Tensor {
     return (
       this.storages.get(storage) ??
@@ -157,7 +156,7 @@ export class Tracer {
     );
   }
 
-  /** What stands for a tensor in the graph: a real one from outside becomes a constant. */
+  /** The fake tensor in the graph. A real tensor from outside becomes a constant. */
   fakeOf(t: Tensor): Tensor {
     if (t.storage === null || this.values.has(t)) return t;
     if (t.isFake) return this.alias(t);
@@ -165,12 +164,12 @@ export class Tracer {
     if (known !== undefined) return known;
     for (const each of t.base === null ? [t] : [t, t.base])
       this.constantStates.push(new AutogradState(each));
-    this.watcher.took(t);
+    this.guards.addConstant(t);
     return this.constant(t);
   }
 
   private constant(real: Tensor): Tensor {
-    const fake = this.standIn(real, real);
+    const fake = this.makeFake(real, real);
     this.define(
       fake,
       new Node({
@@ -184,8 +183,8 @@ export class Tracer {
     return fake;
   }
 
-  /** A fake of a real tensor; fakes share memory where the real ones do. */
-  private standIn(real: Tensor, owner: Tensor | number): Tensor {
+  /** Makes the fake of a real tensor. Fakes share a storage where the real tensors do. */
+  private makeFake(real: Tensor, owner: Tensor | number): Tensor {
     const fake = fakeLike(real);
     if (typeof owner === 'number') this.inputs[owner] = real;
     this.fakes.set(real, fake);
@@ -201,8 +200,8 @@ export class Tracer {
   }
 
   /**
-   * A tensor that was made beside the dispatcher on the memory of another, as `data` does: without
-   * history, and with a version of its own.
+   * Records a tensor that was created without the dispatcher on the storage of another, as `data`
+   * does: a detached tensor with its own version.
    */
   private alias(t: Tensor): Tensor {
     const known = [...this.values.keys()].find(

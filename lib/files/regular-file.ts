@@ -1,11 +1,11 @@
 /**
- * Opening files that may be anything: a FIFO would block a thread for ever, a device may act on
- * being opened.
+ * Opens regular files only, of paths that may name anything: opening a FIFO would block a thread
+ * forever, and opening a device may trigger an action.
  */
 import { constants, type Stats } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 
-/** What a path names, for messages. */
+/** The kind of a file, for messages. */
 export function describeKind(stats: Stats): string {
   if (stats.isDirectory()) return 'a directory';
   if (stats.isFIFO()) return 'a FIFO';
@@ -14,8 +14,8 @@ export function describeKind(stats: Stats): string {
 }
 
 /**
- * Opens a regular file for reading, never waiting. @throws the system's errors, and an Error for
- * what is no regular file
+ * Opens a regular file for reading without blocking. @throws the system's errors, and an Error if
+ * the file is not regular
  */
 export async function openRegular(path: string): Promise<{ file: FileHandle; size: number }> {
   requireRegular(await stat(path));

@@ -1,6 +1,6 @@
 /**
- * Replaces files in one step: whoever opens the name, also after a crash, finds the old file or the
- * new one, whole.
+ * Replaces files atomically: a reader finds either the old file or the new one, complete, also
+ * after a crash.
  */
 import { constants, type Stats } from 'node:fs';
 import {
@@ -19,32 +19,32 @@ import { loadAddon } from '../native/load.js';
 import { describeKind } from './regular-file.js';
 import { removeLeftovers, temporaryName } from './temporary-files.js';
 
-/** Where a file goes: links are resolved. */
+/** The folder and name of a file, with links resolved. */
 interface Target {
   readonly folder: string;
   readonly name: string;
-  /** The file that is there now. */
+  /** The existing file. */
   readonly before: Stats | null;
 }
 
-/** By absolute path: the last call, which the next one waits for. */
+/** The last call for each absolute path, which the next one waits for. */
 const queues = new Map<string, Promise<void>>();
 
 /**
  * Writes a file under a temporary name in the same folder, flushes it, and renames it. Calls of one
- * process for one path run in order; of other threads and processes the last rename wins. A
- * symbolic link is followed, as `open` does: the file that it names is replaced. Mode and, where
- * the system allows it, owner of an existing file are kept. A call that fails leaves nothing
- * behind; what a killed process left is removed by the next call for the same file.
+ * process for one path run in order; among threads and processes the last rename wins. A symbolic
+ * link is followed, as by `open`, and the file that it names is replaced. The mode of an existing
+ * file is kept, and its owner if the system allows it. A failed call leaves nothing behind; the
+ * next call for the same file removes the temporary file of a killed process.
  *
- * @throws the system's errors, those of `write`, and an Error where the path names what is no
+ * @throws the system's errors, the errors of `write`, and an Error if the path does not name a
  * regular file
  */
 export function replaceFile(
   file: string,
   write: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
-  // not normalized: `..` behind a link is the system's matter
+  // Not normalized: the system resolves `..` after a link.
   const absolute = path.isAbsolute(file) ? file : `${process.cwd()}/${file}`;
   const key = path.resolve(file);
   const turn = (queues.get(key) ?? Promise.resolve()).then(() => replaceNow(absolute, write));
@@ -76,14 +76,13 @@ async function replaceNow(
     await file.close().catch(() => {});
     throw error;
   }
-  await file.close(); // after the rename: until then the lock says that the writer lives
+  await file.close(); // after the rename, because its lock marks the writer as alive until then
   await syncFolder(folder);
 }
 
 async function findTarget(absolute: string): Promise<Target> {
   if (absolute.endsWith('/')) throw new Error('the path names a folder, not a file');
-  // Follows links, so that the system's rules about links of other users (protected_symlinks) hold
-  // here as well.
+  // stat follows links, so the system's rules for links of other users (protected_symlinks) apply.
   const before = await stat(absolute).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null;
     throw error;
@@ -102,7 +101,7 @@ async function findTarget(absolute: string): Promise<Target> {
   throw new Error('too many symbolic links');
 }
 
-/** A new file that no other process has open, locked while this one writes it. */
+/** Creates a temporary file and locks it while this process writes it. */
 async function createTemporary(
   folder: string,
   name: string,
@@ -118,7 +117,7 @@ async function createTemporary(
     const taken = loadAddon().lockFile(file.fd) === system.errno.EWOULDBLOCK;
     const there = await lstat(temporary).catch(() => null);
     if (!taken && there !== null) return { file, temporary };
-    // Another process that removes leftovers found it before it was locked.
+    // Another process, which removes leftovers, found the file before it was locked.
     await file.close();
     await rm(temporary, { force: true });
   }
@@ -136,11 +135,11 @@ async function keepAccess(file: FileHandle, { uid, gid, mode }: Stats): Promise<
   }
   const permissions = mode & 0o777;
   const sameGroup = (await file.stat()).gid === gid;
-  // another group may do what everyone may
+  // Another group gets the permissions of everyone.
   await file.chmod(sameGroup ? permissions : permissions & (0o707 | ((permissions & 0o7) << 3)));
 }
 
-/** Makes a rename survive a loss of power. Not all file systems can. */
+/** Makes a rename survive a loss of power, if the file system can. */
 async function syncFolder(folder: string): Promise<void> {
   const opened = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY).catch(() => null);
   if (opened === null) return;

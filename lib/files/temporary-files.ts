@@ -1,7 +1,7 @@
 /**
- * Names of temporary files, and the removal of those whose writer was killed. A writer holds the
- * lock of its file, which the system gives back at its end, whatever that is: so no file of a live
- * writer is taken for a leftover, in whichever container it runs.
+ * Names temporary files, and removes those whose writer was killed. A writer holds a lock on its
+ * file, which the system releases when the process ends for any reason. So the file of a running
+ * writer is never removed, even if it runs in another container.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { constants, readFileSync } from 'node:fs';
@@ -9,15 +9,15 @@ import { open, opendir, rm } from 'node:fs/promises';
 import { loadAddon } from '../native/load.js';
 
 /**
- * Locks of another machine may not be seen here: what it writes counts as left behind when it was
- * not changed for so long.
+ * Locks of another machine may be invisible here. Its file counts as a leftover when it has not
+ * changed for this time.
  */
 const FOREIGN_MS = 3600_000;
 const LONGEST_NAME = 255;
 const suffix = /^([0-9a-f]{8})-[0-9a-f]{16}\.partial$/;
 const SUFFIX_LENGTH = 33;
 
-/** Names the running system, which all its containers share: after a reboot it is another. */
+/** The id of this boot of the system, which all its containers share. */
 const boot = bootName();
 
 function bootName(): string {
@@ -28,20 +28,20 @@ function bootName(): string {
   }
 }
 
-/** What temporary names of a file begin with. */
+/** The prefix of the temporary names of a file. */
 function prefixOf(name: string): string {
   const fits = Buffer.byteLength(name) + 1 + SUFFIX_LENGTH <= LONGEST_NAME;
   return `${fits ? name : createHash('sha256').update(name).digest('hex')}.`;
 }
 
-/** A name that nobody can guess, for what becomes the file `name` of the same folder. */
+/** A temporary name that nobody can guess, for a file that will be renamed to `name`. */
 export function temporaryName(name: string): string {
   return `${prefixOf(name)}${boot}-${randomBytes(8).toString('hex')}.partial`;
 }
 
 /**
- * Removes temporary files of the file `name` whose writers have ended. What cannot be listed or
- * removed stays: it harms nobody.
+ * Removes the temporary files of `name` whose writers have ended. Files that cannot be listed or
+ * removed stay, which is harmless.
  */
 export async function removeLeftovers(folder: string, name: string): Promise<void> {
   const prefix = prefixOf(name);

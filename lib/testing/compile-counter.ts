@@ -4,7 +4,7 @@ import {
   backendOf,
   type CompileBackend,
   type CompiledGraph,
-} from '../compile/backends.js';
+} from '../compile/compile.js';
 import type { Graph } from '../compile/graph.js';
 import type { GraphModule } from '../compile/graph-module.js';
 

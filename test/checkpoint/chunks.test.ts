@@ -55,11 +55,11 @@ describe('chunks of files', () => {
       error instanceof CheckpointError && message.test(error.message);
     await assert.rejects(
       readFully(slowFile(4, 9), 'f', 0, new Uint8Array(6)),
-      refused(/ends at byte 4, 2 more were expected/),
+      refused(/ends at byte 4, expected 2 more/),
     );
     await assert.rejects(
       writeFully(slowFile(4, 9), 'f', 0, new Uint8Array(6)),
-      refused(/stopped at byte 4, 2 more were to follow/),
+      refused(/accepted no more bytes at byte 4, 2 are missing/),
     );
   });
 });

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { Header } from '../../lib/checkpoint/header.js';
-import { inSlices } from '../../lib/checkpoint/slices.js';
+import { inSlices } from '../../lib/checkpoint/time-slices.js';
 import { CheckpointError, loadSafetensors, SafetensorsFile } from '../../lib/index.js';
 import { programArguments } from '../run-program.js';
 

@@ -93,7 +93,7 @@ describe('loading a checkpoint', () => {
     assert.deepEqual((await opened.get('a')).tolist(), [1, 1, 1]);
     await assert.rejects(
       opened.get('b'),
-      refused(/the file ends at byte \d+, 100 more were expected/),
+      refused(/the file ends at byte \d+, expected 100 more/),
     );
     await opened.close();
     writeFileSync(at('m.safetensors'), '');

@@ -1,10 +1,7 @@
-/** Long work in slices, between which the event loop turns. */
+/** Runs long work in time slices, and lets the event loop run between them. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/**
- * Longest time that the event loop is kept waiting. Work yields far more often, so that a slow
- * machine keeps to it, too.
- */
+/** Maximal time of a slice. Work yields far more often, so that a slow machine keeps it, too. */
 const SLICE_MS = 3;
 
 /** Runs a generator that yields after each small step. */

@@ -1,10 +1,10 @@
 /**
- * Finds records by a name or number, without an object for each: a table that grew would stop the
- * event loop, and millions of objects fill the heap.
+ * A hash table of records by name or number, in one typed array. A Map would block the event loop
+ * when it grows, and its millions of keys would fill the heap.
  */
 import { randomInt } from 'node:crypto';
 
-// Drawn for each process: a file cannot be made so that all of its names fall together.
+// Drawn for each process, so that no file can be crafted whose names all collide.
 const seed = randomInt(2 ** 32);
 const factor = randomInt(2 ** 30) * 2 + 1;
 
@@ -25,10 +25,7 @@ export function hashNumber(value: number): number {
   return (hash ^ (hash >>> 15)) >>> 0;
 }
 
-/**
- * A hash table of record numbers. Its size is fixed; the system gives memory only where it is
- * written.
- */
+/** A hash table of fixed size. The system commits only the pages that are written. */
 export class RecordTable {
   private readonly slots: Int32Array;
 
@@ -36,7 +33,7 @@ export class RecordTable {
     this.slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * most + 2)));
   }
 
-  /** The record with this hash for which `matches`, or null. */
+  /** The record with this hash for which `matches` is true, or null. */
   find(hash: number, matches: (record: number) => boolean): number | null {
     const mask = this.slots.length - 1;
     for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
@@ -46,7 +43,7 @@ export class RecordTable {
     }
   }
 
-  /** Puts a record in that is not there yet. */
+  /** Adds a record that is not in the table. */
   add(hash: number, record: number): void {
     const mask = this.slots.length - 1;
     let slot = hash & mask;
