@@ -91,10 +91,7 @@ describe('loading a checkpoint', () => {
     const opened = await SafetensorsFile.open(at('m.safetensors'));
     truncateSync(at('m.safetensors'), readFileSync(at('m.safetensors')).length - 100);
     assert.deepEqual((await opened.get('a')).tolist(), [1, 1, 1]);
-    await assert.rejects(
-      opened.get('b'),
-      refused(/the file ends at byte \d+, expected 100 more/),
-    );
+    await assert.rejects(opened.get('b'), refused(/the file ends at byte \d+, expected 100 more/));
     await opened.close();
     writeFileSync(at('m.safetensors'), '');
     await assert.rejects(loadSafetensors(at('m.safetensors')), refused(/it has 0 bytes/));

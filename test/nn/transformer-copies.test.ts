@@ -26,10 +26,7 @@ describe('nn.TransformerEncoder', () => {
     const [first, second] = [...made.layers];
     assert.ok(!first?.linear1.weight.equal(second?.linear1.weight as never));
     class Own extends nn.TransformerEncoderLayer {}
-    assert.throws(
-      () => new nn.TransformerEncoder(new Own(8, 2), 2),
-      /a function that returns one/,
-    );
+    assert.throws(() => new nn.TransformerEncoder(new Own(8, 2), 2), /a function that returns one/);
     assert.throws(
       () =>
         new nn.TransformerEncoder(new nn.TransformerEncoderLayer(8, 2), 2, { norm: 3 as never }),
