@@ -11,7 +11,7 @@ namespace shardwise::cpu {
 namespace {
 
 constexpr int64_t kBlock = 1024;  // threads share no cache line of an output
-// eight slow calls on a piece take less than a turn of the event loop
+// eight slow calls on a chunk take less than a turn of the event loop
 constexpr int64_t kGrainBlocks = 4;
 // elements that go through all calls at once, while a cache holds them
 constexpr int64_t kChunk = 8 * kBlock;
@@ -49,7 +49,7 @@ bool is_piecewise(const KernelCall& call, int64_t numel) {
   return floating;
 }
 
-// A piece of one is the same piece of the other, or they share nothing.
+// A chunk of one is the same chunk of the other, or they share nothing.
 bool fit(const TensorView& a, const TensorView& b) {
   if (a.is_immediate || b.is_immediate) return true;
   if (a.data == b.data) return item_size(a.dtype) == item_size(b.dtype);
@@ -69,7 +69,7 @@ bool fits_behind(const KernelCall* const* calls, int32_t count, const KernelCall
   return true;
 }
 
-void run_piece(const KernelCall& call, int64_t begin, int64_t count) {
+void run_chunk(const KernelCall& call, int64_t begin, int64_t count) {
   const int64_t stride = 1;
   TensorView views[4];
   for (int32_t i = 0; i <= call.num_inputs; i++) {
@@ -81,9 +81,9 @@ void run_piece(const KernelCall& call, int64_t begin, int64_t count) {
     views[i].numel = count;
     views[i].ndim = 1;
   }
-  KernelCall piece = call;
-  piece.tensors = views;
-  elementwise.run[call.kernel](piece);
+  KernelCall chunk = call;
+  chunk.tensors = views;
+  elementwise.run[call.kernel](chunk);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ int32_t launch_together(const KernelCall* const* calls, int32_t count) {
     const int64_t end = last * kBlock < numel ? last * kBlock : numel;
     for (int64_t at = first * kBlock; at < end; at += kChunk)
       for (int32_t c = 0; c < joined; c++)
-        run_piece(*calls[c], at, end - at < kChunk ? end - at : kChunk);
+        run_chunk(*calls[c], at, end - at < kChunk ? end - at : kChunk);
   });
   return joined;
 }

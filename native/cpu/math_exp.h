@@ -275,13 +275,13 @@ SW_MATH float log1p(float x) {
   return x == 0 ? x : static_cast<float>(r);
 }
 
-// log(u) for the rounded u = 1 + x, plus what the rounding lost.
+// log(u) for the rounded u = 1 + x, plus what the rounding correction.
 SW_MATH double log1p(double x) {
   double u = 1.0 + x;
   double n;
   double r = log_reduced(u, &n);
-  double lost = (abs(x) < 1.0 ? x - (u - 1.0) : 1.0 - (u - x)) / u;
-  r = n * 0.6931471803691238 + (r + (n * 1.9082149292705877e-10 + lost));
+  double correction = (abs(x) < 1.0 ? x - (u - 1.0) : 1.0 - (u - x)) / u;
+  r = n * 0.6931471803691238 + (r + (n * 1.9082149292705877e-10 + correction));
   r = log_special(u, r);
   return x == 0 ? x : r;
 }

@@ -24,8 +24,8 @@ namespace {
 constexpr int kMany = 8;
 constexpr int kSpins = 8000;
 constexpr int kSpinsBeforeSleep = 1000;
-constexpr int64_t kPieceGrains = 8;
-constexpr int64_t kMaxPieces = int64_t{1} << 16;
+constexpr int64_t kChunkGrains = 8;
+constexpr int64_t kMaxChunks = int64_t{1} << 16;
 constexpr auto kTurn = std::chrono::microseconds(200);
 constexpr auto kLongTurn = std::chrono::milliseconds(4);
 constexpr int kLongTurnsApart = 16;
@@ -61,21 +61,21 @@ class Pool {
       fn(context, 0, count);
       return;
     }
-    const int64_t pieces = pieces_of(most);
+    const int64_t chunks = chunks_of(most);
     // A pool that another stream holds is not waited for: the region runs on this thread.
     if (threads_ == 1 || !busy_.try_lock()) {
-      run_alone(fn, context, count, pieces);
+      run_alone(fn, context, count, chunks);
       return;
     }
     start_workers();
-    job_ = {fn, context, count, pieces};
+    job_ = {fn, context, count, chunks};
     done_.store(0, std::memory_order_relaxed);
-    few_.store(pieces < 4 * threads_, std::memory_order_relaxed);
+    few_.store(chunks < 4 * threads_, std::memory_order_relaxed);
     for (int t = 0; t < threads_; t++) {
       const int64_t first =
-          pieces < threads_ ? std::min<int64_t>(t, pieces) : pieces * t / threads_;
+          chunks < threads_ ? std::min<int64_t>(t, chunks) : chunks * t / threads_;
       const int64_t end =
-          pieces < threads_ ? std::min<int64_t>(t + 1, pieces) : pieces * (t + 1) / threads_;
+          chunks < threads_ ? std::min<int64_t>(t + 1, chunks) : chunks * (t + 1) / threads_;
       shares_[t].word.store(static_cast<uint64_t>(end) << kEndShift | static_cast<uint64_t>(first),
                             std::memory_order_release);
     }
@@ -85,9 +85,9 @@ class Pool {
       wake_.notify_all();
     }
     work(0);
-    // Workers that did not come in time are not waited for, only pieces that somebody is at.
-    for (int spins = 0; spins < kSpinsBeforeSleep && !is_done(pieces); spins++) pause_briefly();
-    if (!is_done(pieces)) sleep_until_done(pieces);
+    // Workers that did not come in time are not waited for, only chunks that somebody is at.
+    for (int spins = 0; spins < kSpinsBeforeSleep && !is_done(chunks); spins++) pause_briefly();
+    if (!is_done(chunks)) sleep_until_done(chunks);
     const std::exception_ptr failure = failure_;
     failure_ = nullptr;
     busy_.unlock();
@@ -98,29 +98,29 @@ class Pool {
   struct Job {
     void (*fn)(void*, int64_t, int64_t);
     void* context;
-    int64_t count, pieces;
+    int64_t count, chunks;
   };
 
-  // The pieces that a thread takes first: the end of the range and the next one in one word, so
-  // that one addition claims a piece of exactly one region. A claim beyond the end (at most one a
+  // The chunks that a thread takes first: the end of the range and the next one in one word, so
+  // that one addition claims a chunk of exactly one region. A claim beyond the end (at most one a
   // thread and region) is none.
   struct alignas(64) Share {
     std::atomic<uint64_t> word{0};
   };
 
-  // Four pieces a thread even out interruptions, and large regions have short pieces, so that turns
+  // Four chunks a thread even out interruptions, and large regions have short chunks, so that turns
   // are given between them. With fewer than four, each thread gets as many as any other.
-  int64_t pieces_of(int64_t most) const {
-    const int64_t few = 4 * threads_, short_ones = std::min(most / kPieceGrains, kMaxPieces);
+  int64_t chunks_of(int64_t most) const {
+    const int64_t few = 4 * threads_, short_ones = std::min(most / kChunkGrains, kMaxChunks);
     if (most >= few) return std::max(few, short_ones);
     return most >= threads_ ? most / threads_ * threads_ : most;
   }
 
   static void run_alone(void (*fn)(void*, int64_t, int64_t), void* context, int64_t count,
-                        int64_t pieces) {
+                        int64_t chunks) {
     const InsideRegion inside;
-    for (int64_t i = 0; i < pieces; i++) {
-      fn(context, count * i / pieces, count * (i + 1) / pieces);
+    for (int64_t i = 0; i < chunks; i++) {
+      fn(context, count * i / chunks, count * (i + 1) / chunks);
       give_turn();
     }
   }
@@ -131,8 +131,8 @@ class Pool {
     for (int i = 1; i < threads_; i++) std::thread([this, i] { loop(i); }).detach();
   }
 
-  // The pieces of the thread's own share, whose memory its cache may still hold from the region
-  // before, then what others have left. Where there are few pieces only the caller does that, lest
+  // The chunks of the thread's own share, whose memory its cache may still hold from the region
+  // before, then what others have left. Where there are few chunks only the caller does that, lest
   // workers race for each other's, and wait for memory instead of working.
   void work(int thread) {
     const InsideRegion inside;
@@ -147,33 +147,33 @@ class Pool {
       if (!has_more(share.word.load(std::memory_order_relaxed))) return;
       const uint64_t claim = share.word.fetch_add(1, std::memory_order_acq_rel);
       if (!has_more(claim)) return;
-      // The region cannot end before this piece is done, so the job stays what it is.
-      const auto piece = static_cast<int64_t>(claim & kFieldMask);
-      const int64_t begin = job_.count * piece / job_.pieces,
-                    end = job_.count * (piece + 1) / job_.pieces;
-      if (begin < end) run_piece(begin, end);
-      finish_piece(job_.pieces);
+      // The region cannot end before this chunk is done, so the job stays what it is.
+      const auto chunk = static_cast<int64_t>(claim & kFieldMask);
+      const int64_t begin = job_.count * chunk / job_.chunks,
+                    end = job_.count * (chunk + 1) / job_.chunks;
+      if (begin < end) run_chunk(begin, end);
+      finish_chunk(job_.chunks);
       give_turn();
     }
   }
 
   // The job may be the next one's afterwards.
-  void finish_piece(int64_t pieces) {
-    if (done_.fetch_add(1, std::memory_order_seq_cst) + 1 < pieces ||
+  void finish_chunk(int64_t chunks) {
+    if (done_.fetch_add(1, std::memory_order_seq_cst) + 1 < chunks ||
         !caller_sleeps_.load(std::memory_order_seq_cst))
       return;
     std::lock_guard<std::mutex> lock(mutex_);
     all_done_.notify_one();
   }
 
-  bool is_done(int64_t pieces) const { return done_.load(std::memory_order_seq_cst) == pieces; }
+  bool is_done(int64_t chunks) const { return done_.load(std::memory_order_seq_cst) == chunks; }
 
-  // Who yielded would stand behind other programs for a slice of theirs, though the last piece may
+  // Who yielded would stand behind other programs for a slice of theirs, though the last chunk may
   // be done at once.
-  void sleep_until_done(int64_t pieces) {
+  void sleep_until_done(int64_t chunks) {
     std::unique_lock<std::mutex> lock(mutex_);
     caller_sleeps_.store(true, std::memory_order_seq_cst);
-    all_done_.wait(lock, [&] { return is_done(pieces); });
+    all_done_.wait(lock, [&] { return is_done(chunks); });
     caller_sleeps_.store(false, std::memory_order_relaxed);
   }
 
@@ -181,7 +181,7 @@ class Pool {
 
   // An exception (no memory for a row) must neither end a worker nor leave a region that others
   // still work on.
-  void run_piece(int64_t begin, int64_t end) {
+  void run_chunk(int64_t begin, int64_t end) {
     try {
       job_.fn(job_.context, begin, end);
     } catch (...) {
@@ -191,7 +191,7 @@ class Pool {
   }
 
   void loop(int thread) {
-    give_way_to_javascript();
+    yield_to_javascript();
     uint64_t seen = 0;
     const auto nothing_new = [&] { return regions_.load(std::memory_order_seq_cst) == seen; };
     for (;;) {

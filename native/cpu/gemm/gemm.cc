@@ -329,11 +329,11 @@ void run_skinny(const Engine& e, const Product& p, int64_t threads) {
   };
   // Pieces of at least 64 KiB of b; a strip wants long rows.
   const int64_t most = along_k ? 4 * threads : threads, granule = along_k ? 8 : 4 * e.nr;
-  const int64_t pieces = threads == 1 ? 1 : max64(1, min64(most, p.n * p.k * e.source_bytes >> 16));
-  const int64_t piece = ceil_div(ceil_div(p.n, pieces), granule) * granule;
-  if (piece >= p.n) return body(0, p.n);
-  parallel_for(ceil_div(p.n, piece), 1,
-               [&](int64_t begin, int64_t end) { body(begin * piece, min64(end * piece, p.n)); });
+  const int64_t chunks = threads == 1 ? 1 : max64(1, min64(most, p.n * p.k * e.source_bytes >> 16));
+  const int64_t chunk = ceil_div(ceil_div(p.n, chunks), granule) * granule;
+  if (chunk >= p.n) return body(0, p.n);
+  parallel_for(ceil_div(p.n, chunk), 1,
+               [&](int64_t begin, int64_t end) { body(begin * chunk, min64(end * chunk, p.n)); });
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // scores.
 //
 // Forward: a block of queries visits blocks of keys and keeps, per row, the maximum m, the sum l of
-// exp(score - m) and the weighted sum of values; when m grows, l and the weighted sum shrink by
+// exp(score - m) and the weighted sum of values; when m grows, l and the weighted sum rescale by
 // exp(m_old - m_new). At the end out = weighted sum / l and lse = m + ln(l). Dropout zeroes weights
 // after they were summed, so l is that of all keys.
 //
@@ -96,9 +96,9 @@ class Arena {
   explicit Arena(int64_t elements)
       : next_(static_cast<T*>(scratch(3, elements * static_cast<int64_t>(sizeof(T))))) {}
   T* take(int64_t elements) {
-    T* piece = next_;
+    T* block = next_;
     next_ += padded(elements);
-    return piece;
+    return block;
   }
   static int64_t padded(int64_t elements) { return ceil_div(elements, 16) * 16; }
 
@@ -213,9 +213,9 @@ void forward_block(const Attention& a, const Head& head, int64_t i0, const Tenso
     rows.maxima(scores, kKeys, n, valid, highest);
     for (int64_t r = 0; r < n; r++) {
       if (highest[r] > maximum[r] || highest[r] != highest[r]) {
-        const T shrink = std::exp(maximum[r] - highest[r]);
-        total[r] *= shrink;
-        rows.scale(sums + r * dv, dv, shrink);
+        const T rescale = std::exp(maximum[r] - highest[r]);
+        total[r] *= rescale;
+        rows.scale(sums + r * dv, dv, rescale);
         maximum[r] = highest[r];
       }
       subtract[r] = maximum[r] == -std::numeric_limits<T>::infinity() ? T(0) : maximum[r];

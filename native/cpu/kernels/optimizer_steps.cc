@@ -13,34 +13,44 @@ namespace {
 
 constexpr int64_t kChunk = 4096;
 
-struct Piece {
+struct Chunk {
   int32_t tensor;
   int64_t begin, count;
 };
 
-std::vector<Piece> pieces_of(const KernelCall& call, int32_t count) {
-  std::vector<Piece> pieces;
+// The chunks of the first `count` inputs.
+std::vector<Chunk> chunks_of(const KernelCall& call, int32_t count) {
+  std::vector<Chunk> chunks;
   for (int32_t i = 0; i < count; i++)
     for (int64_t at = 0; at < call.input(i).numel; at += kChunk)
-      pieces.push_back(
+      chunks.push_back(
           {i, at, call.input(i).numel - at < kChunk ? call.input(i).numel - at : kChunk});
-  return pieces;
+  return chunks;
 }
 
-// A chunk of a tensor in the compute type: its own memory, or a buffer that is written back.
+// Calls body(k, chunks[k]) for all chunks, at least `grain` of them on each thread.
+template <class Body>
+void for_each_chunk(const std::vector<Chunk>& chunks, int64_t grain, Body&& body) {
+  parallel_for(static_cast<int64_t>(chunks.size()), grain, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; k++) body(k, chunks[k]);
+  });
+}
+
+// The elements of a chunk in the compute type: the tensor's memory, or a buffer that store() writes
+// back.
 template <class T>
-struct Chunk {
+struct Elements {
   const TensorView& view;
-  const Piece& piece;
+  const Chunk& chunk;
   T* data;
-  bool own;
-  Chunk(const TensorView& v, const Piece& p, T* buffer) : view(v), piece(p) {
-    own = v.dtype == dtype_of<T>() && v.is_contiguous();
-    data = own ? static_cast<T*>(v.data) + p.begin : buffer;
-    if (!own) gather(v, p.begin, p.count, buffer);
+  bool in_place;
+  Elements(const TensorView& v, const Chunk& c, T* buffer) : view(v), chunk(c) {
+    in_place = v.dtype == dtype_of<T>() && v.is_contiguous();
+    data = in_place ? static_cast<T*>(v.data) + c.begin : buffer;
+    if (!in_place) gather(v, c.begin, c.count, buffer);
   }
   void store() {
-    if (!own) scatter(view, piece.begin, piece.count, data);
+    if (!in_place) scatter(view, chunk.begin, chunk.count, data);
   }
 };
 
@@ -125,31 +135,27 @@ Status adam_step(const KernelCall& call) {
                   p.grad_scale,
                   p.decoupled != 0,
                   p.maximize != 0};
-  const std::vector<Piece> pieces = pieces_of(call, count);
-  parallel_for(static_cast<int64_t>(pieces.size()), 4, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; k++) {
-      const Piece& piece = pieces[k];
-      const int32_t i = piece.tensor;
-      with_float_type(call.input(i).dtype, [&](auto type) {
-        using T = decltype(type);
-        T buffers[5][kChunk];
-        Chunk<T> param(call.input(i), piece, buffers[0]),
-            grad(call.input(count + i), piece, buffers[1]);
-        Chunk<T> first(call.input(2 * count + i), piece, buffers[2]),
-            second(call.input(3 * count + i), piece, buffers[3]);
-        const TensorView& top = call.input(4 * count + i);
-        if (top.is_immediate) {
-          adam_row(adam, param.data, grad.data, first.data, second.data, nullptr, piece.count);
-        } else {
-          Chunk<T> largest(top, piece, buffers[4]);
-          adam_row(adam, param.data, grad.data, first.data, second.data, largest.data, piece.count);
-          largest.store();
-        }
-        param.store();
-        first.store();
-        second.store();
-      });
-    }
+  for_each_chunk(chunks_of(call, count), 4, [&](int64_t, const Chunk& chunk) {
+    const int32_t i = chunk.tensor;
+    with_float_type(call.input(i).dtype, [&](auto type) {
+      using T = decltype(type);
+      T buffers[5][kChunk];
+      Elements<T> param(call.input(i), chunk, buffers[0]),
+          grad(call.input(count + i), chunk, buffers[1]);
+      Elements<T> first(call.input(2 * count + i), chunk, buffers[2]),
+          second(call.input(3 * count + i), chunk, buffers[3]);
+      const TensorView& top = call.input(4 * count + i);
+      if (top.is_immediate) {
+        adam_row(adam, param.data, grad.data, first.data, second.data, nullptr, chunk.count);
+      } else {
+        Elements<T> largest(top, chunk, buffers[4]);
+        adam_row(adam, param.data, grad.data, first.data, second.data, largest.data, chunk.count);
+        largest.store();
+      }
+      param.store();
+      first.store();
+      second.store();
+    });
   });
   return kOk;
 }
@@ -157,27 +163,23 @@ Status adam_step(const KernelCall& call) {
 Status sgd_step(const KernelCall& call) {
   const auto& p = call.params_as<SgdStepParams>();
   const auto count = static_cast<int32_t>(p.count);
-  const std::vector<Piece> pieces = pieces_of(call, count);
-  parallel_for(static_cast<int64_t>(pieces.size()), 4, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; k++) {
-      const Piece& piece = pieces[k];
-      const int32_t i = piece.tensor;
-      with_float_type(call.input(i).dtype, [&](auto type) {
-        using T = decltype(type);
-        T buffers[3][kChunk];
-        Chunk<T> param(call.input(i), piece, buffers[0]),
-            grad(call.input(count + i), piece, buffers[1]);
-        const TensorView& momentum = call.input(2 * count + i);
-        if (momentum.is_immediate) {
-          sgd_row(p, param.data, grad.data, nullptr, piece.count);
-        } else {
-          Chunk<T> buffer(momentum, piece, buffers[2]);
-          sgd_row(p, param.data, grad.data, buffer.data, piece.count);
-          buffer.store();
-        }
-        param.store();
-      });
-    }
+  for_each_chunk(chunks_of(call, count), 4, [&](int64_t, const Chunk& chunk) {
+    const int32_t i = chunk.tensor;
+    with_float_type(call.input(i).dtype, [&](auto type) {
+      using T = decltype(type);
+      T buffers[3][kChunk];
+      Elements<T> param(call.input(i), chunk, buffers[0]),
+          grad(call.input(count + i), chunk, buffers[1]);
+      const TensorView& momentum = call.input(2 * count + i);
+      if (momentum.is_immediate) {
+        sgd_row(p, param.data, grad.data, nullptr, chunk.count);
+      } else {
+        Elements<T> buffer(momentum, chunk, buffers[2]);
+        sgd_row(p, param.data, grad.data, buffer.data, chunk.count);
+        buffer.store();
+      }
+      param.store();
+    });
   });
   return kOk;
 }
@@ -185,58 +187,51 @@ Status sgd_step(const KernelCall& call) {
 Status foreach_add(const KernelCall& call) {
   const auto& p = call.params_as<ForeachAddParams>();
   const auto count = static_cast<int32_t>(p.count);
-  const std::vector<Piece> pieces = pieces_of(call, count);
-  parallel_for(static_cast<int64_t>(pieces.size()), 8, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; k++) {
-      const Piece& piece = pieces[k];
-      with_compute_type(call.input(piece.tensor).dtype, [&](auto type) {
-        using T = decltype(type);
-        T buffers[2][kChunk];
-        Chunk<T> to(call.input(piece.tensor), piece, buffers[0]),
-            from(call.input(count + piece.tensor), piece, buffers[1]);
-        row_scale_add_any(from.data, static_cast<T>(p.alpha), to.data, piece.count);
-        to.store();
-      });
-    }
+  for_each_chunk(chunks_of(call, count), 8, [&](int64_t, const Chunk& chunk) {
+    const TensorView& view = call.input(chunk.tensor);
+    with_compute_type(view.dtype, [&](auto type) {
+      using T = decltype(type);
+      T buffers[2][kChunk];
+      Elements<T> to(view, chunk, buffers[0]),
+          from(call.input(count + chunk.tensor), chunk, buffers[1]);
+      row_scale_add_any(from.data, static_cast<T>(p.alpha), to.data, chunk.count);
+      to.store();
+    });
   });
   return kOk;
 }
 
 Status foreach_mul(const KernelCall& call) {
   const auto& p = call.params_as<ForeachMulParams>();
-  const std::vector<Piece> pieces = pieces_of(call, static_cast<int32_t>(p.count));
-  parallel_for(static_cast<int64_t>(pieces.size()), 8, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; k++) {
-      const Piece& piece = pieces[k];
-      with_compute_type(call.input(piece.tensor).dtype, [&](auto type) {
-        using T = decltype(type);
-        T buffer[kChunk];
-        Chunk<T> to(call.input(piece.tensor), piece, buffer);
-        for (int64_t i = 0; i < piece.count; i++) to.data[i] *= static_cast<T>(p.scalar);
-        to.store();
-      });
-    }
+  const std::vector<Chunk> chunks = chunks_of(call, static_cast<int32_t>(p.count));
+  for_each_chunk(chunks, 8, [&](int64_t, const Chunk& chunk) {
+    const TensorView& view = call.input(chunk.tensor);
+    with_compute_type(view.dtype, [&](auto type) {
+      using T = decltype(type);
+      T buffer[kChunk];
+      Elements<T> to(view, chunk, buffer);
+      for (int64_t i = 0; i < chunk.count; i++) to.data[i] *= static_cast<T>(p.scalar);
+      to.store();
+    });
   });
   return kOk;
 }
 
 Status foreach_norm(const KernelCall& call) {
   const auto count = static_cast<int32_t>(call.params_as<ForeachNormParams>().count);
-  const std::vector<Piece> pieces = pieces_of(call, count);
-  std::vector<double> squares(pieces.size());
-  parallel_for(static_cast<int64_t>(pieces.size()), 8, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; k++) {
-      const Piece& piece = pieces[k];
-      with_float_type(call.input(piece.tensor).dtype, [&](auto type) {
-        using T = decltype(type);
-        T buffer[kChunk];
-        Chunk<T> x(call.input(piece.tensor), piece, buffer);
-        squares[k] = row_wide_square_sum(x.data, piece.count);
-      });
-    }
+  const std::vector<Chunk> chunks = chunks_of(call, count);
+  std::vector<double> squares(chunks.size());
+  for_each_chunk(chunks, 8, [&](int64_t k, const Chunk& chunk) {
+    const TensorView& view = call.input(chunk.tensor);
+    with_float_type(view.dtype, [&](auto type) {
+      using T = decltype(type);
+      T buffer[kChunk];
+      Elements<T> x(view, chunk, buffer);
+      squares[k] = row_wide_square_sum(x.data, chunk.count);
+    });
   });
   std::vector<double> totals(static_cast<size_t>(count), 0.0);
-  for (size_t k = 0; k < pieces.size(); k++) totals[pieces[k].tensor] += squares[k];
+  for (size_t k = 0; k < chunks.size(); k++) totals[chunks[k].tensor] += squares[k];
   for (double& total : totals) total = std::sqrt(total);
   scatter(call.output(0), 0, count, totals.data());
   return kOk;

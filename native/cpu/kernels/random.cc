@@ -147,10 +147,10 @@ template <class T>
 void keep(const float* uniform, float probability, T scale, int64_t n, T* values, uint8_t* kept) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; i++) {
-    const bool stays = uniform[i] >= probability;
+    const bool keeps = uniform[i] >= probability;
     const T scaled = values[i] * scale;
-    values[i] = stays ? scaled : T(0);
-    kept[i] = stays;
+    values[i] = keeps ? scaled : T(0);
+    kept[i] = keeps;
   }
 }
 

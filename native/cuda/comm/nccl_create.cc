@@ -34,7 +34,7 @@ Status not_created(Member& member, Result result, const char* what, int64_t time
   return fail(error, Code::Device, "%s", text.text);
 }
 
-// Ranks meet in a communicator that does not block, so that one who does not come is noticed. But
+// Ranks rendezvous in a communicator that does not block, so that one who does not come is noticed. But
 // each of its calls starts a thread (70 us, with 13 for the whole of a small all-reduce otherwise):
 // once all are there, they go on with one that does block.
 Result make_calling(Member& met, int64_t until, Comm* out) {

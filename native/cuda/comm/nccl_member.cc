@@ -40,7 +40,7 @@ int64_t now_ns() {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-void Patience::rest() {
+void Backoff::rest() {
   const int64_t waited = now_ns() - begun_ns_;
   if (waited < kYieldNs)
     sched_yield();
@@ -65,7 +65,7 @@ Turn::~Turn() {
 }
 
 Result settle(Member& member, Result result, int64_t until_ns) {
-  for (Patience patience; result == kInProgress; patience.rest()) {
+  for (Backoff backoff; result == kInProgress; backoff.rest()) {
     if (until_ns != 0 && now_ns() > until_ns) break;
     Turn turn(member);
     if (!turn.comm) break;
@@ -207,7 +207,7 @@ void Member::retire(const std::unique_lock<std::mutex>&, bool abort) {
 // Until all calls are done, or one has failed or keeps the member too long.
 void Member::wait_for_calls() {
   const int64_t until = now_ns() + kFlightsMs * 1'000'000;
-  for (Patience patience; !failed.load(); patience.rest()) {
+  for (Backoff backoff; !failed.load(); backoff.rest()) {
     look();
     std::unique_lock<std::mutex> lock(mutex);
     if (flights.empty()) return;
@@ -235,7 +235,7 @@ void Member::close() {
     if (!inside) retire(lock, !well);
   }
   const int64_t until = now_ns() + kLeaveMs * 1'000'000;
-  for (Patience patience; retiring.load() > 0 && now_ns() < until;) patience.rest();
+  for (Backoff backoff; retiring.load() > 0 && now_ns() < until;) backoff.rest();
 }
 
 Member::~Member() {

@@ -36,7 +36,7 @@ struct Member : std::enable_shared_from_this<Member> {
 
   // nccl_run.cc
   Status run(const CollectiveCall& call);
-  Peers* meet_peers(cudaStream_t stream, Result* result, cudaError_t* cuda);
+  Peers* find_peers(cudaStream_t stream, Result* result, cudaError_t* cuda);
 
   // nccl_member.cc
   Status begin(const CollectiveCall& call, cudaStream_t stream);
@@ -65,7 +65,8 @@ struct Member : std::enable_shared_from_this<Member> {
   std::mutex mutex;
   Comm comm;  // null once it is retired
   bool inside = false;
-  bool has_met = false;          // of its peers, whether there are any; the stream's thread asks
+  bool has_looked_for_peers =
+      false;                     // of its peers, whether there are any; the stream's thread asks
   std::unique_ptr<Peers> peers;  // written with the mutex held
   std::atomic<int32_t> retiring{0};
   Status cause;
@@ -103,7 +104,7 @@ class Turn {
 Result settle(Member& member, Result result, int64_t until_ns);
 
 // Between looks at something that is about to happen: yields first, then sleeps longer and longer.
-class Patience {
+class Backoff {
  public:
   void rest();
 

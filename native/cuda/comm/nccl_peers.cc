@@ -71,7 +71,7 @@ cudaError_t wait_for(Member& member, cudaStream_t stream) {
   cudaError_t code = cudaEventCreateWithFlags(&done, cudaEventDisableTiming);
   if (code != cudaSuccess) return code;
   code = cudaEventRecord(done, stream);
-  for (Patience patience; code == cudaSuccess; patience.rest()) {
+  for (Backoff backoff; code == cudaSuccess; backoff.rest()) {
     code = cudaEventQuery(done);
     if (code != cudaErrorNotReady) break;
     code = member.failed.load() ? cudaErrorNotReady : cudaSuccess;
@@ -83,7 +83,7 @@ cudaError_t wait_for(Member& member, cudaStream_t stream) {
 }  // namespace
 
 // What a rank tells the others of its memory.
-struct Peers::Card {
+struct Peers::MailboxInfo {
   uint64_t host, process;
   char* mailbox;  // in its process
   int32_t device;
@@ -92,15 +92,15 @@ struct Peers::Card {
   cudaIpcMemHandle_t handle;
 };
 
-struct Peers::Words {
-  Card cards[kMostPeers];
-  int32_t agreed;   // what of Reach; not 0 from the meeting on
+struct Peers::DeviceWords {
+  MailboxInfo infos[kMostPeers];
+  int32_t agreed;   // what of Reach; not 0 from the outcome on
   int32_t stopped;  // on the device: see PeerCall
 };
 
-struct Peers::Board {
+struct Peers::HostPage {
   int32_t stop;
-  Words words;
+  DeviceWords words;
   int32_t left[kMostPeers];
 };
 
@@ -138,64 +138,66 @@ void Peers::give_back(const Memory& memory) {
 }
 
 cudaError_t Peers::allocate(Memory* memory) {
-  cudaError_t code = cudaHostAlloc(reinterpret_cast<void**>(&memory->board), sizeof(Board),
+  cudaError_t code = cudaHostAlloc(reinterpret_cast<void**>(&memory->page), sizeof(HostPage),
                                    cudaHostAllocPortable | cudaHostAllocMapped);
   if (code == cudaSuccess)
-    code = cudaMalloc(reinterpret_cast<void**>(&memory->words), sizeof(Words));
+    code = cudaMalloc(reinterpret_cast<void**>(&memory->words), sizeof(DeviceWords));
   if (code == cudaSuccess) code = load_peer_all_reduce();
   if (code == cudaSuccess &&
       cudaMalloc(reinterpret_cast<void**>(&memory->mailbox),
                  static_cast<size_t>(mailbox_bytes(memory->size))) != cudaSuccess)
-    memory->mailbox = nullptr;  // the others are on their way to the meeting: they hear of it there
+    memory->mailbox = nullptr;  // the others are on their way to the outcome: they hear of it there
   cudaGetLastError();
   return code;
 }
 
-// ---- the meeting
+// ---- the outcome
 // ------------------------------------------------------------------------------------------------------
 
-Peers::Meeting Peers::meet(Member& member, cudaStream_t stream) {
-  Meeting meeting;
+Peers::Rendezvous Peers::rendezvous(Member& member, cudaStream_t stream) {
+  Rendezvous outcome;
   std::unique_ptr<Peers> peers(new Peers(member.rank, member.size));
-  meeting.cuda = peers->prepare(stream);
-  if (meeting.cuda != cudaSuccess) return meeting;
-  Words &board = peers->own_.board->words, &words = *peers->own_.words;
+  outcome.cuda = peers->prepare(stream);
+  if (outcome.cuda != cudaSuccess) return outcome;
+  DeviceWords &page = peers->own_.page->words, &words = *peers->own_.words;
   // One call of NCCL, with what goes before it and behind it; then what it brought is there.
   const auto exchange = [&](void* in, const void* from, size_t own, void* out, const void* result,
                             size_t whole, auto call) {
-    meeting.cuda = cudaMemcpyAsync(in, from, own, cudaMemcpyHostToDevice, stream);
-    if (meeting.cuda != cudaSuccess) return false;
+    outcome.cuda = cudaMemcpyAsync(in, from, own, cudaMemcpyHostToDevice, stream);
+    if (outcome.cuda != cudaSuccess) return false;
     {
       Turn turn(member);
       if (!turn.comm) return false;
-      meeting.result = call(turn.comm);
+      outcome.result = call(turn.comm);
     }
-    meeting.result = settle(member, meeting.result, 0);
-    if (meeting.result != kSuccess) return false;
-    meeting.cuda = cudaMemcpyAsync(out, result, whole, cudaMemcpyDeviceToHost, stream);
-    if (meeting.cuda == cudaSuccess) meeting.cuda = wait_for(member, stream);
-    return meeting.cuda == cudaSuccess;
+    outcome.result = settle(member, outcome.result, 0);
+    if (outcome.result != kSuccess) return false;
+    outcome.cuda = cudaMemcpyAsync(out, result, whole, cudaMemcpyDeviceToHost, stream);
+    if (outcome.cuda == cudaSuccess) outcome.cuda = wait_for(member, stream);
+    return outcome.cuda == cudaSuccess;
   };
-  peers->write_card();
-  Card* own = words.cards + member.rank;
-  const size_t all = sizeof(Card) * static_cast<size_t>(member.size), one = sizeof board.agreed;
-  const bool met = exchange(
-      own, board.cards + member.rank, sizeof(Card), board.cards, words.cards, all, [&](Comm comm) {
-        return member.api.all_gather(own, words.cards, sizeof(Card), kInt8, comm, stream);
-      });
-  if (!met) return meeting;
-  board.agreed = peers->open();
+  peers->write_mailbox_info();
+  MailboxInfo* own = words.infos + member.rank;
+  const size_t all = sizeof(MailboxInfo) * static_cast<size_t>(member.size),
+               one = sizeof page.agreed;
+  const bool met = exchange(own, page.infos + member.rank, sizeof(MailboxInfo), page.infos,
+                            words.infos, all, [&](Comm comm) {
+                              return member.api.all_gather(own, words.infos, sizeof(MailboxInfo),
+                                                           kInt8, comm, stream);
+                            });
+  if (!met) return outcome;
+  page.agreed = peers->open();
   // Behind the mailboxes' zeros: who has the answer may write into those of all.
-  const bool decided = exchange(
-      &words.agreed, &board.agreed, one, &board.agreed, &words.agreed, one, [&](Comm comm) {
+  const bool decided =
+      exchange(&words.agreed, &page.agreed, one, &page.agreed, &words.agreed, one, [&](Comm comm) {
         return member.api.all_reduce(&words.agreed, &words.agreed, 1, kInt32, kMin, comm, stream);
       });
-  peers->has_lines_ = board.agreed == kLines;
-  if (decided && board.agreed != kNothing)
-    meeting.peers = std::move(peers);
+  peers->has_lines_ = page.agreed == kLines;
+  if (decided && page.agreed != kNothing)
+    outcome.peers = std::move(peers);
   else if (decided)
     give_back(peers->own_);  // nobody writes
-  return meeting;
+  return outcome;
 }
 
 cudaError_t Peers::prepare(cudaStream_t stream) {
@@ -204,16 +206,16 @@ cudaError_t Peers::prepare(cudaStream_t stream) {
   if (code == cudaSuccess) own_ = spare(device, size_);
   if (code == cudaSuccess && !own_.mailbox) code = allocate(&own_);
   if (code != cudaSuccess) return code;
-  *own_.board = {};
+  *own_.page = {};
   mailboxes_[rank_] = own_.mailbox;
-  code = cudaMemsetAsync(own_.words, 0, sizeof(Words), stream);
+  code = cudaMemsetAsync(own_.words, 0, sizeof(DeviceWords), stream);
   if (code == cudaSuccess && own_.mailbox)
     code = cudaMemsetAsync(own_.mailbox, 0, static_cast<size_t>(mailbox_bytes(size_)), stream);
   return code;
 }
 
-void Peers::write_card() {
-  Card& card = own_.board->words.cards[rank_];
+void Peers::write_mailbox_info() {
+  MailboxInfo& card = own_.page->words.infos[rank_];
   card.host = this_host();
   card.process = this_process();
   card.mailbox = own_.mailbox;
@@ -225,9 +227,9 @@ void Peers::write_card() {
 }
 
 bool Peers::can_open() const {
-  const Card* cards = own_.board->words.cards;
+  const MailboxInfo* infos = own_.page->words.infos;
   for (int32_t r = 0; r < size_; r++)
-    if (!cards[r].is_good || cards[r].host != cards[rank_].host) return false;
+    if (!infos[r].is_good || infos[r].host != infos[rank_].host) return false;
   return true;
 }
 
@@ -240,14 +242,14 @@ int32_t Peers::open() {
       cudaGetLastError();
       return kNothing;
     }
-    if (!has_nvlink(own_.device, own_.board->words.cards[r].bus)) reach = kPackets;
+    if (!has_nvlink(own_.device, own_.page->words.infos[r].bus)) reach = kPackets;
   }
   return reach;
 }
 
 // Memory that another process gave to an earlier group is still open here: CUDA knows it again.
 cudaError_t Peers::open_one(int32_t rank) {
-  const Card& card = own_.board->words.cards[rank];
+  const MailboxInfo& card = own_.page->words.infos[rank];
   if (card.process != this_process())
     return cudaIpcOpenMemHandle(reinterpret_cast<void**>(&mailboxes_[rank]), card.handle,
                                 cudaIpcMemLazyEnablePeerAccess);
@@ -263,7 +265,7 @@ cudaError_t Peers::open_one(int32_t rank) {
 cudaError_t Peers::all_reduce(const CollectiveCall& call, cudaStream_t stream) {
   PeerCall all = {};
   memcpy(all.mailboxes, mailboxes_, sizeof all.mailboxes);
-  all.stop = &own_.board->stop;
+  all.stop = &own_.page->stop;
   all.stopped = &own_.words->stopped;
   all.rank = rank_;
   all.size = size_;
@@ -276,7 +278,7 @@ cudaError_t Peers::all_reduce(const CollectiveCall& call, cudaStream_t stream) {
   return peer_all_reduce(all, stream);
 }
 
-void Peers::stop() { __atomic_store_n(&own_.board->stop, 1, __ATOMIC_RELEASE); }
+void Peers::stop() { __atomic_store_n(&own_.page->stop, 1, __ATOMIC_RELEASE); }
 
 // What ranks of this process have left behind before is looked through too: nobody waits for the
 // last one.
@@ -285,12 +287,12 @@ void Peers::leave(std::unique_ptr<Peers> own) {
   cudaStream_t stream = nullptr;
   if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess)
     return (void)cudaGetLastError();
-  const bool is_told = own->say_left(stream) == cudaSuccess;
+  const bool has_signalled = own->signal_left(stream) == cudaSuccess;
   std::vector<Memory> free;
   {
     std::lock_guard<std::mutex> lock(memory_mutex);
     auto& behind = kept<std::unique_ptr<Peers>>();
-    if (is_told) behind.push_back(std::move(own));
+    if (has_signalled) behind.push_back(std::move(own));
     for (auto& each : behind) {
       if (each->own_.device != device || !each->all_have_left(stream)) continue;
       free.push_back(each->own_);
@@ -303,7 +305,7 @@ void Peers::leave(std::unique_ptr<Peers> own) {
   cudaGetLastError();
 }
 
-cudaError_t Peers::say_left(cudaStream_t stream) {
+cudaError_t Peers::signal_left(cudaStream_t stream) {
   cudaError_t code = cudaSuccess;
   for (int32_t r = 0; r < size_ && code == cudaSuccess; r++)
     code = cudaMemcpyAsync(mailboxes_[r] + mail_bytes(size_) + 4 * rank_, &own_.words->agreed, 4,
@@ -312,8 +314,8 @@ cudaError_t Peers::say_left(cudaStream_t stream) {
 }
 
 bool Peers::all_have_left(cudaStream_t stream) {
-  int32_t* left = own_.board->left;
-  if (cudaMemcpyAsync(left, own_.mailbox + mail_bytes(size_), sizeof own_.board->left,
+  int32_t* left = own_.page->left;
+  if (cudaMemcpyAsync(left, own_.mailbox + mail_bytes(size_), sizeof own_.page->left,
                       cudaMemcpyDeviceToHost, stream) != cudaSuccess)
     return false;
   return cudaStreamSynchronize(stream) == cudaSuccess && std::count(left, left + size_, 0) == 0;

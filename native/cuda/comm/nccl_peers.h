@@ -12,15 +12,15 @@ struct Member;
 
 class Peers {
  public:
-  // What came of a meeting: `peers` is null where any of the ranks cannot reach another one's
+  // What came of a outcome: `peers` is null where any of the ranks cannot reach another one's
   // memory.
-  struct Meeting {
+  struct Rendezvous {
     std::unique_ptr<Peers> peers;
     Result result = kSuccess;
     cudaError_t cuda = cudaSuccess;
   };
   // In one call of all ranks, whose stream it is.
-  static Meeting meet(Member& member, cudaStream_t stream);
+  static Rendezvous rendezvous(Member& member, cudaStream_t stream);
   // This rank's calls are done. It tells the others, and keeps its mailbox until all have left: one
   // may still make a call, which waits in vain but writes. Without this, as where a group has
   // failed, the mailbox is never used again.
@@ -36,16 +36,16 @@ class Peers {
   void stop();
 
  private:
-  struct Card;
-  struct Words;
-  struct Board;
+  struct MailboxInfo;
+  struct DeviceWords;
+  struct HostPage;
   // What a rank needs of its own. Given back to the process and not to CUDA, which would wait for
   // all kernels of the device, and with it who launches: a kernel may wait for that very launch on
   // another rank.
   struct Memory {
     int32_t device = 0, size = 0;
-    Board* board = nullptr;  // pinned memory of the host
-    Words* words = nullptr;  // the board's on the device
+    HostPage* page = nullptr;      // pinned memory of the host
+    DeviceWords* words = nullptr;  // the page's on the device
     char* mailbox = nullptr;
   };
   static Memory spare(int32_t device, int32_t size);
@@ -54,11 +54,11 @@ class Peers {
 
   Peers(int32_t rank, int32_t size) : rank_(rank), size_(size) {}
   cudaError_t prepare(cudaStream_t stream);
-  void write_card();
+  void write_mailbox_info();
   bool can_open() const;
   int32_t open();
   cudaError_t open_one(int32_t rank);
-  cudaError_t say_left(cudaStream_t stream);
+  cudaError_t signal_left(cudaStream_t stream);
   bool all_have_left(cudaStream_t stream);
 
   const int32_t rank_, size_;

@@ -272,16 +272,16 @@ Status prepare_barriers(int32_t device, ErrorText* error) {
 }
 
 // Null where there are none, or where it fails.
-Peers* Member::meet_peers(cudaStream_t stream, Result* result, cudaError_t* cuda) {
-  if (has_met) {
+Peers* Member::find_peers(cudaStream_t stream, Result* result, cudaError_t* cuda) {
+  if (has_looked_for_peers) {
     std::lock_guard<std::mutex> lock(mutex);
     return peers.get();
   }
-  Peers::Meeting met = Peers::meet(*this, stream);
+  Peers::Rendezvous met = Peers::rendezvous(*this, stream);
   *result = met.result;
   *cuda = met.cuda;
   std::lock_guard<std::mutex> lock(mutex);
-  has_met = met.result == kSuccess && met.cuda == cudaSuccess;
+  has_looked_for_peers = met.result == kSuccess && met.cuda == cudaSuccess;
   if (!failed.load()) peers = std::move(met.peers);
   return peers.get();
 }
@@ -299,7 +299,7 @@ Status Member::run(const CollectiveCall& call) {
   if (!status.ok()) return status;
   Result result = kSuccess;
   cudaError_t cuda = cudaSuccess;
-  Peers* near = is_for_peers(call, size) ? meet_peers(stream, &result, &cuda) : nullptr;
+  Peers* near = is_for_peers(call, size) ? find_peers(stream, &result, &cuda) : nullptr;
   if (near && near->can_do(call)) {
     cuda = near->all_reduce(call, stream);
   } else if (result == kSuccess && cuda == cudaSuccess) {

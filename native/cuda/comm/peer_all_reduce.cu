@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
     PacketSum<T, kPacketData> sum;
     for (int32_t r = 0; r < size; r++) {
       Own<T> part = own;
-      if (r != rank && !receive(place(rank, r, p), call, &part.words)) return say_stopped(call);
+      if (r != rank && !receive(place(rank, r, p), call, &part.words)) return set_stopped(call);
       with_combine<compute_t<T>>(reduce, [&](auto both) { sum.add(both, r == 0, part); });
     }
     store_packet(static_cast<T*>(call.out) + p * items, sum.rounded(reduce, size), left, aligned);

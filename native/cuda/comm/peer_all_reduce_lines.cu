@@ -1,12 +1,12 @@
 // All-reduce of tensors of up to some MiB between GPUs that can write to each other's memory, in
-// two shots: each rank owns a part of the tensor, to which all send what they have of it. It adds
+// two shots: each rank owns a shard of the tensor, to which all send what they have of it. It adds
 // that up in the order of the ranks, so that all have the same bits, and sends the sum to all.
 // Between two ranks there is one shot, of the whole: as many bytes, and one trip over the wire
 // less.
 //
 // Layout: what is sent are lines of 128 bytes, of which 120 are data and the last 8 the call's
 // number. Eight neighbouring lanes write a line at once, and it arrives in order: who sees the
-// number, and reads the line behind that, reads the data, without fences. Two lines are a pair with
+// number, and reads the line peer_after that, reads the data, without fences. Two lines are a pair with
 // 240 bytes of the tensor, so that lanes load and store 16 bytes of it: seven of a group 16 of each
 // line, the last one 16 of which half go into the first line and half into the second, each in
 // front of a number. A mailbox has two boxes of pairs for each other rank. In two shots one is for
@@ -17,14 +17,14 @@
 // whichever kernel, says that all have ended the one before. For this the kernels of a stream must
 // not overlap. The warp of a pair is the same on all ranks, and waits only for those of the same
 // index, which have sent before they wait, in blocks that start in order: so blocks that have no
-// place yet stop nobody.
+// slot yet stop nobody.
 // Grid: blocks of 4 to 16 warps, at most 128 of them; a warp has four pairs at a time (960 bytes of
 // the tensor), and takes turns.
-// Operations: n - 1 additions an element of what a rank adds up: its part, or, between two ranks,
+// Operations: n - 1 additions an element of what a rank adds up: its shard, or, between two ranks,
 // the whole.
 // Bytes: 2 (n - 1) / n of the tensor's * 128 / 120 out and as many in, at each rank. Numerics:
 // float32 sums of float16 and bfloat16, rounded once, as on the CPU. A group that fails ends it as
-// it does the kernel of packets (peer_all_reduce.cu). Times on two H200s, float32, one call behind
+// it does the kernel of packets (peer_all_reduce.cu). Times on two H200s, float32, one call peer_after
 // the other, NCCL and two shots through PyTorch's symmetric memory beside them: 512 KiB 7.4 us, 1
 // MiB 7.6 (13.0, 10.0), 2 MiB 11.6, 4 MiB 17.9 (31.6, 19.7); NCCL takes 44.5 for 8 MiB. No other
 // version was timed.
@@ -39,40 +39,40 @@ namespace {
 
 constexpr int32_t kMostBlocks = 128, kMostWarps = 16, kFewestWarps = 4;  // the warps of a block
 constexpr int32_t kLanesOfLine = 8, kPairsOfWarp = 32 / kLanesOfLine;
-constexpr int32_t kPieceBytes = 16, kNumberAt = kLineBytes - 4;
+constexpr int32_t kChunkBytes = 16, kNumberAt = kLineBytes - 4;
 constexpr int32_t kSums = 1;  // a box
-constexpr unsigned kWholeWarp = 0xffffffff;
+constexpr unsigned kFullMask = 0xffffffff;
 static_assert(kMostPeers <= kLanesOfLine, "a lane looks for the lines of a rank");
 static_assert(kMostPacketBytes >= kPairData * kMostPeers * kMostPeers,
               "every rank owns some pairs, and so sends to all");
 static_assert(kMostPeerBytes <= 1 << 30, "elements are counted in 32 bits");
 
-// How a tensor is cut, in pairs.
-struct Cut {
-  int32_t all, of_part, of_box;
-  bool is_aligned, is_smooth;  // smooth: and without an end that is shorter than a piece
+// How a tensor is layout, in pairs.
+struct PairLayout {
+  int32_t all, of_shard, of_box;
+  bool is_aligned, is_smooth;  // smooth: and without an end that is shorter than a chunk
 };
 
-// ---- pieces: what a lane has of a line
+// ---- chunks: what a lane has of a line
 // --------------------------------------------------------------------------------
 
-// Without branches, so that many are on their way at once. A piece that is not wanted stays as it
+// Without branches, so that many are on their way at once. A chunk that is not wanted stays as it
 // was.
-__device__ __forceinline__ void load_piece(uint4& piece, const void* from, bool is_wanted) {
+__device__ __forceinline__ void load_chunk(uint4& chunk, const void* from, bool is_wanted) {
   asm volatile(
       "{\n"
       ".reg .pred wanted;\n"
       "setp.ne.u32 wanted, %5, 0;\n"
       "@wanted ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
       "}"
-      : "+r"(piece.x), "+r"(piece.y), "+r"(piece.z), "+r"(piece.w)
+      : "+r"(chunk.x), "+r"(chunk.y), "+r"(chunk.z), "+r"(chunk.w)
       : "l"(from), "r"(static_cast<uint32_t>(is_wanted))
       : "memory");
 }
 
-__device__ __forceinline__ void store_piece(char* to, uint4 piece) {
-  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(piece.x),
-               "r"(piece.y), "r"(piece.z), "r"(piece.w)
+__device__ __forceinline__ void store_chunk(char* to, uint4 chunk) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(chunk.x),
+               "r"(chunk.y), "r"(chunk.z), "r"(chunk.w)
                : "memory");
 }
 
@@ -87,12 +87,12 @@ __device__ __forceinline__ uint32_t load_number(const char* line) {
 
 // Calls: inlined, they would take the registers of tensors that are aligned.
 template <class T>
-__device__ __noinline__ Packet<T, kPieceBytes> load_slowly(const T* from, int32_t left) {
-  return load_elements<T, kPieceBytes>(from, left);
+__device__ __noinline__ Packet<T, kChunkBytes> load_slowly(const T* from, int32_t left) {
+  return load_elements<T, kChunkBytes>(from, left);
 }
 template <class T>
-__device__ __noinline__ void store_slowly(T* to, Packet<T, kPieceBytes> piece, int32_t left) {
-  store_elements(to, piece, left);
+__device__ __noinline__ void store_slowly(T* to, Packet<T, kChunkBytes> chunk, int32_t left) {
+  store_elements(to, chunk, left);
 }
 
 // ---- a call
@@ -105,82 +105,83 @@ class Lines {
  public:
   static constexpr bool kTwoShots = has_two_shots(kRanks);
 
-  __device__ __forceinline__ Lines(const PeerCall& call, Reduce reduce, const Cut& cut)
+  __device__ __forceinline__ Lines(const PeerCall& call, Reduce reduce, const PairLayout& layout)
       : call_(call),
-        cut_(cut),
+        layout_(layout),
         reduce_(reduce),
         rank_(call.rank),
         size_(kTwoShots ? call.size : 2),
         lane_(threadIdx.x % kLanesOfLine) {}
 
-  // To each other rank what this one has of its part.
-  __device__ __forceinline__ void send_parts(int32_t base, bool has_stopped) const {
+  // To each other rank what this one has of its shard.
+  __device__ __forceinline__ void send_shards(int32_t base, bool has_stopped) const {
     const int32_t p = pair_of(base);
     Pair own[kRanks];
 #pragma unroll
-    for (int step = 1; step < kRanks; step++) load(own[step], behind(step), p, step < size_);
+    for (int step = 1; step < kRanks; step++) load(own[step], peer_after(step), p, step < size_);
     if (has_stopped) return;
 #pragma unroll
     for (int step = 1; step < kRanks; step++) {
       if (step >= size_) continue;
-      if (!cut_.is_smooth) mend(own[step], behind(step), p);
+      if (!layout_.is_smooth) load_tail(own[step], peer_after(step), p);
       pack(own[step]);
-      send(parts_box(), behind(step), behind(step), p, own[step]);
+      send(shards_box(), peer_after(step), peer_after(step), p, own[step]);
     }
   }
 
-  // Of this rank's part, which all others get. False if the group has failed.
-  __device__ __forceinline__ bool sum_part(int32_t base) const {
+  // Of this rank's shard, which all others get. False if the group has failed.
+  __device__ __forceinline__ bool reduce_shard(int32_t base) const {
     const int32_t p = pair_of(base);
-    Pair own, parts[kRanks];
+    Pair own, shards[kRanks];
     load(own, rank_, p, true);
-    if (!wait(parts_box(), rank_, p)) return false;
-    if (!cut_.is_smooth) mend(own, rank_, p);
+    if (!wait(shards_box(), rank_, p)) return false;
+    if (!layout_.is_smooth) load_tail(own, rank_, p);
     pack(own);
 #pragma unroll
     for (int r = 0; r < kRanks; r++) {
-      parts[r] = own;
-      receive(parts[r], parts_box(), r, p, (r < size_) & (r != rank_) & is_there(rank_, p));
+      shards[r] = own;
+      receive(shards[r], shards_box(), r, p, (r < size_) & (r != rank_) & is_there(rank_, p));
     }
-    const Pair sum = sum_of(parts);
+    const Pair sum = sum_of(shards);
     if constexpr (kTwoShots) {
       Pair packed = sum;
       pack(packed);
 #pragma unroll
       for (int step = 1; step < kRanks; step++)
-        if (step < size_) send(kSums, behind(step), rank_, p, packed);
+        if (step < size_) send(kSums, peer_after(step), rank_, p, packed);
     }
     store(sum, rank_, p);
     return true;
   }
 
-  // The sums of the other ranks' parts. False if the group has failed.
-  __device__ __forceinline__ bool take_sums(int32_t base) const {
+  // The sums of the other ranks' shards. False if the group has failed.
+  __device__ __forceinline__ bool gather_sums(int32_t base) const {
     const int32_t p = pair_of(base);
     if (!wait(kSums, lane_, p)) return false;
     Pair sums[kRanks];
 #pragma unroll
     for (int step = 1; step < kRanks; step++)
-      receive(sums[step], kSums, behind(step), p, (step < size_) & is_there(behind(step), p));
+      receive(sums[step], kSums, peer_after(step), p,
+              (step < size_) & is_there(peer_after(step), p));
 #pragma unroll
     for (int step = 1; step < kRanks; step++) {
       if (step >= size_) continue;
       unpack(sums[step]);
-      store(sums[step], behind(step), p);
+      store(sums[step], peer_after(step), p);
     }
     return true;
   }
 
  private:
-  static constexpr int32_t kItems = kPieceBytes / sizeof(T), kItemsOfLine = kLanesOfLine * kItems,
+  static constexpr int32_t kItems = kChunkBytes / sizeof(T), kItemsOfLine = kLanesOfLine * kItems,
                            kItemsOfPair = kPairData / sizeof(T);
 
   struct Pair {
-    Packet<T, kPieceBytes> pieces[2];
+    Packet<T, kChunkBytes> chunks[2];
   };
 
-  __device__ __forceinline__ int32_t parts_box() const { return kTwoShots ? 0 : call_.number & 1; }
-  __device__ __forceinline__ int32_t behind(int32_t step) const {
+  __device__ __forceinline__ int32_t shards_box() const { return kTwoShots ? 0 : call_.number & 1; }
+  __device__ __forceinline__ int32_t peer_after(int32_t step) const {
     return rank_ + step < size_ ? rank_ + step : rank_ + step - size_;
   }
   __device__ __forceinline__ bool is_last() const { return lane_ == kLanesOfLine - 1; }
@@ -188,111 +189,111 @@ class Lines {
   __device__ __forceinline__ int32_t pair_of(int32_t base) const {
     return base + threadIdx.x % 32 / kLanesOfLine;
   }
-  __device__ __forceinline__ int32_t begin(int32_t part) const {
-    return kTwoShots ? part * cut_.of_part : 0;
+  __device__ __forceinline__ int32_t begin(int32_t shard) const {
+    return kTwoShots ? shard * layout_.of_shard : 0;
   }
-  __device__ __forceinline__ bool is_there(int32_t part, int32_t p) const {
-    return (p < cut_.of_part) & (begin(part) + p < cut_.all);
+  __device__ __forceinline__ bool is_there(int32_t shard, int32_t p) const {
+    return (p < layout_.of_shard) & (begin(shard) + p < layout_.all);
   }
 
-  __device__ __forceinline__ char* place(int32_t box, int32_t owner, int32_t sender,
-                                         int32_t p) const {
-    const int32_t before = (box * (size_ - 1) + sender - (sender > owner ? 1 : 0)) * cut_.of_box;
+  __device__ __forceinline__ char* slot(int32_t box, int32_t owner, int32_t sender,
+                                        int32_t p) const {
+    const int32_t before = (box * (size_ - 1) + sender - (sender > owner ? 1 : 0)) * layout_.of_box;
     return call_.mailboxes[owner] + packet_mail_bytes(size_) + int64_t{before + p} * kPairBytes;
   }
 
-  // Where a lane's piece of a pair lies in the tensor, and how many elements from there on are the
+  // Where a lane's chunk of a pair lies in the tensor, and how many elements from there on are the
   // lane's and the tensor's, or more.
-  __device__ __forceinline__ int32_t at(int32_t part, int32_t p, int32_t i) const {
-    return (begin(part) + p) * kItemsOfPair + i * kItemsOfLine + lane_ * kItems;
+  __device__ __forceinline__ int32_t at(int32_t shard, int32_t p, int32_t i) const {
+    return (begin(shard) + p) * kItemsOfPair + i * kItemsOfLine + lane_ * kItems;
   }
-  __device__ __forceinline__ int32_t left(int32_t part, int32_t p, int32_t i) const {
-    return is_there(part, p) & (i == 0 || !is_last())
-               ? static_cast<int32_t>(call_.count) - at(part, p, i)
+  __device__ __forceinline__ int32_t left(int32_t shard, int32_t p, int32_t i) const {
+    return is_there(shard, p) & (i == 0 || !is_last())
+               ? static_cast<int32_t>(call_.count) - at(shard, p, i)
                : 0;
   }
 
-  // What can be loaded at once; `mend` loads the rest.
-  __device__ __forceinline__ void load(Pair& pair, int32_t part, int32_t p, bool is_wanted) const {
+  // What can be loaded at once; `load_tail` loads the rest.
+  __device__ __forceinline__ void load(Pair& pair, int32_t shard, int32_t p, bool is_wanted) const {
     const T* in = static_cast<const T*>(call_.in);
 #pragma unroll
     for (int i = 0; i < 2; i++)
-      load_piece(pair.pieces[i].words, in + at(part, p, i),
-                 is_wanted & cut_.is_aligned & (left(part, p, i) >= kItems));
+      load_chunk(pair.chunks[i].words, in + at(shard, p, i),
+                 is_wanted & layout_.is_aligned & (left(shard, p, i) >= kItems));
   }
 
-  __device__ __forceinline__ void mend(Pair& pair, int32_t part, int32_t p) const {
+  __device__ __forceinline__ void load_tail(Pair& pair, int32_t shard, int32_t p) const {
     const T* in = static_cast<const T*>(call_.in);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const int32_t there = left(part, p, i);
-      if (there > 0 && (!cut_.is_aligned || there < kItems))
-        pair.pieces[i] = load_slowly(in + at(part, p, i), there);
+      const int32_t there = left(shard, p, i);
+      if (there > 0 && (!layout_.is_aligned || there < kItems))
+        pair.chunks[i] = load_slowly(in + at(shard, p, i), there);
     }
   }
 
-  __device__ __forceinline__ void store(const Pair& pair, int32_t part, int32_t p) const {
+  __device__ __forceinline__ void store(const Pair& pair, int32_t shard, int32_t p) const {
     T* out = static_cast<T*>(call_.out);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const int32_t there = left(part, p, i);
-      if (cut_.is_aligned && there >= kItems)
-        *reinterpret_cast<uint4*>(out + at(part, p, i)) = pair.pieces[i].words;
+      const int32_t there = left(shard, p, i);
+      if (layout_.is_aligned && there >= kItems)
+        *reinterpret_cast<uint4*>(out + at(shard, p, i)) = pair.chunks[i].words;
       else if (there > 0)
-        store_slowly(out + at(part, p, i), pair.pieces[i], there);
+        store_slowly(out + at(shard, p, i), pair.chunks[i], there);
     }
   }
 
-  __device__ __forceinline__ Pair sum_of(Pair (&parts)[kRanks]) const {
-    PacketSum<T, kPieceBytes> sums[2];
+  __device__ __forceinline__ Pair sum_of(Pair (&shards)[kRanks]) const {
+    PacketSum<T, kChunkBytes> sums[2];
 #pragma unroll
-    for (int r = 0; r < kRanks; r++) unpack(parts[r]);
+    for (int r = 0; r < kRanks; r++) unpack(shards[r]);
     with_combine<compute_t<T>>(reduce_, [&](auto both) {
 #pragma unroll
       for (int r = 0; r < kRanks; r++) {
         if (r >= size_) continue;
-        sums[0].add(both, r == 0, parts[r].pieces[0]);
-        sums[1].add(both, r == 0, parts[r].pieces[1]);
+        sums[0].add(both, r == 0, shards[r].chunks[0]);
+        sums[1].add(both, r == 0, shards[r].chunks[1]);
       }
     });
     return {sums[0].rounded(reduce_, size_), sums[1].rounded(reduce_, size_)};
   }
 
-  // Of what is the tensor's, what is sent; and back, but for the last lane's second piece.
+  // Of what is the tensor's, what is sent; and back, but for the last lane's second chunk.
   __device__ __forceinline__ void pack(Pair& pair) const {
-    uint4 &first = pair.pieces[0].words, &second = pair.pieces[1].words;
+    uint4 &first = pair.chunks[0].words, &second = pair.chunks[1].words;
     if (!is_last()) return;
     second = {first.z, first.w, call_.number, call_.number};
     first.z = first.w = call_.number;
   }
   __device__ __forceinline__ void unpack(Pair& pair) const {
-    uint4 &first = pair.pieces[0].words, &second = pair.pieces[1].words;
+    uint4 &first = pair.chunks[0].words, &second = pair.chunks[1].words;
     if (!is_last()) return;
     first.z = second.x;
     first.w = second.y;
   }
 
   // All lanes of a line at once.
-  __device__ __forceinline__ void send(int32_t box, int32_t owner, int32_t part, int32_t p,
+  __device__ __forceinline__ void send(int32_t box, int32_t owner, int32_t shard, int32_t p,
                                        const Pair& packed) const {
-    char* to = place(box, owner, rank_, p) + lane_ * kPieceBytes;
+    char* to = slot(box, owner, rank_, p) + lane_ * kChunkBytes;
     __syncwarp();
-    if (!is_there(part, p)) return;
-    store_piece(to, packed.pieces[0].words);
-    store_piece(to + kLineBytes, packed.pieces[1].words);
+    if (!is_there(shard, p)) return;
+    store_chunk(to, packed.chunks[0].words);
+    store_chunk(to + kLineBytes, packed.chunks[1].words);
   }
 
-  // Until the others' pairs of a part have come: each lane of a group looks for those of one rank.
+  // Until the others' pairs of a shard have come: each lane of a group looks for those of one rank.
   // False if the group has failed.
-  __device__ __forceinline__ bool wait(int32_t box, int32_t part, int32_t p) const {
-    const bool looks = (lane_ < size_) & (lane_ != rank_) & is_there(part, p);
-    const char* from = looks ? place(box, rank_, lane_, p) : nullptr;
+  __device__ __forceinline__ bool wait(int32_t box, int32_t shard, int32_t p) const {
+    const bool looks = (lane_ < size_) & (lane_ != rank_) & is_there(shard, p);
+    const char* from = looks ? slot(box, rank_, lane_, p) : nullptr;
     for (uint32_t spins = 1;; spins++) {
       uint32_t first = call_.number, second = first;
       if (looks) first = load_number(from), second = load_number(from + kLineBytes);
-      if (__all_sync(kWholeWarp, first == call_.number && second == call_.number)) break;
-      if (spins % kSpinsToLook != 0 || !__any_sync(kWholeWarp, has_failed(call_))) continue;
-      say_stopped(call_);
+      if (__all_sync(kFullMask, first == call_.number && second == call_.number)) break;
+      if (spins % kSpinsToLook != 0 || !__any_sync(kFullMask, has_failed(call_))) continue;
+      set_stopped(call_);
       return false;
     }
     __syncwarp();
@@ -302,13 +303,13 @@ class Lines {
   // What has come, as it was sent.
   __device__ __forceinline__ void receive(Pair& packed, int32_t box, int32_t sender, int32_t p,
                                           bool is_wanted) const {
-    const char* from = place(box, rank_, sender, p) + lane_ * kPieceBytes;
-    load_piece(packed.pieces[0].words, from, is_wanted);
-    load_piece(packed.pieces[1].words, from + kLineBytes, is_wanted);
+    const char* from = slot(box, rank_, sender, p) + lane_ * kChunkBytes;
+    load_chunk(packed.chunks[0].words, from, is_wanted);
+    load_chunk(packed.chunks[1].words, from + kLineBytes, is_wanted);
   }
 
   const PeerCall& call_;
-  const Cut& cut_;
+  const PairLayout& layout_;
   const Reduce reduce_;
   const int32_t rank_, size_, lane_;
 };
@@ -317,19 +318,19 @@ class Lines {
 template <class T, int32_t kRanks>
 __global__ void __launch_bounds__(32 * kMostWarps)
     peer_all_reduce_lines_kernel(const __grid_constant__ PeerCall call, Reduce reduce,
-                                 const __grid_constant__ Cut cut) {
-  const Lines<T, kRanks> lines(call, reduce, cut);
+                                 const __grid_constant__ PairLayout layout) {
+  const Lines<T, kRanks> lines(call, reduce, layout);
   const int32_t warps = blockDim.x / 32,
                 first = (blockIdx.x * warps + threadIdx.x / 32) * kPairsOfWarp,
                 all = gridDim.x * warps * kPairsOfWarp;
   const bool has_stopped = was_stopped(call);
-  for (int32_t base = first - all; base < cut.of_part; base += all) {
-    lines.send_parts(base + all, has_stopped);
-    if (has_stopped || (base >= 0 && !lines.sum_part(base))) return;
+  for (int32_t base = first - all; base < layout.of_shard; base += all) {
+    lines.send_shards(base + all, has_stopped);
+    if (has_stopped || (base >= 0 && !lines.reduce_shard(base))) return;
   }
   if constexpr (lines.kTwoShots)
-    for (int32_t base = first; base < cut.of_part; base += all)
-      if (!lines.take_sums(base)) return;
+    for (int32_t base = first; base < layout.of_shard; base += all)
+      if (!lines.gather_sums(base)) return;
 }
 
 template <class T>
@@ -343,17 +344,17 @@ auto kernel_for(int32_t size) {
 template <class T>
 cudaError_t launch(const PeerCall& call, Reduce reduce, cudaStream_t stream) {
   const int64_t pairs = ceil_div(call.count, kPairData / sizeof(T)),
-                of_part = ceil_div(pairs, has_two_shots(call.size) ? call.size : 1);
-  const bool is_aligned = is_aligned_to(call, kPieceBytes);
-  const Cut cut = {static_cast<int32_t>(pairs), static_cast<int32_t>(of_part),
-                   line_pairs_of_box(call.size), is_aligned,
-                   is_aligned && call.count % (kPieceBytes / sizeof(T)) == 0};
-  const int64_t turns = ceil_div(of_part, kMostBlocks * kMostWarps * kPairsOfWarp),
-                warps = ceil_div(of_part, turns * kPairsOfWarp);
+                of_shard = ceil_div(pairs, has_two_shots(call.size) ? call.size : 1);
+  const bool is_aligned = is_aligned_to(call, kChunkBytes);
+  const PairLayout layout = {static_cast<int32_t>(pairs), static_cast<int32_t>(of_shard),
+                             line_pairs_of_box(call.size), is_aligned,
+                             is_aligned && call.count % (kChunkBytes / sizeof(T)) == 0};
+  const int64_t turns = ceil_div(of_shard, kMostBlocks * kMostWarps * kPairsOfWarp),
+                warps = ceil_div(of_shard, turns * kPairsOfWarp);
   const int64_t of_block = std::max<int64_t>(kFewestWarps, ceil_div(warps, kMostBlocks));
   const auto blocks = static_cast<unsigned>(ceil_div(warps, of_block)),
              threads = static_cast<unsigned>(32 * of_block);
-  kernel_for<T>(call.size)<<<blocks, threads, 0, stream>>>(call, reduce, cut);
+  kernel_for<T>(call.size)<<<blocks, threads, 0, stream>>>(call, reduce, layout);
   return cudaPeekAtLastError();
 }
 

@@ -22,7 +22,7 @@ __device__ __forceinline__ bool has_failed(const PeerCall& call) {
 __device__ __forceinline__ bool was_stopped(const PeerCall& call) {
   return *const_cast<const volatile int32_t*>(call.stopped) != 0;
 }
-__device__ __forceinline__ void say_stopped(const PeerCall& call) {
+__device__ __forceinline__ void set_stopped(const PeerCall& call) {
   *const_cast<volatile int32_t*>(call.stopped) = 1;
 }
 
@@ -85,10 +85,11 @@ class PacketSum {
   using C = compute_t<T>;
 
   template <class Combine>
-  __device__ __forceinline__ void add(Combine both, bool is_first, const Packet<T, kBytes>& part) {
+  __device__ __forceinline__ void add(Combine both, bool is_first,
+                                      const Packet<T, kBytes>& packet) {
 #pragma unroll
     for (int i = 0; i < kItems; i++) {
-      const C value = to_compute<C>(part.at[i]);
+      const C value = to_compute<C>(packet.at[i]);
       sum_[i] = is_first ? value : both(sum_[i], value);
     }
   }

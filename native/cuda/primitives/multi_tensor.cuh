@@ -16,7 +16,7 @@
 #include "../stream.h"
 #include "group.cuh"
 #include "offsets.cuh"
-#include "overlap.cuh"
+#include "pdl.cuh"
 
 namespace shardwise::cuda::multi {
 
@@ -85,7 +85,7 @@ struct Chunk {
 template <class Update>
 __global__ void __launch_bounds__(kThreads)
     update_dense(const __grid_constant__ Table<Update::kRoles, kChunk> table, const Update update) {
-  begin_behind_others();
+  pdl_begin();
   using C = typename Update::Value;
   constexpr int R = Update::kRoles;
   const Chunk<R, kChunk> chunk(table);
@@ -138,7 +138,7 @@ template <class Update>
 __global__ void __launch_bounds__(kThreads)
     update_strided(const __grid_constant__ StridedGroup<Update::kRoles> group,
                    const Update update) {
-  begin_behind_others();
+  pdl_begin();
   using C = typename Update::Value;
   constexpr int R = Update::kRoles;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -186,8 +186,8 @@ void launch_strided(const KernelCall& call, const TensorView* const (&views)[Upd
   dims.sort_by_stride();
   dims.collapse();
   group.offsets = dims.template calculator<kMaxDims>();
-  launch_overlapped(update_strided<Update>, {blocks_of(ceil_div(group.numel, kThreads)), kThreads},
-                    stream_of(call), group, update);
+  launch_pdl(update_strided<Update>, {blocks_of(ceil_div(group.numel, kThreads)), kThreads},
+             stream_of(call), group, update);
 }
 
 // Adds a dense group to the table. The caller has checked that the dtypes are the table's and that
@@ -244,8 +244,8 @@ Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, 
   const auto flush = [&] {
     if (table.count > 0 && table.chunks > 0)
       with_update(table_wide, [&](auto update) {
-        launch_overlapped(update_dense<decltype(update)>, {blocks_of(table.chunks), kThreads},
-                          stream, table, update);
+        launch_pdl(update_dense<decltype(update)>, {blocks_of(table.chunks), kThreads}, stream,
+                   table, update);
       });
     table.count = table.chunks = 0;
   };

@@ -62,10 +62,10 @@ struct OnlineSum {
     for (int i = 0; i < V; i++) next = row_max(next, values[i]);
     const RowExponential<T> exponential(next);
     if (next != maximum) sum *= exponential(maximum);
-    C part = C(0);
+    C partial = C(0);
 #pragma unroll
-    for (int i = 0; i < V; i++) part += exponential(values[i]);
-    sum += part;
+    for (int i = 0; i < V; i++) partial += exponential(values[i]);
+    sum += partial;
     maximum = next;
   }
   // Over lanes that differ in the bits below `width`; all of them receive the result.

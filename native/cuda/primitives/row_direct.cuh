@@ -1,14 +1,14 @@
-// Rows in the registers of teams that take one row each: the plain way, best where many blocks fit
+// Rows in the registers of groups that take one row each: the plain way, best where many blocks fit
 // on a multiprocessor. The blocks start in the order of the rows, so that the rows in work at one
-// time lie together in memory; persistent teams (row_ring.cuh) drift apart, which costs device
+// time lie together in memory; persistent groups (row_ring.cuh) drift apart, which costs device
 // memory some 10 % for rows of 8 KB.
 //
-// A team is `lanes` threads of a warp (a power of two), or a block. Vector v of a row (16 bytes)
+// A group is `lanes` threads of a warp (a power of two), or a block. Vector v of a row (16 bytes)
 // belongs to thread v % lanes. For rows of whole vectors on 16-byte boundaries.
 #pragma once
 #include <type_traits>
 
-#include "overlap.cuh"
+#include "pdl.cuh"
 #include "row_ring.cuh"
 
 namespace shardwise::cuda {
@@ -116,9 +116,9 @@ inline void with_direct_shape(const RingPlan& plan, F&& body) {
   }
 }
 
-// The choice for rows of `vectors` vectors: a team for each row while its registers hold it, else
+// The choice for rows of `vectors` vectors: a group for each row while its registers hold it, else
 // persistent blocks with two vectors a thread. direct(chunks, block) is a kernel of `args` and the
-// lanes of a team that waits for the kernels before it (overlap.cuh), `ring` one of `args` that has
+// lanes of a group that waits for the kernels before it (pdl.cuh), `ring` one of `args` that has
 // `ring_bytes` of shared memory a thread. False: the rows are too long, or a block does not fit.
 template <class Direct, class RingKernel, class... Args>
 inline bool launch_direct_or_ring(const Stream& stream, int64_t rows, int64_t vectors,
@@ -126,10 +126,10 @@ inline bool launch_direct_or_ring(const Stream& stream, int64_t rows, int64_t ve
                                   Args... args) {
   const RingPlan plan = plan_direct(vectors);
   if (plan.lanes > 0) {
-    const dim3 blocks = blocks_of(ceil_div(rows, plan.teams()));
+    const dim3 blocks = blocks_of(ceil_div(rows, plan.groups()));
     with_direct_shape(plan, [&](auto chunks, auto block) {
-      launch_overlapped(direct(chunks, block), {blocks, static_cast<unsigned>(plan.threads)},
-                        stream, args..., plan.lanes);
+      launch_pdl(direct(chunks, block), {blocks, static_cast<unsigned>(plan.threads)}, stream,
+                 args..., plan.lanes);
     });
     return true;
   }

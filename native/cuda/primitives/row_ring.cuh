@@ -1,8 +1,8 @@
-// Rows on their way from global memory to persistent teams: a ring of rows in shared memory, filled
+// Rows on their way from global memory to persistent groups: a ring of rows in shared memory, filled
 // by cp.async.
 //
-// A team is `lanes` threads of a warp (a power of two), or a block. It walks over the rows first,
-// first + step ...; vector v of a row (16 bytes) belongs to thread v % lanes of the team, kChunks
+// A group is `lanes` threads of a warp (a power of two), or a block. It walks over the rows first,
+// first + step ...; vector v of a row (16 bytes) belongs to thread v % lanes of the group, kChunks
 // vectors a thread. Each thread reads back only what it copied itself, so the copies need no
 // barrier, and kStages - 1 rows are always on their way while one is worked on: a streaming kernel
 // needs some 25 KB in flight per multiprocessor of an H200 (bandwidth times latency), whatever its
@@ -19,16 +19,16 @@
 
 namespace shardwise::cuda {
 
-// The part of a thread in a team.
+// The part of a thread in a group.
 struct RingPlace {
   int32_t lanes, slot;
-  int64_t first, step;  // rows of this team
+  int64_t first, step;  // rows of this group
 
-  __device__ __forceinline__ explicit RingPlace(int32_t team_lanes) : lanes(team_lanes) {
-    const int32_t teams = blockDim.x / lanes, team = threadIdx.x / lanes;
-    slot = threadIdx.x - team * lanes;
-    first = static_cast<int64_t>(blockIdx.x) * teams + team;
-    step = static_cast<int64_t>(gridDim.x) * teams;
+  __device__ __forceinline__ explicit RingPlace(int32_t group_lanes) : lanes(group_lanes) {
+    const int32_t groups = blockDim.x / lanes, group = threadIdx.x / lanes;
+    slot = threadIdx.x - group * lanes;
+    first = static_cast<int64_t>(blockIdx.x) * groups + group;
+    step = static_cast<int64_t>(gridDim.x) * groups;
   }
 };
 
@@ -57,7 +57,7 @@ struct RowRing {
   }
 };
 
-// Sums N values over a team; every thread receives the results. For blocks: `shared` is used in
+// Sums N values over a group; every thread receives the results. For blocks: `shared` is used in
 // turn by halves, so that one barrier a call is enough; `turn` counts the calls.
 template <bool kBlock, int N>
 __device__ __forceinline__ void ring_sum(float (&values)[N], int lanes, int& turn,
@@ -86,7 +86,7 @@ __device__ __forceinline__ void ring_sum(float (&values)[N], int lanes, int& tur
 struct RingPlan {
   int32_t chunks = 0, lanes = 0, threads = 0;
   bool block = false;
-  int64_t teams() const { return threads / lanes; }
+  int64_t groups() const { return threads / lanes; }
 };
 
 // Rows of `vectors` vectors: a part of a warp up to 4 vectors a thread, else a block with
@@ -117,7 +117,7 @@ inline int64_t ring_blocks(K* kernel, const RingPlan& plan, int64_t bytes, int64
   allow_shared(kernel, static_cast<size_t>(bytes), true);
   const int64_t by_shared = (int64_t(facts.max_shared_per_block) + 1024) / (bytes + 2048);
   const int64_t blocks = facts.num_sms * (by_shared < blocks_per_sm ? by_shared : blocks_per_sm);
-  const int64_t needed = ceil_div(rows, plan.teams());
+  const int64_t needed = ceil_div(rows, plan.groups());
   return needed < blocks ? needed : blocks;
 }
 

@@ -195,12 +195,12 @@ inline int64_t clusters_at_once(const void* kernel, const cudaLaunchConfig_t& co
 }
 
 // Threads of a block: those of clusters that stay need more registers.
-constexpr int slice_threads(bool stays) { return stays ? 384 : 512; }
+constexpr int slice_threads(bool persistent) { return persistent ? 384 : 512; }
 
-// body(stays): clusters of several blocks stay, since each start waits for all of them; single
+// body(persistent): clusters of several blocks stay, since each start waits for all of them; single
 // blocks are faster with a row each.
 template <class F>
-inline void with_stay(int32_t cluster, F&& body) {
+inline void with_persistence(int32_t cluster, F&& body) {
   if (cluster > 1) return body(std::true_type{});
   body(std::false_type{});
 }
@@ -208,7 +208,7 @@ inline void with_stay(int32_t cluster, F&& body) {
 // Starts `kernel` with a cluster of blocks for each row and a slice of the row, `vectors` in all,
 // in the shared memory of each; where they stay, as many clusters as run at once, which walk over
 // the rows.
-template <bool kStays, class... Params, class... Args>
+template <bool kPersistent, class... Params, class... Args>
 inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vectors, int32_t cluster,
                           const Stream& stream, Args... args) {
   const size_t bytes = static_cast<size_t>(ceil_div(vectors, cluster)) * 16;
@@ -218,7 +218,7 @@ inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vecto
                          cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(rows * cluster));
-  config.blockDim = dim3(slice_threads(kStays));
+  config.blockDim = dim3(slice_threads(kPersistent));
   config.dynamicSmemBytes = bytes;
   config.stream = stream.handle;
   cudaLaunchAttribute attribute = {};
@@ -227,7 +227,7 @@ inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vecto
   attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   config.attrs = &attribute;
   config.numAttrs = cluster > 1 ? 1 : 0;
-  if (kStays) {
+  if (kPersistent) {
     const int64_t most =
         clusters_at_once(reinterpret_cast<const void*>(kernel), config, cluster, *stream.facts);
     if (rows > most) config.gridDim = dim3(static_cast<unsigned>(most * cluster));

@@ -1,9 +1,9 @@
-// A row in the registers of a team of threads: how the row kernels (softmax, norms, cross entropy)
+// A row in the registers of a group of threads: how the row kernels (softmax, norms, cross entropy)
 // find, load, reduce and store rows of any length and alignment.
 //
-// A team is `lanes` threads of one warp (a power of two), a whole block, or a cluster of blocks
+// A group is `lanes` threads of one warp (a power of two), a whole block, or a cluster of blocks
 // (sm_90). Each thread holds kRowChunks vectors of 16 bytes; vector v of the row belongs to thread
-// v % team size. Rows need not start on a 16-byte boundary: a row that starts `shift` elements
+// v % group size. Rows need not start on a 16-byte boundary: a row that starts `shift` elements
 // after one is treated as if it began `shift` elements earlier, and the vectors at its two ends are
 // moved element by element. Operands of one kernel must share the shift of each row (see
 // RowAlignment).
@@ -124,7 +124,7 @@ __device__ __forceinline__ int row_shift(const T* row) {
 // Elements [first, first + V) of a row of n; those outside it are `fill`. row + first is 16-byte
 // aligned.
 template <int V, class T, class Index>
-__device__ __forceinline__ Vec<T, V> load_part(const T* row, Index first, Index n, T fill) {
+__device__ __forceinline__ Vec<T, V> load_masked(const T* row, Index first, Index n, T fill) {
   if (first >= 0 && first + V <= n) return load_vec<V>(row + first);
   Vec<T, V> out;
 #pragma unroll
@@ -134,8 +134,8 @@ __device__ __forceinline__ Vec<T, V> load_part(const T* row, Index first, Index 
 
 // `vectors` false: row + first is not aligned.
 template <int V, class T, class Index>
-__device__ __forceinline__ void store_part(T* row, Index first, Index n, const Vec<T, V>& values,
-                                           bool vectors = true) {
+__device__ __forceinline__ void store_masked(T* row, Index first, Index n, const Vec<T, V>& values,
+                                             bool vectors = true) {
   if (vectors && first >= 0 && first + V <= n) {
     store_global<V>(row + first, values);
     return;
@@ -148,14 +148,14 @@ __device__ __forceinline__ void store_part(T* row, Index first, Index n, const V
 // ---- teams
 // ----------------------------------------------------------------------------------------------------------
 
-struct RowTeam {
+struct RowGroup {
   int32_t lanes = 32;   // threads of a warp per row; more than 32: the whole block
   int32_t cluster = 1;  // blocks per row
 };
 
 struct RowPlan {
   bool fits = false;  // the row fits into registers
-  RowTeam team;
+  RowGroup group;
   int32_t threads = 128;
   int64_t blocks = 0;
 };
@@ -165,27 +165,27 @@ inline RowPlan plan_rows(int64_t rows, int64_t n, int32_t width, int32_t max_shi
                          int32_t max_threads, const DeviceFacts& facts) {
   RowPlan plan;
   const int64_t vectors = ceil_div(n + max_shift, width);
-  auto whole_blocks = [&](int32_t cluster) {
+  auto set_blocks = [&](int32_t cluster) {
     plan.fits = true;
-    plan.team.cluster = cluster;
+    plan.group.cluster = cluster;
     plan.threads = static_cast<int32_t>(round_up(ceil_div(vectors, kRowChunks * cluster), 32));
-    plan.team.lanes = plan.threads;  // 64 at least: more than 32 means the block
+    plan.group.lanes = plan.threads;  // 64 at least: more than 32 means the block
     plan.blocks = rows * cluster;
   };
   if (vectors <= 32 * kRowChunks) {
     int32_t lanes = 1;
     while (lanes < 32 && lanes * 2 < vectors) lanes *= 2;
     plan.fits = true;
-    plan.team.lanes = lanes;
+    plan.group.lanes = lanes;
     plan.blocks = ceil_div(rows, plan.threads / lanes);
   } else if (vectors <= 512 * kRowChunks) {
-    whole_blocks(1);
+    set_blocks(1);
   } else if (facts.major >= 9 && vectors <= int64_t(8) * max_threads * kRowChunks) {
     int32_t cluster = 2;
     while (cluster < 8 && vectors > int64_t(cluster) * 512 * kRowChunks) cluster *= 2;
-    whole_blocks(cluster);
+    set_blocks(cluster);
   } else if (vectors <= int64_t(max_threads) * kRowChunks) {
-    whole_blocks(1);
+    set_blocks(1);
   }
   return plan;
 }
@@ -195,15 +195,15 @@ struct RowPlace {
   uint32_t row;
   int32_t slot, stride;  // vector c of the thread is vector slot + c * stride of the row
 
-  __device__ __forceinline__ explicit RowPlace(const RowTeam& team) {
-    if (team.lanes <= 32) {
-      row = blockIdx.x * (blockDim.x / team.lanes) + threadIdx.x / team.lanes;
-      slot = threadIdx.x & (team.lanes - 1);
-      stride = team.lanes;
+  __device__ __forceinline__ explicit RowPlace(const RowGroup& group) {
+    if (group.lanes <= 32) {
+      row = blockIdx.x * (blockDim.x / group.lanes) + threadIdx.x / group.lanes;
+      slot = threadIdx.x & (group.lanes - 1);
+      stride = group.lanes;
     } else {
-      row = blockIdx.x / team.cluster;
-      slot = (blockIdx.x - row * team.cluster) * blockDim.x + threadIdx.x;
-      stride = team.cluster * blockDim.x;
+      row = blockIdx.x / group.cluster;
+      slot = (blockIdx.x - row * group.cluster) * blockDim.x + threadIdx.x;
+      stride = group.cluster * blockDim.x;
     }
   }
 };
@@ -215,20 +215,20 @@ struct RowScratch {
   A block;
 };
 
-// Reduces over the team; every thread of it receives the result. All threads of the block (cluster)
+// Reduces over the group; every thread of it receives the result. All threads of the block (cluster)
 // must call it.
 template <class A, class Op>
-__device__ __forceinline__ A row_reduce(A value, Op op, A identity, const RowTeam& team,
+__device__ __forceinline__ A row_reduce(A value, Op op, A identity, const RowGroup& group,
                                         RowScratch<A>& shared) {
-  for (int mask = (team.lanes < 32 ? team.lanes : 32) >> 1; mask > 0; mask >>= 1)
+  for (int mask = (group.lanes < 32 ? group.lanes : 32) >> 1; mask > 0; mask >>= 1)
     value = op(value, shuffle_xor(value, mask));
-  if (team.lanes <= 32) return value;
+  if (group.lanes <= 32) return value;
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
   if (lane == 0) shared.warps[threadIdx.x >> 5] = value;
   __syncthreads();
   value = lane < warps ? shared.warps[lane] : identity;
   value = warp_reduce(value, op);
-  if (team.cluster == 1) {
+  if (group.cluster == 1) {
     __syncthreads();
     return value;
   }
@@ -237,7 +237,7 @@ __device__ __forceinline__ A row_reduce(A value, Op op, A identity, const RowTea
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::
                    : "memory");
   value = identity;
-  for (int rank = 0; rank < team.cluster; rank++) {
+  for (int rank = 0; rank < group.cluster; rank++) {
     uint64_t address;
     asm volatile("mapa.u64 %0, %1, %2;"
                  : "=l"(address)
@@ -256,7 +256,7 @@ template <class... Params, class... Args>
 inline void launch_rows(void (*kernel)(Params...), const RowPlan& plan, cudaStream_t stream,
                         Args&&... args) {
   const dim3 grid(static_cast<unsigned>(plan.blocks)), block(plan.threads);
-  if (plan.team.cluster == 1) {
+  if (plan.group.cluster == 1) {
     kernel<<<grid, block, 0, stream>>>(static_cast<Params>(args)...);
     return;
   }
@@ -266,7 +266,7 @@ inline void launch_rows(void (*kernel)(Params...), const RowPlan& plan, cudaStre
   config.stream = stream;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = plan.team.cluster;
+  attribute.val.clusterDim.x = plan.group.cluster;
   attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   config.attrs = &attribute;
   config.numAttrs = 1;

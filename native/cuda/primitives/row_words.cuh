@@ -30,7 +30,7 @@ __device__ __forceinline__ uint4 pack_words(const compute_t<T> (&values)[kVec16<
 
 namespace detail {
 
-// Elements [first, first + V) one by one; 0 outside the row. load_part in its place cost the
+// Elements [first, first + V) one by one; 0 outside the row. load_masked in its place cost the
 // forward pass of norms 2 to 6 %.
 template <class T, class Index>
 __device__ __forceinline__ uint4 words_of_elements(const T* row, Index first, Index n) {
@@ -102,7 +102,8 @@ __device__ __forceinline__ void store_words(T* row, Index first, Index n, const 
     __stwb(reinterpret_cast<uint4*>(row + first), words);
     return;
   }
-  store_part<kVec16<T>>(row, first, n, *reinterpret_cast<const Vec<T, kVec16<T>>*>(&words), false);
+  store_masked<kVec16<T>>(row, first, n, *reinterpret_cast<const Vec<T, kVec16<T>>*>(&words),
+                          false);
 }
 
 }  // namespace shardwise::cuda

@@ -7,11 +7,11 @@
 namespace shardwise::cuda {
 
 struct WorkCounter {
-  int32_t *taken = nullptr, *finished = nullptr;  // pieces taken so far, workers that found none
+  int32_t *taken = nullptr, *finished = nullptr;  // items taken so far, workers that found none
 
   __device__ __forceinline__ explicit operator bool() const { return taken != nullptr; }
-  // The first of `pieces` in a row.
-  __device__ __forceinline__ int32_t take(int32_t pieces) const { return atomicAdd(taken, pieces); }
+  // The first of `items` in a row.
+  __device__ __forceinline__ int32_t take(int32_t items) const { return atomicAdd(taken, items); }
   // By each of the workers once, after it took its last.
   __device__ __forceinline__ void finish(int32_t workers) const {
     __threadfence();

@@ -89,12 +89,12 @@ void test_any_dtype(const Case& c) {
     for (int64_t i = 0; i < c.n; i++) s += c.at(row, i);
     return s;
   };
-  const double terms = c.x.dtype == DType::Float64 ? 10 : 4;
-  reduce_case("reduce_sum", c, wide, {}, sum, terms);
+  const double slack = c.x.dtype == DType::Float64 ? 10 : 4;
+  reduce_case("reduce_sum", c, wide, {}, sum, slack);
   if (is_floating(c.x.dtype))
     reduce_case(
         "reduce_mean", c, wide, {},
-        [&](int64_t row) { return sum(row) / static_cast<double>(c.n); }, terms);
+        [&](int64_t row) { return sum(row) / static_cast<double>(c.n); }, slack);
   const auto count = [&](int64_t row) {
     int64_t k = 0;
     for (int64_t i = 0; i < c.n; i++) k += c.at(row, i) != 0;
@@ -191,17 +191,17 @@ void test_special_values() {
                 [](int64_t) { return 1.0; });
   }
   test_floats(layout({"empty rows", make(DType::Float32, {3, 0}), 1}));
-  // A mean far from 0: no cancellation.
-  const Tensor far = uniform(DType::Float32, {4, 20000}, 31, 10000, 10001);
+  // A mean distant from 0: no cancellation.
+  const Tensor distant = uniform(DType::Float32, {4, 20000}, 31, 10000, 10001);
   const Tensor y = make(DType::Float32, {4}), y2 = make(DType::Float32, {4});
-  if (run("reduce_var", {far}, {y, y2}, {1, 1}).ok())
+  if (run("reduce_var", {distant}, {y, y2}, {1, 1}).ok())
     expect(
         "reduce_var", "mean of 10000", y,
         [&](int64_t row) {
           double m = 0, s = 0;
-          for (int64_t i = 0; i < 20000; i++) m += far.value(row * 20000 + i) / 20000;
+          for (int64_t i = 0; i < 20000; i++) m += distant.value(row * 20000 + i) / 20000;
           for (int64_t i = 0; i < 20000; i++)
-            s += (far.value(row * 20000 + i) - m) * (far.value(row * 20000 + i) - m);
+            s += (distant.value(row * 20000 + i) - m) * (distant.value(row * 20000 + i) - m);
           return s / 19999;
         },
         100);

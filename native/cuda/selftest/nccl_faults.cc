@@ -280,15 +280,16 @@ void test_faults(const Backend& backend, int32_t size) {
   if (size < 2) return;
   join_without_last(backend, size);
   end_test("a rank does not join");
-  const auto each_way = [&](int64_t timeout_ms, void (*body)(Rank&, int64_t), const char* name) {
+  const auto in_both_modes = [&](int64_t timeout_ms, void (*body)(Rank&, int64_t),
+                                 const char* name) {
     for (const int64_t count : {kFew, kMany, kMost}) {
       run_ranks(backend, size, timeout_ms, [&](Rank& rank) { body(rank, count); });
       end_test((std::string(name) + ", " + std::to_string(count) + " elements").c_str());
     }
   };
-  each_way(2000, last_does_not_come, "a rank does not come");
-  each_way(60'000, abort_in_flight, "abort");
-  each_way(60'000, destroy_in_flight, "destroy with a call in flight");
+  in_both_modes(2000, last_does_not_come, "a rank does not come");
+  in_both_modes(60'000, abort_in_flight, "abort");
+  in_both_modes(60'000, destroy_in_flight, "destroy with a call in flight");
 }
 
 void test_absence(const Backend& backend) {

@@ -20,7 +20,7 @@ inline bool mask_fits(const AttentionProblem& p) {
 
 // Of a mask, what is added to this thread's scores, as it lies in memory.
 template <class T, int Columns, bool ByKeys>
-struct HeldMask {
+struct MaskFragment {
   // 2 j + half: of elements 4 j + 2 half (in the low half, of a bool the low byte) and the next
   uint32_t pairs[Columns / 4];
 
@@ -132,9 +132,9 @@ __device__ __forceinline__ uint32_t kept_elements(const ScoreMods& m, int64_t he
 
 // Both, of a thread's elements of a tile.
 template <class T, int Columns, bool ByKeys>
-struct HeldMods {
+struct ModsFragment {
   static constexpr bool kPresent = true;
-  HeldMask<T, Columns, ByKeys> mask;
+  MaskFragment<T, Columns, ByKeys> mask;
   uint32_t kept[(Columns + 63) / 64];
 
   __device__ __forceinline__ void load(const ScoreMods& m, int64_t batch, int64_t head,
@@ -176,12 +176,12 @@ struct NoMods {
 };
 
 template <class T, int Columns, bool ByKeys, bool Present>
-using Mods = std::conditional_t<Present, HeldMods<T, Columns, ByKeys>, NoMods>;
+using Mods = std::conditional_t<Present, ModsFragment<T, Columns, ByKeys>, NoMods>;
 
 // Scores of columns from a limit on become -inf: one limit for this thread's lower row, one for the
 // row 8 below. Limits are relative to the thread's first column.
 template <int Half>
-__device__ __forceinline__ void hide_columns_from(float (&s)[Half], int32_t limit_low,
+__device__ __forceinline__ void mask_columns_from(float (&s)[Half], int32_t limit_low,
                                                   int32_t limit_high) {
 #pragma unroll
   for (int i = 0; i < Half; i++)
@@ -192,19 +192,19 @@ __device__ __forceinline__ void hide_columns_from(float (&s)[Half], int32_t limi
 // thread's first element, which is at `of_tile` of its tile's columns; the first of the rows that
 // branch together is `first_row`.
 template <int Half>
-__device__ __forceinline__ void hide_keys(float (&s)[Half], bool causal, int32_t keys,
+__device__ __forceinline__ void mask_keys(float (&s)[Half], bool causal, int32_t keys,
                                           int32_t first_row, int32_t row, int32_t column,
                                           int of_tile) {
   const int32_t end = column - of_tile + 2 * Half;
   if (end <= keys && (!causal || end - 1 <= first_row)) return;
   const int32_t low = causal && row + 1 < keys ? row + 1 : keys,
                 high = causal && row + 9 < keys ? row + 9 : keys;
-  hide_columns_from(s, low - column, high - column);
+  mask_columns_from(s, low - column, high - column);
 }
 
 // By keys: hides queries before the key. The last of the rows that branch together is `last_row`.
 template <int Half>
-__device__ __forceinline__ void hide_queries(float (&s)[Half], bool causal, int32_t last_row,
+__device__ __forceinline__ void mask_queries(float (&s)[Half], bool causal, int32_t last_row,
                                              int32_t row, int32_t column, int of_tile) {
   if (!causal || column - of_tile >= last_row) return;
 #pragma unroll
@@ -218,11 +218,11 @@ struct RowState {
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
 };
 
-// Replaces scores by P = exp2(scale (score - maximum)) with the maximum so far; `shrink` is what
+// Replaces scores by P = exp2(scale (score - maximum)) with the maximum so far; `rescale` is what
 // earlier sums have to be multiplied by.
 template <int Half>
 __device__ __forceinline__ void softmax_step(float (&s)[Half], float scale, RowState& rows,
-                                             float (&shrink)[2]) {
+                                             float (&rescale)[2]) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     float largest = rows.maximum[half];
@@ -233,17 +233,17 @@ __device__ __forceinline__ void softmax_step(float (&s)[Half], float scale, RowS
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
     const float base = largest == -INFINITY ? 0.0f : largest * scale;
     // Rounded as `base` is: while the maximum stays, this is 1.
-    shrink[half] = exp2_fast(__fadd_rn(__fmul_rn(rows.maximum[half], scale), -base));
+    rescale[half] = exp2_fast(__fadd_rn(__fmul_rn(rows.maximum[half], scale), -base));
     rows.maximum[half] = largest;
-    float part = 0.0f;
+    float partial = 0.0f;
 #pragma unroll
     for (int j = 0; j < Half / 4; j++)
 #pragma unroll
       for (int i = j * 4 + half * 2; i < j * 4 + half * 2 + 2; i++) {
         s[i] = exp2_fast(__fmaf_rn(s[i], scale, -base));
-        part += s[i];
+        partial += s[i];
       }
-    rows.sum[half] = rows.sum[half] * shrink[half] + part;
+    rows.sum[half] = rows.sum[half] * rescale[half] + partial;
   }
 }
 
@@ -273,7 +273,7 @@ __device__ __forceinline__ float2 load_two(uint32_t address) {
 // lse or delta of this thread's elements: by keys of its columns, in shared memory, else of its two
 // rows.
 template <bool ByKeys>
-struct HeldStats {
+struct StatsFragment {
   float row[2] = {0, 0};
 
   // Those of elements 4 j to 4 j + 3. `columns`: the address of its first column's.
@@ -292,8 +292,9 @@ struct HeldStats {
 // The backward pass: s becomes P = exp2(scale s - lse). With mods s has its scale already; beside a
 // large number of a mask lse is rounded, but P is never above 1.
 template <bool Modified, int Half, bool ByKeys>
-__device__ __forceinline__ void take_exponentials(float (&s)[Half], float scale,
-                                                  const HeldStats<ByKeys>& lse, uint32_t columns) {
+__device__ __forceinline__ void softmax_rescale(float (&s)[Half], float scale,
+                                                const StatsFragment<ByKeys>& lse,
+                                                uint32_t columns) {
 #pragma unroll
   for (int j = 0; j < Half / 4; j++) {
     float l[4];
@@ -308,9 +309,9 @@ __device__ __forceinline__ void take_exponentials(float (&s)[Half], float scale,
 
 // d becomes dS = P (d - delta), d being 0 where it is dropped.
 template <int Half, bool ByKeys, class M>
-__device__ __forceinline__ void take_gradients(float (&d)[Half], const float (&s)[Half],
-                                               const HeldStats<ByKeys>& delta, uint32_t columns,
-                                               const M& mods, float keep_scale) {
+__device__ __forceinline__ void scores_gradient(float (&d)[Half], const float (&s)[Half],
+                                                const StatsFragment<ByKeys>& delta,
+                                                uint32_t columns, const M& mods, float keep_scale) {
 #pragma unroll
   for (int j = 0; j < Half / 4; j++) {
     float t[4];
@@ -326,20 +327,19 @@ __device__ __forceinline__ void take_gradients(float (&d)[Half], const float (&s
 
 // The rows that a block owns, and the rounds in which tiles of the other side pass by: over the
 // steps of one head after the other.
-struct BackwardPlace {
+struct BackwardWork {
   int32_t row0, batch, own_head, kv_head, first_head, first_step, steps, rounds;
 
   // C::kByKeys: owns kOwned rows of keys and values, of head `owner` of all key heads, and queries
   // pass by in tiles of kPassing; else the other way round. `p` has heads, kv_heads, queries, keys
   // and causal.
   template <class C, class Problem>
-  __device__ __forceinline__ static BackwardPlace of(const Problem& p, int32_t tile,
-                                                     int32_t owner) {
+  __device__ __forceinline__ static BackwardWork of(const Problem& p, int32_t tile, int32_t owner) {
     const int32_t heads = static_cast<int32_t>(p.heads),
                   kv_heads = static_cast<int32_t>(p.kv_heads);
     const int32_t own_heads = C::kByKeys ? kv_heads : heads, group_size = heads / kv_heads;
     const int32_t queries = static_cast<int32_t>(p.queries), keys = static_cast<int32_t>(p.keys);
-    BackwardPlace place;
+    BackwardWork place;
     place.batch = owner / own_heads;
     place.own_head = owner % own_heads;
     place.kv_head = C::kByKeys ? place.own_head : place.own_head / group_size;

@@ -232,9 +232,9 @@ __global__ void __launch_bounds__(kThreads)
       for (int mask = 8; mask > 0; mask >>= 1)
         largest = largest_of(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
       const C base = largest == C(-INFINITY) ? C(0) : largest,
-              shrink = exponential(maximum[i] - base);
+              rescale = exponential(maximum[i] - base);
       maximum[i] = largest;
-      sum[i] *= shrink;
+      sum[i] *= rescale;
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         const C weight = exponential(s[i][j] - base);
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; chunk++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) out[chunk][i][j] *= shrink;
+        for (int j = 0; j < 4; j++) out[chunk][i][j] *= rescale;
     }
     accumulate_tile(out, s, v, key0, column0, p.dtype, shared);
   }
@@ -329,8 +329,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 dim3 grid_of(int64_t blocks, int64_t columns) {
-  const int64_t parts = ceil_div(columns, kChunks * kTile);
-  return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(parts > 0 ? parts : 1));
+  const int64_t chunks = ceil_div(columns, kChunks * kTile);
+  return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(chunks > 0 ? chunks : 1));
 }
 
 template <class C>

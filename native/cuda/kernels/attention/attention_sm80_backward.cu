@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   // Longest first: by queries the last tile, by keys the first one sees most.
   const int32_t owner = static_cast<int32_t>(blockIdx.x / tiles),
                 tile = static_cast<int32_t>(blockIdx.x % tiles);
-  const BackwardPlace place = BackwardPlace::of<C>(p, kByKeys ? tile : tiles - 1 - tile, owner);
+  const BackwardWork place = BackwardWork::of<C>(p, kByKeys ? tile : tiles - 1 - tile, owner);
   const auto stats_of = [&](int64_t head, int32_t query) {
     return p.row_stats + (place.batch * p.heads + head) * attention_stat_blocks(p) * kStatBlock +
            stat_place(query);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const float scale = static_cast<float>(p.scale) * kLog2E,
               keep_scale = C::kModified ? static_cast<float>(p.dropout.keep_scale) : 1.0f;
 
-  HeldStats<kByKeys> lse, delta;
+  StatsFragment<kByKeys> lse, delta;
   if constexpr (!kByKeys)
 #pragma unroll
     for (int half = 0; half < 2; half++) {  // they are there up to a multiple of the owned rows
@@ -153,12 +153,12 @@ __global__ void __launch_bounds__(kThreads, 1)
       multiply_rows<T, kDepth>(d, own2_address, tile2 + along);
       if constexpr (C::kModified) mods.change(s[0], p, scale);
       if constexpr (kByKeys)
-        hide_queries(s[0], p.causal, warp_first + 15, row_low, column0 + pair, pair);
+        mask_queries(s[0], p.causal, warp_first + 15, row_low, column0 + pair, pair);
       else
-        hide_keys(s[0], p.causal, static_cast<int32_t>(p.keys), warp_first, row_low, column0 + pair,
+        mask_keys(s[0], p.causal, static_cast<int32_t>(p.keys), warp_first, row_low, column0 + pair,
                   pair);
-      take_exponentials<C::kModified>(s[0], scale, lse, columns);
-      take_gradients(d[0], s[0], delta, columns + kPassing * 4, mods, keep_scale);
+      softmax_rescale<C::kModified>(s[0], scale, lse, columns);
+      scores_gradient(d[0], s[0], delta, columns + kPassing * 4, mods, keep_scale);
       if constexpr (kByKeys) {
         if constexpr (C::kModified) mods.drop(s[0]);
         multiply_columns<T, kDepth>(sums2, s, tile2 + across);

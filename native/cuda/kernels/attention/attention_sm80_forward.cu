@@ -111,12 +111,12 @@ __global__ void __launch_bounds__(C::kThreads, 2)
       Mods<T, kKeys, false, C::kModified> mods;
       mods.load(p, batch, head, p.heads, row, key0 + pair);
       if constexpr (C::kModified) mods.change(s[m], p, scale);
-      hide_keys(s[m], p.causal, keys, query0 + warp_row + m * 16, row, key0 + pair, pair);
-      float shrink[2];
-      softmax_step(s[m], scale_of_maximum, rows[m], shrink);
+      mask_keys(s[m], p.causal, keys, query0 + warp_row + m * 16, row, key0 + pair, pair);
+      float rescale[2];
+      softmax_step(s[m], scale_of_maximum, rows[m], rescale);
       if constexpr (C::kModified) mods.drop(s[m]);
 #pragma unroll
-      for (int i = 0; i < kDepth / 2; i++) out[m][i] *= shrink[i / 2 % 2];
+      for (int i = 0; i < kDepth / 2; i++) out[m][i] *= rescale[i / 2 % 2];
     }
     multiply_columns<T, kDepth>(out, s, v_address);
   }

@@ -28,7 +28,7 @@ struct BackwardTile {
   static constexpr int kOwnedBox = kOwned * 128, kPassingBox = kPassing * 128;
   static constexpr int kOwnedBytes = kBoxes * kOwnedBox, kPassingBytes = kBoxes * kPassingBox;
   static constexpr int kStatBytes = kByKeys ? kStatBlock * 4 : 0;
-  static constexpr bool kHold =
+  static constexpr bool kInRegisters =
       // the owned rows in registers: shared memory is the narrower of the two
       !kByKeys || kDepth == 64;
   // In shared memory: both owned tiles, then the results; a ring of both passing tiles, one of
@@ -53,7 +53,7 @@ __device__ __forceinline__ void load_pair(uint32_t to, uint32_t box_bytes, const
 }
 
 template <class C>
-__device__ __forceinline__ void backward_produce(const BackwardArgs& p, const BackwardPlace& place,
+__device__ __forceinline__ void backward_produce(const BackwardArgs& p, const BackwardWork& place,
                                                  const CUtensorMap* own1, const CUtensorMap* own2,
                                                  const CUtensorMap* pass1, const CUtensorMap* pass2,
                                                  uint32_t shared, uint32_t own_full, uint32_t full,
@@ -80,7 +80,7 @@ __device__ __forceinline__ void backward_produce(const BackwardArgs& p, const Ba
 }
 
 template <class C>
-__device__ __forceinline__ void backward_consume(const BackwardArgs& p, const BackwardPlace& place,
+__device__ __forceinline__ void backward_consume(const BackwardArgs& p, const BackwardWork& place,
                                                  const CUtensorMap* map1, const CUtensorMap* map2,
                                                  uint32_t shared, uint32_t own_full, uint32_t full,
                                                  uint32_t empty) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
                  pass2_across =
                      matrix_descriptor(ring_start + C::kPassingBytes, true, C::kPassingBox);
 
-  HeldStats<C::kByKeys> lse, delta;
+  StatsFragment<C::kByKeys> lse, delta;
   if constexpr (!C::kByKeys) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {  // they are there up to a multiple of the owned rows
@@ -121,21 +121,21 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   // of dS and P
   uint32_t fragments1[kPassing / 16][4], fragments2[kPassing / 16][4];
   // of the owned rows
-  uint32_t held1[C::kHold ? kDepth / 16 : 1][4], held2[C::kHold ? kDepth / 16 : 1][4];
+  uint32_t held1[C::kInRegisters ? kDepth / 16 : 1][4], held2[C::kInRegisters ? kDepth / 16 : 1][4];
 #pragma unroll
   for (int i = 0; i < kDepth / 2; i++) {
     sums1[i] = 0.0f;
     if constexpr (C::kByKeys) sums2[i] = 0.0f;
   }
   const auto start_scores = [&](uint32_t at) {
-    if constexpr (C::kHold)
+    if constexpr (C::kInRegisters)
       start_rows<T, kPassing, kDepth, C::kPassingBox>(s, held1, pass1 + at);
     else
       start_rows<T, kPassing, kDepth, C::kOwnedBox, C::kPassingBox>(s, own1, pass1 + at);
     wgmma_commit();
   };
   const auto start_dp = [&](uint32_t at) {
-    if constexpr (C::kHold)
+    if constexpr (C::kInRegisters)
       start_rows<T, kPassing, kDepth, C::kPassingBox>(d, held2, pass2 + at);
     else
       start_rows<T, kPassing, kDepth, C::kOwnedBox, C::kPassingBox>(d, own2, pass2 + at);
@@ -151,19 +151,19 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
     if (++step == place.steps) step = 0, head += C::kByKeys;
   };
   // s becomes P; returns the address of the columns' deltas.
-  const auto take_scores = [&](int32_t stage) {
+  const auto compute_scores = [&](int32_t stage) {
     const uint32_t columns = shared + C::kStats + stage * C::kStatBytes + pair * 4;
     if constexpr (C::kModified) mods.change(s, p.mods, p.scale_log2);
     if constexpr (C::kByKeys)
-      hide_queries(s, p.causal, first_row + 63, row_low, column0 + pair, pair);
+      mask_queries(s, p.causal, first_row + 63, row_low, column0 + pair, pair);
     else
-      hide_keys(s, p.causal, p.keys, first_row, row_low, column0 + pair, pair);
-    take_exponentials<C::kModified>(s, p.scale_log2, lse, columns);
+      mask_keys(s, p.causal, p.keys, first_row, row_low, column0 + pair, pair);
+    softmax_rescale<C::kModified>(s, p.scale_log2, lse, columns);
     return columns + kStatRows * 4;
   };
   const float keep_scale = C::kModified ? static_cast<float>(p.mods.dropout.keep_scale) : 1.0f;
-  const auto take_sums = [&](uint32_t deltas) {
-    take_gradients(d, s, delta, deltas, mods, keep_scale);
+  const auto accumulate = [&](uint32_t deltas) {
+    scores_gradient(d, s, delta, deltas, mods, keep_scale);
   };
   // P of the weights that are kept, for gv.
   const auto pack_weights = [&] {
@@ -181,7 +181,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       start_columns<T, kPassing, kDepth>(sums2, fragments2, pass2_across + at);
     wgmma_commit();
   };
-  const auto hold_sums = [&] {
+  const auto fence_sums = [&] {
     wgmma_fence_operand(sums1);
     wgmma_fence_operand(fragments1);
     if constexpr (C::kByKeys) {
@@ -199,12 +199,12 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   };
 
   barrier_wait(own_full, 0);
-  if constexpr (C::kHold) {
+  if constexpr (C::kInRegisters) {
     load_fragments<kDepth, C::kOwnedBox>(held1, rows1);
     load_fragments<kDepth, C::kOwnedBox>(held2, rows2);
   }
   RingPlace<C::kStages> ring;
-  if constexpr (!C::kHold) {
+  if constexpr (!C::kInRegisters) {
     // The sums and what is in flight fill the registers: the other warpgroup keeps the tensor cores
     // busy meanwhile.
 #pragma unroll 1
@@ -217,18 +217,18 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       load_mods();
       wgmma_wait<1>();
       wgmma_fence_operand(s);
-      const uint32_t deltas = take_scores(ring.stage);
+      const uint32_t deltas = compute_scores(ring.stage);
       pack_weights();
       wgmma_fence();
       start_sums2(at);
       wgmma_wait<1>();
       wgmma_fence_operand(d);
-      take_sums(deltas);
+      accumulate(deltas);
       pack_fragments<T, kPassing>(fragments1, d);
       wgmma_fence();
       start_sums1(at);
       wgmma_wait<0>();
-      hold_sums();
+      fence_sums();
       release(ring.stage);
     }
   } else if (rounds > 0) {
@@ -243,7 +243,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
     wgmma_wait<0>();
     wgmma_fence_operand(s);
     wgmma_fence_operand(d);
-    take_sums(take_scores(0));
+    accumulate(compute_scores(0));
     pack_fragments<T, kPassing>(fragments1, d);
     pack_weights();
 #pragma unroll 1
@@ -258,12 +258,12 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       load_mods();
       wgmma_wait<3>();
       wgmma_fence_operand(s);
-      const uint32_t deltas = take_scores(ring.stage);
+      const uint32_t deltas = compute_scores(ring.stage);
       wgmma_wait<2>();
       wgmma_fence_operand(d);
-      take_sums(deltas);
+      accumulate(deltas);
       wgmma_wait<0>();
-      hold_sums();
+      fence_sums();
       release(before.stage);
       before = ring;
       pack_fragments<T, kPassing>(fragments1, d);
@@ -273,7 +273,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
     start_sums2(place_of_stage(before.stage));
     start_sums1(place_of_stage(before.stage));
     wgmma_wait<0>();
-    hold_sums();
+    fence_sums();
   }
 
   if (first_row >= own_rows) return;
@@ -319,7 +319,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   __syncthreads();
   int32_t tile, owner;
   p.order.place(blockIdx.x, &tile, &owner);
-  const BackwardPlace place = BackwardPlace::of<C>(p, tile, owner);
+  const BackwardWork place = BackwardWork::of<C>(p, tile, owner);
   if (threadIdx.x < 128) {
     registers_down<24>();
     if (threadIdx.x == 0)

@@ -2,7 +2,7 @@
 // to 128.
 //
 // Math: attention.cu. Per tile of queries and step of 128 keys: S = q k^T, running maximum and sum
-//   of the rows, P = exp2(scale S - maximum), out = out shrink + P v. With a mask S = scale q k^T +
+//   of the rows, P = exp2(scale S - maximum), out = out rescale + P v. With a mask S = scale q k^T +
 //   mask; with dropout P v leaves out what is dropped.
 // Layout: q, k, v of any batch, head and row strides that are multiples of 16 bytes, features
 //   contiguous, so that [B, S, H, D] seen as [B, H, S, D] is taken as it lies. Tiles of 128
@@ -96,11 +96,11 @@ struct ForwardBarriers {
 };
 
 // A tile of queries: where it is, and how many steps of keys it sees.
-struct ForwardPlace {
+struct ForwardWork {
   int32_t query0, head, batch, steps;
   template <class C>
-  __device__ __forceinline__ static ForwardPlace of(const ForwardArgs& p, int32_t work) {
-    ForwardPlace place;
+  __device__ __forceinline__ static ForwardWork of(const ForwardArgs& p, int32_t work) {
+    ForwardWork place;
     int32_t tile, head_index;
     p.order.place(work, &tile, &head_index);
     place.query0 = tile * C::kQueries;
@@ -127,7 +127,7 @@ __device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUte
     barrier_wait(barriers.q_empty, tiles.phase ^ 1);
     store_shared(shared + C::kNumber, work);
     if (work < 0) break;
-    const ForwardPlace place = ForwardPlace::of<C>(p, work);
+    const ForwardWork place = ForwardWork::of<C>(p, work);
     const int32_t kv_head = place.head / p.group_size;
     barrier_expect(barriers.q_full, C::kQueryBytes);
     load_tile<C::kBoxes>(shared, C::kQueryBox, map_q, barriers.q_full, place.query0, place.head,
@@ -221,24 +221,23 @@ struct ForwardConsumer {
   }
 
   // Hides what this warpgroup's rows, from row0 on, do not see of a step, and takes exponentials.
-  __device__ __forceinline__ void take_exponentials(float (&s)[kKeys / 2], int32_t step,
-                                                    int32_t row0, int32_t row_low,
-                                                    const StepMods& mods, RowState& rows,
-                                                    float (&shrink)[2]) const {
+  __device__ __forceinline__ void softmax_rescale(float (&s)[kKeys / 2], int32_t step, int32_t row0,
+                                                  int32_t row_low, const StepMods& mods,
+                                                  RowState& rows, float (&rescale)[2]) const {
     if constexpr (C::kModified) mods.change(s, p.mods, p.scale);
     const int pair = (lane & 3) * 2;
-    hide_keys(s, p.causal, p.keys, row0, row_low, step * kKeys + pair, pair);
-    softmax_step(s, scale_of_maximum(), rows, shrink);
+    mask_keys(s, p.causal, p.keys, row0, row_low, step * kKeys + pair, pair);
+    softmax_step(s, scale_of_maximum(), rows, rescale);
     if constexpr (C::kModified) mods.drop(s);
   }
   __device__ __forceinline__ float scale_of_maximum() const {
     return C::kModified ? 1.0f : p.scale;
   }
 
-  __device__ __forceinline__ void tile(const ForwardPlace& place, const CUtensorMap* map_out) {
+  __device__ __forceinline__ void tile(const ForwardWork& place, const CUtensorMap* map_out) {
     const int32_t row0 = place.query0 + consumer * 64,
                   row_low = row0 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
-    float s[kKeys / 2], out[kDepth / 2], shrink[2];
+    float s[kKeys / 2], out[kDepth / 2], rescale[2];
     uint32_t probabilities[kKeys / 16][4];
     RowState rows;
     StepMods mods;
@@ -253,7 +252,7 @@ struct ForwardConsumer {
     load_mods(0);
     wgmma_wait<0>();
     finish_scores(s, place.steps == 1);
-    take_exponentials(s, 0, row0, row_low, mods, rows, shrink);
+    softmax_rescale(s, 0, row0, row_low, mods, rows, rescale);
     pack_fragments<T, kKeys>(probabilities, s);
 #pragma unroll 1
     for (int32_t step = 1; step < place.steps; step++) {
@@ -265,11 +264,11 @@ struct ForwardConsumer {
       load_mods(step);
       wgmma_wait<1>();
       finish_scores(s, step + 1 == place.steps);
-      take_exponentials(s, step, row0, row_low, mods, rows, shrink);
+      softmax_rescale(s, step, row0, row_low, mods, rows, rescale);
       finish_out(out, probabilities);
       pack_fragments<T, kKeys>(probabilities, s);
 #pragma unroll
-      for (int i = 0; i < kDepth / 2; i++) out[i] *= shrink[i / 2 % 2];
+      for (int i = 0; i < kDepth / 2; i++) out[i] *= rescale[i / 2 % 2];
     }
     start_out(out, probabilities);
     float scales[2];
@@ -296,7 +295,7 @@ __device__ __forceinline__ void forward_consume(const ForwardArgs& p, const CUte
     // depth 128.
     const int32_t work = load_for_warp(shared + C::kNumber);
     if (work < 0) break;
-    consumer.tile(ForwardPlace::of<C>(p, work), map_out);
+    consumer.tile(ForwardWork::of<C>(p, work), map_out);
   }
   finish_stores();
 }

@@ -1,11 +1,11 @@
 // The update after the sort: see segmented_update.cuh.
 //
 // Set: one thread per (sorted position, column word); the last of a segment copies, the others
-// return. Sums of rows of aligned 16-byte vectors: a block per (sorted position, part of the row),
+// return. Sums of rows of aligned 16-byte vectors: a block per (sorted position, chunk of the row),
 // else, combining: one thread per (sorted position, column); the first of a segment of up to 32
 // positions walks through it. Longer segments are put on a list (its order does not matter) that a
 // second kernel works off: a block takes one segment and up to 32 columns, its threads sum
-// interleaved parts and join them by a tree.
+// interleaved chunks and join them by a tree.
 // Grid: blocks of 256 threads (rows of fewer vectors: of fewer); for long segments 4 blocks a
 // multiprocessor.
 // Operations: set, none; sums a product by alpha and a sum for each source element, other joins
@@ -110,14 +110,14 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // combine_short for sums of rows of `vectors` 16-byte vectors of one type T: a block for each
-// (sorted position, part of the row).
+// (sorted position, chunk of the row).
 template <class T, class Key>
 __global__ void __launch_bounds__(kThreads)
-    add_short_rows(const __grid_constant__ UpdateArgs<Key> args, int32_t vectors, int32_t parts) {
+    add_short_rows(const __grid_constant__ UpdateArgs<Key> args, int32_t vectors, int32_t chunks) {
   constexpr int V = kVec16<T>;
-  const int64_t entry = blockIdx.x / parts;
-  const int32_t part = static_cast<int32_t>(blockIdx.x - entry * parts),
-                v = part * blockDim.x + threadIdx.x;
+  const int64_t entry = blockIdx.x / chunks;
+  const int32_t chunk = static_cast<int32_t>(blockIdx.x - entry * chunks),
+                v = chunk * blockDim.x + threadIdx.x;
   const Key key = args.keys[entry];
   const uint32_t first = args.positions[entry];
   if (entry > 0 && args.keys[entry - 1] == key) return;
@@ -170,12 +170,12 @@ bool launch_short_rows(cudaStream_t stream, const UpdateArgs<Key>& args, const D
   const int64_t vectors = args.columns / width;
   const int32_t threads =
       vectors >= kThreads ? kThreads : static_cast<int32_t>(round_up(vectors, 32));
-  const int64_t parts = ceil_div(vectors, threads);
-  if (args.count * parts >= (int64_t(1) << 31)) return false;
+  const int64_t chunks = ceil_div(vectors, threads);
+  if (args.count * chunks >= (int64_t(1) << 31)) return false;
   return dispatch_packed(args.target_dtype, [&](auto tag) {
     add_short_rows<tag_t<decltype(tag)>>
-        <<<static_cast<unsigned>(args.count * parts), threads, 0, stream>>>(
-            args, static_cast<int32_t>(vectors), static_cast<int32_t>(parts));
+        <<<static_cast<unsigned>(args.count * chunks), threads, 0, stream>>>(
+            args, static_cast<int32_t>(vectors), static_cast<int32_t>(chunks));
   });
 }
 

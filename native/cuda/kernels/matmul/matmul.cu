@@ -18,7 +18,7 @@
 //   8. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
 // Who declines, because of strides or for want of memory, leaves the product to the next.
 // SHARDWISE_MATMUL=own leaves out 7; SHARDWISE_MATMUL=cublaslt leaves out 4 to 6 where 7 can do it;
-// SHARDWISE_DEBUG=matmul tells who computed what.
+// SHARDWISE_DEBUG=matmul is_reporting who computed what.
 // Here: y = beta c, or 0, where k or alpha is 0, and before cuBLASLt adds to a c that it cannot
 // read; a thread an element.
 //
@@ -283,7 +283,7 @@ Status large(const MatmulProblem& p, Stream& stream, const KernelCall& call) {
     Status status = kOk;
     switch (run(p, &candidates.list[i], stream, call, &status)) {
       case lt::Outcome::Done:
-        note_matmul(p, candidates.list[i], candidates.sources[i], stream.device);
+        record_matmul(p, candidates.list[i], candidates.sources[i], stream.device);
         return launched(call);
       case lt::Outcome::Failed:
         return status;
@@ -328,18 +328,18 @@ Status matmul(const KernelCall& call) {
   fold_batch(&p);
   if (!is_floating(p.dtype)) {
     matmul_integer(p, stream.handle);
-    note_matmul(p, "integer");
+    record_matmul(p, "integer");
     return launched(call);
   }
   const double work = double(p.batch) * p.m * p.n * p.k;
   if (matmul_small(p, stream.handle)) {
-    note_matmul(p, "small");
+    record_matmul(p, "small");
     return launched(call);
   }
   const bool tiny = p.m <= 64 && p.n <= 64 && p.k <= 64 && work <= double(1 << 24);
   if (!tiny) return large(p, stream, call);
   matmul_simt(p, false, stream.handle);
-  note_matmul(p, "simt");
+  record_matmul(p, "simt");
   return launched(call);
 }
 

@@ -12,19 +12,19 @@
 // H200's, 132 for S up to 2, 120 for 4.
 // Bytes: k n + m k + m n elements of memory; from L2 k n + (columns / N) m k. FLOPs 2 m n k. Shared
 // memory up to 200 KiB, with clusters more may fail to launch.
-// Numerics: float32 along a part of k in order, the parts in order, alpha, beta and c in float32,
+// Numerics: float32 along a part of k in order, the splits in order, alpha, beta and c in float32,
 // one rounding. The same bits from run to run. Times on H200, over weights that L2 does not hold;
-// cuBLASLt 13.1, and matmul_sm90.cu, which did these before and joins parts in memory:
+// cuBLASLt 13.1, and matmul_sm90.cu, which did these before and joins splits in memory:
 //   128 x 4096 x 4096    14.6 us   15.0   22.5     64 x 4096 x 4096    13.3   12.3   22.8     33 x 4096 x 4096   14.5   14.3   22.4
 //   128 x 4096 x 14336   37.0      37.9   47.2     64 x 4096 x 14336   34.0   36.4   48.8     64 x 14336 x 4096  36.8   34.5   43.5
 //   128 x 6144 x 4096    20.3      17.5   23.9     64 x 6144 x 4096    18.2   17.1   25.2     64 x 2048 x 8192   16.4   14.9   25.7
-// Most often the best: 64 columns, two parts. The first of b asked of L2 while the kernel before
+// Most often the best: 64 columns, two splits. The first of b asked of L2 while the kernel before
 // ends: 0.2 to 0.5 us less, but at 128 rows.
 // Technique: split along k with sums through distributed shared memory, as DeepGEMM has it for few
 // rows.
 #include <cmath>
 
-#include "../../primitives/overlap.cuh"
+#include "../../primitives/pdl.cuh"
 #include "../../primitives/wgmma.cuh"
 #include "matmul.h"
 #include "matmul_config.h"
@@ -48,7 +48,7 @@ struct ClusterTile {
 };
 
 struct ClusterArgs {
-  int32_t k_blocks, tiles_n, parts;  // k in steps of 64; tiles along n; blocks of a cluster
+  int32_t k_blocks, tiles_n, splits;  // k in steps of 64; tiles along n; blocks of a cluster
   int32_t batched_a, batched_b;
 };
 
@@ -124,26 +124,26 @@ __device__ __forceinline__ void cluster_consume(uint32_t stages, uint32_t full, 
           make_float2(sums[j * 4 + half * 2], sums[j * 4 + half * 2 + 1]);
 }
 
-// This block's share of the rows: the parts of all blocks, in their order.
-template <class C, int Parts>
-__device__ __forceinline__ void cluster_join(const MatmulProblem& p, uint32_t sums, int32_t rank,
-                                             int32_t batch, int32_t first_column) {
+// This block's share of the rows: the splits of all blocks, in their order.
+template <class C, int Splits>
+__device__ __forceinline__ void cluster_sum(const MatmulProblem& p, uint32_t sums, int32_t rank,
+                                            int32_t batch, int32_t first_column) {
   constexpr int kFours = C::BN / 4, kHalves = C::BM == 128 ? 1 : 2;
-  const int32_t rows = static_cast<int32_t>(p.m), share = (rows + Parts - 1) / Parts,
+  const int32_t rows = static_cast<int32_t>(p.m), share = (rows + Splits - 1) / Splits,
                 first = rank * share;
   const int32_t mine = rows - first < share ? rows - first : share;
 #pragma unroll 2
   for (int32_t at = threadIdx.x; at < mine * kFours; at += kConsumers) {
     const int32_t row = first + at / kFours, column = at % kFours * 4;
-    float4 v[Parts * kHalves];
+    float4 v[Splits * kHalves];
 #pragma unroll
-    for (int q = 0; q < Parts; q++)
+    for (int q = 0; q < Splits; q++)
 #pragma unroll
       for (int h = 0; h < kHalves; h++)
         v[q * kHalves + h] = load_from_cluster(sums + ((row + h * 64) * C::kPitch + column) * 4, q);
     float4 total = v[0];
 #pragma unroll
-    for (int q = 1; q < Parts * kHalves; q++)
+    for (int q = 1; q < Splits * kHalves; q++)
       total.x += v[q].x, total.y += v[q].y, total.z += v[q].z, total.w += v[q].w;
     const float each[4] = {total.x, total.y, total.z, total.w};
 #pragma unroll
@@ -175,12 +175,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     barrier_init_fence();
   }
   __syncthreads();
-  let_next_kernel_start();
-  const int32_t rank = static_cast<int32_t>(cluster_rank()), tile = blockIdx.x / s.parts;
-  const int32_t first = rank * s.k_blocks / s.parts,
-                blocks = (rank + 1) * s.k_blocks / s.parts - first;
+  pdl_launch_dependents();
+  const int32_t rank = static_cast<int32_t>(cluster_rank()), tile = blockIdx.x / s.splits;
+  const int32_t first = rank * s.k_blocks / s.splits,
+                blocks = (rank + 1) * s.k_blocks / s.splits - first;
   if (threadIdx.x == kConsumers) prefetch_first<C>(s, &map_b, tile, first);
-  wait_for_kernels_before();
+  pdl_wait();
 
   if (threadIdx.x >= kConsumers) {
     if (threadIdx.x == kConsumers)
@@ -192,10 +192,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   cluster_sync();
   if (threadIdx.x < kConsumers) {
     const int32_t batch = tile / s.tiles_n, column = tile % s.tiles_n * C::BN;
-    if (s.parts == 1) cluster_join<C, 1>(p, stages, rank, batch, column);
-    if (s.parts == 2) cluster_join<C, 2>(p, stages, rank, batch, column);
-    if (s.parts == 4) cluster_join<C, 4>(p, stages, rank, batch, column);
-    if (s.parts == 8) cluster_join<C, 8>(p, stages, rank, batch, column);
+    if (s.splits == 1) cluster_sum<C, 1>(p, stages, rank, batch, column);
+    if (s.splits == 2) cluster_sum<C, 2>(p, stages, rank, batch, column);
+    if (s.splits == 4) cluster_sum<C, 4>(p, stages, rank, batch, column);
+    if (s.splits == 8) cluster_sum<C, 8>(p, stages, rank, batch, column);
     __syncwarp();
   }
   cluster_sync();  // the others may still read the sums
@@ -203,12 +203,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <class C>
-bool launch(const MatmulProblem& p, int32_t parts, Stream& stream) {
+bool launch(const MatmulProblem& p, int32_t splits, Stream& stream) {
   ClusterArgs args = {};
   args.k_blocks = static_cast<int32_t>(ceil_div(p.k, 64));
   args.tiles_n = static_cast<int32_t>(ceil_div(p.n, C::BN));
-  args.parts = parts;
-  if (args.k_blocks < parts) return false;
+  args.splits = splits;
+  if (args.k_blocks < splits) return false;
   const TensorMapShape a = operand_shape(p, p.a, p.k, p.m, false),
                        b = operand_shape(p, p.b, p.k, p.n, true);
   args.batched_a = a.depth > 1;
@@ -219,32 +219,32 @@ bool launch(const MatmulProblem& p, int32_t parts, Stream& stream) {
       !make_tensor_map(b, 64, C::BN, kBf16, &map_b))
     return false;
   allow_shared(&cluster_kernel<C>, C::kSharedBytes);
-  const LaunchShape shape{blocks_of(args.tiles_n * p.batch * parts), kThreads, C::kSharedBytes,
-                          parts};
-  launch_overlapped(&cluster_kernel<C>, shape, stream, map_a, map_b, p, args);
+  const LaunchShape shape{blocks_of(args.tiles_n * p.batch * splits), kThreads, C::kSharedBytes,
+                          splits};
+  launch_pdl(&cluster_kernel<C>, shape, stream, map_a, map_b, p, args);
   return true;
 }
 
 template <class T, int Rows>
-bool launch_width(const MatmulProblem& p, int32_t width, int32_t parts, Stream& stream) {
+bool launch_width(const MatmulProblem& p, int32_t width, int32_t splits, Stream& stream) {
   switch (width) {
     case 64:
-      return launch<ClusterTile<T, Rows, 64>>(p, parts, stream);
+      return launch<ClusterTile<T, Rows, 64>>(p, splits, stream);
     case 96:
-      return launch<ClusterTile<T, Rows, 96>>(p, parts, stream);
+      return launch<ClusterTile<T, Rows, 96>>(p, splits, stream);
     case 128:
-      return launch<ClusterTile<T, Rows, 128>>(p, parts, stream);
+      return launch<ClusterTile<T, Rows, 128>>(p, splits, stream);
     case 160:
-      return launch<ClusterTile<T, Rows, 160>>(p, parts, stream);
+      return launch<ClusterTile<T, Rows, 160>>(p, splits, stream);
     default:
-      return launch<ClusterTile<T, Rows, 224>>(p, parts, stream);
+      return launch<ClusterTile<T, Rows, 224>>(p, splits, stream);
   }
 }
 
 template <class T>
-bool launch_for(const MatmulProblem& p, int32_t width, int32_t parts, Stream& stream) {
-  return p.m <= 64 ? launch_width<T, 64>(p, width, parts, stream)
-                   : launch_width<T, 128>(p, width, parts, stream);
+bool launch_for(const MatmulProblem& p, int32_t width, int32_t splits, Stream& stream) {
+  return p.m <= 64 ? launch_width<T, 64>(p, width, splits, stream)
+                   : launch_width<T, 128>(p, width, splits, stream);
 }
 
 // By what an SM takes in, and how many of them do; fitted to the times above.
@@ -252,20 +252,20 @@ void choose(const MatmulProblem& p, int32_t num_sms, MatmulConfig* config) {
   const int64_t steps = ceil_div(p.k, 64), rows = p.m <= 64 ? 64 : 128;
   double least = 1e300;
   for (int width = 0; width < kNumClusterWidths; width++)
-    for (const int parts : {1, 2, 4, 8}) {
+    for (const int splits : {1, 2, 4, 8}) {
       // Clusters of four and eight do not fit the last SMs of some of the chip's groups.
-      const int64_t at_once = parts <= 2 ? num_sms / parts : num_sms * 9 / 10 / parts;
+      const int64_t at_once = splits <= 2 ? num_sms / splits : num_sms * 9 / 10 / splits;
       const int64_t tiles = ceil_div(p.n, kClusterWidths[width]) * p.batch,
                     waves = ceil_div(tiles, at_once);
-      const double busy = double(tiles * parts) / (double(waves) * num_sms);
+      const double busy = double(tiles * splits) / (double(waves) * num_sms);
       const double work =
           double(waves) *
-          (double(ceil_div(steps, parts) * (rows + kClusterWidths[width])) + 600.0 * parts) /
+          (double(ceil_div(steps, splits) * (rows + kClusterWidths[width])) + 600.0 * splits) /
           std::sqrt(busy);
-      if (steps < parts || work >= least) continue;
+      if (steps < splits || work >= least) continue;
       least = work;
       config->tile = static_cast<uint8_t>(width);
-      config->split = static_cast<uint8_t>(parts);
+      config->split = static_cast<uint8_t>(splits);
     }
 }
 
@@ -283,9 +283,9 @@ bool matmul_cluster(const MatmulProblem& problem, MatmulConfig* config, Stream& 
     MatmulConfig used = *config;
     if (contiguous && fits) {
       if (used.tile >= kNumClusterWidths) choose(p, stream.facts->num_sms, &used);
-      const int32_t width = kClusterWidths[used.tile], parts = used.split;
-      if (p.dtype == DType::Float16 ? launch_for<half_t>(p, width, parts, stream)
-                                    : launch_for<bfloat16_t>(p, width, parts, stream)) {
+      const int32_t width = kClusterWidths[used.tile], splits = used.split;
+      if (p.dtype == DType::Float16 ? launch_for<half_t>(p, width, splits, stream)
+                                    : launch_for<bfloat16_t>(p, width, splits, stream)) {
         *config = used;
         return true;
       }

@@ -102,12 +102,12 @@ void add_sm90(const MatmulShape& shape, int tile, int32_t num_sms, List* list) {
 // Those that keep at least half of the SMs busy, but for the widest.
 void add_clusters(const MatmulShape& shape, int32_t num_sms, List* list) {
   for (int width = 0; width < kNumClusterWidths; width++)
-    for (const int parts : {1, 2, 4, 8}) {
-      const int64_t blocks = ceil_div(shape.n, kClusterWidths[width]) * shape.batch * parts;
-      const bool widest = width == kNumClusterWidths - 1, deep = shape.k >= 128 * parts;
-      if (deep && (blocks * 2 >= num_sms || (widest && parts == 8)) &&
-          (blocks <= num_sms || (widest && parts == 1)))
-        list->add(MatmulKernel::Cluster, width, parts);
+    for (const int splits : {1, 2, 4, 8}) {
+      const int64_t blocks = ceil_div(shape.n, kClusterWidths[width]) * shape.batch * splits;
+      const bool widest = width == kNumClusterWidths - 1, deep = shape.k >= 128 * splits;
+      if (deep && (blocks * 2 >= num_sms || (widest && splits == 8)) &&
+          (blocks <= num_sms || (widest && splits == 1)))
+        list->add(MatmulKernel::Cluster, width, splits);
     }
 }
 
@@ -121,14 +121,14 @@ struct Oriented {
     const bool rows = problem.y.column_stride == 1 || problem.n == 1,
                columns = problem.y.row_stride == 1 || problem.m == 1;
     if (!rows && !columns) return false;
-    // One column is told as one row.
+    // One column is reported as one row.
     p = !rows || (columns && problem.n == 1) ? problem.transposed() : problem;
     a_along_k = p.a.column_stride == 1 || p.k == 1, b_along_k = p.b.row_stride == 1 || p.k == 1;
     return (a_along_k || p.a.row_stride == 1 || p.m <= 1) &&
            (b_along_k || p.b.column_stride == 1 || p.n <= 1);
   }
 
-  void tell(MatmulShape* out) const {
+  void report(MatmulShape* out) const {
     out->layout = a_along_k ? (b_along_k ? 0 : 1) : (b_along_k ? 3 : 2);
     out->batch = p.batch, out->m = p.m, out->n = p.n, out->k = p.k;
   }
@@ -139,7 +139,7 @@ struct Oriented {
 bool layout_of(const MatmulProblem& problem, MatmulShape* out) {
   Oriented o;
   if (!o.orient(problem)) return false;
-  o.tell(out);
+  o.report(out);
   return true;
 }
 
@@ -158,7 +158,7 @@ bool shape_of(const MatmulProblem& problem, MatmulShape* out) {
                p.batch, item))
     return false;
   out->bits = sixteen ? 16 : 32;
-  o.tell(out);
+  o.report(out);
   return true;
 }
 

@@ -15,8 +15,8 @@
 // A block needs long columns: [8192, 2048] 10.5, by blocks 13.0 to 18.2. Launched plainly 2 us
 // more. 2, 4 and 8 rows of float32, [4096, 4096], launched plainly: 20.7, 24.6, 35.9 us, by a warp
 // for a column or more 26.5, 34.5, 121; of bfloat16 13.5, 16.2, 23.7 and 14.3, 16.0, 23.6.
-#include "../../primitives/overlap.cuh"
 #include "../../primitives/packed.cuh"
+#include "../../primitives/pdl.cuh"
 #include "../../primitives/reduce.cuh"
 #include "../../primitives/vector.cuh"
 #include "matmul.h"
@@ -36,11 +36,11 @@ __device__ __forceinline__ uint4 load_or_zero(const T* p, int64_t at, int64_t si
   return at < size ? *reinterpret_cast<const uint4*>(p + at) : make_uint4(0, 0, 0, 0);
 }
 
-template <class T, int M, int C, int Team>
+template <class T, int M, int C, int Group>
 __global__ void __launch_bounds__(kThreads) few_rows_kernel(MatmulProblem p, int32_t ahead) {
   constexpr int V = kVec16<T>;
-  const int member = threadIdx.x % Team, lane = threadIdx.x & 31;
-  const int64_t first = (int64_t(blockIdx.x) * (kThreads / Team) + threadIdx.x / Team) * C;
+  const int member = threadIdx.x % Group, lane = threadIdx.x & 31;
+  const int64_t first = (int64_t(blockIdx.x) * (kThreads / Group) + threadIdx.x / Group) * C;
   const int64_t batch = batch_of_block();
   if (first >= p.n || batch >= p.batch) return;
   const int rows = static_cast<int>(p.m),
@@ -54,9 +54,9 @@ __global__ void __launch_bounds__(kThreads) few_rows_kernel(MatmulProblem p, int
   for (int j = 0; j < C; j++)
     b[j] = static_cast<const T*>(p.b.data) + batch * p.b.batch_stride +
            (first + (j < columns ? j : 0)) * p.b.column_stride;
-  let_next_kernel_start();
+  pdl_launch_dependents();
   if (member < columns && ahead > 0) prefetch_to_l2(b[0] + member * p.b.column_stride, ahead);
-  wait_for_kernels_before();
+  pdl_wait();
   float sums[M][C];
 #pragma unroll
   for (int i = 0; i < M; i++)
@@ -64,19 +64,19 @@ __global__ void __launch_bounds__(kThreads) few_rows_kernel(MatmulProblem p, int
     for (int j = 0; j < C; j++) sums[i][j] = 0.0f;
 
   // kBatch vectors of each column are in flight; those past the end are zeros.
-  constexpr int kBatch = M * C >= 16 ? 1 : M * C >= 4 || Team > 32 ? 2 : 4;
-  for (int64_t start = member * V; start < p.k; start += kBatch * Team * V) {
+  constexpr int kBatch = M * C >= 16 ? 1 : M * C >= 4 || Group > 32 ? 2 : 4;
+  for (int64_t start = member * V; start < p.k; start += kBatch * Group * V) {
     uint4 bs[kBatch][C];
 #pragma unroll
     for (int u = 0; u < kBatch; u++)
 #pragma unroll
-      for (int j = 0; j < C; j++) bs[u][j] = load_or_zero(b[j], start + u * Team * V, p.k);
+      for (int j = 0; j < C; j++) bs[u][j] = load_or_zero(b[j], start + u * Group * V, p.k);
 #pragma unroll
     for (int u = 0; u < kBatch; u++)
 #pragma unroll
       for (int i = 0; i < M; i++) {
         float x[V], w[V];
-        unpack<T>(load_or_zero(a[i], start + u * Team * V, p.k), x);
+        unpack<T>(load_or_zero(a[i], start + u * Group * V, p.k), x);
 #pragma unroll
         for (int j = 0; j < C; j++) {
           unpack<T>(bs[u][j], w);
@@ -93,35 +93,35 @@ __global__ void __launch_bounds__(kThreads) few_rows_kernel(MatmulProblem p, int
       const float total = warp_reduce(sums[i][j], SumOp{});
       if (lane == i * C + j) mine = total;
     }
-  if constexpr (Team > 32) {
-    __shared__ float parts[kWarps][32];
-    parts[threadIdx.x >> 5][lane] = mine;
+  if constexpr (Group > 32) {
+    __shared__ float partials[kWarps][32];
+    partials[threadIdx.x >> 5][lane] = mine;
     __syncthreads();
     if (threadIdx.x >= M * C) return;
     mine = 0.0f;
 #pragma unroll
-    for (int w = 0; w < kWarps; w++) mine += parts[w][lane];
+    for (int w = 0; w < kWarps; w++) mine += partials[w][lane];
   }
   const int row = lane / C, column = lane % C;
   if (row < rows && column < columns) finish_element<T>(p, batch, row, first + column, mine);
 }
 
-template <class T, int M, int C, int Team>
-void start_teams(const MatmulProblem& p, const Stream& stream) {
-  const int64_t column = p.k * item_size(p.dtype), ahead = (Team > 32 ? 4 : 1) * kAhead / C;
-  launch_overlapped(few_rows_kernel<T, M, C, Team>,
-                    {batch_grid(ceil_div(p.n, kThreads / Team * C), p.batch), kThreads}, stream, p,
-                    static_cast<int32_t>(column < ahead ? column : ahead));
+template <class T, int M, int C, int Group>
+void launch_groups(const MatmulProblem& p, const Stream& stream) {
+  const int64_t column = p.k * item_size(p.dtype), ahead = (Group > 32 ? 4 : 1) * kAhead / C;
+  launch_pdl(few_rows_kernel<T, M, C, Group>,
+             {batch_grid(ceil_div(p.n, kThreads / Group * C), p.batch), kThreads}, stream, p,
+             static_cast<int32_t>(column < ahead ? column : ahead));
 }
 
 // C: of a warp.
 template <class T, int M, int C>
 void start(const MatmulProblem& p, const Stream& stream) {
-  if (p.k * item_size(p.dtype) < kLongColumn) return start_teams<T, M, C, 32>(p, stream);
+  if (p.k * item_size(p.dtype) < kLongColumn) return launch_groups<T, M, C, 32>(p, stream);
   if constexpr (M == 1) {
-    if (p.n < kFewColumns) return start_teams<T, 1, 1, kThreads>(p, stream);
+    if (p.n < kFewColumns) return launch_groups<T, 1, 1, kThreads>(p, stream);
   }
-  start_teams<T, M, 4, kThreads>(p, stream);
+  launch_groups<T, M, 4, kThreads>(p, stream);
 }
 
 template <class T>

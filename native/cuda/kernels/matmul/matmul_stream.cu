@@ -7,7 +7,7 @@
 // engine bring R x 256 (512) of b and the same k of a into a ring of stages, 150 to 200 KiB in all:
 // six times what latency times bandwidth asks for. Of the 8 consumer warps 4 divide k and 2 the
 // columns; ldmatrix reads the swizzled rows without bank conflicts, mma.sync multiplies (16 columns
-// x 8 rows x 16), and at the end the four parts are added in shared memory.
+// x 8 rows x 16), and at the end the four partials are added in shared memory.
 // Grid: (1 block an SM). Bytes: k n + m k + m n elements (a comes from L2 for each block); FLOPs 2
 // m n k. Also serves y with at most 32 columns, by transposing the problem. Times on H200, in a
 // graph over weights that L2 does not hold, cuBLAS beside them: 16 x 4096 x 4096 11.4 us (13.5), 32
@@ -24,11 +24,11 @@
 // is added, so 4 us are start and end, not bytes.
 // Technique: a ring of stages that the copy engine fills, as CUTLASS's documentation describes it
 // for Hopper (matmul_sm90.cu), with as much under way as memory needs.
-// Numerics: float32 within a warp, then the four parts of k in order; alpha, beta and c in float32;
+// Numerics: float32 within a warp, then the four partials of k in order; alpha, beta and c in float32;
 // one rounding. The same bits each run.
 #include "../../primitives/hopper.cuh"
 #include "../../primitives/mma.cuh"
-#include "../../primitives/overlap.cuh"
+#include "../../primitives/pdl.cuh"
 #include "matmul.h"
 
 namespace shardwise::cuda {
@@ -52,7 +52,7 @@ int stage_bytes(int rows) {
   return Boxes * (rows + Eights * 8) * 128;
 }
 template <int Eights>
-int parts_bytes(int rows) {
+int partials_bytes(int rows) {
   return 4 * rows * pitch<Eights>() * 4;
 }
 
@@ -91,9 +91,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     barrier_init_fence();
   }
   __syncthreads();
-  let_next_kernel_start();
+  pdl_launch_dependents();
   if (threadIdx.x == kConsumers * 32) prefetch_first<Boxes>(&map_b, s);
-  wait_for_kernels_before();
+  pdl_wait();
 
   int32_t stage = 0;
   uint32_t phase = 0;
@@ -118,16 +118,16 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  // Of the consumers: `part` of k, `side` of the 16-row groups (the even or the odd ones).
-  const int part = warp & 3, side = warp >> 2, groups = s.rows / 16;
+  // Of the consumers: `quarter` of k, `side` of the 16-row groups (the even or the odd ones).
+  const int quarter = warp & 3, side = warp >> 2, groups = s.rows / 16;
   // rows of a: fragments of 8 columns
-  const int row_a = (lane & 7) + (lane >> 4 & 1) * 8, unit_a = part * 2 + (lane >> 3 & 1);
+  const int row_a = (lane & 7) + (lane >> 4 & 1) * 8, unit_a = quarter * 2 + (lane >> 3 & 1);
   // of b^T: fragments of 16 rows
-  const int row_b = (lane & 7) + (lane >> 3 & 1) * 8, unit_b = part * 2 + (lane >> 4);
+  const int row_b = (lane & 7) + (lane >> 3 & 1) * 8, unit_b = quarter * 2 + (lane >> 4);
   const uint32_t lane_a = (Eights == 1 ? lane & 7 : row_a) * 128 + ((unit_a ^ (lane & 7)) << 4);
   const uint32_t lane_b = row_b * 128 + ((unit_b ^ (lane & 7)) << 4);
   constexpr int kGroups = (kMaxRows / 16 + 1) / 2;
-  float* const parts = reinterpret_cast<float*>(stream_shared + s.stages * bytes);
+  float* const partials = reinterpret_cast<float*>(stream_shared + s.stages * bytes);
   for (int32_t tile = blockIdx.x; tile < s.tiles; tile += gridDim.x) {
     float sums[kGroups][Eights][4] = {};
     for (int32_t i = 0; i < s.steps; i++) {
@@ -161,8 +161,9 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int e = 0; e < Eights; e++)
 #pragma unroll
         for (int v = 0; v < 4; v++)
-          parts[(part * s.rows + (g * 2 + side) * 16 + (lane >> 2) + v / 2 * 8) * pitch<Eights>() +
-                e * 8 + (lane & 3) * 2 + v % 2] = sums[g][e][v];
+          partials[(quarter * s.rows + (g * 2 + side) * 16 + (lane >> 2) + v / 2 * 8) *
+                       pitch<Eights>() +
+                   e * 8 + (lane & 3) * 2 + v % 2] = sums[g][e][v];
     }
     sync_threads_of(1, kConsumers * 32);
     const int32_t batch = tile / s.tiles_n, first = tile % s.tiles_n * s.rows;
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (first + column >= p.n) continue;
       float total = 0.0f;
 #pragma unroll
-      for (int q = 0; q < 4; q++) total += parts[(q * s.rows + column) * pitch<Eights>() + row];
+      for (int q = 0; q < 4; q++) total += partials[(q * s.rows + column) * pitch<Eights>() + row];
       finish_element<T>(p, batch, row, first + column, total);
     }
     sync_threads_of(1, kConsumers * 32);
@@ -188,7 +189,7 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
   args.tiles = static_cast<int32_t>(args.tiles_n * p.batch);
   args.steps = static_cast<int32_t>(ceil_div(p.k, (Boxes * 64)));
   const int possible =
-      (kSharedLimit - parts_bytes<Eights>(rows)) / stage_bytes<Eights, Boxes>(rows);
+      (kSharedLimit - partials_bytes<Eights>(rows)) / stage_bytes<Eights, Boxes>(rows);
   if (possible < 2) return false;
   args.stages = possible < kMaxStages ? possible : kMaxStages;
   const TensorMapShape a = operand_shape(p, p.a, p.k, p.m, false),
@@ -202,10 +203,10 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
       !make_tensor_map(b, 64, rows, kBf16, &map_b))
     return false;
   const size_t shared = static_cast<size_t>(args.stages * stage_bytes<Eights, Boxes>(rows) +
-                                            parts_bytes<Eights>(rows));
+                                            partials_bytes<Eights>(rows));
   allow_shared(&stream_kernel<T, Eights, Boxes>, kSharedLimit);
   const LaunchShape shape{blocks_of(args.tiles < sms ? args.tiles : sms), kThreads, shared};
-  launch_overlapped(&stream_kernel<T, Eights, Boxes>, shape, stream, map_a, map_b, p, args);
+  launch_pdl(&stream_kernel<T, Eights, Boxes>, shape, stream, map_a, map_b, p, args);
   return true;
 }
 

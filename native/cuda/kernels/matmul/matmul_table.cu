@@ -133,21 +133,21 @@ const char* source_name(MatmulSource source) {
 }
 
 // SHARDWISE_DEBUG is a list of words; lib/cuda/variables.ts warns of others.
-bool asked_to_tell() {
+bool wants_reports() {
   const char* asked = std::getenv("SHARDWISE_DEBUG");
   for (const char* at = asked; at && *at; at += std::strcspn(at, ","), at += *at == ',')
     if (std::strncmp(at, "matmul", 6) == 0 && std::strcspn(at, ",") == 6) return true;
   return false;
 }
 
-bool tells() {
-  static const bool asked = asked_to_tell();
+bool is_reporting() {
+  static const bool asked = wants_reports();
   return asked;
 }
 
 // `kernel` may say more than its name.
-void tell(const MatmulProblem& p, const char* kernel, MatmulSource source) {
-  static auto* told = new std::unordered_set<std::string>;
+void report(const MatmulProblem& p, const char* kernel, MatmulSource source) {
+  static auto* reported = new std::unordered_set<std::string>;
   static std::mutex mutex;
   MatmulShape s{0, 0, p.batch, p.m, p.n, p.k};
   const char* const layout = layout_of(p, &s) ? kMatmulLayouts[s.layout] : "strided";
@@ -157,7 +157,7 @@ void tell(const MatmulProblem& p, const char* kernel, MatmulSource source) {
            static_cast<long long>(s.m), static_cast<long long>(s.n), static_cast<long long>(s.k),
            kernel, source_name(source));
   std::lock_guard<std::mutex> lock(mutex);
-  if (told->insert(line).second) fputs(line, stderr);
+  if (reported->insert(line).second) fputs(line, stderr);
 }
 
 uint64_t packed(const MatmulConfig& c, MatmulSource source) {
@@ -207,22 +207,22 @@ Status load_matmul_table(int32_t device, const char* text, ErrorText* error) {
   return kOk;
 }
 
-void note_matmul(const MatmulProblem& p, const MatmulConfig& config, MatmulSource source,
-                 int32_t device) {
+void record_matmul(const MatmulProblem& p, const MatmulConfig& config, MatmulSource source,
+                   int32_t device) {
   if (device < kMaxDevices)
     tables().last[device].store(packed(config, source), std::memory_order_relaxed);
-  if (!tells()) return;
+  if (!is_reporting()) return;
   char name[kConfigNameBytes], kernel[kConfigNameBytes + 8];
   name_of(config, name);
   // Our own kernels take float32 as it is, whatever is allowed; those of tf32x3 have that name.
   const bool tf32 = config.kernel == MatmulKernel::Library && p.dtype == DType::Float32 &&
                     p.precision == Float32Precision::Tf32;
   snprintf(kernel, sizeof kernel, "%s%s", name, tf32 ? " in tf32" : "");
-  tell(p, kernel, source);
+  report(p, kernel, source);
 }
 
-void note_matmul(const MatmulProblem& p, const char* kernel) {
-  if (tells()) tell(p, kernel, MatmulSource::Rule);
+void record_matmul(const MatmulProblem& p, const char* kernel) {
+  if (is_reporting()) report(p, kernel, MatmulSource::Rule);
 }
 
 int32_t matmul_configs(int32_t device, const char* problem, char* out, int32_t bytes) {

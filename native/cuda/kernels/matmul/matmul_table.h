@@ -31,10 +31,10 @@ int32_t matmul_configs(int32_t device, const char* problem, char* out, int32_t b
 
 // Keeps what computed the device's last product, and with SHARDWISE_DEBUG=matmul prints it where it
 // is new.
-void note_matmul(const MatmulProblem& p, const MatmulConfig& config, MatmulSource source,
-                 int32_t device);
+void record_matmul(const MatmulProblem& p, const MatmulConfig& config, MatmulSource source,
+                   int32_t device);
 // Of a product that has nothing to choose: only prints.
-void note_matmul(const MatmulProblem& p, const char* kernel);
+void record_matmul(const MatmulProblem& p, const char* kernel);
 // "wgmma:128x192-turns table": the last product's configuration and where that is from. Empty
 // before the first.
 void last_matmul(int32_t device, char* out, int32_t bytes);

@@ -47,11 +47,11 @@ struct Rows {
   bool inner_is_k;
 
   SW_HOST_DEVICE int64_t lines() const { return batch * outer; }
-  SW_HOST_DEVICE int64_t part_pitch() const { return round_up(inner, 4); }
-  SW_HOST_DEVICE int64_t pitch() const { return part_pitch() * (inner_is_k ? 2 : 1); }
+  SW_HOST_DEVICE int64_t half_pitch() const { return round_up(inner, 4); }
+  SW_HOST_DEVICE int64_t pitch() const { return half_pitch() * (inner_is_k ? 2 : 1); }
   // where the second part begins
-  int64_t second() const { return inner_is_k ? part_pitch() : outer * pitch(); }
-  SW_HOST_DEVICE int64_t batch_pitch() const { return outer * part_pitch() * 2; }
+  int64_t second() const { return inner_is_k ? half_pitch() : outer * pitch(); }
+  SW_HOST_DEVICE int64_t batch_pitch() const { return outer * half_pitch() * 2; }
   int64_t elements() const { return batch * batch_pitch(); }
   bool aligned() const {
     return (reinterpret_cast<uintptr_t>(data) & 15) == 0 && outer_stride % 4 == 0 &&
@@ -109,12 +109,12 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-struct Parts {
+struct HighAndLow {
   MatrixView high, low, both;
 };
 
 // Into memory at *to, which moves on.
-Parts split_into(float** to, const Rows& rows, bool low_first, cudaStream_t stream) {
+HighAndLow split_high_low(float** to, const Rows& rows, bool low_first, cudaStream_t stream) {
   float *first = *to, *second = first + rows.second(), *high = low_first ? second : first,
         *low = low_first ? first : second;
   *to = first + round_up(rows.elements(), 64);
@@ -136,27 +136,27 @@ class Sum {
  public:
   Sum(const MatmulProblem& problem, void* scratch, Stream& stream, const KernelCall& call,
       Status* status)
-      : part_(problem), scratch_(scratch), stream_(stream), call_(call), status_(status) {
-    part_.precision = Float32Precision::Tf32;
+      : product_(problem), scratch_(scratch), stream_(stream), call_(call), status_(status) {
+    product_.precision = Float32Precision::Tf32;
   }
 
   // `most` of the products of two numbers at a time.
   void add(const MatrixView& a, const MatrixView& b, int64_t k, int64_t most) {
-    for (int64_t done = 0; done < k && outcome_ == lt::Outcome::Done; done += part_.k) {
-      part_.k = k - done < most ? k - done : most;
-      add_part(a, b, done);
+    for (int64_t done = 0; done < k && outcome_ == lt::Outcome::Done; done += product_.k) {
+      product_.k = k - done < most ? k - done : most;
+      add_product(a, b, done);
     }
   }
 
   lt::Outcome outcome() const { return outcome_; }
 
  private:
-  void add_part(const MatrixView& a, const MatrixView& b, int64_t from) {
-    part_.a = a;
-    part_.b = b;
-    part_.a.data = static_cast<float*>(a.data) + from * a.column_stride;
-    part_.b.data = static_cast<float*>(b.data) + from * b.row_stride;
-    outcome_ = matmul_library(part_, 0, scratch_, stream_, call_, status_);
+  void add_product(const MatrixView& a, const MatrixView& b, int64_t from) {
+    product_.a = a;
+    product_.b = b;
+    product_.a.data = static_cast<float*>(a.data) + from * a.column_stride;
+    product_.b.data = static_cast<float*>(b.data) + from * b.row_stride;
+    outcome_ = matmul_library(product_, 0, scratch_, stream_, call_, status_);
     if (outcome_ == lt::Outcome::Declined && began_) {
       *status_ = fail(call_.error, Code::Unsupported,
                       "cuBLASLt took the first of several products of TF32, and not the next: use "
@@ -164,11 +164,11 @@ class Sum {
       outcome_ = lt::Outcome::Failed;
     }
     began_ = true;
-    part_.c = part_.y;
-    part_.beta = 1;
+    product_.c = product_.y;
+    product_.beta = 1;
   }
 
-  MatmulProblem part_;
+  MatmulProblem product_;
   void* scratch_;
   Stream& stream_;
   const KernelCall& call_;
@@ -193,8 +193,8 @@ lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCa
       static_cast<char*>(stream.workspace(static_cast<int64_t>(lt::kScratchBytes) + bytes, call));
   if (!scratch) return lt::Outcome::Declined;  // in float32 it needs no memory
   float* to = reinterpret_cast<float*>(scratch + lt::kScratchBytes);
-  const Parts x = split_into(&to, a, true, stream.handle),
-              y = split_into(&to, b, false, stream.handle);
+  const HighAndLow x = split_high_low(&to, a, true, stream.handle),
+                   y = split_high_low(&to, b, false, stream.handle);
   Sum sum(p, scratch, stream, call, status);
   // else there is room between the parts of one
   if (p.k % 4 == 0 || !(a.inner_is_k || b.inner_is_k)) {

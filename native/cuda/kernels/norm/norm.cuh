@@ -75,10 +75,10 @@ struct NormBackward {
   void* partials;    // in the type that sums are computed in
 };
 // How many rows of partials norm_backward_ring writes for these rows, or 0 if it cannot do them.
-int64_t norm_backward_ring_parts(const KernelCall& call, const NormBackward& b);
+int64_t norm_backward_ring_partial_rows(const KernelCall& call, const NormBackward& b);
 void norm_backward_ring(const KernelCall& call, const NormBackward& b);
 // The same of any rows; none only if there are no rows.
-int64_t norm_backward_any_parts(const KernelCall& call, const NormBackward& b);
+int64_t norm_backward_any_partial_rows(const KernelCall& call, const NormBackward& b);
 void norm_backward_any(const KernelCall& call, const NormBackward& b);
 
 // Two sums at once.

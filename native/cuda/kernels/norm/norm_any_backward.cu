@@ -1,19 +1,19 @@
 // Backward pass of layer norm and rms norm over contiguous rows of any alignment and length;
 // norm_backward.cu has the formulas.
 //
-// held     gx of rows of up to 1024 vectors: a team of a row (row_tile.cuh: part of a warp, else a block) holds g and x in
+// register_plan     gx of rows of up to 1024 vectors: a group of a row (row_tile.cuh: span of a warp, else a block) holds g and x in
 //          registers, in the vectors of gx. A thread at an end of the row reads the V elements
 //          there, too, of which some are its neighbour's: it leaves these alone.
 // long     gx of other rows: a block walks over a row twice, for the sums and for gx.
 // columns gw and gb: a thread has a vector of columns, at the same place in every row, and walks
 // over a slice of the rows; a
 //          block adds up its threads in shared memory and writes a row of partial sums.
-// Teams: held, with up to four vectors a thread, 1 to 32 threads of a block of 128 (rows of up to
+// Teams: register_plan, with up to four vectors a thread, 1 to 32 threads of a block of 128 (rows of up to
 // 128 vectors), else a block of 64 to 256; long a block of 256; columns blocks of 256, up to 32
 // threads side by side, the others over the rows, some 6 blocks a multiprocessor. Rows that do not
 // begin on 16-byte boundaries are read by the two vectors around each (row_words.cuh).
 // Bytes: g and x twice (long rows: three times), gx once; 2 n words of partials for each slice.
-// Some 54 instructions for an element of held rows, 19 of columns.
+// Some 54 instructions for an element of register_plan rows, 19 of columns.
 // Numerics: float32 sums (float64 for float64), no atomics, one rounding at the end. Their order is
 // fixed by the shape, the device and where a row of gx lies beside a 16-byte boundary: equal rows
 // may differ in the last bits.
@@ -32,16 +32,16 @@ constexpr int kThreads = 256;
 // V elements of a row of n: own are those of [first, first + V) that exist. At an end of the row
 // they are the V elements there, of which the others are a neighbour's; of a shorter row they begin
 // at its first.
-struct RowPart {
+struct VectorSpan {
   int32_t first, from, n;
-  __device__ __forceinline__ RowPart(int32_t first, int32_t n, int32_t v)
+  __device__ __forceinline__ VectorSpan(int32_t first, int32_t n, int32_t v)
       : first(first),
         from(first < 0 || n < v ? 0
              : first + v <= n   ? first
                                 : n - v),
         n(n) {}
-  __device__ __forceinline__ bool whole(int32_t v) const { return first == from && n >= v; }
-  __device__ __forceinline__ bool owns(int32_t i, int32_t v) const {
+  __device__ __forceinline__ bool is_whole(int32_t v) const { return first == from && n >= v; }
+  __device__ __forceinline__ bool contains(int32_t i, int32_t v) const {
     return from + i >= first && from + i < first + v && from + i < n;
   }
 };
@@ -55,7 +55,7 @@ struct RowVectors {
 
   __device__ __forceinline__ RowVectors(const C* means, const C* rstds, int64_t row)
       : mean(means ? means[row] : C(0)), rstd(rstds[row]) {}
-  // The words stay as they are: the floats of a whole row would be too many.
+  // The words stay as they are: the floats of a is_whole row would be too many.
   __device__ __forceinline__ void unpack(uint4& g_words, uint4& x_words) {
     keep_packed(g_words);
     keep_packed(x_words);
@@ -83,64 +83,64 @@ struct RowVectors {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    held_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds,
-              NormVector w, T* gx, int64_t rows, int32_t n, RowTeam team) {
+    register_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds,
+                  NormVector w, T* gx, int64_t rows, int32_t n, RowGroup group) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<Pair<C>> shared;
-  const RowPlace place(team);
+  const RowPlace place(group);
   const bool active = place.row < rows;
   const int64_t row = active ? place.row : 0;
   T* to = gx + row * n;
   const int32_t begin = place.slot * V - row_shift(to), step = place.stride * V;
-  uint4 held_g[kRowChunks], held_x[kRowChunks];
+  uint4 g_words[kRowChunks], x_words[kRowChunks];
   if (n >= V) {  // no load stands in a branch that differs between threads: all wait together
 #pragma unroll
     for (int c = 0; c < kRowChunks; c++) {
-      const RowPart part(begin + c * step, n, V);
-      held_g[c] = load_words_across(g + row * n + part.from);
-      held_x[c] = load_words_across(x + row * n + part.from);
+      const VectorSpan span(begin + c * step, n, V);
+      g_words[c] = load_words_across(g + row * n + span.from);
+      x_words[c] = load_words_across(x + row * n + span.from);
     }
   } else {
 #pragma unroll
     for (int c = 0; c < kRowChunks; c++) {
-      held_g[c] = load_words_anywhere(g + row * n, 0, n);
-      held_x[c] = load_words_anywhere(x + row * n, 0, n);
+      g_words[c] = load_words_anywhere(g + row * n, 0, n);
+      x_words[c] = load_words_anywhere(x + row * n, 0, n);
     }
   }
   RowVectors<T> vectors(means, rstds, row);
-  // body(part) for each vector of this thread, which is then in `vectors`.
-  const auto walk = [&](auto&& body) {
+  // body(span) for each vector of this thread, which is then in `vectors`.
+  const auto for_each_vector = [&](auto&& body) {
 #pragma unroll
     for (int c = 0; c < kRowChunks; c++) {
-      const RowPart part(begin + c * step, n, V);
-      if (part.first >= n) break;
-      vectors.unpack(held_g[c], held_x[c]);
-      load_norm_vector<T>(w, part.from, n, C(1), vectors.w);
-      body(part);
+      const VectorSpan span(begin + c * step, n, V);
+      if (span.first >= n) break;
+      vectors.unpack(g_words[c], x_words[c]);
+      load_norm_vector<T>(w, span.from, n, C(1), vectors.w);
+      body(span);
     }
   };
   Pair<C> total{C(0), C(0)};
-  walk([&](const RowPart& part) {
-    if (!part.whole(V))
+  for_each_vector([&](const VectorSpan& span) {
+    if (!span.is_whole(V))
 #pragma unroll
       for (int i = 0; i < V; i++)
-        if (!part.owns(i, V)) vectors.g[i] = vectors.w[i] = C(0);
+        if (!span.contains(i, V)) vectors.g[i] = vectors.w[i] = C(0);
     vectors.add_to(total);
   });
-  total = row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, team, shared);
+  total = row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, group, shared);
   const C mean_h = means ? total.first / C(n) : C(0), mean_hx = total.second / C(n);
   if (!active) return;
-  walk([&](const RowPart& part) {
+  for_each_vector([&](const VectorSpan& span) {
     const uint4 words = vectors.gradient(mean_h, mean_hx);
-    if (part.whole(V)) {
-      __stwb(reinterpret_cast<uint4*>(to + part.from), words);
+    if (span.is_whole(V)) {
+      __stwb(reinterpret_cast<uint4*>(to + span.from), words);
       return;
     }
     const auto elements = *reinterpret_cast<const Vec<T, V>*>(&words);
 #pragma unroll
     for (int i = 0; i < V; i++)
-      if (part.owns(i, V)) to[part.from + i] = elements[i];
+      if (span.contains(i, V)) to[span.from + i] = elements[i];
   });
 }
 
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads)
     load(first);
     vectors.add_to(total);
   }
-  total = row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, RowTeam{kThreads, 1}, shared);
+  total = row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, RowGroup{kThreads, 1}, shared);
   const C mean_h = means ? total.first / C(n) : C(0), mean_hx = total.second / C(n);
   for (int64_t first = begin; first < n; first += step) {
     load(first);
@@ -184,15 +184,16 @@ __global__ void __launch_bounds__(kThreads)
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ Pair<C> shared[V][kThreads];
-  const int lane = threadIdx.x & (lanes - 1), team = threadIdx.x / lanes, teams = kThreads / lanes;
+  const int lane = threadIdx.x & (lanes - 1), group = threadIdx.x / lanes,
+            groups = kThreads / lanes;
   const auto first_of = [&](int i) { return (int64_t(blockIdx.x) * lanes + i) * V; };
   const auto from_of = [&](int64_t first) { return first + V <= n || n < V ? first : n - V; };
   const int64_t from = from_of(first_of(lane));
   C gw[V] = {}, gb[V] = {};
   if (first_of(lane) < n)
 #pragma unroll 2
-    for (int64_t row = int64_t(blockIdx.y) * teams + team; row < rows;
-         row += int64_t(gridDim.y) * teams) {
+    for (int64_t row = int64_t(blockIdx.y) * groups + group; row < rows;
+         row += int64_t(gridDim.y) * groups) {
       const T *g_row = g + row * n, *x_row = x + row * n;
       uint4 own_g = n < V ? load_words_anywhere(g_row, from, n) : load_words_across(g_row + from);
       uint4 own_x = n < V ? load_words_anywhere(x_row, from, n) : load_words_across(x_row + from);
@@ -213,7 +214,7 @@ __global__ void __launch_bounds__(kThreads)
     if (column >= n) break;
     const Pair<C>* const sums = &shared[column - from_of(first_of(i / V))][i / V];
     Pair<C> total = sums[0];
-    for (int t = 1; t < teams; t++) total = AddPairs{}(total, sums[t * lanes]);
+    for (int t = 1; t < groups; t++) total = AddPairs{}(total, sums[t * lanes]);
     to[column] = total.first;
     to[n + column] = total.second;
   }
@@ -235,18 +236,18 @@ ColumnPlan plan_columns(const NormBackward& b, const DeviceFacts& facts) {
   return plan;
 }
 
-// Of held rows, if they fit.
-RowPlan plan_held(const NormBackward& b) {
+// Of register_plan rows, if they fit.
+RowPlan plan_register_rows(const NormBackward& b) {
   const int64_t width = vec16(b.dtype), vectors = ceil_div(b.n + width - 1, width);
   RowPlan plan;
   plan.fits = vectors <= kRowChunks * kThreads;
   if (vectors <= 32 * kRowChunks) {
-    plan.team.lanes = 1;
-    while (plan.team.lanes * kRowChunks < vectors) plan.team.lanes *= 2;
-    plan.blocks = ceil_div(b.rows, plan.threads / plan.team.lanes);
+    plan.group.lanes = 1;
+    while (plan.group.lanes * kRowChunks < vectors) plan.group.lanes *= 2;
+    plan.blocks = ceil_div(b.rows, plan.threads / plan.group.lanes);
   } else {
     plan.threads = static_cast<int32_t>(round_up(ceil_div(vectors, kRowChunks), 32));
-    plan.team.lanes = plan.threads;  // 64 at least: the block
+    plan.group.lanes = plan.threads;  // 64 at least: the block
     plan.blocks = b.rows;
   }
   return plan;
@@ -254,7 +255,7 @@ RowPlan plan_held(const NormBackward& b) {
 
 }  // namespace
 
-int64_t norm_backward_any_parts(const KernelCall& call, const NormBackward& b) {
+int64_t norm_backward_any_partial_rows(const KernelCall& call, const NormBackward& b) {
   return plan_columns(b, *stream_of(call).facts).slices;
 }
 
@@ -267,10 +268,10 @@ void norm_backward_any(const KernelCall& call, const NormBackward& b) {
     const T *g = static_cast<const T*>(b.g), *x = static_cast<const T*>(b.x);
     const C *means = static_cast<const C*>(b.mean), *rstds = static_cast<const C*>(b.rstd);
     T* gx = static_cast<T*>(b.gx);
-    const RowPlan held = plan_held(b);
-    if (gx && held.fits)
-      launch_rows(held_rows<T>, held, stream.handle, g, x, means, rstds, b.w, gx, b.rows, b.n,
-                  held.team);
+    const RowPlan register_plan = plan_register_rows(b);
+    if (gx && register_plan.fits)
+      launch_rows(register_rows<T>, register_plan, stream.handle, g, x, means, rstds, b.w, gx,
+                  b.rows, b.n, register_plan.group);
     else if (gx)
       long_rows<T><<<static_cast<unsigned>(b.rows), kThreads, 0, stream.handle>>>(
           g, x, means, rstds, b.w, gx, b.n);

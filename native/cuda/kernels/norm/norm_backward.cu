@@ -4,13 +4,13 @@
 //
 //   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum of g xh and gb = sum of g over rows
 //
-// fused    one persistent block of up to 512 threads per multiprocessor; teams of threads (part of a warp up to the block) walk
+// fused    one persistent block of up to 512 threads per multiprocessor; groups of threads (part of a warp up to the block) walk
 //          over rows and hold the gw and gb of their columns in registers (up to four vectors a
 //          thread), while cp.async brings the next row into shared memory. Some 16 operations an
 //          element. Each thread reads back only what it copied itself, so the copies need no
 //          barrier. 3 passes of memory (read g, x, write gx); at the end every block writes one row
 //          of partial sums, at most (multiprocessors x 2n) words.
-// any      the other rows (norm_any_backward.cu): gx by a team for each row, gw and gb by columns.
+// any      the other rows (norm_any_backward.cu): gx by a group for each row, gw and gb by columns.
 // norm_partials adds the rows of partial sums, of whichever way: a block has 32 columns, in 32
 // slices of the rows.
 // Numerics: float32 sums (float64 for float64) in a fixed order, no atomics; one rounding at the
@@ -21,7 +21,7 @@
 // Versions: fused in an earlier run 86.6 and 304.5 (norm_ring_backward.cu has both in its table);
 // the rows of `any`, before it, in two kernels by elements: 8192 x 4095 275, 8192 x 16385 1110.
 #include "../../primitives/async_copy.cuh"
-#include "../../primitives/overlap.cuh"
+#include "../../primitives/pdl.cuh"
 #include "norm.cuh"
 
 namespace shardwise::cuda {
@@ -29,19 +29,19 @@ namespace {
 
 constexpr int kFusedThreads = 512;
 
-// Sum over a team of `lanes` threads: a part of a warp, or whole warps that meet at their own
+// Sum over a group of `lanes` threads: a part of a warp, or whole warps that meet at their own
 // barrier. `shared` has two buffers used in turn, so that one barrier per call is enough.
 template <class C>
-__device__ __forceinline__ Pair<C> team_sum(Pair<C> value, int lanes, int turn,
-                                            Pair<C> (&shared)[2][kFusedThreads / 32]) {
+__device__ __forceinline__ Pair<C> group_sum(Pair<C> value, int lanes, int turn,
+                                             Pair<C> (&shared)[2][kFusedThreads / 32]) {
   for (int mask = (lanes < 32 ? lanes : 32) >> 1; mask > 0; mask >>= 1)
     value = AddPairs{}(value, shuffle_xor(value, mask));
   if (lanes <= 32) return value;
-  const int warp = threadIdx.x >> 5, team = threadIdx.x / lanes, warps = lanes >> 5;
+  const int warp = threadIdx.x >> 5, group = threadIdx.x / lanes, warps = lanes >> 5;
   if ((threadIdx.x & 31) == 0) shared[turn & 1][warp] = value;
-  asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "r"(lanes) : "memory");
-  value = shared[turn & 1][team * warps];
-  for (int i = 1; i < warps; i++) value = AddPairs{}(value, shared[turn & 1][team * warps + i]);
+  asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "r"(lanes) : "memory");
+  value = shared[turn & 1][group * warps];
+  for (int i = 1; i < warps; i++) value = AddPairs{}(value, shared[turn & 1][group * warps + i]);
   return value;
 }
 
@@ -54,9 +54,9 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];  // [2 rows][g, x][chunks][threads]
   __shared__ Pair<C> sums[2][kFusedThreads / 32];
-  const int teams = blockDim.x / lanes, team = threadIdx.x / lanes,
-            slot = threadIdx.x - team * lanes;
-  const int64_t row_step = int64_t(gridDim.x) * teams, first_row = int64_t(blockIdx.x) * teams;
+  const int groups = blockDim.x / lanes, group = threadIdx.x / lanes,
+            slot = threadIdx.x - group * lanes;
+  const int64_t row_step = int64_t(gridDim.x) * groups, first_row = int64_t(blockIdx.x) * groups;
   auto slot_of = [&](int turn, int operand, int c) -> uint4& {
     return staged[(((turn & 1) * 2 + operand) * chunks + c) * blockDim.x + threadIdx.x];
   };
@@ -80,11 +80,11 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
     for (int i = 0; i < V; i++) gw[c][i] = gb[c][i] = C(0);
   const C inverse_n = C(1) / C(n);
 
-  prefetch(first_row + team, 0);
+  prefetch(first_row + group, 0);
   int turn = 0;
   // the same number of rounds for every thread
   for (int64_t base = first_row; base < rows; base += row_step, turn++) {
-    const int64_t row = base + team;
+    const int64_t row = base + group;
     const bool active = row < rows;
     prefetch(row + row_step, turn + 1);
     copy_async_wait<1>();
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
           total.second += h * ((to_compute<C>(xs[i]) - mean) * rstd);
         }
       }
-      total = team_sum(total, lanes, turn, sums);
+      total = group_sum(total, lanes, turn, sums);
     }
     const C mean_h = means ? total.first * inverse_n : C(0), mean_hx = total.second * inverse_n;
 #pragma unroll
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
   copy_async_wait<0>();
   if (!partials) return;
 
-  // Teams of one warp add up by shuffles; then warps or teams add into shared memory one after the
+  // Teams of one warp add up by shuffles; then warps or groups add into shared memory one after the
   // other.
   for (int mask = lanes; mask < 32; mask <<= 1)
 #pragma unroll
@@ -142,12 +142,12 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
         gb[c][i] += shuffle_xor(gb[c][i], mask);
       }
   C* block_sums = reinterpret_cast<C*>(staged);  // [gw, gb][n]
-  const int units = lanes < 32 ? blockDim.x / 32 : teams,
-            unit = lanes < 32 ? threadIdx.x / 32 : team;
-  const bool speaks = lanes >= 32 || (threadIdx.x & 31) < lanes;
+  const int units = lanes < 32 ? blockDim.x / 32 : groups,
+            unit = lanes < 32 ? threadIdx.x / 32 : group;
+  const bool is_leader = lanes >= 32 || (threadIdx.x & 31) < lanes;
   for (int u = 0; u < units; u++) {
     __syncthreads();
-    if (u != unit || !speaks) continue;
+    if (u != unit || !is_leader) continue;
 #pragma unroll
     for (int c = 0; c < kRowChunks; c++) {
       const int first = (slot + c * lanes) * V;
@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(32 * kSlices)
   if (!to) return;
   const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x;
   C total = C(0);
-  let_next_kernel_start();
-  wait_for_kernels_before();
+  pdl_launch_dependents();
+  pdl_wait();
   if (column < n)
 #pragma unroll 8
     for (int i = threadIdx.y; i < count; i += kSlices)
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(32 * kSlices)
 
 struct FusedPlan {
   int32_t lanes, chunks;
-  int64_t teams, team_bytes, parts;  // no parts: the rows are not for it
+  int64_t groups, group_bytes, partial_rows;  // no partial_rows: the rows are not for it
 };
 
 FusedPlan plan_fused(const NormBackward& b, const DeviceFacts& facts) {
@@ -206,31 +206,31 @@ FusedPlan plan_fused(const NormBackward& b, const DeviceFacts& facts) {
   else
     plan.lanes = static_cast<int32_t>(round_up(ceil_div(vectors, kRowChunks), 32));
   plan.chunks = static_cast<int32_t>(ceil_div(vectors, plan.lanes));
-  plan.team_bytes = int64_t(4) * plan.chunks * plan.lanes * 16;
+  plan.group_bytes = int64_t(4) * plan.chunks * plan.lanes * 16;
   const int64_t limit = facts.max_shared_per_block - 1024;
-  if (plan.lanes > kFusedThreads || plan.team_bytes > limit) return plan;
-  plan.teams = kFusedThreads / plan.lanes;
-  // of whole warps: below one a team all fit
-  while (plan.teams > 1 && plan.teams * plan.team_bytes > limit) plan.teams--;
-  const int64_t rounds = ceil_div(b.rows, plan.teams);
-  plan.parts = rounds < facts.num_sms ? rounds : facts.num_sms;
+  if (plan.lanes > kFusedThreads || plan.group_bytes > limit) return plan;
+  plan.groups = kFusedThreads / plan.lanes;
+  // of whole warps: below one a group all fit
+  while (plan.groups > 1 && plan.groups * plan.group_bytes > limit) plan.groups--;
+  const int64_t rounds = ceil_div(b.rows, plan.groups);
+  plan.partial_rows = rounds < facts.num_sms ? rounds : facts.num_sms;
   return plan;
 }
 
-int64_t fused_parts(const KernelCall& call, const NormBackward& b) {
-  return plan_fused(b, *stream_of(call).facts).parts;
+int64_t fused_partial_rows(const KernelCall& call, const NormBackward& b) {
+  return plan_fused(b, *stream_of(call).facts).partial_rows;
 }
 
 void fused(const KernelCall& call, const NormBackward& b) {
   const FusedPlan plan = plan_fused(b, *stream_of(call).facts);
-  const auto threads = static_cast<unsigned>(plan.teams * plan.lanes);
-  const auto bytes = static_cast<size_t>(plan.teams * plan.team_bytes);
+  const auto threads = static_cast<unsigned>(plan.groups * plan.lanes);
+  const auto bytes = static_cast<size_t>(plan.groups * plan.group_bytes);
   dispatch_floating(b.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     using C = compute_t<T>;
     allow_shared(norm_backward_fused<T>, bytes);
     norm_backward_fused<T>
-        <<<static_cast<unsigned>(plan.parts), threads, bytes, stream_of(call).handle>>>(
+        <<<static_cast<unsigned>(plan.partial_rows), threads, bytes, stream_of(call).handle>>>(
             static_cast<const T*>(b.g), static_cast<const T*>(b.x), static_cast<const C*>(b.mean),
             static_cast<const C*>(b.rstd), b.w, static_cast<T*>(b.gx), static_cast<C*>(b.partials),
             b.rows, static_cast<int32_t>(b.n), plan.lanes, plan.chunks);
@@ -260,11 +260,13 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
   if (!is_floating(x.dtype)) return unsupported(call, x.dtype);
 
   auto* run = norm_backward_ring;
-  int64_t parts = norm_backward_ring_parts(call, b);
-  if (parts == 0) parts = fused_parts(call, b), run = fused;
-  if (parts == 0) parts = norm_backward_any_parts(call, b), run = norm_backward_any;
+  int64_t partial_rows = norm_backward_ring_partial_rows(call, b);
+  if (partial_rows == 0) partial_rows = fused_partial_rows(call, b), run = fused;
+  if (partial_rows == 0)
+    partial_rows = norm_backward_any_partial_rows(call, b), run = norm_backward_any;
   const int64_t sum_bytes = x.dtype == DType::Float64 ? 8 : 4;
-  if (b.sums && parts > 0 && !(b.partials = stream.workspace(parts * 2 * n * sum_bytes, call)))
+  if (b.sums && partial_rows > 0 &&
+      !(b.partials = stream.workspace(partial_rows * 2 * n * sum_bytes, call)))
     return Status{Code::OutOfMemory};
   run(call, b);
   if (b.sums)
@@ -273,9 +275,9 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
       // Its blocks start as those of the kernel before end, and wait for the last of them: that
       // hides most of a launch.
       const LaunchShape shape{dim3(static_cast<unsigned>(ceil_div(n, 32)), 2), dim3(32, kSlices)};
-      launch_overlapped(norm_partials<C>, shape, stream, static_cast<const C*>(b.partials),
-                        static_cast<int32_t>(parts), n, gw, gb,
-                        gw ? gw_view->dtype : gb_view->dtype);
+      launch_pdl(norm_partials<C>, shape, stream, static_cast<const C*>(b.partials),
+                 static_cast<int32_t>(partial_rows), n, gw, gb,
+                 gw ? gw_view->dtype : gb_view->dtype);
     });
   if (b.more && run != norm_backward_ring)
     if (const Status status = add_contiguous(call, gx, b.more, gx, x.dtype, x.numel); !status.ok())

@@ -4,7 +4,7 @@
 //   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x -
 //   mean) rstd w + b
 //
-// rows the row stays in the registers of a team (row_tile.cuh: part of a warp, a block, a cluster):
+// rows the row stays in the registers of a group (row_tile.cuh: part of a warp, a block, a cluster):
 // mean, then the squared
 //       deviations from the registers. 2 passes of memory (read x, write y); w and b come from
 //       L1/L2.
@@ -48,12 +48,12 @@ __device__ __forceinline__ uint4 scaled(const uint4& x, C mean, C rstd, const No
 template <class T>
 __global__ void __launch_bounds__(1024)
     norm_rows(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
-              compute_t<T>* rstd_out, uint32_t rows, int32_t n, double eps, RowTeam team,
+              compute_t<T>* rstd_out, uint32_t rows, int32_t n, double eps, RowGroup group,
               bool centered, bool vectors) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<C> shared;
-  const RowPlace place(team);
+  const RowPlace place(group);
   const bool active = place.row < rows;
   const T* from = x + int64_t(active ? place.row : 0) * n;
   const int count = active ? n : 0, shift = row_shift(from);
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(1024)
 #pragma unroll
       for (int i = 0; i < V; i++) sum += values[i];
     }
-    mean = row_reduce(sum, SumOp{}, C(0), team, shared) * inverse_n;
+    mean = row_reduce(sum, SumOp{}, C(0), group, shared) * inverse_n;
   }
   C squares = C(0);
 #pragma unroll
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(1024)
         if (first + i >= 0 && first + i < count) squares += (values[i] - mean) * (values[i] - mean);
     }
   }
-  const C variance = row_reduce(squares, SumOp{}, C(0), team, shared) * inverse_n;
+  const C variance = row_reduce(squares, SumOp{}, C(0), group, shared) * inverse_n;
   const C rstd = inverse_sqrt(variance + C(eps));
   if (!active) return;
   if (place.slot == 0) {
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(1024)
         part.squares += (values[i] - part.mean) * (values[i] - part.mean);
     total = merge(total, part);
   }
-  total = row_reduce(total, merge, Moments<C>{C(0), C(0), C(0)}, RowTeam{1024, 1}, shared);
+  total = row_reduce(total, merge, Moments<C>{C(0), C(0), C(0)}, RowGroup{1024, 1}, shared);
   const C mean = total.mean, rstd = inverse_sqrt(total.squares / C(n) + C(eps));
   if (threadIdx.x == 0) {
     if (mean_out) mean_out[blockIdx.x] = mean;
@@ -204,7 +204,7 @@ Status norm_forward(const KernelCall& call, const TensorView& x, const TensorVie
     const RowPlan plan = plan_rows(rows, n, V, aligned ? 0 : V - 1, 1024, *stream.facts);
     if (plan.fits)
       launch_rows(norm_rows<T>, plan, stream.handle, from, wv, bv, to, mean_out, rstd_out, rows, n,
-                  eps, plan.team, mean != nullptr, vectors);
+                  eps, plan.group, mean != nullptr, vectors);
     else
       norm_long<T><<<rows, 1024, 0, stream.handle>>>(from, wv, bv, to, mean_out, rstd_out, n, eps,
                                                      mean != nullptr, vectors);

@@ -29,8 +29,8 @@
 // kernel before ends (shared memory that lets none: 62.1 against 61.5); of the five pairs in
 // docs/performance.md none did. With `more`, rms norm of bf16 16384 x 4096: 133 us (95 %).
 #include "../../primitives/hopper.cuh"
-#include "../../primitives/overlap.cuh"
 #include "../../primitives/packed.cuh"
+#include "../../primitives/pdl.cuh"
 #include "../../primitives/row_ring.cuh"
 #include "norm.cuh"
 
@@ -52,7 +52,7 @@ __device__ __forceinline__ int32_t blocks_of_cluster() {
 }
 
 // Blocks of a cluster have `count` sums each, at the same place in their shared memory: the totals,
-// each block a part of them, in the order of the blocks.
+// each block a other of them, in the order of the blocks.
 __device__ __forceinline__ void add_up_cluster(const float* sums, float* out, int32_t count,
                                                int32_t members) {
 #if SW_SM90A
@@ -61,8 +61,9 @@ __device__ __forceinline__ void add_up_cluster(const float* sums, float* out, in
        i += members * blockDim.x * 4) {
     float4 total = load_from_cluster(shared_address(sums + i), 0);
     for (int32_t r = 1; r < members; r++) {
-      const float4 part = load_from_cluster(shared_address(sums + i), r);
-      total = make_float4(total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w);
+      const float4 other = load_from_cluster(shared_address(sums + i), r);
+      total =
+          make_float4(total.x + other.x, total.y + other.y, total.z + other.z, total.w + other.w);
     }
     *reinterpret_cast<float4*>(out + i) = total;
   }
@@ -70,7 +71,7 @@ __device__ __forceinline__ void add_up_cluster(const float* sums, float* out, in
 #endif
 }
 
-// kBlockThreads 0: teams are warps or parts of warps. kAdds: `more` is added to gx.
+// kBlockThreads 0: teams are warps or partial_rows of warps. kAdds: `more` is added to gx.
 template <class T, bool kAdds, int kChunks, int kBlockThreads>
 __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, kBlockThreads ? 1
                                                                                 : kChunks > 2 ? 2
@@ -79,26 +80,26 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
                             const float* rstds, const uint4* w, uint4* gx, float* partials,
                             int64_t rows, int32_t vectors, int32_t lanes) {
   constexpr int V = kVec16<T>, kStages = stages_of(kChunks);
-  constexpr bool kBlock = kBlockThreads != 0, kHold = kChunks < 4 || !kBlock;
+  constexpr bool kBlock = kBlockThreads != 0, kInRegisters = kChunks < 4 || !kBlock;
   extern __shared__ uint4 staged[];
   __shared__ float shared[2][2][32];
-  wait_for_kernels_before();
+  pdl_wait();
   const Ring<kChunks, kAdds> ring{staged};
   const RingPlace place(lanes);
   float gw[kChunks][V], gb[kChunks][V];
-  uint4 scale[kHold ? kChunks : 1];
+  uint4 scale[kInRegisters ? kChunks : 1];
   // where registers are short; each thread its own
   uint4* weights = staged + Ring<kChunks, kAdds>::bytes(1) / 16 * blockDim.x;
 #pragma unroll
   for (int c = 0; c < kChunks; c++) {
     const int v = place.slot + c * lanes;
-    (kHold ? scale[c] : weights[c * blockDim.x + threadIdx.x]) =
+    (kInRegisters ? scale[c] : weights[c * blockDim.x + threadIdx.x]) =
         w && v < vectors ? w[v] : packed_splat<T>(1);
 #pragma unroll
     for (int i = 0; i < V; i++) gw[c][i] = gb[c][i] = 0.0f;
   }
   auto scale_of = [&](int c, float(&out)[V]) {
-    if constexpr (kHold) {
+    if constexpr (kInRegisters) {
       keep_packed(scale[c]);
       unpack<T>(scale[c], out);
     } else {
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
   }
   copy_async_wait<0>();
   if (!partials) return;
-  let_next_kernel_start();
+  pdl_launch_dependents();
 
   const int32_t n = vectors * V, members = kBlock ? blocks_of_cluster() : 1;
   float* out = partials + static_cast<int64_t>(blockIdx.x / members) * 2 * n;
@@ -281,16 +282,16 @@ int32_t members_of(const RingPlan& plan, int64_t blocks, const DeviceFacts& fact
 
 }  // namespace
 
-int64_t norm_backward_ring_parts(const KernelCall& call, const NormBackward& b) {
+int64_t norm_backward_ring_partial_rows(const KernelCall& call, const NormBackward& b) {
   const RingPlan plan = plan_of(b);
   const DeviceFacts& facts = *stream_of(call).facts;
-  int64_t parts = 0;
+  int64_t partial_rows = 0;
   if (plan.lanes > 0 && b.rows > 0)
     with_kernel(b, plan, [&](auto* kernel, int64_t bytes) {
       const int64_t blocks = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), facts);
-      parts = blocks / members_of(plan, blocks, facts);
+      partial_rows = blocks / members_of(plan, blocks, facts);
     });
-  return parts;
+  return partial_rows;
 }
 
 void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
@@ -301,12 +302,12 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
     const int32_t members = members_of(plan, blocks, facts);
     const LaunchShape shape{blocks_of(blocks), static_cast<unsigned>(plan.threads),
                             static_cast<size_t>(bytes), members > 1 ? members : 0};
-    launch_overlapped(kernel, shape, stream_of(call), static_cast<const uint4*>(b.g),
-                      static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
-                      static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd),
-                      static_cast<const uint4*>(b.w.data), static_cast<uint4*>(b.gx),
-                      static_cast<float*>(b.partials), b.rows,
-                      static_cast<int32_t>(b.n / vec16(b.dtype)), plan.lanes);
+    launch_pdl(kernel, shape, stream_of(call), static_cast<const uint4*>(b.g),
+               static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
+               static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd),
+               static_cast<const uint4*>(b.w.data), static_cast<uint4*>(b.gx),
+               static_cast<float*>(b.partials), b.rows, static_cast<int32_t>(b.n / vec16(b.dtype)),
+               plan.lanes);
   });
 }
 

@@ -5,7 +5,7 @@
 //   mean) rstd w + b
 //
 // With a residual, x is the sum of two operands, rounded, which is written beside y: two reads and
-// two writes. direct rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to
+// two writes. direct rows of up to 1024 vectors (row_direct.cuh): a of_warp of a warp for each up to
 // 128, else a block with four vectors
 //         a thread. Rows of warps that are summed are asked of L2 while the kernel before ends.
 //         Warps find their mean and squared deviations by shuffles; a block joins those of its
@@ -25,7 +25,7 @@
 //   direct, two vectors a thread                                                            143.6   39.4
 //   the same with w and b loaded before the barrier: too many registers                     168.4   46.0
 //   direct, four vectors a thread                                                           132.3   37.3   (95 and 85 % of copy)
-//   the same, started while the kernel before ends (overlap.cuh)                                    35.9   (88 %)
+//   the same, started while the kernel before ends (pdl.cuh)                                    35.9   (88 %)
 //   the same in one run, L2 told to give up first what was read and written             137.0   36.1
 //   L2 left to itself                                                                   130.5   35.0   (96 and 90 %)
 //   two vectors a thread, three blocks of 512 threads a multiprocessor                  143.1   38.3
@@ -52,10 +52,10 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   constexpr int V = kVec16<T>;
   __shared__ float3 shared[32];
   const DirectPlace place(kBlock, lanes);
-  let_next_kernel_start();
+  pdl_launch_dependents();
   if (kAdds && !kBlock && place.slot == 0 && place.row < rows)
     prefetch_to_l2(x + place.row * vectors, vectors * 16);
-  wait_for_kernels_before();
+  pdl_wait();
   const bool active = kBlock || place.row < rows;
   uint4 raw[kChunks];
   load_row<!kBlock>(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
@@ -99,11 +99,11 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   squares = lanes_sum(squares, width);
   if constexpr (kBlock) {
     int warps;
-    const float3 part =
+    const float3 of_warp =
         exchange_warps(make_float3(elements, mean, squares), make_float3(0, 0, 0), shared, warps);
-    mean = centered ? lanes_sum(part.x * part.y, warps) / n : 0.0f;
-    const float apart = part.y - mean;
-    squares = lanes_sum(part.z + part.x * apart * apart, warps);
+    mean = centered ? lanes_sum(of_warp.x * of_warp.y, warps) / n : 0.0f;
+    const float apart = of_warp.y - mean;
+    squares = lanes_sum(of_warp.z + of_warp.x * apart * apart, warps);
   }
   const float rstd = __frsqrt_rn(squares / n + eps);
   if (!active) return;

@@ -15,7 +15,7 @@
 // transposed by elements 558 us for 2 x 512 MiB of bfloat16, where vectors take 272 (transpose.cu).
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/offsets.cuh"
-#include "../../primitives/overlap.cuh"
+#include "../../primitives/pdl.cuh"
 #include "../../primitives/vector.cuh"
 #include "../../stream.h"
 #include "transpose.cuh"
@@ -48,7 +48,7 @@ __device__ __forceinline__ void thread_indices(int64_t count, int64_t (&linear)[
 
 template <class Word>
 __global__ void __launch_bounds__(kThreads) move_words(const __grid_constant__ MoveArgs args) {
-  begin_behind_others();
+  pdl_begin();
   int64_t linear[kPerThread];
   bool valid[kPerThread];
   thread_indices(args.count, linear, valid);
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads) move_words(const __grid_constant__ M
 
 template <class C>
 __global__ void __launch_bounds__(kThreads) convert_any(const __grid_constant__ MoveArgs args) {
-  begin_behind_others();
+  pdl_begin();
   int64_t linear[kPerThread];
   bool valid[kPerThread];
   thread_indices(args.count, linear, valid);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) convert_any(const __grid_constant__ 
 
 template <class To, class From>
 __global__ void __launch_bounds__(kThreads) convert_vectors(const __grid_constant__ MoveArgs args) {
-  begin_behind_others();
+  pdl_begin();
   constexpr int V = kVec16<To>;  // more would leave the halves of a sector to two stores
   const int64_t vector = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (vector >= args.count) return;
@@ -224,15 +224,15 @@ void launch_convert_vectors(const KernelCall& call, Dims<2> dims, MoveArgs& args
     switch (args.y_dtype) {
       case DType::Float32:
         if constexpr (!std::is_same_v<From, float>)
-          launch_overlapped(convert_vectors<float, From>, shape, stream, args);
+          launch_pdl(convert_vectors<float, From>, shape, stream, args);
         break;
       case DType::Float16:
         if constexpr (!std::is_same_v<From, half_t>)
-          launch_overlapped(convert_vectors<half_t, From>, shape, stream, args);
+          launch_pdl(convert_vectors<half_t, From>, shape, stream, args);
         break;
       default:
         if constexpr (!std::is_same_v<From, bfloat16_t>)
-          launch_overlapped(convert_vectors<bfloat16_t, From>, shape, stream, args);
+          launch_pdl(convert_vectors<bfloat16_t, From>, shape, stream, args);
     }
   };
   if (args.x_dtype == DType::Float32)
@@ -267,11 +267,11 @@ Status copy(const KernelCall& call) {
     args.offsets = dims.calculator<kMaxDims>();
     const LaunchShape shape{blocks_of(ceil_div(args.count, kThreads * kPerThread)), kThreads};
     if (!is_floating(x.dtype))
-      launch_overlapped(convert_any<int64_t>, shape, stream, args);
+      launch_pdl(convert_any<int64_t>, shape, stream, args);
     else if (x.dtype == DType::Float64)
-      launch_overlapped(convert_any<double>, shape, stream, args);
+      launch_pdl(convert_any<double>, shape, stream, args);
     else
-      launch_overlapped(convert_any<float>, shape, stream, args);
+      launch_pdl(convert_any<float>, shape, stream, args);
     return launched(call);
   }
 
@@ -292,9 +292,8 @@ Status copy(const KernelCall& call) {
   args.count = dims.numel();
   args.offsets = dims.calculator<kMaxDims>();
   dispatch_word(word, [&](auto tag) {
-    launch_overlapped(move_words<tag_t<decltype(tag)>>,
-                      {blocks_of(ceil_div(args.count, kThreads * kPerThread)), kThreads}, stream,
-                      args);
+    launch_pdl(move_words<tag_t<decltype(tag)>>,
+               {blocks_of(ceil_div(args.count, kThreads * kPerThread)), kThreads}, stream, args);
   });
   return launched(call);
 }

@@ -12,7 +12,7 @@
 #include "../../../generated/op_params.h"
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/offsets.cuh"
-#include "../../primitives/overlap.cuh"
+#include "../../primitives/pdl.cuh"
 #include "../../primitives/vector.cuh"
 #include "../../stream.h"
 
@@ -39,7 +39,7 @@ struct FillArgs {
 
 template <class Word>
 __global__ void __launch_bounds__(kThreads) fill_words(const __grid_constant__ FillArgs args) {
-  begin_behind_others();
+  pdl_begin();
   const Word word = *reinterpret_cast<const Word*>(&args.pattern);
 #pragma unroll
   for (int u = 0; u < kPerThread; u++) {
@@ -172,19 +172,19 @@ Status fill(const KernelCall& call) {
   const LaunchShape shape{dim3(blocks_for(args.count)), kThreads};
   switch (word) {
     case 16:
-      launch_overlapped(fill_words<uint4>, shape, stream, args);
+      launch_pdl(fill_words<uint4>, shape, stream, args);
       break;
     case 8:
-      launch_overlapped(fill_words<uint64_t>, shape, stream, args);
+      launch_pdl(fill_words<uint64_t>, shape, stream, args);
       break;
     case 4:
-      launch_overlapped(fill_words<uint32_t>, shape, stream, args);
+      launch_pdl(fill_words<uint32_t>, shape, stream, args);
       break;
     case 2:
-      launch_overlapped(fill_words<uint16_t>, shape, stream, args);
+      launch_pdl(fill_words<uint16_t>, shape, stream, args);
       break;
     default:
-      launch_overlapped(fill_words<uint8_t>, shape, stream, args);
+      launch_pdl(fill_words<uint8_t>, shape, stream, args);
       break;
   }
   return launched(call);

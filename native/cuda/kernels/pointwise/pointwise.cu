@@ -134,7 +134,7 @@ void launch_strided(const KernelCall& call, const Kernels& kernels, void (*kerne
       args.inputs[k] = element(x.data, x.dtype, start[k + 1]);
   }
   const int64_t blocks = ceil_div(numel, kThreads * kStridedElements);
-  launch_overlapped(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
+  launch_pdl(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
 }
 
 template <class C>
@@ -180,7 +180,7 @@ VectorKernel vector_kernel(const Kernels& kernels, DType dtype) {
 void launch_vector(const KernelCall& call, VectorKernel kernel, DType dtype,
                    const VectorArgs& args) {
   const int64_t blocks = ceil_div(args.numel, kThreads * vec16(dtype));
-  launch_overlapped(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
+  launch_pdl(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
 }
 
 // The common case, without the layout of dims: every operand is one aligned run of memory in the

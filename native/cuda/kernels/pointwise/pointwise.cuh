@@ -21,7 +21,7 @@
 #include "../../math.cuh"
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/offsets.cuh"
-#include "../../primitives/overlap.cuh"
+#include "../../primitives/pdl.cuh"
 #include "../../primitives/vector.cuh"
 #include "../../stream.h"
 
@@ -116,7 +116,7 @@ __device__ __forceinline__ void convert(const VectorArgs& args, int operand, con
 // T: element type of the operands, R: of the output (T or bool).
 template <class Op, int Arity, class T, class R>
 __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ VectorArgs args) {
-  begin_behind_others();
+  pdl_begin();
   constexpr int V = kVec16<T>;
   const int64_t vector = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (vector * V >= args.numel) return;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ Vecto
 // Also takes the last elements of a long contiguous operand, those that fill no vector.
 template <class Op, int Arity, class C, bool Bool>
 __global__ void __launch_bounds__(kThreads) strided(const __grid_constant__ StridedArgs<C> args) {
-  begin_behind_others();
+  pdl_begin();
   const int64_t first =
       static_cast<int64_t>(blockIdx.x) * (kThreads * kStridedElements) + threadIdx.x;
   int64_t linear[kStridedElements];

@@ -20,7 +20,7 @@
 #include "../../../generated/op_params.h"
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/offsets.cuh"
-#include "../../primitives/overlap.cuh"
+#include "../../primitives/pdl.cuh"
 #include "../../primitives/reduce.cuh"
 #include "../../primitives/vector.cuh"
 #include "../../stream.h"
@@ -117,7 +117,7 @@ __device__ __forceinline__ RowPlace place_row(const Args& args) {
 template <class Op, class T>
 __global__ void __launch_bounds__(kThreads)
     rows_vector(const __grid_constant__ Args args, const Op op) {
-  begin_behind_others();
+  pdl_begin();
   using C = typename Op::Value;
   constexpr int V = kVec16<T>;
   const RowPlace p = place_row(args);
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Op>
 __global__ void __launch_bounds__(kThreads)
     rows_any(const __grid_constant__ Args args, const Op op) {
-  begin_behind_others();
+  pdl_begin();
   using C = typename Op::Value;
   const RowPlace p = place_row(args);
   auto a = op.identity();
@@ -222,7 +222,7 @@ __device__ __forceinline__ void finish_columns(const Args& args, const Op& op, i
 template <class Op, class T>
 __global__ void __launch_bounds__(kThreads)
     columns(const __grid_constant__ Args args, const Op op) {
-  begin_behind_others();
+  pdl_begin();
   using C = typename Op::Value;
   constexpr bool any = std::is_void_v<T>;
   using E = std::conditional_t<any, C, T>;
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Op>
 __global__ void __launch_bounds__(kThreads)
     join_partials(const __grid_constant__ Args args, const Op op, int width) {
-  begin_behind_others();
+  pdl_begin();
   using A = typename Op::Accumulator;
   const int64_t output =
       static_cast<int64_t>(blockIdx.x) * (kThreads / width) + threadIdx.x / width;
@@ -317,11 +317,11 @@ template <class Op, class T>
 void launch_vector(const Plan& plan, const Op& op, const Stream& stream) {
   const dim3 grid(plan.blocks, static_cast<unsigned>(plan.args.splits));
   if (plan.columns)
-    launch_overlapped(columns<Op, T>,
-                      {grid, kThreads, kThreads * kVec16<T> * sizeof(typename Op::Accumulator)},
-                      stream, plan.args, op);
+    launch_pdl(columns<Op, T>,
+               {grid, kThreads, kThreads * kVec16<T> * sizeof(typename Op::Accumulator)}, stream,
+               plan.args, op);
   else
-    launch_overlapped(rows_vector<Op, T>, {grid, kThreads}, stream, plan.args, op);
+    launch_pdl(rows_vector<Op, T>, {grid, kThreads}, stream, plan.args, op);
 }
 
 template <class Op>
@@ -356,16 +356,15 @@ Status launch_reduce(const KernelCall& call, Plan& plan, const Op& op) {
   if (!started) {
     const dim3 grid(plan.blocks, static_cast<unsigned>(plan.args.splits));
     if (plan.columns)
-      launch_overlapped(columns<Op, void>, {grid, kThreads, kThreads * sizeof(A)}, stream,
-                        plan.args, op);
+      launch_pdl(columns<Op, void>, {grid, kThreads, kThreads * sizeof(A)}, stream, plan.args, op);
     else
-      launch_overlapped(rows_any<Op>, {grid, kThreads}, stream, plan.args, op);
+      launch_pdl(rows_any<Op>, {grid, kThreads}, stream, plan.args, op);
   }
   if (plan.args.splits > 1) {
     const int width = plan.args.splits > 256 ? kThreads : 32;
-    launch_overlapped(join_partials<Op>,
-                      {blocks_of(ceil_div(plan.args.outer, kThreads / width)), kThreads}, stream,
-                      plan.args, op, width);
+    launch_pdl(join_partials<Op>,
+               {blocks_of(ceil_div(plan.args.outer, kThreads / width)), kThreads}, stream,
+               plan.args, op, width);
   }
   return launched(call);
 }

@@ -91,27 +91,27 @@ struct NormReduce {
   }
   template <int N>
   __device__ __forceinline__ void add(C& a, const C (&v)[N], int64_t, int64_t) const {
-    C terms[N];
+    C addends[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      terms[i] = m::abs(v[i]);
+      addends[i] = m::abs(v[i]);
       if (kind == Norm::Squares)
-        terms[i] = v[i] * v[i];
+        addends[i] = v[i] * v[i];
       else if (kind == Norm::Nonzeros)
-        terms[i] = v[i] != C(0) ? C(1) : C(0);
+        addends[i] = v[i] != C(0) ? C(1) : C(0);
       else if (kind == Norm::Power)
-        terms[i] = m::pow(terms[i], order);
+        addends[i] = m::pow(addends[i], order);
     }
     if (kind == Norm::Maximum || kind == Norm::Minimum) {
 #pragma unroll
-      for (int i = 0; i < N; i++) a = combine(a, terms[i]);
+      for (int i = 0; i < N; i++) a = combine(a, addends[i]);
       return;
     }
 #pragma unroll
     for (int width = N / 2; width > 0; width /= 2)
 #pragma unroll
-      for (int i = 0; i < width; i++) terms[i] += terms[i + width];
-    a += terms[0];
+      for (int i = 0; i < width; i++) addends[i] += addends[i + width];
+    a += addends[0];
   }
   __device__ __forceinline__ void finish(const Args& args, int64_t output, C a) const {
     if (kind == Norm::Squares) a = m::sqrt(a);

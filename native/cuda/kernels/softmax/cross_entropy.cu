@@ -12,7 +12,7 @@
 // loss and gradient are 0 where t is ignore_index. Any other t outside [0, n) goes to the error
 // slot.
 // forward   one read of the logits (two with label smoothing): running maximum and sum of exponentials per thread, merged over a
-//           team (part of a warp for short rows, else a block). backward: one read, one write in
+//           group (part of a warp for short rows, else a block). backward: one read, one write in
 //           the dtype of the logits, nothing of float32 size; a block per part of a row, so long
 //           rows and few rows fill the device alike.
 // Rows that are contiguous move in 16-byte vectors whatever their alignment (row_tile.cuh), others
@@ -63,7 +63,7 @@ struct Logits {
 template <int V, class T>
 __device__ __forceinline__ Vec<T, V> load_logits(const T* row, int64_t first, const Logits& shape) {
   const T fill = from_compute<T>(negative_infinity<compute_t<T>>());
-  if (shape.vectors) return load_part<V>(row, first, shape.n, fill);
+  if (shape.vectors) return load_masked<V>(row, first, shape.n, fill);
   Vec<T, V> out;
 #pragma unroll
   for (int i = 0; i < V; i++)
@@ -77,12 +77,13 @@ template <class T>
 __global__ void __launch_bounds__(512)
     cross_entropy_rows(const T* x, Logits shape, const int64_t* target, int64_t target_stride,
                        ClassWeights weights, Smoothing smoothing, RowFactor<compute_t<T>> scale,
-                       IndexErrorSink errors, compute_t<T>* loss, compute_t<T>* lse, RowTeam team) {
+                       IndexErrorSink errors, compute_t<T>* loss, compute_t<T>* lse,
+                       RowGroup group) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<OnlineSum<T>> shared;
   __shared__ RowScratch<C> shared_sum;
-  const RowPlace place(team);
+  const RowPlace place(group);
   const bool active = place.row < shape.rows;
   const int64_t index = active ? place.row : 0;
   const T* row = x + index * shape.row_stride;
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(512)
       total.add(values);
     }
   }
-  total = row_reduce(total, MergeOnlineSums<T>{}, OnlineSum<T>::empty(), team, shared);
+  total = row_reduce(total, MergeOnlineSums<T>{}, OnlineSum<T>::empty(), group, shared);
   const C log_sum = total.maximum + row_log(total.sum);
 
   C smooth = C(0);  // sum_c w[c] (lse - x[c])
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(512)
         if (first + i >= 0 && first + i < last)
           smooth += weights.at<C>(first + i) * (log_sum - to_compute<C>(raw[i]));
     }
-    smooth = row_reduce(smooth, SumOp{}, C(0), team, shared_sum);
+    smooth = row_reduce(smooth, SumOp{}, C(0), group, shared_sum);
   }
   if (!active || place.slot != 0) return;
   if (lse) lse[index] = log_sum;
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(256)
         d -= spread * weights.at<C>(first + i);
       out[i] = from_compute<T>(used ? d : C(0));
     }
-    store_part<V>(to, first, shape.n, out, out_vectors);
+    store_masked<V>(to, first, shape.n, out, out_vectors);
   }
 }
 
@@ -282,16 +283,17 @@ Status cross_entropy(const KernelCall& call) {
     using C = compute_t<T>;
     const int64_t vectors = ceil_div(shape.n, kVec16<T>);
     RowPlan plan;
-    plan.team.lanes = 1;
-    while (plan.team.lanes < 32 && plan.team.lanes * 4 < vectors) plan.team.lanes *= 2;
+    plan.group.lanes = 1;
+    while (plan.group.lanes < 32 && plan.group.lanes * 4 < vectors) plan.group.lanes *= 2;
     plan.threads = vectors <= 256 ? 128 : vectors <= 2048 ? 256 : 512;
-    if (vectors > 256) plan.team.lanes = plan.threads;  // the block
-    plan.blocks = vectors > 256 ? shape.rows : ceil_div(shape.rows, plan.threads / plan.team.lanes);
+    if (vectors > 256) plan.group.lanes = plan.threads;  // the block
+    plan.blocks =
+        vectors > 256 ? shape.rows : ceil_div(shape.rows, plan.threads / plan.group.lanes);
     launch_rows(cross_entropy_rows<T>, plan, stream.handle, static_cast<const T*>(x.data), shape,
                 static_cast<const int64_t*>(target.data), target.strides[0], weights_of(weight),
                 Smoothing{params.label_smoothing, static_cast<int64_t>(params.ignore_index)},
                 RowFactor<C>(r), stream.index_errors(call), output_of<C>(call.output(0)),
-                output_of<C>(call.output(1)), plan.team);
+                output_of<C>(call.output(1)), plan.group);
   });
   if (!found) return unsupported(call, x.dtype);
   return both ? gradient(call, r, params.label_smoothing) : launched(call);

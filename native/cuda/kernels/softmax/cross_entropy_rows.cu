@@ -18,7 +18,7 @@
 // block a row: 262, and 285 where they stay); clusters that stay with 256 threads a block 1228, 320
 // 1240, 448 1582; with 8 blocks of 192 or 256 threads 1304 to 1660; one block a multiprocessor and
 // three rows on their way: 1485 with the exponentials held in registers through the exchange, 1594
-// and 1651 (1024 and 512 threads) with the second part of a row behind the first part of the next.
+// and 1651 (1024 and 512 threads) with the second chunk of a row behind the first chunk of the next.
 // Three small blocks overlap better than one large.
 #include "../../primitives/row_sum.cuh"
 #include "cross_entropy.cuh"
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
                   const RowFactor<float> factors, const float* lse, int64_t lse_stride,
                   const __grid_constant__ Targets targets, uint4* gx, int32_t blocks_per_row) {
   const int64_t index = blockIdx.x / blocks_per_row;
-  const int32_t part = static_cast<int32_t>(blockIdx.x - index * blocks_per_row);
-  const int32_t first = part * kGradientInFlight * kGradientThreads + threadIdx.x;
+  const int32_t chunk = static_cast<int32_t>(blockIdx.x - index * blocks_per_row);
+  const int32_t first = chunk * kGradientInFlight * kGradientThreads + threadIdx.x;
   const uint4* row = x + index * row_vectors;
   uint4 raw[kGradientInFlight];
 #pragma unroll
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
     const int32_t v = first + k * kGradientThreads;
     if (v < vectors) raw[k] = __ldcs(row + v);
   }
-  const int64_t t = targets.of(index, part == 0 && threadIdx.x == 0);
+  const int64_t t = targets.of(index, chunk == 0 && threadIdx.x == 0);
   const float hit = t < 0 ? 0.0f : factors.of(index) * targets.weight(t);
   const RowExponential<T> exponential(lse[index * lse_stride]);
   uint4* to = gx + index * vectors;
@@ -142,8 +142,8 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
   }
 }
 
-template <class T, bool kStays>
-__global__ void __launch_bounds__(slice_threads(kStays), 3)
+template <class T, bool kPersistent>
+__global__ void __launch_bounds__(slice_threads(kPersistent), 3)
     both_rows(const uint4* x, int64_t row_vectors, int64_t rows, int32_t vectors,
               const RowFactor<float> factors, const __grid_constant__ Targets targets, float* loss,
               float* lse, uint4* gx, int32_t cluster) {
@@ -151,15 +151,15 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
   extern __shared__ uint4 staged[];
   __shared__ OnlineSumScratch shared;
   const ClusterRows places(cluster);
-  const RowSlice<slice_threads(kStays)> slice(vectors, cluster, places.rank);
-  const bool speaks = places.rank == 0 && threadIdx.x == 0;
+  const RowSlice<slice_threads(kPersistent)> slice(vectors, cluster, places.rank);
+  const bool is_leader = places.rank == 0 && threadIdx.x == 0;
   slice.fetch(staged, x + places.first * row_vectors);
   int64_t index = places.first;
   do {
     const uint4* row = x + index * row_vectors;
-    const int64_t t = targets.of(index, speaks);
+    const int64_t t = targets.of(index, is_leader);
     const float picked =
-        speaks && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
+        is_leader && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
     const float scale = factors.of(index), hit = t < 0 ? 0.0f : scale * targets.weight(t);
     OnlineSum<T> total = OnlineSum<T>::empty();
     slice.as_they_arrive([&](int32_t v) {
@@ -167,9 +167,10 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
       unpack<T>(staged[v], values);
       total.add(values);
     });
-    if (kStays && index != places.first) cluster_wait();  // until all have read what merge_all left
+    if (kPersistent && index != places.first)
+      cluster_wait();  // until all have read what merge_all left
     total = merge_all(total, cluster, shared);
-    if (speaks) finish_loss(total, picked, t, index, targets, scale, loss, lse);
+    if (is_leader) finish_loss(total, picked, t, index, targets, scale, loss, lse);
     const RowExponential<T> exponential(total.maximum);
     const float factor = hit / total.sum;
     uint4* to = gx + index * vectors + slice.begin;
@@ -177,13 +178,13 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
       to[v] = t < 0 ? make_uint4(0, 0, 0, 0)
                     : gradient_of<T>(staged[v], exponential, factor, hit, v + slice.begin, t);
     };
-    if constexpr (kStays)
+    if constexpr (kPersistent)
       slice.use_and_refill(
           staged, index + places.step < rows ? row + places.step * row_vectors : nullptr, put);
     else
       slice.use(put);
     index += places.step;
-  } while (kStays && index < rows);
+  } while (kPersistent && index < rows);
   if (cluster > 1) cluster_wait();
 }
 
@@ -248,13 +249,13 @@ bool cross_entropy_both_rows(const KernelCall& call, const CrossEntropyRows& r) 
   if (cluster == 0 || rows * cluster >= (int64_t(1) << 31)) return false;
   return dispatch_packed(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
-    with_stay(cluster, [&](auto stays) {
-      launch_slices<stays.value>(both_rows<T, stays.value>, rows, vectors, cluster, stream_of(call),
-                                 static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>,
-                                 rows, static_cast<int32_t>(vectors), RowFactor<float>(r),
-                                 targets_of(call, r), const_cast<float*>(floats(r.loss)),
-                                 const_cast<float*>(floats(r.lse)), static_cast<uint4*>(r.gx->data),
-                                 cluster);
+    with_persistence(cluster, [&](auto persistent) {
+      launch_slices<persistent.value>(
+          both_rows<T, persistent.value>, rows, vectors, cluster, stream_of(call),
+          static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, rows,
+          static_cast<int32_t>(vectors), RowFactor<float>(r), targets_of(call, r),
+          const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
+          static_cast<uint4*>(r.gx->data), cluster);
     });
   });
 }

@@ -3,13 +3,13 @@
 // Where all factors are 1, which is the case it exists for (a gradient that was made with its loss,
 // by a loss that nothing was done to), it reads only factors: one if they are the same element,
 // else those of the rows, and takes the time of a launch. Else one read and one write, and a
-// product an element. Blocks take parts of rows in turn, at most 8 blocks a multiprocessor: 256
+// product an element. Blocks take chunks of rows in turn, at most 8 blocks a multiprocessor: 256
 // threads with four vectors each in flight (elements where rows are no whole aligned vectors).
 // Numerics: float32 (float64 for float64), one rounding; rows whose factor is 1 keep their bits.
 // Source: written for this library.
 // bf16 8192 x 128256 on one H200: by 1 3.9 us, by another number 1123 (88 % of copy).
 // No other version was timed.
-#include "../../primitives/overlap.cuh"
+#include "../../primitives/pdl.cuh"
 #include "../../primitives/row_tile.cuh"
 
 namespace shardwise::cuda {
@@ -27,17 +27,17 @@ struct Factors {
 // them in a row.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-    scale_units(T* x, int64_t rows, int64_t units, int64_t parts,
+    scale_units(T* x, int64_t rows, int64_t units, int64_t chunks,
                 const __grid_constant__ Factors factors) {
-  begin_behind_others();
+  pdl_begin();
   using C = compute_t<T>;
   auto factor_of = [&](int64_t row) {
     return load_floating<C>(factors.data, row * factors.stride, factors.dtype);
   };
   if (factors.stride == 0 && factor_of(0) == C(1)) return;
-  for (int64_t item = blockIdx.x; item < rows * parts; item += gridDim.x) {
-    const int64_t row = item / parts,
-                  first = (item - row * parts) * kInFlight * kThreads + threadIdx.x;
+  for (int64_t item = blockIdx.x; item < rows * chunks; item += gridDim.x) {
+    const int64_t row = item / chunks,
+                  first = (item - row * chunks) * kInFlight * kThreads + threadIdx.x;
     const C factor = factor_of(row);
     if (factor == C(1)) continue;
     T* to = x + row * units * kWidth;
@@ -67,11 +67,11 @@ Status scale_rows(const KernelCall& call) {
     using T = tag_t<decltype(tag)>;
     const int64_t rows = x.sizes[0];
     auto launch = [&](auto* kernel, int64_t width) {
-      const int64_t units = x.sizes[1] / width, parts = ceil_div(units, kInFlight * kThreads);
+      const int64_t units = x.sizes[1] / width, chunks = ceil_div(units, kInFlight * kThreads);
       const int64_t most = int64_t(stream.facts->num_sms) * 8;
-      launch_overlapped(kernel, {blocks_of(rows * parts < most ? rows * parts : most), kThreads},
-                        stream, static_cast<T*>(x.data), rows, units, parts,
-                        Factors{factors.data, rows == 1 ? 0 : factors.strides[0], factors.dtype});
+      launch_pdl(kernel, {blocks_of(rows * chunks < most ? rows * chunks : most), kThreads}, stream,
+                 static_cast<T*>(x.data), rows, units, chunks,
+                 Factors{factors.data, rows == 1 ? 0 : factors.strides[0], factors.dtype});
     };
     if (x.sizes[1] % kVec16<T> == 0 && is_aligned(x.data, 16))
       launch(scale_units<T, kVec16<T>>, kVec16<T>);

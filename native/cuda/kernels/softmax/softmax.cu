@@ -6,14 +6,14 @@
 // Contiguous rows of whole aligned vectors go to softmax_vectors.cu and softmax_cluster.cu. For all
 // others (strides, any alignment and length, float64) there are three paths, each for both forms (a
 // uniform branch picks the form):
-//   rows     contiguous last dim, the row fits into the registers of a team (row_tile.cuh): part of a warp, a block, a cluster.
+//   rows     contiguous last dim, the row fits into the registers of a group (row_tile.cuh): part of a warp, a block, a cluster.
 //            Reads and writes each element once: 2 passes of memory forward, 3 backward.
 //   long     contiguous last dim, longer than that: a block per row walks it twice, the second time from the end, where L2
 //            still holds it (the gradient by elements, both times from the beginning).
 //   strided any strides: 32 neighbouring rows by 8 slices of the row per block, so that a softmax
 //   over a middle dim (its rows
 //            are neighbours in memory) is coalesced. Walks the row twice.
-// Threads: rows 128 a block for teams of parts of warps, else as many as hold the row by four
+// Threads: rows 128 a block for teams of partials of warps, else as many as hold the row by four
 // vectors each, up to 1024 a block (backward 512); long 1024; strided 256.
 // Operations: rows 6 an element (comparison, difference, exponential, sum, product, difference),
 // long and strided 7, of which two exponentials (log_softmax one); backward 4.
@@ -40,11 +40,11 @@ namespace {
 template <class T>
 __global__ void __launch_bounds__(1024)
     softmax_rows(const __grid_constant__ RowMap<2> map, const T* x, T* y, uint32_t rows, int32_t n,
-                 RowTeam team, bool log_form) {
+                 RowGroup group, bool log_form) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<C> shared;
-  const RowPlace place(team);
+  const RowPlace place(group);
   const bool active = place.row < rows;
   int64_t at[2];
   map.offsets(active ? place.row : 0, at);
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(1024)
 #pragma unroll
   for (int c = 0; c < kRowChunks; c++) {
     const Vec<T, V> raw =
-        load_part<V>(from, first_of(c), count, from_compute<T>(negative_infinity<C>()));
+        load_masked<V>(from, first_of(c), count, from_compute<T>(negative_infinity<C>()));
 #pragma unroll
     for (int i = 0; i < V; i++) values[c][i] = to_compute<C>(raw[i]);
   }
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(1024)
 #pragma unroll
     for (int i = 0; i < V; i++) largest = row_max(largest, values[c][i]);
   largest = row_reduce(
-      largest, [](C a, C b) { return row_max(a, b); }, negative_infinity<C>(), team, shared);
+      largest, [](C a, C b) { return row_max(a, b); }, negative_infinity<C>(), group, shared);
 
   C sum = C(0);
 #pragma unroll
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(1024)
       sum += e;
       if (!log_form) values[c][i] = e;
     }
-  sum = row_reduce(sum, SumOp{}, C(0), team, shared);
+  sum = row_reduce(sum, SumOp{}, C(0), group, shared);
 
   const C scale = log_form ? C(1) : C(1) / sum, offset = log_form ? row_log(sum) : C(0);
 #pragma unroll
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(1024)
     Vec<T, V> out;
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] = from_compute<T>(values[c][i] * scale - offset);
-    store_part<V>(to, first_of(c), count, out);
+    store_masked<V>(to, first_of(c), count, out);
   }
 }
 
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(1024) softmax_long(const __grid_constant__ Row
     Vec<T, V> raw[kRowChunks];
 #pragma unroll
     for (int k = 0; k < kRowChunks; k++)
-      raw[k] = load_part<V>(from, first_of(c + k), n, from_compute<T>(negative_infinity<C>()));
+      raw[k] = load_masked<V>(from, first_of(c + k), n, from_compute<T>(negative_infinity<C>()));
 #pragma unroll
     for (int k = 0; k < kRowChunks; k++) {
       C values[V];
@@ -119,19 +119,19 @@ __global__ void __launch_bounds__(1024) softmax_long(const __grid_constant__ Row
       total.add(values);
     }
   }
-  const RowTeam team{1024, 1};
-  total = row_reduce(total, MergeOnlineSums<T>{}, OnlineSum<T>::empty(), team, shared);
+  const RowGroup group{1024, 1};
+  total = row_reduce(total, MergeOnlineSums<T>{}, OnlineSum<T>::empty(), group, shared);
   const C scale = C(1) / total.sum, offset = row_log(total.sum);
   for (int64_t c = chunks - 1; c >= 0; c--) {
     const int64_t first = first_of(c);
-    const Vec<T, V> raw = load_part<V>(from, first, n, from_compute<T>(C(0)));
+    const Vec<T, V> raw = load_masked<V>(from, first, n, from_compute<T>(C(0)));
     Vec<T, V> out;
 #pragma unroll
     for (int i = 0; i < V; i++) {
       const C value = to_compute<C>(raw[i]) - total.maximum;
       out[i] = from_compute<T>(log_form ? value - offset : row_exp<T>(value) * scale);
     }
-    store_part<V>(to, first, n, out);
+    store_masked<V>(to, first, n, out);
   }
 }
 
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kStripRows* kStripSlices)
     softmax_strided(const __grid_constant__ RowMap<2> map, const T* x, T* y, uint32_t rows,
                     int64_t n, int64_t x_step, int64_t y_step, bool log_form) {
   using C = compute_t<T>;
-  __shared__ OnlineSum<T> parts[kStripSlices][kStripRows];
+  __shared__ OnlineSum<T> partials[kStripSlices][kStripRows];
   const int lane = threadIdx.x, slice = threadIdx.y;
   const uint32_t row = blockIdx.x * kStripRows + lane;
   const bool active = row < rows;
@@ -154,12 +154,12 @@ __global__ void __launch_bounds__(kStripRows* kStripSlices)
       const C value[1] = {to_compute<C>(x[at[0] + e * x_step])};
       total.add(value);
     }
-  parts[slice][lane] = total;
+  partials[slice][lane] = total;
   __syncthreads();
   if (!active) return;
-  total = parts[0][lane];
+  total = partials[0][lane];
 #pragma unroll
-  for (int s = 1; s < kStripSlices; s++) total = MergeOnlineSums<T>{}(total, parts[s][lane]);
+  for (int s = 1; s < kStripSlices; s++) total = MergeOnlineSums<T>{}(total, partials[s][lane]);
   const C scale = C(1) / total.sum, offset = row_log(total.sum);
   for (int64_t e = slice; e < n; e += kStripSlices) {
     const C value = to_compute<C>(x[at[0] + e * x_step]) - total.maximum;
@@ -190,7 +190,7 @@ Status softmax_forward(const KernelCall& call, bool log_form) {
           <<<ceil_div(set.rows, kStripRows), dim3(kStripRows, kStripSlices), 0, stream.handle>>>(
               set.map, from, to, rows, set.n, set.step[0], set.step[1], log_form);
     } else if (plan.fits) {
-      launch_rows(softmax_rows<T>, plan, stream.handle, set.map, from, to, rows, set.n, plan.team,
+      launch_rows(softmax_rows<T>, plan, stream.handle, set.map, from, to, rows, set.n, plan.group,
                   log_form);
     } else {
       softmax_long<T><<<rows, 1024, 0, stream.handle>>>(set.map, from, to, set.n, log_form);
@@ -212,11 +212,11 @@ __device__ __forceinline__ C gradient_of(C g, C y, C sum, bool log_form) {
 template <class T>
 __global__ void __launch_bounds__(512)
     softmax_backward_rows(const __grid_constant__ RowMap<3> map, const T* g, const T* y, T* gx,
-                          uint32_t rows, int32_t n, RowTeam team, bool log_form) {
+                          uint32_t rows, int32_t n, RowGroup group, bool log_form) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<C> shared;
-  const RowPlace place(team);
+  const RowPlace place(group);
   const bool active = place.row < rows;
   int64_t at[3];
   map.offsets(active ? place.row : 0, at);
@@ -230,8 +230,8 @@ __global__ void __launch_bounds__(512)
   const T zero = from_compute<T>(C(0));
 #pragma unroll
   for (int c = 0; c < kRowChunks; c++) {
-    gs[c] = load_part<V>(g, first_of(c), count, zero);
-    ys[c] = load_part<V>(y, first_of(c), count, zero);
+    gs[c] = load_masked<V>(g, first_of(c), count, zero);
+    ys[c] = load_masked<V>(y, first_of(c), count, zero);
   }
   C sum = C(0);
 #pragma unroll
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(512)
 #pragma unroll
     for (int i = 0; i < V; i++)
       sum += log_form ? to_compute<C>(gs[c][i]) : to_compute<C>(gs[c][i]) * to_compute<C>(ys[c][i]);
-  sum = row_reduce(sum, SumOp{}, C(0), team, shared);
+  sum = row_reduce(sum, SumOp{}, C(0), group, shared);
 #pragma unroll
   for (int c = 0; c < kRowChunks; c++) {
     Vec<T, V> out;
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(512)
     for (int i = 0; i < V; i++)
       out[i] = from_compute<T>(
           gradient_of<T>(to_compute<C>(gs[c][i]), to_compute<C>(ys[c][i]), sum, log_form));
-    store_part<V>(gx, first_of(c), count, out);
+    store_masked<V>(gx, first_of(c), count, out);
   }
 }
 
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(1024)
                              uint32_t rows, int64_t n, int64_t g_step, int64_t y_step,
                              int64_t gx_step, bool log_form) {
   using C = compute_t<T>;
-  __shared__ C parts[1024];
+  __shared__ C partials[1024];
   const int lane = threadIdx.x, slice = threadIdx.y, width = blockDim.x, slices = blockDim.y;
   const uint32_t row = blockIdx.x * width + lane;
   const bool active = row < rows;
@@ -271,14 +271,14 @@ __global__ void __launch_bounds__(1024)
       const C gv = to_compute<C>(g[at[0] + e * g_step]);
       sum += log_form ? gv : gv * to_compute<C>(y[at[1] + e * y_step]);
     }
-  parts[slice * width + lane] = sum;
+  partials[slice * width + lane] = sum;
   for (int half = slices >> 1; half > 0; half >>= 1) {
     __syncthreads();
-    if (slice < half) parts[slice * width + lane] += parts[(slice + half) * width + lane];
+    if (slice < half) partials[slice * width + lane] += partials[(slice + half) * width + lane];
   }
   __syncthreads();
   if (!active) return;
-  sum = parts[lane];
+  sum = partials[lane];
   for (int64_t e = slice; e < n; e += slices)
     gx[at[2] + e * gx_step] = from_compute<T>(gradient_of<T>(
         to_compute<C>(g[at[0] + e * g_step]), to_compute<C>(y[at[1] + e * y_step]), sum, log_form));
@@ -305,7 +305,7 @@ Status softmax_gradient(const KernelCall& call, bool log_form) {
         plan_rows(set.rows, set.n, kVec16<T>, set.alignment.max_shift, 512, *stream.facts);
     if (set.alignment.vectors && plan.fits) {
       launch_rows(softmax_backward_rows<T>, plan, stream.handle, set.map, gs, ys, to, rows, set.n,
-                  plan.team, log_form);
+                  plan.group, log_form);
       return;
     }
     const dim3 block = set.alignment.vectors ? dim3(1, 1024) : dim3(kStripRows, kStripSlices);

@@ -18,7 +18,7 @@
 // and smaller blocks; with stores that L2 may keep 570 (88 %); the same with each warp's sums sent
 // into the memory of all blocks, counted by barriers there, for the cluster's own barriers 613;
 // persistent clusters of one block a multiprocessor with the next two rows on their way 756, and
-// 702 to 718 with the first part of the next row before the second part of this one. The gradient:
+// 702 to 718 with the first partial of the next row before the second partial of this one. The gradient:
 // 1491 and 1071 (71 %).
 #include "softmax.cuh"
 
@@ -28,15 +28,15 @@ namespace {
 constexpr int kThreads = slice_threads(false);
 constexpr int64_t kSlice = 66 * 1024;  // three blocks on a multiprocessor
 
-template <class T, bool kStays>
-__global__ void __launch_bounds__(slice_threads(kStays), 3)
+template <class T, bool kPersistent>
+__global__ void __launch_bounds__(slice_threads(kPersistent), 3)
     softmax_slices(const uint4* x, uint4* y, int64_t rows, int32_t vectors, int32_t cluster,
                    bool log_form) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
   __shared__ OnlineSumScratch shared;
   const ClusterRows places(cluster);
-  const RowSlice<slice_threads(kStays)> slice(vectors, cluster, places.rank);
+  const RowSlice<slice_threads(kPersistent)> slice(vectors, cluster, places.rank);
   slice.fetch(staged, x + places.first * vectors);
   int64_t row = places.first;
   do {
@@ -46,7 +46,8 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
       unpack<T>(staged[v], values);
       total.add(values);
     });
-    if (kStays && row != places.first) cluster_wait();  // until all have read what merge_all left
+    if (kPersistent && row != places.first)
+      cluster_wait();  // until all have read what merge_all left
     total = merge_all(total, cluster, shared);
     const RowExponential<T> exponential(total.maximum);
     const float scale = 1.0f / total.sum, offset = logf(total.sum);
@@ -59,13 +60,13 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
         values[i] = log_form ? values[i] - total.maximum - offset : exponential(values[i]) * scale;
       to[v] = pack<T>(values);
     };
-    if constexpr (kStays)
+    if constexpr (kPersistent)
       slice.use_and_refill(
           staged, row + places.step < rows ? x + (row + places.step) * vectors : nullptr, put);
     else
       slice.use(put);
     row += places.step;
-  } while (kStays && row < rows);
+  } while (kPersistent && row < rows);
   if (cluster > 1) cluster_wait();
 }
 
@@ -87,10 +88,10 @@ __global__ void __launch_bounds__(kThreads, 3)
     float gs[V], ys[V];
     unpack<T>(staged[v], gs);
     unpack<T>(staged_y[v], ys);
-    float part = 0.0f;
+    float partial = 0.0f;
 #pragma unroll
-    for (int i = 0; i < V; i++) part += log_form ? gs[i] : gs[i] * ys[i];
-    sum += part;
+    for (int i = 0; i < V; i++) partial += log_form ? gs[i] : gs[i] * ys[i];
+    sum += partial;
   });
   sum = sum_all(sum, cluster, shared);
   const RowExponential<T> exponential(0.0f);
@@ -119,11 +120,11 @@ bool softmax_cluster_forward(const KernelCall& call, const SoftmaxRows& r) {
   const int32_t cluster = slice_cluster(vectors, kSlice, *stream.facts);
   if (cluster == 0 || r.rows * cluster >= (int64_t(1) << 31)) return false;
   return dispatch_packed(r.dtype, [&](auto tag) {
-    with_stay(cluster, [&](auto stays) {
-      launch_slices<stays.value>(softmax_slices<tag_t<decltype(tag)>, stays.value>, r.rows, vectors,
-                                 cluster, stream, static_cast<const uint4*>(r.first),
-                                 static_cast<uint4*>(r.out), r.rows, static_cast<int32_t>(vectors),
-                                 cluster, r.log_form);
+    with_persistence(cluster, [&](auto persistent) {
+      launch_slices<persistent.value>(
+          softmax_slices<tag_t<decltype(tag)>, persistent.value>, r.rows, vectors, cluster, stream,
+          static_cast<const uint4*>(r.first), static_cast<uint4*>(r.out), r.rows,
+          static_cast<int32_t>(vectors), cluster, r.log_form);
     });
   });
 }

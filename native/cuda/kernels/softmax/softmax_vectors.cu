@@ -1,7 +1,7 @@
 // softmax, log_softmax and their gradients over contiguous rows of whole 16-byte vectors (float32,
 // float16, bfloat16), the common case; softmax.cu has the formulas and the other rows.
 //
-// direct rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to 128, else a
+// direct rows of up to 1024 vectors (row_direct.cuh): a of_warp of a warp for each up to 128, else a
 // block with four vectors
 //         a thread. Warps find their maximum and sum by shuffles; a block joins those of its warps
 //         through one barrier.
@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   constexpr int V = kVec16<T>;
   __shared__ float2 shared[32];
   const DirectPlace place(kBlock, lanes);
-  let_next_kernel_start();
-  wait_for_kernels_before();
+  pdl_launch_dependents();
+  pdl_wait();
   const bool active = kBlock || place.row < rows;
   uint4 raw[kChunks];
   load_row<false>(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
@@ -62,14 +62,14 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   float factor = 1.0f;  // from the warp's maximum to the row's
   if constexpr (kBlock) {
     int warps;
-    const float2 part =
+    const float2 of_warp =
         exchange_warps(make_float2(largest, sum), make_float2(-INFINITY, 0), shared, warps);
     const float own = largest;
-    largest = part.x;
+    largest = of_warp.x;
     for (int mask = warps >> 1; mask > 0; mask >>= 1)
       largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, mask));
     const RowExponential<T> row_exponential(largest);
-    sum = lanes_sum(part.y * row_exponential(part.x), warps);
+    sum = lanes_sum(of_warp.y * row_exponential(of_warp.x), warps);
     factor = row_exponential(own);
   }
   if (!active) return;
@@ -92,8 +92,8 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   constexpr int V = kVec16<T>;
   __shared__ float shared[32];
   const DirectPlace place(kBlock, lanes);
-  let_next_kernel_start();
-  wait_for_kernels_before();
+  pdl_launch_dependents();
+  pdl_wait();
   const bool active = kBlock || place.row < rows;
   uint4 graw[kChunks], yraw[kChunks];
   load_row<false>(g + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, graw);
@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   sum = lanes_sum(sum, kBlock ? 32 : lanes);
   if constexpr (kBlock) {
     int warps;
-    const float part = exchange_warps(sum, 0.0f, shared, warps);
-    sum = lanes_sum(part, warps);
+    const float of_warp = exchange_warps(sum, 0.0f, shared, warps);
+    sum = lanes_sum(of_warp, warps);
   }
   if (!active) return;
   const RowExponential<T> exponential(0.0f);

@@ -5,9 +5,9 @@
 // (sort_block.cu), other rows up to 2048 by one block, too (bitonic, by key and then position,
 // which is a stable order); longer rows by the radix sort of radix_sort.cu, in batches that bound
 // the scratch memory. Grid: rows up to 2048 a block of up to 1024 threads each, two elements a
-// thread; of longer rows keys are made and results are written by blocks of 256 threads with four
+// thread; of longer rows keys are keys_of_thread and results are written by blocks of 256 threads with four
 // elements each, for 1024 elements of a row. Equal elements, 0 and -0, and NaNs of all kinds keep
-// their order in either direction. Elements are copied at the end by index, or in longer rows made
+// their order in either direction. Elements are copied at the end by index, or in longer rows keys_of_thread
 // from their key where only one element has it, so their bits survive.
 // Bytes: x twice (for keys, and by index), values and 8 bytes of index an element once; of longer
 // rows keys and positions besides, in each of the passes of radix_sort.cu, one for each byte of an
@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(1024)
   write_entries(args, row, threadIdx.x, blockDim.x, positions);
 }
 
-// Block (part of a row, row), from row `first_row` on; a thread has kEntries elements.
-struct Part {
+// Block (chunk of a row, row), from row `first_row` on; a thread has kEntries elements.
+struct RowChunk {
   int64_t first, step;
-  __device__ __forceinline__ Part()
+  __device__ __forceinline__ RowChunk()
       : first(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x),
         step(static_cast<int64_t>(gridDim.x) * kThreads) {}
 };
@@ -53,40 +53,40 @@ struct Part {
 template <class Key>
 __global__ void __launch_bounds__(kThreads)
     make_keys(const __grid_constant__ SortArgs args, int64_t first_row, Key* keys) {
-  const Part part;
+  const RowChunk chunk;
   const int64_t base = args.row_offsets.get(first_row + blockIdx.y)[0];
   int64_t at[kEntries];
-  Key made[kEntries];
+  Key keys_of_thread[kEntries];
 #pragma unroll
   for (int u = 0; u < kEntries; u++) {
-    const int64_t i = part.first + u * part.step;
+    const int64_t i = chunk.first + u * chunk.step;
     at[u] = base + (i < args.n ? i : 0) * args.x_step;
   }
-  keys_at(args, at, made);
+  keys_at(args, at, keys_of_thread);
 #pragma unroll
   for (int u = 0; u < kEntries; u++)
-    if (part.first + u * part.step < args.n)
-      keys[blockIdx.y * args.n + part.first + u * part.step] = made[u];
+    if (chunk.first + u * chunk.step < args.n)
+      keys[blockIdx.y * args.n + chunk.first + u * chunk.step] = keys_of_thread[u];
 }
 
-// An element is made from its key where no other has that key: sorted rows that are long take
+// An element is keys_of_thread from its key where no other has that key: sorted rows that are long take
 // elements from anywhere.
 template <class Key, class Word>
 __device__ __forceinline__ void write_sorted(const SortArgs& args, int64_t first_row,
                                              const Key* keys, const uint32_t* positions) {
-  const Part part;
+  const RowChunk chunk;
   const Offsets<3> row = args.row_offsets.get(first_row + blockIdx.y);
   Key bits[kEntries];
   uint32_t from[kEntries];
 #pragma unroll
   for (int u = 0; u < kEntries; u++) {
-    const int64_t i = part.first + u * part.step, at = blockIdx.y * args.n + (i < args.k ? i : 0);
+    const int64_t i = chunk.first + u * chunk.step, at = blockIdx.y * args.n + (i < args.k ? i : 0);
     bits[u] = keys[at];
     from[u] = positions[at];
   }
 #pragma unroll
   for (int u = 0; u < kEntries; u++) {
-    const int64_t i = part.first + u * part.step;
+    const int64_t i = chunk.first + u * chunk.step;
     if (i >= args.k) return;
     Key own;
     const Word word = bits_of(bits[u], args.dtype, args.flip, own)
@@ -136,13 +136,13 @@ Status sort_with_keys(const KernelCall& call, const SortArgs& args) {
   for (int64_t row = 0; row < args.rows; row += batch) {
     const int64_t rows = args.rows - row < batch ? args.rows - row : batch;
     auto buffers = radix::lay_out<Key>(scratch, rows, args.n);
-    const auto parts = [rows](int64_t entries) {
+    const auto row_blocks = [rows](int64_t entries) {
       return dim3(static_cast<unsigned>(ceil_div(entries, kThreads * kEntries)),
                   static_cast<unsigned>(rows));
     };
-    make_keys<Key><<<parts(args.n), kThreads, 0, stream.handle>>>(args, row, buffers.keys[0]);
+    make_keys<Key><<<row_blocks(args.n), kThreads, 0, stream.handle>>>(args, row, buffers.keys[0]);
     radix::sort_pairs(stream.handle, buffers, key_bits(args.dtype));
-    write_rows<Key><<<parts(args.k), kThreads, 0, stream.handle>>>(
+    write_rows<Key><<<row_blocks(args.k), kThreads, 0, stream.handle>>>(
         args, row, buffers.keys[buffers.result], buffers.positions[buffers.result]);
   }
   return launched(call);

@@ -1,15 +1,15 @@
 // topk for k up to 512: a block looks at its row, or segment of one, once, and holds what may still
 // be among the first k.
 //
-// What is held lies in shared memory, without order. When it is full it is sorted by key and place
-// and cut to k; from then on only what comes before the k-th is taken up. A batch of 2048 elements
+// What is candidates lies in shared memory, without order. When it is full it is sorted by key and place
+// and keep_k to k; from then on only what comes before the k-th is taken up. A batch of 2048 elements
 // is counted first: if all that pass fit they are appended, else it is gone through 256 at a time.
 // Batches come in the order of their reversed bits, so that rising or falling rows, too, have few
 // that pass: elements in no order do so k ln(n / k) times, of a row in order one batch in each
 // power of two.
 // Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices.
 // Operations: an element some six to make its key, one comparison, and where it may pass a scan of
-// its warp; a sort of what is held each time it is full. What is held is a set that does not depend
+// its warp; a sort of what is candidates each time it is full. What is candidates is a set that does not depend
 // on timing, and it is sorted at the end: deterministic; elements are copied with their bits.
 // Source: PyTorch's topk. Technique: a threshold that falls, as queues of k-nearest-neighbour
 // search have it (Johnson, Douze, Jegou 2017, arXiv:1702.08734), here by batches in shared memory.
@@ -25,7 +25,7 @@ constexpr int64_t kLeastHeld = 512;
 
 // What a block holds. All threads call its methods.
 template <class Key>
-struct Held {
+struct Candidates {
   Key* keys;
   uint32_t* positions;
   int* slots;  // [3] counters of batches, then one for parts of a batch; 0 before their turn
@@ -39,7 +39,7 @@ struct Held {
     return !full || key < limit || (key == limit && position() < limit_position);
   }
 
-  __device__ __noinline__ void cut() {
+  __device__ __noinline__ void keep_k() {
     for (int i = count + threadIdx.x; i < capacity; i += kThreads)
       keys[i] = ~Key(0), positions[i] = UINT32_MAX;
     radix::sort_shared(keys, positions, capacity);
@@ -60,11 +60,11 @@ struct Held {
     positions[count + slot] = position;
   }
 
-  // One element a thread, in a block that may have to cut first.
-  __device__ __forceinline__ void take_up(bool valid, Key key, uint32_t position) {
+  // One element a thread, in a block that may have to keep_k first.
+  __device__ __forceinline__ void add_elements(bool valid, Key key, uint32_t position) {
     if (count + kThreads > capacity) {
       __syncthreads();
-      cut();
+      keep_k();
     }
     const bool wanted = valid && passes(key, [=] { return position; });
     const int slot = reserve(wanted, slots + 3);
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kThreads, sizeof(Key) == 4 ? 4 : 2)
   if (threadIdx.x < 4) slots[threadIdx.x] = 0;
   const Selection<Key, FromTensor> from(args, select);
   Key* const keys = reinterpret_cast<Key*>(shared);
-  Held<Key> held = {keys, reinterpret_cast<uint32_t*>(keys + capacity), slots, capacity,
-                    static_cast<int>(args.k)};
+  Candidates<Key> candidates = {keys, reinterpret_cast<uint32_t*>(keys + capacity), slots, capacity,
+                                static_cast<int>(args.k)};
   __syncthreads();
 
   const uint32_t batches = static_cast<uint32_t>((from.count + kBatch - 1) / kBatch),
@@ -110,31 +110,33 @@ __global__ void __launch_bounds__(kThreads, sizeof(Key) == 4 ? 4 : 2)
     uint32_t wanted = 0;
 #pragma unroll
     for (int u = 0; u < kItems; u++)
-      if (item(u) < left && held.passes(batch[u], [&] { return from.position(start + item(u)); }))
+      if (item(u) < left &&
+          candidates.passes(batch[u], [&] { return from.position(start + item(u)); }))
         wanted |= 1u << u;
-    const int slot = held.reserve(__popc(wanted), slots + turn);
+    const int slot = candidates.reserve(__popc(wanted), slots + turn);
     __syncthreads();
     const int total = slots[turn];
     turn = turn == 2 ? 0 : turn + 1;
     // read a batch ago, written a batch ahead
     if (threadIdx.x == 0) slots[turn == 2 ? 0 : turn + 1] = 0;
     if (total == 0) continue;
-    if (held.count + total <= capacity) {
+    if (candidates.count + total <= capacity) {
       int next = slot;
 #pragma unroll
       for (int u = 0; u < kItems; u++)
-        if (wanted >> u & 1) held.put(next++, batch[u], from.position(start + item(u)));
-      held.count += total;
+        if (wanted >> u & 1) candidates.put(next++, batch[u], from.position(start + item(u)));
+      candidates.count += total;
     } else {
 #pragma unroll
       for (int u = 0; u < kItems; u++) {
-        held.take_up(item(u) < left, batch[u], item(u) < left ? from.position(start + item(u)) : 0);
+        candidates.add_elements(item(u) < left, batch[u],
+                                item(u) < left ? from.position(start + item(u)) : 0);
       }
     }
   }
   __syncthreads();
-  held.cut();
-  from.write(args, select, keys, held.positions);
+  candidates.keep_k();
+  from.write(args, select, keys, candidates.positions);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 // tiles of a and b, 64 deep along k, into a ring of 4 to 6 stages of shared memory, swizzled by 128
 // bytes; the other two multiply with wgmma m64nNk16 straight from there and hold the float32 sums
 // in registers, which the producer has given up to them (setmaxnreg). Full and empty stages are
-// told by mbarriers with parity waits. Clusters of two blocks, neighbours along m, each load half
+// reported by mbarriers with parity waits. Clusters of two blocks, neighbours along m, each load half
 // of their common tile of b and multicast it. The grid is persistent: a block goes from tile to
 // tile in groups of 8 tile rows, so that the panels in use stay in L2; many tiles are taken from a
 // counter (matmul_sm90_work.cuh). Sums leave by stmatrix into swizzled buffers and from there by

@@ -9,9 +9,9 @@ namespace shardwise::cuda {
 #if SW_SM90A
 
 // A piece of work: the cluster's tile, and which part of k (up to 132 parts of 2^24 steps).
-struct Sm90Place {
+struct Sm90WorkTile {
   int32_t tile, part, row, column, batch, k_first, k_blocks;
-  __device__ __forceinline__ Sm90Place(const Sm90Args& p, int32_t work) {
+  __device__ __forceinline__ Sm90WorkTile(const Sm90Args& p, int32_t work) {
     tile = work, part = 0, k_first = 0, k_blocks = p.k_blocks;
     if (p.split > 1) {
       tile = work / p.split;
@@ -34,17 +34,17 @@ template <class C>
 __device__ __forceinline__ void sm90_produce(const Sm90Args& p, const CUtensorMap* map_a,
                                              const CUtensorMap* map_b, uint32_t shared,
                                              uint32_t full, uint32_t empty) {
-  const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0, works = shared + C::kWorks;
+  const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0, queue = shared + C::kQueue;
   const Sm90Work<C> mine(p);
   Sm90Taker<C> taker(p);
   int32_t stage = 0;
   uint32_t phase = 0;
   for (int32_t at = mine.first;; at += mine.stride) {
     // `p.work` or more where there is none
-    const int32_t work = p.counter ? load_shared(work_slot(works, at)) : at;
+    const int32_t work = p.counter ? load_shared(work_slot(queue, at)) : at;
     if (work >= p.work) break;
-    const Sm90Place place(p, work);
-    taker.announce(p, works, at);
+    const Sm90WorkTile place(p, work);
+    taker.publish(p, queue, at);
     const int32_t row = (place.row * C::kClusterM + (C::kClusterM > 1 ? rank : 0)) * C::BM;
     const int32_t column = (place.column * C::kClusterN + (C::kClusterN > 1 ? rank : 0)) * C::BN;
     const int32_t za = place.batch * p.batched_a, zb = place.batch * p.batched_b;
@@ -196,19 +196,20 @@ __device__ __forceinline__ void sm90_write(const Sm90Args& p, const CUtensorMap*
 // all of them, in the order of the parts. Nobody waits for another block, so it does not matter
 // which of them run at the same time.
 template <class C>
-__device__ __forceinline__ void sm90_join(const Sm90Args& p, const float (&sums)[C::MI][C::BN / 2],
-                                          const Sm90Place& place, uint32_t flag, uint32_t rank,
-                                          int32_t row, int32_t column) {
+__device__ __forceinline__ void sm90_reduce_split(const Sm90Args& p,
+                                                  const float (&sums)[C::MI][C::BN / 2],
+                                                  const Sm90WorkTile& place, uint32_t flag,
+                                                  uint32_t rank, int32_t row, int32_t column) {
   using T = typename C::T;
   const int thread = threadIdx.x & 127, consumer = (threadIdx.x >> 7) - 1, lane = threadIdx.x & 31;
   const int32_t slot = place.tile * C::kSharers + rank;
-  const int64_t of_part = int64_t(2) * C::kPieces * 128,
-                mine = (int64_t(consumer) * C::kPieces) * 128 + thread;
-  float4* const tile = p.partial + slot * p.split * of_part + mine;
+  const int64_t per_chunk = int64_t(2) * C::kFragments * 128,
+                mine = (int64_t(consumer) * C::kFragments) * 128 + thread;
+  float4* const tile = p.partial + slot * p.split * per_chunk + mine;
 #pragma unroll
-  for (int i = 0; i < C::kPieces; i++) {
+  for (int i = 0; i < C::kFragments; i++) {
     const float* const v = &sums[i / (C::BN / 8)][i % (C::BN / 8) * 4];
-    __stcg(tile + place.part * of_part + i * 128, make_float4(v[0], v[1], v[2], v[3]));
+    __stcg(tile + place.part * per_chunk + i * 128, make_float4(v[0], v[1], v[2], v[3]));
   }
   __threadfence();
   sync_threads_of(3, 256);
@@ -221,10 +222,10 @@ __device__ __forceinline__ void sm90_join(const Sm90Args& p, const float (&sums)
   sync_threads_of(3, 256);
   if (!load_shared(flag)) return;
 #pragma unroll 4
-  for (int i = 0; i < C::kPieces; i++) {
+  for (int i = 0; i < C::kFragments; i++) {
     float4 total = __ldcg(tile + i * 128);
     for (int q = 1; q < p.split; q++) {
-      const float4 v = __ldcg(tile + q * of_part + i * 128);
+      const float4 v = __ldcg(tile + q * per_chunk + i * 128);
       total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
     }
     const float values[4] = {total.x, total.y, total.z, total.w};
@@ -287,9 +288,9 @@ __device__ __forceinline__ void sm90_consume(const Sm90Args& p, const CUtensorMa
   }
   for (;; at += C::kAhead * mine.stride) {
     const int32_t work =
-        p.counter ? load_for_warp(work_slot(shared + C::kWorks, at)) : warp_uniform(at);
+        p.counter ? load_for_warp(work_slot(shared + C::kQueue, at)) : warp_uniform(at);
     if (work >= p.work) break;
-    const Sm90Place place(p, work);
+    const Sm90WorkTile place(p, work);
     const int32_t k_blocks = C::kPingPong ? p.k_blocks : place.k_blocks;
     // until the other has seen its last stage arrive: before, a phase could be mistaken
     if constexpr (C::kPingPong) {
@@ -335,7 +336,7 @@ __device__ __forceinline__ void sm90_consume(const Sm90Args& p, const CUtensorMa
     const int32_t column = (place.column * C::kClusterN + (C::kClusterN > 1 ? rank : 0)) * C::BN;
     if constexpr (!C::kPingPong) {
       if (p.split > 1) {
-        sm90_join<C>(p, sums, place, shared + C::kFlag, rank, row, column);
+        sm90_reduce_split<C>(p, sums, place, shared + C::kFlag, rank, row, column);
         continue;
       }
     }
@@ -368,7 +369,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
     barrier_init(turn, 1);
     barrier_init(turn + 8, 1);
 #pragma unroll
-    for (int i = 0; i < kWorkSlots; i++) barrier_init(passed_barrier(shared + C::kWorks, i), 1);
+    for (int i = 0; i < kWorkSlots; i++) barrier_init(handoff_barrier(shared + C::kQueue, i), 1);
     barrier_init_fence();
   }
   if constexpr (C::kSharers > 1)
@@ -376,9 +377,9 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
   else
     __syncthreads();
 
-  let_next_kernel_start();
-  wait_for_kernels_before();
-  if (p.counter) take_first_work<C>(p, shared + C::kWorks);
+  pdl_launch_dependents();
+  pdl_wait();
+  if (p.counter) take_first_work<C>(p, shared + C::kQueue);
 
   if (threadIdx.x < 128) {
     registers_down<C::kProducerRegisters>();

@@ -6,7 +6,7 @@
 
 namespace shardwise::cuda {
 
-// One block: a producer warpgroup (one thread of it works) and two consumer warpgroups.
+// One block: a producer warpgroup (one thread of it queue) and two consumer warpgroups.
 constexpr int kSm90Threads = 384;
 // In shared memory: the last pieces of work by their numbers, and for each a barrier of what the
 // first block of a cluster passes on to the second.
@@ -26,8 +26,8 @@ struct Sm90Tile {
   static constexpr int MI = BM / (kPingPong ? 64 : 128);  // 64-row products of one consumer
   // output chunks of 64 columns; the last may overlap the one before
   static constexpr int kPerRow = (BN + 63) / 64;
-  static constexpr int kChunks = MI * kPerRow;  // of a consumer's part
-  static constexpr int kPieces = MI * BN / 8;   // of 4 accumulators of a thread
+  static constexpr int kChunks = MI * kPerRow;    // of a consumer's part
+  static constexpr int kFragments = MI * BN / 8;  // of 4 accumulators of a thread
   static constexpr int kBytesA = BM * 128;
   static constexpr int kBytesB = (kMajorB ? (BN + 63) / 64 * 64 : BN) * 128;
   static constexpr int kStageBytes = kBytesA + kBytesB;
@@ -36,8 +36,8 @@ struct Sm90Tile {
   static constexpr int kBarriers = kOutput + 2 * kBuffers * kChunkBytes;
   static constexpr int kFlag = kBarriers + (2 * kStages + 2) * 8;
   // what comes next (matmul_sm90_work.cuh)
-  static constexpr int kWorks = kFlag + 16;
-  static constexpr int kSharedBytes = kWorks + kWorkBytes;
+  static constexpr int kQueue = kFlag + 16;
+  static constexpr int kSharedBytes = kQueue + kWorkBytes;
   // pieces of work that the producer takes ahead
   static constexpr int kAhead = kPingPong ? 2 : 1;
   // 65536 registers in all; the producer makes do with 24 where the accumulators need every one.

@@ -3,7 +3,7 @@
 #pragma once
 #include <atomic>
 
-#include "../../../primitives/overlap.cuh"
+#include "../../../primitives/pdl.cuh"
 #include "matmul_sm90.cuh"
 #include "matmul_sm90.h"
 
@@ -78,7 +78,7 @@ bool sm90_launch(const MatmulProblem& p, const Sm90Use& use, Stream& stream, flo
   }
   const LaunchShape shape{blocks_of((args.work < clusters ? args.work : clusters) * C::kSharers),
                           kSm90Threads, C::kSharedBytes, C::kSharers > 1 ? C::kSharers : 0};
-  launch_overlapped(matmul_sm90_kernel<C>, shape, stream, map_a, map_b, map_y, args);
+  launch_pdl(matmul_sm90_kernel<C>, shape, stream, map_a, map_b, map_y, args);
   return true;
 }
 

@@ -11,17 +11,17 @@ namespace shardwise::cuda {
 
 #if SW_SM90A
 
-__device__ __forceinline__ uint32_t work_slot(uint32_t works, int32_t at) {
-  return works + (at & (kWorkSlots - 1)) * 4;
+__device__ __forceinline__ uint32_t work_slot(uint32_t queue, int32_t at) {
+  return queue + (at & (kWorkSlots - 1)) * 4;
 }
 // Its phase ends when the piece is there, eight pieces later the next: the first block is never
 // that far ahead of the second.
-__device__ __forceinline__ uint32_t passed_barrier(uint32_t works, int32_t at) {
-  return works + kWorkSlots * 4 + (at & (kWorkSlots - 1)) * 8;
+__device__ __forceinline__ uint32_t handoff_barrier(uint32_t queue, int32_t at) {
+  return queue + kWorkSlots * 4 + (at & (kWorkSlots - 1)) * 8;
 }
-__device__ __forceinline__ void wait_passed(uint32_t works, int32_t at) {
-  barrier_expect(passed_barrier(works, at), 4);
-  barrier_wait(passed_barrier(works, at), at / kWorkSlots & 1);
+__device__ __forceinline__ void wait_handoff(uint32_t queue, int32_t at) {
+  barrier_expect(handoff_barrier(queue, at), 4);
+  barrier_wait(handoff_barrier(queue, at), at / kWorkSlots & 1);
 }
 
 // Pieces of this cluster: of the numbers first, first + stride ... all are its own.
@@ -34,31 +34,31 @@ struct Sm90Work {
 };
 
 template <class C>
-__device__ __forceinline__ void put_work(uint32_t works, int32_t at, int32_t work) {
-  store_shared(work_slot(works, at), static_cast<uint32_t>(work));
+__device__ __forceinline__ void put_work(uint32_t queue, int32_t at, int32_t work) {
+  store_shared(work_slot(queue, at), static_cast<uint32_t>(work));
   if constexpr (C::kSharers > 1)
-    store_in_cluster(work_slot(works, at), passed_barrier(works, at), static_cast<uint32_t>(work),
+    store_in_cluster(work_slot(queue, at), handoff_barrier(queue, at), static_cast<uint32_t>(work),
                      1);
 }
 
 // By all threads, before any work.
 template <class C>
-__device__ __forceinline__ void take_first_work(const Sm90Args& p, uint32_t works) {
+__device__ __forceinline__ void take_first_work(const Sm90Args& p, uint32_t queue) {
   const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
   if (threadIdx.x == 0) {
     if (rank == 0) {
       const int32_t first = p.counter.take(C::kAhead);
 #pragma unroll
-      for (int i = 0; i < C::kAhead; i++) put_work<C>(works, i, first + i);
+      for (int i = 0; i < C::kAhead; i++) put_work<C>(queue, i, first + i);
     } else {
 #pragma unroll
-      for (int i = 0; i < C::kAhead; i++) wait_passed(works, i);
+      for (int i = 0; i < C::kAhead; i++) wait_handoff(queue, i);
     }
   }
   __syncthreads();
 }
 
-// The producer's: what is taken for later. Each of its pieces begins with `announce`, before any of
+// The producer's: what is taken for later. Each of its pieces begins with `publish`, before any of
 // its stages is full.
 template <class C>
 struct Sm90Taker {
@@ -71,14 +71,14 @@ struct Sm90Taker {
   }
   // A slot is written again 8 pieces later, when all have read it: the producer is ahead by the
   // stages, which are at most two pieces.
-  __device__ __forceinline__ void announce(const Sm90Args& p, uint32_t works, int32_t at) {
+  __device__ __forceinline__ void publish(const Sm90Args& p, uint32_t queue, int32_t at) {
     if (!p.counter) return;
     const int32_t next = at + C::kAhead;
     if (leads) {
-      put_work<C>(works, next, pending);
+      put_work<C>(queue, next, pending);
       pending = p.counter.take(1);
     } else {
-      wait_passed(works, next);
+      wait_handoff(queue, next);
     }
   }
   __device__ __forceinline__ void finish(const Sm90Args& p) const {

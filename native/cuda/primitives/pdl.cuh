@@ -8,7 +8,7 @@
 namespace shardwise::cuda {
 
 // Until what all kernels before have written is there.
-__device__ __forceinline__ void wait_for_kernels_before() {
+__device__ __forceinline__ void pdl_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
@@ -23,16 +23,16 @@ __device__ __forceinline__ void prefetch_to_l2(const void* from, uint32_t bytes)
 }
 
 // Once all blocks have said so, or ended.
-__device__ __forceinline__ void let_next_kernel_start() {
+__device__ __forceinline__ void pdl_launch_dependents() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
 // For kernels that have nothing to do before they touch memory.
-__device__ __forceinline__ void begin_behind_others() {
-  let_next_kernel_start();
-  wait_for_kernels_before();
+__device__ __forceinline__ void pdl_begin() {
+  pdl_launch_dependents();
+  pdl_wait();
 }
 
 struct LaunchShape {
@@ -44,8 +44,8 @@ struct LaunchShape {
 inline dim3 blocks_of(int64_t count) { return dim3(static_cast<unsigned>(count)); }
 
 template <class... Params, class... Args>
-void launch_overlapped(void (*kernel)(Params...), const LaunchShape& shape, const Stream& stream,
-                       Args&&... args) {
+void launch_pdl(void (*kernel)(Params...), const LaunchShape& shape, const Stream& stream,
+                Args&&... args) {
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.blocks;
   config.blockDim = shape.threads;
