@@ -1,7 +1,7 @@
-// The groups of kernel_selftest, its options, and the device that all groups use. Two harnesses
-// compare results: kernel_selftest_bytes.h keeps the bytes of a tensor on the host and suits kernels
-// with exact references, kernel_selftest_floats.h keeps float64 values and suits sums and products.
-// One harness for both would round twice, or keep two host copies of each tensor.
+// The groups and options of kernel_selftest, and the device that all groups use. Two harnesses
+// compare results: kernel_selftest_bytes.h keeps the bytes of a tensor on the host and suits
+// kernels with exact references; kernel_selftest_floats.h keeps float64 values and suits sums and
+// products. A single harness would round twice or keep two host copies of each tensor.
 #pragma once
 #include <cstdint>
 #include <string>

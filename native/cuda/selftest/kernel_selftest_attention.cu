@@ -1,5 +1,5 @@
-// Attention and its gradient against float64 on the CPU: masks, causal, grouped heads, dropout, odd
-// sizes and strides.
+// Tests attention and its gradient against float64 on the CPU: masks, causal order, grouped heads,
+// dropout, odd sizes and strides.
 #include "../devices.h"
 #include "../kernels/attention/attention.cuh"
 #include "kernel_selftest_floats.h"
@@ -9,7 +9,8 @@ namespace {
 
 double dropped_of_65536(double probability) { return std::round(probability * 65536); }
 
-// Whether dropout keeps a weight, as native/README.md has it, written again for the reference.
+// Whether dropout keeps a weight, as native/README.md defines it; written independently of the
+// kernels.
 bool is_kept(uint64_t seed, uint64_t offset, uint64_t row, int64_t key, int64_t keys,
              double probability) {
   const uint64_t counter = row * uint64_t((keys + 7) / 8) + uint64_t(key / 8);
@@ -28,9 +29,9 @@ bool is_kept(uint64_t seed, uint64_t offset, uint64_t row, int64_t key, int64_t 
   return bits >= dropped_of_65536(probability);
 }
 
-// Same: the dtype of q. Empty: a bool mask with rows that see nothing. Keys: one bool for a key,
-// whatever the query. Queries: one for a query. Across: of q's dtype, and queries are contiguous.
-// Odd: a bool mask that begins at an odd byte, with rows of an even pitch.
+// Same: a mask of the dtype of q. Empty: a bool mask with fully masked rows. Keys: one bool per key
+// for all queries. Queries: one per query. Across: a mask of the dtype of q with contiguous
+// queries. Odd: a bool mask at an odd address, with rows of an even pitch.
 enum class Mask { None, Bool, Float, Same, Empty, Keys, Queries, Across, Odd };
 
 struct Case {
@@ -41,7 +42,7 @@ struct Case {
   double dropout = 0;
   // 0: [B, H, S, D]; 1: a view of [B, S, H, D]; 2: unaligned rows; 3: no unit stride
   int layout = 0;
-  double factor = 1;  // of the scale
+  double factor = 1;  // factor of the scale
 };
 
 Tensor heads_tensor(DType dtype, int64_t batch, int64_t heads, int64_t rows, int64_t depth,
@@ -58,9 +59,9 @@ Tensor heads_tensor(DType dtype, int64_t batch, int64_t heads, int64_t rows, int
   return Tensor(dtype, {batch, heads, rows, depth});
 }
 
-// What a case computes from, in row-major float64.
+// The operands of a case in row-major float64.
 struct Operands {
-  std::vector<double> q, k, v, g, mask;  // an absent mask is empty
+  std::vector<double> q, k, v, g, mask;  // empty without a mask
 
   static std::vector<double> dense(const Tensor& t) {
     std::vector<double> out(static_cast<size_t>(t.present() ? t.numel() : 0));
@@ -162,7 +163,7 @@ Tensor mask_of(const Case& c) {
   const DType dtype = !is_added ? DType::Bool : c.mask == Mask::Float ? DType::Float32 : c.dtype;
   const int64_t pitch = c.mask == Mask::Odd ? c.keys / 2 * 2 + 2 : c.keys,
                 whole = c.queries * pitch;
-  std::vector<int64_t> strides{whole, 0, pitch, 1};  // for every head alike
+  std::vector<int64_t> strides{whole, 0, pitch, 1};  // the same for every head
   if (c.mask == Mask::Keys) strides = {c.keys, 0, 0, 1};
   if (c.mask == Mask::Queries) strides = {c.queries, 0, 1, 0};
   if (c.mask == Mask::Same || c.mask == Mask::Float) strides = {0, whole, pitch, 1};
@@ -211,7 +212,7 @@ void attention_case(const Case& c) {
   compare(what + " lse", lse, want.lse, c.dtype == DType::Float64 ? 1e-12 : 1e-5,
           c.dtype == DType::Float64 ? 1e-12 : 2e-5);
 
-  // Backward from the reference's out and lse.
+  // The backward kernel gets out and lse of the reference.
   out.fill([&](int64_t i) { return want.out[static_cast<size_t>(i)]; });
   lse.fill([&](int64_t i) { return want.lse[static_cast<size_t>(i)]; });
   backward_of(c, x, Operands::dense(out), params.scale, want);
@@ -230,8 +231,8 @@ void attention_case(const Case& c) {
   compare(what + " gv", gv, want.gv, rtol * 2, room(want.gv));
 }
 
-// What the kernels of sm_90 take: depths that are multiples of 8. Sizes that no tile divides, and
-// of several tiles. Every other case has a mask, or dropout, or both.
+// The sm_90 kernels take depths that are multiples of 8. Sizes that no tile divides, and of several
+// tiles. Every other case has a mask, dropout or both.
 void sm90_cases(DType dtype) {
   const int64_t sizes[][2] = {{1, 1},     {1, 131},   {131, 1},  {64, 64},   {65, 63},  {127, 129},
                               {128, 128}, {193, 191}, {66, 196}, {97, 389},  {389, 97}, {257, 512},
@@ -283,7 +284,7 @@ void test_attention() {
     attention_case({dtype, 1, 2, 1, 20, 19, 150, 200, true});
     attention_case({dtype, 2, 2, 1, 37, 70, 64, 64, false, Mask::Queries, 0.2, 2});
     attention_case({dtype, 2, 2, 1, 70, 37, 128, 120, true, Mask::None, 0.2, 2});
-    // kernels that look for the largest score before its scale would be wrong
+    // kernels that compare scores before they are scaled would give wrong results
     for (const double factor : {-2.0, 0.0}) {
       attention_case({dtype, 1, 2, 1, 70, 67, 64, 64, false, Mask::None, 0, 0, factor});
       attention_case({dtype, 1, 2, 1, 130, 131, 128, 128, true, Mask::None, 0, 0, factor});

@@ -1,6 +1,6 @@
-// What the self-tests of the CUDA kernels share: tensors with a host and a device copy, a way to
-// run a kernel through the backend's seam, and comparison with references. A failed comparison is
-// counted for the kernel and its first one printed.
+// Harness for kernels with exact references: tensors with the same bytes on host and device, calls
+// through the backend's table, comparison. Counts the failures of each kernel and prints the first
+// one.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -32,11 +32,11 @@ struct Tally {
 
 inline std::map<std::string, Tally> tallies;
 
-constexpr uint8_t kUntouched = 0xCD;  // in outputs before a run, and in guards after it
-constexpr size_t kGuard = 256;        // bytes before and behind what a kernel may write
+constexpr uint8_t kUntouched = 0xCD;  // fills outputs before a run, and guards
+constexpr size_t kGuard = 256;        // bytes before and after the memory that a kernel may write
 
 struct Storage {
-  std::vector<uint8_t> host;  // with both guards
+  std::vector<uint8_t> host;  // including both guards
   void* device = nullptr;
   explicit Storage(int64_t bytes)
       : host(bytes > 0 ? static_cast<size_t>(bytes) + 2 * kGuard : 0, kUntouched) {
@@ -165,7 +165,7 @@ struct Tensor {
     std::swap(t.strides[a], t.strides[b]);
     return t;
   }
-  Tensor expand(int dim, int64_t size) const {  // a dim of size 1
+  Tensor expand(int dim, int64_t size) const {  // `dim` has size 1
     Tensor t = *this;
     t.sizes[dim] = size;
     t.strides[dim] = 0;
@@ -181,7 +181,7 @@ struct Tensor {
   Tensor clone() const;
 };
 
-// Contiguous, from element `start` of its storage.
+// Contiguous, from element `start` of its storage on.
 inline Tensor shifted(DType dtype, const Sizes& sizes, int64_t start) {
   Tensor t;
   t.offset = start;
@@ -244,10 +244,10 @@ inline int print_tallies() {
 
 using Contents = std::map<Storage*, std::vector<uint8_t>>;
 
-// Runs a kernel as often as it likes: what it may write is set back, and read again.
+// Runs a kernel repeatedly: restores its tensors before each run and reads them afterwards.
 struct Runner {
   KernelCall call;
-  Contents before;  // of all storages, empty where they stay on the device
+  Contents before;  // contents of all storages; empty if they stay on the device
 
   Status once() {
     for (auto& [storage, bytes] : before) {
@@ -262,9 +262,9 @@ struct Runner {
   }
 };
 
-// Runs a kernel through the seam, twice: both runs have to give the same bits, and to leave the
-// guards alone. Outputs keep what they held (in-place kernels). Without `transfer` once, with what
-// is on the device.
+// Runs a kernel twice; both runs must give the same bits and must not touch the guards. Outputs
+// keep their contents, for in-place kernels. `transfer` false: one run with the contents of the
+// device.
 inline Status run(const std::string& name, const std::vector<Tensor>& inputs,
                   const std::vector<Tensor>& outputs, const std::vector<double>& params,
                   ErrorText* error = nullptr, bool transfer = true) {
@@ -363,7 +363,7 @@ inline void expect_integers(const std::string& kernel, const std::string& label,
 }
 
 const DType kFloats[] = {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16};
-// Of what the cases go through, in sparse runs, the first and the last alone.
+// All values; in sparse runs only the first and the last.
 template <class T>
 std::vector<T> ends_of(std::initializer_list<T> all) {
   return options.sparse ? std::vector<T>{*all.begin(), *(all.end() - 1)} : std::vector<T>(all);

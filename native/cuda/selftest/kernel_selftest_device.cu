@@ -1,5 +1,5 @@
-// Cases without a copy on the host: timings (selftest_a time) and tensors of more than 2^31
-// elements (selftest_a huge).
+// Cases without a host copy: timings of kernels by element (group time-elements) and tensors of
+// more than 2^31 elements (group huge).
 #include "kernel_selftest_bytes.h"
 
 namespace selftest::bytes {
@@ -209,7 +209,7 @@ void time_elements() {
        {"foreach_norm", gradients, {device_tensor(f32, {64})}, {64}});
 }
 
-// More than 2^31 elements: needs about 16 GB.
+// More than 2^31 elements; needs about 16 GB.
 void test_huge() {
   ErrorText error;
   const int64_t half = (int64_t(1) << 30) + 3 * 1024, n = 2 * half;

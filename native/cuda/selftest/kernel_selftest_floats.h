@@ -1,6 +1,6 @@
-// The harness of selftest_b: tensors with a host copy in float64, calls built by hand, comparison,
-// timing. Every device buffer has guard zones that must stay untouched, and so must the gaps of
-// strided outputs.
+// Harness for kernels of sums and products: tensors with a float64 host copy, calls, comparison
+// with a tolerance. Every device buffer has guard zones that must not change, and so must the gaps
+// of strided outputs.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -142,15 +142,15 @@ inline Random& random_source() {
 // ---- tensors
 
 constexpr int64_t kGuard = 64;
-constexpr double kUntouched = 77;  // in guards and gaps; representable in every dtype
+constexpr double kUntouched = 77;  // value of guards and gaps; representable in every dtype
 
 class Tensor {
  public:
   DType dtype = DType::Float32;
   Sizes sizes, strides;
-  std::vector<double> values;  // of the storage, guards included
+  std::vector<double> values;  // of the storage, including guards
   void* device = nullptr;
-  int64_t offset = 0;  // of the first element in the storage
+  int64_t offset = 0;  // offset of the first element in the storage
 
   // An absent operand.
   Tensor() = default;
@@ -218,7 +218,7 @@ class Tensor {
     for (size_t i = 0; i < values.size(); i++)
       store_host(dtype, bytes.data(), static_cast<int64_t>(i), values[i]);
     cudaMemcpy(device, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
-    // the copy may end after the call, and the kernels' stream does not wait for it
+    // the copy may complete after the call, and the kernels' stream does not wait for it
     cudaDeviceSynchronize();
     return *this;
   }
@@ -255,7 +255,7 @@ class Tensor {
 
 struct Context {
   int failures = 0, checks = 0;
-  double worst = 0;  // of the group in progress
+  double worst = 0;  // largest error of the running group
   std::string group;
   bool group_failed = false;
 };
@@ -304,7 +304,7 @@ Status launch(const char* name, const std::vector<const Tensor*>& inputs,
   return backend->launch(call);
 }
 
-// Launches, waits, reads the outputs back. Returns the code of whichever failed.
+// Launches, waits, reads the outputs back. Returns the code of the first failure.
 template <class P>
 Code run_once(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs,
               const std::vector<Tensor*>& outputs, const P& params, bool expect_error) {
@@ -327,7 +327,8 @@ Code run_once(const std::string& what, const char* name, const std::vector<const
   return status.code;
 }
 
-// Twice, from the same outputs: the bits have to be the same. A sanitizer needs but one look.
+// Runs the kernel twice from the same outputs; both runs must give the same bits. Under a sanitizer
+// one run suffices.
 template <class P>
 Code run(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs,
          const std::vector<Tensor*>& outputs, const P& params, bool expect_error = false) {
@@ -352,7 +353,7 @@ struct NoParams {
   double none = 0;
 };
 
-// What one rounding and a float32 (float64) calculation of moderate length may cost.
+// The relative error of one rounding and of a float32 (float64) sum of moderate length.
 inline double relative_tolerance(DType dtype) {
   switch (dtype) {
     case DType::Float64:

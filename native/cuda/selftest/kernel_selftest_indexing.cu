@@ -1,4 +1,5 @@
-// index_select, index_add, gather, scatter, index_get, index_put, and the reports of bad indices.
+// Tests index_select, index_add, gather, scatter, index_get and index_put, and the error reports of
+// indices out of range.
 #include <algorithm>
 
 #include "kernel_selftest_bytes.h"
@@ -40,7 +41,7 @@ void test_index_select() {
       }
 }
 
-// More than a block of words; rows of every width of word, and operands that begin anywhere.
+// More words than one block handles; rows of every word width; operands that start at any address.
 void test_index_select_blocks() {
   for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Int64, DType::Bool}))
     for (int64_t width : {1, 24, 64, 65})
@@ -107,8 +108,8 @@ void test_gather() {
           },
           0);
   }
-  // A block's elements, one less and more, several blocks; one element, none; operands that begin
-  // anywhere.
+  // One element less and more than a block handles, several blocks, one element, no element;
+  // operands that start at any address.
   for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Int64, DType::Bool}))
     for (int64_t n : {0, 1, 255, 1023, 1024, 1025, 3001})
       for (int64_t rows : {1, 3})
@@ -220,8 +221,8 @@ void index_get_case(const std::string& label, const Tensor& x, const std::vector
   expect(
       "index_get", label, y, [&](int64_t i) { return x.value(row(i / rest) * rest + i % rest); },
       0);
-  // index_put of what was read plus fresh values: the last of equal targets stays, or all are
-  // added.
+  // index_put of the values read plus fresh ones: without accumulation the last of equal targets
+  // wins, with it all are added.
   for (bool accumulate : {false, true}) {
     const Tensor values = uniform(x.dtype, sizes, 99, -5, 5, start), before = x.clone(),
                  target = fill_with(shifted(x.dtype, x.sizes, start),
@@ -257,18 +258,18 @@ void test_index_tuples() {
     index_get_case("odd rest", uniform(dtype, {6, 5, 3}, 9), {indices({40}, 6, 10)});
     index_get_case("many", uniform(dtype, {300, 4}, 9), {indices({5000}, 300, 10)});
     index_get_case("no index", x, {indices({0}, 12, 2)});
-    for (int64_t start : {1, 2, 8})  // the last in aligned words of a dtype of 16 bits
+    for (int64_t start : {1, 2, 8})  // the last start is a multiple of 16 bytes for 16-bit dtypes
       index_get_case("from " + std::to_string(start), uniform(dtype, {70, 7, 40}, 9, -5, 5, start),
                      {indices({60}, 70, 3)}, start);
   }
 }
 
-// More keys than fit 32 bits, over little memory: the dims that make them many have stride 0, and
-// equal targets equal keys.
+// More keys than 32 bits can count, in little memory: the large dims have stride 0, so equal
+// targets have equal keys.
 void test_wide_keys() {
   const int64_t outer = (int64_t(1) << 21) + 1, inner = 4099;
   for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Float64, DType::Int64}))
-    for (int64_t rest : {3, 128})  // elements one by one, and rows of vectors
+    for (int64_t rest : {3, 128})  // element by element, and rows of vectors
       for (const Sizes& s : {Sizes{50, 700}, Sizes{3000, inner}, Sizes{3000, 40}}) {
         const int64_t count = s[0], used = s[1];
         const std::string label =
@@ -302,8 +303,8 @@ void test_wide_keys() {
       }
 }
 
-// The same of scatter, whose rows share their memory and have columns of their own in it, and of
-// index_add, to one target.
+// The same for scatter, whose rows share memory and own different columns, and for index_add to one
+// target.
 void test_wide_rows() {
   const int64_t rows = 4001, n = 1100003, k = 70, own = n / rows;
   Random random(4);

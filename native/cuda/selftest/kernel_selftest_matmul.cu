@@ -1,4 +1,4 @@
-// Products against float64 (integers against int64) on the CPU, with and without cuBLASLt.
+// Tests products against float64 (integers against int64) on the CPU, with and without cuBLASLt.
 #include "../cublaslt.h"
 #include "../kernels/matmul/matmul_table.h"
 #include "kernel_selftest_matmul.h"
@@ -6,7 +6,7 @@
 namespace selftest::floats {
 namespace {
 
-// Odd: rows that are not aligned; Strided: no unit stride
+// Odd: unaligned rows. Strided: no dim has stride 1.
 enum class Order { Rows, Columns, Padded, Odd, Strided };
 const char* name_of(Order o) {
   constexpr const char* names[] = {"rows", "columns", "padded", "odd", "strided"};
@@ -126,7 +126,7 @@ void all_cases(DType dtype, bool library) {
       matmul_case({dtype, 2, 70, m, k, R, C, R});
       matmul_case({dtype, 2, m, 77, k, P, C, P, Addend::Full, 2, floats ? 0.5 : 3});
     }
-  // Long columns, few of them and more.
+  // Long columns, few and many.
   for (const int64_t m : {1, 2, 3, 5, 8})
     for (const int64_t k : {4120, 10000}) {
       matmul_case({dtype, 1, m, 7, k, R, C, R, Addend::Row});
@@ -141,7 +141,8 @@ void all_cases(DType dtype, bool library) {
   end();
 }
 
-// More than 8 tile rows of matmul_sm80.cu: named in a table, and by rows that no other kernel takes.
+// More than 8 tile rows of matmul_sm80.cu: chosen by a table, and by rows that no other kernel
+// takes.
 void panels(DType dtype) {
   begin((std::string("matmul ") + dtype_name(dtype) + ", tile rows in panels").c_str());
   const auto expect_last = [](const char* wanted) {

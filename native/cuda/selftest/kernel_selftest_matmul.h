@@ -1,11 +1,10 @@
-// What the self-tests of products share.
+// A reference for the tests of products.
 #pragma once
 #include "kernel_selftest_floats.h"
 
 namespace selftest::floats {
 
-// Of batches of matrices a and b, element (row, column) of the product of the two in `batch`, in
-// float64.
+// Element (row, column) of a[batch] b[batch] in float64.
 inline double product_at(const Tensor& a, const Tensor& b, int64_t batch, int64_t row,
                          int64_t column) {
   const double* left = a.values.data() + a.index_of({batch, row, 0});

@@ -1,4 +1,4 @@
-// copy, fill, arange, linspace, tri, random_*, dropout.
+// Tests copy, fill, arange, linspace, tri, random_* and dropout.
 #include "kernel_selftest_bytes.h"
 
 namespace selftest::bytes {
@@ -49,7 +49,7 @@ void test_copy() {
       copy_case(std::string("transposed from ") + dtype_name(from), x.transpose(0, 1),
                 make(to, {24, 37}));
       const Tensor wide = uniform(from, {37, 40}, 12, is_floating(from) ? -90 : -100, 90);
-      // whole vectors of float32, and of all dtypes
+      // whole vectors of float32 (12), and of all dtypes (24)
       for (const int64_t n : {int64_t(12), int64_t(24)})
         copy_case(std::string("parts of rows from ") + dtype_name(from), wide.slice(1, 8, 1, n),
                   make(to, {37, n}));
@@ -70,8 +70,8 @@ void test_copy() {
     copy_case("large transposed", uniform(dtype, {1009, options.large / 1009}, 9).transpose(0, 1),
               make(dtype, {options.large / 1009, 1009}));
   }
-  // Transposes in 16-byte vectors, whole tiles and parts of tiles; and sizes, strides and addresses
-  // that do not allow them.
+  // Transposes in 16-byte vectors with whole and partial tiles; and sizes, strides and addresses
+  // that do not allow vectors.
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int32, DType::Float16})
     for (const Sizes& s : {Sizes{1, 128, 128}, Sizes{1, 64, 72}, Sizes{3, 136, 264},
                            Sizes{1, 520, 1000}, Sizes{2, 129, 128}, Sizes{1, 100, 300}}) {
@@ -97,8 +97,8 @@ void test_fill() {
         expect(
             "fill", "1-D", y, [&](int64_t) { return value; }, 0);
     }
-  // More than a block; words of every width, by the size and by where they begin, and what lies
-  // beside them.
+  // More than one block; words of every width, by size and by alignment; and the elements beside
+  // them.
   for (DType dtype : all_dtypes())
     for (int64_t n : {1024, 1025, 20000, 20001, 20002, 20004, 20008})
       for (int64_t start : {0, 1, 4}) {
@@ -159,7 +159,7 @@ void test_tri() {
       }
 }
 
-// Philox4x32-10 as native/README.md says, written apart from the kernels.
+// Philox4x32-10 as native/README.md defines it, written independently of the kernels.
 struct Words {
   uint32_t at[4];
 };
@@ -268,8 +268,8 @@ void test_dropout() {
         dropout_case("2 dims", view, make(dtype, view.sizes), make(DType::Bool, view.sizes),
                      index_view(view.sizes, {view.sizes[1], 1}, 4), p);
     }
-  // More than a block; operands that begin anywhere, all of them or one; elements that share no
-  // Philox block.
+  // More than one block; operands at any address, all of them or one; elements that share no Philox
+  // block.
   for (DType dtype : kFloats)
     for (int64_t n : {0, 1, 3, 1023, 1024, 1025, 4098, 5000}) {
       const auto from = [&](int64_t x, int64_t y, int64_t mask, double first) {

@@ -1,10 +1,10 @@
-// sgd_step, adam_step, foreach_add, foreach_mul, foreach_norm.
+// Tests sgd_step, adam_step, foreach_add, foreach_mul and foreach_norm.
 #include "kernel_selftest_bytes.h"
 
 namespace selftest::bytes {
 namespace {
 
-// Around words of 4, steps of 512 and chunks of 1024 elements.
+// Sizes around words of 4, steps of 512 and chunks of 1024 elements.
 const std::vector<Sizes> kShapes = {{1},    {7},    {515},   {1000, 33},    {0},     {1023}, {1024},
                                     {1027}, {2050}, {16384}, {64, 3, 3, 3}, {16385}, {50001}};
 
@@ -13,7 +13,7 @@ std::vector<Tensor> tensors(DType dtype, uint64_t seed, double low = -1, double 
   std::vector<Tensor> list;
   for (int r = 0; r < repeat; r++)
     for (const Sizes& s : kShapes) list.push_back(uniform(dtype, s, seed++, low, high));
-  // Two that are not dense, one of them empty, and one that is not aligned.
+  // Two tensors that are not dense, one of them empty, and one that is not aligned.
   list.push_back(uniform(dtype, {20, 30}, seed, low, high).transpose(0, 1));
   list.push_back(uniform(dtype, {0, 30}, seed, low, high).transpose(0, 1));
   list.push_back(uniform(dtype, {3001}, seed, low, high).slice(0, 1, 1, 3000));

@@ -1,5 +1,5 @@
-// Pointwise ops: every op of generated/pointwise_ops.inc, with the same expression evaluated on the
-// host in float64 or int64.
+// Tests every op of generated/pointwise_ops.inc against the same expression on the host in float64
+// or int64.
 #include "kernel_selftest_bytes.h"
 
 namespace selftest::bytes {
@@ -123,7 +123,8 @@ const Op kOps[] = {
 #undef SW_POINTWISE
 };
 
-// Ops whose result jumps: their operands are multiples of a quarter, so that no rounding decides.
+// Ops with discontinuous results get multiples of 1/4 as operands, so that rounding does not decide
+// the result.
 bool jumps(const std::string& name) {
   for (const char* n : {"floor_divide", "trunc_divide", "remainder", "fmod", "floor", "ceil",
                         "round", "trunc", "eq", "ne", "lt", "le", "gt", "ge", "sign"})
@@ -210,7 +211,7 @@ void test_floats(const Op& op) {
     list = operands(op, dtype, {24, 40});
     list[0] = operand(op, 0, list[0].dtype, {24, 1}, 22).expand(1, 40);
     check(op, "column broadcast", compute, list, make(out(dtype), {24, 40}));
-    // Whole vectors of float32 and of its bools, and of nothing shorter.
+    // Sizes of whole vectors for float32 and its bool results, not for shorter dtypes.
     list.clear();
     for (const Tensor& t : operands(op, dtype, {24, 20})) list.push_back(t.slice(1, 4, 1, 12));
     check(op, "parts of rows", compute, list, make(out(dtype), {24, 12}));

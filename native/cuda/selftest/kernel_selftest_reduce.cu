@@ -1,4 +1,4 @@
-// Reductions and scans.
+// Tests reductions and scans.
 #include "kernel_selftest_bytes.h"
 
 namespace selftest::bytes {
@@ -69,7 +69,7 @@ void reduce_case(const std::string& name, const Case& c, DType out, std::vector<
     expect(name, c.label + ", " + dtype_name(c.x.dtype), y, reference, slack);
 }
 
-bool precedes(double a, double b, bool largest) {  // a wins over b, found earlier
+bool precedes(double a, double b, bool largest) {  // a wins over a later b
   if (std::isnan(b)) return false;
   if (std::isnan(a)) return true;
   return largest ? a > b : a < b;
@@ -191,7 +191,7 @@ void test_special_values() {
                 [](int64_t) { return 1.0; });
   }
   test_floats(layout({"empty rows", make(DType::Float32, {3, 0}), 1}));
-  // A mean distant from 0: no cancellation.
+  // A mean far from 0: the variance must not cancel.
   const Tensor distant = uniform(DType::Float32, {4, 20000}, 31, 10000, 10001);
   const Tensor y = make(DType::Float32, {4}), y2 = make(DType::Float32, {4});
   if (run("reduce_var", {distant}, {y, y2}, {1, 1}).ok())
@@ -228,8 +228,8 @@ void test_scans() {
   for (DType dtype :
        {DType::Float32, DType::Float64, DType::BFloat16, DType::Int64, DType::Int32, DType::Bool}) {
     const DType out = is_floating(dtype) ? dtype : DType::Int64;
-    // Near 1, so that products neither vanish nor explode; sums of low precision are compared with
-    // some slack.
+    // Values near 1, so that products neither vanish nor overflow; sums of low precision get some
+    // slack.
     const auto x = [&](const Sizes& sizes, uint64_t seed) {
       Tensor t = uniform(dtype, sizes, seed, 0.999, 1.001);
       if (!is_floating(dtype)) fill_with(t, [](int64_t i) { return i % 3 == 0 ? -1.0 : 1.0; });

@@ -1,10 +1,10 @@
-// Softmax, norms and cross entropy against float64 on the CPU.
+// Tests softmax, norms and cross entropy against float64 on the CPU.
 #include "kernel_selftest_rows.h"
 
 namespace selftest::floats {
 namespace {
 
-// How the operands of a row kernel lie in memory.
+// The memory layout of the operands of a row kernel.
 enum class Layout { Contiguous, Padded, Shifted, ShiftedApart, Transposed, MiddleDim };
 const char* name_of(Layout l) {
   constexpr const char* names[] = {"contiguous",    "padded",     "shifted",
@@ -44,7 +44,7 @@ void softmax_reference(const Tensor& x, int64_t n, bool log_form, std::vector<do
   }
 }
 
-// The lowest finite number, by which masks hide elements.
+// The lowest finite number, which masks use to hide elements.
 double lowest(DType dtype) {
   switch (dtype) {
     case DType::Float64:
@@ -58,8 +58,8 @@ double lowest(DType dtype) {
   }
 }
 
-// Special: infinities and NaN. Hidden: rows of which all but the first element, the first vectors,
-// all, every second, the second half are the lowest number.
+// Special: infinities and NaN. Hidden: rows with the lowest number in all elements but the first,
+// in the first vectors, in all, in every second one, or in the second half.
 enum class Values { Plain, Special, Hidden };
 
 bool is_hidden(int64_t row, int64_t i, int64_t n) {
@@ -126,7 +126,7 @@ struct NormCase {
   int64_t output_shift = 0;
   DType weight_dtype = DType::Float32;
   bool other_weight_dtype = false;
-  int64_t gradient_shift = -1;  // of g, if it is not that of x
+  int64_t gradient_shift = -1;  // of g, if it differs from that of x
   int64_t weight_shift = 0;     // of w and b
 };
 
@@ -160,7 +160,7 @@ void norm_case(const NormCase& c) {
       want[static_cast<size_t>(r * c.n + i)] =
           (x.get(r * c.n + i) - m) * s * (c.weight ? w.get(i) : 1) + (c.bias ? b.get(i) : 0);
   }
-  const double spread = c.n < 8 ? 60 : 1;  // of a few close values, x - mean cancels
+  const double spread = c.n < 8 ? 60 : 1;  // x - mean cancels if a few values are close
   if (c.rms)
     run(what, "rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{eps});
   else
@@ -169,7 +169,7 @@ void norm_case(const NormCase& c) {
   if (!c.rms) compare(what + " mean", mean, means, inner_rtol, inner_rtol);
   compare(what + " rstd", rstd, rstds, inner_rtol * 4 * spread, 0);
 
-  // Backward, from the reference's own statistics.
+  // The backward kernel gets the statistics of the reference.
   Tensor g(c.dtype, {c.rows, c.n}, {}, c.gradient_shift < 0 ? c.shift : c.gradient_shift),
       gx(c.dtype, {c.rows, c.n}, {}, c.output_shift), gw, gb;
   g.normal();
@@ -216,7 +216,7 @@ struct EntropyCase {
   bool weight;
   double smoothing;
   Layout layout;
-  bool hidden = false;  // most classes, but not the targets
+  bool hidden = false;  // hides most classes, but not the targets
 };
 
 void entropy_case(const EntropyCase& c) {
@@ -267,7 +267,7 @@ void entropy_case(const EntropyCase& c) {
     }
   }
   run(what, "cross_entropy", {&x, &target, &w}, {&loss, &lse}, CrossEntropyParams{-100, s});
-  // the short exp
+  // 16-bit dtypes use the fast exponential
   const double exp_room = c.dtype == DType::Float16 || c.dtype == DType::BFloat16 ? 4 : 1;
   compare(what, loss, losses, inner_rtol * 4, inner_rtol * 4 * exp_room);
   compare(what + " lse", lse, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
@@ -278,7 +278,7 @@ void entropy_case(const EntropyCase& c) {
       CrossEntropyBackwardParams{-100, s});
   compare(what + " backward", gx, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
 
-  // Scaled losses and their gradient at once.
+  // Scaled losses and their gradient from one call.
   for (int64_t r = 0; r < c.rows; r++) losses[static_cast<size_t>(r)] *= g.get(r);
   Tensor loss2(inner, {c.rows}), lse2(inner, {c.rows}), gx2(c.dtype, {c.rows, c.n});
   run(what + " both", "cross_entropy", {&x, &target, &w, &g}, {&loss2, &lse2, &gx2},
@@ -296,8 +296,8 @@ void test_softmax() {
     begin((std::string("softmax ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1},    {3, 5},    {0, 7},    {7, 64},
                                  {33, 127}, {5, 1000}, {4, 1024}, {3, 4097}};
-    // Rows of whole vectors around the limits of teams, blocks and clusters; and long ones that are
-    // none.
+    // Rows of whole vectors around the limits of thread groups, blocks and clusters; and long rows
+    // with a partial vector.
     shapes.insert(shapes.end(), {{1, 8},
                                  {131, 24},
                                  {33, 264},
@@ -344,8 +344,8 @@ void test_norms() {
     begin((std::string("norms ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1},    {3, 5},    {0, 8},    {5, 64},
                                  {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
-    // Rows of whole vectors around the limits of teams and blocks; long ones that are none, and so
-    // many that threads have several.
+    // Rows of whole vectors around the limits of thread groups and blocks; long rows with a partial
+    // vector; and so many rows that each group gets several.
     shapes.insert(shapes.end(),
                   {{1, 8}, {131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}});
     shapes.insert(shapes.end(), {{2, 8201}, {2, 16385}, {800, 2001}});

@@ -1,10 +1,10 @@
-// What the tests of row kernels share.
+// Shapes for the tests of row kernels.
 #pragma once
 #include "kernel_selftest_floats.h"
 
 namespace selftest::floats {
 
-// What `wide` and `sparse` leave out.
+// Removes the shapes that `wide` and `sparse` skip.
 inline void choose(std::vector<Sizes>* shapes) {
   std::vector<Sizes> rest;
   for (const Sizes& s : *shapes) {

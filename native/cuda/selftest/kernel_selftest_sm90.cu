@@ -1,4 +1,4 @@
-// The matmul kernels of sm_90 against float64 on the CPU: every tile, layout and way to finish, on
+// Tests the sm_90 matmul kernels against float64 on the CPU: every tile, layout and epilogue, on
 // sizes that no tile divides.
 #include "../devices.h"
 #include "../kernels/matmul/matmul_table.h"
@@ -14,8 +14,8 @@ using shardwise::cuda::matmul_route;
 using shardwise::cuda::MatmulRoute;
 using shardwise::cuda::sm90_forced;
 
-// Rows (or columns) whose distance is a multiple of 16 bytes, whatever their length; Off: rows that
-// start anywhere.
+// Rows, Columns: the pitch is a multiple of 16 bytes, whatever the length. Off: rows start at any
+// address.
 enum class Lie { Rows, Columns, Off };
 
 Tensor matrix(DType dtype, int64_t batch, int64_t rows, int64_t columns, Lie lie) {
@@ -31,11 +31,11 @@ struct Case {
   DType dtype;
   int64_t batch, m, n, k;
   Lie a, b, y;
-  int addend;  // 0 none, 1 full, 2 a row
+  int addend;  // 0: none, 1: a full matrix, 2: one row
   double alpha, beta;
 };
 
-// `samples` elements (all of them if 0) against float64.
+// Compares `samples` elements (all if 0) with float64.
 void check(const Case& q, int64_t samples) {
   const std::string what =
       std::to_string(q.batch) + "x" + std::to_string(q.m) + "x" + std::to_string(q.n) + "x" +
@@ -94,8 +94,8 @@ void tiles(DType dtype, int tile, int split) {
   if (split > 1 && sm90_forced().joined == joined) problem("no product was computed in parts");
 }
 
-// Pieces of work from a counter, fewer than clusters and several for each; of every length of k
-// about that of the ring of stages, where the producer is the furthest ahead.
+// Tiles taken from a counter, fewer than clusters and several per cluster; every k around the
+// length of the ring of stages, where the producer is furthest ahead.
 void from_counter(DType dtype, int tile) {
   sm90_forced().tile = tile;
   sm90_forced().waves = 0;
@@ -121,7 +121,7 @@ void few_rows(DType dtype) {
     }
 }
 
-// Every width and number of parts, named in a table.
+// Every width and split, chosen by a table.
 void clusters(DType dtype) {
   constexpr int64_t n = 333, k = 1096;
   for (const int32_t width : shardwise::cuda::kClusterWidths)

@@ -1,4 +1,4 @@
-// sort, topk, nonzero, nonzero_rows.
+// Tests sort, topk, nonzero and nonzero_rows.
 #include <algorithm>
 #include <numeric>
 
@@ -7,7 +7,7 @@
 namespace selftest::bytes {
 namespace {
 
-// Stable order of a row: NaN is largest.
+// The stable order of a row: NaN is largest.
 std::vector<int64_t> order_of(const Tensor& x, int64_t row, int64_t n, bool descending) {
   std::vector<int64_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
@@ -76,7 +76,7 @@ void test_sort() {
     for (int64_t n : ends_of<int64_t>({33, 0, 1, 2, 256, 257, 1000, 1024, 1025, 2048, 2049, 9001}))
       sort_case("rows of " + std::to_string(n), uniform(dtype, {3, n}, 1, low, 100),
                 make(dtype, {3, n}), make(DType::Int64, {3, n}));
-    // What a block of 256, 512 or 1024 threads holds, and what none does.
+    // The longest rows that blocks of 256, 512 and 1024 threads can hold, and longer ones.
     for (int64_t n : ends_of<int64_t>({1025, 4096, 4097, 8192, 8193, 16384, 20011, 16385}))
       sort_case("rows of " + std::to_string(n), uniform(dtype, {2, n}, 6, low, 100),
                 make(dtype, {2, n}), make(DType::Int64, {2, n}));
@@ -105,14 +105,15 @@ void test_topk() {
     }
     for (int64_t k : ends_of<int64_t>({512, 300, 513}))
       topk_case("long rows", uniform(dtype, {3, 7000}, 2, low, 100), k);
-    // one of them puts the elements wanted last, so that all are looked at
+    // one of the two orders puts the selected elements last, so that every element passes the
+    // threshold
     for (int64_t step : {-1, 1}) {
       const auto steps = [&](int64_t i) {
         return static_cast<double>((step < 0 ? 8999 - i % 9000 : i % 9000) / 100);
       };
       topk_case(step < 0 ? "falling" : "rising", fill_with(make(dtype, {2, 9000}), steps), 70);
     }
-    // Equal ones in several batches, the first of which is not looked at first.
+    // Equal elements in several batches; the first batch is not read first.
     topk_case(
         "two values",
         fill_with(make(dtype, {2, 9000}), [](int64_t i) { return i % 9000 < 4500 ? 0.0 : 1.0; }),
@@ -155,9 +156,9 @@ void nonzero_case(const std::string& label, const Tensor& x, int64_t tile = 4096
   };
   expect_list("nonzero", " starts", starts, before);
   expect_list("nonzero", " flags", flags, words);
-  Tensor shape = x;  // without data
+  Tensor shape = x;  // has no data
   shape.storage = nullptr;
-  // As many rows as there are, and fewer than the flags say: nothing is written behind them.
+  // The exact number of rows, and fewer than the flags ask for: nothing is written past the end.
   for (int64_t count : {found, found / 2})
     for (int64_t start : {0, 1}) {
       const Tensor rows = shifted(DType::Int64, {count, ndim}, start);
@@ -166,7 +167,7 @@ void nonzero_case(const std::string& label, const Tensor& x, int64_t tile = 4096
     }
 }
 
-// Elements that are not 0 with a probability.
+// Elements that are nonzero with the given probability.
 Tensor some_set(DType dtype, const Sizes& sizes, double probability, int64_t start = 0) {
   Random random(5);
   const double value = dtype == DType::Bool ? 1 : -3;

@@ -1,4 +1,4 @@
-// add_rms_norm, its gradient, and scale_rows against float64 on the CPU.
+// Tests add_rms_norm, its gradient and scale_rows against float64 on the CPU.
 #include "kernel_selftest_rows.h"
 
 namespace selftest::floats {
@@ -8,7 +8,7 @@ struct SumCase {
   DType dtype;
   int64_t rows, n;
   bool weight, more;
-  int64_t shift = 0;  // of the inputs, so that rows are not aligned
+  int64_t shift = 0;  // of the inputs, to test unaligned rows
 };
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -34,7 +34,7 @@ void forward_case(const SumCase& c, const std::string& what) {
       want[at(r * c.n + i)] = sums[at(r * c.n + i)] * rstds[at(r)] * (c.weight ? w.get(i) : 1);
   }
   run(what, "add_rms_norm", {&x, &residual, &w}, {&y, &sum, &rstd}, AddRmsNormParams{eps});
-  compare(what + " sum", sum, sums, 0, 0);  // one rounding, and always the same one
+  compare(what + " sum", sum, sums, 0, 0);  // one rounding, the same in every kernel
   compare(what, y, want, rtol * 2, (rtol * 0.5 + inner_rtol * 4) * spread);
   compare(what + " rstd", rstd, rstds, inner_rtol * 4 * spread, 0);
 }
@@ -73,7 +73,7 @@ void backward_case(const SumCase& c, const std::string& what) {
   if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(c.dtype), rows_room + 1e-9);
 }
 
-// Factors: 1 for all, one other for all, or one for each row with some 1.
+// Factors: 1 for all rows, another one for all, or one for each row with some 1.
 void scale_case(DType dtype, int64_t rows, int64_t n, int64_t shift, int which) {
   const std::string what =
       "scale " + shape_text({rows, n}) + (shift ? " shifted" : "") + " " + std::to_string(which);
@@ -98,7 +98,7 @@ void test_sums() {
     begin((std::string("rms norm of a sum, scaled rows ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1},    {3, 5},    {0, 8},    {5, 64},
                                  {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
-    // Rows of whole vectors around the limits of teams and blocks.
+    // Rows of whole vectors around the limits of thread groups and blocks.
     shapes.insert(
         shapes.end(),
         {{131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}, {3, 8200}, {2, 16376}});

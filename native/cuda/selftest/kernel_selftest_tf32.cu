@@ -1,5 +1,5 @@
-// float32 products as three of TF32 (matmul_tf32x3.cu) against float64 on the CPU: layouts, sums
-// that end anywhere, batches, padded rows, an addend. It needs cuBLASLt.
+// Tests float32 products by three TF32 products (matmul_tf32x3.cu) against float64 on the CPU:
+// layouts, every remainder of k, batches, padded rows, an addend. Needs cuBLASLt.
 #include <algorithm>
 
 #include "../cublaslt.h"
@@ -14,21 +14,22 @@ using shardwise::cuda::Float32Precision;
 using shardwise::cuda::matmul_route;
 using shardwise::cuda::MatmulRoute;
 
-// Errors, as parts of the root mean square of the result. Of all: the tensor cores' cut sums of at
-// most 512 products lose 2.4e-9 a product, 1.2e-6, and what roundings to the nearest and the
-// missing low products lose is below that. One product of TF32 has 3e-4, three without one of the
-// low parts 2e-4, with 2053 products in one sum 5e-6. Of one element: among thousands the largest
-// error is about 4 times the root mean square of all.
+// Bounds of the error relative to the root mean square (rms) of the result. kOfAll bounds the rms
+// of all errors: the tensor cores truncate sums, which over at most 512 products costs 2.4e-9 a
+// product, 1.2e-6 in all; roundings to nearest and the omitted low x low products cost less. One
+// TF32 product has 3e-4, three without one of the low parts 2e-4, and one sum of 2053 products
+// 5e-6. kOfOne bounds one element: among thousands the largest error is about 4 times the rms of
+// all.
 constexpr double kOfAll = 4e-6, kOfOne = 6 * kOfAll;
 constexpr int64_t kSamples = 2000;
 
 struct Case {
   int64_t batch, m, n, k;
-  bool a_rows, b_rows, y_rows;  // are rows contiguous, or columns?
-  int64_t gap, shift;           // between them, and before the first
-  int addend;                   // 0 none, 1 full, 2 a row
+  bool a_rows, b_rows, y_rows;  // contiguous rows; else contiguous columns
+  int64_t gap, shift;           // elements between rows, and before the first
+  int addend;                   // 0: none, 1: a full matrix, 2: one row
   double alpha, beta;
-  bool one_b;  // for all batches
+  bool one_b;  // one b for all batches
 };
 
 Tensor matrix(int64_t batch, int64_t rows, int64_t columns, bool by_rows, int64_t gap,
@@ -60,7 +61,7 @@ void check(const Case& q) {
   if (std::strcmp(last, "tf32x3 rule") != 0) problem(what + ": tf32x3 was not taken but " + last);
   const int64_t all = q.batch * q.m * q.n;
   double squares = 0, squares_of_errors = 0, largest = 0;
-  for (int64_t i = 0; i < kSamples; i++) {  // the first and the last ones, and any
+  for (int64_t i = 0; i < kSamples; i++) {  // the first 8 elements, the last 8, and random ones
     const int64_t at = i < 8    ? i
                        : i < 16 ? all - 1 - (i - 8)
                                 : int64_t(random_source().bits() % uint64_t(all));
@@ -112,7 +113,7 @@ void test_tf32x3() {
                turn % 3 == 1 ? 0.75 : 1, turn % 2 ? 0.5 : 1, false});
       }
   check({2, 512, 515, 513, false, true, true, 8, 0, 1, -2, 0.5, true});
-  // the row as the library's bias
+  // one row as the library's bias
   check({1, 640, 640, 512, true, false, true, 0, 0, 2, 1, 1, false});
   end();
   matmul_route() = route;

@@ -1,5 +1,5 @@
-// Groups of groups, and what goes wrong: a rank that does not come, abort, destroy and exit with
-// calls in flight, no library at all.
+// Tests groups split from groups, and failures: a missing rank, abort, destroy and exit with calls
+// in flight, and a missing NCCL library.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ CollectiveCall sum_of(Buffer& buffer, const char* name) {
   return call;
 }
 
-// Of float32, each of which goes another way: from GPU to GPU by packets and by lines, and through
-// NCCL.
+// Numbers of float32 elements: one for each route, by packets between GPUs, by lines between GPUs,
+// and through NCCL.
 constexpr int64_t kFew = 1000, kMany = 100'000, kMost = 5'000'000;
 
 void expect_sum(Rank& rank, void* group, double own, double wanted, const char* name,
@@ -32,7 +32,7 @@ void expect_sum(Rank& rank, void* group, double own, double wanted, const char* 
     buffer.expect(name, [&](int64_t) { return wanted; });
 }
 
-// Looks until the group has failed; how long that took, or -1 after `most` seconds.
+// Polls until the group has failed. Returns the seconds that took, or -1 after `most` seconds.
 double wait_for_failure(Rank& rank, double most, Status* status, ErrorText* error) {
   const double start = seconds();
   while ((*status = rank.backend.comm->failure(rank.group, error)).ok()) {
@@ -42,7 +42,7 @@ double wait_for_failure(Rank& rank, double most, Status* status, ErrorText* erro
   return seconds() - start;
 }
 
-// After a failure: the stream comes to its end, and further calls fail at once.
+// After a failure the stream completes, and further calls fail at once.
 void expect_ended(Rank& rank) {
   const double start = seconds();
   rank.synchronize();
@@ -79,7 +79,7 @@ void split_by_parity(Rank& rank) {
   expect_sum(rank, rank.group, 2, 2 * rank.size, "sum in the whole after the half is gone");
 }
 
-// The last rank gets none; the others in the opposite order.
+// The last rank gets no group; the others join in the opposite order.
 void split_without_last(Rank& rank) {
   void* part = nullptr;
   ErrorText error;
@@ -102,7 +102,7 @@ void split_without_last(Rank& rank) {
   rank.backend.comm->destroy(part);
 }
 
-// Groups that come and go have each other's mailboxes, in which nothing of the last one may count.
+// New groups reuse the mailboxes of destroyed ones; their contents must not count.
 void split_again(Rank& rank) {
   for (int turn = 0; turn < 6; turn++) {
     void* again = nullptr;
@@ -249,7 +249,7 @@ void abort_in_flight(Rank& rank, int64_t count) {
   expect_ended(rank);
 }
 
-// run_ranks destroys the group, with a call in flight that cannot be done.
+// run_ranks destroys the group while a call that cannot complete is in flight.
 void destroy_in_flight(Rank& rank, int64_t count) {
   expect_sum(rank, rank.group, 1, rank.size, "all come");
   if (rank.rank == rank.size - 1) return;

@@ -1,11 +1,12 @@
-// Self-test of collectives between GPUs: ranks are threads of this process with a GPU each; needs a
+// Self-test of collectives between GPUs. Ranks are threads of this process with a GPU each. Needs a
 // built cuda-backend.so and libnccl.
 //
-//   cmake --build build/cmake --target nccl_selftest build/selftest/nccl_selftest
-//   build/Release/cuda-backend.so [ranks=N] [values] [splits] [faults] [time] [absent]
+//   cmake --build build/cmake --target nccl_selftest
+//   build/selftest/nccl_selftest build/Release/cuda-backend.so
+//     [ranks=N] [values] [splits] [faults] [time] [absent]
 //
-// Without names: values, splits and faults. `absent` needs no GPU: what the error says where there
-// is no NCCL. Prints PASS or FAIL for each test; exits with 0 if all passed.
+// Without names it runs values, splits and faults. `absent` needs no GPU: it checks the error
+// message without NCCL. Prints PASS or FAIL for each test; exits with 0 if all passed.
 #include "nccl_selftest.h"
 
 #include <dlfcn.h>
@@ -142,7 +143,7 @@ double wrapped(DType dtype, double value) {
   }
 }
 
-// Of the averages that are compared: the elements are small integers.
+// Tolerance of averages; the elements are small integers.
 double tolerance(DType dtype) {
   switch (dtype) {
     case DType::Float64:
@@ -178,7 +179,7 @@ void encode(DType dtype, double value, char* out) {
       return store(out, single);
     case DType::BFloat16:
       return store(out, static_cast<uint16_t>(bits >> 16));
-    case DType::Float16: {  // exact for the values used here
+    case DType::Float16: {  // exact for these values
       const uint32_t sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 255,
                      mantissa = bits >> 13 & 1023;
       return store(
@@ -247,7 +248,7 @@ Buffer::Buffer(const Rank& rank, DType dtype, int64_t count)
 }
 
 Buffer::~Buffer() {
-  rank_.synchronize();  // calls of this rank may still use it
+  rank_.synchronize();  // calls of this rank may still use the memory
   rank_.backend.release(rank_.rank, data_, bytes() + kBorder);
 }
 

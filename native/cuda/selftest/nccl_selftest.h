@@ -1,6 +1,6 @@
-// What the parts of the NCCL self-test share: ranks as threads with a GPU each, device memory,
-// values of every dtype, checks that print what they saw. It uses the CUDA backend through the seam
-// alone.
+// Shared by the files of the NCCL self-test: ranks as threads with a GPU each, device memory,
+// values of every dtype, checks that print the values they compare. It calls the CUDA backend only
+// through its table of functions.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -32,7 +32,7 @@ struct Rank {
 using Body = std::function<void(Rank& rank)>;
 bool run_ranks(const Backend& backend, int32_t size, int64_t timeout_ms, const Body& body);
 
-// A failed check prints its text, once for each rank and test.
+// Prints the text of a failed check, once for each rank and test.
 __attribute__((format(printf, 3, 4))) bool check(bool condition, int32_t rank, const char* format,
                                                  ...);
 // Prints PASS or FAIL for all checks since the last call.
@@ -42,21 +42,21 @@ bool all_passed();
 double seconds();
 bool contains(const ErrorText& error, const char* part);
 
-// Elements that differ per rank and place, small enough to be summed exactly in every dtype.
+// Elements that differ by rank and index, small enough for exact sums in every dtype.
 double value_of(DType dtype, Reduce reduce, int32_t rank, int64_t index);
 void encode(DType dtype, double value, char* out);
 double decode(DType dtype, const char* in);
-double wrapped(DType dtype, double value);  // as an integer dtype keeps it
+double wrapped(DType dtype, double value);  // the value modulo the range of an integer dtype
 double tolerance(DType dtype);
 
-// Device memory with a border behind it that nothing may touch.
+// Device memory followed by a guard that nothing may write.
 class Buffer {
  public:
   Buffer(const Rank& rank, DType dtype, int64_t count);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   void write(const std::function<double(int64_t)>& value);
-  // Compares all elements, and the border.
+  // Compares all elements, and the guard.
   void expect(const std::string& label, const std::function<double(int64_t)>& value,
               double slack = 0);
   void* at(int64_t index) const { return data_ + index * item_size(dtype_); }

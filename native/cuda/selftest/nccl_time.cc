@@ -1,6 +1,6 @@
-// How long collectives take: all-reduces of up to 16 MiB (per call on the device and on the host),
-// and bus bandwidth of large ones, counted as nccl-tests does: bytes of the whole / time * 2 (n -
-// 1) / n for all-reduce, * (n - 1) / n for the others.
+// Times collectives: all-reduces of up to 16 MiB (per call, on the device and on the host), and the
+// bus bandwidth of large ones, counted as nccl-tests does: bytes / time * 2 (n - 1) / n for
+// all-reduce, * (n - 1) / n for the others.
 #include <algorithm>
 
 #include "nccl_selftest.h"
@@ -83,8 +83,8 @@ void time_bandwidth(Rank& rank, Collective kind, const char* name, int64_t bytes
   rank.backend.release(rank.rank, out, whole * 2);
 }
 
-// A group with the same ranks, by an id of its own and by splitting the one there is: until its
-// first sum is there.
+// Times the creation of a group with the same ranks, by a new id and by a split, until its first
+// sum is complete.
 void time_groups(const Backend& backend, int32_t size) {
   char ids[2][kCommIdBytes];
   ErrorText named;

@@ -1,4 +1,5 @@
-// Every collective in every dtype, equal, uneven and empty counts, against values computed here.
+// Tests every collective in every dtype, with equal, uneven and empty counts, against values
+// computed here.
 #include <algorithm>
 #include <memory>
 
@@ -39,7 +40,7 @@ double reduced(DType dtype, Reduce reduce, int32_t size, int64_t index) {
 
 double slack(DType dtype, Reduce reduce) { return reduce == Reduce::Avg ? tolerance(dtype) : 0; }
 
-// True if the call was made; else it was to be refused, and was.
+// Makes a call, or checks that it is refused. True if it was made.
 bool made(Rank& rank, const CollectiveCall& call, bool refused, const std::string& label) {
   ErrorText error;
   const Status status = rank.run(call, &error);
@@ -66,8 +67,8 @@ void all_reduce(Rank& rank, DType dtype, Reduce reduce, int64_t count, bool in_p
       label, [&](int64_t i) { return reduced(dtype, reduce, rank.size, i); }, slack(dtype, reduce));
 }
 
-// Calls of all sizes in a row, by each way they can go, on parts that begin anywhere: what one has
-// left must not be taken for the next.
+// Calls of all sizes in a row, by every route, on operands at any address: one call must not read
+// the leftovers of another.
 void many_sums(Rank& rank, DType dtype) {
   constexpr int32_t kCalls = 200;
   constexpr int64_t kMostBytes = int64_t{9} << 20;
@@ -96,7 +97,7 @@ void many_sums(Rank& rank, DType dtype) {
   }
   for (const Part& part : parts)
     part.result->expect(words("all_reduce in a row", Reduce::Sum, part.count), [&](int64_t i) {
-      // 1: as it was made
+      // 1: unchanged
       return i < part.to ? 1 : reduced(dtype, Reduce::Sum, rank.size, i - part.to + part.from);
     });
 }
@@ -159,14 +160,14 @@ std::string words(const char* name, const Counts& counts, int32_t root = -1) {
   return root < 0 ? text : text + " root " + std::to_string(root);
 }
 
-// What lies at a place of all ranks' parts one behind the other.
+// The value at an index of the concatenation of all ranks' chunks.
 double part_value(DType dtype, const Counts& counts, int64_t index) {
   int32_t rank = 0;
   while (index >= counts[static_cast<size_t>(rank)]) index -= counts[static_cast<size_t>(rank++)];
   return value_of(dtype, Reduce::Sum, rank, index);
 }
 
-// `root` -1: to all.
+// `root` -1: all-gather.
 void gather(Rank& rank, DType dtype, const Counts& counts, int32_t root, bool in_place) {
   const int64_t own = counts[static_cast<size_t>(rank.rank)], at = before(counts, rank.rank);
   Buffer in(rank, dtype, own), out(rank, dtype, total(counts));
@@ -221,7 +222,7 @@ void reduce_scatter(Rank& rank, DType dtype, Reduce reduce, const Counts& counts
 }
 
 void all_to_all(Rank& rank, DType dtype, int64_t scale) {
-  // some are 0
+  // some counts are 0
   const auto amount = [&](int32_t from, int32_t to) { return scale * ((from * 5 + to * 3) % 7); };
   Counts sends, receives;
   for (int32_t r = 0; r < rank.size; r++)
@@ -248,7 +249,7 @@ void all_to_all(Rank& rank, DType dtype, int64_t scale) {
   });
 }
 
-// From each rank to the next, one pair after the other.
+// Each rank sends to the next one, one pair after the other.
 void messages(Rank& rank, DType dtype, int64_t count) {
   Buffer in(rank, dtype, count), out(rank, dtype, count);
   in.write([&](int64_t i) { return value_of(dtype, Reduce::Sum, rank.rank, i); });
@@ -286,7 +287,7 @@ void test_values(const Backend& backend, int32_t size) {
   };
   test("all_reduce", [&](Rank& rank) {
     each([&](DType dtype, Reduce reduce) {
-      // from 256 KiB on, 32'768 of 8 bytes, by lines from GPU to GPU
+      // counts of at least 256 KiB, 32'768 of 8 bytes, go by lines between GPUs
       for (const int64_t count : {0, 1, 7, 1000, 32'768, 32'769, 262'144, 300'001})
         all_reduce(rank, dtype, reduce, count, count % 2 != 0);
     });

@@ -1,5 +1,5 @@
-// What the inputs of self-tests are drawn from: other numbers in every run, which says its seed and
-// takes it from SELFTEST_SEED.
+// Random inputs for the self-tests. Every run draws others, prints its seed, and takes it from
+// SELFTEST_SEED.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Random {
   uint64_t state;
   explicit Random(uint64_t seed)
       : state((run_seed() * 0x632be59bd9b4e019u + seed) * 0x9e3779b97f4a7c15u + 1) {
-    for (int i = 0; i < 8; i++) bits();  // neighbouring seeds are alike at first
+    for (int i = 0; i < 8; i++) bits();  // neighbouring seeds start with similar values
   }
   uint64_t bits() {
     if (state == 0) state = 1;

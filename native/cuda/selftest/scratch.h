@@ -1,4 +1,4 @@
-// Scratch memory for kernels that are called without the runtime: one block, made anew for each
+// Scratch memory for kernels that run without the runtime: one block, allocated again for each
 // request.
 #pragma once
 #include "../../include/backend.h"
@@ -13,14 +13,15 @@ namespace selftest {
 using namespace shardwise;
 
 #if defined(__CUDACC__)
-// 0xff in each byte, NaN and -1, in the place of what an earlier call left. Not with
-// SELFTEST_UNPOISONED=1, for initcheck, which would take it for written.
+// Whether scratch memory is filled with 0xff bytes (NaN, or -1), so that a kernel cannot rely on
+// the results of an earlier call. SELFTEST_UNPOISONED=1 turns it off for initcheck, which would
+// count the fill as initialisation.
 inline bool is_poisoned() {
   static const bool answer = getenv("SELFTEST_UNPOISONED") == nullptr;
   return answer;
 }
 
-// What the next call on the stream gets.
+// Fills the scratch memory of the next call on the stream.
 inline void poison_scratch(void* of_stream) {
   const auto& stream = *static_cast<const cuda::Stream*>(of_stream);
   if (!stream.scratch || !is_poisoned()) return;
@@ -47,7 +48,7 @@ struct Scratch {
 #if defined(__CUDACC__)
     if (data && is_poisoned()) {
       cudaMemset(data, 0xff, static_cast<size_t>(wanted));
-      cudaDeviceSynchronize();  // streams do not wait for it
+      cudaDeviceSynchronize();  // streams do not wait for the fill
     }
 #endif
     *out = data;

@@ -1,25 +1,23 @@
 // attention: out = dropout(softmax(scale q k^T + mask)) v for q[B, H, S, D], k[B, Hk, T, D], v[B,
-// Hk, T, Dv], and its gradient. The score matrix is never in memory: tiles of it are made, used and
-// made again in the backward pass from lse.
+// Hk, T, Dv], and its gradient. The score matrix never exists in memory: kernels compute tiles of
+// it, and the backward pass recomputes them from lse.
 //
 //   P = exp(scale q k^T + mask - lse), P' = P keep / (1 - p)
 //   out = P' v,   delta = sum(g out) per row,   dP = (g v^T) keep / (1 - p),   dS = P (dP - delta)
 //   gv = P'^T g,  gq = scale dS k,              gk = scale dS^T q
 //
-// float16 and bfloat16 with D, Dv <= 128, without a mask or with a bool one or one of their dtype,
-// run on the tensor cores: on Hopper by wgmma (attention_wgmma_*.cu), else by mma.sync
-// (attention_mma_*.cu); everything else on the CUDA cores (attention_simt.cu). The backward pass is
-// deterministic: one pass by query tiles for gq, one by key tiles for gk and gv (which walks over
-// the query heads of a group in order), no atomics on results; 7 products of S x T x D instead of
-// 5.
-// Here: delta for the CUDA cores, a warp a row and 8 rows a block; g and out once. For the others:
-// attention_row_stats.cu.
-// Numerics: float32 scores, sums and accumulators (float64 for float64). A row that sees nothing
-// gives 0 and lse -inf.
-// Source: PyTorch's scaled_dot_product_attention (causal: keys after the query's own number are
-// hidden); Dao, arXiv:2307.08691; dropout by 16 random bits of the weight's place
-// (native/README.md), of which every pass makes the same ones again. Figures are with the kernels,
-// and in docs/performance.md.
+// This file chooses the kernel. float16 and bfloat16 with D, Dv <= 128, with no mask, a bool mask
+// or one of the same dtype, run on the tensor cores: on Hopper by wgmma (attention_sm90_*.cu), else
+// by mma.sync (attention_sm80_*.cu). All other problems run on the CUDA cores (attention_simt.cu).
+// The backward pass is deterministic: one pass by query tiles for gq, one by key tiles for gk and
+// gv (which goes over the query heads of a group in order), without atomics on results. It computes
+// 7 products of S x T x D instead of 5. It also has the kernel of delta for the CUDA cores: a warp
+// a row and 8 rows a block; reads g and out once. The tensor cores use attention_row_stats.cu.
+// Numerics: float32 scores, sums and accumulators (float64 for float64). A fully masked row gives 0
+// and lse -inf. Source: PyTorch's scaled_dot_product_attention (causal: a query does not attend to
+// keys after its own index); Dao, arXiv:2307.08691. Dropout uses 16 random bits that depend on the
+// index of the weight (native/README.md), so every pass draws the same ones. The kernels' files and
+// docs/performance.md have measurements.
 #include <cmath>
 
 #include "../../../generated/op_params.h"
@@ -28,7 +26,7 @@
 namespace shardwise::cuda {
 namespace {
 
-// delta[row] = sum over columns of g out: a warp per row.
+// delta[row] = sum over columns of g out, a warp per row.
 template <class C>
 __global__ void __launch_bounds__(256) delta_kernel(AttentionProblem p) {
   const int64_t row = int64_t(blockIdx.x) * 8 + (threadIdx.x >> 5);
@@ -72,7 +70,7 @@ AttentionProblem problem_of(const Params& params, const TensorView& q, const Ten
   return p;
 }
 
-// Block counts are computed in 32 bits by the kernels' grids.
+// The kernels' grids count blocks in 32 bits.
 bool too_large(const AttentionProblem& p) {
   const int64_t rows = p.queries > p.keys ? p.queries : p.keys;
   return p.batch * p.heads * ceil_div(rows, 64) >= (int64_t(1) << 31) || rows >= (int64_t(1) << 31);

@@ -1,5 +1,5 @@
-// Attention as its kernels see it, with what hides or drops a score. attention.cu says who computes
-// what.
+// The attention problem as its kernels get it, mask and dropout included. attention.cu chooses the
+// kernel.
 #pragma once
 #include <cfloat>
 
@@ -20,10 +20,10 @@ struct HeadView {
   }
 };
 
-// What changes scores and weights, beside the causal order.
+// Changes of scores and weights besides the causal mask.
 struct ScoreMods {
   int64_t queries = 0, keys = 0;
-  // [batch, head, query, key], 0 strides where it is broadcast; data is null without a mask
+  // [batch, head, query, key], stride 0 in broadcast dims; data is null without a mask
   HeadView mask;
   DType mask_dtype = DType::Bool;
   WeightDropout dropout;
@@ -37,33 +37,35 @@ struct AttentionProblem : ScoreMods {
   double scale = 1;
   bool causal = false;
 
-  // Are scores changed before their largest is sought? Kernels for which they are not multiply by a
-  // positive scale at the end.
+  // Whether scores change before their maximum is taken. Kernels for unmodified scores multiply by
+  // a positive scale at the end.
   bool is_modified() const {
     return mask.data || dropout.drop_below > 0 || !(static_cast<float>(scale) > 0);
   }
 
-  // forward: written. backward: read.
+  // written by forward, read by backward
   void* out = nullptr;  // [batch, head, query, value_depth], contiguous
-  void* lse = nullptr;  // [batch, head, query], natural logarithm; -inf for a row that sees nothing
+  void* lse = nullptr;  // [batch, head, query], natural logarithm; -inf for a fully masked row
   DType lse_dtype = DType::Float32;
 
   // backward only
   HeadView g;
-  void *gq = nullptr, *gk = nullptr, *gv = nullptr;  // contiguous; null if not wanted
+  // contiguous; null if the gradient is not needed
+  void *gq = nullptr, *gk = nullptr, *gv = nullptr;
   // for CUDA cores: [batch, head, query] sums of g out, in the accumulation type
   void* delta = nullptr;
-  float* row_stats = nullptr;  // for tensor cores: what attention_row_stats makes
+  float* row_stats = nullptr;  // for tensor cores: the output of attention_row_stats
 };
 
-// Hopper's tensor cores: float16 and bfloat16. False, and nothing done, where they do not apply
-// (attention_sm90.cuh says where).
+// Hopper's tensor cores: float16 and bfloat16. Returns false, and launches nothing, for other
+// problems (attention_sm90.cuh has the conditions).
 bool attention_sm90_forward(const AttentionProblem& p, const Stream& stream);
 bool attention_sm90_backward(const AttentionProblem& p, const Stream& stream);
-int& attention_sm90_taken();  // how many calls of this thread they took, for the self test
-// For the backward pass on tensor cores: of each head blocks of 64 queries, first their lse in base
-// 2, then their delta. A query that does not exist or sees nothing has an lse of +inf, which makes
-// its P zero.
+// number of calls of this thread that the kernels took, for the self-test
+int& attention_sm90_taken();
+// Statistics for the backward pass on tensor cores. Each head has blocks of 64 queries: first their
+// lse in base 2, then their delta. A query that does not exist or is fully masked has lse +inf,
+// which makes its P zero.
 constexpr int kStatRows = 64, kStatBlock = 2 * kStatRows;
 SW_HOST_DEVICE inline int64_t attention_stat_blocks(const AttentionProblem& p) {
   return (p.queries + 2 * kStatRows - 1) / (2 * kStatRows) * 2;
@@ -73,7 +75,7 @@ inline int64_t attention_row_stats_bytes(const AttentionProblem& p) {
 }
 void attention_row_stats(const AttentionProblem& p, cudaStream_t stream);
 // Tensor cores: float16 and bfloat16 with depth and value_depth up to 128, on devices with enough
-// shared memory per block. They take whatever Hopper's take.
+// shared memory per block. They take every problem that Hopper's kernels take.
 bool attention_sm80_applies(const AttentionProblem& p, const DeviceFacts& facts);
 void attention_sm80_forward(const AttentionProblem& p, const Stream& stream);
 void attention_sm80_backward(const AttentionProblem& p, const Stream& stream);
@@ -95,8 +97,8 @@ __device__ __forceinline__ float exp2_fast(float v) {
   return out;
 }
 
-// A logarithm in base 2, finite where `v` is: of a row that the lowest number of a mask hides
-// whole, all keys have the same part.
+// A base-2 logarithm that is finite if `v` is: in a row whose keys all have the lowest number as
+// mask, all keys get the same weight.
 __device__ __forceinline__ float to_log2(float v) {
   const float out = v * kLog2E;
   return isinf(out) && !isinf(v) ? copysignf(FLT_MAX, out) : out;
@@ -121,14 +123,14 @@ __device__ __forceinline__ C mask_value(const AttentionProblem& p, int64_t base,
   }
 }
 
-// The counter of the random bits of 8 weights: those of (query, key) of head `head_index` (batch *
-// heads + head) and the keys beside it.
+// The Philox counter for 8 weights: those of (query, key) and the neighbouring keys in head
+// `head_index` (batch * heads + head).
 __device__ __forceinline__ uint64_t dropout_counter(const ScoreMods& p, int64_t head_index,
                                                     int64_t query, int64_t key) {
   return static_cast<uint64_t>((head_index * p.queries + query) * ((p.keys + 7) >> 3) + (key >> 3));
 }
 
-// Whether this weight survives dropout.
+// Whether dropout keeps this weight.
 __device__ __forceinline__ bool survives(const ScoreMods& p, int64_t head_index, int64_t query,
                                          int64_t key) {
   const uint32_t word = word_of(philox(p.key, dropout_counter(p, head_index, query, key)),

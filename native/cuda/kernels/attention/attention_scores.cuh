@@ -1,30 +1,30 @@
-// What the tensor-core kernels do with the scores that a thread holds: a mask and dropout, the
-// causal order, exponentials.
+// Operations of the tensor-core kernels on the scores in a thread's registers: mask and dropout,
+// causal mask, softmax; and the tile schedule of the backward passes.
 //
-// A warp has 16 rows of scores, a thread of it `Columns` / 2: its element 4 j + e is of row `row` +
-// e / 2 * 8 and column `column` + 8 j + e % 2 (mma.cuh), rows being queries and columns keys;
-// ByKeys: rows are keys, columns queries. Rows of a warp begin at a multiple of 16, columns of a
-// tile at one of 8.
+// A warp has 16 rows of scores, a thread `Columns` / 2 elements: element 4 j + e is at row `row` +
+// e / 2 * 8 and column `column` + 8 j + e % 2 (mma.cuh). Rows are queries and columns keys; with
+// ByKeys rows are keys and columns queries. Rows of a warp start at a multiple of 16, columns of a
+// tile at a multiple of 8.
 #pragma once
 #include "../../primitives/mma.cuh"
 #include "attention.cuh"
 
 namespace shardwise::cuda {
 
-// Masks that the tensor-core kernels take: bool, or of the operands' dtype.
+// The tensor-core kernels take bool masks and masks of the operands' dtype.
 inline bool mask_fits(const AttentionProblem& p) {
   return !p.mask.data || p.mask_dtype == DType::Bool || p.mask_dtype == p.dtype;
 }
 
 #if defined(__CUDACC__)
 
-// Of a mask, what is added to this thread's scores, as it lies in memory.
+// The mask values for this thread's scores, in the dtype of the mask.
 template <class T, int Columns, bool ByKeys>
 struct MaskFragment {
-  // 2 j + half: of elements 4 j + 2 half (in the low half, of a bool the low byte) and the next
+  // Word 2 j + half holds elements 4 j + 2 half (low half; low byte of a bool mask) and the next.
   uint32_t pairs[Columns / 4];
 
-  // `base`: of the head. Places that do not exist get what is at the nearest one that does.
+  // `base`: offset of the head. Indices past the end read the nearest element that exists.
   __device__ __forceinline__ void load(const ScoreMods& m, int64_t base, int32_t row,
                                        int32_t column) {
     if (m.mask_dtype == DType::Bool)
@@ -33,7 +33,7 @@ struct MaskFragment {
       load_as<uint16_t, uint32_t>(m, base, row, column);
   }
 
-  // s = scale s + mask, in powers of 2.
+  // s = scale s + mask, in base 2.
   __device__ __forceinline__ void add_to(float (&s)[Columns / 2], const ScoreMods& m,
                                          float scale) const {
     if (m.mask_dtype == DType::Bool) {
@@ -85,7 +85,7 @@ struct MaskFragment {
   }
 };
 
-// Which of the 8 keys of a counter survive dropout: key k at bit k.
+// The dropout bits of the 8 keys of a counter: bit k is set if key k is kept.
 __device__ __forceinline__ uint32_t kept_keys(const ScoreMods& m, uint64_t counter) {
   const uint4 random = philox(m.key, counter);
   const uint32_t words[4] = {random.x, random.y, random.z, random.w};
@@ -97,17 +97,17 @@ __device__ __forceinline__ uint32_t kept_keys(const ScoreMods& m, uint64_t count
   return kept;
 }
 
-// Which of this thread's elements of up to 64 columns survive dropout: element i at bit i. Lanes
-// draw for each other, every counter once: in byte n of a lane's word are the 8 keys of a counter
-// of columns 8 j to 8 j + 7, j being 2 n or 2 n + 1.
+// The dropout bits of this thread's elements of up to 64 columns: bit i is set if element i is
+// kept. Lanes draw for each other, so that every counter is drawn once: byte n of a lane's word has
+// the 8 keys of the counter for columns 8 j to 8 j + 7, where j is 2 n or 2 n + 1.
 template <int Columns, bool ByKeys>
 __device__ __forceinline__ uint32_t kept_elements(const ScoreMods& m, int64_t head_index,
                                                   int32_t row, int32_t column) {
   static_assert(Columns % 16 == 0 && Columns <= 64, "one bit per element");
-  // of 8 or 4 lanes that draw for each other
+  // index among the 8 or 4 lanes that draw for each other
   const int lane = threadIdx.x & 31, own = ByKeys ? lane >> 2 : lane & 3;
-  // Of `own` bit 0 says which column (by keys) or row of two, by keys bit 1 which row of two, and
-  // the last one whether j is odd.
+  // Bit 0 of `own` selects the column (by keys) or one of two rows, bit 1 by keys one of two rows,
+  // and the last bit says whether j is odd.
   const int odd = own >> (ByKeys ? 2 : 1);
   const int64_t query = ByKeys ? column + (own & 1) + odd * 8 : row + (own & 1) * 8,
                 key = ByKeys ? row + (own & 2) * 4 : column + odd * 8;
@@ -130,7 +130,7 @@ __device__ __forceinline__ uint32_t kept_elements(const ScoreMods& m, int64_t he
   return kept;
 }
 
-// Both, of a thread's elements of a tile.
+// Mask and dropout of a thread's elements of a tile.
 template <class T, int Columns, bool ByKeys>
 struct ModsFragment {
   static constexpr bool kPresent = true;
@@ -147,7 +147,7 @@ struct ModsFragment {
                     ? kept_elements<kOfWord, ByKeys>(m, batch * heads + head, row, column + w * 64)
                     : ~0u;
   }
-  // s = scale s, and the mask.
+  // s = scale s + mask.
   __device__ __forceinline__ void change(float (&s)[Columns / 2], const ScoreMods& m,
                                          float scale) const {
     if (m.mask.data) return mask.add_to(s, m, scale);
@@ -155,7 +155,7 @@ struct ModsFragment {
     for (int i = 0; i < Columns / 2; i++) s[i] *= scale;
   }
   __device__ __forceinline__ bool keeps(int i) const { return kept[i / 32] >> i % 32 & 1; }
-  // As fragments of the next product, rounded to T.
+  // Packs the kept elements as fragments of the next product, rounded to T.
   __device__ __forceinline__ void pack_kept(uint32_t (&p)[Columns / 16][4],
                                             const float (&s)[Columns / 2]) const {
 #pragma unroll
@@ -168,7 +168,7 @@ struct ModsFragment {
   }
 };
 
-// Where there are neither.
+// Neither mask nor dropout.
 struct NoMods {
   static constexpr bool kPresent = false;
   __device__ __forceinline__ void load(const ScoreMods&, int64_t, int64_t, int64_t, int32_t,
@@ -178,7 +178,7 @@ struct NoMods {
 template <class T, int Columns, bool ByKeys, bool Present>
 using Mods = std::conditional_t<Present, ModsFragment<T, Columns, ByKeys>, NoMods>;
 
-// Scores of columns from a limit on become -inf: one limit for this thread's lower row, one for the
+// Sets scores to -inf from a column limit on: one limit for this thread's lower row, one for the
 // row 8 below. Limits are relative to the thread's first column.
 template <int Half>
 __device__ __forceinline__ void mask_columns_from(float (&s)[Half], int32_t limit_low,
@@ -188,9 +188,9 @@ __device__ __forceinline__ void mask_columns_from(float (&s)[Half], int32_t limi
     if (i / 4 * 8 + i % 2 >= (i % 4 < 2 ? limit_low : limit_high)) s[i] = -INFINITY;
 }
 
-// Hides keys that do not exist, or come after the query. `row` and `column` are those of the
-// thread's first element, which is at `of_tile` of its tile's columns; the first of the rows that
-// branch together is `first_row`.
+// Causal mask and end of the keys: sets scores to -inf whose key does not exist or comes after the
+// query. `row` and `column` are those of the thread's first element, `of_tile` is its column within
+// the tile. `first_row` is the first of the rows that branch together.
 template <int Half>
 __device__ __forceinline__ void mask_keys(float (&s)[Half], bool causal, int32_t keys,
                                           int32_t first_row, int32_t row, int32_t column,
@@ -202,7 +202,8 @@ __device__ __forceinline__ void mask_keys(float (&s)[Half], bool causal, int32_t
   mask_columns_from(s, low - column, high - column);
 }
 
-// By keys: hides queries before the key. The last of the rows that branch together is `last_row`.
+// Causal mask by keys: sets scores to -inf whose query comes before the key. `last_row` is the last
+// of the rows that branch together.
 template <int Half>
 __device__ __forceinline__ void mask_queries(float (&s)[Half], bool causal, int32_t last_row,
                                              int32_t row, int32_t column, int of_tile) {
@@ -212,14 +213,14 @@ __device__ __forceinline__ void mask_queries(float (&s)[Half], bool causal, int3
     if (i / 4 * 8 + i % 2 < row - column + i % 4 / 2 * 8) s[i] = -INFINITY;
 }
 
-// Of this thread's two rows, from tile to tile of the forward pass: the largest score so far, and
-// the sum of P over its columns.
+// Running softmax state of this thread's two rows in the forward pass: largest score so far, and
+// sum of P over its columns.
 struct RowState {
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
 };
 
-// Replaces scores by P = exp2(scale (score - maximum)) with the maximum so far; `rescale` is what
-// earlier sums have to be multiplied by.
+// Replaces scores by P = exp2(scale (score - maximum)) with the maximum so far. The caller
+// multiplies earlier sums by `rescale`.
 template <int Half>
 __device__ __forceinline__ void softmax_step(float (&s)[Half], float scale, RowState& rows,
                                              float (&rescale)[2]) {
@@ -232,7 +233,7 @@ __device__ __forceinline__ void softmax_step(float (&s)[Half], float scale, RowS
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
     const float base = largest == -INFINITY ? 0.0f : largest * scale;
-    // Rounded as `base` is: while the maximum stays, this is 1.
+    // Rounded like `base`: exactly 1 while the maximum does not change.
     rescale[half] = exp2_fast(__fadd_rn(__fmul_rn(rows.maximum[half], scale), -base));
     rows.maximum[half] = largest;
     float partial = 0.0f;
@@ -247,8 +248,8 @@ __device__ __forceinline__ void softmax_step(float (&s)[Half], float scale, RowS
   }
 }
 
-// At the end: factors of the two rows' sums over values, and their lse, written to `lse` (of the
-// head) where it is wanted.
+// Ends the forward pass: factors of the two rows' sums over values, and their lse, which goes to
+// `lse` (of the head) unless that is null.
 __device__ __forceinline__ void finish_rows(const RowState& rows, float scale, float keep_scale,
                                             int32_t row, int32_t queries, float* lse,
                                             float (&factors)[2]) {
@@ -270,13 +271,14 @@ __device__ __forceinline__ float2 load_two(uint32_t address) {
   return v;
 }
 
-// lse or delta of this thread's elements: by keys of its columns, in shared memory, else of its two
-// rows.
+// lse or delta of this thread's elements: by keys one for each column, in shared memory; else one
+// for each of its two rows.
 template <bool ByKeys>
 struct StatsFragment {
   float row[2] = {0, 0};
 
-  // Those of elements 4 j to 4 j + 3. `columns`: the address of its first column's.
+  // The statistics of elements 4 j to 4 j + 3. `columns`: shared-memory address of the first
+  // column's.
   __device__ __forceinline__ void of_four(float (&out)[4], uint32_t columns, int j) const {
     if constexpr (ByKeys) {
       const float2 pair = load_two(columns + j * 32);
@@ -289,8 +291,8 @@ struct StatsFragment {
   }
 };
 
-// The backward pass: s becomes P = exp2(scale s - lse). With mods s has its scale already; beside a
-// large number of a mask lse is rounded, but P is never above 1.
+// Backward: s becomes P = exp2(scale s - lse). With mask or dropout s is already scaled. Beside a
+// large mask value lse is rounded, so P is limited to 1.
 template <bool Modified, int Half, bool ByKeys>
 __device__ __forceinline__ void softmax_rescale(float (&s)[Half], float scale,
                                                 const StatsFragment<ByKeys>& lse,
@@ -307,7 +309,7 @@ __device__ __forceinline__ void softmax_rescale(float (&s)[Half], float scale,
   }
 }
 
-// d becomes dS = P (d - delta), d being 0 where it is dropped.
+// d becomes dS = P (d - delta); d is 0 for dropped weights.
 template <int Half, bool ByKeys, class M>
 __device__ __forceinline__ void scores_gradient(float (&d)[Half], const float (&s)[Half],
                                                 const StatsFragment<ByKeys>& delta,
@@ -325,14 +327,14 @@ __device__ __forceinline__ void scores_gradient(float (&d)[Half], const float (&
   }
 }
 
-// The rows that a block owns, and the rounds in which tiles of the other side pass by: over the
-// steps of one head after the other.
+// The work of a block in a backward pass: the rows it owns, and the rounds in which tiles of the
+// other operand pass by, over the steps of one head after the other.
 struct BackwardWork {
   int32_t row0, batch, own_head, kv_head, first_head, first_step, steps, rounds;
 
-  // C::kByKeys: owns kOwned rows of keys and values, of head `owner` of all key heads, and queries
-  // pass by in tiles of kPassing; else the other way round. `p` has heads, kv_heads, queries, keys
-  // and causal.
+  // C::kByKeys: the block owns kOwned rows of k and v, of key head `owner`, and queries pass by in
+  // tiles of kPassing. Else it owns queries, and keys pass by. `p` has heads, kv_heads, queries,
+  // keys and causal.
   template <class C, class Problem>
   __device__ __forceinline__ static BackwardWork of(const Problem& p, int32_t tile, int32_t owner) {
     const int32_t heads = static_cast<int32_t>(p.heads),
@@ -345,7 +347,7 @@ struct BackwardWork {
     place.kv_head = C::kByKeys ? place.own_head : place.own_head / group_size;
     place.first_head = C::kByKeys ? place.own_head * group_size : place.own_head;
     place.row0 = tile * C::kOwned;
-    // Of what passes by, the rows that can see, or be seen by, the owned ones.
+    // The passing rows that an owned row can attend to, or that can attend to an owned row.
     const int32_t rows = C::kByKeys ? queries : keys, end = place.row0 + C::kOwned;
     const int32_t last_seen = end < queries ? end : queries;
     const int32_t passing = !C::kByKeys && p.causal && last_seen < rows ? last_seen : rows;

@@ -1,24 +1,22 @@
 // Attention and its gradient on the CUDA cores: float32 and float64, 16-bit floats deeper than 128,
-// any depth and strides.
-// Math: attention.cu.
+// any depth and strides. Math: attention.cu.
 //
-// 256 threads (16 x 16) work on tiles of 64 owned rows x 64 passing rows, 4 x 4 elements per
-// thread. A tile of scores is a product over the depth in steps of 8 through shared memory
-// (score_tile); as a tile of weights it lies in shared memory and is multiplied by the passing
-// rows, 64 columns of result at a time (accumulate_tile), again in steps of 8. A block makes 128
+// Mapping: 256 threads (16 x 16) compute tiles of 64 owned rows x 64 passing rows, 4 x 4 elements
+// per thread. A tile of scores is a product over the depth in steps of 8 through shared memory
+// (score_tile). As a tile of weights it is stored in shared memory and multiplied by the passing
+// rows, 64 columns of result at a time (accumulate_tile), again in steps of 8. A block computes 128
 // columns of its results; deeper ones are split over blockIdx.y, which recomputes the scores.
 //   forward     owned q, passing k, v:  running maximum and sum of each row, out = P' v
 //   by queries  owned q, g, passing k, v:  gq = scale dS k
-//   by keys     owned k, v, passing q, g of every query head of the group:  gk = scale dS^T q, gv = P'^T g
-// Inputs are read through their dtype, so there is one instantiation per accumulation type
-// (float32, float64).
-// Grid: (heads x tiles of owned rows, columns of results / 128). Bytes: each pair of tiles reads
-// both, owned rows again for each passing tile; results once. FLOPs 4 S T D forward, 14 backward
-// (half if causal).
-// Numerics: all in the accumulation type, exponentials to its precision. Same bits from run to run.
-// Source: Rabe and Staats (arXiv:2112.05682), Dao et al. (arXiv:2205.14135). On an H200, float32,
-// causal, depth 64, 4x12x1024: 1094 us, backward 2902 (5.9 and 5.5 of 67 TFLOP/s). No other version
-// was timed.
+//   by keys     owned k, v, passing q, g of every query head of the group:
+//               gk = scale dS^T q, gv = P'^T g
+// Kernels read inputs of any dtype, so there is one instantiation per accumulation type (float32,
+// float64). Grid: (heads x tiles of owned rows, columns of results / 128). FLOPs 4 S T D forward,
+// 14 backward (half if causal). Bytes: each pair of tiles reads both, the owned rows again for each
+// passing tile; results once. Numerics: all in the accumulation type, exponentials to its
+// precision. The same bits in every run. Source: Rabe and Staats (arXiv:2112.05682), Dao et al.
+// (arXiv:2205.14135). On an H200, float32, causal, depth 64, 4x12x1024: 1094 us, backward 2902 (5.9
+// and 5.5 of 67 TFLOP/s). No other version was timed.
 #include "../../primitives/vector.cuh"
 #include "attention.cuh"
 
@@ -35,7 +33,7 @@ __device__ __forceinline__ double logarithm(double v) { return log(v); }
 __device__ __forceinline__ float largest_of(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ double largest_of(double a, double b) { return fmax(a, b); }
 
-// Elements of the dtypes that accumulate in C: float64 in double, the others in float.
+// Reads a dtype that accumulates in C: float64 in double, the others in float.
 template <class C>
 __device__ __forceinline__ C load_as(const void* base, int64_t index, DType dtype) {
   if constexpr (sizeof(C) == 8)
@@ -172,7 +170,7 @@ __device__ __forceinline__ void store_tile(void* to, DType dtype, const C (&valu
       }
 }
 
-// A score as the softmax sees it: -inf where hidden.
+// A score after mask and causal order: -inf if it is masked.
 template <class C>
 __device__ __forceinline__ C masked_score(const AttentionProblem& p, C product, int64_t mask_base,
                                           int64_t query, int64_t key) {
@@ -181,8 +179,8 @@ __device__ __forceinline__ C masked_score(const AttentionProblem& p, C product, 
   return p.mask.data ? score + mask_value<C>(p, mask_base, query, key) : score;
 }
 
-// Which of this thread's 4 x 4 weights survive dropout, (i, j) at bit i * 4 + j; rolled up, because
-// it is rarely used.
+// Dropout of this thread's 4 x 4 weights, (i, j) at bit i * 4 + j. Not unrolled, because it is
+// rarely used.
 template <bool ByKeys>
 __device__ __forceinline__ uint32_t kept_weights(const AttentionProblem& p, int64_t head_index,
                                                  int64_t row0, int64_t column0) {

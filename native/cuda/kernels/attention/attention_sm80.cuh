@@ -1,9 +1,9 @@
-// What the tensor-core attention kernels share: tiles of rows in shared memory, and their products
-// by a warp.
+// Shared by the sm_80 tensor-core attention kernels: tiles of rows in shared memory, and their
+// products by a warp.
 //
 // A tile is [rows][Depth + 8] 16-bit elements: features along the row, padded by 16 bytes so that
-// the 8 rows of an ldmatrix fall into different banks; rows past the end and features past the real
-// depth are zeros.
+// the 8 rows of an ldmatrix use different banks; rows past the end and features past the real depth
+// are zeros.
 #pragma once
 #include "attention_scores.cuh"
 
@@ -11,7 +11,7 @@ namespace shardwise::cuda {
 
 constexpr int kStationaryRows = 128;  // of a block
 
-// Takes the kernels of depth 64; else those of 128.
+// Selects the kernels of depth 64; else those of depth 128.
 inline bool is_shallow(const AttentionProblem& p) { return p.depth <= 64 && p.value_depth <= 64; }
 
 // One head of an operand.
@@ -19,7 +19,7 @@ struct RowSource {
   const uint16_t* data;
   int64_t row_stride, column_stride;
   int32_t rows, columns;
-  bool vectors;  // every row starts on a 16-byte boundary and is contiguous
+  bool vectors;  // every row is contiguous and starts on a 16-byte boundary
 
   __device__ __forceinline__ RowSource(const HeadView& v, int64_t batch, int64_t head,
                                        int64_t row_count, int64_t column_count)
@@ -32,8 +32,8 @@ struct RowSource {
                 reinterpret_cast<uintptr_t>(data) % 16 == 0) {}
 };
 
-// A block of `Threads` starts to fill `Rows` rows of a tile from row `first` on. The caller commits
-// and waits.
+// A block of `Threads` threads starts to fill `Rows` rows of a tile, from row `first` on. The
+// caller commits and waits.
 template <int Threads, int Rows, int Depth>
 __device__ __forceinline__ void fill_rows(uint16_t* tile, const RowSource& s, int32_t first) {
   constexpr int kChunks = Depth / 8, kRowsAtOnce = Threads / kChunks;
@@ -74,9 +74,9 @@ __device__ __forceinline__ float (&four_of(float* sums))[4] {
   return reinterpret_cast<float(&)[4]>(*sums);
 }
 
-// sums[16 M rows x Columns] += a[16 M x Depth] b[Columns x Depth]^T, sums[m] being of 16 rows. `a`
-// and `b` are addresses in shared memory of this lane: of the warp's rows plus lane_of_a, of the
-// tile plus lane_of_b.
+// sums[16 M rows x Columns] += a[16 M x Depth] b[Columns x Depth]^T; sums[m] holds 16 rows. `a` and
+// `b` are shared-memory addresses of this lane: the warp's rows plus lane_of_a, and the tile plus
+// lane_of_b.
 template <class T, int Depth, int M, int Half>
 __device__ __forceinline__ void multiply_rows(float (&sums)[M][Half], uint32_t a, uint32_t b) {
   constexpr int kPitch = Depth + 8;
@@ -98,8 +98,8 @@ __device__ __forceinline__ void multiply_rows(float (&sums)[M][Half], uint32_t a
   }
 }
 
-// sums[16 M x Depth] += p[16 M x Columns] b[Columns x Depth], p being accumulators that are rounded
-// to T. `b` is the address of the tile plus lane_of_b_transposed.
+// sums[16 M x Depth] += p[16 M x Columns] b[Columns x Depth]; p are accumulators, rounded to T
+// here. `b` is the address of the tile plus lane_of_b_transposed.
 template <class T, int Depth, int M, int Half>
 __device__ __forceinline__ void multiply_columns(float (&sums)[M][Depth / 2],
                                                  const float (&p)[M][Half], uint32_t b) {

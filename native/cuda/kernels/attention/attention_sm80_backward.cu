@@ -1,31 +1,30 @@
 // Gradient of attention in float16 and bfloat16 on the tensor cores (mma.sync), depths up to 128:
 // two passes of one kernel.
 //
-//   by queries  a block owns 128 rows of q and g, tiles of k and v pass by:         gq  = scale dS k
-//   by keys     a block owns 128 rows of k and v, tiles of q and g pass by, for
-//               every query head of the group in order:                            gk  = scale dS^T q,  gv = P'^T g
+//   by queries  a block owns 128 rows of q and g, tiles of k and v pass by:  gq = scale dS k
+//   by keys     a block owns 128 rows of k and v, tiles of q and g pass by,
+//               for every query head of the group in order:  gk = scale dS^T q,  gv = P'^T g
 //
-// Both form S and dP as (owned rows) x (passing rows)^T from two pairs of tiles, P = exp2(S - lse),
-// dS = P (dP - delta), and multiply P' and dS, as A fragments straight from the accumulators, by
-// the passing tiles. What is q by keys is a column. Two stages by cp.async. Causal: tiles on the
-// hidden side of the diagonal are not visited. Mask and dropout: attention_scores.cuh; lse and
-// delta: attention_row_stats.cu.
-// Grid: (key or query) heads x tiles of 128 rows. Bytes: what is owned once, what passes once per
-// tile, from L2; gq, gk, gv once. FLOPs: 3 products by queries, 4 by keys, of 2 S T D each (half if
-// causal). Shared memory at depth 128: 137 KiB (64 passing rows a stage, by keys multiplied 32 at a
-// time, because two accumulators of 128 columns fill the registers); where a block may have less,
-// 85 KiB (16 passing rows).
-// Numerics: float32 scores, sums and accumulators; P and dS rounded to the inputs' type for the
-// products; ex2.approx. Same bits from run to run.
-// Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
+// Both passes compute S and dP as (owned rows) x (passing rows)^T from two pairs of tiles, P =
+// exp2(S - lse), dS = P (dP - delta), and multiply P' and dS, as A fragments straight from the
+// accumulators, by the passing tiles. By keys a query is a column. Two stages by cp.async. Causal:
+// a block skips tiles on the masked side of the diagonal. Mask and dropout: attention_scores.cuh;
+// lse and delta: attention_row_stats.cu. Grid: (key or query) heads x tiles of 128 rows. FLOPs: 3
+// products by queries, 4 by keys, of 2 S T D each (half if causal). Bytes: owned tiles once,
+// passing tiles once per owned tile, from L2; gq, gk, gv once. Shared memory at depth 128: 137 KiB
+// (64 passing rows a stage; by keys they are multiplied 32 at a time, because two accumulators of
+// 128 columns fill the registers). GPUs with less shared memory per block use 85 KiB (16 passing
+// rows). Numerics: float32 scores, sums and accumulators; P and dS are rounded to the dtype of the
+// inputs for the products; ex2.approx. The same bits in every run. Technique: Dao, FlashAttention-2
+// (arXiv:2307.08691).
 //
-// Versions, us on an H200 that is told to be of capability 8.0, bfloat16, causal, depth 128,
-// 2x16x8192. PyTorch's FlashAttention-2, of the same instructions, with 5 products and atomics,
-// takes 4915, attention_sm90_backward.cu 2918:
-//   mask and dropout looked for in the loops: more code than caches of instructions hold     12525
-//   kernels of their own for them                                                             9207
-//   statistics of rows by words (276 to 36), by keys 64 rows a stage                          7488
-//   a thread fills one column of a tile, by one pointer                                       7443, by queries 3016, by keys 4392
+// Versions, us on an H200 limited to capability 8.0, bfloat16, causal, depth 128, 2x16x8192.
+// PyTorch's FlashAttention-2 uses the same instructions, with 5 products and atomics, and takes
+// 4915; attention_sm90_backward.cu takes 2918:
+//   one kernel that tests for mask and dropout in its loops: exceeds the instruction cache  12525
+//   separate kernels for them                                                                9207
+//   statistics of rows by words (276 to 36), by keys 64 rows a stage                         7488
+//   a thread fills one column of a tile by one pointer (queries 3016, keys 4392)             7443
 // 64 causal, 2x32x8192: 8214 (PyTorch 5412). With dropout 9468 (5479); with a bool mask, 128,
 // 2x16x4096: 5042. In 99 KiB: 12061.
 #include "attention_sm80.cuh"
@@ -44,7 +43,7 @@ struct BackwardTile {
   static constexpr int kDepth = DepthOfTile, kPitch = kDepth + 8;
   // rows of a block, and of a stage
   static constexpr int kOwned = kStationaryRows, kPassing = Narrow ? 16 : 64;
-  // at a time: registers are few
+  // passing rows multiplied at a time: registers are few
   static constexpr int kStep = kByKeys && kDepth == 128 && !Narrow ? 32 : kPassing;
   static constexpr int kOwnedElements = kOwned * kPitch, kPassingElements = kPassing * kPitch;
   static constexpr size_t kStatBytes = kByKeys ? 2 * kPassing * sizeof(float) : 0;
@@ -116,7 +115,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   StatsFragment<kByKeys> lse, delta;
   if constexpr (!kByKeys)
 #pragma unroll
-    for (int half = 0; half < 2; half++) {  // they are there up to a multiple of the owned rows
+    // the statistics exist up to a multiple of the owned rows
+    for (int half = 0; half < 2; half++) {
       const float* const at = stats_of(place.first_head, row_low + half * 8);
       lse.row[half] = at[0];
       delta.row[half] = at[kStatRows];
@@ -138,7 +138,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll 1
     for (int32_t step = 0; step < kPassing; step += kStep) {
       const int32_t column0 = first + step;
-      // Hidden from this warp as a whole: keys after its last query, queries before its first key.
+      // The causal mask hides all of it from this warp: keys after its last query, or queries
+      // before its first key.
       if (p.causal && (kByKeys ? column0 + kStep - 1 < warp_first : column0 > warp_first + 15))
         continue;
       float s[1][kStep / 2], d[1][kStep / 2];
@@ -193,7 +194,7 @@ void start(const AttentionProblem& p, cudaStream_t stream) {
       <<<owners * tiles, kThreads, C::kBytes, stream>>>(p, static_cast<int32_t>(tiles));
 }
 
-// The most that a block needs of shared memory, by keys.
+// The largest shared memory of a block, which the pass by keys needs.
 template <int Depth, bool Narrow>
 constexpr int64_t kNeeded =
     static_cast<int64_t>(BackwardTile<half_t, Depth, true, Narrow, false>::kBytes);

@@ -1,30 +1,27 @@
 // Forward attention of float16 and bfloat16 on the tensor cores (mma.sync), depths up to 128. Math:
 // attention.cu.
 //
-// A block of 4 warps computes 128 queries of one head, a warp 32 of them; two blocks share a
-// multiprocessor. Tiles of 64 keys and values (32 with a mask or dropout at depth 128) come by
-// cp.async: values under the first product, the next keys under the second. Per tile and warp: S =
-// q k^T, running maximum and sum of the rows (base 2), P = exp2(S - maximum) as the A fragments of
-// out += P v: accumulators and A fragments have the same layout, so P never leaves registers.
-// Causal: tiles above the diagonal are not visited, only tiles on it are masked; a head's longest
-// query tiles start first. Mask and dropout: attention_scores.cuh.
-// Grid: heads x query tiles. FLOPs 4 S T D (half if causal); bytes: q and out once, k and v once
-// per query tile, from L2. Shared memory: 68 KiB at depth 128, 36 KiB at depth 64. Unaligned rows
-// come by elements.
-// Numerics: float32 scores, sums and accumulators, P rounded to the inputs' type for the second
-// product; ex2.approx. Same bits from run to run.
-// Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
+// Mapping: a block of 4 warps computes 128 queries of one head, each warp 32 of them; two blocks
+// share an SM. Tiles of 64 keys and values (32 with a mask or dropout at depth 128) arrive by
+// cp.async: the values during the first product, the next keys during the second. Per tile and
+// warp: S = q k^T, running maximum and sum of the rows (base 2), P = exp2(S - maximum), out += P v.
+// Accumulators and A fragments have the same layout, so P stays in registers. Causal: a block skips
+// tiles above the diagonal and masks only tiles on it; the longest query tiles of a head start
+// first. Mask and dropout: attention_scores.cuh. Grid: heads x query tiles. FLOPs 4 S T D (half if
+// causal). Bytes: q and out once, k and v once per query tile, from L2. Shared memory: 68 KiB at
+// depth 128, 36 KiB at depth 64. Unaligned rows are copied element by element. Numerics: float32
+// scores, sums and accumulators; P is rounded to the dtype of the inputs for the second product;
+// ex2.approx. The same bits in every run. Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
 //
-// Versions, us on an H200 that is told to be of capability 8.0, bfloat16, causal, depth 128,
-// 2x16x8192. PyTorch's FlashAttention-2, of the same instructions, takes 1735,
-// attention_sm90_forward.cu 833:
-//   mask and dropout looked for in the loops: more code than caches of instructions hold     4082
-//   kernels of their own for them; a warp has 16 queries, tiles come in two stages           2234
-//   a warp has 32 queries, and reads half as much of shared memory; tiles in one stage       2211
-//   a thread fills one column of a tile, by one pointer: a third fewer instructions          1893
-// 64 causal, 2x32x8192: 2255 (PyTorch 1867); three blocks a multiprocessor were 3 % faster before
-// the last step, but registers spill. With dropout 3528 (2112); with a bool mask, 128, 2x16x4096:
-// 1655.
+// Versions, us on an H200 limited to capability 8.0, bfloat16, causal, depth 128, 2x16x8192.
+// PyTorch's FlashAttention-2 uses the same instructions and takes 1735; attention_sm90_forward.cu
+// takes 833:
+//   one kernel that tests for mask and dropout in its loops: exceeds the instruction cache   4082
+//   separate kernels for them; a warp has 16 queries, tiles in two stages                    2234
+//   a warp has 32 queries and reads half as much shared memory; tiles in one stage           2211
+//   a thread fills one column of a tile by one pointer: a third fewer instructions           1893
+// 64 causal, 2x32x8192: 2255 (PyTorch 1867); three blocks an SM were 3 % faster before the last
+// step, but registers spill. With dropout 3528 (2112); with a bool mask, 128, 2x16x4096: 1655.
 #include "attention_sm80.cuh"
 
 namespace shardwise::cuda {
@@ -36,9 +33,9 @@ struct ForwardTile {
   using T = Element;
   static constexpr bool kModified = Modified;
   static constexpr int kDepth = DepthOfTile, kPitch = kDepth + 8;
-  static constexpr int kRows = 2;  // sixteens of a warp
+  static constexpr int kRows = 2;  // groups of 16 queries of a warp
   static constexpr int kThreads = kStationaryRows / (16 * kRows) * 32;
-  // of a tile; what is held of a mask fills the registers
+  // keys of a tile; the fragment of a mask fills the registers
   static constexpr int kKeys = Modified && kDepth == 128 ? 32 : 64;
   static constexpr size_t kBytes = size_t(kStationaryRows + 2 * kKeys) * kPitch * 2;
 };
@@ -71,7 +68,7 @@ __global__ void __launch_bounds__(C::kThreads, 2)
 
   const int lane = threadIdx.x & 31, pair = (lane & 3) * 2,
             warp_row = static_cast<int>(threadIdx.x >> 5) * 16 * kRows;
-  // the first of this thread's rows, each 8 below the one before
+  // first row of this thread; the others follow at distances of 8
   const int32_t row_low = query0 + warp_row + (lane >> 2);
   const uint32_t q_address = shared_address(q_tile + warp_row * kPitch + lane_of_a(kPitch));
   const uint32_t k_address = shared_address(k_tile + lane_of_b(kPitch));
@@ -91,7 +88,7 @@ __global__ void __launch_bounds__(C::kThreads, 2)
     const int32_t key0 = step * kKeys;
     const bool hidden = p.causal && key0 > query0 + warp_row + 16 * kRows - 1;  // from this warp
     copy_async_wait<0>();
-    __syncthreads();  // the keys are there; nobody needs the values before
+    __syncthreads();  // the keys have arrived, and all warps have read the previous values
     fill_rows<C::kThreads, kKeys, kDepth>(v_tile, v, key0);
     copy_async_commit();
     float s[kRows][kKeys / 2];
@@ -101,7 +98,7 @@ __global__ void __launch_bounds__(C::kThreads, 2)
       for (int i = 0; i < kKeys / 2; i++) s[m][i] = 0.0f;
     if (!hidden) multiply_rows<T, kDepth>(s, q_address, k_address);
     copy_async_wait<0>();
-    __syncthreads();  // the values are there; nobody needs these keys
+    __syncthreads();  // the values have arrived, and all warps have read the keys
     if (step + 1 < steps) fill_rows<C::kThreads, kKeys, kDepth>(k_tile, k, key0 + kKeys);
     copy_async_commit();
     if (hidden) continue;

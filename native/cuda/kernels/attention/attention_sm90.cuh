@@ -1,9 +1,9 @@
-// What the attention kernels of sm_90 share: the order of the tiles, products of tiles, and the way
-// out.
+// Shared by the sm_90 attention kernels: order of the tiles, products of tiles, store of the
+// results.
 //
-// A tile in shared memory is a box of 64 features after the other, each [rows][128 bytes] as the
-// copy engine writes it (swizzled); rows past the end and features past the real depth are zeros
-// there, and are cut off again when a tile is stored.
+// A tile in shared memory is a sequence of boxes of 64 features, each [rows][128 bytes] as the copy
+// engine writes it (swizzled). Rows past the end and features past the real depth are zeros there;
+// the copy engine drops them when it stores a tile.
 #pragma once
 #include "../../primitives/wgmma.cuh"
 #include "../../tensor_map.h"
@@ -11,11 +11,11 @@
 
 namespace shardwise::cuda {
 
-// Which tile of which head comes when. Heads go in groups, whose keys and values should stay in L2
-// together; within a group the longest tiles go first, so that the short ones fill the gaps at the
-// end.
+// The order of the tiles of all heads. Heads form groups whose keys and values should fit in L2
+// together. Within a group the longest tiles start first, so that the short ones fill the gaps at
+// the end.
 struct AttentionOrder {
-  // tiles of a head; heads of all batches; heads in a group
+  // tiles of a head; heads of all batches; heads of a group
   int32_t tiles = 0, heads = 0, together = 1;
   bool last_first = false;
 
@@ -27,9 +27,8 @@ struct AttentionOrder {
   }
 };
 
-// `bytes_of_head`: what the tiles of a head read while they run. The last group ends evenly only if
-// the machine takes at least twice as long for it as for its longest tile, which is up to twice the
-// average.
+// `bytes_of_head`: bytes that the tiles of a head read. The last group ends evenly only if the GPU
+// takes at least twice as long for it as for its longest tile, which is up to twice the average.
 inline AttentionOrder attention_order(int64_t tiles, int64_t heads, int64_t bytes_of_head,
                                       bool last_first, const DeviceFacts& facts) {
   constexpr int64_t kInL2 = 16 << 20;  // of 50 MiB, in two halves
@@ -40,7 +39,7 @@ inline AttentionOrder attention_order(int64_t tiles, int64_t heads, int64_t byte
           static_cast<int32_t>(ceil_div(heads, groups)), last_first};
 }
 
-// Where the kernels apply: 16-bit elements, depths up to 128. Strides are the tensor maps' affair.
+// The kernels take 16-bit elements and depths up to 128. The tensor maps check the strides.
 inline bool attention_sm90_applies(const AttentionProblem& p, const DeviceFacts& facts) {
   constexpr int64_t kMax = int64_t(1) << 30;
   return is_sm90(facts) && (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) &&
@@ -70,7 +69,7 @@ inline bool attention_result_map(const AttentionProblem& p, void* data, int64_t 
 
 #if SW_SM90A
 
-// A place in a ring of stages.
+// A position in a ring of stages.
 template <int Stages>
 struct RingPlace {
   int32_t stage = 0;
@@ -109,7 +108,7 @@ __device__ __forceinline__ void start_rows(float (&s)[Columns / 2],
     wgmma<T, Columns, false>(s, a[k], b + (k / 4 * BoxB + k % 4 * 32) / 16, k > 0);
 }
 
-// The fragments of a warpgroup's 64 rows of a tile in boxes of Box bytes.
+// Loads the fragments of a warpgroup's 64 rows of a tile in boxes of Box bytes.
 template <int Depth, int Box>
 __device__ __forceinline__ void load_fragments(uint32_t (&f)[Depth / 16][4], uint32_t rows) {
   const int thread = threadIdx.x & 127, lane = thread & 31;
@@ -119,7 +118,7 @@ __device__ __forceinline__ void load_fragments(uint32_t (&f)[Depth / 16][4], uin
     load_matrices(f[k], line + k / 4 * Box + (((k % 4 * 2 + (lane >> 4)) ^ (lane & 7)) << 4));
 }
 
-// Starts sums[64 x Depth] += p[64 x Rows] b[Rows x Depth], p being fragments; b is described as
+// Starts sums[64 x Depth] += p[64 x Rows] b[Rows x Depth]; p are fragments, b is described as
 // MN-major.
 template <class T, int Rows, int Depth>
 __device__ __forceinline__ void start_columns(float (&sums)[Depth / 2],
@@ -128,7 +127,7 @@ __device__ __forceinline__ void start_columns(float (&sums)[Depth / 2],
   for (int k = 0; k < Rows / 16; k++) wgmma<T, Depth, true>(sums, p[k], b + k * (2048 / 16), 1);
 }
 
-// Accumulators, rounded to T, as fragments of the next product.
+// Packs accumulators, rounded to T, as fragments of the next product.
 template <class T, int Columns>
 __device__ __forceinline__ void pack_fragments(uint32_t (&p)[Columns / 16][4],
                                                const float (&s)[Columns / 2]) {
@@ -139,8 +138,8 @@ __device__ __forceinline__ void pack_fragments(uint32_t (&p)[Columns / 16][4],
 }
 
 // Writes the 64 x Depth accumulators of a warpgroup, scaled per row half, through its rows of a
-// tile of shared memory (`rows`, in boxes of `box_bytes`), which nobody else uses. `barrier` is one
-// of this warpgroup's own. The copy goes on after the return.
+// tile of shared memory (`rows`, in boxes of `box_bytes`), which no other warp uses. `barrier` is a
+// named barrier of this warpgroup. The copy continues after the return.
 template <class T, int Depth>
 __device__ __forceinline__ void store_tile(const CUtensorMap* map, uint32_t rows,
                                            uint32_t box_bytes, const float (&sums)[Depth / 2],
@@ -148,7 +147,7 @@ __device__ __forceinline__ void store_tile(const CUtensorMap* map, uint32_t rows
                                            int32_t row, int32_t head, int32_t batch) {
   const int thread = threadIdx.x & 127, lane = thread & 31;
   const uint32_t line = rows + ((thread >> 5) * 16 + (lane & 15)) * 128;
-  if (thread == 0) tensor_store_wait_read<0>();  // what was stored from here before
+  if (thread == 0) tensor_store_wait_read<0>();  // the earlier store from these rows
   sync_threads_of(barrier, 128);
 #pragma unroll
   for (int j = 0; j < Depth / 16; j++) {
@@ -168,7 +167,7 @@ __device__ __forceinline__ void store_tile(const CUtensorMap* map, uint32_t rows
   tensor_store_commit();
 }
 
-// Before a warpgroup ends: its shared memory must last until it has been read.
+// Before a warpgroup ends: its shared memory must last until the copy engine has read it.
 __device__ __forceinline__ void finish_stores() {
   if ((threadIdx.x & 127) == 0) tensor_store_wait_read<0>();
 }

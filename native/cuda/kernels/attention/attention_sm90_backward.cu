@@ -1,46 +1,41 @@
 // Gradient of attention in float16 and bfloat16 on Hopper's warpgroup tensor cores (wgmma): two
-// passes of one kernel, as attention_sm80_backward.cu has them.
+// passes of one kernel, as in attention_sm80_backward.cu.
 //
 // Math: attention.cu. By queries: a block owns 128 rows of q and g, tiles of 64 keys and values
-//   pass by; gq = scale dS k. By keys: it owns 128 rows of k and v, tiles of 64 rows of q and g
-//   pass by, for every query head of the group in order; gk = scale dS^T q, gv = P^T g. P and dS
-//   with a mask or dropout: attention.cu, attention_scores.cuh. Before both:
-//   attention_row_stats.cu.
-// Layout: as in attention_sm90_forward.cu.
-// Mapping: one block an SM; one thread, the producer, has the copy engine (TMA) bring tiles into a
-//   ring of 3 or 4 stages; two consumer warpgroups own 64 rows each. P and dS are A operands
-//   straight from the accumulators of S and dP. The narrow place is what the products read of
-//   shared memory (a 64 x 64 x 16 product reads as long as it multiplies), so the owned rows are
-//   held in registers where they fit: not by keys at depth 128, whose two sums take 128 of them.
-//   Where they are held, the sums of a round are issued with the scores of the next. Causal: tiles
-//   on the hidden side of the diagonal are not visited.
-// Bytes: what is owned once, what passes once per tile, most of it from L2. FLOPs: 3 products by
-//   queries, 4 by keys, of 2 S T D each (half if causal); 5 in all would do, but then gq needs sums
-//   in memory, added in order. Shared memory 97 to 193 KiB.
-// Numerics: float32 scores, sums and accumulators; P and dS rounded to the inputs' type for the
-// products. Same bits from run to run.
-// Technique: Dao, FlashAttention-2 (arXiv:2307.08691); Shah et al., FlashAttention-3
-// (arXiv:2407.08608).
+// pass by; gq = scale dS k. By keys: it owns 128 rows of k and v, tiles of 64 rows of q and g pass
+// by, for every query head of the group in order; gk = scale dS^T q, gv = P^T g. P and dS with a
+// mask or dropout: attention.cu, attention_scores.cuh. attention_row_stats.cu runs before both.
+// Layout: as in attention_sm90_forward.cu. Mapping: one block an SM. One thread, the producer, has
+// the copy engine (TMA) fill a ring of 3 or 4 stages; two consumer warpgroups own 64 rows each. P
+// and dS are A operands straight from the accumulators of S and dP. The bottleneck is shared-memory
+// bandwidth (a 64 x 64 x 16 product reads as long as it multiplies), so registers hold the owned
+// rows where they fit: not by keys at depth 128, whose two sums take 128 registers. With the rows
+// in registers, the sums of a round are issued with the scores of the next. Causal: a block skips
+// tiles on the masked side of the diagonal. Bytes: owned tiles once, passing tiles once per owned
+// tile, most of them from L2. FLOPs: 3 products by queries, 4 by keys, of 2 S T D each (half if
+// causal). 5 in all would do, but then gq needs sums in memory, added in order. Shared memory 97 to
+// 193 KiB. Numerics: float32 scores, sums and accumulators; P and dS are rounded to the dtype of
+// the inputs for the products. The same bits in every run. Technique: Dao, FlashAttention-2
+// (arXiv:2307.08691); Shah et al., FlashAttention-3 (arXiv:2407.08608).
 //
 // Versions, us on an H200 (1.7 to 1.98 GHz, 500 to 690 W), bfloat16, PyTorch 2.11 (cuDNN) in the
 // same run in brackets:
-//                                           128 causal    128 full      64 causal     128 full      128 causal
-//                                           2x16x8192     2x16x8192     2x32x8192     8x16x2048     1x32/8x8192
-//   mma.sync (attention_sm80_backward.cu)    12525
-//   owned rows in shared memory, a round    3306 (2811)   6599 (5150)   4079 (3348)   1791 (1458)   3624 (2853)
-//     waits for its products
-//   owned rows in registers (gq 1488 to     3042 (2811)   5815 (5150)   3725 (3348)   1625 (1458)   3206 (2730)
-//     1195), rounds overlap
-//   groups of heads that end evenly                                                                 2832 (2853)
-//   descriptors in uniform registers        2918 (2801)   5638 (5088)   3059 (3416)   1523 (1415)   2768 (2818)
-//   With a bool mask, 128, 2x16x4096: 2428 us (2330), where mma.sync took 12943. With dropout, 128
-//   causal, 2x16x8192: 5080 (3419), of which both passes draw; with four keys a counter of Philox
-//   instead of eight 5987, where mma.sync took 25786. 471 TFLOP/s of 5 products at depth 128
-//   causal, 659 of the 7 that are made. 16x12x1024 causal, 64: 249 (274). racecheck takes
-//   __syncwarp for no order between reads of all lanes and the arrival of one, and reports
-//   statistics that are loaded over others by keys: none once all lanes arrive, which takes 5 %
-//   more at depth 64. No gain: consumers that issue in turn; statistics of columns in 16-byte
-//   pieces. By keys at depth 128, rounds that overlap spill.
+//                                128 causal   128 full     64 causal    128 full     128 causal
+//                                2x16x8192    2x16x8192    2x32x8192    8x16x2048    1x32/8x8192
+//   attention_sm80_backward.cu   12525
+//   owned rows in shared memory  3306 (2811)  6599 (5150)  4079 (3348)  1791 (1458)  3624 (2853)
+//   owned rows in registers (1)  3042 (2811)  5815 (5150)  3725 (3348)  1625 (1458)  3206 (2730)
+//   groups of heads end evenly                                                       2832 (2853)
+//   uniform descriptors          2918 (2801)  5638 (5088)  3059 (3416)  1523 (1415)  2768 (2818)
+// (1) and rounds overlap, where before each round waited for its products; gq 1488 to 1195. With a
+// bool mask, 128, 2x16x4096: 2428 us (2330), where mma.sync took 12943. With dropout, 128 causal,
+// 2x16x8192: 5080 (3419), since both passes draw; with four keys a Philox counter instead of eight
+// 5987, where mma.sync took 25786. 471 TFLOP/s of 5 products at depth 128 causal, 659 of the 7 that
+// run. 16x12x1024 causal, 64: 249 (274). racecheck does not count __syncwarp as an order between
+// reads of all lanes and the arrival of one, and reports statistics that are overwritten by keys.
+// It reports none if all lanes arrive, which takes 5 % longer at depth 64. No gain: consumers that
+// issue in turn; statistics of columns in 16-byte words. By keys at depth 128, rounds that overlap
+// spill.
 #include "attention_sm90_backward.cuh"
 
 namespace shardwise::cuda {
@@ -61,7 +56,7 @@ BackwardArgs arguments(const AttentionProblem& p) {
   return args;
 }
 
-// The maps of q, g and k, v in boxes of so many rows.
+// The tensor maps of q, g and k, v with boxes of the given rows.
 struct PairMaps {
   CUtensorMap first, second;
   bool of_queries(const AttentionProblem& p, int rows) {
@@ -74,7 +69,7 @@ struct PairMaps {
   }
 };
 
-// One pass: what the copy engine has to know, then the launch.
+// One pass: its tensor maps, then the launch.
 template <class C>
 struct BackwardPass {
   PairMaps own, pass, results;
@@ -98,7 +93,7 @@ struct BackwardPass {
     args.want2 = p.gv != nullptr;
     const int64_t tiles = ceil_div(C::kByKeys ? p.keys : p.queries, C::kOwned),
                   owners = p.batch * (C::kByKeys ? p.kv_heads : p.heads);
-    // By keys all owners of a head read the same query head at about the same time, by queries
+    // By keys all owners of a head read the same query head at about the same time; by queries the
     // owners of one key head share it.
     const int64_t passing = C::kByKeys ? p.queries : p.keys * args.kv_heads / args.heads;
     args.order = attention_order(tiles, owners, passing * (p.depth + p.value_depth) * 2,

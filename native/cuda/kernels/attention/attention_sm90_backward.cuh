@@ -1,4 +1,4 @@
-// The kernel of attention_sm90_backward.cu (its header tells the whole story) as a template.
+// The kernel of attention_sm90_backward.cu as a template; that file has the description.
 #pragma once
 #include "attention_sm90.cuh"
 
@@ -14,8 +14,7 @@ struct BackwardArgs {
 };
 
 // ByKeys: a block owns rows of k and v, tiles of q and g pass by; else it owns rows of q and g,
-// tiles of k and v pass by.
-// Modified: there is a mask, dropout or both.
+// tiles of k and v pass by. Modified: there is a mask, dropout or both.
 template <class Element, int DepthOfTile, bool OwnKeys, int PassingRows, int NumStages,
           bool Modified>
 struct BackwardTile {
@@ -29,10 +28,10 @@ struct BackwardTile {
   static constexpr int kOwnedBytes = kBoxes * kOwnedBox, kPassingBytes = kBoxes * kPassingBox;
   static constexpr int kStatBytes = kByKeys ? kStatBlock * 4 : 0;
   static constexpr bool kInRegisters =
-      // the owned rows in registers: shared memory is the narrower of the two
+      // Holds the owned rows in registers: shared-memory bandwidth is the bottleneck.
       !kByKeys || kDepth == 64;
-  // In shared memory: both owned tiles, then the results; a ring of both passing tiles, one of
-  // statistics; barriers.
+  // Offsets in shared memory: both owned tiles, then the results; a ring of both passing tiles; one
+  // of statistics; barriers.
   static constexpr int kRing = 2 * kOwnedBytes, kStageBytes = 2 * kPassingBytes,
                        kStats = kRing + kStages * kStageBytes;
   static constexpr int kBarriers = kStats + kStages * kStatBytes;
@@ -43,7 +42,7 @@ struct BackwardTile {
 
 #if SW_SM90A
 
-// Both tiles of a pair: q and g, or k and v.
+// Loads both tiles of a pair: q and g, or k and v.
 template <int Boxes>
 __device__ __forceinline__ void load_pair(uint32_t to, uint32_t box_bytes, const CUtensorMap* first,
                                           const CUtensorMap* second, uint32_t barrier, int32_t row,
@@ -91,8 +90,8 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   const int32_t first_row = place.row0 + consumer * 64,
                 row_low = first_row + (thread >> 5) * 16 + (lane >> 2);
   const int32_t pair = (lane & 3) * 2, own_rows = C::kByKeys ? p.keys : p.queries;
-  // Causal, by queries: the first warpgroup sees less than the second. By keys it sees more, and
-  // the second one's are hidden.
+  // Causal, by queries: the first warpgroup sees fewer keys than the second. By keys it sees more
+  // queries, and those of the second are masked.
   const int32_t seen = (first_row + 63) / kPassing + 1;
   const int32_t rounds = !C::kByKeys && p.causal && seen < place.rounds ? seen : place.rounds;
   const uint32_t rows1 = shared + consumer * 64 * 128, rows2 = rows1 + C::kOwnedBytes,
@@ -107,7 +106,8 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   StatsFragment<C::kByKeys> lse, delta;
   if constexpr (!C::kByKeys) {
 #pragma unroll
-    for (int half = 0; half < 2; half++) {  // they are there up to a multiple of the owned rows
+    // the statistics exist up to a multiple of the owned rows
+    for (int half = 0; half < 2; half++) {
       const int32_t row = row_low + half * 8, head_index = place.batch * p.heads + place.own_head;
       const float* const at =
           p.row_stats + int64_t(head_index) * p.stat_blocks * kStatBlock + stat_place(row);
@@ -144,7 +144,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
 
   Mods<T, kPassing, C::kByKeys, C::kModified> mods;
   int32_t step = 0, head = C::kByKeys ? place.first_head : place.own_head, column0;
-  // What changes the scores of the next round, read while they are made.
+  // Loads mask and dropout of the next round, while its scores are computed.
   const auto load_mods = [&] {
     column0 = (place.first_step + step) * kPassing;
     mods.load(p.mods, place.batch, head, p.heads, row_low, column0 + pair);
@@ -165,7 +165,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   const auto accumulate = [&](uint32_t deltas) {
     scores_gradient(d, s, delta, deltas, mods, keep_scale);
   };
-  // P of the weights that are kept, for gv.
+  // P of the kept weights, for gv.
   const auto pack_weights = [&] {
     if constexpr (C::kModified)
       mods.pack_kept(fragments2, s);
@@ -205,8 +205,8 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   }
   RingPlace<C::kStages> ring;
   if constexpr (!C::kInRegisters) {
-    // The sums and what is in flight fill the registers: the other warpgroup keeps the tensor cores
-    // busy meanwhile.
+    // The sums and the products in flight fill the registers, so this pass does not overlap rounds;
+    // the other warpgroup keeps the tensor cores busy.
 #pragma unroll 1
     for (int32_t round = 0; round < rounds; round++, ring.advance()) {
       const uint32_t at = place_of_stage(ring.stage);
@@ -232,8 +232,8 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       release(ring.stage);
     }
   } else if (rounds > 0) {
-    // The sums of a round are made together with the scores of the next one, so that the tensor
-    // cores have work while the exponentials are taken.
+    // The sums of a round are issued with the scores of the next one, so that the tensor cores work
+    // during the exponentials.
     RingPlace<C::kStages> before;
     barrier_wait(full, 0);
     wgmma_fence();
@@ -289,7 +289,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
 
 #endif
 
-// own1, own2: k and v or q and g; pass1, pass2: the others. result1: gk or gq, result2: gv.
+// own1, own2: k and v, or q and g; pass1, pass2: the other pair. result1: gk or gq, result2: gv.
 template <class C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     backward_kernel(const __grid_constant__ CUtensorMap own1,

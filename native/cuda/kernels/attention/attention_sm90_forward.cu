@@ -2,46 +2,40 @@
 // to 128.
 //
 // Math: attention.cu. Per tile of queries and step of 128 keys: S = q k^T, running maximum and sum
-//   of the rows, P = exp2(scale S - maximum), out = out rescale + P v. With a mask S = scale q k^T +
-//   mask; with dropout P v leaves out what is dropped.
-// Layout: q, k, v of any batch, head and row strides that are multiples of 16 bytes, features
-//   contiguous, so that [B, S, H, D] seen as [B, H, S, D] is taken as it lies. Tiles of 128
-//   queries, at depths up to 64 of 192 unless too many of them do not exist.
-// Mapping: one block an SM, which takes tile after tile from a counter, longest first. One thread,
-//   the producer, has the copy engine (TMA) bring q and rings of 2 or 3 tiles of k and v; two or
-//   three consumer warpgroups have 64 queries each. P is the A operand of the second product
-//   straight from the accumulators of the first. The products of a step are P v of the step before
-//   and the next S, issued together: exponentials of one step run under the products around them,
-//   and consumers take turns at issuing (named barriers), so that one's exponentials run under the
-//   others' products. Sums leave by stmatrix and the copy engine. Causal: keys after a tile's last
-//   query are not visited, only steps on the diagonal are masked. With a mask or dropout, by
-//   kernels of their own: what is added to a step's scores is read, and random bits are drawn,
-//   while the scores are made (attention_scores.cuh).
-// Bytes: q and out once, k and v once per query tile, of which heads that run together (16 MiB)
-//   find most in L2. FLOPs 4 S T D (half if causal). Shared memory 193 KiB at depth 128, 144 to 168
-//   KiB at depth 64.
-// Numerics: float32 scores, sums and accumulators, P rounded to the inputs' type for the second
-// product. Same bits from run to run.
-// Technique: Shah et al., FlashAttention-3 (arXiv:2407.08608): warp specialisation, ping-pong,
-// overlap within a warpgroup.
+// of the rows, P = exp2(scale S - maximum), out = out rescale + P v. With a mask S = scale q k^T +
+// mask; with dropout P v omits the dropped weights. Layout: q, k, v have any batch, head and row
+// strides that are multiples of 16 bytes, and contiguous features, so that [B, S, H, D] viewed as
+// [B, H, S, D] needs no copy. Tiles of 128 queries; at depths up to 64 of 192, unless too many of
+// those do not exist. Mapping: one block an SM, which takes tile after tile from a counter, longest
+// first. One thread, the producer, has the copy engine (TMA) load q and rings of 2 or 3 tiles of k
+// and v; two or three consumer warpgroups have 64 queries each. P is the A operand of the second
+// product straight from the accumulators of the first. The products of a step are P v of the
+// previous step and the next S, issued together: the exponentials of a step overlap with the
+// products around them. Consumers take turns at issuing (named barriers), so that one's
+// exponentials overlap with the others' products. Sums leave by stmatrix and the copy engine.
+// Causal: a block skips keys after a tile's last query and masks only steps on the diagonal.
+// Separate kernels handle masks and dropout: they load mask values and draw random bits while the
+// scores are computed (attention_scores.cuh). Bytes: q and out once, k and v once per query tile,
+// mostly from L2 for heads that run together (16 MiB). FLOPs 4 S T D (half if causal). Shared
+// memory 193 KiB at depth 128, 144 to 168 KiB at depth 64. Numerics: float32 scores, sums and
+// accumulators; P is rounded to the dtype of the inputs for the second product. The same bits in
+// every run. Technique: Shah et al., FlashAttention-3 (arXiv:2407.08608): warp specialisation,
+// ping-pong, overlap within a warpgroup.
 //
 // Versions, us on an H200 (1.7 to 1.98 GHz, 500 to 690 W), bfloat16, PyTorch 2.11 (cuDNN) in the
 // same run in brackets:
-//                                           128 causal    128 full      64 causal     128 full      64 causal
-//                                           2x16x8192     2x16x8192     2x32x8192     8x16x2048     16x12x1024
-//   mma.sync (attention_sm80_forward.cu)     4082
-//   a block a tile                          809 (887)     1757 (1795)   1114 (1253)   435 (415)     108 (89)
-//   tiles from a counter, their numbers     885 (889)     1929 (1814)   1139 (1246)   451 (419)     92 (85)
-//     not known to be uniform: descriptors
-//     are moved from registers each time
-//   this one                                833 (887)     1777 (1795)   1104 (1253)   421 (415)     83 (89)
-//   660 TFLOP/s of 989 at depth 128 causal; 498 at depth 64, where exponentials bind. 32 over 8
-//   heads of 128, causal, 8192: 863 (963). With a bool mask, 128, 2x16x4096: 699 us (905), where
-//   mma.sync took 4046. With dropout, 128 causal, 2x16x8192: 1872 (1946), where mma.sync took
-//   11296; with four keys a counter of Philox instead of eight 2380, with draws unrolled by two
-//   1973.
-//   Lost: tiles of 128 x 160 keys at depth 64; two blocks an SM with steps of 64 keys (the
-//   registers do not suffice).
+//                                128 causal   128 full     64 causal    128 full     64 causal
+//                                2x16x8192    2x16x8192    2x32x8192    8x16x2048    16x12x1024
+//   attention_sm80_forward.cu    4082
+//   a block a tile               809 (887)    1757 (1795)  1114 (1253)  435 (415)    108 (89)
+//   tiles from a counter (1)     885 (889)    1929 (1814)  1139 (1246)  451 (419)    92 (85)
+//   this one                     833 (887)    1777 (1795)  1104 (1253)  421 (415)    83 (89)
+// (1) without uniform tile numbers: each product moves its descriptors from registers. 660 TFLOP/s
+// of 989 at depth 128 causal; 498 at depth 64, where exponentials are the limit. 32 over 8 heads of
+// 128, causal, 8192: 863 (963). With a bool mask, 128, 2x16x4096: 699 us (905), where mma.sync took
+// 4046. With dropout, 128 causal, 2x16x8192: 1872 (1946), where mma.sync took 11296; with four keys
+// a Philox counter instead of eight 2380, with draws unrolled by two 1973. Slower: tiles of 128 x
+// 160 keys at depth 64; two blocks an SM with steps of 64 keys (too few registers).
 #include "../../primitives/work_counter.cuh"
 #include "attention_sm90.cuh"
 
@@ -51,9 +45,9 @@ struct ForwardArgs {
   AttentionOrder order;
   int32_t work, heads, group_size, queries, keys;
   bool causal;
-  float scale;  // of scores, for powers of 2
+  float scale;  // of scores, in base 2
   float* lse;
-  WorkCounter counter;  // of tiles beyond the first of each block
+  WorkCounter counter;  // of tiles after the first of each block
   ScoreMods mods;
 };
 
@@ -67,8 +61,8 @@ struct ForwardTile {
   static constexpr int kThreads = 128 * (kConsumers + 1);
   static constexpr int kQueryBox = kQueries * 128, kKeyBox = kKeys * 128;
   static constexpr int kQueryBytes = kBoxes * kQueryBox, kKeyBytes = kBoxes * kKeyBox;
-  // In shared memory: q, out, the rings of k and v; barriers, full and empty: of k, of v, of q; the
-  // number of the tile.
+  // Offsets in shared memory: q, out, the rings of k and v; barriers, full and empty: of k, of v,
+  // of q; the number of the tile.
   static constexpr int kOut = kQueryBytes, kK = 2 * kQueryBytes, kV = kK + kStages * kKeyBytes;
   static constexpr int kBarriers = kV + kStages * kKeyBytes,
                        kNumber = kBarriers + (4 * kStages + 2) * 8;
@@ -95,7 +89,7 @@ struct ForwardBarriers {
         q_empty(q_full + 8) {}
 };
 
-// A tile of queries: where it is, and how many steps of keys it sees.
+// A tile of queries: its position, and the number of key steps it attends to.
 struct ForwardWork {
   int32_t query0, head, batch, steps;
   template <class C>
@@ -113,8 +107,8 @@ struct ForwardWork {
   }
 };
 
-// One thread: takes tiles until there are none, tells the consumers which (-1: none), and loads
-// what they need.
+// The producer thread: takes tiles until none are left, passes their numbers to the consumers (-1
+// ends), and loads their operands.
 template <class C>
 __device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUtensorMap* map_q,
                                                 const CUtensorMap* map_k, const CUtensorMap* map_v,
@@ -145,7 +139,7 @@ __device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUte
       load_tile<C::kBoxes>(shared + C::kV + offset, C::kKeyBox, map_v, v_ready, key0, kv_head,
                            place.batch);
     }
-    // Only now: a tile that is spoken for early waits for a block that may be late.
+    // Taken as late as possible: a tile that is reserved early waits for a block that may be late.
     work = p.counter.take(1) + gridDim.x;
     if (work >= p.work) work = -1;
   }
@@ -153,7 +147,7 @@ __device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUte
   p.counter.finish(gridDim.x);
 }
 
-// What a consumer keeps from tile to tile.
+// The state of a consumer across tiles.
 template <class C>
 struct ForwardConsumer {
   using T = typename C::T;
@@ -164,8 +158,8 @@ struct ForwardConsumer {
   const ForwardBarriers<C>& barriers;
   const uint32_t shared;
   const int consumer, lane;
-  // The tensor cores are given to the consumers in turn, so that one multiplies while the others
-  // take exponentials.
+  // Consumers use the tensor cores in turn, so that one multiplies while the others compute
+  // exponentials.
   const int my_turn, next_turn;
   const uint64_t q, k, v;
   RingPlace<C::kStages> k_ring, v_ring;
@@ -220,7 +214,8 @@ struct ForwardConsumer {
     v_ring.advance();
   }
 
-  // Hides what this warpgroup's rows, from row0 on, do not see of a step, and takes exponentials.
+  // Applies the causal mask to a step of this warpgroup's rows (from row0 on), and the softmax
+  // update.
   __device__ __forceinline__ void softmax_rescale(float (&s)[kKeys / 2], int32_t step, int32_t row0,
                                                   int32_t row_low, const StepMods& mods,
                                                   RowState& rows, float (&rescale)[2]) const {
@@ -291,8 +286,8 @@ __device__ __forceinline__ void forward_consume(const ForwardArgs& p, const CUte
   ForwardConsumer<C> consumer(p, barriers, shared);
   for (RingPlace<1> tiles;; tiles.advance()) {
     barrier_wait(barriers.q_full, tiles.phase);
-    // Known to be uniform, without which a product waits for its descriptors: 7 % of the time at
-    // depth 128.
+    // A warp-uniform number: else each product waits for its descriptors, 7 % of the time at depth
+    // 128.
     const int32_t work = load_for_warp(shared + C::kNumber);
     if (work < 0) break;
     consumer.tile(ForwardWork::of<C>(p, work), map_out);

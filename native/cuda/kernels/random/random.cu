@@ -1,19 +1,19 @@
 // random_uniform, random_normal, random_integer, random_bernoulli, dropout.
 //
 // Math: Philox4x32-10 of the element's index in the global tensor (native/README.md), so a value
-// depends on neither the grid nor the sharding. The index view says which local element is which
-// global one. Each thread makes 4 neighbouring elements (of dense dropout 16 bytes). When the index
+// depends on neither the grid nor the sharding. The index view maps local elements to global
+// indices. Each thread computes 4 neighbouring elements (16 bytes of dense dropout). If the index
 // view is dense and starts at a multiple of 4 they share one Philox block (two for 64-bit values),
-// else each computes its own. Grid: blocks of 256 threads. Writes y once (dropout: reads x, writes
-// y and the mask). 20 products of 32 by 32 bits for four words.
-// Numerics: uniforms of 24 bits (float64: 53), below their bound in every dtype; normals by
-// Box-Muller of 24-bit uniforms; integers are 64 bits modulo the span. Products and sums are not
-// fused, as on the CPU; rounded to the dtype at the end.
-// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). Other numbers than
-// PyTorch's. On an H200, 16384 x 16384 (PyTorch): uniforms in float32 380 us (417), normals 669
-// (594), int64 in 16384 x 8192 413 (332, of 32 bits each), dropout in bfloat16 350 (440). Integer
-// instructions limit all but dropout. Versions: offsets of each element also where they lie
-// densely: uniforms 561, dropout (four elements a thread) 671; int64 by a remainder of 64 bits 743.
+// else each computes its own. Grid: blocks of 256 threads. Bytes: y once (dropout: x, y and the
+// mask once). Operations: 20 products of 32 by 32 bits for four words. Numerics: uniforms of 24
+// bits (float64: 53), below their bound in every dtype; normals by Box-Muller of 24-bit uniforms;
+// integers are 64 bits modulo the span. Products and sums are not fused, as on the CPU; rounded to
+// the dtype at the end. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
+// (2011). The numbers differ from PyTorch's. On an H200, 16384 x 16384 (PyTorch): uniforms in
+// float32 380 us (417), normals 669 (594), int64 in 16384 x 8192 413 (332, of 32 bits each),
+// dropout in bfloat16 350 (440). Integer instructions limit all except dropout. Versions: offsets
+// per element also for dense operands: uniforms 561, dropout (four elements a thread) 671; int64 by
+// a 64-bit remainder 743.
 #include <cmath>
 
 #include "../../../generated/op_params.h"
@@ -30,7 +30,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPerThread = 4;
 
-// Which elements a thread makes, and where they go.
+// Maps a thread to its elements and their output offsets.
 struct Elements {
   int64_t count;
   uint64_t first_index;         // of the index view
@@ -47,7 +47,7 @@ struct Drawn {
   bool valid[kPerThread];
 };
 
-// Dense: both index and output are, so that of a whole group only the first element is asked for.
+// Dense: index and output are both dense, so the first element determines the group.
 template <bool Dense>
 __device__ __forceinline__ bool place(const Elements& e, Drawn& d) {
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPerThread;
@@ -69,7 +69,7 @@ __device__ __forceinline__ bool place(const Elements& e, Drawn& d) {
   return true;
 }
 
-// 4 lanes of 32 bits. With a dense index `element[0]` is a multiple of 4.
+// 4 values of 32 bits. With a dense index `element[0]` is a multiple of 4.
 __device__ __forceinline__ void draw_words(const PhiloxKey& key, const Drawn& d, bool dense,
                                            uint32_t (&out)[kPerThread]) {
   if (dense) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void draw_words(const PhiloxKey& key, const Drawn& d,
   }
 }
 
-// 4 values of 64 bits: two a counter.
+// 4 values of 64 bits, two for each counter.
 __device__ __forceinline__ void draw_wide(const PhiloxKey& key, const Drawn& d, bool dense,
                                           uint64_t (&out)[kPerThread]) {
   if (dense) {
@@ -101,8 +101,8 @@ __device__ __forceinline__ void draw_wide(const PhiloxKey& key, const Drawn& d, 
   }
 }
 
-// The pair that two lanes make. The angle is taken in half turns, so that no range has to be
-// reduced.
+// A Box-Muller pair from two 32-bit values. The angle is in half turns, which needs no range
+// reduction.
 template <class C>
 __device__ __forceinline__ void normal_pair(uint32_t even, uint32_t odd, C& first, C& second) {
   const C u0 = static_cast<C>(uniform_float(even)),
@@ -143,7 +143,7 @@ __device__ __forceinline__ double multiply(double a, double b) { return __dmul_r
 __device__ __forceinline__ float add_up(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ double add_up(double a, double b) { return __dadd_rn(a, b); }
 
-// The draws: an array of kPerThread values in the compute type.
+// Draws: each returns kPerThread values in the compute type.
 template <class C>
 struct UniformDraw {
   using Value = C;
@@ -191,7 +191,7 @@ struct IntegerDraw {
     draw_wide(key, d, dense, words);
 #pragma unroll
     for (int i = 0; i < kPerThread; i++) {
-      // The quotient from below, by less than 3: words[i] % span takes four times as many
+      // A lower bound of the quotient, low by less than 3: words[i] % span takes four times as many
       // instructions.
       uint64_t rest = words[i] - __umul64hi(words[i], reciprocal) * span;
       if (rest >= span) rest -= span;
@@ -232,7 +232,7 @@ Elements elements_of(const TensorView& y, const TensorView& index) {
   e.count = y.numel;
   e.first_index = static_cast<uint64_t>(index.scalar);
   Dims<2> dims = dims_of<2>({&y, &index});
-  dims.collapse();  // the order stays: neighbours in the index share a Philox block
+  dims.collapse();  // keeps the order: neighbours in the index share a Philox block
   const bool one_dim = dims.ndim == 1;
   e.dense_index = one_dim && dims.strides[1][0] == 1 && e.first_index % 4 == 0;
   e.dense_output = one_dim && dims.strides[0][0] == 1 && groups_aligned(y, kPerThread);
@@ -268,11 +268,11 @@ struct DropoutArgs {
   void* y;
   uint8_t* mask;
   DType dtype;
-  bool vectors;  // y and mask take vector stores
+  bool vectors;  // y and mask allow vector stores
 };
 
-// x, y and mask contiguous: 16 bytes a thread. A uniform of 24 bits is at least the probability
-// from `threshold` on.
+// Dropout of contiguous x, y and mask: 16 bytes a thread. A uniform of 24 bits is at least the
+// probability if its bits are at least `threshold`.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     dropout_dense(const __grid_constant__ DropoutArgs args, uint32_t threshold) {

@@ -1,36 +1,33 @@
 // cross_entropy and its gradient over logits x[rows, n] with class indices t[rows].
 //
-// cross_entropy takes (x, t, w) and gives (loss, lse); with a fourth input, a scale of the losses
-// (a number, or of one element), it gives the gradient of their sum as a third output (g is the
-// scale), from the same read of the logits where they are whole aligned vectors
-// (cross_entropy_rows.cu, which also has the faster kernels for such rows without label smoothing).
+// cross_entropy takes (x, t, w) and gives (loss, lse). With a fourth input, a scale of the losses
+// (a number, or one element), it also gives the gradient of their sum (g is the scale), from the
+// same read of the logits if they are whole aligned vectors. cross_entropy_rows.cu has those
+// kernels, and faster ones for such rows without label smoothing.
 //
-//   lse = log(sum(exp(x)))
-//   loss = (1 - s) w[t] (lse - x[t]) + (s / n) sum_c w[c] (lse - x[c])                 s: label smoothing; w absent: 1
-//   gx = g ((1 - s) w[t] (p - onehot(t)) + (s / n) (W p - w)),  p = exp(x - lse), W = sum(w)
+//   lse  = log(sum(exp(x)))
+//   loss = (1 - s) w[t] (lse - x[t]) + (s / n) sum_c w[c] (lse - x[c])
+//   gx   = g ((1 - s) w[t] (p - onehot(t)) + (s / n) (W p - w)),  p = exp(x - lse), W = sum(w)
+//   s: label smoothing; w absent: 1
 //
-// loss and gradient are 0 where t is ignore_index. Any other t outside [0, n) goes to the error
-// slot.
-// forward   one read of the logits (two with label smoothing): running maximum and sum of exponentials per thread, merged over a
-//           group (part of a warp for short rows, else a block). backward: one read, one write in
-//           the dtype of the logits, nothing of float32 size; a block per part of a row, so long
-//           rows and few rows fill the device alike.
-// Rows that are contiguous move in 16-byte vectors whatever their alignment (row_tile.cuh), others
-// element by element.
-// Grid: forward a block of 128 threads for the teams of several rows of up to 256 vectors, else one
+// loss and gradient are 0 if t is ignore_index. Any other t outside [0, n) goes to the error slot.
+//   forward   one read of the logits (two with label smoothing): running maximum and sum of
+//             exponentials per thread, merged over a group (part of a warp for short rows, else a
+//             block)
+//   backward  one read, one write in the dtype of the logits, no float32 copy; a block per chunk of
+//             a row, so that long rows and few rows fill the device alike
+// Contiguous rows move in 16-byte vectors whatever their alignment (row_tile.cuh), others element
+// by element. Grid: forward a block of 128 threads for several rows of up to 256 vectors, else one
 // of 256 (up to 2048 vectors) or 512 for a row; backward blocks of 32 to 256 threads with four
-// vectors a thread, side by side over a row.
-// Operations: forward some 4 an element (comparison, difference, exponential, sum), 3 more with
-// label smoothing; backward 3 (difference, exponential, product), 2 more.
-// Source: PyTorch's cross_entropy. Technique: loss and gradient without probabilities in memory, as
-// in Liger Kernel, arXiv:2410.10989; running maximum and sum of Milakov and Gimelshein,
-// arXiv:1805.02867.
-// Numerics: float32 (float64 for float64), loss and lse in that type, the gradient rounded once; no
-// atomics, an order of sums fixed by shape and alignment. A row of -inf has lse -inf and loss NaN.
-// On one H200, bf16 8192 x 128256: loss 815 us, gradient 1574, where cross_entropy_rows.cu takes
-// 471 and 1034.
-// Versions: the ways of cross_entropy_rows.cu, with their figures there; of these kernels no other
-// was timed.
+// vectors a thread, side by side over a row. Operations: forward some 4 an element (comparison,
+// difference, exponential, sum), 3 more with label smoothing; backward 3 (difference, exponential,
+// product), 2 more. Numerics: float32 (float64 for float64), loss and lse in that type, the
+// gradient rounded once; no atomics, an order of sums fixed by shape and alignment. A row of -inf
+// has lse -inf and loss NaN. Source: PyTorch's cross_entropy. Technique: loss and gradient without
+// probabilities in memory, as in Liger Kernel, arXiv:2410.10989; running maximum and sum of Milakov
+// and Gimelshein, arXiv:1805.02867. On one H200, bf16 8192 x 128256: loss 815 us, gradient 1574,
+// where cross_entropy_rows.cu takes 471 and 1034. Versions: cross_entropy_rows.cu, with
+// measurements there; no other version of these kernels was timed.
 #include "../../../generated/op_params.h"
 #include "cross_entropy.cuh"
 
@@ -42,7 +39,7 @@ struct Smoothing {
   int64_t ignore_index;
 };
 
-// A vector of n values with any stride and floating dtype, or all ones if data is null.
+// A vector of n values with any stride and floating dtype; all ones if data is null.
 struct ClassWeights {
   const void* data;
   int64_t stride;
@@ -59,7 +56,7 @@ struct Logits {
   bool vectors;  // step is 1
 };
 
-// V logits from element `first` of a row; those outside it are -inf.
+// V logits from element `first` of a row; -inf outside the row.
 template <int V, class T>
 __device__ __forceinline__ Vec<T, V> load_logits(const T* row, int64_t first, const Logits& shape) {
   const T fill = from_compute<T>(negative_infinity<compute_t<T>>());
@@ -286,7 +283,7 @@ Status cross_entropy(const KernelCall& call) {
     plan.group.lanes = 1;
     while (plan.group.lanes < 32 && plan.group.lanes * 4 < vectors) plan.group.lanes *= 2;
     plan.threads = vectors <= 256 ? 128 : vectors <= 2048 ? 256 : 512;
-    if (vectors > 256) plan.group.lanes = plan.threads;  // the block
+    if (vectors > 256) plan.group.lanes = plan.threads;  // the whole block
     plan.blocks =
         vectors > 256 ? shape.rows : ceil_div(shape.rows, plan.threads / plan.group.lanes);
     launch_rows(cross_entropy_rows<T>, plan, stream.handle, static_cast<const T*>(x.data), shape,

@@ -1,25 +1,23 @@
-// What cross_entropy.cu and cross_entropy_rows.cu share.
+// Shared by cross_entropy.cu and cross_entropy_rows.cu.
 #pragma once
 #include "../../primitives/row_tile.cuh"
 
 namespace shardwise::cuda {
 
-// Operands as the kernels got them; loss and lse may be immediates (absent). Without label
-// smoothing.
+// The operands of both kernels, without label smoothing; loss and lse may be immediates (absent).
 struct CrossEntropyRows {
   const TensorView *x, *target, *weight;
   int64_t ignore_index;
-  // the gradient of the losses, for each row; or what they are scaled by, a number or one element;
-  // null: 1
+  // The gradient of the losses, one per row; or their scale, a number or one element. Null: 1.
   const TensorView* g;
   int64_t g_stride;
   const TensorView *loss, *lse, *gx;
 };
 
-// Factors of the rows, as kernels see them.
+// The factor of each row in the kernels.
 template <class C>
 struct RowFactor {
-  const C* data;  // null: all are `value`
+  const C* data;  // null: `value` for all rows
   int64_t stride;
   C value;
 
@@ -30,7 +28,8 @@ struct RowFactor {
   __device__ __forceinline__ C of(int64_t row) const { return data ? data[row * stride] : value; }
 };
 
-// Each does the rows if they are whole aligned vectors and long enough, or returns false.
+// Each returns false, and launches nothing, unless the rows are whole aligned vectors and long
+// enough.
 bool cross_entropy_loss_rows(const KernelCall& call, const CrossEntropyRows& r);
 bool cross_entropy_gradient_rows(const KernelCall& call, const CrossEntropyRows& r);
 bool cross_entropy_both_rows(const KernelCall& call, const CrossEntropyRows& r);

@@ -1,24 +1,31 @@
 // cross_entropy over contiguous rows of whole 16-byte vectors (float32, float16, bfloat16) without
 // label smoothing, the common case; cross_entropy.cu has the formulas and all other rows.
 //
-// loss      one read: a block for a row, running maximum and sum per thread, eight vectors in flight.
-// gradient  one read and one write from lse: blocks of 1024 vectors, four in flight a thread.
-// both      loss and gradient from one read and one write: a cluster of up to 8 blocks keeps a row in its shared memory
-//           (row_sum.cuh), three blocks on a multiprocessor; clusters of several blocks stay, and
-//           fetch the next row into each place that they have used. 4 bytes for a bf16 logit,
-//           against 6 of loss and gradient apart and 14 of a float32 copy of the logits.
-// Some 10 instructions for an element, two of them exponentials in `both`.
-// Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of
-// summation, no atomics.
-// Technique: as cross_entropy.cu; both from one read by a row in the memory of a cluster. Measured
-// on one H200, bf16 8192 x 128256, microseconds: loss 815 (cross_entropy.cu) and 471 (this, 4.46
-// TB/s of reads alone); gradient 1574 and 1034 (96 % of copy); loss, then gradient 2442 and 1512;
-// both at once 1217 (81 %; stores that L2 is to give up first: 1242 in the same run as 1218). Of
-// `both`: blocks that end with their row 1248, waiting for the whole slice 1270 (8192 x 32000, a
-// block a row: 262, and 285 where they stay); clusters that stay with 256 threads a block 1228, 320
-// 1240, 448 1582; with 8 blocks of 192 or 256 threads 1304 to 1660; one block a multiprocessor and
-// three rows on their way: 1485 with the exponentials held in registers through the exchange, 1594
-// and 1651 (1024 and 512 threads) with the second chunk of a row behind the first chunk of the next.
+//   loss      one read: a block for a row, running maximum and sum per thread, eight vectors in
+//             flight
+//   gradient  one read and one write from lse: blocks of 1024 vectors, four in flight a thread
+//   both      loss and gradient from one read and one write: a cluster of up to 8 blocks keeps a
+//             row in its shared memory (row_sum.cuh), three blocks an SM; clusters of several blocks
+//             are persistent and refill each used slot with the next row. 4 bytes for a bf16 logit,
+//             against 6 of separate loss and gradient and 14 of a float32 copy of the logits.
+// Operations: some 10 instructions an element, two of them exponentials in `both`. Numerics:
+// float32; loss and lse are float32, the gradient is rounded once. Fixed order of summation, no
+// atomics. Technique: as cross_entropy.cu; `both` keeps a row in the memory of a cluster. Versions,
+// bf16 8192 x 128256 on one H200, us:
+//                                         cross_entropy.cu   this
+//   loss                                  815                471 (4.46 TB/s, reads only)
+//   gradient                              1574               1034 (96 % of copy)
+//   loss, then gradient                   2442               1512
+//   both at once                                             1217 (81 %)
+// Versions of `both`:
+//   evict-first stores (1218 in the same run)                                 1242
+//   blocks that end with their row                                            1248
+//   each block waits for its whole slice                                      1270
+//   persistent clusters with 256, 320, 448 threads a block                    1228, 1240, 1582
+//   8 blocks of 192 or 256 threads                                            1304 to 1660
+//   one block an SM, three rows in flight, exponentials kept in registers     1485
+//   the same, second half of a row after the first half of the next           1594, 1651
+//   8192 x 32000, a block a row; persistent                                   262; 285
 // Three small blocks overlap better than one large.
 #include "../../primitives/row_sum.cuh"
 #include "cross_entropy.cuh"
@@ -39,7 +46,7 @@ struct Targets {
   DType weights_dtype;
   IndexErrorSink errors;
 
-  // The class of a row, or -1 if it does not count.
+  // The class of a row, or -1 if the row does not count.
   __device__ __forceinline__ int64_t of(int64_t row, bool reports) const {
     const int64_t t = at[row * stride];
     if (t == ignore_index) return -1;
@@ -52,7 +59,7 @@ struct Targets {
   }
 };
 
-// By one thread of a row with target t, whose logit is `picked`.
+// Writes loss and lse; called by one thread of a row with target t, whose logit is `picked`.
 template <class T>
 __device__ __forceinline__ void finish_loss(const OnlineSum<T>& total, float picked, int64_t t,
                                             int64_t index, const Targets& targets, float scale,
@@ -97,7 +104,7 @@ __global__ void __launch_bounds__(kLossThreads, 4)
   finish_loss(total, picked, t, index, targets, scale.of(index), loss, lse);
 }
 
-// hit (p - onehot(t)) of one vector; p = exp(v - base) `factor`.
+// hit (p - onehot(t)) of one vector, where p = exp(v - base) `factor`.
 template <class T>
 __device__ __forceinline__ uint4 gradient_of(const uint4& raw, const RowExponential<T>& exponential,
                                              float factor, float hit, int64_t v, int64_t t) {
@@ -168,7 +175,7 @@ __global__ void __launch_bounds__(slice_threads(kPersistent), 3)
       total.add(values);
     });
     if (kPersistent && index != places.first)
-      cluster_wait();  // until all have read what merge_all left
+      cluster_wait();  // until all blocks have read the scratch of merge_all
     total = merge_all(total, cluster, shared);
     if (is_leader) finish_loss(total, picked, t, index, targets, scale, loss, lse);
     const RowExponential<T> exponential(total.maximum);
@@ -199,7 +206,7 @@ Targets targets_of(const KernelCall& call, const CrossEntropyRows& r) {
           stream_of(call).index_errors(call)};
 }
 
-// Vectors of a row, or 0 if the rows are not for these kernels.
+// Vectors of a row, or 0 if these kernels do not take the rows.
 int64_t vectors_of(const CrossEntropyRows& r) {
   const TensorView& x = *r.x;
   if (x.dtype == DType::Float64 || x.strides[1] != 1 || !is_aligned(x.data, 16)) return 0;

@@ -1,4 +1,4 @@
-// What softmax.cu, softmax_vectors.cu and softmax_cluster.cu share.
+// Shared by softmax.cu, softmax_vectors.cu and softmax_cluster.cu.
 #pragma once
 #include "../../primitives/row_sum.cuh"
 
@@ -12,7 +12,7 @@ struct SoftmaxRows {
   void* out;
   bool log_form;
 };
-// Each does the rows if they are whole aligned vectors and fit, or returns false.
+// Each returns false, and launches nothing, unless the rows are whole aligned vectors and fit.
 bool softmax_vectors_forward(const KernelCall& call, const SoftmaxRows& r);
 bool softmax_vectors_backward(const KernelCall& call, const SoftmaxRows& r);
 bool softmax_cluster_forward(const KernelCall& call, const SoftmaxRows& r);

@@ -1,32 +1,35 @@
 // softmax and log_softmax over long contiguous rows of whole 16-byte vectors (float32, float16,
-// bfloat16): longer than a block holds in registers (softmax_vectors.cu), up to 8 times the shared
-// memory of a multiprocessor.
+// bfloat16): longer than the registers of a block (softmax_vectors.cu), up to 8 times the shared
+// memory of an SM.
 //
 // Layout: a cluster of up to 8 blocks for a row, each with a slice of it in shared memory
-// (row_sum.cuh); the slices are small enough for three blocks on a multiprocessor, so that loads,
-// exponentials and stores of different rows overlap. The blocks exchange their maximum and sum
-// once, through distributed shared memory. Without clusters (sm_80) a block holds what it can. The
-// gradient has slices of both g and y, in clusters of up to 16 blocks. Bytes: x and y once; g, y
-// and gx once. Two exponentials an element: one for the sum, one for the result. Numerics: as
-// softmax_vectors.cu, with a running maximum. Fixed order of summation.
-// Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867; rows over the
-// memory of a cluster as in QuACK's softmax for Hopper. Tried, softmax of float32 2048 x 131072 on
-// one H200, microseconds: rows in the registers of 8 blocks of 1024 threads (softmax_rows) 1708;
-// this, waiting for the whole slice 667; taking vectors as they arrive, one exchange between the
-// blocks 623 (81 % of copy); clusters that stay, and fetch the next row into each place that they
-// have used: 600 with 512 threads a block, 586 with 384 (86 %), 584 with 256, 605 to 739 with more
-// and smaller blocks; with stores that L2 may keep 570 (88 %); the same with each warp's sums sent
-// into the memory of all blocks, counted by barriers there, for the cluster's own barriers 613;
-// persistent clusters of one block a multiprocessor with the next two rows on their way 756, and
-// 702 to 718 with the first partial of the next row before the second partial of this one. The gradient:
-// 1491 and 1071 (71 %).
+// (row_sum.cuh). Slices are small enough for three blocks an SM, so that loads, exponentials and
+// stores of different rows overlap. The blocks exchange their maximum and sum once, through
+// distributed shared memory. Without clusters (sm_80) a block takes rows that fit its shared
+// memory. The gradient has slices of both g and y, in clusters of up to 16 blocks. Bytes: x and y
+// once; g, y and gx once. Operations: two exponentials an element, one for the sum and one for the
+// result. Numerics: as softmax_vectors.cu, with a running maximum. Fixed order of summation.
+// Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867; rows in the
+// memory of a cluster as in QuACK's softmax for Hopper. Versions, softmax of float32 2048 x 131072
+// on one H200, us:
+//   rows in the registers of 8 blocks of 1024 threads (softmax_rows)              1708
+//   slices in shared memory, each block waits for its whole slice                 667
+//   vectors used as they arrive, one exchange between the blocks (81 % of copy)   623
+//   persistent clusters that refill used slots with the next row, 512 threads     600
+//     the same with 384 threads (86 %); with 256                                  586; 584
+//     the same with more and smaller blocks                                       605 to 739
+//     the same with stores that L2 may keep (88 %)                                570
+//     the same, each warp sends its sums to all blocks, counted by mbarriers      613
+//   persistent clusters of one block an SM, two rows in flight                    756
+//     the same, first half of the next row before the second half of this one     702 to 718
+// The gradient: 1491 and 1071 (71 %).
 #include "softmax.cuh"
 
 namespace shardwise::cuda {
 namespace {
 
 constexpr int kThreads = slice_threads(false);
-constexpr int64_t kSlice = 66 * 1024;  // three blocks on a multiprocessor
+constexpr int64_t kSlice = 66 * 1024;  // bytes of a slice: three blocks an SM
 
 template <class T, bool kPersistent>
 __global__ void __launch_bounds__(slice_threads(kPersistent), 3)
@@ -47,7 +50,7 @@ __global__ void __launch_bounds__(slice_threads(kPersistent), 3)
       total.add(values);
     });
     if (kPersistent && row != places.first)
-      cluster_wait();  // until all have read what merge_all left
+      cluster_wait();  // until all blocks have read the scratch of merge_all
     total = merge_all(total, cluster, shared);
     const RowExponential<T> exponential(total.maximum);
     const float scale = 1.0f / total.sum, offset = logf(total.sum);
@@ -82,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, 3)
                                  static_cast<int32_t>(blockIdx.x - row * cluster));
   uint4* staged_y = staged + (vectors + cluster - 1) / cluster;
   slice.fetch(staged_y, y + row * vectors);
-  slice.fetch(staged, g + row * vectors);  // arrives after that of y
+  slice.fetch(staged, g + row * vectors);  // arrives after y
   float sum = 0.0f;
   slice.as_they_arrive([&](int32_t v) {
     float gs[V], ys[V];

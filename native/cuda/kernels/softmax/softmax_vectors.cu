@@ -1,21 +1,24 @@
 // softmax, log_softmax and their gradients over contiguous rows of whole 16-byte vectors (float32,
 // float16, bfloat16), the common case; softmax.cu has the formulas and the other rows.
 //
-// direct rows of up to 1024 vectors (row_direct.cuh): a of_warp of a warp for each up to 128, else a
-// block with four vectors
-//         a thread. Warps find their maximum and sum by shuffles; a block joins those of its warps
-//         through one barrier.
-// ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread; the next three rows
-//         (backward: two) are on their way by cp.async.
-// Bytes: forward x and y once, backward g, y and gx once. Forward some 12 instructions for an
-// element, one of them an exponential. Numerics: float32; the maximum first, then the sum of exp(x
-// - max), one rounding at the end. Exponentials are 2^((x - max) log2(e)) for 16-bit elements, expf
-// for float32. Rows of -inf give NaN, NaN and +inf spread over their row. Fixed order of summation.
+//   direct  rows of up to 1024 vectors (row_direct.cuh): up to 128 a part of a warp per row, else a
+//           block with four vectors a thread. Warps find their maximum and sum by shuffles; a block
+//           merges those of its warps through one barrier.
+//   ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a
+//           thread; the next three rows (backward: two) are in flight by cp.async.
+// Bytes: forward x and y once, backward g, y and gx once. Forward some 12 instructions an element,
+// one of them an exponential. Numerics: float32; the maximum first, then the sum of exp(x - max),
+// one rounding at the end. Exponentials are 2^((x - max) log2(e)) for 16-bit elements, expf for
+// float32. Rows of -inf give NaN; NaN and +inf spread over their row. Fixed order of summation.
 // Technique: rows in registers and one read of memory, as in QuACK's norms and softmax for Hopper.
-// Tried, softmax of bf16 8192 x 4096 on one H200, microseconds forward and backward:
-//   softmax_rows (softmax.cu) 51.1   97.0;   ring 42.1   54.8;   direct, two vectors a thread 36.1   53.0;   four 36.3   53.1   (87, 89 %)
-// With L2 left to itself, where it was told to give up first what was read and written: direct 33.5   47.6 (94, 99 % of copy).
-// 8192 x 16384: softmax_rows 253.4   468.7; ring 142.6   205.1 (88, 93 %; with L2 told 144.2   204.0).
+// Versions, bf16 on one H200, us forward and backward (% of copy):
+//                                                    8192 x 4096            8192 x 16384
+//   softmax_rows (softmax.cu)                        51.1  97.0             253.4  468.7
+//   ring                                             42.1  54.8             142.6  205.1 (88, 93)
+//   direct, two vectors a thread                     36.1  53.0
+//   direct, four                                     36.3  53.1 (87, 89)
+//   direct, no evict-first hints for L2              33.5  47.6 (94, 99)
+//   ring, evict-first hints for L2                                          144.2  204.0
 #include "../../primitives/packed.cuh"
 #include "../../primitives/row_direct.cuh"
 #include "softmax.cuh"

@@ -1,14 +1,14 @@
-// The ranks of keys by one digit of 8 bits within a block: what sorts through memory and sorts in a
-// block have in common. A warp's items lie together, so that warp, round and lane count upwards
-// with the index, and equal digits keep their order.
-// Technique: counts of each warp and ranks among its lanes, as in Onesweep (arXiv:2206.01784).
+// Ranks of keys by one digit of 8 bits within a block, shared by the sort through memory and the
+// sort in a block. A warp's items are contiguous, so that warp, round and lane count upwards with
+// the index, and equal digits keep their order. Technique: counts of each warp and ranks among its
+// lanes, as in Onesweep (arXiv:2206.01784).
 #pragma once
 #include "../../primitives/scan.cuh"
 #include "radix_sort.cuh"
 
 namespace shardwise::cuda::radix {
 
-// The lanes of a warp whose digit is this lane's. __match_any_sync takes a turn for each digit that
+// The lanes of a warp with this lane's digit. __match_any_sync takes a turn for each digit that
 // occurs.
 __device__ __forceinline__ unsigned lanes_with(uint32_t digit) {
   unsigned lanes = kFullWarp;
@@ -26,8 +26,8 @@ __device__ __forceinline__ uint32_t digit_of(Key key, int shift) {
   return static_cast<uint32_t>(key >> shift) & (kDigits - 1);
 }
 
-// Counts the digits of a warp's items in `counts` [kDigits], its own. Gives visit(round, rank) the
-// rank of each among its equals.
+// Counts the digits of a warp's items in `counts` [kDigits], which the warp owns. Calls
+// visit(round, rank) with the rank of each item among its equals.
 template <int Items, class Key, class Visit>
 __device__ __forceinline__ void rank_in_warp(const Key (&keys)[Items], int shift, uint32_t* counts,
                                              Visit&& visit) {
@@ -49,9 +49,9 @@ __device__ __forceinline__ void rank_in_warp(const Key (&keys)[Items], int shift
   }
 }
 
-// Turns the counts of the warps into where in the tile the items of each begin. Thread d receives
-// where digit d begins. Blocks of at least kDigits threads; `shared` holds 33. Barriers before and
-// after are the caller's.
+// Replaces the counts of the warps by the position in the tile where the items of each begin.
+// Thread d receives where digit d begins. For blocks of at least kDigits threads; `shared` holds 33
+// words. The caller adds barriers before and after.
 template <int Warps>
 __device__ __forceinline__ uint32_t begin_of_digits(uint32_t (*counts)[kDigits], uint32_t* shared) {
   const int digit = threadIdx.x;

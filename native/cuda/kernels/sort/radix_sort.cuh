@@ -1,5 +1,5 @@
-// Sorting of unsigned keys with 32-bit positions: stable, deterministic, by rows. Used by sort,
-// topk and by the index kernels that must combine equal targets in order.
+// Stable, deterministic sort of unsigned keys with 32-bit positions, by rows. Used by sort, topk
+// and the index kernels that combine equal targets in order.
 #pragma once
 #include "../../stream.h"
 
@@ -14,8 +14,8 @@ template <class Key>
 constexpr int kTile = sizeof(Key) == 4 ? 4096 : 2048;
 
 // Scratch memory of one sort of `rows` rows of `n` keys. The caller writes keys[0] (row after row);
-// after sort_pairs the sorted keys are in keys[result], the positions (0 to n-1 within their row)
-// in positions[result].
+// after sort_pairs the sorted keys are in keys[result], and the positions (0 to n-1 within their
+// row) in positions[result].
 template <class Key>
 struct Buffers {
   int64_t rows, n;
@@ -72,8 +72,8 @@ inline int bits_for(uint64_t range) {
 }
 
 #if defined(__CUDACC__)
-// Bitonic network over `size` (a power of two) places in shared memory, by all threads of the
-// block. exchange(low, high, rising) puts the larger of two places into `high`, or else into `low`.
+// Bitonic network over `size` (a power of two) slots in shared memory, by all threads of the block.
+// exchange(low, high, rising) moves the larger of two slots to `high`, or to `low` if not rising.
 // Begins and ends with a barrier.
 template <class Exchange>
 __device__ __forceinline__ void bitonic(int size, Exchange&& exchange) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void bitonic(int size, Exchange&& exchange) {
   __syncthreads();
 }
 
-// Pairs, by key and then position.
+// Sorts pairs by key and then position.
 template <class Key>
 __device__ __forceinline__ void sort_shared(Key* keys, uint32_t* positions, int size) {
   bitonic(size, [=](int low, int high, bool rising) {

@@ -1,21 +1,19 @@
 // sort: rows along the last dim, stable, NaN largest, with the indices (int64).
 //
-// Elements become unsigned keys (sort.cuh). Rows of 257 to 16384 elements of at most 32 bits (8192
-// where a block has 99 KiB of shared memory) are sorted by one block by their digits
-// (sort_block.cu), other rows up to 2048 by one block, too (bitonic, by key and then position,
-// which is a stable order); longer rows by the radix sort of radix_sort.cu, in batches that bound
-// the scratch memory. Grid: rows up to 2048 a block of up to 1024 threads each, two elements a
-// thread; of longer rows keys are keys_of_thread and results are written by blocks of 256 threads with four
-// elements each, for 1024 elements of a row. Equal elements, 0 and -0, and NaNs of all kinds keep
-// their order in either direction. Elements are copied at the end by index, or in longer rows keys_of_thread
-// from their key where only one element has it, so their bits survive.
-// Bytes: x twice (for keys, and by index), values and 8 bytes of index an element once; of longer
-// rows keys and positions besides, in each of the passes of radix_sort.cu, one for each byte of an
-// element. Integer comparisons alone: deterministic.
-// Source: PyTorch's sort with stable=True. On an H200, float32, 16M in one row: 851 us (PyTorch
-// 819). Versions: elements of long rows by index, which reads a sector for each, and keys with a
-// division each: 1150; with ranks by __match_any_sync: 1346. Rows that a block holds:
-// sort_block.cu.
+// Elements become unsigned keys (sort.cuh). One block sorts a row of 257 to 16384 elements of at
+// most 32 bits (8192 if a block has 99 KiB of shared memory) by digits (sort_block.cu), and other
+// rows up to 2048 by a bitonic network over key and then position, which is a stable order.
+// radix_sort.cu sorts longer rows, in batches that bound the scratch memory. Grid: for rows up to
+// 2048 a block of up to 1024 threads each, two elements a thread; for longer rows blocks of 256
+// threads with four elements each compute keys and write results, for 1024 elements of a row. Equal
+// elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are
+// copied at the end by index, or in longer rows restored from their key if only one bit pattern has
+// it, so their bits survive. Bytes: x twice (for keys, and by index), values and 8 bytes of index
+// an element once; longer rows also keys and positions in each of the passes of radix_sort.cu, one
+// for each byte of an element. Integer comparisons only: deterministic. Source: PyTorch's sort with
+// stable=True. On an H200, float32, 16M in one row: 851 us (PyTorch 819). Versions: elements of
+// long rows by index, which reads a sector for each, and keys with a division each: 1150; with
+// ranks by __match_any_sync: 1346. Rows in one block: sort_block.cu.
 #include "../../../generated/op_params.h"
 #include "sort.cuh"
 
@@ -23,7 +21,7 @@ namespace shardwise::cuda {
 namespace sorting {
 namespace {
 
-constexpr int kThreads = 256, kEntries = 4;  // that a thread writes
+constexpr int kThreads = 256, kEntries = 4;  // entries that a thread writes
 // elements sorted at once: at most 1.6 GB of scratch memory, or one row
 constexpr int64_t kBatch = int64_t(1) << 26;
 static_assert(kBatch / radix::kSmall < 65536, "rows of a batch are a dim of the grid");
@@ -69,8 +67,8 @@ __global__ void __launch_bounds__(kThreads)
       keys[blockIdx.y * args.n + chunk.first + u * chunk.step] = keys_of_thread[u];
 }
 
-// An element is keys_of_thread from its key where no other has that key: sorted rows that are long take
-// elements from anywhere.
+// Restores an element from its key if no other bit pattern has that key: gathering the elements of
+// long rows reads a sector for each.
 template <class Key, class Word>
 __device__ __forceinline__ void write_sorted(const SortArgs& args, int64_t first_row,
                                              const Key* keys, const uint32_t* positions) {

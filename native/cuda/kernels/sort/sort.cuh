@@ -1,5 +1,5 @@
-// What sort and topk share: the operands, and the map from elements to unsigned keys whose order is
-// the order wanted.
+// Shared by sort and topk: the operands, and the map from elements to unsigned keys in the wanted
+// order.
 #pragma once
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/offsets.cuh"
@@ -15,7 +15,7 @@ struct SortArgs {
   int64_t* indices;
   DType dtype;
   bool flip;           // largest first
-  int64_t rows, n, k;  // the first k of the sorted row are written
+  int64_t rows, n, k;  // the first k entries of the sorted row are written
   int64_t x_step, values_step, indices_step;
   OffsetCalculator<3> row_offsets;  // x, values, indices
 };
@@ -87,7 +87,7 @@ __device__ __forceinline__ bool bits_of(Key key, DType dtype, bool flip, Key& bi
   return dtype != DType::Bool;
 }
 
-// Keys of several elements, whose loads are all in flight before the first is made a key.
+// Keys of several elements; all loads are in flight before the first conversion.
 template <class Key, int N>
 __device__ __forceinline__ void keys_at(const SortArgs& args, const int64_t (&at)[N],
                                         Key (&keys)[N]) {
@@ -122,8 +122,8 @@ __device__ __forceinline__ Key key_at(const SortArgs& args, int64_t at) {
   return keys[0];
 }
 
-// Writes entries first, first + step, ... of a sorted row: the elements at these positions are
-// copied, bits and all.
+// Writes entries first, first + step, ... of a sorted row: copies the elements at these positions,
+// with their bits.
 template <class Word, class Position>
 __device__ __forceinline__ void write_words(const SortArgs& args, const Offsets<3>& row,
                                             int64_t first, int64_t step,
@@ -168,10 +168,10 @@ __device__ __forceinline__ void write_entries(const SortArgs& args, const Offset
 // Fills the arguments from the operands x -> values, indices.
 SortArgs make_args(const KernelCall& call, int64_t k, bool flip);
 
-// False, and nothing done, for rows that no block can hold (sort_block.cu).
+// Returns false, and launches nothing, for rows that no block can hold (sort_block.cu).
 bool sort_rows_in_blocks(const SortArgs& args, const Stream& stream);
 
-// The whole-row sort, writing the first args.k entries (sort.cu).
+// Sorts whole rows and writes the first args.k entries (sort.cu).
 Status sort_rows(const KernelCall& call, const SortArgs& args);
 
 }  // namespace shardwise::cuda::sorting

@@ -1,18 +1,17 @@
 // topk: the k largest (or smallest) of each row, sorted; of equal ones the lowest index comes
 // first. NaN is largest.
 //
-// Short rows, and k above 2048, go through the sort; k up to 512 is selected by one look at a row,
-// topk_threshold.cu. Otherwise a block finds the key of the k-th element digit by digit (8 bits a
-// pass, histogram in shared memory), collects everything below it and the first of the equal ones
-// in order of index, and sorts those. When rows are few and long, blocks first select from segments
-// of a row and then among the candidates.
-// Grid: a block of 512 threads for each row or segment (at least 4096 elements and 8 k, some two
-// blocks a multiprocessor). Reads a row (bits / 8 + 1) times, mostly from L2. Operations: an
-// element and pass some six for its key, a comparison, and for those that are left a count of their
-// digit. Integer counting only: deterministic; elements are copied with their bits.
-// Source: PyTorch's topk. Technique: radix selection from the highest digit, Alabi et al. (2012).
-// On an H200, k 50 of 1024 x 128256 in float32, this way, with lanes of equal digits by
-// __match_any_sync: 1857 us (PyTorch 1549); topk_threshold.cu 561.
+// Short rows, and k above 2048, go through the sort; topk_threshold.cu selects k up to 512 by one
+// read of a row. Otherwise a block finds the key of the k-th element digit by digit (8 bits a pass,
+// histogram in shared memory), collects all elements below it and the first of the equal ones in
+// order of index, and sorts those. If rows are few and long, blocks first select from segments of a
+// row and then among the candidates. Grid: a block of 512 threads for each row or segment (at least
+// 4096 elements and 8 k, some two blocks an SM). Bytes: a row (bits / 8 + 1) times, mostly from L2.
+// Operations: some six an element and pass for its key, a comparison, and for the remaining
+// elements a count of their digit. Integer counting only: deterministic; elements are copied with
+// their bits. Source: PyTorch's topk. Technique: radix selection from the highest digit, Alabi et
+// al. (2012). On an H200, k 50 of 1024 x 128256 in float32 by this path, with lanes of equal digits
+// by __match_any_sync: 1857 us (PyTorch 1549); topk_threshold.cu 561.
 #include "../../../generated/op_params.h"
 #include "radix_rank.cuh"
 #include "topk.cuh"
@@ -27,7 +26,7 @@ constexpr int kItems = 4;
 constexpr int64_t kMaxK = radix::kSmall;
 constexpr int64_t kMinSegment = 4096;
 
-// FromTensor: blocks are (row, segment) and leave candidates, unless there is one segment; else
+// FromTensor: blocks are (row, segment) and write candidates, unless there is one segment; else
 // blocks are rows.
 template <class Key, bool FromTensor>
 __global__ void __launch_bounds__(kThreads)

@@ -1,10 +1,10 @@
-// What both ways of selecting have in common: topk.cu says which is taken.
+// Shared by both selections; topk.cu chooses between them.
 #pragma once
 #include "sort.cuh"
 
 namespace shardwise::cuda::sorting {
 
-// Where a select kernel reads: the tensor (segments of its rows), or the candidates of an earlier
+// The source of a select kernel: the tensor (segments of its rows), or the candidates of an earlier
 // select.
 template <class Key>
 struct SelectArgs {
@@ -14,7 +14,8 @@ struct SelectArgs {
   int bits;
 };
 
-// What a block selects from: of a row of the tensor its segment, or all candidates of a row.
+// The elements that a block selects from: a segment of a row of the tensor, or all candidates of a
+// row.
 template <class Key, bool FromTensor>
 struct Selection {
   int64_t row, first, count;
@@ -33,7 +34,7 @@ struct Selection {
         candidates(select.keys + row * count),
         positions(select.positions + row * count) {}
 
-  // Those of elements i; places behind the end give the last.
+  // Keys of elements i; indices past the end read the last.
   template <int N>
   __device__ __forceinline__ void keys_of(const SortArgs& args, const int64_t (&i)[N],
                                           Key (&keys)[N]) const {
@@ -50,12 +51,12 @@ struct Selection {
     }
   }
 
-  // In its row.
+  // The position in the row.
   __device__ __forceinline__ uint32_t position(int64_t i) const {
     return FromTensor ? static_cast<uint32_t>(first + i) : positions[i];
   }
 
-  // The first k of `chosen`, in order: candidates of this segment, or what is asked for.
+  // Writes the first k of `chosen`, in order: candidates of this segment, or the final result.
   __device__ __forceinline__ void write(const SortArgs& args, const SelectArgs<Key>& select,
                                         const Key* chosen, const uint32_t* chosen_positions) const {
     if (!FromTensor || select.segments == 1)
@@ -68,8 +69,8 @@ struct Selection {
   }
 };
 
-// Few of a row, by one look at it: topk_threshold.cu. Launches a stage: from the tensor, or from
-// candidates.
+// Selects few elements of a row by one read: topk_threshold.cu. Launches a stage: from the tensor,
+// or from candidates.
 constexpr int64_t kMaxThresholdK = 512;
 template <class Key, bool FromTensor>
 void select_by_threshold(cudaStream_t stream, const SortArgs& args, const SelectArgs<Key>& select);

@@ -1,20 +1,20 @@
-// topk for k up to 512: a block looks at its row, or segment of one, once, and holds what may still
-// be among the first k.
+// topk for k up to 512: a block reads its row, or segment of one, once, and keeps the candidates
+// for the first k.
 //
-// What is candidates lies in shared memory, without order. When it is full it is sorted by key and place
-// and keep_k to k; from then on only what comes before the k-th is taken up. A batch of 2048 elements
-// is counted first: if all that pass fit they are appended, else it is gone through 256 at a time.
-// Batches come in the order of their reversed bits, so that rising or falling rows, too, have few
-// that pass: elements in no order do so k ln(n / k) times, of a row in order one batch in each
-// power of two.
-// Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices.
-// Operations: an element some six to make its key, one comparison, and where it may pass a scan of
-// its warp; a sort of what is candidates each time it is full. What is candidates is a set that does not depend
-// on timing, and it is sorted at the end: deterministic; elements are copied with their bits.
-// Source: PyTorch's topk. Technique: a threshold that falls, as queues of k-nearest-neighbour
-// search have it (Johnson, Douze, Jegou 2017, arXiv:1702.08734), here by batches in shared memory.
-// On an H200, k 50 of 1024 x 128256 in float32 (PyTorch): in no order 561 us (1570), rising 1537
-// (1604). Versions: batches as they lie 459, but rising 9591; keys loaded one after the other 717.
+// Candidates are stored in shared memory in arrival order. When the buffer is full it is sorted by
+// key and position and reduced to k; from then on only elements before the k-th are added. A batch
+// of 2048 elements is counted first: if all that pass fit they are appended, else they are added
+// 256 at a time. Batches are read in the order of their bit-reversed numbers, so that few elements
+// pass in rising or falling rows too: of unordered elements k ln(n / k) pass, of an ordered row one
+// batch in each power of two. Grid: a block of 256 threads for each row or segment. Bytes: x once,
+// k values and indices. Operations: some six an element for its key, one comparison, and a scan of
+// its warp if elements may pass; a sort of the candidates each time the buffer is full. The set of
+// candidates does not depend on timing, and it is sorted at the end: deterministic; elements are
+// copied with their bits. Source: PyTorch's topk. Technique: a falling threshold, as in queues of
+// k-nearest-neighbour search (Johnson, Douze, Jegou 2017, arXiv:1702.08734), here by batches in
+// shared memory. On an H200, k 50 of 1024 x 128256 in float32 (PyTorch): unordered 561 us (1570),
+// rising 1537 (1604). Versions: batches in memory order 459, but rising 9591; keys loaded one after
+// the other 717.
 #include "topk.cuh"
 
 namespace shardwise::cuda::sorting {
@@ -23,14 +23,14 @@ namespace {
 constexpr int kThreads = 256, kItems = 8, kBatch = kThreads * kItems;
 constexpr int64_t kLeastHeld = 512;
 
-// What a block holds. All threads call its methods.
+// The candidates of a block. All threads call its methods.
 template <class Key>
 struct Candidates {
   Key* keys;
   uint32_t* positions;
-  int* slots;  // [3] counters of batches, then one for parts of a batch; 0 before their turn
+  int* slots;  // [3] counters of batches, then one for chunks of a batch; 0 before their use
   int capacity, k, count = 0;
-  bool full = false;  // are there k, so that the last of them counts?
+  bool full = false;  // there are k, so that the last of them is the threshold
   Key limit = 0;
   uint32_t limit_position = 0;
 
@@ -60,7 +60,7 @@ struct Candidates {
     positions[count + slot] = position;
   }
 
-  // One element a thread, in a block that may have to keep_k first.
+  // Adds one element a thread; the block may have to reduce the buffer to k first.
   __device__ __forceinline__ void add_elements(bool valid, Key key, uint32_t position) {
     if (count + kThreads > capacity) {
       __syncthreads();
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(Key) == 4 ? 4 : 2)
     __syncthreads();
     const int total = slots[turn];
     turn = turn == 2 ? 0 : turn + 1;
-    // read a batch ago, written a batch ahead
+    // read one batch ago, written one batch ahead
     if (threadIdx.x == 0) slots[turn == 2 ? 0 : turn + 1] = 0;
     if (total == 0) continue;
     if (candidates.count + total <= capacity) {
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(Key) == 4 ? 4 : 2)
 
 template <class Key, bool FromTensor>
 void select_by_threshold(cudaStream_t stream, const SortArgs& args, const SelectArgs<Key>& select) {
-  int64_t capacity = kLeastHeld;  // four times k, so that sorts are few
+  int64_t capacity = kLeastHeld;  // four times k, so that sorts are rare
   while (capacity < 4 * args.k) capacity *= 2;
   const int64_t blocks = args.rows * (FromTensor ? select.segments : 1);
   threshold_kernel<Key, FromTensor>
