@@ -9,11 +9,11 @@ import { Command, CommanderError } from 'commander';
 import getPort from 'get-port';
 import { addRun } from '../../lib/cli/run.js';
 import { root } from '../../scripts/check-tree.js';
-import { captured } from '../distributed/captured.js';
-import { leftMemory } from '../distributed/left-memory.js';
+import { captureOutput } from '../distributed/support/capture-output.js';
+import { leakedSegments } from '../distributed/support/leaked-segments.js';
 
 const here = fileURLToPath(import.meta.url);
-const program = path.join(root, 'test', 'mesh', 'programs', 'ranks.ts');
+const program = path.join(root, 'test', 'distributed', 'programs', 'ranks.ts');
 const command = ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts'), 'run'];
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-run-'));
 
@@ -39,7 +39,7 @@ async function refused(...args: string[]): Promise<string> {
   addRun(cli);
   for (const each of cli.commands) each.exitOverride();
   const before = process.exitCode;
-  const { result, text } = await captured(async () => {
+  const { result, text } = await captureOutput(async () => {
     const { error } = console;
     console.error = (line: string) => process.stderr.write(`${line}\n`);
     try {
@@ -123,7 +123,7 @@ describe('shardwise run', function () {
       ([, pid]) => Number(pid),
     );
     assert.equal(ranks.length, 6); // three, twice
-    assert.deepEqual(leftMemory(ranks), []);
+    assert.deepEqual(leakedSegments(ranks), []);
   });
 
   it('refuses what cannot be run, and says what would be right', async () => {

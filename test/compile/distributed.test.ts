@@ -15,7 +15,7 @@ import {
   Shard,
 } from '../../lib/distributed.js';
 import { CompileError, compile, nn, ones, type Tensor } from '../../lib/index.js';
-import { onRanks, valuesOf } from '../distributed/on-ranks.js';
+import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
 
 describe('compiled functions of several ranks', () => {
   it('run as they are where a module is parallel', async () => {

@@ -15,7 +15,7 @@ import {
 } from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
 import { FakeStore } from '../../lib/testing/index.js';
-import { onRanks } from './on-ranks.js';
+import { onRanks } from './support/on-ranks.js';
 
 describe('what is printed of ranks', () => {
   it('is a line: of a group, its name and ranks', async () => {

@@ -36,8 +36,8 @@ import {
   type Tensor,
 } from '../../lib/index.js';
 import { gumbelSoftmax } from '../../lib/ops/activation-composites.js';
-import { errorOf, valuesOf } from '../distributed/on-ranks.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { errorOf, valuesOf } from '../distributed/support/on-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 
 const meshOf = (): DeviceMesh => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
 const copies = (mesh: DeviceMesh): Tensor =>
@@ -81,7 +81,7 @@ const draws: Record<string, (mesh: DeviceMesh) => Tensor> = {
 };
 
 describe('random numbers of ranks that each have a seed of their own', () => {
-  const ranks = standingRanks(4);
+  const ranks = reusedRanks(4);
 
   for (const [name, draw] of Object.entries(draws)) {
     it(`are the same on all of them: ${name}`, async () => {
@@ -156,7 +156,7 @@ describe('random numbers of ranks that each have a seed of their own', () => {
 });
 
 describe('the state of random numbers on ranks', () => {
-  const ranks = standingRanks(2);
+  const ranks = reusedRanks(2);
 
   it('is plain data that brings distributed draws back, too', async () => {
     await ranks.run(async (rank) => {
@@ -215,7 +215,7 @@ describe('the state of random numbers on ranks', () => {
 });
 
 describe('parameters that ranks have made each by itself', () => {
-  const ranks = standingRanks(2);
+  const ranks = reusedRanks(2);
 
   it('become one where SequenceParallel replicates them, unless it is told that they are equal', async () => {
     const weights = await ranks.run(async (rank) => {

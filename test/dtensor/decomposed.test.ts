@@ -19,7 +19,7 @@ import {
 } from '../../lib/distributed.js';
 import { autograd, float64, layerNorm, rmsNorm, type Tensor } from '../../lib/index.js';
 import { sampleTensor } from '../../lib/ops/samples.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import { assertWhole, placed } from './placed.js';
 
 const [R, P] = [Replicate(), Partial()];
@@ -105,7 +105,7 @@ const recordedDecomposed = ops.filter((op) => op.vjp === null && op.decompose !=
 
 describe('an op made of several', function () {
   this.timeout(60_000);
-  const ranks = standingRanks(4);
+  const ranks = reusedRanks(4);
   const each = (name: string, fn: (mesh: DeviceMesh) => void | Promise<void>): void => {
     it(name, async () => void (await ranks.run(() => fn(meshOf()))));
   };

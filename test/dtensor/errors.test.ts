@@ -23,12 +23,12 @@ import {
   type Tensor,
   tensor,
 } from '../../lib/index.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 
 describe('ops on distributed tensors', () => {
-  const ranks = standingRanks(2);
+  const ranks = reusedRanks(2);
   const each = (name: string, fn: (mesh: DeviceMesh) => void | Promise<void>): void => {
     it(
       name,

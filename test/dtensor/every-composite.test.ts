@@ -4,7 +4,7 @@
  */
 import { float64, Tensor } from '../../lib/index.js';
 import { allComposites, type Composite } from '../../lib/ops/composite.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import { checkSharded, forSamples, runs } from './check-sharded.js';
 
 const WORLD = 4;
@@ -45,7 +45,7 @@ async function checkComposite({ name, fn, samples }: Composite): Promise<void> {
 
 describe('every composition on distributed tensors', function () {
   this.timeout(60_000 * runs);
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
 
   for (const composite of allComposites()) {
     if (composite.readsValues) continue;

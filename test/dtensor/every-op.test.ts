@@ -11,7 +11,7 @@ import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
 import { wrapNumber } from '../../lib/core/tensor.js';
 import type { DeviceMesh } from '../../lib/distributed.js';
 import { float32, float64, type Tensor } from '../../lib/index.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import type { Rng } from '../fuzz/rng.js';
 import { checkSharded, forSamples, runs } from './check-sharded.js';
 import { assertWhole, drawSpec, placed } from './placed.js';
@@ -126,7 +126,7 @@ async function checkOp(op: AnyOp, check: typeof checkCall): Promise<void> {
 
 describe('every op on distributed tensors', function () {
   this.timeout(60_000 * Math.max(1, runs));
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
 
   for (const op of ops()) {
     if (samplesOf(op).length === 0) continue;

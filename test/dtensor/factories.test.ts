@@ -40,7 +40,7 @@ import {
   zeros,
 } from '../../lib/index.js';
 import { gumbelSoftmax } from '../../lib/ops/activation-composites.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import { Rng } from '../fuzz/rng.js';
 import { assertWhole, drawSpec, placed } from './placed.js';
 
@@ -104,7 +104,7 @@ const draws: Record<string, (t: Tensor) => Tensor> = {
 };
 
 describe('distributed tensors made from nothing', () => {
-  const ranks = standingRanks(4);
+  const ranks = reusedRanks(4);
   const meshes = [[4], [2, 2], [3]];
 
   for (const [name, [plain, sharded]] of Object.entries(factories)) {
@@ -173,7 +173,7 @@ describe('distributed tensors made from nothing', () => {
 });
 
 describe('what is drawn beside distributed tensors', () => {
-  const ranks = standingRanks(4);
+  const ranks = reusedRanks(4);
 
   for (const [name, fn] of Object.entries(draws)) {
     it(`has the values of one device: ${name}`, async () => {

@@ -17,7 +17,7 @@ import {
 } from '../../lib/distributed.js';
 import { ArgumentError, arange, float64, ShapeError, Tensor, zeros } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
-import { describeOverEngines, errorOf, onRanks } from '../distributed/on-ranks.js';
+import { describeOverEngines, errorOf, onRanks } from '../distributed/support/on-ranks.js';
 
 const list = async (t: Tensor): Promise<number[]> => [...(await t.read())].map(Number);
 const matrix = (rank: number): Tensor =>

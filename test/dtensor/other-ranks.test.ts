@@ -19,7 +19,7 @@ import {
   Shard,
 } from '../../lib/distributed.js';
 import { ones, type Tensor } from '../../lib/index.js';
-import { errorOf } from '../distributed/on-ranks.js';
+import { errorOf } from '../distributed/support/on-ranks.js';
 
 /** Rank 1 uses what rank 0 has made; rank 0 waits for its end. */
 async function used(

@@ -11,7 +11,7 @@ import {
   Shard,
 } from '../../lib/distributed.js';
 import { arange, float64 } from '../../lib/index.js';
-import { onRanks } from '../distributed/on-ranks.js';
+import { onRanks } from '../distributed/support/on-ranks.js';
 
 const SHAPE = [2, 3];
 const RANKS = 6;

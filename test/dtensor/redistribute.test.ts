@@ -23,7 +23,7 @@ import {
   type Tensor,
   tensor,
 } from '../../lib/index.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import { stepped, transposed } from '../every-op/differentiable.js';
 import { type SpecPair, specPairs } from './fake-mesh.js';
 import { expectedRanks, localOf, termsOf, type Values } from './simulate.js';
@@ -137,7 +137,7 @@ async function checkGradient(source: Tensor, result: Tensor, what: string): Prom
 
 describe('redistribution among ranks', function () {
   this.timeout(120_000);
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
   const runs = Number(process.env['SHARDWISE_TEST_RUNS'] ?? 150);
   const seed = Number(process.env['SHARDWISE_TEST_SEED'] ?? Date.now() % 1e6);
 

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { type DeviceMesh, initDeviceMesh } from '../../lib/distributed.js';
 import { float64, linspace, manualSeed, nn, optim, randint, type Tensor } from '../../lib/index.js';
 import type { AnyModule } from '../../lib/nn/module.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import { Rng } from '../fuzz/rng.js';
 import { assertWhole, drawSpec, placed } from './placed.js';
 
@@ -229,7 +229,7 @@ async function checkOptimizer(
 
 describe('training on distributed tensors', function () {
   this.timeout(60_000);
-  const ranks = standingRanks(4);
+  const ranks = reusedRanks(4);
   const rounds = 3;
   const seed = Number(process.env['SHARDWISE_TEST_SEED'] ?? Date.now() % 1e6);
 

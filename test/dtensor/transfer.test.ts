@@ -15,7 +15,7 @@ import {
   Shard,
 } from '../../lib/distributed.js';
 import { arange, float32, nn, ones, rand, type Tensor, zeros } from '../../lib/index.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 
 const WORLD = 4;
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
@@ -26,7 +26,7 @@ const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.read(
 const scaled = (t: Tensor, value: number): Tensor => t.newFull(t.shape, value);
 
 describe('the gradients of tensors that become distributed and plain again', () => {
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
   const each = (name: string, fn: (rank: number, mesh: DeviceMesh) => Promise<void>): void => {
     it(
       name,
@@ -200,7 +200,7 @@ describe('the gradients of tensors that become distributed and plain again', () 
 });
 
 describe("numbers of PyTorch's tests of distributed tensors", () => {
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
 
   it('a product of pieces, replicated, and its gradients', async () => {
     await ranks.run(async () => {
@@ -352,7 +352,7 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
 });
 
 describe('what tensors between ranks refuse', () => {
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
   const refuses = (name: string, message: RegExp, fn: (mesh: DeviceMesh) => unknown): void => {
     it(name, async () => {
       await ranks.run(() =>

@@ -10,13 +10,13 @@ import {
   Shard,
 } from '../../lib/distributed.js';
 import { arange, float32, ones, type Tensor } from '../../lib/index.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 
 const WORLD = 4;
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 
 describe('a distributed tensor from uneven parts', () => {
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
   /** Rows of a whole that count up: `sizes[rank]` of them. */
   const rowsOf = (sizes: readonly number[], rank: number): Tensor => {
     const start = sizes.slice(0, rank).reduce((a, b) => a + b, 0);
@@ -175,7 +175,7 @@ describe('a distributed tensor from uneven parts', () => {
 });
 
 describe('a distributed tensor from copies', () => {
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
 
   it('has those of the first rank with runCheck, and gives gradients to all', async () => {
     await ranks.run(async (rank) => {

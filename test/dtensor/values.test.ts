@@ -25,14 +25,14 @@ import {
   scope,
   type Tensor,
 } from '../../lib/index.js';
-import { onRanks } from '../distributed/on-ranks.js';
-import { standingRanks } from '../distributed/standing-ranks.js';
+import { onRanks } from '../distributed/support/on-ranks.js';
+import { reusedRanks } from '../distributed/support/reused-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 const WORLD = 2;
 
 describe('distributed tensors as values', () => {
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
   const each = (
     name: string,
     fn: (mesh: DeviceMesh, rank: number) => void | Promise<void>,
@@ -193,7 +193,7 @@ describe('distributed tensors as values', () => {
 
 describe('the memory of distributed tensors', function () {
   this.timeout(60_000);
-  const ranks = standingRanks(WORLD);
+  const ranks = reusedRanks(WORLD);
 
   it('goes with dispose, with using and with its scope, to the byte', async () => {
     await ranks.run(async () => {

@@ -11,7 +11,7 @@ import {
   Shard,
 } from '../../lib/distributed.js';
 import { amp, arange, bfloat16, float32, linear, nn, ones, type Tensor } from '../../lib/index.js';
-import { errorOf, onRanks, valuesOf } from '../distributed/on-ranks.js';
+import { errorOf, onRanks, valuesOf } from '../distributed/support/on-ranks.js';
 
 const whole = (t: Tensor): Promise<number[]> => valuesOf(t.sharding === null ? t : t.fullTensor());
 

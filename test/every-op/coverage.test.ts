@@ -71,7 +71,7 @@ describe('every op in the table', () => {
       .map((name) => readFileSync(path.join(folder, name), 'utf8'))
       .join('\n');
     const compared = new Set([...recorded.matchAll(/"(\w+)"/g)].map(([, name]) => name));
-    // Collectives: test/distributed/collectives.test.ts.
+    // Collectives: test/distributed/process-group/collectives.test.ts.
     const untested = ops.filter(
       (op) =>
         !op.traits.includes('collective') &&

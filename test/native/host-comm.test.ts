@@ -10,7 +10,7 @@ import { describe, it } from 'mocha';
 import { writer } from '../../lib/eager/submit.js';
 import { openGloo } from '../../lib/native/gloo.js';
 import { root } from '../../scripts/check-tree.js';
-import { skipWithoutGloo } from '../distributed/without-gloo.js';
+import { skipWithoutGloo } from '../distributed/support/skip-without-gloo.js';
 import { compileOnce } from '../packaging/package.js';
 import { skipBecause } from '../skip.js';
 

@@ -1,0 +1,328 @@
+/**
+ * Ranks that are processes: values over shared memory, and what becomes of the others when one
+ * fails, dies or stalls.
+ */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { type CollectiveDetails, type LaunchOptions, launch } from '../../../lib/distributed.js';
+import { root } from '../../../scripts/check-tree.js';
+import { errorOf } from '../support/capture-output.js';
+import { leakedSegments } from '../support/leaked-segments.js';
+import { skipWithoutGloo } from '../support/skip-without-gloo.js';
+
+const here = fileURLToPath(import.meta.url);
+const program = path.join(path.dirname(here), '..', 'programs', `ranks${path.extname(here)}`);
+const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-ranks-'));
+let runs = 0;
+
+/** A run of a scenario: by whom it is awaited, and what its ranks say they saw. */
+function scenario(
+  name: string,
+  worldSize: number,
+  { args = [], ...options }: LaunchOptions = {},
+): { run: () => Promise<void>; seen: <T>(rank: number) => T } {
+  const reports = mkdtempSync(path.join(folder, `${runs++}-`));
+  return {
+    run: () => launch(worldSize, program, { args: [name, reports, ...args], ...options }),
+    seen: (rank) => JSON.parse(readFileSync(path.join(reports, `rank-${rank}.json`), 'utf8')),
+  };
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return !/^\S+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+async function until(what: () => boolean, ms = 10_000): Promise<void> {
+  for (const end = Date.now() + ms; !what(); await sleep(20))
+    assert.ok(Date.now() < end, 'it did not happen in time');
+}
+
+after(() => rmSync(folder, { recursive: true }));
+
+for (const backend of ['shm', 'gloo']) {
+  describe(`ranks that are processes, by ${backend}`, function () {
+    this.timeout(60_000);
+    talkBy(backend);
+  });
+}
+
+function talkBy(backend: string): void {
+  before(function () {
+    if (backend === 'gloo') skipWithoutGloo(this);
+  });
+  afterEach(() => assert.deepEqual(leakedSegments(), []));
+
+  it('do every collective, with uneven and empty parts, and say at both places where calls differ', async () => {
+    const { run, seen } = scenario('values', 3, { backend });
+    await run();
+    for (const rank of [0, 1]) {
+      const { differentShapes, differentKinds } = seen<{
+        differentShapes: string;
+        differentKinds: string;
+      }>(rank);
+      assert.match(
+        differentShapes,
+        new RegExp(
+          `allReduce.*rank ${1 - rank} called allReduce.* ${3 - rank} .*at .*ranks\\.[jt]s:\\d+`,
+          's',
+        ),
+      );
+      assert.match(differentShapes, /this rank .*ranks\.[jt]s:\d+/s);
+      assert.match(
+        differentKinds,
+        new RegExp(
+          `rank ${1 - rank} called ${rank === 0 ? 'broadcast' : 'allReduce'}.*ranks\\.[jt]s:\\d+.*this rank.*ranks\\.[jt]s:\\d+`,
+          's',
+        ),
+      );
+    }
+  });
+
+  it('hear within the timeout of a rank that was killed in a collective', async () => {
+    const { run, seen } = scenario('killed', 3, { backend, timeoutMs: 20_000 });
+    const error = await errorOf(run);
+    assert.match(error.message, /^launch: rank 1 \(process \d+\) was ended by SIGKILL/);
+    assert.deepEqual(
+      [error.details['rank'], error.details['signal'], error.details['exitCode']],
+      [1, 'SIGKILL', null],
+    );
+    for (const rank of [0, 2]) assert.match(seen<string>(rank), /allReduce.*rank 1 has died/s);
+  });
+
+  it('number one that was killed as a rank of the world, whatever its place in their group', async () => {
+    const { run, seen } = scenario('killedInPart', 3, { backend, timeoutMs: 20_000 });
+    await errorOf(run);
+    const { message, details } = seen<{ message: string; details: CollectiveDetails }>(2);
+    assert.match(message, /allReduce \(call 2 of group "group0"\).*rank 1 has died/s);
+    assert.deepEqual(details.ranks, [1]);
+    assert.deepEqual(details.calls.map((call) => call.rank).sort(), [1, 2]);
+  });
+
+  it('hear what another has thrown, which is the error of the run', async () => {
+    const { run, seen } = scenario('throws', 2, { backend });
+    const error = await errorOf(run);
+    assert.match(
+      error.message,
+      /^launch: rank 1 \(process \d+\) ended with exit code 1: no data for this rank\n {2}what it wrote last to stderr:\n(.*\n)*.*TypeError: no data for this rank/,
+    );
+    assert.match(
+      seen<string>(0),
+      /allReduce \(call 1 of group "world"\) at .*ranks\.[jt]s:\d+.*: rank 1 aborted the group: no data for this rank/,
+    );
+  });
+
+  it('hear at once of a rank that is gone before it came to their group', async () => {
+    const { run, seen } = scenario('gone', 4, { backend, timeoutMs: 20_000 });
+    const begin = Date.now();
+    const error = await errorOf(run);
+    assert.match(error.message, /^launch: rank 1 \(process \d+\) was ended by SIGKILL/);
+    const gone =
+      backend === 'gloo'
+        ? /group "group[01]": rank 1 has ended or cannot be reached/
+        : /join: rank 1 has died \(process \d+\) before it joined group "group[01]"/;
+    for (const rank of [0, 2]) assert.match(seen<string>(rank), gone);
+    assert.ok(Date.now() - begin < 15_000);
+  });
+
+  for (const worlds of [0, 1]) {
+    it(`hear at once of a rank that has ended well before it came to ${worlds === 0 ? 'any world' : 'the second world'}, whether they wait or come later`, async () => {
+      const { run, seen } = scenario('ends-before', 3, {
+        backend,
+        timeoutMs: 30_000,
+        args: [String(worlds)],
+      });
+      const begin = Date.now();
+      await errorOf(run);
+      assert.ok(Date.now() - begin < 15_000);
+      for (const rank of [0, 2])
+        assert.match(
+          seen<string>(rank),
+          /^initProcessGroup: rank 1 has ended, with exit code 0, before it came here/,
+        );
+    });
+  }
+
+  it('are told which call waited in vain for a rank that never comes to the group', async () => {
+    // in which they have to find each other first
+    const { run, seen } = scenario('absent', 2, { backend, timeoutMs: 2_000 });
+    await run();
+    for (const [i, { message, details }] of seen<{ message: string; details: CollectiveDetails }[]>(
+      0,
+    ).entries()) {
+      assert.match(
+        message,
+        /^read: allReduce at .*ranks\.[jt]s:\d+:\d+\)?: .*rank 1 has not joined.*timeout after \d+ ms/,
+      );
+      assert.deepEqual(
+        [details.op, details.group, details.sequence, details.ranks],
+        ['allReduce', `group${i}`, 1, [1]],
+      );
+      assert.match(details.calls[0]?.where ?? '', /ranks\.[jt]s:\d+/);
+    }
+  });
+
+  it('hear at once of meshes that they make differently, with both', async () => {
+    const { run, seen } = scenario('differentMeshes', 4, { backend, timeoutMs: 20_000 });
+    const begin = Date.now();
+    await run();
+    assert.ok(Date.now() - begin < 15_000, 'they end by themselves');
+    for (const rank of [1, 3]) {
+      const { ms, message, details, after } = seen<{
+        ms: number;
+        message: string;
+        details: CollectiveDetails;
+        after: number;
+      }>(rank);
+      const [own, other] = [
+        /DeviceMesh\(cpu, a: 2, b: 2\) of the ranks \[\[0, 1\], \[2, 3\]\] at .*ranks\.[jt]s:\d+/,
+        /DeviceMesh\(cpu, dp: 2, tp: 2\) of the ranks .* at .*ranks\.[jt]s:\d+/,
+      ];
+      assert.ok(
+        own.test(message) &&
+          other.test(message) &&
+          /initDeviceMesh \(group-making call 1 of group "world"\)/.test(message),
+        message,
+      );
+      assert.ok(
+        details.calls.filter(({ op, where }) => op === 'initDeviceMesh' && where !== '').length > 0,
+      );
+      assert.ok(ms < 5_000, `after ${ms} ms`);
+      assert.equal(after, 2);
+    }
+  });
+
+  it('hear of each of several meshes that they make differently', async () => {
+    const { run, seen } = scenario('twoDifferentMeshes', 4, { backend, timeoutMs: 20_000 });
+    await run();
+    for (const rank of [0, 1, 2, 3]) {
+      const [first, second] = seen<string[]>(rank);
+      assert.match(
+        first as string,
+        /initDeviceMesh \(group-making call 1 .*DeviceMesh\(cpu, [ab]: 2, [ab]: 2\)/s,
+      );
+      assert.match(
+        second as string,
+        /initDeviceMesh \(group-making call 2 .*DeviceMesh\(cpu, [cd]: 2, [cd]: 2\)/s,
+      );
+    }
+  });
+
+  it('are told by a read that blocks what they made a group by', async () => {
+    const { run, seen } = scenario('blocking', 2, { backend, timeoutMs: 2_000 });
+    await run();
+    assert.match(
+      seen<string>(0),
+      /allReduce .*rank 1 has not joined.*this rank made group "group0" of the ranks \[0, 1\] by newGroup \(group-making call 1 of group "world"\) at .*ranks/s,
+    );
+  });
+
+  it('are told where those stand that have not come to a group', async () => {
+    const { run, seen } = scenario('notJoined', 3, { backend, timeoutMs: 3_000 });
+    await run();
+    const [made, other] = seen<{ message: string; details: CollectiveDetails }[]>(0) as [
+      { message: string; details: CollectiveDetails },
+      { message: string },
+    ];
+    assert.match(
+      made.message,
+      /this rank made group "group0" .* by newGroup \(group-making call 1 of group "world"\) at .*ranks.*; rank 1 has made it as well, by newGroup \(group-making call 1\) at .*ranks/,
+    );
+    assert.deepEqual(
+      made.details.calls.map(({ rank, op }) => [rank, op]),
+      [
+        [0, 'allReduce'],
+        [1, 'newGroup'],
+      ],
+    );
+    assert.match(
+      other.message,
+      /this rank made group "group1" .* \(group-making call 2 of group "world"\) at .*; rank 2 has made no group/,
+    );
+  });
+
+  it('end with the failure of a Work that nobody has asked', async () => {
+    const error = await errorOf(scenario('unheard', 2, { backend }).run);
+    assert.match(
+      error.message,
+      /^launch: rank \d \(process \d+\) ended with exit code 1: .*rank \d called allReduce of/,
+    );
+  });
+
+  it('hear of a rank that makes no progress, and are not kept from ending by it', async () => {
+    const { run, seen } = scenario('stalls', 2, { backend, timeoutMs: 2_500 });
+    const error = await errorOf(run);
+    assert.match(seen<string>(0), /allReduce.*rank 1 has not come.*timeout after \d+ ms/s);
+    assert.match(
+      error.message,
+      /^launch: rank 0 \(process \d+\) ended with exit code 1: .*rank 1 has not come/,
+    );
+  });
+}
+
+describe('ranks that are processes', function () {
+  this.timeout(60_000);
+  afterEach(() => assert.deepEqual(leakedSegments(), []));
+
+  it('hear at once of groups that they make of different ranks, with both lists', async () => {
+    const { run, seen } = scenario('differentGroups', 3, { timeoutMs: 20_000 });
+    await run();
+    assert.match(
+      seen<string>(0),
+      /: rank 1 has made it of the ranks \[1, 2\] at .*ranks\.[jt]s:\d+.*, and rank 0 of \[0, 1\] at .*ranks/,
+    );
+    assert.match(
+      seen<string>(1),
+      /newGroup \(group-making call 1 of group "world"\): rank 0 has made group "group0" of the ranks \[0, 1\] at .*, this rank of \[1, 2\] at /,
+    );
+  });
+
+  it('take little of /dev/shm for their groups', async () => {
+    const { run, seen } = scenario('memory', 4);
+    await run();
+    const [world, part] = seen<[number, number]>(0);
+    assert.ok(world <= 8.5 && part <= 4.5, `${world} MiB for the world, ${part} for a part of it`);
+  });
+
+  for (const what of ['waits', 'loops']) {
+    it(`end when the process that made them is killed, also while one ${what === 'waits' ? 'waits for the other' : 'is in an endless loop'}`, () =>
+      endWithParent(what));
+  }
+
+  async function endWithParent(what: string): Promise<void> {
+    const reports = mkdtempSync(path.join(folder, 'parent-'));
+    const cli = ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts')];
+    const command = here.endsWith('.ts') ? cli : [path.join(root, 'dist', 'cli', 'main.js')];
+    const parent = spawn(
+      process.execPath,
+      [...command, 'run', '--nproc-per-node', '2', program, what, reports],
+      { stdio: 'ignore' },
+    );
+    const files = [0, 1].map((rank) => path.join(reports, `rank-${rank}.json`));
+    await until(() => files.every((file) => existsSync(file) && readFileSync(file, 'utf8') !== ''));
+    const pids = files.map((file) => JSON.parse(readFileSync(file, 'utf8')) as number);
+    assert.ok(pids.every(isRunning));
+    parent.kill('SIGKILL');
+    await until(() => !pids.some(isRunning), 8_000);
+    assert.deepEqual(leakedSegments(pids), []);
+  }
+
+  it('would be seen to leave memory', () => {
+    const name = `shardwise-0-${spawn('true').pid}-left`;
+    writeFileSync(path.join('/dev/shm', name), '');
+    try {
+      assert.deepEqual(leakedSegments(), [name]);
+    } finally {
+      rmSync(path.join('/dev/shm', name));
+    }
+  });
+});

@@ -1,0 +1,54 @@
+/** Tensors of ranks that share a process: each rank has its own, and those of the main program. */
+import assert from 'node:assert/strict';
+import { allGatherIntoTensor, allReduce, barrier } from '../../../lib/distributed.js';
+import { DeviceError, ones, type Tensor, tensor, zeros } from '../../../lib/index.js';
+import { onRanks } from '../support/on-ranks.js';
+
+describe('tensors of two ranks', () => {
+  it('do not mix: errors say whose they are', async () => {
+    let theirs: Tensor | undefined;
+    await onRanks(2, async (rank) => {
+      if (rank === 0) {
+        theirs = ones([2]);
+        await barrier();
+        return;
+      }
+      const x = ones([2]);
+      const other = theirs as Tensor;
+      for (const mix of [
+        () => x.add(other),
+        () => x.copy_(other),
+        () => other.copy_(x),
+        () => other.to('cpu'),
+        () => allReduce(other),
+        () => allGatherIntoTensor(zeros([4]), other),
+      ]) {
+        assert.throws(
+          mix,
+          (error: DeviceError) =>
+            error instanceof DeviceError && /cpu of rank 0/.test(error.message),
+        );
+      }
+      await barrier();
+    });
+  });
+
+  it('come from the main program, and go there when the ranks are done', async () => {
+    const given = tensor([1, 2, 3]);
+    const [a, b] = await onRanks(2, async (rank) => {
+      const x = given.to('cpu');
+      assert.ok(x.device !== given.device);
+      allReduce(x);
+      x.add_(ones([3]).copy_(given));
+      return x.mul(rank + 1);
+    });
+    assert.deepEqual(
+      [a?.tolist(), b?.tolist()],
+      [
+        [3, 6, 9],
+        [6, 12, 18],
+      ],
+    );
+    assert.deepEqual(a?.to('cpu').add(given).tolist(), [4, 8, 12]);
+  });
+});

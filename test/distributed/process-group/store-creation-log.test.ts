@@ -1,0 +1,141 @@
+/** What ranks that are processes hear of each other's groups and meshes, over a store. */
+import assert from 'node:assert/strict';
+import type { Difference, Making } from '../../../lib/distributed/process-group/creation-log.js';
+import { StoreBoard } from '../../../lib/distributed/process-group/store-creation-log.js';
+import { HashStore, type Store } from '../../../lib/distributed.js';
+import { TimeoutError } from '../../../lib/index.js';
+
+/**
+ * Keeps what was stored; whoever waits for a key hears of it only once `hears` is called, as a
+ * process does that has too much to do.
+ */
+class SlowStore extends HashStore {
+  private readonly waiting: (() => void)[] = [];
+
+  hears(): void {
+    for (const resolve of this.waiting.splice(0)) resolve();
+  }
+
+  override quietly(): Store {
+    return this;
+  }
+
+  /** A value that somebody asks for is there, or will not come in time. */
+  override whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
+    if (this.holds(keys)) return Promise.resolve();
+    const waits = timeoutMs > 1e9;
+    return waits
+      ? new Promise<void>((resolve) => this.waiting.push(resolve))
+      : Promise.reject(new TimeoutError(`no ${keys}`));
+  }
+}
+
+const making = (rank: number, key: string, place: string): Making => ({
+  rank,
+  number: 1,
+  op: 'initDeviceMesh',
+  where: `train.ts:${rank}`,
+  group: 'world',
+  what: `mesh ${key}`,
+  short: key,
+  place,
+  key,
+  rule: 'All ranks make the same meshes',
+});
+
+describe('a board over a store', () => {
+  let store: SlowStore;
+  const boards: StoreBoard[] = [];
+  const boardOf = (): StoreBoard => {
+    const board = StoreBoard.over(store) as StoreBoard;
+    boards.push(board);
+    return board;
+  };
+  /** What the rank hears of a mesh that it makes. */
+  const make = (board: StoreBoard, rank: number, key: string, place = 'mesh 0'): Difference[] => {
+    const heard: Difference[] = [];
+    const own = making(rank, key, place);
+    board.record(own);
+    board.announce(own, (difference) => heard.push(difference));
+    return heard;
+  };
+  /** Whatever a store in memory has to do by then is done. */
+  const turns = async (): Promise<void> => {
+    for (let i = 0; i < 20; i++) await new Promise(setImmediate);
+  };
+
+  beforeEach(() => {
+    store = new SlowStore();
+  });
+
+  afterEach(() => {
+    for (const board of boards.splice(0)) board.leave();
+    store.hears();
+  });
+
+  it('finds a difference that others have told, before this rank has come to hear of it', async () => {
+    const [first, other] = [boardOf(), boardOf()];
+    const heard = make(first, 0, 'ab');
+    assert.equal(await first.differenceFound('mesh 0'), null);
+    make(other, 1, 'ba');
+    const found = await other.differenceFound('mesh 0');
+    assert.match(
+      found?.error.message ?? '',
+      /rank 0 has made mesh ab at train\.ts:0, this rank ba at train\.ts:1/,
+    );
+
+    assert.deepEqual(heard, [], 'it has not heard of it');
+    const late = await first.differenceFound('mesh 0');
+    assert.match(
+      late?.error.message ?? '',
+      /rank 1 has made mesh ba at train\.ts:1, this rank ab at train\.ts:0/,
+    );
+    assert.equal(await first.differenceFound('mesh 1'), null);
+  });
+
+  it('tells each difference once, though several ask for it at a time', async () => {
+    const [first, other] = [boardOf(), boardOf()];
+    const heard = [make(first, 0, 'ab', 'mesh 0'), make(first, 0, 'cd', 'mesh 1')];
+    for (const [i, key] of ['ba', 'dc'].entries()) make(other, 1, key, `mesh ${i}`);
+    await turns();
+    const asked = [first.differenceFound('mesh 0'), first.differenceFound('mesh 1')];
+    await Promise.resolve();
+    store.hears();
+    const late = [...(await Promise.all(asked)), await first.differenceFound('mesh 1')];
+    assert.deepEqual(
+      late.map((each) => each?.rank),
+      [1, 1, 1],
+    );
+    store.hears();
+    await turns();
+    assert.deepEqual(
+      heard.map((each) => each.length),
+      [1, 1],
+    );
+  });
+
+  it('hears of later differences after it has found one early', async () => {
+    const [first, other] = [boardOf(), boardOf()];
+    make(first, 0, 'ab', 'mesh 0');
+    make(other, 1, 'ba', 'mesh 0');
+    await turns();
+    await first.differenceFound('mesh 0');
+    store.hears();
+    await turns();
+    const heard = make(first, 0, 'cd', 'mesh 1');
+    make(other, 1, 'dc', 'mesh 1');
+    await turns();
+    store.hears();
+    await turns();
+    assert.equal(heard.length, 1);
+  });
+
+  it('asks no more once the rank has left', async () => {
+    const [first, other] = [boardOf(), boardOf()];
+    make(first, 0, 'ab');
+    make(other, 1, 'ba');
+    await turns();
+    first.leave();
+    assert.equal(await first.differenceFound('mesh 0'), null);
+  });
+});
