@@ -191,7 +191,7 @@ function loaderOf(file: string): string[] {
 
 /** `rank 1 (process 4711) ended with exit code 7: …` */
 function reasonOf(outcome: NonNullable<NodeOutcome>): string {
-  if ('far' in outcome) return `${outcome.far.text} on node ${outcome.far.node}`;
+  if ('remote' in outcome) return `${outcome.remote.text} on node ${outcome.remote.node}`;
   // What it wrote to stderr is on the screen already.
   return describeRankFailure(OP, { ...outcome.failure, lastLines: [] }).message.slice(
     `${OP}: `.length,
@@ -202,9 +202,11 @@ function reasonOf(outcome: NonNullable<NodeOutcome>): string {
 function report(outcome: NodeOutcome): number {
   if (outcome === null) return 0;
   console.error(
-    'far' in outcome ? `${OP}: ended because ${reasonOf(outcome)}` : `${OP}: ${reasonOf(outcome)}`,
+    'remote' in outcome
+      ? `${OP}: ended because ${reasonOf(outcome)}`
+      : `${OP}: ${reasonOf(outcome)}`,
   );
-  if ('far' in outcome) return 1;
+  if ('remote' in outcome) return 1;
   const { failure } = outcome;
   if (failure.signal !== null) return 128 + constants.signals[failure.signal];
   return failure.exitCode ?? 1;

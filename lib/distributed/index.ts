@@ -8,7 +8,8 @@ export {
   initDeviceMesh,
 } from './device-mesh/device-mesh.js';
 export type { BackendName, BackendText } from './engines/engine.js';
-export { type InitOptions, initProcessGroup, isAvailable } from './launch/init-process-group.js';
+export type { InitOptions } from './launch/init-options.js';
+export { initProcessGroup, isAvailable } from './launch/init-process-group.js';
 export { type LaunchOptions, launch } from './launch/launch.js';
 export type { RankFault } from './local-ranks/fault-injection.js';
 export type { RankFunction } from './local-ranks/run.js';

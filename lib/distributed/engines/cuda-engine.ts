@@ -1,6 +1,6 @@
 /**
- * Collectives of GPU tensors: by NCCL where it is there and each rank has a GPU of its own, else
- * through the memory of the hosts.
+ * Collectives of GPU tensors: by NCCL if it is installed and each rank has its own GPU, else
+ * through host memory.
  */
 import { type Device, type DeviceType, deviceByCode } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
@@ -9,7 +9,7 @@ import { findLibrary, type LibrarySearch, libraryNamed } from '../../native/libr
 import type { BackendName, Engine, EngineFactory, GroupPlan } from './engine.js';
 import { NativeEngine } from './native-engine.js';
 
-/** Above that of the streams that compute: what other ranks wait for goes first. */
+/** Above the priority of compute streams, because other ranks wait for collectives. */
 const HIGH_PRIORITY = -1;
 let search: LibrarySearch | null = null;
 
@@ -19,8 +19,7 @@ function nccl(): LibrarySearch {
 }
 
 /**
- * The index of the GPU that `cuda` means for a rank of this machine; 0 where there is none.
- * @internal
+ * Index of the GPU that `cuda` means for a rank of this machine; 0 without GPUs. @internal
  */
 export function ownGpu(localRank: number): number {
   try {
@@ -31,21 +30,21 @@ export function ownGpu(localRank: number): number {
   return localRank % writer.addon.deviceCount('cuda');
 }
 
-/** How GPUs and ranks go together. @internal */
+/** How ranks use the GPUs of a machine. @internal */
 export interface DeviceOptions {
-  /** The engine that the program named; null where it named none. */
+  /** The engine that the program named; null if it named none. */
   readonly backend: BackendName | null;
-  /** Ranks that share the GPUs of this machine. */
+  /** Number of ranks that share the GPUs of this machine. */
   readonly ranksHere: number;
   /**
-   * Ranks of one process: what the first launch of a kernel waits for on all its GPUs has to be
-   * done before.
+   * Whether ranks share a process. The first launch of a kernel then waits for all GPUs of the
+   * process, so it must not follow a collective that waits for another rank.
    */
   readonly sharesProcess?: boolean;
   readonly timeoutMs: number;
 }
 
-/** Engines for tensors of all devices; `host` makes those for the CPU. @internal */
+/** Adds engines for GPUs to `host`, which makes the engines for the CPU. @internal */
 export function withDevices(host: EngineFactory, options: DeviceOptions): EngineFactory {
   const make = (plan: GroupPlan, device: Device): Engine => {
     if (device.type === 'cpu') return host(plan, device);
@@ -62,7 +61,7 @@ export function withDevices(host: EngineFactory, options: DeviceOptions): Engine
         )
       : host(onDevice(plan), device);
   };
-  const { announce } = host;
+  const { publish } = host;
   const backendFor = (plan: GroupPlan, type: DeviceType): BackendName | null => {
     const own = type === 'cpu' ? 'host' : gpuBackend(options);
     return own === 'host' ? (host.backendFor?.(plan, type) ?? null) : own;
@@ -70,13 +69,13 @@ export function withDevices(host: EngineFactory, options: DeviceOptions): Engine
   return Object.assign(make, {
     splits: (device: Device) => splits(device, options),
     backendFor,
-    ...(announce === undefined ? {} : { announce }),
+    ...(publish === undefined ? {} : { publish }),
   });
 }
 
-/** `'host'`: by the memory of the hosts; null where no GPU can be used. */
+/** `'host'`: through host memory; null if no GPU can be used. */
 function gpuBackend(options: DeviceOptions): 'nccl' | 'host' | null {
-  // what was named is known without the driver
+  // A named backend is known without opening the driver.
   if (options.backend !== null) return options.backend === 'nccl' ? 'nccl' : 'host';
   try {
     prepareDevice(deviceByCode(1));
@@ -92,14 +91,15 @@ function splits(device: Device, options: DeviceOptions): boolean {
     prepareDevice(device);
     return usesNccl(options);
   } catch {
-    return false; // the first call says why
+    return false; // the first call reports why
   }
 }
 
 /**
- * For programs whose tensors nothing else moves: said when the world begins, not by the first call.
+ * Checks NCCL when the world starts, for programs that name it alone; otherwise only the first call
+ * would fail.
  *
- * @throws DistributedError naming what is missing: a GPU for each rank of this machine, or NCCL
+ * @throws DistributedError if NCCL is missing, or a GPU for each rank of this machine
  * @internal
  */
 export function requireNccl(op: string, ranksHere: number): void {
@@ -107,16 +107,18 @@ export function requireNccl(op: string, ranksHere: number): void {
     prepareDevice(deviceByCode(1));
   } catch (error) {
     const advice =
-      "For CPU tensors name 'shm' or 'gloo', or no backend; `npx shardwise doctor` says what it finds.";
+      "For CPU tensors name 'shm' or 'gloo', or no backend; `npx shardwise doctor` lists what it " +
+      'finds.';
     throw new DistributedError(
-      `${op}: the backend 'nccl' moves tensors between GPUs, and this machine has none that can be used. ${advice}\n${(error as Error).message}`,
+      `${op}: the backend 'nccl' needs GPUs, and this machine has no usable one. ${advice}\n` +
+        (error as Error).message,
       { op },
     );
   }
   usesNccl({ backend: 'nccl', ranksHere, timeoutMs: 0 }, op);
 }
 
-/** The same ranks, for another device: with memory of their own. */
+/** The same ranks for GPU tensors, as a separate group in host memory. */
 function onDevice({ name, ranks, rank, firstCall }: GroupPlan): GroupPlan {
   return {
     name: `${name}-gpu`,
@@ -134,7 +136,8 @@ function usesNccl({ backend, ranksHere }: DeviceOptions, op = 'nccl'): boolean {
   if (backend === 'nccl') {
     if (ranksHere > gpus)
       throw new DistributedError(
-        `${op}: ${ranksHere} ranks share ${gpus} GPUs of this machine, and NCCL needs one for each. Start fewer, or name no backend.`,
+        `${op}: ${ranksHere} ranks share ${gpus} GPUs of this machine, and NCCL needs one GPU for ` +
+          'each rank. Start fewer ranks, or name no backend.',
         {
           ranksHere,
           gpus,
@@ -142,7 +145,8 @@ function usesNccl({ backend, ranksHere }: DeviceOptions, op = 'nccl'): boolean {
       );
     if (found === undefined) {
       throw new DistributedError(
-        `${op}: NCCL was not found. Install libnccl2 or the Python package nvidia-nccl-cu13, or set SHARDWISE_NCCL_PATH.${missing}`,
+        `${op}: NCCL was not found. Install libnccl2 or the Python package nvidia-nccl-cu13, or ` +
+          `set SHARDWISE_NCCL_PATH.${missing}`,
         { tried },
       );
     }
@@ -159,12 +163,13 @@ function warnOnce(missing: string): void {
   if (warned) return;
   warned = true;
   process.emitWarning(
-    `NCCL was not found: collectives of GPU tensors go through the memory of the host. Install libnccl2, or set SHARDWISE_NCCL_PATH.${missing}`,
+    'NCCL was not found: collectives of GPU tensors go through host memory. Install libnccl2, or ' +
+      `set SHARDWISE_NCCL_PATH.${missing}`,
     'ShardwiseWarning',
   );
 }
 
-/** What the engines of a rank's GPU are made with. */
+/** What all NCCL engines of one GPU have in common. */
 interface NcclOptions {
   readonly host: EngineFactory;
   readonly device: Device;
@@ -173,43 +178,45 @@ interface NcclOptions {
 }
 
 /**
- * The ranks find each other through a group of their hosts, and see there what the others call. It
- * is the new member's from then on.
+ * A group of GPUs. Its ranks meet in a host group (the rendezvous group), through which they also
+ * compare their calls. The NCCL member owns the rendezvous group.
  */
 class NcclEngine extends NativeEngine {
-  private readonly around: NcclOptions;
+  private readonly options: NcclOptions;
 
-  private constructor(around: NcclOptions, member: number, stream: number) {
+  private constructor(options: NcclOptions, member: number, stream: number) {
     super('nccl', member, stream);
-    this.around = around;
+    this.options = options;
   }
 
-  static join(around: NcclOptions, plan: GroupPlan): NcclEngine {
-    return NcclEngine.meet(around, plan, (meeting, stream) =>
-      writer.addon.joinDevices(meeting, stream, around.timeoutMs, Number(around.sharesProcess)),
+  static join(options: NcclOptions, plan: GroupPlan): NcclEngine {
+    const { timeoutMs, sharesProcess } = options;
+    return NcclEngine.create(options, plan, (rendezvous, stream) =>
+      writer.addon.joinDevices(rendezvous, stream, timeoutMs, Number(sharesProcess)),
     );
   }
 
-  split(part: GroupPlan | null, color: number, where: string): Engine | null {
-    const { around, member } = this;
-    const cut = (meeting: number, stream: number): number =>
-      writer.addon.splitDevices(member, meeting, stream, around.timeoutMs, color, where);
-    if (part !== null) return NcclEngine.meet(around, part, cut);
-    nativeCall(() => cut(0, this.lane), 'DeviceMesh');
+  split(subgroup: GroupPlan | null, color: number, where: string): Engine | null {
+    const { options, member } = this;
+    const join = (rendezvous: number, stream: number): number =>
+      writer.addon.splitDevices(member, rendezvous, stream, options.timeoutMs, color, where);
+    if (subgroup !== null) return NcclEngine.create(options, subgroup, join);
+    nativeCall(() => join(0, this.lane), 'DeviceMesh');
     return null;
   }
 
-  private static meet(
-    around: NcclOptions,
+  private static create(
+    options: NcclOptions,
     plan: GroupPlan,
-    join: (meeting: number, stream: number) => number,
+    join: (rendezvous: number, stream: number) => number,
   ): NcclEngine {
-    const { host, device } = around;
-    const meeting = host({ ...onDevice(plan), meets: true }, deviceByCode(0)) as NativeEngine;
+    const { host, device } = options;
+    const groupPlan = { ...onDevice(plan), isRendezvous: true };
+    const rendezvous = host(groupPlan, deviceByCode(0)) as NativeEngine;
     const stream = nativeCall(() => newStream(device, HIGH_PRIORITY), `stream of ${device}`);
     return new NcclEngine(
-      around,
-      nativeCall(() => join(meeting.member, stream), 'newGroup'),
+      options,
+      nativeCall(() => join(rendezvous.member, stream), 'newGroup'),
       stream,
     );
   }

@@ -1,100 +1,100 @@
-/** What carries out the collectives of a group on one kind of device. */
+/** The interface of engines: each carries out the collectives of groups on one kind of device. */
 import type { CollectiveCall } from '../../core/collective.js';
 import type { Device, DeviceType } from '../../core/device.js';
 
 /**
- * `shm`: memory of one host. `nccl`: NVIDIA GPUs. `gloo`: CPU tensors across hosts. `fake`: nothing
- * is sent.
+ * `shm`: ranks of one host. `nccl`: NVIDIA GPUs. `gloo`: CPU tensors across hosts. `fake`: one rank
+ * without peers.
  */
 export type BackendName = 'shm' | 'nccl' | 'gloo' | 'fake';
 
 /** A backend, or one for each kind of device: `'cpu:shm,cuda:nccl'`. */
 export type BackendText = BackendName | `cpu:${BackendName},cuda:${BackendName}`;
 
-/** One rank's membership in a group, by one engine. @internal */
+/** One rank's membership in a group, on one device. @internal */
 export interface Engine {
   readonly name: BackendName;
-  /** The stream that works its calls off, in order. */
+  /** The stream that runs its calls in order. */
   readonly lane: number;
   /**
-   * Gives the call to the device. `where` is the program's line, for errors of any rank; `about`
-   * what ranks must have in common beside the call.
+   * Enqueues the call. `where` is the program's line, for the errors of any rank; `about` is text
+   * that must be equal on all ranks, such as the shape.
    */
   run(name: string, call: CollectiveCall, where: string, about: string): void;
-  /** Resolves when all that was called so far is done. */
+  /** Resolves when all calls so far are done. */
   finished(): Promise<void>;
   /**
-   * Present and later calls of all ranks fail with the reason. `place`: in the group, of the rank
+   * Fails current and later calls of all ranks with the reason. `place`: the group rank of the rank
    * that gives up.
    */
   abort(reason: string, place: number): void;
-  /** Once its calls are done. */
+  /** Leaves the group once its calls are done. */
   leave(): void;
   /**
-   * Optional. The engine of a part of the group, for the same device: every rank of the group calls
-   * it, with its part or none. Parts that are made at once have each a color of their own. Waits
-   * for nobody; who cannot join the part is told by its first call.
+   * Optional. Creates the engine of a subgroup for the same device. Every rank of the group calls
+   * it, with its subgroup or null; subgroups created by one split differ in color. Does not block:
+   * a rank that cannot join gets the error from its first call.
    */
-  split?(part: GroupPlan | null, color: number, where: string): Engine | null;
+  split?(subgroup: GroupPlan | null, color: number, where: string): Engine | null;
 }
 
 /** The group that an engine is for: ranks of the world, in the order of the group. @internal */
 export interface GroupPlan {
   readonly name: string;
   readonly ranks: readonly number[];
-  /** One's own place in them. */
+  /** This rank's index in `ranks`. */
   readonly rank: number;
-  /** What errors call it, where that is not its name. */
+  /** Name for errors, if it differs from `name`. */
   readonly label?: string;
-  /** Its ranks only find each other by it. */
-  readonly meets?: boolean;
-  /** What the program called that needs it, for errors until it is there. */
+  /** Whether ranks use the group only to find each other and compare calls. */
+  readonly isRendezvous?: boolean;
+  /** The call that needs the group, for errors of joining it. */
   readonly firstCall?: { readonly name: string; readonly where: string };
 }
 
-/** What errors call a group. @internal */
+/** The name of a group in errors. @internal */
 export const labelOf = ({ label, name }: GroupPlan): string => label ?? name;
 
-/** Of a group that is made for no call. @internal */
+/** The first call of a group that was not created for a call. @internal */
 export const NO_CALL: NonNullable<GroupPlan['firstCall']> = { name: '', where: '' };
 
 /** The group of all ranks. @internal */
 export const WORLD = 'world';
 
-/** A group as all ranks of the world make it, members or not. @internal */
-export interface MadeGroup {
-  /** Who makes it, of the world. */
+/** A group as one rank creates it; all ranks of the world do, members or not. @internal */
+export interface CreatedGroup {
+  /** The rank that creates it. */
   readonly rank: number;
-  /** Counts its groups from 1. */
+  /** Counts the rank's groups from 1. */
   readonly number: number;
   readonly name: string;
   readonly ranks: readonly number[];
-  /** How errors begin, and the call that makes it. */
+  /** The beginning of errors, and the line of the call. */
   readonly title: string;
   readonly where: string;
-  /** Counts the rank's calls that make groups or meshes. */
-  readonly making: number;
+  /** Counts the rank's calls that create groups or meshes. */
+  readonly creation: number;
 }
 
 /**
- * Makes the engine of a group for a device; called by every member, at its first call there.
- * @internal
+ * Creates the engine of a group for a device. Every member calls it at its first call on that kind
+ * of device. @internal
  */
 export interface EngineFactory {
   (plan: GroupPlan, device: Device): Engine;
   /**
-   * Optional. Whether the engines for the device can be split, and are worth being made for it
-   * before they are called.
+   * Optional. Whether engines for the device can be split, which is faster than creating the
+   * subgroups one by one.
    */
   splits?(device: Device): boolean;
   /**
-   * Optional. Tells the other ranks of a group that this one makes, without waiting. Where a rank
-   * has made that one of other ranks, the later of the two throws.
+   * Optional. Publishes a group creation to the other ranks, without blocking. If two ranks create
+   * the group of different ranks, the later one throws.
    */
-  announce?(group: MadeGroup): void;
+  publish?(group: CreatedGroup): void;
   /**
-   * Optional. What the engine of a group is for such devices; null for what this machine has not.
-   * Makes none.
+   * Optional. The backend of a group for a kind of device, without creating an engine; null if this
+   * machine has no such device.
    */
   backendFor?(plan: GroupPlan, type: DeviceType): BackendName | null;
 }
@@ -102,6 +102,20 @@ export interface EngineFactory {
 /** The engines of a rank. @internal */
 export interface Engines {
   readonly make: EngineFactory;
-  /** No more groups are made. */
+  /** Called when the rank leaves its world: no more groups will be created. */
   leave(): void;
+}
+
+/** What all ranks of a world know about each other after the rendezvous. @internal */
+export interface Agreement {
+  /** By rank; equal for ranks that reach the same shared memory. */
+  readonly hosts: readonly string[];
+  readonly hostNames: readonly string[];
+  readonly pids: readonly number[];
+  /** Distinguishes the run from others, in names. */
+  readonly run: string;
+  /** The same as a number. */
+  readonly token: number;
+  /** Where draws on meshes start, on all ranks: the state of rank 0. */
+  readonly random: { readonly seed: number; readonly offset: number };
 }

@@ -1,7 +1,7 @@
 /**
- * The `fake` engine: one rank of a world that is not there. Nothing is sent and nothing waited for;
- * a collective gives what it would if every rank had this one's values, as far as sizes agree, and
- * sums nothing. For shapes, plans and traffic of worlds of any size.
+ * The `fake` engine: one rank of a world without peers. Nothing is sent and nothing waits. A
+ * collective gives the result as if every rank had this rank's values, where sizes agree, but sums
+ * nothing. It serves to compute shapes, plans and traffic of worlds of any size.
  *
  * @see PyTorch `torch.testing._internal.distributed.fake_pg`
  */
@@ -14,7 +14,7 @@ import type { Engine, EngineFactory, GroupPlan } from './engine.js';
 class FakeEngine implements Engine {
   readonly name = 'fake';
   readonly lane = 0;
-  /** Its place in the group; tests have ranks beyond the size. */
+  /** Its rank in the group, which wraps because tests use ranks beyond the size. */
   private readonly place: number;
 
   constructor(place: number) {
@@ -22,15 +22,15 @@ class FakeEngine implements Engine {
   }
 
   run(_name: string, { kind, input, output, counts, root }: CollectiveCall): void {
-    // Fake tensors come here without an op that would count as their use.
+    // No op has recorded the use of fake tensors that come here.
     for (const t of [input, output]) memoryRoles.use?.(t?.storage ?? null);
     if (input === null || output === null || hasNoMemory(input) || hasNoMemory(output)) return;
     if (kind === 'allGather' || kind === 'gather')
-      fillParts(output, input, counts as readonly number[]);
+      fillShards(output, input, counts as readonly number[]);
     else if (kind === 'reduceScatter')
-      copyPart(output, input, counts as readonly number[], this.place);
+      copyShard(output, input, counts as readonly number[], this.place);
     else if (kind === 'scatter')
-      copyPart(output, input, counts as readonly number[], root as number);
+      copyShard(output, input, counts as readonly number[], root as number);
     else copyWhole(output, input);
   }
 
@@ -44,8 +44,8 @@ class FakeEngine implements Engine {
 
 const hasNoMemory = (t: Tensor): boolean => t.storage?.handle === FAKE_HANDLE;
 
-/** The input in every part of the output that has its size, 0 in the others. */
-function fillParts(output: Tensor, input: Tensor, counts: readonly number[]): void {
+/** Copies the input into every shard of the output that has its size; zeroes the others. */
+function fillShards(output: Tensor, input: Tensor, counts: readonly number[]): void {
   const [flat, values] = [output.reshape([-1]), input.reshape([-1])];
   if (counts.every((count) => count === values.numel())) {
     flat.view([counts.length, values.numel()]).copy_(values);
@@ -53,14 +53,14 @@ function fillParts(output: Tensor, input: Tensor, counts: readonly number[]): vo
   }
   let at = 0;
   for (const count of counts) {
-    const part = flat.narrow(0, at, count);
-    if (count === values.numel()) part.copy_(values);
-    else part.zero_();
+    const shard = flat.narrow(0, at, count);
+    if (count === values.numel()) shard.copy_(values);
+    else shard.zero_();
     at += count;
   }
 }
 
-function copyPart(output: Tensor, input: Tensor, counts: readonly number[], place: number): void {
+function copyShard(output: Tensor, input: Tensor, counts: readonly number[], place: number): void {
   const count = counts[place] as number;
   const start = counts.slice(0, place).reduce((a, b) => a + b, 0);
   if (count === output.numel())

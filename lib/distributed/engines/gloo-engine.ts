@@ -1,7 +1,7 @@
 /**
- * The `gloo` engine: tensors between ranks of several machines, over TCP. The ranks exchange
- * addresses through their store once, when the world begins; groups are made over its connections,
- * by native threads alone.
+ * The `gloo` engine: collectives of ranks on several machines, over TCP. The ranks exchange
+ * addresses through their store once, when the world starts. Native threads create groups over
+ * these connections without JavaScript.
  */
 import { deviceByCode } from '../../core/device.js';
 import { DistributedError, TimeoutError } from '../../core/errors.js';
@@ -11,24 +11,24 @@ import { PrefixStore, type Store } from '../stores/index.js';
 import { type EngineFactory, labelOf, NO_CALL } from './engine.js';
 import { NativeEngine, streamDone, words, writeRanks } from './native-engine.js';
 
-/** Who meets, and how. @internal */
-export interface Meeting {
+/** How a rank connects to the others. @internal */
+export interface GlooOptions {
   readonly op: string;
   readonly store: Store;
   readonly rank: number;
   readonly worldSize: number;
-  /** Of this machine, as the others reach it. */
+  /** The address by which the others reach this machine. */
   readonly address: string;
   readonly timeoutMs: number;
 }
 
-/** First byte of what a rank says. */
+/** First byte of what a rank publishes. */
 const ADDRESSES = 1;
 const ERROR = 0;
-/** How many ranks have read what all say. */
+/** Key that counts the ranks which have read all addresses. */
 const READ = 'read';
 
-/** @throws DistributedError with what was tried, where gloo-engine.so cannot be used @internal */
+/** @throws DistributedError with the paths tried, if gloo-engine.so cannot be used @internal */
 export function requireGloo(op: string): void {
   const search = openGloo(writer.addon);
   if (search.path === null)
@@ -51,27 +51,27 @@ export class GlooWorld {
   }
 
   /**
-   * @throws DistributedError naming a rank that has no gloo, TimeoutError for those that do not
-   * come
+   * Connects to all other ranks. @throws DistributedError naming a rank without gloo, TimeoutError
+   * naming a rank that does not come
    */
-  static async open(meeting: Meeting): Promise<GlooWorld> {
-    const { op, rank, timeoutMs } = meeting;
-    const store = new PrefixStore('gloo/world', meeting.store);
+  static async open(options: GlooOptions): Promise<GlooWorld> {
+    const { op, rank, timeoutMs } = options;
+    const store = new PrefixStore('gloo/world', options.store);
     const own = String(rank);
     let world: GlooWorld | null = null;
     try {
-      const addresses = listen(meeting);
+      const addresses = listen(options);
       world = new GlooWorld(words()[0] as number, timeoutMs);
       await store.set(own, Buffer.concat([Buffer.of(ADDRESSES), Buffer.from(addresses)]));
     } catch (error) {
-      // The others shall not wait for this rank.
+      // Published so that the others do not wait for this rank.
       await store
         .set(own, Buffer.concat([Buffer.of(ERROR), Buffer.from((error as Error).message)]))
         .catch(() => {});
       throw error;
     }
     try {
-      const theirs = await addressesFor(store, meeting);
+      const theirs = await addressesFor(store, options);
       nativeCall(() => writer.addon.glooConnect(world.id, world.stream, theirs), op);
       await streamDone(world.stream, op);
       return world;
@@ -81,7 +81,7 @@ export class GlooWorld {
     }
   }
 
-  /** Makes the engine of a group at its first call. */
+  /** A factory whose engines join their group at its first call. */
   engines(): EngineFactory {
     return (plan, device) => {
       const { name, ranks, rank } = plan;
@@ -113,47 +113,57 @@ export class GlooWorld {
     };
   }
 
-  /** No more groups are made; those that there are stay. */
+  /** Closes the connections for new groups; existing groups stay. */
   leave(): void {
     nativeCall(() => writer.addon.glooLeave(this.id, this.stream), 'destroyProcessGroup');
   }
 }
 
-function listen({ op, rank, worldSize, timeoutMs, address }: Meeting): ArrayBuffer {
+function listen({ op, rank, worldSize, timeoutMs, address }: GlooOptions): ArrayBuffer {
   requireGloo(op);
   return nativeCall(() => writer.addon.glooListen(rank, worldSize, timeoutMs, address), op);
 }
 
-/** What every other rank has for this one. */
+/** The address of every other rank for this one. */
 async function addressesFor(
   store: Store,
-  { op, rank, worldSize, timeoutMs }: Meeting,
+  { op, rank, worldSize, timeoutMs }: GlooOptions,
 ): Promise<ArrayBuffer> {
   const ranks = Array.from({ length: worldSize }, (_, other) => other);
-  const said = await Promise.all(ranks.map((other) => saidBy(store, other, op, timeoutMs)));
-  // Whoever is the last to have read them takes them away: one that is connected may still be about
-  // to be read.
+  const published = await Promise.all(
+    ranks.map((other) => publishedBy(store, other, op, timeoutMs)),
+  );
+  // The last reader deletes the keys: even a rank that is connected may have readers left.
   if ((await store.add(READ, 1)) === worldSize)
     await Promise.all([...ranks.map(String), READ].map((key) => store.deleteKey(key)));
-  const failed = said.findIndex((bytes) => bytes[0] !== ADDRESSES);
-  if (failed >= 0)
-    throw new DistributedError(
-      `${op}: rank ${failed} cannot connect to the others: ${(said[failed] as Buffer).toString('utf8', 1)}`,
-      { op, rank: failed },
-    );
-  const length = ((said[rank] as Buffer).length - 1) / worldSize;
-  const parts = said.map((bytes) => bytes.subarray(1 + rank * length, 1 + (rank + 1) * length));
-  return new Uint8Array(Buffer.concat(parts)).buffer;
+  const failed = published.findIndex((bytes) => bytes[0] !== ADDRESSES);
+  if (failed >= 0) {
+    const reason = (published[failed] as Buffer).toString('utf8', 1);
+    throw new DistributedError(`${op}: rank ${failed} cannot connect to the others: ${reason}`, {
+      op,
+      rank: failed,
+    });
+  }
+  const length = ((published[rank] as Buffer).length - 1) / worldSize;
+  const addresses = published.map((bytes) =>
+    bytes.subarray(1 + rank * length, 1 + (rank + 1) * length),
+  );
+  return new Uint8Array(Buffer.concat(addresses)).buffer;
 }
 
-async function saidBy(store: Store, other: number, op: string, timeoutMs: number): Promise<Buffer> {
+async function publishedBy(
+  store: Store,
+  other: number,
+  op: string,
+  timeoutMs: number,
+): Promise<Buffer> {
   try {
     await store.wait([String(other)], timeoutMs);
     return await store.get(String(other));
   } catch (error) {
     if (!(error instanceof TimeoutError)) throw error;
     throw new TimeoutError(
-      `${op}: rank ${other} did not say where it listens within ${timeoutMs} ms`,
+      `${op}: rank ${other} did not publish its address within ${timeoutMs} ms`,
       { op, missing: [other], timeoutMs },
       { cause: error },
     );

@@ -1,6 +1,6 @@
 /**
- * Engines in native code: a collective is a few words for the addon, which gives it to the stream
- * of the group.
+ * The TypeScript side of native engines: writes a collective into the words shared with the addon,
+ * which enqueues it on the stream of the group.
  */
 import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
 import { DistributedError } from '../../core/errors.js';
@@ -25,7 +25,7 @@ export function words(): Float64Array {
   return shared;
 }
 
-/** Resolves when all that the stream was given so far is done. @internal */
+/** Resolves when all work enqueued on the stream so far is done. @internal */
 export function streamDone(stream: number, op: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const home = currentHome();
@@ -46,15 +46,15 @@ export function streamDone(stream: number, op: string): Promise<void> {
 }
 
 /**
- * A membership that begins with the first call, or is declined instead: because the rank at `place`
- * gave up for a reason; or `''`. @internal
+ * Joins the native group on first use. `decline` instead reports to the peers that this rank never
+ * will, because the group's rank `place` gave up for a reason (`''`: it just left). @internal
  */
-export interface LateMember {
+export interface LazyMember {
   join(): number;
   decline(reason: string, place: number): void;
 }
 
-/** For the addon to read, beside the arguments of a call. @internal */
+/** Passes a list of ranks to the next addon call, in the shared words. @internal */
 export function writeRanks(ranks: readonly number[]): void {
   words().set(ranks);
 }
@@ -63,7 +63,7 @@ export function writeRanks(ranks: readonly number[]): void {
 export class NativeEngine implements Engine {
   readonly name: BackendName;
   readonly lane: number;
-  private readonly seat: number | LateMember;
+  private readonly membership: number | LazyMember;
   private joined: number | null = null;
   private left = false;
   private readonly onLeave: (() => void) | undefined;
@@ -71,19 +71,20 @@ export class NativeEngine implements Engine {
   /** @param onLeave - called once, when the rank leaves */
   constructor(
     name: BackendName,
-    member: number | LateMember,
+    member: number | LazyMember,
     stream: number,
     onLeave?: () => void,
   ) {
     this.name = name;
-    this.seat = member;
+    this.membership = member;
     this.lane = stream;
     this.onLeave = onLeave;
   }
 
-  /** Its membership in native code. */
+  /** The native handle of the membership. */
   get member(): number {
-    this.joined ??= typeof this.seat === 'number' ? this.seat : this.seat.join();
+    const { membership } = this;
+    this.joined ??= typeof membership === 'number' ? membership : membership.join();
     return this.joined;
   }
 
@@ -136,20 +137,21 @@ export class NativeEngine implements Engine {
   }
 
   private declines(reason: string, place: number): boolean {
-    if (this.joined !== null || typeof this.seat === 'number') return false;
+    if (this.joined !== null || typeof this.membership === 'number') return false;
     this.left = true;
-    this.seat.decline(reason, place);
+    this.membership.decline(reason, place);
     return true;
   }
 }
 
-/** Handle and first byte of an operand; 0 for none. */
+/** Writes handle and byte offset of an operand; 0 without an operand. */
 function place(name: string, list: Float64Array, at: number, t: Tensor | null): void {
   const storage = t === null || t.numel() === 0 ? null : t.liveStorage(name);
   if (storage?.handle === FAKE_HANDLE) {
     captureWatch.unsupported?.(`${name} was called`);
     throw new DistributedError(
-      `${name}: fake tensors have no values to send. Under FakeTensorMode, use a process group of the backend 'fake'.`,
+      `${name}: fake tensors have no values to send. Under FakeTensorMode, use a process group ` +
+        "of the backend 'fake'.",
       { op: name },
     );
   }

@@ -1,23 +1,23 @@
-/** By which of its addresses other machines reach this one. */
+/** Finds the address by which other machines reach this one. */
 import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns/promises';
 import { isIPv6 } from 'node:net';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 import { DistributedError } from '../../core/errors.js';
 
-/** The first that is set names the network interfaces to use: the first of them that there is. */
+/** The first variable that is set lists network interfaces; the first that exists is used. */
 const VARIABLES = ['SHARDWISE_SOCKET_IFNAME', 'GLOO_SOCKET_IFNAME'];
 const LOOPBACK = '127.0.0.1';
-/** Any: nothing is sent. */
+/** Any port: nothing is sent. */
 const DISCARD_PORT = 9;
 
 type Interfaces = Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>>;
 
 /**
- * The named interface's, else that of the way to the host where the ranks meet, else that of any
- * interface; loopback among ranks of one machine.
+ * The address of the interface that the environment names; else the source address of packets to
+ * the store's host; else that of any interface. Loopback if all ranks are on one machine.
  *
- * @throws DistributedError if none of the named interfaces is there
+ * @throws DistributedError if no interface that the environment names exists
  * @internal
  */
 export async function ownAddress(
@@ -32,7 +32,7 @@ export async function ownAddress(
   if (oneMachine) return LOOPBACK;
   const route = host === null ? null : await routeTo(host);
   if (route !== null && !isLoopback(route)) return route;
-  // A machine may know its own name as loopback, which others cannot reach.
+  // A machine may resolve its own name to loopback, which others cannot reach.
   const outward = Object.values(interfaces).flatMap((addresses) =>
     (addresses ?? []).filter((each) => !each.internal),
   );
@@ -44,14 +44,15 @@ function addressOf(op: string, variable: string, names: string, interfaces: Inte
     const found = preferred(interfaces[name.trim()] ?? []);
     if (found !== null) return found;
   }
-  const there = Object.keys(interfaces).join(', ');
+  const known = Object.keys(interfaces).join(', ');
   throw new DistributedError(
-    `${op}: no network interface '${names}' with an address, as ${variable} names it. There are: ${there}.`,
+    `${op}: ${variable} names the network interface '${names}', which does not exist or has no ` +
+      `address. This machine has ${known}.`,
     { op, variable, names },
   );
 }
 
-/** All ranks need addresses of one kind: IPv4 if there is one. */
+/** An IPv4 address if there is one, because all ranks need addresses of one kind. */
 function preferred(addresses: readonly NetworkInterfaceInfo[]): string | null {
   const usable = addresses.filter(({ address }) => !address.startsWith('fe80:'));
   return (usable.find(({ family }) => family === 'IPv4') ?? usable[0])?.address ?? null;
@@ -59,7 +60,7 @@ function preferred(addresses: readonly NetworkInterfaceInfo[]): string | null {
 
 const isLoopback = (address: string): boolean => address.startsWith('127.') || address === '::1';
 
-/** The own address that packets to the host would have; null if there is no way. */
+/** The source address of packets to the host; null if there is no route. */
 async function routeTo(host: string): Promise<string | null> {
   try {
     const { address } = await lookup(host);

@@ -1,45 +1,45 @@
 /**
- * The `shm` engine: tensors between ranks of one host, in the memory of one process or in shared
- * memory of several. Those of a GPU go through it as well, where nothing better is there.
+ * The `shm` engine: collectives of ranks of one host, through the memory of one process or through
+ * shared memory of several. GPU tensors use it, too, if NCCL cannot be used.
  */
 import { CollectiveError } from '../../core/errors.js';
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
 import {
+  type CreatedGroup,
   type EngineFactory,
   type GroupPlan,
   labelOf,
-  type MadeGroup,
   NO_CALL,
   WORLD,
 } from './engine.js';
 import { NativeEngine, writeRanks } from './native-engine.js';
 
-/** How much memory a group needs: as the addon counts. */
+/** The addon's code for how much memory a group needs. */
 function useOf(plan: GroupPlan): number {
-  if (plan.meets === true) return 2;
+  if (plan.isRendezvous === true) return 2;
   return labelOf(plan) === WORLD ? 0 : 1;
 }
 
-/** The shared memory of a group, and who uses it. */
+/** The shared memory of a group, and its users. */
 interface LocalRegion {
   readonly id: number;
-  /** Ranks of the group that have joined it. */
+  /** Ranks of the group that have joined. */
   readonly joined: Set<number>;
-  /** Memberships that have not ended: a rank has one for each device. */
+  /** Memberships that have not ended; a rank has one for each device. */
   members: number;
 }
 
-/** Groups of ranks that share this process: what one made, the others find here. @internal */
+/** The memory of the groups of `local` ranks, by group name. @internal */
 export class LocalRegions {
   private readonly regions = new Map<string, LocalRegion>();
   private readonly worldSize: number;
 
-  /** @param worldSize - 0: the group's ranks are not of a world */
+  /** @param worldSize - 0: the groups do not belong to a world */
   constructor(worldSize = 0) {
     this.worldSize = worldSize;
   }
 
-  /** The group's memory for one more of its members. */
+  /** The group's memory, for one more membership. */
   join(plan: GroupPlan): number {
     const region = this.find(plan.name, plan.ranks, useOf(plan), labelOf(plan));
     region.joined.add(plan.rank);
@@ -48,8 +48,8 @@ export class LocalRegions {
   }
 
   /**
-   * The memory of a group that all of its ranks have left is given back, that of the world with the
-   * world.
+   * Frees the memory of a group once all of its ranks have left; the world's memory is freed by
+   * {@link drop}.
    */
   leave({ name, ranks }: GroupPlan): void {
     const region = this.regions.get(name);
@@ -64,7 +64,7 @@ export class LocalRegions {
     this.regions.delete(name);
   }
 
-  /** Of the group that all ranks are in; 0 for itself, and where there is none. */
+  /** The memory of the world; 0 for the world itself, and without a world. */
   worldOf(plan: GroupPlan): number {
     if (plan.name === WORLD || this.worldSize === 0) return 0;
     const ranks = Array.from({ length: this.worldSize }, (_, rank) => rank);
@@ -85,17 +85,17 @@ export class LocalRegions {
     return region;
   }
 
-  /** All have joined, or nobody will any more. */
+  /** Frees all memory, once all ranks have joined their groups or never will. */
   drop(): void {
     for (const { id } of this.regions.values()) writer.addon.dropRegion(id);
     this.regions.clear();
   }
 }
 
-/** `world`: the member of the group of all ranks; 0 where there is none. */
-function announce(
+/** @param world - this rank's member of the world; 0 without one */
+function publishGroup(
   world: number,
-  { rank, number, name, ranks, title, where, making }: MadeGroup,
+  { rank, number, name, ranks, title, where, creation }: CreatedGroup,
 ): void {
   if (world === 0) return;
   writeRanks(ranks);
@@ -106,12 +106,12 @@ function announce(
     );
   } catch (error) {
     throw error instanceof CollectiveError
-      ? new CollectiveError(error.message, { ...error.details, sequence: making })
+      ? new CollectiveError(error.message, { ...error.details, sequence: creation })
       : error;
   }
 }
 
-/** For ranks that share this process. @internal */
+/** Engines of ranks that share this process. @internal */
 export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFactory {
   return (plan, device) => {
     const stream = streamOf(device);
@@ -124,7 +124,8 @@ export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFa
 }
 
 /**
- * For ranks that are processes of one host. `token` tells runs apart that use one name. @internal
+ * Engines of ranks that are processes of one host. `token` distinguishes runs that use the same
+ * names. @internal
  */
 export function sharedEngines(
   nameOf: (plan: GroupPlan) => string,
@@ -155,5 +156,5 @@ export function sharedEngines(
     if (plan.name === WORLD) world = member;
     return new NativeEngine('shm', member, stream);
   };
-  return Object.assign(make, { announce: (group: MadeGroup) => announce(world, group) });
+  return Object.assign(make, { publish: (group: CreatedGroup) => publishGroup(world, group) });
 }

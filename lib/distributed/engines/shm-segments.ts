@@ -1,7 +1,7 @@
 /**
- * Names of the memory that the processes of a group share. A name goes when all have joined; where
- * a process is killed before, it would stay with its memory. So names say who makes them: the
- * launcher takes away those of its ranks, and every run those of the dead.
+ * Names of shared-memory segments. A segment is unlinked when all ranks of its group have joined;
+ * if a process is killed before, it would leak. So the name contains the process that creates it:
+ * the launcher removes the segments of its ranks, and each run those of processes that have ended.
  */
 import { readdirSync, statSync, unlinkSync } from 'node:fs';
 import path from 'node:path';
@@ -9,7 +9,7 @@ import path from 'node:path';
 const FOLDER = '/dev/shm';
 const PREFIX = 'shardwise';
 
-/** Numbers of processes mean something among those that see each other. */
+/** Process ids are unique only within a pid namespace, so names contain it. */
 function pidNamespace(): number {
   try {
     return statSync('/proc/self/ns/pid').ino;
@@ -23,12 +23,12 @@ export function segmentName(creator: number, run: string, group: string): string
   return `${PREFIX}-${pidNamespace()}-${creator}-${run}-${group}`;
 }
 
-/** What these processes have left: of a launcher, when they have ended. */
+/** Removes the segments of these processes; a launcher calls it when its ranks have ended. */
 export function removeSegmentsOf(pids: readonly number[]): void {
   removeSegments((creator) => pids.includes(creator));
 }
 
-/** What processes have left that were killed while their groups began. */
+/** Removes the segments of processes that were killed while their groups started. */
 export function removeStaleSegments(): void {
   removeSegments((creator) => !isRunning(creator));
 }
@@ -41,7 +41,7 @@ function removeSegments(leftBehind: (creator: number) => boolean): void {
     try {
       unlinkSync(path.join(FOLDER, name));
     } catch {
-      // gone already, or another user's
+      // Already removed, or owned by another user.
     }
   }
 }
@@ -54,7 +54,7 @@ function segments(): string[] {
   }
 }
 
-/** Of a process of this machine. @internal */
+/** Whether a process of this machine is running. @internal */
 export function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0);

@@ -1,6 +1,6 @@
 /**
- * Which rank this process is, by the variables that launchers set: torchrun's (ours are the same),
- * Slurm's, Open MPI's and PMI's.
+ * Reads this process's rank from the variables that launchers set: torchrun (`npx shardwise run`
+ * sets the same), Slurm, Open MPI and PMI.
  */
 import { createHash } from 'node:crypto';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
@@ -9,12 +9,12 @@ import { ArgumentError, DistributedError } from '../../core/errors.js';
 export interface RankPlace {
   readonly rank: number;
   readonly worldSize: number;
-  /** Among the ranks of its machine; null where nobody has said: then it is counted. */
+  /** Rank among those of its machine; null if unknown: the rendezvous then counts it. */
   readonly localRank: number | null;
-  /** Where rank 0 keeps the store; null where nobody has said. */
+  /** Address of the store; null if unknown. */
   readonly masterAddr: string | null;
   readonly masterPort: number | null;
-  /** Who sets such variables, for errors. */
+  /** The launchers that set these variables, for errors. */
   readonly setBy: string;
 }
 
@@ -22,16 +22,16 @@ type Variables = Readonly<Record<string, string | undefined>>;
 
 const OP = 'initProcessGroup';
 const HIGHEST_PORT = 65_535;
-/** Of torchrun. */
+/** torchrun's default. */
 const DEFAULT_PORT = 29_500;
 
 /**
- * The place that the environment names, or null if it names none. @throws ArgumentError for what is
- * no number, DistributedError for half a place
+ * Rank, world size and store address of the environment; null without these variables. @throws
+ * ArgumentError for a value that is not a number, DistributedError if variables are missing
  */
 export function readRankEnvironment(env: Variables = process.env): RankPlace | null {
   if (given(env, 'RANK') || given(env, 'WORLD_SIZE')) return torchrunPlace(env);
-  // A batch script has SLURM_PROCID as well, but is no task of a step.
+  // A batch script also has SLURM_PROCID but is not a task of a step.
   if (
     given(env, 'SLURM_PROCID') &&
     (given(env, 'SLURM_STEP_ID') || given(env, 'SLURM_STEP_NODELIST'))
@@ -51,7 +51,7 @@ export function readRankEnvironment(env: Variables = process.env): RankPlace | n
   return null;
 }
 
-/** Where the store is, by the environment alone. */
+/** The store's address in MASTER_ADDR and MASTER_PORT. */
 export function readMaster(env: Variables = process.env): {
   masterAddr: string | null;
   masterPort: number | null;
@@ -59,7 +59,7 @@ export function readMaster(env: Variables = process.env): {
   const port = wholeOf(env, 'MASTER_PORT');
   if (port !== null && (port < 1 || port > HIGHEST_PORT))
     throw badVariable('MASTER_PORT', `a port from 1 to ${HIGHEST_PORT}`, env['MASTER_PORT']);
-  // torchrun's own store, which speaks another protocol, has its port: ours is the next.
+  // torchrun's own store, with another protocol, uses that port: this library uses the next.
   const taken = env['TORCHELASTIC_USE_AGENT_STORE'] === 'True';
   return {
     masterAddr: given(env, 'MASTER_ADDR') ? (env['MASTER_ADDR'] as string) : null,
@@ -86,8 +86,7 @@ function slurmPlace(env: Variables): RankPlace {
   const nodes = env['SLURM_STEP_NODELIST'] ?? env['SLURM_JOB_NODELIST'] ?? '';
   const first = firstHost(nodes);
   const { masterAddr, masterPort } = readMaster(env);
-  // As JAX does: a port that all tasks of the step know, and that other jobs of the machine rarely
-  // have.
+  // As JAX does: a port that all tasks of the step can compute and other jobs rarely use.
   const port =
     61_440 + (((wholeOf(env, 'SLURM_JOB_ID') ?? 0) + (wholeOf(env, 'SLURM_STEP_ID') ?? 0)) % 4096);
   return {
@@ -127,7 +126,7 @@ function mpiPlace(
   };
 }
 
-/** Of Slurm's `gpu[07-09,12],login`: the first one. */
+/** The first host of a list of Slurm such as `gpu[07-09,12],login`. */
 export function firstHost(list: string): string {
   const [, name, range, rest] = /^([^,[]*)(?:\[([^\],-]*)[^\]]*\]([^,]*))?/.exec(
     list,
@@ -153,10 +152,34 @@ function badVariable(name: string, expected: string, value: string | undefined):
   );
 }
 
-/** The error for variables that are not there although others are. */
+/** The error for missing variables of a rank whose environment has others. */
 export function missing(names: readonly string[], setBy: string): DistributedError {
   return new DistributedError(
-    `${OP}: the environment has no ${names.join(' and no ')}, though it says that this is one of several ranks. ${setBy} would set ${names.length === 1 ? 'it' : 'them'}; by hand, set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process.`,
+    `${OP}: the environment has no ${names.join(' and no ')}, although this is one of several ` +
+      `ranks. ${setBy} would set ${names.length === 1 ? 'it' : 'them'}; by hand, set RANK, ` +
+      'WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process.',
     { op: OP, missing: names },
   );
+}
+
+/** @throws ArgumentError unless the rank belongs to a world of this size */
+export function checkPlace(rank: number, worldSize: number): void {
+  const bad = (value: number, from: number): boolean =>
+    !Number.isSafeInteger(value) || value < from;
+  if (bad(worldSize, 1))
+    throw new ArgumentError(
+      `${OP}: expected worldSize to be a whole number from 1, got ${worldSize}`,
+      { op: OP, argument: 'worldSize', value: worldSize },
+    );
+  if (bad(rank, 0) || rank >= worldSize) {
+    throw new ArgumentError(
+      `${OP}: expected a rank from 0 to ${worldSize - 1}, because the world has ${worldSize} ${worldSize === 1 ? 'rank' : 'ranks'}, got ${rank}`,
+      {
+        op: OP,
+        argument: 'rank',
+        value: rank,
+        worldSize,
+      },
+    );
+  }
 }

@@ -1,4 +1,4 @@
-/** A world of which this process is one rank and nobody else is there. */
+/** Enters a fake world: this process is one rank, and there are no other ranks. */
 import { DistributedError } from '../../core/errors.js';
 import { currentHome, type Home } from '../../core/home.js';
 import { checkNumber } from '../../core/options.js';
@@ -9,16 +9,16 @@ import type { Store } from '../stores/index.js';
 
 /** @internal */
 export interface FakeWorldOptions {
-  /** May be beyond the size, as tests of what one rank sees have it. */
+  /** May exceed the size, as some tests need. */
   readonly rank: number;
   readonly worldSize: number;
   readonly store?: Store | null;
-  /** The present one if left out. */
+  /** The current one if left out. */
   readonly home?: Home;
 }
 
 /**
- * What `initProcessGroup('fake', …)` sets up: any size, no peers, no cost for each rank. @throws
+ * The setup of `initProcessGroup('fake', …)`, whose cost does not depend on the size. @throws
  * ArgumentError, DistributedError
  */
 export function enterFakeWorld({

@@ -1,6 +1,6 @@
 /**
- * Starting ranks from a program: a function as ranks of this process or of processes of their own,
- * or a file as processes.
+ * `launch`: runs a function as `local` ranks of this process or as processes, or a file as
+ * processes.
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -18,7 +18,7 @@ import { namedDevices, parseBackend } from '../engines/select.js';
 import type { RankFault } from '../local-ranks/fault-injection.js';
 import { type LocalOptions, type RankFunction, runLocalRanks } from '../local-ranks/run.js';
 import { findContext } from '../process-group/rank-context.js';
-import { DEFAULT_TIMEOUT_MS } from './init-process-group.js';
+import { DEFAULT_TIMEOUT_MS } from './init-options.js';
 import { type NodePlan, runNode } from './node-launcher.js';
 import { sentError } from './serialize-error.js';
 import {
@@ -35,45 +35,45 @@ import { describeRankFailure, type RankProgram } from './worker-processes.js';
 /** Options of {@link launch}. */
 export interface LaunchOptions {
   /**
-   * `'local'`: asynchronous functions of this process. `'process'`: a process each. By default
-   * local for functions, process for files.
+   * `'local'`: ranks are asynchronous functions of this process. `'process'`: each rank is a
+   * process. By default local for functions and process for files.
    */
   mode?: 'local' | 'process' | null;
-  /** As of `initProcessGroup`; chosen for each device if left out. */
+  /** The backend, as for `initProcessGroup`; chosen for each device if left out. */
   backend?: string | null;
-  /** How long ranks wait for each other, in milliseconds. Half an hour by default. */
+  /** Timeout of the rendezvous and of collectives, in milliseconds. Half an hour by default. */
   timeoutMs?: number;
-  /** Arguments of the program, for files. */
+  /** Arguments of a file. */
   args?: readonly string[];
-  /** Environment variables of the processes, beside those of this one. */
+  /** Environment variables for the processes, in addition to those of this process. */
   env?: Readonly<Record<string, string>>;
-  /** Whether lines that processes print have the rank's number before them. True by default. */
+  /** Whether each line of output begins with its rank. True by default. */
   prefixOutput?: boolean;
   /**
-   * Of `local` ranks: runs one at a time, in an order drawn from the seed. The same seed gives the
-   * same order, so a race that was found can be found again; ranks that wait for each other for
-   * ever are an error at once. Random numbers begin by it, unless the program has seeded them.
+   * Runs `local` ranks one at a time, in an order drawn from the seed. The same seed gives the same
+   * order, so a race can be reproduced, and a deadlock is reported immediately. Also seeds the
+   * random numbers, unless the program has.
    */
   seed?: number | null;
-  /** Of `local` ranks: delays, losses and reorderings, each at a call of a rank. */
+  /** Injects faults into `local` ranks: delays, losses and reorderings. */
   faults?: readonly RankFault[] | null;
 }
 
 type Settings = Required<LaunchOptions>;
 
-/** Of processes of one machine: as many as a group with shared memory can have. */
+/** The limit of a group with shared memory. */
 const MOST_RANKS = 64;
 const OP = 'launch';
 
 /**
- * Runs `fn` on `worldSize` ranks; resolves to what they return, in the order of ranks. All is set
- * up for them: no `initProcessGroup`.
+ * Runs `fn` on `worldSize` ranks; resolves to the results in the order of ranks. The ranks need no
+ * `initProcessGroup`.
  *
- * In mode `'process'` each rank is a process that runs the main module of this one again, with the
- * same arguments, up to the same call of `launch`, where it runs `fn` and ends. So the program has
- * to come to its calls of `launch` in one order whatever happens before; calls before it give what
- * they gave in this process. Results pass as by `structuredClone`: tensors do not, their `tolist()`
- * does.
+ * In mode `'process'` each rank is a process that runs the main module of this process again, with
+ * the same arguments, up to the same call of `launch`; there it runs `fn` and exits. So the program
+ * must always reach its calls of `launch` in the same order. Earlier calls return what they
+ * returned in this process. Results are copied by structured clone, which excludes tensors; return
+ * their `tolist()`.
  *
  * @param worldSize - from 1 to 64
  * @throws DistributedError naming the rank that failed first, with its error as `cause`;
@@ -86,8 +86,8 @@ export function launch<T>(
   options?: LaunchOptions,
 ): Promise<T[]>;
 /**
- * Runs a program as `worldSize` processes, with Node's arguments of this one and torchrun's
- * environment variables, which `initProcessGroup()` reads. The first that fails ends the others,
+ * Runs a program as `worldSize` processes, with the Node arguments of this process and torchrun's
+ * environment variables, which `initProcessGroup()` reads. The first failure ends the other ranks,
  * and so does the end of this process.
  *
  * @param file - path or file URL
@@ -107,7 +107,8 @@ export async function launch<T>(
   const settings = readOptions(worldSize, fnOrFile, options);
   if (findContext() !== null)
     throw new DistributedError(
-      `${OP}: this is rank ${findContext()?.rank} already, and ranks launch no ranks. Make a group with newGroup().`,
+      `${OP}: this is rank ${findContext()?.rank} already, and a rank cannot launch ranks. Use ` +
+        'newGroup() for a group of some ranks.',
       { op: OP },
     );
   if (typeof fnOrFile !== 'function') return counted(() => runFile(worldSize, fnOrFile, settings));
@@ -136,10 +137,11 @@ function readOptions(worldSize: number, fnOrFile: unknown, options: LaunchOption
   const mode = read.mode ?? (isFile ? 'process' : 'local');
   checkOneOf(OP, 'mode', mode, ['local', 'process']);
   if (isFile && mode === 'local')
-    throw new ArgumentError(
-      `${OP}: files run as processes; for ranks of this process give a function`,
-      { op: OP, argument: 'mode', value: mode },
-    );
+    throw new ArgumentError(`${OP}: a file runs as processes; give a function for local ranks`, {
+      op: OP,
+      argument: 'mode',
+      value: mode,
+    });
   parseBackend(OP, read.backend ?? undefined);
   checkReplay(OP, { ...read, mode });
   checkTimeout(OP, read.timeoutMs, { from: 1, whole: true });
@@ -156,14 +158,14 @@ function readOptions(worldSize: number, fnOrFile: unknown, options: LaunchOption
   return { ...read, mode };
 }
 
-/** @throws ArgumentError for what only `local` ranks can repeat @internal */
+/** @throws ArgumentError for a seed or faults without `local` ranks @internal */
 export function checkReplay(
   op: string,
   { mode, seed, faults }: Pick<Settings, 'seed' | 'faults'> & { readonly mode: string },
 ): void {
   if (mode !== 'process' || (seed === null && faults === null)) return;
   throw new ArgumentError(
-    `${op}: seed and faults are for local ranks, whose order this process decides`,
+    `${op}: seed and faults need mode 'local', in which this process schedules the ranks`,
     { op, mode },
   );
 }
@@ -184,25 +186,28 @@ function localOptions({ timeoutMs, seed, faults, backend }: Settings): LocalOpti
   };
 }
 
-/** Outcomes of the calls that made processes, by number. */
+/** Outcomes of the calls that started processes, by number. */
 const outcomes: (Outcome | undefined)[] = [];
 
 /**
- * Numbers the call: processes that run this program again find theirs by it, and are told what came
- * of those before.
+ * Numbers the call. A process that runs this program again finds its call by the number, and asks
+ * for the outcomes of earlier calls.
  */
 async function counted<T>(run: (call: number) => Promise<T>): Promise<T> {
   const call = outcomes.push(undefined) - 1;
   const own = launchedCall();
   if (own !== null && !/^\d+$/.test(own)) {
     throw new DistributedError(
-      `${OP}: this process runs one test of withRanks, so calls of launch that make processes belong into tests of their own`,
+      `${OP}: this process runs one test of withRanks; move calls of launch that start processes ` +
+        'into separate tests',
       { op: OP },
     );
   }
   if (own === null && process.env['SHARDWISE_LAUNCHER_PID'] === String(process.ppid)) {
     throw new DistributedError(
-      `${OP}: this process is rank ${process.env['RANK']} of a launch already, and ranks launch no ranks: each would launch more, without end. Launch from a program of its own, or use mode 'local'.`,
+      `${OP}: this process is rank ${process.env['RANK']} of a launch already, and a rank cannot ` +
+        'launch ranks: each would launch more. Launch from a separate program, or use mode ' +
+        "'local'.",
       { op: OP },
     );
   }
@@ -238,7 +243,7 @@ function sentOutcome(outcome: Outcome | undefined): SentOutcome | null {
 }
 
 /**
- * As ranks in processes that run `program`, which comes to this call and knows it by `key`.
+ * Runs `fn` in processes that run `program`, which reaches this call and recognizes it by `key`.
  * @internal
  */
 export async function launchFunction<T>(
@@ -271,7 +276,9 @@ export async function launchFunction<T>(
   );
   if (silent !== undefined) {
     throw new DistributedError(
-      `${OP}: rank ${silent} ended without an error and without coming to this call of launch. In mode 'process' each rank runs ${program.file} again: does it come to the same calls of launch, in the same order?`,
+      `${OP}: rank ${silent} ended without an error before it reached this call of launch. In mode ` +
+        `'process' each rank runs ${program.file} again: does it reach the same calls of launch, ` +
+        'in the same order?',
       { op: OP, rank: silent },
     );
   }
@@ -304,12 +311,13 @@ function planOf(
   return { op: OP, program, ranksHere: worldSize, ...alone, prefixOutput, env: variables };
 }
 
-/** This process's own program. @throws DistributedError where there is no file to run again */
+/** This process's program. @throws DistributedError if it is not a file */
 function mainProgram(): RankProgram {
   const [, file, ...args] = process.argv;
   if (file === undefined || process.execArgv.some((arg) => PROGRAM_FLAG.test(arg))) {
     throw new DistributedError(
-      `${OP}: in mode 'process' each rank runs the main file of the program again, and there is none. Put the program into a file, or use mode 'local'.`,
+      `${OP}: in mode 'process' each rank runs the main file of the program again, and this program ` +
+        "is not a file. Put it into a file, or use mode 'local'.",
       {
         op: OP,
       },
@@ -318,12 +326,12 @@ function mainProgram(): RankProgram {
   return { nodeArgs: nodeArguments(), file, args };
 }
 
-/** Of a program that is no file. */
+/** Node's flags of a program that is not a file. */
 const PROGRAM_FLAG = /^(-e|-p|-pe|--eval|--print)(=|$)/;
 
 /**
- * Node's own arguments, but for debuggers' ports, which one process has, and a program that is no
- * file, which each rank would run again.
+ * Node's arguments for the ranks: without debugger ports, which only one process can have, and
+ * without a program that is not a file, which each rank would run.
  */
 export function nodeArguments(given: readonly string[] = process.execArgv): string[] {
   const isText = (i: number): boolean =>

@@ -1,6 +1,6 @@
 /**
- * The ranks of one machine, of one or several: their environment, their store, and what becomes of
- * them all when one fails.
+ * Runs the ranks of one machine (node), alone or together with other nodes: their environment,
+ * their store, restarts, and the end of all when one fails.
  */
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DistributedError, StoreError, TimeoutError } from '../../core/errors.js';
 import { LONGEST_TIMEOUT_MS } from '../../core/options.js';
 import { PrefixStore, type Store, TCPStore } from '../stores/index.js';
-import { announceEnd, storeOfRun } from './rendezvous.js';
+import { publishEnd, storeOfRun } from './rendezvous.js';
 import {
   type RankFailure,
   RankProcesses,
@@ -20,36 +20,39 @@ import {
 /** @internal */
 export interface NodePlan extends Supervision {
   readonly program: RankProgram;
-  /** Ranks of this machine. */
+  /** Number of ranks on this machine. */
   readonly ranksHere: number;
-  /** How many machines there are, and which this is. */
+  /** Number of machines, and the index of this one. */
   readonly nodes: number;
   readonly nodeRank: number;
   readonly masterAddr: string;
-  /** 0: any. */
+  /** 0: any free port. */
   readonly masterPort: number;
-  /** How often all ranks are started again after one has failed. */
+  /** How often all ranks are restarted after a failure. */
   readonly maxRestarts: number;
-  /** Told before they are, how often that makes it and why. */
+  /** Called before each restart. */
   readonly onRestart?: (restart: number, outcome: NonNullable<NodeOutcome>) => void;
-  /** For the other machines to come. */
+  /** Timeout for the other machines to come. */
   readonly joinTimeoutMs: number;
-  /** Beside what this process has. */
+  /** In addition to the environment of this process. */
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** The ranks of other machines failed first. @internal */
-export interface FarFailure {
+/** The first failure was on another machine. @internal */
+export interface RemoteFailure {
   readonly node: number;
   readonly text: string;
 }
 
 /** @internal */
-export type NodeOutcome = { readonly failure: RankFailure } | { readonly far: FarFailure } | null;
+export type NodeOutcome =
+  | { readonly failure: RankFailure }
+  | { readonly remote: RemoteFailure }
+  | null;
 
-/** To hear from the machine that keeps the store. */
+/** Time for an answer of the machine that serves the store. */
 const REACH_MS = 5_000;
-/** For other machines to read how it ended, before the store goes. */
+/** Time for the other machines to read the outcome, before the store closes. */
 const LAST_WORDS_MS = 2_000;
 
 /**
@@ -57,8 +60,7 @@ const LAST_WORDS_MS = 2_000;
  * or null. @throws TimeoutError, StoreError
  */
 export async function runNode(plan: NodePlan): Promise<NodeOutcome> {
-  // One machine's ranks have a secret that nobody else knows; several need one that their users
-  // give them.
+  // The ranks of one machine get a random secret; those of several need one that the user sets.
   const secret =
     plan.nodes === 1 ? randomBytes(16).toString('hex') : process.env['SHARDWISE_STORE_SECRET'];
   const store = new TCPStore(plan.masterAddr, plan.masterPort, {
@@ -77,10 +79,9 @@ export async function runNode(plan: NodePlan): Promise<NodeOutcome> {
         SHARDWISE_STORE_SECRET: secret,
         TORCHELASTIC_RESTART_COUNT: String(attempt),
       };
-      // Those that wait in initProcessGroup need not wait on; if that cannot be said, they have
-      // their timeout.
+      // Ends the wait of other ranks in initProcessGroup; if it fails, they have their timeout.
       const onEnd = (rank: number): void =>
-        void announceEnd(storeOfRun(store, attempt), rank, layout.worldSize).catch(() => {});
+        void publishEnd(storeOfRun(store, attempt), rank, layout.worldSize).catch(() => {});
       const outcome = await runAttempt(
         { ...plan, onEnd },
         layout,
@@ -100,7 +101,7 @@ interface Layout {
   readonly worldSize: number;
 }
 
-/** How many ranks the machines before this one have, and all together. */
+/** Waits for all machines; computes the first rank of this one and the world size. */
 async function meetNodes(
   store: Store,
   { op, nodes, nodeRank, ranksHere }: NodePlan,
@@ -149,7 +150,7 @@ async function runAttempt(
       GROUP_RANK: String(nodeRank),
       SHARDWISE_LAUNCHER_STORE: '1',
       SHARDWISE_LAUNCHER_PID: String(process.pid),
-      // Together the ranks have as many threads as the machine has processors.
+      // All ranks together use as many threads as the machine has processors.
       SHARDWISE_NUM_THREADS:
         process.env['SHARDWISE_NUM_THREADS'] ??
         String(Math.max(1, Math.floor(availableParallelism() / ranksHere))),
@@ -161,26 +162,26 @@ async function runAttempt(
   return failure === null ? null : { failure };
 }
 
-/** The first machine that fails ends the ranks of all; none has succeeded before all have. */
+/** The first machine that fails ends the ranks of all; success needs all machines. */
 async function withOthers(
   { nodes, nodeRank, op }: NodePlan,
   ranks: RankProcesses,
   store: Store,
 ): Promise<NodeOutcome> {
-  let lost: Error | null = null;
+  let storeError: Error | null = null;
   const verdict = store
     .wait(['outcome'], LONGEST_TIMEOUT_MS)
-    .then(async () => JSON.parse((await store.get('outcome')).toString()) as FarFailure | 'done')
-    .catch((error: Error): FarFailure => {
-      lost = error;
+    .then(async () => JSON.parse((await store.get('outcome')).toString()) as RemoteFailure | 'done')
+    .catch((error: Error): RemoteFailure => {
+      storeError = error;
       return { node: 0, text: error.message };
     });
   void verdict.then((said) => {
     if (said !== 'done') ranks.stop();
   });
   const failure = await ranks.ended;
-  const conclude = async (): Promise<FarFailure | 'done'> => {
-    if (lost === null) {
+  const conclude = async (): Promise<RemoteFailure | 'done'> => {
+    if (storeError === null) {
       if (failure !== null)
         await store
           .compareSet(
@@ -189,7 +190,7 @@ async function withOthers(
             JSON.stringify({
               node: nodeRank,
               text: `rank ${failure.rank} failed`,
-            } satisfies FarFailure),
+            } satisfies RemoteFailure),
           )
           .catch(() => {});
       else if ((await store.add('done', 1).catch(() => 0)) === nodes)
@@ -197,21 +198,21 @@ async function withOthers(
     }
     return verdict;
   };
-  // Ranks that failed may have been cut off, and this machine with them.
+  // If ranks failed, this machine may have lost its network: it does not wait long for the store.
   const said = await (failure === null
     ? conclude()
     : Promise.race([conclude(), sleep(REACH_MS, null, { ref: false })]));
   if (said === null) return { failure: failure as RankFailure };
   await lastWords(store, nodes, nodeRank);
   if (said === 'done') return null;
-  if (failure !== null && said.node === nodeRank && lost === null) return { failure };
-  if (lost !== null)
+  if (failure !== null && said.node === nodeRank && storeError === null) return { failure };
+  if (storeError !== null)
     throw new StoreError(
-      `${op}: the launcher of node 0 is gone: ${(lost as Error).message}`,
+      `${op}: the launcher of node 0 is gone: ${(storeError as Error).message}`,
       { op, nodeRank },
-      { cause: lost },
+      { cause: storeError },
     );
-  return { far: said };
+  return { remote: said };
 }
 
 async function lastWords(store: Store, nodes: number, nodeRank: number): Promise<void> {
@@ -219,6 +220,6 @@ async function lastWords(store: Store, nodes: number, nodeRank: number): Promise
     if ((await store.add('read', 1)) === nodes) await store.set('all read', '');
     if (nodeRank === 0) await store.wait(['all read'], LAST_WORDS_MS);
   } catch {
-    // Gone: nobody waits.
+    // The store has closed, so nobody waits.
   }
 }

@@ -1,45 +1,32 @@
 /**
- * How processes become one world: each says through a store who it is, and all get the same list
- * back or the same error.
+ * Rendezvous: turns processes into one world. Each rank publishes who it is through the store; then
+ * all ranks get the same list of members, or the same error.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, readlinkSync, statSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { ArgumentError, DistributedError, StoreError, TimeoutError } from '../../core/errors.js';
+import { DistributedError, TimeoutError } from '../../core/errors.js';
 import { currentGenerator } from '../../core/random.js';
+import type { Agreement } from '../engines/engine.js';
 import { isRunning } from '../engines/shm-segments.js';
 import { PrefixStore, type Store } from '../stores/index.js';
-import type { StartFailure } from './start-failure.js';
+import { environmentStoreText, type StoreText } from './start-failure.js';
 
 const OP = 'initProcessGroup';
-/** For others to read why a world failed, before its store goes. */
+/** Time for the other ranks to read why a world failed, before its store closes. */
 const LAST_WORDS_MS = 1_000;
 
-/** What a rank says of itself. */
+/** What a rank publishes about itself. */
 interface Member {
   readonly rank: number;
   readonly worldSize: number;
-  /** Equal where ranks reach the same shared memory. */
+  /** Equal for ranks that reach the same shared memory. */
   readonly host: string;
   readonly hostName: string;
   readonly pid: number;
   readonly backend: string;
-  /** Where its random numbers stand. */
-  readonly random: { readonly seed: number; readonly offset: number };
-}
-
-/** What all ranks of a world know of each other. @internal */
-export interface Agreement {
-  /** By rank; equal where ranks reach the same shared memory. */
-  readonly hosts: readonly string[];
-  readonly hostNames: readonly string[];
-  readonly pids: readonly number[];
-  /** Tells the run from others, in names. */
-  readonly run: string;
-  /** The same, as a number. */
-  readonly token: number;
-  /** Where draws on meshes start: as rank 0's. */
-  readonly random: Member['random'];
+  /** The state of its random numbers. */
+  readonly random: Agreement['random'];
 }
 
 type Outcome =
@@ -49,71 +36,59 @@ type Outcome =
 /** Why there will be no world. */
 interface Failure {
   readonly error: string;
-  /** Of ranks that did not come in time. */
+  /** The ranks that did not come, if the reason is a timeout. */
   readonly absent?: Absent;
-  /** How many ranks are there to read it; left out where that is not known. */
+  /** Number of ranks that will read the failure; absent if unknown. */
   readonly present?: number;
 }
 
 /** Ranks that did not come. */
 interface Absent {
-  /** The first of them, at most {@link NAMED_RANKS}: the world may be of any size. */
+  /** The first of them, at most {@link NAMED_RANKS}, because the world may have any size. */
   readonly ranks: readonly number[];
   readonly count: number;
 }
 
 const NAMED_RANKS = 16;
 
-/** What a process knows of the store. @internal */
-export interface MeetingPlace {
-  /** Whether it keeps the store: then it stays until the others have read why there is no world. */
-  readonly keeper: boolean;
-  /** Of the run: where a launcher of ours says which ranks have ended. */
-  readonly launcher: Store | null;
-  /** The environment's, if left out. */
-  readonly told?: Told;
-}
-
-/** How the ranks were told where to meet, for errors. @internal */
-export interface Told {
-  /** What all have to have the same. */
-  readonly same: string;
-  /** What two runs have to have one each of. */
-  readonly each: string;
-  /** What an earlier run may have left behind. */
-  readonly file: string | null;
-}
-
 /** @internal */
-export const byEnvironment: Told = {
-  same: 'MASTER_ADDR and MASTER_PORT',
-  each: 'a MASTER_PORT',
-  file: null,
-};
+export interface RendezvousOptions {
+  /** Whether this process serves the store. It then waits until the others have read a failure. */
+  readonly keeper: boolean;
+  /** The run's store, in which a launcher of this library publishes which ranks have ended. */
+  readonly launcher: Store | null;
+  /** How errors describe the store; by default as that of the environment. */
+  readonly storeText?: StoreText;
+}
 
-/**
- * What ranks of one attempt have in common; the worlds that they make one after another are parts
- * of it, by number. @internal
- */
+/** A rank's number and the size of its world. */
+interface Place {
+  readonly rank: number;
+  readonly worldSize: number;
+}
+
+/** The part of a store that one attempt of a run uses; each of its worlds has a number. @internal */
 export const storeOfRun = (store: Store, attempt: number | string): Store =>
   new PrefixStore(`shardwise/${attempt}`, store);
 
 /**
- * Meets the other ranks.
+ * Waits for all ranks of the world and returns what they know about each other.
  *
- * @throws TimeoutError naming the ranks that did not come, DistributedError where ranks do not fit
+ * @throws TimeoutError naming the ranks that did not come, DistributedError if the ranks do not fit
  * together
  */
-export async function meetRanks(
+export async function rendezvous(
   store: Store,
-  place: { rank: number; worldSize: number },
+  place: Place,
   backend: string,
   timeoutMs: number,
-  { keeper, launcher, told = byEnvironment }: MeetingPlace,
+  { keeper, launcher, storeText = environmentStoreText }: RendezvousOptions,
 ): Promise<Agreement> {
   const deadline = Date.now() + timeoutMs;
   try {
-    const outcome = await exchange(store, place, backend, { deadline, timeoutMs }, launcher, told);
+    await register(store, place, backend, storeText);
+    if (launcher !== null) await checkEndedRanks(store, launcher);
+    const outcome = await agree(store, place, { deadline, timeoutMs }, storeText);
     if ('error' in outcome) throw failureOf(outcome, place, timeoutMs);
     const { members, run, token } = outcome;
     const { random } = members[0] as Member;
@@ -126,17 +101,16 @@ export async function meetRanks(
       random,
     };
   } catch (error) {
-    // Unless nobody is there to read why.
-    if (keeper && !isAlone(error, place.worldSize)) await untilAllHaveRead(store, LAST_WORDS_MS);
+    if (keeper && !isAlone(error, place.worldSize)) await waitUntilRead(store, LAST_WORDS_MS);
     throw error;
   }
 }
 
 /**
- * By who keeps the store, before it may go: until all know what came of the meeting, or the time is
- * over. Who has died by now is missed elsewhere. @internal
+ * Waits until all ranks know the outcome of the rendezvous, or the time is over. Called by the
+ * process that serves the store, before it may end. @internal
  */
-export async function untilAllHaveRead(store: Store, ms: number): Promise<void> {
+export async function waitUntilRead(store: Store, ms: number): Promise<void> {
   await store.wait(['all read'], ms).catch(() => {});
 }
 
@@ -146,7 +120,7 @@ const isAlone = (error: unknown, worldSize: number): boolean =>
 
 function failureOf(
   { error, absent }: Failure,
-  place: { rank: number; worldSize: number },
+  place: Place,
   timeoutMs: number,
 ): DistributedError | TimeoutError {
   if (absent === undefined) return new DistributedError(`${OP}: ${error}`, { op: OP, ...place });
@@ -159,68 +133,68 @@ function failureOf(
   });
 }
 
-interface Patience {
+interface Deadline {
   readonly deadline: number;
   readonly timeoutMs: number;
 }
 
-async function exchange(
+/** The last rank to come decides the outcome; all ranks wait for it and count as readers. */
+async function agree(
   store: Store,
-  { rank, worldSize }: { rank: number; worldSize: number },
-  backend: string,
-  patience: Patience,
-  launcher: Store | null,
-  told: Told,
+  place: Place,
+  deadline: Deadline,
+  storeText: StoreText,
 ): Promise<Outcome> {
-  await claim(
-    store,
-    {
-      rank,
-      worldSize,
-      host: ownHost(),
-      hostName: hostname(),
-      pid: process.pid,
-      backend,
-      random: currentGenerator().origin(),
-    },
-    told,
-  );
-  if (launcher !== null) await missEnded(store, launcher);
+  const { worldSize } = place;
   if ((await store.add('come', 1)) === worldSize)
-    await store.compareSet('outcome', '', JSON.stringify(await settle(store, told)));
-  const outcome = await outcomeOf(store, { rank, worldSize }, patience, told);
+    await store.compareSet('outcome', '', JSON.stringify(await decide(store, storeText)));
+  const outcome = await outcomeOf(store, place, deadline, storeText);
   const readers = 'error' in outcome ? (outcome.present ?? worldSize) : worldSize;
   if ((await store.add('read', 1)) >= readers) await store.set('all read', '');
   return outcome;
 }
 
-/** Takes the rank's number and says who has it; what cannot go on becomes the outcome of all. */
-async function claim(store: Store, own: Member, told: Told): Promise<void> {
-  const { rank, worldSize } = own;
+/** Takes the rank's number and publishes its member; a conflict becomes the outcome of all. */
+async function register(
+  store: Store,
+  { rank, worldSize }: Place,
+  backend: string,
+  storeText: StoreText,
+): Promise<void> {
+  const own: Member = {
+    rank,
+    worldSize,
+    host: ownHost(),
+    hostName: hostname(),
+    pid: process.pid,
+    backend,
+    random: currentGenerator().origin(),
+  };
   const agreed = Number((await store.compareSet('world size', '', String(worldSize))).toString());
   if (agreed !== worldSize) {
     await refuse(
       store,
-      ofEarlierRun(await membersOf(store), told) ??
-        `rank ${rank} (process ${own.pid} on ${own.hostName}) has a world of ${worldSize} ranks, others one of ${agreed}. All need the same WORLD_SIZE.`,
+      earlierRunText(await membersOf(store), storeText) ??
+        `rank ${rank} (process ${own.pid} on ${own.hostName}) has a world of ${worldSize} ranks, ` +
+          `others one of ${agreed}. All need the same WORLD_SIZE.`,
     );
   }
   if ((await store.add(`rank ${rank}`, 1)) > 1) {
     const first = JSON.parse((await store.get(`member ${rank}`)).toString()) as Member;
+    const { each, file } = storeText;
     await refuse(
       store,
-      ofEarlierRun([first], told) ??
-        `rank ${rank} was taken twice: by process ${first.pid} on ${first.hostName} and by process ${own.pid} on ${own.hostName}. Each process needs a RANK of its own; two runs need ${told.each} each${told.file === null ? '' : `: if ${told.file} is of an earlier run, remove it`}.`,
+      earlierRunText([first], storeText) ??
+        `rank ${rank} was taken twice: by process ${first.pid} on ${first.hostName} and by process ` +
+          `${own.pid} on ${own.hostName}. Each process needs a RANK of its own; two runs need ` +
+          `${each} each${file === null ? '' : `: if ${file} is of an earlier run, remove it`}.`,
     );
   }
   await store.set(`member ${rank}`, JSON.stringify(own));
   await store.append(PRESENT, `${rank} `);
 }
 
-/**
- * The ranks that have said who they are, one after another: so that nothing has to be asked of each
- * that there could be.
- */
+/** Key of the list of registered ranks, so that nobody has to query each possible rank. */
 const PRESENT = 'present';
 
 async function presentRanks(store: Store): Promise<number[]> {
@@ -232,7 +206,7 @@ async function presentRanks(store: Store): Promise<number[]> {
   return [...new Set(ranks)].sort((a, b) => a - b);
 }
 
-/** Those that have said who they are, by rank. */
+/** The registered members, by rank. */
 async function membersOf(store: Store): Promise<Member[]> {
   const ranks = await presentRanks(store);
   return (await store.multiGet(ranks.map((rank) => `member ${rank}`))).map(
@@ -248,49 +222,46 @@ function absentFrom(present: readonly number[], worldSize: number): Absent {
   return { ranks, count: worldSize - here.size };
 }
 
-/** Says so of a file in which somebody stands who has died: only a file outlives its run. */
-function ofEarlierRun(members: readonly Member[], { file }: Told): string | null {
+/** The error of a file with a dead member, which is left from an earlier run; null without one. */
+function earlierRunText(members: readonly Member[], { file }: StoreText): string | null {
   if (file === null) return null;
   const host = ownHost();
   const dead = members.find((member) => member.host === host && !isRunning(member.pid));
   return dead === undefined
     ? null
-    : `${file} is of an earlier run: remove it, or name another one. In it rank ${dead.rank} is process ${dead.pid}, which has ended.`;
+    : `${file} is of an earlier run: remove it, or name another one. In it rank ${dead.rank} is ` +
+        `process ${dead.pid}, which has ended.`;
 }
 
-/**
- * Nobody shall wait for a world that cannot become complete; one that is complete already stays.
- */
+/** Publishes the error as the outcome, unless the world is complete, so that nobody waits for it. */
 async function refuse(store: Store, error: string): Promise<never> {
   await store.compareSet('outcome', '', JSON.stringify({ error } satisfies Outcome));
   throw new DistributedError(`${OP}: ${error}`, { op: OP });
 }
 
-/**
- * Ranks that have ended without an error, by the launcher: that the others come too late to know,
- * and those that wait are told of.
- */
+/** Key under which the launcher publishes the ranks that have ended without an error. */
 const ENDED = 'ended';
-const neverComes = (rank: number): string =>
-  `rank ${rank} has ended, with exit code 0, before it came here: the others would wait for it in vain. Does every rank call ${OP}?`;
+const endedEarlyText = (rank: number): string =>
+  `rank ${rank} has ended, with exit code 0, before it called ${OP}: the others would wait ` +
+  `forever. Does every rank call ${OP}?`;
 
-/** Looks whether a rank that has not come has ended before. */
-async function missEnded(store: Store, launcher: Store): Promise<void> {
+/** @throws DistributedError if a rank has ended before it came */
+async function checkEndedRanks(store: Store, launcher: Store): Promise<void> {
   if (!(await launcher.check([ENDED]))) return;
   for (const rank of String(await launcher.get(ENDED))
     .trim()
     .split(' ')
     .map(Number)) {
-    if (!(await store.check([`member ${rank}`]))) await refuse(store, neverComes(rank));
+    if (!(await store.check([`member ${rank}`]))) await refuse(store, endedEarlyText(rank));
   }
 }
 
 /**
- * By the launcher, of a rank that has ended without an error: worlds that it has not come to will
- * never be complete. @internal
+ * Publishes that a rank has ended without an error: worlds that it has not joined will never be
+ * complete. Called by the launcher. @internal
  */
-export async function announceEnd(run: Store, rank: number, worldSize: number): Promise<void> {
-  await run.append(ENDED, `${rank} `); // first: who comes from now on sees it
+export async function publishEnd(run: Store, rank: number, worldSize: number): Promise<void> {
+  await run.append(ENDED, `${rank} `); // first, so that ranks that come from now on see it
   for (let world = 0; ; world++) {
     const store = new PrefixStore(String(world), run);
     if (!(await store.check(['world size'])) || Number(await store.get('world size')) !== worldSize)
@@ -299,34 +270,36 @@ export async function announceEnd(run: Store, rank: number, worldSize: number): 
       await store.compareSet(
         'outcome',
         '',
-        JSON.stringify({ error: neverComes(rank) } satisfies Outcome),
+        JSON.stringify({ error: endedEarlyText(rank) } satisfies Outcome),
       );
   }
 }
 
-/** By the last that comes. */
-async function settle(store: Store, told: Told): Promise<Outcome> {
+/** The outcome once all ranks have come. */
+async function decide(store: Store, storeText: StoreText): Promise<Outcome> {
   const members = await membersOf(store);
-  const earlier = ofEarlierRun(members, told);
+  const earlier = earlierRunText(members, storeText);
   if (earlier !== null) return { error: earlier };
   const [first] = members as [Member];
   const other = members.find((m) => m.backend !== first.backend);
   if (other !== undefined)
     return {
-      error: `rank 0 was given the backend ${first.backend}, rank ${other.rank} ${other.backend}. All ranks need the same.`,
+      error:
+        `rank 0 was given the backend ${first.backend}, rank ${other.rank} ${other.backend}. All ` +
+        'ranks need the same.',
     };
   return { members, run: randomBytes(6).toString('hex'), token: randomBytes(6).readUIntLE(0, 6) };
 }
 
 /**
- * Waits for it. One whose time is over first says so for all: without it there will be no world,
- * and rank 0 may take the store along.
+ * Waits for the outcome. The first rank that times out publishes a failure for all: without it
+ * there is no world, and rank 0 may close the store.
  */
 async function outcomeOf(
   store: Store,
-  { rank, worldSize }: { rank: number; worldSize: number },
-  { deadline, timeoutMs }: Patience,
-  told: Told,
+  { rank, worldSize }: Place,
+  { deadline, timeoutMs }: Deadline,
+  storeText: StoreText,
 ): Promise<Outcome> {
   try {
     await store.wait(['outcome'], Math.max(1, deadline - Date.now()));
@@ -336,21 +309,24 @@ async function outcomeOf(
     const absent = absentFrom(present, worldSize);
     const more =
       absent.count > absent.ranks.length ? ` and ${absent.count - absent.ranks.length} more` : '';
-    const said = (whose: string): Failure => ({
-      error: `rank ${absent.ranks.join(', ')}${more} of ${worldSize} did not come within ${timeoutMs} ms (${whose}). ${absent.count === 1 ? 'Was it' : 'Were they'} started, with the same ${told.same}?`,
+    const failure = (reporter: string): Failure => ({
+      error:
+        `rank ${absent.ranks.join(', ')}${more} of ${worldSize} did not come within ${timeoutMs} ` +
+        `ms (${reporter}). ${absent.count === 1 ? 'Was it' : 'Were they'} started, with the same ` +
+        `${storeText.same}?`,
       absent,
       present: present.length,
     });
-    const forOthers = JSON.stringify(said(`by rank ${rank}, which has given up`));
+    const forOthers = JSON.stringify(failure(`by rank ${rank}, which has given up`));
     const agreed = String(await store.compareSet('outcome', '', forOthers));
-    return agreed === forOthers ? said(`this is rank ${rank}`) : (JSON.parse(agreed) as Outcome);
+    return agreed === forOthers ? failure(`this is rank ${rank}`) : (JSON.parse(agreed) as Outcome);
   }
   return JSON.parse((await store.get('outcome')).toString()) as Outcome;
 }
 
 /**
- * Ranks reach the same shared memory if they have the same kernel, see each other as processes, and
- * have the same /dev/shm and user.
+ * A text that is equal for ranks with the same shared memory: they have the same kernel, pid
+ * namespace, /dev/shm and user.
  */
 function ownHost(): string {
   const parts = [
@@ -366,69 +342,4 @@ function ownHost(): string {
     }
   });
   return [...read, process.getuid?.() ?? ''].join(' ');
-}
-
-/** @throws ArgumentError unless the rank is of the world */
-export function checkPlace(rank: number, worldSize: number): void {
-  const bad = (value: number, from: number): boolean =>
-    !Number.isSafeInteger(value) || value < from;
-  if (bad(worldSize, 1))
-    throw new ArgumentError(
-      `${OP}: expected worldSize to be a whole number from 1, got ${worldSize}`,
-      { op: OP, argument: 'worldSize', value: worldSize },
-    );
-  if (bad(rank, 0) || rank >= worldSize) {
-    throw new ArgumentError(
-      `${OP}: expected a rank from 0 to ${worldSize - 1}, because the world has ${worldSize} ${worldSize === 1 ? 'rank' : 'ranks'}, got ${rank}`,
-      {
-        op: OP,
-        argument: 'rank',
-        value: rank,
-        worldSize,
-      },
-    );
-  }
-}
-
-/** Who keeps a store, for errors. @internal */
-export type Keeper = 'rank 0' | 'the launcher' | null;
-
-/**
- * What went wrong with the store while the ranks were starting, said as the program sees it.
- * @internal
- */
-export function storeFailure(
-  error: unknown,
-  place: { rank: number; worldSize: number },
-  where: string,
-  timeoutMs: number,
-  told: Told,
-  keeper: Keeper,
-  first: StartFailure | null = null,
-): unknown {
-  if (place.rank === 0 && keeper === 'rank 0') return error;
-  const here = { op: OP, rank: place.rank, worldSize: place.worldSize };
-  if (error instanceof StoreError && error.details['lost'] === true) {
-    const who = keeper ?? 'the process that kept the store';
-    const why =
-      first === null
-        ? `What ${who} has said last is the cause.`
-        : `Rank ${first.rank} gave up first: ${first.text}`;
-    return new DistributedError(
-      `${OP}: ${who} has ended, or has left, while the ranks were starting, and its store at ${where} with it (this is rank ${place.rank} of ${place.worldSize}). ${why}`,
-      { ...here, ranks: first !== null ? [first.rank] : keeper === 'rank 0' ? [0] : [] },
-      { cause: error },
-    );
-  }
-  if (
-    !(error instanceof TimeoutError) ||
-    error.details['missing'] !== undefined ||
-    keeper !== 'rank 0'
-  )
-    return error;
-  return new TimeoutError(
-    `${OP}: rank ${place.rank} of ${place.worldSize} found no store at ${where} within ${timeoutMs} ms. Rank 0 keeps it: was it started, with the same ${told.same}?`,
-    { ...here, missing: [0], missingCount: 1, timeoutMs },
-    { cause: error },
-  );
 }

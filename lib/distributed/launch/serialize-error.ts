@@ -1,6 +1,6 @@
 /**
- * Errors on their way between processes, which keep neither their class nor what they have beside
- * text.
+ * Serializes errors between processes. Node's own serialization loses the class and the properties
+ * of an error.
  */
 import * as ownErrors from '../../core/errors.js';
 
@@ -37,7 +37,7 @@ function isErrorClass(value: unknown): boolean {
   return typeof value === 'function' && value.prototype instanceof Error;
 }
 
-/** With its causes, as long as they are errors. @internal */
+/** Serializes an error with its causes. @internal */
 export function sentError(error: unknown): SentError {
   if (!(error instanceof Error))
     return {
@@ -61,7 +61,7 @@ export function sentError(error: unknown): SentError {
   };
 }
 
-/** Without what may not be sent: values of the program among the details. @internal */
+/** Without the details, which may hold values that cannot be sent. @internal */
 export function plainError({ details, cause, ...rest }: SentError): SentError {
   return {
     ...rest,
@@ -70,7 +70,7 @@ export function plainError({ details, cause, ...rest }: SentError): SentError {
   };
 }
 
-/** Of the class that it had, if that is one of the library or of JavaScript. @internal */
+/** Restores an error; its class, too, if that is of the library or of JavaScript. @internal */
 export function receivedError({
   type,
   name,

@@ -1,5 +1,6 @@
 /**
- * The side of `launch` in a process that it made for a function: run it, and tell what came of it.
+ * The worker's side of `launch`: runs the function in a process that `launch` started, and reports
+ * the result to the launcher.
  */
 import { ArgumentError, DistributedError } from '../../core/errors.js';
 import { processHome } from '../../core/home.js';
@@ -12,19 +13,19 @@ import { plainError, receivedError, type SentError, sentError } from './serializ
 
 const OP = 'launch';
 
-/** What came of a call of `launch`. */
+/** The outcome of a call of `launch`. */
 export type Outcome = { readonly value: unknown } | { readonly error: unknown };
-/** The same on its way to another process. */
+/** The same, serialized for another process. */
 export type SentOutcome = { readonly value: unknown } | { readonly error: SentError };
 
-/** What a rank tells its launcher. */
+/** A message from a rank to its launcher. */
 export type FunctionReport =
   | { readonly shardwise: 'result'; readonly value: unknown }
   | { readonly shardwise: 'thrown'; readonly error: SentError }
   | { readonly shardwise: 'outcomes?' };
 
 const ownCall = process.env['SHARDWISE_LAUNCH_CALL'] ?? null;
-// Not for processes that this one starts.
+// Deleted so that processes which this one starts do not inherit it.
 delete process.env['SHARDWISE_LAUNCH_CALL'];
 
 /** The call of `launch` that this process is a rank of; null in any other process. */
@@ -32,7 +33,7 @@ export function launchedCall(): string | null {
   return ownCall;
 }
 
-/** Runs the function as the rank that this process is; the process ends with it. */
+/** Runs the function as this process's rank, then exits. */
 export async function runLaunchedFunction<T>(fn: RankFunction<T>): Promise<never> {
   try {
     await initProcessGroup();
@@ -41,7 +42,7 @@ export async function runLaunchedFunction<T>(fn: RankFunction<T>): Promise<never
     const value = await fn(rank, worldSize);
     refuseTensors(value, rank);
     await lastFailures(processHome, OP);
-    await tell({ shardwise: 'result', value });
+    await send({ shardwise: 'result', value });
   } catch (error) {
     const sent = sentError(error);
     process.send?.({
@@ -49,15 +50,15 @@ export async function runLaunchedFunction<T>(fn: RankFunction<T>): Promise<never
       at: performance.timeOrigin + performance.now(),
       message: sent.message,
     });
-    await tell({ shardwise: 'thrown', error: sent }).catch(() =>
-      tell({ shardwise: 'thrown', error: plainError(sent) }),
+    await send({ shardwise: 'thrown', error: sent }).catch(() =>
+      send({ shardwise: 'thrown', error: plainError(sent) }),
     );
     process.exit(process.exitCode === undefined || process.exitCode === 0 ? 1 : process.exitCode);
   }
   process.exit();
 }
 
-/** What came of a call of `launch` in the process that made this one, before it made this one. */
+/** The outcome that an earlier call of `launch` had in the parent process. */
 export async function earlierOutcome(call: number): Promise<unknown> {
   const outcomes = await new Promise<(SentOutcome | null)[]>((resolve) => {
     process.on('message', function receive(message: { shardwise?: unknown; outcomes?: unknown }) {
@@ -70,24 +71,22 @@ export async function earlierOutcome(call: number): Promise<unknown> {
     process.send?.({ shardwise: 'outcomes?' });
   });
   const outcome = outcomes[call];
-  // Under way at the same time as the call that this process is a rank of: it is not waited for
-  // here.
+  // The call runs at the same time as the call of this rank; the rank does not wait for it.
   if (outcome === undefined || outcome === null) return new Promise(() => {});
   if ('error' in outcome) throw receivedError(outcome.error);
   return outcome.value;
 }
 
-/** What a rank's function has thrown; undefined where it has not come that far. */
+/** The error that a rank's function threw; undefined without one. */
 export function thrownBy(report: FunctionReport | undefined): unknown {
   if (report?.shardwise !== 'thrown') return undefined;
   return receivedError(report.error);
 }
 
-function tell(report: FunctionReport): Promise<void> {
-  const { send } = process;
-  if (send === undefined)
+function send(report: FunctionReport): Promise<void> {
+  if (process.send === undefined)
     throw new DistributedError(
-      `${OP}: this process is no rank of a launch any more, or SHARDWISE_LAUNCH_CALL was set by hand`,
+      `${OP}: this process has no launcher; SHARDWISE_LAUNCH_CALL must not be set by hand`,
       { op: OP },
     );
   return new Promise((resolve, reject) => {
@@ -103,7 +102,8 @@ function refuseTensors(value: unknown, rank: number): void {
       : [value];
   if (!inside.some((each) => each instanceof Tensor)) return;
   throw new ArgumentError(
-    `${OP}: rank ${rank} returned a tensor, which stays in its process. Return t.tolist() or what t.read() gives.`,
+    `${OP}: rank ${rank} returned a tensor, which cannot leave its process. Return t.tolist() or ` +
+      'await t.read() instead.',
     { op: OP, rank },
   );
 }

@@ -1,13 +1,12 @@
-/** What ranks print, with their numbers in front, and what they said last. */
+/** Copies the output of ranks, each line with its rank in front, and keeps the last lines. */
 import type { Readable, Writable } from 'node:stream';
 
 const LAST_LINES = 20;
-/** A line that does not end is printed in parts, rather than kept. */
+/** A longer line is printed in several chunks, to bound memory. */
 const LONGEST_LINE = 1 << 16;
 
 /**
- * Copies the lines of `from` to `to`, each behind the rank's number; resolves at its end. The last
- * lines are kept.
+ * Copies the lines of `from` to `to`, each after the label. `ended` resolves at the end of `from`.
  */
 export class RankOutput {
   readonly lastLines: string[] = [];
@@ -22,7 +21,7 @@ export class RankOutput {
     this.to = to;
     from.setEncoding('utf8');
     from.on('data', (text: string) => {
-      // A slow reader of ours slows the rank down.
+      // A slow reader of this process's output slows down the rank.
       if (this.take(text)) return;
       from.pause();
       to.once('drain', () => from.resume());

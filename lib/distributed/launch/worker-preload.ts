@@ -1,11 +1,11 @@
 /**
- * Loaded before the program in every process that a launcher made: it ends when the launcher is
- * gone, and tells it when it fails, so that the first of several failures is known. Imports
- * nothing: it is part of the start of each rank.
+ * Preloaded into every process of a launcher. Ends the process when the launcher is gone, and
+ * reports failures with their time, so that the launcher knows the first. Imports nothing, because
+ * it adds to the start time of each rank.
  */
 const { channel } = process;
 
-function tell(message: string | null): void {
+function report(message: string | null): void {
   if (process.connected)
     process.send?.({
       shardwise: 'failed',
@@ -15,16 +15,16 @@ function tell(message: string | null): void {
 }
 
 if (channel) {
-  // In a loop that never comes back nothing below is heard: the addon looks for itself.
+  // The addon also watches the parent, because no event arrives during an endless loop.
   (globalThis as Record<symbol, unknown>)[Symbol.for('shardwise.endsWithParent')] = true;
   process.on('disconnect', () => process.exit(1));
   channel.unref(); // the program may end before the launcher does
   process.on('uncaughtExceptionMonitor', (error: unknown) => {
-    tell(error instanceof Error ? error.message : String(error));
+    report(error instanceof Error ? error.message : String(error));
   });
-  // Before the groups of this rank end, which makes others fail: they may be gone before the
-  // launcher sees this process end.
+  // Reported before the groups of this rank end and other ranks fail: these may end before the
+  // launcher sees the end of this process.
   process.on('exit', (code) => {
-    if (code !== 0) tell(null);
+    if (code !== 0) report(null);
   });
 }

@@ -1,6 +1,6 @@
 /**
- * Processes that are ranks, and their end: if one fails, all do, and none outlives the process that
- * made them.
+ * Starts and supervises the processes of ranks. If one fails, all are ended, and none outlives the
+ * launcher.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -10,9 +10,9 @@ import { DistributedError } from '../../core/errors.js';
 import { removeSegmentsOf } from '../engines/shm-segments.js';
 import { RankOutput } from './worker-output.js';
 
-/** What every rank runs. @internal */
+/** The command of every rank. @internal */
 export interface RankProgram {
-  /** Of Node itself, before the file. */
+  /** Arguments of Node, before the file. */
   readonly nodeArgs: readonly string[];
   readonly file: string;
   readonly args: readonly string[];
@@ -26,17 +26,17 @@ export interface RankSettings {
 
 /** @internal */
 export interface Supervision {
-  /** Who asks, for errors. */
+  /** The public function or command, for errors. */
   readonly op: string;
-  /** Whether lines are printed behind the rank's number. */
+  /** Whether each line of output begins with its rank. */
   readonly prefixOutput: boolean;
-  /** How long the others have to say why they fail as well, before they are told to end. */
+  /** Time for the other ranks to report their own failures, before they get SIGTERM. */
   readonly settleMs?: number;
-  /** How long they have to end by SIGTERM, before they are killed. */
+  /** Time between SIGTERM and SIGKILL. */
   readonly graceMs?: number;
-  /** A rank has ended without an error. */
+  /** Called when a rank has ended without an error. */
   readonly onEnd?: (rank: number) => void;
-  /** Messages of a rank that are not ours. */
+  /** Called with the messages of a rank. */
   readonly onMessage?: (rank: number, message: unknown, reply: (answer: object) => void) => void;
 }
 
@@ -46,29 +46,27 @@ export interface RankFailure {
   readonly pid: number | undefined;
   readonly exitCode: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** What it threw, if that is known. */
+  /** The message of its error, if known. */
   readonly message: string | null;
   readonly lastLines: readonly string[];
-  /** In milliseconds: the first of several failures is the cause of the others. */
+  /** Time in milliseconds: the first of several failures is the cause of the others. */
   readonly at: number;
 }
 
 const SETTLE_MS = 1_500;
-/**
- * For what a rank has printed to arrive, where a process that it left behind keeps its output open.
- */
+/** Time for the last output of a rank whose child process keeps the pipe open. */
 const OUTPUT_MS = 500;
 const GRACE_MS = 5_000;
-/** Other ranks may see that one was killed, and end, before its end is told here. */
+/** Other ranks may notice a killed rank and end before its end is reported here. */
 const NOTICE_MS = 1_000;
-/** Of Node. */
+/** Node's exit code. */
 const UNSETTLED_AWAIT = 13;
 const forwarded: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
 interface Rank {
   readonly number: number;
   readonly child: ChildProcess;
-  /** What it writes to stderr; null for one that could not be started. */
+  /** Its stderr; null if it could not be started. */
   readonly errors: RankOutput | null;
   readonly closed: Promise<void>;
   threw: { at: number; message: string | null } | null;
@@ -79,7 +77,7 @@ const now = (): number => performance.timeOrigin + performance.now();
 
 /** The processes of this machine's ranks. @internal */
 export class RankProcesses {
-  /** Resolves when all have ended: to the first failure, or null. */
+  /** Resolves when all have ended, to the first failure or null. */
   readonly ended: Promise<RankFailure | null>;
   private readonly options: Supervision;
   private readonly ranks: Rank[] = [];
@@ -93,23 +91,23 @@ export class RankProcesses {
 
   constructor(program: RankProgram, settings: readonly RankSettings[], options: Supervision) {
     this.options = options;
-    // Of this process: it ends as it would have, once the ranks have.
+    // Forwards signals to the ranks; this process ends by the signal once the ranks have ended.
     for (const signal of forwarded) this.listen(signal);
     process.once('exit', this.killAll);
     for (const each of settings) if (!this.start(program, each)) break;
     this.ended = this.end();
   }
 
-  /** Ends all ranks: what they do is of no use any more. */
+  /** Ends all ranks. */
   stop(): void {
     if (this.stopping || this.over) return;
     this.stopping = true;
     this.kill('SIGTERM');
-    this.kill('SIGCONT'); // a process that is stopped would not hear of it
+    this.kill('SIGCONT'); // a stopped process would not receive SIGTERM
     this.after(this.options.graceMs ?? GRACE_MS, this.killAll);
   }
 
-  /** Whether it could be started. If not, that is its failure, as any other. */
+  /** Starts a rank; returns false, and records the failure, if that is not possible. */
   private start(program: RankProgram, settings: RankSettings): boolean {
     let child: ChildProcess;
     try {
@@ -128,8 +126,7 @@ export class RankProcesses {
       return false;
     }
     const label = this.options.prefixOutput ? `[${settings.rank}] ` : '';
-    // Where descriptors are lacking, Node gives back a process without streams and says so by an
-    // event.
+    // Without free descriptors Node returns a process without streams and emits an error event.
     const errors = child.stderr ? new RankOutput(child.stderr, process.stderr, label) : null;
     const output = child.stdout ? new RankOutput(child.stdout, process.stdout, label) : null;
     const exited = new Promise<void>((resolve) => {
@@ -141,11 +138,11 @@ export class RankProcesses {
         Promise.race([Promise.all([errors?.ended, output?.ended]), this.pause(OUTPUT_MS)]),
       )
       .then(() => {});
-    const made: Rank = { number: settings.rank, child, errors, closed, threw: null, running: true };
-    child.on('message', (message) => this.receive(made, message));
-    child.once('exit', (code, signal) => this.exited(made, code, signal));
-    child.once('error', (error) => this.failed(made, null, null, error.message));
-    this.ranks.push(made);
+    const rank: Rank = { number: settings.rank, child, errors, closed, threw: null, running: true };
+    child.on('message', (message) => this.receive(rank, message));
+    child.once('exit', (code, signal) => this.exited(rank, code, signal));
+    child.once('error', (error) => this.failed(rank, null, null, error.message));
+    this.ranks.push(rank);
     return child.pid !== undefined;
   }
 
@@ -204,7 +201,7 @@ export class RankProcesses {
       at: threw?.at ?? ended,
     });
     if (child.pid === undefined)
-      this.stop(); // the others would wait for it
+      this.stop(); // the other ranks would wait for it
     else if (!this.stopping) this.after(this.options.settleMs ?? SETTLE_MS, () => this.stop());
   }
 
@@ -245,7 +242,7 @@ export class RankProcesses {
   }
 }
 
-/** Beside this file where sources run, at a place of its own where the package is bundled. */
+/** The preload module: beside this file, or in dist/ if the package is bundled. */
 function childModule(): string {
   const here = fileURLToPath(import.meta.url);
   const beside = path.join(path.dirname(here), `worker-preload${path.extname(here)}`);
@@ -254,7 +251,7 @@ function childModule(): string {
   return path.join(dist, 'distributed', 'launch', 'worker-preload.js');
 }
 
-/** The error of a run of which a rank has failed. @internal */
+/** The error of a run in which a rank failed. @internal */
 export function describeRankFailure(
   op: string,
   failure: RankFailure,
@@ -262,7 +259,7 @@ export function describeRankFailure(
 ): DistributedError {
   const { rank, pid, exitCode, signal, message, lastLines } = failure;
   const meaning =
-    exitCode === UNSETTLED_AWAIT ? ' (an await at the top of its program never ended)' : '';
+    exitCode === UNSETTLED_AWAIT ? ' (a top-level await of its program never resolved)' : '';
   const how =
     signal !== null
       ? `was ended by ${signal}`
@@ -270,13 +267,13 @@ export function describeRankFailure(
         ? `ended with exit code ${exitCode}${meaning}`
         : 'could not be run';
   const exhausted = /\bE[MN]FILE$/.test(message ?? '')
-    ? '. This process may open no more files; raise the limit: ulimit -n'
+    ? '. This process cannot open more files; raise the limit: ulimit -n'
     : '';
   const text = [
     `${op}: rank ${rank}${pid === undefined ? '' : ` (process ${pid})`} ${how}${message === null ? '' : `: ${message}`}${exhausted}`,
   ];
   if (cause === undefined && lastLines.length > 0)
-    text.push('  what it wrote last to stderr:', ...lastLines.map((line) => `    ${line}`));
+    text.push('  last lines of its stderr:', ...lastLines.map((line) => `    ${line}`));
   return new DistributedError(
     text.join('\n'),
     { op, rank, pid, exitCode, signal, stderr: [...lastLines] },

@@ -1,24 +1,23 @@
 /**
- * When ranks that share a process are over: all have ended, or those that have not never may. A
- * rank cannot be ended from outside, since it is a function that waits for what this process does
- * not know.
+ * Decides when to stop waiting for `local` ranks: all have ended, or the others may never end. A
+ * rank cannot be stopped from outside, because it is a function that awaits unknown promises.
  */
 
-/** How it stands with the ranks of a launch once it need not be waited for any more. @internal */
+/** The state of the ranks when waiting stopped. @internal */
 export interface RankEnds {
-  /** Those that have not ended. */
+  /** Ranks that have not ended. */
   readonly open: readonly number[];
   /**
-   * `idle`: nothing is left to do that could end them. `late`: they had their time after another
-   * had failed.
+   * `idle`: the event loop is empty, so the open ranks never end. `late`: the grace period after a
+   * failure is over.
    */
   readonly why: 'ended' | 'idle' | 'late';
 }
 
 /**
- * Waits until all have ended, Node has nothing left to do, or `graceMs` after a rank has failed and
- * ended the world, which `isOver` tells. Node would end without a word in the second case, and the
- * error of the rank that has failed would be heard by nobody in the third.
+ * Waits until all ranks have ended, the event loop is empty, or `graceMs` have passed since a rank
+ * failed and the world was over (`isOver`). Without the second case Node would exit silently;
+ * without the third nobody would see the error of the failed rank.
  *
  * @internal
  */
@@ -42,18 +41,18 @@ export async function rankEnds(
       });
     }
     onIdle = () => resolve('idle');
-    if (idleListeners.size === 0) process.on('beforeExit', tellIdle);
+    if (idleListeners.size === 0) process.on('beforeExit', notifyIdle);
     idleListeners.add(onIdle);
   });
   clearTimeout(timer);
   idleListeners.delete(onIdle);
-  if (idleListeners.size === 0) process.removeListener('beforeExit', tellIdle);
+  if (idleListeners.size === 0) process.removeListener('beforeExit', notifyIdle);
   return { why, open: [...open] };
 }
 
-/** Of all launches at once: Node warns of many listeners of its own. */
+/** The listeners of all launches; Node would warn of many `beforeExit` listeners. */
 const idleListeners = new Set<() => void>();
 
-function tellIdle(): void {
+function notifyIdle(): void {
   for (const listener of [...idleListeners]) listener();
 }

@@ -1,34 +1,29 @@
-/**
- * Faults that tests put into ranks that share a process: one is late, one is lost, two values come
- * in another order.
- */
+/** Injects faults into `local` ranks: delays, losses of ranks, and reordered results. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
 import type { TurnTaker } from '../../core/home.js';
 import { checkNumber, checkOneOf, optionsOf, unexpected } from '../../core/options.js';
 import { collectiveNames } from '../process-group/collective-names.js';
 
-/** A fault of one rank at one place of its program. */
+/** A fault of one rank at one point of its program. */
 export interface RankFault {
   /** The rank that the fault hits. */
   readonly rank: number;
   /**
-   * The how-manieth wait of the rank, 0 its start; or a call of a collective by its name, the first
-   * unless `call` counts from 1.
+   * The n-th wait of the rank, where 0 is its start; or the n-th `call` of a collective, by default
+   * the first, counted from 1.
    */
   readonly at: number | { readonly collective: string; readonly call?: number };
   /**
-   * - `delay`: the rank does not go on for a while, from this wait or the next one behind this
-   *   call.
-   * - `lose`: the rank ends here, as a process that dies: what it calls throws, and its groups fail
-   *   on the other ranks.
-   * - `reorder`: what is waited for here comes after what is waited for next, if both wait at the
-   *   same time.
+   * - `delay`: the rank pauses at this wait, or at the first wait after this call.
+   * - `lose`: the rank ends here like a process that dies. Its later calls throw, and its groups
+   *   fail on the other ranks.
+   * - `reorder`: this wait resolves after the rank's next wait, if both are open at the same time.
    */
   readonly kind: 'delay' | 'lose' | 'reorder';
-  /** Of a delay in an order drawn from a seed: how many turns others have meanwhile. */
+  /** Length of a delay with a seed, in turns of other ranks. */
   readonly turns?: number;
-  /** Of a delay without a seed: how long it is, in milliseconds. */
+  /** Length of a delay without a seed, in milliseconds. */
   readonly ms?: number;
 }
 
@@ -50,14 +45,15 @@ export function checkFaults(
       checkNumber(op, 'the call of a fault', call, { from: 1, whole: true });
       if (kind === 'reorder')
         throw new ArgumentError(
-          `${op}: a fault reorders waits: expected its place to be the number of one`,
+          `${op}: a fault of kind 'reorder' needs the number of a wait as 'at', got a collective`,
           { op, fault },
         );
-    } else checkNumber(op, 'the place of a fault', at, { from: 0, whole: true });
+    } else checkNumber(op, 'the wait of a fault', at, { from: 0, whole: true });
     const [used, unused, name] = seeded ? [turns, ms, 'turns'] : [ms, turns, 'ms'];
     if (unused !== undefined || (kind === 'delay') !== (used !== undefined)) {
       throw new ArgumentError(
-        `${op}: a delay ${seeded ? 'in an order drawn from a seed' : 'without a seed'} takes ${name}, other faults nothing`,
+        `${op}: a delay ${seeded ? 'with a seed' : 'without a seed'} takes '${name}'; other faults ` +
+          "take neither 'turns' nor 'ms'",
         { op, fault },
       );
     }
@@ -65,26 +61,26 @@ export function checkFaults(
   }
 }
 
-/** The faults of one rank: counts its calls and waits, and says which comes now. @internal */
+/** The faults of one rank. Counts its calls and waits, and finds the fault for each. @internal */
 export class FaultsOfRank {
   private readonly faults: readonly RankFault[];
   private readonly rank: number;
-  private readonly onLost: () => void;
+  private readonly onLoss: () => void;
   private readonly calls = new Map<string, number>();
   private waits = 0;
-  private readonly met = new Set<RankFault>();
-  /** Set from then on. */
-  lost: DistributedError | null = null;
+  private readonly injected = new Set<RankFault>();
+  /** The error of all calls after the rank was lost. */
+  lossError: DistributedError | null = null;
 
-  constructor(rank: number, faults: readonly RankFault[], onLost: () => void) {
+  constructor(rank: number, faults: readonly RankFault[], onLoss: () => void) {
     this.rank = rank;
     this.faults = faults.filter((fault) => fault.rank === rank);
-    this.onLost = onLost;
+    this.onLoss = onLoss;
   }
 
-  /** @throws DistributedError where the rank is lost */
+  /** @throws DistributedError once the rank is lost */
   atCall(name: string): RankFault | undefined {
-    if (this.lost !== null) throw this.lost;
+    if (this.lossError !== null) throw this.lossError;
     if (this.faults.length === 0) return undefined;
     const count = (this.calls.get(name) ?? 0) + 1;
     this.calls.set(name, count);
@@ -94,17 +90,17 @@ export class FaultsOfRank {
     );
   }
 
-  /** @throws DistributedError where the rank is lost */
+  /** @throws DistributedError once the rank is lost */
   atWait(what: string): RankFault | undefined {
-    if (this.lost !== null) throw this.lost;
+    if (this.lossError !== null) throw this.lossError;
     const number = this.waits++;
     return this.found(what, ({ at }) => at === number);
   }
 
-  /** Those whose place the rank never came to, in words. */
+  /** Describes the faults whose wait or call the rank never reached. */
   missed(): string[] {
     return this.faults
-      .filter((fault) => !this.met.has(fault))
+      .filter((fault) => !this.injected.has(fault))
       .map(({ kind, at }) => {
         if (typeof at === 'number')
           return `${kind} of rank ${this.rank} at its wait ${at}: it had ${this.waits}, from 0`;
@@ -114,25 +110,25 @@ export class FaultsOfRank {
   }
 
   private found(what: string, matches: (fault: RankFault) => boolean): RankFault | undefined {
-    const fault = this.faults.find((each) => matches(each) && !this.met.has(each));
-    if (fault !== undefined) this.met.add(fault);
+    const fault = this.faults.find((each) => matches(each) && !this.injected.has(each));
+    if (fault !== undefined) this.injected.add(fault);
     if (fault?.kind !== 'lose') return fault;
-    this.lost = new DistributedError(
-      `${what}: rank ${this.rank} was lost here, by a fault that was asked for`,
+    this.lossError = new DistributedError(
+      `${what}: rank ${this.rank} was lost here by an injected fault`,
       { op: what, rank: this.rank, fault },
     );
-    this.onLost();
-    throw this.lost;
+    this.onLoss();
+    throw this.lossError;
   }
 }
 
-/** Faults in ranks that run as they come. @internal */
+/** Injects faults without a seed, in the order in which ranks run anyway. @internal */
 export class FreeTurns implements TurnTaker {
   readonly ordered = false;
   private readonly faults: FaultsOfRank;
   private delay = 0;
   private waiting = 0;
-  private readonly held: (() => void)[] = [];
+  private readonly reordered: (() => void)[] = [];
 
   constructor(faults: FaultsOfRank) {
     this.faults = faults;
@@ -147,7 +143,7 @@ export class FreeTurns implements TurnTaker {
   }
 
   async wait<T>(what: string, value: Promise<T> | null): Promise<T> {
-    value?.catch(() => {}); // it may be left behind
+    value?.catch(() => {}); // the rank may never await it
     const fault = this.faults.atWait(what);
     const delay = this.delay + (fault?.ms ?? 0);
     this.delay = 0;
@@ -158,9 +154,9 @@ export class FreeTurns implements TurnTaker {
     } finally {
       this.waiting--;
       if (fault?.kind === 'reorder' && this.waiting > 0)
-        await new Promise<void>((resolve) => this.held.push(resolve));
-      // Behind what this wait's own program does with its value.
-      else for (const release of this.held.splice(0)) setImmediate(release);
+        await new Promise<void>((resolve) => this.reordered.push(resolve));
+      // Later than what the rank does with this value.
+      else for (const release of this.reordered.splice(0)) setImmediate(release);
     }
   }
 }

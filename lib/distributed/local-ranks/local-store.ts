@@ -1,18 +1,15 @@
-/**
- * The store of ranks that share a process: one table for all. What a rank waits for ends when
- * another fails.
- */
+/** The store of `local` ranks: one table in memory, whose waits end when a rank fails. */
 import { DistributedError } from '../../core/errors.js';
 import type { Home } from '../../core/home.js';
 import { KeyValueTable, type StoreCommand, type StoreReply } from '../stores/key-value-table.js';
 import { Store } from '../stores/store.js';
 
-/** What the stores of a world have in common. @internal */
+/** The table that the stores of a world share. @internal */
 export class LocalTable {
   readonly values = new KeyValueTable();
   ended: string | null = null;
 
-  /** No rank will set anything that others wait for. */
+  /** Ends all waits, because no rank will set more keys. */
   end(reason: string): void {
     this.ended ??= reason;
     this.values.endWaits(this.failure());
@@ -23,7 +20,7 @@ export class LocalTable {
   }
 }
 
-/** One rank's view. @internal */
+/** One rank's view of the table. @internal */
 export class LocalStore extends Store {
   private readonly table: LocalTable;
   private readonly home: Home;
@@ -43,7 +40,7 @@ export class LocalStore extends Store {
     return this.table.values.apply(command);
   }
 
-  /** Takes its turns itself: what it waits for may end as well. */
+  /** Takes turns in {@link whenSet}, because the world may end during the wait. */
   protected override until(keys: readonly string[], timeoutMs: number | null): Promise<void> {
     return this.whenSet(keys, timeoutMs ?? this.timeoutMs);
   }

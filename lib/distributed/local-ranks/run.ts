@@ -1,6 +1,6 @@
 /**
- * Ranks as asynchronous functions of one process: each has devices with streams of its own, and its
- * own random numbers.
+ * Runs `local` ranks: asynchronous functions of one process, each with its own devices, streams and
+ * random numbers.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DeviceType } from '../../core/device.js';
@@ -25,32 +25,26 @@ import { LocalStore, LocalTable } from './local-store.js';
 import { type RankRandom, rankRandom } from './rng.js';
 import { RankSchedule, type RankTurn } from './scheduler.js';
 
-/** What a rank runs. */
+/** The program of a rank. */
 export type RankFunction<T> = (rank: number, worldSize: number) => T | Promise<T>;
 
 /** @internal */
 export interface LocalOptions {
-  /** How long ranks wait for each other, in milliseconds. */
+  /** Timeout of collectives and of the store, in milliseconds. */
   readonly timeoutMs: number;
   /**
-   * Runs one rank at a time, in an order drawn from it: the same seed gives the same order, and a
-   * deadlock is an error at once. Random numbers too, unless the program has seeded them.
+   * Runs one rank at a time, in an order drawn from the seed, and reports deadlocks immediately.
+   * Also seeds the random numbers, unless the program has.
    */
   readonly seed?: number;
   readonly faults?: readonly RankFault[];
-  /** What moves the tensors of GPUs; chosen if left out. */
+  /** The backend of GPU tensors; chosen if left out. */
   readonly deviceBackend?: BackendName;
-  /**
-   * The devices that the program has named backends for, if it has named any: CPU tensors are
-   * refused where they are not among them.
-   */
+  /** The devices that the program named backends for, if any; other devices are refused. */
   readonly named?: readonly DeviceType[] | null;
-  /**
-   * What moves CPU tensors: `'gloo'` as between machines, over loopback. The memory of the process
-   * if left out.
-   */
+  /** The backend of CPU tensors: `'gloo'` over loopback, or the memory of the process. */
   readonly hostBackend?: BackendName;
-  /** Called with every turn that the seed gives to a rank. */
+  /** Called with every turn, if there is a seed. */
   readonly onTurn?: (turn: RankTurn) => void;
 }
 
@@ -63,25 +57,23 @@ interface World {
   readonly schedule: RankSchedule | null;
   readonly homes: Home[];
   readonly random: RankRandom;
-  /** Of each rank, if what is between them is as between machines. */
+  /** The gloo connections of each rank, if the backend is gloo. */
   gloo: readonly GlooWorld[];
-  /** By rank: ends every group of it. */
+  /** By rank: aborts all of its groups. */
   readonly aborts: ((reason: string, failed: number | null) => void)[];
   /** By rank. */
   readonly faults: readonly FaultsOfRank[];
-  /** The rank that failed before any other. */
+  /** The first failure. */
   first: { readonly rank: number; readonly error: unknown } | null;
 }
 
-/** The function that programs call. */
+/** The public function, for errors. */
 const OP = 'launch';
-/** As many as the groups of one host take. */
+/** The limit of groups of one host. */
 const MOST_RANKS = 64;
-/**
- * How long the others have to end after one has failed, unless they wait for each other less long.
- */
+/** Grace period of the other ranks after a failure; a shorter timeout shortens it. */
 const GRACE_MS = 5_000;
-/** How long a rank that has failed may take to join groups in which it says so. */
+/** Time for a failed rank to join the groups in which it reports its failure. */
 const JOIN_MS = 100;
 
 function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void {
@@ -113,8 +105,7 @@ function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalO
     random,
     gloo: [],
     aborts: [],
-    // The others hear of a rank that is lost as of a process that dies: in the groups that they
-    // have in common.
+    // The loss of a rank is reported like the death of a process: in the groups of the rank.
     faults: Array.from(
       { length: size },
       (_, rank) =>
@@ -139,8 +130,8 @@ function connectByGloo({ homes, table, size }: World, timeoutMs: number): Promis
 }
 
 /**
- * Runs `fn` on every rank; resolves to what they return. @throws DistributedError naming the rank
- * that failed first
+ * Runs `fn` on every rank; resolves to the results. @throws DistributedError naming the rank that
+ * failed first
  */
 export async function runLocalRanks<T>(
   worldSize: number,
@@ -160,10 +151,10 @@ export async function runLocalRanks<T>(
     }
   });
   const ends = await rankEnds(ranks, () => world.table.ended !== null, graceOf(options));
-  const cleared = Promise.allSettled(ranks).then(() => clearUp(world));
-  if (ends.why === 'ended') await cleared;
-  else leaveBehind(world, ends.open, cleared);
-  if (ends.why === 'idle') throw neverComes(world, ends.open);
+  const cleanup = Promise.allSettled(ranks).then(() => cleanUp(world));
+  if (ends.why === 'ended') await cleanup;
+  else abandon(world, ends.open, cleanup);
+  if (ends.why === 'idle') throw stuckError(world, ends.open);
   if (world.first !== null)
     throw failureOf(world.first, world.schedule, ends.open, graceOf(options));
   const results = await Promise.all(ranks);
@@ -172,34 +163,33 @@ export async function runLocalRanks<T>(
 }
 
 /**
- * @throws DistributedError for faults that nobody came to: a test that asked for them has tested
- * something else
+ * @throws DistributedError for faults that no rank reached: the test that injects them would test
+ * nothing
  */
 function checkMissed(missed: readonly string[]): void {
   if (missed.length === 0) return;
   const what =
     missed.length === 1
-      ? 'a fault that was asked for never came'
-      : `${missed.length} faults that were asked for never came`;
+      ? 'no rank reached an injected fault'
+      : `no rank reached ${missed.length} injected faults`;
   throw new DistributedError(
-    `${OP}: ${what}, and all ranks ended well.\n  ${missed.join('\n  ')}`,
+    `${OP}: ${what}, and all ranks ended without an error.\n  ${missed.join('\n  ')}`,
     { op: OP, missed },
   );
 }
 
-/** How long the other ranks have to end after one has failed. */
 const graceOf = ({ timeoutMs }: LocalOptions): number => Math.min(timeoutMs, GRACE_MS);
 
-/** Once no rank runs any more: one that was left behind goes on with what it has. */
-function clearUp(world: World): void {
+/** Frees the world once all ranks have ended; an abandoned rank may run until then. */
+function cleanUp(world: World): void {
   for (const gloo of world.gloo) gloo.leave();
   for (const home of world.homes) closeStreams(home);
   world.regions.drop();
 }
 
-/** The groups that they have are over; what they do from now on, nobody hears of. */
-function leaveBehind(world: World, open: readonly number[], cleared: Promise<void>): void {
-  cleared.catch(() => {});
+/** Aborts the groups of ranks that did not end; their later output is ignored. */
+function abandon(world: World, open: readonly number[], cleanup: Promise<void>): void {
+  cleanup.catch(() => {});
   const reason = `${who(open)} did not end`;
   endWorld(world, reason, null);
   world.schedule?.end(new DistributedError(`${OP} is over: ${reason}`, { op: OP, ranks: open }));
@@ -208,15 +198,12 @@ function leaveBehind(world: World, open: readonly number[], cleared: Promise<voi
 const who = (ranks: readonly number[]): string =>
   `${ranks.length === 1 ? 'rank' : 'ranks'} ${ranks.join(', ')}`;
 
-/**
- * The error of ranks that wait for a promise which nobody will resolve, and which Node would end
- * without a word.
- */
-function neverComes({ first }: World, open: readonly number[]): DistributedError {
-  const others = first?.error instanceof Error ? ` Another failed: ${first.error.message}` : '';
-  const message = `${OP}: ${who(open)} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
+/** The error of ranks that await a promise nobody will resolve; Node would exit silently. */
+function stuckError({ first }: World, open: readonly number[]): DistributedError {
+  const others =
+    first?.error instanceof Error ? ` Another rank failed: ${first.error.message}` : '';
   return new DistributedError(
-    message,
+    `${OP}: ${who(open)} awaited a promise that never resolves: nothing else is left to run.${others}`,
     { op: OP, ranks: open },
     first === null ? {} : { cause: first.error },
   );
@@ -284,14 +271,14 @@ async function runRank<T>(
   try {
     if (home.turns !== null) await home.turns.wait('start', null, () => true);
     const result = await fn(rank, size);
-    if (ownFaults.lost !== null) throw ownFaults.lost;
+    if (ownFaults.lossError !== null) throw ownFaults.lossError;
     leave();
     await lastFailures(home, OP);
     return result;
   } catch (error) {
     world.first ??= { rank, error };
-    // What fails while it is cleared up is not what went wrong.
-    if (ownFaults.lost === null) await endWorldFor(world, rank, error).catch(() => {});
+    // A failure of the cleanup must not hide the error.
+    if (ownFaults.lossError === null) await endWorldFor(world, rank, error).catch(() => {});
     throw error;
   } finally {
     quietly(leave);
@@ -312,8 +299,8 @@ function endWorld(world: World, reason: string, failed: number | null): void {
 }
 
 /**
- * The others hear of the rank that failed by its own groups first, in which it is the one that is
- * named.
+ * Ends the world after a rank failed. The rank's own groups are aborted first, so that their errors
+ * name this rank.
  */
 async function endWorldFor(world: World, rank: number, error: unknown): Promise<void> {
   const home = world.homes[rank] as Home;
@@ -325,7 +312,7 @@ async function endWorldFor(world: World, rank: number, error: unknown): Promise<
   );
   world.aborts[rank]?.(reason, rank);
   const stream = home.devices[0]?.currentStream ?? -1;
-  // A group that it had not called yet is joined on its stream.
+  // A group that the rank had not called yet is joined on its stream.
   if (stream >= 0) await Promise.race([streamDone(stream, OP).catch(() => {}), sleep(JOIN_MS)]);
   endWorld(world, reason, rank);
 }
@@ -348,7 +335,7 @@ function failureOf(
   const behind =
     open.length === 0
       ? ''
-      : `\n  ${who(open)} had not ended ${graceMs} ms later, and ${open.length === 1 ? 'was' : 'were'} left behind`;
+      : `\n  ${who(open)} had not ended ${graceMs} ms later, and ${open.length === 1 ? 'was' : 'were'} abandoned`;
   const details = {
     rank,
     ...(schedule === null ? {} : { seed: schedule.seed }),

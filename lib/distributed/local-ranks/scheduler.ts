@@ -1,8 +1,8 @@
 /**
- * The order of ranks that share a process, drawn from a seed: one rank's JavaScript runs at a time,
- * until it waits for the library or returns. Then the next is drawn among those whose value can
- * come without another rank's JavaScript. So the order depends on nothing but the seed, a race or
- * deadlock that was found can be found again, and a deadlock is known when it is there.
+ * Schedules `local` ranks in an order drawn from a seed. One rank's JavaScript runs at a time,
+ * until it waits for the library or returns. The next rank is drawn among those whose value does
+ * not depend on another rank's JavaScript. So the order depends on the seed alone: races and
+ * deadlocks can be reproduced, and a deadlock is detected immediately.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { callSite } from '../../core/call-site.js';
@@ -11,7 +11,7 @@ import type { TurnTaker } from '../../core/home.js';
 import type { PendingCalls } from '../process-group/deadlock-detector.js';
 import type { FaultsOfRank } from './fault-injection.js';
 
-/** A rank goes on: in which turn, and behind what it waited for. */
+/** One turn of a rank: its number, and the wait that it continues after. */
 export interface RankTurn {
   readonly turn: number;
   readonly rank: number;
@@ -24,20 +24,20 @@ interface Wait {
   readonly where: string;
   readonly value: Promise<unknown> | null;
   readonly isReady: () => boolean;
-  /** Its value comes from elsewhere, or ends by itself. */
+  /** Whether the value comes from outside the library, or times out. */
   readonly isOutside: boolean;
-  /** Lets the rank's next value come first. */
+  /** Whether the rank's next wait resolves first (a `reorder` fault). */
   yields: boolean;
   isSettled: boolean;
   readonly resume: (value: unknown) => void;
   readonly fail: (error: unknown) => void;
 }
 
-/** How long calls of groups that have failed may take to fail. */
+/** Time for the calls of a failed group to fail. */
 const FAILURE_MS = 100;
 
 interface ScheduleOptions {
-  /** How long ranks wait for one that has its turn. */
+  /** Longest turn of a rank. */
   readonly timeoutMs: number;
   readonly onTurn?: (turn: RankTurn) => void;
 }
@@ -45,7 +45,7 @@ interface ScheduleOptions {
 /** @internal */
 export class RankSchedule {
   readonly seed: number;
-  /** Set when no rank could go on. */
+  /** Set when no rank could continue. */
   deadlock: DistributedError | null = null;
   private readonly waits: Wait[][];
   private readonly done: boolean[];
@@ -77,14 +77,14 @@ export class RankSchedule {
     this.delays = Array.from({ length: worldSize }, () => 0);
   }
 
-  /** What one rank is given. */
+  /** The interface for one rank. */
   turnsOf(rank: number, faults: FaultsOfRank): TurnTaker {
     return {
       ordered: true,
       call: (name) => this.postpone(rank, faults.atCall(name)?.turns),
       mark: () => this.pending.mark(rank),
       wait: async (what, value, isReady = this.pending.mark(rank)) => {
-        value?.catch(() => {}); // it may be left behind
+        value?.catch(() => {}); // the rank may never await it
         const fault = faults.atWait(what);
         this.postpone(rank, fault?.turns);
         return this.park(rank, what, value, isReady, fault?.kind === 'reorder');
@@ -92,14 +92,14 @@ export class RankSchedule {
     };
   }
 
-  /** The rank has returned, or failed. */
+  /** Called when the rank has returned or failed. */
   finish(rank: number): void {
     this.done[rank] = true;
     (this.waits[rank] as Wait[]).length = 0;
     this.poke();
   }
 
-  /** Nobody takes turns any more: what a rank waits for, now or later, throws. */
+  /** Ends the schedule: current and later waits throw the error. */
   end(error: Error): void {
     this.over = error;
     for (const list of this.waits) for (const wait of list.splice(0)) wait.fail(error);
@@ -140,26 +140,23 @@ export class RankSchedule {
     });
   }
 
-  /**
-   * The rank that has the turn may never come back from what it waits for, and the others hear of
-   * nothing meanwhile.
-   */
+  /** Fails the waits of all ranks, because the active rank may never return from its own wait. */
   private endTurn(rank: number): void {
-    const message = `rank ${rank} has had its turn for ${this.timeoutMs} ms, and waits for something else than this library, such as a timer or a promise of its own`;
-    const error = new DistributedError(`${message}. With a seed nobody goes on meanwhile.`, {
-      seed: this.seed,
-      ranks: [rank],
-    });
+    const error = new DistributedError(
+      `rank ${rank} has had its turn for ${this.timeoutMs} ms, and awaits something outside this ` +
+        'library, such as a timer or its own promise. With a seed no other rank runs meanwhile.',
+      { seed: this.seed, ranks: [rank] },
+    );
     for (const list of this.waits) {
       for (const wait of list.splice(0)) {
-        // What has failed meanwhile says it better.
+        // A failure of the wait itself is the better explanation.
         if (wait.isSettled) Promise.resolve(wait.value).then(() => wait.fail(error), wait.fail);
         else wait.fail(error);
       }
     }
   }
 
-  /** Looks who is next once everything that runs now has come to its next wait. */
+  /** Chooses the next rank once all code that runs now has reached its next wait. */
   private poke(): void {
     if (this.isPoked) return;
     this.isPoked = true;
@@ -174,8 +171,8 @@ export class RankSchedule {
   }
 
   private async goOn(): Promise<void> {
-    // A rank that waits for something else, such as a timer, has its turn until it comes back. All
-    // have one at their start.
+    // A rank that awaits something else, such as a timer, keeps its turn. At the start all ranks
+    // have a turn.
     const running =
       this.active !== null ? [this.active] : this.turn === 0 ? [...this.waits.keys()] : [];
     if (this.isChoosing || running.some((rank) => !this.isParked(rank))) return;
@@ -206,8 +203,8 @@ export class RankSchedule {
   }
 
   /**
-   * Calls of groups that have failed never become ready by what ranks call: they fail by
-   * themselves, a moment later. What comes from elsewhere may take longer.
+   * Draws among waits that have failed: calls of failed groups fail on their own, within
+   * {@link FAILURE_MS}. Values from outside the library may take longer.
    */
   private async drawFailed(): Promise<Wait | null> {
     const waits = this.waits.flat();
@@ -215,7 +212,7 @@ export class RankSchedule {
     await Promise.race(
       waits.some(({ isOutside }) => isOutside) ? settled : [...settled, sleep(FAILURE_MS)],
     );
-    await sleep(1); // what failed with it
+    await sleep(1); // other waits may fail with it
     return this.draw((wait) => wait.value !== null && wait.isSettled);
   }
 
@@ -223,7 +220,7 @@ export class RankSchedule {
     const [outcome] = await Promise.allSettled([wait.value]);
     const list = this.waits[wait.rank] as Wait[];
     const at = list.indexOf(wait);
-    if (at < 0) return; // the rank has ended meanwhile
+    if (at < 0) return; // the rank has ended
     list.splice(at, 1);
     for (const passed of list.slice(0, at)) passed.yields = false;
     this.active = wait.rank;
@@ -237,12 +234,14 @@ export class RankSchedule {
     const lines = this.waits.map((list, rank) => {
       const [wait] = list;
       if (wait === undefined)
-        return `rank ${rank} has ${this.done[rank] ? 'returned' : 'gone elsewhere'}`;
+        return this.done[rank]
+          ? `rank ${rank} has returned`
+          : `rank ${rank} awaits something outside this library`;
       const behind = wait.value === null ? null : this.pending.describe(rank);
       return `rank ${rank} waits in ${wait.what}${wait.where === '' ? '' : ` at ${wait.where}`}${behind === null ? '' : `: ${behind}`}`;
     });
     const error = new DistributedError(
-      `deadlock: no rank can go on, in the order drawn from seed ${this.seed}.\n  ${lines.join('\n  ')}`,
+      `deadlock: no rank can continue, in the order drawn from seed ${this.seed}.\n  ${lines.join('\n  ')}`,
       { seed: this.seed, turn: this.turn },
     );
     this.deadlock ??= error;
@@ -251,7 +250,7 @@ export class RankSchedule {
   }
 }
 
-/** Numbers from 0 to 1 (mulberry32). @internal */
+/** A generator of numbers from 0 to 1 (mulberry32). @internal */
 export function randomFrom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -196,7 +196,7 @@ function announced(
 ): Making | null {
   const { rank, board, factory } = context;
   const number = ++context.makings;
-  if (board === null && factory.announce === undefined) return null;
+  if (board === null && factory.publish === undefined) return null;
   const [op, where, list] = ['newGroup', callSite(), shownRanks(ranks)];
   const what = `group "${name}" of the ranks ${list}`;
   const rule =
@@ -214,14 +214,14 @@ function announced(
     rule,
   };
   board?.record(making);
-  factory.announce?.({
+  factory.publish?.({
     rank,
     number: context.made,
     name,
     ranks,
     title: titleOf(making),
     where,
-    making: number,
+    creation: number,
   });
   board?.announce(making, fail);
   return making;

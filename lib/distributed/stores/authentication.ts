@@ -1,18 +1,17 @@
 /**
- * Both sides show that they know the secret without sending it: each answers the other's random
- * bytes with an HMAC (RFC 2104) over SHA-256. It keeps strangers out; what is sent afterwards is
- * not encrypted.
+ * Mutual authentication of a store's server and clients. Each side answers the other's nonce with
+ * an HMAC (RFC 2104) over SHA-256, so the secret is never sent. Later messages are not encrypted.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { isIP } from 'node:net';
 
 export const NONCE_BYTES = 16;
 const PROOF_BYTES = 32;
-/** What a client sends first: its nonce and its proof. */
+/** A client's first message: its nonce and its proof. */
 export const GREETING_BYTES = NONCE_BYTES + PROOF_BYTES;
 export const newNonce = (): Buffer => randomBytes(NONCE_BYTES);
 
-/** What `side` answers. */
+/** The HMAC that `side` answers with. */
 export function proof(
   secret: string,
   side: 'client' | 'server',

@@ -1,30 +1,27 @@
-/** One client of a store's server that has shown that it knows the secret. */
+/** The server's side of one authenticated client. */
 import type { Socket } from 'node:net';
 import { type MessageReader, sendMessage } from './connection.js';
 import type { KeyValueTable, StoreReply } from './key-value-table.js';
 import { decodeRequest, encodeFailure, encodeReply, type StoreRequest } from './protocol.js';
 
-/**
- * Bytes of replies that may wait for a client to read them: until then no further request of it is
- * carried out.
- */
+/** Above this many bytes of unread replies, the client's further requests wait. */
 const MOST_QUEUED_BYTES = 1 << 20;
 
 /**
- * Carries out a client's requests in their order. What fails is told to the one who asked; what it
- * waits for is dropped when it goes. Nothing is thrown out of here: an error that cannot be told
- * ends the connection.
+ * Carries out a client's requests in order. A failed request is answered with its error; open waits
+ * are dropped when the client disconnects. Nothing is thrown: an error that cannot be sent ends the
+ * connection.
  */
 export class ClientSession {
   private readonly socket: Socket;
   private readonly reader: MessageReader;
   private readonly table: KeyValueTable;
   private readonly onFull: () => void;
-  /** What drops each of its waits. */
+  /** Cancels each open wait. */
   private readonly waits = new Set<() => void>();
   private isFull = false;
 
-  /** @param onFull - called when replies have to wait for the client */
+  /** @param onFull - called when unread replies exceed the limit */
   constructor(socket: Socket, reader: MessageReader, table: KeyValueTable, onFull: () => void) {
     this.socket = socket;
     this.reader = reader;
@@ -62,7 +59,7 @@ export class ClientSession {
         this.answer(message.id, message.body);
       }
     } catch {
-      this.socket.destroy(); // a message that is too long: what follows it cannot be told apart
+      this.socket.destroy(); // after a message that is too long, the next cannot be found
     }
   }
 

@@ -1,6 +1,6 @@
 /**
- * Messages over a socket: each is its length in 4 bytes, a number that its answer repeats in 4
- * bytes, and its bytes.
+ * Messages over a socket. Each has a length (4 bytes), a request number that the answer repeats
+ * (4 bytes), and a body.
  */
 import type { Socket } from 'node:net';
 import { StoreError } from '../../core/errors.js';
@@ -11,16 +11,16 @@ const NOTHING: Buffer = Buffer.alloc(0);
 
 export interface Message {
   readonly id: number;
-  /** Valid as long as it is held; nobody writes into it. */
+  /** A view that stays valid while it is referenced; nobody writes into it. */
   readonly body: Buffer;
 }
 
 /**
- * Cuts what comes from a socket into messages. Its memory grows with what has come, never with what
- * was announced.
+ * Splits the bytes of a socket into messages. Memory grows with the bytes received, never with the
+ * length that a message claims.
  */
 export class MessageReader {
-  /** Bytes of the longest message that is taken. */
+  /** Bytes of the longest message that is accepted. */
   limit: number;
   private buffer = NOTHING;
   private start = 0;
@@ -30,7 +30,7 @@ export class MessageReader {
     this.limit = limit;
   }
 
-  /** Bytes that no message has been made of yet. */
+  /** Bytes received that do not form a message yet. */
   get held(): number {
     return this.end - this.start;
   }
@@ -49,7 +49,7 @@ export class MessageReader {
   }
 
   /**
-   * The next message, or null while it is not whole. @throws StoreError for one that is too long
+   * The next message; null while it is incomplete. @throws StoreError if it is too long
    */
   next(): Message | null {
     if (this.held < HEAD_BYTES) return null;
@@ -66,13 +66,13 @@ export class MessageReader {
       body: this.buffer.subarray(bodyStart, bodyStart + length),
     };
     this.start = bodyStart + length;
-    // an idle connection holds nothing
+    // an idle connection keeps no buffer
     if (this.held === 0) [this.buffer, this.start, this.end] = [NOTHING, 0, 0];
     return message;
   }
 }
 
-/** @throws StoreError for a message that is too long */
+/** @throws StoreError if the message is too long */
 export function checkLength(length: number): void {
   if (length > LONGEST_MESSAGE)
     throw new StoreError(`store: a value of ${length} bytes is longer than ${LONGEST_MESSAGE}`, {
@@ -82,7 +82,7 @@ export function checkLength(length: number): void {
 }
 
 /**
- * Sends the parts as one message. @throws StoreError, with nothing sent, for one that is too long
+ * Sends the parts as one message. @throws StoreError, with nothing sent, if it is too long
  */
 export function sendMessage(socket: Socket, id: number, ...parts: readonly Buffer[]): void {
   const length = parts.reduce((sum, part) => sum + part.length, 0);

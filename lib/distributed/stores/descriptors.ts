@@ -1,10 +1,10 @@
-/** How many files and sockets this process may have open. */
+/** The limit on open files and sockets of this process. */
 import { readFileSync } from 'node:fs';
 
-/** What most systems allow where nothing else is set. */
+/** The default of most systems. */
 const USUAL_LIMIT = 1_024;
 
-/** By Linux; elsewhere what is usual. */
+/** Reads the limit on Linux; assumes the default elsewhere. */
 export function descriptorLimit(): number {
   try {
     const [, limit] =
@@ -17,6 +17,6 @@ export function descriptorLimit(): number {
 
 const CODES: readonly (string | undefined)[] = ['EMFILE', 'ENFILE'];
 
-/** Whether an operation failed because there are no descriptors left. */
+/** Whether an operation failed because no descriptor is left. */
 export const isOutOfDescriptors = (error: unknown): boolean =>
   CODES.includes((error as NodeJS.ErrnoException | null)?.code);

@@ -1,6 +1,6 @@
 /**
- * A store in a file: for processes of one machine, or of several that share a file system which
- * appends atomically.
+ * A store in a file, for processes of one machine or of several with a shared file system. The file
+ * system must append atomically.
  */
 import * as fs from 'node:fs';
 import { rm, stat } from 'node:fs/promises';
@@ -20,14 +20,14 @@ import {
 import { decodeRequest, encodeRequest, LONGEST_MESSAGE, LONGEST_VALUE } from './protocol.js';
 import { Store } from './store.js';
 
-const HEAD_BYTES = 16; // length, checksum, who wrote it, which of its records
+const HEAD_BYTES = 16; // length, checksum, writer, number of the writer's record
 const LEFT_KEY = `${OWN_KEYS}left`;
 const SHORTEST_PAUSE_MS = 2;
 const LONGEST_PAUSE_MS = 50;
-/** What another process is writing is whole after this, or the file is damaged. */
+/** A record still incomplete after this time is damaged, not being written. */
 const TORN_MS = 2_000;
 
-// Plain descriptors: Node warns of a FileHandle that the garbage collector finds open.
+// Plain descriptors, because Node warns when the garbage collector finds an open FileHandle.
 const [open, read, append, close, statOf] = [
   promisify(fs.open),
   promisify(fs.read),
@@ -39,7 +39,7 @@ const dropped = new FinalizationRegistry<number>((file) => fs.close(file, () => 
 
 const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants;
 
-/** Neither waits for the other end of a pipe nor follows a link that somebody has put there. */
+/** Opens a regular file; refuses symbolic links and does not block on a pipe. */
 async function openRegular(path: string): Promise<number> {
   const refused = (why: string, cause?: Error): StoreError =>
     new StoreError(
@@ -54,15 +54,14 @@ async function openRegular(path: string): Promise<number> {
   );
   if ((await statOf(file)).isFile()) return file;
   await close(file);
-  throw refused('it is no regular file');
+  throw refused('it is not a regular file');
 }
 
 /**
- * Keys and values in a file. Changes are appended to it, and every process applies them in the
- * order of the file: so no lock is needed, and what `add` and `compareSet` answer is the same for
- * all. Not for network file systems without atomic appends, such as NFS. A file that it makes is
- * readable and writable by its user alone (mode 600); a symbolic link and what is no regular file
- * are refused.
+ * Keys and values in a file. Changes are appended, and every process applies them in file order.
+ * So no lock is needed, and `add` and `compareSet` give the same answers to all. Network file
+ * systems without atomic appends, such as NFS, are not supported. A new file has mode 600; symbolic
+ * links and other non-regular files are refused.
  *
  * @see PyTorch `torch.distributed.FileStore`
  */
@@ -72,7 +71,7 @@ export class FileStore extends Store {
   private readonly worldSize: number | null;
   private readonly table = new KeyValueTable({ longestValue: LONGEST_VALUE });
   private readonly file: Promise<number>;
-  /** Commands run one after another: each reads the file to its own record. */
+  /** Serializes commands: each reads the file up to its own record. */
   private last: Promise<unknown> = Promise.resolve();
   private readonly writer = (Math.random() * 2 ** 32) >>> 0;
   private own = 0;
@@ -80,11 +79,11 @@ export class FileStore extends Store {
   private closed = false;
 
   /**
-   * @param path - The file; made if it is not there. One of an earlier run would bring its keys
-   * back: remove it first.
-   * @param worldSize - How many processes use the store: the last one that closes it removes the
-   * file. Null (the default): nobody does.
-   * @throws ArgumentError for what is no path, or no size
+   * @param path - The file, created if missing. Remove the file of an earlier run first: its keys
+   * would come back.
+   * @param worldSize - How many processes use the store: the last one to close it removes the file.
+   * Null (the default): nobody removes it.
+   * @throws ArgumentError for an invalid path or size
    */
   constructor(path: string, worldSize: number | null = null, options: { timeoutMs?: number } = {}) {
     super(optionsOf('FileStore', options, 'timeoutMs').timeoutMs);
@@ -95,7 +94,7 @@ export class FileStore extends Store {
     this.path = path;
     this.worldSize = worldSize;
     this.file = openRegular(path);
-    // a store that nobody has any more when its file is open is closed as well
+    // Also closes the file of a store that was collected before its file was open.
     const itself = new WeakRef(this);
     this.file
       .then((file) => {
@@ -137,7 +136,7 @@ export class FileStore extends Store {
     }
   }
 
-  /** Closes the file, and removes it if all others have closed it. */
+  /** Closes the file, and removes it if all other processes have closed it. */
   override async close(): Promise<void> {
     if (this.closed) return;
     try {
@@ -156,7 +155,7 @@ export class FileStore extends Store {
   }
 
   /**
-   * Takes the file's name away: those that have it open go on, the next run has a file of its own.
+   * Removes the file's name: processes that have it open go on, and the next run gets a new file.
    * @internal
    */
   async unlink(): Promise<void> {
@@ -164,7 +163,7 @@ export class FileStore extends Store {
       statOf(await this.file),
       stat(this.path).catch(() => null),
     ]);
-    // The next run may be there already.
+    // The path may already be the file of the next run.
     if (there !== null && own.ino === there.ino && own.dev === there.dev)
       await rm(this.path, { force: true });
   }
@@ -194,8 +193,8 @@ export class FileStore extends Store {
   }
 
   /**
-   * Applies what was appended since: to the end, or to the record of this process with that number,
-   * whose answer it gives.
+   * Applies the records appended since the last read, up to the end of the file or up to this
+   * process's record `own`, whose reply is returned.
    */
   private async readTo(own: number | null): Promise<StoreReply> {
     const deadline = Date.now() + TORN_MS;
@@ -223,7 +222,7 @@ export class FileStore extends Store {
     );
   }
 
-  /** A command that fails fails for all, and tells the one who gave it. */
+  /** A failing command fails in every process; only its writer throws the error. */
   private applied(body: Buffer): StoreReply | StoreError {
     try {
       return this.table.apply(decodeRequest(body) as StoreCommand);
@@ -240,7 +239,7 @@ export class FileStore extends Store {
     if (bytesRead === 0) return 'end';
     if (bytesRead < head.length) return 'torn';
     const length = head.readUInt32LE(0);
-    // nobody has written that: more of it need not be waited for
+    // No process writes such a length, so the record will never be complete.
     if (length > LONGEST_MESSAGE) throw this.damaged();
     const { size } = await statOf(file);
     if (this.offset + head.length + length > size) return 'torn';

@@ -3,7 +3,7 @@ import { KeyValueTable, type StoreCommand, type StoreReply } from './key-value-t
 import { Store } from './store.js';
 
 /**
- * Keys and values in this process: for `local` ranks, which share it, and tests.
+ * Keys and values in this process, for `local` ranks and tests.
  *
  * @see PyTorch `torch.distributed.HashStore`
  */

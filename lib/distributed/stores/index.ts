@@ -1,4 +1,4 @@
-/** Stores: what ranks find each other with. */
+/** Key-value stores through which ranks find each other. */
 export { FileStore } from './file-store.js';
 export { HashStore } from './hash-store.js';
 export { PrefixStore } from './prefix-store.js';

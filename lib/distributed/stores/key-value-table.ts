@@ -1,10 +1,10 @@
 /**
- * What every store keeps: keys, values, and who waits for a key. Commands are applied one at a
+ * The table behind every store: keys, values, and waits for keys. Commands are applied one at a
  * time.
  */
 import { StoreError, TimeoutError } from '../../core/errors.js';
 
-/** A change of one key, or a question. All but `get`, `check` and `count` change the table. */
+/** A change of one key, or a query. All but `get`, `check` and `count` change the table. */
 export type StoreCommand =
   | { readonly op: 'set' | 'append'; readonly key: string; readonly value: Buffer }
   | { readonly op: 'add'; readonly key: string; readonly amount: number }
@@ -18,15 +18,15 @@ export type StoreCommand =
   | { readonly op: 'check'; readonly keys: readonly string[] }
   | { readonly op: 'count' };
 
-/** What a command answers: a value (null: no such key), a number, or whether. */
+/** The reply to a command: a value (null: no such key), a number, or a boolean. */
 export type StoreReply = Buffer | number | boolean | null;
 
-/** Keys of the stores themselves; not counted. */
+/** Prefix of the stores' internal keys, which `count` leaves out. */
 export const OWN_KEYS = '.shardwise/';
 
 /**
- * Bounds of a table that others write to: so that no client can fill the memory of the process that
- * keeps it.
+ * Limits of a table that other processes write to, so that no client can fill the memory of the
+ * server.
  */
 export interface TableLimits {
   /** Bytes of a value. */
@@ -38,11 +38,11 @@ export interface TableLimits {
 interface Waiter {
   readonly missing: Set<string>;
   readonly bytes: number;
-  /** With what keeps the keys from coming, or null. */
+  /** Called with null when all keys are set, else with the error that ends the wait. */
   readonly end: (error: Error | null) => void;
 }
 
-/** What an entry takes beside the bytes of key and value, about. */
+/** Approximate overhead of an entry beside the bytes of key and value. */
 const ENTRY_BYTES = 256;
 const costOf = (key: string): number => ENTRY_BYTES + 2 * key.length;
 
@@ -50,7 +50,7 @@ const costOf = (key: string): number => ENTRY_BYTES + 2 * key.length;
 export class KeyValueTable {
   private readonly values = new Map<string, Buffer>();
   private readonly waiters = new Set<Waiter>();
-  /** By key: only those that a new value concerns are asked. */
+  /** The waiters for each key, so that a new value notifies only these. */
   private readonly waitersFor = new Map<string, Set<Waiter>>();
   private readonly longestValue: number;
   private readonly mostBytes: number;
@@ -65,8 +65,8 @@ export class KeyValueTable {
   }
 
   /**
-   * @throws StoreError where a value is no number to add to, or where it or the table becomes too
-   * large
+   * @throws StoreError if `add` finds a value that is not a number, or if the value or the table
+   * would become too large
    */
   apply(command: StoreCommand): StoreReply {
     switch (command.op) {
@@ -110,7 +110,7 @@ export class KeyValueTable {
     }
   }
 
-  /** Resolves when all keys are there. @throws TimeoutError naming those that are not */
+  /** Resolves when all keys are set. @throws TimeoutError naming the missing keys */
   whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.waitFor(keys, timeoutMs, true, (error) => (error === null ? resolve() : reject(error)));
@@ -118,11 +118,11 @@ export class KeyValueTable {
   }
 
   /**
-   * Calls `end` once: with null when all keys are there, which may be at once, else with a
-   * TimeoutError. Unless `keepAlive`, the process may end meanwhile.
+   * Calls `end` once: with null when all keys are set (possibly immediately), else with a
+   * TimeoutError. Without `keepAlive` the wait does not keep the process alive.
    *
-   * @returns what drops the wait without a call; null where it has ended already
-   * @throws StoreError where the table becomes too large
+   * @returns cancels the wait without calling `end`; null if the wait is already over
+   * @throws StoreError if the table would become too large
    */
   waitFor(
     keys: readonly string[],
@@ -163,12 +163,12 @@ export class KeyValueTable {
     };
   }
 
-  /** How many waits there are. */
+  /** Number of open waits. */
   get waits(): number {
     return this.waiters.size;
   }
 
-  /** Everybody who waits gets the error. */
+  /** Ends all waits with the error. */
   endWaits(error: Error): void {
     for (const waiter of [...this.waiters]) {
       this.drop(waiter);
@@ -186,7 +186,7 @@ export class KeyValueTable {
     }
   }
 
-  /** Before the value is made: one that is too large costs nothing. */
+  /** Checks the limits before the value is built, so that a value too large costs nothing. */
   private checkRoom(key: string, length: number): void {
     if (length > this.longestValue) {
       throw new StoreError(
@@ -238,7 +238,7 @@ export class KeyValueTable {
     const number = Number(value.toString());
     if (value.length > 0 && Number.isSafeInteger(number)) return number;
     throw new StoreError(
-      `add: the value of ${quoted(key)} is no integer: ${JSON.stringify(value.toString().slice(0, 40))}`,
+      `add: the value of ${quoted(key)} is not an integer: ${JSON.stringify(value.toString().slice(0, 40))}`,
       { op: 'add', key },
     );
   }
@@ -255,10 +255,10 @@ export class KeyValueTable {
 
 const NAMED_KEYS = 16;
 
-/** A key, for messages: hostile ones may be long. */
+/** A key for messages, shortened because a client may send a key of any length. */
 const quoted = (key: string): string => `"${key.length > 200 ? `${key.slice(0, 200)}…` : key}"`;
 
-/** The error of a wait that was not over in time. */
+/** The error of a wait that timed out. */
 export function waitedTooLong(keys: readonly string[], timeoutMs: number): TimeoutError {
   const more = keys.length > NAMED_KEYS ? ` and ${keys.length - NAMED_KEYS} more` : '';
   const named = keys.slice(0, NAMED_KEYS).map(quoted).join(', ');

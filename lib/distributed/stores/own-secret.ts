@@ -1,11 +1,11 @@
 /**
- * The secret of a store on 127.0.0.1 for which the program has given none: who keeps the store
- * writes it into a file that only its user can read, and clients of the same user find it there. So
- * other users of the machine stay out.
+ * The default secret of a store on 127.0.0.1. The server writes a random secret into a file that
+ * only its user can read, and clients of the same user find it there, so other users of the machine
+ * are refused.
  *
- * The file's name ends by chance and its owner is checked, so nobody can take its place. It is
- * written after the port was taken and before anybody is greeted: whoever is greeted finds it, and
- * that of an earlier run, which is older, is not taken for it.
+ * The file name ends in random digits and the owner is checked, so nobody can replace the file. It
+ * is written after the server has the port and before it greets a client: every greeted client
+ * finds it, and the newest file wins over one that an earlier run left.
  */
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
@@ -17,15 +17,15 @@ const { O_CREAT, O_EXCL, O_NOFOLLOW = 0, O_NONBLOCK = 0, O_RDONLY, O_WRONLY } = 
 const MOST_BYTES = 256;
 const published = new Set<string>();
 
-/** A secret that others of the user find while it is published. */
+/** A secret that the user's other processes find until it is withdrawn. */
 export interface OwnSecret {
   readonly secret: string;
   withdraw(): void;
 }
 
 /**
- * Of the server that has the port. Null where there is no place for the file: then the store is
- * open to all users of the machine, as it says.
+ * Publishes a new secret for the server on the port. Null if no folder takes the file: then the
+ * store is open to all users of the machine.
  */
 export function publishSecret(port: number): OwnSecret | null {
   const name = prefixOf(port);
@@ -47,9 +47,10 @@ export function publishSecret(port: number): OwnSecret | null {
 }
 
 /**
- * By a client, of the server at the port, which has greeted it: empty where no file can be.
+ * Finds the secret of the server on the port, for a client that was greeted. Empty if no folder
+ * could take the file.
  *
- * @throws StoreError where the server has none for this user though there is a place for it
+ * @throws StoreError if no secret was published for this user although a folder could take it
  */
 export function findSecret(port: number): string {
   const prefix = prefixOf(port);
@@ -60,14 +61,17 @@ export function findSecret(port: number): string {
   if (found !== undefined) return found.text.split(' ')[2] ?? '';
   if (!folders().some(isWritable)) return '';
   throw new StoreError(
-    `TCPStore: the store on port ${port} of this machine is none of this user, as far as its files say: it is kept by another user, in another container or with a secret of its own. Set the same SHARDWISE_STORE_SECRET for all processes, or pass { secret }; if another run has the port, take another one.`,
+    `TCPStore: found no secret of this user for the store on port ${port} of this machine. Another ` +
+      'user or another container runs the store, or it was given a secret. Set the same ' +
+      'SHARDWISE_STORE_SECRET for all processes, or pass { secret }; if another run uses the port, ' +
+      'choose a different one.',
     { port },
   );
 }
 
 /**
- * What begins the names of files of the user's stores at that port; null where users cannot be told
- * apart.
+ * Prefix of the file names of this user's stores, on one port or on all (null). Null where the
+ * system has no user ids.
  */
 function prefixOf(port: number | null): string | null {
   const user = process.getuid?.();
@@ -75,7 +79,7 @@ function prefixOf(port: number | null): string | null {
   return `shardwise-store-${user}-${port === null ? '' : `${namespaceOf('net')}-${port}-`}`;
 }
 
-/** Containers may share a folder, but neither ports nor process numbers. */
+/** Containers may share a folder but not ports or process ids, so both are kept apart. */
 function namespaceOf(kind: 'net' | 'pid'): string {
   try {
     return /\d+/.exec(fs.readlinkSync(`/proc/self/ns/${kind}`))?.[0] ?? '0';
@@ -85,8 +89,8 @@ function namespaceOf(kind: 'net' | 'pid'): string {
 }
 
 /**
- * Where the file may be: in the first that takes it. Processes of one run may have different
- * environments, so clients look into all.
+ * Candidate folders. The server uses the first that takes the file. Processes of one run may have
+ * different environments, so clients look into all of them.
  */
 function folders(): string[] {
   const given = [
@@ -137,7 +141,7 @@ function filesOf(folder: string, prefix: string): SecretFile[] {
   }
 }
 
-/** Null for what this user has not written, and for what others could have. */
+/** Null unless this user owns the file and nobody else could have written it. */
 function readOwn(file: string): SecretFile | null {
   let descriptor: number | null = null;
   try {
@@ -162,7 +166,7 @@ function readOwn(file: string): SecretFile | null {
   }
 }
 
-/** What processes that were killed have left behind. */
+/** Removes the files of processes that were killed. */
 function removeLeft(folder: string): void {
   const own = namespaceOf('pid');
   for (const { file, text } of filesOf(folder, prefixOf(null) as string)) {

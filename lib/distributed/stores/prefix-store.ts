@@ -1,11 +1,11 @@
-/** A part of another store. */
+/** A namespace in another store. */
 import { unexpected } from '../../core/options.js';
 import type { StoreCommand, StoreReply } from './key-value-table.js';
 import { Store } from './store.js';
 
 /**
- * The keys of another store that begin with `prefix/`: so that groups do not meet each other's
- * keys. The timeout is its own.
+ * The keys of another store that begin with `prefix/`, so that the keys of groups do not collide.
+ * It has its own timeout.
  *
  * @see PyTorch `torch.distributed.PrefixStore`
  */

@@ -1,6 +1,6 @@
 /**
- * Commands and replies as bytes: what goes over sockets and into files. Little endian; a field is
- * its length in 4 bytes, then its bytes.
+ * The wire format of commands and replies, on sockets and in files. Little endian; a field is its
+ * length in 4 bytes, then its bytes.
  */
 import { StoreError, TimeoutError } from '../../core/errors.js';
 import { LONGEST_TIMEOUT_MS } from '../../core/options.js';
@@ -18,20 +18,20 @@ const opcodes = [
   'wait',
 ] as const;
 
-/** A command, or the wait for keys that a server does for its client. */
+/** A command, or a wait for keys that the server performs for its client. */
 export type StoreRequest =
   | StoreCommand
   | { readonly op: 'wait'; readonly keys: readonly string[]; readonly timeoutMs: number };
 
 /**
- * Bytes of the longest message: a hostile length is refused before anything is allocated for it.
+ * Bytes of the longest message. A longer one is refused before anything is allocated for it.
  */
 export const LONGEST_MESSAGE = 64 << 20;
-/** Bytes of the longest value: one more says in a reply that it is a value. */
+/** Bytes of the longest value: a reply has one byte more, its kind. */
 export const LONGEST_VALUE = LONGEST_MESSAGE - 1;
 /**
- * Fields of a message, so keys of a request: empty ones take hardly a byte of a message, but an
- * object each.
+ * Most fields of a message, and so most keys of a request: an empty field takes 4 bytes of a
+ * message but an object in memory.
  */
 const MOST_FIELDS = 1 << 17;
 const LONGEST_ERROR_TEXT = 4_000;
@@ -87,7 +87,7 @@ function fieldsOf(request: StoreRequest): (Uint8Array | string)[] {
   }
 }
 
-/** @throws StoreError for bytes that are no request */
+/** @throws StoreError for bytes that do not form a request */
 export function decodeRequest(bytes: Buffer): StoreRequest {
   const op = opcodes[bytes[0] ?? -1];
   const fields = decodeFields(bytes.subarray(1));
@@ -132,7 +132,7 @@ export function decodeRequest(bytes: Buffer): StoreRequest {
 
 function wholeNumber(field: Buffer): number {
   const number = Number(field.toString());
-  if (!Number.isSafeInteger(number)) throw malformed('a number is none');
+  if (!Number.isSafeInteger(number)) throw malformed('a number is not an integer');
   return number;
 }
 
@@ -143,7 +143,7 @@ function timeoutOf(field: Buffer): number {
   return timeoutMs;
 }
 
-/** Parts of one message: a value is not copied. */
+/** The buffers of one reply; a value is not copied. */
 export function encodeReply(reply: StoreReply): Buffer[] {
   if (reply === null) return [Buffer.from('n')];
   if (typeof reply === 'boolean') return [Buffer.from(reply ? 't' : 'f')];
@@ -151,7 +151,7 @@ export function encodeReply(reply: StoreReply): Buffer[] {
   return [Buffer.from('v'), reply];
 }
 
-/** What a server answers that fails: short, whatever keys the message quotes. */
+/** The reply of a failed request, shortened because its message may quote keys of any length. */
 export function encodeFailure(error: unknown): Buffer {
   const { message, details = {} } = error as Error & { details?: unknown };
   const kind = error instanceof TimeoutError ? 'T' : 'E';
@@ -169,8 +169,8 @@ function shortDetails(details: unknown): unknown {
 }
 
 /**
- * @throws StoreError for bytes that are no reply, StoreError or TimeoutError for a failure that a
- * server answered with
+ * @throws StoreError for bytes that do not form a reply, StoreError or TimeoutError if the server
+ * reports a failure
  */
 export function decodeReply(bytes: Buffer): StoreReply {
   const rest = bytes.subarray(1);
@@ -189,7 +189,7 @@ export function decodeReply(bytes: Buffer): StoreReply {
     case 'E':
       throw decodeFailure(bytes);
     default:
-      throw malformed('a reply is none');
+      throw malformed('the kind of a reply is unknown');
   }
 }
 

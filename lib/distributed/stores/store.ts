@@ -1,4 +1,4 @@
-/** What ranks find each other with: keys and values that all of them see. */
+/** The interface of key-value stores, through which ranks find each other. */
 import { ArgumentError, StoreError } from '../../core/errors.js';
 import { currentHome } from '../../core/home.js';
 import { checkNumber, checkTimeout, unexpected } from '../../core/options.js';
@@ -8,21 +8,21 @@ import type { StoreCommand, StoreReply } from './key-value-table.js';
 export type StoreValue = string | Uint8Array;
 
 /**
- * Milliseconds that a store waits for keys and connections unless told otherwise: PyTorch's five
- * minutes, or less where ranks of one process wait less for each other.
+ * Default timeout of a store in milliseconds: PyTorch's five minutes, or the timeout of `local`
+ * ranks if that is shorter.
  */
 const DEFAULT_TIMEOUT_MS = 300_000;
 const defaultTimeout = (): number =>
   Math.min(DEFAULT_TIMEOUT_MS, currentHome().timeoutMs ?? DEFAULT_TIMEOUT_MS);
 
 /**
- * Keys and values that all ranks see. Every method is asynchronous: a store may be in another
- * process.
+ * Keys and values that all ranks see. Every method is asynchronous, because the store may be in
+ * another process.
  *
  * @see PyTorch `torch.distributed.Store`
  */
 export abstract class Store {
-  /** @internal null unless it was given */
+  /** @internal null: the default */
   timeout: number | null;
 
   constructor(timeoutMs: number | null = null) {
@@ -31,8 +31,8 @@ export abstract class Store {
   }
 
   /**
-   * How long `get` and `wait` wait for keys, in milliseconds. Unless it was given: five minutes, in
-   * a `local` rank at most as long as ranks wait for each other.
+   * How long `get` and `wait` wait for keys, in milliseconds. Five minutes by default, and in a
+   * `local` rank at most the timeout of the world.
    */
   get timeoutMs(): number {
     return this.timeout ?? defaultTimeout();
@@ -47,37 +47,37 @@ export abstract class Store {
     this.timeout = timeoutMs;
   }
 
-  /** @internal carries a command out */
+  /** @internal carries out a command */
   abstract run(command: StoreCommand): Promise<StoreReply>;
-  /** @internal resolves when all keys are there */
+  /** @internal resolves when all keys are set */
   abstract whenSet(keys: readonly string[], timeoutMs: number): Promise<void>;
 
-  /** @internal whether all keys are there; null where other processes may set them */
+  /** @internal whether all keys are set; null if other processes may set them */
   holds(_keys: readonly string[]): boolean | null {
     return null;
   }
 
   /**
-   * @internal the same store for what happens behind the program: whose calls do not keep the
-   * process alive. Null where there is no such thing
+   * @internal a view of the store for background calls, which do not keep the process alive. Null
+   * if the store has none
    */
   quietly(): Store | null {
     return null;
   }
 
-  /** @internal waits for keys, as a rank of a schedule lets the others go on meanwhile */
+  /** @internal waits for keys; with a seed, other ranks take turns meanwhile */
   protected async until(keys: readonly string[], timeoutMs: number | null): Promise<void> {
     const { turns } = currentHome();
     const wait = (): Promise<void> => this.whenSet(keys, timeoutMs ?? defaultTimeout());
     if (turns === null || !turns.ordered) return wait();
     const what = `store.wait for ${keys.map((key) => `"${key}"`).join(', ')}`;
-    // What ends by itself is no deadlock.
+    // A wait that times out, or that another process may end, is not a deadlock.
     if (timeoutMs !== null || this.holds(keys) === null) return turns.wait(what, wait(), 'outside');
     await turns.wait(what, null, () => this.holds(keys) === true);
     return wait();
   }
 
-  /** Sets a key, whatever it was. @throws StoreError */
+  /** Sets a key, replacing its value. @throws StoreError */
   async set(key: string, value: StoreValue): Promise<void> {
     await this.run({ op: 'set', key: keyOf(key, 'set'), value: bytesOf(value, 'set') });
   }
@@ -92,8 +92,8 @@ export abstract class Store {
   }
 
   /**
-   * Adds to a whole number, 0 where there is none yet, and resolves to the sum: no two ranks get
-   * the same. @throws StoreError if the value is no number
+   * Adds to an integer (0 for a new key) and resolves to the sum; no two calls get the same sum.
+   * @throws StoreError if the value is not a number
    */
   async add(key: string, amount: number): Promise<number> {
     checkNumber('add', 'amount', amount, { whole: true });
@@ -101,8 +101,8 @@ export abstract class Store {
   }
 
   /**
-   * Sets the key to `desired` if it is `expected` (or absent, if that is empty); resolves to what
-   * it is then.
+   * Sets the key to `desired` if its value is `expected`, or if it is absent and `expected` is
+   * empty; resolves to the value afterwards.
    */
   async compareSet(key: string, expected: StoreValue, desired: StoreValue): Promise<Buffer> {
     const op = 'compareSet';
@@ -124,25 +124,25 @@ export abstract class Store {
   }
 
   /**
-   * Resolves when all keys are there. @throws TimeoutError naming those that are not, ArgumentError
-   * for a timeout that no timer takes
+   * Resolves when all keys are set. @throws TimeoutError naming the missing keys, ArgumentError for
+   * a timeout out of range
    */
   async wait(keys: readonly string[], timeoutMs: number | null = this.timeout): Promise<void> {
     if (timeoutMs !== null) checkTimeout('store.wait', timeoutMs);
     await this.until(keysOf(keys, 'wait'), timeoutMs);
   }
 
-  /** Whether all keys are there, now. */
+  /** Whether all keys are set now. */
   async check(keys: readonly string[]): Promise<boolean> {
     return (await this.run({ op: 'check', keys: keysOf(keys, 'check') })) as boolean;
   }
 
-  /** Removes a key; resolves to whether it was there. */
+  /** Removes a key; resolves to whether it existed. */
   async deleteKey(key: string): Promise<boolean> {
     return (await this.run({ op: 'delete', key: keyOf(key, 'deleteKey') })) as boolean;
   }
 
-  /** How many keys there are, of all prefixes. */
+  /** The number of keys, with all prefixes. */
   async numKeys(): Promise<number> {
     return (await this.run({ op: 'count' })) as number;
   }
@@ -153,7 +153,7 @@ export abstract class Store {
     return Promise.all(keys.map((key) => this.get(key)));
   }
 
-  /** Sets several keys. @throws ArgumentError unless there is a value for each */
+  /** Sets several keys. @throws ArgumentError unless each key has a value */
   async multiSet(keys: readonly string[], values: readonly StoreValue[]): Promise<void> {
     if (keysOf(keys, 'multiSet').length !== values.length) {
       throw new ArgumentError(
@@ -164,7 +164,7 @@ export abstract class Store {
     await Promise.all(keys.map((key, i) => this.set(key, values[i] as StoreValue)));
   }
 
-  /** What it is, in a line: never its values, which may be secrets. */
+  /** One line without the values, which may be secrets. */
   toString(): string {
     return this.constructor.name;
   }
@@ -174,7 +174,7 @@ export abstract class Store {
     return this.toString();
   }
 
-  /** Lets go of connections and files. What others of the store do goes on. */
+  /** Closes connections and files of this process. Other processes can still use the store. */
   async close(): Promise<void> {}
 
   /** The same as {@link Store.close}. */

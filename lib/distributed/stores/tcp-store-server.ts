@@ -1,4 +1,4 @@
-/** The process that keeps the keys of a TCPStore. */
+/** The server of a TCPStore. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { StoreError } from '../../core/errors.js';
 import {
@@ -16,47 +16,46 @@ import { KeyValueTable } from './key-value-table.js';
 import { type OwnSecret, publishSecret } from './own-secret.js';
 import { LONGEST_MESSAGE, LONGEST_VALUE } from './protocol.js';
 
-/** A stranger that has not shown by then that it knows the secret is sent away. */
+/** A connection that has not authenticated within this time is closed. */
 const HANDSHAKE_MS = 5_000;
-/** What a stranger may send: a message of {@link GREETING_BYTES}, once. */
-const MOST_STRANGE_BYTES = 64;
+/** Bytes accepted before authentication: one message of {@link GREETING_BYTES}. */
+const MOST_UNAUTHENTICATED_BYTES = 64;
 /**
- * Strangers at a time, as far as descriptors allow: enough for the ranks of a large world that
- * connect at once.
+ * Most unauthenticated connections, if descriptors allow: enough for the ranks of a large world
+ * that connect at once.
  */
-const MOST_STRANGERS = 512;
-/** Of keys, values and waits. */
+const MOST_UNAUTHENTICATED = 512;
+/** Bytes of all keys, values and waits. */
 const MOST_TABLE_BYTES = 2 ** 30;
-/** Of replies that clients do not read, of all clients together. */
+/** Bytes of unread replies, of all clients together. */
 const MOST_QUEUED_BYTES = 2 ** 30;
-/** A client whose machine has gone without a word is missed after some minutes. */
+/** TCP keep-alive, so that a client whose machine failed is detected after some minutes. */
 const KEEP_ALIVE_MS = 60_000;
 
 /**
- * Serves a table to whoever knows the secret. Does not keep the process alive.
+ * Serves a table to clients that know the secret. Does not keep the process alive.
  *
- * Whoever connects is a stranger until it has proved that it knows the secret. There are only so
- * many strangers at a time: one more sends away the one that has been there longest. So those who
- * connect and say nothing cannot keep a rank out: it needs one round trip to become a client, and
- * if so many others come in that time that it is sent away itself, it tries again. Clients do not
- * count.
+ * A connection is unauthenticated until it proves that it knows the secret. The number of
+ * unauthenticated connections is limited: a new one closes the oldest. So connections that stay
+ * silent cannot keep a rank out. A rank needs one round trip to authenticate, and tries again if
+ * it was closed in that time. Authenticated clients do not count.
  */
 export class TCPStoreServer {
   private readonly table = new KeyValueTable({
     longestValue: LONGEST_VALUE,
     mostBytes: MOST_TABLE_BYTES,
   });
-  /** In the order in which they came. */
-  private readonly strangers = new Set<Socket>();
+  /** In order of arrival. */
+  private readonly unauthenticated = new Set<Socket>();
   private readonly clients = new Set<ClientSession>();
-  private readonly mostStrangers = Math.max(
+  private readonly mostUnauthenticated = Math.max(
     8,
-    Math.min(MOST_STRANGERS, Math.floor(descriptorLimit() / 4)),
+    Math.min(MOST_UNAUTHENTICATED, Math.floor(descriptorLimit() / 4)),
   );
   private readonly server: Server;
   private readonly published: OwnSecret | null;
   private hasGreeted = false;
-  /** Not of TypeScript alone: nothing that prints objects may show it. */
+  /** Private to JavaScript, too, so that printing the object does not show it. */
   readonly #secret: string;
 
   private constructor(server: Server, secret: string | null) {
@@ -64,13 +63,13 @@ export class TCPStoreServer {
     this.published = secret === null ? publishSecret(this.port) : null;
     this.#secret = secret ?? this.published?.secret ?? '';
     server.on('connection', (socket) => this.greet(socket));
-    server.on('error', () => {}); // a connection that could not be taken: who wants it tries again
+    server.on('error', () => {}); // a connection that could not be accepted: its client tries again
     server.unref();
   }
 
   /**
-   * @param secret - null: one of its own, for processes of this user. @throws StoreError if the
-   * port cannot be had
+   * @param secret - null: publishes a secret for processes of this user. @throws StoreError if the
+   * port is not available
    */
   static listen(host: string, port: number, secret: string | null): Promise<TCPStoreServer> {
     return new Promise((resolve, reject) => {
@@ -101,8 +100,8 @@ export class TCPStoreServer {
   }
 
   /**
-   * Whether that is why this process's own connection, the first of all, has failed: one that there
-   * is no descriptor for is closed without a word.
+   * Whether the connection of the server's own process, the first of all, failed for want of a
+   * descriptor: the system closes such a connection silently.
    */
   isOutOfDescriptors(error: unknown): boolean {
     return (
@@ -113,37 +112,37 @@ export class TCPStoreServer {
 
   close(): Promise<void> {
     this.published?.withdraw();
-    for (const socket of this.strangers) socket.destroy();
+    for (const socket of this.unauthenticated) socket.destroy();
     for (const client of this.clients) client.destroy();
     return new Promise((resolve) => this.server.close(() => resolve()));
   }
 
   /**
-   * Server: its nonce. Client: its nonce and proof. Server: its proof, or an empty message to one
-   * that has another secret. Then requests and replies.
+   * The handshake. Server: its nonce. Client: its nonce and proof. Server: its proof, or an empty
+   * message if the secrets differ. Requests and replies follow.
    */
   private greet(socket: Socket): void {
     this.hasGreeted = true;
     socket.unref();
     socket.on('error', () => socket.destroy());
     socket.on('end', () => socket.destroy()); // clients do not half-close
-    this.takeIn(socket);
+    this.addUnauthenticated(socket);
     const deadline = setTimeout(() => socket.destroy(), HANDSHAKE_MS).unref();
     socket.on('close', () => {
       clearTimeout(deadline);
-      this.strangers.delete(socket);
+      this.unauthenticated.delete(socket);
     });
     const nonce = newNonce();
     const reader = new MessageReader(GREETING_BYTES);
     const listen = (chunk: Buffer): void => {
       const answer =
-        reader.held + chunk.length > MOST_STRANGE_BYTES
-          ? 'stranger'
-          : this.judge(chunk, reader, nonce, socket);
+        reader.held + chunk.length > MOST_UNAUTHENTICATED_BYTES
+          ? 'refused'
+          : this.authenticate(chunk, reader, nonce, socket);
       if (answer === 'more') return;
       socket.off('data', listen);
-      // Once the answer is written, whether or not the other side closes.
-      if (answer === 'stranger') socket.destroySoon();
+      // Closes once the answer is written, whether or not the other side closes.
+      if (answer === 'refused') socket.destroySoon();
       else {
         clearTimeout(deadline);
         this.admit(socket, reader);
@@ -153,21 +152,21 @@ export class TCPStoreServer {
     sendMessage(socket, 0, nonce);
   }
 
-  private takeIn(socket: Socket): void {
-    this.strangers.add(socket);
-    if (this.strangers.size <= this.mostStrangers) return;
-    const oldest = this.strangers.values().next().value as Socket;
-    this.strangers.delete(oldest);
+  private addUnauthenticated(socket: Socket): void {
+    this.unauthenticated.add(socket);
+    if (this.unauthenticated.size <= this.mostUnauthenticated) return;
+    const oldest = this.unauthenticated.values().next().value as Socket;
+    this.unauthenticated.delete(oldest);
     oldest.destroy();
   }
 
-  /** One try: what is no proof of the secret ends the connection. */
-  private judge(
+  /** Checks the first message: a wrong proof ends the connection. */
+  private authenticate(
     chunk: Buffer,
     reader: MessageReader,
     nonce: Buffer,
     socket: Socket,
-  ): 'more' | 'client' | 'stranger' {
+  ): 'more' | 'client' | 'refused' {
     try {
       reader.push(chunk);
       const message = reader.next();
@@ -183,22 +182,22 @@ export class TCPStoreServer {
         id,
         isClient ? proof(this.#secret, 'server', clientNonce, nonce) : Buffer.alloc(0),
       );
-      return isClient ? 'client' : 'stranger';
+      return isClient ? 'client' : 'refused';
     } catch {
-      return 'stranger'; // a message too long for a proof
+      return 'refused'; // a message too long for a proof
     }
   }
 
   private admit(socket: Socket, reader: MessageReader): void {
-    this.strangers.delete(socket);
+    this.unauthenticated.delete(socket);
     reader.limit = LONGEST_MESSAGE;
-    const client = new ClientSession(socket, reader, this.table, () => this.sendAwaySlowest());
+    const client = new ClientSession(socket, reader, this.table, () => this.dropSlowest());
     this.clients.add(client);
     socket.on('close', () => this.clients.delete(client));
   }
 
-  /** Each client's replies are bounded; those of many clients that read none are by this. */
-  private sendAwaySlowest(): void {
+  /** Disconnects the slowest client if the unread replies of all clients exceed the limit. */
+  private dropSlowest(): void {
     let [sum, slowest]: [number, ClientSession | null] = [0, null];
     for (const client of this.clients) {
       sum += client.queued;

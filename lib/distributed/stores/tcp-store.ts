@@ -1,41 +1,34 @@
-/** A store over TCP: one process keeps the keys, all ranks of all hosts connect to it. */
-import { connect, type Socket } from 'node:net';
+/** A store over TCP: one process serves the keys, and the ranks of all hosts connect to it. */
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ArgumentError, StoreError, TimeoutError } from '../../core/errors.js';
 import { checkFlag, checkNumber, unexpected, withDefaults } from '../../core/options.js';
-import {
-  GREETING_BYTES,
-  isLoopback,
-  isProof,
-  NONCE_BYTES,
-  newNonce,
-  proof,
-} from './authentication.js';
-import { checkLength, MessageReader, sendMessage } from './connection.js';
+import { isLoopback } from './authentication.js';
+import { connectOnce, outOfDescriptors, unreachable } from './client-handshake.js';
+import { checkLength, sendMessage } from './connection.js';
 import { isOutOfDescriptors } from './descriptors.js';
 import { OWN_KEYS, type StoreCommand, type StoreReply } from './key-value-table.js';
-import { findSecret } from './own-secret.js';
-import { decodeReply, encodeRequest, LONGEST_MESSAGE, type StoreRequest } from './protocol.js';
+import { decodeReply, encodeRequest, type StoreRequest } from './protocol.js';
 import { Store } from './store.js';
 import { TCPStoreServer } from './tcp-store-server.js';
 
 /** Options of {@link TCPStore}. */
 export interface TCPStoreOptions {
-  /** How many processes will connect; null (the default) if that is not known. */
+  /** Number of processes that will connect; null (the default) if unknown. */
   worldSize?: number | null;
-  /** Whether this process keeps the keys: exactly one does. False by default. */
+  /** Whether this process is the server. Exactly one process is. False by default. */
   isServer?: boolean;
-  /** For connections and keys, in milliseconds. Five minutes by default. */
+  /** Timeout of connections and waits for keys, in milliseconds. Five minutes by default. */
   timeoutMs?: number;
   /**
    * Whether the server is ready only when `worldSize` processes have connected. True by default.
    */
   waitForWorkers?: boolean;
   /**
-   * Shared by all; needed where the host is not this machine alone. By default the environment's
-   * SHARDWISE_STORE_SECRET, and on 127.0.0.1 without that one of its own, which processes of the
-   * same user find in a file that only they can read (on Linux and macOS). `''`: everybody may
-   * connect.
+   * Secret that all processes share; required unless the host is a loopback address. By default
+   * SHARDWISE_STORE_SECRET of the environment. Without that, a server on 127.0.0.1 writes a secret
+   * into a file that only processes of the same user can read (on Linux and macOS). `''`: anybody
+   * may connect.
    */
   secret?: string | null;
 }
@@ -49,13 +42,13 @@ interface Pending {
 }
 
 const WORKERS_KEY = `${OWN_KEYS}connected`;
-/** An answer to a wait may be on its way when the time is over. */
+/** Extra time for the answer to a wait, which may be in flight when the wait times out. */
 const GRACE_MS = 2_000;
 
 /**
- * Keys and values that one process keeps and others reach over TCP. Connecting begins at once and
- * is waited for by the first call, or by {@link TCPStore.ready}; until the server is there it is
- * tried again. An idle store does not keep the process alive.
+ * Keys and values that one process serves over TCP. The constructor starts to connect and retries
+ * until the server listens; the first call or {@link TCPStore.ready} waits for the connection. An
+ * idle store does not keep the process alive.
  *
  * @see PyTorch `torch.distributed.TCPStore`
  */
@@ -65,7 +58,10 @@ export class TCPStore extends Store {
   /** Whether this process keeps the keys. */
   readonly isServer: boolean;
   private readonly worldSize: number | null;
-  /** Null: one of its own. Not of TypeScript alone: nothing that prints objects may show it. */
+  /**
+   * Null: the secret that the server publishes. Private to JavaScript, too, so that printing the
+   * store does not show it.
+   */
   readonly #secret: string | null;
   private readonly connected: Promise<Socket>;
   private readonly joined: Promise<void>;
@@ -73,14 +69,15 @@ export class TCPStore extends Store {
   private server: TCPStoreServer | null = null;
   private givenPort: number;
   private lastId = 0;
-  private lost: Error | null = null;
+  /** Why the connection is closed; null while it is open. */
+  private failure: Error | null = null;
   private closed = false;
   private connecting: Socket | null = null;
 
   /**
-   * @param port - 0 lets the server choose; see {@link TCPStore.port} after {@link TCPStore.ready}
-   * @throws ArgumentError for a bad port or option, and for a host that others can reach without a
-   * secret
+   * @param port - 0 lets the system choose; see {@link TCPStore.port} after {@link TCPStore.ready}
+   * @throws ArgumentError for an invalid port or option, and for a host that other machines can
+   * reach if there is no secret
    */
   constructor(host: string, port: number, options: TCPStoreOptions = {}) {
     const defaults = {
@@ -107,7 +104,8 @@ export class TCPStore extends Store {
       throw unexpected('TCPStore', 'secret', 'a string', secret);
     if (!secret && !isLoopback(host)) {
       throw new ArgumentError(
-        `TCPStore: other machines can reach ${host}, so all ranks need one secret: set SHARDWISE_STORE_SECRET, or pass { secret }. Without one, use 127.0.0.1.`,
+        `TCPStore: other machines can reach ${host}, so all ranks need one secret: set ` +
+          'SHARDWISE_STORE_SECRET, or pass { secret }. Without one, use 127.0.0.1.',
         { op: 'TCPStore', host },
       );
     }
@@ -122,7 +120,7 @@ export class TCPStore extends Store {
     for (const promise of [this.connected, this.joined]) promise.catch(() => {});
   }
 
-  /** The port of the server; that which was chosen only after {@link TCPStore.ready}. */
+  /** The port of the server; a port that the system chose is known after {@link TCPStore.ready}. */
   get port(): number {
     return this.givenPort;
   }
@@ -137,7 +135,7 @@ export class TCPStore extends Store {
   }
 
   /**
-   * Resolves when the store can be used, on the server when all workers have connected. @throws
+   * Resolves when the store is connected; on the server, when all workers are. @throws
    * TimeoutError, StoreError
    */
   async ready(): Promise<this> {
@@ -160,7 +158,7 @@ export class TCPStore extends Store {
     return new QuietStore(this);
   }
 
-  /** Ends the connection and, on the server, all connections. Calls under way fail. */
+  /** Closes the connection and, on the server, all connections. Calls in flight fail. */
   override async close(): Promise<void> {
     if (this.closed) return;
     this.closed = true;
@@ -188,83 +186,30 @@ export class TCPStore extends Store {
           throw outOfDescriptors(this.host, this.givenPort, error as Error);
         if (this.closed || Date.now() + pause > deadline)
           throw unreachable(this.host, this.givenPort, this.timeoutMs, error as Error);
-        await sleep(pause * (0.5 + Math.random())); // not all ranks at the same moment
+        await sleep(pause * (0.5 + Math.random())); // so that ranks do not retry together
       }
     }
   }
 
-  private connectOnce(deadline: number): Promise<Socket> {
-    return new Promise((resolve, reject) => {
-      const socket = connect({
-        host: isLoopback(this.host) || !this.isServer ? this.host : '127.0.0.1',
-        port: this.givenPort,
-        noDelay: true,
-      });
-      this.connecting = socket;
-      const reader = new MessageReader(GREETING_BYTES);
-      const nonce = newNonce();
-      let expected: Buffer | null = null;
-      let trusted = false;
-      const timer = setTimeout(
-        () => socket.destroy(new Error('no answer')),
-        Math.max(1, deadline - Date.now()),
-      );
-      const greet = (id: number, body: Buffer): void => {
-        if (expected === null) {
-          if (id !== 0 || body.length !== NONCE_BYTES)
-            return void socket.destroy(strangeServer(this.host, this.givenPort));
-          const secret = this.#secret ?? findSecret(this.givenPort);
-          expected = proof(secret, 'server', nonce, body);
-          sendMessage(socket, 0, Buffer.concat([nonce, proof(secret, 'client', nonce, body)]));
-          return;
-        }
-        if (!isProof(body, expected))
-          return void socket.destroy(wrongSecret(this.host, this.givenPort));
-        trusted = true;
-        this.connecting = null;
-        reader.limit = LONGEST_MESSAGE;
-        clearTimeout(timer);
-        socket.unref();
-        resolve(socket);
-      };
-      socket.on('data', (chunk: Buffer) => {
-        try {
-          reader.push(chunk);
-          for (let message = reader.next(); message !== null; message = reader.next()) {
-            if (trusted) this.receive(message.id, message.body, socket);
-            else greet(message.id, message.body);
-          }
-        } catch (error) {
-          // What is left of a message that is too long for a greeting says who that is.
-          socket.destroy(
-            trusted || reader.held === 0
-              ? (error as Error)
-              : strangeServer(this.host, this.givenPort),
-          );
-        }
-      });
-      let cause: Error | null = null;
-      socket.on('error', (error) => {
-        cause = error;
-      });
-      socket.on('close', () => {
-        clearTimeout(timer);
-        // Also a server with too many strangers closes without an answer: then this one tries
-        // again.
-        if (!trusted)
-          return reject(cause ?? new Error('the connection was closed before it was answered'));
-        this.fail(
-          new StoreError(
-            `TCPStore: the connection to ${this.host}:${this.port} was lost${cause === null ? '' : `: ${cause.message}`}`,
-            {
-              host: this.host,
-              port: this.port,
-              lost: true,
-            },
-          ),
-        );
-      });
+  private async connectOnce(deadline: number): Promise<Socket> {
+    const { host, givenPort: port } = this;
+    const { socket, authenticated } = connectOnce({
+      host,
+      port,
+      secret: this.#secret,
+      isServer: this.isServer,
+      deadline,
+      onMessage: (id, body, from) => this.receive(id, body, from),
+      onClose: (cause) => {
+        const why = cause === null ? '' : `: ${cause.message}`;
+        const message = `TCPStore: the connection to ${host}:${port} was closed${why}`;
+        this.fail(new StoreError(message, { host, port, disconnected: true }));
+      },
     });
+    this.connecting = socket;
+    await authenticated;
+    this.connecting = null;
+    return socket;
   }
 
   private async join(waitForWorkers: boolean): Promise<void> {
@@ -290,12 +235,12 @@ export class TCPStore extends Store {
     );
   }
 
-  /** @internal `isQuiet`: the process may end meanwhile */
+  /** @internal `isQuiet`: the request does not keep the process alive */
   async ask(request: StoreRequest, timeoutMs: number, isQuiet = false): Promise<StoreReply> {
     const body = encodeRequest(request);
     checkLength(body.length);
     const socket = await this.connected;
-    if (this.lost !== null) throw this.lost;
+    if (this.failure !== null) throw this.failure;
     this.lastId = (this.lastId + 1) % 2 ** 32;
     const id = this.lastId;
     return new Promise((resolve, reject) => {
@@ -348,14 +293,14 @@ export class TCPStore extends Store {
   }
 
   private fail(error: Error): void {
-    this.lost ??= error;
+    this.failure ??= error;
     const waiting = [...this.pending.values()];
     this.pending.clear();
-    for (const each of waiting) each.reject(this.lost);
+    for (const each of waiting) each.reject(this.failure);
   }
 }
 
-/** What {@link TCPStore.quietly} gives. */
+/** The same store for background calls: see {@link TCPStore.quietly}. */
 class QuietStore extends Store {
   private readonly store: TCPStore;
 
@@ -378,33 +323,3 @@ const waitFor = (keys: readonly string[], timeoutMs: number): StoreRequest => ({
   keys,
   timeoutMs: Math.ceil(timeoutMs),
 });
-
-function unreachable(host: string, port: number, timeoutMs: number, cause: Error): TimeoutError {
-  return new TimeoutError(
-    `TCPStore: no server at ${host}:${port} within ${timeoutMs} ms: ${cause.message}. Is the process with { isServer: true } running?`,
-    { host, port, timeoutMs },
-    { cause },
-  );
-}
-
-function outOfDescriptors(host: string, port: number, cause: Error): StoreError {
-  return new StoreError(
-    `TCPStore: cannot connect to ${host}:${port}: this process may open no more files (${cause.message}). Raise the limit: ulimit -n.`,
-    { host, port },
-    { cause },
-  );
-}
-
-function wrongSecret(host: string, port: number): StoreError {
-  return new StoreError(
-    `TCPStore: ${host}:${port} has another secret. All ranks need the same SHARDWISE_STORE_SECRET, or { secret }.`,
-    { host, port },
-  );
-}
-
-function strangeServer(host: string, port: number): StoreError {
-  return new StoreError(`TCPStore: what listens on ${host}:${port} is no store of this library`, {
-    host,
-    port,
-  });
-}

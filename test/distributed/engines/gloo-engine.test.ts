@@ -51,7 +51,7 @@ describe('the address of a machine', () => {
     assert.equal(await found(null, true, { GLOO_SOCKET_IFNAME: 'empty, eth0' }), '10.1.0.7');
     await assert.rejects(
       found(null, false, { GLOO_SOCKET_IFNAME: 'eth7' }),
-      /no network interface 'eth7' with an address, as GLOO_SOCKET_IFNAME names it\. There are: lo, eth0, ib0, empty/,
+      /GLOO_SOCKET_IFNAME names the network interface 'eth7', .* This machine has lo, eth0, ib0, empty/,
     );
   });
 
@@ -118,7 +118,7 @@ describe('ranks that meet by gloo', function () {
     });
     await assert.rejects(
       alone,
-      /initProcessGroup: rank 1 did not say where it listens within 100 ms/,
+      /initProcessGroup: rank 1 did not publish its address within 100 ms/,
     );
   });
 

@@ -47,7 +47,7 @@ describe("ranks of launch with the backend 'nccl' alone", () => {
   it('say at initProcessGroup what is missing, and begin where another backend is named', async function () {
     if (cuda.isAvailable()) return skipBecause(this, 'this machine has GPUs');
     const missing =
-      /^initProcessGroup: the backend 'nccl' moves tensors between GPUs, and this machine has none that can be used\. .*'shm' or 'gloo'.*\ndevice "cuda:0" is not available: /;
+      /^initProcessGroup: the backend 'nccl' needs GPUs, and this machine has no usable one\. .*'shm' or 'gloo'.*\ndevice "cuda:0" is not available: /;
     for (const backend of ['nccl', 'cuda:nccl']) {
       await assert.rejects(
         initProcessGroup(backend),

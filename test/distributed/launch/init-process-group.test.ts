@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { chooseEngines, parseBackend } from '../../../lib/distributed/engines/select.js';
 import { firstHost, readRankEnvironment } from '../../../lib/distributed/launch/environment.js';
-import { meetRanks } from '../../../lib/distributed/launch/rendezvous.js';
+import { rendezvous } from '../../../lib/distributed/launch/rendezvous.js';
 import {
   allReduce,
   DistributedError,
@@ -178,8 +178,8 @@ describe('initProcessGroup', () => {
       /the environment has no MASTER_ADDR and no MASTER_PORT/,
     );
     await assert.rejects(initProcessGroup('mpi'), /expected backend to be 'shm', 'nccl'/);
-    await assert.rejects(initProcessGroup('cpu:nccl'), /'nccl' moves cuda tensors, not cpu/);
-    await assert.rejects(initProcessGroup('cuda:gloo'), /'gloo' moves cpu tensors, not cuda/);
+    await assert.rejects(initProcessGroup('cpu:nccl'), /'nccl' supports cuda tensors, not cpu/);
+    await assert.rejects(initProcessGroup('cuda:gloo'), /'gloo' supports cpu tensors, not cuda/);
   });
 
   it('names the ranks that did not come', async () => {
@@ -199,7 +199,7 @@ describe('initProcessGroup', () => {
         worldSize: 2,
         timeoutMs: 60,
       }),
-      /rank 1 of 2 found no store at 127\.0\.0\.1:\d+ within 60 ms\. Rank 0 keeps it/,
+      /rank 1 of 2 found no store at 127\.0\.0\.1:\d+ within 60 ms\. Rank 0 serves it/,
     );
     assert.ok(Date.now() - started < 5_000);
   });
@@ -244,7 +244,7 @@ describe('the meeting of ranks', () => {
     worldSize: number,
     backend = 'shm',
     keeper = false,
-  ) => meetRanks(store, { rank, worldSize }, backend, 2_000, { keeper, launcher: null });
+  ) => rendezvous(store, { rank, worldSize }, backend, 2_000, { keeper, launcher: null });
   const messages = async (all: Promise<unknown>[]): Promise<string[]> =>
     (await Promise.allSettled(all)).map((result) =>
       result.status === 'rejected' ? (result.reason as Error).message : 'no error',

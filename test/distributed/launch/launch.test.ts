@@ -44,7 +44,7 @@ describe('launch', function () {
     );
     await assert.rejects(
       launch(1, program, { prefixOutput: false, timeoutMs: 20_000 }),
-      /this process is rank 0 of a launch already, and ranks launch no ranks/,
+      /this process is rank 0 of a launch already, and a rank cannot launch ranks/,
     );
   });
 
@@ -92,7 +92,7 @@ describe('launch', function () {
         /this is rank 0 already/,
       );
       destroyProcessGroup();
-      await assert.rejects(initProcessGroup(), /cannot begin anew/);
+      await assert.rejects(initProcessGroup(), /cannot join another one/);
     });
   });
 
@@ -160,7 +160,7 @@ describe('launch', function () {
       'stuck',
       'alone',
     );
-    assert.match(alone.message, /^launch: rank 1 waited for what never comes/);
+    assert.match(alone.message, /^launch: rank 1 awaited a promise that never resolves/);
     assert.deepEqual([alone.cause, alone.next], [null, [0, 1]]);
     const missed = await runProgram<Stuck>(
       'distributed/programs/launch-functions',
@@ -272,14 +272,11 @@ describe('withRanks', () => {
     const lost = withRanks(2, () => barrier(), {
       faults: [{ rank: 1, at: { collective: 'barrier' }, kind: 'lose' }],
     });
-    await assert.rejects(
-      lost.call(undefined),
-      /rank 1 was lost here, by a fault that was asked for/,
-    );
+    await assert.rejects(lost.call(undefined), /rank 1 was lost here by an injected fault/);
     for (const options of [{ seed: 1 }, { faults: [] }])
       assert.throws(
         () => withRanks(2, () => 0, { mode: 'process', ...options }),
-        /seed and faults are for local ranks/,
+        /seed and faults need mode .local./,
       );
   });
 

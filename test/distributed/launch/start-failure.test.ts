@@ -5,12 +5,12 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { rendezvous } from '../../../lib/distributed/launch/rendezvous.js';
 import {
-  byEnvironment,
-  meetRanks,
+  environmentStoreText,
+  StartFailures,
   storeFailure,
-} from '../../../lib/distributed/launch/rendezvous.js';
-import { StartWatch } from '../../../lib/distributed/launch/start-failure.js';
+} from '../../../lib/distributed/launch/start-failure.js';
 import {
   DistributedError,
   HashStore,
@@ -139,7 +139,7 @@ describe('a start without a launcher', function () {
   it('tells a rank whose time is over nothing else than what all others were told already', async () => {
     const store = new HashStore();
     const meet = (rank: number, timeoutMs: number): Promise<unknown> =>
-      meetRanks(store, { rank, worldSize: 3 }, 'shm', timeoutMs, {
+      rendezvous(store, { rank, worldSize: 3 }, 'shm', timeoutMs, {
         keeper: rank === 0,
         launcher: null,
       });
@@ -171,11 +171,11 @@ describe('a start without a launcher', function () {
     const deaf = new Deaf();
     deaf.run = (command) => store.run(command);
     const began = Date.now();
-    void meetRanks(deaf, { rank: 1, worldSize: 2 }, 'shm', 5_000, {
+    void rendezvous(deaf, { rank: 1, worldSize: 2 }, 'shm', 5_000, {
       keeper: false,
       launcher: null,
     });
-    await meetRanks(store, { rank: 0, worldSize: 2 }, 'shm', 5_000, {
+    await rendezvous(store, { rank: 0, worldSize: 2 }, 'shm', 5_000, {
       keeper: true,
       launcher: null,
     });
@@ -187,24 +187,24 @@ describe('a start without a launcher', function () {
     const stores = await Promise.all(
       [1, 2].map(() => new TCPStore('127.0.0.1', keeper.port).ready()),
     );
-    const watches = [keeper, ...stores].map(
-      (store, rank) => new StartWatch(store, { rank, worldSize: 4 }, 10_000),
+    const failures = [keeper, ...stores].map(
+      (store, rank) => new StartFailures(store, { rank, worldSize: 4 }, 10_000),
     );
     const waiting = stores.map((store) => errorOf(store.get('address of rank 3')));
-    await watches[0]?.tell(new Error('allReduce: rank 3 has died'));
+    await failures[0]?.publish(new Error('allReduce: rank 3 has died'));
     await keeper.close();
-    for (const [i, lost] of (await Promise.all(waiting)).entries()) {
-      assert.ok(lost instanceof StoreError);
+    for (const [i, closed] of (await Promise.all(waiting)).entries()) {
+      assert.ok(closed instanceof StoreError);
       const error = storeFailure(
-        lost,
+        closed,
         { rank: i + 1, worldSize: 4 },
         'here',
         10_000,
-        byEnvironment,
+        environmentStoreText,
         'rank 0',
-        watches[i + 1]?.failure,
+        failures[i + 1]?.first,
       ) as DistributedError;
-      assert.ok(error instanceof DistributedError && error.cause === lost);
+      assert.ok(error instanceof DistributedError && error.cause === closed);
       assert.match(
         error.message,
         /^initProcessGroup: rank 0 has ended, or has left, .*this is rank \d of 4\)\. Rank 0 gave up first: allReduce: rank 3 has died$/,

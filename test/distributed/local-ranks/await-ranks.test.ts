@@ -112,7 +112,7 @@ describe('ranks of which one never ends, in a process that has other things to d
     const error = (await errorOf(run)) as DistributedError;
     assert.match(
       error.message,
-      /^rank 0 failed: boom\n {2}rank 1 had not ended 200 ms later, and was left behind$/,
+      /^rank 0 failed: boom\n {2}rank 1 had not ended 200 ms later, and was abandoned$/,
     );
     assert.equal(error.cause, cause);
     assert.deepEqual([error.details['rank'], error.details['leftBehind']], [0, [1]]);

@@ -105,7 +105,7 @@ describe('a rank that is lost', () => {
         assert.ok(error instanceof DistributedError && error.cause instanceof DistributedError);
         assert.match(
           error.message,
-          /^rank 1 failed.*: (allReduce|read): rank 1 was lost here, by a fault that was asked for/,
+          /^rank 1 failed.*: (allReduce|read): rank 1 was lost here by an injected fault/,
         );
         assert.ok(
           seen.length === (typeof at === 'number' ? seen.length : 2) &&
@@ -233,7 +233,7 @@ describe('faults whose place no rank comes to', () => {
       assert.deepEqual(error.details['missed'], missed);
       assert.equal(
         error.message,
-        `launch: 3 faults that were asked for never came, and all ranks ended well.\n  ${missed.join('\n  ')}`,
+        `launch: no rank reached 3 injected faults, and all ranks ended without an error.\n  ${missed.join('\n  ')}`,
       );
     });
   }

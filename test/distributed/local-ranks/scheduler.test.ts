@@ -196,7 +196,10 @@ describe('a deadlock', () => {
       const error = await errorOf(onRanks(2, fn, { seed: 5, timeoutMs: 60_000 }));
       assert.ok(Date.now() - begin < 2000);
       assert.ok(error instanceof DistributedError);
-      assert.match(error.message, /^deadlock: no rank can go on, in the order drawn from seed 5/);
+      assert.match(
+        error.message,
+        /^deadlock: no rank can continue, in the order drawn from seed 5/,
+      );
       for (const text of texts) assert.match(error.message, text);
     });
   }

@@ -95,7 +95,7 @@ describe('a TCPStore and its clients', function () {
     socket.write(frame(8, encodeRequest({ op: 'add', key, amount: 1 })));
     const answer = (await nextBody(socket, reader)) as Buffer;
     assert.ok(
-      answer.length < 10_000 && /^E.*is no integer/.test(String(answer)),
+      answer.length < 10_000 && /^E.*is not an integer/.test(String(answer)),
       String(answer.subarray(0, 100)),
     );
     socket.write(
@@ -331,8 +331,8 @@ describe('a FileStore and its file', function () {
     await new Promise((resolve) => spawn('mkfifo', [pipe]).once('exit', resolve));
     const cases: [string, RegExp][] = [
       [link, /cannot open .*symbolic link/],
-      [pipe, /cannot open .*no regular file/],
-      ['/dev/null', /cannot open .*no regular file/],
+      [pipe, /cannot open .*not a regular file/],
+      ['/dev/null', /cannot open .*not a regular file/],
       [folder, /cannot open/],
     ];
     for (const [file, expected] of cases)

@@ -62,7 +62,7 @@ describe('a TCPStore of this machine that was given no secret', function () {
     socket.destroy();
     await assert.rejects(
       new TCPStore('127.0.0.1', keeper.port, { secret: '' }).ready(),
-      /has another secret/,
+      /has a different secret/,
     );
     await keeper.close();
     assert.deepEqual(files(), []);
@@ -97,7 +97,7 @@ describe('a TCPStore of this machine that was given no secret', function () {
       .catch((thrown: unknown) => thrown as Error);
     assert.ok(
       error instanceof StoreError &&
-        /none of this user.*SHARDWISE_STORE_SECRET/.test(error.message),
+        /no secret of this user.*SHARDWISE_STORE_SECRET/.test(error.message),
       String(error),
     );
     assert.ok(Date.now() - began < 5_000);

@@ -84,7 +84,7 @@ describe('a deadlock in a store that a program has made', () => {
       );
       assert.match(
         error.message,
-        /^deadlock: no rank can go on.*rank 0 waits in store\.wait for "x0" at .*rank 1 waits in store\.wait for "x1"/s,
+        /^deadlock: no rank can continue.*rank 0 waits in store\.wait for "x0" at .*rank 1 waits in store\.wait for "x1"/s,
       );
       assert.ok(Date.now() - begin < 2000);
     });

@@ -100,7 +100,7 @@ for (const [kind, make] of Object.entries(kinds)) {
       await assert.rejects(
         second.add('word', 1),
         (error: StoreError) =>
-          error instanceof StoreError && /"[^"]*word" is no integer: "x"/.test(error.message),
+          error instanceof StoreError && /"[^"]*word" is not an integer: "x"/.test(error.message),
       );
       assert.equal(await second.add('count', 0), 0);
       assert.equal(await first.add('large', Number.MAX_SAFE_INTEGER), Number.MAX_SAFE_INTEGER);
@@ -302,7 +302,7 @@ describe('TCPStore', () => {
     const waiting = worker.get('never');
     await sleep(5);
     await server.close();
-    await assert.rejects(waiting, /connection to 127.0.0.1:\d+ was lost/);
+    await assert.rejects(waiting, /connection to 127.0.0.1:\d+ was closed/);
     await assert.rejects(worker.set('k', 'v'), StoreError);
     await assert.rejects(server.set('k', 'v'), /was closed/);
   });
@@ -313,7 +313,7 @@ describe('TCPStore', () => {
     ).ready();
     await assert.rejects(
       opened(new TCPStore('127.0.0.1', server.port, { secret: 'wrong' })).set('k', 'v'),
-      /has another secret/,
+      /has a different secret/,
     );
     await opened(new TCPStore('127.0.0.1', server.port, { secret: 'right' })).set('k', 'v');
     assert.throws(
@@ -350,7 +350,7 @@ describe('TCPStore', () => {
     const { port } = other.address() as { port: number };
     await assert.rejects(
       opened(new TCPStore('127.0.0.1', port, { timeoutMs: 500 })).set('k', 'v'),
-      /StoreError|no store of this library|longer than|no server at/,
+      /StoreError|not a store of this library|longer than|no server at/,
     );
     await new Promise((resolve) => other.close(resolve));
   });
