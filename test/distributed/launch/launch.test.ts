@@ -128,7 +128,7 @@ describe('launch', function () {
       [cause['name'], cause['message'], cause['code']],
       ['RangeError', 'too far', 'ERR_FAR'],
     );
-    assert.match(cause['stack'] as string, /launches\.[jt]s:\d+/);
+    assert.match(cause['stack'] as string, /launch-functions\.[jt]s:\d+/);
   });
 
   it('names the process that ended first, not one that failed for want of it', async () => {

@@ -260,7 +260,7 @@ describe('messages in a batch', () => {
     });
     assert.match(
       seen.join(),
-      /rank 0 sent 2 float32 to rank 1 at .*batch-isend-irecv\.test\.[jt]s:\d+.*, which receives 3 float32 at .*batched-messages\.test/,
+      /rank 0 sent 2 float32 to rank 1 at .*batch-isend-irecv\.test\.[jt]s:\d+.*, which receives 3 float32 at .*batch-isend-irecv\.test/,
     );
   });
 });
