@@ -17,7 +17,13 @@ import {
   type StoreRequest,
 } from '../../lib/distributed/stores/protocol.js';
 import { StoreError, TCPStore } from '../../lib/distributed.js';
-import { closed, connectRaw, frame, nextBody, prove } from '../distributed/support/raw-store-client.js';
+import {
+  closed,
+  connectRaw,
+  frame,
+  nextBody,
+  prove,
+} from '../distributed/support/raw-store-client.js';
 import { programArguments } from '../run-program.js';
 import { describeError, Finding, Rng } from './rng.js';
 
