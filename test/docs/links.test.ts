@@ -1,0 +1,53 @@
+/** Pages link to pages, headings and files that exist, and name files of the tree that exist. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { root } from './blocks.js';
+
+const pages = execFileSync('git', ['ls-files', '*.md'], { cwd: root, encoding: 'utf8' })
+  .trim()
+  .split('\n')
+  .filter((page) => existsSync(path.join(root, page)));
+
+const read = (page: string): string => readFileSync(path.join(root, page), 'utf8');
+const withoutCode = (text: string): string => text.replaceAll(/^```[\s\S]*?^```/gm, '');
+
+/** The anchors of a page's headings, as GitHub makes them. */
+function anchorsOf(page: string): string[] {
+  return [...withoutCode(read(page)).matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+      .replaceAll(' ', '-'),
+  );
+}
+
+function isBroken(page: string, target: string): boolean {
+  const [file = '', anchor] = target.split('#');
+  const found = file === '' ? page : path.join(path.dirname(page), file);
+  if (!existsSync(path.join(root, found))) return true;
+  return anchor !== undefined && !anchorsOf(found).includes(anchor);
+}
+
+describe('the links of the pages', () => {
+  for (const page of pages) {
+    it(`${page} links to what exists`, () => {
+      const targets = [...withoutCode(read(page)).matchAll(/\]\(([^)\s]+)\)/g)];
+      const broken = targets
+        .map(([, target = '']) => target)
+        .filter((target) => !/^https?:/.test(target) && isBroken(page, target));
+      assert.deepEqual(broken, []);
+    });
+
+    it(`${page} names files that exist`, () => {
+      const named = withoutCode(read(page)).matchAll(
+        /`((?:lib|native|test|docs|scripts|bench|examples)\/[\w./-]+)`/g,
+      );
+      const missing = [...named]
+        .map(([, file = '']) => file)
+        .filter((file) => !existsSync(path.join(root, file)) && file !== 'docs/NAME.md');
+      assert.deepEqual(missing, []);
+    });
+  }
+});
