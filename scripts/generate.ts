@@ -22,7 +22,7 @@ function kernelOps(): AnyOp[] {
     if (op.kernel === null) continue;
     const before = byKernel.get(op.kernel);
     if (before === undefined) byKernel.set(op.kernel, op);
-    else if (before.kernelParams.join() !== op.kernelParams.join())
+    else if (before.params.kernelParams.join() !== op.params.kernelParams.join())
       throw new Error(
         `${before.name} and ${op.name} share the kernel ${op.kernel} with different parameters`,
       );
@@ -39,12 +39,12 @@ function kernelTable(ops: readonly AnyOp[]): string {
 
 function paramStructs(ops: readonly AnyOp[]): string {
   const structs = ops
-    .filter((op) => op.pointwise === null && op.kernelParams.length > 0)
+    .filter((op) => op.pointwise === null && op.params.kernelParams.length > 0)
     .map((op) => {
       const name = (op.kernel as string).replace(/(^|_)([a-z])/g, (_match, _bar, letter: string) =>
         letter.toUpperCase(),
       );
-      return `\nstruct ${name}Params {\n${op.kernelParams.map((p) => `  double ${snakeCase(p)};\n`).join('')}};\n`;
+      return `\nstruct ${name}Params {\n${op.params.kernelParams.map((p) => `  double ${snakeCase(p)};\n`).join('')}};\n`;
     });
   return `${banner}// One struct per kernel with parameters, every field a double: integers up to 2^53 are exact, booleans are 0 or 1.\n#pragma once\n\nnamespace shardwise {\n${structs.join('')}\n}  // namespace shardwise\n`;
 }

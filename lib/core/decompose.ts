@@ -1,7 +1,7 @@
 /** Running an op as its decomposition. */
 import { float32 } from './dtype.js';
 import { ShardwiseError } from './errors.js';
-import type { Op, OpDefinition, OutputMeta } from './op.js';
+import type { Op, OutputMeta } from './op.js';
 import type { Tensor } from './tensor.js';
 
 /**
@@ -26,9 +26,9 @@ const isNarrow = (t: Tensor): boolean =>
  * squares and sums leave their range. Its results are rounded once. @internal
  */
 export function inFloat32<P>(
-  decompose: NonNullable<OpDefinition<P>['decompose']>,
+  decompose: NonNullable<Op<P>['decompose']>,
   meta: Op<P>['meta'],
-): NonNullable<OpDefinition<P>['decompose']> {
+): NonNullable<Op<P>['decompose']> {
   return (inputs, params) => {
     if (!inputs.some(isNarrow)) return decompose(inputs, params);
     const metas = meta(inputs, params);

@@ -8,6 +8,7 @@ import { inFloat32 } from './decompose.js';
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
 import { ShardwiseError } from './errors.js';
+import { type ParamSchema, type ParamsOf, type ParamsPlan, planParams } from './op-params.js';
 import type { Shape } from './shape.js';
 import type { ShardingRule } from './sharding-rule.js';
 import type { Tensor } from './tensor.js';
@@ -76,16 +77,19 @@ export interface VjpContext<P> {
 export type VjpRule<P> = (ctx: VjpContext<P>, ...grads: Tensor[]) => readonly (Tensor | null)[];
 
 /** A sample call: the table's generated tests run every op on its samples. */
-export interface Sample<P> {
-  inputs: readonly Tensor[];
+export interface Sample<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
+  inputs: Inputs;
   params: P;
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: the table is heterogeneous; each entry is typed where it is defined.
 export type AnyOp = Op<any>;
 
-/** One entry of the op table. */
-export interface Op<P> {
+/**
+ * One entry of the op table, as the layers see it. `P` is the type of its parameters; `Inputs` is
+ * the tuple that its samples have.
+ */
+export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
   readonly id: number;
   readonly name: string;
   readonly doc: string;
@@ -103,11 +107,10 @@ export interface Op<P> {
    * others.
    */
   readonly compute: ((inputs: readonly Tensor[], params: P) => Tensor[]) | null;
-  /** Names of the kernel's parameters, the fields of its struct in native/generated/op_params.h. */
-  readonly kernelParams: readonly string[];
+  /** What the kernel and the sharding decision get of the parameters. */
+  readonly params: ParamsPlan;
   /**
-   * Writes operands and parameters. Default: inputs, then outputs, then `kernelParams` read from
-   * params.
+   * Writes operands. Default: inputs, then outputs. The backend appends the kernel's parameters.
    */
   readonly lower:
     | ((
@@ -143,7 +146,7 @@ export interface Op<P> {
    * none.
    */
   readonly differentiable: readonly number[] | null;
-  readonly samples: () => readonly Sample<P>[];
+  readonly samples: () => readonly Sample<P, Inputs>[];
   /** What mixed precision does to the operands; null: nothing. */
   readonly autocast: AutocastPolicy | null;
   /**
@@ -173,19 +176,41 @@ export interface PointwiseSpec {
   extreme?: 'max' | 'min';
 }
 
-/** What a definition gives; the rest has defaults. */
-export type OpDefinition<P> = Pick<Op<P>, 'name' | 'doc' | 'samples'> & {
+/** A tensor for each name; without names, a list of any length. */
+type TensorsOf<Names extends readonly string[]> = { [K in keyof Names]: Tensor };
+
+/**
+ * What a definition gives; the rest has defaults. Rules get the inputs and outputs as tuples of the
+ * named operands, and the parameters as the schema types them.
+ */
+export interface OpDefinition<
+  S extends ParamSchema = ParamSchema,
+  I extends readonly string[] = readonly string[],
+  O extends readonly string[] = readonly string[],
+> {
+  name: string;
+  doc: string;
+  /** Names of the inputs; an optional one ends in `?`. Left out: a list of any length. */
+  inputs?: I;
+  /** Names of the outputs; left out: any number. */
+  outputs?: O;
+  params?: S;
+  samples: () => readonly Sample<ParamsOf<S>, TensorsOf<I>>[];
   traits?: readonly Trait[];
-  meta?: Op<P>['meta'];
-  view?: (input: Tensor, params: P) => ViewMeta;
+  meta?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => readonly OutputMeta[];
+  view?: (input: Tensor, params: ParamsOf<S>) => ViewMeta;
   kernel?: string | null;
-  compute?: NonNullable<Op<P>['compute']>;
-  kernelParams?: readonly string[];
-  lower?: NonNullable<Op<P>['lower']>;
+  compute?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor[];
+  lower?: (
+    command: CommandWriter,
+    inputs: TensorsOf<I>,
+    outputs: TensorsOf<O>,
+    params: ParamsOf<S>,
+  ) => void;
   updates?: number;
-  mutates?: NonNullable<Op<P>['mutates']>;
-  decompose?: NonNullable<Op<P>['decompose']>;
-  vjp: VjpRule<P> | 'not-differentiable';
+  mutates?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => readonly number[];
+  decompose?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => readonly Tensor[];
+  vjp: VjpRule<ParamsOf<S>> | 'not-differentiable';
   saves?: {
     inputs?:
       | readonly number[]
@@ -196,40 +221,46 @@ export type OpDefinition<P> = Pick<Op<P>, 'name' | 'doc' | 'samples'> & {
   differentiable?: readonly number[];
   autocast?: AutocastPolicy;
   pointwise?: PointwiseSpec;
-  sharding?: ShardingRule<P>;
-};
+  sharding?: ShardingRule<ParamsOf<S>>;
+}
 
 const table: AnyOp[] = [];
 const byName = new Map<string, AnyOp>();
 
 /** Adds an entry to the table. @throws ShardwiseError if the name is taken. */
-export function defineOp<P>(definition: OpDefinition<P>): Op<P> {
-  const { name, saves } = definition;
+export function defineOp<
+  const S extends ParamSchema = Record<never, never>,
+  const I extends readonly string[] = readonly string[],
+  const O extends readonly string[] = readonly string[],
+>(definition: OpDefinition<S, I, O>): Op<ParamsOf<S>, TensorsOf<I>> {
+  const { name } = definition;
   if (byName.has(name))
     throw new ShardwiseError('ERR_OP', `an op named "${name}" is already defined`);
+  // The layers pass the inputs and parameters that the definition's own functions made.
+  const op = entryOf(table.length, definition as unknown as OpDefinition);
+  table.push(op);
+  byName.set(name, op);
+  return op as unknown as Op<ParamsOf<S>, TensorsOf<I>>;
+}
+
+function entryOf(id: number, definition: OpDefinition): AnyOp {
+  const { name, saves, meta = missingMeta, view = null } = definition;
   const inputs = saves?.inputs ?? [];
-  const op: Op<P> = {
-    id: table.length,
+  return {
+    id,
     name,
     doc: definition.doc,
     traits: definition.traits ?? [],
-    meta: definition.meta ?? missingMeta,
-    view: definition.view ?? null,
+    meta,
+    view,
     kernel:
-      definition.kernel === undefined
-        ? definition.view
-          ? null
-          : snakeCase(name)
-        : definition.kernel,
+      definition.kernel === undefined && !view ? snakeCase(name) : (definition.kernel ?? null),
     compute: definition.compute ?? null,
-    kernelParams: definition.kernelParams ?? [],
+    params: planParams(definition.params ?? {}),
     lower: definition.lower ?? null,
     updates: definition.updates ?? -1,
     mutates: definition.mutates ?? null,
-    decompose:
-      definition.decompose === undefined
-        ? null
-        : inFloat32(definition.decompose, definition.meta ?? missingMeta),
+    decompose: definition.decompose ? inFloat32(definition.decompose, meta) : null,
     vjp: definition.vjp === 'not-differentiable' ? null : definition.vjp,
     savesInputs: typeof inputs === 'function' ? inputs : () => inputs,
     savesOutputs: saves?.outputs ?? [],
@@ -240,9 +271,6 @@ export function defineOp<P>(definition: OpDefinition<P>): Op<P> {
     pointwise: definition.pointwise ?? null,
     sharding: definition.sharding ?? null,
   };
-  table.push(op);
-  byName.set(name, op);
-  return op;
 }
 
 function missingMeta(): never {

@@ -7,6 +7,7 @@ import { onPurpose } from '../core/collective.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import type { Placement } from '../core/placement.js';
 import { aliasOf, type Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
@@ -47,25 +48,29 @@ export function requireLocalShard(op: string, t: Tensor): LocalShard {
   return shard;
 }
 
-interface ToSpec {
-  readonly spec: DTensorSpec;
+const toSpecParams = {
+  spec: param.value<DTensorSpec>(),
   /**
    * What the gradient goes back to. Said here because a saved input would keep its memory until
    * backward.
    */
-  readonly from: DTensorSpec;
+  from: param.value<DTensorSpec>(),
   /** Lets Replicate become Partial: in gradients. */
-  readonly backward: boolean;
-}
+  backward: param.value<boolean>(),
+};
+type ToSpec = ParamsOf<typeof toSpecParams>;
 
-const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
+const redistributeOp: Op<ToSpec> = defineOp({
   name: 'redistribute',
+  inputs: ['t'],
+  outputs: ['y'],
+  params: toSpecParams,
   doc: 'The same tensor in other placements.',
   traits: ['placement'],
   kernel: null,
-  meta: ([t], { spec }) => metaOf(t as Tensor, spec),
+  meta: ([t], { spec }) => metaOf(t, spec),
   compute: ([t], { spec, from, backward }) => {
-    const { local } = requireLocalShard('redistribute', t as Tensor);
+    const { local } = requireLocalShard('redistribute', t);
     if (from === spec) return [distributed(aliasOf(local), spec)];
     const text = (): string =>
       `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
@@ -79,27 +84,31 @@ const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
   samples: () => [],
 });
 
-interface ToLocal {
-  readonly from: DTensorSpec;
-  readonly gradPlacements: readonly Placement[] | null;
-}
+const toLocalParams = {
+  from: param.value<DTensorSpec>(),
+  gradPlacements: param.value<readonly Placement[] | null>(),
+};
+type ToLocal = ParamsOf<typeof toLocalParams>;
 
-const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
+const toLocalOp: Op<ToLocal> = defineOp({
   name: 'toLocal',
+  inputs: ['t'],
+  outputs: ['y'],
+  params: toLocalParams,
   doc: 'The local shard of this rank, as a plain tensor on the same memory.',
   traits: ['placement'],
   kernel: null,
   meta: ([t]) => {
-    const { local } = requireLocalShard('toLocal', t as Tensor);
+    const { local } = requireLocalShard('toLocal', t);
     return [
       { shape: local.shape, strides: local.strides, dtype: local.dtype, device: local.device },
     ];
   },
   compute: ([t]) => {
-    const shard = requireLocalShard('toLocal', t as Tensor).local;
+    const shard = requireLocalShard('toLocal', t).local;
     const local =
       shard instanceof AsyncCollectiveTensor ? asynchronous(aliasOf(shard)) : aliasOf(shard);
-    local.versionCounter = (t as Tensor).sharedVersion();
+    local.versionCounter = t.sharedVersion();
     return [local];
   },
   vjp: (ctx, g) => {
@@ -119,31 +128,35 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
   samples: () => [],
 });
 
-interface FromLocal {
-  readonly spec: DTensorSpec;
+const fromLocalParams = {
+  spec: param.value<DTensorSpec>(),
   /**
    * What the ranks must agree in, where that is checked and copies are made equal: as the first
    * rank of each replicating mesh dim has them.
    */
-  readonly check: string | null;
-}
+  check: param.value<string | null>(),
+};
+type FromLocal = ParamsOf<typeof fromLocalParams>;
 
-const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
+const fromLocalOp: Op<FromLocal> = defineOp({
   name: 'fromLocal',
+  inputs: ['t'],
+  outputs: ['y'],
+  params: fromLocalParams,
   doc: 'A distributed tensor whose local shard is a plain tensor, on the same memory.',
   traits: ['placement'],
   kernel: null,
-  meta: ([t], { spec }) => metaOf(t as Tensor, spec),
+  meta: ([t], { spec }) => metaOf(t, spec),
   compute: ([t], { spec, check }) => {
     if (check !== null)
       return [
         distributed(
-          atCallSite(() => onPurpose(check, () => firstCopy(t as Tensor, spec))),
+          atCallSite(() => onPurpose(check, () => firstCopy(t, spec))),
           spec,
         ),
       ];
-    const whole = distributed(aliasOf(t as Tensor), spec);
-    whole.versionCounter = (t as Tensor).sharedVersion();
+    const whole = distributed(aliasOf(t), spec);
+    whole.versionCounter = t.sharedVersion();
     return [whole];
   },
   vjp: (ctx, g) => [toLocalTensor(toSpec(g, gradientSpec(ctx.params.spec), true), null)],

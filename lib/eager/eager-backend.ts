@@ -6,6 +6,7 @@ import { cpu, type Device, toOneDevice } from '../core/device.js';
 import { DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
+import type { KernelParam } from '../core/op-params.js';
 import {
   contiguousStrides,
   formatShape,
@@ -209,20 +210,25 @@ function launch(
     if ((inputs[i] as Tensor).device !== device) checkHome(op, inputs[i] as Tensor, device);
   writer.words.begin(op.name);
   if (op.lower !== null) op.lower(writer.words, inputs, outputs, params);
-  else lowerAsIs(op, inputs, outputs, params as Record<string, number>);
+  else lowerAsIs(inputs, outputs);
+  appendParams(op, params as Record<string, never>);
   submitCommand(op, kernel, device, inputs, outputs);
 }
 
-function lowerAsIs(
-  op: AnyOp,
-  inputs: readonly Tensor[],
-  outputs: readonly Tensor[],
-  params: Record<string, number>,
-): void {
+function lowerAsIs(inputs: readonly Tensor[], outputs: readonly Tensor[]): void {
   const command = writer.words;
   for (let i = 0; i < inputs.length; i++) command.tensor(inputs[i] as Tensor);
   for (let i = 0; i < outputs.length; i++) command.output(outputs[i] as Tensor);
-  for (const name of op.kernelParams) command.param(Number(params[name]));
+}
+
+/** The kernel's parameters that `lower` has not written, in the order of its struct. */
+function appendParams(op: AnyOp, params: Record<string, never>): void {
+  const { appended } = op.params;
+  for (let i = 0; i < appended.length; i++) {
+    const { name, toKernel } = appended[i] as KernelParam;
+    const value = params[name] as never;
+    writer.words.param(toKernel === null ? Number(value) : toKernel(value));
+  }
 }
 
 function firstDevice(inputs: readonly Tensor[]): Device {

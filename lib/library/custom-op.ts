@@ -7,6 +7,7 @@ import { dispatch } from '../core/dispatch.js';
 import { type DTypeLike, dtypeOf } from '../core/dtype.js';
 import { ArgumentError, AutogradError, CompileError, InPlaceError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta, opByName } from '../core/op.js';
+import { param } from '../core/op-params.js';
 import { checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
 import { scope } from '../core/scope.js';
 import { checkSizes, type Shape } from '../core/shape.js';
@@ -137,8 +138,9 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   constructor(name: string, mutatesArgs: readonly number[], fn: (...args: A) => R) {
     this.fn = fn;
     this.mutatesArgs = mutatesArgs;
-    this.op = defineOp<Template>({
+    this.op = defineOp({
       name,
+      params: { slots: param.value<Template['slots']>() },
       doc: 'An op of the user.',
       kernel: null,
       meta: (inputs, template) => this.metas(inputs, template),

@@ -2,6 +2,7 @@
 
 import { dispatchOne } from '../core/dispatch.js';
 import type { Op } from '../core/op.js';
+import { type ParamSchema, type ParamsOf, param } from '../core/op-params.js';
 import { checkLimit, checkOneOf } from '../core/options.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -11,24 +12,24 @@ import { requireTensor } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
 import { where } from './where.js';
 
-type None = Record<string, never>;
-
 /** A backward op of (gradient, x): `decompose` says the same in ops, for second derivatives. */
-function backwardOp<P extends object>(
+function backwardOp<const S extends ParamSchema = Record<never, never>>(
   name: string,
   expression: string,
-  decompose: (g: Tensor, x: Tensor, params: P) => Tensor,
-  params: P,
-  kernelParams: readonly (keyof P & string)[] = [],
-): Op<P> {
-  return definePointwise<P>(name, 2, {
+  decompose: (g: Tensor, x: Tensor, params: ParamsOf<S>) => Tensor,
+  sample: ParamsOf<S>,
+  params?: S,
+): Op<ParamsOf<S>> {
+  return definePointwise(name, 2, {
     doc: `Gradient of ${name.replace('Backward', '')}.`,
     expression,
     linear: [[0]], // the gradient
-    kernelParams,
+    ...(params && { params }),
     vjp: 'not-differentiable',
-    decompose: ([g, x], given) => [decompose(g as Tensor, x as Tensor, given)],
-    samples: () => [{ inputs: [sampleTensor([3, 4]), sampleTensor([3, 4], { seed: 5 })], params }],
+    decompose: ([g, x], given) => [decompose(g, x, given)],
+    samples: () => [
+      { inputs: [sampleTensor([3, 4]), sampleTensor([3, 4], { seed: 5 })], params: sample },
+    ],
   });
 }
 
@@ -36,7 +37,6 @@ function gradientOf<P extends object>(op: Op<P>, g: Tensor, x: Tensor, params: P
   return dispatchOne(op, [g, x], params);
 }
 
-const none = NO_PARAMS as None;
 const savesInput = { inputs: [0] } as const;
 const savesOutput = { outputs: [0] } as const;
 
@@ -44,43 +44,43 @@ const reluBackward = backwardOp(
   'reluBackward',
   'y <= T(0) ? T(0) : x',
   (g, y) => where(y.le(0), 0, g),
-  none,
+  NO_PARAMS,
 );
-const reluOp = definePointwise<None>('relu', 1, {
+const reluOp = definePointwise('relu', 1, {
   doc: 'max(x, 0).',
   expression: 'x < T(0) ? T(0) : x',
   classes: 'A',
   saves: savesOutput,
-  vjp: (ctx, g) => [gradientOf(reluBackward, g, ctx.output(0), none)],
-  samples: unarySamples(none),
+  vjp: (ctx, g) => [gradientOf(reluBackward, g, ctx.output(0), NO_PARAMS)],
+  samples: unarySamples(NO_PARAMS),
 });
 
 const sigmoidBackward = backwardOp(
   'sigmoidBackward',
   'x * (T(1) - y) * y',
   (g, y) => g.mul(y.neg().add(1)).mul(y),
-  none,
+  NO_PARAMS,
 );
-const sigmoidOp = definePointwise<None>('sigmoid', 1, {
+const sigmoidOp = definePointwise('sigmoid', 1, {
   doc: '1 / (1 + exp(-x)).',
   expression: 'T(1) / (T(1) + m::exp(-x))',
   saves: savesOutput,
-  vjp: (ctx, g) => [gradientOf(sigmoidBackward, g, ctx.output(0), none)],
-  samples: unarySamples(none),
+  vjp: (ctx, g) => [gradientOf(sigmoidBackward, g, ctx.output(0), NO_PARAMS)],
+  samples: unarySamples(NO_PARAMS),
 });
 
 const tanhBackward = backwardOp(
   'tanhBackward',
   'x * (T(1) - y * y)',
   (g, y) => g.mul(y.mul(y).neg().add(1)),
-  none,
+  NO_PARAMS,
 );
-const tanhOp = definePointwise<None>('tanh', 1, {
+const tanhOp = definePointwise('tanh', 1, {
   doc: 'Hyperbolic tangent.',
   expression: 'm::tanh(x)',
   saves: savesOutput,
-  vjp: (ctx, g) => [gradientOf(tanhBackward, g, ctx.output(0), none)],
-  samples: unarySamples(none),
+  vjp: (ctx, g) => [gradientOf(tanhBackward, g, ctx.output(0), NO_PARAMS)],
+  samples: unarySamples(NO_PARAMS),
 });
 
 const siluBackward = backwardOp(
@@ -90,14 +90,14 @@ const siluBackward = backwardOp(
     const s = x.sigmoid();
     return g.mul(s.mul(x.mul(s.neg().add(1)).add(1)));
   },
-  none,
+  NO_PARAMS,
 );
-const siluOp = definePointwise<None>('silu', 1, {
+const siluOp = definePointwise('silu', 1, {
   doc: 'x * sigmoid(x).',
   expression: 'x / (T(1) + m::exp(-x))',
   saves: savesInput,
-  vjp: (ctx, g) => [gradientOf(siluBackward, g, ctx.input(0), none)],
-  samples: unarySamples(none),
+  vjp: (ctx, g) => [gradientOf(siluBackward, g, ctx.input(0), NO_PARAMS)],
+  samples: unarySamples(NO_PARAMS),
 });
 
 const geluBackward = backwardOp(
@@ -112,14 +112,14 @@ const geluBackward = backwardOp(
       .mul(1 / Math.sqrt(2 * Math.PI));
     return g.mul(cdf.add(x.mul(pdf)));
   },
-  none,
+  NO_PARAMS,
 );
-const geluOp = definePointwise<None>('gelu', 1, {
+const geluOp = definePointwise('gelu', 1, {
   doc: 'x times the normal distribution function of x.',
   expression: 'T(0.5) * x * (T(1) + m::erf(x * T(0.70710678118654752440)))',
   saves: savesInput,
-  vjp: (ctx, g) => [gradientOf(geluBackward, g, ctx.input(0), none)],
-  samples: unarySamples(none),
+  vjp: (ctx, g) => [gradientOf(geluBackward, g, ctx.input(0), NO_PARAMS)],
+  samples: unarySamples(NO_PARAMS),
 });
 
 const GELU_BETA = Math.sqrt(2 / Math.PI);
@@ -136,71 +136,64 @@ const geluTanhBackward = backwardOp(
     const left = t.add(1).mul(0.5);
     return g.mul(left.add(x.mul(0.5).mul(t.square().neg().add(1)).mul(slope)));
   },
-  none,
+  NO_PARAMS,
 );
-const geluTanhOp = definePointwise<None>('geluTanh', 1, {
+const geluTanhOp = definePointwise('geluTanh', 1, {
   doc: 'gelu with the distribution function approximated by tanh.',
   expression:
     'T(0.5) * x * (T(1) + m::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)))',
   saves: savesInput,
-  vjp: (ctx, g) => [gradientOf(geluTanhBackward, g, ctx.input(0), none)],
-  samples: unarySamples(none),
+  vjp: (ctx, g) => [gradientOf(geluTanhBackward, g, ctx.input(0), NO_PARAMS)],
+  samples: unarySamples(NO_PARAMS),
 });
 
-interface Softplus {
-  beta: number;
-  threshold: number;
-}
-const softplusBackward = backwardOp<Softplus>(
+const softplusParams = { beta: param.kernel(), threshold: param.kernel() };
+const softplusBackward = backwardOp(
   'softplusBackward',
   '(y * p0 > p1) ? x : x / (T(1) + m::exp(-y * p0))',
   (g, x, { beta, threshold }) => where(x.mul(beta).gt(threshold), g, g.mul(x.mul(beta).sigmoid())),
   { beta: 1.5, threshold: 20 },
-  ['beta', 'threshold'],
+  softplusParams,
 );
-const softplusOp = definePointwise<Softplus>('softplus', 1, {
+const softplusOp = definePointwise('softplus', 1, {
   doc: 'log(1 + exp(beta x)) / beta, and x above the threshold.',
   expression: '(x * p0 > p1) ? x : m::log1p(m::exp(x * p0)) / p0',
-  kernelParams: ['beta', 'threshold'],
+  params: softplusParams,
   saves: savesInput,
   vjp: (ctx, g) => [gradientOf(softplusBackward, g, ctx.input(0), ctx.params)],
   samples: unarySamples({ beta: 1.5, threshold: 20 }),
 });
 
-interface Slope {
-  negativeSlope: number;
-}
-const leakyReluBackward = backwardOp<Slope>(
+const slopeParams = { negativeSlope: param.kernel() };
+const leakyReluBackward = backwardOp(
   'leakyReluBackward',
   'y > T(0) ? x : x * p0',
   (g, x, { negativeSlope }) => where(x.gt(0), g, g.mul(negativeSlope)),
   { negativeSlope: 0.1 },
-  ['negativeSlope'],
+  slopeParams,
 );
-const leakyReluOp = definePointwise<Slope>('leakyRelu', 1, {
+const leakyReluOp = definePointwise('leakyRelu', 1, {
   doc: 'x above 0, negativeSlope * x below.',
   expression: 'x > T(0) ? x : x * p0',
-  kernelParams: ['negativeSlope'],
+  params: slopeParams,
   saves: savesInput,
   vjp: (ctx, g) => [gradientOf(leakyReluBackward, g, ctx.input(0), ctx.params)],
   samples: unarySamples({ negativeSlope: 0.1 }),
 });
 
-interface Alpha {
-  alpha: number;
-}
-const eluBackward = backwardOp<Alpha>(
+const alphaParams = { alpha: param.kernel() };
+const eluBackward = backwardOp(
   'eluBackward',
   'y > T(0) ? x : x * p0 * m::exp(y)',
   // above 0, exp may overflow
   (g, x, { alpha }) => where(x.gt(0), g, g.mul(where(x.ge(0), 0, x).exp()).mul(alpha)),
   { alpha: 0.7 },
-  ['alpha'],
+  alphaParams,
 );
-const eluOp = definePointwise<Alpha>('elu', 1, {
+const eluOp = definePointwise('elu', 1, {
   doc: 'x above 0, alpha (exp(x) - 1) below.',
   expression: 'x > T(0) ? x : p0 * m::expm1(x)',
-  kernelParams: ['alpha'],
+  params: alphaParams,
   saves: savesInput,
   vjp: (ctx, g) => [gradientOf(eluBackward, g, ctx.input(0), ctx.params)],
   samples: unarySamples({ alpha: 0.7 }),

@@ -9,6 +9,7 @@ import { dispatch } from '../core/dispatch.js';
 import { float64, promoteTypes } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { param } from '../core/op-params.js';
 import { checkNumber } from '../core/options.js';
 import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { defineFunction } from '../core/signature.js';
@@ -19,6 +20,7 @@ import {
   flatten,
   isAbsent,
   type NormParams,
+  normParams,
   optional,
   outputMeta,
   rmsNormBackward,
@@ -30,107 +32,97 @@ import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { normalizationBackwardRule, normalizationRule } from './sharding/normalization.js';
 
-/**
- * Inputs: gradient of the norm, the sum, rstd, the gradient of the sum or an immediate, the weight.
- */
-const addRmsNormBackward: Op<NormParams> = defineOp<NormParams>({
+const addRmsNormBackward: Op<NormParams> = defineOp({
   name: 'addRmsNormBackward',
   doc: 'Gradients of addRmsNorm: of either summand, and of the weight.',
-  sharding: normalizationBackwardRule(2, [0, 3]),
-  meta: ([, sum], { width }) => {
-    const h = sum as Tensor;
-    return [outputMeta(h), { shape: [width], strides: null, dtype: h.dtype, device: h.device }];
-  },
-  lower: (command, [g, sum, rstd, more, weight], outputs, { width }) => {
-    const { sizes, strides } = flatten(sum as Tensor, width);
-    command.view(g as Tensor, sizes, strides);
-    command.view(sum as Tensor, sizes, strides);
-    command.tensor(rstd as Tensor);
-    command.view(weight as Tensor, [width], [1]);
-    command.view(more as Tensor, sizes, strides);
-    command.outputView(outputs[0] as Tensor, sizes, strides);
-    command.output(outputs[1] as Tensor);
+  inputs: ['g', 'sum', 'rstd', 'gsum?', 'weight?'],
+  outputs: ['gx', 'gweight'],
+  params: { width: param.value<number>(), eps: param.value<number>() },
+  sharding: normalizationBackwardRule<NormParams>(2, [0, 3]),
+  meta: ([, sum], { width }) => [
+    outputMeta(sum),
+    { shape: [width], strides: null, dtype: sum.dtype, device: sum.device },
+  ],
+  lower: (command, [g, sum, rstd, gsum, weight], [gx, gweight], { width }) => {
+    const { sizes, strides } = flatten(sum, width);
+    command.view(g, sizes, strides);
+    command.view(sum, sizes, strides);
+    command.tensor(rstd);
+    command.view(weight, [width], [1]);
+    command.view(gsum, sizes, strides);
+    command.outputView(gx, sizes, strides);
+    command.output(gweight);
   },
   vjp: 'not-differentiable',
-  decompose: ([g, sum, rstd, more, weight], params) => {
-    const [gx, gw] = decomposed(rmsNormBackward, [g, sum, rstd, weight] as Tensor[], {
-      ...params,
-      needs: [true, true],
-    }) as [Tensor, Tensor];
-    return [isAbsent(more as Tensor) ? gx : gx.add(more as Tensor), gw];
+  decompose: ([g, sum, rstd, gsum, weight], params) => {
+    const needs = [true, true];
+    const grads = decomposed(rmsNormBackward, [g, sum, rstd, weight], { ...params, needs });
+    const [gx, gweight] = grads as [Tensor, Tensor];
+    return [isAbsent(gsum) ? gx : gx.add(gsum), gweight];
   },
   samples: () =>
-    addRmsNormOp.samples().flatMap(({ inputs: [x, residual, weight], params }) => {
-      const [y, sum, rstd] = dispatch(addRmsNormOp, [x, residual, weight] as Tensor[], params) as [
-        Tensor,
-        Tensor,
-        Tensor,
-      ];
+    addRmsNormOp.samples().flatMap(({ inputs, params }) => {
+      const [y, sum, rstd] = dispatch(addRmsNormOp, inputs, params) as [Tensor, Tensor, Tensor];
       const g = sampleTensor(y.shape, { seed: 9 });
-      return [sampleTensor(y.shape, { seed: 8 }), optional(null, y)].map((more) => ({
-        inputs: [g, sum, rstd, more, weight as Tensor],
+      return [sampleTensor(y.shape, { seed: 8 }), optional(null, y)].map((gsum) => ({
+        inputs: [g, sum, rstd, gsum, inputs[2]] as const,
         params,
       }));
     }),
 });
 
-const addRmsNormOp: Op<NormParams> = defineOp<NormParams>({
+const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'addRmsNorm',
   autocast: 'float32',
   differentiable: [0, 1],
   doc: 'Each row of a sum over its root mean square, times weight; and the sum.',
-  sharding: normalizationRule(3, [0, 1]),
-  kernelParams: ['eps'],
-  meta: ([x], params) => [
-    outputMeta(x as Tensor),
-    outputMeta(x as Tensor),
-    statisticsMeta(x as Tensor, params),
-  ],
-  lower: (command, [x, residual, weight], outputs, { width, eps }) => {
-    const { sizes, strides } = flatten(x as Tensor, width);
-    command.view(x as Tensor, sizes, strides);
-    command.view(residual as Tensor, sizes, strides);
-    command.view(weight as Tensor, [width], [1]);
-    command.outputView(outputs[0] as Tensor, sizes, strides);
-    command.outputView(outputs[1] as Tensor, sizes, strides);
-    command.output(outputs[2] as Tensor);
-    command.param(eps);
+  inputs: ['x', 'residual', 'weight?'],
+  outputs: ['y', 'sum', 'rstd'],
+  params: normParams,
+  sharding: normalizationRule<NormParams>(3, [0, 1]),
+  meta: ([x], params) => [outputMeta(x), outputMeta(x), statisticsMeta(x, params)],
+  lower: (command, [x, residual, weight], [y, sum, rstd], { width }) => {
+    const { sizes, strides } = flatten(x, width);
+    command.view(x, sizes, strides);
+    command.view(residual, sizes, strides);
+    command.view(weight, [width], [1]);
+    command.outputView(y, sizes, strides);
+    command.outputView(sum, sizes, strides);
+    command.output(rstd);
   },
   saves: { inputs: [2], outputs: [1, 2] },
-  vjp: (ctx, g, more) => {
-    if (g === null) return [more as Tensor, more as Tensor, null];
+  vjp: (ctx, g: Tensor | null, gsum: Tensor | null) => {
+    if (g === null) return [gsum, gsum, null];
     const sum = ctx.output(1);
-    const given = [
+    const operands = [
       g.contiguous(),
       sum,
       ctx.output(2),
-      more === null ? optional(null, sum) : (more as Tensor).contiguous(),
+      gsum === null ? optional(null, sum) : gsum.contiguous(),
       ctx.input(2),
     ];
-    const [gx, gw] = dispatch(addRmsNormBackward, given, ctx.params) as [Tensor, Tensor];
+    const [gx, gw] = dispatch(addRmsNormBackward, operands, ctx.params) as [Tensor, Tensor];
     return [gx, gx, ctx.needs(2) ? reshapeIfNeeded(gw, ctx.inputShape(2)) : null];
   },
   decompose: ([x, residual, weight], params) => {
-    const sum = (x as Tensor).add(residual as Tensor);
-    const [y, rstd] = decomposed(rmsNormOp, [sum, weight as Tensor], params) as [Tensor, Tensor];
+    const sum = x.add(residual);
+    const [y, rstd] = decomposed(rmsNormOp, [sum, weight], params) as [Tensor, Tensor];
     return [y, sum, rstd];
   },
-  samples: () => [
-    {
-      inputs: [
-        sampleTensor([3, 5]),
-        sampleTensor([3, 5], { seed: 4 }),
-        sampleTensor([5], { seed: 2 }),
-      ],
-      params: { width: 5, eps: 1e-5 },
-    },
-    {
-      inputs: ((x) => [x, sampleTensor([2, 4], { seed: 4 }), optional(null, x)])(
-        sampleTensor([2, 4]),
-      ),
-      params: { width: 4, eps: 1e-5 },
-    },
-  ],
+  samples: () => {
+    const plain = sampleTensor([2, 4]);
+    const residual = (shape: Shape) => sampleTensor(shape, { seed: 4 });
+    return [
+      {
+        inputs: [sampleTensor([3, 5]), residual([3, 5]), sampleTensor([5], { seed: 2 })],
+        params: { width: 5, eps: 1e-5 },
+      },
+      {
+        inputs: [plain, residual([2, 4]), optional(null, plain)],
+        params: { width: 4, eps: 1e-5 },
+      },
+    ];
+  },
 });
 
 /**

@@ -1,10 +1,12 @@
 /** Scaled dot product attention: fused, the score matrix is never written. */
 
 import { autocastOperands, setOperandConverter } from '../core/autocast.js';
+import type { CommandWriter } from '../core/command.js';
 import { dispatch } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkFlag, checkNumber, checkProbability } from '../core/options.js';
 import { nextDraw } from '../core/random.js';
 import { broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
@@ -16,56 +18,39 @@ import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { attentionBackwardRule, attentionRule } from './sharding/attention.js';
 
-interface Attention {
-  scale: number;
-  causal: number;
-  dropout: number;
-  seedLow: number;
-  seedHigh: number;
-  offset: number;
-}
+const attentionParams = {
+  scale: param.kernel(),
+  causal: param.kernel(),
+  dropout: param.kernel(),
+  seedLow: param.random(),
+  seedHigh: param.random(),
+  offset: param.random(),
+};
+type Attention = ParamsOf<typeof attentionParams>;
 
-const attentionParams = ['scale', 'causal', 'dropout', 'seedLow', 'seedHigh', 'offset'] as const;
-
-function writeMask(
-  write: (t: Tensor, sizes: Shape, strides: Shape) => void,
-  mask: Tensor,
-  scores: Shape,
-): void {
-  write(
-    mask,
-    scores,
-    mask.storage === null ? [] : broadcastStrides(mask.shape, mask.strides, scores),
-  );
+function writeMask(command: CommandWriter, mask: Tensor, scores: Shape): void {
+  const strides = mask.storage === null ? [] : broadcastStrides(mask.shape, mask.strides, scores);
+  command.view(mask, scores, strides);
 }
 
 const scoresOf = (q: Tensor, k: Tensor): Shape => [...q.shape.slice(0, 3), k.shape[2] as number];
 
-const attentionBackward: Op<Attention> = defineOp<Attention>({
+const attentionBackward: Op<Attention> = defineOp({
   name: 'attentionBackward',
   doc: 'Gradients of attention: of queries, keys and values.',
-  sharding: attentionBackwardRule(),
-  kernelParams: attentionParams,
+  inputs: ['g', 'q', 'k', 'v', 'mask?', 'out', 'lse'],
+  outputs: ['gq', 'gk', 'gv'],
+  params: attentionParams,
+  sharding: attentionBackwardRule<Attention>(),
   meta: ([, q, k, v]) =>
-    [q, k, v].map((x) => ({
-      shape: (x as Tensor).shape,
-      strides: null,
-      dtype: (x as Tensor).dtype,
-      device: (x as Tensor).device,
-    })),
-  lower: (command, inputs, outputs, params) => {
-    const [g, q, k, v, mask, out, lse] = inputs as Tensor[];
-    for (const t of [g, q, k, v] as Tensor[]) command.tensor(t);
-    writeMask(
-      (t, sizes, strides) => command.view(t, sizes, strides),
-      mask as Tensor,
-      scoresOf(q as Tensor, k as Tensor),
-    );
-    command.tensor(out as Tensor);
-    command.tensor(lse as Tensor);
+    [q, k, v].map(({ shape, dtype, device }) => ({ shape, strides: null, dtype, device })),
+  lower: (command, [g, q, k, v, mask, out, lse], outputs) => {
+    for (const t of [g, q, k, v]) command.tensor(t);
+    writeMask(command, mask, scoresOf(q, k));
+    command.tensor(out);
+    command.tensor(lse);
     for (const output of outputs) command.output(output);
-    command.cost((q as Tensor).numel() * ((k as Tensor).shape[2] as number));
-    for (const name of attentionParams) command.param(params[name]);
+    command.cost(q.numel() * (k.shape[2] as number));
   },
   vjp: 'not-differentiable',
   decompose: (inputs, params) => {
@@ -74,22 +59,12 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
         'scaledDotProductAttention: a second derivative with dropout is not supported',
         { op: 'scaledDotProductAttention' },
       );
-    const { dtype } = inputs[1] as Tensor;
-    const [g, q, k, v] = inputs.slice(0, 4).map((t) => t.to(accumulatedIn(dtype))) as [
-      Tensor,
-      Tensor,
-      Tensor,
-      Tensor,
-    ];
+    const { dtype } = inputs[1];
+    const wide = inputs.map((t) => (t.storage === null ? t : t.to(accumulatedIn(dtype))));
+    const [g, q, k, v] = wide as [Tensor, Tensor, Tensor, Tensor];
     const [heads, keyHeads] = [q.shape[1] as number, k.shape[1] as number];
     const [keys, values] = [shareHeads(k, heads), shareHeads(v, heads)];
-    const weights = attentionWeights(
-      q,
-      keys,
-      inputs[4] as Tensor,
-      params.scale,
-      params.causal === 1,
-    );
+    const weights = attentionWeights(q, keys, inputs[4], params.scale, params.causal === 1);
     const gradWeights = g.matmul(values.transpose(-2, -1));
     const inner = gradWeights
       .sub(gradWeights.mul(weights).sum(-1, { keepdim: true }))
@@ -105,7 +80,8 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
   samples: () =>
     attentionOp.samples().map(({ inputs, params }) => {
       const [out, lse] = dispatch(attentionOp, inputs, params) as [Tensor, Tensor];
-      return { inputs: [sampleTensor(out.shape, { seed: 9 }), ...inputs, out, lse], params };
+      const g = sampleTensor(out.shape, { seed: 9 });
+      return { inputs: [g, ...inputs, out, lse] as const, params };
     }),
 });
 
@@ -128,33 +104,29 @@ function sumHeads(t: Tensor, own: number): Tensor {
   return heads === own ? t : t.reshape([b, own, heads / own, s, d]).sum(2);
 }
 
-const attentionOp: Op<Attention> = defineOp<Attention>({
+const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor]> = defineOp({
   name: 'attention',
+  inputs: ['q', 'k', 'v', 'mask?'],
+  outputs: ['out', 'lse'],
+  params: attentionParams,
   autocast: 'low precision',
   differentiable: [0],
   doc: 'softmax(scale q k^T + mask) v, by blocks.',
-  sharding: attentionRule(),
-  kernelParams: attentionParams,
+  sharding: attentionRule<Attention>(),
   meta: ([q, , v]) => {
-    const [query, value] = [q as Tensor, v as Tensor];
-    const { dtype, device } = query;
-    const rows = query.shape.slice(0, 3);
+    const { dtype, device } = q;
+    const rows = q.shape.slice(0, 3);
     return [
-      { shape: [...rows, value.shape[3] as number], strides: null, dtype, device },
+      { shape: [...rows, v.shape[3] as number], strides: null, dtype, device },
       { shape: rows, strides: null, dtype: accumulatedIn(dtype), device },
     ];
   },
-  lower: (command, inputs, outputs, params) => {
-    const [q, k, v, mask] = inputs as Tensor[];
-    for (const t of [q, k, v] as Tensor[]) command.tensor(t);
-    writeMask(
-      (t, sizes, strides) => command.view(t, sizes, strides),
-      mask as Tensor,
-      scoresOf(q as Tensor, k as Tensor),
-    );
-    for (const output of outputs) command.output(output);
-    command.cost(((q as Tensor).numel() * ((k as Tensor).shape[2] as number)) / 4);
-    for (const name of attentionParams) command.param(params[name]);
+  lower: (command, [q, k, v, mask], [out, lse]) => {
+    for (const t of [q, k, v]) command.tensor(t);
+    writeMask(command, mask, scoresOf(q, k));
+    command.output(out);
+    command.output(lse);
+    command.cost((q.numel() * (k.shape[2] as number)) / 4);
   },
   saves: { inputs: [0, 1, 2, 3], outputs: [0, 1] },
   vjp: (ctx, g) => {

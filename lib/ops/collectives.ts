@@ -13,23 +13,24 @@ import {
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import type { ReduceOpName } from '../core/placement.js';
 import { formatShape, numelOf, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { sampleTensor } from './samples.js';
 
-interface InGroup {
-  readonly group: CollectiveGroup;
-}
+const groupParams = { group: param.value<CollectiveGroup>() };
+type InGroup = ParamsOf<typeof groupParams>;
 
-interface Reduces extends InGroup {
-  readonly reduceOp: ReduceOpName;
-}
+const reduceParams = { ...groupParams, reduceOp: param.value<ReduceOpName>() };
+type Reduces = ParamsOf<typeof reduceParams>;
 
-interface Rows {
-  /** Of each rank, in the order of the group. */
-  readonly rows: readonly number[];
-}
+/** Rows of each rank, in the order of the group. */
+const rowsParam = { rows: param.value<readonly number[]>() };
+const gatherParams = { ...groupParams, ...rowsParam };
+type Gathers = ParamsOf<typeof gatherParams>;
+const reduceScatterParams = { ...reduceParams, ...rowsParam };
+type ReduceScatters = ParamsOf<typeof reduceScatterParams>;
 
 const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
 const rowSize = (t: Tensor): number => numelOf(t.shape.slice(1));
@@ -108,37 +109,45 @@ function into(
   return [output];
 }
 
-const allReduceOp: Op<Reduces> = defineOp<Reduces>({
+const allReduceOp: Op<Reduces> = defineOp({
   name: 'allReduce',
+  inputs: ['x'],
+  outputs: ['y'],
+  params: reduceParams,
   doc: 'The reduction of the inputs of all ranks, on every rank.',
   traits: ['collective'],
   kernel: null,
-  meta: ([t]) => metaOf(t as Tensor, (t as Tensor).shape),
-  compute: ([t], params) =>
-    into('allReduce', params, t as Tensor, (t as Tensor).shape, {
+  meta: ([x]) => metaOf(x, x.shape),
+  compute: ([input], params) =>
+    into('allReduce', params, input, input.shape, {
       kind: 'allReduce',
       reduceOp: params.reduceOp,
-      about: aboutShape((t as Tensor).shape),
+      about: aboutShape(input.shape),
     }),
   vjp: (ctx, g) => {
     const { group, reduceOp } = ctx.params;
     checkLinear('allReduce', reduceOp);
     return [dispatchOne(allReduceOp, [g], { group, reduceOp })];
   },
-  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, reduceOp: 'sum' } }],
+  samples: () => [
+    { inputs: [sampleTensor([3, 4])], params: { group: solo, reduceOp: 'sum' as const } },
+  ],
 });
 
-const allGatherOp: Op<InGroup & Rows> = defineOp<InGroup & Rows>({
+const allGatherOp: Op<Gathers> = defineOp({
   name: 'allGather',
+  inputs: ['x'],
+  outputs: ['y'],
+  params: gatherParams,
   doc: 'The rows of all ranks one below the other, on every rank.',
   traits: ['collective'],
   kernel: null,
-  meta: ([t], { group, rows }) => {
-    checkRows('allGather', t as Tensor, rows, group, rows[group.rank] as number);
-    return metaOf(t as Tensor, withRows(t as Tensor, sum(rows)));
+  meta: ([x], { group, rows }) => {
+    checkRows('allGather', x, rows, group, rows[group.rank] as number);
+    return metaOf(x, withRows(x, sum(rows)));
   },
-  compute: ([t], params) => {
-    const [input, { rows }] = [t as Tensor, params];
+  compute: ([input], params) => {
+    const { rows } = params;
     const about = isEven(rows) ? ownPart(input.numel(), input.shape[0]) : '';
     return into('allGather', params, input, withRows(input, sum(rows)), {
       kind: 'allGather',
@@ -150,17 +159,20 @@ const allGatherOp: Op<InGroup & Rows> = defineOp<InGroup & Rows>({
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, rows: [3] } }],
 });
 
-const reduceScatterOp: Op<Reduces & Rows> = defineOp<Reduces & Rows>({
+const reduceScatterOp: Op<ReduceScatters> = defineOp({
   name: 'reduceScatter',
+  inputs: ['x'],
+  outputs: ['y'],
+  params: reduceScatterParams,
   doc: 'Of the reduction of the inputs of all ranks, the rows that are this rank’s.',
   traits: ['collective'],
   kernel: null,
-  meta: ([t], { group, rows }) => {
-    checkRows('reduceScatter', t as Tensor, rows, group, sum(rows));
-    return metaOf(t as Tensor, withRows(t as Tensor, rows[group.rank] as number));
+  meta: ([x], { group, rows }) => {
+    checkRows('reduceScatter', x, rows, group, sum(rows));
+    return metaOf(x, withRows(x, rows[group.rank] as number));
   },
-  compute: ([t], params) => {
-    const [input, { group, rows, reduceOp }] = [t as Tensor, params];
+  compute: ([input], params) => {
+    const { group, rows, reduceOp } = params;
     return into('reduceScatter', params, input, withRows(input, rows[group.rank] as number), {
       kind: 'reduceScatter',
       reduceOp,
@@ -174,27 +186,35 @@ const reduceScatterOp: Op<Reduces & Rows> = defineOp<Reduces & Rows>({
     return [reduceOp === 'sum' ? gathered : gathered.div(group.size)];
   },
   samples: () => [
-    { inputs: [sampleTensor([3, 4])], params: { group: solo, rows: [3], reduceOp: 'sum' } },
+    {
+      inputs: [sampleTensor([3, 4])],
+      params: { group: solo, rows: [3], reduceOp: 'sum' as const },
+    },
   ],
 });
 
-interface Exchange extends InGroup {
+const exchangeParams = {
+  ...groupParams,
   /** Rows of the input for each rank, and of the output from each rank. */
-  readonly inputRows: readonly number[];
-  readonly outputRows: readonly number[];
-}
+  inputRows: param.value<readonly number[]>(),
+  outputRows: param.value<readonly number[]>(),
+};
+type Exchange = ParamsOf<typeof exchangeParams>;
 
-const allToAllOp: Op<Exchange> = defineOp<Exchange>({
+const allToAllOp: Op<Exchange> = defineOp({
   name: 'allToAll',
+  inputs: ['x'],
+  outputs: ['y'],
+  params: exchangeParams,
   doc: 'Each rank gives some of its rows to each other; what comes lies in the order of ranks.',
   traits: ['collective'],
   kernel: null,
-  meta: ([t], { group, inputRows, outputRows }) => {
-    checkRows('allToAll', t as Tensor, inputRows, group, sum(inputRows));
-    return metaOf(t as Tensor, withRows(t as Tensor, sum(outputRows)));
+  meta: ([x], { group, inputRows, outputRows }) => {
+    checkRows('allToAll', x, inputRows, group, sum(inputRows));
+    return metaOf(x, withRows(x, sum(outputRows)));
   },
-  compute: ([t], params) => {
-    const [input, { inputRows, outputRows }] = [t as Tensor, params];
+  compute: ([input], params) => {
+    const { inputRows, outputRows } = params;
     const size = rowSize(input);
     return into('allToAll', params, input, withRows(input, sum(outputRows)), {
       kind: 'allToAll',
@@ -211,16 +231,24 @@ const allToAllOp: Op<Exchange> = defineOp<Exchange>({
   ],
 });
 
-const broadcastOp: Op<InGroup & { root: number; called: string }> = defineOp<
-  InGroup & { root: number; called: string }
->({
+const broadcastParams = {
+  ...groupParams,
+  root: param.value<number>(),
+  called: param.value<string>(),
+};
+type Broadcasts = ParamsOf<typeof broadcastParams>;
+
+const broadcastOp: Op<Broadcasts> = defineOp({
   name: 'broadcast',
+  inputs: ['x'],
+  outputs: ['y'],
+  params: broadcastParams,
   doc: 'The input of one rank, on every rank.',
   traits: ['collective'],
   kernel: null,
-  meta: ([t]) => metaOf(t as Tensor, (t as Tensor).shape),
-  compute: ([t], params) =>
-    into(params.called, params, t as Tensor, (t as Tensor).shape, {
+  meta: ([x]) => metaOf(x, x.shape),
+  compute: ([input], params) =>
+    into(params.called, params, input, input.shape, {
       kind: 'broadcast',
       root: params.root,
     }),

@@ -22,7 +22,6 @@ import {
 } from './operand.js';
 import { binarySamples, unarySamples } from './samples.js';
 
-type None = Record<string, never>;
 type Binary = (input: TensorLike, other: TensorLike) => Tensor;
 
 function define(
@@ -32,12 +31,12 @@ function define(
   spec: Pick<PointwiseSpec, 'classes' | 'result'>,
 ): Binary {
   const samples = spec.classes === 'I' ? { dtype: int64, low: 0, high: 6 } : {};
-  const op: Op<None> = definePointwise<None>(name, 2, {
+  const op: Op<object> = definePointwise(name, 2, {
     doc,
     expression,
     ...spec,
     vjp: 'not-differentiable',
-    samples: binarySamples(NO_PARAMS as None, samples),
+    samples: binarySamples(NO_PARAMS, samples),
   });
   addMethod(name, function (other: TensorLike, more?: unknown) {
     if (more !== undefined) refuseMore(more, name);
@@ -159,12 +158,12 @@ export const bitwiseRightShift = define(
   bitwise,
 );
 
-const bitwiseNotOp: Op<None> = definePointwise<None>('bitwiseNot', 1, {
+const bitwiseNotOp: Op<object> = definePointwise('bitwiseNot', 1, {
   doc: 'All bits turned over; for bool the opposite.',
   expression: '~x',
   ...bitwise,
   vjp: 'not-differentiable',
-  samples: unarySamples(NO_PARAMS as None, { dtype: int64, low: -4, high: 4 }),
+  samples: unarySamples(NO_PARAMS, { dtype: int64, low: -4, high: 4 }),
 });
 
 /**

@@ -24,6 +24,7 @@ import {
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { formatShape, isNonOverlappingAndDense, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -35,19 +36,22 @@ import { describe, operand, requireDtype, requireTensor, type TensorLike } from 
 import { sampleTensor } from './samples.js';
 import { copyRule, fillRule } from './sharding/pointwise.js';
 
-interface CopyParams {
-  dtype?: DType;
+const copyParams = {
+  dtype: param.optional<DType>(),
   /** Keep the input's layout if it is dense; else row-major. */
-  preserve?: boolean;
-}
+  preserve: param.optional<boolean>(),
+};
+type CopyParams = ParamsOf<typeof copyParams>;
 
-const copyOp: Op<CopyParams> = defineOp<CopyParams>({
+const copyOp: Op<CopyParams> = defineOp({
   name: 'copy',
+  inputs: ['x'],
+  outputs: ['y'],
+  params: copyParams,
   doc: 'The elements, converted to another dtype if one is given, in new memory.',
   traits: ['pointwise', 'strided-output'],
-  sharding: copyRule((input, { dtype }) => dtype ?? input.dtype),
-  meta: ([x], { dtype, preserve }) => {
-    const input = x as Tensor;
+  sharding: copyRule<CopyParams>((input, { dtype }) => dtype ?? input.dtype),
+  meta: ([input], { dtype, preserve }) => {
     const keeps =
       preserve === true &&
       !input.isContiguous() &&
@@ -61,8 +65,7 @@ const copyOp: Op<CopyParams> = defineOp<CopyParams>({
       },
     ];
   },
-  lower: (command, [input], [output]) => {
-    const [x, y] = [input as Tensor, output as Tensor];
+  lower: (command, [x], [y]) => {
     const { sizes, strides } = collapseOperands([x], y);
     command.view(x, sizes, strides[0] as number[]);
     command.outputView(y, sizes, strides[1] as number[]);
@@ -75,23 +78,24 @@ const copyOp: Op<CopyParams> = defineOp<CopyParams>({
   ],
 });
 
-interface TransferParams {
-  device: Device;
+const transferParams = {
+  device: param.value<Device>(),
   /** Into pinned host memory; `device` is the CPU, and may be the input's own. */
-  pinned?: boolean;
-}
+  pinned: param.optional<boolean>(),
+};
+type TransferParams = ParamsOf<typeof transferParams>;
 
 /** The backend moves the bytes; the input is dense here, so that they are one run. */
-const toDeviceOp: Op<TransferParams> = defineOp<TransferParams>({
+const toDeviceOp: Op<TransferParams> = defineOp({
   name: 'toDevice',
+  inputs: ['x'],
+  outputs: ['y'],
+  params: transferParams,
   doc: 'The same elements in the memory of another device, or in pinned memory.',
   traits: ['transfer'],
-  sharding: copyRule((input) => input.dtype),
+  sharding: copyRule<TransferParams>((input) => input.dtype),
   kernel: null,
-  meta: ([x], { device }) => {
-    const input = x as Tensor;
-    return [{ shape: input.shape, strides: input.strides, dtype: input.dtype, device }];
-  },
+  meta: ([{ shape, strides, dtype }], { device }) => [{ shape, strides, dtype, device }],
   vjp: (ctx, g) => [convert(g, g.dtype, ctx.inputDevice(0), false)],
   samples: () => [],
 });
@@ -290,9 +294,11 @@ export function copyRowMajor(input: Tensor): Tensor {
   return dispatchOne(copyOp, [input], {});
 }
 
-interface FillParams {
-  value: number | bigint;
-}
+/** A value in two words, since 64-bit integers do not fit one. */
+export const wordsOfValue = { valueHigh: param.byLower(), valueLow: param.byLower() };
+
+const fillParams = { ...wordsOfValue, value: param.value<number | bigint>() };
+type FillParams = ParamsOf<typeof fillParams>;
 
 /** Splits an integer so that both halves are exact doubles; see `fill` in native/README.md. */
 export function fillWords(value: number | bigint, dtype: DType, op: string): [number, number] {
@@ -314,18 +320,16 @@ export function fillValue(value: unknown, op: string): number | bigint {
 }
 
 /** Overwrites its input: meta is the input itself, so it only runs in place. */
-const fillOp: Op<FillParams> = defineOp<FillParams>({
+const fillOp: Op<FillParams> = defineOp({
   name: 'fill',
+  inputs: ['x'],
+  outputs: ['y'],
+  params: fillParams,
   doc: 'Every element set to one value.',
   traits: ['pointwise', 'strided-output'],
-  sharding: fillRule(),
-  meta: ([x]) => {
-    const input = x as Tensor;
-    return [{ shape: input.shape, strides: null, dtype: input.dtype, device: input.device }];
-  },
-  kernelParams: ['valueHigh', 'valueLow'],
-  lower: (command, _inputs, [output], { value }) => {
-    const y = output as Tensor;
+  sharding: fillRule<FillParams>(),
+  meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
+  lower: (command, _inputs, [y], { value }) => {
     const { sizes, strides } = collapseOperands([], y);
     command.outputView(y, sizes, strides[0] as number[]);
     const [high, low] = fillWords(value, y.dtype, 'fill_');

@@ -2,6 +2,7 @@
  * Pointwise ops: shape rule, lowering, and both backends' kernels follow from one scalar
  * expression.
  */
+import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { toOneDevice } from '../core/device.js';
 import { bool, ComputeType, type DType, getDefaultDtype } from '../core/dtype.js';
@@ -15,6 +16,7 @@ import {
   type Sample,
   snakeCase,
 } from '../core/op.js';
+import type { ParamSchema, ParamsOf } from '../core/op-params.js';
 import { resultType } from '../core/promotion.js';
 import {
   broadcastShapes,
@@ -27,7 +29,14 @@ import type { Tensor } from '../core/tensor.js';
 import { collapseOperands } from './collapse.js';
 import { pointwiseRule } from './sharding/pointwise.js';
 
-type PointwiseDefinition<P> = {
+/** The operands of a pointwise op, as a tuple. */
+type Operands<Arity extends 1 | 2 | 3> = Arity extends 1
+  ? readonly [Tensor]
+  : Arity extends 2
+    ? readonly [Tensor, Tensor]
+    : readonly [Tensor, Tensor, Tensor];
+
+interface PointwiseDefinition<S extends ParamSchema, Arity extends 1 | 2 | 3> {
   doc: string;
   expression: string;
   classes?: PointwiseSpec['classes'];
@@ -37,20 +46,20 @@ type PointwiseDefinition<P> = {
   extreme?: PointwiseSpec['extreme'];
   /** Why operands of these dtypes or values have no result; null if they have one. */
   refuses?: (inputs: readonly Tensor[]) => string | null;
-  kernelParams?: readonly (keyof P & string)[];
-  vjp: OpDefinition<P>['vjp'];
-  saves?: OpDefinition<P>['saves'];
-  decompose?: OpDefinition<P>['decompose'];
-  autocast?: OpDefinition<P>['autocast'];
-  samples: () => readonly Sample<P>[];
-};
+  /** All of them are the kernel's: p0, p1 and so on in the expression. */
+  params?: S;
+  vjp: OpDefinition<S>['vjp'];
+  saves?: OpDefinition['saves'];
+  decompose?: (inputs: Operands<Arity>, params: ParamsOf<S>) => readonly Tensor[];
+  autocast?: AutocastPolicy;
+  samples: () => readonly Sample<ParamsOf<S>>[];
+}
 
 /** Adds a pointwise op to the table. @internal */
-export function definePointwise<P extends object>(
-  name: string,
-  arity: 1 | 2 | 3,
-  definition: PointwiseDefinition<P>,
-): Op<P> {
+export function definePointwise<
+  Arity extends 1 | 2 | 3,
+  const S extends ParamSchema = Record<never, never>,
+>(name: string, arity: Arity, definition: PointwiseDefinition<S, Arity>): Op<ParamsOf<S>> {
   const {
     expression,
     classes = 'F',
@@ -58,8 +67,8 @@ export function definePointwise<P extends object>(
     condition = false,
     linear,
     extreme,
-    kernelParams = [],
     refuses,
+    decompose,
     ...rest
   } = definition;
   const spec: PointwiseSpec = {
@@ -71,29 +80,27 @@ export function definePointwise<P extends object>(
     ...(linear && { linear }),
     ...(extreme && { extreme }),
   };
-  return defineOp<P>({
+  const meta = (inputs: readonly Tensor[]): readonly OutputMeta[] => {
+    const reason = refuses?.(inputs) ?? null;
+    if (reason !== null)
+      throw new DtypeError(`${name}: ${reason}`, {
+        op: name,
+        given: inputs.map((t) => t.dtype.name),
+      });
+    return [pointwiseMeta(name, spec, inputs)];
+  };
+  return defineOp({
     ...rest,
     name,
+    outputs: ['y'],
     traits: ['pointwise'],
     kernel: snakeCase(name),
-    kernelParams,
     pointwise: spec,
-    sharding: pointwiseRule<P>(name, spec, (inputs) => computeDtype(name, spec, inputs)),
-    meta: refuses
-      ? (inputs) => {
-          const reason = refuses(inputs);
-          if (reason !== null)
-            throw new DtypeError(`${name}: ${reason}`, {
-              op: name,
-              given: inputs.map((t) => t.dtype.name),
-            });
-          return [pointwiseMeta(name, spec, inputs)];
-        }
-      : (inputs) => [pointwiseMeta(name, spec, inputs)],
-    lower: (command, inputs, outputs, params) => {
-      lowerPointwise(command, spec, inputs, outputs[0] as Tensor);
-      for (const key of kernelParams) command.param(Number(params[key]));
-    },
+    sharding: pointwiseRule<ParamsOf<S>>(name, spec, (inputs) => computeDtype(name, spec, inputs)),
+    meta: refuses ? meta : (inputs) => [pointwiseMeta(name, spec, inputs)],
+    lower: (command, inputs, [y]) => lowerPointwise(command, spec, inputs, y),
+    // The arity of the call is that of the definition.
+    ...(decompose && { decompose: decompose as never }),
   });
 }
 

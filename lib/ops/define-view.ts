@@ -1,24 +1,29 @@
 /** View ops: other windows on the memory of their input. */
-import { defineOp, type Op, type OpDefinition, type ViewMeta } from '../core/op.js';
+import { defineOp, type Op, type OpDefinition, type Sample, type ViewMeta } from '../core/op.js';
+import type { ParamSchema, ParamsOf } from '../core/op-params.js';
 import type { ShardingRule } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 
 /** Adds a view op: traits and shape rule follow from the window it computes. @internal */
-export function defineView<P extends object>(definition: {
+export function defineView<const S extends ParamSchema = Record<never, never>>(definition: {
   name: string;
   doc: string;
-  view: (input: Tensor, params: P) => ViewMeta;
-  sharding: ShardingRule<P>;
-  vjp: OpDefinition<P>['vjp'];
-  samples: Op<P>['samples'];
-}): Op<P> {
-  return defineOp<P>({
-    ...definition,
+  params?: S;
+  view: (input: Tensor, params: ParamsOf<S>) => ViewMeta;
+  sharding: ShardingRule<ParamsOf<S>>;
+  vjp: OpDefinition<S>['vjp'];
+  samples: () => readonly Sample<ParamsOf<S>>[];
+}): Op<ParamsOf<S>> {
+  const { view, samples, ...rest } = definition;
+  return defineOp({
+    ...rest,
+    inputs: ['x'],
+    view,
+    samples: samples as () => readonly Sample<ParamsOf<S>, readonly [Tensor]>[],
     traits: ['view'],
     meta: ([x], params) => {
-      const input = x as Tensor;
-      const { shape, strides } = definition.view(input, params);
-      return [{ shape, strides, dtype: input.dtype, device: input.device }];
+      const { shape, strides } = view(x, params);
+      return [{ shape, strides, dtype: x.dtype, device: x.device }];
     },
   });
 }

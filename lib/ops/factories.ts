@@ -10,6 +10,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, type DTypeLike, getDefaultDtype, int64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import type { ShardingRule } from '../core/sharding-rule.js';
@@ -17,7 +18,7 @@ import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { encodeValues } from '../core/values.js';
 import { makeFromValues } from './construct.js';
-import { fillWords, fillValue as plainNumber } from './copy.js';
+import { fillWords, fillValue as plainNumber, wordsOfValue } from './copy.js';
 import { addMethod } from './method.js';
 import { requireDtype, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
@@ -47,23 +48,26 @@ export interface TensorOptions {
 /** Numbers, and tensors without dims, nested to any depth. */
 export type NestedArray = number | bigint | boolean | Tensor | readonly NestedArray[];
 
-interface FullParams {
-  shape: Shape;
-  strides: Shape | null;
-  dtype: DType;
-  device: Device;
-  value: number | bigint;
-}
+const fullParams = {
+  ...wordsOfValue,
+  shape: param.value<Shape>(),
+  strides: param.value<Shape | null>(),
+  dtype: param.value<DType>(),
+  device: param.value<Device>(),
+  value: param.value<number | bigint>(),
+};
+type FullParams = ParamsOf<typeof fullParams>;
 
-const fullOp: Op<FullParams> = defineOp<FullParams>({
+const fullOp: Op<FullParams> = defineOp({
   name: 'full',
+  inputs: [],
+  outputs: ['y'],
+  params: fullParams,
   doc: 'A tensor with every element one value.',
-  sharding: factoryRule(),
+  sharding: factoryRule<FullParams>(),
   kernel: 'fill',
   meta: (_inputs, { shape, strides, dtype, device }) => [{ shape, strides, dtype, device }],
-  kernelParams: ['valueHigh', 'valueLow'],
-  lower: (command, _inputs, [output], { value, dtype }) => {
-    const y = output as Tensor;
+  lower: (command, _inputs, [y], { value, dtype }) => {
     command.outputView(y, [y.numel()], [1]);
     const [high, low] = fillWords(value, dtype, 'full');
     command.param(high);
@@ -216,18 +220,22 @@ const fullLikeOf = defineFunction(
     fullLike(input, plainNumber(fillValue, 'fullLike'), options, 'fullLike'),
 );
 
-interface EmptyParams {
-  shape: Shape;
-  dtype: DType;
-  device: Device;
-  pinned?: boolean;
-}
+const emptyParams = {
+  shape: param.value<Shape>(),
+  dtype: param.value<DType>(),
+  device: param.value<Device>(),
+  pinned: param.optional<boolean>(),
+};
+type EmptyParams = ParamsOf<typeof emptyParams>;
 
 /** Memory with no defined content; it costs an allocation and no kernel. */
-const emptyOp: Op<EmptyParams> = defineOp<EmptyParams>({
+const emptyOp: Op<EmptyParams> = defineOp({
   name: 'empty',
+  inputs: [],
+  outputs: ['y'],
+  params: emptyParams,
   doc: 'A tensor whose values are undefined.',
-  sharding: factoryRule(),
+  sharding: factoryRule<EmptyParams>(),
   traits: ['uninitialized'],
   kernel: null,
   meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
@@ -289,33 +297,32 @@ export function newEmpty(input: Tensor, size: Shape, options: TensorOptions): Te
   );
 }
 
-interface RangeParams {
-  size: number;
-  start: number;
-  step: number;
-  dtype: DType;
-  device: Device;
-}
+const rangeParams = (step: string) => ({
+  size: param.value<number>(),
+  start: param.kernel(),
+  /** The distance of values; of linspace, their end. */
+  step: param.kernel(step),
+  dtype: param.value<DType>(),
+  device: param.value<Device>(),
+});
+type RangeParams = ParamsOf<ReturnType<typeof rangeParams>>;
 
 function rangeOp(
   name: string,
   kernel: string,
-  second: string,
+  step: string,
   doc: string,
   sharding: ShardingRule<RangeParams>,
 ): Op<RangeParams> {
-  return defineOp<RangeParams>({
+  return defineOp({
     name,
     sharding,
     doc,
     kernel,
-    kernelParams: ['start', second],
+    inputs: [],
+    outputs: ['y'],
+    params: rangeParams(step),
     meta: (_inputs, { size, dtype, device }) => [{ shape: [size], strides: null, dtype, device }],
-    lower: (command, _inputs, [output], { start, step }) => {
-      command.output(output as Tensor);
-      command.param(start);
-      command.param(step);
-    },
     vjp: 'not-differentiable',
     samples: () => [],
   });
@@ -325,14 +332,14 @@ const arangeOp = rangeOp(
   'arange',
   'step',
   'start, start + step, ... below end.',
-  arangeRule(),
+  arangeRule<RangeParams>(),
 );
 const linspaceOp = rangeOp(
   'linspace',
   'linspace',
   'end',
   'Evenly spaced values, both ends included.',
-  linspaceRule(),
+  linspaceRule<RangeParams>(),
 );
 
 interface Arange {

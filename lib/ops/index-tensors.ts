@@ -7,6 +7,7 @@ import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, int64, uint8 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkFlag } from '../core/options.js';
 import {
   broadcastShapes,
@@ -25,27 +26,20 @@ import { sampleTensor } from './samples.js';
 import { indexGetRule } from './sharding/gather.js';
 import { indexPutRule } from './sharding/scatter.js';
 
-interface IndexParams {
-  numIndices: number;
-  accumulate: number;
-}
+const readParams = { numIndices: param.kernel(), accumulate: param.value<number>() };
+const writeParams = { numIndices: param.kernel(), accumulate: param.kernel() };
+type IndexParams = ParamsOf<typeof writeParams>;
 
 /** Inputs: the tensor with indexed dims first, then the index tensors, all of one shape. */
-const indexGetOp: Op<IndexParams> = defineOp<IndexParams>({
+const indexGetOp: Op<IndexParams> = defineOp({
   name: 'indexGet',
   doc: 'Elements at the positions that index tensors name together.',
   sharding: indexGetRule,
-  kernelParams: ['numIndices'],
-  meta: ([x, first], { numIndices }) => {
-    const input = x as Tensor;
-    return [
-      {
-        shape: [...(first as Tensor).shape, ...input.shape.slice(numIndices)],
-        strides: null,
-        dtype: input.dtype,
-        device: input.device,
-      },
-    ];
+  outputs: ['y'],
+  params: readParams,
+  meta: (inputs, { numIndices }) => {
+    const [{ shape, dtype, device }, index] = inputs as [Tensor, Tensor, ...Tensor[]];
+    return [{ shape: [...index.shape, ...shape.slice(numIndices)], strides: null, dtype, device }];
   },
   saves: { inputs: (_needs, inputs) => inputs.map((_, i) => i).slice(1) },
   vjp: (ctx, g) => {
@@ -68,16 +62,17 @@ const indexGetOp: Op<IndexParams> = defineOp<IndexParams>({
   ],
 });
 
-const indexPutOp: Op<IndexParams> = defineOp<IndexParams>({
+const indexPutOp: Op<IndexParams> = defineOp({
   name: 'indexPut',
   sharding: indexPutRule,
   traits: ['strided-output'],
   doc: 'Values written, or added, at the positions that index tensors name together.',
   updates: 0,
-  kernelParams: ['numIndices', 'accumulate'],
-  meta: ([x]) => {
-    const input = x as Tensor;
-    return [{ shape: input.shape, strides: null, dtype: input.dtype, device: input.device }];
+  outputs: ['y'],
+  params: writeParams,
+  meta: (inputs) => {
+    const [{ shape, dtype, device }] = inputs as [Tensor, ...Tensor[]];
+    return [{ shape, strides: null, dtype, device }];
   },
   saves: { inputs: (_needs, inputs) => inputs.map((_, i) => i).slice(2) },
   vjp: (ctx, g) => {
@@ -114,9 +109,10 @@ const indexPutOp: Op<IndexParams> = defineOp<IndexParams>({
 });
 
 /** Elements that share an entry in `starts`: a multiple of 64, the flags in a word. */
-interface Tiles {
-  tile: number;
-}
+const tileParams = {
+  tile: param.kernel(),
+};
+type Tiles = ParamsOf<typeof tileParams>;
 
 const SMALLEST_TILE = 4096;
 /** As many as a block of a GPU adds up at once. */
@@ -126,13 +122,15 @@ const MOST_TILES = 16_384;
  * What the rows of the result are made of, so that they are made when their number is known, and
  * the input is read once.
  */
-const nonzeroOp: Op<Tiles> = defineOp<Tiles>({
+const nonzeroOp: Op<Tiles> = defineOp({
   name: 'nonzero',
   doc: 'Which elements are not 0: how many lie before each tile, and in all; a bit for each element.',
-  kernelParams: ['tile'],
+  inputs: ['x'],
+  outputs: ['starts', 'flags'],
+  params: tileParams,
   meta: ([x], { tile }) => {
-    const { device } = x as Tensor;
-    const numel = (x as Tensor).numel();
+    const { device } = x;
+    const numel = x.numel();
     return [
       { shape: [Math.ceil(numel / tile) + 1], strides: null, dtype: int64, device },
       { shape: [Math.ceil(numel / 64)], strides: null, dtype: int64, device },
@@ -142,30 +140,28 @@ const nonzeroOp: Op<Tiles> = defineOp<Tiles>({
   samples: () => [],
 });
 
-interface NonzeroRows extends Tiles {
+const nonzeroRowsParams = {
+  ...tileParams,
   /** Of the tensor that was looked at. */
-  shape: Shape;
-  count: number;
-}
+  shape: param.value<Shape>(),
+  count: param.value<number>(),
+};
+type NonzeroRows = ParamsOf<typeof nonzeroRowsParams>;
 
-const nonzeroRowsOp: Op<NonzeroRows> = defineOp<NonzeroRows>({
+const nonzeroRowsOp: Op<NonzeroRows> = defineOp({
   name: 'nonzeroRows',
   doc: 'Indices of elements that are not 0, from what nonzero found.',
-  kernelParams: ['tile'],
+  inputs: ['starts', 'flags'],
+  outputs: ['rows'],
+  params: nonzeroRowsParams,
   meta: ([starts], { shape, count }) => [
-    {
-      shape: [count, shape.length],
-      strides: null,
-      dtype: int64,
-      device: (starts as Tensor).device,
-    },
+    { shape: [count, shape.length], strides: null, dtype: int64, device: starts.device },
   ],
-  lower: (command, [starts, flags], [rows], { shape, tile }) => {
+  lower: (command, [starts, flags], [rows], { shape }) => {
     command.indexView(0, shape, contiguousStrides(shape));
-    command.tensor(starts as Tensor);
-    command.tensor(flags as Tensor);
-    command.output(rows as Tensor);
-    command.param(tile);
+    command.tensor(starts);
+    command.tensor(flags);
+    command.output(rows);
   },
   vjp: 'not-differentiable',
   samples: () => [],

@@ -7,6 +7,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool, int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkNumber, unexpected } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
@@ -16,14 +17,15 @@ import { addMethod } from './method.js';
 import { asVector, oneDim } from './no-dims.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
-import { writeRows } from './rows.js';
+import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 import { gatherRule, indexSelectRule } from './sharding/gather.js';
 import { indexAddRule, scatterRule } from './sharding/scatter.js';
 
-interface OneDim {
-  dim: number;
-}
+const oneDimParams = {
+  dim: param.value<number>(),
+};
+type OneDim = ParamsOf<typeof oneDimParams>;
 
 /** @throws DtypeError unless the tensor holds indices. */
 function requireIndex(index: Tensor, op: string): void {
@@ -45,21 +47,22 @@ function threeDims(shape: Shape, dim: number): { sizes: number[]; strides: numbe
   return { sizes: [a, n, b], strides: [n * b, b, 1] };
 }
 
-const indexSelectOp: Op<OneDim> = defineOp<OneDim>({
+const indexSelectOp: Op<OneDim> = defineOp({
   name: 'indexSelect',
+  inputs: ['x', 'index'],
+  outputs: ['y'],
+  params: oneDimParams,
   doc: 'The slices of one dim that an index lists.',
   sharding: indexSelectRule,
-  meta: ([x, index], { dim }) => {
-    const input = x as Tensor;
-    const shape = input.shape.map((s, i) => (i === dim ? (index as Tensor).numel() : s));
-    return [{ shape, strides: null, dtype: input.dtype, device: input.device }];
-  },
-  lower: (command, [x, index], [output], { dim }) => {
-    const from = threeDims((x as Tensor).shape, dim);
-    const to = threeDims((output as Tensor).shape, dim);
-    command.view(x as Tensor, from.sizes, from.strides);
-    command.tensor(index as Tensor);
-    command.outputView(output as Tensor, to.sizes, to.strides);
+  meta: ([x, index], { dim }) => [
+    { ...likeInput(x), shape: x.shape.map((s, i) => (i === dim ? index.numel() : s)) },
+  ],
+  lower: (command, [x, index], [y], { dim }) => {
+    const from = threeDims(x.shape, dim);
+    const to = threeDims(y.shape, dim);
+    command.view(x, from.sizes, from.strides);
+    command.tensor(index);
+    command.outputView(y, to.sizes, to.strides);
   },
   saves: { inputs: [1] },
   vjp: (ctx, g) => [indexAdd(g.newZeros(ctx.inputShape(0)), ctx.params.dim, ctx.input(1), g), null],
@@ -71,24 +74,24 @@ const indexSelectOp: Op<OneDim> = defineOp<OneDim>({
   ],
 });
 
-interface IndexAdd extends OneDim {
-  alpha: number;
-}
-const indexAddOp: Op<IndexAdd> = defineOp<IndexAdd>({
+const indexAddParams = { ...oneDimParams, alpha: param.kernel() };
+type IndexAdd = ParamsOf<typeof indexAddParams>;
+
+const indexAddOp: Op<IndexAdd> = defineOp({
   name: 'indexAdd',
+  inputs: ['x', 'index', 'source'],
+  outputs: ['y'],
+  params: indexAddParams,
   doc: 'Slices of the source added into the slices of one dim that an index lists.',
   sharding: indexAddRule,
   updates: 0,
-  kernelParams: ['alpha'],
-  meta: ([x]) => [likeInput(x as Tensor)],
-  lower: (command, [index, source], [output], { dim, alpha }) => {
-    const from = threeDims((source as Tensor).shape, dim);
-    const out = output as Tensor;
-    command.tensor(index as Tensor);
-    command.view(source as Tensor, from.sizes, from.strides);
-    const [a, n, b] = around(out.shape, dim);
-    command.outputView(out, [a, n, b], [n * b, b, 1]);
-    command.param(alpha);
+  meta: ([x]) => [likeInput(x)],
+  lower: (command, [index, source], [y], { dim }) => {
+    const from = threeDims(source.shape, dim);
+    const to = threeDims(y.shape, dim);
+    command.tensor(index);
+    command.view(source, from.sizes, from.strides);
+    command.outputView(y, to.sizes, to.strides);
   },
   saves: { inputs: [1] },
   vjp: (ctx, g) => [
@@ -112,16 +115,15 @@ function likeInput(input: Tensor) {
   return { shape: input.shape, strides: null, dtype: input.dtype, device: input.device };
 }
 
-const gatherOp: Op<OneDim> = defineOp<OneDim>({
+const gatherOp: Op<OneDim> = defineOp({
   name: 'gather',
+  inputs: ['x', 'index'],
+  outputs: ['y'],
+  params: oneDimParams,
   doc: 'out[i][j] = input[index[i][j]][j] for dim 0, and so on.',
   sharding: gatherRule,
-  meta: ([x, index]) => [{ ...likeInput(x as Tensor), shape: (index as Tensor).shape }],
-  lower: (command, [x, index], [output], { dim }) => {
-    writeRows((t, sizes, strides) => command.view(t, sizes, strides), x as Tensor, dim);
-    writeRows((t, sizes, strides) => command.view(t, sizes, strides), index as Tensor, dim);
-    writeRows((t, sizes, strides) => command.outputView(t, sizes, strides), output as Tensor, dim);
-  },
+  meta: ([x, index]) => [{ ...likeInput(x), shape: index.shape }],
+  lower: (command, inputs, outputs, { dim }) => lowerRows(command, inputs, outputs, dim),
   saves: { inputs: [1] },
   vjp: (ctx, g) => [
     scatterAdd(g.newZeros(ctx.inputShape(0)), ctx.params.dim, ctx.input(1), g),
@@ -148,26 +150,24 @@ const reduceCodes: Record<ScatterReduce, number> = {
   amin: 4,
 };
 
-export interface Scatter extends OneDim {
-  reduce: ScatterReduce;
-}
+const scatterParams = { ...oneDimParams, reduce: param.code<ScatterReduce>(reduceCodes) };
+export type Scatter = ParamsOf<typeof scatterParams>;
 /** What the ops that scatter have in common. */
 export const scatterForm = {
   kernel: 'scatter',
   sharding: scatterRule,
   traits: ['strided-output'],
   updates: 0,
-  kernelParams: ['reduce'],
-  meta: ([x]) => [likeInput(x as Tensor)],
-  lower: (command, [index, source], [output], { dim, reduce }) => {
-    writeRows((t, sizes, strides) => command.view(t, sizes, strides), index as Tensor, dim);
-    writeRows((t, sizes, strides) => command.view(t, sizes, strides), source as Tensor, dim);
-    writeRows((t, sizes, strides) => command.outputView(t, sizes, strides), output as Tensor, dim);
-    command.param(reduceCodes[reduce]);
-  },
-} satisfies Partial<OpDefinition<Scatter>>;
+  inputs: ['x', 'index', 'source'],
+  outputs: ['y'],
+  params: scatterParams,
+  meta: ([x]) => [likeInput(x)],
+  lower: (command, inputs, outputs, { dim }) => lowerRows(command, inputs, outputs, dim),
+} as const satisfies Partial<
+  OpDefinition<typeof scatterParams, readonly ['x', 'index', 'source'], readonly ['y']>
+>;
 
-const scatterOp: Op<Scatter> = defineOp<Scatter>({
+const scatterOp: Op<Scatter> = defineOp({
   ...scatterForm,
   name: 'scatter',
   doc: 'input[index[i][j]][j] = source[i][j] for dim 0, and so on; or added to what is there.',

@@ -8,6 +8,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DeviceError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkIntegers, shown } from '../core/options.js';
 import { checkSizes, formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
@@ -85,15 +86,18 @@ function isEmptyVector(t: Tensor): boolean {
   return t.shape.length === 1 && t.shape[0] === 0;
 }
 
-interface Cat {
-  dim: number;
+const catParams = {
+  dim: param.value<number>(),
   /** Of each input along the dim. */
-  sizes: readonly number[];
-}
+  sizes: param.value<readonly number[]>(),
+};
+type Cat = ParamsOf<typeof catParams>;
 
 /** Run by the backend as one copy for each input into a window of the output. */
-const catOp: Op<Cat> = defineOp<Cat>({
+const catOp: Op<Cat> = defineOp({
   name: 'cat',
+  outputs: ['y'],
+  params: catParams,
   sharding: catRule,
   doc: 'Tensors joined along a dim.',
   traits: ['join'],
@@ -159,33 +163,30 @@ export const stack = defineFunction(
   },
 );
 
-interface Triangle {
-  diagonal: number;
-  upper: number;
-}
+const triangleParams = {
+  diagonal: param.kernel(),
+  upper: param.kernel(),
+};
+type Triangle = ParamsOf<typeof triangleParams>;
 
-const triOp: Op<Triangle> = defineOp<Triangle>({
+const triOp: Op<Triangle> = defineOp({
   name: 'tri',
-  sharding: triangleRule(),
+  sharding: triangleRule<Triangle>(),
   doc: 'The lower (or upper) triangle of matrices, zeros elsewhere.',
-  kernelParams: ['diagonal', 'upper'],
-  meta: ([x]) => {
-    const { shape, dtype, device } = x as Tensor;
-    return [{ shape, strides: null, dtype, device }];
-  },
-  lower: (command, [x], [output], { diagonal, upper }) => {
-    const [input, y] = [x as Tensor, output as Tensor];
+  inputs: ['x'],
+  outputs: ['y'],
+  params: triangleParams,
+  meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
+  lower: (command, [x], [y]) => {
     if (y.numel() === 0) {
       // In whichever dim there are none: the kernel knows dense matrices by strides that count a
       // size of 0.
-      command.view(input, [0, 0], [0, 1]);
+      command.view(x, [0, 0], [0, 1]);
       command.outputView(y, [0, 0], [0, 1]);
     } else {
-      command.tensor(input);
+      command.tensor(x);
       command.output(y);
     }
-    command.param(diagonal);
-    command.param(upper);
   },
   vjp: (ctx, g) => [dispatchOne(triOp, [g], ctx.params)],
   samples: () => [

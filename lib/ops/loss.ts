@@ -7,6 +7,7 @@ import { type DType, float16, float32, float64, int64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkProbability } from '../core/options.js';
 import { broadcastShapes, formatShape, sameShape } from '../core/shape.js';
 import { defineFunction } from '../core/signature.js';
@@ -34,49 +35,37 @@ import {
 } from './sharding/cross-entropy.js';
 import { where } from './where.js';
 
-interface CrossEntropy {
-  ignoreIndex: number;
-  labelSmoothing: number;
-}
+const crossEntropyParams = { ignoreIndex: param.kernel(), labelSmoothing: param.kernel() };
+type CrossEntropy = ParamsOf<typeof crossEntropyParams>;
 
-const parameters = ['ignoreIndex', 'labelSmoothing'] as const;
-
-const crossEntropyBackward: Op<CrossEntropy> = defineOp<CrossEntropy>({
+const crossEntropyBackward: Op<CrossEntropy> = defineOp({
   name: 'crossEntropyBackward',
   doc: 'Gradient of crossEntropy for the logits.',
+  inputs: ['g', 'logits', 'lse', 'target', 'weight?'],
+  outputs: ['glogits'],
+  params: crossEntropyParams,
   sharding: crossEntropyBackwardRule,
-  kernelParams: parameters,
-  meta: ([, logits]) => {
-    const { shape, dtype, device } = logits as Tensor;
-    return [{ shape, strides: null, dtype, device }];
-  },
+  meta: ([, { shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   vjp: 'not-differentiable',
-  decompose: ([g, logits, , target, weight], { ignoreIndex, labelSmoothing }) => {
-    const x = logits as Tensor;
+  decompose: ([g, x, , target, weight], { ignoreIndex, labelSmoothing }) => {
     const classes = x.shape[1] as number;
-    const counted = (target as Tensor).ne(ignoreIndex);
-    const labels = oneHot(where(counted, target as Tensor, 0), classes).to(x.dtype);
-    const weights = (weight as Tensor).storage === null ? x.newOnes([classes]) : (weight as Tensor);
+    const counted = target.ne(ignoreIndex);
+    const labels = oneHot(where(counted, target, 0), classes).to(x.dtype);
+    const weights = weight.storage === null ? x.newOnes([classes]) : weight;
     const smooth = labels
       .mul(1 - labelSmoothing)
       .add(labelSmoothing / classes)
       .mul(weights);
     const p = x.softmax(1);
     const rows = p.mul(smooth.sum(1, { keepdim: true })).sub(smooth);
-    return [where(counted.unsqueeze(1), rows.mul((g as Tensor).unsqueeze(1)).to(x.dtype), 0)];
+    return [where(counted.unsqueeze(1), rows.mul(g.unsqueeze(1)).to(x.dtype), 0)];
   },
   samples: () =>
     crossEntropyOp.samples().map(({ inputs: [logits, target, weight], params }) => {
-      const x = logits as Tensor;
-      const lse = dispatch(
-        crossEntropyOp,
-        [x, target as Tensor, weight as Tensor],
-        params,
-      )[1] as Tensor;
-      return {
-        inputs: [sampleTensor(lse.shape, { seed: 9 }), x, lse, target as Tensor, weight as Tensor],
-        params,
-      };
+      const outputs = dispatch(crossEntropyOp, [logits, target, weight], params);
+      const [losses, lse] = outputs as [Tensor, Tensor];
+      const g = sampleTensor(losses.shape, { seed: 9 });
+      return { inputs: [g, logits, lse, target, weight] as const, params };
     }),
 });
 
@@ -85,18 +74,27 @@ function perRow({ shape, dtype, device }: Tensor): OutputMeta {
   return { shape: [shape[0] as number], strides: null, dtype: lossDtype(dtype), device };
 }
 
+/** Logits, targets and no weight. */
+function lossSample(shape: readonly [number, number]) {
+  const logits = sampleTensor(shape);
+  const target = sampleTensor([shape[0]], { dtype: int64, low: 0, high: shape[1] });
+  return [logits, target, wrapNumber(0, logits.dtype, logits.device)] as const;
+}
+
 const lossDtype = (logits: DType): DType => (logits === float64 ? float64 : float32);
 
 /** One loss for each row; reduction is composed below. */
-const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
+const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'crossEntropyRows',
   autocast: 'float32 on cuda',
   differentiable: [0],
   doc: 'The negative log probability of the target in each row of logits, and the log of the sum of exponentials.',
   kernel: 'cross_entropy',
+  inputs: ['logits', 'target', 'weight?'],
+  outputs: ['losses', 'lse'],
+  params: crossEntropyParams,
   sharding: crossEntropyRule,
-  kernelParams: parameters,
-  meta: ([logits]) => [perRow(logits as Tensor), perRow(logits as Tensor)],
+  meta: ([logits]) => [perRow(logits), perRow(logits)],
   saves: { inputs: [0, 1, 2], outputs: [1] },
   vjp: (ctx, g) => [
     dispatchOne(
@@ -108,14 +106,11 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
     null,
   ],
   decompose: ([logits, target, weight], { ignoreIndex, labelSmoothing }) => {
-    const x =
-      (logits as Tensor).dtype === float64 ? (logits as Tensor) : (logits as Tensor).to(float32);
-    const [weights, classes] = [
-      (weight as Tensor).storage === null ? null : (weight as Tensor),
-      x.shape[1] as number,
-    ];
-    const counted = (target as Tensor).ne(ignoreIndex);
-    const labels = where(counted, target as Tensor, 0);
+    const x = logits.dtype === float64 ? logits : logits.to(float32);
+    const classes = x.shape[1] as number;
+    const weights = weight.storage === null ? null : weight;
+    const counted = target.ne(ignoreIndex);
+    const labels = where(counted, target, 0);
     const largest = reduced(x.detach().amax(1, { keepdim: true }));
     const z = x.sub(largest);
     // Ranks that share the classes have terms of these sums: they are reduced together.
@@ -140,51 +135,41 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
   },
   samples: () => [
     {
-      inputs: ((x) => [
-        x,
-        sampleTensor([4], { dtype: int64, low: 0, high: 5 }),
-        wrapNumber(0, x.dtype, x.device),
-      ])(sampleTensor([4, 5])),
+      inputs: lossSample([4, 5]),
       params: { ignoreIndex: -100, labelSmoothing: 0.1 },
     },
     {
-      inputs: ((x) => [
-        x,
-        sampleTensor([5], { dtype: int64, low: 0, high: 3 }),
-        wrapNumber(0, x.dtype, x.device),
-      ])(sampleTensor([5, 3])),
+      inputs: lossSample([5, 3]),
       params: { ignoreIndex: 1, labelSmoothing: 0 },
     },
   ],
 });
 
-interface LossWithGradient extends CrossEntropy {
-  /**
-   * The caller looks at the losses alone: backward may overwrite the gradient, and give it away.
-   */
-  givesAway: boolean;
-}
+const withGradientParams = {
+  ...crossEntropyParams,
+  /** The caller reads the losses alone: backward may overwrite the gradient and pass it on. */
+  givesAway: param.value<boolean>(),
+};
+type LossWithGradient = ParamsOf<typeof withGradientParams>;
 
 /**
  * What is trained with: losses times a number for all, and at once what the gradient of the logits
  * is where 1 comes in for each row, as for a loss that is not worked on further. Then backward has
  * only to see that it is 1.
  */
-const crossEntropyWithGradient: Op<LossWithGradient> = defineOp<LossWithGradient>({
+const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
   name: 'crossEntropyWithGradient',
   autocast: 'float32 on cuda',
   differentiable: [0],
   doc: 'crossEntropyRows times a scale, a number or of one element, the log of the sum of exponentials, and the gradient of the sum of the first.',
   kernel: 'cross_entropy',
-  sharding: crossEntropyWithGradientRule(),
-  kernelParams: parameters,
+  inputs: ['logits', 'target', 'weight?', 'scale?'],
+  outputs: ['losses', 'lse', 'glogits'],
+  params: withGradientParams,
+  sharding: crossEntropyWithGradientRule<LossWithGradient>(),
   meta: ([logits]) => {
-    const { shape, dtype, device } = logits as Tensor;
-    return [
-      perRow(logits as Tensor),
-      perRow(logits as Tensor),
-      { shape, strides: null, dtype, device },
-    ];
+    const { shape, dtype, device } = logits;
+    return [perRow(logits), perRow(logits), { shape, strides: null, dtype, device }];
   },
   saves: { inputs: [0, 1, 2, 3], outputs: [1, 2] },
   vjp: (ctx, g) => {
@@ -204,8 +189,7 @@ const crossEntropyWithGradient: Op<LossWithGradient> = defineOp<LossWithGradient
     const own = ctx.params.givesAway ? ctx.takeOutput(2) : null;
     return [dispatchOne(scaleRows, [own ?? ctx.output(2), g], {}, own), null, null, null];
   },
-  decompose: ([logits, target, weight, scale], params) => {
-    const [x, t, w, s] = [logits, target, weight, scale] as [Tensor, Tensor, Tensor, Tensor];
+  decompose: ([x, t, w, s], params) => {
     const [losses, lse] = decomposed(crossEntropyOp, [x, t, w], params) as [Tensor, Tensor];
     const each = lse
       .detach()
@@ -219,8 +203,8 @@ const crossEntropyWithGradient: Op<LossWithGradient> = defineOp<LossWithGradient
     return [losses.mul(s), lse, gradient];
   },
   samples: () =>
-    crossEntropyOp.samples().map(({ inputs: [x, ...others], params }) => ({
-      inputs: [x as Tensor, ...others, wrapNumber(0.25, (x as Tensor).dtype, (x as Tensor).device)],
+    crossEntropyOp.samples().map(({ inputs, params }) => ({
+      inputs: [...inputs, wrapNumber(0.25, inputs[0].dtype, inputs[0].device)] as const,
       params: { ...params, givesAway: false },
     })),
 });

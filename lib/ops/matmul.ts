@@ -8,6 +8,7 @@ import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import {
   broadcastShapes,
   broadcastStrides,
@@ -25,10 +26,12 @@ import { refuseMore, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { matmulRule } from './sharding/matmul.js';
 
-interface Product {
-  alpha: number;
-  beta: number;
-}
+const productParams = {
+  alpha: param.kernel(),
+  beta: param.kernel(),
+  float32Precision: param.computed(float32PrecisionCode),
+};
+type Product = ParamsOf<typeof productParams>;
 
 const PLAIN: Product = Object.freeze({ alpha: 1, beta: 0 });
 
@@ -88,33 +91,24 @@ export function requireProduct(op: string, a: Tensor, b: Tensor, c: Tensor | nul
  * y = alpha * a b + beta * c; a [..., m, k], b [..., k, n], c broadcast to the result, or an
  * immediate when absent.
  */
-const matmulOp: Op<Product> = defineOp<Product>({
+const matmulOp: Op<Product> = defineOp({
   name: 'matmul',
   autocast: 'low precision',
   doc: 'Matrix product of the last two dims; leading dims broadcast.',
-  kernelParams: ['alpha', 'beta', 'float32Precision'],
-  sharding: matmulRule(() => matmulOp),
-  meta: ([a, b, c]) => {
-    const [x, y] = [a as Tensor, b as Tensor];
-    checkProduct('matmul', x, y);
-    checkDtypes('matmul', x, y, c as Tensor);
-    const batch = broadcastShapes(batchOf(x.shape), batchOf(y.shape), 'matmul');
-    return [
-      {
-        shape: [...batch, last(x.shape, 2), last(y.shape, 1)],
-        strides: null,
-        dtype: x.dtype,
-        device: x.device,
-      },
-    ];
+  inputs: ['a', 'b', 'addend?'],
+  outputs: ['y'],
+  params: productParams,
+  sharding: matmulRule<Product>(() => matmulOp),
+  meta: ([a, b, addend]) => {
+    checkProduct('matmul', a, b);
+    checkDtypes('matmul', a, b, addend);
+    const batch = broadcastShapes(batchOf(a.shape), batchOf(b.shape), 'matmul');
+    const shape = [...batch, last(a.shape, 2), last(b.shape, 1)];
+    return [{ shape, strides: null, dtype: a.dtype, device: a.device }];
   },
-  lower: (command, [a, b, c], [output], { alpha, beta }) => {
-    const [x, y, addend, out] = [a as Tensor, b as Tensor, c as Tensor, output as Tensor];
-    if (out.shape.length === 2) lowerMatrices(command, x, y, addend, out);
-    else lowerBatch(command, x, y, addend, out);
-    command.param(alpha);
-    command.param(beta);
-    command.param(float32PrecisionCode());
+  lower: (command, [a, b, addend], [y]) => {
+    if (y.shape.length === 2) lowerMatrices(command, a, b, addend, y);
+    else lowerBatch(command, a, b, addend, y);
   },
   saves: {
     inputs: (needs) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : needs(1) ? [0] : []),
@@ -151,7 +145,7 @@ const matmulOp: Op<Product> = defineOp<Product>({
     ];
     const products = pairs.map(([a, b]) => {
       const [x, y] = [sampleTensor(a), sampleTensor(b, { seed: 4 })];
-      return { inputs: [x, y, absent(x)], params: PLAIN };
+      return { inputs: [x, y, absent(x)] as const, params: PLAIN };
     });
     return [
       ...products,

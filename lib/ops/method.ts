@@ -8,7 +8,7 @@ import { Tensor } from '../core/tensor.js';
 import { refuseMore, requireTensor } from './operand.js';
 
 /** The params of an op without any; shared, so that a call allocates none. */
-export const NO_PARAMS: Readonly<Record<string, never>> = Object.freeze({});
+export const NO_PARAMS: Readonly<Record<never, never>> = Object.freeze({});
 
 // biome-ignore lint/suspicious/noExplicitAny: signatures are declared beside each op.
 type AnyMethod = (this: Tensor, ...args: any[]) => unknown;

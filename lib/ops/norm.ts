@@ -1,10 +1,11 @@
 /** Layer normalisation and RMS normalisation over the last dims. */
 
 import { autocastOperands } from '../core/autocast.js';
-import { dispatch } from '../core/dispatch.js';
+import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { type DType, float32, float64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkNumber } from '../core/options.js';
 import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
@@ -20,11 +21,12 @@ import {
 } from './sharding/normalization.js';
 import { varMean } from './variance.js';
 
-export interface NormParams {
+export const normParams = {
   /** Elements of the normalised dims. */
-  width: number;
-  eps: number;
-}
+  width: param.value<number>(),
+  eps: param.kernel(),
+};
+export type NormParams = ParamsOf<typeof normParams>;
 
 /** An optional operand that is not there: an immediate. */
 export function optional(t: Tensor | null, like: Tensor): Tensor {
@@ -64,240 +66,212 @@ export function rowsOf(t: Tensor, width: number): Tensor {
   return reshapeIfNeeded(t, flatten(t, width).sizes);
 }
 
-export interface BackwardParams extends NormParams {
-  needs: readonly boolean[];
-}
+/** The kernel finds what it needs in the saved statistics; the decomposition needs eps. */
+const backwardParams = {
+  width: param.value<number>(),
+  eps: param.value<number>(),
+  needs: param.value<readonly boolean[]>(),
+};
+export type BackwardParams = ParamsOf<typeof backwardParams>;
 
-const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
+/** A weight or bias as a row, whatever the shape of the normalised dims. */
+const asRow = (t: Tensor): Tensor => reshapeIfNeeded(t, [-1]);
+const timesWeight = (rows: Tensor, weight: Tensor): Tensor =>
+  isAbsent(weight) ? rows : rows.mul(asRow(weight));
+
+const layerNormBackward: Op<BackwardParams> = defineOp({
   name: 'layerNormBackward',
   doc: 'Gradients of layerNorm: of the input, the weight and the bias.',
-  sharding: normalizationBackwardRule(3),
+  inputs: ['g', 'x', 'mean', 'rstd', 'weight?'],
+  outputs: ['gx', 'gweight', 'gbias'],
+  params: backwardParams,
+  sharding: normalizationBackwardRule<BackwardParams>(3),
   meta: ([, x], { width }) => {
-    const input = x as Tensor;
-    const affine = { shape: [width], strides: null, dtype: input.dtype, device: input.device };
-    return [outputMeta(input), affine, affine];
+    const affine = { shape: [width], strides: null, dtype: x.dtype, device: x.device };
+    return [outputMeta(x), affine, affine];
   },
-  lower: (command, [g, x, mean, rstd, weight], outputs, params) => {
-    const input = x as Tensor;
-    const { sizes, strides } = flatten(input, params.width);
-    command.view(g as Tensor, sizes, strides);
-    command.view(input, sizes, strides);
-    for (const t of [mean, rstd, weight] as Tensor[]) command.tensor(t);
-    command.outputView(outputs[0] as Tensor, sizes, strides);
-    command.output(outputs[1] as Tensor);
-    command.output(outputs[2] as Tensor);
+  lower: (command, [g, x, mean, rstd, weight], [gx, gweight, gbias], { width }) => {
+    const { sizes, strides } = flatten(x, width);
+    command.view(g, sizes, strides);
+    command.view(x, sizes, strides);
+    command.tensor(mean);
+    command.tensor(rstd);
+    command.tensor(weight);
+    command.outputView(gx, sizes, strides);
+    command.output(gweight);
+    command.output(gbias);
   },
   vjp: 'not-differentiable',
-  decompose: ([g, x, , , weight], params) => {
-    const [dy, input] = [rowsOf(g as Tensor, params.width), rowsOf(x as Tensor, params.width)];
-    const [variance, mean] = varMean(input, 1, { correction: 0, keepdim: true });
-    const rstd = variance.add(params.eps).rsqrt();
-    const normal = input.sub(mean).mul(rstd);
-    const scaled = isAbsent(weight as Tensor)
-      ? dy
-      : dy.mul(reshapeIfNeeded(weight as Tensor, [-1]));
+  decompose: ([g, x, , , weight], { width, eps }) => {
+    const [dy, rows] = [rowsOf(g, width), rowsOf(x, width)];
+    const [variance, mean] = varMean(rows, 1, { correction: 0, keepdim: true });
+    const rstd = variance.add(eps).rsqrt();
+    const normal = rows.sub(mean).mul(rstd);
+    const scaled = timesWeight(dy, weight);
     const inner = scaled
       .sub(scaled.mean(1, { keepdim: true }))
       .sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
-    return [
-      reshapeIfNeeded(inner.mul(rstd), (x as Tensor).shape),
-      dy.mul(normal).sum(0),
-      dy.sum(0),
-    ];
+    return [reshapeIfNeeded(inner.mul(rstd), x.shape), dy.mul(normal).sum(0), dy.sum(0)];
   },
   samples: () =>
     layerNormOp.samples().map(({ inputs: [x, weight, bias], params }) => {
-      const [out, mean, rstd] = dispatch(layerNormOp, [x, weight, bias] as Tensor[], params) as [
-        Tensor,
-        Tensor,
-        Tensor,
-      ];
+      const outputs = dispatch(layerNormOp, [x, weight, bias], params);
+      const [out, mean, rstd] = outputs as [Tensor, Tensor, Tensor];
       return {
-        inputs: [sampleTensor(out.shape, { seed: 9 }), x as Tensor, mean, rstd, weight as Tensor],
+        inputs: [sampleTensor(out.shape, { seed: 9 }), x, mean, rstd, weight] as const,
         params: { ...params, needs: [true, true, true] },
       };
     }),
 });
 
-const layerNormOp: Op<NormParams> = defineOp<NormParams>({
+const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp({
   name: 'layerNorm',
   autocast: 'float32',
   differentiable: [0],
   doc: 'Each row minus its mean, over its standard deviation, times weight plus bias.',
-  sharding: normalizationRule(3),
-  kernelParams: ['eps'],
-  meta: ([x], params) => {
-    const input = x as Tensor;
-    return [outputMeta(input), statisticsMeta(input, params), statisticsMeta(input, params)];
-  },
-  lower: (command, [x, weight, bias], outputs, { width, eps }) => {
-    const input = x as Tensor;
-    const { sizes, strides } = flatten(input, width);
-    command.view(input, sizes, strides);
-    command.view(weight as Tensor, [width], [1]);
-    command.view(bias as Tensor, [width], [1]);
-    command.outputView(outputs[0] as Tensor, sizes, strides);
-    command.output(outputs[1] as Tensor);
-    command.output(outputs[2] as Tensor);
-    command.param(eps);
+  inputs: ['x', 'weight?', 'bias?'],
+  outputs: ['y', 'mean', 'rstd'],
+  params: normParams,
+  sharding: normalizationRule<NormParams>(3),
+  meta: ([x], params) => [outputMeta(x), statisticsMeta(x, params), statisticsMeta(x, params)],
+  lower: (command, [x, weight, bias], [y, mean, rstd], { width }) => {
+    const { sizes, strides } = flatten(x, width);
+    command.view(x, sizes, strides);
+    command.view(weight, [width], [1]);
+    command.view(bias, [width], [1]);
+    command.outputView(y, sizes, strides);
+    command.output(mean);
+    command.output(rstd);
   },
   saves: { inputs: [0, 1], outputs: [1, 2] },
   vjp: (ctx, g) => {
     const [x, weight] = [ctx.input(0), ctx.input(1)];
     const needs = [0, 1, 2].map((i) => ctx.needs(i));
-    const grads = dispatch(
-      layerNormBackward,
-      [g.contiguous(), x, ctx.output(1), ctx.output(2), weight],
-      { ...ctx.params, needs },
-    );
-    const shaped = (i: number): Tensor | null =>
-      ctx.needs(i) ? reshapeIfNeeded(grads[i] as Tensor, ctx.inputShape(i)) : null;
-    return [grads[0] as Tensor, shaped(1), shaped(2)];
+    const operands = [g.contiguous(), x, ctx.output(1), ctx.output(2), weight];
+    const grads = dispatch(layerNormBackward, operands, { ...ctx.params, needs });
+    const [gx, gweight, gbias] = grads as [Tensor, Tensor, Tensor];
+    return [
+      gx,
+      ctx.needs(1) ? reshapeIfNeeded(gweight, ctx.inputShape(1)) : null,
+      ctx.needs(2) ? reshapeIfNeeded(gbias, ctx.inputShape(2)) : null,
+    ];
   },
   decompose: ([x, weight, bias], params) => {
-    const { width, eps } = params;
-    const rows = rowsOf(x as Tensor, width);
+    const rows = rowsOf(x, params.width);
     const [variance, mean] = varMean(rows, 1, { correction: 0, keepdim: true });
-    const rstd = variance.add(eps).rsqrt();
-    const normal = rows.sub(mean).mul(rstd);
-    const scaled = isAbsent(weight as Tensor)
-      ? normal
-      : normal.mul(reshapeIfNeeded(weight as Tensor, [-1]));
-    const shifted = isAbsent(bias as Tensor)
-      ? scaled
-      : scaled.add(reshapeIfNeeded(bias as Tensor, [-1]));
-    const outer = statisticsShape(x as Tensor, params);
+    const rstd = variance.add(params.eps).rsqrt();
+    const scaled = timesWeight(rows.sub(mean).mul(rstd), weight);
+    const shifted = isAbsent(bias) ? scaled : scaled.add(asRow(bias));
+    const outer = statisticsShape(x, params);
     return [
-      reshapeIfNeeded(shifted, (x as Tensor).shape),
+      reshapeIfNeeded(shifted, x.shape),
       reshapeIfNeeded(mean, outer),
       reshapeIfNeeded(rstd, outer),
     ];
   },
-  samples: () => [
-    {
-      inputs: [
-        sampleTensor([3, 5]),
-        sampleTensor([5], { seed: 2 }),
-        sampleTensor([5], { seed: 3 }),
-      ],
-      params: { width: 5, eps: 1e-5 },
-    },
-    {
-      inputs: [
-        sampleTensor([2, 3, 7]),
-        sampleTensor([7], { seed: 2 }),
-        sampleTensor([7], { seed: 3 }),
-      ],
-      params: { width: 7, eps: 1e-3 },
-    },
-    {
-      inputs: ((x) => [x, optional(null, x), optional(null, x)])(sampleTensor([2, 4])),
-      params: { width: 4, eps: 1e-5 },
-    },
-  ],
-});
-
-export const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
-  name: 'rmsNormBackward',
-  doc: 'Gradients of rmsNorm: of the input and the weight.',
-  sharding: normalizationBackwardRule(2),
-  meta: ([, x], { width }) => {
-    const input = x as Tensor;
+  samples: () => {
+    const plain = sampleTensor([2, 4]);
+    const weights = (n: number) =>
+      [sampleTensor([n], { seed: 2 }), sampleTensor([n], { seed: 3 })] as const;
     return [
-      outputMeta(input),
-      { shape: [width], strides: null, dtype: input.dtype, device: input.device },
+      { inputs: [sampleTensor([3, 5]), ...weights(5)], params: { width: 5, eps: 1e-5 } },
+      { inputs: [sampleTensor([2, 3, 7]), ...weights(7)], params: { width: 7, eps: 1e-3 } },
+      {
+        inputs: [plain, optional(null, plain), optional(null, plain)],
+        params: { width: 4, eps: 1e-5 },
+      },
     ];
   },
-  lower: (command, [g, x, rstd, weight], outputs, { width }) => {
-    const { sizes, strides } = flatten(x as Tensor, width);
-    command.view(g as Tensor, sizes, strides);
-    command.view(x as Tensor, sizes, strides);
-    command.tensor(rstd as Tensor);
-    command.view(weight as Tensor, [width], [1]);
-    command.outputView(outputs[0] as Tensor, sizes, strides);
-    command.output(outputs[1] as Tensor);
+});
+
+export const rmsNormBackward: Op<BackwardParams> = defineOp({
+  name: 'rmsNormBackward',
+  doc: 'Gradients of rmsNorm: of the input and the weight.',
+  inputs: ['g', 'x', 'rstd', 'weight?'],
+  outputs: ['gx', 'gweight'],
+  params: backwardParams,
+  sharding: normalizationBackwardRule<BackwardParams>(2),
+  meta: ([, x], { width }) => [
+    outputMeta(x),
+    { shape: [width], strides: null, dtype: x.dtype, device: x.device },
+  ],
+  lower: (command, [g, x, rstd, weight], [gx, gweight], { width }) => {
+    const { sizes, strides } = flatten(x, width);
+    command.view(g, sizes, strides);
+    command.view(x, sizes, strides);
+    command.tensor(rstd);
+    command.view(weight, [width], [1]);
+    command.outputView(gx, sizes, strides);
+    command.output(gweight);
   },
   vjp: 'not-differentiable',
   decompose: ([g, x, , weight], { width, eps }) => {
-    const [dy, input] = [rowsOf(g as Tensor, width), rowsOf(x as Tensor, width)];
-    const rstd = input.square().mean(1, { keepdim: true }).add(eps).rsqrt();
-    const normal = input.mul(rstd);
-    const scaled = isAbsent(weight as Tensor)
-      ? dy
-      : dy.mul(reshapeIfNeeded(weight as Tensor, [-1]));
+    const [dy, rows] = [rowsOf(g, width), rowsOf(x, width)];
+    const rstd = rows.square().mean(1, { keepdim: true }).add(eps).rsqrt();
+    const normal = rows.mul(rstd);
+    const scaled = timesWeight(dy, weight);
     const inner = scaled.sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
-    return [reshapeIfNeeded(inner.mul(rstd), (x as Tensor).shape), dy.mul(normal).sum(0)];
+    return [reshapeIfNeeded(inner.mul(rstd), x.shape), dy.mul(normal).sum(0)];
   },
   samples: () =>
     rmsNormOp.samples().map(({ inputs: [x, weight], params }) => {
-      const [out, rstd] = dispatch(rmsNormOp, [x, weight] as Tensor[], params) as [Tensor, Tensor];
+      const [out, rstd] = dispatch(rmsNormOp, [x, weight], params) as [Tensor, Tensor];
       return {
-        inputs: [sampleTensor(out.shape, { seed: 9 }), x as Tensor, rstd, weight as Tensor],
+        inputs: [sampleTensor(out.shape, { seed: 9 }), x, rstd, weight] as const,
         params: { ...params, needs: [true, true] },
       };
     }),
 });
 
-export const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
+export const rmsNormOp: Op<NormParams, readonly [Tensor, Tensor]> = defineOp({
   name: 'rmsNorm',
   autocast: 'float32',
   differentiable: [0],
   doc: 'Each row over its root mean square, times weight.',
-  sharding: normalizationRule(2),
-  kernelParams: ['eps'],
-  meta: ([x], params) => [outputMeta(x as Tensor), statisticsMeta(x as Tensor, params)],
-  lower: (command, [x, weight], outputs, { width, eps }) => {
-    const { sizes, strides } = flatten(x as Tensor, width);
-    command.view(x as Tensor, sizes, strides);
-    command.view(weight as Tensor, [width], [1]);
-    command.outputView(outputs[0] as Tensor, sizes, strides);
-    command.output(outputs[1] as Tensor);
-    command.param(eps);
+  inputs: ['x', 'weight?'],
+  outputs: ['y', 'rstd'],
+  params: normParams,
+  sharding: normalizationRule<NormParams>(2),
+  meta: ([x], params) => [outputMeta(x), statisticsMeta(x, params)],
+  lower: (command, [x, weight], [y, rstd], { width }) => {
+    const { sizes, strides } = flatten(x, width);
+    command.view(x, sizes, strides);
+    command.view(weight, [width], [1]);
+    command.outputView(y, sizes, strides);
+    command.output(rstd);
   },
   saves: { inputs: [0, 1], outputs: [1] },
   vjp: (ctx, g) => {
     const needs = [0, 1].map((i) => ctx.needs(i));
-    const grads = dispatch(
-      rmsNormBackward,
-      [g.contiguous(), ctx.input(0), ctx.output(1), ctx.input(1)],
-      { ...ctx.params, needs },
-    );
-    return [
-      grads[0] as Tensor,
-      ctx.needs(1) ? reshapeIfNeeded(grads[1] as Tensor, ctx.inputShape(1)) : null,
-    ];
+    const operands = [g.contiguous(), ctx.input(0), ctx.output(1), ctx.input(1)];
+    const grads = dispatch(rmsNormBackward, operands, { ...ctx.params, needs });
+    const [gx, gweight] = grads as [Tensor, Tensor];
+    return [gx, ctx.needs(1) ? reshapeIfNeeded(gweight, ctx.inputShape(1)) : null];
   },
   decompose: ([x, weight], params) => {
-    const { width, eps } = params;
-    const rows = rowsOf(x as Tensor, width);
-    const rstd = rows.square().mean(1, { keepdim: true }).add(eps).rsqrt();
-    const normal = rows.mul(rstd);
-    const scaled = isAbsent(weight as Tensor)
-      ? normal
-      : normal.mul(reshapeIfNeeded(weight as Tensor, [-1]));
+    const rows = rowsOf(x, params.width);
+    const rstd = rows.square().mean(1, { keepdim: true }).add(params.eps).rsqrt();
+    const scaled = timesWeight(rows.mul(rstd), weight);
+    const outer = statisticsShape(x, params);
+    return [reshapeIfNeeded(scaled, x.shape), reshapeIfNeeded(rstd, outer)];
+  },
+  samples: () => {
+    const plain = sampleTensor([2, 4]);
     return [
-      reshapeIfNeeded(scaled, (x as Tensor).shape),
-      reshapeIfNeeded(rstd, statisticsShape(x as Tensor, params)),
+      {
+        inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 })],
+        params: { width: 5, eps: 1e-5 },
+      },
+      { inputs: [plain, optional(null, plain)], params: { width: 4, eps: 1e-5 } },
     ];
   },
-  samples: () => [
-    {
-      inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 })],
-      params: { width: 5, eps: 1e-5 },
-    },
-    {
-      inputs: ((x) => [x, optional(null, x)])(sampleTensor([2, 4])),
-      params: { width: 4, eps: 1e-5 },
-    },
-  ],
 });
 
 export function checkNormalised(
-  [first, ...weights]: readonly Tensor[],
+  [input, ...weights]: readonly [Tensor, ...Tensor[]],
   normalizedShape: Shape,
   op: string,
 ): void {
-  const input = first as Tensor;
   requireFloating(input, op);
   const tail = input.shape.slice(input.shape.length - normalizedShape.length);
   if (normalizedShape.length === 0 || !sameShape(tail, normalizedShape)) {
@@ -355,10 +329,10 @@ export const layerNorm = defineFunction(
       input,
       optional(weight, input),
       optional(bias, input),
-    ]);
+    ] as const);
     checkNormalised(operands, normalizedShape, 'layerNorm');
     const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));
-    return dispatch(layerNormOp, dense, { width: numelOf(normalizedShape), eps })[0] as Tensor;
+    return dispatchOne(layerNormOp, dense, { width: numelOf(normalizedShape), eps });
   },
 );
 
@@ -387,14 +361,14 @@ export const rmsNorm = defineFunction(
     checkSizes(normalizedShape, 'rmsNorm');
     if (weight !== null) requireTensor(weight, 'rmsNorm', 'weight');
     if (eps !== null) checkNumber('rmsNorm', 'eps', eps);
-    const operands = autocastOperands('float32', [input, optional(weight, input)]);
+    const operands = autocastOperands('float32', [input, optional(weight, input)] as const);
     checkNormalised(operands, normalizedShape, 'rmsNorm');
     const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));
     const params = {
       width: numelOf(normalizedShape),
       eps: eps ?? (input.dtype === float64 ? epsilon.float64 : epsilon.float32),
     };
-    return dispatch(rmsNormOp, dense, params)[0] as Tensor;
+    return dispatchOne(rmsNormOp, dense, params);
   },
 );
 

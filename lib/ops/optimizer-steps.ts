@@ -6,7 +6,9 @@ import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import type { ReduceOpName } from '../core/placement.js';
+import type { ShardingRule } from '../core/sharding-rule.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { stack } from './join.js';
 import { sampleTensor } from './samples.js';
@@ -15,9 +17,8 @@ import { decomposedForeachRule, foreachRule } from './sharding/concat-and-foreac
 /** Tensors of one command; more are split over several. */
 const MAX_TENSORS = 256;
 
-interface Count {
-  count: number;
-}
+const countParams = { count: param.kernel() };
+type Count = ParamsOf<typeof countParams>;
 
 const writesTo =
   (...groups: number[]) =>
@@ -26,110 +27,104 @@ const writesTo =
       .flatMap((group) => Array.from({ length: count }, (_, i) => group * count + i))
       .filter((i) => inputs[i]?.storage !== null && i < inputs.length);
 
-function defineStep<P extends Count>(
+function defineStep<const S extends typeof countParams>(
   name: string,
   doc: string,
-  kernelParams: readonly (keyof P & string)[],
-  mutates: (inputs: readonly Tensor[], params: P) => number[],
-  terms: readonly ReduceOpName[] = [],
-): Op<P> {
-  return defineOp<P>({
+  params: S,
+  mutates: (inputs: readonly Tensor[], params: Count) => number[],
+  reductions: readonly ReduceOpName[] = [],
+): Op<ParamsOf<S>> {
+  return defineOp({
     name,
     doc,
+    params,
     traits: ['mutates'],
-    kernelParams,
     meta: () => [],
-    mutates,
-    sharding: foreachRule(terms),
+    mutates: (inputs, given) => mutates(inputs, given as unknown as Count),
+    sharding: foreachRule(reductions) as unknown as ShardingRule<ParamsOf<S>>,
     vjp: 'not-differentiable',
     samples: () => [],
   });
 }
 
 /** Hyperparameters of one SGD step. */
-export interface SgdStep extends Count {
-  lr: number;
-  momentum: number;
-  dampening: number;
-  weightDecay: number;
-  nesterov: number;
-  maximize: number;
+const sgdParams = {
+  ...countParams,
+  lr: param.kernel(),
+  momentum: param.kernel(),
+  dampening: param.kernel(),
+  weightDecay: param.kernel(),
+  nesterov: param.kernel(),
+  maximize: param.kernel(),
   /** 1 when the momentum buffers hold nothing yet. */
-  firstStep: number;
-}
+  firstStep: param.kernel(),
+};
+export type SgdStep = ParamsOf<typeof sgdParams>;
 
-const sgdStepOp = defineStep<SgdStep>(
+const sgdStepOp = defineStep(
   'sgdStep',
   'One SGD step: parameters and momentum buffers are overwritten.',
-  ['count', 'lr', 'momentum', 'dampening', 'weightDecay', 'nesterov', 'maximize', 'firstStep'],
+  sgdParams,
   writesTo(0, 2),
 );
 
 /** Hyperparameters of one Adam or AdamW step. */
-export interface AdamStep extends Count {
-  lr: number;
-  beta1: number;
-  beta2: number;
-  eps: number;
-  weightDecay: number;
+const adamParams = {
+  ...countParams,
+  lr: param.kernel(),
+  beta1: param.kernel(),
+  beta2: param.kernel(),
+  eps: param.kernel(),
+  weightDecay: param.kernel(),
   /** 1 for AdamW: the decay does not pass through the moments. */
-  decoupled: number;
-  amsgrad: number;
-  maximize: number;
+  decoupled: param.kernel(),
+  amsgrad: param.kernel(),
+  maximize: param.kernel(),
   /** 1 - beta^step. */
-  biasCorrection1: number;
-  biasCorrection2: number;
+  biasCorrection1: param.kernel(),
+  biasCorrection2: param.kernel(),
   /** Gradients are multiplied by this first. */
-  gradScale: number;
-}
+  gradScale: param.kernel(),
+};
+export type AdamStep = ParamsOf<typeof adamParams>;
 
-const adamStepOp = defineStep<AdamStep>(
+const adamStepOp = defineStep(
   'adamStep',
   'One Adam step: parameters and moments are overwritten.',
-  [
-    'count',
-    'lr',
-    'beta1',
-    'beta2',
-    'eps',
-    'weightDecay',
-    'decoupled',
-    'amsgrad',
-    'maximize',
-    'biasCorrection1',
-    'biasCorrection2',
-    'gradScale',
-  ],
+  adamParams,
   writesTo(0, 2, 3, 4),
 );
 
-interface ForeachAdd extends Count {
-  alpha: number;
-}
-const foreachAddOp = defineStep<ForeachAdd>(
+const foreachAddParams = {
+  ...countParams,
+  alpha: param.kernel(),
+};
+const foreachAddOp = defineStep(
   'foreachAdd',
   'y += alpha * x for many tensors.',
-  ['count', 'alpha'],
+  foreachAddParams,
   writesTo(0),
   ['sum', 'avg'],
 );
 
-interface ForeachMul extends Count {
-  scalar: number;
-}
-const foreachMulOp = defineStep<ForeachMul>(
+const foreachMulParams = {
+  ...countParams,
+  scalar: param.kernel(),
+};
+const foreachMulOp = defineStep(
   'foreachMul',
   'y *= scalar for many tensors.',
-  ['count', 'scalar'],
+  foreachMulParams,
   writesTo(0),
   ['sum', 'avg'],
 );
 
-const foreachNormOp: Op<Count> = defineOp<Count>({
+const foreachNormOp: Op<Count> = defineOp({
   name: 'foreachNorm',
   doc: 'The 2-norm of each of many tensors.',
-  sharding: decomposedForeachRule(),
-  kernelParams: ['count'],
+  sharding: decomposedForeachRule<Count>(),
+  outputs: ['norms'],
+  params: countParams,
   meta: (inputs, { count }) => {
     const { dtype, device } = inputs[0] as Tensor;
     return [

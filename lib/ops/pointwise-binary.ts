@@ -14,6 +14,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkOneOf, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
@@ -22,10 +23,8 @@ import { describe, operand, operands, refuseMore, type TensorLike } from './oper
 import { binarySamples } from './samples.js';
 import { where } from './where.js';
 
-type None = Record<string, never>;
-interface Alpha {
-  alpha: number;
-}
+const alphaParams = { alpha: param.kernel() };
+type Alpha = ParamsOf<typeof alphaParams>;
 
 const ALPHA_ONE: Alpha = Object.freeze({ alpha: 1 });
 
@@ -37,17 +36,17 @@ const savesBoth = { inputs: [0, 1] } as const;
 /** The gradient of the first one reads neither. */
 const savesBothForOther = { inputs: (needs: (i: number) => boolean) => (needs(1) ? [0, 1] : []) };
 
-const addOp: Op<Alpha> = definePointwise<Alpha>('add', 2, {
+const addOp: Op<Alpha> = definePointwise('add', 2, {
   doc: 'input + alpha * other.',
   expression: 'x + p0 * y',
   linear: [[0, 1]],
   classes: 'A',
-  kernelParams: ['alpha'],
+  params: alphaParams,
   vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? scaled(g, ctx.params.alpha) : null],
   samples: binarySamples({ alpha: 1 }),
 });
 
-const subOp: Op<Alpha> = definePointwise<Alpha>('sub', 2, {
+const subOp: Op<Alpha> = definePointwise('sub', 2, {
   doc: 'input - alpha * other.',
   expression: 'x - p0 * y',
   linear: [[0, 1]],
@@ -56,12 +55,12 @@ const subOp: Op<Alpha> = definePointwise<Alpha>('sub', 2, {
     a?.dtype === bool && b?.dtype === bool
       ? 'bool tensors have no difference; use logicalXor'
       : null,
-  kernelParams: ['alpha'],
+  params: alphaParams,
   vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? scaled(g, -ctx.params.alpha) : null],
   samples: binarySamples({ alpha: 2 }),
 });
 
-const mulOp: Op<None> = definePointwise<None>('mul', 2, {
+const mulOp: Op<object> = definePointwise('mul', 2, {
   doc: 'Product, element by element.',
   expression: 'x * y',
   linear: [[0], [1]],
@@ -71,10 +70,10 @@ const mulOp: Op<None> = definePointwise<None>('mul', 2, {
     ctx.needs(0) ? g.mul(ctx.input(1)) : null,
     ctx.needs(1) ? g.mul(ctx.input(0)) : null,
   ],
-  samples: binarySamples(NO_PARAMS as None),
+  samples: binarySamples(NO_PARAMS),
 });
 
-const trueDivOp: Op<None> = definePointwise<None>('div', 2, {
+const trueDivOp: Op<object> = definePointwise('div', 2, {
   doc: 'Quotient in floating point, also of integers.',
   expression: 'x / y',
   linear: [[0]],
@@ -87,16 +86,16 @@ const trueDivOp: Op<None> = definePointwise<None>('div', 2, {
       ctx.needs(1) ? quotient.mul(ctx.input(0)).div(divisor).neg() : null,
     ];
   },
-  samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
+  samples: binarySamples(NO_PARAMS, {}, { low: 0.5, high: 3 }),
 });
 
-function integerDivision(name: string, expression: string, doc: string): Op<None> {
-  return definePointwise<None>(name, 2, {
+function integerDivision(name: string, expression: string, doc: string): Op<object> {
+  return definePointwise(name, 2, {
     doc,
     expression,
     classes: 'A',
     vjp: (ctx, g) => [ctx.needs(0) ? g.zerosLike() : null, ctx.needs(1) ? g.zerosLike() : null],
-    samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
+    samples: binarySamples(NO_PARAMS, {}, { low: 0.5, high: 3 }),
   });
 }
 const floorDivideOp = integerDivision(
@@ -110,7 +109,7 @@ const truncDivideOp = integerDivision(
   'Quotient rounded towards zero.',
 );
 
-const remainderOp: Op<None> = definePointwise<None>('remainder', 2, {
+const remainderOp: Op<object> = definePointwise('remainder', 2, {
   doc: 'Remainder with the sign of the divisor, as in Python.',
   expression: 'm::remainder(x, y)',
   classes: 'A',
@@ -119,10 +118,10 @@ const remainderOp: Op<None> = definePointwise<None>('remainder', 2, {
     ctx.needs(0) ? g : null,
     ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'floor' })).neg() : null,
   ],
-  samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
+  samples: binarySamples(NO_PARAMS, {}, { low: 0.5, high: 3 }),
 });
 
-const fmodOp: Op<None> = definePointwise<None>('fmod', 2, {
+const fmodOp: Op<object> = definePointwise('fmod', 2, {
   doc: 'Remainder with the sign of the dividend, as in C.',
   expression: 'm::fmod(x, y)',
   classes: 'A',
@@ -131,10 +130,10 @@ const fmodOp: Op<None> = definePointwise<None>('fmod', 2, {
     ctx.needs(0) ? g : null,
     ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'trunc' })).neg() : null,
   ],
-  samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
+  samples: binarySamples(NO_PARAMS, {}, { low: 0.5, high: 3 }),
 });
 
-const powOp: Op<None> = definePointwise<None>('pow', 2, {
+const powOp: Op<object> = definePointwise('pow', 2, {
   autocast: 'float32 on cuda',
   doc: 'input to the power of exponent.',
   expression: 'm::pow(x, y)',
@@ -154,7 +153,7 @@ const powOp: Op<None> = definePointwise<None>('pow', 2, {
       ctx.needs(1) ? powExponentGradient(g, base, exponent, ctx.output(0)) : null,
     ];
   },
-  samples: binarySamples(NO_PARAMS as None, { low: 0.3, high: 3 }),
+  samples: binarySamples(NO_PARAMS, { low: 0.3, high: 3 }),
 });
 
 /** dL/dbase = g * exponent * base^(exponent - 1), and 0 where the exponent is 0. */
@@ -186,8 +185,8 @@ function logicalAndOf(a: Tensor, b: Tensor): Tensor {
 }
 
 /** Where two elements tie, each gets half, as in PyTorch. */
-function extremum(name: 'maximum' | 'minimum', expression: string, doc: string): Op<None> {
-  return definePointwise<None>(name, 2, {
+function extremum(name: 'maximum' | 'minimum', expression: string, doc: string): Op<object> {
+  return definePointwise(name, 2, {
     doc,
     expression,
     classes: 'A',
@@ -202,7 +201,7 @@ function extremum(name: 'maximum' | 'minimum', expression: string, doc: string):
         ctx.needs(1) ? where(loses(b, a), 0, half) : null,
       ];
     },
-    samples: binarySamples(NO_PARAMS as None),
+    samples: binarySamples(NO_PARAMS),
   });
 }
 const eqOf = (a: Tensor, b: Tensor): Tensor => (a.storage === null ? b.eq(a) : a.eq(b));
@@ -212,7 +211,7 @@ const gtOf = (a: Tensor, b: Tensor): Tensor => (a.storage === null ? b.lt(a) : a
 const maximumOp = extremum('maximum', 'm::maximum(x, y)', 'The larger of two elements; NaN wins.');
 const minimumOp = extremum('minimum', 'm::minimum(x, y)', 'The smaller of two elements; NaN wins.');
 
-const atan2Op: Op<None> = definePointwise<None>('atan2', 2, {
+const atan2Op: Op<object> = definePointwise('atan2', 2, {
   autocast: 'widest on cuda',
   doc: 'The angle of the point (other, input), in radians.',
   expression: 'm::atan2(x, y)',
@@ -223,7 +222,7 @@ const atan2Op: Op<None> = definePointwise<None>('atan2', 2, {
     const perNorm = g.div(add(mul(x, x), mul(y, y)));
     return [ctx.needs(0) ? perNorm.mul(x) : null, ctx.needs(1) ? perNorm.mul(y).neg() : null];
   },
-  samples: binarySamples(NO_PARAMS as None, { low: 0.2, high: 2 }),
+  samples: binarySamples(NO_PARAMS, { low: 0.2, high: 2 }),
 });
 
 function scaled(g: Tensor, factor: number): Tensor {
@@ -300,7 +299,7 @@ export function mul(input: TensorLike, other: TensorLike): Tensor {
 /** How `div` rounds: not at all (null), towards zero (trunc), or down (floor). */
 export type RoundingMode = 'trunc' | 'floor' | null;
 
-function divOpOf(options?: { roundingMode?: RoundingMode }): Op<None> {
+function divOpOf(options?: { roundingMode?: RoundingMode }): Op<object> {
   if (options !== undefined) optionsOf('div', options, 'roundingMode');
   const mode = options?.roundingMode ?? null;
   if (mode !== null) checkOneOf('div', 'roundingMode', mode, ['floor', 'trunc']);
@@ -323,7 +322,7 @@ export function div(
   return dispatchOne(divOpOf(options), operands(input, other, 'div'), NO_PARAMS);
 }
 
-function binary(name: string, op: Op<None>): (input: TensorLike, other: TensorLike) => Tensor {
+function binary(name: string, op: Op<object>): (input: TensorLike, other: TensorLike) => Tensor {
   addMethod(name, function (other: TensorLike, more?: unknown) {
     if (more !== undefined) refuseMore(more, name);
     return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS);

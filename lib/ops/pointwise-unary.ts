@@ -20,14 +20,13 @@ import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
 import { requireTensor } from './operand.js';
 import { unarySamples } from './samples.js';
 
-type None = Record<string, never>;
-type Definition = Parameters<typeof definePointwise<None>>[2];
+type Definition = Parameters<typeof definePointwise<1>>[2];
 type Short = Omit<Definition, 'samples'> & { range?: { low?: number; high?: number } };
 
 function unary(name: string, { range, ...definition }: Short): (input: Tensor) => Tensor {
-  const op: Op<None> = definePointwise<None>(name, 1, {
+  const op: Op<object> = definePointwise(name, 1, {
     ...definition,
-    samples: unarySamples(NO_PARAMS as None, range),
+    samples: unarySamples(NO_PARAMS, range),
   });
   return unaryFunction(name, op, definition.result !== 'BOOL' || name === 'logicalNot');
 }
@@ -294,12 +293,12 @@ export const ceil = unary('ceil', {
   classes: 'A',
   vjp: zeroGradient,
 });
-const roundOp = definePointwise<None>('round', 1, {
+const roundOp = definePointwise('round', 1, {
   doc: 'The nearest integer, halves to even.',
   expression: 'm::round(x)',
   classes: 'A',
   vjp: zeroGradient,
-  samples: unarySamples(NO_PARAMS as None),
+  samples: unarySamples(NO_PARAMS),
 });
 
 /** Options of {@link round}. */

@@ -10,7 +10,7 @@
 
 import type { CommandWriter } from '../core/command.js';
 import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
-import { dispatch, dispatchOne } from '../core/dispatch.js';
+import { dispatchOne } from '../core/dispatch.js';
 import {
   bool,
   type DType,
@@ -24,6 +24,7 @@ import {
 import { iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import {
   checkFlag,
   checkNumber,
@@ -46,41 +47,44 @@ import { sampleTensor } from './samples.js';
 import { dropoutRule, type ElementIndex, randomRule } from './sharding/factories-and-random.js';
 import { sizedFactory } from './sized.js';
 
-interface Draw {
-  shape: Shape;
-  dtype: DType;
-  device: Device;
-  seedLow: number;
-  seedHigh: number;
-  offset: number;
-  /** Low and high, or mean and standard deviation, or the probability. */
-  first: number;
-  second: number;
-  /** Of a piece of a larger tensor: which of its elements they are. */
-  index?: ElementIndex;
-}
+const drawParams = {
+  shape: param.value<Shape>(),
+  dtype: param.value<DType>(),
+  device: param.value<Device>(),
+  seedLow: param.random(),
+  seedHigh: param.random(),
+  offset: param.random(),
+  /** Of a shard of a larger tensor: which of its elements they are. */
+  index: param.optional<ElementIndex>(),
+};
+/** The parameters of the distribution, under the kernel's names for them. */
+const drawOf = (first: string, second: string | null) => ({
+  ...drawParams,
+  first: param.kernel(first),
+  second: second === null ? param.value<number>() : param.kernel(second),
+});
+type Draw = ParamsOf<ReturnType<typeof drawOf>>;
 
 function defineRandom(
   name: string,
   kernel: string,
   doc: string,
-  parameters: readonly string[],
+  first: string,
+  second: string | null = null,
 ): Op<Draw> {
-  return defineOp<Draw>({
+  return defineOp({
     name,
     doc,
+    inputs: [],
+    outputs: ['y'],
+    params: drawOf(first, second),
     traits: ['random', 'strided-output'],
-    sharding: randomRule(),
+    sharding: randomRule<Draw>(),
     kernel,
-    kernelParams: ['seedLow', 'seedHigh', 'offset', ...parameters],
     meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
-    lower: (command, _inputs, [output], draw) => {
-      const y = output as Tensor;
-      writeIndex(command, y.shape, draw.index);
+    lower: (command, _inputs, [y], { index }) => {
+      writeIndex(command, y.shape, index);
       command.output(y);
-      for (const word of [draw.seedLow, draw.seedHigh, draw.offset, draw.first])
-        command.param(word);
-      if (parameters.length === 2) command.param(draw.second);
     },
     vjp: (_ctx, g) => [g.zerosLike()],
     samples: () => [],
@@ -96,18 +100,22 @@ const uniformOp = defineRandom(
   'randomUniform',
   'random_uniform',
   'Uniform numbers in [low, high).',
-  ['low', 'high'],
-);
-const normalOp = defineRandom('randomNormal', 'random_normal', 'Normal numbers.', ['mean', 'std']);
-const integerOp = defineRandom('randomInteger', 'random_integer', 'Integers in [low, high).', [
   'low',
   'high',
-]);
+);
+const normalOp = defineRandom('randomNormal', 'random_normal', 'Normal numbers.', 'mean', 'std');
+const integerOp = defineRandom(
+  'randomInteger',
+  'random_integer',
+  'Integers in [low, high).',
+  'low',
+  'high',
+);
 const bernoulliOp = defineRandom(
   'randomBernoulli',
   'random_bernoulli',
   'Ones with a probability, else zeros.',
-  ['probability'],
+  'probability',
 );
 
 /** @internal */
@@ -524,34 +532,33 @@ export const multinomial = defineFunction(
   },
 );
 
-interface Dropout {
-  probability: number;
-  seedLow: number;
-  seedHigh: number;
-  offset: number;
+const dropoutParams = {
+  seedLow: param.random(),
+  seedHigh: param.random(),
+  offset: param.random(),
+  probability: param.kernel(),
   /** As of {@link Draw}. */
-  index?: ElementIndex;
-}
+  index: param.optional<ElementIndex>(),
+};
+type Dropout = ParamsOf<typeof dropoutParams>;
 
-const dropoutOp: Op<Dropout> = defineOp<Dropout>({
+const dropoutOp: Op<Dropout> = defineOp({
   name: 'dropout',
   doc: 'Elements set to 0 with a probability, the others scaled up; and which were kept.',
   traits: ['random'],
-  sharding: dropoutRule(),
-  kernelParams: ['seedLow', 'seedHigh', 'offset', 'probability'],
-  meta: ([x]) => {
-    const { shape, dtype, device } = x as Tensor;
-    return [
-      { shape, strides: null, dtype, device },
-      { shape, strides: null, dtype: bool, device },
-    ];
-  },
-  lower: (command, [x], outputs, { seedLow, seedHigh, offset, probability, index }) => {
-    const input = x as Tensor;
-    command.tensor(input);
-    writeIndex(command, input.shape, index);
-    for (const output of outputs) command.output(output);
-    for (const word of [seedLow, seedHigh, offset, probability]) command.param(word);
+  sharding: dropoutRule<Dropout>(),
+  inputs: ['x'],
+  outputs: ['y', 'kept'],
+  params: dropoutParams,
+  meta: ([{ shape, dtype, device }]) => [
+    { shape, strides: null, dtype, device },
+    { shape, strides: null, dtype: bool, device },
+  ],
+  lower: (command, [x], [y, kept], { index }) => {
+    command.tensor(x);
+    writeIndex(command, x.shape, index);
+    command.output(y);
+    command.output(kept);
   },
   saves: { outputs: [1] },
   vjp: (ctx, g) => [g.mul(ctx.output(1)).mul(1 / (1 - ctx.params.probability))],
@@ -590,10 +597,7 @@ export const dropout = defineFunction(
     if (inplace) return overwrite('dropout_', input, (t) => dropout(t, p, true, { generator }));
     requireFloating(input, 'dropout');
     if (p === 1) return input.mul(0);
-    return dispatch(dropoutOp, [input], {
-      probability: p,
-      ...nextDraw(generator, input),
-    })[0] as Tensor;
+    return dispatchOne(dropoutOp, [input], { probability: p, ...nextDraw(generator, input) });
   },
 );
 

@@ -13,6 +13,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, type DTypeLike, getDefaultDtype, int64, uint8 } from '../core/dtype.js';
 import { IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkFlag } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { ShardingRule } from '../core/sharding-rule.js';
@@ -32,11 +33,13 @@ import {
   sumRule,
 } from './sharding/reductions.js';
 
-/** Params of every reduction: dims are wrapped and sorted. */
-export interface Reduction {
-  dims: readonly number[];
-  keepdim: boolean;
-}
+/** Params of every reduction: dims are wrapped and sorted; the kernel gets how many they are. */
+export const reductionParams = {
+  reducedNdim: param.byLower(),
+  dims: param.value<readonly number[]>(),
+  keepdim: param.value<boolean>(),
+};
+export type Reduction = ParamsOf<typeof reductionParams>;
 
 /** Dims to reduce, negative ones from the end: one, several, or all (null or an empty list). */
 export type Dims = number | readonly number[] | null;
@@ -100,7 +103,7 @@ function appendMerged(
 export const reductionSamples = <P extends Reduction>(
   extra: Omit<P, keyof Reduction>,
   range: Parameters<typeof sampleTensor>[1] = {},
-): (() => Sample<P>[]) => {
+): (() => Sample<P, readonly [Tensor]>[]) => {
   const cases: [Shape, number[], boolean][] = [
     [[3, 4], [0, 1], false],
     [[3, 4], [1], true],
@@ -114,7 +117,8 @@ export const reductionSamples = <P extends Reduction>(
     }));
 };
 
-type Rule = OpDefinition<Reduction>['vjp'];
+type Rule = OpDefinition<typeof reductionParams>['vjp'];
+type Decomposition = (inputs: readonly [Tensor], params: Reduction) => readonly Tensor[];
 
 function defineReduction(
   name: string,
@@ -123,30 +127,22 @@ function defineReduction(
   dtypeOf: (t: DType) => DType,
   sharding: ShardingRule<Reduction>,
   vjp: Rule,
-  saves: OpDefinition<Reduction>['saves'] = {},
+  saves: OpDefinition['saves'] = {},
   autocast?: AutocastPolicy,
-  decompose?: OpDefinition<Reduction>['decompose'],
+  decompose?: Decomposition,
 ): Op<Reduction> {
-  return defineOp<Reduction>({
+  return defineOp({
     name,
     doc,
     traits: ['reduction'],
     kernel,
-    kernelParams: ['reducedNdim'],
-    meta: ([x], { dims, keepdim }) => {
-      const input = x as Tensor;
-      return [
-        {
-          shape: reducedShape(input.shape, dims, keepdim),
-          strides: null,
-          dtype: dtypeOf(input.dtype),
-          device: input.device,
-        },
-      ];
-    },
-    lower: (command, [input], outputs, { dims }) => {
-      lowerReduction(command, input as Tensor, outputs, dims);
-    },
+    inputs: ['x'],
+    outputs: ['y'],
+    params: reductionParams,
+    meta: ([{ shape, dtype, device }], { dims, keepdim }) => [
+      { shape: reducedShape(shape, dims, keepdim), strides: null, dtype: dtypeOf(dtype), device },
+    ],
+    lower: (command, [x], outputs, { dims }) => lowerReduction(command, x, outputs, dims),
     sharding,
     vjp,
     saves,
@@ -174,7 +170,7 @@ const sumOp = defineReduction(
   'reduce_sum',
   'Sum over dims; integers and bools sum to int64.',
   widened,
-  sumRule(widened),
+  sumRule<Reduction>(widened),
   (ctx, g) => [restore(g, ctx.inputShape(0), ctx.params)],
   {},
   'float32 on cuda',
@@ -279,7 +275,7 @@ const logsumexpOp = defineReduction(
   'reduce_logsumexp',
   'log of the sum of exponentials, without overflow.',
   same,
-  keptDimsRule(1, true),
+  keptDimsRule<Reduction>(1, true),
   (ctx, g) => {
     const x = ctx.input(0);
     return [
@@ -288,7 +284,7 @@ const logsumexpOp = defineReduction(
   },
   savesBoth,
   'float32 on cuda',
-  ([x], params) => [logsumexpByParts(x as Tensor, params)],
+  ([x], params) => [logsumexpByParts(x, params)],
 );
 
 /** The largest element is taken off first, unless it is infinite: that would leave NaN. */

@@ -28,7 +28,7 @@ export type ScatterReduction = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
  * As scatter; beside it because the gradients of products and extremes read all operands, which
  * scatter need not keep.
  */
-scatterReduceOp.op = defineOp<Scatter>({
+scatterReduceOp.op = defineOp({
   ...scatterForm,
   name: 'scatterReduction',
   doc: 'Values combined by products or extremes where they share a place, with what is there.',
@@ -41,7 +41,7 @@ scatterReduceOp.op = defineOp<Scatter>({
         sampleTensor([4, 3]),
         sampleTensor([3, 3], { dtype: int64, low: 0, high: 4 }),
         sampleTensor([3, 3], { seed: 9 }),
-      ],
+      ] as const,
       params: { dim: 0, reduce },
     })),
 });

@@ -8,7 +8,8 @@ import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
-import { defineOp, type Op } from '../core/op.js';
+import { defineOp, type Op, type Sample } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { wrapDim } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -21,57 +22,64 @@ import { sampleTensor } from './samples.js';
 import { alongDimRule } from './sharding/along-dim.js';
 import { where } from './where.js';
 
-interface OneDim {
-  dim: number;
-}
-
-const sameMeta: Op<OneDim>['meta'] = ([x]) => {
-  const { shape, dtype, device } = x as Tensor;
-  return [{ shape, strides: null, dtype, device }];
+const oneDimParams = {
+  dim: param.value<number>(),
 };
+type OneDim = ParamsOf<typeof oneDimParams>;
+
+const sameMeta = ([{ shape, dtype, device }]: readonly [Tensor, ...Tensor[]]) => [
+  { shape, strides: null, dtype, device },
+];
 const lower: NonNullable<Op<OneDim>['lower']> = (command, inputs, outputs, { dim }) =>
   lowerRows(command, inputs, outputs, dim);
-const samples = (): { inputs: Tensor[]; params: OneDim }[] => [
+const samples = (): Sample<OneDim, readonly [Tensor]>[] => [
   { inputs: [sampleTensor([3, 5])], params: { dim: 1 } },
   { inputs: [sampleTensor([4, 3, 2])], params: { dim: 0 } },
 ];
-const pairSamples = (): { inputs: Tensor[]; params: OneDim }[] => [
+const pairSamples = (): Sample<OneDim, readonly [Tensor, Tensor]>[] => [
   {
     inputs: [sampleTensor([3, 5]), sampleTensor([3, 5], { seed: 3 }).softmax(1)],
     params: { dim: 1 },
   },
 ];
 
-const softmaxBackward: Op<OneDim> = defineOp<OneDim>({
+const softmaxBackward: Op<OneDim> = defineOp({
   name: 'softmaxBackward',
-  sharding: alongDimRule({ linear: 0, decomposes: true }),
+  inputs: ['g', 'y'],
+  outputs: ['gx'],
+  params: oneDimParams,
+  sharding: alongDimRule<OneDim>({ linear: 0, decomposes: true }),
   doc: 'Gradient of softmax: y * (g - sum(g * y)).',
   meta: sameMeta,
   lower,
   vjp: 'not-differentiable',
   decompose: ([g, y], { dim }) => {
-    const gy = (g as Tensor).mul(y as Tensor);
-    return [gy.sub((y as Tensor).mul(gy.sum(dim, { keepdim: true })))];
+    const gy = g.mul(y);
+    return [gy.sub(y.mul(gy.sum(dim, { keepdim: true })))];
   },
   samples: pairSamples,
 });
 
-const logSoftmaxBackward: Op<OneDim> = defineOp<OneDim>({
+const logSoftmaxBackward: Op<OneDim> = defineOp({
   name: 'logSoftmaxBackward',
-  sharding: alongDimRule({ linear: 0, decomposes: true }),
+  inputs: ['g', 'y'],
+  outputs: ['gx'],
+  params: oneDimParams,
+  sharding: alongDimRule<OneDim>({ linear: 0, decomposes: true }),
   doc: 'Gradient of logSoftmax: g - exp(y) * sum(g).',
   meta: sameMeta,
   lower,
   vjp: 'not-differentiable',
-  decompose: ([g, y], { dim }) => [
-    (g as Tensor).sub((y as Tensor).exp().mul((g as Tensor).sum(dim, { keepdim: true }))),
-  ],
+  decompose: ([g, y], { dim }) => [g.sub(y.exp().mul(g.sum(dim, { keepdim: true })))],
   samples: pairSamples,
 });
 
-const softmaxOp: Op<OneDim> = defineOp<OneDim>({
+const softmaxOp: Op<OneDim> = defineOp({
   name: 'softmax',
-  sharding: alongDimRule({ decomposes: true, reducedFirst: [0] }),
+  inputs: ['x'],
+  outputs: ['y'],
+  params: oneDimParams,
+  sharding: alongDimRule<OneDim>({ decomposes: true, reducedFirst: [0] }),
   autocast: 'float32 on cuda',
   doc: 'exp(x) over its sum along a dim.',
   meta: sameMeta,
@@ -80,46 +88,57 @@ const softmaxOp: Op<OneDim> = defineOp<OneDim>({
   vjp: (ctx, g) => [dispatchOne(softmaxBackward, [g, ctx.output(0)], ctx.params)],
   decompose: ([x], { dim }) => {
     // Nothing has no largest element.
-    if ((x as Tensor).numel() === 0) return [(x as Tensor).clone()];
-    const e = (x as Tensor).sub((x as Tensor).amax(dim, { keepdim: true })).exp();
+    if (x.numel() === 0) return [x.clone()];
+    const e = x.sub(x.amax(dim, { keepdim: true })).exp();
     return [e.div(e.sum(dim, { keepdim: true }))];
   },
   samples,
 });
 
-const logSoftmaxOp: Op<OneDim> = defineOp<OneDim>({
+const logSoftmaxOp: Op<OneDim> = defineOp({
   name: 'logSoftmax',
-  sharding: alongDimRule({ decomposes: true, reducedFirst: [0] }),
+  inputs: ['x'],
+  outputs: ['y'],
+  params: oneDimParams,
+  sharding: alongDimRule<OneDim>({ decomposes: true, reducedFirst: [0] }),
   autocast: 'float32 on cuda',
   doc: 'log of softmax along a dim.',
   meta: sameMeta,
   lower,
   saves: { outputs: [0] },
   vjp: (ctx, g) => [dispatchOne(logSoftmaxBackward, [g, ctx.output(0)], ctx.params)],
-  decompose: ([x], { dim }) => [(x as Tensor).sub((x as Tensor).logsumexp(dim, { keepdim: true }))],
+  decompose: ([x], { dim }) => [x.sub(x.logsumexp(dim, { keepdim: true }))],
   samples,
 });
 
-const cumsumOp: Op<OneDim> = defineOp<OneDim>({
+/** Integers and bools are summed and multiplied in int64. */
+const runningMeta = ([{ shape, dtype, device }]: readonly [Tensor]) => [
+  { shape, strides: null, dtype: dtype.isFloatingPoint ? dtype : int64, device },
+];
+
+const cumsumOp: Op<OneDim> = defineOp({
   name: 'cumsum',
-  sharding: alongDimRule({ linear: 0 }),
+  inputs: ['x'],
+  outputs: ['y'],
+  params: oneDimParams,
+  sharding: alongDimRule<OneDim>({ linear: 0 }),
   autocast: 'float32 on cuda',
   doc: 'Running sums along a dim.',
-  meta: ([x]) => {
-    const { shape, dtype, device } = x as Tensor;
-    return [{ shape, strides: null, dtype: dtype.isFloatingPoint ? dtype : int64, device }];
-  },
+  meta: runningMeta,
   lower,
   vjp: (ctx, g) => [reverseCumsum(g, ctx.params.dim)],
   samples,
 });
 
-const cumprodOp: Op<OneDim> = defineOp<OneDim>({
+const cumprodOp: Op<OneDim> = defineOp({
   name: 'cumprod',
-  sharding: alongDimRule(),
+  inputs: ['x'],
+  outputs: ['y'],
+  params: oneDimParams,
+  sharding: alongDimRule<OneDim>(),
   autocast: 'float32 on cuda',
   doc: 'Running products along a dim.',
-  meta: cumsumOp.meta,
+  meta: runningMeta,
   lower,
   saves: { inputs: [0], outputs: [0] },
   vjp: (ctx, g) => {

@@ -7,6 +7,7 @@ import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkFlag, shown } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import { defineFunction, type FunctionOf, type MethodOf, methodOf } from '../core/signature.js';
@@ -14,31 +15,38 @@ import { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requirePair, requireTensor } from './operand.js';
 import { maximum, minimum } from './pointwise-binary.js';
-import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
+import {
+  amax,
+  amin,
+  lowerReduction,
+  type Reduction,
+  reductionParams,
+  reductionSamples,
+} from './reduce.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 import { alongDimRule } from './sharding/along-dim.js';
 import { keptDimsRule } from './sharding/reductions.js';
 
 function argReduction(name: string, kernel: string, doc: string): Op<Reduction> {
-  return defineOp<Reduction>({
+  return defineOp({
     name,
     doc,
     traits: ['reduction'],
-    sharding: keptDimsRule(1, false),
+    sharding: keptDimsRule<Reduction>(1, false),
     kernel,
-    kernelParams: ['reducedNdim'],
-    meta: ([x], { dims, keepdim }) => {
-      const input = x as Tensor;
+    inputs: ['x'],
+    outputs: ['indices'],
+    params: reductionParams,
+    meta: ([input], { dims, keepdim }) => {
       const shape = keepdim
         ? input.shape.map((s, i) => (dims.includes(i) ? 1 : s))
         : input.shape.filter((_, i) => !dims.includes(i));
       return [{ shape, strides: null, dtype: int64, device: input.device }];
     },
-    lower: (command, [input], outputs, { dims }) =>
-      lowerReduction(command, input as Tensor, outputs, dims),
+    lower: (command, [x], outputs, { dims }) => lowerReduction(command, x, outputs, dims),
     vjp: 'not-differentiable',
-    samples: reductionSamples<Reduction>({}),
+    samples: reductionSamples({}),
   });
 }
 
@@ -182,27 +190,24 @@ export const max = extremum('max', amax, argmax, maximum);
  */
 export const min = extremum('min', amin, argmin, minimum);
 
-interface SortParams {
-  dim: number;
-  descending: number;
-}
+const sortParams = {
+  dim: param.value<number>(),
+  descending: param.kernel(),
+};
+type SortParams = ParamsOf<typeof sortParams>;
 
-const sortOp: Op<SortParams> = defineOp<SortParams>({
+const sortOp: Op<SortParams> = defineOp({
   name: 'sort',
-  sharding: alongDimRule({ outputs: 2 }),
+  sharding: alongDimRule<SortParams>({ outputs: 2 }),
   doc: 'Elements of one dim in order, and where they were; stable, NaN counts as largest.',
-  kernelParams: ['descending'],
-  meta: ([x]) => {
-    const { shape, dtype, device } = x as Tensor;
-    return [
-      { shape, strides: null, dtype, device },
-      { shape, strides: null, dtype: int64, device },
-    ];
-  },
-  lower: (command, inputs, outputs, { dim, descending }) => {
-    lowerRows(command, inputs, outputs, dim);
-    command.param(descending);
-  },
+  inputs: ['x'],
+  outputs: ['values', 'indices'],
+  params: sortParams,
+  meta: ([{ shape, dtype, device }]) => [
+    { shape, strides: null, dtype, device },
+    { shape, strides: null, dtype: int64, device },
+  ],
+  lower: (command, inputs, outputs, { dim }) => lowerRows(command, inputs, outputs, dim),
   saves: { outputs: [1] },
   vjp: (ctx, g) => [g.newZeros(ctx.inputShape(0)).scatter(ctx.params.dim, ctx.output(1), g)],
   samples: () => [
@@ -211,30 +216,28 @@ const sortOp: Op<SortParams> = defineOp<SortParams>({
   ],
 });
 
-interface TopkParams {
-  dim: number;
-  k: number;
-  largest: number;
-}
+const topkParams = {
+  dim: param.value<number>(),
+  k: param.kernel(),
+  largest: param.kernel(),
+};
+type TopkParams = ParamsOf<typeof topkParams>;
 
-const topkOp: Op<TopkParams> = defineOp<TopkParams>({
+const topkOp: Op<TopkParams> = defineOp({
   name: 'topk',
-  sharding: alongDimRule({ outputs: 2 }),
+  sharding: alongDimRule<TopkParams>({ outputs: 2 }),
   doc: 'The k largest (or smallest) elements of one dim in order, and where they were.',
-  kernelParams: ['k', 'largest'],
-  meta: ([x], { dim, k }) => {
-    const { shape, dtype, device } = x as Tensor;
+  inputs: ['x'],
+  outputs: ['values', 'indices'],
+  params: topkParams,
+  meta: ([{ shape, dtype, device }], { dim, k }) => {
     const chosen = shape.map((s, i) => (i === dim ? k : s));
     return [
       { shape: chosen, strides: null, dtype, device },
       { shape: chosen, strides: null, dtype: int64, device },
     ];
   },
-  lower: (command, inputs, outputs, { dim, k, largest }) => {
-    lowerRows(command, inputs, outputs, dim);
-    command.param(k);
-    command.param(largest);
-  },
+  lower: (command, inputs, outputs, { dim }) => lowerRows(command, inputs, outputs, dim),
   saves: { outputs: [1] },
   vjp: (ctx, g) => [g.newZeros(ctx.inputShape(0)).scatter(ctx.params.dim, ctx.output(1), g)],
   samples: () => [{ inputs: [sampleTensor([3, 7])], params: { dim: 1, k: 3, largest: 1 } }],

@@ -4,6 +4,7 @@ import { reduced } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
 import { float32 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkFlag } from '../core/options.js';
 import { wrapDims } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
@@ -13,31 +14,32 @@ import { requireFloating, requireTensor } from './operand.js';
 import {
   type Dims,
   lowerReduction,
-  type Reduction,
   reducedShape,
+  reductionParams,
   reductionSamples,
   restore,
 } from './reduce.js';
 import { keptDimsRule } from './sharding/reductions.js';
 import { where } from './where.js';
 
-interface Variance extends Reduction {
-  correction: number;
-  /**
-   * Of 16-bit floats, results in float32: what is computed of a variance, whose range is the square
-   * of theirs.
-   */
-  wide: boolean;
-}
-const varMeanOp: Op<Variance> = defineOp<Variance>({
+const varianceParams = {
+  ...reductionParams,
+  correction: param.kernel(),
+  /** 16-bit floats give float32 results: the range of a variance is the square of theirs. */
+  wide: param.value<boolean>(),
+};
+type Variance = ParamsOf<typeof varianceParams>;
+
+const varMeanOp: Op<Variance> = defineOp({
   name: 'varMean',
+  inputs: ['x'],
+  outputs: ['variance', 'mean'],
+  params: varianceParams,
   doc: 'Variance and mean over dims; the sum of squares is divided by n - correction.',
   traits: ['reduction'],
   kernel: 'reduce_var',
-  sharding: keptDimsRule(2, true),
-  kernelParams: ['reducedNdim', 'correction'],
-  meta: ([x], { dims, keepdim, wide }) => {
-    const input = x as Tensor;
+  sharding: keptDimsRule<Variance>(2, true),
+  meta: ([input], { dims, keepdim, wide }) => {
     const dtype = wide && input.dtype.itemsize === 2 ? float32 : input.dtype;
     const meta = {
       shape: reducedShape(input.shape, dims, keepdim),
@@ -47,10 +49,7 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
     };
     return [meta, meta];
   },
-  lower: (command, [input], outputs, { dims, correction }) => {
-    lowerReduction(command, input as Tensor, outputs, dims);
-    command.param(correction);
-  },
+  lower: (command, [x], outputs, { dims }) => lowerReduction(command, x, outputs, dims),
   saves: { inputs: [0], outputs: [1] },
   vjp: (ctx, gVar, gMean) => {
     const x = ctx.input(0);
@@ -63,8 +62,7 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
     const shared = gMean ? restore(gMean, x.shape, ctx.params).div(count) : null;
     return [(centred && shared ? centred.add(shared) : (centred ?? shared))?.to(x.dtype) ?? null];
   },
-  decompose: ([x], { dims, keepdim, correction }) => {
-    const input = x as Tensor;
+  decompose: ([input], { dims, keepdim, correction }) => {
     const count = dims.reduce((n, d) => n * (input.shape[d] as number), 1);
     const mean = reduced(input.mean(dims, { keepdim: true }));
     const variance = input

@@ -3,6 +3,7 @@
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { defineOp, type Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkFlag, unexpected } from '../core/options.js';
 import { wrapDims } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
@@ -12,43 +13,34 @@ import { requireFloating, requireTensor } from './operand.js';
 import {
   type Dims,
   lowerReduction,
-  type Reduction,
   reducedShape,
+  reductionParams,
   reductionSamples,
   restore,
 } from './reduce.js';
 import { normRule } from './sharding/reductions.js';
 import { where } from './where.js';
 
-interface Norm extends Reduction {
-  order: number;
-}
-const normOp: Op<Norm> = defineOp<Norm>({
+const vectorNormParams = { ...reductionParams, order: param.kernel() };
+type Norm = ParamsOf<typeof vectorNormParams>;
+
+const normOp: Op<Norm> = defineOp({
   name: 'vectorNorm',
+  inputs: ['x'],
+  outputs: ['norm'],
+  params: vectorNormParams,
   autocast: 'float32 on cuda',
   doc: 'The p-norm over dims.',
   traits: ['reduction'],
-  sharding: normRule(),
+  sharding: normRule<Norm>(),
   kernel: 'reduce_norm',
-  kernelParams: ['reducedNdim', 'order'],
-  meta: ([x], { dims, keepdim }) => {
-    const input = x as Tensor;
-    return [
-      {
-        shape: reducedShape(input.shape, dims, keepdim),
-        strides: null,
-        dtype: input.dtype,
-        device: input.device,
-      },
-    ];
-  },
-  lower: (command, [input], outputs, { dims, order }) => {
-    lowerReduction(command, input as Tensor, outputs, dims);
-    command.param(order);
-  },
+  meta: ([{ shape, dtype, device }], { dims, keepdim }) => [
+    { shape: reducedShape(shape, dims, keepdim), strides: null, dtype, device },
+  ],
+  lower: (command, [x], outputs, { dims }) => lowerReduction(command, x, outputs, dims),
   saves: { inputs: [0], outputs: [0] },
   vjp: (ctx, g) => [normGradient(g, ctx.input(0), ctx.output(0), ctx.params)],
-  decompose: ([x], params) => [normByParts(x as Tensor, params)],
+  decompose: ([x], params) => [normByParts(x, params)],
   samples: () =>
     [2, 3, 1, 0, Number.POSITIVE_INFINITY].flatMap((order) => reductionSamples<Norm>({ order })()),
 });

@@ -7,6 +7,7 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkIntegers } from '../core/options.js';
 import {
   broadcastShapes,
@@ -37,14 +38,14 @@ import {
 } from './sharding/views.js';
 import { listOrFirst } from './sized.js';
 
-type None = Record<string, never>;
+const sizeParams = {
+  size: param.value<Shape>(),
+};
+type Size = ParamsOf<typeof sizeParams>;
 
-interface Size {
-  size: Shape;
-}
-
-const viewOp: Op<Size> = defineView<Size>({
+const viewOp: Op<Size> = defineView({
   name: 'view',
+  params: sizeParams,
   doc: 'Another shape of the same elements.',
   sharding: viewSizeRule,
   view: (input, { size }) => {
@@ -66,10 +67,14 @@ const viewOp: Op<Size> = defineView<Size>({
   ],
 });
 
-const permuteOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly number[] }>({
+const dimsParams = { dims: param.value<readonly number[]>() };
+type Dims = ParamsOf<typeof dimsParams>;
+
+const permuteOp: Op<Dims> = defineView({
   name: 'permute',
+  params: dimsParams,
   doc: 'Dims in another order.',
-  sharding: viewRule((_input, { dims }) => movedDims(dims)),
+  sharding: viewRule<Dims>((_input, { dims }) => movedDims(dims)),
   view: (input, { dims }) => ({
     shape: dims.map((d) => input.shape[d] as number),
     strides: dims.map((d) => input.strides[d] as number),
@@ -85,8 +90,9 @@ const permuteOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly n
   samples: () => [{ inputs: [sampleTensor([2, 3, 4])], params: { dims: [2, 0, 1] } }],
 });
 
-const expandOp: Op<Size> = defineView<Size>({
+const expandOp: Op<Size> = defineView({
   name: 'expand',
+  params: sizeParams,
   doc: 'Dims of size 1 stretched without copying.',
   sharding: expandRule,
   view: (input, { size }) => {
@@ -128,15 +134,17 @@ export function sumToSize(g: Tensor, shape: Shape): Tensor {
   return lead > 0 ? summed.reshape(shape) : summed;
 }
 
-interface DimPair {
-  dim0: number;
-  dim1: number;
-}
+const dimPairParams = {
+  dim0: param.value<number>(),
+  dim1: param.value<number>(),
+};
+type DimPair = ParamsOf<typeof dimPairParams>;
 
-const transposeOp: Op<DimPair> = defineView<DimPair>({
+const transposeOp: Op<DimPair> = defineView({
   name: 'transpose',
+  params: dimPairParams,
   doc: 'Two dims exchanged.',
-  sharding: viewRule(({ shape }, { dim0, dim1 }) =>
+  sharding: viewRule<DimPair>(({ shape }, { dim0, dim1 }) =>
     movedDims(swapped([...shape.keys()], dim0, dim1)),
   ),
   view: (input, { dim0, dim1 }) => ({
@@ -155,14 +163,18 @@ function swapped(list: Shape, a: number, b: number): number[] {
   return out;
 }
 
-interface OneDim {
-  dim: number;
-}
+const oneDimParams = {
+  dim: param.value<number>(),
+};
+type OneDim = ParamsOf<typeof oneDimParams>;
 
-const unsqueezeOp: Op<OneDim> = defineView<OneDim>({
+const unsqueezeOp: Op<OneDim> = defineView({
   name: 'unsqueeze',
+  params: oneDimParams,
   doc: 'A new dim of size 1.',
-  sharding: viewRule(({ shape }, { dim }) => shape.map((_, at) => (at < dim ? at : at + 1))),
+  sharding: viewRule<OneDim>(({ shape }, { dim }) =>
+    shape.map((_, at) => (at < dim ? at : at + 1)),
+  ),
   view: (input, { dim }) => {
     const next =
       dim < input.shape.length ? (input.shape[dim] as number) * (input.strides[dim] as number) : 1;
@@ -176,8 +188,9 @@ const unsqueezeOp: Op<OneDim> = defineView<OneDim>({
   samples: () => [{ inputs: [sampleTensor([2, 3])], params: { dim: 1 } }],
 });
 
-const squeezeOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly number[] }>({
+const squeezeOp: Op<Dims> = defineView({
   name: 'squeeze',
+  params: dimsParams,
   doc: 'Dims of size 1 left out.',
   sharding: squeezeRule,
   view: (input, { dims }) => {
@@ -192,13 +205,13 @@ const squeezeOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly n
   samples: () => [{ inputs: [sampleTensor([2, 1, 3, 1])], params: { dims: [1, 3] } }],
 });
 
-const detachOp: Op<None> = defineView<None>({
+const detachOp: Op<object> = defineView({
   name: 'detach',
   doc: 'The same elements, cut off from the autograd graph.',
-  sharding: viewRule((input) => sameDims(input.shape.length)),
+  sharding: viewRule<object>((input) => sameDims(input.shape.length)),
   view: (input) => ({ shape: input.shape, strides: input.strides, offset: input.storageOffset }),
   vjp: 'not-differentiable',
-  samples: () => [{ inputs: [sampleTensor([3])], params: {} as None }],
+  samples: () => [{ inputs: [sampleTensor([3])], params: {} }],
 });
 
 /** The same elements, sharing memory and version, without history. @internal for layers */

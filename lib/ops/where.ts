@@ -10,6 +10,7 @@ import { bool, type DType, uint8 } from '../core/dtype.js';
 import { iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { optionsOf, unexpected } from '../core/options.js';
 import { broadcastShapes } from '../core/shape.js';
 import { defineFunction, isOptions, type MethodOf, methodOf } from '../core/signature.js';
@@ -21,8 +22,6 @@ import { nonzero } from './index-tensors.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { describe, operand, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
-
-type None = Record<string, never>;
 
 function ternarySamples<P>(
   params: P,
@@ -48,7 +47,7 @@ function ternarySamples<P>(
   ];
 }
 
-const whereOp: Op<None> = definePointwise<None>('where', 3, {
+const whereOp: Op<object> = definePointwise('where', 3, {
   doc: 'Elements of the second input where the first is not 0, else of the third.',
   expression: 'x != T(0) ? y : z',
   linear: [[1, 2]],
@@ -63,7 +62,7 @@ const whereOp: Op<None> = definePointwise<None>('where', 3, {
       ctx.needs(2) ? where(condition, 0, g) : null,
     ];
   },
-  samples: ternarySamples(NO_PARAMS as None, { dtype: bool, low: 0, high: 2 }),
+  samples: ternarySamples(NO_PARAMS, { dtype: bool, low: 0, high: 2 }),
 });
 
 /**
@@ -200,16 +199,14 @@ const maskedFill_ = defineFunction(
 );
 addMethod('maskedFill_', methodOf(maskedFill_));
 
-interface Bounds {
-  min: number;
-  max: number;
-}
+const boundsParams = { min: param.kernel(), max: param.kernel() };
+type Bounds = ParamsOf<typeof boundsParams>;
 
-const clampOp: Op<Bounds> = definePointwise<Bounds>('clamp', 1, {
+const clampOp: Op<Bounds> = definePointwise('clamp', 1, {
   doc: 'Each element moved into [min, max].',
   expression: 'm::minimum(m::maximum(x, p0), p1)',
   classes: 'A',
-  kernelParams: ['min', 'max'],
+  params: boundsParams,
   saves: { inputs: [0] },
   vjp: (ctx, g) => {
     const x = reduced(ctx.input(0));
@@ -321,11 +318,10 @@ const clamp_ = defineFunction(
 );
 addMethod('clamp_', methodOf(clamp_));
 
-interface Value {
-  value: number;
-}
+const valueParams = { value: param.kernel() };
+type Value = ParamsOf<typeof valueParams>;
 
-const addcmulOp: Op<Value> = definePointwise<Value>('addcmul', 3, {
+const addcmulOp: Op<Value> = definePointwise('addcmul', 3, {
   autocast: 'widest on cuda',
   doc: 'input + value * tensor1 * tensor2.',
   expression: 'x + p0 * y * z',
@@ -334,7 +330,7 @@ const addcmulOp: Op<Value> = definePointwise<Value>('addcmul', 3, {
     [0, 2],
   ],
   classes: 'A',
-  kernelParams: ['value'],
+  params: valueParams,
   saves: { inputs: [1, 2] },
   vjp: (ctx, g) => {
     const scaled = g.mul(ctx.params.value);
@@ -347,12 +343,12 @@ const addcmulOp: Op<Value> = definePointwise<Value>('addcmul', 3, {
   samples: ternarySamples({ value: 0.5 }),
 });
 
-const addcdivOp: Op<Value> = definePointwise<Value>('addcdiv', 3, {
+const addcdivOp: Op<Value> = definePointwise('addcdiv', 3, {
   autocast: 'widest on cuda',
   doc: 'input + value * tensor1 / tensor2.',
   expression: 'x + p0 * y / z',
   linear: [[0, 1]],
-  kernelParams: ['value'],
+  params: valueParams,
   saves: { inputs: [1, 2] },
   vjp: (ctx, g) => {
     const divisor = reduced(ctx.input(2));
@@ -366,7 +362,7 @@ const addcdivOp: Op<Value> = definePointwise<Value>('addcdiv', 3, {
   samples: ternarySamples({ value: 0.5 }),
 });
 
-const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
+const lerpOp: Op<object> = definePointwise('lerp', 3, {
   doc: 'input + weight * (end - input).',
   expression: 'm::lerp(x, y, z)',
   linear: [[0, 1]],
@@ -379,7 +375,7 @@ const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
       ctx.needs(2) ? g.mul(ctx.input(1).sub(ctx.input(0))) : null,
     ];
   },
-  samples: ternarySamples(NO_PARAMS as None),
+  samples: ternarySamples(NO_PARAMS),
 });
 
 interface ValueOption {

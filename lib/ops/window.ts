@@ -8,6 +8,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError, ShardingError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import { checkIntegers, shown } from '../core/options.js';
 import {
   checkSizes,
@@ -25,15 +26,17 @@ import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { keptDims, sameDims, sliceRule, viewRule } from './sharding/views.js';
 
-interface Slice {
-  dim: number;
-  start: number;
-  length: number;
-  step: number;
-}
+const sliceParams = {
+  dim: param.value<number>(),
+  start: param.value<number>(),
+  length: param.value<number>(),
+  step: param.value<number>(),
+};
+type Slice = ParamsOf<typeof sliceParams>;
 
-const sliceOp: Op<Slice> = defineView<Slice>({
+const sliceOp: Op<Slice> = defineView({
   name: 'slice',
+  params: sliceParams,
   doc: 'Every step-th element of one dim from start.',
   sharding: sliceRule,
   view: (input, { dim, start, length, step }) => ({
@@ -82,15 +85,17 @@ function addedAt<P extends object>(op: Op<P>, shape: Shape, g: Tensor, params: P
     .reshape(shape);
 }
 
-interface Select {
-  dim: number;
-  index: number;
-}
+const selectParams = {
+  dim: param.value<number>(),
+  index: param.value<number>(),
+};
+type Select = ParamsOf<typeof selectParams>;
 
-const selectOp: Op<Select> = defineView<Select>({
+const selectOp: Op<Select> = defineView({
   name: 'select',
+  params: selectParams,
   doc: 'One index of one dim, which falls away.',
-  sharding: viewRule(({ shape }, { dim }) => keptDims(shape.length, [dim])),
+  sharding: viewRule<Select>(({ shape }, { dim }) => keptDims(shape.length, [dim])),
   view: (input, { dim, index }) => ({
     shape: input.shape.filter((_, i) => i !== dim),
     strides: input.strides.filter((_, i) => i !== dim),
@@ -100,16 +105,18 @@ const selectOp: Op<Select> = defineView<Select>({
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { dim: 1, index: 2 } }],
 });
 
-interface Diagonal {
-  offset: number;
-  dim1: number;
-  dim2: number;
-}
+const diagonalParams = {
+  offset: param.value<number>(),
+  dim1: param.value<number>(),
+  dim2: param.value<number>(),
+};
+type Diagonal = ParamsOf<typeof diagonalParams>;
 
-const diagonalOp: Op<Diagonal> = defineView<Diagonal>({
+const diagonalOp: Op<Diagonal> = defineView({
   name: 'diagonal',
+  params: diagonalParams,
   doc: 'Elements with equal indices in two dims, as a last dim.',
-  sharding: viewRule(({ shape }, { dim1, dim2 }) => keptDims(shape.length, [dim1, dim2])),
+  sharding: viewRule<Diagonal>(({ shape }, { dim1, dim2 }) => keptDims(shape.length, [dim1, dim2])),
   view: (input, { offset, dim1, dim2 }) => {
     const [rows, columns] = [input.shape[dim1] as number, input.shape[dim2] as number];
     const size = Math.max(
@@ -132,16 +139,18 @@ const diagonalOp: Op<Diagonal> = defineView<Diagonal>({
   ],
 });
 
-interface Unfold {
-  dim: number;
-  size: number;
-  step: number;
-}
+const unfoldParams = {
+  dim: param.value<number>(),
+  size: param.value<number>(),
+  step: param.value<number>(),
+};
+type Unfold = ParamsOf<typeof unfoldParams>;
 
-const unfoldOp: Op<Unfold> = defineView<Unfold>({
+const unfoldOp: Op<Unfold> = defineView({
   name: 'unfold',
+  params: unfoldParams,
   doc: 'Windows of one dim, as a last dim; they may overlap.',
-  sharding: viewRule(({ shape }, { dim }) => sameDims(shape.length, [dim])),
+  sharding: viewRule<Unfold>(({ shape }, { dim }) => sameDims(shape.length, [dim])),
   view: (input, { dim, size, step }) => {
     // not read without dims: there one window takes the place of all
     const count = Math.floor(((input.shape[dim] as number) - size) / step) + 1;
@@ -167,13 +176,14 @@ const unfoldOp: Op<Unfold> = defineView<Unfold>({
   samples: () => [{ inputs: [sampleTensor([7, 2])], params: { dim: 0, size: 3, step: 2 } }],
 });
 
-interface Strided {
-  size: Shape;
-  stride: Shape;
-  storageOffset: number;
+const stridedParams = {
+  size: param.value<Shape>(),
+  stride: param.value<Shape>(),
+  storageOffset: param.value<number>(),
   /** Where the input itself lies on the storage. */
-  from: { strides: Shape; offset: number };
-}
+  from: param.value<{ strides: Shape; offset: number }>(),
+};
+type Strided = ParamsOf<typeof stridedParams>;
 
 /** One more than the largest position that a window reaches. */
 function endOf(size: Shape, stride: Shape, offset: number): number {
@@ -182,10 +192,11 @@ function endOf(size: Shape, stride: Shape, offset: number): number {
     : size.reduce((end, s, i) => end + (s - 1) * (stride[i] as number), offset + 1);
 }
 
-const asStridedOp: Op<Strided> = defineView<Strided>({
+const asStridedOp: Op<Strided> = defineView({
   name: 'asStrided',
+  params: stridedParams,
   doc: 'Any window on the storage.',
-  sharding: viewRule(() => []), // the storage of a piece is another one
+  sharding: viewRule<Strided>(() => []), // the storage of a piece is another one
   view: (_input, { size, stride, storageOffset }) => ({
     shape: size,
     strides: stride,

@@ -1,7 +1,7 @@
 /** Ops with hand-written sharding rules, and calls of them: what propagation is tested with. */
 import { cpu } from '../../lib/core/device.js';
 import { type DType, float32 } from '../../lib/core/dtype.js';
-import type { AnyOp, Op, OpDefinition } from '../../lib/core/op.js';
+import type { AnyOp, Op } from '../../lib/core/op.js';
 import { Partial, type Placement, Replicate, Shard } from '../../lib/core/placement.js';
 import { broadcastShapes, contiguousStrides, type Shape } from '../../lib/core/shape.js';
 import type { MeshDimContext, ShardingRule, Strategy } from '../../lib/core/sharding-rule.js';
@@ -13,7 +13,8 @@ const [R, P] = [Replicate(), Partial()];
 
 let nextId = 1_000_000;
 
-type Toy<T> = Pick<OpDefinition<T>, 'name'> & {
+type Toy<T> = {
+  name: string;
   shape: (inputs: readonly Tensor[], params: T) => Shape[];
   sharding?: ShardingRule<T>;
   decompose?: Op<T>['decompose'];
@@ -32,6 +33,7 @@ export function toyOp<T>({ name, shape, sharding, decompose, mutates }: Toy<T>):
     id: nextId++,
     name,
     traits: [],
+    params: { kernelParams: [], appended: [], keyed: ['dim', 'dims', 'count', 'reduceOp'] },
     meta,
     view: null,
     sharding: sharding ?? null,

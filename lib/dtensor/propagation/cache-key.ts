@@ -1,27 +1,22 @@
-/**
- * A short text for the params of an op: equal ones have equal keys. What decisions are cached by.
- */
+/** The key by which a sharding decision is cached: a short text for the parameters of a call. */
 import { Device } from '../../core/device.js';
 import { DType } from '../../core/dtype.js';
 
 /** Keys of frozen params, which ops without params and with few of them share between calls. */
-const frozenKeys = new WeakMap<object, string>();
+const frozenKeys = new WeakMap<object, { names: readonly string[]; key: string }>();
 /** Deeper ones, perhaps without an end, are no params of an op. */
 const MOST_NESTING = 4;
 
-/** Where the numbers of a draw come from: other ones each time, which no decision depends on. */
-const DRAW: ReadonlySet<string> = new Set(['seedLow', 'seedHigh', 'offset']);
-
 /**
- * The key, or null where params hold something that has none: a tensor, a function, an object of
- * some class.
+ * The key of the parameters `names`, which the op's schema lists; equal parameters have equal keys.
+ * Null where one holds what has no key: a tensor, a function, an object of some class.
  */
-export function paramsKey(params: object): string | null {
+export function paramsKey(names: readonly string[], params: object): string | null {
   const known = frozenKeys.get(params);
-  if (known !== undefined) return known;
-  const key = fieldsKey(params as Fields, 0, 'seedLow' in params ? DRAW : null);
+  if (known !== undefined && known.names === names) return known.key;
+  const key = valuesKey(names, params as Fields);
   if (key !== null && Object.isFrozen(params) && Object.values(params).every(isConstant))
-    frozenKeys.set(params, key);
+    frozenKeys.set(params, { names, key });
   return key;
 }
 
@@ -33,18 +28,24 @@ function isConstant(value: unknown): boolean {
   );
 }
 
+/** One value behind the other, in the order of the schema. */
+function valuesKey(names: readonly string[], params: Fields): string | null {
+  let key = '';
+  for (let i = 0; i < names.length; i++) {
+    const value = valueKey(params[names[i] as string], 0);
+    if (value === null) return null;
+    key += value;
+  }
+  return key;
+}
+
 /**
  * Lengths stand before texts and commas behind numbers, so that none can look like the beginning of
  * what follows.
  */
-function fieldsKey(
-  fields: Fields,
-  depth: number,
-  without: ReadonlySet<string> | null = null,
-): string | null {
+function fieldsKey(fields: Fields, depth: number): string | null {
   let key = '';
   for (const name in fields) {
-    if (without?.has(name)) continue;
     const value = valueKey(fields[name], depth);
     if (value === null) return null;
     key += `${name.length}:${name}${value}`;

@@ -40,7 +40,7 @@ export function propagate(
   ) => readonly TensorMeta[] = outputMetasOf,
 ): Decision {
   const { mesh } = into ?? firstSpec(op, specs);
-  const key = paramsKey(params);
+  const key = paramsKey(op.params.keyed, params);
   const cache = cacheOf(mesh);
   const node = key === null ? null : findNode(cache, op, key, inputs, specs, into);
   if (node !== null && node.decision !== null) return node.decision;
