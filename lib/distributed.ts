@@ -1,5 +1,5 @@
 /** The entry `shardwise/distributed`: what programs of several ranks use. */
-import './runtime.js';
+import './runtime-distributed.js';
 
 export {
   type CollectiveDetails,

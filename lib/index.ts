@@ -51,7 +51,6 @@ export {
 } from './core/dtype.js';
 export { type FloatInfo, finfo, type IntInfo, iinfo } from './core/dtype-info.js';
 export * from './core/errors.js';
-export { keep } from './core/keep.js';
 export type { MeshDrawsState } from './core/mesh-rng.js';
 export {
   defaultGenerator,
@@ -63,7 +62,7 @@ export {
   seed,
   setRngState,
 } from './core/random.js';
-export { OpenScope, scope } from './core/scope.js';
+export { keep, OpenScope, scope } from './core/scope.js';
 export type { Shape } from './core/shape.js';
 export { Storage } from './core/storage.js';
 export { Tensor } from './core/tensor.js';

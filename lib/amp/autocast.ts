@@ -3,7 +3,7 @@
  * operands have.
  */
 import { isGradEnabled } from '../autograd/grad-mode.js';
-import { type AutocastPolicy, setOperandConverter } from '../core/autocast.js';
+import { type AutocastPolicy, setAutocast } from '../core/autocast.js';
 import type { DeviceType } from '../core/device.js';
 import {
   bfloat16,
@@ -99,7 +99,7 @@ export function autocast<T>(options: AutocastOptions, fn: () => T): T {
   }
   const before = regions[deviceType];
   regions[deviceType] = { dtype: dtype ?? getAutocastDtype(deviceType), enabled, cacheEnabled };
-  const converter = setOperandConverter(anyEnabled() ? convertOperands : null);
+  const autocastBefore = setAutocast(anyEnabled());
   depth++;
   try {
     const result = fn();
@@ -108,7 +108,7 @@ export function autocast<T>(options: AutocastOptions, fn: () => T): T {
   } finally {
     depth--;
     regions[deviceType] = before;
-    setOperandConverter(converter);
+    setAutocast(autocastBefore);
     if (depth === 0) cache.clear();
   }
 }
@@ -124,7 +124,11 @@ function regionOf(t: Tensor): Region | null {
   return region?.enabled ? region : null;
 }
 
-function convertOperands(policy: AutocastPolicy, operands: readonly Tensor[]): readonly Tensor[] {
+/** Converts the operands of an op where a region touches them. @internal */
+export function convertOperands(
+  policy: AutocastPolicy,
+  operands: readonly Tensor[],
+): readonly Tensor[] {
   const target = targetOf(policy, operands);
   return target === null ? operands : operands.map((t) => convert(t, target));
 }

@@ -3,8 +3,8 @@
  * converted once.
  */
 import type { DType } from '../core/dtype.js';
+import { layers } from '../core/hooks.js';
 import { heldOf, type Tensor } from '../core/tensor.js';
-import { captureWatch } from '../core/watch.js';
 
 interface Kept {
   converted: Tensor;
@@ -58,7 +58,7 @@ export class CastCache {
   }
 
   private keptNow(): KeptByLeaf {
-    const capture = captureWatch.unsupported;
+    const { capture } = layers.backend;
     if (capture === null) return this.kept;
     if (this.captured?.capture !== capture) this.captured = { capture, kept: new Map() };
     return this.captured.kept;

@@ -4,7 +4,7 @@ import { isNonOverlappingAndDense } from '../core/shape.js';
 import type { Storage } from '../core/storage.js';
 import { heldOf, setGrad, type Tensor } from '../core/tensor.js';
 import { copyInLayoutOf, hasLayoutOf } from './gradient-layout.js';
-import { ACCUMULATE_SEQUENCE, type Gradients, leaves, Node } from './node.js';
+import { ACCUMULATE_SEQUENCE, type Edge, type Gradients, Node } from './node.js';
 
 const NO_GRADIENTS: Gradients = [];
 
@@ -87,4 +87,16 @@ export function accumulatorOf(t: Tensor): AccumulateGrad {
   return node;
 }
 
-leaves.accumulatorOf = accumulatorOf;
+/** Where the gradient of a tensor goes: its node, or the accumulator of a leaf, or nowhere. */
+export function edgeOf(t: Tensor): Edge | null {
+  const node = t.gradFn as Node | null;
+  if (node !== null) return { node, outputNr: t.outputNr };
+  return t.leafRequiresGrad ? { node: accumulatorOf(t), outputNr: 0 } : null;
+}
+
+/** One edge for each tensor, in an array of exactly that length. */
+export function edgesOf(tensors: readonly Tensor[]): (Edge | null)[] {
+  const edges = new Array<Edge | null>(tensors.length);
+  for (let i = 0; i < tensors.length; i++) edges[i] = edgeOf(tensors[i] as Tensor);
+  return edges;
+}

@@ -6,7 +6,8 @@ import type { AnyOp } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { anomalyStack } from './anomaly.js';
 import { isGradEnabled } from './grad-mode.js';
-import { changeHistory, hasGradient, OpNode } from './node.js';
+import { changeHistory } from './node.js';
+import { hasGradient, OpNode } from './op-node.js';
 import { checkViewChange, rebaseView } from './view-history.js';
 
 export function autogradLayer(

@@ -1,21 +1,15 @@
 /** The user's doors to the engine: `tensor.backward`, `autograd.grad`, and hooks on tensors. */
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import { checkFlag, checkFunction } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
-import { captureWatch } from '../core/watch.js';
 import { requireTensors } from '../ops/operand.js';
+import { edgeOf } from './accumulate-grad.js';
 import { exposeOne } from './check-gradients.js';
 import { runBackward } from './engine.js';
-import {
-  type Edge,
-  edgeOf,
-  type HookHandle,
-  type Node,
-  register,
-  type TensorHook,
-} from './node.js';
+import { type Edge, type HookHandle, type Node, register, type TensorHook } from './node.js';
 
 /** Options of {@link Tensor.backward}. */
 export interface BackwardOptions {
@@ -67,7 +61,7 @@ function run(
   createGraph: boolean,
   inputs: BackwardInputs['inputs'],
 ): void {
-  captureWatch.unsupported?.('backward() was called');
+  layers.backend.capture?.unsupported('backward() was called');
   const roots = asList('backward', 'tensors', tensors);
   const grads = gradientsOf('backward', 'a tensor, or null', gradTensors, roots.length);
   checkFlag('backward', 'retainGraph', retain, { orNull: true });
@@ -149,7 +143,7 @@ function gradientsOfInputs(
   createGraph: boolean,
   allowUnused: boolean,
 ): (Tensor | null)[] {
-  captureWatch.unsupported?.('autograd.grad() was called');
+  layers.backend.capture?.unsupported('autograd.grad() was called');
   checkFlag('autograd.grad', 'retainGraph', retain, { orNull: true });
   for (const [name, flag] of Object.entries({ createGraph, allowUnused }))
     checkFlag('autograd.grad', name, flag);
@@ -272,7 +266,7 @@ const methods = {
     return register(this.postAccumulateHooks, hook);
   },
   retainGrad(this: Tensor): void {
-    captureWatch.unsupported?.('retainGrad() was called');
+    layers.backend.capture?.unsupported('retainGrad() was called');
     const { node, outputNr } = hookTarget(this, 'retainGrad');
     if (this.isLeaf) return;
     node.retained ??= [];
@@ -281,7 +275,7 @@ const methods = {
 };
 /** @throws AutogradError for a view */
 function detachInPlace(this: Tensor): Tensor {
-  captureWatch.unsupported?.('detach_() was called');
+  layers.backend.capture?.unsupported('detach_() was called');
   if (this.base !== null)
     throw new AutogradError(
       'detach_: a view cannot be cut off in place from what it views; use detach()',

@@ -2,11 +2,11 @@
  * The backward engine: walks the graph from the roots, accumulators first, then later nodes before
  * earlier ones. Gradients that nobody else can see are freed as soon as they have been used.
  */
-import { setOperandConverter } from '../core/autocast.js';
+import { setAutocast } from '../core/autocast.js';
 import { AutogradError } from '../core/errors.js';
 import { insideBackwardOf, moduleTrace } from '../core/module-trace.js';
 import { checkFunction } from '../core/options.js';
-import { closeScope, openScope, resumeScope, type Scope, suspendScope } from '../core/scope.js';
+import { closeScope, openScope, type Scope, setScope, suspendScope } from '../core/scope-stack.js';
 import type { Storage } from '../core/storage.js';
 import { setGrad, type Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
@@ -52,7 +52,7 @@ export function runBackward(
   callbackStack.push(callbacks);
   const modeBefore = setGradEnabled(options.createGraph);
   // gradients have the dtypes that mixed precision chose in forward
-  const converter = setOperandConverter(null);
+  const autocast = setAutocast(false);
   const scope = options.createGraph ? null : openScope(true);
   const run = new BackwardRun(options, scope);
   try {
@@ -64,9 +64,9 @@ export function runBackward(
     run.leave();
     callbackStack.pop();
     setGradEnabled(modeBefore);
-    setOperandConverter(converter);
+    setAutocast(autocast);
     if (scope !== null) {
-      resumeScope(scope);
+      setScope(scope);
       closeScope(scope, null);
     }
   }
@@ -78,7 +78,7 @@ function outside<T>(fn: () => T): T {
   try {
     return fn();
   } finally {
-    resumeScope(suspended);
+    setScope(suspended);
   }
 }
 

@@ -1,10 +1,11 @@
 /** `autograd.Function`: differentiable operations that users define. */
 import { AutogradError, InPlaceError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import { Tensor } from '../core/tensor.js';
-import { captureWatch } from '../core/watch.js';
+import { edgeOf } from './accumulate-grad.js';
 import { fitReturned, type GradientSlot } from './check-gradients.js';
 import { isGradEnabled, noGrad } from './grad-mode.js';
-import { alreadyReleased, edgeOf, type Gradients, Node } from './node.js';
+import { alreadyReleased, type Gradients, Node } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
 
 /** What `forward` leaves for `backward`. */
@@ -188,7 +189,9 @@ export abstract class Function {
     ctx.needsInputGrad = tensors.map((t) => t?.requiresGrad ?? false);
     const tracked = isGradEnabled() && ctx.needsInputGrad.includes(true);
     if (tracked)
-      captureWatch.unsupported?.(`the autograd.Function ${implementation.name} was applied`);
+      layers.backend.capture?.unsupported(
+        `the autograd.Function ${implementation.name} was applied`,
+      );
     const result = noGrad(() => implementation.forward(ctx, ...(args as unknown[])));
     const outputs = (Array.isArray(result) ? result : [result]) as Tensor[];
     checkDirty(ctx, outputs, implementation.name);

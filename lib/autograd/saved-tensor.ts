@@ -3,11 +3,10 @@
  * meanwhile.
  */
 import { InPlaceError } from '../core/errors.js';
-import { memoryRoles } from '../core/memory-roles.js';
+import { layers } from '../core/hooks.js';
 import { checkFunction, unexpected } from '../core/options.js';
 import type { Storage } from '../core/storage.js';
 import { aliasOf, type GradFn, Tensor } from '../core/tensor.js';
-import { captureWatch } from '../core/watch.js';
 
 /** What replaces saved tensors, see {@link savedTensorsHooks}. */
 export interface SavedTensorsHooks {
@@ -29,7 +28,7 @@ export function savedTensorsHooks<T, P>(
   unpack: (packed: P) => Tensor,
   fn: () => T,
 ): T {
-  captureWatch.unsupported?.('savedTensorsHooks() was called');
+  layers.backend.capture?.unsupported('savedTensorsHooks() was called');
   for (const [name, value] of Object.entries({ pack, unpack, fn }))
     checkFunction('savedTensorsHooks', name, value);
   const before = hooks;
@@ -69,7 +68,7 @@ export class SavedTensor {
     this.outputNr = t.outputNr;
     this.storage = maker === null ? null : t.storage;
     // The history that a capture makes is never walked: it owns nothing.
-    if (captureWatch.unsupported !== null) {
+    if (layers.backend.capture !== null) {
       this.tensor = null;
       return;
     }
@@ -81,7 +80,7 @@ export class SavedTensor {
       return;
     }
     this.tensor = t;
-    memoryRoles.mark?.(t.storage, 'activation');
+    layers.backend.observer?.mark(t.storage, 'activation');
     if (this.storage === null) t.hold();
     else this.storage.hold();
   }

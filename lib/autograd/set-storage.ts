@@ -7,7 +7,7 @@ import {
   InPlaceError,
   ShardingError,
 } from '../core/errors.js';
-import { storageSwap } from '../core/set-storage.js';
+import { layers } from '../core/hooks.js';
 import { formatShape } from '../core/shape.js';
 import { aliasOf, Tensor } from '../core/tensor.js';
 import { requireTensor } from '../ops/operand.js';
@@ -71,7 +71,7 @@ export function set_<T extends Tensor>(target: T, source: Tensor): T {
   checkSame(target, source);
   checkDistributed('set_', target, source);
   checkRecording(target, source);
-  storageSwap.run(target, source, true);
+  layers.backend.effects.swap(target, source, true);
   return target;
 }
 
@@ -87,7 +87,7 @@ function setData(target: Tensor, source: Tensor): void {
       },
     );
   }
-  storageSwap.run(target, source, false);
+  layers.backend.effects.swap(target, source, false);
 }
 
 const members: PropertyDescriptorMap & ThisType<Tensor> = {

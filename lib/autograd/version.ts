@@ -2,21 +2,10 @@
  * Overrides of version counters: for code such as FSDP that refills memory which autograd has
  * saved.
  */
+import { layers } from '../core/hooks.js';
 import { checkFunction, checkNumber } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
-
-/** How the counter is set and kept; tracing replaces both to record the effect. @internal */
-export const versionOverride = {
-  set(t: Tensor, version: number): void {
-    t.sharedVersion().value = version;
-  },
-  /** Remembers the counter as it is; what it returns puts it back. */
-  keep(t: Tensor): () => void {
-    const version = t.currentVersion;
-    return () => versionOverride.set(t, version);
-  },
-};
 
 /**
  * Sets the version counter that a tensor shares with its views. Saved tensors then no longer notice
@@ -27,7 +16,7 @@ export const versionOverride = {
 export function unsafeSetVersionCounter(t: Tensor, version: number): void {
   requireTensor(t, 'unsafeSetVersionCounter', 't');
   checkNumber('unsafeSetVersionCounter', 'version', version, { from: 0, whole: true });
-  versionOverride.set(t, version);
+  layers.backend.effects.setVersion(t, version);
 }
 
 /** Runs `fn` and puts the version counters of the tensors back as they were. */
@@ -38,7 +27,7 @@ export function unsafePreserveVersionCounter<T>(
   const list = Array.isArray(tensors) ? (tensors as readonly Tensor[]) : [tensors as Tensor];
   requireTensors(list, 'unsafePreserveVersionCounter');
   checkFunction('unsafePreserveVersionCounter', 'fn', fn);
-  const putBack = list.map((t) => versionOverride.keep(t));
+  const putBack = list.map((t) => layers.backend.effects.keepVersion(t));
   try {
     return fn();
   } finally {

@@ -5,9 +5,11 @@
 import { InPlaceError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
 import { isNonOverlappingAndDense, overlapsItself, type Shape } from '../core/shape.js';
-import { type Tensor, viewHistory } from '../core/tensor.js';
+import type { Tensor } from '../core/tensor.js';
 import { arange } from '../ops/factories.js';
-import { changeHistory, edgeOf, type Gradients, Node, type OpNode } from './node.js';
+import { edgeOf } from './accumulate-grad.js';
+import { changeHistory, type Gradients, Node } from './node.js';
+import type { OpNode } from './op-node.js';
 import { zerosStridedLike } from './strided.js';
 
 interface Layout {
@@ -154,10 +156,11 @@ export function rebaseView(view: Tensor, node: OpNode, selfIndex: number): void 
   const base = view.base as Tensor;
   const copy = new CopySlices(base, windowOn(base, view), node, selfIndex);
   changeHistory(base, copy, 0);
-  refresh(view);
+  refreshViewHistory(view);
 }
 
-function refresh(view: Tensor): void {
+/** Gives a view whose base was changed in place the history of that change. */
+export function refreshViewHistory(view: Tensor): void {
   const base = view.base as Tensor;
   view.nodeVersion = view.currentVersion;
   if (base.node === null) return;
@@ -167,5 +170,3 @@ function refresh(view: Tensor): void {
     0,
   );
 }
-
-viewHistory.refresh = refresh;

@@ -3,18 +3,19 @@
  * tracer, and keeps the graph and the function that rebuilds its result.
  */
 import { gradMode, setGradMode } from '../autograd/grad-mode.js';
-import { versionOverride } from '../autograd/version.js';
+import {
+  type Backend,
+  type StorageEffects,
+  swapBackend,
+  type ValueAccess,
+} from '../core/backend.js';
 import { getDefaultDevice, setDefaultDevice } from '../core/device.js';
-import { swapBackend } from '../core/dispatch.js';
 import { getDefaultDtype, setDefaultDtype } from '../core/dtype.js';
 import { CompileError } from '../core/errors.js';
-import { keep } from '../core/keep.js';
+import { layers } from '../core/hooks.js';
 import { kindOf } from '../core/options.js';
-import { storageSwap } from '../core/set-storage.js';
-import { storageResize } from '../core/storage.js';
+import { keep } from '../core/scope.js';
 import { Tensor } from '../core/tensor.js';
-import { captureWatch, moduleWatch } from '../core/watch.js';
-import { installValueAccess, type ValueAccess } from '../ops/construct.js';
 import type { Graph, Value } from './graph.js';
 import type { GuardCollector } from './guard-collector.js';
 import { ambientKey } from './guards.js';
@@ -119,34 +120,29 @@ function rebuilder(result: unknown, graph: Graph): Capture['rebuild'] {
   };
 }
 
-/** Installs the tracer as the backend and for all effects beside ops. Returns the uninstaller. */
-function install(tracer: Tracer, guards: GuardCollector): () => void {
-  const backend = swapBackend((op, given, params, into) => tracer.run(op, given, params, into));
-  const values = installValueAccess(tracedValues(tracer, (...raw) => values.fromRaw(...raw)));
-  const [resize, swap, version] = [storageResize.run, storageSwap.run, { ...versionOverride }];
-  const [watch, saw] = [{ ...captureWatch }, moduleWatch.saw];
-  recordEffects(tracer);
-  moduleWatch.saw = (module) => guards.addModule(module);
-  captureWatch.unsupported = (what) => tracer.unsupported(what);
-  captureWatch.draws = (generator, source) => tracer.draws(generator, source);
-  captureWatch.readsGrad = (t) => tracer.readsGrad(t);
-  return () => {
-    swapBackend(backend);
-    installValueAccess(values);
-    storageResize.run = resize;
-    storageSwap.run = swap;
-    Object.assign(versionOverride, version);
-    Object.assign(captureWatch, watch);
-    moduleWatch.saw = saw;
+/** The backend that gives everything below autograd to the tracer. */
+function tracingBackend(tracer: Tracer, guards: GuardCollector): Backend {
+  const { values, effects, observer } = layers.backend;
+  return {
+    run: (op, given, params, into) => tracer.run(op, given, params, into),
+    values: tracedValues(tracer, values),
+    effects: tracedEffects(tracer, effects),
+    capture: {
+      unsupported: (what) => tracer.unsupported(what),
+      draws: (generator, source) => tracer.draws(generator, source),
+      readsGrad: (t) => tracer.readsGrad(t),
+      usesModule: (module) => guards.addModule(module),
+    },
+    observer,
   };
 }
 
 /** Value access in a capture: new values become constants, reading a value ends the graph. */
-function tracedValues(tracer: Tracer, make: ValueAccess['fromRaw']): ValueAccess {
+function tracedValues(tracer: Tracer, outer: ValueAccess): ValueAccess {
   const noValue = (t: Tensor): never =>
     tracer.unsupported(`a value of a tensor, ${t.dtype.name}[${t.shape.join(', ')}], was read`);
   return {
-    fromRaw: (...raw) => tracer.freshCopy(keep(make(...raw))),
+    fromRaw: (...raw) => tracer.freshCopy(keep(outer.fromRaw(...raw))),
     adopt: () => tracer.unsupported('an array was adopted as a tensor'),
     readSync: noValue,
     read: noValue,
@@ -154,39 +150,44 @@ function tracedValues(tracer: Tracer, make: ValueAccess['fromRaw']): ValueAccess
   };
 }
 
-/** Records the effects beside ops that a graph repeats on the real tensors. */
-function recordEffects(tracer: Tracer): void {
-  const { run: swap } = storageSwap;
-  storageSwap.run = (target, source, counts) => {
-    const [fake, other] = [tracer.fakeOf(target), tracer.fakeOf(source)];
-    tracer.effect('set_', [fake, other], (real, next) =>
-      storageSwap.run(real as Tensor, next as Tensor, counts),
-    );
-    tracer.leavesStorage(fake);
-    swap(fake, other, counts);
-  };
-  storageResize.run = (storage, bytes) => {
-    tracer.effect(
-      `resize_${bytes}`,
-      [tracer.tensorOn(storage)],
-      (t) => void (t as Tensor).untypedStorage().resize_(bytes),
-    );
-    storage.nbytes = bytes;
-  };
-  versionOverride.set = (t, version) => {
-    tracer.effect('setVersion', [t], (real) => versionOverride.set(real as Tensor, version));
-    t.sharedVersion().value = version;
-  };
-  versionOverride.keep = (t) => {
-    const captured = t.currentVersion;
-    let version = 0;
-    tracer.effect('keepVersion', [t], (real) => {
-      version = (real as Tensor).currentVersion;
-    });
-    return () => {
-      tracer.effect('restoreVersion', [t], (real) => versionOverride.set(real as Tensor, version));
-      t.sharedVersion().value = captured;
-    };
+/** Effects that a graph repeats on the real tensors, by the backend in place at that time. */
+function tracedEffects(tracer: Tracer, outer: StorageEffects): StorageEffects {
+  return {
+    swap(target, source, counts) {
+      const [fake, other] = [tracer.fakeOf(target), tracer.fakeOf(source)];
+      tracer.effect('set_', [fake, other], (real, next) =>
+        layers.backend.effects.swap(real as Tensor, next as Tensor, counts),
+      );
+      tracer.leavesStorage(fake);
+      outer.swap(fake, other, counts);
+    },
+    resize(storage, bytes) {
+      tracer.effect(
+        `resize_${bytes}`,
+        [tracer.tensorOn(storage)],
+        (t) => void (t as Tensor).untypedStorage().resize_(bytes),
+      );
+      storage.nbytes = bytes;
+    },
+    setVersion(t, version) {
+      tracer.effect('setVersion', [t], (real) =>
+        layers.backend.effects.setVersion(real as Tensor, version),
+      );
+      t.sharedVersion().value = version;
+    },
+    keepVersion(t) {
+      const captured = t.currentVersion;
+      let version = 0;
+      tracer.effect('keepVersion', [t], (real) => {
+        version = (real as Tensor).currentVersion;
+      });
+      return () => {
+        tracer.effect('restoreVersion', [t], (real) =>
+          layers.backend.effects.setVersion(real as Tensor, version),
+        );
+        t.sharedVersion().value = captured;
+      };
+    },
   };
 }
 
@@ -206,7 +207,7 @@ function trace<T>(
     getDefaultDevice(),
     ambientKey(),
   ];
-  const remove = install(tracer, guards);
+  const backend = swapBackend(tracingBackend(tracer, guards));
   try {
     const result = fn(
       inputs.map((t, i) => tracer.placeholder(t, i)),
@@ -218,7 +219,7 @@ function trace<T>(
   } catch (error) {
     throw tracer.broken ?? error;
   } finally {
-    remove();
+    swapBackend(backend);
     tracer.restore();
     setGradMode(mode);
     setDefaultDtype(dtype);

@@ -4,9 +4,10 @@
  * counts longer if it is a parameter, a buffer, optimizer state, a gradient, or saved for a
  * backward pass that has not run. So the result is a lower bound.
  */
+import type { MemoryObserver, MemoryRole } from '../core/backend.js';
 import type { Device } from '../core/device.js';
 import { type DeviceName, device as deviceOf } from '../core/device.js';
-import { type MemoryRole, memoryRoles } from '../core/memory-roles.js';
+import { layers } from '../core/hooks.js';
 import type { OutputMeta } from '../core/op.js';
 import type { Shape } from '../core/shape.js';
 import { FAKE_HANDLE, Storage } from '../core/storage.js';
@@ -89,12 +90,12 @@ class FakeStorage extends Storage {
   }
 
   override unhold(): void {
-    this.memory.touch(this);
+    this.memory.use(this);
     super.unhold();
   }
 
   override markFreed(reason: string): void {
-    if (this.isHeld) this.memory.touch(this);
+    if (this.isHeld) this.memory.use(this);
     super.markFreed(reason);
   }
 
@@ -116,7 +117,7 @@ const useOf: Record<MemoryRole, Exclude<keyof FakeMemoryUse, 'total' | 'temporar
  * The memory of tensors created under a {@link FakeTensorMode} on this rank: bytes of elements,
  * without rounding by allocators and without workspaces of kernels. Other tensors do not count.
  */
-export class FakeMemory {
+export class FakeMemory implements MemoryObserver {
   private allocations: Allocation[] = [];
   /** Number of ops so far. */
   private now = 0;
@@ -172,8 +173,8 @@ export class FakeMemory {
   during<T>(op: string, inputs: readonly Tensor[], into: Tensor | null, run: () => T): T {
     const outer = this.op;
     this.now++;
-    for (const t of inputs) this.touch(t.storage);
-    if (into !== null) this.touch(into.storage);
+    for (const t of inputs) this.use(t.storage);
+    if (into !== null) this.use(into.storage);
     this.op = op;
     try {
       return run();
@@ -183,7 +184,7 @@ export class FakeMemory {
   }
 
   /** @internal */
-  touch(storage: Storage | null): void {
+  use(storage: Storage | null): void {
     if (storage instanceof FakeStorage) storage.allocation.last = this.now;
   }
 
@@ -195,25 +196,16 @@ export class FakeMemory {
     this.add(storage, nbytes, allocation);
   }
 
-  /** @internal observes the roles of memory while `fn` runs */
-  observing<T>(fn: () => T): T {
-    const before = { ...memoryRoles };
-    memoryRoles.use = (storage) => this.touch(storage);
-    memoryRoles.mark = (storage, role) => {
-      if (!(storage instanceof FakeStorage)) return;
-      if (role !== 'activation' || storage.role === null) storage.role = role;
-    };
-    memoryRoles.swap = (from, to) => this.passRole(from, to);
-    try {
-      return fn();
-    } finally {
-      Object.assign(memoryRoles, before);
-    }
+  /** @internal */
+  mark(storage: Storage | null, role: MemoryRole): void {
+    if (!(storage instanceof FakeStorage)) return;
+    if (role !== 'activation' || storage.role === null) storage.role = role;
   }
 
-  private passRole(from: Storage, to: Storage): void {
+  /** @internal */
+  swap(from: Storage, to: Storage): void {
     if (!(from instanceof FakeStorage)) return;
-    this.touch(from);
+    this.use(from);
     if (to instanceof FakeStorage && from.role !== null) to.role = from.role;
     from.role = null;
   }
@@ -286,16 +278,8 @@ function sum(allocations: readonly Allocation[]): FakeMemoryUse {
   return use;
 }
 
-let counting: FakeMemory | null = null;
-
 /** The counter of new fake tensors. @internal */
 export function countingMemory(): FakeMemory | null {
-  return counting;
-}
-
-/** Sets the counter and returns the one before. @internal */
-export function countWith(memory: FakeMemory | null): FakeMemory | null {
-  const before = counting;
-  counting = memory;
-  return before;
+  const { observer } = layers.backend;
+  return observer instanceof FakeMemory ? observer : null;
 }

@@ -1,11 +1,12 @@
 /** FakeTensorMode: runs a program on shapes alone, for models that are larger than the machine. */
-import { type Layer, swapBackend } from '../core/dispatch.js';
+import { swapBackend, type ValueAccess } from '../core/backend.js';
+import type { Layer } from '../core/dispatch.js';
 import { CompileError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import { checkSynchronous } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
-import { installValueAccess, type ValueAccess } from '../ops/construct.js';
 import { fakeLike, fakeTensor, runFake } from './fake-backend.js';
-import { countWith, FakeMemory } from './fake-memory.js';
+import { FakeMemory } from './fake-memory.js';
 
 function noValue(t: Tensor): never {
   throw new CompileError(
@@ -58,20 +59,21 @@ function runCounted(memory: FakeMemory): Layer {
 export class FakeTensorMode {
   /** The memory that the tensors created in `run` would take. */
   readonly memory: FakeMemory = new FakeMemory();
-  private readonly backend = runCounted(this.memory);
+  private readonly runCounted = runCounted(this.memory);
 
   /** Runs a synchronous function under the mode. @throws ArgumentError if it returns a promise */
   run<T>(fn: () => T): T {
-    const backend = swapBackend(this.backend);
-    const values = installValueAccess(fakeValues);
-    const counting = countWith(this.memory);
+    const before = swapBackend({
+      ...layers.backend,
+      run: this.runCounted,
+      values: fakeValues,
+      observer: this.memory,
+    });
     let result: T;
     try {
-      result = this.memory.observing(fn);
+      result = fn();
     } finally {
-      swapBackend(backend);
-      installValueAccess(values);
-      countWith(counting);
+      swapBackend(before);
     }
     checkSynchronous('FakeTensorMode.run', result, 'the mode would end at its first await');
     return result;

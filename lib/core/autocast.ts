@@ -1,8 +1,9 @@
 /**
- * The seam of mixed precision: who converts the operands of ops while it is on. lib/amp holds the
- * rules.
+ * The layer of mixed precision: converts the operands of ops before autograd sees them, while it is
+ * on. lib/amp holds the rules and switches it.
  */
-import { belowEntry, swapEntry } from './dispatch.js';
+import { belowEntry } from './dispatch.js';
+import { hooks, layers } from './hooks.js';
 import type { AnyOp } from './op.js';
 import type { Tensor } from './tensor.js';
 
@@ -25,17 +26,14 @@ export type OperandConverter = (
   operands: readonly Tensor[],
 ) => readonly Tensor[];
 
-let converter: OperandConverter | null = null;
-
-/** Puts a converter before all ops (null: none) and returns the one before. @internal */
-export function setOperandConverter(next: OperandConverter | null): OperandConverter | null {
-  const before = converter;
-  converter = next;
-  swapEntry(next === null ? null : convert);
+/** Turns the layer on or off and returns whether it was on. @internal */
+export function setAutocast(on: boolean): boolean {
+  const before = layers.entry === autocastLayer;
+  layers.entry = on ? autocastLayer : layers.autograd;
   return before;
 }
 
-function convert(
+function autocastLayer(
   op: AnyOp,
   inputs: readonly Tensor[],
   params: object,
@@ -57,5 +55,5 @@ export function autocastOperands<T extends readonly Tensor[]>(
   policy: AutocastPolicy,
   operands: T,
 ): T {
-  return converter === null ? operands : (converter(policy, operands) as T);
+  return layers.entry === autocastLayer ? (hooks.convertOperands(policy, operands) as T) : operands;
 }

@@ -5,6 +5,7 @@
  */
 import type { Device } from './device.js';
 import { DistributedError } from './errors.js';
+import { hooks } from './hooks.js';
 import type { Generator } from './random.js';
 import { UnheardFailures } from './unobserved-failures.js';
 
@@ -98,16 +99,9 @@ export class Home {
 /** What a program has that is not one of several ranks. @internal */
 export const processHome = new Home(null);
 
-let find: (() => Home | undefined) | null = null;
-
-/** @internal null where no ranks share the process, so that a look-up costs nothing */
-export function installHomeFinder(finder: (() => Home | undefined) | null): void {
-  find = finder;
-}
-
 /** @internal */
 export function currentHome(): Home {
-  return find === null ? processHome : (find() ?? processHome);
+  return hooks.findRank?.() ?? processHome;
 }
 
 /**

@@ -5,10 +5,10 @@
  */
 import { ArgumentError } from './errors.js';
 import { currentHome, type Home, processHome } from './home.js';
+import { layers } from './hooks.js';
 import { checkMeshDraws, type DrawPlace, MeshDraws, type MeshDrawsState } from './mesh-rng.js';
 import { checkNumber, optionsOf, shown } from './options.js';
 import type { Tensor } from './tensor.js';
-import { captureWatch } from './watch.js';
 
 /** Where a generator stands: plain data, to be kept and restored. */
 export interface RngState {
@@ -70,7 +70,7 @@ export class Generator {
    * As {@link manualSeed}, for plain tensors alone: draws that ranks make together go on. @internal
    */
   reseed(seed: number): void {
-    captureWatch.unsupported?.('a random generator was seeded');
+    layers.backend.capture?.unsupported('a random generator was seeded');
     this.seedValue = checkSeed(seed);
     this.used = 0;
     this.isSeeded = true;
@@ -97,7 +97,7 @@ export class Generator {
    * too. @throws ArgumentError
    */
   setState(state: RngState): void {
-    captureWatch.unsupported?.('the state of a random generator was set');
+    layers.backend.capture?.unsupported('the state of a random generator was set');
     const { seed, offset, onMeshes } = optionsOf('setState', state, 'seed offset onMeshes');
     checkNumber('setState', 'offset', offset, { from: 0, whole: true });
     if (onMeshes !== undefined) checkMeshDraws('setState', onMeshes);
@@ -137,13 +137,13 @@ export class Generator {
 
   /** The params of one draw; the counter moves on. @internal */
   next(): DrawParams {
-    captureWatch.draws?.(this, this);
+    layers.backend.capture?.draws(this, this);
     return drawParams(this.seedValue, this.used++);
   }
 
   /** As {@link next}, of the ranks of a mesh. @internal */
   nextTogether(place: DrawPlace): DrawParams {
-    captureWatch.draws?.(this, { next: () => this.nextTogether(place) });
+    layers.backend.capture?.draws(this, { next: () => this.nextTogether(place) });
     this.onMeshes ??= new MeshDraws({ seed: this.seedValue, offset: 0, draws: {} });
     const { seed, offset } = this.onMeshes.next(place);
     this.used++;
@@ -226,7 +226,7 @@ export function manualSeed(seed: number): Generator {
 
 /** The seed of the default generator. */
 export function initialSeed(): number {
-  captureWatch.unsupported?.('the seed was read');
+  layers.backend.capture?.unsupported('the seed was read');
   return currentGenerator().seed;
 }
 
@@ -242,7 +242,7 @@ export function seed(): number {
 
 /** Where the default generator stands. */
 export function getRngState(): RngState {
-  captureWatch.unsupported?.('the state of the random generator was read');
+  layers.backend.capture?.unsupported('the state of the random generator was read');
   return currentGenerator().getState();
 }
 

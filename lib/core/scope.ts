@@ -1,101 +1,10 @@
-/** Scopes free what was made inside and not returned: the deterministic way to manage memory. */
+/**
+ * Scopes free what was made inside and not returned: the deterministic way to manage memory.
+ */
 import { ArgumentError } from './errors.js';
-import { checkSynchronous } from './options.js';
-import { releaseAll, type Storage } from './storage.js';
-
-/** A region whose storages are freed at its end. @internal */
-export class Scope {
-  readonly parent: Scope | null;
-  readonly storages: Storage[] = [];
-  /**
-   * Opened by a backward pass, which frees gradients as it uses them up; all others are the
-   * program's.
-   */
-  readonly ofBackward: boolean;
-
-  constructor(parent: Scope | null, ofBackward: boolean) {
-    this.parent = parent;
-    this.ofBackward = ofBackward;
-  }
-
-  /**
-   * The program gets a storage of a backward pass: it belongs to the scope that the program has
-   * open, or to the collector.
-   */
-  handOut(storage: Storage): void {
-    let owner = this.parent;
-    while (owner?.ofBackward === true) owner = owner.parent;
-    moveTo(storage, owner);
-  }
-}
-
-/** The innermost open scope; read on the hot path, so a plain variable. @internal */
-export let currentScope: Scope | null = null;
-
-/** @internal */
-export function openScope(ofBackward = false): Scope {
-  currentScope = new Scope(currentScope, ofBackward);
-  return currentScope;
-}
-
-/** Makes new storages belong to the garbage collector for a while. @internal */
-export function suspendScope(): Scope | null {
-  const suspended = currentScope;
-  currentScope = null;
-  return suspended;
-}
-
-/** @internal */
-export function resumeScope(scope: Scope | null): void {
-  currentScope = scope;
-}
-
-/** Ends a scope. Held or kept storages move out; the rest is freed in one call. @internal */
-export function closeScope(scope: Scope, kept: KeptStorages | null): void {
-  currentScope = scope.parent;
-  const dead: Storage[] = [];
-  for (const storage of scope.storages) {
-    if (storage.scope !== scope || storage.handle === 0) continue;
-    if (storage.holds > 0) storage.escape();
-    else if (kept?.has(storage))
-      keepFor(storage, kept.get(storage) as ReadonlySet<object>, scope.parent);
-    else dead.push(storage);
-  }
-  releaseAll(dead, dead.length);
-  for (const storage of dead) storage.markFreed('its scope ended');
-}
-
-/**
- * Of the tensors that view it, those that were not returned are gone: they count as its owners no
- * more.
- */
-function keepFor(storage: Storage, tensors: ReadonlySet<object>, owner: Scope | null): void {
-  storage.refs = tensors.size;
-  moveTo(storage, owner);
-}
-
-function moveTo(storage: Storage, owner: Scope | null): void {
-  if (storage.scope === owner) return;
-  if (owner) {
-    storage.scope = owner;
-    owner.storages.push(storage);
-  } else storage.escape();
-}
-
-/** Makes the innermost open scope the owner of a storage, which it frees at its end. @internal */
-export function adopt(storage: Storage): void {
-  moveTo(storage, currentScope);
-}
-
-/**
- * Gives a storage that now belongs to something older than its scope to that thing's owner: an
- * outer scope, or the collector. @internal
- */
-export function outliveScope(storage: Storage, owner: Scope | null): void {
-  let scope = storage.scope;
-  while (scope !== null && scope !== owner) scope = scope.parent;
-  if (scope === owner) moveTo(storage, owner);
-}
+import { checkSynchronous, unexpected } from './options.js';
+import { closeScope, currentScope, type KeptStorages, openScope, setScope } from './scope-stack.js';
+import { Tensor } from './tensor.js';
 
 /**
  * A scope that {@link scope} opened without a function; disposing of it frees what was made since.
@@ -114,7 +23,7 @@ export class OpenScope {
     if (inner === null) {
       // Another part of the program has its own scopes now; they stay.
       closeScope(this.opened, null);
-      currentScope = before;
+      setScope(before);
       return;
     }
     while (currentScope !== this.opened && currentScope !== null) closeScope(currentScope, null);
@@ -124,21 +33,6 @@ export class OpenScope {
   [Symbol.dispose](): void {
     this.dispose();
   }
-}
-
-/** Storages that outlive a scope, and the returned tensors that view each. @internal */
-export type KeptStorages = Map<Storage, Set<object>>;
-
-/**
- * Finds the storages reachable from a returned value: tensors, arrays, plain objects, maps.
- * @internal
- */
-export type StorageFinder = (value: unknown, found: KeptStorages) => void;
-let findStorages: StorageFinder = () => {};
-
-/** @internal */
-export function installStorageFinder(finder: StorageFinder): void {
-  findStorages = finder;
 }
 
 /**
@@ -179,5 +73,34 @@ export function scope<T>(fn?: () => T): T | OpenScope {
   } finally {
     while (currentScope !== opened && currentScope !== null) closeScope(currentScope, null);
     closeScope(opened, kept);
+  }
+}
+
+/** Takes a tensor out of the open scope: the collector, or `dispose`, frees it. Returns it. */
+export function keep<T extends Tensor>(t: T): T {
+  if (!(t instanceof Tensor)) throw unexpected('keep', 't', 'a tensor', t);
+  t.storage?.escape();
+  return t;
+}
+
+/** Finds the storages that a returned value leads to: tensors, arrays, plain objects, maps, sets. */
+function findStorages(value: unknown, found: KeptStorages): void {
+  if (value instanceof Tensor) {
+    for (const t of [value, value.gradTensor]) {
+      if (!t?.storage) continue;
+      const tensors = found.get(t.storage);
+      if (tensors === undefined) found.set(t.storage, new Set([t]));
+      else tensors.add(t);
+    }
+  } else if (Array.isArray(value) || value instanceof Set) {
+    for (const item of value) findStorages(item, found);
+  } else if (value instanceof Map) {
+    for (const item of value.values()) findStorages(item, found);
+  } else if (
+    value !== null &&
+    typeof value === 'object' &&
+    Object.getPrototypeOf(value) === Object.prototype
+  ) {
+    for (const item of Object.values(value)) findStorages(item, found);
   }
 }

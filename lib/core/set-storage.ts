@@ -3,8 +3,9 @@
  * its identity, hooks, gradient and place in the graph. Invariant: whoever owned the old memory
  * through this tensor owns the new one afterwards.
  */
-import { memoryRoles } from './memory-roles.js';
-import { outliveScope } from './scope.js';
+import type { StorageEffects } from './backend.js';
+import { layers } from './hooks.js';
+import { outliveScope } from './scope-stack.js';
 import type { Tensor } from './tensor.js';
 
 /**
@@ -25,7 +26,7 @@ export function swapData(target: Tensor, source: Tensor): void {
   (target as { device: Tensor['device'] }).device = source.device;
   target.sharding = source.sharding;
   if (next === before) return;
-  memoryRoles.swap?.(before, next);
+  layers.backend.observer?.swap(before, next);
   target.storage = next;
   outliveScope(next, before.scope);
   next.refs += 1 + target.holds;
@@ -36,21 +37,28 @@ export function swapData(target: Tensor, source: Tensor): void {
 }
 
 /**
- * How `set_` (which counts as a change) and `data = ...` (which does not) run; tracing replaces it
- * to record the effect. @internal
+ * Swaps, and starts a version counter of the tensor's own: views made before keep the old memory, so
+ * changes of either side no longer concern the other. A view that gets other memory is a view no
+ * more.
  */
-export const storageSwap = {
-  /**
-   * Swaps, and starts a version counter of the tensor's own: views made before keep the old memory,
-   * so changes of either side no longer concern the other. A view that gets other memory is a view
-   * no more.
-   */
-  run(target: Tensor, source: Tensor, counts: boolean): void {
-    const node = target.gradFn; // refreshed while the tensor still is a view of its base
-    swapData(target, source);
-    target.versionCounter = { value: target.currentVersion + (counts ? 1 : 0) };
-    target.base = null;
-    target.node = node;
-    target.inPlaceForbidden = null;
+function swap(target: Tensor, source: Tensor, counts: boolean): void {
+  const node = target.gradFn; // refreshed while the tensor still is a view of its base
+  swapData(target, source);
+  target.versionCounter = { value: target.currentVersion + (counts ? 1 : 0) };
+  target.base = null;
+  target.node = node;
+  target.inPlaceForbidden = null;
+}
+
+/** The effects themselves, which a trace records. @internal */
+export const directEffects: StorageEffects = {
+  resize: (storage, nbytes) => storage.resizeNow(nbytes),
+  swap,
+  setVersion(t, version) {
+    t.sharedVersion().value = version;
+  },
+  keepVersion(t) {
+    const version = t.currentVersion;
+    return () => layers.backend.effects.setVersion(t, version);
   },
 };

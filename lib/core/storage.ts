@@ -6,25 +6,18 @@
 
 import type { Device } from './device.js';
 import { ArgumentError, FreedError } from './errors.js';
+import { hooks, layers } from './hooks.js';
 import { shown } from './options.js';
-import type { Scope } from './scope.js';
+import type { Scope } from './scope-stack.js';
 
-/** What core needs of native memory; installed by runtime.ts. @internal */
-export interface MemoryInterface {
-  allocate(device: Device, bytes: number, storage: Storage): void;
+/** What a storage needs of native memory. @internal */
+export interface NativeMemory {
   release(handle: number): void;
   releaseMany(storages: readonly Storage[], count: number): void;
   makeToken(handle: number): object;
   resize(handle: number, bytes: number, device: Device): void;
   isPinned(handle: number): boolean;
   recordStream(handle: number, stream: number): void;
-}
-
-let memory: MemoryInterface;
-
-/** @internal */
-export function installMemory(implementation: MemoryInterface): void {
-  memory = implementation;
 }
 
 /** Handle of a storage without memory: made under FakeTensorMode or while tracing. */
@@ -86,7 +79,7 @@ export class Storage {
         { op: 'resize_', given: nbytes },
       );
     }
-    storageResize.run(this, nbytes);
+    layers.backend.effects.resize(this, nbytes);
     return this;
   }
 
@@ -96,13 +89,13 @@ export class Storage {
    */
   isPinned(): boolean {
     this.checkAlive('isPinned');
-    return this.handle !== FAKE_HANDLE && memory.isPinned(this.handle);
+    return this.handle !== FAKE_HANDLE && hooks.memory.isPinned(this.handle);
   }
 
   /** @internal the memory is not used again before what the stream has been given is done */
   recordStream(stream: number): void {
     this.checkAlive('recordStream');
-    if (this.handle !== FAKE_HANDLE) memory.recordStream(this.handle, stream);
+    if (this.handle !== FAKE_HANDLE) hooks.memory.recordStream(this.handle, stream);
   }
 
   /** @internal */
@@ -129,7 +122,7 @@ export class Storage {
 
   /** @internal */
   free(reason: string): void {
-    if (this.handle > 0) memory.release(this.handle);
+    if (this.handle > 0) hooks.memory.release(this.handle);
     this.markFreed(reason);
   }
 
@@ -144,7 +137,7 @@ export class Storage {
   /** @internal hands the storage to the garbage collector, for one that leaves every scope */
   escape(): void {
     this.scope = null;
-    if (this.token === null && this.handle > 0) this.token = memory.makeToken(this.handle);
+    if (this.token === null && this.handle > 0) this.token = hooks.memory.makeToken(this.handle);
   }
 
   /** @internal user code gets a gradient on it to see, or has given one */
@@ -156,30 +149,14 @@ export class Storage {
   /** @internal */
   resizeNow(nbytes: number): void {
     this.checkAlive('resize_');
-    if (this.handle !== FAKE_HANDLE) memory.resize(this.handle, nbytes, this.device);
+    if (this.handle !== FAKE_HANDLE) hooks.memory.resize(this.handle, nbytes, this.device);
     this.nbytes = nbytes;
   }
 }
 
-/** How `resize_` runs; tracing replaces it to record the effect. @internal */
-export const storageResize = {
-  run(storage: Storage, nbytes: number): void {
-    storage.resizeNow(nbytes);
-  },
-};
-
-/**
- * @internal allocates through the installed memory interface; the caller decides on scope or token
- */
-export function allocateStorage(device: Device, nbytes: number): Storage {
-  const storage = new Storage(device, nbytes);
-  memory.allocate(device, nbytes, storage);
-  return storage;
-}
-
 /** @internal */
 export function releaseAll(storages: readonly Storage[], count: number): void {
-  memory.releaseMany(storages, count);
+  hooks.memory.releaseMany(storages, count);
 }
 
 /** @internal */

@@ -5,11 +5,11 @@
 import { cpu, type Device, toOneDevice } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
-import { memoryRoles } from './memory-roles.js';
+import { hooks, layers } from './hooks.js';
 import type { DrawPlace } from './mesh-rng.js';
 import { checkFlag, optionsOf, unexpected } from './options.js';
 import type { Placement } from './placement.js';
-import { outliveScope } from './scope.js';
+import { outliveScope } from './scope-stack.js';
 import {
   contiguousStrides,
   isContiguousLayout,
@@ -19,7 +19,6 @@ import {
   wrapDim,
 } from './shape.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
-import { captureWatch } from './watch.js';
 
 type Grads = readonly (Tensor | null)[];
 
@@ -43,12 +42,6 @@ export interface GradFn {
 export interface VersionCounter {
   value: number;
 }
-
-/**
- * Gives a view its new history after its base was changed in place; installed by the autograd
- * layer. @internal
- */
-export const viewHistory: { refresh: (view: Tensor) => void } = { refresh: () => {} };
 
 /**
  * What a rank holds of a tensor that several ranks hold together. `local` is this rank's part, an
@@ -172,7 +165,7 @@ export class Tensor {
       this.versionCounter !== null &&
       this.nodeVersion !== this.versionCounter.value
     )
-      viewHistory.refresh(this);
+      hooks.refreshViewHistory(this);
     return this.node;
   }
 
@@ -195,7 +188,7 @@ export class Tensor {
    * in PyTorch; a copy of it is `grad.clone()`.
    */
   get grad(): Tensor | null {
-    captureWatch.readsGrad?.(this);
+    layers.backend.capture?.readsGrad(this);
     this.gradTensor?.storage?.expose();
     return this.gradTensor;
   }
@@ -209,7 +202,7 @@ export class Tensor {
 
   /** How often this tensor or one that shares its memory was changed in place. */
   get _version(): number {
-    captureWatch.unsupported?.('the _version of a tensor was read');
+    layers.backend.capture?.unsupported('the _version of a tensor was read');
     return this.currentVersion;
   }
 
@@ -341,7 +334,9 @@ export class Tensor {
       );
     }
     if (value !== this.leafRequiresGrad)
-      captureWatch.unsupported?.('requiresGrad_() changed a tensor, or a Parameter was made,');
+      layers.backend.capture?.unsupported(
+        'requiresGrad_() changed a tensor, or a Parameter was made,',
+      );
     this.leafRequiresGrad = value;
     return this;
   }
@@ -412,7 +407,7 @@ disposedStorage.freedBy = 'dispose() was called on this tensor';
 
 /** Replaces `.grad`. One that user code never saw is freed at once. @internal */
 export function setGrad(tensor: Tensor, value: Tensor | null): void {
-  captureWatch.unsupported?.('the .grad of a tensor was set');
+  layers.backend.capture?.unsupported('the .grad of a tensor was set');
   const before = tensor.gradTensor;
   if (before === value) return;
   if (value !== null) {
@@ -435,7 +430,7 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
     else outliveScope(value.storage, scope);
   }
   tensor.gradTensor = value;
-  if (value !== null) memoryRoles.mark?.(value.storage, 'gradient');
+  if (value !== null) layers.backend.observer?.mark(value.storage, 'gradient');
   if (before !== null && before.holds > 0) before.unhold();
   if (before?.storage && before.storage.handle !== 0 && !before.storage.exposed) before.dispose();
 }

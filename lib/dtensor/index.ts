@@ -1,8 +1,4 @@
-/** What is public of distributed tensors. Loading it puts their layer into the dispatcher. */
-import { installDTensor } from '../core/dispatch.js';
-import { dtensorLayer } from './dtensor-layer.js';
-
-installDTensor(dtensorLayer);
+/** What is public of distributed tensors. */
 
 export { Partial, Placement, type ReduceOpName, Replicate, Shard } from '../core/placement.js';
 export { AsyncCollectiveTensor, waitTensor } from './async-collective-tensor.js';

@@ -4,6 +4,7 @@
  */
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
+import { loadAddon } from '../native/load.js';
 
 /** What is known of a storage whose making was recorded. */
 export interface StorageOrigin {
@@ -21,13 +22,9 @@ export let recording = process.env['SHARDWISE_MEMORY_HISTORY'] === '1';
 /** By native handle: handles are never used again, so that what is freed is only in the way. */
 const origins = new Map<number, StorageOrigin>();
 const LEAST_BEFORE_SWEEP = 8192;
+/** How many numbers the addon gives for each live storage: handle, bytes, device, memory. */
+export const LIVE_STORAGE_FIELDS = 4;
 let sweepAt = LEAST_BEFORE_SWEEP;
-let listLive: () => Iterable<number> = () => [];
-
-/** How the handles of live storages are found; given by runtime.ts. */
-export function installLiveHandles(list: () => Iterable<number>): void {
-  listLive = list;
-}
 
 /** Turns recording on, or off, which forgets what was recorded. */
 export function setRecording(enabled: boolean): void {
@@ -63,7 +60,13 @@ export function recordStorages(op: string, made: readonly Tensor[]): void {
  * survivors.
  */
 function sweep(): void {
-  const live = new Set(listLive());
+  const live = new Set(liveHandles());
   for (const handle of origins.keys()) if (!live.has(handle)) origins.delete(handle);
   sweepAt = Math.max(LEAST_BEFORE_SWEEP, 2 * origins.size);
+}
+
+/** The handles of all live storages of this thread. */
+function* liveHandles(): Generator<number> {
+  const list = new Float64Array(loadAddon().liveStorages());
+  for (let i = 0; i < list.length; i += LIVE_STORAGE_FIELDS) yield list[i] as number;
 }

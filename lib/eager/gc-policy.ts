@@ -8,6 +8,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { isMainThread } from 'node:worker_threads';
 import type { Tensor } from '../core/tensor.js';
+import { loadAddon } from '../native/load.js';
 
 /**
  * Helpers of a parallel young collection would queue for processors on which kernels compute, and
@@ -100,11 +101,14 @@ interface TokenCounts {
   count: number;
   bytes: number;
 }
-let readTokens: () => TokenCounts = () => ({ count: 0, bytes: 0 });
 
-/** @internal */
-export function installTokenCounts(read: () => TokenCounts): void {
-  readTokens = read;
+let words: Float64Array | undefined;
+
+function readTokens(): TokenCounts {
+  const addon = loadAddon();
+  addon.tokenCounts();
+  words ??= new Float64Array(addon.words);
+  return { count: words[0] as number, bytes: words[1] as number };
 }
 
 /** Full collection: drops every tensor that nothing refers to. */

@@ -3,7 +3,12 @@ import type { Device } from '../core/device.js';
 import type { MemoryHolder } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import type { Addon } from '../native/addon.js';
-import { originOf, recording, type StorageOrigin } from './allocation-history.js';
+import {
+  LIVE_STORAGE_FIELDS,
+  originOf,
+  recording,
+  type StorageOrigin,
+} from './allocation-history.js';
 
 /** A storage of this thread that has not been freed. */
 export interface LiveStorage {
@@ -18,23 +23,16 @@ export interface LiveStorage {
   readonly origin: StorageOrigin | null;
 }
 
-const FIELDS = 4;
 /** By the number that native code uses. */
 const KINDS = ['allocator', 'arrayBuffer', 'pinned'] as const;
 const LARGEST = 10;
-
-/** The handles of all live storages of this thread. */
-export function* liveHandles(addon: Addon): Generator<number> {
-  const list = new Float64Array(addon.liveStorages());
-  for (let i = 0; i < list.length; i += FIELDS) yield list[i] as number;
-}
 
 /** The storages of a device that hold memory. */
 export function liveStorages(addon: Addon, device: Device): LiveStorage[] {
   const list = new Float64Array(addon.liveStorages());
   const found: LiveStorage[] = [];
-  for (let i = 0; i < list.length; i += FIELDS) {
-    const [handle, bytes, code, kind] = list.subarray(i, i + FIELDS) as unknown as [
+  for (let i = 0; i < list.length; i += LIVE_STORAGE_FIELDS) {
+    const [handle, bytes, code, kind] = list.subarray(i, i + LIVE_STORAGE_FIELDS) as unknown as [
       number,
       number,
       number,

@@ -2,14 +2,18 @@
  * Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in
  * and out.
  */
+import type { ValueAccess } from '../core/backend.js';
 import { type Device, deviceByCode } from '../core/device.js';
+import type { DType } from '../core/dtype.js';
 import { DeviceError } from '../core/errors.js';
 import { currentHome } from '../core/home.js';
-import { currentScope } from '../core/scope.js';
-import { type MemoryInterface, Storage } from '../core/storage.js';
-import type { Tensor } from '../core/tensor.js';
+import { currentScope } from '../core/scope-stack.js';
+import { contiguousStrides, type Shape } from '../core/shape.js';
+import { type NativeMemory, Storage } from '../core/storage.js';
+import { Tensor } from '../core/tensor.js';
 import { nativeError } from '../native/guard.js';
 import { noteLent } from './aliasing.js';
+import { recording, recordStorages } from './allocation-history.js';
 import {
   allocatingCall,
   nativeCall,
@@ -34,17 +38,17 @@ function words(): Float64Array {
 }
 let shared: Float64Array | undefined;
 
-/** How many storages only the collector can free, and their bytes, on all devices. */
-export function readTokenCounts(): { count: number; bytes: number } {
-  writer.addon.tokenCounts();
-  const list = words();
-  return { count: list[0] as number, bytes: list[1] as number };
-}
-
 /** A storage with memory, owned by the open scope or the collector. */
 export function allocateNow(device: Device, bytes: number): Storage {
   const storage = new Storage(device, bytes);
-  nativeMemory.allocate(device, bytes, storage);
+  const stream = streamOf(device);
+  const token = allocatingCall(
+    () => writer.addon.allocate(stream, bytes, currentScope === null),
+    'empty',
+    device,
+  );
+  storage.handle = words()[0] as number;
+  own(storage, token as object | undefined);
   return storage;
 }
 
@@ -93,17 +97,7 @@ export function adoptArray(array: ArrayBufferView, device: Device): Storage {
   return storage;
 }
 
-export const nativeMemory: MemoryInterface = {
-  allocate(device, bytes, storage) {
-    const stream = streamOf(device);
-    const token = allocatingCall(
-      () => writer.addon.allocate(stream, bytes, currentScope === null),
-      'empty',
-      device,
-    );
-    storage.handle = words()[0] as number;
-    own(storage, token as object | undefined);
-  },
+export const nativeMemory: NativeMemory = {
   release(handle) {
     writer.addon.release(handle);
   },
@@ -234,3 +228,25 @@ export function readElement(t: Tensor): number | bigint {
     );
   return waitingCall(read, 'item', t.device, [t]);
 }
+
+const freshTensor = (shape: Shape, dtype: DType, device: Device, storage: Storage): Tensor =>
+  new Tensor(shape, contiguousStrides(shape), 0, dtype, device, storage);
+
+/** Values of tensors in device memory. */
+export const nativeValues: ValueAccess = {
+  fromRaw(raw, shape, dtype, device) {
+    const t = freshTensor(shape, dtype, device, allocateNow(device, raw.byteLength));
+    if (recording) recordStorages('tensor', [t]);
+    if (raw.byteLength > 0) writeBytes(t, raw);
+    return t;
+  },
+  adopt(array, shape, dtype) {
+    const host = deviceByCode(0);
+    const t = freshTensor(shape, dtype, host, adoptArray(array, host));
+    if (recording) recordStorages('fromBlob', [t]);
+    return t;
+  },
+  readSync: readBytesSync,
+  read: readBytes,
+  readElement,
+};

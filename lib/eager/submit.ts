@@ -14,6 +14,7 @@ import {
   ShardwiseError,
 } from '../core/errors.js';
 import { processHome } from '../core/home.js';
+import { hooks } from '../core/hooks.js';
 import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -49,23 +50,14 @@ export function connect(addon: Addon): void {
   addon.kernelNames.forEach((name, id) => writer.kernels.set(name, id));
 }
 
-let prepare: (device: Device) => void = () => {};
-
-/**
- * Runs before the first use of a device: opens its backend, or throws why that cannot be. @internal
- */
-export function installDevicePreparation(fn: (device: Device) => void): void {
-  prepare = fn;
-}
-
 /** Opens the backend of a device. @throws DeviceError if it cannot be used */
 export function prepareDevice(device: Device): void {
-  prepare(device);
+  hooks.prepareDevice(device);
 }
 
 /** The stream that commands of a device go to. */
 export function streamOf(device: Device): number {
-  if (device.currentStream < 0) prepare(device);
+  if (device.currentStream < 0) hooks.prepareDevice(device);
   if (device.currentStream < 0)
     device.currentStream = nativeCall(() => openStream(device), `stream of ${device}`);
   return device.currentStream;

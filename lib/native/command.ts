@@ -5,7 +5,7 @@
 import type { CommandWriter } from '../core/command.js';
 import type { DType } from '../core/dtype.js';
 import { ShardwiseError } from '../core/errors.js';
-import { currentScope } from '../core/scope.js';
+import { currentScope } from '../core/scope-stack.js';
 import type { Shape } from '../core/shape.js';
 import { FAKE_HANDLE, freedError, type Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';

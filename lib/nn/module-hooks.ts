@@ -3,10 +3,10 @@ import { Function as AutogradFunction, type FunctionContext } from '../autograd/
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import type { HookHandle, Node } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
+import { layers } from '../core/hooks.js';
 import { insideModule, moduleTrace } from '../core/module-trace.js';
 import { checkFunction, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
-import { moduleWatch } from '../core/watch.js';
 import { callLocated } from './locate-error.js';
 import type { AnyModule } from './module.js';
 
@@ -90,7 +90,7 @@ export function callWithHooks(module: AnyModule, args: never[]): unknown {
     throw new ArgumentError(`${module.constructor.name}: this module has no method forward`, {
       module: module.constructor.name,
     });
-  moduleWatch.saw?.(module);
+  layers.backend.capture?.usesModule(module);
   const { hooks } = module;
   const plain =
     hooks.forwardPre.size === 0 &&

@@ -8,12 +8,11 @@ import type { HookHandle } from '../autograd/node.js';
 import type { Device, DeviceName } from '../core/device.js';
 import { bfloat16, type DTypeLike, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { keep } from '../core/keep.js';
-import { memoryRoles } from '../core/memory-roles.js';
+import { layers } from '../core/hooks.js';
 import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { keep } from '../core/scope.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import { setGrad, type Tensor } from '../core/tensor.js';
-import { moduleWatch } from '../core/watch.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
 import { describe, requireTensor } from '../ops/operand.js';
 import { convertModule, type ModuleTarget } from './convert.js';
@@ -114,7 +113,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** True while training. Modules such as Dropout behave differently in evaluation. */
   get training(): boolean {
-    moduleWatch.saw?.(this);
+    layers.backend.capture?.usesModule(this);
     return this.trainingFlag;
   }
 
@@ -133,7 +132,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     const { name, tensor, persistent } = bufferArguments(...args);
     if (tensor !== null) requireTensor(tensor, 'registerBuffer', quoted(name));
     if (tensor !== null) keep(tensor);
-    memoryRoles.mark?.(tensor?.storage ?? null, 'buffer');
+    layers.backend.observer?.mark(tensor?.storage ?? null, 'buffer');
     setMember(this, name, tensor);
     this.bufferNames.set(name, persistent);
   }

@@ -1,8 +1,8 @@
 /** The tensors that modules own and optimizers update. */
 
 import { ArgumentError } from '../core/errors.js';
-import { keep } from '../core/keep.js';
-import { memoryRoles } from '../core/memory-roles.js';
+import { layers } from '../core/hooks.js';
+import { keep } from '../core/scope.js';
 import { Tensor } from '../core/tensor.js';
 
 /** A leaf tensor. Assigning it to a module registers it there. It shares the memory of `data`. */
@@ -26,7 +26,7 @@ export class Parameter extends Tensor {
     this.sharding = data.sharding;
     this.versionCounter = data.sharedVersion();
     keep(this);
-    memoryRoles.mark?.(this.storage, 'parameter');
+    layers.backend.observer?.mark(this.storage, 'parameter');
     this.requiresGrad_(requiresGrad);
   }
 }

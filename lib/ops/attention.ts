@@ -1,6 +1,6 @@
 /** Scaled dot product attention: fused, the score matrix is never written. */
 
-import { autocastOperands, setOperandConverter } from '../core/autocast.js';
+import { autocastOperands, setAutocast } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { dispatch } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
@@ -277,12 +277,12 @@ function attentionWithMaskGradient(
   const heads = q.shape[q.shape.length - 3] ?? 1;
   const share = (t: Tensor): Tensor => (t.shape.length > 2 ? shareHeads(t, heads) : t);
   // mixed precision has converted the operands; sums are not for it to round
-  const converter = setOperandConverter(null);
+  const autocast = setAutocast(false);
   try {
     const weights = attentionWeights(q, share(k), mask, scale, false).dropout(p, p > 0);
     return weights.matmul(share(v).to(weights.dtype)).to(q.dtype);
   } finally {
-    setOperandConverter(converter);
+    setAutocast(autocast);
   }
 }
 

@@ -16,13 +16,10 @@ import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.
 import type { ShardingRule } from '../core/sharding-rule.js';
 import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import { encodeValues } from '../core/values.js';
-import { makeFromValues } from './construct.js';
 import { fillWords, fillValue as plainNumber, wordsOfValue } from './copy.js';
 import { addMethod } from './method.js';
 import { requireDtype, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
-import { installSampleMaker } from './samples.js';
 import { arangeRule, factoryRule, linspaceRule } from './sharding/factories-and-random.js';
 import { sizedFactory } from './sized.js';
 
@@ -479,10 +476,6 @@ export function filledBeside(
 addMethod('zerosLike', function () {
   return zerosLike(this);
 });
-
-installSampleMaker((data, shape, dtype) =>
-  makeFromValues(encodeValues(data, dtype), shape, dtype, getDefaultDevice()),
-);
 
 export { fullLikeOf as fullLike };
 

@@ -1,18 +1,13 @@
 /**
  * Sample inputs for the tests that the op table generates: uneven, empty, transposed, one element.
  */
+import { getDefaultDevice } from '../core/device.js';
 import { type DType, float32 } from '../core/dtype.js';
 import type { Sample } from '../core/op.js';
 import { numelOf, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-
-type Maker = (data: number[], shape: Shape, dtype: DType) => Tensor;
-let make: Maker;
-
-/** @internal the factory, handed over by factories.ts so that op files need not import it */
-export function installSampleMaker(maker: Maker): void {
-  make = maker;
-}
+import { encodeValues } from '../core/values.js';
+import { makeFromValues } from './construct.js';
 
 /** Repeatable values in [low, high), no two alike, in no order. */
 export function sampleTensor(
@@ -33,7 +28,7 @@ export function sampleTensor(
     const value = low + unit * (high - low);
     return dtype.isFloatingPoint ? value : Math.floor(value);
   });
-  return make(data, shape, dtype);
+  return makeFromValues(encodeValues(data, dtype), shape, dtype, getDefaultDevice());
 }
 
 /** Shapes that every op should take: a vector, uneven dims, one element, none. */

@@ -4,9 +4,9 @@
  */
 import { noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError } from '../core/errors.js';
-import { keep } from '../core/keep.js';
 import { camelCase, snakeCase } from '../core/name-case.js';
 import { checkNumber, unexpected } from '../core/options.js';
+import { keep } from '../core/scope.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import type { OptimizerStateDict, ParamState } from './optimizer.js';

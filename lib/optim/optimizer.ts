@@ -1,11 +1,11 @@
 /** The base class of optimizers: parameter groups, state and hooks, and the modes of a step. */
 import { enableGrad, noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
+import type { MemoryObserver } from '../core/backend.js';
 import { ArgumentError } from '../core/errors.js';
-import { keep } from '../core/keep.js';
-import { memoryRoles } from '../core/memory-roles.js';
+import { layers } from '../core/hooks.js';
 import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
-import { scope } from '../core/scope.js';
+import { keep, scope } from '../core/scope.js';
 import type { ArgumentsOf } from '../core/signature.js';
 import { setGrad, Tensor } from '../core/tensor.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
@@ -131,15 +131,16 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
         });
       }
     });
-    if (memoryRoles.mark !== null) this.markState(memoryRoles.mark);
+    const { observer } = layers.backend;
+    if (observer !== null) this.markState(observer);
     for (const hook of this.postHooks.values()) hook(this);
     return loss;
   }
 
-  private markState(mark: NonNullable<typeof memoryRoles.mark>): void {
+  private markState(observer: MemoryObserver): void {
     for (const values of this.state.values())
       for (const value of Object.values(values))
-        if (value instanceof Tensor) mark(value.storage, 'optimizerState');
+        if (value instanceof Tensor) observer.mark(value.storage, 'optimizerState');
   }
 
   /** Registers a hook that runs before every step and its closure. */

@@ -2,7 +2,7 @@
  * `shardwise/testing`: counters for compiled functions, checks of texts, and tests of several
  * ranks.
  */
-import '../runtime.js';
+import '../runtime-distributed.js';
 
 export { CompileCounter, CompileCounterWithBackend } from './compile-counter.js';
 export { FakeStore } from './fake-store.js';

@@ -6,7 +6,7 @@
  * @see PyTorch `torch.testing._internal.distributed.fake_pg`
  */
 import type { CollectiveCall } from '../../core/collective.js';
-import { memoryRoles } from '../../core/memory-roles.js';
+import { layers } from '../../core/hooks.js';
 import { FAKE_HANDLE } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Engine, EngineFactory, GroupPlan } from './engine.js';
@@ -23,7 +23,7 @@ class FakeEngine implements Engine {
 
   run(_name: string, { kind, input, output, counts, root }: CollectiveCall): void {
     // No op has recorded the use of fake tensors that come here.
-    for (const t of [input, output]) memoryRoles.use?.(t?.storage ?? null);
+    for (const t of [input, output]) layers.backend.observer?.use(t?.storage ?? null);
     if (input === null || output === null || hasNoMemory(input) || hasNoMemory(output)) return;
     if (kind === 'allGather' || kind === 'gather')
       fillShards(output, input, counts as readonly number[]);

@@ -5,10 +5,10 @@
 import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
 import { DistributedError } from '../../core/errors.js';
 import { currentHome } from '../../core/home.js';
+import { layers } from '../../core/hooks.js';
 import { reduceOpNames } from '../../core/placement.js';
 import { FAKE_HANDLE, type Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
-import { captureWatch } from '../../core/watch.js';
 import { wordsOf } from '../../eager/collective-failure.js';
 import { nativeCall, translate, writer } from '../../eager/submit.js';
 import { nativeError } from '../../native/guard.js';
@@ -148,7 +148,7 @@ export class NativeEngine implements Engine {
 function place(name: string, list: Float64Array, at: number, t: Tensor | null): void {
   const storage = t === null || t.numel() === 0 ? null : t.liveStorage(name);
   if (storage?.handle === FAKE_HANDLE) {
-    captureWatch.unsupported?.(`${name} was called`);
+    layers.backend.capture?.unsupported(`${name} was called`);
     throw new DistributedError(
       `${name}: fake tensors have no values to send. Under FakeTensorMode, use a process group ` +
         "of the backend 'fake'.",

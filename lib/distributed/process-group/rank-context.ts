@@ -2,7 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { DeviceType } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
-import { type Home, installHomeFinder } from '../../core/home.js';
+import type { Home } from '../../core/home.js';
 import type { EngineFactory } from '../engines/engine.js';
 import type { Store } from '../stores/index.js';
 import type { MakingBoard } from './creation-log.js';
@@ -41,12 +41,17 @@ let sharing = 0;
  * context. @internal
  */
 export async function runAsRank<T>(home: Home, fn: () => Promise<T>): Promise<T> {
-  if (sharing++ === 0) installHomeFinder(() => ofTask.getStore()?.home);
+  sharing++;
   try {
     return await ofTask.run({ context: null, home }, fn);
   } finally {
-    if (--sharing === 0) installHomeFinder(null);
+    sharing--;
   }
+}
+
+/** The rank that the running code is part of, where ranks share the process. @internal */
+export function findHome(): Home | undefined {
+  return sharing > 0 ? ofTask.getStore()?.home : undefined;
 }
 
 /** Of the rank that the running code is; null before `initProcessGroup`. @internal */

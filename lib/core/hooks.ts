@@ -1,0 +1,73 @@
+/**
+ * The seams of the library: what a lower layer calls and a higher layer provides. Imports run
+ * downwards only, so lib/runtime.ts assigns these at start, and lib/runtime-distributed.ts those
+ * that only programs of several ranks need. Nothing else assigns `hooks`. Of `layers`, mixed
+ * precision replaces `entry` and swapBackend `backend` while they are on.
+ */
+import type { OperandConverter } from './autocast.js';
+import type { Backend } from './backend.js';
+import type { Device } from './device.js';
+import type { Layer } from './dispatch.js';
+import { ShardwiseError } from './errors.js';
+import type { Home } from './home.js';
+import type { NativeMemory } from './storage.js';
+import type { Tensor } from './tensor.js';
+
+/** The layers of the dispatcher, in the order in which an op passes them. @internal */
+export interface Layers {
+  /** Where calls enter: autograd, or the layer of mixed precision before it. */
+  entry: Layer;
+  autograd: Layer;
+  /** Null until distributed tensors are loaded. */
+  dtensor: Layer | null;
+  backend: Backend;
+}
+
+/** @internal */
+export interface Hooks {
+  /** Frees and resizes native memory. */
+  memory: NativeMemory;
+  /** Opens the backend of a device before its first use, or throws why it cannot be used. */
+  prepareDevice(device: Device): void;
+  /** Gives a view its new history after its base was changed in place. */
+  refreshViewHistory(view: Tensor): void;
+  /** Converts operands by a policy of mixed precision. */
+  convertOperands: OperandConverter;
+  /** Finds the rank that the running code is part of, where several ranks share the process. */
+  findRank: (() => Home | undefined) | null;
+}
+
+/** A function, or an object of functions, that fails when it is used. */
+function notInstalled<T extends object>(name: string): T {
+  const fail = (): never => {
+    throw new ShardwiseError(
+      'ERR_OP',
+      `internal error: lib/runtime.ts has not installed ${name}. Import the package by its public entry point.`,
+      { hook: name },
+    );
+  };
+  return new Proxy(fail, { get: fail }) as unknown as T;
+}
+
+/** @internal */
+export const layers: Layers = {
+  entry: notInstalled('layers.entry'),
+  autograd: notInstalled('layers.autograd'),
+  dtensor: null,
+  backend: {
+    run: notInstalled('layers.backend'),
+    values: notInstalled('layers.backend'),
+    effects: notInstalled('layers.backend'),
+    capture: null,
+    observer: null,
+  },
+};
+
+/** @internal */
+export const hooks: Hooks = {
+  memory: notInstalled('hooks.memory'),
+  prepareDevice: notInstalled('hooks.prepareDevice'),
+  refreshViewHistory: notInstalled('hooks.refreshViewHistory'),
+  convertOperands: notInstalled('hooks.convertOperands'),
+  findRank: null,
+};

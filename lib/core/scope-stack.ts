@@ -1,0 +1,102 @@
+/**
+ * The open scopes and the storages that they own. Apart from scope.ts, because tensors and storages
+ * themselves read it.
+ */
+import { releaseAll, type Storage } from './storage.js';
+
+/** A region whose storages are freed at its end. @internal */
+export class Scope {
+  readonly parent: Scope | null;
+  readonly storages: Storage[] = [];
+  /**
+   * Opened by a backward pass, which frees gradients as it uses them up; all others are the
+   * program's.
+   */
+  readonly ofBackward: boolean;
+
+  constructor(parent: Scope | null, ofBackward: boolean) {
+    this.parent = parent;
+    this.ofBackward = ofBackward;
+  }
+
+  /**
+   * The program gets a storage of a backward pass: it belongs to the scope that the program has
+   * open, or to the collector.
+   */
+  handOut(storage: Storage): void {
+    let owner = this.parent;
+    while (owner?.ofBackward === true) owner = owner.parent;
+    moveTo(storage, owner);
+  }
+}
+
+/** The innermost open scope; read on the hot path, so a plain variable. @internal */
+export let currentScope: Scope | null = null;
+
+/** @internal */
+export function openScope(ofBackward = false): Scope {
+  currentScope = new Scope(currentScope, ofBackward);
+  return currentScope;
+}
+
+/** Makes new storages belong to the garbage collector for a while. @internal */
+export function suspendScope(): Scope | null {
+  const suspended = currentScope;
+  currentScope = null;
+  return suspended;
+}
+
+/** @internal */
+export function setScope(scope: Scope | null): void {
+  currentScope = scope;
+}
+
+/** Storages that outlive a scope, and the returned tensors that view each. @internal */
+export type KeptStorages = Map<Storage, Set<object>>;
+
+/** Ends a scope. Held or kept storages move out; the rest is freed in one call. @internal */
+export function closeScope(scope: Scope, kept: KeptStorages | null): void {
+  currentScope = scope.parent;
+  const dead: Storage[] = [];
+  for (const storage of scope.storages) {
+    if (storage.scope !== scope || storage.handle === 0) continue;
+    if (storage.holds > 0) storage.escape();
+    else if (kept?.has(storage))
+      keepFor(storage, kept.get(storage) as ReadonlySet<object>, scope.parent);
+    else dead.push(storage);
+  }
+  releaseAll(dead, dead.length);
+  for (const storage of dead) storage.markFreed('its scope ended');
+}
+
+/**
+ * Of the tensors that view it, those that were not returned are gone: they count as its owners no
+ * more.
+ */
+function keepFor(storage: Storage, tensors: ReadonlySet<object>, owner: Scope | null): void {
+  storage.refs = tensors.size;
+  moveTo(storage, owner);
+}
+
+function moveTo(storage: Storage, owner: Scope | null): void {
+  if (storage.scope === owner) return;
+  if (owner) {
+    storage.scope = owner;
+    owner.storages.push(storage);
+  } else storage.escape();
+}
+
+/** Makes the innermost open scope the owner of a storage, which it frees at its end. @internal */
+export function adopt(storage: Storage): void {
+  moveTo(storage, currentScope);
+}
+
+/**
+ * Gives a storage that now belongs to something older than its scope to that thing's owner: an
+ * outer scope, or the collector. @internal
+ */
+export function outliveScope(storage: Storage, owner: Scope | null): void {
+  let scope = storage.scope;
+  while (scope !== null && scope !== owner) scope = scope.parent;
+  if (scope === owner) moveTo(storage, owner);
+}
