@@ -13,11 +13,12 @@ import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { createShard, isFactoryCall } from './factory-dispatch.js';
 import { runForeach } from './foreach.js';
+import { distributed } from './ops.js';
 import { type Decision, propagate } from './propagation/propagate.js';
 import { calledAs } from './redistribute/called-as.js';
 import { checkImplicit, decomposing, warnReplicated } from './redistribute/policy.js';
 import { moveInput } from './redistribute/run.js';
-import { distributed, type LocalShard, localShardOf } from './spec/local-shard.js';
+import { type LocalShard, localShardOf } from './spec/local-shard.js';
 import { shardAt } from './spec/shard-geometry.js';
 import { type DTensorSpec, formatPlacements, replicatedSpec } from './spec/spec.js';
 

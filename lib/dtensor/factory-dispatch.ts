@@ -9,10 +9,10 @@ import { drawnTogether } from '../core/random.js';
 import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { empty } from '../ops/factories.js';
+import { distributed } from './ops.js';
 import { outputMetasOf } from './propagation/op-call.js';
 import { redistributeLocal } from './redistribute/run.js';
 import { checkPlacements } from './spec/checks.js';
-import { distributed } from './spec/local-shard.js';
 import { shardAt } from './spec/shard-geometry.js';
 import { type DTensorSpec, formatPlacements, internSpec, replicateSpec } from './spec/spec.js';
 

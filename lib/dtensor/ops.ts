@@ -5,29 +5,27 @@
 import { atCallSite } from '../core/call-site.js';
 import { onPurpose } from '../core/collective.js';
 import { dispatchOne } from '../core/dispatch.js';
+import type { DType } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import type { Placement } from '../core/placement.js';
-import { aliasOf, type Tensor } from '../core/tensor.js';
+import { contiguousStrides, type Shape, sameShape } from '../core/shape.js';
+import { aliasOf, Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { AsyncCollectiveTensor, asynchronous } from './async-collective-tensor.js';
 import { because } from './redistribute/policy.js';
 import { redistributeLocal } from './redistribute/run.js';
-import {
-  checkLocalShape,
-  distributed,
-  type LocalShard,
-  localShardOf,
-  shardMethods,
-} from './spec/local-shard.js';
+import { checkLocalShape, LocalShard, localShardOf } from './spec/local-shard.js';
+import { shardAt } from './spec/shard-geometry.js';
 import {
   type DTensorSpec,
   formatPlacements,
   gradientSpec,
   internSpec,
   reducedPlacements,
+  replicatedSpec,
   replicateSpec,
 } from './spec/spec.js';
 
@@ -207,24 +205,72 @@ export function fromLocalTensor(
   return dispatchOne(fromLocalOp, [local], { spec, check });
 }
 
-shardMethods.full = ({ local, spec }, op) => {
-  const whole = because(
-    () => op,
-    () => redistributeLocal(local, spec, replicateSpec(spec)),
-  );
-  return whole === local ? aliasOf(local) : whole;
-};
-shardMethods.reduced = ({ spec }, t) =>
-  spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t;
-shardMethods.whole = ({ spec }, t) => toLocalTensor(toSpec(t, replicateSpec(spec)), null);
-shardMethods.fit = ({ spec }, gradient) => {
-  const given = requireLocalShard('backward', gradient).spec;
-  if (given === gradientSpec(spec)) return gradient;
-  const wanted = internSpec(
-    spec.mesh,
-    reducedPlacements(spec.placements),
-    spec.order,
-    given.tensorMeta,
-  ); // its strides may be others
-  return given === wanted ? gradient : toSpec(gradient, wanted, true);
-};
+/** The sharding of a distributed tensor, with what needs ops. */
+class DTensorSharding extends LocalShard {
+  full(op: string): Tensor {
+    const { local, spec } = this;
+    const whole = because(
+      () => op,
+      () => redistributeLocal(local, spec, replicateSpec(spec)),
+    );
+    return whole === local ? aliasOf(local) : whole;
+  }
+
+  empty(shape: Shape, dtype: DType): Tensor {
+    const { mesh, placements, order } = this.spec;
+    const alike = sameShape(shape, this.spec.shape);
+    const meta = { shape, strides: contiguousStrides(shape), dtype };
+    const spec = alike
+      ? internSpec(mesh, reducedPlacements(placements), order, meta)
+      : replicatedSpec(mesh, meta);
+    return distributed(
+      this.local.newEmpty(shardAt(spec, mesh.getCoordinate()).shape, { dtype }),
+      spec,
+    );
+  }
+
+  replicated(t: Tensor): Tensor {
+    const { mesh } = this.spec;
+    const spec = replicatedSpec(mesh, t);
+    return distributed(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
+  }
+
+  reduced(t: Tensor): Tensor {
+    const { spec } = this;
+    return spec.placements.some((placement) => placement.isPartial())
+      ? toSpec(t, gradientSpec(spec))
+      : t;
+  }
+
+  whole(t: Tensor): Tensor {
+    return toLocalTensor(toSpec(t, replicateSpec(this.spec)), null);
+  }
+
+  fit(gradient: Tensor): Tensor {
+    const { spec } = this;
+    const given = requireLocalShard('backward', gradient).spec;
+    if (given === gradientSpec(spec)) return gradient;
+    const wanted = internSpec(
+      spec.mesh,
+      reducedPlacements(spec.placements),
+      spec.order,
+      given.tensorMeta,
+    ); // its strides may be others
+    return given === wanted ? gradient : toSpec(gradient, wanted, true);
+  }
+}
+
+/**
+ * A distributed tensor over a fresh local one, whose share in its memory it takes over.
+ *
+ * @throws ShardingError if the local tensor does not have the shape of the local shard of `spec`
+ * @internal
+ */
+export function distributed(local: Tensor, spec: DTensorSpec): Tensor {
+  checkLocalShape('DTensor', local, spec);
+  const { shape, strides, dtype } = spec.tensorMeta;
+  const whole = new Tensor(shape, strides, 0, dtype, local.device, local.storage);
+  if (local.storage !== null) local.storage.refs--;
+  whole.sharding = new DTensorSharding(local, spec);
+  return whole;
+}

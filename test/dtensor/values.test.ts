@@ -217,7 +217,7 @@ describe('the memory of distributed tensors', function () {
           using t = new DTensor(
             scope(() => ones([1000])),
             spec,
-          );
+          ) as Tensor;
           t.toLocal().dispose();
           t.detach().dispose();
           t._localTensor.dispose();

@@ -3,24 +3,14 @@
 import type { DType } from '../../core/dtype.js';
 import { ShardingError } from '../../core/errors.js';
 import type { DrawPlace } from '../../core/mesh-rng.js';
-import { contiguousStrides, formatShape, type Shape, sameShape } from '../../core/shape.js';
-import { type Sharding, Tensor } from '../../core/tensor.js';
+import { formatShape, type Shape, sameShape } from '../../core/shape.js';
+import type { Sharding, Tensor } from '../../core/tensor.js';
 import type { DeviceMesh } from '../../distributed/device-mesh/device-mesh.js';
 import { shardAt } from './shard-geometry.js';
-import { type DTensorSpec, internSpec, reducedPlacements, replicatedSpec } from './spec.js';
+import type { DTensorSpec } from './spec.js';
 
-/**
- * What the parts do with the tensors they belong to; handed over by the files that can. @internal
- */
-export const shardMethods = {
-  full: null as unknown as (t: LocalShard, op: string) => Tensor,
-  reduced: null as unknown as (shard: LocalShard, t: Tensor) => Tensor,
-  whole: null as unknown as (shard: LocalShard, t: Tensor) => Tensor,
-  fit: null as unknown as (t: LocalShard, gradient: Tensor) => Tensor,
-};
-
-/** @internal */
-export class LocalShard implements Sharding {
+/** The methods that run ops are in {@link DTensorSharding}, above this folder. @internal */
+export abstract class LocalShard implements Sharding {
   readonly local: Tensor;
   readonly spec: DTensorSpec;
   /**
@@ -37,40 +27,12 @@ export class LocalShard implements Sharding {
     return (this.spec.mesh as DeviceMesh).draws;
   }
 
-  full(op: string): Tensor {
-    return shardMethods.full(this, op);
-  }
-
-  empty(shape: Shape, dtype: DType): Tensor {
-    const { mesh, placements, order } = this.spec;
-    const alike = sameShape(shape, this.spec.shape);
-    const meta = { shape, strides: contiguousStrides(shape), dtype };
-    const spec = alike
-      ? internSpec(mesh, reducedPlacements(placements), order, meta)
-      : replicatedSpec(mesh, meta);
-    return distributed(
-      this.local.newEmpty(shardAt(spec, mesh.getCoordinate()).shape, { dtype }),
-      spec,
-    );
-  }
-
-  replicated(t: Tensor): Tensor {
-    const { mesh } = this.spec;
-    const spec = replicatedSpec(mesh, t);
-    return distributed(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
-  }
-
-  reduced(t: Tensor): Tensor {
-    return shardMethods.reduced(this, t);
-  }
-
-  whole(t: Tensor): Tensor {
-    return shardMethods.whole(this, t);
-  }
-
-  fit(gradient: Tensor): Tensor {
-    return shardMethods.fit(this, gradient);
-  }
+  abstract full(op: string): Tensor;
+  abstract empty(shape: Shape, dtype: DType): Tensor;
+  abstract replicated(t: Tensor): Tensor;
+  abstract reduced(t: Tensor): Tensor;
+  abstract whole(t: Tensor): Tensor;
+  abstract fit(gradient: Tensor): Tensor;
 }
 
 /** @internal null for a tensor that is not distributed */
@@ -107,19 +69,4 @@ export function checkLocalShape(
       given: local.shape,
     },
   );
-}
-
-/**
- * A distributed tensor over a fresh local one, whose share in its memory it takes over.
- *
- * @throws ShardingError if the local tensor is not the piece that the spec says
- * @internal
- */
-export function distributed(local: Tensor, spec: DTensorSpec): Tensor {
-  checkLocalShape('DTensor', local, spec);
-  const { shape, strides, dtype } = spec.tensorMeta;
-  const whole = new Tensor(shape, strides, 0, dtype, local.device, local.storage);
-  if (local.storage !== null) local.storage.refs--;
-  whole.sharding = new LocalShard(local, spec);
-  return whole;
 }
