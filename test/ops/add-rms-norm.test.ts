@@ -20,9 +20,9 @@ const make = (...shape: number[]): Tensor => randn(shape, { dtype: float64 }).re
 const close = (a: Tensor | null | undefined, b: Tensor | null | undefined): boolean =>
   a?.allclose(b as Tensor, { rtol: 1e-12, atol: 1e-13 }) === true;
 
-describe('rms norm of a sum', () => {
+describe('addRmsNorm', () => {
   for (const weighted of [true, false]) {
-    it(`has the values and gradients of add and rmsNorm ${weighted ? 'with' : 'without'} a weight`, () => {
+    it(`has the values and gradients of add followed by rmsNorm, ${weighted ? 'with' : 'without'} a weight`, () => {
       const [x, residual, weight] = [make(3, 5, 37), make(3, 5, 37), weighted ? make(37) : null];
       const variables = weight === null ? [x, residual] : [x, residual, weight];
       const [c, d] = [make(3, 5, 37).detach(), make(3, 5, 37).detach()];
@@ -50,14 +50,14 @@ describe('rms norm of a sum', () => {
     });
   }
 
-  it('has gradients of both orders', () => {
+  it('has correct first and second gradients', () => {
     const [x, residual, weight] = [make(2, 3), make(2, 3), make(3)];
     const fn = (a: Tensor, b: Tensor, w: Tensor): Tensor[] => addRmsNorm(a, b, [3], w, 1e-3);
     assert.ok(autograd.gradcheck(fn, [x, residual, weight]));
     assert.ok(autograd.gradgradcheck(fn, [x, residual, weight]));
   });
 
-  it('rounds the sum before it is normalised, in low precision', () => {
+  it('rounds the sum to the low precision before it normalises', () => {
     for (const dtype of [bfloat16, float16]) {
       const [x, residual, weight] = [
         randn([4, 129]).to(dtype),
@@ -69,7 +69,7 @@ describe('rms norm of a sum', () => {
     }
   });
 
-  it('promotes summands, takes any layout and several dims, and works under mixed precision', () => {
+  it('promotes summands, takes any layout and several dims, and runs under autocast', () => {
     const [x, residual] = [randn([4, 3, 2]), randn([4, 3, 2]).to(bfloat16)];
     const [y, h] = addRmsNorm(x.movedim(0, 1), residual.movedim(0, 1), [4, 2]);
     assert.equal(h.dtype, float32);
@@ -80,7 +80,7 @@ describe('rms norm of a sum', () => {
     assert.equal(mixed.dtype, float32);
   });
 
-  it('says what does not fit', () => {
+  it('names the argument that does not fit', () => {
     assert.throws(() => addRmsNorm(randn([2, 3]), randn([3]), [3]), ShapeError);
     assert.throws(() => addRmsNorm(randn([2, 3]), randn([2, 3]), [2]), ShapeError);
     assert.throws(

@@ -17,7 +17,7 @@ import {
   zerosLike,
 } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
-import { flat, near, type Operands, room, withGradients } from './attention-values.js';
+import { flat, near, type Operands, room, withGradients } from './attention-operands.js';
 
 const { functional: F } = nn;
 const P = 0.3;
@@ -75,7 +75,7 @@ function attention(
 const isZero = (t: Tensor): boolean[] => flat(t).map((value) => value === 0);
 
 for (const device of ['cpu', 'cuda'] as const) {
-  describe(`dropout of attention on ${device}`, () => {
+  describe(`attention dropout on ${device}`, () => {
     before(function () {
       if (device === 'cuda') skipWithoutCuda(this);
     });
@@ -83,7 +83,7 @@ for (const device of ['cpu', 'cuda'] as const) {
     for (const [dtype, part] of room)
       for (const [queries, keys] of sizes)
         for (const isCausal of [false, true])
-          it(`drops weights and scales the others, of ${dtype}, ${queries} x ${keys}${isCausal ? ', causal' : ''}, and so do the gradients`, () => {
+          it(`drops weights and scales the others in values and gradients, of ${dtype}, ${queries} x ${keys}${isCausal ? ', causal' : ''}`, () => {
             const drawnCase = drawn(dtype, queries, keys);
             const { q, k, v, g } = drawnCase;
             const [out, ...gradients] = attention(drawnCase, device, P, isCausal) as [
@@ -109,7 +109,7 @@ for (const device of ['cpu', 'cuda'] as const) {
               near(gradients[i] as Tensor, wanted[i] as Tensor, part, `gradient of ${name}`);
           });
 
-    it('drops as large a part of weights as it is told', () => {
+    it('drops the fraction dropoutP of the weights', () => {
       const [queries, keys] = [256, 128];
       for (const dropoutP of [0.1, 0.5, 0.9]) {
         const dropped = isZero(
@@ -121,7 +121,7 @@ for (const device of ['cpu', 'cuda'] as const) {
       }
     });
 
-    it('keeps the sum of weights on average, also where nearly all are dropped', () => {
+    it('preserves the mean of the result, even if nearly all weights are dropped', () => {
       const [queries, keys] = [4096, 128];
       for (const dropoutP of [0.999, 0.9999, 1e-6]) {
         const mean = flat(
@@ -132,7 +132,7 @@ for (const device of ['cpu', 'cuda'] as const) {
       }
     });
 
-    it('drops everything with probability 1', () => {
+    it('drops every weight with probability 1', () => {
       for (const dtype of room.keys())
         for (const t of attention(drawn(dtype, 40, 40), device, 1))
           assert.ok(
@@ -141,7 +141,7 @@ for (const device of ['cpu', 'cuda'] as const) {
           );
     });
 
-    it('drops the same weights whatever the dtype, and those of the CPU', () => {
+    it('drops the same weights for every dtype and on every device', () => {
       for (const [queries, keys] of sizes) {
         const want = isZero(attention(drawn(float32, queries, keys), 'cpu', P)[0] as Tensor);
         for (const dtype of room.keys())
@@ -153,7 +153,7 @@ for (const device of ['cpu', 'cuda'] as const) {
       }
     });
 
-    it('drops the weights that it has always dropped', () => {
+    it('drops the same weights as earlier versions for a seed', () => {
       const t = (...shape: number[]): Tensor => ones([1, 1, ...shape]);
       const [out] = attention(
         { q: t(2, 8), k: t(12, 8), v: eye(12).unsqueeze(0).unsqueeze(0), g: t(2, 12) },

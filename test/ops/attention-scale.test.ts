@@ -15,12 +15,12 @@ import {
   zeros,
 } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
-import { flat, near, type Operands, room, withGradients } from './attention-values.js';
+import { flat, near, type Operands, room, withGradients } from './attention-operands.js';
 
 const { functional: F } = nn;
 
 for (const device of ['cpu', 'cuda'] as const) {
-  describe(`scores of attention at the edges, on ${device}`, () => {
+  describe(`attention scores at the edges of their range on ${device}`, () => {
     before(function () {
       if (device === 'cuda') skipWithoutCuda(this);
     });
@@ -31,7 +31,7 @@ for (const device of ['cpu', 'cuda'] as const) {
 
       for (const depth of [64, 128])
         for (const isCausal of [false, true])
-          it(`takes scales that are negative, 0 and tiny, of ${dtype}, depth ${depth}${isCausal ? ', causal' : ''}`, () => {
+          it(`are correct for negative, zero and tiny scales, of ${dtype}, depth ${depth}${isCausal ? ', causal' : ''}`, () => {
             const [queries, keys] = [70, 67];
             const operands: Operands = [make(queries, depth), make(keys, depth), make(keys, depth)];
             const g = make(queries, depth);
@@ -60,7 +60,7 @@ for (const device of ['cpu', 'cuda'] as const) {
             }
           });
 
-      it(`keeps what earlier keys gave while the largest score stays, of ${dtype}`, () => {
+      it(`keep the sum of earlier keys while the running maximum does not change, of ${dtype}`, () => {
         const keys = 8192;
         const [k, v] = [
           zeros([1, 1, keys, 64], { dtype }),
@@ -79,7 +79,7 @@ for (const device of ['cpu', 'cuda'] as const) {
         );
       });
 
-      it(`takes a mask of the largest finite number for a number, of ${dtype}`, () => {
+      it(`treat a mask of the largest finite number as a number, of ${dtype}`, () => {
         const [q, k, v] = [make(5, 64), make(40, 64), make(40, 64)];
         const attnMask = zeros([5, 40], { dtype });
         attnMask.select(-1, 3).fill_(finfo(dtype).max);
@@ -95,7 +95,7 @@ for (const device of ['cpu', 'cuda'] as const) {
       });
     }
 
-    it('gives rows of one key its value, whatever the scale', () => {
+    it('give a row of one key the value of that key for every scale', () => {
       for (const scale of [-3, 0, 3]) {
         const out = F.scaledDotProductAttention(
           ones([1, 1, 2, 8], { device }),

@@ -24,7 +24,7 @@ import {
   where,
   zeros,
 } from '../../lib/index.js';
-import { type Operands, room } from './attention-values.js';
+import { type Operands, room } from './attention-operands.js';
 
 const { scaledDotProductAttention: sdpa } = nn.functional;
 const drawn = (dtype: DType): Operands =>
@@ -37,9 +37,9 @@ const near = (got: Tensor, want: Tensor, limit: number, what: string): void => {
 const seen = ones([4, 5], { dtype: bool }).tril();
 seen.select(0, 1).fill_(false);
 
-describe('scaledDotProductAttention with a mask that gets a gradient', () => {
+describe('scaledDotProductAttention with a mask that requires a gradient', () => {
   for (const [dtype, limit] of room) {
-    it(`of ${dtype}: a row that sees nothing is 0, with gradients of 0, and all others as on the fused path`, () => {
+    it(`gives 0 and gradients of 0 to a row whose keys are all masked, and equals the fused path elsewhere, of ${dtype}`, () => {
       manualSeed(1);
       const operands = drawn(dtype);
       const mask = where(seen, randn([4, 5]), Number.NEGATIVE_INFINITY).to(dtype);
@@ -59,7 +59,7 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
       assert.equal(ofMask[3]?.select(0, 1).abs().sum().item(), 0);
     });
 
-    it(`of ${dtype}: a row that the lowest number hides whole is as on the fused path`, () => {
+    it(`equals the fused path in a row that is masked by the lowest finite number, of ${dtype}`, () => {
       manualSeed(2);
       const operands = drawn(dtype);
       const mask = full([4, 5], finfo(dtype).min, { dtype });
@@ -72,7 +72,7 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
         near(got, operands[2].detach().to(float64).mean(2, { keepdim: true }), limit, 'mean');
     });
 
-    it(`of ${dtype}: a gradient that is to be derived again is the same, and both are numbers, where a row sees nothing`, () => {
+    it(`gives the same finite gradient with createGraph in a row whose keys are all masked, of ${dtype}`, () => {
       manualSeed(3);
       for (const attnMask of [seen, where(seen, 0, Number.NEGATIVE_INFINITY).to(dtype)]) {
         const operands = drawn(dtype);
@@ -102,7 +102,7 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
     });
   }
 
-  it('has its second derivatives where a row sees nothing', () => {
+  it('has correct second gradients in a row whose keys are all masked', () => {
     const mask = where(seen, randn([4, 5], { dtype: float64 }), Number.NEGATIVE_INFINITY);
     const bias = randn([4, 5], { dtype: float64 }).requiresGrad_();
     const attend = (...[q, k, v, b]: readonly Tensor[]): Tensor =>
@@ -111,7 +111,7 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
     assert.ok(autograd.gradgradcheck(attend, [...drawn(float64), bias]));
   });
 
-  it('sees no keys where there are none', () => {
+  it('gives 0 if there are no keys', () => {
     const mask = zeros([2, 0]).requiresGrad_();
     const out = sdpa(randn([2, 3]), randn([0, 3]), randn([0, 4]), { attnMask: mask });
     assert.deepEqual(out.tolist(), zeros([2, 4]).tolist());
@@ -119,7 +119,7 @@ describe('scaledDotProductAttention with a mask that gets a gradient', () => {
     assert.deepEqual(mask.grad?.shape, [2, 0]);
   });
 
-  it('gives the dtype of mixed precision', () => {
+  it('returns the dtype of autocast', () => {
     const [q, k, v] = [4, 5, 5].map((rows) => randn([1, 2, rows, 3])) as Operands;
     const mask = randn([4, 5]);
     const inRegion = (attnMask: Tensor): Tensor =>
@@ -139,7 +139,7 @@ describe('scaledDotProductAttention', () => {
   };
 
   for (const [name, values] of Object.entries(wrong)) {
-    it(`refuses ${name} that is none`, () => {
+    it(`refuses an invalid ${name}`, () => {
       const refused = (error: Error): boolean =>
         error instanceof ArgumentError &&
         error.message.startsWith(`scaledDotProductAttention: expected ${name} to be`);
@@ -152,7 +152,7 @@ describe('scaledDotProductAttention', () => {
     assert.deepEqual(sdpa(q, k, v, seen).tolist(), sdpa(q, k, v, { attnMask: seen }).tolist());
   });
 
-  it('takes no heads at all as grouped heads, and says which heads do not fit', () => {
+  it('accepts zero heads with enableGqa, and names heads that do not divide', () => {
     const of = (heads: number, rows: number): Tensor => randn([2, heads, rows, 4]);
     assert.deepEqual(sdpa(of(0, 4), of(0, 5), of(0, 5), { enableGqa: true }).shape, [2, 0, 4, 4]);
     const refused: [Operands, RegExp][] = [
@@ -167,7 +167,7 @@ describe('scaledDotProductAttention', () => {
       );
   });
 
-  it('counts all keys alike where queries and keys have no features', () => {
+  it('weights all keys equally if queries and keys have no features', () => {
     for (const attnMask of [null, zeros([4, 5]).requiresGrad_()]) {
       const out = sdpa(randn([4, 0]), randn([5, 0]), v.select(0, 0).select(0, 0), { attnMask });
       near(out.detach(), v.select(0, 0).select(0, 0).mean(0).expand([4, 4]), 1e-6, 'mean');

@@ -34,20 +34,20 @@ const attending = (heads: number, length: number, depth: number): ((x: Tensor) =
 };
 
 describeBeyond('attention', () => {
-  it('of many sequences, and its gradient', async () => {
+  it('is correct for many sequences, and so is its gradient', async () => {
     const attend = attending(8, 512, 64);
     await checkRows(8 * 512 * 64, attend);
     await checkRows(8 * 512 * 64, gradientOf(attend));
   });
 
-  it('of many sequences in float32, and its gradient', async () => {
+  it('is correct for many sequences in float32, and so is its gradient', async () => {
     const attend = attending(8, 64, 64);
     const make = (rows: number): Tensor => random([rows, 8 * 64 * 64], float32);
     await checkRows(8 * 64 * 64, attend, make);
     await checkRows(8 * 64 * 64, gradientOf(attend), make);
   });
 
-  it('with a mask of its own for each sequence, and its gradient', async () => {
+  it('is correct with one mask for each sequence, and so is its gradient', async () => {
     const [length, depth] = [256, 64] as const;
     const queries = random([rowsOf(length * length), 1, length, depth]);
     const attend = (mask: Tensor, first: number): Tensor[] =>
@@ -63,7 +63,7 @@ describeBeyond('attention', () => {
     queries.dispose();
   });
 
-  it('with dropout of many weights, and its gradient', async () => {
+  it('is correct with dropout of many weights, and so is its gradient', async () => {
     // Values of 1 in the diagonal make the results the weights that were kept, and the gradient of
     // the values those given.
     const length = 64;

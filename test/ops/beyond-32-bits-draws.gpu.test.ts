@@ -41,16 +41,16 @@ async function checkDraws(drawn: Tensor, isHigh: (part: Tensor) => Tensor): Prom
 }
 
 describeBeyond('random numbers', () => {
-  it('uniform, normal and whole numbers', async () => {
+  it('have the right moments from uniform_, normal_ and random_', async () => {
     await checkDraws(rand(shape, { device, dtype: bfloat16 }), (part) => part.ge(0.5));
     await checkDraws(randn(shape, { device, dtype: bfloat16 }), (part) => part.ge(0));
     await checkDraws(randint(0, 2, shape, { device, dtype: uint8 }), (part) => part.ne(0));
   });
 
-  it('of probabilities', () =>
+  it('have the right mean from bernoulli', () =>
     checkDraws(bernoulli(full(shape, 0.5, { device, dtype: bfloat16 })), (part) => part.ne(0)));
 
-  it('dropout, and its gradient', async () => {
+  it('have the right mean in dropout and its gradient', async () => {
     const x = ones(shape, { device, dtype: bfloat16 }).requiresGrad_();
     const y = dropout(x, 0.5);
     const gradient = autograd.grad(y, [x], { gradOutputs: x.detach() })[0] as Tensor;

@@ -34,7 +34,7 @@ const COLUMNS = 4096;
 const LENGTH = BEYOND + 2; // a multiple of 5
 
 describeBeyond('order and indices', () => {
-  it('running sums and products', async () => {
+  it('are correct in cumsum and cumprod', async () => {
     await checkRows(COLUMNS, (x) => x.cumsum(-1));
     await checkRows(COLUMNS, (x) => x.clamp({ min: 0.9, max: 1.1 }).cumprod(-1));
     const counts = ones([LENGTH], { device, dtype: uint8 }).cumsum(0);
@@ -52,7 +52,7 @@ describeBeyond('order and indices', () => {
   });
 
   for (const columns of [1024, COLUMNS, 131_072]) {
-    it(`sorted values and where they were, rows of ${columns}`, async () => {
+    it(`are correct in sort and argsort, rows of ${columns}`, async () => {
       await checkRows(columns, (x) => x.sort().values);
       await checkRows(columns, (x) => x.gather(-1, x.sort().indices));
       await checkRows(columns, (x) => x.topk(5).values);
@@ -60,7 +60,7 @@ describeBeyond('order and indices', () => {
     });
   }
 
-  it('reductions of rows and of columns', async () => {
+  it('are correct in reductions of rows and of columns', async () => {
     await checkRows(COLUMNS, (x) => x.sum(-1));
     await checkRows(COLUMNS, (x) => x.amax(-1));
     await checkRows(COLUMNS, (x) => argmax(x, -1));
@@ -88,7 +88,7 @@ describeBeyond('order and indices', () => {
     x.dispose();
   });
 
-  it('elements written and added by index', async () => {
+  it('are correct in scatter and scatterAdd', async () => {
     for (const columns of [1024, COLUMNS])
       await checkRows(columns, (x) => x.scatter(1, x.argsort(1), x));
     await checkRows(COLUMNS, (x) => {
@@ -151,7 +151,7 @@ describeBeyond('order and indices', () => {
     x.dispose();
   });
 
-  it('coordinates of elements that are not 0', async () => {
+  it('are correct in nonzero', async () => {
     const x = zeros([LENGTH], { device, dtype: bool });
     const places = [3, BEYOND - 1, BEYOND, LENGTH - 1];
     for (const at of places) x.narrow(0, at, 1).fill_(true);
@@ -169,7 +169,7 @@ describeBeyond('order and indices', () => {
     for (const t of [x, all]) t.dispose();
   });
 
-  it('numbers in order', async () => {
+  it('are correct in arange', async () => {
     for (const numbers of [
       arange(0, LENGTH, 1, { device }),
       linspace(0, LENGTH - 1, LENGTH, { device, dtype: float64 }),
@@ -180,7 +180,7 @@ describeBeyond('order and indices', () => {
     }
   });
 
-  it('triangles, turned, joined and masked', async () => {
+  it('are correct in tril, flip, cat and maskedFill', async () => {
     await checkRows(65_536, (x, first) => x.tril({ diagonal: first + 5 }));
     await checkRows(COLUMNS, (x) => x.flip([1]));
     await checkRows(COLUMNS, (x) => x.roll(5, 1));

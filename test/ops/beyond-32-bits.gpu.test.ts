@@ -34,16 +34,16 @@ import {
 
 describeBeyond('rows, products, steps', () => {
   for (const columns of [4096, 131_072]) {
-    it(`softmax and its logarithm, rows of ${columns}`, async () => {
+    it(`are correct in softmax and logSoftmax, rows of ${columns}`, async () => {
       await checkRows(columns, (x) => x.softmax(-1));
       await checkRows(columns, (x) => x.logSoftmax(-1));
     });
-    it(`gradients of softmax, rows of ${columns}`, () =>
+    it(`are correct in the gradient of softmax, rows of ${columns}`, () =>
       checkRows(
         columns,
         gradientOf((x) => x.softmax(-1)),
       ));
-    it(`gradients of the logarithm of softmax, rows of ${columns}`, () =>
+    it(`are correct in the gradient of logSoftmax, rows of ${columns}`, () =>
       checkRows(
         columns,
         gradientOf((x) => x.logSoftmax(-1)),
@@ -51,13 +51,13 @@ describeBeyond('rows, products, steps', () => {
   }
 
   for (const columns of [4095, 4096]) {
-    it(`layer norm and rms norm, rows of ${columns}`, async () => {
+    it(`are correct in layerNorm and rmsNorm, rows of ${columns}`, async () => {
       const [gain, bias] = [random([columns]), random([columns])];
       await checkRows(columns, (x) => layerNorm(x, [columns], gain, bias));
       await checkRows(columns, (x) => rmsNorm(x, [columns], gain));
     });
 
-    it(`gradients of layer norm and rms norm, rows of ${columns}`, async () => {
+    it(`are correct in the gradients of layerNorm and rmsNorm, rows of ${columns}`, async () => {
       const [gain, bias] = [random([columns]), random([columns])];
       await checkRows(
         columns,
@@ -69,7 +69,7 @@ describeBeyond('rows, products, steps', () => {
       );
     });
 
-    it(`gradients of the weight and the bias of layer norm, rows of ${columns}`, async () => {
+    it(`are correct in the gradients of the weight and bias of layerNorm, rows of ${columns}`, async () => {
       const x = random([rowsOf(columns), columns]);
       const leaves = [
         random([columns]).requiresGrad_(),
@@ -97,7 +97,7 @@ describeBeyond('rows, products, steps', () => {
     });
   }
 
-  it('cross entropy and its gradient', async () => {
+  it('are correct in crossEntropy and its gradient', async () => {
     const classes = 128_256;
     const targets = randint(0, classes, [rowsOf(classes)], { device });
     const own = (x: Tensor, first: number): Tensor =>
@@ -113,7 +113,7 @@ describeBeyond('rows, products, steps', () => {
     await checkRows(classes, gradient);
   });
 
-  it('products of many rows, and of many rows and columns', async () => {
+  it('are correct in matmul with many rows, and with many rows and columns', async () => {
     const [narrow, wide] = [random([64, 4096]), random([2 ** 15 + 8, 64])];
     await checkRows(4096, (x) => x.matmul(narrow.t()));
     await checkRows(
@@ -123,12 +123,12 @@ describeBeyond('rows, products, steps', () => {
     );
   });
 
-  it('transposed copies and casts', async () => {
+  it('are correct in transposed copies and casts', async () => {
     await checkRows(4096, (x) => x.t().contiguous().t());
     await checkRows(4096, (x) => x.to(float32).mul(3).to(bfloat16));
   });
 
-  it('rows of a table, and their gradient', async () => {
+  it('are correct in embedding and its gradient', async () => {
     const columns = 4096;
     const rows = rowsOf(columns);
     const parts = partsOf(rows, columns, 1);
@@ -150,7 +150,7 @@ describeBeyond('rows, products, steps', () => {
   });
 
   for (const columns of [4095, 4096]) {
-    it(`rms norm of a sum, and its gradient, rows of ${columns}`, async () => {
+    it(`are correct in addRmsNorm and its gradient, rows of ${columns}`, async () => {
       const gain = random([columns]);
       for (const i of [0, 1])
         await checkRows(columns, (x) => addRmsNorm(x, x, [columns], gain)[i] as Tensor);
@@ -161,7 +161,7 @@ describeBeyond('rows, products, steps', () => {
     });
   }
 
-  it('sums of products of many rows', async () => {
+  it('are correct in sums of products of many rows', async () => {
     const rows = rowsOf(64);
     const x = random([rows, 64]);
     const half = Math.floor(rows / 2);
@@ -180,7 +180,7 @@ describeBeyond('rows, products, steps', () => {
       new optim.SGD([parameter], { lr: 0.1, momentum: 0.9 }).step(),
   };
   for (const [name, take] of Object.entries(steps)) {
-    it(`a step of ${name}`, async () => {
+    it(`are correct in a step of ${name}`, async () => {
       const columns = 4096;
       const rows = rowsOf(columns);
       const [values, gradient] = [random([rows, columns]), random([rows, columns])];
@@ -197,7 +197,7 @@ describeBeyond('rows, products, steps', () => {
     });
   }
 
-  it('norms of gradients, and gradients that are limited by them', async () => {
+  it('are correct in norms of gradients and in clipGradNorm_', async () => {
     const parameter = new nn.Parameter(ones([BEYOND + 5], { device, dtype: bfloat16 }));
     parameter.grad = ones([BEYOND + 5], { device, dtype: bfloat16 });
     const before = await nn.utils.clipGradNorm_([parameter], 1).to(float32).itemAsync();

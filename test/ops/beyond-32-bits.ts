@@ -79,7 +79,7 @@ export const gradientOf = (fn: (x: Tensor) => Tensor): ((x: Tensor) => Tensor) =
  * before the next.
  */
 export function describeBeyond(subject: string, tests: () => void): void {
-  describe(`more than 2^31 elements, CUDA: ${subject}`, function () {
+  describe(`more than 2^31 elements on CUDA: ${subject}`, function () {
     this.timeout(120_000);
     before(function () {
       skipWithoutCuda(this);

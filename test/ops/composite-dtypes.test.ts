@@ -38,7 +38,7 @@ const { functional: F } = nn;
 const vector = (dtype: DType): Tensor => ones([2], { dtype });
 const scalar = (dtype: DType): Tensor => ones([], { dtype });
 
-describe('dtypes of ops of two operands', () => {
+describe('dtypes of compositions of two operands', () => {
   const pairs: [Tensor, Tensor, DType][] = [
     [vector(float16), scalar(float64), float16],
     [scalar(float64), vector(float16), float16],
@@ -51,12 +51,12 @@ describe('dtypes of ops of two operands', () => {
     [scalar(bfloat16), scalar(int64), bfloat16],
   ];
   for (const [name, op] of Object.entries({ logaddexp, logaddexp2, hypot, xlogy }))
-    it(`are promoted as by one kernel in ${name}`, () => {
+    it(`are promoted as in a single kernel by ${name}`, () => {
       for (const [a, b, dtype] of pairs)
         assert.equal(op(a, b).dtype, dtype, `${a.dtype}[${a.shape}] with ${b.dtype}[${b.shape}]`);
     });
 
-  it('count a number of xlogy by its category alone', () => {
+  it('depend only on the category of a number in xlogy', () => {
     assert.equal(xlogy(2.5, vector(float16)).dtype, float16);
     assert.equal(xlogy(2.5, vector(int64)).dtype, float32);
     assert.ok(
@@ -64,7 +64,7 @@ describe('dtypes of ops of two operands', () => {
     );
   });
 
-  it('do not round an operand to the narrower of two', () => {
+  it('are promoted before either operand is rounded', () => {
     assert.ok(
       Math.abs(
         Number(xlogy(tensor([2]), tensor([3.178], { dtype: float16 })).item()) -
@@ -78,7 +78,7 @@ describe('dtypes of ops of two operands', () => {
     assert.ok(Math.abs(Number(sum) - Math.log2(2 ** 0.5 + 2 ** -0.2)) < 1e-12);
   });
 
-  it('of losses count tensors without dims as those with dims', () => {
+  it('treat 0-dim tensors like others in losses', () => {
     const losses: readonly ((
       input: Tensor,
       target: Tensor,
@@ -91,15 +91,15 @@ describe('dtypes of ops of two operands', () => {
     assert.equal(F.l1Loss(vector(int8), scalar(int64), { reduction: 'none' }).dtype, int64);
   });
 
-  it('of blockDiag do not count a tensor without dims', () => {
+  it('ignore 0-dim tensors in blockDiag', () => {
     assert.equal(blockDiag(ones([1, 1], { dtype: bfloat16 }), scalar(float32)).dtype, bfloat16);
     assert.equal(blockDiag(ones([1, 1], { dtype: int32 }), scalar(float32)).dtype, float32);
     assert.equal(blockDiag(scalar(float32), scalar(float64)).dtype, float64);
   });
 });
 
-describe('dtypes of integers', () => {
-  it('stay in addbmm', () => {
+describe('dtypes of integer inputs', () => {
+  it('are kept by addbmm', () => {
     const sum = addbmm(
       ones([1, 1], { dtype: int32 }),
       ones([2, 1, 3], { dtype: int32 }),
@@ -109,7 +109,7 @@ describe('dtypes of integers', () => {
     assert.deepEqual(sum.tolist(), [[7]]);
   });
 
-  it('are those asked for in cumsum and cumprod, and wrap around', () => {
+  it('are the requested dtype in cumsum and cumprod, which wrap around', () => {
     const sums = tensor([100, 100], { dtype: int64 }).cumsum(0, { dtype: int8 });
     assert.equal(sums.dtype, int8);
     assert.deepEqual(sums.tolist(), [100, -56]);
@@ -119,7 +119,7 @@ describe('dtypes of integers', () => {
     assert.deepEqual(tensor([1.5, 2.5]).cumsum(0, { dtype: int32 }).tolist(), [1, 3]);
   });
 
-  it('give floats in logsumexp and logit', () => {
+  it('become floating in logsumexp and logit', () => {
     assert.ok(
       Math.abs(Number(tensor([1, 2, 3], { dtype: int64 }).logsumexp(0).item()) - 3.4076059644) <
         1e-6,
@@ -137,12 +137,12 @@ describe('dtypes of integers', () => {
     ]);
   });
 
-  it('are int64 for squares of bools', () => {
+  it('become int64 for squares of bools', () => {
     assert.equal(tensor([true, false]).square().dtype, int64);
     assert.deepEqual(square(tensor([true, false])).tolist(), [1, 0]);
   });
 
-  it('are int64 for bools clamped to numbers', () => {
+  it('become int64 for bools that are clamped to numbers', () => {
     const clamped = tensor([true, false]).clamp({ min: 2 });
     assert.equal(clamped.dtype, int64);
     assert.deepEqual(clamped.tolist(), [2, 2]);
@@ -150,8 +150,8 @@ describe('dtypes of integers', () => {
   });
 });
 
-describe('deviations of 16-bit floats', () => {
-  it('do not pass through a variance beyond their range', () => {
+describe('the standard deviation of 16-bit floats', () => {
+  it('is finite where the variance exceeds the range of 16 bits', () => {
     const wide = tensor([1000, -1000], { dtype: float16 });
     assert.equal(wide.std().dtype, float16);
     assert.equal(wide.std().item(), 1414);
@@ -165,7 +165,7 @@ describe('deviations of 16-bit floats', () => {
     assert.ok(Math.abs(Number(near.std().item()) - 9.9957e-5) < 6e-8);
   });
 
-  it('have gradients in the dtype of the input', () => {
+  it('has a gradient in the dtype of the input', () => {
     const x = tensor([1000, -1000], { dtype: float16, requiresGrad: true });
     x.std().backward();
     assert.equal(x.grad?.dtype, float16);
@@ -173,8 +173,8 @@ describe('deviations of 16-bit floats', () => {
   });
 });
 
-describe('operands that broadcast', () => {
-  it('have their cosine along a dim of the common shape', () => {
+describe('cosineSimilarity of operands that broadcast', () => {
+  it('reduces a dim of the common shape', () => {
     assert.deepEqual(F.cosineSimilarity(ones([2, 4]), ones([4])).tolist(), [1, 1]);
     const cosines = F.cosineSimilarity(
       tensor([
@@ -195,8 +195,8 @@ describe('operands that broadcast', () => {
   });
 });
 
-describe('conditions', () => {
-  it('of where are bools, or bytes: others would be cut off to integers', () => {
+describe('the condition of where', () => {
+  it('is bool or uint8, because other dtypes would be truncated to integers', () => {
     for (const condition of [tensor([0.5, 0, 1]), tensor([1, 0, 1], { dtype: int64 })])
       assert.throws(() => where(condition, 1, 2), {
         code: 'ERR_DTYPE',
@@ -210,7 +210,7 @@ describe('conditions', () => {
   });
 });
 
-describe('options that change nothing', () => {
+describe('options without an effect', () => {
   it('are accepted as in PyTorch: sorted of unique, assumeUnique of isin', () => {
     assert.deepEqual([unique(tensor([2, 1, 2]), { sorted: true })].flat()[0]?.tolist(), [1, 2]);
     assert.deepEqual(isin(tensor([1, 2]), tensor([2, 3]), { assumeUnique: true }).tolist(), [
@@ -219,7 +219,7 @@ describe('options that change nothing', () => {
     ]);
   });
 
-  it('are not declared where PyTorch has none: sorted of uniqueConsecutive', () => {
+  it('are refused if PyTorch does not have them: sorted of uniqueConsecutive', () => {
     // @ts-expect-error: it is no option
     assert.throws(() => uniqueConsecutive(tensor([2, 1]), { sorted: true }), {
       code: 'ERR_ARGUMENT',

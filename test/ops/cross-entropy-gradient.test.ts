@@ -70,7 +70,7 @@ const gradientNode = (loss: Tensor): string => {
   return names.join(' ');
 };
 
-describe('cross entropy with its gradient', () => {
+describe('crossEntropy with its gradient computed in forward', () => {
   const weight = rand([CLASSES], { dtype: float64 }).add(0.5);
   const options: Options[] = [
     {},
@@ -84,7 +84,7 @@ describe('cross entropy with its gradient', () => {
   for (const option of options as NonNullable<Options>[]) {
     const { weight: factors, ...others } = option;
     const named = JSON.stringify({ ...others, weighted: factors !== undefined });
-    it(`is that of the losses of rows: ${named}`, () => {
+    it(`equals the gradient of the unreduced losses: ${named}`, () => {
       const [logits, target] = [leaf(), targets()];
       for (const incoming of [1, -2.5, 0]) {
         const [gradOutputs, loss] = [
@@ -98,7 +98,7 @@ describe('cross entropy with its gradient', () => {
       }
     });
 
-    it(`has the second gradient of the losses of rows: ${named}`, () => {
+    it(`has the second gradient of the unreduced losses: ${named}`, () => {
       const [logits, target] = [leaf(), targets()];
       const second = (loss: Tensor): Tensor =>
         autograd.grad(
@@ -118,7 +118,7 @@ describe('cross entropy with its gradient', () => {
     });
   }
 
-  it('stays as it is for a second backward through a graph that is kept', () => {
+  it('keeps the gradient unchanged for a second backward with retainGraph', () => {
     const [logits, target] = [leaf(), targets()];
     const loss = crossEntropy(logits, target);
     const [once] = autograd.grad(byRows(logits, target, {}), logits) as [Tensor];
@@ -139,7 +139,7 @@ describe('cross entropy with its gradient', () => {
     assert.throws(() => autograd.grad(loss, logits), /a second time/);
   });
 
-  it('adds up where logits have several losses, and where backward comes again', () => {
+  it('accumulates if logits have several losses, and over several backward passes', () => {
     const [logits, target] = [leaf(), targets()];
     const [once] = autograd.grad(byRows(logits, target, {}), logits) as [Tensor];
     crossEntropy(logits, target).add(crossEntropy(logits, target).mul(0.5)).backward();
@@ -147,7 +147,7 @@ describe('cross entropy with its gradient', () => {
     assertClose(logits.grad, once.mul(2.5), 'grad');
   });
 
-  it('goes on through what made the logits, and may be hooked', () => {
+  it('continues through the graph of the logits, and may be hooked', () => {
     const [x, w, target] = [
       randn([ROWS, 5], { dtype: float64 }),
       randn([5, CLASSES], { dtype: float64 }).requiresGrad_(),
@@ -168,7 +168,7 @@ describe('cross entropy with its gradient', () => {
     );
   });
 
-  it('goes through hooks of saved tensors', () => {
+  it('runs the hooks of saved tensors', () => {
     const [logits, target] = [leaf(), targets()];
     const held: Tensor[] = [];
     const loss = autograd.savedTensorsHooks(
@@ -187,7 +187,7 @@ describe('cross entropy with its gradient', () => {
     );
   });
 
-  it('is made where it is asked for alone', () => {
+  it('is computed only if a gradient is required', () => {
     const [logits, target] = [leaf(float32), targets()];
     const without = (loss: Tensor): void => assert.doesNotMatch(gradientNode(loss), /WithGradient/);
     noGrad(() => without(crossEntropy(logits, target)));
@@ -199,7 +199,7 @@ describe('cross entropy with its gradient', () => {
     assert.match(gradientNode(new nn.CrossEntropyLoss().forward(logits, target)), /WithGradient/);
   });
 
-  it('keeps the dtype and the rate of bfloat16 logits of images', () => {
+  it('keeps the dtype, and the gradient scale of bfloat16 image logits', () => {
     const logits = randn([2, CLASSES, 3, 4]).to(bfloat16).requiresGrad_();
     const target = randint(0, CLASSES, [2, 3, 4]);
     const [got] = autograd.grad(crossEntropy(logits, target), logits) as [Tensor];
@@ -212,7 +212,7 @@ describe('cross entropy with its gradient', () => {
     assertClose(got, expected.to(bfloat16), 'images');
   });
 
-  it('of no rows, and of rows that do not count, is that of PyTorch', () => {
+  it("equals PyTorch's for no rows and for ignored rows", () => {
     const logits = leaf();
     const none = crossEntropy(logits, targets().mul(0).add(IGNORED), { ignoreIndex: IGNORED });
     assert.ok(Number.isNaN(none.item()));
@@ -225,7 +225,7 @@ describe('cross entropy with its gradient', () => {
     );
   });
 
-  it('is freed with what backward has used up', () => {
+  it('is freed together with the graph', () => {
     const [logits, target] = [leaf(float32), targets()];
     const step = (): void => {
       crossEntropy(logits.mul(2), target).backward();

@@ -59,7 +59,7 @@ const calls: [what: string, name: string, input: Tensor, params: object][] = [
 describe('the decomposition of a reduction', () => {
   for (const [what, name, input, params] of calls) {
     for (const keepdim of [false, true]) {
-      it(`gives ${what}, ${keepdim ? 'with' : 'without'} the dims: ${name}`, () => {
+      it(`computes ${what}, ${keepdim ? 'with' : 'without'} keepdim: ${name}`, () => {
         const op = opByName(name) as AnyOp;
         const given = { ...params, keepdim };
         const parts = op.decompose?.([input], given) ?? [];
@@ -75,7 +75,7 @@ describe('the decomposition of a reduction', () => {
 
 describe('the decomposition of a normalisation', () => {
   for (const name of ['layerNorm', 'rmsNorm']) {
-    it(`takes rows without elements: ${name}`, () => {
+    it(`accepts rows without elements: ${name}`, () => {
       const input = zeros([3, 8, 0]);
       const op = opByName(name) as AnyOp;
       const weights = name === 'layerNorm' ? [zeros([0]), zeros([0])] : [zeros([0])];

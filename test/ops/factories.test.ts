@@ -19,7 +19,7 @@ import {
   zerosLike,
 } from '../../lib/index.js';
 
-describe('a factory', () => {
+describe('a factory op', () => {
   it('fills with one value: full', () => {
     assert.deepEqual(full([2, 2], 1.5).tolist(), [
       [1.5, 1.5],
@@ -34,7 +34,7 @@ describe('a factory', () => {
     assert.deepEqual(full([0, 3], 1).shape, [0, 3]);
   });
 
-  it('keeps a dense layout: full like another', () => {
+  it('keeps the dense layout of another tensor: full', () => {
     const t = tensor([
       [1, 2, 3],
       [4, 5, 6],
@@ -44,7 +44,7 @@ describe('a factory', () => {
     assert.deepEqual(onesLike(t.select(0, 0).expand([2, 2])).strides, [2, 1]);
   });
 
-  it('reserves memory that takes values: empty', () => {
+  it('reserves memory that can be written: empty', () => {
     const t = empty([2, 3], { dtype: float64 });
     assert.deepEqual([t.shape, t.strides, t.dtype], [[2, 3], [3, 1], float64]);
     assert.deepEqual(t.fill_(2).sum().item(), 12);
@@ -61,7 +61,7 @@ describe('a factory', () => {
     );
   });
 
-  it('counts in integers by what is left of start and step, as PyTorch does: arange', () => {
+  it('truncates start and step to integers as PyTorch does: arange', () => {
     assert.deepEqual(
       arange(-2.5, 8, 1, { dtype: int64 }).tolist(),
       [-2, -1, 0, 1, 2, 3, 4, 5, 6, 7],
@@ -76,7 +76,7 @@ describe('a factory', () => {
     assert.deepEqual(arange(0, -0.5, 1, { dtype: int64 }).tolist(), []);
   });
 
-  it('refuses a step that leads away from the end, however little: arange', () => {
+  it('refuses a step that leads away from the end: arange', () => {
     for (const [start, end, step] of [
       [1, 0.5, 1],
       [0, -0.5, 1],
@@ -87,7 +87,7 @@ describe('a factory', () => {
     assert.deepEqual(arange(1, 1, -1).shape, [0]);
   });
 
-  it('spaces evenly, with both ends: linspace', () => {
+  it('spaces evenly and includes both ends: linspace', () => {
     const values = linspace(-3, 10, 131, { dtype: float64 }).tolist() as number[];
     assert.deepEqual([values.length, values[0], values[130]], [131, -3, 10]);
     values.forEach((v, i) => {

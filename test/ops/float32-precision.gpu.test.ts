@@ -121,7 +121,7 @@ const products: readonly Product[] = [
   })),
 ];
 
-describe('the precision of float32 products on a GPU', () => {
+describe('float32 matmul on a GPU', () => {
   before(function () {
     skipWithoutCuda(this);
     if (findLibrary(addon, libraryNamed('cuBLASLt')).found === undefined)
@@ -135,7 +135,7 @@ describe('the precision of float32 products on a GPU', () => {
   };
 
   for (const { name, make } of products) {
-    it(`is near float32's in three products of TF32, and TF32's in one: ${name}`, async () => {
+    it(`has nearly float32 precision with three TF32 products, and TF32 precision with one: ${name}`, async () => {
       const { of, operands } = make();
       const exact = of(...operands.map((t) => t.to(float64)));
       const [highest, three, one] = [
@@ -157,7 +157,7 @@ describe('the precision of float32 products on a GPU', () => {
     });
   }
 
-  it('keeps what is too large for the rounding of TF32, and too small', async () => {
+  it('keeps values that are too large or too small for the rounding of TF32', async () => {
     const large = randn([512, 512], { device }).sign().mul(3.4028e38);
     const unit = randn([512], { device }).sign().diag();
     const small = randn([512, 512], { device }).mul(1e-30);
@@ -172,13 +172,13 @@ describe('the precision of float32 products on a GPU', () => {
     assert.ok(error < 1e-6, `of small numbers: ${error}`);
   });
 
-  it('gives the same bits from run to run', () => {
+  it('gives the same bits in every run', () => {
     const [a, b] = [randn([1024, 1024], { device }), randn([1024, 1024], { device })];
     const first = under('tf32x3', () => a.matmul(b));
     for (let i = 0; i < 5; i++) assert.ok(under('tf32x3', () => a.matmul(b)).equal(first));
   });
 
-  it('holds for gradients, at the time they are computed', async () => {
+  it('applies the precision to gradients when they are computed', async () => {
     const [a, b, weight] = [
       randn([640, 640], { device, requiresGrad: true }),
       randn([640, 640], { device }),

@@ -6,10 +6,10 @@ import {
   setFloat32MatmulPrecision,
 } from '../../lib/index.js';
 
-describe('the precision of float32 products', () => {
+describe('setFloat32MatmulPrecision', () => {
   afterEach(() => setFloat32MatmulPrecision('highest'));
 
-  it('is the highest unless set, and what was set', () => {
+  it('is the highest by default, and returns what was set', () => {
     assert.equal(getFloat32MatmulPrecision(), 'highest');
     for (const precision of ['high', 'medium', 'tf32x3', 'highest'] as const) {
       setFloat32MatmulPrecision(precision);
@@ -17,7 +17,7 @@ describe('the precision of float32 products', () => {
     }
   });
 
-  it('is refused by names that are none, and stays', () => {
+  it('refuses unknown names and keeps the precision', () => {
     for (const name of ['hi', '', 'toString', null, undefined, 2, {}, Symbol('high')]) {
       assert.throws(
         () => setFloat32MatmulPrecision(name as never),

@@ -13,6 +13,7 @@ import {
   int64,
   logit,
   nn,
+  ones,
   type Tensor,
   tensor,
   uint8,
@@ -27,14 +28,14 @@ function gradientOf(fn: (x: Tensor) => Tensor, values: number[]): unknown {
 }
 
 describe('gradients at the edges', () => {
-  it('of std are 0 where all elements are equal', () => {
+  it('of std are 0 if all elements are equal', () => {
     assert.deepEqual(
       gradientOf((x) => x.std(), [2, 2, 2]),
       [0, 0, 0],
     );
   });
 
-  it('of norms below 2 are 0 at zeros', () => {
+  it('of norms of order below 2 are 0 at zeros', () => {
     for (const p of [0.5, 1.5]) {
       const [atZero, other] = gradientOf((x) => x.norm(p), [0, 2]) as number[];
       assert.equal(atZero, 0);
@@ -46,7 +47,7 @@ describe('gradients at the edges', () => {
     }
   });
 
-  it('of extremes go to the NaN that wins', () => {
+  it('of amax and amin go to NaN, which wins', () => {
     const values = [1, Number.NaN, 3];
     assert.deepEqual(
       gradientOf((x) => x.max(), values),
@@ -58,14 +59,14 @@ describe('gradients at the edges', () => {
     );
   });
 
-  it('of relu pass through NaN and stop at 0', () => {
+  it('of relu pass through NaN and are 0 at 0', () => {
     assert.deepEqual(
       gradientOf((x) => x.relu(), [Number.NaN, 0, -1, 1]),
       [1, 0, 0, 1],
     );
   });
 
-  it('of prod are right at zeros, also the second ones', () => {
+  it('of prod are correct at zeros, and so are the second ones', () => {
     assert.deepEqual(
       gradientOf((x) => x.prod(), [0, 2, 3]),
       [6, 0, 0],
@@ -91,7 +92,7 @@ describe('gradients at the edges', () => {
 });
 
 describe('the gradient of asStrided', () => {
-  it('finds its places in long tensors of 16 bits', () => {
+  it('finds its elements in long tensors of 16-bit floats', () => {
     for (const dtype of [bfloat16, float16]) {
       const x = arange(5000).to(dtype).requiresGrad_();
       x.asStrided([2], [1], 4001).sum().backward();
@@ -100,7 +101,7 @@ describe('the gradient of asStrided', () => {
     }
   });
 
-  it('is that of the elements which the input shows, wherever the input lies', () => {
+  it('covers exactly the elements that the input views, wherever it lies', () => {
     const base = arange(12, { dtype: float64 });
     const x = base.narrow(0, 2, 6).reshape(2, 3).t().detach().requiresGrad_();
     const y = x.asStrided([4], [2], 1); // 1, 3, 5, 7 of the storage; x shows 2 to 7
@@ -125,7 +126,7 @@ describe('the gradients of scatterReduce', () => {
     ['amin', false, [0, 3, 4], [5, 1, 9, 9, 2], [0, 1, 0], [0, 1, 0, 0, 1]],
   ];
   for (const [reduce, includeSelf, input, source, ofInput, ofSource] of cases) {
-    it(`by ${reduce} ${includeSelf ? 'with' : 'without'} self are those of PyTorch, at zeros and ties too`, () => {
+    it(`by ${reduce} ${includeSelf ? 'with' : 'without'} self equal PyTorch's, also at zeros and ties`, () => {
       const [x, s] = [input, source].map((values) =>
         tensor(values, { dtype: float64, requiresGrad: true }),
       ) as [Tensor, Tensor];
@@ -134,7 +135,7 @@ describe('the gradients of scatterReduce', () => {
     });
   }
 
-  it('starts the extremes of integers from the limits of their dtype', () => {
+  it('start the extremes of integers from the limits of their dtype', () => {
     for (const dtype of [int8, int32, int64]) {
       const [zero, seven] = [tensor([0], { dtype }), tensor([7, -7], { dtype })];
       const at = tensor([0, 0], { dtype: int64 });
@@ -156,8 +157,8 @@ describe('the gradients of scatterReduce', () => {
   });
 });
 
-describe('the gradients at NaN', () => {
-  it('are 0 of relu6, hardtanh, hardsigmoid, hardshrink and softshrink, as beyond their kinks', () => {
+describe('gradients at NaN', () => {
+  it('are 0 in relu6, hardtanh, hardsigmoid, hardshrink and softshrink, as beyond their kinks', () => {
     const values = [Number.NaN, -7, -1, 0, 0.25, 2, 6, 9];
     const sixth = 1 / 6;
     const expected: [(x: Tensor) => Tensor, number[]][] = [
@@ -173,11 +174,11 @@ describe('the gradients at NaN', () => {
     }
   });
 
-  it('are NaN of celu', () => {
+  it('are NaN in celu', () => {
     assert.deepEqual(gradientOf(F.celu, [Number.NaN, 1]), [Number.NaN, 1]);
   });
 
-  it('are 0 of clamp, whose bounds may be NaN as well', () => {
+  it('are 0 in clamp, whose bounds may be NaN, too', () => {
     const values = [1, Number.NaN, 3, 2];
     for (const [side, ofElements, ofBounds] of [
       ['min', [0, 0, 1, 0], [0, 0, 0, 1]],
@@ -193,7 +194,7 @@ describe('the gradients at NaN', () => {
     }
   });
 
-  it('go to the NaN that a median or a quantile is', () => {
+  it('go to the NaN that a median or quantile selects', () => {
     for (const fn of [
       (x: Tensor) => x.median(0).values,
       (x: Tensor) => x.median(0, { keepdim: true }).values,
@@ -203,8 +204,8 @@ describe('the gradients at NaN', () => {
   });
 });
 
-describe('the gradients of elements', () => {
-  it('of celu do not vanish far below 0', () => {
+describe('gradients of elements', () => {
+  it('do not vanish far below 0 in celu', () => {
     for (const [alpha, expected] of [
       [1, [0.3678794503211975, 1.5229979055675358e-8, 2.06115369216775e-9]],
       [2, [0.6065306663513184, 0.00012340980174485594, 4.539993096841499e-5]],
@@ -220,7 +221,7 @@ describe('the gradients of elements', () => {
     assert.ok(Math.abs((grown as number) - Math.E) < 1e-12);
   });
 
-  it('of binaryCrossEntropyWithLogits do not vanish where logit and label agree', () => {
+  it('do not vanish in binaryCrossEntropyWithLogits where logit and label agree', () => {
     const x = tensor([-6, -15, -20, 20], { dtype: float32, requiresGrad: true });
     F.binaryCrossEntropyWithLogits(x, tensor([0, 0, 0, 1]), { reduction: 'sum' }).backward();
     [
@@ -231,7 +232,7 @@ describe('the gradients of elements', () => {
     });
   });
 
-  it('of binaryCrossEntropyWithLogits are those of floating labels, whatever the dtype of the labels', () => {
+  it('of binaryCrossEntropyWithLogits are correct for labels of every dtype', () => {
     for (const dtype of [uint8, int8, int64])
       assert.deepEqual(
         gradientOf(
@@ -245,11 +246,11 @@ describe('the gradients of elements', () => {
       );
   });
 
-  it('of logit are NaN where it is NaN', () => {
+  it('of logit are NaN where the result is NaN', () => {
     assert.deepEqual(gradientOf(logit, [-1, 0.25, 2]), [Number.NaN, 16 / 3, Number.NaN]);
   });
 
-  it('that equal a bound of clamp are their own, beside bounds that are tensors', () => {
+  it('that equal a tensor bound of clamp go to the element', () => {
     const low = tensor([0, 0, 0], { dtype: float64 });
     assert.deepEqual(
       gradientOf((x) => clamp(x, { min: low, max: 1 }), [1, 2, 0]),
@@ -257,7 +258,7 @@ describe('the gradients of elements', () => {
     );
   });
 
-  it('go once to the value of indexFill, whose index comes several times', () => {
+  it('of indexFill go to the value once, even if an index repeats', () => {
     const [x, value] = [
       tensor([1, 2, 3], { dtype: float64, requiresGrad: true }),
       tensor(7, { dtype: float64, requiresGrad: true }),
@@ -271,5 +272,13 @@ describe('the gradients of elements', () => {
       [filled.tolist(), x.grad?.tolist(), value.grad?.item()],
       [[7, 2, 3], [0, 3, 4], 2],
     );
+  });
+});
+
+describe('prelu', () => {
+  it('gives its weight no gradient for elements above 0, even infinite ones', () => {
+    const weight = tensor([0.5], { requiresGrad: true });
+    nn.functional.prelu(tensor([Number.POSITIVE_INFINITY, -2]), weight).backward(ones([2]));
+    assert.deepEqual(weight.grad?.tolist(), [-2]);
   });
 });

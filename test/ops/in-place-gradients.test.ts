@@ -14,13 +14,13 @@ const copyOf = (value: unknown, requiresGrad: boolean): unknown =>
         .requiresGrad_(requiresGrad && value.dtype.isFloatingPoint)
     : value;
 
-describe('in-place twins of compositions', () => {
+describe('in-place compositions', () => {
   for (const { name, fn, inPlace, samples } of allComposites()) {
     if (!inPlace) continue;
     for (const [i, sample] of samples().entries()) {
       const others = sample.slice(1).filter((t) => t instanceof Tensor && t.dtype.isFloatingPoint);
       if (others.length === 0) continue;
-      it(`${name}_ keeps what the gradients of its other operands read, sample ${i}`, () => {
+      it(`keep the operands that other gradients read: ${name}_, sample ${i}`, () => {
         const gradients = [false, true].map((writes) => {
           const target = copyOf(sample[0], false) as Tensor;
           const args = sample.slice(1).map((arg) => copyOf(arg, true));

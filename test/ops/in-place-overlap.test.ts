@@ -5,7 +5,7 @@ import { arange, float32, fromBlob, int64, type Tensor, tensor } from '../../lib
 const x = (): Tensor => arange(4).to(float32);
 const index = (values: number[]): Tensor => tensor(values, { dtype: int64 });
 
-describe('an in-place op whose source is the tensor itself', () => {
+describe('an in-place op whose source overlaps its target', () => {
   const cases: Record<string, [(t: Tensor) => Tensor, number[]]> = {
     scatter_: [(t) => t.scatter_(0, index([3, 2, 1, 0]), t), [3, 2, 1, 0]],
     'scatter_ from a view': [
@@ -20,12 +20,12 @@ describe('an in-place op whose source is the tensor itself', () => {
     'add_ of a shifted view': [(t) => t.narrow(0, 1, 3).add_(t.narrow(0, 0, 3)) && t, [0, 1, 3, 5]],
   };
   for (const [what, [fn, expected]] of Object.entries(cases)) {
-    it(`${what} reads what was there before`, () => {
+    it(`reads the source before it writes: ${what}`, () => {
       assert.deepEqual(fn(x()).tolist(), expected);
     });
   }
 
-  it('is seen through two tensors over one array', () => {
+  it('is detected for two tensors on one array', () => {
     const array = new Float32Array([1, 1, 1, 1]);
     const [p, q] = [fromBlob(array.subarray(1)), fromBlob(array.subarray(0, 3))];
     p.add_(q);

@@ -4,14 +4,14 @@ import { arange, float64, full, layerNorm, type Tensor } from '../../lib/index.j
 
 const largest = (t: Tensor): number => t.abs().amax().item();
 
-describe('layer norm', () => {
-  it('of a constant row is 0', () => {
+describe('layerNorm', () => {
+  it('is 0 for a constant row', () => {
     for (const value of [1e6, 10000.3, 3.3])
       for (const n of [768, 1000, 8191])
         assert.equal(largest(layerNorm(full([2, n], value), [n])), 0, `${value} ${n}`);
   });
 
-  it('of small steps on a large offset has the digits that its values have', () => {
+  it('keeps the digits of small steps on a large offset', () => {
     const steps = arange(1000).float().remainder(7).div(256); // exact on the offsets below
     const expected = layerNorm(steps.to(float64).view([1, 1000]), [1000]);
     for (const offset of [100, 1e4, 3e4]) {

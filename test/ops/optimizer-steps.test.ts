@@ -69,7 +69,7 @@ describe('sgdStep', () => {
     firstStep: 0,
   };
   for (const change of [{}, { firstStep: 1 }, { nesterov: 1 }, { maximize: 1, weightDecay: 0 }]) {
-    it(`moves parameters and buffers, with ${JSON.stringify(change)}`, () => {
+    it(`updates parameters and buffers, with ${JSON.stringify(change)}`, () => {
       const step = { ...base, ...change };
       const [params, grads, buffers] = [tensorsOf(1), tensorsOf(2), tensorsOf(3)];
       const [p, g, b] = [params, grads, buffers].map(numbersOf) as [number[], number[], number[]];
@@ -90,7 +90,7 @@ describe('sgdStep', () => {
     });
   }
 
-  it('moves parameters by the gradient where there are no buffers', () => {
+  it('updates parameters by the gradient if there are no buffers', () => {
     const [params, grads] = [tensorsOf(1), tensorsOf(2)];
     const [p, g] = [numbersOf(params), numbersOf(grads)];
     sgdStep(params, grads, null, { ...base, momentum: 0 });
@@ -121,7 +121,7 @@ describe('adamStep', () => {
     { gradScale: 0.5 },
     { decoupled: 1, amsgrad: 1, weightDecay: 0 },
   ]) {
-    it(`moves parameters and moments, with ${JSON.stringify(change)}`, () => {
+    it(`updates parameters and moments, with ${JSON.stringify(change)}`, () => {
       const step = { ...base, ...change };
       const [params, grads, first, second] = [
         tensorsOf(1),
@@ -165,7 +165,7 @@ describe('adamStep', () => {
   }
 });
 
-describe('the first moments of adamStep in float32', () => {
+describe('the first moment of adamStep in float32', () => {
   const momentsAfter = (beta1: number, before: number, gradient: number): unknown => {
     const [p, g, m, v] = [0, gradient, before, 0].map((x) => tensor([x, x])) as [
       Tensor,
@@ -190,11 +190,11 @@ describe('the first moments of adamStep in float32', () => {
     return m.tolist();
   };
 
-  it('are the gradients themselves without a memory, however large they were', () => {
+  it('is the gradient itself for beta1 = 0, whatever its earlier size', () => {
     assert.deepEqual(momentsAfter(0, 100, 1e-6), tensor([1e-6, 1e-6]).tolist());
   });
 
-  it('are those of lerp: from the nearer end', () => {
+  it('equals lerp, which starts from the nearer end', () => {
     const lerp = (beta1: number, before: number, gradient: number): unknown =>
       tensor([before, before])
         .lerp(tensor([gradient, gradient]), 1 - beta1)
@@ -204,8 +204,8 @@ describe('the first moments of adamStep in float32', () => {
   });
 });
 
-describe('arithmetic over many tensors', () => {
-  it('adds in place: foreachAdd', () => {
+describe('foreach ops', () => {
+  it('add in place: foreachAdd', () => {
     const [targets, sources] = [tensorsOf(1), tensorsOf(2)];
     const [x, y] = [numbersOf(targets), numbersOf(sources)];
     foreachAdd_(targets, sources, { alpha: -0.5 });
@@ -213,14 +213,14 @@ describe('arithmetic over many tensors', () => {
     assertNear(targets, sums, 'sum');
   });
 
-  it('multiplies in place: foreachMul', () => {
+  it('multiply in place: foreachMul', () => {
     const targets = tensorsOf(1);
     const products = numbersOf(targets).map((x) => x * 3);
     foreachMul_(targets, 3);
     assertNear(targets, products, 'product');
   });
 
-  it('has norms with a gradient: foreachNorm', () => {
+  it('compute norms with a gradient: foreachNorm', () => {
     const x = tensor([3, 4], { dtype: float64 }).requiresGrad_();
     const y = tensor([[1, 2]], { dtype: float64 }).requiresGrad_();
     assert.ok(autograd.gradcheck((a, b) => foreachNorm([a, b]), [x, y]));

@@ -62,7 +62,7 @@ const near = (t: Tensor, expected: number[], tolerance = 1e-6): void => {
 };
 
 describe('pointwise compositions', () => {
-  it('nanToNum puts numbers in the place of NaN and infinities', () => {
+  it('nanToNum replaces NaN and infinities', () => {
     assert.deepEqual(values(nanToNum(tensor([nan, inf, -inf, 2]), { nan: 1, posinf: 5 })), [
       1,
       5,
@@ -72,13 +72,13 @@ describe('pointwise compositions', () => {
     assert.deepEqual(values(tensor([inf], { dtype: float16 }).nanToNum()), [65504]);
   });
 
-  it('logaddexp and hypot stand far numbers and infinities', () => {
+  it('logaddexp and hypot are correct for distant numbers and infinities', () => {
     near(logaddexp(tensor([1000, -1000]), tensor([1000, 0])), [1000 + Math.LN2, 0]);
     assert.deepEqual(values(logaddexp(tensor([inf, -inf]), tensor([inf, -inf]))), [inf, -inf]);
     near(hypot(tensor([3e20, 0]), tensor([4e20, 0])), [5e20, 0]);
   });
 
-  it('xlogy is 0 at 0, fmax prefers numbers, heaviside steps', () => {
+  it('xlogy is 0 at 0, fmax ignores NaN, and heaviside steps', () => {
     assert.deepEqual(values(xlogy(tensor([0, 1]), tensor([0, 1]))), [0, 0]);
     assert.deepEqual(values(xlogy(0, tensor([nan, inf]))), [nan, 0]);
     const x = zeros([2], { requiresGrad: true });
@@ -90,7 +90,7 @@ describe('pointwise compositions', () => {
     assert.deepEqual(values(heaviside(tensor([-1, 0, 2]), tensor([0.5]))), [0, 0.5, 1]);
   });
 
-  it('activations at hand-checked points', () => {
+  it('activations have their values at hand-checked points', () => {
     near(tensor([-4, 0, 4]).hardswish(), [0, 0, 4]);
     near(tensor([1]).mish(), [Math.tanh(Math.log1p(Math.E))]);
     near(tensor([1, -1]).selu(), [
@@ -105,7 +105,7 @@ describe('pointwise compositions', () => {
     assert.throws(() => ones([3]).glu(), ShapeError);
   });
 
-  it('gumbelSoftmax with hard gives one one, and a gradient', () => {
+  it('gumbelSoftmax with hard returns one 1 and has a gradient', () => {
     const logits = zeros([4, 3], { requiresGrad: true });
     const drawn = gumbelSoftmax(logits, { hard: true });
     near(drawn.sum(-1), [1, 1, 1, 1]);
@@ -117,7 +117,7 @@ describe('pointwise compositions', () => {
     assert.notEqual(logits.grad?.abs().sum().item(), 0);
   });
 
-  it('losses against their formulas', () => {
+  it('losses equal their formulas', () => {
     near(smoothL1Loss(tensor([0, 0]), tensor([0.5, 3]), { reduction: 'none' }), [0.125, 2.5]);
     near(
       nn.functional.huberLoss(tensor([0, 0]), tensor([0.5, 3]), { delta: 2, reduction: 'none' }),
@@ -136,7 +136,7 @@ describe('pointwise compositions', () => {
     assert.throws(() => smoothL1Loss(ones([1]), ones([1]), { beta: -1 }), ArgumentError);
   });
 
-  it('second names are the same functions', () => {
+  it('aliases are the same functions', () => {
     assert.deepEqual(values(absolute(tensor([-1]))), [1]);
     assert.deepEqual(values(clip(tensor([-1]), { min: 0 })), [0]);
     assert.deepEqual(values(concat([tensor([1]), tensor([2])])), [1, 2]);
@@ -144,7 +144,7 @@ describe('pointwise compositions', () => {
   });
 });
 
-describe('creation, dtypes and random state', () => {
+describe('creation, dtypes and random state:', () => {
   it('fromBlob shares the memory of a typed array', () => {
     const data = new Float32Array([1, 2, 3, 4]);
     const t = fromBlob(data, [2, 2]);
@@ -157,7 +157,7 @@ describe('creation, dtypes and random state', () => {
     assert.equal(asTensor([1], { dtype: int64 }).dtype, int64);
   });
 
-  it('finfo and iinfo know the limits', () => {
+  it('finfo and iinfo return the limits of dtypes', () => {
     assert.deepEqual(
       [finfo(float16).max, finfo(float16).tiny, finfo(bfloat16).eps],
       [65504, 2 ** -14, 2 ** -7],
@@ -171,7 +171,7 @@ describe('creation, dtypes and random state', () => {
     assert.throws(() => iinfo(float32), DtypeError);
   });
 
-  it('converts by every shorthand', () => {
+  it('every dtype shorthand converts', () => {
     const t = tensor([1.5]);
     assert.deepEqual(
       [
@@ -189,7 +189,7 @@ describe('creation, dtypes and random state', () => {
     assert.equal(t.itemsize, 4);
   });
 
-  it('draws the same numbers again from a state', () => {
+  it('a saved random state draws the same numbers again', () => {
     manualSeed(3);
     const state = getRngState();
     const first = values(rand([4]));
@@ -197,7 +197,7 @@ describe('creation, dtypes and random state', () => {
     assert.deepEqual(values(rand([4])), first);
   });
 
-  it('draws in the shapes and ranges asked for', () => {
+  it('random functions draw in the requested shapes and ranges', () => {
     manualSeed(1);
     assert.deepEqual(randintLike(zeros([2, 3], { dtype: int64 }), 0, 5).shape, [2, 3]);
     const spread = normal(tensor([0, 100]), 1);

@@ -5,7 +5,7 @@ import { arange, int32, nn, ones, ShapeError, tensordot, zeros } from '../../lib
 const { functional: F } = nn;
 
 describe('tensordot', () => {
-  it('stretches summed dims of size 1, as in PyTorch', () => {
+  it('expands summed dims of size 1, as in PyTorch', () => {
     const x = arange(1, 7, { dtype: int32 }).reshape(2, 3);
     const column = arange(1, 3, { dtype: int32 }).reshape(1, 2);
     assert.deepEqual(tensordot(x, column, 1).tolist(), [
@@ -19,7 +19,7 @@ describe('tensordot', () => {
 });
 
 describe('products without elements', () => {
-  it('are zeros, or nothing, with leading dims as without', () => {
+  it('are zeros or empty, with and without batch dims', () => {
     for (const lead of [[3], [2, 3], [2, 2, 3]]) {
       assert.deepEqual(
         zeros([...lead, 0])

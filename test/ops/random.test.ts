@@ -90,7 +90,7 @@ describe('random numbers', () => {
       assert.ok(!drawn(fill).equal(drawn(fill, 6)));
     });
 
-    it(`cut off the gradient of what they overwrite: ${name}`, () => {
+    it(`cut the history of the tensor that they overwrite: ${name}`, () => {
       const x = randn([4], { dtype: float64 }).requiresGrad_();
       const y = x.mul(2);
       fill(y.narrow(0, 0, 2), { generator: new Generator().manualSeed(1) });
@@ -115,7 +115,7 @@ describe('random numbers', () => {
     assert.deepEqual([Number(whole.amin().item()), Number(whole.amax().item())], [-2, 2]);
   });
 
-  it('tell bounds that are no integers, and dtypes that no share can be kept of', () => {
+  it('require whole bounds, and dtypes that can hold them', () => {
     const message = (fn: () => unknown): string => {
       try {
         fn();

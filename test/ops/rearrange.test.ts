@@ -30,15 +30,15 @@ const whole = (data: Parameters<typeof tensor>[0]): Tensor => tensor(data, { dty
 const grid = (): Tensor => arange(6).reshape(2, 3); // [[0, 1, 2], [3, 4, 5]]
 
 const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected: unknown]> = {
-  'tile repeats whole tensors': [
+  'tile of a whole tensor': [
     () => arange(2).tile(2, 2),
     [
       [0, 1, 0, 1],
       [0, 1, 0, 1],
     ],
   ],
-  'repeatInterleave repeats elements': [() => arange(3).repeatInterleave(2), [0, 0, 1, 1, 2, 2]],
-  'repeatInterleave repeats slices': [
+  'repeatInterleave of elements': [() => arange(3).repeatInterleave(2), [0, 0, 1, 1, 2, 2]],
+  'repeatInterleave of slices': [
     () => grid().repeatInterleave(2, 0),
     [
       [0, 1, 2],
@@ -47,7 +47,7 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [3, 4, 5],
     ],
   ],
-  'repeatInterleave takes a count for each': [
+  'repeatInterleave with one count for each slice': [
     () => arange(3).repeatInterleave(whole([2, 0, 3])),
     [0, 0, 2, 2, 2],
   ],
@@ -72,7 +72,7 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [2, 1, 0],
     ],
   ],
-  'rot90 turns from the first dim to the second': [
+  'rot90 from the first dim to the second': [
     () => grid().rot90(),
     [
       [2, 5],
@@ -92,9 +92,12 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
     () => tensor([...arange(24).reshape(2, 3, 4).movedim([0, 1], [-1, -2]).shape]),
     [4, 3, 2],
   ],
-  'T reverses all dims': [() => tensor([...arange(24).reshape(2, 3, 4).T.shape]), [4, 3, 2]],
-  'mT exchanges the last two': [() => tensor([...arange(24).reshape(2, 3, 4).mT.shape]), [2, 4, 3]],
-  'tensorSplit in uneven parts': [
+  'T with all dims reversed': [() => tensor([...arange(24).reshape(2, 3, 4).T.shape]), [4, 3, 2]],
+  'mT with the last two dims exchanged': [
+    () => tensor([...arange(24).reshape(2, 3, 4).mT.shape]),
+    [2, 4, 3],
+  ],
+  'tensorSplit into uneven chunks': [
     () => arange(7).tensorSplit(3),
     [
       [0, 1, 2],
@@ -103,7 +106,7 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
     ],
   ],
   'tensorSplit at indices': [() => arange(5).tensorSplit([1, 3]), [[0], [1, 2], [3, 4]]],
-  'hsplit cuts columns': [
+  'hsplit along columns': [
     () => grid().hsplit([1]),
     [
       [[0], [3]],
@@ -150,14 +153,14 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       ],
     ],
   ],
-  'meshgrid counts rows first': [
+  "meshgrid with 'ij' indexing": [
     () => meshgrid([arange(2), arange(3)])[1] as Tensor,
     [
       [0, 1, 2],
       [0, 1, 2],
     ],
   ],
-  "meshgrid 'xy' counts columns first": [
+  "meshgrid with 'xy' indexing": [
     () => meshgrid([arange(2), arange(3)], { indexing: 'xy' })[0] as Tensor,
     [
       [0, 1],
@@ -209,7 +212,7 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [0, 0, 1],
     ],
   ],
-  'pad lists the last dim first': [
+  'pad with the sizes of the last dim first': [
     () => nn.functional.pad(grid(), [1, 0, 0, 1]),
     [
       [0, 0, 1, 2],
@@ -217,48 +220,48 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [0, 0, 0, 0],
     ],
   ],
-  'reflect takes away and adds': [
+  'pad by reflection with a negative size': [
     () => nn.functional.pad(arange(5), [-1, 2], { mode: 'reflect' }),
     [1, 2, 3, 4, 3, 2],
   ],
-  'reflect shows what it takes away': [
+  'pad by reflection of removed elements': [
     () => nn.functional.pad(arange(5), [-4, 4], { mode: 'reflect' }),
     [4, 3, 2, 1, 0],
   ],
-  'replicate takes away and adds': [
+  'pad by replication with a negative size': [
     () => nn.functional.pad(arange(5), [3, -3], { mode: 'replicate' }),
     [0, 0, 0, 0, 1],
   ],
-  'replicate takes away at both ends': [
+  'pad by replication with negative sizes at both ends': [
     () => nn.functional.pad(arange(5), [-1, -1], { mode: 'replicate' }),
     [1, 2, 3],
   ],
-  'circular takes away and adds': [
+  'circular pad with a negative size': [
     () => nn.functional.pad(arange(5), [2, -1], { mode: 'circular' }),
     [2, 3, 0, 1, 2, 3],
   ],
-  'circular takes away all': [
+  'circular pad that removes everything': [
     () => nn.functional.pad(arange(5), [-2, -3], { mode: 'circular' }),
     [],
   ],
-  'pad reflects without the edge': [
+  'pad by reflection without the edge': [
     () => nn.functional.pad(arange(3), [2, 1], { mode: 'reflect' }),
     [2, 1, 0, 1, 2, 1],
   ],
-  'pad repeats the edge': [
+  'pad by replication of the edge': [
     () => nn.functional.pad(arange(3), [2, 1], { mode: 'replicate' }),
     [0, 0, 0, 1, 2, 2],
   ],
-  'pad goes around': [
+  'circular pad': [
     () => nn.functional.pad(arange(3), [2, 1], { mode: 'circular' }),
     [1, 2, 0, 1, 2, 0],
   ],
-  'pad takes away': [() => nn.functional.pad(arange(4), [-1, -1]), [1, 2]],
+  'pad with negative sizes': [() => nn.functional.pad(arange(4), [-1, -1]), [1, 2]],
 };
 
 describe('ops that move elements', () => {
   for (const [what, [actual, expected]] of Object.entries(cases)) {
-    it(what, () => {
+    it(`compute ${what}`, () => {
       const got = actual();
       assert.deepEqual(
         Array.isArray(got) ? got.map((t: Tensor) => t.tolist()) : (got as Tensor).tolist(),
@@ -267,7 +270,7 @@ describe('ops that move elements', () => {
     });
   }
 
-  it('gives the slices of dim 0 to for-of, as views', () => {
+  it('iterate over dim 0 as views by for-of', () => {
     const t = grid();
     const rows = [...t];
     assert.equal(t.length, 2);
@@ -283,7 +286,7 @@ describe('ops that move elements', () => {
     assert.throws(() => tensor(1).length, ShapeError);
   });
 
-  it('names what does not fit', () => {
+  it('name the argument that does not fit', () => {
     assert.throws(() => grid().roll([1, 2]), ArgumentError);
     assert.throws(() => grid().repeatInterleave(-1), ArgumentError);
     assert.throws(() => arange(3).repeatInterleave(whole([1, 2])), ShapeError);

@@ -29,7 +29,7 @@ describe('the variance', () => {
   for (const value of [1e8, 10000.3, 3.3, 1e-20, 3e38, -7e18])
     for (const dtype of [undefined, float64]) {
       const of = (size: number[]): Tensor => full(size, value, dtype ? { dtype } : {});
-      it(`of ${value} alone is 0 in ${dtype ?? 'float32'}, of the whole, of rows and of columns`, () => {
+      it(`of ${value} alone is 0 in ${dtype ?? 'float32'}, over everything, rows and columns`, () => {
         const all = [
           of([1000]).std(),
           of([100_000]).std(),
@@ -46,7 +46,7 @@ describe('the variance', () => {
       });
     }
 
-  it('of small steps on a large offset has the digits that its values have', () => {
+  it('keeps the digits of small steps on a large offset', () => {
     const n = 200_000;
     const steps = arange(n).float().remainder(2); // variance 1/4 * n / (n - 1)
     for (const offset of [1e4, 1e6, 1e7])
@@ -56,7 +56,7 @@ describe('the variance', () => {
     near(mixed.add(1e6).var(undefined, { correction: 0 }).item(), 0.25, 1e-6);
   });
 
-  it('of columns is that of rows', () => {
+  it('of columns equals that of rows', () => {
     // Around the ends of runs of rows and of columns that are reduced side by side.
     for (const [rows, columns] of [
       [1, 3],
@@ -88,7 +88,7 @@ describe('the variance', () => {
       }
   });
 
-  it('of a column with what is no number is none, and that of the others is as it was', () => {
+  it('of a column with NaN is NaN, and other columns are unaffected', () => {
     const x = randn([200, 600]);
     const before = list(x.var(0));
     x.narrow(1, 7, 1).narrow(0, 130, 1).fill_(Number.NaN);
@@ -100,11 +100,11 @@ describe('the variance', () => {
       );
   });
 
-  it('does not depend on what comes first', () => {
+  it('does not depend on the first element', () => {
     near(tensor([1e8, 1, 2, 3]).std().item(), 49999999, 1e-6);
   });
 
-  it('is infinite or not a number only where it must be', () => {
+  it('is infinite or NaN only where it must be', () => {
     near(tensor([3e38, -3e38], { dtype: float64 }).var().item(), 1.8e77, 1e-12);
     near(
       full([4096], 1e18).mul(arange(4096).float().remainder(2)).var().item(),
@@ -119,7 +119,7 @@ describe('the variance', () => {
 });
 
 describe('the norm', () => {
-  it('stays in range whatever the squares do', () => {
+  it('stays in range even if squares do not', () => {
     for (const value of [9e17, 1e19, 1e30, 1.1e-18, 1e-22, 1e-30]) {
       near(full([100_000], value).norm().item(), value * Math.sqrt(100_000), 1e-6);
       for (const v of list(full([2, 3000], value).norm(2, 1)))
@@ -129,13 +129,13 @@ describe('the norm', () => {
     }
   });
 
-  it('of all gradients stays in range too', () => {
+  it('of all gradients stays in range even if squares do not', () => {
     const p = new nn.Parameter(zeros([100_000]));
     p.grad = full([100_000], 9e17);
     near(nn.utils.clipGradNorm_([p], 1).item(), 9e17 * Math.sqrt(100_000), 1e-6);
   });
 
-  it('of long rows is exact to the last digits in every order', () => {
+  it('of long rows is exact to the last digits for every order', () => {
     const x = full([3_000_000], 0.1);
     const value = Math.fround(0.1);
     near(x.norm(1).item(), value * 3e6, 2e-7);
@@ -147,7 +147,7 @@ describe('the norm', () => {
     near(x.logsumexp(0).item(), value + Math.log(3e6), 2e-7);
   });
 
-  it('keeps NaN and infinity in every order', () => {
+  it('propagates NaN and infinity for every order', () => {
     for (const order of [1, 2, 3, Infinity, -Infinity])
       assert.ok(Number.isNaN(tensor([1, Number.NaN, 2]).norm(order).item()), `${order}`);
     for (const order of [1, 2, 3, Infinity])
@@ -155,8 +155,8 @@ describe('the norm', () => {
   });
 });
 
-describe('a logsumexp over several chunks', () => {
-  it('takes the largest of all of them', () => {
+describe('logsumexp over several chunks', () => {
+  it('subtracts the maximum of all chunks', () => {
     const low = full([5000], -1e4);
     near(
       concat([low, tensor([500]), low])
@@ -189,7 +189,7 @@ describe('a logsumexp over several chunks', () => {
 });
 
 describe('a sum of many rows', () => {
-  it('loses no more over columns than over rows', () => {
+  it('has the same precision over columns as over rows', () => {
     const n = 1_000_000;
     for (const v of list(full([n, 2], 0.1, { dtype: float64 }).sum(0))) near(v, n * 0.1, 1e-14);
     for (const v of list(full([2, n], 0.1, { dtype: float64 }).sum(1))) near(v, n * 0.1, 1e-14);

@@ -36,7 +36,7 @@ const x = ones([2, 3]);
 /** As a caller in plain JavaScript may write it. */
 const anything = (value: unknown): never => value as never;
 
-describe('arguments that have no meaning', () => {
+describe('an invalid argument', () => {
   const refused: Record<string, [() => unknown, string, RegExp]> = {
     'a NaN as an integer': [
       () => tensor([Number.NaN], { dtype: int64 }),
@@ -91,28 +91,28 @@ describe('arguments that have no meaning', () => {
     ],
     'weights of 0': [() => multinomial(zeros([3]), 1), 'multinomial', /positive sum/],
     'negative weights': [() => multinomial(tensor([1, -2]), 1), 'multinomial', /got -2/],
-    'weights that are no numbers': [
-      () => multinomial(tensor([1, Number.NaN]), 1),
-      'multinomial',
-      /got NaN/,
-    ],
+    'weights of NaN': [() => multinomial(tensor([1, Number.NaN]), 1), 'multinomial', /got NaN/],
     'a probability above 1': [() => bernoulli(tensor([0.5, 2])), 'bernoulli', /got 2/],
     'a negative deviation': [() => normal(0, -1, [2]), 'normal', /got -1/],
-    'a range upside down': [() => zeros([2]).uniform_(5, 1), 'uniform_', /5 and 1/],
+    'a range with reversed bounds': [() => zeros([2]).uniform_(5, 1), 'uniform_', /5 and 1/],
     'negative counts': [
       () => repeatInterleave(ones([2]), ints(2, -1)),
       'repeatInterleave',
       /negative/,
     ],
-    'a diagonal between two': [() => x.tril({ diagonal: 0.5 }), 'tril', /0.5/],
+    'a fractional diagonal': [() => x.tril({ diagonal: 0.5 }), 'tril', /0.5/],
     'no dims to flip': [() => x.flip(), 'flip', /dims to flip/],
     'a scalar to be joined': [() => cat([tensor(1), tensor(2)]), 'cat', /stack/],
     'a scalar to be split': [() => tensor(1).split(1), 'split', /without dims/],
     'a scalar in chunks': [() => tensor(1).chunk(2), 'chunk', /without dims/],
     'a dim that is text': [() => x.sum(anything('a')), 'sum', /string a/],
     'a softmax along no dim': [() => x.softmax(anything(undefined)), 'softmax', /got none/],
-    'a bound that is no number': [() => ints(1).clamp({ max: anything('2') }), 'clamp', /string/],
-    'an option that is not there': [
+    'a bound that is not a number': [
+      () => ints(1).clamp({ max: anything('2') }),
+      'clamp',
+      /string/,
+    ],
+    'an unknown option': [
       () => add(x, x, anything({ out: x })),
       'add',
       /no option "out"; options are alpha/,
@@ -133,7 +133,11 @@ describe('arguments that have no meaning', () => {
       'zeros',
       /options/,
     ],
-    'an index that is in no list': [() => x.index(anything(ints(1))), 'index', /list of indices/],
+    'an index that is not in a list': [
+      () => x.index(anything(ints(1))),
+      'index',
+      /list of indices/,
+    ],
     'an accumulate that is a number': [
       () => x.indexPut_([ints(1)], ones([3]), anything(1)),
       'indexPut_',
@@ -159,7 +163,7 @@ describe('arguments that have no meaning', () => {
       'backward',
       /the gradient to be a tensor, or null/,
     ],
-    'a flag of backward that is none': [
+    'a flag of backward that is not a boolean': [
       () => ones([1], { requiresGrad: true }).sum().backward(null, anything('yes')),
       'backward',
       /retainGraph to be true, false or null/,
@@ -170,14 +174,14 @@ describe('arguments that have no meaning', () => {
       /2 dims, got float32\[2, 2, 2\]/,
     ],
     'decimals of integers': [() => ints(1).round({ decimals: 1 }), 'round', /no decimals/],
-    'a shape that does not join': [
+    'a shape that does not fit the others': [
       () => cat([ones([0]), ones([2, 3]), ones([3, 2])], 0),
       'cat',
       /tensor 2 has shape \[3, 2\], tensor 1 has \[2, 3\]/,
     ],
   };
   for (const [what, [fn, op, message]] of Object.entries(refused)) {
-    it(`${what} is refused by ${op}`, () => {
+    it(`is refused by ${op}: ${what}`, () => {
       assert.throws(fn, (error: unknown) => {
         assert.ok(error instanceof ShardwiseError, String(error));
         assert.match(error.message, message);
@@ -189,19 +193,19 @@ describe('arguments that have no meaning', () => {
   }
 });
 
-describe('what plain JavaScript does with a tensor', () => {
-  it('is arithmetic on one element, and an error on more', () => {
+describe('a tensor in plain JavaScript', () => {
+  it('converts to a number if it has one element, and is refused otherwise', () => {
     assert.equal((tensor([3]) as unknown as number) * 2, 6);
     assert.throws(() => (x as unknown as number) * 2, /is no number/);
   });
 
-  it('is text that shows it', () => {
+  it('converts to text that shows it', () => {
     assert.match(`${tensor([1.5])}`, /1.5/);
     assert.equal(JSON.stringify({ x: tensor([[1, 2]]) }), '{"x":[[1,2]]}');
   });
 });
 
-describe('whole numbers where floating ones are needed', () => {
+describe('integer tensors where floating ones are required', () => {
   const [table, labels] = [ones([2, 3], { dtype: int64 }), ints(0, 1)];
   const ops: Record<string, () => unknown> = {
     crossEntropy: () => crossEntropy(table, labels),
@@ -222,7 +226,7 @@ describe('whole numbers where floating ones are needed', () => {
 });
 
 describe('multinomial', () => {
-  it('draws each index once unless it may draw again', () => {
+  it('draws each index once unless replacement is true', () => {
     const drawn = multinomial(tensor([1, 0, 1, 5]), 3).tolist() as number[];
     assert.deepEqual([...drawn].sort(), [0, 2, 3]);
     assert.equal(
@@ -235,7 +239,7 @@ describe('multinomial', () => {
 });
 
 describe('round', () => {
-  it('keeps the decimals that it is asked for', () => {
+  it('keeps the requested decimals', () => {
     const rounded = tensor([1.2345, 15, 25], { dtype: float64 });
     assert.deepEqual(rounded.round({ decimals: 2 }).tolist(), [1.23, 15, 25]);
     assert.deepEqual(rounded.round({ decimals: -1 }).tolist(), [0, 20, 20]);
@@ -259,13 +263,13 @@ describe('values at the edges of integer dtypes', () => {
     assert.equal(full([1], true).dtype, bool);
   });
 
-  it('beyond which a plain number counts as a float', () => {
+  it('become floats beyond the range of the dtype', () => {
     const product = ints(2).mul(1e30);
     assert.ok(product.dtype.isFloatingPoint);
     assert.ok(Math.abs((product.item() as number) / 2e30 - 1) < 1e-6);
   });
 
-  it('flip of no dims is the tensor as it is', () => {
+  it('are unchanged by flip without dims', () => {
     assert.deepEqual(x.flip([]).tolist(), x.tolist());
   });
 });

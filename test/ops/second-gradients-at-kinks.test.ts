@@ -51,7 +51,7 @@ const ofDifference = (h: number[]): number[][][] => [
 ];
 
 describe('second gradients at kinks', () => {
-  it('of logaddexp and logaddexp2 hold where both operands are equal', () => {
+  it('of logaddexp and logaddexp2 are correct where both operands are equal', () => {
     assertNear(
       secondGradients(logaddexp, [1, 2], [1, 1]),
       ofDifference([0.25, 0.19661193324148185]),
@@ -62,7 +62,7 @@ describe('second gradients at kinks', () => {
     );
   });
 
-  it('of smoothL1Loss and huberLoss hold where there is no error', () => {
+  it('of smoothL1Loss and huberLoss are correct where the error is 0', () => {
     assertNear(
       secondGradients((a, b) => F.smoothL1Loss(a, b, { reduction: 'sum' }), [1, 3, 1.5], [1, 1, 1]),
       ofDifference([1, 0, 1]),
@@ -73,7 +73,7 @@ describe('second gradients at kinks', () => {
     );
   });
 
-  it('of hypot hold where a leg is 0, and far from 1', () => {
+  it('of hypot are correct where a leg is 0, and far from 1', () => {
     assertNear(secondGradients(hypot, [0, 3, 1], [1, 4, 0]), [
       [
         [1, 0.128, 0],
@@ -90,7 +90,7 @@ describe('second gradients at kinks', () => {
     ]);
   });
 
-  it('of elu, selu and celu are 0 at 0 and above, however large', () => {
+  it('of elu, selu and celu are 0 at 0 and above, even for large inputs', () => {
     const values = [-1, 0, 2, 1e5, Number.POSITIVE_INFINITY];
     assertNear(
       secondGradients((x) => F.elu(x), values),
@@ -106,7 +106,7 @@ describe('second gradients at kinks', () => {
     );
   });
 
-  it('of cosineSimilarity are 0 for a vector of zeros', () => {
+  it('of cosineSimilarity are 0 for a zero vector', () => {
     const other = tensor([
       [1, 2, 3],
       [1, 2, 3],

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import * as shardwise from '../../lib/index.js';
-import { type Tensor, tensor } from '../../lib/index.js';
+import { ones, type Tensor, tensor } from '../../lib/index.js';
 
 const F = shardwise.nn.functional;
 const scalar = (): Tensor => tensor(3);
@@ -52,9 +52,9 @@ const views: Cases = {
   'einsum that does nothing': [matrix, (x) => shardwise.einsum('ij->ij', x)],
 };
 
-describe('views of all of a tensor', () => {
+describe('a view of a whole tensor', () => {
   for (const [name, [input, call]] of Object.entries(views)) {
-    it(`are tensors of their own: ${name}`, () => {
+    it(`is another tensor object: ${name}`, () => {
       const x = input();
       const y = call(x) as Tensor;
       assert.ok(y !== x, 'it is the tensor itself');
@@ -64,7 +64,7 @@ describe('views of all of a tensor', () => {
     });
   }
 
-  it('have flags and hooks of their own', () => {
+  it('has its own flags and hooks', () => {
     const p = tensor([1, 2], { requiresGrad: true });
     const same = p.reshape([2]);
     assert.equal(same.isLeaf, false);
@@ -78,7 +78,7 @@ describe('views of all of a tensor', () => {
     assert.deepEqual(p.grad?.tolist(), [3, 3]);
   });
 
-  it('that were made under noGrad cannot be changed in place where gradients are recorded', () => {
+  it('that was created under noGrad cannot be changed in place where gradients are recorded', () => {
     const y = tensor([1, 2], { requiresGrad: true }).mul(1);
     const same = shardwise.noGrad(() => y.reshape([2]));
     assert.throws(() => same.mul_(2), shardwise.InPlaceError);
@@ -103,9 +103,9 @@ const same: Cases = {
   'dropout that does nothing': [matrix, (x) => F.dropout(x, 0.5, false)],
 };
 
-describe('functions that return their argument', () => {
+describe('a function without an effect', () => {
   for (const [name, [input, call]] of Object.entries(same)) {
-    it(`do so where nothing changes: ${name}`, () => {
+    it(`returns its argument: ${name}`, () => {
       const x = input();
       assert.ok(call(x) === x);
     });
@@ -206,8 +206,8 @@ const copies: Cases = {
   'dropout of all': [matrix, (x) => F.dropout(x, 1, true)],
 };
 
-describe('results that are not views', () => {
-  it('do not keep what they were chosen from: kthvalue', () => {
+describe('a result that is not a view', () => {
+  it('does not keep the memory of the input alive: kthvalue', () => {
     const { values, indices } = of([100, 100]).kthvalue(2);
     for (const t of [values, indices]) {
       assert.equal(t.untypedStorage().nbytes, t.nbytes);
@@ -216,7 +216,7 @@ describe('results that are not views', () => {
   });
 
   for (const [name, [input, call]] of Object.entries(copies)) {
-    it(`share no memory and no version with their input: ${name}`, () => {
+    it(`shares no memory and no version with its input: ${name}`, () => {
       const x = input();
       const y = call(x) as Tensor;
       assert.ok(y !== x, 'it is the tensor itself');
@@ -227,4 +227,13 @@ describe('results that are not views', () => {
       assert.equal(x._version, 0);
     });
   }
+});
+
+describe('repeat', () => {
+  it('returns a tensor that shares no memory and can be detached in place', () => {
+    const repeated = ones([2], { requiresGrad: true }).repeat([1, 2]);
+    assert.equal(repeated._base, null);
+    repeated.detach_();
+    assert.ok(repeated.isLeaf);
+  });
 });

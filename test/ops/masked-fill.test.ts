@@ -48,7 +48,7 @@ describe('maskedFill', () => {
     });
   }
 
-  it('refuses what the dtype does not hold, in its own name', () => {
+  it('refuses a value that the dtype cannot hold, under its own name', () => {
     assert.throws(() => bytes().maskedFill_(mask(), 300), /maskedFill_: 300 cannot/);
     assert.throws(() => bytes().maskedFill(mask(), 300n), ArgumentError);
     assert.throws(() => whole().maskedFill_(mask(), Number.NaN), ArgumentError);
@@ -58,7 +58,7 @@ describe('maskedFill', () => {
     );
   });
 
-  it('has the gradient of a value in another dtype', () => {
+  it('has a gradient for a value of another dtype', () => {
     const value = tensor(2, { dtype: float64, requiresGrad: true });
     const filled = tensor([1, 2]).maskedFill(mask(), value);
     assert.equal(filled.dtype, float32);

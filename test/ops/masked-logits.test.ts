@@ -81,7 +81,7 @@ function attention(
 const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as number[];
 
 for (const device of ['cpu', 'cuda'] as const) {
-  describe(`logits that are hidden by the lowest number, on ${device}`, () => {
+  describe(`logits masked by the lowest finite number on ${device}`, () => {
     before(function () {
       if (device === 'cuda') skipWithoutCuda(this);
     });
@@ -96,7 +96,7 @@ for (const device of ['cpu', 'cuda'] as const) {
         ).to(dtype);
         return { logits: logits.to(device), visible, exact: values(logits) };
       };
-      it(`softmax of ${dtype}`, () => {
+      it(`have the softmax of the others, of ${dtype}`, () => {
         for (const n of lengths) {
           const { logits, exact } = drawn(n);
           const got = values(F.softmax(logits, -1));
@@ -105,7 +105,7 @@ for (const device of ['cpu', 'cuda'] as const) {
         }
       });
 
-      it(`cross entropy of ${dtype}, and its gradient`, () => {
+      it(`have the cross entropy of the others and its gradient, of ${dtype}`, () => {
         for (const n of lengths) {
           const { logits, visible, exact } = drawn(n);
           const targets = visible.map((row) => Math.max(0, row.indexOf(true)));
@@ -139,7 +139,7 @@ for (const device of ['cpu', 'cuda'] as const) {
         }
       });
 
-      it(`attention of ${dtype} by an added mask is that by a bool one, and in rows that see nothing all keys count alike`, () => {
+      it(`give attention with an added mask the values of a bool mask, and weight keys equally in rows that are all masked, of ${dtype}`, () => {
         const keys = 70;
         const visible = tensor(
           seen.map((sees) => Array.from({ length: keys }, (_, i) => sees(i, keys))),
@@ -190,7 +190,7 @@ for (const device of ['cpu', 'cuda'] as const) {
         }
       });
 
-      it(`attention of ${dtype} has no weight beyond 1 where a large mask for all keys swallows what the sum of weights is`, () => {
+      it(`never give attention a weight above 1 if a large mask exceeds the sum of weights, of ${dtype}`, () => {
         const [q, k, v, g] = [3, 40, 40, 3].map((rows) => randn([1, 1, rows, 64]).to(dtype)) as [
           ...Operands,
           Tensor,

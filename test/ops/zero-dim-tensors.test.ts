@@ -99,9 +99,9 @@ const reduced: Record<string, [sum: boolean[], withoutSelf: boolean[]]> = {
   ],
 };
 
-describe('tensors without dims along a dim', () => {
+describe('0-dim tensors along a dim', () => {
   for (const [name, [call, expected]] of Object.entries(values)) {
-    it(`count as vectors of one element: ${name}`, () => {
+    it(`behave as vectors of one element: ${name}`, () => {
       const result = call();
       assert.deepEqual(
         Array.isArray(result) ? result.map((t) => t.tolist()) : (result as Tensor).tolist(),
@@ -110,12 +110,12 @@ describe('tensors without dims along a dim', () => {
     });
   }
 
-  it('have strides for their windows', () => {
+  it('have strides for their windows in unfold', () => {
     assert.deepEqual(scalar().unfold(0, 1, 1).stride(), [1]);
     assert.deepEqual(scalar().unfold(-1, 1, 2).add(1).tolist(), [4]);
   });
 
-  it('get their gradients', () => {
+  it('get correct gradients', () => {
     const calls: Record<string, [(x: Tensor) => Tensor, number]> = {
       unfold: [(x) => x.unfold(0, 1, 1), 1],
       'unfold of nothing': [(x) => x.unfold(0, 0, 1), 0],
@@ -133,7 +133,7 @@ describe('tensors without dims along a dim', () => {
     }
   });
 
-  it('are not selected from by no index: their element has no dim to fall away', () => {
+  it('are refused by indexSelect without an index', () => {
     assert.throws(() => scalar().indexSelect(0, index([])), /one element, got 0 indices/);
     assert.throws(() => scalar().indexFill(0, index([1]), 7), IndexError);
     assert.throws(() => scalar().flatten(0, 1), IndexError);
@@ -150,7 +150,7 @@ describe('tensors without elements', () => {
     assert.deepEqual(zeros([2, 3, 0]).permute(2, 0, 1).reshape(-1, 2).shape, [0, 2]);
   });
 
-  it('have NaN for a median, if their dtype has one', () => {
+  it('have a median of NaN if their dtype has NaN', () => {
     assert.equal(zeros([0]).median().item(), Number.NaN);
     assert.deepEqual(zeros([2, 0]).median().shape, []);
     const x = zeros([0], { requiresGrad: true });
@@ -160,7 +160,7 @@ describe('tensors without elements', () => {
     assert.throws(() => zeros([0], { dtype: int32 }).median(), IndexError);
   });
 
-  it('are an index of any shape, which changes nothing', () => {
+  it('may be an index of any shape, which changes nothing', () => {
     const x = ones([2, 3]);
     const [changed, inPlace] = [x.scatter(0, index([]), 5), x.scatter_(0, index([]), 5)];
     assert.deepEqual(changed.tolist(), x.tolist());
@@ -172,7 +172,7 @@ describe('tensors without elements', () => {
 
 describe('scatterReduce of bools', () => {
   for (const [reduce, results] of Object.entries(reduced)) {
-    it(`combines them by ${reduce}`, () => {
+    it(`reduces them by ${reduce}`, () => {
       results.forEach((expected, i) => {
         const result = bools().scatterReduce(
           0,
@@ -186,7 +186,7 @@ describe('scatterReduce of bools', () => {
     });
   }
 
-  it('has no mean', () => {
+  it('refuses the mean', () => {
     assert.throws(() => bools().scatterReduce(0, index([0]), tensor([true]), 'mean'), DtypeError);
   });
 });

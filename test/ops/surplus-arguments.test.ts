@@ -6,13 +6,13 @@ type Untyped = (...args: unknown[]) => unknown;
 const method = (name: string): Untyped =>
   (ones([2]) as unknown as Record<string, Untyped>)[name]?.bind(ones([2])) as Untyped;
 
-describe('further arguments', () => {
+describe('surplus arguments', () => {
   for (const name of ['exp', 'exp_', 'abs', 'relu', 'sigmoid', 'sqrt']) {
-    it(`of ${name} are refused`, () =>
+    it(`of the unary op ${name} are refused`, () =>
       assert.throws(() => method(name)({ inplace: true }), ArgumentError));
   }
   for (const name of ['maximum', 'fmod', 'floorDivide', 'fmod_', 'eq', 'mul', 'mul_', 'gt_']) {
-    it(`of ${name} are refused`, () =>
+    it(`of the binary op ${name} are refused`, () =>
       assert.throws(() => method(name)(2, { out: ones([2]) }), ArgumentError));
   }
 
@@ -24,12 +24,12 @@ describe('further arguments', () => {
     );
   });
 
-  it('of fills other than the generator are refused', () => {
+  it('of in-place fills are refused, except the generator', () => {
     for (const name of ['uniform_', 'normal_'])
       assert.throws(() => method(name)(0, 1, { dtype: 'int64' }), ArgumentError);
   });
 
-  it('by name are those of PyTorch', () => {
+  it('by name are the names of PyTorch', () => {
     const within = (t: Tensor, low: number, high: number): boolean =>
       t.ge(low).logicalAnd(t.le(high)).all().item<boolean>();
     assert.ok(within(ones([100]).uniform_({ from: 2, to: 3 }), 2, 3));

@@ -24,12 +24,12 @@ import { skipWithoutCuda } from '../skip.js';
 const { functional: F } = nn;
 const device = 'cuda' as const;
 
-describe('special numbers on a GPU', () => {
+describe('special values on a GPU', () => {
   before(function () {
     skipWithoutCuda(this);
   });
 
-  it('are deviations of 16-bit floats, whose variances are float32', () => {
+  it('are finite in standard deviations of 16-bit floats whose variance needs float32', () => {
     for (const [dtype, values] of [
       [float16, [1000, -1000]],
       [float16, [1e-4, 2e-4, 3e-4]],
@@ -43,7 +43,7 @@ describe('special numbers on a GPU', () => {
     }
   });
 
-  it('are those of the CPU in compositions of two operands, ties and infinities included', () => {
+  it('equal those of the CPU in compositions of two operands, at ties and infinities, too', () => {
     const a = [0, 1, 1, Number.POSITIVE_INFINITY, -3, 100];
     const b = [0, 1, 3, Number.POSITIVE_INFINITY, 4, -100];
     const run = (
@@ -79,7 +79,7 @@ describe('special numbers on a GPU', () => {
       }
   });
 
-  it('is a first moment of Adam without a memory, after gradients of another size', () => {
+  it('are correct in the first moment of Adam with beta1 = 0 after larger gradients', () => {
     const p = new nn.Parameter(tensor([0, 0], { device }));
     const adam = new optim.Adam([p], { betas: [0, 0.9], lr: 0.1, fused: true });
     for (const size of [100, 1e-6]) {

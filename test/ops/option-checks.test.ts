@@ -30,8 +30,8 @@ const { functional: F } = nn;
 const ints = (...values: number[]): Tensor => tensor(values, { dtype: int64 });
 const mask = (...values: boolean[]): Tensor => tensor(values, { dtype: bool });
 
-describe('dtypes', () => {
-  it('are one of ten, wherever one is given', () => {
+describe('dtype options', () => {
+  it('accept only the ten dtypes in every function', () => {
     const name = 'float33' as never;
     const calls = [
       () => tensor([1], { dtype: name }),
@@ -47,7 +47,7 @@ describe('dtypes', () => {
       );
   });
 
-  it('of uniform and normal numbers are floating', () => {
+  it('must be floating for uniform and normal numbers', () => {
     assert.throws(
       () => randn([2], { dtype: int64 }),
       /randn: expected a floating point dtype, got int64/,
@@ -58,21 +58,21 @@ describe('dtypes', () => {
     );
   });
 
-  it('of heaviside are equal, and rsub knows no bools', () => {
+  it('must be equal for the operands of heaviside, and not bool for rsub', () => {
     assert.throws(() => heaviside(tensor([1, 0]), ints(3)), /float32 and int64/);
     assert.throws(() => rsub(mask(true), mask(true)), ShardwiseError);
     assert.deepEqual(rsub(ints(1, 2), 5, { alpha: 2 }).tolist(), [3, 1]);
   });
 
-  it('of normalised tensors stay', () => {
+  it('are kept by functions that normalise', () => {
     const x = randn([2, 4]).to(float16);
     assert.equal(F.batchNorm(x, zeros([4]), ones([4]), { weight: ones([4]) }).dtype, float16);
     assert.equal(F.groupNorm(x, 2, ones([4]), ones([4])).dtype, float16);
   });
 });
 
-describe('options', () => {
-  it('by position are what they should be', () => {
+describe('options of ops', () => {
+  it('are checked when they are given by position', () => {
     const x = ones([2, 2]);
     for (const fn of [
       () => x.max(1, 2 as never),
@@ -83,7 +83,7 @@ describe('options', () => {
     }
   });
 
-  it('of other names are refused, by functions, layers and optimizers', () => {
+  it('are refused under unknown names by functions, layers and optimizers', () => {
     const x = ones([2, 3]);
     const misspelt = [
       () => F.gelu(x, { aproximate: 'tanh' } as never),
@@ -102,7 +102,7 @@ describe('options', () => {
     for (const fn of misspelt) assert.throws(fn, /there is no option/);
   });
 
-  it('may come where a dim may, as keyword arguments in PyTorch', () => {
+  it('may stand in the place of a dim, like keyword arguments in PyTorch', () => {
     const x = tensor([
       [3, 1],
       [2, 4],
@@ -125,7 +125,7 @@ describe('options', () => {
     assert.deepEqual(x.kthvalue(2, { keepdim: true }).values.tolist(), [[3], [4]]);
   });
 
-  it('of one kind are refused among others', () => {
+  it('are refused if an option belongs to another form of the call', () => {
     assert.throws(() => ones([2]).norm('nuc' as never), /expected p to be a number or 'fro'/);
     assert.throws(
       () => ones([2]).quantile(0.5, 0, { interpolation: 'x' as never }),
@@ -135,8 +135,8 @@ describe('options', () => {
   });
 });
 
-describe('results without end', () => {
-  it('are refused before they fill the memory', () => {
+describe('a result that would be too large', () => {
+  it('is refused before it fills the memory', () => {
     const endless = [
       () => trilIndices(1e9, 1e9),
       () => ones([1e9, 0]).unbind(),
@@ -149,7 +149,7 @@ describe('results without end', () => {
   });
 });
 
-describe('batchNorm of low precision', () => {
+describe('batchNorm in low precision', () => {
   it('computes in float32', () => {
     const x = randn([64, 2]).mul(2).add(300);
     const expected = F.batchNorm(x.to(float16).float(), null, null, { training: true });
@@ -160,7 +160,7 @@ describe('batchNorm of low precision', () => {
 });
 
 describe('hsplit and vsplit', () => {
-  it('give equal parts, vsplit of two dims at least', () => {
+  it('return equal chunks, and vsplit needs at least two dims', () => {
     assert.throws(() => hsplit(ones([5]), 2), /does not divide into 2 equal parts/);
     assert.throws(() => vsplit(ones([4]), 2), /at least 2 dims/);
     assert.deepEqual(

@@ -27,17 +27,17 @@ const mask = (): Tensor => tensor([true, false]);
 const turned = (): Tensor => arange(6, { dtype: float32 }).view(3, 2).t();
 
 const cases: Record<string, () => void> = {
-  'a gradient that is given is never changed': () => {
+  'backward never changes a gradient that it is given': () => {
     const x = zeros([2, 1], { requiresGrad: true });
     const given = ones([1, 2]);
     for (let pass = 0; pass < 2; pass++) x.t().backward(given);
     assert.deepEqual(given.tolist(), [[1, 1]]);
   },
-  'requiresGrad of views says whether a gradient flows': () => {
+  'requiresGrad of a view says whether a gradient flows': () => {
     const x = zeros([2], { requiresGrad: true });
     assert.equal(noGrad(() => x.select(0, 0)).requiresGrad, false);
   },
-  'hooks of a view stay': () => {
+  'hooks of a view survive an in-place change': () => {
     const x = ones([2], { requiresGrad: true });
     const view = x.select(0, 0);
     let calls = 0;
@@ -51,14 +51,15 @@ const cases: Record<string, () => void> = {
     x.sum().backward();
     assert.equal(nn.utils.clipGradNorm_([x], 1).dtype, float32);
   },
-  'powers of -inf are those of C': () =>
+  'powers of -inf equal those of C': () =>
     assert.deepEqual(
       [0.5, -0.5].map((p) => tensor(Number.NEGATIVE_INFINITY).pow(p).item()),
       [Number.POSITIVE_INFINITY, 0],
     ),
-  'numbers make floats': () => assert.equal(tensor([1, 2]).dtype, float32),
-  'whole numbers count as integers': () => assert.equal(whole([1]).mul(2).dtype, int64),
-  'int64 is read exactly': () => {
+  'numbers become float32 tensors': () => assert.equal(tensor([1, 2]).dtype, float32),
+  'a whole number keeps an integer tensor an integer': () =>
+    assert.equal(whole([1]).mul(2).dtype, int64),
+  'int64 elements are read exactly as bigints': () => {
     assert.equal(whole(3).item(), 3);
     assert.equal(
       whole(2 ** 53)
@@ -68,15 +69,15 @@ const cases: Record<string, () => void> = {
     );
     assert.ok(whole([3]).toTypedArray() instanceof BigInt64Array);
   },
-  'float16 is read as float32': () =>
+  'float16 elements are read as float32': () =>
     assert.ok(tensor([1]).half().toTypedArray() instanceof Float32Array),
-  'random numbers go by the index of the element': () => {
+  'random numbers depend on the index of the element': () => {
     manualSeed(1);
     const long = rand([6]);
     manualSeed(1);
     assert.deepEqual(rand([3]).tolist(), long.narrow(0, 0, 3).tolist());
   },
-  'bools minus integers': () => {
+  'bools minus integers are integers': () => {
     assert.deepEqual(
       tensor([true])
         .sub(whole([1]))
@@ -86,14 +87,14 @@ const cases: Record<string, () => void> = {
     assert.deepEqual(tensor([true]).sub(1).dtype, int64);
     assert.throws(() => tensor([true]).sub(tensor([true])), DtypeError);
   },
-  'indexPut converts': () =>
+  'indexPut converts its values': () =>
     assert.deepEqual(
       ones([2])
         .indexPut([whole([0])], whole([2]))
         .tolist(),
       [2, 1],
     ),
-  'integers become floats': () => {
+  'functions of floats convert integers': () => {
     assert.deepEqual(shardwise.addcdiv(whole([1]), whole([1]), whole([2])).tolist(), [1.5]);
     assert.deepEqual(
       whole([1])
@@ -122,7 +123,7 @@ const cases: Record<string, () => void> = {
         .tolist(),
       [1, 0],
     ),
-  'pieces may be changed in place': () => {
+  'chunks may be changed in place': () => {
     const x = ones([4], { requiresGrad: true });
     const y = x.mul(1);
     y.split(2)[0]?.mul_(2);
@@ -134,16 +135,17 @@ const cases: Record<string, () => void> = {
     assert.throws(() => zeros([2], { dtype: uint8 }).maskedFill(mask(), -1), ArgumentError);
     assert.throws(() => shardwise.full([1], -1, { dtype: uint8 }), ArgumentError);
   },
-  'a tensor without dims is selected from once': () => {
+  'indexSelect accepts one index on a 0-dim tensor': () => {
     assert.throws(() => tensor(3).indexSelect(0, whole([])), ShapeError);
     assert.throws(() => tensor(3).indexSelect(0, whole([0, 0])), ShapeError);
   },
-  'wrong indices of nothing are refused': () => {
+  'wrong indices into empty tensors are refused': () => {
     assert.throws(() => zeros([3, 0]).index([whole([7])]), IndexError);
     assert.throws(() => zeros([3, 0]).indexPut([whole([7])], zeros([1, 0])), IndexError);
   },
-  'no integers have no median': () => assert.throws(() => whole([]).median(), IndexError),
-  'asStrided of what overlaps has no gradient': () =>
+  'the median of an empty integer tensor is refused': () =>
+    assert.throws(() => whole([]).median(), IndexError),
+  'asStrided of an overlapping input has no gradient': () =>
     assert.throws(
       () => ones([1, 3], { requiresGrad: true }).expand(2, 3).asStrided([2], [1]),
       ArgumentError,
@@ -181,6 +183,6 @@ const cases: Record<string, () => void> = {
   },
 };
 
-describe('on purpose unlike PyTorch', () => {
+describe('unlike PyTorch on purpose,', () => {
   for (const [name, check] of Object.entries(cases)) it(name, check);
 });

@@ -49,9 +49,9 @@ const calls: Record<string, (t: Tensor, list: number[]) => unknown> = {
   ),
 };
 
-describe('a list of 2**32 - 1 holes', () => {
+describe('a sparse array of 2**32 - 1 elements', () => {
   for (const [name, call] of Object.entries(calls)) {
-    it(`is refused by ${name} at once`, () =>
+    it(`is refused by ${name} without iterating over it`, () =>
       assert.throws(() => call(ones([2, 2]), endless()), ShardwiseError));
   }
 });
