@@ -143,7 +143,7 @@ function simpleProgram(): void {
   assert.equal(ones([2]).dtype, shardwise.float32);
 }
 
-describe('bad arguments', function () {
+describe('a bad argument', function () {
   this.timeout(60_000); // every method with hundreds of lists
   const state = {
     dtype: getDefaultDtype(),
@@ -181,17 +181,17 @@ describe('bad arguments', function () {
     'compiler.': compiler,
   };
 
-  it('of functions of the package never end in a raw error', async () => {
+  it('of a function of the package never ends in a raw error', async () => {
     assert.deepEqual(await failuresOf('', shardwise), []);
   });
 
   for (const [prefix, namespace] of Object.entries(namespaces)) {
-    it(`of ${prefix.slice(0, -1)} never end in a raw error`, async () => {
+    it(`of ${prefix.slice(0, -1)} never ends in a raw error`, async () => {
       assert.deepEqual(await failuresOf(prefix, namespace), []);
     });
   }
 
-  it('of schedules never end in a raw error', async () => {
+  it('of a schedule never ends in a raw error', async () => {
     const optimizer = new optim.SGD([parameter()], { lr: 1, momentum: 0.5 });
     const failures = await failuresOf('optim.lrScheduler.', optim.lrScheduler);
     failures.push(
@@ -215,7 +215,7 @@ describe('bad arguments', function () {
     assert.deepEqual(failures, []);
   });
 
-  it('of optimizers never end in a raw error', async () => {
+  it('of an optimizer never ends in a raw error', async () => {
     const failures: string[] = [];
     for (const [name, Class] of Object.entries({
       SGD: optim.SGD,
@@ -237,7 +237,7 @@ describe('bad arguments', function () {
     assert.deepEqual(failures, []);
   });
 
-  it('of the constructors of layers never end in a raw error', async () => {
+  it('of the constructor of a layer never ends in a raw error', async () => {
     const classes = Object.fromEntries(
       members(nn).filter(([name, member]) => isClass(member) && name !== 'Module'),
     );
@@ -251,7 +251,7 @@ describe('bad arguments', function () {
     assert.deepEqual(failures, []);
   });
 
-  it('of layers never end in a raw error', async () => {
+  it('of a layer never ends in a raw error', async () => {
     const calls: Record<string, AnyFunction> = others();
     for (const make of layers) {
       const layer = make();
@@ -269,7 +269,7 @@ describe('bad arguments', function () {
     assert.deepEqual(failures, []);
   });
 
-  it('of containers never end in a raw error', async () => {
+  it('of a container never ends in a raw error', async () => {
     const failures: string[] = [];
     for (const Class of [
       nn.Sequential,
@@ -292,7 +292,7 @@ describe('bad arguments', function () {
     assert.deepEqual(failures, []);
   });
 
-  it('of setters and of values that the package makes never end in a raw error', async () => {
+  it('of a setter, or of a value that the package returns, never ends in a raw error', async () => {
     const setters = Object.entries(Object.getOwnPropertyDescriptors(Tensor.prototype)).flatMap(
       ([name, { set }]) => (set === undefined ? [] : [[name, set as AnyFunction] as const]),
     );
@@ -329,7 +329,7 @@ describe('bad arguments', function () {
     assert.deepEqual(failures, []);
   });
 
-  it('of methods of tensors never end in a raw error', async () => {
+  it('of a method of tensors never ends in a raw error', async () => {
     const failures: string[] = [];
     const lists = [
       ...badArguments(),

@@ -111,9 +111,9 @@ describe('the options that the types declare', function () {
     declared = declaredOptions();
   });
 
-  it('are many', () => assert.ok(declared.size > 400, String(declared.size)));
+  it('are found in the type checker', () => assert.ok(declared.size > 400, String(declared.size)));
 
-  it('are those of the declarations', () => {
+  it('equal those of the declarations', () => {
     const unknown: string[] = [];
     for (const [name, options] of declared) {
       const has =
@@ -130,7 +130,7 @@ describe('the options that the types declare', function () {
     assert.deepEqual(unknown, []);
   });
 
-  it('are not refused by the function behind a declaration, which is given a tensor and the option alone', () => {
+  it('are accepted by the declared function, called with a tensor and the option alone', () => {
     const wrong: string[] = [];
     for (const [name, options] of declared) {
       const fn = publicFunction(name);
@@ -148,7 +148,7 @@ describe('the options that the types declare', function () {
     assert.deepEqual(wrong, []);
   });
 
-  it('run where there is no declaration', async () =>
+  it('run in functions without a declaration', async () =>
     assert.deepEqual(await refusals(declared, calls, values), []));
 
   it('run on the ranks of a group', async () => {
@@ -159,7 +159,7 @@ describe('the options that the types declare', function () {
     assert.deepEqual(refused, [[], []]);
   });
 
-  it('run where ranks begin: stores, groups, launch', async () => {
+  it('run in stores, groups and launch, where ranks start', async () => {
     const { calls, values, end } = callsOfProcess();
     try {
       assert.deepEqual(await refusals(declared, calls, values), []);
@@ -168,7 +168,7 @@ describe('the options that the types declare', function () {
     }
   });
 
-  it('are called or declared, but for a few that are named here', async () => {
+  it('are all called or declared, except those listed here', async () => {
     const ofRanks = await launch(2, (rank) => Object.keys(callsOfRanks(rank).calls));
     const ofProcess = callsOfProcess();
     ofProcess.end();
@@ -189,7 +189,7 @@ describe('the options that the types declare', function () {
     );
   });
 
-  it('are refused where they are of another name', () => {
+  it('are refused under other names', () => {
     assert.throws(
       () => tensor([1]).sum({ dims: 0 } as never),
       /there is no option "dims"; options are dim, keepdim, dtype/,

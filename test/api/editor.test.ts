@@ -45,10 +45,10 @@ function parametersShown(call: string): string[][] {
   );
 }
 
-describe('in an editor', function () {
+describe('an editor', function () {
   this.timeout(180_000); // TypeScript reads the whole library
 
-  it('the arguments of a call have names', () => {
+  it('shows names for the arguments of a call', () => {
     assert.deepEqual(parametersShown('x.sum(|'), [
       ['options'],
       ['dim', 'options'],
@@ -56,7 +56,7 @@ describe('in an editor', function () {
     ]);
   });
 
-  it('options are offered: those that are not given by position', () => {
+  it('offers the options that are not given by position', () => {
     assert.deepEqual(optionsOffered('x.sum({ | })'), ['dim', 'dtype', 'keepdim']);
     assert.deepEqual(optionsOffered('x.sum(1, { | })'), ['dtype', 'keepdim']);
     assert.deepEqual(optionsOffered('x.topk(2, { | })'), ['dim', 'largest', 'sorted']);

@@ -6,10 +6,10 @@ import { describe, it } from 'mocha';
 
 const config = createRequire(import.meta.url)('../../.dependency-cruiser.cjs');
 
-describe('layers of lib/', function () {
+describe('the layers of lib/', function () {
   this.timeout(60_000);
 
-  it('import downwards only', async () => {
+  it('import only layers below them', async () => {
     const { output } = await cruise(['lib'], {
       ...config.options,
       validate: true,

@@ -22,7 +22,7 @@ function objects(): string[] {
   );
 }
 
-describe('objects of one instruction set', function () {
+describe('object files of one instruction set', function () {
   this.timeout(60_000);
 
   it('emit no weak symbols', function () {

@@ -3,9 +3,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import { mirrorFindings, nativeFindings, sizeFindings } from '../../scripts/check-tree.js';
 
-describe('files of the tree', () => {
+describe('the files of the tree', () => {
   it('are short enough to read', () => assert.deepEqual(sizeFindings(), []));
-  it('of native folders include only what they may, only cuda/ knows CUDA, and nothing throws in JavaScript', () =>
+  it('keep the rules of native folders: allowed includes, CUDA in cuda/ only, no throws in JavaScript', () =>
     assert.deepEqual(nativeFindings(), []));
-  it('of CPU kernels have twins on CUDA', () => assert.deepEqual(mirrorFindings(), []));
+  it('have the same names for kernels of the CPU and of CUDA', () =>
+    assert.deepEqual(mirrorFindings(), []));
 });

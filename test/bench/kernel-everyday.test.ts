@@ -29,27 +29,27 @@ const results: Readonly<Record<string, readonly [shape: readonly number[], dtype
   matmul_in_float64: [[4, 6], 'float64'],
 };
 
-describe('the ops of every day', () => {
+describe('the common ops of the benchmark', () => {
   for (const { name, job } of everydayRows)
-    it(`can be called again and again: ${name}`, () => {
+    it(`can run repeatedly: ${name}`, () => {
       const work = prepare(smaller(job), 'cpu');
       for (let i = 0; i < 3; i++) scope(() => void work.call(i)); // as ours.ts does
     });
 
-  it('are each in a row', () =>
+  it('have one row each', () =>
     assert.deepEqual(
       [...new Set(everydayRows.map(({ job }) => job.op))].sort(),
       Object.keys(everyday).sort(),
     ));
 
   for (const [op, [shape, dtype]] of Object.entries(results))
-    it(`make what their rows say: ${op}`, () => {
+    it(`compute what their rows say: ${op}`, () => {
       const result = call(jobOf(op));
       assert.ok(result instanceof Tensor);
       assert.deepEqual([result.shape, result.dtype.name], [shape, dtype]);
     });
 
-  it('say in their names of which dtype they are where that is not the one of the operands', () => {
+  it('name their dtype if it differs from that of the operands', () => {
     const named = (op: string): string => everydayRows.find(({ job }) => job.op === op)?.name ?? '';
     assert.match(named('places_of_nonzero'), /, bool, /);
     assert.match(named('whole_numbers'), /, int64, /);

@@ -31,7 +31,7 @@ const rowIn = (report: Report, name: string): Measured =>
   report.rows.find(({ row }) => row.name === name) as Measured;
 
 describe('a report with rows that were measured again', () => {
-  it('has the later figures with their commit, new rows, and the others as they were, in the order of the rows', () => {
+  it('has the later figures with their commit and new rows, and keeps the other rows in order', () => {
     const earlier = reportOf('old', [measured(ADD, { ours: 4 }), measured(MM, { ours: 5 })]);
     const { rows: all, commit } = mended(
       earlier,
@@ -49,7 +49,7 @@ describe('a report with rows that were measured again', () => {
     assert.equal(commit, 'old');
   });
 
-  it('judges rows of the host by the loop of launches of their own run', () => {
+  it('judges host rows by the launch loop of their own run', () => {
     const earlier = reportOf('old', [measured(ADD, { ours: 3.9 }), measured(MM, { ours: 4.6 })], {
       rawLaunch: 2,
     });
@@ -63,7 +63,7 @@ describe('a report with rows that were measured again', () => {
     assert.deepEqual(shortRows(later), [ADD]);
   });
 
-  it('does not judge them by the loop of the earlier run where the later had none', () => {
+  it('does not judge host rows by the launch loop of the earlier run if the later run has none', () => {
     const earlier = reportOf('old', [measured(MM, { ours: 4.6 })], { rawLaunch: 2 });
     assert.deepEqual(
       shortRows(mended(earlier, reportOf('new', [measured(MM, { ours: 4.6 })]))),
@@ -92,7 +92,7 @@ describe('a report with rows that were measured again', () => {
     ]);
   });
 
-  it('takes the later run where the earlier had failed', () => {
+  it('uses the later run if the earlier one failed', () => {
     const earlier = reportOf('old', [measured(NORM, { failed: 'ours: no memory' })]);
     assert.equal(
       rowIn(mended(earlier, reportOf('new', [measured(NORM, { ours: 35 })])), NORM).ours,
@@ -100,7 +100,7 @@ describe('a report with rows that were measured again', () => {
     );
   });
 
-  it('is refused where the runs were not measured alike, with what differs', () => {
+  it('is refused if the two runs were measured differently, with the difference', () => {
     const earlier = reportOf('old', []);
     const refused = (more: Partial<Report>, what: RegExp): void =>
       assert.throws(() => mended(earlier, reportOf('new', [], more)), what);
@@ -117,7 +117,7 @@ describe('a report with rows that were measured again', () => {
     );
   });
 
-  it('has the goals of today on rows that were not measured again, and the jobs that were', () => {
+  it('has the current goals for rows that were not measured again, and the jobs of those that were', () => {
     const job = { ...rowOf(NORM).job, rotate: 7 };
     const old: Measured = {
       row: { ...rowOf(NORM), goal: { us: 1 }, bytes: 1, flops: 2, peak: 3, job },

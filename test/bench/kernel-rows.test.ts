@@ -7,8 +7,8 @@ import { ops } from '../../bench/gpu/work.js';
 
 const gpu = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'gpu');
 
-describe('the rows that kernels are measured by', () => {
-  it('are known to our side and to the peer', () => {
+describe('the rows of the kernel benchmark', () => {
+  it('are known to both our worker and the peer', () => {
     const peer = readFileSync(path.join(gpu, 'peer_torch.py'), 'utf8');
     for (const { job } of [copyRow, ...rows]) {
       assert.ok(ops.includes(job.op), `ours: ${job.op}`);
@@ -16,7 +16,7 @@ describe('the rows that kernels are measured by', () => {
     }
   });
 
-  it('have names of their own', () => {
+  it('have unique names', () => {
     const names = rows.map(({ name }) => name);
     assert.deepEqual(
       names.filter((name, i) => names.indexOf(name) !== i),
@@ -24,7 +24,7 @@ describe('the rows that kernels are measured by', () => {
     );
   });
 
-  it('are chosen by group or by a part of the name, and what no row is called by is refused', () => {
+  it('are selected by group or by a part of the name, and an unknown name is refused', () => {
     for (const group of groups) assert.ok(chosenRows([group]).length > 0, group);
     assert.ok(chosenRows(['with dropout']).length === 2);
     assert.equal(chosenRows([]).length, rows.length);
@@ -34,7 +34,7 @@ describe('the rows that kernels are measured by', () => {
     );
   });
 
-  it('are those of a group alone where a text is its name, though other names have it as a part', () => {
+  it('are those of one group if the text is its name, even if other names contain it', () => {
     for (const group of groups)
       assert.deepEqual(
         chosenRows([group]),
@@ -46,7 +46,7 @@ describe('the rows that kernels are measured by', () => {
     assert.equal(chosenRows(['float32', 'matmul nt, float32']).length, 3);
   });
 
-  it('are eager alone on the side of the peer where the page says so', () => {
+  it('run only eagerly in the peer where the page says so', () => {
     const peer = readFileSync(path.join(gpu, 'peer_torch.py'), 'utf8');
     const uncompiled =
       /^uncompiled = \{\*everyday, (.*)\}$/m

@@ -71,14 +71,14 @@ const kinds = new Map(
   ]),
 );
 
-describe('the samples that kernels are checked by', () => {
+describe('samples of kernel results', () => {
   for (const [name, job] of kinds)
     it(`agree with float64 on the CPU: ${name}`, async () => {
       const error = await sampleError(prepare(job, 'cpu'), job);
       assert.ok(error !== undefined && error <= 1, String(error));
     });
 
-  it('are of all rows but the copy, ops of every day, attention with dropout and the host', () => {
+  it('exist for all rows except the copy, common ops, attention with dropout and the host', () => {
     const unsampled = [copyRow, ...rows].filter(
       (row) =>
         everyday[row.job.op] !== undefined || prepare(smaller(row), 'cpu').sample === undefined,
@@ -93,12 +93,12 @@ describe('the samples that kernels are checked by', () => {
     );
   });
 
-  it('have no error where there are none, which is not the same as an error of 0', async () => {
+  it('have no error if there are no samples, which differs from an error of 0', async () => {
     assert.equal(await sampleError({ call: () => null }, some), undefined);
     assert.equal(await sampleError(workWith([ones([2]), ones([2], { dtype: float64 })]), some), 0);
   });
 
-  it('are as wrong as the worst of them, on either side of a good one', async () => {
+  it('have the error of the worst sample, on either side of a good one', async () => {
     const good: Pair = [ones([2]), ones([2], { dtype: float64 })];
     const bad: Pair = [full([2], 1.5), ones([2], { dtype: float64 })];
     for (const pairs of [
@@ -108,7 +108,7 @@ describe('the samples that kernels are checked by', () => {
       assert.ok(((await sampleError(workWith(...pairs), some)) as number) > 4000);
   });
 
-  it('are wrong where a result is not a number, which JSON would tell as null', async () => {
+  it('count as wrong if a result is NaN, which JSON writes as null', async () => {
     const none: Pair = [full([2], NaN), ones([2], { dtype: float64 })];
     await assert.rejects(
       sampleError(workWith(none), some),
@@ -117,7 +117,7 @@ describe('the samples that kernels are checked by', () => {
   });
 });
 
-describe('the samples of attention', () => {
+describe('samples of attention', () => {
   for (const op of ['attention', 'attention_backward'])
     for (const [scores, keyHeads] of [
       ['causal'],
@@ -126,7 +126,7 @@ describe('the samples of attention', () => {
       ['masked'],
       ['masked', 2],
     ] as const)
-      it(`are of the first and the last queries: ${op}, ${scores}, ${keyHeads ?? 4} key heads`, async () => {
+      it(`cover the first and the last queries: ${op}, ${scores}, ${keyHeads ?? 4} key heads`, async () => {
         const job = float32Of(op, scores, keyHeads);
         const work = prepare(job, 'cpu');
         const pairs = work.sample?.() ?? [];
@@ -147,7 +147,7 @@ describe('the samples of attention', () => {
         assert.ok(error !== undefined && error <= 1, String(error));
       });
 
-  it('lie in the first head of the first batch and the last of the last, and are no more than there are', () => {
+  it('lie in the first head of the first batch and the last head of the last batch', () => {
     assert.deepEqual(placesOf([2, 16, 8192, 128]), [
       { batch: 0, head: 0, from: 0, count: 64 },
       { batch: 1, head: 15, from: 8128, count: 64 },
@@ -178,7 +178,7 @@ describe('the samples of attention', () => {
     ['causal', given],
     ['masked, batch by batch', { ...given, mask: maskOfTwo() }],
   ] as [string, Operands][])
-    it(`have a reference that is right for each head of grouped ones: ${name}`, async () => {
+    it(`have a correct reference for each of the grouped heads: ${name}`, async () => {
       const [q, gradient] = [operands.q.detach().clone().requiresGrad_(), numbers([2, 6, 20, 8])];
       const { mask } = operands;
       const output = scaledDotProductAttention(q, operands.k, operands.v, {

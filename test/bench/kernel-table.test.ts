@@ -44,7 +44,7 @@ function verdict(goal: Goal, seen: Omit<Measured, 'row'>, rawLaunch?: number): s
 }
 
 describe('the table of kernels', () => {
-  it('says reached where every goal of a row is', () => {
+  it('says "reached" if every goal of a row is reached', () => {
     assert.equal(
       verdict({ us: 300, ratio: 1, limit: 0.8 }, { ours: 290, torch: 300, ratio: 0.97 }),
       'reached',
@@ -52,20 +52,20 @@ describe('the table of kernels', () => {
     assert.equal(verdict({ aboveRaw: 1.5 }, { ours: 4 }, 3), 'reached');
   });
 
-  it('says not yet where one of them is not', () => {
+  it('says "not yet" if one goal of a row is not reached', () => {
     assert.equal(verdict({ us: 280, ratio: 1 }, { ours: 290, torch: 300, ratio: 0.97 }), 'not yet');
     assert.equal(verdict({ limit: 0.9 }, { ours: 290 }), 'not yet');
     assert.equal(verdict({ us: 280, ratio: 1 }, { ours: 290 }), 'not yet');
   });
 
-  it('says so where a goal was not measured: without PyTorch, or without the loop of launches', () => {
+  it('says so if a goal was not measured: without PyTorch, or without the launch loop', () => {
     assert.equal(verdict({ us: 300, ratio: 1 }, { ours: 290 }), 'not measured');
     assert.equal(verdict({ us: 4, aboveRaw: 1.5 }, { ours: 3.9 }), 'not measured');
   });
 
   it('has no verdict on a row without goals', () => assert.equal(verdict({}, { ours: 290 }), ''));
 
-  it('counts the slower rows of a mean among those that stay short, where the mean does', () => {
+  it('counts the slower rows of a mean as short if the mean is', () => {
     const rows = [
       measured('slower', { mean: 0.95 }, { ours: 290, ratio: 1.02 }),
       measured('faster', { mean: 0.95 }, { ours: 290, ratio: 0.97 }),
@@ -85,7 +85,7 @@ describe('the table of kernels', () => {
     );
   });
 
-  it('counts a row that is wrong among those that stay short', () => {
+  it('counts a row with wrong results as short', () => {
     const wrong = measured('a wrong row', { ratio: 1 }, { failed: 'ours is wrong' });
     const good = measured('a good row', { ratio: 1 }, { ours: 290, ratio: 0.9 });
     assert.deepEqual(shortRows(reportOf([wrong, good])), ['a wrong row']);

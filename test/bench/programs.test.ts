@@ -17,9 +17,9 @@ function withoutGpu(program: string, ...args: string[]): { status: number | null
   return { status, stderr };
 }
 
-describe('programs that measure GPUs', () => {
+describe('a program that measures GPUs', () => {
   for (const program of ['gpu/run', 'gpu/profile', 'gpus'])
-    it(`say what is missing without one, and no stack: ${program}`, () => {
+    it(`says what is missing without a GPU, and prints no stack: ${program}`, () => {
       const { status, stderr } = withoutGpu(program);
       assert.equal(status, 1);
       assert.match(
@@ -29,7 +29,7 @@ describe('programs that measure GPUs', () => {
       assert.doesNotMatch(stderr, /^ +at /m);
     });
 
-  it('name the rows that there are where one is misspelt', () => {
+  it('lists the rows if a name is misspelt', () => {
     const { status, stderr } = withoutGpu('gpu/run', 'matmull');
     assert.equal(status, 1);
     assert.match(stderr, /no row is called "matmull", and no group: there are matmul, /);

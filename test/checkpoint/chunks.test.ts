@@ -30,8 +30,8 @@ function slowFile(size: number, most: number) {
   };
 }
 
-describe('chunks of files', () => {
-  it('asks for no more than a chunk at a time', async () => {
+describe('reading and writing in chunks', () => {
+  it('requests at most one chunk at a time', async () => {
     const file = slowFile(10, 100);
     const bytes = new Uint8Array(8);
     await readFully(file, 'f', 2, bytes, 3);
@@ -41,7 +41,7 @@ describe('chunks of files', () => {
     assert.deepEqual(file.asked, [3, 3, 2, 3, 3, 2]);
   });
 
-  it('goes on where a call did less', async () => {
+  it('continues after a call that transfers less', async () => {
     const file = slowFile(10, 2);
     const bytes = new Uint8Array(5);
     await readFully(file, 'f', 0, bytes, 4);
@@ -50,7 +50,7 @@ describe('chunks of files', () => {
     assert.deepEqual([...file.content], [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]);
   });
 
-  it('refuses a file that ends, or takes no more', async () => {
+  it('refuses a file that is too short or accepts no more bytes', async () => {
     const refused = (message: RegExp) => (error: Error) =>
       error instanceof CheckpointError && message.test(error.message);
     await assert.rejects(

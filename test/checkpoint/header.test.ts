@@ -27,7 +27,7 @@ function write(header: string | Uint8Array, dataBytes = 0): void {
 const entry = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}';
 const one = (fields: string): string => `{"a":{${fields}}}`;
 
-describe('the header of a checkpoint', () => {
+describe('the header of a safetensors file', () => {
   const refusedHeaders: Record<string, [header: string | Uint8Array, message: RegExp]> = {
     'a byte order mark': [`\uFEFF{"a":${entry}}`, /begin with {/],
     'blanks before it': [` {"a":${entry}}`, /begin with {/],
@@ -138,7 +138,7 @@ describe('the header of a checkpoint', () => {
     });
   }
 
-  it('may have blanks between and behind, fields in any order, unknown ones, escapes, and tensors in any order', async () => {
+  it('may have whitespace, unknown fields and escapes, and fields and tensors in any order', async () => {
     write(
       '{ "late" :\n{ "data_offsets" : [ 4 , 6 ] , "q" : [ { "a" : [ -1.5e3 , "x\\"" , null ] } , { } , [ ] ] , "shape" : [ 2 ] , "dtype" : "\\u00558" } ,' +
         '"\\ud83d\\ude00" : {"dtype":"U8","shape":[4],"data_offsets":[0,4]},\t"none":{"dtype":"F32","shape":[3,0],"data_offsets":[4,4]},"__metadata__":{"__proto__":"p","":"\\n"} } \r\n ',
@@ -155,7 +155,7 @@ describe('the header of a checkpoint', () => {
     await opened.close();
   });
 
-  it('gives names in its own order, whole numbers too', async () => {
+  it('keeps the order of its names, also of whole numbers', async () => {
     write(`{"b":${entry},"10":${entry},"9":${entry},"a":${entry},"0":${entry}}`);
     const opened = await SafetensorsFile.open(file);
     assert.deepEqual(opened.names, ['b', '10', '9', 'a', '0']);
@@ -175,7 +175,7 @@ describe('the header of a checkpoint', () => {
     'unknown fields': one(`${'"q":1,'.repeat(2e5)}${entry.slice(1, -1)}`),
   };
   for (const [what, json] of Object.entries(long)) {
-    it(`of a million bytes of ${what} is read in steps of some thousand bytes`, () => {
+    it(`is read in steps of some thousand bytes: a million bytes of ${what}`, () => {
       const bytes = Buffer.from(json);
       const dataBytes = what.includes('other order') ? 20_000 : 0;
       const work = Header.parse('f', bytes, 8 + bytes.length + dataBytes);
@@ -185,7 +185,7 @@ describe('the header of a checkpoint', () => {
     });
   }
 
-  it('lets the event loop turn while it is read', async () => {
+  it('lets the event loop run while it is parsed', async () => {
     const bytes = Buffer.from(
       `{${Array.from({ length: 100_000 }, (_, i) => `"${i}":${entry}`).join(',')}}`,
     );
@@ -204,7 +204,7 @@ describe('the header of a checkpoint', () => {
     assert.equal(header.get('100000'), null);
   });
 
-  it('may name more tensors than fit into the heap: all together they are refused, one by one they are read', async () => {
+  it('may describe more tensors than fit into the heap: loading all is refused, loading one works', async () => {
     write(`{${Array.from({ length: 200_000 }, (_, i) => `"${i}":${entry}`).join(',')}}`);
     const { stdout } = await promisify(execFile)(process.execPath, [
       '--max-old-space-size=100',
@@ -218,7 +218,7 @@ describe('the header of a checkpoint', () => {
     assert.match(stdout, /tensor 199999 has shape \[0\]/);
   }).timeout(60_000);
 
-  it('is refused where a name, or the list of metadata, is longer than any sensible one', async () => {
+  it('is refused if a name or the list of metadata is too long', async () => {
     write(`{"${'x'.repeat(65_537)}":${entry}}`);
     await assert.rejects(
       loadSafetensors(file),
@@ -228,7 +228,7 @@ describe('the header of a checkpoint', () => {
     await assert.rejects(loadSafetensors(file), /more than 65536 entries/);
   });
 
-  it('and a tensor are refused where the container has no memory for them', async () => {
+  it('is refused together with a tensor if the container has no memory for them', async () => {
     const constrained = process.constrainedMemory;
     try {
       write(

@@ -50,7 +50,7 @@ function write(header: unknown, dataBytes: number): void {
   writeFileSync(file, bytes);
 }
 
-describe('safetensors', () => {
+describe('a safetensors file', () => {
   it('keeps every dtype, shape and bit', async () => {
     const state = Object.fromEntries(
       [float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool].map((dtype) => [
@@ -78,7 +78,7 @@ describe('safetensors', () => {
     await opened.close();
   });
 
-  it('lets a module go on from its state, and lists what does not fit', async () => {
+  it('restores a module, and lists what does not fit', async () => {
     const model = new nn.Linear(3, 2);
     await saveSafetensors(file, model.stateDict());
     const other = new nn.Linear(3, 2);
@@ -145,7 +145,7 @@ describe('safetensors', () => {
     'metadata that is not strings': [{ __metadata__: { a: 1 } }, 0, /__metadata__/],
   };
   for (const [what, [header, dataBytes, message]] of Object.entries(hostile)) {
-    it(`refuses ${what}`, async () => {
+    it(`is refused for ${what}`, async () => {
       write(header, dataBytes);
       await assert.rejects(
         loadSafetensors(file),
@@ -154,7 +154,7 @@ describe('safetensors', () => {
     });
   }
 
-  it('writes the same bytes in small pieces, of tensors that are not contiguous too', async () => {
+  it('has the same bytes if written in small chunks, also of tensors that are not contiguous', async () => {
     const state = {
       a: randn([7, 5]).t(),
       half: randn([3, 3]).to(float16),
@@ -171,7 +171,7 @@ describe('safetensors', () => {
     assert.deepEqual((await loadSafetensors(file))['a']?.tolist(), state.a.tolist());
   });
 
-  it('says in a CheckpointError that a file cannot be written, and leaves none behind', async () => {
+  it('that cannot be written is a CheckpointError, and leaves no file behind', async () => {
     const taken = path.join(folder, 'taken.safetensors');
     mkdirSync(taken);
     await assert.rejects(
@@ -199,7 +199,7 @@ describe('safetensors', () => {
     );
   });
 
-  it('reads the other tensors of a file with one of a terabyte, and refuses that one', async () => {
+  it('with a tensor of a terabyte still loads the other tensors, and refuses that one', async () => {
     const huge = 2 ** 40;
     write(
       {
@@ -225,7 +225,7 @@ describe('safetensors', () => {
     await opened.close();
   });
 
-  it('refuses bools that are neither 0 nor 1', async () => {
+  it('is refused for bools that are neither 0 nor 1', async () => {
     await saveSafetensors(file, { mask: tensor([true, false, true]) });
     const bytes = Uint8Array.from(readFileSync(file));
     bytes[bytes.length - 1] = 255;
@@ -233,7 +233,7 @@ describe('safetensors', () => {
     await assert.rejects(loadSafetensors(file), /tensor "mask" of bools holds the byte 255 at 2/);
   });
 
-  it('leaves nothing behind where it cannot save, and takes paths alone', async () => {
+  it('that cannot be saved leaves nothing behind, and its path must be a string', async () => {
     const place = mkdtempSync(path.join(tmpdir(), 'shardwise-save-'));
     mkdirSync(path.join(place, 'taken', 'inside'), { recursive: true });
     await assert.rejects(
@@ -245,7 +245,7 @@ describe('safetensors', () => {
     await assert.rejects(loadSafetensors(undefined as never), ArgumentError);
   });
 
-  it('takes any name as a name', async () => {
+  it('accepts any string as a name', async () => {
     const names = ['__proto__', 'constructor', 'toString', ''];
     await saveSafetensors(file, Object.fromEntries(names.map((name, i) => [name, tensor([i])])), {
       metadata: Object.fromEntries([['__proto__', 'x']]),
@@ -260,7 +260,7 @@ describe('safetensors', () => {
     await assert.rejects(saveSafetensors(file, { __metadata__: tensor([1]) }), CheckpointError);
   });
 
-  it('answers every truncation and every changed byte of the header with a CheckpointError or the right values', async () => {
+  it('with any truncation or changed byte in its header gives a CheckpointError or the right values', async () => {
     await saveSafetensors(file, { a: tensor([1, 2, 3]), b: tensor([[4], [5]]) });
     const good = readFileSync(file);
     await fc.assert(

@@ -48,7 +48,7 @@ const valueOf = async (file: string): Promise<unknown[]> => [
 ];
 
 describe('saving a checkpoint', () => {
-  it('gives the last file, whole, where saves to one path overlap', async () => {
+  it('leaves the last file complete if saves to one path overlap', async () => {
     const file = at('m.safetensors');
     for (let trial = 0; trial < 5; trial++) {
       const saves = Array.from({ length: 4 }, (_, i) =>
@@ -61,7 +61,7 @@ describe('saving a checkpoint', () => {
     assert.deepEqual(readdirSync(folder), ['m.safetensors']);
   });
 
-  it('goes on with the next save to a path where one failed', async () => {
+  it('continues with the next save to a path after one fails', async () => {
     const file = at('m.safetensors');
     const w = zeros([1000]);
     const first = saveSafetensors(file, { w }, { chunkBytes: 64 });
@@ -72,7 +72,7 @@ describe('saving a checkpoint', () => {
     assert.deepEqual(await valueOf(file), [1]);
   });
 
-  it('refuses a tensor that changes meanwhile, and keeps the old file', async () => {
+  it('refuses a tensor that changes during the save, and keeps the old file', async () => {
     const file = at('m.safetensors');
     await saveSafetensors(file, { w: ones([10]) });
     const before = readFileSync(file);
@@ -93,14 +93,14 @@ describe('saving a checkpoint', () => {
     assert.deepEqual(readdirSync(folder), ['m.safetensors']);
   });
 
-  it('refuses a tensor that changes after it was written, while another still is', async () => {
+  it('refuses a tensor that changes after it was written, while another is written', async () => {
     const [w, other] = [zeros([1]), zeros([5000])];
     const saving = saveSafetensors(at('m.safetensors'), { w, other }, { chunkBytes: 64 });
     setTimeout(() => w.add_(1), 2);
     await assert.rejects(saving, refused(/tensor "w" was changed in place/));
   });
 
-  it('writes what a tensor held when the save was asked for, though it is disposed of, leaves its scope or gets other data', async () => {
+  it('writes the values of the start of the save, even if a tensor is disposed of or gets other data', async () => {
     const [disposed, reset] = [full([100], 3), full([100], 4)];
     const saving = scope(() => ({
       promise: saveSafetensors(
@@ -119,7 +119,7 @@ describe('saving a checkpoint', () => {
     );
   });
 
-  it('never writes through a file or link that someone put beside', async () => {
+  it('never writes through a file or link of somebody else', async () => {
     const victim = at('victim');
     writeFileSync(victim, 'precious');
     const file = at('m.safetensors');
@@ -146,7 +146,7 @@ describe('saving a checkpoint', () => {
     assert.equal(seen.size, 5);
   });
 
-  it('keeps the mode of the file that it replaces, and gives a new one that of the umask', async () => {
+  it('keeps the mode of the file that it replaces, and gives a new file the mode of the umask', async () => {
     const umask = process.umask(0o027);
     try {
       await saveSafetensors(at('new.safetensors'), { w: ones([3]) });
@@ -180,14 +180,14 @@ describe('saving a checkpoint', () => {
     await assert.rejects(saveSafetensors(at('loop'), { w: ones([3]) }), CheckpointError);
   });
 
-  it('takes names as long as the system does', async () => {
+  it('accepts names as long as the system does', async () => {
     const name = 'é'.repeat(127);
     await saveSafetensors(at(name), { w: ones([3]) });
     assert.deepEqual(readdirSync(folder), [name]);
     await assert.rejects(saveSafetensors(at('x'.repeat(256)), { w: ones([3]) }), CheckpointError);
   });
 
-  it('replaces no directory, socket or device', async () => {
+  it('refuses to replace a directory, socket or device', async () => {
     mkdirSync(at('taken'));
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(at('socket'), resolve));
@@ -213,7 +213,7 @@ describe('saving a checkpoint', () => {
     }
   });
 
-  it('refuses a header that no reader takes', async () => {
+  it('refuses a header that is too large for readers', async () => {
     await assert.rejects(
       saveSafetensors(
         at('m.safetensors'),
@@ -249,7 +249,7 @@ async function until(condition: () => boolean): Promise<void> {
 const partials = (): string[] => readdirSync(folder).filter((name) => name.endsWith('.partial'));
 
 describe('saves of several writers', () => {
-  it('leave a whole file of one of them, from worker threads', async () => {
+  it('leave a complete file of one of them, from worker threads', async () => {
     const file = at('m.safetensors');
     const workers = [1, 2, 3].map(
       (value) =>
@@ -281,7 +281,7 @@ describe('saves of several writers', () => {
     assert.deepEqual(partials(), []);
   }).timeout(60_000);
 
-  it('remove what a killed process left, and nothing of one that lives', async () => {
+  it('remove the files of a killed process, and none of a running one', async () => {
     const file = at('m.safetensors');
     const dead = await startWriter(file, 1, 8, 1);
     await until(() => partials().length === 1);
@@ -297,7 +297,7 @@ describe('saves of several writers', () => {
     assert.deepEqual(partials(), []);
   }).timeout(60_000);
 
-  it('remove what another machine left only when that is old', async () => {
+  it('remove the files of another machine only if they are old', async () => {
     const foreign = at('m.safetensors.00000000-0123456789abcdef.partial');
     writeFileSync(foreign, 'half');
     writeFileSync(at('m.safetensors.notes.partial'), 'not ours');
@@ -309,7 +309,7 @@ describe('saves of several writers', () => {
     assert.deepEqual(partials(), ['m.safetensors.notes.partial']);
   });
 
-  it('keep the old file, whole, where one is killed', async () => {
+  it('keep the old file complete if one writer is killed', async () => {
     const file = at('m.safetensors');
     await saveSafetensors(file, { w: tensor([7]) });
     const killed = await startWriter(file, 1, 8, 1);

@@ -30,7 +30,7 @@ const refused = (message: RegExp) => (error: unknown) =>
   error instanceof CheckpointError && message.test(error.message);
 
 describe('loading a checkpoint', () => {
-  it('refuses FIFOs at once, and keeps no thread of the process waiting', async () => {
+  it('refuses a FIFO at once, and blocks no thread of the process', async () => {
     execFileSync('mkfifo', [at('fifo')]);
     symlinkSync('fifo', at('link'));
     const loads = Array.from({ length: 8 }, (_, i) =>
@@ -69,7 +69,7 @@ describe('loading a checkpoint', () => {
     }
   });
 
-  it("refuses the kernel's files, whose sizes say nothing", async () => {
+  it('refuses files of the kernel, whose sizes are wrong', async () => {
     for (const name of [
       '/proc/self/maps',
       '/proc/self/mem',
@@ -86,7 +86,7 @@ describe('loading a checkpoint', () => {
     assert.deepEqual((await loadSafetensors(at('linked.safetensors')))['w']?.tolist(), [1, 1, 1]);
   });
 
-  it('says so where a file shrinks while it is read', async () => {
+  it('reports a file that shrinks while it is read', async () => {
     await saveSafetensors(at('m.safetensors'), { a: ones([3]), b: ones([1000]) });
     const opened = await SafetensorsFile.open(at('m.safetensors'));
     truncateSync(at('m.safetensors'), readFileSync(at('m.safetensors')).length - 100);
@@ -97,7 +97,7 @@ describe('loading a checkpoint', () => {
     await assert.rejects(loadSafetensors(at('m.safetensors')), refused(/it has 0 bytes/));
   });
 
-  it('goes on reading the file that it opened where another takes its name', async () => {
+  it('continues with the file that it opened if another file takes its name', async () => {
     await saveSafetensors(at('m.safetensors'), { a: ones([3]) });
     const opened = await SafetensorsFile.open(at('m.safetensors'));
     await saveSafetensors(at('m.safetensors'), { a: ones([5]) });

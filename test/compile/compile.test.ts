@@ -36,7 +36,7 @@ describe('compile', () => {
     assert.equal(counter.frameCount, 3);
   });
 
-  it('writes a readable graph', () => {
+  it('prints a readable graph', () => {
     const counter = CompileCounter();
     compile((x: Tensor) => x.sin().sin(), { backend: counter, fullgraph: true })(ones([2]));
     assert.equal(
@@ -58,7 +58,7 @@ describe('compile', () => {
     );
   });
 
-  it('replays in-place changes on the argument and returns the same object', () => {
+  it('replays in-place changes of the argument and returns the same object', () => {
     const fn = compile((w: Tensor, x: Tensor) => w.copy_(x.add(1)), { fullgraph: true });
     noGrad(() => {
       for (const v of [1, 2]) {
@@ -84,7 +84,7 @@ describe('compile', () => {
     });
   });
 
-  it('draws new random numbers at every run, the same as eagerly', () => {
+  it('draws new random numbers at every run, equal to those of the uncompiled function', () => {
     const fn = (x: Tensor): Tensor => x.add(rand([3]));
     const compiled = compile(fn, { fullgraph: true });
     const x = zeros([3]);
@@ -94,7 +94,7 @@ describe('compile', () => {
     assert.deepEqual([values(compiled(x)), values(compiled(x))], expected);
   });
 
-  it('with fullgraph, refuses a value that is read; without, runs the function as it is', () => {
+  it('refuses to read a value with fullgraph, and runs the function uncompiled without it', () => {
     const fn = (x: Tensor): Tensor => ((x.sum().item() as number) > 0 ? x.add(1) : x);
     assert.throws(() => compile(fn, { fullgraph: true })(ones([2])), CompileError);
     assert.deepEqual(values(compile(fn)(ones([2]))), [2, 2]);
@@ -102,7 +102,7 @@ describe('compile', () => {
 });
 
 describe('FakeTensorMode', () => {
-  it('runs a model larger than the machine on shapes alone', () => {
+  it('runs a model that is larger than the machine on shapes alone', () => {
     const before = memory.stats().allocatedBytes;
     const shape = new FakeTensorMode().run(
       () => new nn.Linear(1_000_000, 1_000_000)(zeros([64, 1_000_000])).shape,
@@ -111,14 +111,14 @@ describe('FakeTensorMode', () => {
     assert.equal(memory.stats().allocatedBytes, before);
   });
 
-  it('reports bad shapes as eager ops do', () => {
+  it('reports wrong shapes as eager ops do', () => {
     assert.throws(
       () => new FakeTensorMode().run(() => zeros([2, 3]).matmul(zeros([4, 5]))),
       /inner sizes differ/,
     );
   });
 
-  it('says of a value that is read what is true there: nothing is compiled', () => {
+  it('says that fake tensors have no values if one is read', () => {
     const says =
       /^FakeTensorMode: a value of float32\[\] was read, and fake tensors have shapes and no values\. Inside run\(\), decide on shapes; /;
     assert.throws(

@@ -17,8 +17,8 @@ import {
 import { CompileError, compile, nn, ones, type Tensor } from '../../lib/index.js';
 import { onRanks, valuesOf } from '../distributed/support/on-ranks.js';
 
-describe('compiled functions of several ranks', () => {
-  it('run as they are where a module is parallel', async () => {
+describe('a compiled function on several ranks', () => {
+  it('runs uncompiled if a module is parallel', async () => {
     await onRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const model = new nn.Sequential(new nn.Linear(4, 8), new nn.ReLU(), new nn.Linear(8, 4));
@@ -38,7 +38,7 @@ describe('compiled functions of several ranks', () => {
     });
   });
 
-  it('run as they are where they call collectives, each of them once', async () => {
+  it('runs uncompiled if it calls collectives, each of them once', async () => {
     const seen = await onRanks(2, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2]);
       const summed = compile((x: Tensor) => {

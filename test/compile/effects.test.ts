@@ -56,8 +56,8 @@ function assertEqualGradients(fn: (w: Tensor) => Tensor, fullgraph = true): void
   for (const each of got) assert.deepEqual(each, expected);
 }
 
-describe('what a captured graph repeats', () => {
-  it('runs every op in the grad mode that it was captured in', () => {
+describe('a captured graph', () => {
+  it('runs every op in the grad mode of the capture', () => {
     assertEqualGradients((w) =>
       noGrad(() => w.mul(2))
         .mul(w)
@@ -79,13 +79,13 @@ describe('what a captured graph repeats', () => {
     assert.equal(isGradEnabled(), true);
   });
 
-  it('cuts history where detach() and data do', () => {
+  it('detaches where detach() and data do', () => {
     assertEqualGradients((w) => w.mul(2).detach().mul(w).sum());
     assertEqualGradients((w) => w.mul(2).data.mul(w).sum());
     assertEqualGradients((w) => w.data.mul(w).sum());
   });
 
-  it('makes tensors of written values anew at every run', () => {
+  it('creates tensors from written values anew at every run', () => {
     const compiled = compile(
       (x: Tensor) => {
         const sum = tensor([0.5, 1.5]);
@@ -99,7 +99,7 @@ describe('what a captured graph repeats', () => {
       assert.deepEqual(list(result), [1.5, 3.5]);
   });
 
-  it('draws from the generator that was given, and gives attention another mask at every run', () => {
+  it('draws from the given generator, and gives attention another dropout mask at every run', () => {
     const generator = new Generator(3);
     const fn = (x: Tensor): Tensor => x.add(rand([2], { generator }));
     const compiled = compile(fn, { fullgraph: true });
@@ -122,7 +122,7 @@ describe('what a captured graph repeats', () => {
     }
   });
 
-  it('changes a tensor that is closed over once a call, and its version with it', () => {
+  it('changes a tensor that the function closes over once per call, and so its version', () => {
     const total = zeros([2]);
     const compiled = compile((x: Tensor) => total.add_(x), { fullgraph: true });
     for (const call of [1, 2, 3]) {
@@ -132,7 +132,7 @@ describe('what a captured graph repeats', () => {
     }
   });
 
-  it('leaves no history of the capture on a tensor that is closed over', () => {
+  it('leaves no history of the capture on a tensor that the function closes over', () => {
     const run = (compiled: boolean): unknown => {
       const total = zeros([2]);
       const add = (w: Tensor): Tensor => total.add_(w.mul(w));
@@ -144,7 +144,7 @@ describe('what a captured graph repeats', () => {
     assert.deepEqual(run(true), run(false));
   });
 
-  it('changes an input in place that was computed before', () => {
+  it('changes an input in place that is not a leaf', () => {
     assertEqualGradients((w) =>
       compile((h: Tensor) => h.relu_(), { fullgraph: true })(w.mul(2))
         .mul(w)
@@ -166,7 +166,7 @@ describe('what a captured graph repeats', () => {
     }
   });
 
-  it('calls no hooks of saved tensors and holds no memory for the capture', () => {
+  it('runs no hooks of saved tensors and holds no memory of the capture', () => {
     let packed = 0;
     const weight = leaf([1.5, 2.5]);
     const fn = compile((x: Tensor) => x.mul(weight), { fullgraph: true });
@@ -188,8 +188,8 @@ describe('what a captured graph repeats', () => {
   });
 });
 
-describe('mixed precision in a captured graph', () => {
-  it('converts weights anew at every run, also those that the region has converted before', () => {
+describe('autocast in a captured graph', () => {
+  it('converts weights anew at every run, even if the region converted them before', () => {
     const weight = leaf([1.5, 2.5]).requiresGrad_();
     const fn = (x: Tensor): Tensor => x.matmul(weight.unsqueeze(1));
     const compiled = compile(fn, { fullgraph: true });
@@ -205,7 +205,7 @@ describe('mixed precision in a captured graph', () => {
     }
   });
 
-  it('is off where the function switches it off', () => {
+  it('is off where the function turns it off', () => {
     const fn = compile(
       (x: Tensor) => amp.autocast({ deviceType: 'cpu', enabled: false }, () => x.matmul(x)),
       { fullgraph: true },
@@ -270,9 +270,9 @@ const unrepeatable: Record<string, [name: RegExp, fn: (w: Tensor) => Tensor]> = 
   ],
 };
 
-describe('what a graph cannot repeat', () => {
+describe('an effect that a graph cannot repeat', () => {
   for (const [what, [name, fn]] of Object.entries(unrepeatable)) {
-    it(`${what}: refused with fullgraph, naming the place; without, the function runs as it is`, () => {
+    it(`is refused with fullgraph, with its place, and runs uncompiled without it: ${what}`, () => {
       assert.throws(
         () => compile(fn, { fullgraph: true })(leaf([1.5, 2.5])),
         (error: Error) =>
@@ -284,7 +284,7 @@ describe('what a graph cannot repeat', () => {
     });
   }
 
-  it('hooks of modules on gradients are refused, and work without fullgraph', () => {
+  it('is refused with fullgraph and runs without it: hooks of modules on gradients', () => {
     const model = new nn.Linear(2, 2);
     model.registerFullBackwardHook((_m, [grad]) => [grad?.mul(10) ?? null]);
     assert.throws(
@@ -294,7 +294,7 @@ describe('what a graph cannot repeat', () => {
     assertEqualGradients((w) => model(w).sum(), false);
   });
 
-  it('a mode or default that is left changed', () => {
+  it('is refused: a mode or default that stays changed', () => {
     for (const change of [() => setGradEnabled(false), () => setDefaultDtype(float64)]) {
       assert.throws(
         () =>
@@ -312,7 +312,7 @@ describe('what a graph cannot repeat', () => {
     }
   });
 
-  it('asynchronous functions, and results in Maps and instances', async () => {
+  it('is refused: asynchronous functions, and results in Maps and instances', async () => {
     const x = vector(1, 2);
     for (const fn of [
       (t: Tensor) => new Map([['y', t.add(1)]]),
@@ -327,7 +327,7 @@ describe('what a graph cannot repeat', () => {
     assert.deepEqual(list(await compile(async (t: Tensor) => t.add(1))(x)), [2, 3]);
   });
 
-  it('a change of an argument that is no tensor', () => {
+  it('is refused: a change of an argument that is not a tensor', () => {
     const fn = (x: Tensor, stats: { calls: number }): Tensor => {
       stats.calls++;
       return x.mul(stats.calls);
@@ -342,7 +342,7 @@ describe('what a graph cannot repeat', () => {
     assert.equal(stats.calls, 2);
   });
 
-  it('runs a function as it is for those arguments alone that break its graph', () => {
+  it('makes the function run uncompiled only for the arguments that have it', () => {
     const counter = CompileCounter();
     const fn = compile(
       (x: Tensor, read: boolean) => (read ? x.mul(x.sum().item() as number) : x.mul(2)),

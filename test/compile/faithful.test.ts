@@ -50,7 +50,8 @@ describe('a captured function', () => {
     'with values of its own that it changes': (w) => tensor([1, 1, 1]).add_(w.detach()).mul(w),
   };
   for (const [what, fn] of Object.entries(functions))
-    it(`${what} gives the results and gradients of the function`, () => assertFaithful(fn));
+    it(`${what} gives the results and gradients of the uncompiled function`, () =>
+      assertFaithful(fn));
 });
 
 class Triple extends autograd.Function {
@@ -62,7 +63,7 @@ class Triple extends autograd.Function {
   }
 }
 
-describe('what is no op', () => {
+describe('a call that is not an op', () => {
   const functions: Record<string, (w: Tensor) => Tensor> = {
     'an autograd.Function': (w) => Triple.apply(w),
     'a hook': (w) => {
@@ -81,7 +82,7 @@ describe('what is no op', () => {
     },
   };
   for (const [what, fn] of Object.entries(functions)) {
-    it(`${what} is refused in one graph, and the function runs as it is otherwise`, () => {
+    it(`is refused with fullgraph, and runs uncompiled without it: ${what}`, () => {
       assert.throws(() => compile(fn, { fullgraph: true })(leaf([1, 2, 3])), CompileError);
       const [eager, compiled] = [fn, compile(fn)].map((each) => {
         const w = leaf([1, 2, 3]);
@@ -93,18 +94,18 @@ describe('what is no op', () => {
     });
   }
 
-  it('an autograd.Function that is not differentiated is captured', () => {
+  it('is captured if it is an autograd.Function that is not differentiated', () => {
     const fn = compile((x: Tensor) => Triple.apply(x), { fullgraph: true });
     assert.deepEqual(fn(ones([2])).tolist(), [1, 1]);
   });
 });
 
-describe('guards', () => {
+describe('the guards of a capture', () => {
   const x = ones([1]);
   const run = (fn: (...args: never[]) => Tensor, ...args: unknown[]): unknown =>
     (fn as (...given: unknown[]) => Tensor)(...args).item();
 
-  it('tell strings from lists of strings', () => {
+  it('distinguish strings from lists of strings', () => {
     const fn = compile((t: Tensor, ...words: string[]) => t.mul(words.length), { fullgraph: true });
     assert.deepEqual(
       [fn(x, 'a|string:b').item(), fn(x, 'a', 'b').item(), fn(x, '"a"|"b"').item()],
@@ -112,7 +113,7 @@ describe('guards', () => {
     );
   });
 
-  it('see what objects, maps and sets hold', () => {
+  it('compare the contents of objects, maps and sets', () => {
     class Scale {
       by = 2;
     }
@@ -137,7 +138,7 @@ describe('guards', () => {
     assert.deepEqual([run(fn, p, q), run(fn, p, p), run(fn, q, p)], [3, 10, 3]);
   });
 
-  it('see nested attributes of modules and rebound parameters', () => {
+  it('see nested attributes of modules and reassigned parameters', () => {
     class Net extends nn.Module {
       cfg = { s: 2, list: [1, 2] };
       w = new nn.Parameter(tensor(1));
@@ -174,7 +175,7 @@ describe('guards', () => {
     assert.deepEqual([fn(x).item(), fn(x).item()], [first + 1, first + 2]);
   });
 
-  it('refuse options that are not there', () => {
+  it('are made only for known options', () => {
     assert.throws(
       () => compile((t: Tensor) => t, { dynamic: true } as object),
       /dynamic can be false, got true/,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { runProgram } from '../run-program.js';
 
-describe('compiled functions that nobody holds', () => {
+describe('compiled functions that are garbage', () => {
   it('leave nothing of their captures on the heap', async function () {
     this.timeout(60_000);
     const { bytesEach } = await runProgram<{ bytesEach: number }>('compile/programs/forgotten');

@@ -43,8 +43,8 @@ class Counting extends nn.Module {
   }
 }
 
-describe('guards of compile', () => {
-  it('tell arguments apart that print alike', () => {
+describe('the guards of compile', () => {
+  it('distinguish arguments that print alike', () => {
     const fn = compile(
       (x: Tensor, ...rest: unknown[]) => x.mul(rest.length * 10 + (typeof rest[0]).length),
       { fullgraph: true },
@@ -75,7 +75,7 @@ describe('guards of compile', () => {
       );
   });
 
-  it('compare plain values of arguments at any depth, and instances by what they hold', () => {
+  it('compare plain values of arguments at any depth, and instances by their fields', () => {
     const value = (o: unknown): number =>
       Number(
         JSON.stringify(o instanceof Map ? [...o.values()] : o instanceof Set ? [...o] : o).replace(
@@ -131,7 +131,7 @@ describe('guards of compile', () => {
     assert.deepEqual(list(inPlace(p, p)), [4]);
   });
 
-  it('see a gradient that comes', () => {
+  it('see a gradient that appears', () => {
     const counter = CompileCounter();
     const fn = compile((w: Tensor) => (w.grad === null ? w.mul(1) : w.mul(2)), {
       backend: counter,
@@ -174,7 +174,7 @@ describe('guards of compile', () => {
     assert.deepEqual(list(fn(ones(2), layer)), [6]);
   });
 
-  it('refuse a module whose forward changes it; without fullgraph it counts as eagerly', () => {
+  it('refuse a module whose forward changes it; without fullgraph it counts as when uncompiled', () => {
     const strict = new Counting();
     assert.throws(
       () => compile(strict, { fullgraph: true })(ones(1)),
@@ -196,8 +196,8 @@ describe('guards of compile', () => {
   });
 });
 
-describe('options of compile', () => {
-  it('that are not there yet, or are misspelt, are errors', () => {
+describe('the options of compile', () => {
+  it('are refused if they are misspelt or not supported', () => {
     const fn = (x: Tensor): Tensor => x;
     for (const options of [
       { dynamic: true },

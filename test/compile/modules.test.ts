@@ -30,8 +30,8 @@ class Scale extends nn.Module {
   }
 }
 
-describe('compile on modules', () => {
-  it('gives a module with the same parameters, and captures it once', () => {
+describe('compile of a module', () => {
+  it('returns a module with the same parameters, and captures it once', () => {
     const counter = CompileCounter();
     const model = new Scale();
     const compiled = compile(model, { backend: counter, fullgraph: true });
@@ -103,7 +103,7 @@ describe('compile on modules', () => {
     assert.equal(counter.frameCount, 3);
   });
 
-  it('module.compile() captures calls of the module, hooks included', () => {
+  it('by module.compile() captures calls of the module, including hooks', () => {
     const counter = CompileCounter();
     const model = new nn.Sequential(new nn.Linear(2, 2), new nn.ReLU());
     let calls = 0;
@@ -120,8 +120,8 @@ describe('compile on modules', () => {
   });
 });
 
-describe('compiler', () => {
-  it('isCompiling is true during a capture only', () => {
+describe('the compiler namespace', () => {
+  it('has isCompiling, which is true during a capture only', () => {
     const seen: boolean[] = [];
     const fn = compile((x: Tensor) => {
       seen.push(compiler.isCompiling());
@@ -132,7 +132,7 @@ describe('compiler', () => {
     assert.deepEqual([...seen, compiler.isCompiling()], [true, false]);
   });
 
-  it('reset forgets captures', () => {
+  it('has reset, which drops captures', () => {
     const counter = CompileCounter();
     const fn = compile((x: Tensor) => x.add(1), { backend: counter });
     fn(ones([1]));
@@ -141,7 +141,7 @@ describe('compiler', () => {
     assert.equal(counter.frameCount, 2);
   });
 
-  it('graphBreak and disabled functions make a function run as it is, and are errors with fullgraph', () => {
+  it('has disable, which like graphBreak makes a function run uncompiled, and is an error with fullgraph', () => {
     const disabled = compiler.disable((x: Tensor) => x.mul(4));
     for (const fn of [(x: Tensor) => (graphBreak(), x.mul(4)), (x: Tensor) => disabled(x)]) {
       const counter = CompileCounter();
@@ -152,7 +152,7 @@ describe('compiler', () => {
     graphBreak();
   });
 
-  it('what a disabled function calls is not compiled, unless recursive is false', () => {
+  it('has disable, which also excludes the functions that are called, unless recursive is false', () => {
     const counter = CompileCounter();
     const inner = compile((x: Tensor) => x.add(1), { backend: counter });
     compiler.disable(inner)(zeros([1]));

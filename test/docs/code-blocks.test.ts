@@ -22,7 +22,7 @@ describe('the documentation', () => {
   });
 
   for (const { page, number, code, file } of blocks.filter(({ kind }) => kind === 'ts')) {
-    it(`runs block ${number} of ${page}`, async function () {
+    it(`runs in block ${number} of ${page}`, async function () {
       this.timeout(30000);
       const written = path.join(folder, file);
       writeFileSync(written, ofThisCheckout(code));
@@ -30,7 +30,7 @@ describe('the documentation', () => {
     });
   }
 
-  it('has diffs in README.md only, whose tests run them', () => {
+  it('has diffs in README.md only, which other tests run', () => {
     const pages = blocks.filter(({ kind }) => kind === 'diff').map(({ page }) => page);
     assert.deepEqual([...new Set(pages)], ['README.md']);
   });

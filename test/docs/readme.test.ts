@@ -29,7 +29,7 @@ describe('the programs of README.md', function () {
   before(() => void mkdirSync(folder, { recursive: true }));
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  it('are a program of twelve lines, a diff of two lines for a GPU and one of three for a mesh', () => {
+  it('are one of twelve lines, a diff of two lines for a GPU and a diff of three lines for a mesh', () => {
     const lines = onCpu.trim().split('\n');
     const isNew = (line: string): boolean => !lines.includes(line);
     assert.equal(lines.length, 12);
@@ -38,15 +38,15 @@ describe('the programs of README.md', function () {
     assert.equal(onMesh.trim().split('\n').filter(isNew).length, 3);
   });
 
-  it('print the loss that the page promises on the CPU', async () => {
+  it('print the loss of the page on the CPU', async () => {
     isPromised(await printed(onCpu));
   });
 
-  it('print it after the diff for a GPU, on the CPU where there is no GPU', async () => {
+  it('print the loss of the page after the diff for a GPU', async () => {
     isPromised(await printed(cuda.isAvailable() ? onGpu : onGpu.replaceAll("'cuda'", "'cpu'")));
   });
 
-  it('print it on all four ranks after the diff for a mesh', async () => {
+  it('print the loss of the page on all four ranks after the diff for a mesh', async () => {
     const main = path.join(root, 'lib', 'cli', 'main.ts');
     const lines = (await printed(onMesh, main, 'run', '--nproc-per-node', '4')).trim().split('\n');
     const ranks = lines.map((line) => /^\[(\d)\] (.*)$/.exec(line)?.slice(1) ?? [line]);

@@ -29,16 +29,16 @@ function values(result: unknown): unknown {
       : result;
 }
 
-describe('every composition by name', () => {
+describe('every composition with options', () => {
   const declared = allComposites().flatMap(({ name, fn, samples }) => {
     const declaration = declarationOf(fn);
     return declaration === undefined ? [] : [{ name, fn, samples, declaration }];
   });
 
-  it('is many of them', () => assert.ok(declared.length > 70, String(declared.length)));
+  it('is in the table', () => assert.ok(declared.length > 70, String(declared.length)));
 
   for (const { name, fn, samples, declaration } of declared) {
-    it(`${name} gives what it gives by position`, () => {
+    it(`equals the call by position: ${name}`, () => {
       for (const sample of samples()) {
         manualSeed(5);
         const expected = values(fn(...sample));

@@ -100,7 +100,7 @@ function checkTwin({ name, fn }: Composite, [input, ...rest]: readonly unknown[]
 describe('every composition', () => {
   for (const composite of allComposites()) {
     const { name, fn, method, inPlace, readsValues } = composite;
-    it(`${name}: gradient, method${inPlace ? ', twin' : ''}${readsValues ? '' : ', shape without values'}`, function () {
+    it(`has a correct gradient, method${inPlace ? ', in-place form' : ''}${readsValues ? '' : ', fake shape'}: ${name}`, function () {
       this.timeout(60_000);
       for (const args of composite.samples()) {
         checkGradient(composite, args);

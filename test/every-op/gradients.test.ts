@@ -50,7 +50,7 @@ describe('the decomposition of every op that has one', () => {
     ) => readonly Tensor[];
     const samples = op.samples() as Sample<object>[];
     if (samples.length === 0) continue;
-    it(`says the same as the kernel for ${op.name}`, () => {
+    it(`computes the same as the kernel for ${op.name}`, () => {
       for (const { inputs, params } of samples) {
         const [kernel, parts] = [dispatch(op, inputs, params), decompose(inputs, params)];
         parts.forEach((part, i) => {

@@ -62,11 +62,11 @@ function derivatives(
   return [output, ...first, ...second].map((t) => t?.detach() ?? null);
 }
 
-describe('every op that writes in place', () => {
+describe('the in-place form of every op', () => {
   for (const op of differentiableOps()) {
     const samples = float64Samples(op).filter((sample) => targetOf(op, sample) >= 0);
     if (samples.length === 0) continue;
-    it(`has the same value and gradients: ${op.name}`, () => {
+    it(`has the same values and gradients as the op for ${op.name}`, () => {
       for (const sample of samples) {
         const at = targetOf(op, sample);
         const expected = derivatives(op, sample, at, null);

@@ -78,7 +78,7 @@ function assertSame(actual: (Tensor | null)[], expected: (Tensor | null)[], what
 
 describe('the gradient of every op in the table', () => {
   for (const op of differentiableOps()) {
-    it(`takes cotangents in any layout: ${op.name}`, () => {
+    it(`accepts cotangents in any layout for ${op.name}`, () => {
       for (const sample of float64Samples(op)) {
         for (const [name, layout] of Object.entries(layouts)) {
           const expected = gradients(op, sample, (g) => layout(g).contiguous().clone());
@@ -87,7 +87,7 @@ describe('the gradient of every op in the table', () => {
       }
     });
 
-    it(`takes operands in any layout: ${op.name}`, () => {
+    it(`accepts operands in any layout for ${op.name}`, () => {
       for (const { inputs, params } of float64Samples(op)) {
         for (const [name, layout] of Object.entries(layouts)) {
           inputs.forEach((t, i) => {

@@ -60,9 +60,9 @@ const withoutSecond: Record<string, { fn: (x: Tensor) => Tensor; message: RegExp
   },
 };
 
-describe('a gradient that does not exist', () => {
+describe('a second gradient that does not exist', () => {
   for (const [name, { fn, message }] of Object.entries(withoutSecond)) {
-    it(`is refused, of second order: ${name}`, () => {
+    it(`is refused by ${name}`, () => {
       const x = randn([1, 2, 3, 4], { dtype: float64 }).requiresGrad_();
       assert.equal(autograd.grad(fn(x).sum(), x)[0]?.shape.join(), x.shape.join());
       assert.throws(() => autograd.grad(fn(x).sum(), x, { createGraph: true }), {

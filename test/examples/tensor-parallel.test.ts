@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { runExample } from './run-example.js';
 
 describe('examples/tensor-parallel', () => {
-  it('shows parts and communication, and learns on four ranks what one learns', function () {
+  it('prints shards and communication, and learns on four ranks what one rank learns', function () {
     this.timeout(60_000);
     const { status, stdout, stderr } = runExample('tensor-parallel');
     assert.equal(status, 0, stderr);

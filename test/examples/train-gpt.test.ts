@@ -32,7 +32,7 @@ const json = (...args: string[]): Record<string, number>[] => {
 };
 
 describe('examples/train-gpt', () => {
-  it('goes on from its checkpoint, which is one file, and judges both models alike whatever the seed and batch', async function () {
+  it('resumes from its checkpoint, which is one file, with the same evaluation for any seed and batch', async function () {
     this.timeout(120_000);
     const out = path.join(folder, 'run');
     const first = json('--out', out, '--steps', '2', '--seed', '5');
@@ -61,7 +61,7 @@ describe('examples/train-gpt', () => {
     );
   });
 
-  it('gives the same losses on ranks that share batch and model, and goes on from their checkpoint on others', function () {
+  it('gives the same losses on ranks that share batch and model, and resumes on another mesh', function () {
     this.timeout(120_000);
     const [alone, together] = ['alone', 'together'].map((name) => path.join(folder, name)) as [
       string,
@@ -123,7 +123,7 @@ describe('examples/train-gpt', () => {
     );
   });
 
-  it('prints what a sharded model continues', function () {
+  it('prints text that a sharded model generates', function () {
     this.timeout(120_000);
     const { status, stdout, stderr } = start(
       '--out',
@@ -142,7 +142,7 @@ describe('examples/train-gpt', () => {
     assert.match(stdout, /validation loss \d\.\d+ nats a byte/);
   });
 
-  it('says in one line that there is no checkpoint, or none of its own', () => {
+  it('says in one line that the checkpoint is missing or is not its own', () => {
     const none = path.join(folder, 'none');
     const missing = start('--resume', '--out', none);
     assert.equal(missing.status, 1);
@@ -179,7 +179,7 @@ describe('examples/train-gpt', () => {
     });
   }
 
-  it('takes each byte of the held-out text as a target once', () => {
+  it('uses each byte of the held-out text as a target once', () => {
     const bytes = Uint8Array.from({ length: 23 }, (_, i) => i);
     const starts = evaluationStarts(bytes, 5);
     const [inputs, targets] = windowsAt(bytes, starts, 5, 'cpu');

@@ -30,7 +30,7 @@ describe('fuzzing', () => {
     });
   }
 
-  it('finds nothing in signals for ranks and for a launcher', async function () {
+  it('finds nothing in signals to ranks and to a launcher', async function () {
     this.timeout(120_000);
     const common = {
       backend: 'shm',

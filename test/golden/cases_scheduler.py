@@ -5,7 +5,7 @@ from torch.optim import lr_scheduler
 
 STEPS = 20
 
-# Functions are named, and written out in TypeScript in lr-scheduler-suite.ts.
+# Functions are named, and written out in TypeScript in lr-scheduler.test.ts.
 LAMBDAS = {"warmup": lambda step: min(1.0, (step + 1) / 5), "inverse": lambda step: 1.0 / (1 + step), "shrink": lambda step: 0.9 if step % 3 else 0.8}
 
 SIMPLE = [

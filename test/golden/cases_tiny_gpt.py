@@ -1,4 +1,4 @@
-"""A GPT of two layers: logits, every gradient, and the losses of ten AdamW steps. Mirrored in tiny-gpt-suite.ts."""
+"""A GPT of two layers: logits, every gradient, and the losses of ten AdamW steps. Mirrored in tiny-gpt.test.ts."""
 
 import torch
 import torch.nn.functional as F

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
 import { assertNear } from './compare.js';
-import { withFixture } from './golden-suite.js';
+import { withFixture } from './read-fixture.js';
 import type { Encoded } from './run-case.js';
 
 type Options = Record<string, unknown>;
@@ -103,7 +103,7 @@ function check(c: Case): void {
   });
 }
 
-describe('golden learning rate schedulers', () => {
+describe('the learning rate schedule', () => {
   withFixture<Case>('scheduler', (fixture) => {
     for (const c of fixture.cases) it(`${c.name} matches PyTorch`, () => check(c));
   });

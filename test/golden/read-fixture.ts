@@ -1,7 +1,8 @@
-/** Reads the safetensors files that make.py writes. Knows nothing of the library under test. */
+/** Reads the safetensors files that make.py writes, without the library under test. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { it } from 'mocha';
 
 /** One tensor of a file: little-endian elements in row-major order. */
 export interface Entry {
@@ -36,7 +37,7 @@ type Metadata = { cases: string; torch: string; seed: string; made: string };
 
 const folder = join(fileURLToPath(new URL('.', import.meta.url)), 'fixtures');
 
-/** @throws Error if the file is not there; it says how to make it. */
+/** @throws Error if the file is missing, with the command that makes it */
 export function readFixture<Case>(name: string): Fixture<Case> {
   const path = join(folder, `${name}.safetensors`);
   let file: Buffer;
@@ -68,4 +69,18 @@ export function readFixture<Case>(name: string): Fixture<Case> {
       };
     },
   };
+}
+
+/** Defines the tests of a fixture, or one failing test if it cannot be read. */
+export function withFixture<Case>(name: string, define: (fixture: Fixture<Case>) => void): void {
+  let fixture: Fixture<Case>;
+  try {
+    fixture = readFixture<Case>(name);
+  } catch (error) {
+    it('has a fixture', () => {
+      throw error;
+    });
+    return;
+  }
+  define(fixture);
 }

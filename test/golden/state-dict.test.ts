@@ -5,8 +5,8 @@ import { fileURLToPath } from 'node:url';
 import * as sw from '../../lib/index.js';
 import { skipBecause } from '../skip.js';
 import { assertClose, assertNear } from './compare.js';
-import { withFixture } from './golden-suite.js';
-import type { Fixture } from './read-fixture.js';
+
+import { type Fixture, withFixture } from './read-fixture.js';
 import { Decoder, type Encoded } from './run-case.js';
 import { expected, makeTensor, snapshot, type Tensor } from './tensors.js';
 
@@ -232,10 +232,10 @@ const notSaved = new Set([
   'milestones',
 ]);
 
-describe('states that PyTorch saved', () => {
+describe('a state that PyTorch saved', () => {
   withFixture<OptimizerCase | SchedulerCase>('state-dict', (fixture) => {
     for (const c of fixture.cases)
-      it(`${c.name} goes on as in PyTorch`, () =>
+      it(`resumes as in PyTorch: ${c.name}`, () =>
         c.kind === 'optimizer' ? checkOptimizer(fixture, c) : checkScheduler(fixture, c));
   });
 });
@@ -335,7 +335,7 @@ const saved: Record<string, () => ReturnType<typeof savedRun>> = {
   ),
 };
 
-describe('states that PyTorch takes', () => {
+describe('a state that this library saved', () => {
   let ends: { params: unknown[]; lr: number[][] }[] = [];
 
   before(function () {
@@ -354,7 +354,7 @@ describe('states that PyTorch takes', () => {
   });
 
   Object.entries(saved).forEach(([name, make], i) => {
-    it(`PyTorch goes on from a run with ${name} as this library does`, () => {
+    it(`resumes in PyTorch as it does here: ${name}`, () => {
       const { end } = make();
       const [actual, wanted] = [ends[i] as (typeof ends)[number], end];
       const flat = (values: unknown): number[] => (values as unknown[]).flat(4) as number[];

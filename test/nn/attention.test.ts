@@ -55,7 +55,7 @@ function hiddenBy(mask: Tensor): Tensor {
 }
 
 describe('nn.MultiheadAttention', () => {
-  it('is causal by isCausal with weights, without them and with a padding mask', () => {
+  it('masks causally with isCausal, with and without weights, and with a padding mask', () => {
     const [out, weights] = bothWays({ isCausal: true });
     near(out, hiddenBy(causal));
     assert.equal(weights.mul(causal).abs().sum().item(), 0);
@@ -64,12 +64,12 @@ describe('nn.MultiheadAttention', () => {
       near(bothWays({ isCausal: true, keyPaddingMask })[0], hiddenBy(both));
   });
 
-  it('leaves it to attnMask what is seen, where that is given with isCausal', () => {
+  it('uses attnMask alone if it is given together with isCausal', () => {
     const attnMask = ones([queries, keys], { dtype: bool }).triu({ diagonal: 2 });
     near(bothWays({ attnMask, isCausal: true })[0], bothWays({ attnMask })[0]);
   });
 
-  it('joins masks that are bool and masks that are added', () => {
+  it('merges bool masks and added masks', () => {
     const bias = randn([queries, keys], { dtype: float64 });
     const hidden = padding.reshape([batch, 1, 1, keys]);
     const want = bothWays({
@@ -89,7 +89,7 @@ describe('nn.MultiheadAttention', () => {
     );
   });
 
-  it('takes masks of one sequence: [heads, queries, keys] and [keys]', () => {
+  it('accepts masks without a batch: [heads, queries, keys] and [keys]', () => {
     const attnMask = randn([heads, queries, keys], { dtype: float64 });
     const keyPaddingMask = padding.select(0, 0);
     const [q1, kv1] = [q.select(0, 0), kv.select(0, 0)];
@@ -104,7 +104,7 @@ describe('nn.MultiheadAttention', () => {
     );
   });
 
-  it('gives weights of 0 to a row that sees nothing, and gradients that are numbers', () => {
+  it('gives weights of 0 and finite gradients to a row whose keys are all masked', () => {
     const keyPaddingMask = padding.clone();
     keyPaddingMask.select(0, 1).fill_(true);
     const [, weights] = bothWays({ keyPaddingMask, averageAttnWeights: false });
@@ -121,7 +121,7 @@ describe('nn.MultiheadAttention', () => {
     }
   });
 
-  it('counts keys alike that the lowest number hides all, causal or not', () => {
+  it('weights keys equally that the lowest finite number masks all, causal or not', () => {
     const layer = new nn.MultiheadAttention(8, heads, { batchFirst: true });
     const [x, low] = [randn([1, 3, 8]), full([1, 3], finfo(float32).min)];
     const [, weights] = layer(x, x, x, { keyPaddingMask: low });
@@ -132,7 +132,7 @@ describe('nn.MultiheadAttention', () => {
     );
   });
 
-  it('has masks in the low precision under autocast', () => {
+  it('converts masks to the low precision under autocast', () => {
     const layer = new nn.MultiheadAttention(8, heads, { batchFirst: true });
     const x = randn([2, 5, 8]);
     for (const keyPaddingMask of [zeros([2, 5], { dtype: bool }), zeros([2, 5])])
@@ -145,7 +145,7 @@ describe('nn.MultiheadAttention', () => {
       }
   });
 
-  it('refuses masks of other shapes, by name and with the shapes that there are', () => {
+  it('refuses masks of other shapes, with the name and the expected shapes', () => {
     const refused: [nn.MultiheadAttentionCall, RegExp][] = [
       [
         { attnMask: zeros([keys, queries]) },
@@ -174,7 +174,7 @@ describe('nn.MultiheadAttention', () => {
         );
   });
 
-  it('refuses masks of whole numbers, which say neither what to hide nor what to add', () => {
+  it('refuses integer masks, which are neither bool nor added', () => {
     for (const name of ['attnMask', 'keyPaddingMask']) {
       const mask = ones(name === 'attnMask' ? [queries, keys] : [batch, keys], { dtype: int64 });
       const message = new RegExp(
@@ -187,7 +187,7 @@ describe('nn.MultiheadAttention', () => {
     }
   });
 
-  it('refuses masks that are no tensors and flags that are no flags, and takes masks by position', () => {
+  it('refuses masks that are not tensors and flags that are not booleans, and takes masks by position', () => {
     for (const name of [
       'attnMask',
       'keyPaddingMask',
@@ -215,7 +215,7 @@ describe('nn.MultiheadAttention', () => {
       );
   });
 
-  it('refuses values and batches that do not go with keys and queries', () => {
+  it('refuses values and batches that do not fit keys and queries', () => {
     assert.throws(() => attention(q, kv, kv.slice(1, 0, 5)), ShapeError);
     assert.throws(
       () => attention(q, kv.slice(0, 0, 1), kv.slice(0, 0, 1)),

@@ -21,8 +21,8 @@ const childNames = (module: nn.AnyModule): string[] =>
 const parameterNames = (module: nn.AnyModule): string[] =>
   [...module.namedParameters()].map(([name]) => name);
 
-describe('the order of members', () => {
-  it('Sequential runs what was appended last, also after named modules', () => {
+describe('the members of containers', () => {
+  it('run in a Sequential in the order of append, also after named modules', () => {
     const model = new nn.Sequential({ a: new Digit(1) })
       .append(new Digit(2))
       .extend([new Digit(3)]);
@@ -37,7 +37,7 @@ describe('the order of members', () => {
     assert.equal(spelled(new nn.Sequential(new Digit(1), new Digit(2)).append(new Digit(3))), 123);
   });
 
-  it('ModuleDict and ParameterDict keep the order of pairs whose names are whole numbers', () => {
+  it('keep the order of pairs in ModuleDict and ParameterDict if names are whole numbers', () => {
     const modules = new nn.ModuleDict([
       ['2', new Digit(2)],
       ['b', new Digit(0)],
@@ -57,7 +57,7 @@ describe('the order of members', () => {
     assert.deepEqual(parameterNames(parameters), ['7', 'x', '3']);
   });
 
-  it('a member that is deleted and set again comes last', () => {
+  it('come last if they are deleted and set again', () => {
     const modules = new nn.ModuleDict({ a: new Digit(0) })
       .set('1', new Digit(1))
       .set('0', new Digit(0));
@@ -66,7 +66,7 @@ describe('the order of members', () => {
     assert.deepEqual(modules.set('a', new Digit(2)).keys(), ['1', '0', 'a']);
   });
 
-  it('state dicts, parameters and the printed form follow it', () => {
+  it('have one order in state dicts, parameters and the printed form', () => {
     class Net extends nn.Module {
       first = new nn.Linear(1, 1, { bias: false });
       constructor() {
@@ -106,13 +106,13 @@ describe('the order of members', () => {
     net.loadStateDict(net.stateDict());
   });
 
-  it('insert moves the modules behind it on', () => {
+  it('after an insertion move up by one', () => {
     const list = new nn.ModuleList([new Digit(1), new Digit(3)]).insert(1, new Digit(2));
     assert.equal(spelled(new nn.Sequential(...list)), 123);
     assert.deepEqual(childNames(list), ['0', '1', '2']);
   });
 
-  it('refuses members of a wrong kind', () => {
+  it('of a wrong kind are refused', () => {
     const model = new nn.Sequential();
     assert.throws(() => model.registerModule('a', 3 as never), ArgumentError);
     assert.throws(

@@ -6,7 +6,7 @@ describe('an error in a model', () => {
   const block = (width: number): nn.Sequential =>
     new nn.Sequential({ up: new nn.Linear(4, width), down: new nn.Linear(8, 4) });
 
-  it('names the innermost module by its path in the outermost', () => {
+  it('names the innermost module by its path from the outermost', () => {
     const net = new nn.Sequential(block(8), block(7));
     assert.throws(
       () => net(ones([2, 4])),
@@ -16,7 +16,7 @@ describe('an error in a model', () => {
     );
   });
 
-  it('names a module that is called alone, and is thrown on as it is when caught inside', () => {
+  it('names a module that is called alone, and is unchanged if caught inside', () => {
     const linear = new nn.Linear(4, 4);
     assert.throws(() => linear(ones([2, 3])), /in the module Linear$/);
     assert.throws(

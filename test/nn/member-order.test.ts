@@ -19,14 +19,14 @@ class Times extends nn.Module {
 }
 const names = (module: nn.AnyModule): string[] => [...module.namedChildren()].map(([name]) => name);
 
-describe('members with numbers for names', () => {
-  it('run in a Sequential behind those that were there before', () => {
+describe('members whose names are numbers', () => {
+  it('run in a Sequential after those that were registered before', () => {
     const net = new nn.Sequential({ a: new Plus(100) }).append(new Times());
     assert.deepEqual(names(net), ['a', '1']);
     assert.equal(net(tensor(1)).item(), 202);
   });
 
-  it('keep their order in dictionaries made of pairs, and in what iterates over parameters', () => {
+  it('keep their order in dictionaries made from pairs, and in iterators over parameters', () => {
     const dict = new nn.ModuleDict([
       ['2', new nn.Linear(1, 1)],
       ['b', new nn.Linear(1, 1)],

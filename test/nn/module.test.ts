@@ -57,7 +57,7 @@ describe('nn.Module', () => {
     assert.equal([...net.children()].length, 3);
   });
 
-  it('keeps what is not persistent out of its state, and lists what does not fit with shapes', () => {
+  it('keeps non-persistent buffers out of its state, and lists what does not fit with shapes', () => {
     const net = new Net();
     assert.deepEqual(Object.keys(net.stateDict({ prefix: 'net.' })), [
       'net.scale',
@@ -107,7 +107,7 @@ describe('nn.Module', () => {
     assert.deepEqual(order, ['first', 'second']);
   });
 
-  it('takes modules of any arguments where any module will do', () => {
+  it('accepts modules of any arguments where any module is allowed', () => {
     const any: nn.AnyModule[] = [
       new nn.CrossEntropyLoss(),
       new nn.MultiheadAttention(4, 2),
@@ -148,7 +148,7 @@ describe('nn.Module', () => {
   });
 });
 
-describe('containers', () => {
+describe('nn containers', () => {
   it('ParameterList and ParameterDict hold parameters', () => {
     const list = new nn.ParameterList([ones([1])]).append(zeros([2]));
     assert.equal(list.length, 2);
@@ -165,7 +165,7 @@ describe('containers', () => {
     assert.throws(() => list.at(2), ArgumentError);
   });
 
-  it('Sequential takes names; ModuleList inserts; ModuleDict lists', () => {
+  it('Sequential accepts names, ModuleList inserts, and ModuleDict lists', () => {
     const named = new nn.Sequential({ first: new nn.Identity(), second: new nn.ReLU() });
     assert.deepEqual(
       [...named.namedChildren()].map(([name]) => name),
@@ -185,8 +185,8 @@ describe('containers', () => {
   });
 });
 
-describe('layers', () => {
-  it('Embedding.fromPretrained freezes its table, paddingIdx gets no gradient', () => {
+describe('nn layers', () => {
+  it('Embedding.fromPretrained freezes its table, and paddingIdx gets no gradient', () => {
     const table = Object.assign(nn.Embedding.fromPretrained(ones([3, 2])), {});
     assert.equal(table.weight.requiresGrad, false);
     const layer = new nn.Embedding(3, 2, { paddingIdx: -1 });
@@ -209,7 +209,7 @@ describe('layers', () => {
     assert.deepEqual(new nn.LeakyReLU(0.5, { inplace: true })(tensor([-2])).tolist(), [-1]);
   });
 
-  it('GroupNorm of one group is LayerNorm of channels and places', () => {
+  it('GroupNorm of one group equals LayerNorm over channels and positions', () => {
     const x = ones([2, 4, 3])
       .cumsum(1)
       .add(ones([2, 4, 3]).cumsum(2).mul(2));
@@ -218,7 +218,7 @@ describe('layers', () => {
     assert.throws(() => new nn.GroupNorm(3, 4), ArgumentError);
   });
 
-  it('BatchNorm1d normalises by the batch while training and by running statistics after', () => {
+  it('BatchNorm1d normalises by the batch in training and by running statistics in evaluation', () => {
     const layer = new nn.BatchNorm1d(1);
     const out = layer(tensor([[1], [3]]));
     out
@@ -245,7 +245,7 @@ describe('layers', () => {
     assert.throws(() => layer.train()(tensor([[1]])), ArgumentError);
   });
 
-  it('losses of modules are the functions of their names', () => {
+  it('loss modules equal the functions of their names', () => {
     const [x, y] = [tensor([[0.3, -1]]), tensor([[1, 0]])];
     assert.equal(
       new nn.L1Loss({ reduction: 'sum' })(x, y).item(),
@@ -266,7 +266,7 @@ describe('layers', () => {
     );
   });
 
-  it('flattens and unflattens', () => {
+  it('Flatten and Unflatten reshape', () => {
     assert.deepEqual(new nn.Flatten()(zeros([2, 3, 4])).shape, [2, 12]);
     assert.deepEqual(new nn.Unflatten(1, [3, -1])(zeros([2, 12])).shape, [2, 3, 4]);
     assert.deepEqual(new nn.Bilinear(2, 3, 4)(zeros([5, 2]), zeros([5, 3])).shape, [5, 4]);
@@ -274,7 +274,7 @@ describe('layers', () => {
 });
 
 describe('nn.utils', () => {
-  it('takes one parameter or many', () => {
+  it('accepts one parameter or many', () => {
     const p = new nn.Parameter(ones([2]));
     p.mul(3).sum().backward();
     assert.ok(Math.abs(nn.utils.clipGradNorm_(p, 1).item() - Math.hypot(3, 3)) < 1e-5);

@@ -130,7 +130,7 @@ const refused: Record<string, [args: unknown[], option: string][]> = {
   GLU: [[[1.5], 'dim']],
 };
 
-describe('options of modules', () => {
+describe('the options of modules:', () => {
   for (const [name, list] of Object.entries(refused)) {
     it(`${name} refuses ${[...new Set(list.map(([, option]) => option))].join(', ')} out of range`, () => {
       for (const [args, option] of list) {
@@ -146,7 +146,7 @@ describe('options of modules', () => {
     });
   }
 
-  it('KLDivLoss takes the reduction that only it has, and undefined is not given', () => {
+  it('KLDivLoss accepts its own reduction, and undefined counts as not given', () => {
     new nn.KLDivLoss({ reduction: 'batchmean' });
     assert.equal(
       new nn.HuberLoss({ delta: undefined as never })(tensor([1]), tensor([3])).item(),
@@ -166,7 +166,7 @@ describe('options of modules', () => {
     assert.throws(() => new nn.BatchNorm1d(3)(ones([2, 4])), ShapeError);
   });
 
-  it('initialisation and clipping refuse ranges that are none', () => {
+  it('initialisation and clipping refuse invalid ranges', () => {
     const p = new nn.Parameter(ones([2, 2]));
     const refusals: [() => unknown, RegExp][] = [
       [() => nn.init.uniform_(p, 2, 1), /\[a, b\) to be a range, got \[2, 1\]/],

@@ -26,8 +26,8 @@ function trained(): nn.Linear {
   return layer;
 }
 
-describe('arguments that PyTorch takes by position and by name', () => {
-  it('zeroGrad of a module', () => {
+describe('arguments by position and by name', () => {
+  it('are accepted by zeroGrad of a module', () => {
     for (const [given, left] of [
       [undefined, null],
       [true, null],
@@ -41,7 +41,7 @@ describe('arguments that PyTorch takes by position and by name', () => {
     assert.throws(() => trained().zeroGrad(1 as never), ArgumentError);
   });
 
-  it('zeroGrad of an optimizer', () => {
+  it('are accepted by zeroGrad of an optimizer', () => {
     for (const [given, left] of [
       [undefined, null],
       [true, null],
@@ -58,7 +58,7 @@ describe('arguments that PyTorch takes by position and by name', () => {
     );
   });
 
-  it('loadStateDict and its strict', () => {
+  it('are accepted by loadStateDict for strict', () => {
     const layer = new nn.Linear(2, 2);
     assert.throws(() => layer.loadStateDict({}, true), /missing/);
     for (const strict of [false, { strict: false }])
@@ -66,7 +66,7 @@ describe('arguments that PyTorch takes by position and by name', () => {
     assert.throws(() => layer.loadStateDict({}, 0 as never), ArgumentError);
   });
 
-  it('registerBuffer and its persistent', () => {
+  it('are accepted by registerBuffer for persistent', () => {
     const layer = new nn.Linear(2, 2);
     layer.registerBuffer('a', zeros([1]), false);
     layer.registerBuffer('b', zeros([1]), { persistent: false });
@@ -75,7 +75,7 @@ describe('arguments that PyTorch takes by position and by name', () => {
     assert.throws(() => layer.registerBuffer('d', zeros([1]), 0 as never), ArgumentError);
   });
 
-  it('GradScaler', () => {
+  it('are accepted by GradScaler', () => {
     assert.equal(new amp.GradScaler('cpu', 8, 3, 0.25, 5).getScale(), 8);
     assert.equal(new amp.GradScaler('cuda', { initScale: 16 }).getScale(), 16);
     assert.equal(
@@ -85,7 +85,7 @@ describe('arguments that PyTorch takes by position and by name', () => {
     assert.throws(() => new amp.GradScaler('tpu' as never), ArgumentError);
   });
 
-  it('requiresGrad_', () => {
+  it('are accepted by requiresGrad_', () => {
     assert.equal(ones([1]).requiresGrad_({ requiresGrad: true }).requiresGrad, true);
     assert.equal(
       ones([1], { requiresGrad: true }).requiresGrad_({ requiresGrad: false }).requiresGrad,
@@ -94,7 +94,7 @@ describe('arguments that PyTorch takes by position and by name', () => {
     assert.throws(() => ones([1]).requiresGrad_('no' as never), ArgumentError);
   });
 
-  it('size', () => {
+  it('are accepted by size', () => {
     assert.equal(ones([2, 3]).size({ dim: -1 }), 3);
     assert.throws(
       () => ones([2, 3]).size({ dims: 1 } as never),
@@ -102,7 +102,7 @@ describe('arguments that PyTorch takes by position and by name', () => {
     );
   });
 
-  it('dropout in place', () => {
+  it('are accepted by dropout for inplace', () => {
     for (const call of [
       (x: ReturnType<typeof ones>) => F.dropout(x, 0.5, true, true),
       (x: ReturnType<typeof ones>) =>
@@ -118,7 +118,7 @@ describe('arguments that PyTorch takes by position and by name', () => {
     assert.equal(F.dropout(kept, 0.5, false, true), kept);
   });
 
-  it('where', () => {
+  it('are accepted by where', () => {
     const condition = tensor([true, false]);
     assert.deepEqual(where(condition, { input: 1, other: zeros([2]) }).tolist(), [1, 0]);
     assert.deepEqual(ones([2]).where(condition, { other: 5 }).tolist(), [1, 5]);

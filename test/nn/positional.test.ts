@@ -131,7 +131,7 @@ const besides = ['srcMask'];
 
 describe('the order of arguments', () => {
   for (const [name, text] of [...Object.entries(inPyTorch), ...Object.entries(calls)]) {
-    it(`${name}(${text}): no position means another thing than in PyTorch, and no name is one of ours alone`, () => {
+    it(`is PyTorch's, and no name is ours alone, in ${name}(${text})`, () => {
       const theirs = listOf(text);
       const [first] = theirs;
       const declared =
@@ -396,14 +396,14 @@ function clipped(clip: (list: nn.Parameter[]) => Tensor): unknown {
 const shown = (value: unknown): unknown =>
   value instanceof nn.Module ? String(value) : Array.isArray(value) ? value.map(shown) : value;
 
-describe('arguments by position', () => {
+describe('constructor arguments by position', () => {
   for (const [name, [byPosition, byName]] of Object.entries(forms)) {
-    it(`of ${name} are those of the same options`, () => {
+    it(`equal the same options in ${name}`, () => {
       assert.deepEqual(shown(byPosition()), shown(byName()));
     });
   }
 
-  it('are refused where PyTorch has something else there', () => {
+  it('are refused if PyTorch has another argument at that position', () => {
     const classes = { ...nn, ...optim, ...S } as unknown as Loose;
     const refused: [string, ...unknown[]][] = [
       ['MultiheadAttention', 4, 2, 0, true, true],
@@ -422,7 +422,7 @@ describe('arguments by position', () => {
     }
   });
 
-  it('and as options at once are refused', () => {
+  it('are refused together with an option of the same name', () => {
     assert.throws(
       () => new nn.Linear(2, 3, false, { bias: true } as never),
       /Linear: bias is given twice, by position \(false\) and as an option \(true\)/,
@@ -432,7 +432,7 @@ describe('arguments by position', () => {
 });
 
 describe('nn.Dropout with inplace', () => {
-  it('overwrites its input while training, and gradients pass through what was kept', () => {
+  it('overwrites its input in training, and gradients pass through the kept elements', () => {
     const layer = new nn.Dropout({ p: 0.5, inplace: true });
     const x = ones([64]);
     assert.equal(layer(x), x);
@@ -449,7 +449,7 @@ describe('nn.Dropout with inplace', () => {
     assert.equal(String(layer), 'Dropout(p=0.5, inplace=true)');
   });
 
-  it('is refused unless it is true or false', () => {
+  it('is refused unless it is a boolean', () => {
     assert.throws(
       () => new nn.Dropout({ p: 0.1, inplace: 1 as never }),
       /Dropout: expected inplace to be true or false, got 1/,

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { ArgumentError, float64, nn, randn } from '../../lib/index.js';
 
 describe('nn.TransformerEncoder', () => {
-  it('copies a layer: equal values, and parameters of its own', () => {
+  it('copies a layer with equal values and separate parameters', () => {
     const layer = new nn.TransformerEncoderLayer(8, 2, {
       dimFeedforward: 16,
       batchFirst: true,
@@ -21,7 +21,7 @@ describe('nn.TransformerEncoder', () => {
     assert.deepEqual(Object.keys(layer.stateDict()), Object.keys(first?.stateDict() ?? {}));
   });
 
-  it('makes layers by a function too, and says what it needs', () => {
+  it('creates layers by a function, and refuses other arguments', () => {
     const made = new nn.TransformerEncoder(() => new nn.TransformerEncoderLayer(8, 2), 2);
     const [first, second] = [...made.layers];
     assert.ok(!first?.linear1.weight.equal(second?.linear1.weight as never));
@@ -36,7 +36,7 @@ describe('nn.TransformerEncoder', () => {
 });
 
 describe('nn.TransformerDecoder', () => {
-  it('copies a layer', () => {
+  it('copies a layer with equal values and separate parameters', () => {
     const layer = new nn.TransformerDecoderLayer(8, 2, { dropout: 0 });
     const decoder = new nn.TransformerDecoder(layer, 2);
     const [tgt, memory] = [randn([4, 1, 8]), randn([6, 1, 8])];

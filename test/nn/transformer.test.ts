@@ -36,8 +36,8 @@ const transformer = new nn.Transformer({
 const near = (got: Tensor, want: Tensor): void =>
   assert.ok(got.allclose(want, { rtol: 1e-6, atol: 1e-10 }));
 
-describe('masks of nn.Transformer', () => {
-  it('an encoder is causal by isCausal, with a padding mask too', () => {
+describe('the masks of nn.Transformer', () => {
+  it('make an encoder causal by isCausal, also with a padding mask', () => {
     const srcKeyPaddingMask = padding(5);
     for (const module of [encoderLayer, encoder]) {
       near(module(src, { isCausal: true }), module(src, { srcMask: later(5) }));
@@ -48,7 +48,7 @@ describe('masks of nn.Transformer', () => {
     }
   });
 
-  it('a decoder is causal by tgtIsCausal and memoryIsCausal, with padding masks too', () => {
+  it('make a decoder causal by tgtIsCausal and memoryIsCausal, also with padding masks', () => {
     const paddings = { tgtKeyPaddingMask: padding(4), memoryKeyPaddingMask: padding(5) };
     const memoryMask = ones([4, 5], { dtype: bool }).triu({ diagonal: 1 });
     for (const module of [decoderLayer, decoder])
@@ -59,7 +59,7 @@ describe('masks of nn.Transformer', () => {
         );
   });
 
-  it('a transformer takes masks of both', () => {
+  it('reach both the encoder and the decoder', () => {
     const paddings = { srcKeyPaddingMask: padding(5), tgtKeyPaddingMask: padding(4) };
     near(
       transformer(src, tgt, { ...paddings, srcIsCausal: true, tgtIsCausal: true }),
@@ -67,7 +67,7 @@ describe('masks of nn.Transformer', () => {
     );
   });
 
-  it("masks are taken by position in PyTorch's order", () => {
+  it("are accepted by position in PyTorch's order", () => {
     const [srcMask, srcPadding, tgtMask, memoryMask] = [
       later(5),
       padding(5),
@@ -96,7 +96,7 @@ describe('masks of nn.Transformer', () => {
     );
   });
 
-  it('masks of another name are refused, with the names that there are', () => {
+  it('of another name are refused, with the known names', () => {
     const calls: [name: string, call: (masks: object) => Tensor, known: RegExp][] = [
       [
         'TransformerEncoderLayer',
@@ -134,7 +134,7 @@ describe('masks of nn.Transformer', () => {
       }
   });
 
-  it('masks that are no tensors, and flags that are no flags are refused by name', () => {
+  it('that are not tensors, and flags that are not booleans, are refused by name', () => {
     const refusals: [() => unknown, RegExp][] = [
       [
         () => encoderLayer(src, { srcMask: [[1]] as never }),

@@ -162,8 +162,8 @@ const sgd = (...lrs: number[]): optim.SGD =>
     { lr: 1, momentum: 0.9 },
   );
 
-describe('states of earlier versions', () => {
-  it('Adam takes expAvg and weightDecay', () => {
+describe('a state of an earlier version', () => {
+  it('loads into Adam with expAvg and weightDecay', () => {
     const optimizer = new optim.Adam([parameter(1, 2)], { lr: 0.5 });
     const values = {
       step: 4,
@@ -208,7 +208,7 @@ describe('states of earlier versions', () => {
     optimizer.step();
   });
 
-  it('SGD takes momentumBuffer', () => {
+  it('loads into SGD with momentumBuffer', () => {
     const optimizer = sgd(1);
     optimizer.loadStateDict({
       state: { 0: { momentumBuffer: tensor([3]) } },
@@ -220,7 +220,7 @@ describe('states of earlier versions', () => {
     );
   });
 
-  it('refuses groups under both names', () => {
+  it('is refused if it has groups under both names', () => {
     const state = sgd(1).stateDict();
     assert.throws(
       () => sgd(1).loadStateDict({ ...state, paramGroups: state.param_groups } as never),
@@ -229,7 +229,7 @@ describe('states of earlier versions', () => {
   });
 
   for (const [name, { options, state, groups, rates }] of Object.entries(earlier)) {
-    it(`${name} goes on from one`, () => {
+    it(`resumes ${name}`, () => {
       const optimizer = sgd(1, 0.5);
       const schedule = new (schedules[name] as (typeof schedules)[string])(optimizer, options);
       optimizer.loadStateDict({
@@ -250,7 +250,7 @@ describe('states of earlier versions', () => {
     });
   }
 
-  it('SequentialLR and ChainedScheduler go on from states of states', () => {
+  it('resumes SequentialLR and ChainedScheduler with nested states', () => {
     const o = sgd(1, 0.5);
     const sequence = new lrScheduler.SequentialLR(
       o,
@@ -289,8 +289,8 @@ describe('states of earlier versions', () => {
   });
 });
 
-describe('names in groups', () => {
-  it('a name that the program gave a group in snake_case is kept', () => {
+describe('the names in parameter groups', () => {
+  it('stay in snake_case if the program added them so', () => {
     const make = (): optim.SGD =>
       new optim.SGD([{ params: [parameter(1)], my_name: 'a', otherName: 1 } as never], { lr: 1 });
     const state = make().stateDict();
@@ -308,9 +308,9 @@ describe('names in groups', () => {
   });
 });
 
-describe('the end of a schedule', () => {
+describe('a schedule that ends', () => {
   for (const total of [3, 5, 7, 10, 49, 100]) {
-    it(`LinearLR to 0 in ${total} steps ends at 0 or above it, and the run goes on from there`, () => {
+    it(`at 0 is never below 0, and resumes from there: LinearLR in ${total} steps`, () => {
       const optimizer = sgd(0.1);
       const schedule = new lrScheduler.LinearLR(optimizer, {
         startFactor: 1,
@@ -324,7 +324,7 @@ describe('the end of a schedule', () => {
     });
   }
 
-  it('a rate below 0 that a schedule has set is loaded; one that no schedule has set is refused', () => {
+  it('below 0 loads its rate, but a rate below 0 without a schedule is refused', () => {
     const optimizer = sgd(0.1);
     new lrScheduler.LambdaLR(optimizer, { lrLambda: () => -1e-19 });
     const state = optimizer.stateDict();

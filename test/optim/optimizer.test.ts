@@ -9,14 +9,14 @@ function parameter(...values: number[]): nn.Parameter {
 }
 const values = (t: Tensor): unknown => t.tolist();
 
-describe('optimizers', () => {
+describe('an optimizer', () => {
   for (const [name, make] of Object.entries({
     SGD: (p: Tensor, options: object) => new optim.SGD([p], { lr: 0.1, momentum: 0.9, ...options }),
     Adam: (p: Tensor, options: object) => new optim.Adam([p], { lr: 0.1, ...options }),
     AdamW: (p: Tensor, options: object) =>
       new optim.AdamW([p], { lr: 0.1, amsgrad: true, ...options }),
   })) {
-    it(`${name} steps alike with foreach, fused, and one by one`, () => {
+    it(`steps equally with foreach, with fused and in a loop: ${name}`, () => {
       const modes = [
         {},
         { foreach: true },
@@ -37,7 +37,7 @@ describe('optimizers', () => {
       for (const r of results) assert.ok(r.allclose(results[0] as Tensor, { rtol: 1e-6 }));
     });
 
-    it(`${name} goes up with maximize, and refuses what it cannot do`, () => {
+    it(`maximizes with maximize, and refuses what it does not support: ${name}`, () => {
       const p = parameter(1);
       make(p, { maximize: true }).step();
       assert.ok(p.item() > 0.99);
@@ -46,7 +46,7 @@ describe('optimizers', () => {
     });
   }
 
-  it('SGD without weight decay takes nothing from an infinite parameter', () => {
+  it('leaves an infinite parameter unchanged without weight decay: SGD', () => {
     for (const options of [{}, { momentum: 0.9 }]) {
       const p = parameter(Infinity, 1);
       new optim.SGD([p], { lr: 0.5, ...options }).step();
@@ -54,7 +54,7 @@ describe('optimizers', () => {
     }
   });
 
-  it('the maximum of AMSGrad keeps NaN', () => {
+  it('propagates NaN in the maximum of AMSGrad', () => {
     const p = parameter(1, 1);
     const optimizer = new optim.Adam([p], { lr: 0.1, amsgrad: true });
     optimizer.step();
@@ -67,7 +67,7 @@ describe('optimizers', () => {
     );
   });
 
-  it('steps each group with its own settings, later groups too', () => {
+  it('steps each group with its own settings, and groups that are added later', () => {
     const [a, b] = [parameter(1), parameter(1)];
     const optimizer = new optim.SGD([{ params: [a] }], { lr: 0.5 });
     optimizer.addParamGroup({ params: [b], lr: 0.25 });
@@ -90,7 +90,7 @@ describe('optimizers', () => {
     assert.deepEqual(seen, ['before true', 'closure', 'after', 'after']);
   });
 
-  it('goes on from a state dict as if it had not stopped', () => {
+  it('resumes from a state dict as if it had not stopped', () => {
     const [a, b] = [parameter(1, 2), parameter(1, 2)];
     const [first, second] = [a, b].map((p) => new optim.Adam([p], { lr: 0.1 })) as [
       optim.Adam,
@@ -105,7 +105,7 @@ describe('optimizers', () => {
   });
 });
 
-describe('schedules', () => {
+describe('a schedule', () => {
   const { lrScheduler } = optim;
   const kinds: Record<
     string,
@@ -147,7 +147,7 @@ describe('schedules', () => {
   };
 
   for (const [name, make] of Object.entries(kinds)) {
-    it(`${name} goes on from its state, through JSON`, () => {
+    it(`resumes from its state through JSON: ${name}`, () => {
       const optimizer = (): optim.SGD => new optim.SGD([parameter(1)], { lr: 1, momentum: 0.9 });
       const [a, b] = [optimizer(), optimizer()];
       const [first, second] = [make(a), make(b)];

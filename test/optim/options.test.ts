@@ -57,18 +57,18 @@ const refused: Record<string, [object, RegExp][]> = {
   AdamW: [...common, ...adam],
 };
 
-describe('options of optimizers', () => {
+describe('the options of an optimizer', () => {
   for (const [name, list] of Object.entries(refused)) {
     const make = makers[name] as (typeof makers)[string];
     for (const [options, message] of list)
-      it(`${name} refuses ${JSON.stringify(options)}: ${message.source}`, () =>
+      it(`are checked by ${name} for ${JSON.stringify(options)}: ${message.source}`, () =>
         refuses(() => make(options), message));
 
-    it(`${name} takes undefined as not given`, () => {
+    it(`count as not given in ${name} if they are undefined`, () => {
       assert.equal(make({ lr: undefined }).paramGroups[0]?.['lr'], 1e-3);
     });
 
-    it(`${name} refuses groups out of range in a state, and stays as it was`, () => {
+    it(`out of range in a state are refused by ${name}, which stays unchanged`, () => {
       const optimizer = make({ lr: 0.5 });
       optimizer.step();
       const state = optimizer.stateDict();
@@ -97,7 +97,7 @@ describe('options of optimizers', () => {
     });
   }
 
-  it('refuses lists and groups that are none, and takes one tensor in a group', () => {
+  it('require lists and groups, and a group may have one tensor', () => {
     refuses(
       () => new optim.SGD(undefined as never),
       /params to be a list of parameters or of groups, got undefined/,
@@ -113,7 +113,7 @@ describe('options of optimizers', () => {
   });
 });
 
-describe('states of optimizers', () => {
+describe('the state of an optimizer', () => {
   const stepped = (options: object = {}): optim.Adam => {
     const optimizer = new optim.Adam([parameter(1, 2)], options);
     optimizer.step();
@@ -123,7 +123,7 @@ describe('states of optimizers', () => {
   const stateOf = (optimizer: optim.Optimizer | optim.Adam): State =>
     [...optimizer.state.values()][0] as State;
 
-  it('Adam refuses what is missing, of another shape, or no count', () => {
+  it('is refused by Adam if an entry is missing, has another shape or is not a count', () => {
     const optimizer = stepped();
     const load = (change: (state: State) => void): void => {
       const given = stepped().stateDict();
@@ -147,7 +147,7 @@ describe('states of optimizers', () => {
     refuses(() => optimizer.step(), /Adam: the state of a parameter has no exp_avg/);
   });
 
-  it('amsgrad may be switched on later: the largest so far begins at 0', () => {
+  it('gets a maximum of 0 if amsgrad is turned on later', () => {
     const [plain, later] = [stepped(), stepped()];
     (later.paramGroups[0] as { amsgrad: boolean }).amsgrad = true;
     for (const optimizer of [plain, later]) optimizer.step();
@@ -161,7 +161,7 @@ describe('states of optimizers', () => {
     assert.ok(stateOf(other)['max_exp_avg_sq']);
   });
 
-  it('SGD begins its momentum where a state has none', () => {
+  it('starts the momentum of SGD if the state has none', () => {
     const [p, q] = [parameter(1), parameter(1)];
     const [a, b] = [
       new optim.SGD([p], { lr: 1, momentum: 0.5 }),
@@ -176,7 +176,7 @@ describe('states of optimizers', () => {
     );
   });
 
-  it('a state that is loaded is a copy', () => {
+  it('is copied when it is loaded', () => {
     const [a, b] = [stepped(), stepped()];
     b.loadStateDict(a.stateDict());
     a.step();
@@ -188,8 +188,8 @@ describe('states of optimizers', () => {
   });
 });
 
-describe('a learning rate that was written into a group', () => {
-  it('is a finite number, or the step is refused', () => {
+describe('a learning rate that the program sets in a group', () => {
+  it('must be a finite number, or the step is refused', () => {
     const weight = ones([2]).requiresGrad_();
     const optimizer = new optim.SGD([weight], { lr: 0.1 });
     weight.sum().backward();

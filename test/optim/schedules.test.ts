@@ -69,9 +69,9 @@ const refused: [name: string, options: object, message: RegExp][] = [
   ['ReduceLROnPlateau', { minLr: [0, 0] }, /minLr/],
 ];
 
-describe('options of schedules', () => {
+describe('the options of a schedule', () => {
   for (const [name, options, message] of refused) {
-    it(`${name} refuses ${JSON.stringify(options)}: ${message.source}`, () => {
+    it(`are checked by ${name} for ${JSON.stringify(options)}: ${message.source}`, () => {
       assert.throws(
         () => make(name, sgd(), options),
         (error: Error) => error instanceof ArgumentError && message.test(error.message),
@@ -79,7 +79,7 @@ describe('options of schedules', () => {
     });
   }
 
-  it('schedules of schedules want schedules of one optimizer, and milestones in order', () => {
+  it('require schedules of one optimizer and ascending milestones in composed schedules', () => {
     const o = sgd();
     const two = (): InstanceType<typeof lrScheduler.LRScheduler>[] => [
       new lrScheduler.ConstantLR(o),
@@ -112,7 +112,7 @@ describe('options of schedules', () => {
     );
   });
 
-  it('refuses the state of another schedule', () => {
+  it('are refused in the state of another schedule', () => {
     const schedule = new lrScheduler.StepLR(sgd(), { stepSize: 2 });
     assert.throws(
       () => schedule.loadStateDict(new lrScheduler.LinearLR(sgd()).stateDict()),
@@ -129,7 +129,7 @@ describe('options of schedules', () => {
     );
   });
 
-  it('ReduceLROnPlateau goes on from a state of no metric yet, through JSON', () => {
+  it('resume ReduceLROnPlateau through JSON before its first metric', () => {
     const [a, b] = [
       new lrScheduler.ReduceLROnPlateau(sgd(), { patience: 0 }),
       new lrScheduler.ReduceLROnPlateau(sgd(), { patience: 0 }),
@@ -140,7 +140,7 @@ describe('options of schedules', () => {
     assert.equal(b.lastEpoch, 1);
   });
 
-  it('ConstantLR of 0 gives the rate back, and one-step phases of OneCycleLR have a rate', () => {
+  it('may be 0 in ConstantLR, which then restores the rate, and one-step phases in OneCycleLR', () => {
     const zero = new lrScheduler.ConstantLR(sgd(), { factor: 0, totalIters: 1 });
     assert.deepEqual(zero.getLastLr(), [0]);
     zero.step();
@@ -151,7 +151,7 @@ describe('options of schedules', () => {
     );
   });
 
-  it('leaves a group alone that came after it', () => {
+  it('leave a group unchanged that was added after the schedule', () => {
     const o = sgd(1);
     const schedule = new lrScheduler.LambdaLR(o, { lrLambda: (n) => 1 / (n + 1) });
     o.addParamGroup({ params: [new nn.Parameter(tensor([1]))], lr: 7 });
@@ -160,7 +160,7 @@ describe('options of schedules', () => {
   });
 });
 
-describe('schedules with lastEpoch', () => {
+describe('a schedule with lastEpoch', () => {
   const kinds: Record<string, object> = {
     LambdaLR: { lrLambda: (n: number) => 0.9 ** n },
     MultiplicativeLR: { lrLambda: () => 0.9 },
@@ -176,7 +176,7 @@ describe('schedules with lastEpoch', () => {
     CyclicLR: { baseLr: 0.1, maxLr: 1, stepSizeUp: 2 },
   };
   for (const [name, options] of Object.entries(kinds)) {
-    it(`${name} goes on where an optimizer's state was saved`, () => {
+    it(`resumes where the state of the optimizer was saved: ${name}`, () => {
       const [a, b] = [sgd(1, 0.5), sgd(1, 0.5)];
       const first = make(name, a, options);
       for (let i = 0; i < 3; i++) first.step();
@@ -190,7 +190,7 @@ describe('schedules with lastEpoch', () => {
       }
     });
 
-    it(`${name} refuses to go on with an optimizer that does not know its initial rates`, () => {
+    it(`refuses an optimizer without initial rates: ${name}`, () => {
       assert.throws(
         () => make(name, sgd(), { ...options, lastEpoch: 3 }),
         /group 0 has no initialLr to go on from step 3/,
@@ -198,7 +198,7 @@ describe('schedules with lastEpoch', () => {
     });
   }
 
-  it('SequentialLR goes on in the schedule of its step, and may be part of another', () => {
+  it('resumes SequentialLR in the schedule of its step, also inside another', () => {
     const parts = (o: optim.Optimizer, lastEpoch: number) => [
       new lrScheduler.LinearLR(o, { totalIters: 2, lastEpoch }),
       new lrScheduler.ExponentialLR(o, {

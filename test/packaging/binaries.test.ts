@@ -12,12 +12,12 @@ const allowedLibraries = /^(libc|libm|libgcc_s|libdl|libpthread|librt|ld-linux-[
 const tool = (name: string, ...args: string[]) =>
   execFileSync(name, args, { encoding: 'utf8', maxBuffer: 2 ** 28 });
 
-describe('native files', function () {
+describe('the native file', function () {
   this.timeout(60_000);
   if (process.platform !== 'linux') return;
   for (const { file, exports, needs } of binaries()) {
     describe(path.basename(file), () => {
-      it(`asks for glibc ${glibcFloor.join('.')} at most`, () => {
+      it(`needs glibc ${glibcFloor.join('.')} or older`, () => {
         const asked = [...tool('objdump', '-T', file).matchAll(/GLIBC_(\d+)\.(\d+)/g)];
         const newer = asked.filter(
           ([, major, minor]) => Number(major) > glibcFloor[0] || Number(minor) > glibcFloor[1],
@@ -26,7 +26,7 @@ describe('native files', function () {
         assert.deepEqual([...new Set(newer.map(([version]) => version))], []);
       });
 
-      it(`needs libraries that every glibc system with Node has${needs.length > 0 ? ', and the one it is for' : ''}`, () => {
+      it(`needs only libraries of every glibc system with Node${needs.length > 0 ? ', and the one it is built for' : ''}`, () => {
         const needed = [...tool('readelf', '-d', file).matchAll(/\(NEEDED\).*\[(.+)\]/g)].map(
           ([, name]) => name as string,
         );
@@ -40,14 +40,14 @@ describe('native files', function () {
         assert.doesNotMatch(tool('readelf', '-d', file), /RPATH|RUNPATH/);
       });
 
-      it('exports its entry points alone', () => {
+      it('exports only its entry points', () => {
         const exported = [
           ...tool('nm', '--dynamic', '--defined-only', file).matchAll(/^\S+ \S (\S+)$/gm),
         ].map(([, name]) => name as string);
         assert.deepEqual(exported.sort(), [...exports].sort());
       });
 
-      it('stays loaded until the process ends: native threads may still run', () => {
+      it('stays loaded until the process ends, because native threads may still run', () => {
         assert.match(tool('readelf', '-d', file), /NODELETE/);
       });
     });

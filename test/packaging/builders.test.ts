@@ -69,7 +69,7 @@ describe('the addon built from the sources', function () {
   });
   after(removeTemporaryFolders);
 
-  it('has the same functions, of the same sizes, by cmake-js and by node-gyp', () => {
+  it('has the same functions of the same sizes by cmake-js and by node-gyp', () => {
     const [first, second] = [symbols(built.cmakeJs), symbols(built.nodeGyp)];
     assert.ok(first.length > 1000, `${first.length} symbols`);
     assert.deepEqual(first, second);
@@ -80,7 +80,7 @@ describe('the addon built from the sources', function () {
     assert.deepEqual(sections(built.prebuildify), sections(built.cmakeJs));
   });
 
-  it('loads, whoever built it', () => {
+  it('loads from every builder', () => {
     for (const file of Object.values(built)) {
       const program = `const addon = require(${JSON.stringify(file)}); console.log(addon.kernelNames.length)`;
       assert.ok(Number(tool(process.execPath, '-e', program)) > 100, file);

@@ -78,7 +78,7 @@ describe('the packed package', function () {
     assert.equal(existsSync(path.join(installed, 'binding.gyp')), false);
   });
 
-  it('holds what it needs and nothing of the tests', () => {
+  it('contains what it needs and no tests', () => {
     assert.deepEqual(
       readdirSync(installed)
         .filter((name) => !/^(README|LICENSE)/.test(name))
@@ -89,7 +89,7 @@ describe('the packed package', function () {
     assert.equal(existsSync(path.join(installed, 'native', 'cuda', 'selftest')), false);
   });
 
-  it('exports nothing that is not there', () => {
+  it('exports only files that exist', () => {
     const { exports } = JSON.parse(readFileSync(path.join(installed, 'package.json'), 'utf8'));
     const targets = (entry: unknown): string[] =>
       typeof entry === 'string' ? [entry] : Object.values(entry as object).flatMap(targets);
@@ -125,7 +125,7 @@ describe('the packed package', function () {
     assert.ok(bytes <= 40e6, `${bytes} bytes in all`);
   });
 
-  it('has declarations that check, for modules, for CommonJS and for the examples of its documentation', () => {
+  it('has declarations that type-check, for modules, for CommonJS and for the examples of its documentation', () => {
     execFileSync(
       process.execPath,
       [path.join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', folder],
@@ -172,7 +172,7 @@ describe('the packed package', function () {
     });
   }
 
-  it('says what to do where no prebuild fits', () => {
+  it('says what to do if no prebuilt addon fits', () => {
     const script = "import('shardwise').catch((error) => console.log(error.code, error.message))";
     const noPrebuild = { ...env, npm_config_arch: 'mips' };
     const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], {

@@ -11,7 +11,7 @@ import { runHere } from './shrink.js';
 const recorded = linesOf(fileURLToPath(new URL('recorded.jsonl', import.meta.url))) as Recorded[];
 
 describe('random programs', () => {
-  it('are recorded in hundreds, most of whose steps run', () => {
+  it('are recorded by hundreds, and most of their steps run', () => {
     const steps = recorded.reduce((sum, { program }) => sum + program.steps.length, 0);
     const refused = recorded.reduce((sum, { answer }) => sum + answer.refused.length, 0);
     assert.ok(
@@ -21,7 +21,7 @@ describe('random programs', () => {
   });
 
   for (let first = 0; first < recorded.length; first += 50) {
-    it(`${first} to ${Math.min(first + 50, recorded.length) - 1} answer as PyTorch does`, () => {
+    it(`${first} to ${Math.min(first + 50, recorded.length) - 1} give PyTorch's results`, () => {
       for (const { program, answer } of recorded.slice(first, first + 50)) {
         const ours = runHere(program);
         const found = typeof ours === 'string' ? ours : difference(ours, answer);

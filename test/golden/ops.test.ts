@@ -1,8 +1,12 @@
-/** One mocha test for each recorded call, on one device. */
+/**
+ * Every op gives PyTorch's recorded values, gradients, strides and dtypes: one test for each call in
+ * the fixtures.
+ */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
-import { type Fixture, readFixture } from './read-fixture.js';
+import { devices } from './devices.js';
+import { withFixture } from './read-fixture.js';
 import { type Case, runCase } from './run-case.js';
 import { type DeviceName, dtypeOf, type Tensor } from './tensors.js';
 
@@ -45,32 +49,19 @@ interface PromotionCase {
   number?: string;
 }
 
-/** Opens a fixture, or puts a failing test in the place of its tests. */
-export function withFixture<Case>(name: string, define: (fixture: Fixture<Case>) => void): void {
-  let fixture: Fixture<Case>;
-  try {
-    fixture = readFixture<Case>(name);
-  } catch (error) {
-    it('has a fixture', () => {
-      throw error;
-    });
-    return;
-  }
-  define(fixture);
-}
-
-export function goldenSuite(device: DeviceName): void {
+function goldenSuite(device: DeviceName): void {
   for (const group of groups) {
-    describe(`golden ${group} on ${device}`, () => {
+    describe(`${group} ops on ${device}`, () => {
       withFixture<Case>(group, (fixture) => {
         for (const c of fixture.cases)
-          it(`${c.name} matches PyTorch`, () => runCase(fixture, c, device));
+          it(`match PyTorch in ${c.name}`, () => runCase(fixture, c, device));
       });
     });
   }
-  describe(`golden promotion on ${device}`, () => {
+  describe(`dtype promotion on ${device}`, () => {
     withFixture<PromotionCase>('promotion', (fixture) => {
-      for (const c of fixture.cases) it(`${c.name} match PyTorch`, () => checkPromotion(c, device));
+      for (const c of fixture.cases)
+        it(`matches PyTorch in ${c.name}`, () => checkPromotion(c, device));
     });
   });
 }
@@ -130,3 +121,10 @@ function differences(
   });
   return wrong;
 }
+
+for (const device of devices) goldenSuite(device);
+
+if (!devices.includes('cuda'))
+  describe('golden tests on cuda', () => {
+    it.skip('need a CUDA device: see npx shardwise doctor');
+  });
