@@ -120,7 +120,7 @@ describe('FakeTensorMode', () => {
 
   it('says that fake tensors have no values if one is read', () => {
     const says =
-      /^FakeTensorMode: a value of float32\[\] was read, and fake tensors have shapes and no values\. Inside run\(\), decide on shapes; /;
+      /^FakeTensorMode: a value of float32\[\] was read, and fake tensors have shapes but no values\. Inside run\(\), decide by shapes; /;
     assert.throws(
       () => new FakeTensorMode().run(() => zeros([2, 3]).sum().item()),
       (error) =>

@@ -2,7 +2,7 @@
  * Containers, and the order of members: that of registration, as in PyTorch, whatever the names.
  */
 import assert from 'node:assert/strict';
-import { ArgumentError, nn, type Tensor, tensor } from '../../lib/index.js';
+import { ArgumentError, nn, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 
 /** x times 10 plus a digit: the result spells the order of calls. */
 class Digit extends nn.Module {
@@ -125,5 +125,97 @@ describe('the members of containers', () => {
     );
     assert.throws(() => model.registerBuffer('a', 1 as never), ArgumentError);
     assert.deepEqual([...model.buffers()], []);
+  });
+});
+
+describe('nn containers', () => {
+  it('ParameterList and ParameterDict hold parameters', () => {
+    const list = new nn.ParameterList([ones([1])]).append(zeros([2]));
+    assert.equal(list.length, 2);
+    assert.deepEqual(list.at(-1).shape, [2]);
+    assert.deepEqual(
+      [...list].map((p) => p.requiresGrad),
+      [true, true],
+    );
+    const dict = new nn.ParameterDict({ a: ones([1]) }).set('b', zeros([2]));
+    assert.deepEqual(dict.keys(), ['a', 'b']);
+    assert.equal(dict.has('c'), false);
+    assert.deepEqual([...dict.parameters()].length, 2);
+    assert.throws(() => dict.get('c'), ArgumentError);
+    assert.throws(() => list.at(2), ArgumentError);
+  });
+
+  it('Sequential accepts names, ModuleList inserts, and ModuleDict lists', () => {
+    const named = new nn.Sequential({ first: new nn.Identity(), second: new nn.ReLU() });
+    assert.deepEqual(
+      [...named.namedChildren()].map(([name]) => name),
+      ['first', 'second'],
+    );
+    assert.equal(named(tensor([-1])).item(), 0);
+    const list = new nn.ModuleList<nn.Module>([new nn.ReLU(), new nn.Tanh()]).insert(
+      1,
+      new nn.Identity(),
+    );
+    assert.deepEqual(
+      [...list].map((m) => m.constructor.name),
+      ['ReLU', 'Identity', 'Tanh'],
+    );
+    const dict = new nn.ModuleDict({ a: new nn.ReLU() });
+    assert.deepEqual([dict.keys(), dict.has('a'), dict.values().length], [['a'], true, 1]);
+  });
+});
+
+class Plus extends nn.Module {
+  private readonly amount: number;
+  constructor(amount: number) {
+    super();
+    this.amount = amount;
+  }
+  forward(x: Tensor): Tensor {
+    return x.add(this.amount);
+  }
+}
+
+class Times extends nn.Module {
+  forward(x: Tensor): Tensor {
+    return x.mul(2);
+  }
+}
+
+describe('members whose names are numbers', () => {
+  it('run in a Sequential after those that were registered before', () => {
+    const net = new nn.Sequential({ a: new Plus(100) }).append(new Times());
+    assert.deepEqual(childNames(net), ['a', '1']);
+    assert.equal(net(tensor(1)).item(), 202);
+  });
+
+  it('keep their order in dictionaries made from pairs, and in iterators over parameters', () => {
+    const dict = new nn.ModuleDict([
+      ['2', new nn.Linear(1, 1)],
+      ['b', new nn.Linear(1, 1)],
+      ['1', new nn.Linear(1, 1)],
+    ]);
+    dict.set('0', new nn.Linear(1, 1)).set('2', new nn.Linear(1, 1, { bias: false }));
+    assert.deepEqual(dict.keys(), ['2', 'b', '1', '0']);
+    assert.deepEqual(
+      Object.keys(Object.fromEntries([...dict.namedParameters()].map(([n]) => [`_${n}`, 0]))),
+      ['_2.weight', '_b.weight', '_b.bias', '_1.weight', '_1.bias', '_0.weight', '_0.bias'],
+    );
+    const parameters = new nn.ParameterDict(
+      new Map([
+        ['9', ones([1])],
+        ['x', ones([1])],
+        ['3', ones([1])],
+      ]),
+    );
+    assert.deepEqual(parameters.keys(), ['9', 'x', '3']);
+  });
+
+  it('stay sorted in a list longer than ten', () => {
+    const list = new nn.ModuleList(Array.from({ length: 12 }, (_, i) => new Plus(i)));
+    assert.deepEqual(
+      childNames(list),
+      Array.from({ length: 12 }, (_, i) => String(i)),
+    );
   });
 });

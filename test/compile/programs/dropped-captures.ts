@@ -1,4 +1,4 @@
-/** Compiles, calls and forgets functions: prints how many bytes of heap each leaves behind. */
+/** Compiles, calls and drops functions. Prints the bytes of heap that each leaves behind. */
 import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -9,7 +9,7 @@ const gc = runInNewContext('gc') as () => void;
 const COUNT = 2000;
 const x = ones([4]);
 
-function forget(count: number): void {
+function compileAndDrop(count: number): void {
   for (let i = 0; i < count; i++) compile((t: Tensor) => t.mul(2).add(i))(x);
 }
 
@@ -21,7 +21,7 @@ async function heap(): Promise<number> {
   return process.memoryUsage().heapUsed;
 }
 
-forget(300);
+compileAndDrop(300);
 const before = await heap();
-forget(COUNT);
+compileAndDrop(COUNT);
 console.log(JSON.stringify({ bytesEach: ((await heap()) - before) / COUNT }));
