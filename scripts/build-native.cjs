@@ -4,8 +4,9 @@
 //   --if-needed       only what is missing or older than its sources; what npm runs after an installation in a clone
 //   --cmake <config>  plain CMake; node-gyp's route through binding.gyp
 //
-// Environment: SHARDWISE_CUDA=OFF, SHARDWISE_GLOO=OFF, SHARDWISE_CUDA_ARCHITECTURES,
-// SHARDWISE_SANITIZE. A choice stays until changed.
+// SHARDWISE_CUDA=1 builds the CUDA part, =0 leaves it out; without it, an NVIDIA driver decides.
+// Other variables: SHARDWISE_GLOO=OFF, SHARDWISE_CUDA_ARCHITECTURES, SHARDWISE_SANITIZE. A choice
+// stays until it is changed.
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
@@ -91,8 +92,20 @@ function isOff(option) {
   return /^(OFF|0|NO|FALSE)$/i.test(process.env[option] ?? cacheSays(option) ?? 'ON');
 }
 
+/** CUDA takes ten minutes to compile: without a driver only whoever asks for it waits for that. */
+function choosesCuda() {
+  const chosen = process.env.SHARDWISE_CUDA ?? cacheSays('SHARDWISE_CUDA');
+  return chosen === undefined ? hasDriver() : !isOff('SHARDWISE_CUDA');
+}
+
+function hasDriver() {
+  if (fs.existsSync('/proc/driver/nvidia/version') || fs.existsSync('/dev/dxg')) return true;
+  const { stdout } = spawnSync('ldconfig', ['-p'], { encoding: 'utf8' });
+  return /libcuda\.so\.1/.test(stdout ?? '');
+}
+
 function wantsCuda() {
-  return !isOff('SHARDWISE_CUDA') && findNvcc();
+  return choosesCuda() && findNvcc();
 }
 
 function wantsGloo() {
@@ -120,9 +133,8 @@ function build() {
   // make's variables of an outer build must not reach the inner one.
   for (const name of ['MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES'])
     delete process.env[name];
-  const chosen = options.flatMap((name) =>
-    process.env[name] ? [`${name}=${process.env[name]}`] : [],
-  );
+  const choices = { ...process.env, SHARDWISE_CUDA: choosesCuda() ? 'ON' : 'OFF' };
+  const chosen = options.flatMap((name) => (choices[name] ? [`${name}=${choices[name]}`] : []));
   // A device compilation may take 2 GiB.
   const jobs = String(
     Math.max(1, Math.min(os.availableParallelism(), Math.floor(os.totalmem() / 2 ** 31))),
@@ -166,6 +178,8 @@ function report() {
       'shardwise: built without gloo (no libgloo-dev); ranks of one machine do not need it.',
     );
   if (wantsCuda()) return;
-  const reason = findNvcc() ? 'SHARDWISE_CUDA is OFF' : 'no nvcc found';
-  console.log(`shardwise: built without CUDA (${reason}); everything works on the CPU.`);
+  const reason = findNvcc()
+    ? 'no NVIDIA driver was found, or it was left out; SHARDWISE_CUDA=1 npm run build:native builds it'
+    : 'no nvcc found';
+  console.log(`shardwise: built without CUDA: ${reason}. Everything works on the CPU.`);
 }
