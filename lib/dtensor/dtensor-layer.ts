@@ -13,7 +13,7 @@ import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { createShard, isFactoryCall } from './factory-dispatch.js';
 import { runForeach } from './foreach.js';
-import { distributed } from './ops.js';
+import { createDTensor } from './ops.js';
 import { type Decision, propagate } from './propagation/propagate.js';
 import { calledAs } from './redistribute/called-as.js';
 import { checkImplicit, decomposing, warnReplicated } from './redistribute/policy.js';
@@ -71,7 +71,7 @@ function runSharded(
   if (into !== null) return [into];
   const results: Tensor[] = [];
   for (let i = 0; i < outputs.length; i++)
-    results.push(distributed(outputs[i] as Tensor, decision.outputs[i] as DTensorSpec));
+    results.push(createDTensor(outputs[i] as Tensor, decision.outputs[i] as DTensorSpec));
   if (op.view !== null) markView(results[0] as Tensor, inputs[0] as Tensor);
   return results;
 }

@@ -9,11 +9,10 @@ import { getCurrentMesh } from '../distributed/device-mesh/current-mesh.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
-import { distributed } from './ops.js';
 import { checkLocalShape, localShardOf } from './spec/local-shard.js';
 import { chunksOf } from './spec/shard-geometry.js';
 import './tensor-methods.js';
-import { fromLocalTensor } from './ops.js';
+import { createDTensor, fromLocalTensor } from './ops.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './spec/checks.js';
 import {
   type DTensorSpec,
@@ -66,7 +65,7 @@ export class DTensor extends Tensor {
       local.device,
       local.liveStorage('DTensor'),
     );
-    this.sharding = distributed(local, spec).sharding;
+    this.sharding = createDTensor(local, spec).sharding;
     this.versionCounter = local.sharedVersion();
     this.requiresGrad_(requiresGrad);
   }
@@ -290,7 +289,7 @@ export function distributeTensor(
   const part = onPurpose(purpose, () =>
     shardTensor(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
   );
-  const whole = distributed(part, spec);
+  const whole = createDTensor(part, spec);
   return whole.requiresGrad_(tensor.requiresGrad);
 }
 
@@ -341,14 +340,4 @@ function scatterShards(
       : null;
   group.run('distributeTensor', { kind: 'scatter', input, output, root: 0, counts });
   return output;
-}
-
-/**
- * The distributed tensor that a value must be, for functions that take no other. @throws
- * ShardingError @internal
- */
-export function requireDTensor(op: string, t: unknown): Tensor {
-  if (t instanceof Tensor && t.sharding !== null) return t;
-  const given = t instanceof Tensor ? `a plain ${t.dtype.name}${formatShape(t.shape)}` : String(t);
-  throw new ShardingError(`${op}: expected a distributed tensor, got ${given}`, { op });
 }

@@ -9,8 +9,8 @@ import { drawnTogether } from '../core/random.js';
 import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { empty } from '../ops/factories.js';
-import { distributed } from './ops.js';
-import { outputMetasOf } from './propagation/op-call.js';
+import { createDTensor } from './ops.js';
+import { outputMetasOf } from './propagation/propagate.js';
 import { redistributeLocal } from './redistribute/run.js';
 import { checkPlacements } from './spec/checks.js';
 import { shardAt } from './spec/shard-geometry.js';
@@ -66,9 +66,9 @@ export function createShard(op: AnyOp, params: object): Tensor[] {
   const coordinate = mesh.getCoordinate();
   if (coordinate !== null && !canComputeShard(op, params, spec)) {
     const [whole] = belowDTensor(op, [], params, null) as [Tensor];
-    return [distributed(redistributeLocal(whole, replicateSpec(spec), spec), spec)];
+    return [createDTensor(redistributeLocal(whole, replicateSpec(spec), spec), spec)];
   }
-  const tensor = distributed(
+  const tensor = createDTensor(
     empty(shardAt(spec, coordinate).shape, { dtype: meta.dtype, device: mesh.device }),
     spec,
   );

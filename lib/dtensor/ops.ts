@@ -69,13 +69,13 @@ const redistributeOp: Op<ToSpec> = defineOp({
   meta: ([t], { spec }) => metaOf(t, spec),
   compute: ([t], { spec, from, backward }) => {
     const { local } = requireLocalShard('redistribute', t);
-    if (from === spec) return [distributed(aliasOf(local), spec)];
+    if (from === spec) return [createDTensor(aliasOf(local), spec)];
     const text = (): string =>
       `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
     const moved = because(text, () =>
       redistributeLocal(local, from, spec, { partialFromReplicate: backward }),
     );
-    return [distributed(moved === local ? aliasOf(local) : moved, spec)];
+    return [createDTensor(moved === local ? aliasOf(local) : moved, spec)];
   },
   // Also where nothing moves: the gradient may come in other placements.
   vjp: (ctx, g) => [toSpec(g, gradientSpec(ctx.params.from), true)],
@@ -148,12 +148,12 @@ const fromLocalOp: Op<FromLocal> = defineOp({
   compute: ([t], { spec, check }) => {
     if (check !== null)
       return [
-        distributed(
+        createDTensor(
           atCallSite(() => onPurpose(check, () => firstCopy(t, spec))),
           spec,
         ),
       ];
-    const whole = distributed(aliasOf(t), spec);
+    const whole = createDTensor(aliasOf(t), spec);
     whole.versionCounter = t.sharedVersion();
     return [whole];
   },
@@ -205,8 +205,8 @@ export function fromLocalTensor(
   return dispatchOne(fromLocalOp, [local], { spec, check });
 }
 
-/** The sharding of a distributed tensor, with what needs ops. */
-class DTensorSharding extends LocalShard {
+/** A local shard whose methods communicate by the ops of this file. */
+class DTensorShard extends LocalShard {
   full(op: string): Tensor {
     const { local, spec } = this;
     const whole = because(
@@ -218,12 +218,11 @@ class DTensorSharding extends LocalShard {
 
   empty(shape: Shape, dtype: DType): Tensor {
     const { mesh, placements, order } = this.spec;
-    const alike = sameShape(shape, this.spec.shape);
     const meta = { shape, strides: contiguousStrides(shape), dtype };
-    const spec = alike
+    const spec = sameShape(shape, this.spec.shape)
       ? internSpec(mesh, reducedPlacements(placements), order, meta)
       : replicatedSpec(mesh, meta);
-    return distributed(
+    return createDTensor(
       this.local.newEmpty(shardAt(spec, mesh.getCoordinate()).shape, { dtype }),
       spec,
     );
@@ -232,7 +231,7 @@ class DTensorSharding extends LocalShard {
   replicated(t: Tensor): Tensor {
     const { mesh } = this.spec;
     const spec = replicatedSpec(mesh, t);
-    return distributed(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
+    return createDTensor(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
   }
 
   reduced(t: Tensor): Tensor {
@@ -250,27 +249,29 @@ class DTensorSharding extends LocalShard {
     const { spec } = this;
     const given = requireLocalShard('backward', gradient).spec;
     if (given === gradientSpec(spec)) return gradient;
+    // The strides of the gradient may differ from those of the tensor.
     const wanted = internSpec(
       spec.mesh,
       reducedPlacements(spec.placements),
       spec.order,
       given.tensorMeta,
-    ); // its strides may be others
+    );
     return given === wanted ? gradient : toSpec(gradient, wanted, true);
   }
 }
 
 /**
- * A distributed tensor over a fresh local one, whose share in its memory it takes over.
+ * A distributed tensor over a fresh local shard. It takes over the reference of the shard to its
+ * storage.
  *
- * @throws ShardingError if the local tensor does not have the shape of the local shard of `spec`
+ * @throws ShardingError if the local tensor does not have the shape of the shard
  * @internal
  */
-export function distributed(local: Tensor, spec: DTensorSpec): Tensor {
+export function createDTensor(local: Tensor, spec: DTensorSpec): Tensor {
   checkLocalShape('DTensor', local, spec);
   const { shape, strides, dtype } = spec.tensorMeta;
   const whole = new Tensor(shape, strides, 0, dtype, local.device, local.storage);
   if (local.storage !== null) local.storage.refs--;
-  whole.sharding = new DTensorSharding(local, spec);
+  whole.sharding = new DTensorShard(local, spec);
   return whole;
 }

@@ -9,8 +9,8 @@ import { numelOf } from '../../lib/core/shape.js';
 import { watchCollectives } from '../../lib/distributed/process-group/process-group.js';
 import { type DeviceMesh, DTensor, DTensorSpec, initDeviceMesh } from '../../lib/distributed.js';
 import { toSpec } from '../../lib/dtensor/ops.js';
-import { mergeSteps } from '../../lib/dtensor/redistribute/merge.js';
 import { planRedistribute } from '../../lib/dtensor/redistribute/plan.js';
+import { mergeSteps } from '../../lib/dtensor/redistribute/run.js';
 import { isCollective } from '../../lib/dtensor/redistribute/steps.js';
 import { gradientSpec, replicateSpec } from '../../lib/dtensor/spec/spec.js';
 import {

@@ -172,7 +172,7 @@ describe('visualizeSharding', () => {
       );
       assert.match(
         visualizeSharding(distributeTensor(ones([640]), square, [Shard(0), Replicate()])),
-        /│ dp=0, tp=0…63 \(64 copies\) │/,
+        /│ dp=0, tp=0…63 \(64 replicas\) │/,
       );
       const svg = visualizeSharding(
         distributeTensor(ones([640, 640]), square, [Shard(0), Shard(1)]),

@@ -1,4 +1,4 @@
-/** Counts what ranks communicate: how often, how many bytes, why, and for which module. */
+/** Records the collectives of a rank: kind, bytes, cause, and the module that needed them. */
 import type { CollectiveKind } from '../../core/collective.js';
 import { ShardingError } from '../../core/errors.js';
 import { moduleTrace } from '../../core/module-trace.js';
@@ -11,9 +11,9 @@ import {
 import { findContext } from '../../distributed/process-group/rank-context.js';
 import { trafficOf } from '../../distributed/process-group/traffic.js';
 import { cause, causeInWords } from '../redistribute/policy.js';
-import { formatTable } from './table.js';
+import { formatTable } from './terminal.js';
 
-/** Calls, and the bytes that this rank sends and receives for them. */
+/** A number of calls, and the bytes that this rank sends and receives in them. */
 export interface CommTraffic {
   /** The number of collectives. */
   calls: number;
@@ -25,64 +25,61 @@ export interface CommTraffic {
 
 /** The traffic along a mesh dimension. */
 export interface MeshDimTraffic extends CommTraffic {
-  /** By what was done: `allReduce`, `allGather`, … */
+  /** The traffic by kind of collective: `allReduce`, `allGather`, … */
   byKind: Record<string, CommTraffic>;
 }
 
 /** What {@link CommDebugMode.getTraffic} returns. */
 export interface TotalTraffic extends CommTraffic {
   /**
-   * By the name of the mesh dimension, its number where dimensions have no names; of other groups
-   * by their name.
+   * The traffic by mesh dimension: its name, or its number if dimensions have no names. Groups that
+   * no mesh created count by their name.
    */
   byMeshDim: Record<string, MeshDimTraffic>;
 }
 
 /** One collective, as this rank called it. */
 export interface CommEvent {
-  /** What was done: `'allReduce'`, `'allGather'`, … */
+  /** The kind of collective: `'allReduce'`, `'allGather'`, … */
   readonly kind: CollectiveKind;
-  /** The function or op that did it. */
+  /** The function or op that called it. */
   readonly name: string;
   /** The name of the group. */
   readonly group: string;
-  /** Of the world, in the order of the group. */
+  /** The global ranks, in the order of the group. */
   readonly ranks: readonly number[];
-  /** The mesh dimension; null for groups that no mesh has made. */
+  /** The mesh dimension; null for a group that no mesh created. */
   readonly meshDim: string | null;
-  /**
-   * Of the tensor that it is about: for an all-gather the gathered one, for a reduce-scatter the
-   * one before.
-   */
+  /** The size of the payload: the output of an all-gather, the input of a reduce-scatter. */
   readonly bytes: number;
   /**
-   * What this rank sends if the collective goes around a ring: a mean where the ring's parts would
-   * not all have one size.
+   * The bytes that this rank sends in a ring algorithm; a mean if the chunks of the ring differ in
+   * size.
    */
   readonly sentBytes: number;
-  /** What it receives then. */
+  /** The bytes that this rank receives in a ring algorithm. */
   readonly receivedBytes: number;
   /**
-   * Why an op or a redistribution needed it, after the function or op that the program called, if
-   * that consists of others: `'softmax, in div: input 1 from …'`. Null for collectives that the
+   * Why an op or a redistribution needed it: `'softmax, in div: input 1 from …'` names first the
+   * function that the program called, if it is made of other ops. Null for collectives that the
    * program calls itself.
    */
   readonly cause: string | null;
   /**
-   * The innermost module whose work it is, by its path in the outermost one; the class of that if
-   * it is the one. Null outside of modules, and in the backward of what was recorded while no mode
+   * The path of the innermost running module in the outermost one, or the class name of the
+   * outermost one. Null outside of modules, and in the backward of a forward that ran while no mode
    * was on.
    */
   readonly modulePath: string | null;
   /** Whether the call belongs to a backward pass. */
   readonly phase: 'forward' | 'backward';
-  /** Where in the program: of a backward pass, the call of `backward`. */
+  /** The call site in the program; in a backward pass that of `backward`. */
   readonly where: string;
 }
 
 /**
- * Writes down the collectives of this rank while it is on, those of gradients and across `await`
- * too. Ranks that share the process do not see each other's.
+ * Records the collectives of this rank while it is on, also those of gradients and those after an
+ * `await`. Local ranks of one process do not see each other's collectives.
  *
  * @see PyTorch `torch.distributed.tensor.debug.CommDebugMode`
  * @example
@@ -95,14 +92,14 @@ export class CommDebugMode {
   private readonly list: CommEvent[] = [];
   private stopWatching: (() => void) | null = null;
 
-  /** What was called, in its order. */
+  /** The recorded collectives, in order. */
   get events(): readonly CommEvent[] {
     return this.list;
   }
 
   /**
-   * Runs `fn` with this mode on, until its promise settles if it gives one. What earlier runs wrote
-   * down stays.
+   * Runs `fn` with this mode on, until its promise settles if it returns one. Events of earlier
+   * runs are kept.
    */
   run<T>(fn: () => T): T {
     checkFunction('CommDebugMode.run', 'fn', fn);
@@ -122,7 +119,7 @@ export class CommDebugMode {
   }
 
   /**
-   * Turns it on until what is returned is disposed of: `using _ = comm.enter();`.
+   * Turns the mode on until the returned object is disposed: `using _ = comm.enter();`.
    *
    * @throws ShardingError if it is on already
    */
@@ -144,21 +141,20 @@ export class CommDebugMode {
     return { [Symbol.dispose]: () => this.stopWatching?.() };
   }
 
-  /** How often each kind was called; kinds that are missing were not. */
+  /** The number of calls by kind; kinds that were not called are absent. */
   getCommCounts(): Record<string, number> {
     const counts: Record<string, number> = {};
     for (const { kind } of this.list) counts[kind] = (counts[kind] ?? 0) + 1;
     return counts;
   }
 
-  /** How many collectives there were. */
+  /** The number of collectives. */
   getTotalCounts(): number {
     return this.list.length;
   }
 
   /**
-   * Bytes of all tensors that were communicated, and what this rank sent of them; see {@link
-   * CommEvent}.
+   * The payload bytes of all collectives, and the bytes that this rank sent; see {@link CommEvent}.
    */
   getCommBytes(): { bytes: number; sentBytes: number } {
     const sum = (of: (event: CommEvent) => number): number =>
@@ -167,9 +163,9 @@ export class CommDebugMode {
   }
 
   /**
-   * What this rank sends and receives, in all, by mesh dimension, and by what was done: bytes of
-   * rings where all ranks get or give all, and of direct messages where one does. In a world that
-   * `initProcessGroup('fake', …)` made, of any rank of any mesh.
+   * The calls and bytes of this rank: in total, by mesh dimension and by kind. Collectives in which
+   * all ranks get or give everything count as rings, those with one root as direct messages. In a
+   * world of `initProcessGroup('fake', …)` it counts for any rank of any mesh.
    */
   getTraffic(): TotalTraffic {
     const all: TotalTraffic = { ...nothing(), byMeshDim: {} };
@@ -182,12 +178,12 @@ export class CommDebugMode {
     return all;
   }
 
-  /** Forgets what it has seen. */
+  /** Removes the recorded events. */
   reset(): void {
     this.list.length = 0;
   }
 
-  /** A table: equal calls are one line. */
+  /** A table with one line for all equal calls. */
   toString(): string {
     if (this.list.length === 0) return 'no collectives';
     const lines = new Map<
@@ -263,7 +259,7 @@ function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
 
 type Call = CollectiveRecord['call'];
 
-/** The larger of what goes in and what comes out: one of them is the whole. */
+/** The larger of input and output: one of them is the whole payload. */
 function payloadOf({ input, output, counts }: Call): number {
   const one = input ?? output;
   if (one === null) return 0;
@@ -277,7 +273,7 @@ function payloadOf({ input, output, counts }: Call): number {
 
 const total = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
 
-/** What is read of a module: nn stands above this layer. */
+/** The part of nn.Module that is used here; nn is above this layer. */
 interface NamedModules {
   namedModules(): Iterable<readonly [path: string, module: object]>;
 }

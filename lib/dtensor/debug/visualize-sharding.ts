@@ -1,58 +1,27 @@
-/** Pictures of which rank holds which part of a tensor. */
+/** Draws which rank holds which shard of a tensor, as text or as SVG. */
 import { ShardingError } from '../../core/errors.js';
 import { checkOneOf, withDefaults } from '../../core/options.js';
 import type { Tensor } from '../../core/tensor.js';
-import { type LocalShard, localShardOf } from '../spec/local-shard.js';
-import type { DTensorSpec } from '../spec/spec.js';
-import {
-  type DimShard,
-  holders,
-  ranksWithoutData,
-  reductionOf,
-  shardsAlong,
-} from './sharding-cells.js';
-import { drawGrid } from './sharding-grid.js';
-import { drawSvg } from './sharding-svg.js';
+import { localShardOf } from '../spec/local-shard.js';
+import { type ShardingGrid, type Span, shardingGrid } from './sharding-grid.js';
+import { inTerminal } from './terminal.js';
 
 /** Options of {@link visualizeSharding}. */
 export interface VisualizeOptions {
   /**
-   * `'text'` (the default) is printed too, by the mesh's first rank; `'svg'` is a picture as text.
+   * `'text'` (the default) is a table, which the mesh's first rank also prints; `'svg'` is an
+   * image.
    */
   format?: 'text' | 'svg';
 }
 
-/** Indices of a shown dim: a piece, or a gap where so many pieces are left out. */
-export interface Span {
-  readonly from: number;
-  readonly size: number;
-  readonly leftOut: number;
-}
-
-/** A tensor as a rectangle: its dims that are cut, of which there are two at most. */
-export interface ShownTensor {
-  readonly title: string;
-  /** Numbers of the tensor dims; null where there is only one, or none. */
-  readonly dims: readonly [row: number | null, column: number | null];
-  readonly rows: readonly Span[];
-  readonly columns: readonly Span[];
-  /** Who holds it, for each row and column. */
-  readonly cells: readonly (readonly string[])[];
-  /** What the signs in cells mean, and who holds nothing. */
-  readonly legend: readonly string[];
-}
-
-/** More pieces than fit on a screen are left out, in the middle. */
-const MOST = { rows: 8, columns: 6 };
-
 /**
- * Shows which rank holds which part of a distributed tensor, by its positions in the mesh: a table
- * in the terminal, printed by the mesh's first rank, or a picture as SVG. Returns the text. Tensors
- * of more than two dims are shown along the dims that are cut. Copies stand as `a | b`, terms of
- * Partial as `a + b`, who has nothing below; of many parts the middle is left out. Nothing is
- * communicated.
+ * Draws which rank holds which shard of a distributed tensor, by mesh coordinates, and returns the
+ * text: a table, which the mesh's first rank also prints, or SVG. A tensor of more than two dims is
+ * drawn along its sharded dims. Replicas are written `a | b`, partial values `a + b`; ranks without
+ * data are listed below, and the middle of many shards is left out. Nothing is communicated.
  *
- * @throws ShardingError for a plain tensor, or one that is cut along more than two dims;
+ * @throws ShardingError for a plain tensor, or one that is sharded along more than two dims;
  * ArgumentError for another format
  * @see PyTorch `torch.distributed.tensor.debug.visualize_sharding`
  */
@@ -60,105 +29,142 @@ export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): st
   const op = 'visualizeSharding';
   const { format } = withDefaults<Required<VisualizeOptions>>(op, { format: 'text' }, options);
   checkOneOf(op, 'format', format, ['text', 'svg']);
-  const part = localShardOf(t);
-  if (part === null)
+  const shard = localShardOf(t);
+  if (shard === null)
     throw new ShardingError(
       `${op}: expected a distributed tensor, got a plain one. Only a distributed tensor has placements to show.`,
       { op },
     );
-  const shown = shownTensor(op, part);
-  if (format === 'svg') return drawSvg(shown);
-  const text = drawGrid(shown);
-  if (part.spec.mesh.getCoordinate()?.every((at) => at === 0)) console.log(text);
+  const grid = shardingGrid(op, shard.spec);
+  if (format === 'svg') return drawSvg(grid);
+  const text = drawText(grid);
+  if (shard.spec.mesh.getCoordinate()?.every((at) => at === 0)) console.log(text);
   return text;
 }
 
-function shownTensor(op: string, { spec }: LocalShard): ShownTensor {
-  const dims = shownDims(op, spec);
-  const along = dims.map((dim) => shardsAlong(spec, dim)) as [DimShard[], DimShard[]];
-  const [rows, columns] = along.map((shards) => shards.filter(({ size }) => size > 0)) as [
-    DimShard[],
-    DimShard[],
-  ];
-  const [shownRows, shownColumns] = [
-    withoutMiddle(rows, MOST.rows),
-    withoutMiddle(columns, MOST.columns),
-  ];
-  const cells = shownRows.map((row) =>
-    shownColumns.map((column) =>
-      row.place === null || column.place === null
-        ? '…'
-        : holders(spec, { ...row.place, ...column.place }),
+const colours = ['cyan', 'yellow', 'magenta', 'green', 'blue', 'red'] as const;
+
+/** `dim 0 [0:4]`, as a Python slice; for a gap the number of shards left out. */
+function titleOf(dim: number | null, { from, size, leftOut }: Span): string {
+  if (leftOut > 0) return `… ${leftOut} more`;
+  return dim === null ? '' : `dim ${dim} [${from}:${from + size}]`;
+}
+
+/** A line with the titles of columns, then a line for each span of rows. */
+function drawText({ title, dims, rows, columns, cells, legend }: ShardingGrid): string {
+  const heads = columns.map((span) => titleOf(dims[1], span));
+  const sides = rows.map((span) => titleOf(dims[0], span));
+  const sideWidth = Math.max(0, ...sides.map((side) => side.length));
+  const widths = heads.map((head, i) =>
+    Math.max(head.length, ...cells.map((line) => (line[i] as string).length)),
+  );
+  const rule = (left: string, middle: string, right: string): string =>
+    `${' '.repeat(sideWidth)} ${left}${widths.map((width) => '─'.repeat(width + 2)).join(middle)}${right}`;
+  const lines = cells.map((line, row) => {
+    const drawn = line.map((cell, i) =>
+      inTerminal(
+        colours[(row * columns.length + i) % colours.length] as (typeof colours)[number],
+        ` ${cell.padEnd(widths[i] as number)} `,
+      ),
+    );
+    return `${(sides[row] as string).padEnd(sideWidth)} │${drawn.join('│')}│`;
+  });
+  const head =
+    `${' '.repeat(sideWidth)}  ${heads.map((text, i) => ` ${text.padEnd(widths[i] as number)} `).join(' ')}`.trimEnd();
+  if (rows.length === 0 || columns.length === 0)
+    return [inTerminal('bold', title), ...legend].join('\n');
+  return [
+    inTerminal('bold', title),
+    ...(head === '' ? [] : [head]),
+    rule('┌', '┬', '┐'),
+    lines.join(`\n${rule('├', '┼', '┤')}\n`),
+    rule('└', '┴', '┘'),
+    ...legend,
+  ].join('\n');
+}
+
+const WIDTH = 480;
+const LEAST_HEIGHT = 60;
+const MOST_HEIGHT = 480;
+const MARGIN = { left: 72, top: 52, right: 12, bottom: 12 };
+const LINE = 14;
+const fills = ['#cfe8fc', '#fde6b3', '#e6d3f5', '#d3efd3', '#f9d2d2', '#dcdcdc'];
+
+const escaped = (text: string): string => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+
+/** The begin and length of each span, in pixels. */
+type Scale = readonly { readonly at: number; readonly length: number }[];
+
+/** Lengths in proportion to sizes; equal lengths if there is a gap, which would take all space. */
+function scaleOf(spans: readonly Span[], start: number, length: number): Scale {
+  const weights = spans.map(({ size }) => (spans.some(({ leftOut }) => leftOut > 0) ? 1 : size));
+  const unit =
+    length /
+    Math.max(
+      1,
+      weights.reduce((a, b) => a + b, 0),
+    );
+  let at = start;
+  return weights.map((weight) => {
+    const drawn = { at, length: weight * unit };
+    at += drawn.length;
+    return drawn;
+  });
+}
+
+const sizeOf = (spans: readonly Span[]): number =>
+  Math.max(1, ...spans.map(({ from, size }) => from + size));
+const middle = ({ at, length }: Scale[number]): string => (at + length / 2).toFixed(1);
+
+/** A rectangle with the ranks of each shard, and the indices along both dims. */
+function drawSvg({ title, dims, rows, columns, cells, legend }: ShardingGrid): string {
+  const wide = WIDTH - MARGIN.left - MARGIN.right;
+  const high = Math.min(
+    MOST_HEIGHT,
+    Math.max(LEAST_HEIGHT, (wide * sizeOf(rows)) / sizeOf(columns)),
+  );
+  const [x, y] = [scaleOf(columns, MARGIN.left, wide), scaleOf(rows, MARGIN.top, high)];
+  const boxes = cells.flatMap((line, row) =>
+    line.map((text, column) =>
+      box(
+        x[column] as Scale[number],
+        y[row] as Scale[number],
+        text,
+        fills[(row * columns.length + column) % fills.length] as string,
+      ),
     ),
   );
-  return {
-    title: String(spec),
-    dims,
-    rows: shownRows,
-    columns: shownColumns,
-    cells,
-    legend: legendOf(spec, along),
-  };
-}
-
-function legendOf(spec: DTensorSpec, along: readonly (readonly DimShard[])[]): string[] {
-  const { mesh, placements } = spec;
-  const hasCopies = placements.some(
-    (placement, meshDim) => placement.isReplicate() && mesh.shape[meshDim] !== 1,
+  const top = columns.map(
+    (span, i) =>
+      `<text x="${middle(x[i] as Scale[number])}" y="${MARGIN.top - 6}" text-anchor="middle">${indices(dims[1], span)}</text>`,
   );
-  const reduction = reductionOf(spec);
-  const nothing = ranksWithoutData(spec, along);
-  return [
-    ...(hasCopies ? ['a | b: replicated on each of them'] : []),
-    ...(reduction === null
-      ? []
-      : [
-          `${reduction === 'sum' ? 'a + b' : `${reduction}(a, b)`}: partial values, not reduced yet`,
-        ]),
-    ...(nothing === null ? [] : [`ranks without data: ${nothing}`]),
-  ];
+  const side = rows.map(
+    (span, i) =>
+      `<text x="${MARGIN.left - 6}" y="${middle(y[i] as Scale[number])}" text-anchor="end">${indices(dims[0], span)}</text>`,
+  );
+  const below = MARGIN.top + high + LINE;
+  const explanation = legend.map(
+    (line, i) => `<text x="8" y="${(below + i * LINE).toFixed(1)}">${escaped(line)}</text>`,
+  );
+  const height = high + MARGIN.top + MARGIN.bottom + legend.length * LINE;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height.toFixed(0)}" font-family="sans-serif" font-size="11">
+<rect width="100%" height="100%" fill="white"/>
+<text x="8" y="18" font-weight="bold">${escaped(title)}</text>
+${[...boxes, ...top, ...side, ...explanation].join('\n')}
+</svg>
+`;
 }
 
-/** As many as `most`; a gap stands for the others. */
-function withoutMiddle(
-  shards: readonly DimShard[],
-  most: number,
-): (Span & { place: DimShard['place'] | null })[] {
-  const shown = shards
-    .toSorted((a, b) => a.from - b.from)
-    .map((shard) => ({ ...shard, leftOut: 0 }));
-  if (shown.length <= most) return shown;
-  const [head, tail] = [
-    shown.slice(0, Math.ceil(most / 2)),
-    shown.slice(shown.length - Math.floor(most / 2) + 1),
-  ];
-  const [before, after] = [head.at(-1) as Span, tail[0] as Span];
-  const from = before.from + before.size;
-  return [
-    ...head,
-    {
-      from,
-      size: after.from - from,
-      leftOut: shown.length - head.length - tail.length,
-      place: null,
-    },
-    ...tail,
-  ];
-}
+const indices = (dim: number | null, span: Span): string =>
+  escaped(titleOf(dim, span).replace(/^dim \d+ \[(.*)\]$/, '$1'));
 
-/** The dims that are cut come first; others fill up to two. */
-function shownDims(op: string, spec: DTensorSpec): [number | null, number | null] {
-  const all = [...spec.shape.keys()];
-  const sharded = all.filter((dim) => spec.placements.some((placement) => placement.isShard(dim)));
-  if (sharded.length > 2)
-    throw new ShardingError(
-      `${op}: expected a tensor that is sharded along at most two dims, got ${spec}, which is sharded along ${sharded.length}`,
-      { op },
-    );
-  const chosen = [...sharded, ...all.filter((dim) => !sharded.includes(dim))]
-    .slice(0, 2)
-    .sort((a, b) => a - b);
-  return chosen.length === 2
-    ? [chosen[0] as number, chosen[1] as number]
-    : [null, chosen[0] ?? null];
+/** A rectangle with one line for each rank. */
+function box(x: Scale[number], y: Scale[number], text: string, fill: string): string {
+  const names = text.split(/(?<= [|+]) /);
+  const lines = names.map(
+    (name, line) =>
+      `<tspan x="${middle(x)}" dy="${line === 0 ? (-(names.length - 1) * LINE) / 2 : LINE}">${escaped(name)}</tspan>`,
+  );
+  return `<rect x="${x.at.toFixed(1)}" y="${y.at.toFixed(1)}" width="${x.length.toFixed(1)}" height="${y.length.toFixed(1)}" fill="${fill}" stroke="#444"/>
+<text x="${middle(x)}" y="${middle(y)}" text-anchor="middle" dominant-baseline="middle">${lines.join('')}</text>`;
 }

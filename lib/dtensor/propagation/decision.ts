@@ -4,8 +4,8 @@ import { formatShape, sameShape } from '../../core/shape.js';
 import type { LocalRun } from '../../core/sharding-rule.js';
 import { planRedistribute } from '../redistribute/plan.js';
 import { type DTensorSpec, placeSpec, reducedPlacements } from '../spec/spec.js';
-import type { AnyStrategy, OpCall } from './op-call.js';
 import { type OperandSpecs, operandSpecs } from './operand-specs.js';
+import type { AnyStrategy, OpCall } from './strategies.js';
 import { chooseStrategies, replicateAll, runOf } from './strategies.js';
 
 /** How a call runs on the ranks of a mesh. */

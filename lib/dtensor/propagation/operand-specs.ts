@@ -14,7 +14,7 @@ import {
   placeSpec,
   type ShardOrder,
 } from '../spec/spec.js';
-import type { AnyStrategy, OpCall } from './op-call.js';
+import type { AnyStrategy, OpCall } from './strategies.js';
 
 export interface OperandSpecs {
   /** What each input must become; null for numbers. */

@@ -6,13 +6,13 @@
 import { getDefaultDtype } from '../../core/dtype.js';
 import { ShardingError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
+import { contiguousStrides } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
 import { formatMesh } from '../../distributed/device-mesh/layout.js';
 import { checkMesh } from '../spec/checks.js';
 import type { DTensorSpec, TensorMeta } from '../spec/spec.js';
 import { paramsKey } from './cache-key.js';
 import { type Decision, decide } from './decision.js';
-import { outputMetasOf } from './op-call.js';
 
 export type { Decision } from './decision.js';
 
@@ -159,4 +159,22 @@ function checkOneMesh(
       'Take fullTensor() of one and distribute it on the mesh of the other.',
     { op: op.name, specs },
   );
+}
+
+/** What the whole outputs of an op are, by its shape rule on the whole inputs. */
+export function outputMetasOf(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  params: object,
+): readonly TensorMeta[] {
+  if (op.view !== null) {
+    const input = inputs[0] as Tensor;
+    const { shape, strides } = op.view(input, params);
+    return [{ shape, strides, dtype: input.dtype }];
+  }
+  return op.meta(inputs, params).map(({ shape, strides, dtype }) => ({
+    shape,
+    strides: strides ?? contiguousStrides(shape),
+    dtype,
+  }));
 }

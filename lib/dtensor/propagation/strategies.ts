@@ -3,12 +3,33 @@
  * last, the strategy with which bringing all inputs into place costs least.
  */
 import { ShardingError } from '../../core/errors.js';
+import type { AnyOp } from '../../core/op.js';
 import { type Placement, Replicate } from '../../core/placement.js';
-import type { LocalRun, MeshDimContext } from '../../core/sharding-rule.js';
+import type { LocalRun, MeshDimContext, Strategy } from '../../core/sharding-rule.js';
+import type { Tensor } from '../../core/tensor.js';
 import { redistributeMicroseconds } from '../redistribute/plan.js';
 import { mixedPartials } from '../spec/checks.js';
-import { placeSpec } from '../spec/spec.js';
-import type { AnyStrategy, OpCall } from './op-call.js';
+import { type DTensorSpec, placeSpec, type TensorMeta } from '../spec/spec.js';
+
+/** A strategy of any op. */
+export type AnyStrategy = Strategy<object>;
+
+/** One call, with what is known of the whole tensors. */
+export interface OpCall {
+  readonly op: AnyOp;
+  /** Metadata only; numbers are wrapped. */
+  readonly inputs: readonly Tensor[];
+  /** Of each input; null for numbers. */
+  readonly specs: readonly (DTensorSpec | null)[];
+  readonly params: object;
+  /** Of the tensor that the result is written into. */
+  readonly into: DTensorSpec | null;
+  /** The one that all specs share is that of this one. */
+  readonly mesh: DTensorSpec['mesh'];
+  readonly outputMetas: readonly TensorMeta[];
+  /** Inputs that the op overwrites: they stay as they are. */
+  readonly overwritten: readonly number[];
+}
 
 /**
  * One strategy for each mesh dim, or null if some mesh dim has none that keeps what is overwritten

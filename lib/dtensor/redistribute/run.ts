@@ -12,10 +12,8 @@ import {
   reduceScatterRows,
 } from '../../ops/collectives.js';
 import { cat } from '../../ops/join.js';
-import { chunkOf, chunksOf } from '../spec/shard-geometry.js';
-import { groupShards } from '../spec/shard-offsets.js';
+import { chunkOf, chunksOf, groupShards } from '../spec/shard-geometry.js';
 import { type DTensorSpec, formatPlacements } from '../spec/spec.js';
-import { type MergedStep, mergeSteps } from './merge.js';
 import { type PlanOptions, planRedistribute } from './plan.js';
 import { along, because } from './policy.js';
 import type { AllGatherStep, AllToAllStep, ReduceScatterStep, Step } from './steps.js';
@@ -203,4 +201,48 @@ function exchangeShards(
 function partialValue(reduceOp: string, t: Tensor, place: number): Tensor {
   if (place === 0 || reduceOp === 'avg' || reduceOp === 'min' || reduceOp === 'max') return t;
   return reduceOp === 'sum' ? t.zerosLike() : t.zerosLike().add(1);
+}
+
+/** A step, or several that differ in their mesh dim alone. */
+export interface MergedStep {
+  /** The first of them. */
+  readonly step: Step;
+  /** Among whose ranks it communicates: the dim that cuts a tensor dim first comes first. */
+  readonly meshDims: readonly number[];
+  /** The spec that it leaves. */
+  readonly after: DTensorSpec;
+}
+
+/**
+ * Pieces of pieces lie behind each other as one gather of all ranks joins them, uneven ones as
+ * well, because each rank knows the sizes of all.
+ *
+ * @see PyTorch, which does so along mesh dims that the program has flattened
+ */
+export function mergeSteps(steps: readonly Step[]): readonly MergedStep[] {
+  const merged: MergedStep[] = [];
+  for (const step of steps) {
+    const last = merged.at(-1);
+    if (last === undefined || !alike(last.step, step))
+      merged.push({ step, meshDims: [step.meshDim], after: step.after });
+    else
+      merged[merged.length - 1] = {
+        step: last.step,
+        meshDims: inOrder(step, last.meshDims),
+        after: step.after,
+      };
+  }
+  return merged;
+}
+
+function alike(a: Step, b: Step): boolean {
+  if (a.kind === 'allReduce') return b.kind === 'allReduce' && a.reduceOp === b.reduceOp;
+  if (a.kind === 'reduceScatter')
+    return b.kind === 'reduceScatter' && a.reduceOp === b.reduceOp && a.dim === b.dim;
+  return a.kind === 'allGather' && b.kind === 'allGather' && a.dim === b.dim;
+}
+
+/** What cut last is joined first, and cut again last. */
+function inOrder(step: Step, before: readonly number[]): readonly number[] {
+  return step.kind === 'allGather' ? [step.meshDim, ...before] : [...before, step.meshDim];
 }

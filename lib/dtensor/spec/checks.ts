@@ -1,12 +1,11 @@
 /** Checks of placements and shard orders against a tensor and a mesh. */
 import { IndexError, ShardingError } from '../../core/errors.js';
 import { isAnothers, usedByAnother } from '../../core/home.js';
-import { optionsOf, shown, unexpected } from '../../core/options.js';
+import { shown, unexpected } from '../../core/options.js';
 import { type Partial, Placement, Shard } from '../../core/placement.js';
 import { formatShape } from '../../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../../distributed/device-mesh/layout.js';
-import type { DTensorSpecOptions, ShardOrder } from './spec.js';
-import { checkParts, WholeMeta } from './tensor-meta.js';
+import type { ShardOrder } from './tensor-meta.js';
 
 /**
  * @throws ArgumentError for what is not a mesh, DistributedError for one of another rank of this
@@ -23,18 +22,6 @@ export function checkMesh(op: string, mesh: unknown): asserts mesh is MeshLayout
   const layout = mesh as unknown as MeshLayout;
   if (layout.home !== undefined && isAnothers(layout.home))
     throw usedByAnother(op, `the ${formatMesh(layout)}`, layout.home);
-}
-
-/** @throws ArgumentError unless the options have a tensor's metadata */
-export function checkTensorMeta(op: string, options: DTensorSpecOptions): DTensorSpecOptions {
-  const { tensorMeta } = optionsOf(op, options, 'tensorMeta shardOrder');
-  const expected =
-    'an object of shape, strides and dtype, all of the whole tensor, or TensorMeta(shape, stride, dtype)';
-  if (typeof tensorMeta !== 'object' || tensorMeta === null)
-    throw unexpected(op, 'tensorMeta', expected, tensorMeta);
-  if (!(tensorMeta instanceof WholeMeta))
-    checkParts(op, tensorMeta, { strides: 'tensorMeta.strides', dtype: 'tensorMeta.dtype' });
-  return options;
 }
 
 /**

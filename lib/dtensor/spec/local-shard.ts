@@ -1,5 +1,4 @@
-/** The link between a distributed tensor and the part of it that this rank holds. */
-
+/** The local shard of a distributed tensor, and the check of its shape. */
 import type { DType } from '../../core/dtype.js';
 import { ShardingError } from '../../core/errors.js';
 import type { DrawPlace } from '../../core/mesh-rng.js';
@@ -9,12 +8,16 @@ import type { DeviceMesh } from '../../distributed/device-mesh/device-mesh.js';
 import { shardAt } from './shard-geometry.js';
 import type { DTensorSpec } from './spec.js';
 
-/** The methods that run ops are in {@link DTensorSharding}, above this folder. @internal */
+/**
+ * What a distributed tensor has in its `sharding`: this rank's shard and the spec. What communicates
+ * is implemented in `dtensor/ops.ts`, above redistribution. @internal
+ */
 export abstract class LocalShard implements Sharding {
   readonly local: Tensor;
   readonly spec: DTensorSpec;
   /**
-   * Of what should be a view and has memory of its own: why, so that changes are not lost silently.
+   * The reason why a result that should be a view has its own memory, or null. Such a tensor refuses
+   * in-place changes, which would not reach the base.
    */
   noView: string | null = null;
 
@@ -35,7 +38,7 @@ export abstract class LocalShard implements Sharding {
   abstract fit(gradient: Tensor): Tensor;
 }
 
-/** @internal null for a tensor that is not distributed */
+/** Null for a tensor that is not distributed. @internal */
 export function localShardOf(t: Tensor): LocalShard | null {
   return t.sharding as LocalShard | null;
 }
@@ -46,8 +49,9 @@ export function meshOf(spec: DTensorSpec): DeviceMesh {
 }
 
 /**
- * @throws ShardingError unless the tensor is the piece of this rank; what it says may be right is
- * added to `advice`, which has it for other cases @internal
+ * @param advice ends the error, unless the tensor has the shape of the whole tensor
+ * @throws ShardingError unless the tensor has the shape of this rank's shard
+ * @internal
  */
 export function checkLocalShape(
   op: string,

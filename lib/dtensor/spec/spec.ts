@@ -7,16 +7,21 @@
  */
 import type { DType } from '../../core/dtype.js';
 import { type Interned, interned } from '../../core/interned.js';
+import { optionsOf, unexpected } from '../../core/options.js';
 import { type Placement, Replicate } from '../../core/placement.js';
 import { formatShape, type Shape } from '../../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../../distributed/device-mesh/layout.js';
-import { checkMesh, checkPlacements, checkShardOrder, checkTensorMeta } from './checks.js';
-import { frozen, metaKey, type TensorMeta, WholeMeta } from './tensor-meta.js';
+import { checkMesh, checkPlacements, checkShardOrder } from './checks.js';
+import {
+  checkParts,
+  frozen,
+  metaKey,
+  type ShardOrder,
+  type TensorMeta,
+  WholeMeta,
+} from './tensor-meta.js';
 
-export { TensorMeta } from './tensor-meta.js';
-
-/** For each tensor dim, the mesh dims that cut it, in the order in which they do. */
-export type ShardOrder = readonly (readonly number[])[];
+export { type ShardOrder, TensorMeta } from './tensor-meta.js';
 
 /** Options of {@link DTensorSpec}. */
 export interface DTensorSpecOptions {
@@ -156,6 +161,18 @@ export const DTensorSpec: Interned<
   },
   Spec.prototype,
 );
+
+/** @throws ArgumentError unless the options have a tensor's metadata */
+function checkTensorMeta(op: string, options: DTensorSpecOptions): DTensorSpecOptions {
+  const { tensorMeta } = optionsOf(op, options, 'tensorMeta shardOrder');
+  const expected =
+    'an object of shape, strides and dtype, all of the whole tensor, or TensorMeta(shape, stride, dtype)';
+  if (typeof tensorMeta !== 'object' || tensorMeta === null)
+    throw unexpected(op, 'tensorMeta', expected, tensorMeta);
+  if (!(tensorMeta instanceof WholeMeta))
+    checkParts(op, tensorMeta, { strides: 'tensorMeta.strides', dtype: 'tensorMeta.dtype' });
+  return options;
+}
 
 /**
  * Specs of one mesh by their key. They die with the mesh, and so do the caches that hang on them.

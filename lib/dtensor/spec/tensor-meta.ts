@@ -17,6 +17,9 @@ export interface TensorMeta {
   readonly dtype: DType;
 }
 
+/** For each tensor dim, the mesh dims that shard it, outermost first. */
+export type ShardOrder = readonly (readonly number[])[];
+
 /** What a spec has, and cannot be changed. @internal */
 export class WholeMeta implements TensorMeta {
   readonly shape: Shape;

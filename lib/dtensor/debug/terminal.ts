@@ -1,10 +1,7 @@
-/** Tables in the terminal. */
+/** Tables and styles for the terminal. */
 import { styleText } from 'node:util';
 
-/**
- * Columns side by side under a bold line of titles; those of `numeric` end at the same place.
- * Colours go where the output is no terminal.
- */
+/** A table with a bold line of titles; `numeric` columns are aligned to the right. */
 export function formatTable(
   titles: readonly string[],
   rows: readonly (readonly string[])[],
@@ -23,7 +20,7 @@ export function formatTable(
   return [inTerminal('bold', line(titles)), ...rows.map(line)].join('\n');
 }
 
-/** Text in a style of the terminal; as it is where output is no terminal, or NO_COLOR is set. */
+/** Styled text; plain text if the output is no terminal or NO_COLOR is set. */
 export function inTerminal(style: Parameters<typeof styleText>[0], text: string): string {
   return process.stdout.isTTY === true && process.env['NO_COLOR'] === undefined
     ? styleText(style, text)
