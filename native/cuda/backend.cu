@@ -24,8 +24,7 @@ constexpr int64_t kMinScratch = int64_t(4) << 20;
 // larger scratch is given back when the stream is synchronised
 constexpr int64_t kKeepScratch = int64_t(64) << 20;
 
-// ---- memory
-// -----------------------------------------------------------------------------------------------------------
+// ---- memory ------------------------------------------------------------------------------------
 
 Status allocate(int32_t device, int64_t bytes, void** out, ErrorText* error) {
   const Status status = use_device(device, error);
@@ -47,8 +46,7 @@ Status host_allocate(int64_t bytes, void** out, ErrorText* error) {
 
 void host_release(void* pointer, int64_t) { cudaFreeHost(pointer); }
 
-// ---- streams
-// ----------------------------------------------------------------------------------------------------------
+// ---- streams -----------------------------------------------------------------------------------
 
 void stream_destroy(void* object) {
   Stream* stream = static_cast<Stream*>(object);
@@ -194,8 +192,7 @@ Status stream_on_complete(void* object, OnComplete done, void* context, ErrorTex
   return kernel_fault(stream, code, error);
 }
 
-// ---- events
-// -----------------------------------------------------------------------------------------------------------
+// ---- events ------------------------------------------------------------------------------------
 
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
 
@@ -251,8 +248,7 @@ void look_at(const char* library, const char* candidates) {
   if (strcasecmp(library, "NCCL") == 0) nccl::look_at(candidates);
 }
 
-// ---- work
-// -------------------------------------------------------------------------------------------------------------
+// ---- work --------------------------------------------------------------------------------------
 
 // A bad index that an earlier kernel met fails this launch, which then starts nothing.
 Status launch(const KernelCall& call) {

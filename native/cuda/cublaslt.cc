@@ -19,8 +19,7 @@
 namespace shardwise::cuda::lt {
 namespace {
 
-// ---- the binary interface
-// -------------------------------------------------------------------------------------------
+// ---- the binary interface ----------------------------------------------------------------------
 
 using Handle = void*;
 using Layout = void*;
@@ -81,8 +80,7 @@ struct Api {
                     void* workspace, size_t bytes, cudaStream_t);
 };
 
-// ---- finding the library
-// --------------------------------------------------------------------------------------------
+// ---- finding the library -----------------------------------------------------------------------
 
 constexpr int kMaxDevices = 64;
 
@@ -212,8 +210,7 @@ Handle handle_of(Library& lib, int32_t device, int32_t* status) {
   return lib.handles[device];
 }
 
-// ---- plans
-// ----------------------------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 struct Key {
   int64_t words[16];

@@ -48,8 +48,7 @@ void Backoff::rest() {
     sleep_ns(std::clamp<int64_t>(waited / 16, 20'000, 1'000'000));
 }
 
-// ---- turns
-// ------------------------------------------------------------------------------------------------------------
+// ---- turns -------------------------------------------------------------------------------------
 
 Turn::Turn(Member& member) : member_(member) {
   std::lock_guard<std::mutex> lock(member.mutex);
@@ -76,8 +75,7 @@ Result settle(Member& member, Result result, int64_t until_ns) {
   return result;
 }
 
-// ---- calls in flight
-// --------------------------------------------------------------------------------------------------
+// ---- calls in flight ---------------------------------------------------------------------------
 
 Status Member::take_event(cudaEvent_t* out, ErrorText* error) {
   if (events.empty()) {
@@ -148,8 +146,7 @@ void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
   }
 }
 
-// ---- failure
-// ----------------------------------------------------------------------------------------------------------
+// ---- failure -----------------------------------------------------------------------------------
 
 // The calls in flight are ended by who looks after the group, or the watchdog: a kernel that NCCL
 // ends writes on, so that those of the other ranks end as if it were well, and they have to hear of
@@ -179,8 +176,7 @@ Status Member::refuse(const char* what, ErrorText* error) {
   return status;
 }
 
-// ---- the end
-// ----------------------------------------------------------------------------------------------------------
+// ---- the end -----------------------------------------------------------------------------------
 
 // Gives the communicator back on a thread of its own: abort waits for kernels to end, destroy for
 // other ranks.
@@ -248,8 +244,7 @@ Member::~Member() {
   cudaGetLastError();
 }
 
-// ---- the engine
-// -------------------------------------------------------------------------------------------------------
+// ---- the engine --------------------------------------------------------------------------------
 
 namespace {
 

@@ -104,8 +104,7 @@ struct Peers::HostPage {
   int32_t left[kMostPeers];
 };
 
-// ---- memory
-// -----------------------------------------------------------------------------------------------------------
+// ---- memory ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -151,8 +150,7 @@ cudaError_t Peers::allocate(Memory* memory) {
   return code;
 }
 
-// ---- the outcome
-// ------------------------------------------------------------------------------------------------------
+// ---- the outcome -------------------------------------------------------------------------------
 
 Peers::Rendezvous Peers::rendezvous(Member& member, cudaStream_t stream) {
   Rendezvous outcome;
@@ -259,8 +257,7 @@ cudaError_t Peers::open_one(int32_t rank) {
   return code == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : code;
 }
 
-// ---- calls and the end
-// ------------------------------------------------------------------------------------------------
+// ---- calls and the end -------------------------------------------------------------------------
 
 cudaError_t Peers::all_reduce(const CollectiveCall& call, cudaStream_t stream) {
   PeerCall all = {};

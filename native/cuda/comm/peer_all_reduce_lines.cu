@@ -53,8 +53,7 @@ struct PairLayout {
   bool is_aligned, is_smooth;  // smooth: and without an end that is shorter than a chunk
 };
 
-// ---- chunks: what a lane has of a line
-// --------------------------------------------------------------------------------
+// ---- chunks: what a lane has of a line ---------------------------------------------------------
 
 // Without branches, so that many are on their way at once. A chunk that is not wanted stays as it
 // was.
@@ -95,8 +94,7 @@ __device__ __noinline__ void store_slowly(T* to, Packet<T, kChunkBytes> chunk, i
   store_elements(to, chunk, left);
 }
 
-// ---- a call
-// -----------------------------------------------------------------------------------------------------------
+// ---- a call ------------------------------------------------------------------------------------
 
 // One lane's view of it, between at most kRanks ranks. The methods are called by whole warps, for
 // four pairs from `base` on.

@@ -10,8 +10,7 @@
 
 namespace shardwise::cuda {
 
-// ---- the end of a group
-// -----------------------------------------------------------------------------------------------
+// ---- the end of a group ------------------------------------------------------------------------
 
 // the host's memory is far: this is about every half millisecond
 constexpr uint32_t kSpinsToLook = 1024;
@@ -26,8 +25,7 @@ __device__ __forceinline__ void set_stopped(const PeerCall& call) {
   *const_cast<volatile int32_t*>(call.stopped) = 1;
 }
 
-// ---- parts of a tensor
-// ------------------------------------------------------------------------------------------------
+// ---- parts of a tensor -------------------------------------------------------------------------
 
 template <class T, int32_t kBytes>
 union Packet {
@@ -60,8 +58,7 @@ inline bool is_aligned_to(const PeerCall& call, uintptr_t bytes) {
           (bytes - 1)) == 0;
 }
 
-// ---- sums
-// -------------------------------------------------------------------------------------------------------------
+// ---- sums --------------------------------------------------------------------------------------
 
 // use(both), with what makes one of two elements.
 template <class C, class Use>
@@ -109,8 +106,7 @@ class PacketSum {
   C sum_[kItems] = {};
 };
 
-// ---- types
-// ------------------------------------------------------------------------------------------------------------
+// ---- types -------------------------------------------------------------------------------------
 
 // use(tag, reduce), with the type that a call's elements are added as. Of bools, 0 and 1, that is
 // "or" and "and".
@@ -152,8 +148,7 @@ cudaError_t load_summed_types(Load load) {
   return code;
 }
 
-// ---- peer_all_reduce_lines.cu
-// -----------------------------------------------------------------------------------------
+// ---- peer_all_reduce_lines.cu ------------------------------------------------------------------
 
 cudaError_t peer_all_reduce_lines(const PeerCall& call, cudaStream_t stream);
 cudaError_t load_peer_all_reduce_lines();

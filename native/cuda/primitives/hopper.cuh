@@ -17,8 +17,7 @@
 #if SW_SM90A
 namespace shardwise::cuda {
 
-// ---- mbarrier. All addresses are of the shared window
-// ---------------------------------------------------------------------
+// ---- mbarrier. All addresses are of the shared window ------------------------------------------
 
 __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -57,8 +56,7 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
-// ---- the copy engine
-// ------------------------------------------------------------------------------------------------------
+// ---- the copy engine ---------------------------------------------------------------------------
 
 __device__ __forceinline__ void tensor_map_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");
@@ -139,8 +137,7 @@ __device__ __forceinline__ void fence_for_copy_engine() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// ---- clusters, registers, barriers of some warps
-// --------------------------------------------------------------------------
+// ---- clusters, registers, barriers of some warps -----------------------------------------------
 
 __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank;

@@ -34,8 +34,7 @@ __device__ __forceinline__ C load_floating(const void* base, int64_t index, DTyp
   }
 }
 
-// ---- where rows are
-// -------------------------------------------------------------------------------------------------
+// ---- where rows are ----------------------------------------------------------------------------
 
 // Offsets of row `index` in N operands: the dims before the last, collapsed, innermost first.
 template <int N>
@@ -145,8 +144,7 @@ __device__ __forceinline__ void store_masked(T* row, Index first, Index n, const
     if (first + i >= 0 && first + i < n) row[first + i] = values[i];
 }
 
-// ---- teams
-// ----------------------------------------------------------------------------------------------------------
+// ---- teams -------------------------------------------------------------------------------------
 
 struct RowGroup {
   int32_t lanes = 32;   // threads of a warp per row; more than 32: the whole block

@@ -115,8 +115,7 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
           rtol * (log_form ? 1 + largest * 0.02 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
 }
 
-// ---- norms
-// --------------------------------------------------------------------------------------------------------------
+// ---- norms -------------------------------------------------------------------------------------
 
 struct NormCase {
   DType dtype;
@@ -207,8 +206,7 @@ void norm_case(const NormCase& c) {
   if (c.bias) compare(what + " gb", gb, want_b, relative_tolerance(wt), rows_room + 1e-9);
 }
 
-// ---- cross entropy
-// ------------------------------------------------------------------------------------------------------
+// ---- cross entropy -----------------------------------------------------------------------------
 
 struct EntropyCase {
   DType dtype;

@@ -60,8 +60,7 @@ void expect_ended(Rank& rank) {
         seconds() - before);
 }
 
-// ---- splits
-// -----------------------------------------------------------------------------------------------------------
+// ---- splits ------------------------------------------------------------------------------------
 
 void split_by_parity(Rank& rank) {
   void* half = nullptr;
@@ -119,8 +118,7 @@ void split_again(Rank& rank) {
   }
 }
 
-// ---- a record of calls
-// ------------------------------------------------------------------------------------------------
+// ---- a record of calls -------------------------------------------------------------------------
 
 void remember(Rank& rank) {
   const CommEngine& engine = *rank.backend.comm;
@@ -147,8 +145,7 @@ void remember(Rank& rank) {
         "recent(3) ends with %d", static_cast<int>(records[2].sequence));
 }
 
-// ---- timeouts
-// ---------------------------------------------------------------------------------------------------------
+// ---- timeouts ----------------------------------------------------------------------------------
 
 void last_does_not_come(Rank& rank, int64_t count) {
   expect_sum(rank, rank.group, 1, rank.size, "all come");
@@ -225,8 +222,7 @@ void busy_before(Rank& rank) {
   rank.backend.release(rank.rank, memory, 2 * kCopied);
 }
 
-// ---- abort and destroy
-// ------------------------------------------------------------------------------------------------
+// ---- abort and destroy -------------------------------------------------------------------------
 
 void abort_in_flight(Rank& rank, int64_t count) {
   expect_sum(rank, rank.group, 1, rank.size, "all come");

@@ -63,8 +63,7 @@ bool contains(const ErrorText& error, const char* part) {
   return std::strstr(error.text, part) != nullptr;
 }
 
-// ---- ranks
-// ------------------------------------------------------------------------------------------------------------
+// ---- ranks -------------------------------------------------------------------------------------
 
 Status Rank::run_in(void* member, CollectiveCall call, ErrorText* error) const {
   call.stream = stream;
@@ -117,8 +116,7 @@ CollectiveCall call_of(Collective kind, DType dtype, const void* in, void* out, 
   return call;
 }
 
-// ---- values
-// -----------------------------------------------------------------------------------------------------------
+// ---- values ------------------------------------------------------------------------------------
 
 double value_of(DType dtype, Reduce reduce, int32_t rank, int64_t index) {
   const uint64_t mixed = (static_cast<uint64_t>(index) * 0x9E3779B97F4A7C15u +
@@ -232,8 +230,7 @@ double decode(DType dtype, const char* in) {
   }
 }
 
-// ---- memory
-// -----------------------------------------------------------------------------------------------------------
+// ---- memory ------------------------------------------------------------------------------------
 
 Buffer::Buffer(const Rank& rank, DType dtype, int64_t count)
     : rank_(rank), dtype_(dtype), count_(count) {

@@ -130,8 +130,7 @@ void broadcast(Rank& rank, DType dtype, int64_t count, int32_t root, bool in_pla
   out.expect(label, [&](int64_t i) { return value_of(dtype, Reduce::Sum, root, i); });
 }
 
-// ---- counts per rank
-// --------------------------------------------------------------------------------------------------
+// ---- counts per rank ---------------------------------------------------------------------------
 
 using Counts = std::vector<int64_t>;
 

@@ -1,4 +1,4 @@
-// Index tensors: reading and checking them, and turning the tuples of index_get and index_put into
+// Reads and checks index tensors, and combines the index tuples of index_get and index_put into
 // single keys.
 #pragma once
 #include "../../primitives/offsets.cuh"
@@ -13,7 +13,8 @@ __device__ __forceinline__ int64_t load_index(const void* base, int64_t at, DTyp
                                : static_cast<int64_t>(static_cast<const int32_t*>(base)[at]);
 }
 
-// In [0, size), or reported and clamped. With `wrap` a negative index counts from the end, once.
+// Returns an index in [0, size); others are reported and clamped. With `wrap` a negative index
+// counts from the end, once.
 __device__ __forceinline__ int64_t check_index(int64_t value, int64_t size, bool wrap,
                                                int64_t position, const IndexErrorSink& errors) {
   if (static_cast<uint64_t>(value) < static_cast<uint64_t>(size)) return value;
@@ -24,7 +25,7 @@ __device__ __forceinline__ int64_t check_index(int64_t value, int64_t size, bool
 
 inline bool is_index(DType dtype) { return dtype == DType::Int64 || dtype == DType::Int32; }
 
-// Nothing can be taken from a dim of size 0.
+// A dim of size 0 has no valid index.
 inline Status empty_dim(const KernelCall& call) {
   return fail(call.error, Code::Index, "%s: an index into a dim of size 0",
               kernel_name(call.kernel));

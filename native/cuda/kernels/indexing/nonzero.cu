@@ -36,8 +36,7 @@ struct OrOp {
   __device__ __forceinline__ uint32_t operator()(uint32_t a, uint32_t b) const { return a | b; }
 };
 
-// ---- nonzero
-// -----------------------------------------------------------------------------------------------------------
+// ---- nonzero -----------------------------------------------------------------------------------
 
 struct FlagArgs {
   const void* x;
@@ -136,8 +135,7 @@ __global__ void __launch_bounds__(kScanThreads) scan_counts(int64_t* counts, int
   if (threadIdx.x == 0) counts[tiles] = carry;
 }
 
-// ---- nonzero_rows
-// ------------------------------------------------------------------------------------------------------
+// ---- nonzero_rows ------------------------------------------------------------------------------
 
 struct RowArgs {
   const int64_t* starts;

@@ -2,23 +2,20 @@
 // already holds the base.
 //
 // Rows of up to 64 indices: one thread per index compares itself with the others of its row. For a
-// set it stands back if a later one has the same target; for a reduction the first of equal ones
+// set it does nothing if a later index has the same target; for a reduction the first of equal ones
 // combines them all, in order, and rounds once. Rows of up to 2048: a block sorts them in shared
-// memory, by target and place in one word; a thread a target. Longer rows: the targets of all rows
-// are sorted, see segmented_update.cuh. A number as source that is merely set needs no order. A bad
-// index is reported and clamped.
-// Grid: blocks of 256 threads, a thread an index; rows of 65 to 2048 indices: a block of up to 1024
-// threads a row.
-// Bytes: indices (in short rows up to 64 times, by neighbours) and sources once, targets written
-// once (combining: read, too).
-// Operations: set, none; combining, one an index. Comparisons besides, in short rows up to 63 an
-// index.
-// Numerics: float32, float64 or int64; an order fixed by the indices, no floating-point atomics.
-// What is set in rows of up to 2048 passes through these types, too: a NaN is some NaN, a bool 0 or
-// 1. Source: PyTorch's scatter and scatter_reduce; of equal targets the last stays. On an H200,
-// 1,024 indices a row into [4096, 32768] in float32: sums 189 us (PyTorch, by atomics, 239), set
-// 183 (254); sums of 16 indices a row into [65536, 1024] 59 (8), of which the comparisons are most.
-// Versions: a sort of the indices of all rows, through memory: sums 473.
+// memory, by target and position in one word; a thread a target. Longer rows: the targets of all
+// rows are sorted, see segmented_update.cuh. A scalar source that is set needs no order. An invalid
+// index is reported and clamped. Grid: blocks of 256 threads, a thread an index; rows of 65 to 2048
+// indices: a block of up to 1024 threads a row. Bytes: indices (in short rows up to 64 times, by
+// neighbours) and sources once, targets written once (combining: read, too). Operations: set, none;
+// combining, one an index. Comparisons besides, in short rows up to 63 an index. Numerics: float32,
+// float64 or int64; an order fixed by the indices, no floating-point atomics. Values set in rows of
+// up to 2048 pass through these types, too: a NaN is some NaN, a bool 0 or 1. Source: PyTorch's
+// scatter and scatter_reduce; of equal targets the last wins. On an H200, 1,024 indices a row into
+// [4096, 32768] in float32: sums 189 us (PyTorch, by atomics, 239), set 183 (254); sums of 16
+// indices a row into [65536, 1024] 59 (8), most of it the comparisons. Versions: a sort of the
+// indices of all rows, through memory: sums 473.
 #include <algorithm>
 
 #include "../../../generated/op_params.h"
@@ -35,14 +32,14 @@ namespace {
 using namespace indexing;
 
 constexpr int64_t kShortRow = 64, kBlockRow = radix::kSmall;
-constexpr int kPlaceBits = 11;  // of a place in a row that a block sorts
+constexpr int kPlaceBits = 11;  // bits of a position in a row that a block sorts
 static_assert(kBlockRow == 1 << kPlaceBits);
 
 struct ScatterArgs {
   int64_t count, k, n, y_step;  // indices in all and per row; size and stride of the last dim of y
   IndexDivide per_row;
   const void* index;
-  const void* source;  // null: the number
+  const void* source;  // null: `scalar` is the source
   void* y;
   DType index_dtype, source_dtype, y_dtype;
   double number;
@@ -105,7 +102,7 @@ __global__ void __launch_bounds__(kThreads)
   store_class<false, C>(args.y, to, args.y_dtype, values, valid);
 }
 
-// A block a row. Word: target and place, in 32 bits if they fit.
+// A block a row. Word: target and position, in 32 bits if they fit.
 template <class Word, class C>
 __global__ void __launch_bounds__(kBlockRow / 2)
     scatter_block_rows(const __grid_constant__ ScatterArgs args, int size) {
@@ -136,7 +133,8 @@ __global__ void __launch_bounds__(kBlockRow / 2)
   const bool sets = args.combine == Combine::Set;
   for (int j = threadIdx.x; j < k; j += blockDim.x) {
     const Word target = words[j] >> kPlaceBits;
-    const int other = sets ? j + 1 : j - 1;  // the last of equal targets is set, the first combines
+    // a set takes the last of equal targets, a reduction starts at the first
+    const int other = sets ? j + 1 : j - 1;
     if (other >= 0 && other < k && words[other] >> kPlaceBits == target) continue;
     const int64_t to[1] = {at[0] + static_cast<int64_t>(target) * args.y_step};
     C value[1] = {values[j]};
@@ -188,7 +186,7 @@ Status scatter_sorted(const KernelCall& call, const ScatterArgs& args) {
   });
 }
 
-// `size` places from `first` on of one dim; `sizes` becomes its sizes.
+// `size` indices of one dim from `first` on; `sizes` becomes its sizes.
 TensorView narrowed(const TensorView& view, int32_t dim, int64_t first, int64_t size,
                     int64_t (&sizes)[kMaxDims]) {
   if (view.is_immediate) return view;
@@ -201,8 +199,8 @@ TensorView narrowed(const TensorView& view, int32_t dim, int64_t first, int64_t 
   return part;
 }
 
-// More indices than can be sorted at once: both halves of the longest leading dim, since rows do
-// not know of each other. A bad index is told by its place in its part.
+// More indices than one sort can take: scatters both halves of the longest leading dim, since rows
+// are independent. The error of an invalid index reports its position in the half.
 Status scatter_halves(const KernelCall& call) {
   const TensorView& index = call.input(0);
   const int32_t dim = static_cast<int32_t>(

@@ -1,21 +1,18 @@
 // The update after the sort: see segmented_update.cuh.
 //
 // Set: one thread per (sorted position, column word); the last of a segment copies, the others
-// return. Sums of rows of aligned 16-byte vectors: a block per (sorted position, chunk of the row),
-// else, combining: one thread per (sorted position, column); the first of a segment of up to 32
-// positions walks through it. Longer segments are put on a list (its order does not matter) that a
-// second kernel works off: a block takes one segment and up to 32 columns, its threads sum
-// interleaved chunks and join them by a tree.
-// Grid: blocks of 256 threads (rows of fewer vectors: of fewer); for long segments 4 blocks a
-// multiprocessor.
-// Operations: set, none; sums a product by alpha and a sum for each source element, other joins
-// one.
-// Numerics: float32, float64 or int64, the base joined last, one rounding a target; an order fixed
-// by the keys and the columns, the list's counter is the only atomic.
-// Source: written for this library; PyTorch's gradient of embeddings sorts its indices, too. Reads
-// every source element once and reads and writes each target once. Measured on one H200: 16384 rows
-// of 4096 bf16 into 128256 rows, a thread per element 690 us, rows of vectors 154 us, sort
-// included.
+// return. Sums of rows of aligned 16-byte vectors: a block per (sorted position, chunk of the row).
+// Other combinations: one thread per (sorted position, column); the first of a segment of up to 32
+// positions combines all of it. Longer segments are put on a list (in any order) that a second
+// kernel processes: a block takes one segment and up to 32 columns, its threads sum interleaved
+// chunks and combine them by a tree. Grid: blocks of 256 threads (fewer for rows of fewer vectors);
+// for long segments 4 blocks an SM. Bytes: every source element once, each target read and written
+// once. Operations: set, none; sums a product by alpha and a sum for each source element, other
+// reductions one. Numerics: float32, float64 or int64, the base added last, one rounding a target;
+// an order fixed by the keys and the columns. The list's counter is the only atomic. Source:
+// written for this library; PyTorch's gradient of embeddings also sorts its indices. On one H200:
+// 16384 rows of 4096 bf16 into 128256 rows, a thread per element 690 us, rows of vectors 154 us,
+// sort included.
 #include <cstring>
 
 #include "../../primitives/dtype.cuh"
@@ -34,15 +31,15 @@ struct UpdateArgs {
   int64_t count, columns;
   const Key* keys;
   const uint32_t* positions;
-  uint32_t* list;      // [0]: how many long segments, then where they start
-  const void* source;  // null: the number
+  uint32_t* list;      // [0]: number of long segments, then their starts
+  const void* source;  // null: `scalar` is the source
   void* target;
   DType source_dtype, target_dtype;
   Combine combine;
   double alpha, number;
-  uint64_t pattern[2];  // the number's bits, repeated (Set)
+  uint64_t pattern[2];  // the scalar's bits, repeated (Set)
   IndexDivide by_column;
-  int32_t tile_columns;  // of the long segments' blocks: a power of two up to 32
+  int32_t tile_columns;  // columns of a block of the long segments: a power of two up to 32
   OffsetCalculator<1> position_offsets, key_offsets;
   OffsetCalculator<2> column_offsets;  // target, source
 };
@@ -214,7 +211,7 @@ __global__ void __launch_bounds__(kThreads)
       any = true;
     }
     shared[threadIdx.x] = sum;
-    // Rows beyond the segment's length hold nothing; joins skip them.
+    // Rows beyond the segment's length are empty; the reductions skip them.
     const int64_t filled = end - begin < height ? end - begin : height;
     for (int half = height / 2; half > 0; half >>= 1) {
       __syncthreads();
@@ -240,7 +237,7 @@ Status launch_combine(const KernelCall& call, const UpdateArgs<Key>& args, bool 
   return launched(call);
 }
 
-// The number as an element, repeated over 16 bytes.
+// The scalar as an element, repeated over 16 bytes.
 void fill_pattern(DType dtype, double number, uint64_t (&pattern)[2]) {
   uint64_t bits = 0;
   const auto put = [&bits](auto value) { memcpy(&bits, &value, sizeof value); };
@@ -269,7 +266,7 @@ void fill_pattern(DType dtype, double number, uint64_t (&pattern)[2]) {
     memcpy(reinterpret_cast<char*>(pattern) + at, &bits, item);
 }
 
-// Copies can move wider words than one element when the columns are dense on both sides.
+// Copies can move words wider than one element if the columns are dense on both sides.
 int64_t widen(Dims<2>& columns, Dims<1>& keys, Dims<1>& positions, int64_t item, const void* target,
               const void* source) {
   const int32_t inner = columns.ndim - 1;

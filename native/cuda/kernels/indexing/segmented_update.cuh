@@ -1,13 +1,13 @@
-// Writing to targets that may repeat, in a fixed order: what scatter, index_add and index_put have
-// in common.
+// Writes to targets that may repeat, in a fixed order; used by scatter, index_add and index_put.
 //
-// The caller gives every source position p (0 to count - 1) a key: which target it goes to. The
-// keys are sorted with their positions (stable), so that the positions of one target lie together,
-// in order. Then
-//   Set        the last position of each target is copied
-//   Add ...    target = target op source (op source ...), in float32, float64 or int64, rounded once
-// A position may stand for many elements (`columns`): target element (key, c) is at
-// key_offsets(key) + c_offsets(c), source element (p, c) at position_offsets(p) + c_offsets(c).
+// The caller gives every source position p (0 to count - 1) a key: its target. The keys are sorted
+// with their positions (stable), so that the positions of one target are contiguous and in order.
+// Then
+//   Set      the last position of each target is copied
+//   Add ...  target = target op source (op source ...), in float32, float64 or int64, rounded once
+// A position may have many elements (`columns`): target element (key, c) is at key_offsets(key) +
+// c_offsets(c), source element (p, c) at position_offsets(p) + c_offsets(c). Atomics would be
+// simpler, but their order of sums, and so their rounding, depends on timing.
 #pragma once
 #include "../../primitives/offsets.cuh"
 #include "../../primitives/reduce.cuh"
@@ -44,7 +44,7 @@ struct SegmentedUpdate {
   Dims<2> column_dims;  // target, source
 };
 
-// Checks the range, makes the keys with `make_keys(Key*)` (called with uint32_t* or uint64_t*),
+// Checks the range, computes the keys with `make_keys(Key*)` (called with uint32_t* or uint64_t*),
 // sorts, updates.
 template <class MakeKeys>
 Status update_targets(const KernelCall& call, const SegmentedUpdate& update, MakeKeys&& make_keys);

@@ -1,15 +1,15 @@
-// index_select, index_get: whole rows taken by index.
+// index_select, index_get: gathers whole rows by index.
 //   index_select  y[a, j, b] = x[a, index[j], b]
 //   index_get     y[I..., rest...] = x[i1[I], ..., ik[I], rest...]
 //
-// Both are y[a, p, c] = x[a * stride + offset(key of p) + offset(c)] with y contiguous, moved as
-// words of up to 16 bytes when the rows are dense. Each thread moves 4 words, 256 apart, a block of
-// 256 threads 1024. One index tensor is read in the kernel; tuples become keys first
-// (index_keys.cu). Reads the taken rows and the indices, writes y; it moves bits. A bad index is
-// reported and clamped; negative ones count from the end in index_get.
-// Source: PyTorch's index_select (embeddings go through it) and indexing by tensors. On an H200,
-// 16,384 rows of [128256, 4096] in bfloat16: 76 us (3.5 TB/s; PyTorch 72). Versions: each word's
-// index, check and load in turn 84.
+// Both are y[a, p, c] = x[a * stride + offset(key of p) + offset(c)] with y contiguous, copied as
+// words of up to 16 bytes if the rows are dense. Each thread copies 4 words, 256 apart, a block of
+// 256 threads 1024. The kernel reads one index tensor itself; tuples become keys first
+// (index_keys.cu). Bytes: the selected rows and the indices once, y once; it copies bits. An
+// invalid index is reported and clamped; negative ones count from the end in index_get. Source:
+// PyTorch's index_select (embeddings use it) and indexing by tensors. On an H200, 16,384 rows of
+// [128256, 4096] in bfloat16: 76 us (3.5 TB/s; PyTorch 72). Versions: each word's index, check and
+// load in turn 84.
 #include "../../../generated/op_params.h"
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/vector.cuh"
@@ -29,7 +29,7 @@ struct TakeArgs {
   IndexDivide columns, positions;  // words per row, rows per a
   int64_t outer_stride;            // of a, in words
   const void* index;
-  const uint64_t* keys;  // instead of index when not null
+  const uint64_t* keys;  // replaces index if not null
   DType index_dtype;
   bool wrap;
   int64_t size;  // of the indexed dim

@@ -1,34 +1,34 @@
 // matmul: y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n], all of one dtype, any
-// strides. This file decides who computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA
+// strides. This file chooses the kernel; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA
 // cores), matmul_sm80.cu, matmul_sm90.cu, matmul_stream.cu, matmul_cluster.cu (tensor cores) and
 // cuBLASLt.
 //
-//   1. A batch that only continues the rows of a (b the same for all) becomes more rows.
-//   2. integers, bool          own kernel
-//   3. m, n, k <= 64           own kernels: one thread an element, or one block a product (unless the batch is large)
-//   4. what was measured on this GPU, or near what was (matmul_table.h): as the table says
-//   5. 1 row (or column), and up to 8 of what 6 does not take, whose matrix is contiguous along k:
-//   own kernel that streams it
-//   6. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels,
-//      up to 32 rows (matmul_stream.cu), up to 128 (matmul_cluster.cu) and large products
+//   1. A batch that only continues the rows of a (b is the same for all) becomes more rows.
+//   2. integers, bool: own kernel
+//   3. m, n, k <= 64: own kernels, one thread an element, or one block a product (unless the batch
+//      is large)
+//   4. products measured on this GPU, or near one (matmul_table.h): the configuration of the table
+//   5. 1 row (or column), and up to 8 that 6 does not take, with a matrix contiguous along k: own
+//      kernel that streams the matrix
+//   6. float16, bfloat16 on sm_90, if measured to be faster or without the library: own kernels, up
+//      to 32 rows (matmul_stream.cu), up to 128 (matmul_cluster.cu) and large products
 //      (matmul_sm90.cu)
-//   7. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim; where the program
-//                              allows TF32 for float32, in that, or large ones in three products of
-//                              it (matmul_tf32x3.cu)
-//   8. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
-// Who declines, because of strides or for want of memory, leaves the product to the next.
-// SHARDWISE_MATMUL=own leaves out 7; SHARDWISE_MATMUL=cublaslt leaves out 4 to 6 where 7 can do it;
-// SHARDWISE_DEBUG=matmul is_reporting who computed what.
-// Here: y = beta c, or 0, where k or alpha is 0, and before cuBLASLt adds to a c that it cannot
-// read; a thread an element.
+//   7. floats: cuBLASLt if the machine has it and each operand has unit stride along one dim; with
+//      TF32 if the program allows it, or large float32 products as three of TF32
+//      (matmul_tf32x3.cu)
+//   8. else float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small products:
+//      64 x 64 tiles
+// A kernel that declines a product, because of strides or lack of memory, leaves it to the next.
+// SHARDWISE_MATMUL=own skips 7; SHARDWISE_MATMUL=cublaslt skips 4 to 6 if 7 applies;
+// SHARDWISE_DEBUG=matmul prints the choices. This file also has the kernel of y = beta c, or 0, for
+// k = 0 or alpha = 0, and for a c that cuBLASLt cannot read; a thread an element.
 //
 // FLOPs 2 B m n k. Numerics: float16 and bfloat16 accumulate in float32 and round once (alpha, beta
-// and c are applied in float32), float32 in float32 (TF32 if asked for), float64 in float64,
-// integers wrap as int64. c is not read when beta is 0, nor a and b when alpha is 0. Each kernel's
-// file has its order of sums.
-// Source: PyTorch's addmm and baddbmm. On one H200, beside PyTorch's best mode:
-// docs/performance.md; of small and odd sizes 0.973 of its time (geometric mean). By the table 2.9
-// % less than by the rule, over 256 products.
+// and c are applied in float32), float32 in float32 (TF32 if allowed), float64 in float64, integers
+// wrap as int64. c is not read if beta is 0, nor a and b if alpha is 0. Each kernel's file has its
+// order of sums. Source: PyTorch's addmm and baddbmm. On one H200, beside PyTorch's best mode:
+// docs/performance.md; small and odd sizes take 0.973 of its time (geometric mean). The table saves
+// 2.9 % against the rule, over 256 products.
 #include <cstdlib>
 #include <cstring>
 
@@ -41,8 +41,8 @@
 namespace shardwise::cuda {
 namespace {
 
-// y = beta c, or 0 without c; one thread per element, the innermost dim of y across neighbouring
-// threads.
+// y = beta c, or 0 without c; one thread per element, neighbouring threads along the innermost dim
+// of y.
 __global__ void __launch_bounds__(256) scale_kernel(MatmulProblem p) {
   const int64_t total = p.batch * p.m * p.n;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total;
@@ -80,7 +80,7 @@ MatrixView view_of(const TensorView& t) {
   return out;
 }
 
-// [B, m, k] [k, n] is [B m, k] [k, n] if the rows of the batches of a, c and y follow each other.
+// [B, m, k] [k, n] is [B m, k] [k, n] if the batches of a, c and y continue their rows.
 void fold_batch(MatmulProblem* p) {
   const auto follows = [&](const MatrixView& v) {
     return !v.data || v.batch_stride == p->m * v.row_stride || (p->m == 1);
@@ -96,8 +96,8 @@ void fold_batch(MatmulProblem* p) {
 }
 
 // Describes `v` (rows x columns, row-major names) to cuBLASLt, which is column-major: as its
-// transpose (columns x rows) if the columns are contiguous. False if neither dim is, or the other
-// steps over less than a line.
+// transpose (columns x rows) if the columns are contiguous. False if neither dim is, or if lines
+// overlap.
 bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::Matrix* out,
               bool* as_transpose) {
   out->data = v.data;
@@ -115,8 +115,8 @@ bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::M
   return false;
 }
 
-// Seen of the library in version 13.1: where c lies in the place of y, or rows do not start at 16
-// bytes, it rounds a 16-bit product before it adds c.
+// Observed in version 13.1: if c shares the memory of y, or rows do not start at 16 bytes, the
+// library rounds a 16-bit product before it adds c.
 bool exact_addend(const lt::Product& p) {
   return p.a.leading % 8 == 0 && p.b.leading % 8 == 0 && p.d.leading % 8 == 0;
 }
@@ -134,7 +134,7 @@ lt::Outcome matmul_library(const MatmulProblem& problem, int32_t suggestion, voi
     p = p.transposed();
     describe(p.y, p.m, p.n, &product.d, &transposed);
   }
-  // In column-major terms D = y^T (n x m), A = b^T (n x k), B = a^T (k x m).
+  // In column-major order D = y^T (n x m), A = b^T (n x k), B = a^T (k x m).
   product.dtype = p.dtype;
   product.rows = p.n;
   product.columns = p.m;
@@ -158,7 +158,7 @@ lt::Outcome matmul_library(const MatmulProblem& problem, int32_t suggestion, voi
     } else if (describe(p.c, p.m, p.n, &product.c, &as_is) && as_is) {
       product.beta = p.beta;
     } else if (item_size(p.dtype) == 2) {
-      return lt::Outcome::Declined;  // c in the place of y: see exact_addend
+      return lt::Outcome::Declined;  // c shares the memory of y: see exact_addend
     } else {
       // another broadcast or layout: y becomes a copy of c, which is then scaled and added to
       copied = true;
@@ -175,7 +175,7 @@ lt::Outcome matmul_library(const MatmulProblem& problem, int32_t suggestion, voi
 
 namespace {
 
-// Other words are refused before a GPU is first used: lib/cuda/variables.ts.
+// lib/cuda/variables.ts refuses other words before the first use of a GPU.
 MatmulRoute route_from_environment() {
   const char* asked = std::getenv("SHARDWISE_MATMUL");
   if (!asked) return MatmulRoute::Measured;
@@ -206,7 +206,7 @@ struct Candidates {
 
 bool library_is_there() { return lt::state() == lt::State::Ready; }
 
-// The last of them computes everything.
+// The last candidate takes every product.
 Candidates candidates_for(const MatmulProblem& p, const MatmulShape* shape, MatmulRoute route,
                           const Stream& stream) {
   Candidates out;
@@ -269,7 +269,7 @@ lt::Outcome run(const MatmulProblem& p, MatmulConfig* config, Stream& stream,
   return lt::Outcome::Declined;
 }
 
-// Products of floats that are not small: by the table, the rule, or what was asked for.
+// Products of floats that are not small: by the table, the rule, or SHARDWISE_MATMUL.
 Status large(const MatmulProblem& p, Stream& stream, const KernelCall& call) {
   if (lt::state() == lt::State::Misconfigured)
     return fail(call.error, Code::Invalid,

@@ -1,4 +1,4 @@
-// The matmul of matmul.cu as its kernels see it, and the kernels.
+// The problem that matmul.cu passes to its kernels, and the kernels.
 #pragma once
 #include "../../cublaslt.h"
 #include "../../tensor_map.h"
@@ -8,7 +8,7 @@
 
 namespace shardwise::cuda {
 
-// How exactly float32 is multiplied: lib/ops/float32-precision.ts.
+// The precision of float32 products: lib/ops/float32-precision.ts.
 enum class Float32Precision : int32_t { Highest, Tf32, Tf32x3 };
 
 // One operand: element (batch, row, column) is at data[batch * batch_stride + row * row_stride +
@@ -42,14 +42,14 @@ struct MatmulProblem {
   }
 };
 
-// The batch lies along y and z of the grid, which end at 65535 each.
+// The batch is in y and z of the grid, which are limited to 65535 each.
 inline dim3 batch_grid(int64_t blocks, int64_t batch) {
   const int64_t y = batch < 65535 ? batch : 65535;
   return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(y),
               static_cast<unsigned>(ceil_div(batch, y)));
 }
 
-// An operand as the copy engine sees it: `width` along its contiguous dim, which is that of its
+// The tensor map shape of an operand: `width` along its contiguous dim, which is that of its
 // columns, or `across` them.
 inline TensorMapShape operand_shape(const MatmulProblem& p, const MatrixView& v, int64_t width,
                                     int64_t height, bool across) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ int64_t batch_of_block() {
   return int64_t(blockIdx.z) * gridDim.y + blockIdx.y;
 }
 
-// y = alpha sum + beta c, rounded once.
+// The epilogue of kernels that end with one sum per thread: y = alpha sum + beta c, rounded once.
 template <class T>
 __device__ __forceinline__ void finish_element(const MatmulProblem& p, int64_t batch, int64_t row,
                                                int64_t column, float sum) {
@@ -84,43 +84,43 @@ __device__ __forceinline__ void finish_element(const MatmulProblem& p, int64_t b
 }
 #endif
 
-// Own kernels: any strides, any sizes (k = 0 included). The caller checks launched().
-// floating dtypes; large_tile: float32 only
+// Our kernels: any strides, any sizes (k = 0 included). The caller checks launched(). Floating
+// dtypes; large_tile: float32 only.
 void matmul_simt(const MatmulProblem& p, bool large_tile, cudaStream_t stream);
 // integers and bool
 void matmul_integer(const MatmulProblem& p, cudaStream_t stream);
 // float16, bfloat16
 void matmul_sm80(const MatmulProblem& p, cudaStream_t stream);
-// Floating dtypes, a few elements with a short k. False if it does not apply.
+// Floating dtypes, a few elements with a short k. Returns false for other products.
 bool matmul_small(const MatmulProblem& p, cudaStream_t stream);
-// A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed.
-// False if it does not apply.
+// A few rows times a matrix with columns contiguous along k: reads b once at memory speed. Returns
+// false for other products.
 bool matmul_few_rows(const MatmulProblem& p, const Stream& stream);
 
-// sm_90 only, float16 and bfloat16 (matmul_sm90.cu, matmul_stream.cu, matmul_cluster.cu). False if
-// they do not apply.
+// sm_90 only, float16 and bfloat16 (matmul_sm90.cu, matmul_stream.cu, matmul_cluster.cu). Return
+// false for other products.
 struct MatmulConfig;
-// With the tile that `config` names, or one that it is told there.
+// Uses the tile that `config` names, or chooses one and writes it there.
 bool matmul_sm90(const MatmulProblem& p, MatmulConfig* config, Stream& stream,
                  const KernelCall& call);
 // at most 128 rows, b contiguous along k
 bool matmul_cluster(const MatmulProblem& p, MatmulConfig* config, Stream& stream);
 bool matmul_cluster_wins(const MatmulProblem& p);
-bool matmul_sm90_wins(const MatmulProblem& p);  // over the library, where both apply
+bool matmul_sm90_wins(const MatmulProblem& p);  // faster than the library, if both take it
 // at most 32 rows, b contiguous along k
 bool matmul_stream(const MatmulProblem& p, Stream& stream);
 bool matmul_stream_wins(const MatmulProblem& p);
 
-// By cuBLASLt; Declined: it is not there, or does not take the operands as they lie. For
-// `suggestion` and `scratch` see lt::Product.
+// By cuBLASLt. Declined: the library is missing, or does not take these strides. `suggestion` and
+// `scratch`: lt::Product.
 lt::Outcome matmul_library(const MatmulProblem& p, int32_t suggestion, void* scratch,
                            Stream& stream, const KernelCall& call, Status* status);
 // Large products of float32 as three of TF32 by cuBLASLt (matmul_tf32x3.cu).
 lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCall& call,
                           Status* status);
 
-// Who computes products of floats that both our kernels and cuBLASLt can. SHARDWISE_MATMUL=own or
-// cublaslt asks for one of them.
+// The choice between our kernels and cuBLASLt for products that both take. SHARDWISE_MATMUL=own or
+// cublaslt forces one.
 enum class MatmulRoute { Measured, Own, Library };
 MatmulRoute& matmul_route();
 

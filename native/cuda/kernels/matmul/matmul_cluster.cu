@@ -1,27 +1,32 @@
 // matmul of float16 and bfloat16 with 33 to 128 rows in a (also fewer) and b contiguous along k, on
-// sm_90: a linear layer's weight at the batch of a server. Bound by reading b once, and by what
-// passes from L2 to the SMs: every block needs the rows of a.
+// sm_90: a linear layer's weight at the batch of a server. The limits are reading b once, and the
+// traffic from L2 to the SMs: every block needs the rows of a.
 //
-// A cluster of S blocks (1, 2, 4 or 8) computes N columns of y, each block from a part of k: N x 64
-// of b and the rows of a enter a ring of stages by the copy engine, two warpgroups multiply with
-// wgmma m64nNk16. More than 64 rows: each has 64 of them; else each has half of every step along k.
-// Then the blocks leave their float32 sums in shared memory, and each adds up and writes a share of
-// the rows, reading those of its cluster. A cluster runs as a whole, so that waiting for its blocks
-// cannot stop.
-// Grid: (columns / N x batch x S). N and S are chosen such that nearly all SMs have one block: of
-// H200's, 132 for S up to 2, 120 for 4.
-// Bytes: k n + m k + m n elements of memory; from L2 k n + (columns / N) m k. FLOPs 2 m n k. Shared
-// memory up to 200 KiB, with clusters more may fail to launch.
-// Numerics: float32 along a part of k in order, the splits in order, alpha, beta and c in float32,
-// one rounding. The same bits from run to run. Times on H200, over weights that L2 does not hold;
-// cuBLASLt 13.1, and matmul_sm90.cu, which did these before and joins splits in memory:
-//   128 x 4096 x 4096    14.6 us   15.0   22.5     64 x 4096 x 4096    13.3   12.3   22.8     33 x 4096 x 4096   14.5   14.3   22.4
-//   128 x 4096 x 14336   37.0      37.9   47.2     64 x 4096 x 14336   34.0   36.4   48.8     64 x 14336 x 4096  36.8   34.5   43.5
-//   128 x 6144 x 4096    20.3      17.5   23.9     64 x 6144 x 4096    18.2   17.1   25.2     64 x 2048 x 8192   16.4   14.9   25.7
-// Most often the best: 64 columns, two splits. The first of b asked of L2 while the kernel before
-// ends: 0.2 to 0.5 us less, but at 128 rows.
-// Technique: split along k with sums through distributed shared memory, as DeepGEMM has it for few
-// rows.
+// A cluster of S blocks (1, 2, 4 or 8) computes N columns of y, each block from a split of k. The
+// copy engine loads N x 64 of b and the rows of a into a ring of stages; two warpgroups multiply
+// with wgmma m64nNk16. More than 64 rows: each warpgroup has 64 of them; else each has half of
+// every step along k. Then the blocks store their float32 sums in shared memory, and each adds up
+// and writes a share of the rows, reading those of its cluster. A cluster is scheduled as a whole,
+// so waiting for its blocks cannot deadlock. Grid: (columns / N x batch x S). N and S are chosen so
+// that nearly all SMs have one block: of H200's, 132 for S up to 2, 120 for 4. Bytes: k n + m k + m
+// n elements of memory; from L2 k n + (columns / N) m k. FLOPs 2 m n k. Shared memory up to 200
+// KiB: with more, clusters may fail to launch. Numerics: float32 along a split of k in order, the
+// splits in order, alpha, beta and c in float32, one rounding. The same bits in every run.
+// Technique: split along k with sums through distributed shared memory, as in DeepGEMM for few
+// rows. Times, us on an H200 over weights that L2 does not hold; cuBLASLt 13.1, and matmul_sm90.cu,
+// which computed these before and adds splits through memory:
+//                        this  cuBLASLt  matmul_sm90
+//   128 x 4096 x 4096    14.6  15.0      22.5
+//   128 x 4096 x 14336   37.0  37.9      47.2
+//   128 x 6144 x 4096    20.3  17.5      23.9
+//   64 x 4096 x 4096     13.3  12.3      22.8
+//   64 x 4096 x 14336    34.0  36.4      48.8
+//   64 x 6144 x 4096     18.2  17.1      25.2
+//   33 x 4096 x 4096     14.5  14.3      22.4
+//   64 x 14336 x 4096    36.8  34.5      43.5
+//   64 x 2048 x 8192     16.4  14.9      25.7
+// Most often the best: 64 columns, two splits. The first of b prefetched to L2 while the previous
+// kernel ends: 0.2 to 0.5 us less, except at 128 rows.
 #include <cmath>
 
 #include "../../primitives/pdl.cuh"
@@ -40,7 +45,7 @@ struct ClusterTile {
   static constexpr int BM = Rows, BN = Columns;
   static constexpr int kBytesA = BM * 128, kStageBytes = kBytesA + BN * 128;
   static constexpr int kStages = kSharedLimit / kStageBytes;
-  // floats of a row of sums, which take the place of the stages
+  // floats of a row of sums, which reuse the memory of the stages
   static constexpr int kPitch = BN + 4;
   static constexpr int kSharedBytes = kStages * kStageBytes + 2 * kStages * 8;
   static_assert(128 * kPitch * 4 <= kStages * kStageBytes && kStageBytes % 1024 == 0,
@@ -54,8 +59,8 @@ struct ClusterArgs {
 
 #if SW_SM90A
 
-// Before the kernels that this one depends on are done: has L2 fetch the first of b (see
-// matmul_stream.cu). Nothing is read yet.
+// Prefetches the first of b to L2 (see matmul_stream.cu). Reads nothing, so it runs before the
+// previous kernels are complete.
 template <class C>
 __device__ __forceinline__ void prefetch_first(const ClusterArgs& s, const CUtensorMap* map_b,
                                                int32_t tile, int32_t first) {
@@ -84,7 +89,7 @@ __device__ __forceinline__ void cluster_produce(const ClusterArgs& s, const CUte
   }
 }
 
-// Multiplies all steps, and leaves the sums in shared memory: two times 64 rows.
+// Multiplies all steps, and stores the sums in shared memory: two times 64 rows.
 template <class C>
 __device__ __forceinline__ void cluster_consume(uint32_t stages, uint32_t full, uint32_t empty,
                                                 int32_t blocks, float* out) {
@@ -114,7 +119,7 @@ __device__ __forceinline__ void cluster_consume(uint32_t stages, uint32_t full, 
     if (++stage == C::kStages) stage = 0, phase ^= 1;
   }
   wgmma_wait<0>();
-  sync_threads_of(1, kConsumers);  // nobody reads the stages any more
+  sync_threads_of(1, kConsumers);  // all warps have read the stages
   float* const row = out + (consumer * 64 + warp * 16 + (lane >> 2)) * C::kPitch + (lane & 3) * 2;
 #pragma unroll
   for (int j = 0; j < C::BN / 8; j++)
@@ -124,7 +129,7 @@ __device__ __forceinline__ void cluster_consume(uint32_t stages, uint32_t full, 
           make_float2(sums[j * 4 + half * 2], sums[j * 4 + half * 2 + 1]);
 }
 
-// This block's share of the rows: the splits of all blocks, in their order.
+// Adds up this block's share of the rows: the splits of all blocks, in order.
 template <class C, int Splits>
 __device__ __forceinline__ void cluster_sum(const MatmulProblem& p, uint32_t sums, int32_t rank,
                                             int32_t batch, int32_t first_column) {
@@ -198,7 +203,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (s.splits == 8) cluster_sum<C, 8>(p, stages, rank, batch, column);
     __syncwarp();
   }
-  cluster_sync();  // the others may still read the sums
+  cluster_sync();  // the other blocks may still read the sums
 #endif
 }
 
@@ -247,13 +252,14 @@ bool launch_for(const MatmulProblem& p, int32_t width, int32_t splits, Stream& s
                    : launch_width<T, 128>(p, width, splits, stream);
 }
 
-// By what an SM takes in, and how many of them do; fitted to the times above.
+// Minimises the bytes that an SM loads, weighted by the number of busy SMs; fitted to the times
+// above.
 void choose(const MatmulProblem& p, int32_t num_sms, MatmulConfig* config) {
   const int64_t steps = ceil_div(p.k, 64), rows = p.m <= 64 ? 64 : 128;
   double least = 1e300;
   for (int width = 0; width < kNumClusterWidths; width++)
     for (const int splits : {1, 2, 4, 8}) {
-      // Clusters of four and eight do not fit the last SMs of some of the chip's groups.
+      // Clusters of four and eight do not fit the last SMs of some GPCs.
       const int64_t at_once = splits <= 2 ? num_sms / splits : num_sms * 9 / 10 / splits;
       const int64_t tiles = ceil_div(p.n, kClusterWidths[width]) * p.batch,
                     waves = ceil_div(tiles, at_once);

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kKernelNames[] = {"none",  "library",     "few-rows", "stream", "cluster",
                                         "wgmma", "tensor-core", "simt",     "tf32x3"};
 
-// Vectors of 16 bytes from the first element and along the other dim.
+// Whether all rows of 16-byte vectors are aligned, from the first element and along the other dims.
 bool aligned(const MatrixView& v, int64_t step, int64_t size, int64_t batch, int64_t item) {
   return reinterpret_cast<uintptr_t>(v.data) % 16 == 0 && (size == 1 || step * item % 16 == 0) &&
          (batch == 1 || v.batch_stride * item % 16 == 0);
@@ -25,7 +25,7 @@ bool positive(const char* text, const char** end, int64_t* out) {
   return stop != text && *out > 0 && *out < (int64_t(1) << 40);
 }
 
-// The word at the front of `text`, if it is one of the list.
+// Reads a word of the list at the front of `text`; -1 if there is none.
 template <size_t N>
 int word_of(const char* text, const char* const (&list)[N], const char** rest) {
   const size_t length = std::strcspn(text, " :,\n");
@@ -46,7 +46,7 @@ bool parse_number(const char* text, const char* name, uint8_t* out, const char**
   return true;
 }
 
-// What stands behind the colon.
+// Reads the text after the colon.
 bool parse_tile(const char* text, MatmulConfig* out, const char** rest) {
   const size_t length = std::strcspn(text, ", \n");
   const auto is = [&](const char* word) {
@@ -99,7 +99,7 @@ void add_sm90(const MatmulShape& shape, int tile, int32_t num_sms, List* list) {
     if (split > 1 && (split == most || split < most)) list->add(MatmulKernel::Wgmma, tile, split);
 }
 
-// Those that keep at least half of the SMs busy, but for the widest.
+// Adds the widths that keep at least half of the SMs busy, and the widest.
 void add_clusters(const MatmulShape& shape, int32_t num_sms, List* list) {
   for (int width = 0; width < kNumClusterWidths; width++)
     for (const int splits : {1, 2, 4, 8}) {
@@ -111,8 +111,8 @@ void add_clusters(const MatmulShape& shape, int32_t num_sms, List* list) {
     }
 }
 
-// The product in the orientation in which y has contiguous rows. False if it has one in neither, or
-// a or b has unit stride along no dim.
+// The product in the orientation in which y has contiguous rows. False if y has them in neither, or
+// if a or b has unit stride along no dim.
 struct Oriented {
   MatmulProblem p;
   bool a_along_k = false, b_along_k = false;

@@ -1,20 +1,20 @@
 // matmul with at most 8 rows in a and b contiguous along k (a linear layer's weight at small
-// batch): bound by reading b once.
+// batch): reading b once is the limit.
 //
-// A team owns C neighbouring columns of b and all M rows of a; its threads stride over k in 16-byte
-// vectors, so that each vector of a is used C times from a register and each of b M times. Long
-// columns (8 KB and more) have a block for a team, short ones a warp. Grid: (columns / (teams of a
-// block x C), batch). Bytes: k n + M k + M n elements; FLOPs 2 M n k. Also serves y with at most 8
-// columns, by transposing the problem.
-// Technique: a warp or a block for an output, as matrix-vector kernels have it. While the kernel
-// before ends, each team asks L2 for the beginning of its columns, and waits.
-// Numerics: float32 per thread over its products, then a fixed shuffle tree, and warps in order;
-// one rounding at the end. On an H200, one row of bfloat16, a call of many: [14336, 4096] 28.1 us
-// (98 % of copy), [4096, 4096] 9.5; by a warp for a column 29.9 and 11.2, by a block for a column
-// 32.1, for two 30.2, elements converted one by one 28.9; alone, with fixed strides, 27.3 and 9.0.
-// A block needs long columns: [8192, 2048] 10.5, by blocks 13.0 to 18.2. Launched plainly 2 us
-// more. 2, 4 and 8 rows of float32, [4096, 4096], launched plainly: 20.7, 24.6, 35.9 us, by a warp
-// for a column or more 26.5, 34.5, 121; of bfloat16 13.5, 16.2, 23.7 and 14.3, 16.0, 23.6.
+// A thread group owns C neighbouring columns of b and all M rows of a. Its threads stride over k in
+// 16-byte vectors, so that each vector of a is used C times from a register and each of b M times.
+// Long columns (8 KB and more) have a block as group, short ones a warp. Also serves y with at most
+// 8 columns, by transposing the problem. Grid: (columns / (groups of a block x C), batch). Bytes: k
+// n + M k + M n elements; FLOPs 2 M n k. Numerics: float32 per thread over its products, then a
+// fixed shuffle tree, and warps in order; one rounding at the end. Technique: a warp or a block for
+// an output, as in matrix-vector kernels. While the previous kernel ends, each group prefetches the
+// beginning of its columns to L2, and waits. On an H200, one row of bfloat16, a call of many, us:
+// [14336, 4096] 28.1 (98 % of copy), [4096, 4096] 9.5. Versions: a warp for a column 29.9 and 11.2,
+// a block for a column 32.1, for two 30.2, elements converted one by one 28.9; alone, with fixed
+// strides, 27.3 and 9.0. A block needs long columns: [8192, 2048] 10.5, by blocks 13.0 to 18.2.
+// Without PDL 2 us more. 2, 4 and 8 rows of float32, [4096, 4096], without PDL: 20.7, 24.6, 35.9
+// us, by a warp for a column or more 26.5, 34.5, 121; of bfloat16 13.5, 16.2, 23.7 and 14.3, 16.0,
+// 23.6.
 #include "../../primitives/packed.cuh"
 #include "../../primitives/pdl.cuh"
 #include "../../primitives/reduce.cuh"
@@ -26,9 +26,9 @@ namespace {
 
 constexpr int kWarps = 8, kThreads = kWarps * 32;
 constexpr int64_t kLongColumn = 8192;  // bytes
-// a block for each: 1000 of 8192 elements 6.1 us, four at a time 6.9
+// fewer columns get a block each: 1000 of 8192 elements 6.1 us, four at a time 6.9
 constexpr int64_t kFewColumns = 2048;
-// bytes of b that a warp asks of L2 before its turn; a block four times as many
+// bytes of b that a warp prefetches to L2; a block four times as many
 constexpr int64_t kAhead = 1024;
 
 template <class T>
@@ -114,7 +114,7 @@ void launch_groups(const MatmulProblem& p, const Stream& stream) {
              static_cast<int32_t>(column < ahead ? column : ahead));
 }
 
-// C: of a warp.
+// C: columns of a warp.
 template <class T, int M, int C>
 void start(const MatmulProblem& p, const Stream& stream) {
   if (p.k * item_size(p.dtype) < kLongColumn) return launch_groups<T, M, C, 32>(p, stream);

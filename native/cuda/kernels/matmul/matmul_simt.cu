@@ -1,20 +1,17 @@
 // matmul on the CUDA cores: any floating dtype or integers, any strides, any sizes; also the
-// low-latency path of tiny products.
-// Math: matmul.cu.
+// low-latency path of tiny products. Math: matmul.cu.
 //
 // A block of 256 threads (16 x 16) computes a tile of 64 R x 64 R elements of y, each thread R x R
 // groups of 4 x 4. The tiles of a and b pass through shared memory as [k][row] in the accumulation
-// type, two stages deep, so that the next tile's loads from global memory run under the arithmetic.
-// Four elements per thread and operand and tile, as one vector where the operand has unit stride
-// and is aligned, along k or along the other dim, whichever is contiguous.
-// Grid: (tiles of n x tiles of m, batch). R = 1: 64 x 64 tiles, 16 deep; R = 2 (float32): 128 x
-// 128, 8 deep. FLOPs 2 m n k per batch; a is read n / tile times, b m / tile times (from L2
-// mostly).
-// Numerics: float32 sums in order of k (float64 for float64; int64 wrapping for integers), so the
-// same bits from run to run; alpha, beta and c before the one rounding. float32 4096 cubed on an
-// H200: 40 TFLOP/s of 67 (cuBLASLt 51).
-// Technique: tiles in shared memory and registers, as in the public worklog "How to Optimize a CUDA
-// Matmul Kernel". No other version was timed.
+// type, two stages deep, so that the loads of the next tile overlap with the arithmetic. Each
+// thread loads four elements per operand and tile, as one vector if the operand has unit stride and
+// is aligned, along k or along the other dim, whichever is contiguous. Grid: (tiles of n x tiles of
+// m, batch). R = 1: 64 x 64 tiles, 16 deep; R = 2 (float32): 128 x 128, 8 deep. FLOPs 2 m n k per
+// batch; a is read n / tile times, b m / tile times (mostly from L2). Numerics: float32 sums in
+// order of k (float64 for float64; int64 wrapping for integers), so the same bits in every run;
+// alpha, beta and c before the one rounding. Technique: tiles in shared memory and registers, as in
+// the public worklog "How to Optimize a CUDA Matmul Kernel". float32 4096 cubed on an H200: 40
+// TFLOP/s of 67 (cuBLASLt 51). No other version was timed.
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/vector.cuh"
 #include "matmul.h"
@@ -49,11 +46,11 @@ __device__ __forceinline__ void store_at(void* data, int64_t index, DType dtype,
     static_cast<T*>(data)[index] = from_compute<T>(value);
 }
 
-// One operand as the tile loader sees it: `outer` is m or n.
+// One operand of the tile loader: `outer` is m or n.
 struct TileSource {
   const void* data;
   int64_t outer_stride, k_stride, outer_size;
-  bool along_k;  // a thread's four elements follow each other along k, else along outer
+  bool along_k;  // a thread's four elements are neighbours along k, else along outer
   bool vectors;  // and are one aligned vector
 };
 
@@ -61,8 +58,7 @@ template <class T, class C, int Tile, int Depth>
 struct TileLoader {
   C held[4];
 
-  // The four elements of this thread in the tile that starts at (outer0, k0); zeros outside the
-  // operand.
+  // Loads the four elements of this thread in the tile at (outer0, k0); zeros outside the operand.
   __device__ __forceinline__ void fetch(const TileSource& s, int64_t base, int64_t outer0,
                                         int64_t k0, int64_t k_size, DType dtype) {
     int outer, k;
@@ -134,7 +130,7 @@ __global__ void __launch_bounds__(256, R == 2 ? 2 : 1)
   for (int64_t k0 = 0; k0 < p.k; k0 += kDepth, stage ^= 1) {
     a_load.keep(a.along_k, a_tile[stage]);
     b_load.keep(b.along_k, b_tile[stage]);
-    // this stage is written, and nobody reads the other one any more after the next round's
+    // this stage is written; after the next round's barrier all threads have read the other one
     __syncthreads();
     if (k0 + kDepth < p.k) {
       a_load.fetch(a, a_base, row0, k0 + kDepth, p.k, p.dtype);

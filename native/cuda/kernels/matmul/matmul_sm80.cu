@@ -1,23 +1,20 @@
-// matmul of float16 and bfloat16 on the tensor cores (mma.sync, sm_80 and later), any strides: what
-// runs without cuBLASLt.
-// Math: matmul.cu.
+// matmul of float16 and bfloat16 on the tensor cores (mma.sync, sm_80 and later), any strides: the
+// fallback without cuBLASLt. Math: matmul.cu.
 //
 // A block of 8 warps computes a 128 x 128 tile of y, each warp 64 x 32 as 4 x 4 fragments of 16 x
 // 8, over k in steps of 32 that pass through 4 stages of shared memory (cp.async). An operand tile
-// is stored as it lies in memory: [row][k] if k is contiguous, else [k][row], and ldmatrix with or
-// without transposition makes the same fragments of both. Rows of shared memory are padded by 16
-// bytes, so that the 8 rows of an ldmatrix fall into different banks.
-// Grid: (tiles in panels of 8 tile rows, so that the blocks running together share operand tiles in
-// L2; batch). FLOPs 2 m n k per batch; shared memory 80 KiB. Bytes: a n / 128 times and b m / 128
-// times, from L2 where it holds them; c and y once. Operands that are not 16-byte aligned along
-// their contiguous dim, or have none, are loaded element by element (a second instantiation) into
-// the same stages.
-// Numerics: products exact, float32 accumulation, k in order by 16; alpha, beta and c in float32,
-// one rounding. No split of k: the same bits from run to run.
-// Technique: pipelined tiles by cp.async and ldmatrix, as CUTLASS's documentation describes them
-// for sm_80. On an H200 with the capability lowered to 8.0, bfloat16: 296 TFLOP/s at 4096 cubed
-// (nt: 272), 282 at 2048, 292 at 8192, where matmul_sm90.cu has 762, 714 and 693. No other version
-// was timed.
+// keeps the order of memory: [row][k] if k is contiguous, else [k][row], and ldmatrix with or
+// without transposition loads the same fragments of both. Rows of shared memory are padded by 16
+// bytes, so that the 8 rows of an ldmatrix use different banks. Grid: (tiles in panels of 8 tile
+// rows, so that the blocks running together share operand tiles in L2; batch). FLOPs 2 m n k per
+// batch; shared memory 80 KiB. Bytes: a n / 128 times and b m / 128 times, from L2 if it holds
+// them; c and y once. Operands that are unaligned along their contiguous dim, or have none, are
+// loaded element by element (a second instantiation) into the same stages. Numerics: products
+// exact, float32 accumulation, k in order by 16; alpha, beta and c in float32, one rounding. No
+// split of k: the same bits in every run. Technique: pipelined tiles by cp.async and ldmatrix, as
+// CUTLASS's documentation describes them for sm_80. On an H200 limited to capability 8.0, bfloat16:
+// 296 TFLOP/s at 4096 cubed (nt: 272), 282 at 2048, 292 at 8192, where matmul_sm90.cu has 762, 714
+// and 693. No other version was timed.
 #include "../../primitives/mma.cuh"
 #include "matmul.h"
 
@@ -31,14 +28,15 @@ constexpr int kPitchRow = kTile + 8;  // tile stored [k][row]
 constexpr int kTileElements = kTile * kPitchK;
 constexpr size_t kSharedBytes = size_t(kStages) * 2 * kTileElements * 2;
 
-// One operand as its tiles are stored: `inner` is k if AlongK ([row][k]), else the rows ([k][row]).
+// One operand in the layout of its tiles: `inner` is k if AlongK ([row][k]), else the rows
+// ([k][row]).
 struct Operand {
   const uint16_t* data;
   int64_t batch_stride, outer_stride, inner_stride;
   int32_t outer_size, inner_size;
 };
 
-// A thread's two chunks of 8 elements in the tiles of one operand, from step to step along k.
+// A thread's two chunks of 8 elements in the tiles of one operand, advanced along k.
 template <bool AlongK>
 struct Cursor {
   static constexpr int kInner = AlongK ? kDepth : kTile, kPitch = AlongK ? kPitchK : kPitchRow;
@@ -55,8 +53,8 @@ struct Cursor {
     from = o.data + batch * o.batch_stride + outer * o.outer_stride + inner * o.inner_stride;
   }
 
-  // Copies the chunks of this step into `tile` and moves on to the next step. Nothing of an
-  // operand's outside is read.
+  // Copies the chunks of this step into `tile` and advances to the next step. Never reads outside
+  // the operand.
   template <bool Vectors>
   __device__ __forceinline__ void fill(uint16_t* tile, const Operand& o) {
     const int left = o.inner_size - inner, count = left >= 8 ? 8 : left > 0 ? left : 0;
@@ -121,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll 1
   for (int32_t step = 0; step < steps; step++) {
     copy_async_wait<kStages - 2>();
-    // stage `step` has arrived for all, and nobody reads stage `step - 1` any more
+    // stage `step` has arrived for all warps, and all have read stage `step - 1`
     __syncthreads();
     const int32_t ahead = step + kStages - 1;
     if (ahead < steps) {

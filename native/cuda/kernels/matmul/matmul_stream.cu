@@ -1,31 +1,34 @@
 // matmul of float16 and bfloat16 with at most 32 rows in a and b contiguous along k (a linear
-// layer's weight at small batch), on sm_90: bound by reading b once, so one block an SM keeps all
-// of its shared memory filled with b that is under way.
+// layer's weight at small batch), on sm_90: reading b once is the limit, so one block an SM keeps
+// all of its shared memory filled with loads of b in flight.
 //
 // y^T[R, m] = b^T[R, k] a^T[k, m] for R columns of y, R a multiple of 16 such that every SM has the
 // same number of them (14336 columns on 132 SMs: 128 blocks of 112). A producer warp has the copy
-// engine bring R x 256 (512) of b and the same k of a into a ring of stages, 150 to 200 KiB in all:
-// six times what latency times bandwidth asks for. Of the 8 consumer warps 4 divide k and 2 the
+// engine load R x 256 (512) of b and the same k of a into a ring of stages, 150 to 200 KiB in all:
+// six times the product of latency and bandwidth. Of the 8 consumer warps 4 divide k and 2 the
 // columns; ldmatrix reads the swizzled rows without bank conflicts, mma.sync multiplies (16 columns
-// x 8 rows x 16), and at the end the four partials are added in shared memory.
-// Grid: (1 block an SM). Bytes: k n + m k + m n elements (a comes from L2 for each block); FLOPs 2
-// m n k. Also serves y with at most 32 columns, by transposing the problem. Times on H200, in a
-// graph over weights that L2 does not hold, cuBLAS beside them: 16 x 4096 x 4096 11.4 us (13.5), 32
-// x 4096 x 4096 11.9 (13.8), 16 x 4096 x 14336 31.7 (33.0, 3.7 TB/s); 16 x 14336 x 4096 32.7
-// (31.1), where a block has many columns. Tried: fragments loaded from memory into registers,
-// without shared memory 12.8, 15.7, -, 38.9; stages of 128 along k 11.6, 12.5, 33.1, 33.0; half the
-// shared memory, so that the next kernel's block fits beside, 12.4, 13.7, 34.5, 34.4. Fragments
-// from memory into mma.sync by small blocks of 8 columns, whose warps divide k, with 256 bytes of
-// each column asked of L2 before their turn: 16 x 4096 x 4096 12.6 to 13.0, 16 x 14336 x 4096 38.0
-// (cuBLAS 31.2). One after the other on a stream, the first 16 x 4096 x 4096: without programmatic
-// launch 13.85, with it 12.22, and with the first step (32 KiB an SM) asked of L2 while the kernel
-// before ends 12.01. More does not help: two steps 12.22, three 12.9, all 16.3, by the copy engine
-// or by prefetch instructions alike; two blocks of 16 columns an SM 12.06 to 16. 4.26 TB/s of what
-// is added, so 4 us are start and end, not bytes.
-// Technique: a ring of stages that the copy engine fills, as CUTLASS's documentation describes it
-// for Hopper (matmul_sm90.cu), with as much under way as memory needs.
-// Numerics: float32 within a warp, then the four partials of k in order; alpha, beta and c in float32;
-// one rounding. The same bits each run.
+// x 8 rows x 16), and at the end the four partials are added in shared memory. Grid: one block an
+// SM. Bytes: k n + m k + m n elements (a comes from L2 for each block); FLOPs 2 m n k. Also serves
+// y with at most 32 columns, by transposing the problem. Numerics: float32 within a warp, then the
+// four partials of k in order; alpha, beta and c in float32; one rounding. The same bits in every
+// run. Technique: a ring of stages that the copy engine fills, as CUTLASS's documentation describes
+// it for Hopper (matmul_sm90.cu), with as many loads in flight as memory needs.
+//
+// Versions, us on an H200, in a graph over weights that L2 does not hold:
+//                                            16 x 4096  32 x 4096  16 x 4096  16 x 14336
+//                                            x 4096     x 4096     x 14336    x 4096
+//   cuBLAS                                   13.5       13.8       33.0       31.1
+//   this (3.7 TB/s at 16 x 4096 x 14336)     11.4       11.9       31.7       32.7
+//   fragments straight into registers        12.8       15.7                  38.9
+//   stages of 128 along k                    11.6       12.5       33.1       33.0
+//   half the shared memory, two blocks fit   12.4       13.7       34.5       34.4
+// Fragments from memory into mma.sync by small blocks of 8 columns whose warps divide k, with 256
+// bytes of each column prefetched to L2: 16 x 4096 x 4096 12.6 to 13.0, 16 x 14336 x 4096 38.0
+// (cuBLAS 31.2). One after the other on a stream, 16 x 4096 x 4096: without PDL 13.85, with it
+// 12.22, and with the first step (32 KiB an SM) prefetched to L2 while the previous kernel ends
+// 12.01. More does not help: two steps 12.22, three 12.9, all 16.3, by the copy engine or by
+// prefetch instructions alike; two blocks of 16 columns an SM 12.06 to 16. The increments run at
+// 4.26 TB/s, so 4 us are start and end, not bytes.
 #include "../../primitives/hopper.cuh"
 #include "../../primitives/mma.cuh"
 #include "../../primitives/pdl.cuh"
@@ -38,7 +41,7 @@ constexpr int kConsumers = 8, kThreads = (kConsumers + 1) * 32, kMaxRows = 112, 
 constexpr int kSharedLimit = 224 * 1024;
 
 struct StreamArgs {
-  // of b^T in a tile; tiles along n; in all; along k; of shared memory
+  // rows of b^T in a tile; tiles along n; tiles in all; steps along k; stages of shared memory
   int32_t rows, tiles_n, tiles, steps, stages;
   int32_t batched_a, batched_b;
 };
@@ -57,8 +60,8 @@ int partials_bytes(int rows) {
 }
 
 #if SW_SM90A
-// Before the kernels that this one depends on are done: has L2 fetch the block's first step of b.
-// Nothing is read yet.
+// Prefetches the block's first step of b to L2. Reads nothing, so it runs before the previous
+// kernels are complete.
 template <int Boxes>
 __device__ __forceinline__ void prefetch_first(const CUtensorMap* map_b, const StreamArgs& s) {
   const int32_t batch = blockIdx.x / s.tiles_n, row = blockIdx.x % s.tiles_n * s.rows;
@@ -68,7 +71,7 @@ __device__ __forceinline__ void prefetch_first(const CUtensorMap* map_b, const S
 }
 #endif
 
-// Boxes: of 64 along k in a stage.
+// Boxes: boxes of 64 along k in a stage.
 template <class T, int Eights, int Boxes>
 __global__ void __launch_bounds__(kThreads, 1)
     stream_kernel(const __grid_constant__ CUtensorMap map_a,
@@ -118,7 +121,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  // Of the consumers: `quarter` of k, `side` of the 16-row groups (the even or the odd ones).
+  // Each consumer warp has a `quarter` of k and a `side` of the 16-row groups (the even or the odd
+  // ones).
   const int quarter = warp & 3, side = warp >> 2, groups = s.rows / 16;
   // rows of a: fragments of 8 columns
   const int row_a = (lane & 7) + (lane >> 4 & 1) * 8, unit_a = quarter * 2 + (lane >> 3 & 1);
@@ -210,14 +214,14 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
   return true;
 }
 
-// 16 to 112 columns of y a block, so that every SM has the same.
+// 16 to 112 columns of y a block, the same for every SM.
 int fair_rows(const MatmulProblem& p, int64_t sms) {
   const int64_t all = p.n * p.batch, waves = ceil_div(all, sms * kMaxRows),
                 fair = round_up(ceil_div(all, sms * waves), 16);
   return static_cast<int>(fair < 16 ? 16 : fair > kMaxRows ? kMaxRows : fair);
 }
 
-// Short columns come in stages twice as deep.
+// Short columns take stages of twice the depth.
 template <class T, int Eights>
 bool launch_depth(const MatmulProblem& p, Stream& stream) {
   const int rows = fair_rows(p, stream.facts->num_sms);
@@ -250,7 +254,7 @@ bool matmul_stream(const MatmulProblem& problem, Stream& stream) {
   return false;
 }
 
-// By the times above; one row is for matmul_few_rows.
+// By the times above; matmul_few_rows takes one row.
 bool matmul_stream_wins(const MatmulProblem& p) {
   const int64_t few = p.m < p.n ? p.m : p.n, many = (p.m < p.n ? p.n : p.m) * p.batch;
   return few <= 32 && many <= 132 * 48;

@@ -1,9 +1,9 @@
-// Tables of measured configurations, and what was chosen by them. No kernels.
+// Tables of measured configurations, the choice by them, and its report. No kernels.
 //
-// A product that stands in the table goes by it. Another goes by the nearest one measured, if that
-// is near: the same dtype, layout and class of few rows, all sizes together within kNear, and for
-// our large tiles as many waves over the machine, because a tile that begins one more wave for a
-// few blocks is another choice. What is near nothing goes by the rule.
+// A product in the table uses its measured configuration. Another uses that of the nearest measured
+// product, if it is near: the same dtype, layout and class of few rows, all sizes together within
+// kNear, and for our large tiles the same number of waves, because one more wave for a few blocks
+// changes the best tile. All others use the rule.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -36,17 +36,16 @@ struct Table {
 struct Tables {
   std::mutex mutex;
   std::shared_ptr<const Table> of_device[kMaxDevices];
-  std::atomic<uint32_t> generation{1};  // of all tables
+  std::atomic<uint32_t> generation{1};  // changes with each table
   std::atomic<uint64_t> last[kMaxDevices] = {};
 };
 
 Tables& tables() {
-  static auto* kept = new Tables;  // native threads may still be running at exit
+  static auto* kept = new Tables;  // never destroyed: native threads may still run at exit
   return *kept;
 }
 
-// ---- looking a product up
-// ---------------------------------------------------------------------------------------------------------
+// ---- looking a product up ----------------------------------------------------------------------
 
 int row_class(int64_t rows) {
   return rows <= 8 ? 0 : rows <= 16 ? 1 : rows <= 32 ? 2 : rows <= 128 ? 3 : 4;
@@ -90,15 +89,15 @@ MatmulChoice look_up(const Table& table, const MatmulShape& shape, int32_t num_s
   if (!found) return {};
   choice.best = found->best;
   choice.own = found->own;
-  // How the library orders its algorithms is its own affair: another version or product has another
-  // order.
+  // The library orders its algorithms by version and product: for another one the index means
+  // another algorithm.
   const bool same = choice.source == MatmulSource::Table && table.library == lt::version();
   if (choice.best.kernel == MatmulKernel::Library && !same) choice.best.tile = 0;
   return choice;
 }
 
-// What the thread of a stream was asked for: direct-mapped, an entry is taken by the next product
-// that falls on it.
+// Recent choices of a stream's thread: direct-mapped, so a product with the same slot replaces an
+// entry.
 struct Cache {
   static constexpr uint32_t kSlots = 256;
   struct Slot {
@@ -125,14 +124,13 @@ struct Cache {
   }
 };
 
-// ---- telling
-// ----------------------------------------------------------------------------------------------------------------------
+// ---- telling -----------------------------------------------------------------------------------
 
 const char* source_name(MatmulSource source) {
   return source == MatmulSource::Table ? "table" : source == MatmulSource::Near ? "near" : "rule";
 }
 
-// SHARDWISE_DEBUG is a list of words; lib/cuda/variables.ts warns of others.
+// SHARDWISE_DEBUG is a list of words; lib/cuda/variables.ts warns about unknown ones.
 bool wants_reports() {
   const char* asked = std::getenv("SHARDWISE_DEBUG");
   for (const char* at = asked; at && *at; at += std::strcspn(at, ","), at += *at == ',')
@@ -145,7 +143,7 @@ bool is_reporting() {
   return asked;
 }
 
-// `kernel` may say more than its name.
+// `kernel` may have more text than the name.
 void report(const MatmulProblem& p, const char* kernel, MatmulSource source) {
   static auto* reported = new std::unordered_set<std::string>;
   static std::mutex mutex;
@@ -214,7 +212,8 @@ void record_matmul(const MatmulProblem& p, const MatmulConfig& config, MatmulSou
   if (!is_reporting()) return;
   char name[kConfigNameBytes], kernel[kConfigNameBytes + 8];
   name_of(config, name);
-  // Our own kernels take float32 as it is, whatever is allowed; those of tf32x3 have that name.
+  // Our kernels compute float32 in full precision, whatever is allowed; those of tf32x3 have that
+  // name.
   const bool tf32 = config.kernel == MatmulKernel::Library && p.dtype == DType::Float32 &&
                     p.precision == Float32Precision::Tf32;
   snprintf(kernel, sizeof kernel, "%s%s", name, tf32 ? " in tf32" : "");

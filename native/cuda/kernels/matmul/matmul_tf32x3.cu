@@ -1,45 +1,43 @@
-// float32 products on the tensor cores, by three products of TF32.
+// float32 products on the tensor cores, by three TF32 products.
 //
-// Each operand is the sum of two numbers of TF32 (8 bits of exponent, 10 of mantissa): x = high +
-// low, high = x to the nearest, low = x - high to the nearest. Then a b = a_high b_high + (a_high
-// b_low + a_low b_high) + a_low b_low, of which the last is left out, as small as what the parts
-// leave of x (2^-22 of it). The small products come first, so that the large one is added to their
-// sum.
-// Layout: parts of both operands are compact copies in scratch memory, contiguous along the dim
-// that the operand is contiguous along, whose rows begin at multiples of 16 bytes. They follow each
-// other along k, those of a in the other order: the small products are one over 2 k.
-// Grid: the kernel that splits has blocks of 256 threads with four elements each: 1024 elements of
-// a row of an operand by up to 65,535 rows, beyond which blocks take several. The products are
-// cuBLASLt's.
-// Bytes: 12 for each element of a and b, and what the products move. FLOPs 6 m n k at TF32's rate.
-// Numerics: tensor cores cut off what does not fit the float32 they add to, and so lose more the
-// more they have added: 2.4e-9 k of the product, 7 to 20 times the error of float32 at k = 1024 and
-// 4096. So they add up no more than 512 products, and sums of these are rounded to the nearest, in
-// y; below k = 2048, where float32's error is smaller, 384. Only the large product needs it: 4096
-// cubed takes 1520 us with 384, 1720 with 256. Infinities give NaN, since inf 0 is met. The same
-// bits from run to run.
-// Source: Markidis et al., arXiv:1803.04014; Ootomo and Yokota, arXiv:2203.03341. On an H200, 4096
-// cubed: 1390 us (99 TFLOP/s of float32's; 1427 with the small products apart, 1410 to 1830 by
-// other proposals of cuBLASLt for the large one), float32 2697. The error is at most 3.9 times that
-// of cuBLASLt's float32 (k from 512 to 16384, results of 515 x 640 to 2048 x 2048; by sums of 512
-// for all k it was 6 times at k = 512, where float32's kernels split k).
+// Each operand is the sum of two TF32 numbers (8 bits of exponent, 10 of mantissa): x = high + low,
+// high = x to the nearest, low = x - high to the nearest. Then a b = a_high b_high + (a_high b_low
+// + a_low b_high) + a_low b_low. The last term is omitted: it is as small as the error of high +
+// low (2^-22 of x). The small products come first, so that the large one is added to their sum.
+// Layout: high and low of both operands are compact copies in scratch memory, contiguous along the
+// contiguous dim of the operand, with rows at multiples of 16 bytes. They follow each other along
+// k, those of a in the opposite order: the small products are one product over 2 k. Grid: the
+// splitting kernel has blocks of 256 threads with four elements each: 1024 elements of a row of an
+// operand by up to 65,535 rows, beyond which blocks take several. cuBLASLt computes the products.
+// Bytes: 12 for each element of a and b, and those of the products. FLOPs 6 m n k at TF32's rate.
+// Numerics: tensor cores truncate addends to the float32 of the sum, so the loss grows with the
+// sum: 2.4e-9 k of the product, 7 to 20 times the error of float32 at k = 1024 and 4096. So they
+// add up at most 512 products, and y accumulates these sums with rounding to nearest; below k =
+// 2048, where float32's error is smaller, 384. Only the large product needs it: 4096 cubed takes
+// 1520 us with 384, 1720 with 256. Infinities give NaN, since inf x 0 occurs. The same bits in
+// every run. Source: Markidis et al., arXiv:1803.04014; Ootomo and Yokota, arXiv:2203.03341. On an
+// H200, 4096 cubed: 1390 us (99 TFLOP/s of float32 work), float32 2697. The error is at most 3.9
+// times that of cuBLASLt's float32 (k from 512 to 16384, results of 515 x 640 to 2048 x 2048).
+// Versions: the small products as two 1427; other algorithms of cuBLASLt for the large one 1410 to
+// 1830; sums of 512 for all k had 6 times the error at k = 512, where float32's kernels split k.
 #include "matmul.h"
 
 namespace shardwise::cuda {
 namespace {
 
-// Where the copies cost little beside the product, and that is more than launches.
+// Sides from which the copies are cheap beside the product, and the product is longer than the
+// launches.
 constexpr int64_t kShortestSide = 512;
 
-// Of how many products a sum is made on the tensor cores: whole steps of their kernels, and of
-// alignment. The last may be short.
+// Products in one sum on the tensor cores: a multiple of their kernels' steps and of the alignment.
+// The last sum may be shorter.
 int64_t sum_length(int64_t k) {
   const int64_t longest = k < 2048 ? 384 : 512;
   return round_up(ceil_div(k, ceil_div(k, longest)), 32);
 }
 
-// Rows of `inner` contiguous elements, the batch first, and their parts: two in memory, one k after
-// the other.
+// Rows of `inner` contiguous elements, the batch first, and their high and low copies: two in
+// memory, one k after the other.
 struct Rows {
   const float* data;
   int64_t batch, outer, inner, batch_stride, outer_stride;
@@ -49,7 +47,7 @@ struct Rows {
   SW_HOST_DEVICE int64_t lines() const { return batch * outer; }
   SW_HOST_DEVICE int64_t half_pitch() const { return round_up(inner, 4); }
   SW_HOST_DEVICE int64_t pitch() const { return half_pitch() * (inner_is_k ? 2 : 1); }
-  // where the second part begins
+  // offset of the second copy
   int64_t second() const { return inner_is_k ? half_pitch() : outer * pitch(); }
   SW_HOST_DEVICE int64_t batch_pitch() const { return outer * half_pitch() * 2; }
   int64_t elements() const { return batch * batch_pitch(); }
@@ -59,7 +57,7 @@ struct Rows {
   }
 };
 
-// `rows` x `columns`, of which k is one.
+// A matrix of `rows` x `columns`; one of the two dims is k.
 bool rows_of(const MatrixView& v, int64_t batch, int64_t rows, int64_t columns, bool columns_are_k,
              Rows* out) {
   const bool along_columns = v.column_stride == 1;
@@ -83,7 +81,7 @@ __device__ __forceinline__ float to_tf32(float x) {
 
 __device__ __forceinline__ void split(float x, float* high, float* low) {
   *high = to_tf32(x);
-  // what rounding made too large
+  // rounding may overflow
   if (isinf(*high)) *high = __uint_as_float(__float_as_uint(x) & 0xffffe000u);
   *low = isinf(x) ? 0.f : to_tf32(x - *high);
 }
@@ -113,7 +111,7 @@ struct HighAndLow {
   MatrixView high, low, both;
 };
 
-// Into memory at *to, which moves on.
+// Writes both copies to *to and advances it.
 HighAndLow split_high_low(float** to, const Rows& rows, bool low_first, cudaStream_t stream) {
   float *first = *to, *second = first + rows.second(), *high = low_first ? second : first,
         *low = low_first ? first : second;
@@ -130,7 +128,7 @@ HighAndLow split_high_low(float** to, const Rows& rows, bool low_first, cudaStre
   return {view(high), view(low), view(first)};
 }
 
-// y = alpha a b + beta c, for the first a and b, and then y += alpha a b, until one is declined or
+// y = alpha a b + beta c for the first a and b, then y += alpha a b, until a product is declined or
 // fails.
 class Sum {
  public:
@@ -140,7 +138,7 @@ class Sum {
     product_.precision = Float32Precision::Tf32;
   }
 
-  // `most` of the products of two numbers at a time.
+  // At most `most` products of two numbers in one sum.
   void add(const MatrixView& a, const MatrixView& b, int64_t k, int64_t most) {
     for (int64_t done = 0; done < k && outcome_ == lt::Outcome::Done; done += product_.k) {
       product_.k = k - done < most ? k - done : most;
@@ -191,12 +189,12 @@ lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCa
   const int64_t bytes = 4 * (round_up(a.elements(), 64) + round_up(b.elements(), 64));
   char* scratch =
       static_cast<char*>(stream.workspace(static_cast<int64_t>(lt::kScratchBytes) + bytes, call));
-  if (!scratch) return lt::Outcome::Declined;  // in float32 it needs no memory
+  if (!scratch) return lt::Outcome::Declined;  // float32 itself needs no scratch memory
   float* to = reinterpret_cast<float*>(scratch + lt::kScratchBytes);
   const HighAndLow x = split_high_low(&to, a, true, stream.handle),
                    y = split_high_low(&to, b, false, stream.handle);
   Sum sum(p, scratch, stream, call, status);
-  // else there is room between the parts of one
+  // otherwise there is padding between the copies
   if (p.k % 4 == 0 || !(a.inner_is_k || b.inner_is_k)) {
     sum.add(x.both, y.both, 2 * p.k, 2 * p.k);
   } else {

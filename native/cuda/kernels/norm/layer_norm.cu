@@ -1,5 +1,5 @@
 // layer_norm: y = (x - mean) rstd w + b over rows of n; layer_norm_backward: gx, gw, gb. The
-// kernels are in norm_forward.cu and norm_backward.cu, which say how they work.
+// kernels are in norm_forward.cu and norm_backward.cu.
 #include "../../../generated/op_params.h"
 #include "norm.cuh"
 

@@ -1,5 +1,5 @@
-// What layer_norm.cu, rms_norm.cu and their kernels share: rms norm is layer norm with the mean
-// taken as 0 and without a bias.
+// Shared by layer_norm.cu, rms_norm.cu and their kernels: rms norm is layer norm with mean 0 and
+// without a bias.
 #pragma once
 #include "../../primitives/row_words.cuh"
 
@@ -10,7 +10,7 @@ namespace shardwise::cuda {
 Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w,
                     const TensorView* b, const TensorView& y, const TensorView* mean,
                     const TensorView& rstd, double eps);
-// The same of x + residual, as rms norm; the sum is written too. False: these rows are not for it.
+// rms norm of x + residual; also writes the sum. Returns false for rows that it does not take.
 bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual,
                          const TensorView& w, const TensorView& y, const TensorView& sum,
                          const TensorView& rstd, double eps);
@@ -26,14 +26,14 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
                      const TensorView* gx, const TensorView* gw, const TensorView* gb,
                      const TensorView* more = nullptr);
 
-// A weight or bias of the norms as kernels see it: any floating dtype, any stride; data is null if
+// A weight or bias of the norms in a kernel: any floating dtype, any stride; data is null if
 // absent.
 struct NormVector {
   const void* data = nullptr;
   int64_t stride = 1;
   DType dtype = DType::Float32;
-  bool contiguous = false;  // and of the dtype of x
-  bool vectors = false;     // and on a 16-byte boundary
+  bool contiguous = false;  // and has the dtype of x
+  bool vectors = false;     // and starts on a 16-byte boundary
 };
 
 inline NormVector norm_vector(const TensorView* view, DType dtype) {
@@ -47,7 +47,7 @@ inline NormVector norm_vector(const TensorView* view, DType dtype) {
   return out;
 }
 
-// A forward pass; data pointers are null where absent. norm_forward_vectors does it if the rows are
+// A forward pass; data pointers are null if absent. norm_forward_vectors takes it if the rows are
 // whole aligned vectors and fit.
 struct NormForward {
   DType dtype;
@@ -57,13 +57,13 @@ struct NormForward {
   void *y, *mean, *rstd;
   double eps;
   bool centered;
-  const void* residual;  // added to x first; null: nothing
-  void* sum;             // where that goes
+  const void* residual;  // added to x first; null: none
+  void* sum;             // output of x + residual
 };
 bool norm_forward_vectors(const KernelCall& call, const NormForward& f);
 
-// A backward pass: gx, and `partials` rows of sums [2][n] (of g xh and of g) if they are asked for;
-// null where absent.
+// A backward pass: gx, and `partials` rows of sums [2][n] (of g xh and of g) if `sums`; null if
+// absent.
 struct NormBackward {
   DType dtype;
   int64_t rows, n;
@@ -71,13 +71,14 @@ struct NormBackward {
   NormVector w;
   void* gx;
   const void* more;  // added to gx
-  bool sums;         // partials are asked for
-  void* partials;    // in the type that sums are computed in
+  bool sums;         // whether partials are needed
+  void* partials;    // in the type of the sums
 };
-// How many rows of partials norm_backward_ring writes for these rows, or 0 if it cannot do them.
+// The number of partial rows that norm_backward_ring writes for these rows; 0 if it does not take
+// them.
 int64_t norm_backward_ring_partial_rows(const KernelCall& call, const NormBackward& b);
 void norm_backward_ring(const KernelCall& call, const NormBackward& b);
-// The same of any rows; none only if there are no rows.
+// The same for any rows; 0 only if there are no rows.
 int64_t norm_backward_any_partial_rows(const KernelCall& call, const NormBackward& b);
 void norm_backward_any(const KernelCall& call, const NormBackward& b);
 
@@ -93,8 +94,8 @@ struct AddPairs {
   }
 };
 
-// w or b of elements [first, first + V); `absent` where there is none. kWhole: they are a whole
-// vector, on a boundary if w begins on one.
+// w or b of elements [first, first + V); `absent` if data is null. kWhole: they are a whole vector,
+// on a boundary if w begins on one.
 template <class T, bool kWhole = false, int V, class C, class Index>
 __device__ __forceinline__ void load_norm_vector(const NormVector& v, Index first, Index n,
                                                  C absent, C (&out)[V]) {

@@ -1,27 +1,27 @@
 // Backward pass of layer norm and rms norm over contiguous rows of any alignment and length;
 // norm_backward.cu has the formulas.
 //
-// register_plan     gx of rows of up to 1024 vectors: a group of a row (row_tile.cuh: span of a warp, else a block) holds g and x in
-//          registers, in the vectors of gx. A thread at an end of the row reads the V elements
-//          there, too, of which some are its neighbour's: it leaves these alone.
-// long     gx of other rows: a block walks over a row twice, for the sums and for gx.
-// columns gw and gb: a thread has a vector of columns, at the same place in every row, and walks
-// over a slice of the rows; a
-//          block adds up its threads in shared memory and writes a row of partial sums.
-// Teams: register_plan, with up to four vectors a thread, 1 to 32 threads of a block of 128 (rows of up to
-// 128 vectors), else a block of 64 to 256; long a block of 256; columns blocks of 256, up to 32
-// threads side by side, the others over the rows, some 6 blocks a multiprocessor. Rows that do not
-// begin on 16-byte boundaries are read by the two vectors around each (row_words.cuh).
-// Bytes: g and x twice (long rows: three times), gx once; 2 n words of partials for each slice.
-// Some 54 instructions for an element of register_plan rows, 19 of columns.
-// Numerics: float32 sums (float64 for float64), no atomics, one rounding at the end. Their order is
-// fixed by the shape, the device and where a row of gx lies beside a 16-byte boundary: equal rows
-// may differ in the last bits.
-// Source: written for this library. On an H200, layer norm of bfloat16, microseconds, beside
-// PyTorch: 8192 x 4095 161 (134), 8192 x 16385 630 (652), 32768 x 300 70 (157), 65536 x 100 42
-// (258), 100 x 200001 380 (929); columns take some 50 of 161. Tried for the first two: by elements
-// 275 and 1110; in vectors, walking twice 190 and 629; ends of rows moved into place, 64-bit
-// offsets 214 and 671.
+//   registers  gx of rows of up to 1024 vectors: the group of a row (row_tile.cuh: part of a warp,
+//              else a block) keeps g and x in registers, in the vectors of gx. A thread at an end
+//              of
+//              the row reads the V elements there too, some of which are its neighbour's: it does
+//              not write these.
+//   long       gx of other rows: a block goes over a row twice, for the sums and for gx
+//   columns    gw and gb: a thread has a vector of columns, the same in every row, and goes over a
+//              slice of the rows; a block adds up its threads in shared memory and writes a row of
+//              partial sums
+// Threads: registers, with up to four vectors a thread, 1 to 32 threads of a block of 128 (rows of
+// up to 128 vectors), else a block of 64 to 256; long a block of 256; columns blocks of 256, up to
+// 32 threads side by side, the others over the rows, some 6 blocks an SM. Unaligned rows are read
+// by the two vectors around each (row_words.cuh). Bytes: g and x twice (long rows: three times), gx
+// once; 2 n words of partials for each slice. Operations: some 54 instructions an element of rows
+// in registers, 19 of columns. Numerics: float32 sums (float64 for float64), no atomics, one
+// rounding at the end. The shape, the device and the alignment of a row of gx fix their order:
+// equal rows may differ in the last bits. Source: written for this library. On an H200, layer norm
+// of bfloat16, us (PyTorch): 8192 x 4095 161 (134), 8192 x 16385 630 (652), 32768 x 300 70 (157),
+// 65536 x 100 42 (258), 100 x 200001 380 (929); columns take some 50 of 161. Versions of the first
+// two: by elements 275 and 1110; in vectors, two passes over the row 190 and 629; ends of rows
+// shifted, 64-bit offsets 214 and 671.
 #include "norm.cuh"
 
 namespace shardwise::cuda {
@@ -29,9 +29,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// V elements of a row of n: own are those of [first, first + V) that exist. At an end of the row
-// they are the V elements there, of which the others are a neighbour's; of a shorter row they begin
-// at its first.
+// V elements of a row of n: the thread owns the existing ones of [first, first + V). At an end of
+// the row the span is shifted inwards and also has elements of a neighbour; in a row shorter than V
+// it starts at 0.
 struct VectorSpan {
   int32_t first, from, n;
   __device__ __forceinline__ VectorSpan(int32_t first, int32_t n, int32_t v)
@@ -46,7 +46,7 @@ struct VectorSpan {
   }
 };
 
-// Vectors of g, and of x centered and scaled, and of w, as a thread computes with them.
+// The vectors of a thread in the compute type: g, normalised x, and w.
 template <class T>
 struct RowVectors {
   using C = compute_t<T>;
@@ -55,7 +55,7 @@ struct RowVectors {
 
   __device__ __forceinline__ RowVectors(const C* means, const C* rstds, int64_t row)
       : mean(means ? means[row] : C(0)), rstd(rstds[row]) {}
-  // The words stay as they are: the floats of a is_whole row would be too many.
+  // Keeps the words packed: the floats of a whole row need too many registers.
   __device__ __forceinline__ void unpack(uint4& g_words, uint4& x_words) {
     keep_packed(g_words);
     keep_packed(x_words);
@@ -64,7 +64,7 @@ struct RowVectors {
 #pragma unroll
     for (int i = 0; i < V; i++) x[i] = (x[i] - mean) * rstd;
   }
-  // h and h xh.
+  // Adds h and h xh.
   __device__ __forceinline__ void add_to(Pair<C>& sums) const {
 #pragma unroll
     for (int i = 0; i < V; i++) {
@@ -72,7 +72,7 @@ struct RowVectors {
       sums.second += g[i] * w[i] * x[i];
     }
   }
-  // gx, from the sums of these over the row.
+  // gx, from the means over the row.
   __device__ __forceinline__ uint4 gradient(C mean_h, C mean_hx) const {
     C out[V];
 #pragma unroll
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
   T* to = gx + row * n;
   const int32_t begin = place.slot * V - row_shift(to), step = place.stride * V;
   uint4 g_words[kRowChunks], x_words[kRowChunks];
-  if (n >= V) {  // no load stands in a branch that differs between threads: all wait together
+  if (n >= V) {  // no load is in a divergent branch: all loads are in flight together
 #pragma unroll
     for (int c = 0; c < kRowChunks; c++) {
       const VectorSpan span(begin + c * step, n, V);
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   RowVectors<T> vectors(means, rstds, row);
-  // body(span) for each vector of this thread, which is then in `vectors`.
+  // Calls body(span) for each vector of this thread, with its values in `vectors`.
   const auto for_each_vector = [&](auto&& body) {
 #pragma unroll
     for (int c = 0; c < kRowChunks; c++) {
@@ -175,8 +175,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The columns of blockIdx.x in the rows of slice blockIdx.y; `lanes` threads side by side, a power
-// of two of up to 32. A thread at the end has the last V columns, of which some are its
-// neighbour's, too.
+// of two of up to 32. The thread at the end has the last V columns, some of which are its
+// neighbour's.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     any_columns(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds,
@@ -236,7 +236,7 @@ ColumnPlan plan_columns(const NormBackward& b, const DeviceFacts& facts) {
   return plan;
 }
 
-// Of register_plan rows, if they fit.
+// The plan of rows in registers, if they fit.
 RowPlan plan_register_rows(const NormBackward& b) {
   const int64_t width = vec16(b.dtype), vectors = ceil_div(b.n + width - 1, width);
   RowPlan plan;

@@ -1,25 +1,25 @@
-// Backward pass of layer norm and rms norm over contiguous rows: the choice among three ways, the
-// sums of what they leave, and that for whole aligned vectors which norm_ring_backward.cu does not
-// take (float64, weights of another dtype or address). With xh = (x - mean) rstd and h = g w:
+// Backward pass of layer norm and rms norm over contiguous rows: chooses among three kernels, adds
+// their partial sums, and has the kernel `fused` for whole aligned vectors that
+// norm_ring_backward.cu does not take (float64, weights of another dtype or alignment). With xh =
+// (x - mean) rstd and h = g w:
 //
-//   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum of g xh and gb = sum of g over rows
+//   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h))
+//   gw = sum over rows of g xh,   gb = sum over rows of g
 //
-// fused    one persistent block of up to 512 threads per multiprocessor; groups of threads (part of a warp up to the block) walk
-//          over rows and hold the gw and gb of their columns in registers (up to four vectors a
-//          thread), while cp.async brings the next row into shared memory. Some 16 operations an
-//          element. Each thread reads back only what it copied itself, so the copies need no
-//          barrier. 3 passes of memory (read g, x, write gx); at the end every block writes one row
-//          of partial sums, at most (multiprocessors x 2n) words.
-// any      the other rows (norm_any_backward.cu): gx by a group for each row, gw and gb by columns.
-// norm_partials adds the rows of partial sums, of whichever way: a block has 32 columns, in 32
-// slices of the rows.
-// Numerics: float32 sums (float64 for float64) in a fixed order, no atomics; one rounding at the
-// end (a gradient `more` that is added by a kernel of its own rounds gx once more).
-// Source: the derivative of Ba et al., arXiv:1607.06450, and Zhang and Sennrich, arXiv:1910.07467;
-// own kernels. On an H200, layer norm of bfloat16, microseconds: fused 8192 x 4096 67.1
-// (norm_ring_backward.cu 62.5), 8192 x 16384 311 (233).
-// Versions: fused in an earlier run 86.6 and 304.5 (norm_ring_backward.cu has both in its table);
-// the rows of `any`, before it, in two kernels by elements: 8192 x 4095 275, 8192 x 16385 1110.
+//   fused  one persistent block of up to 512 threads per SM; thread groups (part of a warp to the
+//          block) go over rows and keep the gw and gb of their columns in registers (up to four
+//          vectors a thread), while cp.async loads the next row into shared memory. Some 16
+//          operations an element. Each thread reads only what it copied itself, so the copies need
+//          no barrier. 3 passes of memory (read g, x, write gx); at the end every block writes one
+//          row of partial sums, at most (SMs x 2n) words.
+//   any    the other rows (norm_any_backward.cu): gx by a group for each row, gw and gb by columns
+// norm_partials adds the rows of partial sums of each kernel: a block has 32 columns, in 32 slices
+// of the rows. Numerics: float32 sums (float64 for float64) in a fixed order, no atomics; one
+// rounding at the end (a gradient `more` added by a separate kernel rounds gx once more). Source:
+// the derivative of Ba et al., arXiv:1607.06450, and Zhang and Sennrich, arXiv:1910.07467. On an
+// H200, layer norm of bfloat16, us: fused 8192 x 4096 67.1 (norm_ring_backward.cu 62.5), 8192 x
+// 16384 311 (233). Versions: fused in an earlier run 86.6 and 304.5 (norm_ring_backward.cu has both
+// in its table); the rows of `any` by elements, in two kernels: 8192 x 4095 275, 8192 x 16385 1110.
 #include "../../primitives/async_copy.cuh"
 #include "../../primitives/pdl.cuh"
 #include "norm.cuh"
@@ -29,8 +29,8 @@ namespace {
 
 constexpr int kFusedThreads = 512;
 
-// Sum over a group of `lanes` threads: a part of a warp, or whole warps that meet at their own
-// barrier. `shared` has two buffers used in turn, so that one barrier per call is enough.
+// Sum over a group of `lanes` threads: a part of a warp, or whole warps with a named barrier.
+// `shared` has two buffers used in turn, so that one barrier per call is enough.
 template <class C>
 __device__ __forceinline__ Pair<C> group_sum(Pair<C> value, int lanes, int turn,
                                              Pair<C> (&shared)[2][kFusedThreads / 32]) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
 
   prefetch(first_row + group, 0);
   int turn = 0;
-  // the same number of rounds for every thread
+  // every thread takes the same number of rounds
   for (int64_t base = first_row; base < rows; base += row_step, turn++) {
     const int64_t row = base + group;
     const bool active = row < rows;
@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
   copy_async_wait<0>();
   if (!partials) return;
 
-  // Teams of one warp add up by shuffles; then warps or groups add into shared memory one after the
-  // other.
+  // Groups within a warp add up by shuffles; then warps or groups add into shared memory one after
+  // the other.
   for (int mask = lanes; mask < 32; mask <<= 1)
 #pragma unroll
     for (int c = 0; c < kRowChunks; c++)
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(32 * kSlices)
 
 struct FusedPlan {
   int32_t lanes, chunks;
-  int64_t groups, group_bytes, partial_rows;  // no partial_rows: the rows are not for it
+  int64_t groups, group_bytes, partial_rows;  // no partial rows: `fused` does not take the rows
 };
 
 FusedPlan plan_fused(const NormBackward& b, const DeviceFacts& facts) {
@@ -210,7 +210,7 @@ FusedPlan plan_fused(const NormBackward& b, const DeviceFacts& facts) {
   const int64_t limit = facts.max_shared_per_block - 1024;
   if (plan.lanes > kFusedThreads || plan.group_bytes > limit) return plan;
   plan.groups = kFusedThreads / plan.lanes;
-  // of whole warps: below one a group all fit
+  // groups of whole warps; smaller groups always fit
   while (plan.groups > 1 && plan.groups * plan.group_bytes > limit) plan.groups--;
   const int64_t rounds = ceil_div(b.rows, plan.groups);
   plan.partial_rows = rounds < facts.num_sms ? rounds : facts.num_sms;
@@ -272,7 +272,7 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
   if (b.sums)
     dispatch_floating(x.dtype, [&](auto tag) {
       using C = compute_t<tag_t<decltype(tag)>>;
-      // Its blocks start as those of the kernel before end, and wait for the last of them: that
+      // By PDL its blocks start while the previous kernel ends, and wait for its last block: that
       // hides most of a launch.
       const LaunchShape shape{dim3(static_cast<unsigned>(ceil_div(n, 32)), 2), dim3(32, kSlices)};
       launch_pdl(norm_partials<C>, shape, stream, static_cast<const C*>(b.partials),

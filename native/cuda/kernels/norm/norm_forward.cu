@@ -1,25 +1,23 @@
 // Forward pass of layer norm and rms norm over contiguous rows x[rows, n], of any alignment and
 // length, and of float64; rows of whole aligned vectors go to norm_vectors_forward.cu.
 //
-//   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x -
-//   mean) rstd w + b
+//   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)
+//   y = (x - mean) rstd w + b
 //
-// rows the row stays in the registers of a group (row_tile.cuh: part of a warp, a block, a cluster):
-// mean, then the squared
-//       deviations from the registers. 2 passes of memory (read x, write y); w and b come from
-//       L1/L2.
-// long longer rows: a block merges per-vector (count, mean, M2) triples by Chan's formula in one
-// walk, then walks back: x twice.
+//   rows  the row stays in the registers of a group (row_tile.cuh: part of a warp, a block, a
+//         cluster): mean, then the squared deviations from the registers. 2 passes of memory (read
+//         x, write y); w and b come from L1/L2.
+//   long  longer rows: a block merges per-vector (count, mean, M2) triples by Chan's formula in one
+//         pass, then goes back over the row: x twice
 // Numerics: float32 (float64 for float64), two-pass variance, never E[x^2] - E[x]^2. mean and rstd
-// are kept in that type, y is rounded once. The order of sums is fixed by the shape, the device and
-// where a row of x lies beside a 16-byte boundary. Rows that do not begin on 16-byte boundaries: x
-// by its vectors, w and b by the two vectors around each (row_words.cuh); some 45 instructions for
-// an element.
-// Source: Ba et al., arXiv:1607.06450; Zhang and Sennrich, arXiv:1910.07467; PyTorch's layer_norm
-// and rms_norm. On an H200, layer norm of bfloat16, microseconds, beside PyTorch: 8192 x 4095 76
-// (167), 8192 x 16385 367 (550), 32768 x 300 41 (50), 65536 x 100 26 (71), 100 x 200001 78 (482).
-// Tried for the first two: w and b by elements 177 and 770; w and b in vectors, but rows as
-// elements and their ends by branches 92 and 497; words for elements 80 and 388.
+// are kept in that type, y is rounded once. The shape, the device and the alignment of a row of x
+// fix the order of sums. Unaligned rows: x by its vectors, w and b by the two vectors around each
+// (row_words.cuh); some 45 instructions an element. Source: Ba et al., arXiv:1607.06450; Zhang and
+// Sennrich, arXiv:1910.07467; PyTorch's layer_norm and rms_norm. On an H200, layer norm of
+// bfloat16, us (PyTorch): 8192 x 4095 76 (167), 8192 x 16385 367 (550), 32768 x 300 41 (50), 65536
+// x 100 26 (71), 100 x 200001 78 (482). Versions of the first two: w and b by elements 177 and 770;
+// w and b in vectors, but rows as elements and their ends by branches 92 and 497; words instead of
+// elements 80 and 388.
 #include "norm.cuh"
 
 namespace shardwise::cuda {
@@ -28,7 +26,7 @@ namespace {
 __device__ __forceinline__ float inverse_sqrt(float v) { return 1.0f / sqrtf(v); }
 __device__ __forceinline__ double inverse_sqrt(double v) { return 1.0 / sqrt(v); }
 
-// Elements [first, first + V) of y from those of x. One of w and b at a time: there are few
+// Elements [first, first + V) of y from those of x. Loads one of w and b at a time, to save
 // registers.
 template <class T, class C, class Index>
 __device__ __forceinline__ uint4 scaled(const uint4& x, C mean, C rstd, const NormVector& w,

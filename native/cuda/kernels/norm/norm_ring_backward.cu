@@ -1,33 +1,31 @@
 // Backward pass of layer norm and rms norm over rows of whole 16-byte vectors (float32, float16,
 // bfloat16), the common case. With xh = (x - mean) rstd and h = g w:
 //
-//   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum over rows of g xh,   gb = sum of g
+//   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h))
+//   gw = sum over rows of g xh,   gb = sum over rows of g
 //
-// A gradient that comes to x by another way (`more`: a residual connection) is added to gx, from
-// the same ring.
-// Layout: persistent teams (row_ring.cuh): warps for rows of up to 128 vectors, else blocks with 2
-// or 4 vectors a thread. Each thread holds the gw and gb of its columns in registers over all rows
-// of its team. A block writes one row of partial sums at the end (warps first add up in shared
-// memory), which norm_partials (norm_backward.cu) adds.
-// Bytes: g, x read once, gx written once; 2 n words of partials for each of at most 3 blocks a
-// multiprocessor. Some 22 instructions for an element of the 41 that the memory of an H200 leaves
-// time for.
-// Numerics: float32 sums in an order fixed by the shape and the device, no atomics; one rounding at
-// the end.
-// Technique: the number of partial rows does not grow with the rows, as in QuACK's norms for Hopper
-// and Apex's; written anew. Tried, layer norm of bf16 on one H200, microseconds for 32768 x 4096,
-// 8192 x 4096 and 8192 x 16384:
-//   norm_backward_fused (norm_backward.cu): four teams a block that add up in turn         268.9   86.6   304.5
-//   this, w from L1 for long rows, the second kernel started after the first               222.8   67.2   264.7
-//   this, w in shared memory, the second kernel's start overlapped                         216.9   64.4   237.5  (87, 74, 80 %)
-//   neighbouring rows for a block instead of strided ones                                  222.3   63.5   234.1  no clear gain
-//   the sums of clusters of two blocks, half as many partial rows                          213     63     231    (89, 76, 82 %)
-//   of clusters of four: some find no place until others end                               367     115
-// What is left of 8192 x 4096: gx alone takes 57.8 us, 51 of them at the rate of 32768 rows; of
-// 8192 x 16384 220: the rest is the partial sums and the second kernel. Single batches of 8192 x
-// 4096 took up to 126 us at 4caf817, which was laid to a third block on a multiprocessor while the
-// kernel before ends (shared memory that lets none: 62.1 against 61.5); of the five pairs in
-// docs/performance.md none did. With `more`, rms norm of bf16 16384 x 4096: 133 us (95 %).
+// `more`, the gradient of a residual connection, is added to gx from the same ring. Layout:
+// persistent thread groups (row_ring.cuh): warps for rows of up to 128 vectors, else blocks with 2
+// or 4 vectors a thread. Each thread keeps the gw and gb of its columns in registers over all rows
+// of its group. A block writes one row of partial sums at the end (warps first add up in shared
+// memory), which norm_partials (norm_backward.cu) adds. Bytes: g, x once, gx once; 2 n words of
+// partials for each of at most 3 blocks an SM. Operations: some 22 instructions an element, of 41
+// in the time that the memory of an H200 takes. Numerics: float32 sums in an order fixed by the
+// shape and the device, no atomics; one rounding at the end. Technique: the number of partial rows
+// does not grow with the rows, as in QuACK's norms for Hopper and Apex's; written for this library.
+// Versions, layer norm of bf16 on one H200, us:
+//                                                 32768 x 4096   8192 x 4096   8192 x 16384
+//   norm_backward_fused (norm_backward.cu)        268.9          86.6          304.5
+//   w from L1 for long rows, plain second launch  222.8          67.2          264.7
+//   w in shared memory, second launch by PDL      216.9 (87 %)   64.4 (74 %)   237.5 (80 %)
+//   neighbouring rows for a block, not strided    222.3          63.5          234.1  no clear gain
+//   clusters of two add up: half the partials     213 (89 %)     63 (76 %)     231 (82 %)
+//   clusters of four: some wait for others        367            115
+// The rest of 8192 x 4096: gx alone takes 57.8 us, 51 of them at the rate of 32768 rows. Of 8192 x
+// 16384 gx takes 220; the rest is the partial sums and the second kernel. Single batches of 8192 x
+// 4096 once took up to 126 us, attributed to a third block on an SM while the previous kernel ends
+// (shared memory that admits none: 62.1 against 61.5); none of the five pairs in
+// docs/performance.md did. With `more`, rms norm of bf16 16384 x 4096: 133 us (95 %).
 #include "../../primitives/hopper.cuh"
 #include "../../primitives/packed.cuh"
 #include "../../primitives/pdl.cuh"
@@ -51,8 +49,8 @@ __device__ __forceinline__ int32_t blocks_of_cluster() {
 #endif
 }
 
-// Blocks of a cluster have `count` sums each, at the same place in their shared memory: the totals,
-// each block a other of them, in the order of the blocks.
+// Adds the sums of the blocks of a cluster, `count` at the same offset in their shared memory. Each
+// block adds a share of them, in the order of the blocks.
 __device__ __forceinline__ void add_up_cluster(const float* sums, float* out, int32_t count,
                                                int32_t members) {
 #if SW_SM90A
@@ -67,11 +65,11 @@ __device__ __forceinline__ void add_up_cluster(const float* sums, float* out, in
     }
     *reinterpret_cast<float4*>(out + i) = total;
   }
-  cluster_sync();  // others may still read
+  cluster_sync();  // other blocks may still read
 #endif
 }
 
-// kBlockThreads 0: teams are warps or partial_rows of warps. kAdds: `more` is added to gx.
+// kBlockThreads 0: groups are warps or parts of warps. kAdds: `more` is added to gx.
 template <class T, bool kAdds, int kChunks, int kBlockThreads>
 __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, kBlockThreads ? 1
                                                                                 : kChunks > 2 ? 2
@@ -88,7 +86,7 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
   const RingPlace place(lanes);
   float gw[kChunks][V], gb[kChunks][V];
   uint4 scale[kInRegisters ? kChunks : 1];
-  // where registers are short; each thread its own
+  // if registers are too few; each thread reads its own
   uint4* weights = staged + Ring<kChunks, kAdds>::bytes(1) / 16 * blockDim.x;
 #pragma unroll
   for (int c = 0; c < kChunks; c++) {
@@ -273,9 +271,8 @@ int64_t blocks_per_sm(const RingPlan& plan) {
   return plan.block ? 512 / plan.threads : plan.chunks > 2 ? 2 : 3;
 }
 
-// Blocks of a cluster: of two multiprocessors, which are always found together. Clusters of four
-// leave multiprocessors without a block, and the blocks that did not fit run when all others are
-// done: twice the time.
+// Blocks of a cluster: two SMs, which are always available together. Clusters of four leave SMs
+// without a block, and the blocks that did not fit run after all others: twice the time.
 int32_t members_of(const RingPlan& plan, int64_t blocks, const DeviceFacts& facts) {
   return is_sm90(facts) && plan.block && blocks % 2 == 0 ? 2 : 1;
 }

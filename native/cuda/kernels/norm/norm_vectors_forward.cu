@@ -1,40 +1,40 @@
 // Forward pass of layer norm and rms norm over rows of whole 16-byte vectors (float32, float16,
 // bfloat16), the common case.
 //
-//   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x -
-//   mean) rstd w + b
+//   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)
+//   y = (x - mean) rstd w + b
 //
-// With a residual, x is the sum of two operands, rounded, which is written beside y: two reads and
-// two writes. direct rows of up to 1024 vectors (row_direct.cuh): a of_warp of a warp for each up to
-// 128, else a block with four vectors
-//         a thread. Rows of warps that are summed are asked of L2 while the kernel before ends.
-//         Warps find their mean and squared deviations by shuffles; a block joins those of its
-//         warps through one barrier.
-// ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread. w and b stay packed in
-//         registers for all rows of a block; the next three rows are on their way by cp.async.
-// Bytes: each of x and y once (with a residual: of it and the sum too). Some 11 instructions for an
-// element (conversion, sum, difference, square, scale and shift, half a conversion back) of the 28
-// that the memory of an H200 leaves time for.
-// Numerics: float32, mean first and then squared deviations from registers, never E[x^2] - E[x]^2.
-// Fixed order of summation.
-// Technique: rows in registers and one read of memory as in QuACK's norms for Hopper; written anew.
-// Tried, layer norm of bf16 on one H200 (copy: 4.25 TB/s), microseconds for 32768 x 4096 and 8192 x
-// 4096:
-//   norm_forward.cu, whose checks of every element cost more than the memory                207.3   60.4
-//   ring for these rows too: four blocks a multiprocessor drift apart                       159.2   43.7
-//   direct, two vectors a thread                                                            143.6   39.4
-//   the same with w and b loaded before the barrier: too many registers                     168.4   46.0
-//   direct, four vectors a thread                                                           132.3   37.3   (95 and 85 % of copy)
-//   the same, started while the kernel before ends (pdl.cuh)                                    35.9   (88 %)
-//   the same in one run, L2 told to give up first what was read and written             137.0   36.1
-//   L2 left to itself                                                                   130.5   35.0   (96 and 90 %)
-//   two vectors a thread, three blocks of 512 threads a multiprocessor                  143.1   38.3
-// With a residual, rms norm of 16384 x 4096: 131 (96 %; 135 with L2 told; a sum and a norm 168).
-// float32 512 x 768: 3.2 to 4 (PyTorch in a graph 3.9). ring at 8192 x 16384: 139.6 (141.0 with L2
-// told). Warps, 16384 x 768 and 131072 x 512, L2 told: 13.6 and 69.8; asked of L2 before, too,
-// 14.35 and 71.6; left to itself 15.4 and 68.2; without the overlap 1.3 more; means and squares
-// merged at once (Chan) 13.8 and 69.3. With a residual, 16384 x 1024: 36.1, asked of L2 before
-// 35.1. 65536 x 256: 18.4 (ring of warps: 25.5).
+// With a residual, x is the rounded sum of two operands, which is written beside y: two reads and
+// two writes.
+//   direct  rows of up to 1024 vectors (row_direct.cuh): up to 128 a part of a warp per row, else a
+//           block with four vectors a thread. With a residual, rows of warps are prefetched to L2
+//           while the previous kernel ends. Warps find their mean and squared deviations by
+//           shuffles; a block merges those of its warps through one barrier.
+//   ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a
+//           thread. w and b stay packed in registers for all rows of a block; the next three rows
+//           are in flight by cp.async.
+// Bytes: x and y once (with a residual: it and the sum too). Operations: some 11 instructions an
+// element (conversion, sum, difference, square, scale and shift, half a conversion back), of 28 in
+// the time that the memory of an H200 takes. Numerics: float32, mean first and then squared
+// deviations from registers, never E[x^2] - E[x]^2. Fixed order of summation. Technique: rows in
+// registers and one read of memory as in QuACK's norms for Hopper; written for this library.
+// Versions, layer norm of bf16 on one H200 (copy: 4.25 TB/s), us:
+//                                                                   32768 x 4096  8192 x 4096
+//   norm_forward.cu: its checks of every element exceed the memory  207.3         60.4
+//   ring for these rows too: four blocks an SM drift apart          159.2         43.7
+//   direct, two vectors a thread                                    143.6         39.4
+//   the same, w and b loaded before the barrier: registers spill    168.4         46.0
+//   direct, four vectors a thread                                   132.3 (95 %)  37.3 (85 %)
+//   the same, started by PDL (pdl.cuh)                                            35.9 (88 %)
+//   the same in one run, evict-first hints for L2                   137.0         36.1
+//   no hints                                                        130.5 (96 %)  35.0 (90 %)
+//   two vectors a thread, three blocks of 512 threads an SM         143.1         38.3
+// With a residual, rms norm of 16384 x 4096: 131 (96 %; 135 with hints; a sum and a norm 168).
+// float32 512 x 768: 3.2 to 4 (PyTorch in a graph 3.9). ring at 8192 x 16384: 139.6 (141.0 with
+// hints). Warps, 16384 x 768 and 131072 x 512, with hints: 13.6 and 69.8; with L2 prefetch too
+// 14.35 and 71.6; without hints 15.4 and 68.2; without PDL 1.3 more; means and squares merged at
+// once (Chan) 13.8 and 69.3. With a residual, 16384 x 1024: 36.1, with L2 prefetch 35.1. 65536 x
+// 256: 18.4 (ring of warps: 25.5).
 #include "../../primitives/packed.cuh"
 #include "../../primitives/row_direct.cuh"
 #include "norm.cuh"
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
     }
   }
   const int width = kBlock ? 32 : lanes;
-  // The vectors of this warp: `first` is that of its lane 0.
+  // The first vector of this warp, that of its lane 0.
   const int32_t first = kBlock ? place.slot & ~31 : 0;
   int32_t count = 0;
 #pragma unroll

@@ -1,5 +1,5 @@
-// rms_norm: y = x rstd w with rstd = 1 / sqrt(mean(x^2) + eps); rms_norm_backward: gx, gw. Layer
-// norm's kernels without a mean and a bias (norm_forward.cu, norm_backward.cu).
+// rms_norm: y = x rstd w with rstd = 1 / sqrt(mean(x^2) + eps); rms_norm_backward: gx, gw. Calls
+// layer norm's kernels without mean and bias (norm_forward.cu, norm_backward.cu).
 #include "../../../generated/op_params.h"
 #include "norm.cuh"
 

@@ -1,18 +1,19 @@
 // foreach_add (y += alpha x), foreach_mul (y *= scalar), foreach_norm (the 2-norm of each tensor):
 // many tensors, few launches.
+//
 // Layout: primitives/multi_tensor.cuh, blocks of 128 threads; add and mul take chunks of 1024
 // elements. The norm sums squares per chunk of 8192 elements, a block for each, whose threads load
-// four words before they add; then a block for each tensor joins its chunks and takes the root.
+// four words before they add; then a block for each tensor sums its chunks and takes the root.
 // Bytes: add x once and y twice, mul y twice, norm x once, and a word for each chunk twice.
-// Operations an element: add a product and a sum, mul a product, norm a square and a sum.
-// Numerics: float32 (float64 for float64), one rounding. Squares are added by a thread, then by
-// shuffle trees, in an order fixed by sizes and layout, without atomics; they are not scaled, so
-// norms beyond the root of float32's range are inf.
-// Source: PyTorch's _foreach_add_, _foreach_mul_ and _foreach_norm; tables of pointers as in NVIDIA
-// Apex. On an H200, float32, 32 tensors of 4096 x 4096 (PyTorch): add 1476 us (1698), mul 1014
-// (1213). Norms of the 148 gradients of GPT-2, bfloat16 and float32: 76 and 124 us (3.3 and 4.0
-// TB/s), of 32 of 4096 x 4096: 261 and 479 (4.1 and 4.5). A word at a time 88, 129, 299, 486; two
-// 81, 125, 282, 483. Versions of steps: multi_tensor.cuh.
+// Operations an element: add a product and a sum, mul a product, norm a square and a sum. Numerics:
+// float32 (float64 for float64), one rounding. Squares are added by a thread, then by shuffle
+// trees, in an order fixed by sizes and layout, without atomics. They are not scaled, so norms
+// beyond the root of float32's range are inf. Source: PyTorch's _foreach_add_, _foreach_mul_ and
+// _foreach_norm; tables of pointers as in NVIDIA Apex. On an H200, float32, 32 tensors of 4096 x
+// 4096 (PyTorch): add 1476 us (1698), mul 1014 (1213). Norms of the 148 gradients of GPT-2,
+// bfloat16 and float32: 76 and 124 us (3.3 and 4.0 TB/s), of 32 of 4096 x 4096: 261 and 479 (4.1
+// and 4.5). Versions: one word in flight 88, 129, 299, 486; two 81, 125, 282, 483. Versions of the
+// updates: multi_tensor.cuh.
 #include "../../../generated/op_params.h"
 #include "../../primitives/multi_tensor.cuh"
 #include "../../primitives/reduce.cuh"
@@ -22,8 +23,8 @@ namespace {
 
 using namespace multi;
 
-constexpr int64_t kNormChunk = 8192;  // whose sums are one
-constexpr int kNormWords = 4;         // of a thread at a time
+constexpr int64_t kNormChunk = 8192;  // elements of one partial sum
+constexpr int kNormWords = 4;         // words in flight per thread
 using NormTable = Table<1, kNormChunk>;
 
 template <class C>
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) store_any<C>(y, entry.index, y_dtype, ::sqrt(sum));
 }
 
-// The norms of the table's tensors. A strided tensor is alone in its table.
+// The norms of the tensors of a table. A strided tensor has a table of its own.
 template <class C>
 void launch_norms(const KernelCall& call, const NormTable& table, C* partial,
                   const TensorView* strided) {

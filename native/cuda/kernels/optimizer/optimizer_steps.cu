@@ -1,27 +1,25 @@
 // sgd_step, adam_step: the parameter updates of PyTorch's single-tensor optimizers, over many
-// tensors in few launches. See primitives/multi_tensor.cuh.
+// tensors in few launches (primitives/multi_tensor.cuh).
 //
 // Gradient g (-g to maximize), decay d, step size a. SGD, with momentum u and dampening t:
 //   h = g + d p, b = u b + (1 - t) h (first step: b = h), p = p - a b; Nesterov p - a (h + u b);
 //   without momentum p - a h
-// Adam, with betas b1 and b2, in step i; g is first multiplied by a scale of all gradients:
-//   Adam h = g + d p, AdamW h = g and p = (1 - a d) p, m = lerp(m, h, 1 - b1), v = b2 v + (1 - b2)
-//   h^2, s = v, amsgrad s = max(s, v), p = p - a / (1 - b1^i) m / (sqrt(s) / sqrt(1 - b2^i) + eps)
-// Grid: blocks of 128 threads, each for 1024 elements of one tensor; up to 256 tensors a launch (a
-// tensor with gaps has its own, a thread an element).
-//
-// Each line is one ATen call of the original, with its rounding: `fused` where ATen's kernel is x +
-// a * y (one fused multiply-add), `product` where it is a multiplication of its own. Parameters,
-// gradients and state may each be float32, float64, float16 or bfloat16; arithmetic is float32
-// (float64 if the parameter is) and every result is rounded once. Adam moves 28 bytes per float32
-// element: reads p, g, m, v, writes p, m, v; amsgrad 36. SGD moves 12, with momentum 20: reads p,
-// g, b, writes p, b. Operations an element: AdamW 14, of which two divisions and a root; SGD 2,
-// with momentum 5, decay and Nesterov 2 more each. No element depends on another: the same bits
-// from run to run.
-// Source: Loshchilov and Hutter, arXiv:1711.05101; many tensors in a launch as in Apex's
-// multi-tensor kernels. AdamW of 32 tensors of 4096 x 4096 float32 on an H200 3,530 us (99 % of
-// copy; PyTorch's fused one 4,325); what was tried: multi_tensor.cuh. SGD with momentum of the same
-// 2,497 us (101 %; PyTorch 2,948).
+// Adam in step i with betas b1 and b2; g is first multiplied by a scale of all gradients:
+//   Adam h = g + d p; AdamW h = g, p = (1 - a d) p
+//   m = lerp(m, h, 1 - b1), v = b2 v + (1 - b2) h^2, s = v (amsgrad s = max(s, v))
+//   p = p - a / (1 - b1^i) m / (sqrt(s) / sqrt(1 - b2^i) + eps)
+// Each line is one ATen call of the original, with its rounding: `fused` for x + a * y in ATen's
+// kernel (one fused multiply-add), `product` for a separate multiplication. Parameters, gradients
+// and state may each be float32, float64, float16 or bfloat16; arithmetic is float32 (float64 if
+// the parameter is) and every result is rounded once. Grid: blocks of 128 threads, each for 1024
+// elements of one tensor; up to 256 tensors a launch (a tensor with gaps has its own, a thread an
+// element). Bytes: Adam 28 per float32 element: reads p, g, m, v, writes p, m, v; amsgrad 36. SGD
+// 12, with momentum 20: reads p, g, b, writes p, b. Operations an element: AdamW 14, two divisions
+// and a root among them; SGD 2, with momentum 5, decay and Nesterov 2 more each. No element depends
+// on another: the same bits in every run. Source: Loshchilov and Hutter, arXiv:1711.05101; many
+// tensors in a launch as in Apex's multi-tensor kernels. AdamW of 32 tensors of 4096 x 4096 float32
+// on an H200 3,530 us (99 % of copy; PyTorch's fused one 4,325). SGD with momentum of the same
+// 2,497 us (101 %; PyTorch 2,948). Versions: multi_tensor.cuh.
 #include "../../../generated/op_params.h"
 #include "../../primitives/multi_tensor.cuh"
 

@@ -1,17 +1,18 @@
-// copy: y = x, with conversion of the dtype, any strides on either side.
+// copy: y = x, with conversion of the dtype and any strides on either side.
 //
-// Paths, by what the operands allow (dims ordered as y lies in memory, merged):
+// Paths by operands (dims in the memory order of y, merged):
 //   both dense, one dtype      cudaMemcpyAsync
-//   one dtype, rows            moved as words of up to 16 bytes, 4 words per thread
-//   one dtype, x transposed    32 x 32 tiles through shared memory: both sides coalesced (transpose.cu: in 16-byte vectors)
+//   one dtype, rows            words of up to 16 bytes, 4 words per thread
+//   one dtype, x transposed    32 x 32 tiles through shared memory: both sides coalesced
+//                              (transpose.cu: in 16-byte vectors)
 //   float32, float16, bfloat16 16 bytes of y per thread
 //   anything else              4 elements per thread, dtype switch per launch
 // Grid: blocks of 256 threads, for 1024 words (rows), a 32 x 32 tile (transposed), 256 vectors of y
-// (the three floats), or 1024 elements (anything else). No arithmetic but the conversion of each
-// element. Moves every byte of x and y once. Float to integer truncates (through int64), to bool is
-// != 0, to a narrower float rounds to even. Source of the conversions: PyTorch's `Tensor.to`. On an
-// H200: 1 GiB of one dtype 503 us (4.27 TB/s), float32 to bfloat16 369 us for 1.5 GiB, bfloat16 to
-// float32 195 us for 768 MiB (208 by 8 elements a thread, whose stores wrote half of each sector);
+// (the three floats), or 1024 elements (anything else). Bytes: x and y once. Operations: the
+// conversion of each element. Float to integer truncates (through int64), to bool is != 0, to a
+// narrower float rounds to even. Source of the conversions: PyTorch's `Tensor.to`. On an H200: 1
+// GiB of one dtype 503 us (4.27 TB/s), float32 to bfloat16 369 us for 1.5 GiB, bfloat16 to float32
+// 195 us for 768 MiB. Versions: 8 elements a thread, whose stores wrote half of each sector, 208;
 // transposed by elements 558 us for 2 x 512 MiB of bfloat16, where vectors take 272 (transpose.cu).
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/offsets.cuh"
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(kThreads) convert_any(const __grid_constant__ 
 template <class To, class From>
 __global__ void __launch_bounds__(kThreads) convert_vectors(const __grid_constant__ MoveArgs args) {
   pdl_begin();
-  constexpr int V = kVec16<To>;  // more would leave the halves of a sector to two stores
+  constexpr int V = kVec16<To>;  // more would split the halves of a sector over two stores
   const int64_t vector = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (vector >= args.count) return;
   const Offsets<2> at = args.offsets.get(vector);
@@ -161,7 +162,7 @@ void dispatch_word(int64_t bytes, F&& body) {
   }
 }
 
-// x walks through memory along another dim than y: returns that dim, or -1.
+// Finds a dim other than y's innermost one along which x is contiguous; -1 if there is none.
 int32_t transposed_dim(const Dims<2>& dims) {
   const int32_t inner = dims.ndim - 1;
   if (inner < 1 || dims.strides[0][inner] != 1 || dims.strides[1][inner] <= 1 ||

@@ -1,4 +1,4 @@
-// Host part of the pointwise ops: chooses between the kernels of pointwise.cuh and lays out their
+// Host part of the pointwise ops: chooses between the kernels of pointwise.cuh and fills their
 // arguments.
 #include "pointwise.cuh"
 
@@ -7,8 +7,8 @@ namespace {
 
 constexpr int kOperands = kMaxInputs + 1;  // the output, then the inputs
 
-// A tail that fills no vector costs a second launch; short operands go through `strided` whole
-// instead.
+// A tail shorter than a vector costs a second launch; short operands go through `strided` as a
+// whole instead.
 constexpr int64_t kLongEnoughForTail = 16384;
 
 template <class C>
@@ -18,8 +18,8 @@ Parameters<C> parameters_of(const KernelCall& call) {
   return {number_as<C>(p[0]), number_as<C>(p[1]), number_as<C>(p[2]), number_as<C>(p[3])};
 }
 
-// Strides of all operands, dims ordered as the output lies in memory and merged. Numbers and
-// missing operands walk along with the output, so that they never prevent a merge.
+// Strides of all operands, dims in the memory order of the output and merged. Numbers and missing
+// operands get the strides of the output, so that they never prevent a merge.
 Dims<kOperands> lay_out(const KernelCall& call, int arity) {
   Dims<kOperands> dims;
   const TensorView& y = call.output(0);
@@ -55,7 +55,7 @@ bool vector_args(const KernelCall& call, const Kernels& kernels, DType dtype,
   }
   Dims<kOperands> vectors = dims;
   vectors.sizes[inner] /= width;
-  bool plain = dims.ndim == 1;  // every operand is at the same place: no division
+  bool plain = dims.ndim == 1;  // all operands have the same offset: no division
   for (int k = 0; k < kOperands; k++) {
     const bool present = k == 0 || k <= kernels.arity;
     if (k > 0) args.read[k - 1] = Read::Number;
@@ -183,8 +183,9 @@ void launch_vector(const KernelCall& call, VectorKernel kernel, DType dtype,
   launch_pdl(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
 }
 
-// The common case, without the layout of dims: every operand is one aligned run of memory in the
-// same order, or a number. Most of the time of a small op is what the host does before the launch.
+// The common case, without an analysis of dims: every operand is one aligned contiguous block in
+// the same order, or a number. The host part before the launch takes most of the time of a small
+// op.
 bool flat_args(const KernelCall& call, const Kernels& kernels, DType dtype, VectorArgs& args) {
   const auto flat = [&](const TensorView& t, DType wanted) {
     return t.ndim == 1 && t.strides[0] == 1 && t.dtype == wanted && is_aligned(t.data, 16);

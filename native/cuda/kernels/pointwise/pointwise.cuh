@@ -1,21 +1,19 @@
-// One output element from up to three input elements: the machinery behind pointwise_*.cu.
+// Kernels of one output element from up to three input elements, instantiated by pointwise_*.cu.
 //
 // Math: y[i] = f(x[i], ...) with f from generated/pointwise_ops.inc, in float, double or int64,
-// rounded once. Kernels per op: `vector` for float32, bfloat16 and float16, and `strided` per
-// compute type for everything else.
-//   vector   16 bytes per thread; operands of the output's dtype, bool, or numbers; the innermost dim is contiguous or
-//            broadcast, outer dims may be anything that keeps vectors aligned (x + bias, x *
-//            column, ...).
-//   strided 4 elements per thread, 256 apart; any dtype, any strides; dtype switch per launch (a
-//   uniform branch).
-// Grid: one block of 256 threads per 4096 bytes (vector) or 1024 elements (strided).
-// Operations: f, once an element. Moves every byte of every operand once. All loads of a thread are
-// issued before the first use. An element is read and written by the same thread and read first, so
-// the output may be the memory of an input. No element depends on another: same bits from run to
-// run.
-// Source: PyTorch's elementwise ops. On an H200, 512 MiB of float32: times a number 251 us (4.28
-// TB/s), x + y 368 (4.38). By 8 elements a thread, whose stores wrote half of each sector, 280 and
-// 385.
+// rounded once. Each op has a `vector` kernel for float32, bfloat16 and float16, and a `strided`
+// kernel per compute type for everything else.
+//   vector   16 bytes per thread; operands of the output's dtype, bool, or numbers; the innermost
+//            dim is contiguous or broadcast, outer dims have any strides that keep vectors aligned
+//            (x + bias, x * column, ...)
+//   strided  4 elements per thread, 256 apart; any dtype, any strides; dtype switch per launch (a
+//            uniform branch)
+// Grid: one block of 256 threads per 4096 bytes (vector) or 1024 elements (strided). Operations: f,
+// once an element. Bytes: every operand once. A thread issues all loads before the first use. The
+// same thread reads an element before it writes it, so the output may be the memory of an input. No
+// element depends on another: the same bits in every run. Source: PyTorch's elementwise ops. On an
+// H200, 512 MiB of float32: times a number 251 us (4.28 TB/s), x + y 368 (4.38). Versions: 8
+// elements a thread, whose stores wrote half of each sector, 280 and 385.
 #pragma once
 #include "../../../generated/op_params.h"
 #include "../../math.cuh"
@@ -47,7 +45,7 @@ struct VectorArgs {
   Read read[kMaxInputs];
   const void* inputs[kMaxInputs];
   void* output;
-  OffsetCalculator<kMaxInputs + 1, kVectorDims> offsets;  // by vector; output first
+  OffsetCalculator<kMaxInputs + 1, kVectorDims> offsets;  // per vector; output first
 };
 
 template <class C>
@@ -57,13 +55,14 @@ struct StridedArgs {
   C numbers[kMaxInputs];
   DType dtypes[kMaxInputs];
   DType output_dtype;
-  const void* inputs[kMaxInputs];  // null: the number
+  const void* inputs[kMaxInputs];  // null: the number is the operand
   void* output;
   OffsetCalculator<kMaxInputs + 1> offsets;
 };
 
-// An operand's bits at offset `at`; bools and single elements lie at the start of the vector.
-// Fetched for all operands before the first is converted, so that the loads are in flight together.
+// An operand's bits at offset `at`; bools and single elements are stored at the start of the
+// vector. The kernel fetches all operands before it converts the first, so that the loads are in
+// flight together.
 template <class T, int V>
 __device__ __forceinline__ void fetch(const VectorArgs& args, int operand, int64_t at,
                                       Vec<T, V>& raw) {
@@ -144,7 +143,7 @@ __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ Vecto
   store_global(static_cast<R*>(args.output) + at[0], out);
 }
 
-// Also takes the last elements of a long contiguous operand, those that fill no vector.
+// Also computes the last elements of a long contiguous operand, which fill no vector.
 template <class Op, int Arity, class C, bool Bool>
 __global__ void __launch_bounds__(kThreads) strided(const __grid_constant__ StridedArgs<C> args) {
   pdl_begin();
@@ -183,7 +182,7 @@ __global__ void __launch_bounds__(kThreads) strided(const __grid_constant__ Stri
   store_class<Bool, C>(args.output, at, args.output_dtype, result, valid);
 }
 
-// The kernels of one op; null where the op has none.
+// The kernels of one op; null for an unsupported compute type.
 struct Kernels {
   int arity;
   bool gives_bool;

@@ -1,4 +1,5 @@
-// Pointwise ops of two and three operands. See pointwise.cuh.
+// Pointwise ops of two and three operands; pointwise.cuh has the kernels. A file of its own
+// compiles in parallel with pointwise_unary.cu.
 #include "pointwise.cuh"
 
 namespace shardwise::cuda {

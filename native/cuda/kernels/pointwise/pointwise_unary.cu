@@ -1,4 +1,5 @@
-// Pointwise ops of one operand. See pointwise.cuh.
+// Pointwise ops of one operand; pointwise.cuh has the kernels. A file of its own compiles in
+// parallel with pointwise_binary.cu.
 #include "pointwise.cuh"
 
 namespace shardwise::cuda {

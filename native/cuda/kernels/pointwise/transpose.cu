@@ -1,18 +1,17 @@
-// The transposing copy of elements of 2 and 4 bytes in 16-byte vectors: y[r][c] = x[c][r], in a
-// batch. It moves bits.
+// The transposing copy of elements of 2 and 4 bytes in 16-byte vectors: y[r][c] = x[c][r], batched.
+// It copies bits.
 //
 // Layout: a block takes a tile of 256 bytes by as many rows as that has elements (128 x 128 of 2
 // bytes, 64 x 64 of 4 bytes), so that both sides of the copy are runs of 256 bytes. Vectors are
-// read with 16 lanes a row and put down in shared memory as 4-byte words, in rows of an odd number
-// of words; the columns are read back as words (2-byte elements: two columns at once, taken apart
-// by byte permutation) and written with 8 lanes a row. Reading back meets two-way bank conflicts,
-// writing the same; shared memory is busy for a third of the time that device memory takes. Bytes:
-// x and y once. The block order follows y, whose rows are then written to their end by blocks that
-// run together.
-// Technique: padded tiles in shared memory, as in NVIDIA's "An Efficient Matrix Transpose in CUDA
-// C/C++". Measured on one H200, 16384^2 of bf16: 32 x 32 tiles of elements (copy.cu) 558 us, this
-// 271 us (93 % of copy); with loads and stores that L2 is to give up first 285. Beside PyTorch with
-// max-autotune 270 (260).
+// read with 16 lanes a row and stored in shared memory as 4-byte words, in rows of an odd number of
+// words. The columns are read back as words (2-byte elements: two columns at once, separated by
+// byte permutation) and written with 8 lanes a row. Both accesses to shared memory have two-way
+// bank conflicts; shared memory is busy for a third of the time that device memory takes. The block
+// order follows y: blocks that run together complete its rows. Bytes: x and y once. Technique:
+// padded tiles in shared memory, as in NVIDIA's "An Efficient Matrix Transpose in CUDA C/C++".
+// Measured on one H200, 16384^2 of bf16: 32 x 32 tiles of elements (copy.cu) 558 us, this 271 us
+// (93 % of copy); with evict-first loads and stores 285. PyTorch with max-autotune in the same run
+// 260 (270).
 #include "../../primitives/vector.cuh"
 #include "transpose.cuh"
 
@@ -58,7 +57,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
 
-  // A thread takes V rows of the tile, and of them one word: 1 or 2 rows of y.
+  // A thread takes V rows of the tile, and one word of each: 1 or 2 rows of y.
   const int lane = threadIdx.x & 31, out_vector = lane & 7,
             out_word = (threadIdx.x >> 5) * 4 + (lane >> 3);
 #pragma unroll

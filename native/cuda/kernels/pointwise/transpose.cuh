@@ -1,4 +1,4 @@
-// What copy.cu and transpose.cu share.
+// Shared by copy.cu and transpose.cu.
 #pragma once
 #include "../../primitives/offsets.cuh"
 #include "../../stream.h"
@@ -14,8 +14,8 @@ struct TransposeArgs {
   OffsetCalculator<2> batch;  // y, x
 };
 
-// Does the copy in 16-byte vectors if sizes, strides and addresses allow it, or returns false. Sets
-// the tile counts of `args`.
+// Copies in 16-byte vectors if sizes, strides and addresses allow it, else returns false. Sets the
+// tile counts of `args`.
 bool transpose_vectors(const KernelCall& call, TransposeArgs& args, const Dims<2>& batch);
 
 }  // namespace shardwise::cuda

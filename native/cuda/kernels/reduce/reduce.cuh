@@ -68,8 +68,7 @@ __device__ __forceinline__ void emit(const Args& args, const Op& op, int64_t out
     op.finish(args, output, a);
 }
 
-// ---- rows
-// -------------------------------------------------------------------------------------------------------------
+// ---- rows --------------------------------------------------------------------------------------
 
 // Joins the accumulators of `width` neighbouring threads, a power of two up to 32 or the whole
 // block. Does this thread have the result?
@@ -189,8 +188,7 @@ __global__ void __launch_bounds__(kThreads)
   finish_row(args, op, p.row, a);
 }
 
-// ---- columns
-// ----------------------------------------------------------------------------------------------------------
+// ---- columns -----------------------------------------------------------------------------------
 
 // Joins the accumulators of the threads above each other; thread row 0 emits. V outputs per thread.
 template <class Op, int V>
@@ -284,8 +282,7 @@ __global__ void __launch_bounds__(kThreads)
   finish_columns<Op, V>(args, op, first, a);
 }
 
-// ---- the second phase: a warp or a block per output
-// -----------------------------------------------------------------------
+// ---- the second phase: a warp or a block per output --------------------------------------------
 
 template <class Op>
 __global__ void __launch_bounds__(kThreads)
@@ -301,8 +298,7 @@ __global__ void __launch_bounds__(kThreads)
   if (join_threads(op, width, a) && output < args.outer) op.finish(args, output, a);
 }
 
-// ---- host
-// -------------------------------------------------------------------------------------------------------------
+// ---- host --------------------------------------------------------------------------------------
 
 struct Plan {
   Args args;

@@ -58,8 +58,7 @@ __device__ __forceinline__ Chunk chunk_of(const ScanArgs& args, int64_t row, int
   return {row, chunk, begin, end < args.n ? end : args.n};
 }
 
-// ---- rows: block (row, chunk)
-// ------------------------------------------------------------------------------------------
+// ---- rows: block (row, chunk) ------------------------------------------------------------------
 
 template <class C, class Op, bool Vectors>
 __global__ void __launch_bounds__(kThreads)
@@ -186,8 +185,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(C) == 4 && Vectors ? 5 : 1)
   }
 }
 
-// ---- columns: thread row, grid.y chunk
-// ------------------------------------------------------------------------------------
+// ---- columns: thread row, grid.y chunk ---------------------------------------------------------
 
 template <class C, class Op, bool Write>
 __global__ void __launch_bounds__(kThreads) scan_columns(const __grid_constant__ ScanArgs args) {

@@ -34,8 +34,7 @@
 namespace shardwise::cuda {
 namespace {
 
-// ---- forward
-// --------------------------------------------------------------------------------------------------------
+// ---- forward -----------------------------------------------------------------------------------
 
 template <class T>
 __global__ void __launch_bounds__(1024)
@@ -199,8 +198,7 @@ Status softmax_forward(const KernelCall& call, bool log_form) {
   return found ? launched(call) : unsupported(call, x.dtype);
 }
 
-// ---- backward
-// -------------------------------------------------------------------------------------------------------
+// ---- backward ----------------------------------------------------------------------------------
 
 // Both forms are gx = a (g - b) with one sum per row: softmax a = y, b = sum(g y); log_softmax gx =
 // g - exp(y) sum(g).

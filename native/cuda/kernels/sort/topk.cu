@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   const Selection<Key, FromTensor> from(args, select);
   const int64_t count = from.count;
 
-  // The key of the k-th smallest, and how many equal to it are wanted.
+  // The key of the k-th smallest, and how many elements equal to it are selected.
   Key prefix = 0, mask = 0;
   uint32_t wanted = static_cast<uint32_t>(args.k);
   for (int shift = (select.bits + 7) / 8 * 8 - 8; shift >= 0; shift -= 8) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
   }
 
-  // Collect in order of index: smaller keys to the front, equal ones behind them.
+  // Collects in order of index: smaller keys first, equal ones after them.
   const uint32_t smaller = static_cast<uint32_t>(args.k) - wanted;
   uint32_t below = 0, equal = 0;
   for (int64_t start = 0; start < count; start += kThreads * kItems) {
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int u = 0; u < kItems; u++) at[u] = start + threadIdx.x * kItems + u;
     from.keys_of(args, at, keys);
-    uint32_t flags = 0;  // low half: how many are smaller; high half: how many are equal
+    uint32_t flags = 0;  // low half: number of smaller keys; high half: number of equal keys
 #pragma unroll
     for (int u = 0; u < kItems; u++) {
       if (at[u] < count) flags += keys[u] < prefix ? 1u : keys[u] == prefix ? 0x10000u : 0u;

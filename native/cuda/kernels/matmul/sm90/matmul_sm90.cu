@@ -1,60 +1,62 @@
-// matmul of float16 and bfloat16 on Hopper's warpgroup tensor cores (sm_90a): which tile computes a
-// product, and how.
+// matmul of float16 and bfloat16 on Hopper's warpgroup tensor cores (sm_90a): choice of the tile,
+// and the description of the kernel (matmul_sm90.cuh).
 //
-// The kernel (matmul_sm90.cuh). y[m, n] = alpha a[m, k] b[k, n] + beta c. A block of three
-// warpgroups owns an SM. One thread of the first, the producer, has the copy engine (TMA) bring
-// tiles of a and b, 64 deep along k, into a ring of 4 to 6 stages of shared memory, swizzled by 128
-// bytes; the other two multiply with wgmma m64nNk16 straight from there and hold the float32 sums
-// in registers, which the producer has given up to them (setmaxnreg). Full and empty stages are
-// reported by mbarriers with parity waits. Clusters of two blocks, neighbours along m, each load half
-// of their common tile of b and multicast it. The grid is persistent: a block goes from tile to
-// tile in groups of 8 tile rows, so that the panels in use stay in L2; many tiles are taken from a
-// counter (matmul_sm90_work.cuh). Sums leave by stmatrix into swizzled buffers and from there by
-// the copy engine, which also cuts off what lies outside of y. An operand contiguous along m or n
-// is taken as it lies, by the MN-major form of wgmma's descriptors; nothing is transposed in
-// memory.
-//   two consumers, one tile   each has 64 rows of it; the second keeps a step behind, so that it multiplies while the first stores
-//   ping-pong                 the consumers take turns with whole tiles: storing one hides behind multiplying the next
-//   split                     few tiles and a long k: parts of k on different blocks, float32 sums through scratch memory, added
-//                             in the order of the parts by the block that comes last; nobody waits,
-//                             so a collective that holds some of the SMs delays it but cannot stop
-//                             it
-// Bytes: k-step of a 128 x 256 tile 48 KiB into shared memory, of which 32 KiB from L2 in a
-// cluster; m k + k n + m n elements at least from memory. FLOPs 2 m n k. Shared memory 208 to 225
-// KiB. Grid: one block an SM.
-// Numerics: products exact, float32 accumulation along k in order, alpha, beta and c in float32,
-// one rounding. The same bits from run to run; other tiles round differently only in a split.
-// Needs: rows of a and b (of either orientation) that start at multiples of 16 bytes. y has
-// contiguous rows or columns; where the copy engine cannot write it (rows that do not start or end
-// at multiples of 16 bytes) the consumers do.
-// Technique: warp specialisation, persistent tiles and multicast as described for Hopper by
-// CUTLASS's documentation and the public worklog "Outperforming cuBLAS on H100"; ping-pong as in
-// FlashAttention-3.
+// y[m, n] = alpha a[m, k] b[k, n] + beta c. A block of three warpgroups owns an SM. One thread of
+// the first, the producer, has the copy engine (TMA) load tiles of a and b, 64 deep along k, into a
+// ring of 4 to 6 stages of shared memory, swizzled by 128 bytes. The other two multiply with wgmma
+// m64nNk16 straight from there and keep the float32 sums in registers, which the producer has given
+// to them (setmaxnreg). mbarriers with parity waits signal full and empty stages. Clusters of two
+// blocks, neighbours along m, each load half of their common tile of b and multicast it. The grid
+// is persistent: a block goes from tile to tile in groups of 8 tile rows, so that the panels in use
+// stay in L2; if there are many tiles, blocks take them from a counter (matmul_sm90_work.cuh). Sums
+// leave by stmatrix into swizzled buffers and from there by the copy engine, which also clips them
+// to y. Operands contiguous along m or n use the MN-major form of wgmma's descriptors, without a
+// transposition in memory.
+//   two consumers, one tile  each has 64 rows of it; the second lags a step, so that it multiplies
+//                            while the first stores
+//   ping-pong                the consumers take turns with whole tiles: storing one overlaps with
+//                            multiplying the next
+//   split                    few tiles and a long k: splits of k on different blocks, float32 sums
+//                            through scratch memory, added in order by the last block to arrive.
+//                            No block waits, so a collective that occupies some of the SMs delays
+//                            the sum but cannot stop it.
+// Needs: rows of a and b (in either orientation) that start at multiples of 16 bytes; y with
+// contiguous rows or columns. If the copy engine cannot write y (rows that do not start or end at
+// multiples of 16 bytes), the consumers write it. Grid: one block an SM. FLOPs 2 m n k. Shared
+// memory 208 to 225 KiB. Bytes: a k-step of a 128 x 256 tile loads 48 KiB into shared memory, in a
+// cluster 32 KiB of them from L2; m k + k n + m n elements at least from memory. Numerics: products
+// exact, float32 accumulation along k in order, alpha, beta and c in float32, one rounding. The
+// same bits in every run; other tiles round differently only with a split. Technique: warp
+// specialisation, persistent tiles and multicast as described for Hopper by CUTLASS's documentation
+// and the public worklog "Outperforming cuBLAS on H100"; ping-pong as in FlashAttention-3.
 //
-// Versions, time against torch 2.11's cuBLAS in the same run, H200 held at 690 W (1.3 to 1.5 GHz),
+// Versions, time relative to cuBLAS of torch 2.11 in the same run, H200 at 690 W (1.3 to 1.5 GHz),
 // interleaved:
-//   8192^3 NT          128x256 arrivals .release.cluster 1.44; default arrivals 0.99; ping-pong 128x192 0.92 to 0.97
-//   4096^3 NT          128x256 1.00; ping-pong 128x208 0.98, 128x192 1.08 (5.3 waves), 128x128 0.94 to 0.99
-//   8192x14336x4096 NT 128x256 1.01; ping-pong 128x208 0.96, 128x192 0.95 to 0.96; 256x192 1.03
-//   8192x4096x14336 NN 128x256 0.98 to 1.01; ping-pong 128x128 0.99, 128x208 0.99, 128x192 1.00;
-//   256x128 1.04 14336x4096x8192 TN ping-pong 128x208 0.96 to 0.98, 128x192 0.98; 128x256 0.98
-//   16384x2304x768 NT ping-pong 128x192 0.86 to 0.95; 128x256 1.01 1000x3000x6216 NT 128x192 with 5
-//   stages 0.96 to 1.01; with 256-byte fetches into L2 1.15 (rows start anywhere)
-//   2048^3 NT          128x256 without clusters 0.99 to 1.01, with 1.02 to 1.05
-//   512x4096x14336 NT 128x128 1.01 to 1.06 (shared memory's 128 bytes a clock bind: 96 read, 64
-//   written); 128x256 split in two
-//                      1.18; in clusters of four with sums through distributed shared memory 2.1:
-//                      only 30 such clusters fit
-//   768x768x16384 TN   128x192 in 5 parts 0.99, 128x256 in 7 parts 1.05, when each part waited for all and added up its share
-//   128x4096x4096 NT   128x128 in 2 parts 22.3 us, one 22.7 (library 15.0): the block that joins the parts reads them alone
-//   8192x14336x4096 NT beside an all-gather that holds 64 multiprocessors for 650 us: tiles dealt
-//   out beforehand 1947 us, taken from a
-//                      counter 1602 (alone 1238 both); where the collective holds 24 or 16, 1499
-//                      and 1420
-//   lost everywhere: 64x256 ping-pong, 256x128 and 256x192, clusters along n with short rows of
-//   tiles, lag 2 over lag 1; the first
-//                    stages asked of L2 before the kernels before are done (0.2 to 3 us more a
-//                    product)
+//   8192^3 NT           128x256 arrivals .release.cluster 1.44; default arrivals 0.99;
+//                       ping-pong 128x192 0.92 to 0.97
+//   4096^3 NT           128x256 1.00; ping-pong 128x208 0.98, 128x192 1.08 (5.3 waves),
+//                       128x128 0.94 to 0.99
+//   8192x14336x4096 NT  128x256 1.01; ping-pong 128x208 0.96, 128x192 0.95 to 0.96; 256x192 1.03
+//   8192x4096x14336 NN  128x256 0.98 to 1.01; ping-pong 128x128 0.99, 128x208 0.99, 128x192 1.00;
+//                       256x128 1.04
+//   14336x4096x8192 TN  ping-pong 128x208 0.96 to 0.98, 128x192 0.98; 128x256 0.98
+//   16384x2304x768 NT   ping-pong 128x192 0.86 to 0.95; 128x256 1.01
+//   1000x3000x6216 NT   128x192 with 5 stages 0.96 to 1.01; with 256-byte fetches into L2 1.15
+//                       (unaligned rows)
+//   2048^3 NT           128x256 without clusters 0.99 to 1.01, with 1.02 to 1.05
+//   512x4096x14336 NT   128x128 1.01 to 1.06 (limit: shared memory's 128 bytes a clock: 96 read,
+//                       64 written); 128x256 with 2 splits 1.18; clusters of four with sums through
+//                       distributed shared memory 2.1: only 30 such clusters fit
+//   768x768x16384 TN    128x192 with 5 splits 0.99; 128x256 with 7 splits that all wait and add up
+//                       a share each 1.05
+//   128x4096x4096 NT    128x128 with 2 splits 22.3 us, one 22.7 (library 15.0): the block that adds
+//                       the splits reads them alone
+//   8192x14336x4096 NT  beside an all-gather that occupies 64 SMs for 650 us: static assignment
+//                       1947 us, counter 1602 (alone 1238 both); beside one on 24 or 16 SMs 1499
+//                       and 1420
+// Slower everywhere: 64x256 ping-pong, 256x128 and 256x192, clusters along n with short rows of
+// tiles, lag 2 instead of 1, the first stages prefetched to L2 before the previous kernels are
+// complete (0.2 to 3 us more a product).
 #include "../matmul_config.h"
 #include "matmul_sm90.h"
 
@@ -73,7 +75,7 @@ struct Plan {
 
 double clocks_of(int tile, int64_t waves, double steps) {
   const Sm90Shape& shape = kSm90Tiles[tile];
-  double slower = 1, apart = 2500;  // of multiplying; between tiles
+  double slower = 1, apart = 2500;  // factor of the multiplication; clocks between tiles
   if (shape.ping_pong) apart = 400;
   if (tile == 2) slower = 1.012, apart = 500;
   if (tile == 3) slower = 1.02 + 0.3 / double(waves * waves);
@@ -106,8 +108,8 @@ Plan choose(const MatmulProblem& p, int32_t num_sms) {
   return best;
 }
 
-// As the configuration says, or as the rule does. False for a split that the kernel does not have:
-// one of more than a wave.
+// Follows the configuration, or the rule. False for a split that the kernel does not support: one
+// of more than a wave.
 bool plan_for(const MatmulProblem& p, const MatmulConfig& config, int32_t num_sms, Plan* out) {
   if (config.tile >= kNumSm90Tiles) {
     *out = choose(p, num_sms);
@@ -166,8 +168,8 @@ bool matmul_sm90(const MatmulProblem& problem, MatmulConfig* config, Stream& str
   return true;
 }
 
-// Where matmul_sm90 is at least as fast as the library, by the table above: enough tiles for the
-// machine, k not too short, and a y that the copy engine writes.
+// Whether matmul_sm90 is at least as fast as the library, by the table above: enough tiles for the
+// GPU, k not too short, and a y that the copy engine can write.
 bool matmul_sm90_wins(const MatmulProblem& p) {
   const bool rows = p.y.column_stride == 1;
   const int64_t width = rows ? p.n : p.m, step = rows ? p.y.row_stride : p.y.column_stride;

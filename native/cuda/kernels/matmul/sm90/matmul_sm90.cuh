@@ -1,4 +1,4 @@
-// The kernel of matmul_sm90.cu (its header tells the whole story) as a template.
+// The kernel of matmul_sm90.cu as a template; that file has the description.
 #pragma once
 #include "../../../primitives/mma.cuh"
 #include "../../../primitives/wgmma.cuh"
@@ -8,7 +8,7 @@ namespace shardwise::cuda {
 
 #if SW_SM90A
 
-// A piece of work: the cluster's tile, and which part of k (up to 132 parts of 2^24 steps).
+// A work tile: the cluster's tile, and which split of k (up to 132 splits of 2^24 steps).
 struct Sm90WorkTile {
   int32_t tile, part, row, column, batch, k_first, k_blocks;
   __device__ __forceinline__ Sm90WorkTile(const Sm90Args& p, int32_t work) {
@@ -40,7 +40,7 @@ __device__ __forceinline__ void sm90_produce(const Sm90Args& p, const CUtensorMa
   int32_t stage = 0;
   uint32_t phase = 0;
   for (int32_t at = mine.first;; at += mine.stride) {
-    // `p.work` or more where there is none
+    // `p.work` or more after the last
     const int32_t work = p.counter ? load_shared(work_slot(queue, at)) : at;
     if (work >= p.work) break;
     const Sm90WorkTile place(p, work);
@@ -94,9 +94,9 @@ __device__ __forceinline__ void sm90_produce(const Sm90Args& p, const CUtensorMa
   taker.finish(p);
 }
 
-// Of one chunk of 64 rows: adds beta c, and writes it with ordinary stores if `direct`. `row` and
-// `column` are those of the lane's first element. Chunk by chunk, so that few addresses live beside
-// the accumulators.
+// Adds beta c to one chunk of 64 rows; sm90_put writes it with ordinary stores if `direct`. `row`
+// and `column` are those of the lane's first element. Chunk by chunk, so that few addresses are
+// live beside the accumulators.
 template <class T>
 __device__ __forceinline__ void sm90_add(const Sm90Args& p, float* sums, int done, int32_t row,
                                          int32_t column, int32_t batch) {
@@ -140,7 +140,7 @@ __device__ __forceinline__ void sm90_write(const Sm90Args& p, const CUtensorMap*
   const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31,
             group = threadIdx.x >> 7;
   // Chunk by chunk (all at once if each has a buffer): wait until the buffer has been stored, fill
-  // it, hand it to the engine.
+  // it, pass it to the copy engine.
   constexpr int kAtOnce = C::kBuffers == C::kChunks ? C::kChunks : 1,
                 kPending = C::kBuffers / kAtOnce - 1;
   const uint32_t line = buffers + (warp * 16 + (lane & 15)) * 128;
@@ -155,7 +155,7 @@ __device__ __forceinline__ void sm90_write(const Sm90Args& p, const CUtensorMap*
       sync_threads_of(group, 128);
     }
     const int start = first_column(c);
-    const int done = c % C::kPerRow * 64 - start;  // columns that belong to the chunk before, too
+    const int done = c % C::kPerRow * 64 - start;  // columns that the previous chunk also has
     float* const values = &sums[c / C::kPerRow][start / 2];
     if (p.alpha != 1.0f) {
 #pragma unroll
@@ -192,9 +192,9 @@ __device__ __forceinline__ void sm90_write(const Sm90Args& p, const CUtensorMap*
   }
 }
 
-// A part of a split: leaves its accumulators in memory; the part that is the last to do so adds up
-// all of them, in the order of the parts. Nobody waits for another block, so it does not matter
-// which of them run at the same time.
+// Ends a split of k: stores its accumulators in memory; the last split to do so adds up all of
+// them, in order. No block waits for another, so it does not matter which of them run at the same
+// time.
 template <class C>
 __device__ __forceinline__ void sm90_reduce_split(const Sm90Args& p,
                                                   const float (&sums)[C::MI][C::BN / 2],
@@ -276,7 +276,7 @@ __device__ __forceinline__ void sm90_consume(const Sm90Args& p, const CUtensorMa
   float sums[C::MI][C::BN / 2];
   int32_t stage = 0;
   uint32_t phase = 0, my_turn = 0;
-  const auto skip = [&](int32_t blocks) {  // those of the other consumer's tile
+  const auto skip = [&](int32_t blocks) {  // skips the steps of the other consumer's tile
     const int32_t at = stage + blocks;
     phase ^= at / C::kStages & 1;
     stage = at % C::kStages;
@@ -292,7 +292,8 @@ __device__ __forceinline__ void sm90_consume(const Sm90Args& p, const CUtensorMa
     if (work >= p.work) break;
     const Sm90WorkTile place(p, work);
     const int32_t k_blocks = C::kPingPong ? p.k_blocks : place.k_blocks;
-    // until the other has seen its last stage arrive: before, a phase could be mistaken
+    // waits until the other consumer has seen its last stage: an earlier phase could be mistaken
+    // for it
     if constexpr (C::kPingPong) {
       if (consumer == 1 || at >= 2 * mine.stride)
         barrier_wait(turn + consumer * 8, my_turn), my_turn ^= 1;

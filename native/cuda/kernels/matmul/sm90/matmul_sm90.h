@@ -1,17 +1,17 @@
-// The tiles of matmul_sm90.cuh as matmul_sm90.cu chooses among them. Each layout is compiled in a
-// file of its own.
+// The tiles of matmul_sm90.cuh among which matmul_sm90.cu chooses. CMakeLists.txt generates a file
+// for each layout.
 #pragma once
 #include "../matmul.h"
 
 namespace shardwise::cuda {
 
 struct Sm90Shape {
-  const char* name;  // of a configuration (matmul_config.h)
-  int32_t m, n;      // of a block
-  int32_t sharers;   // blocks along m that share b
+  const char* name;  // in a configuration (matmul_config.h)
+  int32_t m, n;      // of the tile of a block
+  int32_t sharers;   // blocks along m that share tiles of b
   bool ping_pong;    // the two consumers take turns with whole tiles
 
-  // Pairs of blocks, or blocks, that a product takes.
+  // Tiles of a product; pairs of blocks if two share b.
   constexpr int64_t count(int64_t batch, int64_t rows, int64_t columns) const {
     return batch * ceil_div(rows, m * sharers) * ceil_div(columns, n);
   }
@@ -25,12 +25,11 @@ constexpr int kNumSm90Tiles = 7;
 
 // How a tile is used.
 struct Sm90Use {
-  int32_t group = 8;  // tile rows that are visited together, for L2
-  // steps along k that the second consumer of a tile keeps behind the first, so that one stores
-  // while the
+  int32_t group = 8;  // tile rows computed together, for L2
+  // steps along k by which the second consumer of a tile lags, so that one stores while the other
+  // multiplies
   int32_t lag = 1;
-  // other multiplies
-  int32_t split = 1;  // parts of k that different blocks sum
+  int32_t split = 1;  // splits of k on different blocks
 };
 
 struct Sm90Entry {
@@ -38,18 +37,19 @@ struct Sm90Entry {
   int64_t (*partial_bytes)(const MatmulProblem&, int32_t split);
 };
 
-// For tests: tile >= 0 computes everything that fits with this tile, and split >= 1 with this many
-// parts where they fit; from `waves` pieces for each cluster on they are taken from a counter.
+// For tests: tile >= 0 forces this tile, split >= 1 forces this split, where they fit; with at
+// least `waves` tiles per cluster, clusters take tiles from a counter.
 struct Sm90Forced {
   int tile = -1, split = 0, waves = -1;
-  int taken = 0, joined = 0;  // products computed so far, and those of them in parts
+  int taken = 0, joined = 0;  // products computed so far, and those of them with a split
 };
 Sm90Forced& sm90_forced();
 
-// a contiguous along k (or along m: "mn"), b contiguous along k (or along n).
-Sm90Entry matmul_sm90_nt(bool bfloat16, int tile);  // a along k, b along k: x W^T
-Sm90Entry matmul_sm90_nn(bool bfloat16, int tile);  // a along k, b along n: the gradient of x
-Sm90Entry matmul_sm90_tn(bool bfloat16, int tile);  // a along m, b along n: the gradient of W
-Sm90Entry matmul_sm90_tt(bool bfloat16, int tile);  // a along m, b along k
+// The entry of a tile by layout: a contiguous along k (along m for t), b contiguous along k (along
+// n for n).
+Sm90Entry matmul_sm90_nt(bool bfloat16, int tile);  // x W^T
+Sm90Entry matmul_sm90_nn(bool bfloat16, int tile);  // the gradient of x
+Sm90Entry matmul_sm90_tn(bool bfloat16, int tile);  // the gradient of W
+Sm90Entry matmul_sm90_tt(bool bfloat16, int tile);
 
 }  // namespace shardwise::cuda

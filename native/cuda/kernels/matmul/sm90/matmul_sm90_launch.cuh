@@ -1,5 +1,5 @@
-// Launches the kernel of matmul_sm90.cuh: descriptions of the operands for the copy engine (65 ns
-// each), arguments, attributes.
+// Launches the kernel of matmul_sm90.cuh: tensor maps of the operands (65 ns each), arguments,
+// attributes.
 #pragma once
 #include <atomic>
 
@@ -9,12 +9,12 @@
 
 namespace shardwise::cuda {
 
-// Pieces of work for each cluster, from which on they are taken from a counter
+// With at least this many work tiles per cluster, clusters take them from a counter
 // (matmul_sm90_work.cuh).
 constexpr int32_t kTakenWaves = 3;
 
-// False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the tile says, y has
-// contiguous rows.
+// Returns false if the copy engine cannot take an operand. a: [m, k], b: [k, n] in the layout of
+// the tile, y has contiguous rows.
 template <class C>
 bool sm90_launch(const MatmulProblem& p, const Sm90Use& use, Stream& stream, float4* partial) {
   constexpr bool kBf16 = std::is_same<typename C::T, bfloat16_t>::value;
@@ -23,8 +23,8 @@ bool sm90_launch(const MatmulProblem& p, const Sm90Use& use, Stream& stream, flo
   const TensorMapShape b =
       C::kMajorB ? operand_shape(p, p.b, p.n, p.k, false) : operand_shape(p, p.b, p.k, p.n, true);
   const TensorMapShape y = operand_shape(p, p.y, p.n, p.m, false);
-  // Seen: the copy engine writes whole 16 bytes at the end of a row, also those of them that lie
-  // outside.
+  // Observed: the copy engine writes whole 16 bytes at the end of a row, including bytes outside of
+  // it.
   const bool direct = !tensor_map_fits(y) || p.n % 8 != 0 || (p.batch > 1 && y.depth == 1);
   CUtensorMap map_a, map_b, map_y;
   constexpr int kHeightA = C::kMajorA ? (C::kClusterN > 1 ? 32 : 64) : C::BM / C::kClusterN;
@@ -47,7 +47,8 @@ bool sm90_launch(const MatmulProblem& p, const Sm90Use& use, Stream& stream, flo
   args.split = use.split;
   args.work = static_cast<int32_t>(p.batch * args.tiles_m * args.tiles_n * use.split);
   args.group = use.group < args.tiles_m ? use.group : args.tiles_m;
-  // Of a shorter k the first consumer may be a tile ahead, and its signals be taken for one.
+  // With a shorter k the first consumer may be a tile ahead, so that its signals would be
+  // ambiguous.
   args.lag = args.k_blocks / use.split < C::kStages ? 0
              : use.lag < C::kStages                 ? use.lag
                                                     : C::kStages - 1;
@@ -61,7 +62,7 @@ bool sm90_launch(const MatmulProblem& p, const Sm90Use& use, Stream& stream, flo
   args.partial = partial;
   args.arrived = stream.arrived;
   const int32_t clusters = stream.facts->num_sms / C::kSharers;
-  // Few pieces are dealt out: the first would wait for the counter's memory.
+  // Few tiles are assigned statically: the first would wait for the counter's memory.
   const int32_t waves = sm90_forced().waves < 0 ? kTakenWaves : sm90_forced().waves;
   if (use.split == 1 && args.k_blocks >= C::kStages && args.work >= waves * clusters) {
     args.counter = {stream.arrived, stream.arrived + 1};
@@ -82,7 +83,7 @@ bool sm90_launch(const MatmulProblem& p, const Sm90Use& use, Stream& stream, flo
   return true;
 }
 
-// Scratch memory that `split` parts of each tile need.
+// Scratch memory for `split` splits of each tile.
 template <class C>
 int64_t sm90_partial_bytes(const MatmulProblem& p, int32_t split) {
   return split == 1

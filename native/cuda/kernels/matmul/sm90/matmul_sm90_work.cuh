@@ -1,8 +1,8 @@
-// Which piece of work a cluster of matmul_sm90.cuh computes next: its pieces have numbers 0, 1,
-// ... and are dealt out beforehand, or, where there are many, taken from a counter. Then clusters
-// that start late, because a collective holds their multiprocessors, leave theirs to the others;
-// and who computes a piece does not change its bits. The producer takes as many pieces ahead as
-// there are consumers that work on different ones, so that nobody waits for the counter's memory.
+// The tile scheduler of matmul_sm90.cuh: which work tile a cluster computes next. Work tiles are
+// numbered from 0 and assigned statically, or, if there are many, taken from a counter. Then
+// clusters that start late, because a collective occupies their SMs, leave work to the others; the
+// assignment does not change the bits of a tile. The producer takes as many tiles ahead as there
+// are consumers on different tiles, so that nobody waits for the counter's memory.
 #pragma once
 #include "../../../primitives/hopper.cuh"
 #include "matmul_sm90_args.cuh"
@@ -14,8 +14,8 @@ namespace shardwise::cuda {
 __device__ __forceinline__ uint32_t work_slot(uint32_t queue, int32_t at) {
   return queue + (at & (kWorkSlots - 1)) * 4;
 }
-// Its phase ends when the piece is there, eight pieces later the next: the first block is never
-// that far ahead of the second.
+// Its phase ends when the number of the tile has arrived; the slot's next phase is eight tiles
+// later, and the first block is never that far ahead of the second.
 __device__ __forceinline__ uint32_t handoff_barrier(uint32_t queue, int32_t at) {
   return queue + kWorkSlots * 4 + (at & (kWorkSlots - 1)) * 8;
 }
@@ -24,7 +24,7 @@ __device__ __forceinline__ void wait_handoff(uint32_t queue, int32_t at) {
   barrier_wait(handoff_barrier(queue, at), at / kWorkSlots & 1);
 }
 
-// Pieces of this cluster: of the numbers first, first + stride ... all are its own.
+// The static assignment: this cluster computes tiles first, first + stride, ...
 template <class C>
 struct Sm90Work {
   int32_t first, stride;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void put_work(uint32_t queue, int32_t at, int32_t wor
                      1);
 }
 
-// By all threads, before any work.
+// Called by all threads before the first tile.
 template <class C>
 __device__ __forceinline__ void take_first_work(const Sm90Args& p, uint32_t queue) {
   const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
@@ -58,19 +58,19 @@ __device__ __forceinline__ void take_first_work(const Sm90Args& p, uint32_t queu
   __syncthreads();
 }
 
-// The producer's: what is taken for later. Each of its pieces begins with `publish`, before any of
-// its stages is full.
+// The producer's queue of tiles taken ahead. It calls `publish` for each tile before any of its
+// stages is full.
 template <class C>
 struct Sm90Taker {
-  int32_t pending = 0;  // the piece after those that are announced, on its way here
+  int32_t pending = 0;  // the tile after the published ones, in flight from the counter
   bool leads;
 
   __device__ __forceinline__ explicit Sm90Taker(const Sm90Args& p)
       : leads(C::kSharers == 1 || cluster_rank() == 0) {
     if (p.counter && leads) pending = p.counter.take(1);
   }
-  // A slot is written again 8 pieces later, when all have read it: the producer is ahead by the
-  // stages, which are at most two pieces.
+  // A slot is written again 8 tiles later, when all threads have read it: the stages limit the
+  // producer's lead to two tiles.
   __device__ __forceinline__ void publish(const Sm90Args& p, uint32_t queue, int32_t at) {
     if (!p.counter) return;
     const int32_t next = at + C::kAhead;
