@@ -1,5 +1,5 @@
-// The CPU as a device: kernels run on the stream's thread, so a stream that has worked off its ring
-// is done.
+// The CPU as a device: kernels run on the stream's thread, so a stream with an empty ring is
+// complete.
 #include "../include/backend.h"
 
 #include <sys/mman.h>
@@ -34,8 +34,7 @@ constexpr KernelEntry kKernels[] = {
 
 using Clock = std::chrono::steady_clock;
 
-// SHARDWISE_CPU_MEMORY_LIMIT makes a small machine of a large one, for tests of what happens when
-// memory runs out.
+// SHARDWISE_CPU_MEMORY_LIMIT limits memory, for tests of exhausted memory.
 std::atomic<int64_t> reserved{0};
 const char* given_limit() { return std::getenv("SHARDWISE_CPU_MEMORY_LIMIT"); }
 // -1: what was given is no number of bytes.
@@ -102,7 +101,7 @@ Status allocate(int32_t, int64_t bytes, void** out, ErrorText* error) {
     return fail(error, Code::OutOfMemory, "the system refused %lld bytes",
                 static_cast<long long>(bytes));
   }
-  // Large pages where they fit: fewer faults when a big tensor is first written.
+  // Large pages for large tensors: fewer page faults at the first write.
   if (bytes >= (4 << 20)) madvise(data, bytes, MADV_HUGEPAGE);
   *out = data;
   return kOk;

@@ -1,14 +1,15 @@
-// Element types in memory against the types that kernels compute in: scalars, contiguous runs, and
-// strided pieces of a view gathered into (scattered from) a buffer. Everything has internal
+// Conversions between element types in memory and compute types: scalars, contiguous runs, and
+// strided chunks of a view gathered into (scattered from) a buffer. Everything has internal
 // linkage, so it may be compiled per instruction set.
 //
-//   gather(dtype, from, stride, buffer, n)      n elements at from[i * stride] -> T buffer[n], T = float, double or int64_t
-//   scatter(dtype, buffer, to, stride, n)       the way back; also from uint8_t (0 or 1)
-//   gather(view, begin, n, buffer)              elements [begin, begin + n) of a view in row-major order
+//   gather(dtype, from, stride, buffer, n)  n elements at from[i * stride] -> T buffer[n],
+//                                           T = float, double or int64_t
+//   scatter(dtype, buffer, to, stride, n)   the inverse; also from uint8_t (0 or 1)
+//   gather(view, begin, n, buffer)          elements [begin, begin + n) of a view, row-major
 //   scatter(view, begin, n, buffer)
 //
-// Low-precision floats round to nearest even; a double goes through float on its way there. Float
-// to integer truncates (values out of range give whatever the machine gives), to bool is != 0.
+// Low-precision floats round to nearest even; a double is converted by way of float. Float to
+// integer truncates (values out of range give the machine's result), to bool is != 0.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -235,7 +236,7 @@ SW_CONVERT int64_t offset_of(const TensorView& view, int64_t index) {
 }
 
 // Calls run(offset, done, length) for the runs along the last dim that make up elements [begin,
-// begin + n) of a view: `offset` is where the run starts, `done` how many elements came before it.
+// begin + n) of a view: `offset` is the start of the run, `done` the number of elements before it.
 template <class Run>
 SW_CONVERT void for_each_run(const TensorView& view, int64_t begin, int64_t n, Run run) {
   if (n <= 0) return;

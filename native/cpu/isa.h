@@ -1,9 +1,9 @@
 // Instruction sets, chosen once at load by cpuid. Files under kernels/ that gain from it are
-// compiled once per level with SW_ISA_NAMESPACE set to baseline, avx2 or avx512, and hand out a
+// compiled once per level with SW_ISA_NAMESPACE set to baseline, avx2 or avx512, and return a
 // table; select<>() picks one.
 //
 // Such a file must not use templates of the standard library (std::min, std::vector ...): the
-// linker could keep the copy compiled for AVX-512 and hand it to a machine without it.
+// linker could keep the copy compiled for AVX-512 and use it on a machine without AVX-512.
 // test/architecture checks that those objects export nothing weak.
 #pragma once
 #include <cstdint>

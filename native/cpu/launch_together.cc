@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kBlock = 1024;  // threads share no cache line of an output
 // eight slow calls on a chunk take less than a turn of the event loop
 constexpr int64_t kGrainBlocks = 4;
-// elements that go through all calls at once, while a cache holds them
+// elements that pass through all calls at once, while a cache holds them
 constexpr int64_t kChunk = 8 * kBlock;
 
 enum KernelId : int32_t {
@@ -23,7 +23,7 @@ enum KernelId : int32_t {
   kNumIds
 };
 
-// By kernel id: the function if it is element-wise.
+// By kernel id: the function if the kernel is element-wise.
 struct Elementwise {
   Kernel run[kNumIds] = {};
   Elementwise() {
@@ -34,8 +34,7 @@ struct Elementwise {
 };
 const Elementwise elementwise;
 
-// Only what computes in floating point: integers may divide by zero, and then one of the calls
-// fails.
+// Only floating-point calls: integers may divide by zero, and then one of the calls fails.
 bool is_piecewise(const KernelCall& call, int64_t numel) {
   if (call.num_outputs != 1 || call.num_inputs > 3 || !elementwise.run[call.kernel]) return false;
   bool floating = false;
@@ -49,7 +48,7 @@ bool is_piecewise(const KernelCall& call, int64_t numel) {
   return floating;
 }
 
-// A chunk of one is the same chunk of the other, or they share nothing.
+// Each chunk of one is the same chunk of the other, or the two share no memory.
 bool fit(const TensorView& a, const TensorView& b) {
   if (a.is_immediate || b.is_immediate) return true;
   if (a.data == b.data) return item_size(a.dtype) == item_size(b.dtype);
@@ -57,7 +56,7 @@ bool fit(const TensorView& a, const TensorView& b) {
   return x + a.numel * item_size(a.dtype) <= y || y + b.numel * item_size(b.dtype) <= x;
 }
 
-// Nothing that one of them writes is met at other places by another.
+// Whether no call reads at other indices what another one writes.
 bool fits_behind(const KernelCall* const* calls, int32_t count, const KernelCall& next) {
   for (int32_t c = 0; c < count; c++) {
     const KernelCall& before = *calls[c];

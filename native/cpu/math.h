@@ -1,10 +1,10 @@
 // Mathematics that g++ vectorises: branch-free scalar functions, chosen by `?:`, inlined into the
-// loops of kernels. Float functions are within 2 ulp; those that are not hot compute in double and
-// round once. Double has its own exp, log and tanh, the rest is libm. Compile with -fno-math-errno
+// loops of kernels. Float functions are within 2 ulp; rarely used ones compute in double and round
+// once. Double has its own exp, log and tanh, the rest is libm. Compile with -fno-math-errno
 // -fno-trapping-math -fwrapv; NaN, infinities and -0 keep their meaning.
 //
 // Everything has internal linkage, so that each instruction set gets its own copy. The constants of
-// polynomials are minimax fits (Remez, relative error) of the form that the line shows.
+// polynomials are minimax fits (Remez, relative error) of the formula in the comment.
 #pragma once
 #include "math_exp.h"
 #include "math_trig.h"
@@ -72,7 +72,7 @@ SW_MATH float pow(float x, float y) {
   r = b == 0 ? 1.0 : r;
   r = static_cast<double>(x) == 1.0 ? 1.0 : r;
   r = a == 1.0 ? (is_inf(b) ? 1.0 : r) : r;
-  // From 2^24 on every float is an even integer; the clamped magnitude and its half are exact under
+  // From 2^24 on every float is an even integer; the clamped magnitude and its half are exact below
   // kMagicD.
   double c = abs(b);
   c = 0x1p30 < c ? 0x1p30 : c;
@@ -81,7 +81,7 @@ SW_MATH float pow(float x, float y) {
   double half_rest = abs(half - ((half + kMagicD) - kMagicD));  // 1/2 for odd integers only
   double flipped = half_rest == 0.5 ? -r : r;
   double negative = rest == 0 ? flipped : (a < kInfD ? static_cast<double>(kNanF) : r);
-  // Only x = -0 tells its sign by its bits alone, and a non-integer power of it is not NaN.
+  // x = -0 is negative only by its sign bit, and a non-integer power of it is not NaN.
   negative = a == 0 ? flipped : negative;
   return static_cast<float>(bits(static_cast<double>(x)) < 0 ? negative : r);
 }
@@ -98,8 +98,8 @@ SW_MATH double pow(double x, double y) { return __builtin_pow(x, y); }
 
 // ---- division ----
 
-// Exact while |x / y| < 2^28: the quotient of two floats is then too far from the next integer to
-// be rounded up to it.
+// Exact for |x / y| < 2^28: the quotient of two floats is then too far from the next integer to be
+// rounded up to it.
 constexpr float kModuloLimit = 268435456.0f;
 
 SW_MATH float fmod(float x, float y) {
@@ -118,7 +118,7 @@ SW_MATH T remainder_from(T mod, T y) {
 SW_MATH float remainder(float x, float y) { return remainder_from(fmod(x, y), y); }
 SW_MATH double remainder(double x, double y) { return remainder_from(fmod(x, y), y); }
 
-// Python's float floor division from x % y, as CPython and PyTorch do it.
+// Python's float floor division from x % y, as in CPython and PyTorch.
 template <class T>
 SW_MATH T floor_divide_from(T mod, T x, T y) {
   T div = (x - mod) / y;
@@ -134,7 +134,7 @@ SW_MATH double floor_divide(double x, double y) { return floor_divide_from(fmod(
 SW_MATH float trunc_divide(float x, float y) { return trunc(x / y); }
 SW_MATH double trunc_divide(double x, double y) { return trunc(x / y); }
 
-// The kernels refuse a divisor of 0 beforehand; -1 is apart because INT64_MIN / -1 traps.
+// The kernels refuse a divisor of 0 beforehand; -1 is a special case because INT64_MIN / -1 traps.
 SW_MATH int64_t trunc_divide(int64_t x, int64_t y) { return y == 0 ? 0 : (y == -1 ? -x : x / y); }
 SW_MATH int64_t fmod(int64_t x, int64_t y) { return (y == 0) | (y == -1) ? 0 : x % y; }
 SW_MATH int64_t remainder(int64_t x, int64_t y) { return remainder_from(fmod(x, y), y); }

@@ -1,4 +1,4 @@
-// Bits, rounding, exponentials and logarithms of math.h: read the rules there.
+// Bits, rounding, exponentials and logarithms of math.h, which has the rules.
 #pragma once
 #include <cstdint>
 
@@ -17,7 +17,7 @@ SW_MATH int64_t bits(double x) { return __builtin_bit_cast(int64_t, x); }
 SW_MATH float from_bits(int32_t b) { return __builtin_bit_cast(float, b); }
 SW_MATH double from_bits(int64_t b) { return __builtin_bit_cast(double, b); }
 
-// Adding one of these rounds to an integer, which then sits in the low bits of the sum.
+// Adding one of these rounds to an integer, which is then in the low bits of the sum.
 constexpr float kMagicF = 12582912.0f;
 constexpr double kMagicD = 6755399441055744.0;
 
@@ -150,7 +150,7 @@ SW_MATH double exp(double x) {
 }
 
 // Clamped to [-600, 600]: for float functions, whose results are then beyond the range of float
-// anyhow.
+// anyway.
 SW_MATH double exp_inner(double x) {
   x = 600.0 < x ? 600.0 : x;
   x = x < -600.0 ? -600.0 : x;
@@ -275,7 +275,7 @@ SW_MATH float log1p(float x) {
   return x == 0 ? x : static_cast<float>(r);
 }
 
-// log(u) for the rounded u = 1 + x, plus what the rounding correction.
+// log(u) for the rounded u = 1 + x, plus the correction of the rounding.
 SW_MATH double log1p(double x) {
   double u = 1.0 + x;
   double n;

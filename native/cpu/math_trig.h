@@ -1,5 +1,5 @@
 // Trigonometric and hyperbolic functions of math.h. Float versions compute in double and round
-// once, but for tanh.
+// once, except tanh.
 #pragma once
 #include "math_exp.h"
 
@@ -7,13 +7,13 @@ namespace shardwise::cpu {
 namespace {
 namespace m {
 
-// Beyond this |x| the reduction of sin, cos and tan loses bits: the caller takes libm (see
+// Beyond this |x| the reduction of sin, cos and tan loses bits: the caller uses libm (see
 // pointwise_guard in pointwise.cc).
 constexpr float kTrigLimit = 67108864.0f;
 
 struct SinCos {
   double sin, cos;
-  int64_t quadrant;  // only the two low bits mean something
+  int64_t quadrant;  // only the two low bits are valid
 };
 
 // sin and cos of x minus the nearest multiple of pi/2, to 2^-37.
@@ -132,7 +132,7 @@ SW_MATH float atan2(float y, float x) {
 }
 SW_MATH double atan2(double y, double x) { return __builtin_atan2(y, x); }
 
-// Below kTiny the exact formulas cancel, the first two terms of the series are exact enough.
+// Below kTiny the exact formulas cancel, and the first two terms of the series are exact enough.
 constexpr double kTiny = 0x1p-12;
 
 SW_MATH float sinh(float x) {

@@ -1,5 +1,5 @@
-// Box-Muller normals of README "Conventions of kernels" from Philox words; vectorises. Internal
-// linkage, as math.h.
+// Box-Muller normals from Philox words, as in native/README.md, "Conventions of kernels";
+// vectorises. Internal linkage, as math.h.
 #pragma once
 #include "math.h"
 #include "philox.h"

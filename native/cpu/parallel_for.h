@@ -4,12 +4,12 @@
 
 namespace shardwise::cpu {
 
-// Threads that a region may use, the caller included.
+// Threads of a region, including the caller.
 int num_threads();
 
-// Calls fn(context, begin, end) on disjoint pieces of [0, count), on the caller and the workers,
-// and returns when all are done. A piece has at least `grain` items (but for the last); with one
-// piece the caller runs it itself.
+// Calls fn(context, begin, end) on disjoint chunks of [0, count), on the caller and the workers,
+// and returns when all are complete. A chunk has at least `grain` items (except the last); a single
+// chunk runs on the caller.
 void parallel_for_raw(int64_t count, int64_t grain, void (*fn)(void*, int64_t, int64_t),
                       void* context);
 
@@ -21,13 +21,13 @@ inline void parallel_for(int64_t count, int64_t grain, F&& body) {
       static_cast<void*>(&body));
 }
 
-// Kernels whose pieces take long call this every few hundred microseconds: it lets threads that
-// wait for this processor run, the event loop before all, which otherwise waits for the end of a
-// slice of the scheduler.
+// Kernels with long chunks call this every few hundred microseconds: it lets threads that wait for
+// this processor run, above all the event loop, which otherwise waits for the end of a scheduler
+// slice.
 void give_turn();
 
-// 64-byte aligned scratch memory of the calling thread, kept between calls and grown when needed.
-// `slot` 0 to 3 are separate buffers, so that a kernel and what it calls do not share one.
+// 64-byte aligned scratch memory of the calling thread, kept between calls and grown on demand.
+// `slot` 0 to 3 are separate buffers, so that a kernel and the functions it calls do not share one.
 void* scratch(int slot, int64_t bytes);
 
 }  // namespace shardwise::cpu

@@ -1,7 +1,7 @@
-// The random words of README "Conventions of kernels": Philox4x32-10 by global element index. Word
-// w of a stream is lane w % 4 of counter (w / 4, offset); element i of a float tensor owns word i,
-// of a 64-bit draw words 2i (low half) and 2i + 1. Everything has internal linkage, so it may be
-// compiled per instruction set.
+// The random words of native/README.md, "Conventions of kernels": Philox4x32-10 by global element
+// index. Word w of a stream is lane w % 4 of counter (w / 4, offset); element i of a float tensor
+// owns word i, of a 64-bit draw words 2i (low half) and 2i + 1. Everything has internal linkage, so
+// it may be compiled per instruction set.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -54,8 +54,8 @@ namespace {
 }
 
 #if defined(__SSE2__)
-// A counter in every 64-bit lane. Intrinsics, as g++ has no other way to the 32 x 32 -> 64
-// multiplication of lanes.
+// A counter in every 64-bit lane. Uses intrinsics, because g++ does not vectorise the 32 x 32 -> 64
+// multiplication otherwise.
 #if defined(__AVX512F__)
 typedef uint64_t PhiloxLanes __attribute__((vector_size(64)));
 #define SW_PHILOX_MULTIPLY(a, b) \
@@ -69,8 +69,8 @@ typedef uint64_t PhiloxLanes __attribute__((vector_size(16)));
 #endif
 constexpr int64_t kPhiloxLanes = sizeof(PhiloxLanes) / 8;
 
-// Four words for each of kPhiloxLanes counters. The upper halves of lanes hold rubbish, which the
-// multiplication ignores.
+// Four words for each of kPhiloxLanes counters. The multiplication ignores the undefined upper
+// halves of lanes.
 [[maybe_unused]] static inline __attribute__((always_inline)) void philox_group(
     const PhiloxKey& key, uint64_t counter, uint32_t* out) {
   PhiloxLanes c0, c1;
@@ -130,7 +130,7 @@ constexpr int64_t kPhiloxLanes = sizeof(PhiloxLanes) / 8;
 }
 [[maybe_unused]] static inline __attribute__((always_inline)) double uniform_double(uint32_t low,
                                                                                     uint32_t high) {
-  // Both parts are exact, and so is their sum; 32-bit conversions vectorise everywhere.
+  // Both halves are exact, and so is their sum; 32-bit conversions vectorise everywhere.
   return static_cast<double>(high) * 0x1p-32 +
          static_cast<double>(static_cast<int32_t>(low >> 11)) * 0x1p-53;
 }

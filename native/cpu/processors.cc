@@ -30,7 +30,7 @@ int allowed_by_affinity() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// The first word of a file as a number, or the second; "max" and what is not there are negative.
+// The first or second word of a file as a number; negative if it is "max" or missing.
 double number_in(const std::string& path, bool second = false) {
   FILE* file = std::fopen(path.c_str(), "r");
   if (!file) return -1;
@@ -41,7 +41,7 @@ double number_in(const std::string& path, bool second = false) {
   return found && std::sscanf(words[second], "%lf", &number) == 1 ? number : -1;
 }
 
-// Processors that the quota of one control group pays for; infinite without one. Version 2 has both
+// Processors that the quota of one control group allows; infinite without one. Version 2 has both
 // numbers in one file.
 double paid_in(const std::string& folder, bool second_version) {
   const double quota =
@@ -51,7 +51,7 @@ double paid_in(const std::string& folder, bool second_version) {
   return quota > 0 && period > 0 ? quota / period : HUGE_VAL;
 }
 
-// Of the process's control groups and of those around them, the least.
+// The smallest quota of the process's control groups and their parents.
 double paid_by_quota() {
   double least = HUGE_VAL;
   FILE* groups = std::fopen("/proc/self/cgroup", "r");

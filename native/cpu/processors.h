@@ -1,10 +1,10 @@
-// How many processors this process may use.
+// The number of processors that this process may use.
 #pragma once
 
 namespace shardwise::cpu {
 
-// Those that its affinity allows (taskset, cpusets), and no more than what the quota of its control
-// group pays for (docker --cpus).
+// The processors of its affinity (taskset, cpusets), limited by the quota of its control group
+// (docker --cpus).
 int usable_processors();
 
 }  // namespace shardwise::cpu

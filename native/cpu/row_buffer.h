@@ -1,5 +1,5 @@
-// Working memory of one row, uninitialised: on the stack where it is short, so that a small kernel
-// allocates nothing.
+// Uninitialised working memory of one row: on the stack if it is short, so that a small kernel does
+// not allocate.
 #pragma once
 #include <cstdint>
 #include <memory>

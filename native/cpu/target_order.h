@@ -1,4 +1,4 @@
-// The order in which positions are put to what they name, or combined with it.
+// The order in which sources are written to their targets, or combined with them.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace shardwise::cpu {
 
-// Positions one after the other, or, where results of 16 bits are rounded, those of one target
-// behind one another: it is rounded once.
+// Source order; or, if results of 16 bits are rounded, grouped by target, so that each target is
+// rounded once.
 class TargetOrder {
  public:
   TargetOrder(const int64_t* targets, int64_t count, DType dtype, bool rounds = true)
@@ -25,8 +25,7 @@ class TargetOrder {
     return order_.empty() ? i : order_[static_cast<size_t>(i)];
   }
 
-  // each(target, begin, end) for runs of neighbours, (*this)[begin] to (*this)[end - 1], that name
-  // one target.
+  // Calls each(target, begin, end) for runs (*this)[begin] to (*this)[end - 1] with one target.
   template <class Each>
   void for_each_run(Each&& each) const {
     for (int64_t begin = 0, end; begin < count_; begin = end) {
@@ -39,7 +38,7 @@ class TargetOrder {
  private:
   const int64_t* targets_;
   int64_t count_;
-  std::vector<int64_t> order_;  // empty: as they come
+  std::vector<int64_t> order_;  // empty: source order
 };
 
 }  // namespace shardwise::cpu

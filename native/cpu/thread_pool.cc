@@ -1,5 +1,5 @@
-// Workers spin for a short while after a region, then sleep: kernels follow one another closely in
-// a training step.
+// The worker pool. Workers spin for a short while after a region, then sleep: kernels follow one
+// another closely in a training step.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -40,8 +40,8 @@ struct InsideRegion {
 class Pool {
  public:
   Pool() {
-    // Of many processors one is left to JavaScript: a thread too many keeps all the others waiting
-    // for the one that cannot run.
+    // On machines with many processors one is left to JavaScript: with one thread too many, all
+    // others wait for the one that has no processor.
     const char* wanted = std::getenv("SHARDWISE_NUM_THREADS");
     const int processors = usable_processors();
     const int count = std::clamp(wanted                ? std::atoi(wanted)
@@ -62,7 +62,7 @@ class Pool {
       return;
     }
     const int64_t chunks = chunks_of(most);
-    // A pool that another stream holds is not waited for: the region runs on this thread.
+    // If another stream uses the pool, the region runs on this thread instead of waiting.
     if (threads_ == 1 || !busy_.try_lock()) {
       run_alone(fn, context, count, chunks);
       return;
@@ -85,7 +85,7 @@ class Pool {
       wake_.notify_all();
     }
     work(0);
-    // Workers that did not come in time are not waited for, only chunks that somebody is at.
+    // Waits only for claimed chunks, not for workers that were late.
     for (int spins = 0; spins < kSpinsBeforeSleep && !is_done(chunks); spins++) pause_briefly();
     if (!is_done(chunks)) sleep_until_done(chunks);
     const std::exception_ptr failure = failure_;
@@ -101,15 +101,15 @@ class Pool {
     int64_t count, chunks;
   };
 
-  // The chunks that a thread takes first: the end of the range and the next one in one word, so
+  // The chunks that a thread claims first: the end of the range and the next one in one word, so
   // that one addition claims a chunk of exactly one region. A claim beyond the end (at most one a
-  // thread and region) is none.
+  // thread and region) has no effect.
   struct alignas(64) Share {
     std::atomic<uint64_t> word{0};
   };
 
   // Four chunks a thread even out interruptions, and large regions have short chunks, so that turns
-  // are given between them. With fewer than four, each thread gets as many as any other.
+  // can be given between them. With fewer than four, each thread gets the same number.
   int64_t chunks_of(int64_t most) const {
     const int64_t few = 4 * threads_, short_ones = std::min(most / kChunkGrains, kMaxChunks);
     if (most >= few) return std::max(few, short_ones);
@@ -131,9 +131,9 @@ class Pool {
     for (int i = 1; i < threads_; i++) std::thread([this, i] { loop(i); }).detach();
   }
 
-  // The chunks of the thread's own share, whose memory its cache may still hold from the region
-  // before, then what others have left. Where there are few chunks only the caller does that, lest
-  // workers race for each other's, and wait for memory instead of working.
+  // First the chunks of the thread's own share, whose memory its cache may still hold from the
+  // previous region, then those that others have left. With few chunks only the caller takes from
+  // others: workers would race for each other's chunks, and wait for memory instead of working.
   void work(int thread) {
     const InsideRegion inside;
     take(shares_[thread]);
@@ -147,7 +147,7 @@ class Pool {
       if (!has_more(share.word.load(std::memory_order_relaxed))) return;
       const uint64_t claim = share.word.fetch_add(1, std::memory_order_acq_rel);
       if (!has_more(claim)) return;
-      // The region cannot end before this chunk is done, so the job stays what it is.
+      // The region cannot end before this chunk is complete, so the job does not change.
       const auto chunk = static_cast<int64_t>(claim & kFieldMask);
       const int64_t begin = job_.count * chunk / job_.chunks,
                     end = job_.count * (chunk + 1) / job_.chunks;
@@ -157,7 +157,7 @@ class Pool {
     }
   }
 
-  // The job may be the next one's afterwards.
+  // Afterwards the job may already be the next region's.
   void finish_chunk(int64_t chunks) {
     if (done_.fetch_add(1, std::memory_order_seq_cst) + 1 < chunks ||
         !caller_sleeps_.load(std::memory_order_seq_cst))
@@ -168,8 +168,8 @@ class Pool {
 
   bool is_done(int64_t chunks) const { return done_.load(std::memory_order_seq_cst) == chunks; }
 
-  // Who yielded would stand behind other programs for a slice of theirs, though the last chunk may
-  // be done at once.
+  // Sleeps instead of yielding: a yield would wait for a whole slice of other programs, though the
+  // last chunk may be complete at once.
   void sleep_until_done(int64_t chunks) {
     std::unique_lock<std::mutex> lock(mutex_);
     caller_sleeps_.store(true, std::memory_order_seq_cst);
@@ -218,13 +218,14 @@ class Pool {
   static constexpr uint64_t kFieldMask = (uint64_t{1} << 32) - 1;
 
   int threads_ = 1;
-  bool yields_ = false;  // while they wait, since others have no processor of their own
+  // threads yield while they wait, because others have no processor of their own
+  bool yields_ = false;
   bool started_ = false;
   std::mutex busy_, mutex_;
-  std::exception_ptr failure_;  // the first of the region
+  std::exception_ptr failure_;  // the first exception of the region
   std::condition_variable wake_, all_done_;
   std::unique_ptr<Share[]> shares_;
-  alignas(64) std::atomic<uint64_t> regions_{0};  // begun so far
+  alignas(64) std::atomic<uint64_t> regions_{0};  // number of regions begun
   std::atomic<bool> few_{false};
   alignas(64) std::atomic<int64_t> done_{0};
   alignas(64) std::atomic<int> sleepers_{0};
@@ -233,7 +234,7 @@ class Pool {
 };
 
 Pool& pool() {
-  // never destroyed: its threads may still look at it while the process ends
+  // never destroyed: its threads may still read it while the process ends
   static Pool* instance = new Pool;
   return *instance;
 }
@@ -248,9 +249,8 @@ struct Scratch {
 
 }  // namespace
 
-// The event loop mostly gives the processor back within a millisecond. Who takes longer is likely
-// another program, for which a thread that yields stands back for its slice or more: then none are
-// given for a while.
+// The event loop mostly returns the processor within a millisecond. A longer wait is likely another
+// program, which takes its slice or more after a yield: then no turns are given for a while.
 void give_turn() {
   static thread_local std::chrono::steady_clock::time_point next{};
   const auto now = std::chrono::steady_clock::now();
@@ -276,7 +276,7 @@ void* scratch(int slot, int64_t bytes) {
     const int64_t rounded = (bytes + 4095) / 4096 * 4096;
     memory.data[slot] = std::aligned_alloc(64, rounded);
     memory.bytes[slot] = memory.data[slot] ? rounded : 0;
-    if (!memory.data[slot]) throw std::bad_alloc();  // launch() makes it an error
+    if (!memory.data[slot]) throw std::bad_alloc();  // launch() turns it into an error
   }
   return memory.data[slot];
 }

@@ -1,5 +1,5 @@
-// The CUDA backend: fills the struct of include/backend.h over the runtime API (linked statically,
-// so that a machine without a driver can load this library and be told so).
+// The CUDA backend: fills the struct of include/backend.h by the runtime API. The runtime is linked
+// statically, so that a machine without a driver can load this library and gets an error message.
 #include <strings.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ extern const int32_t kNumKernels;
 namespace {
 
 constexpr int64_t kMinScratch = int64_t(4) << 20;
-// larger scratch is given back when the stream is synchronised
+// a larger scratch buffer is released when the stream is synchronised
 constexpr int64_t kKeepScratch = int64_t(64) << 20;
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -99,8 +99,8 @@ Status stream_create(int32_t device, int32_t priority, const ScratchSource& scra
   return kOk;
 }
 
-// Has a kernel reported a bad index since it was last taken? Costs a read of host memory when not.
-// `prefix` says when it is found.
+// Whether a kernel has reported an invalid index since the last take_index_error. Costs a read of
+// host memory. `prefix` is the start of the message.
 Status peek_index_error(const Stream& stream, const char* prefix, ErrorText* error) {
   const volatile int32_t* ready = &stream.record->ready;
   if (*ready == 0) return kOk;
@@ -111,8 +111,8 @@ Status peek_index_error(const Stream& stream, const char* prefix, ErrorText* err
               static_cast<long long>(e.position), static_cast<long long>(e.size));
 }
 
-// Kernels that are still queued may meet another bad index; the runtime drops the results of all of
-// them.
+// Kernels that are still queued may report another invalid index; the runtime drops the results of
+// all of them.
 Status take_index_error(Stream& stream, const char* prefix, ErrorText* error) {
   const Status status = peek_index_error(stream, prefix, error);
   if (status.ok()) return kOk;
@@ -122,8 +122,8 @@ Status take_index_error(Stream& stream, const char* prefix, ErrorText* error) {
   return status;
 }
 
-// A fault of a kernel: the driver does not say of which, so the last ones are named. Nothing works
-// in this process after it.
+// The error of a faulted kernel. The driver does not say which one it was, so the message has the
+// last launches. The process cannot use CUDA afterwards.
 Status kernel_fault(const Stream& stream, cudaError_t code, ErrorText* error) {
   const uint32_t launches = stream.launches.load();
   const uint32_t named = launches < Stream::kRecent ? launches : Stream::kRecent;
@@ -172,7 +172,8 @@ struct Watch {
   void* context;
 };
 
-// A callback, not a host function: those are not called any more once the context has failed.
+// A stream callback, not a host function: CUDA does not call host functions once the context has
+// failed.
 Status stream_on_complete(void* object, OnComplete done, void* context, ErrorText* error) {
   Stream& stream = *static_cast<Stream*>(object);
   const Status status = use_device(stream.device, error);
@@ -248,9 +249,9 @@ void look_at(const char* library, const char* candidates) {
   if (strcasecmp(library, "NCCL") == 0) nccl::look_at(candidates);
 }
 
-// ---- work --------------------------------------------------------------------------------------
+// ---- launches and scratch memory --------------------------------------------------------------
 
-// A bad index that an earlier kernel met fails this launch, which then starts nothing.
+// An invalid index in an earlier kernel fails this launch, which then starts nothing.
 Status launch(const KernelCall& call) {
   Stream& stream = stream_of(call);
   Status status = use_device(stream.device, call.error);
@@ -274,7 +275,7 @@ Status copy(void* object, void* destination, const void* source, int64_t bytes, 
   const cudaMemcpyKind how = kind == CopyKind::HostToHost     ? cudaMemcpyHostToHost
                              : kind == CopyKind::HostToDevice ? cudaMemcpyHostToDevice
                              : kind == CopyKind::DeviceToHost ? cudaMemcpyDeviceToHost
-                                                              // perhaps of two devices
+                                                              // possibly between two devices
                                                               : cudaMemcpyDefault;
   SW_TRY(error,
          cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), how, stream.handle));
@@ -288,7 +289,7 @@ void* Stream::workspace(int64_t bytes, const KernelCall& call) {
   int64_t size = round_up(bytes, int64_t(1) << 20);
   if (size < kMinScratch) size = kMinScratch;
   if (size <= kKeepScratch / 2) size *= 2;
-  // Better a tight fit than none.
+  // An exact allocation is better than none.
   if (!set_scratch(size, call.error).ok()) set_scratch(bytes, call.error);
   return scratch;
 }
@@ -318,8 +319,10 @@ extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shar
       shardwise::kBackendAbi, "cuda", true, 512, kNumKernels, kKernels,
       device_count, device_info,
       allocate, release, host_allocate, host_release,
-      stream_create, stream_destroy, stream_query, stream_synchronize, stream_failure, stream_on_complete,
-      event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
+      stream_create, stream_destroy, stream_query, stream_synchronize, stream_failure,
+      stream_on_complete,
+      event_create, event_destroy, event_record, event_wait, event_synchronize, event_query,
+      event_elapsed_ms,
       look_at, launch, nullptr, copy,
       nccl::engine(), load_kernels, nccl::comm_id, nccl::comm_create, nccl::comm_split, &tuning,
       // clang-format on

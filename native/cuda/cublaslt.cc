@@ -1,6 +1,6 @@
-// cuBLASLt at run time: finding it, and one cached plan (descriptors, algorithm, workspace size)
-// per kind of product. The declarations below follow the library's binary interface, the same in
-// versions 12 and 13.
+// cuBLASLt at run time: finds the library, and caches one plan (descriptors, algorithm, workspace
+// size) per kind of product. The declarations below follow the library's binary interface, the same
+// in versions 12 and 13.
 #include "cublaslt.h"
 
 #include <dlfcn.h>
@@ -80,7 +80,7 @@ struct Api {
                     void* workspace, size_t bytes, cudaStream_t);
 };
 
-// ---- finding the library -----------------------------------------------------------------------
+// ---- search for the library -------------------------------------------------------------------
 
 constexpr int kMaxDevices = 64;
 
@@ -94,8 +94,8 @@ struct Library {
 
 std::atomic<bool> allowed{true};
 
-// Opens `path`. If a library that it needs is not on the loader's path but lies beside it, that one
-// is opened first.
+// Opens `path`. If a library that it needs is in the same folder but not on the loader's path, that
+// one is opened first.
 void* open_with_siblings(const std::string& path, std::string* reason) {
   for (int attempt = 0; attempt < 4; attempt++) {
     if (void* opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return opened;
@@ -136,7 +136,7 @@ bool bind_all(void* l, Api* api, std::string* reason) {
          bind(l, "cublasLtMatmul", &api->matmul, reason);
 }
 
-// Takes an opened library if it is of a version whose interface we know.
+// Takes an opened library if its version has the interface declared here.
 bool accept(Library* out, void* opened, const std::string& name) {
   std::string reason;
   if (!bind_all(opened, &out->api, &reason)) {
@@ -167,7 +167,7 @@ bool try_open(Library* out, const std::string& path) {
   return false;
 }
 
-// Where to look, handed over by whoever opened the backend; without that, the loader's own search.
+// The candidates from the addon; else the loader's own search.
 std::string& candidates() {
   static auto* list = new std::string("libcublasLt.so.13\nlibcublasLt.so.12");
   return *list;
@@ -194,7 +194,7 @@ void find_library(Library* out) {
 
 Library& library() {
   static Library* kept = [] {
-    // lives as long as the process: native threads may still be running at exit
+    // never destroyed: native threads may still run at exit
     Library* created = new Library;
     find_library(created);
     return created;
@@ -238,8 +238,8 @@ struct Plan {
   size_t workspace = 0;
 };
 
-// Of the calling thread, which is the native thread of a stream: no lock, and setting a bias
-// pointer disturbs nobody.
+// One per thread, which is the native thread of a stream: needs no lock, and setting a bias pointer
+// does not affect other threads.
 struct PlanCache {
   std::unordered_map<Key, Plan, KeyHash> plans;
   static constexpr size_t kLimit = 4096;

@@ -11,7 +11,7 @@ namespace {
 
 struct Devices {
   int32_t count = 0;
-  char reason[256] = {0};  // why there are none
+  char reason[256] = {0};  // why there is no device
 };
 
 const Devices& devices() {
@@ -42,8 +42,8 @@ const Devices& devices() {
   return found;
 }
 
-// SHARDWISE_CUDA_CAPABILITY=8.0: which kernels a GPU takes, and how much shared memory they may
-// have, is as on an older one.
+// SHARDWISE_CUDA_CAPABILITY=8.0: the choice of kernels, and their shared memory, are as on an older
+// GPU.
 void lower_capability(DeviceFacts* facts) {
   const char* asked = std::getenv("SHARDWISE_CUDA_CAPABILITY");
   int major = 0, minor = 0;
@@ -59,7 +59,7 @@ thread_local int32_t current_device = -1;
 std::atomic<int32_t> last_device{0};
 std::atomic<bool> has_context[kMaxDevices];
 
-// Where there are none, why there are none: that holds for each of them.
+// Without GPUs the error has the reason, which is the same for every index.
 Status require_device(int32_t device, ErrorText* error) {
   if (devices().count == 0) return fail(error, Code::Device, "%s", devices().reason);
   if (device >= 0 && device < devices().count) return kOk;

@@ -1,5 +1,5 @@
 // The table of kernels, by id. Every name of generated/kernel_table.def is a function of this
-// namespace; one that is missing is a link error.
+// namespace; a missing one is a link error.
 #include "stream.h"
 
 namespace shardwise::cuda {

@@ -9,8 +9,8 @@
 namespace shardwise::cuda {
 namespace {
 
-// What stands for a kernel on the host. The first one comes before any constructor of this file has
-// run.
+// The host handles of all kernels. A function-local static, because kernels register before the
+// constructors of this file run.
 std::vector<const char*>& kernels() {
   static auto* list = new std::vector<const char*>;
   return *list;
@@ -30,7 +30,7 @@ Status load_kernels(int32_t device, ErrorText* error) {
     cudaFuncAttributes ignored;
     const cudaError_t code = cudaFuncGetAttributes(&ignored, kernel);
     if (code == cudaErrorInvalidDeviceFunction || code == cudaErrorNoKernelImageForDevice) {
-      cudaGetLastError();  // of another architecture
+      cudaGetLastError();  // for another architecture
       continue;
     }
     SW_TRY(error, code);
@@ -41,8 +41,8 @@ Status load_kernels(int32_t device, ErrorText* error) {
 
 }  // namespace shardwise::cuda
 
-// The compiler registers each kernel with the runtime when the library is opened. The linker leads
-// those calls through here (--wrap), which is the only list of all kernels that there is.
+// The compiler registers each kernel with the runtime when the library is opened. The linker
+// redirects those calls to this wrapper (--wrap): no other list of all kernels exists.
 extern "C" {
 void __real___cudaRegisterFunction(void** library, const char* kernel, char* name,
                                    const char* device_name, int limit, uint3* thread, uint3* block,

@@ -1,15 +1,15 @@
-// Loading all kernels of this library before any is launched.
+// Loads all kernels of this library before any is launched.
 //
-// CUDA loads a kernel with its first launch, and waits for what runs on all devices of the process
-// to do so. Ranks that share a process must not have that: a collective on one device waits for the
-// rank of another one, whose launch would wait for that collective.
+// CUDA loads a kernel at its first launch, and waits for all running work on all devices of the
+// process to do so. With several ranks in a process that would deadlock: a collective on one device
+// waits for the rank of another one, whose launch would wait for that collective.
 #pragma once
 #include "stream.h"
 
 namespace shardwise::cuda {
 
-// On this device. From then on no product goes to cuBLASLt, which loads kernels of its own as it
-// needs them.
+// Loads them on this device. From then on cuBLASLt gets no products, because it loads kernels of
+// its own on demand.
 Status load_kernels(int32_t device, ErrorText* error);
 
 }  // namespace shardwise::cuda

@@ -1,7 +1,7 @@
-// The functions that the expressions in generated/pointwise_ops.inc call, for float, double and
-// int64_t, with PyTorch's semantics. Functions of more than a few instructions are not inlined for
-// float and double: the vector kernels apply an expression to 8 elements per thread, and 8 copies
-// of a range reduction cost more (code, compile time) than a call.
+// The functions of the expressions in generated/pointwise_ops.inc for float, double and int64_t,
+// with PyTorch's semantics. Functions of more than a few instructions are not inlined for float and
+// double: the vector kernels apply an expression to 8 elements per thread, and 8 copies of a range
+// reduction cost more (code, compile time) than a call.
 #pragma once
 #include <cstdint>
 
@@ -47,7 +47,7 @@ SW_MATH_1(erfc, SW_CALL)
 SW_CALL float atan2(float y, float x) { return ::atan2f(y, x); }
 SW_CALL double atan2(double y, double x) { return ::atan2(y, x); }
 
-// Rounding; integers are whole already. round is half to even.
+// Rounding; integers stay as they are. round is half to even.
 #define SW_ROUNDING(name, function)                          \
   SW_INLINE float name(float x) { return ::function##f(x); } \
   SW_INLINE double name(double x) { return ::function(x); }  \
@@ -87,7 +87,7 @@ SW_INLINE T minimum(T a, T b) {
   return (a < b || a != a) ? a : b;
 }
 
-// Division. Integers: 0 where the divisor is 0, and no fault at INT64_MIN / -1.
+// Division. Integers: 0 if the divisor is 0, and no fault at INT64_MIN / -1.
 SW_INLINE float fmod(float a, float b);
 SW_CALL int64_t divide(int64_t a, int64_t b) {
   if (b == 0) return 0;
@@ -106,7 +106,7 @@ SW_INLINE float trunc_divide(float a, float b) { return ::truncf(a / b); }
 SW_INLINE double trunc_divide(double a, double b) { return ::trunc(a / b); }
 SW_INLINE int64_t trunc_divide(int64_t a, int64_t b) { return divide(a, b); }
 
-// The sign of the divisor, as Python's %.
+// With the sign of the divisor, as Python's %.
 template <class T>
 SW_INLINE T floating_remainder(T a, T b) {
   T r = library_fmod(a, b);
@@ -140,7 +140,7 @@ SW_INLINE int64_t floor_divide(int64_t a, int64_t b) {
 
 SW_CALL float pow(float x, float y) { return ::powf(x, y); }
 SW_CALL double pow(double x, double y) { return ::pow(x, y); }
-// Wraps on overflow; a negative exponent gives 0 but for bases 1 and -1.
+// Wraps on overflow; a negative exponent gives 0 except for bases 1 and -1.
 SW_CALL int64_t pow(int64_t x, int64_t y) {
   if (y < 0) return x == 1 ? 1 : x == -1 ? ((y & 1) ? -1 : 1) : 0;
   uint64_t result = 1, base = static_cast<uint64_t>(x);

@@ -1,5 +1,5 @@
-// The stream object of the CUDA backend, and what every kernel needs of it: the CUDA stream, facts
-// about the device, scratch memory, a place to report a bad index, and the check after a launch.
+// The stream object of the CUDA backend, which every kernel gets: the CUDA stream, device facts,
+// scratch memory, the error slot for invalid indices, and the check after a launch.
 //
 // A kernel of the table looks like this:
 //   Status name(const KernelCall& call) {
@@ -8,7 +8,7 @@
 //     return launched(call);
 //   }
 // It is called on the stream's native thread with the device already current. It must not
-// synchronise and must not allocate but through Stream::workspace.
+// synchronise, and must allocate only through Stream::workspace.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -18,16 +18,15 @@
 
 namespace shardwise::cuda {
 
-// What a kernel writes when an index read from a tensor is out of range. Lives in mapped pinned
-// host memory.
+// Written by a kernel if an index read from a tensor is out of range. In mapped pinned host memory.
 struct IndexError {
   int32_t ready;  // written last
   int32_t kernel;
   int64_t value, size, position;
 };
 
-// The device side of the error slot: passed by value to kernels that check indices. The first
-// report since the host last looked is kept; `claim` (device memory) decides who is first.
+// The device side of the error slot: passed by value to kernels that check indices. Keeps the first
+// report since the last read by the host; `claim` (device memory) decides which is first.
 struct IndexErrorSink {
   int32_t* claim;
   IndexError* record;
@@ -44,8 +43,8 @@ struct IndexErrorSink {
     *const_cast<volatile int32_t*>(&record->ready) = 1;
   }
 
-  // `value` if it is in [0, size), else reports it and returns the nearest index that is (size must
-  // be > 0).
+  // Returns `value` if it is in [0, size), else reports it and returns the nearest valid index
+  // (size must be > 0).
   __device__ __forceinline__ int64_t checked(int64_t value, int64_t size, int64_t position) const {
     if (static_cast<uint64_t>(value) < static_cast<uint64_t>(size)) return value;
     report(value, size, position);
@@ -72,25 +71,25 @@ struct Stream {
   int32_t device = 0;
   const DeviceFacts* facts = nullptr;
 
-  // Scratch memory of at least `bytes` (256-byte aligned) for the kernel call in progress; null if
-  // there is none left, in which case `call.error` is written and the kernel returns
+  // Scratch memory of at least `bytes` (256-byte aligned) for the running kernel call; null if
+  // memory is exhausted, with `call.error` written: the kernel then returns
   // Status{Code::OutOfMemory}. One use per call: a second request within a call may free the first.
   // The contents are undefined.
   void* workspace(int64_t bytes, const KernelCall& call);
 
   // Device memory for kernels whose blocks count each other: `arrived` points to kArrived zeros,
-  // which a kernel leaves as zeros.
+  // which a kernel resets to zeros.
   static constexpr int32_t kArrived = 1024;
 
   IndexErrorSink index_errors(const KernelCall& call) const {
     return {claim, record_on_device, call.kernel};
   }
 
-  // The rest belongs to backend.cu.
-  Status set_scratch(int64_t bytes, ErrorText* error);  // 0 gives it back
+  // The rest is used by backend.cu only.
+  Status set_scratch(int64_t bytes, ErrorText* error);  // 0 frees it
   static constexpr uint32_t kRecent = 8;
-  std::atomic<int32_t> recent[kRecent] = {};  // the kernels launched last
-  std::atomic<uint32_t> launches{0};          // since the device was last known to be well
+  std::atomic<int32_t> recent[kRecent] = {};  // the last launched kernels
+  std::atomic<uint32_t> launches{0};          // since the device was last known to work
   ScratchSource scratch_source;
   void* scratch = nullptr;
   int64_t scratch_bytes = 0;
@@ -109,7 +108,7 @@ const char* kernel_name(int32_t id);
 // cleared). OutOfMemory for cudaErrorMemoryAllocation, else Device.
 Status cuda_failure(ErrorText* error, cudaError_t code, const char* what);
 
-// After the last launch of a kernel: did it start?
+// After the last launch of a kernel: checks whether it started.
 inline Status launched(const KernelCall& call) {
   const cudaError_t code = cudaPeekAtLastError();
   return code == cudaSuccess ? kOk : cuda_failure(call.error, code, kernel_name(call.kernel));

@@ -42,8 +42,8 @@ bool make_tensor_map(const TensorMapShape& s, int box_width, int box_height, boo
   if (!encode) return false;
   const int64_t row = s.height == 1 ? (s.width + 7) / 8 * 8 : s.row_stride;
   const int64_t plane = s.depth == 1 ? row : s.depth_stride;
-  // Fetching 256 bytes at a time into L2 helps rows that begin there, and costs a sixth where they
-  // do not.
+  // L2 fetches of 256 bytes help rows that are aligned to them, and cost a sixth for rows that are
+  // not.
   const auto promotion =
       row % 128 == 0 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
   const int64_t volume = s.batch <= 1 ? plane : s.batch_stride;

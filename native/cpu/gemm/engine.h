@@ -1,6 +1,6 @@
-// What one instruction set offers to matrix products and to attention: tables of plain functions.
-// The files gemm_<isa>.cc fill them, gemm.cc picks one at first use. Only plain data here: this
-// header is seen by objects compiled with AVX-512.
+// The functions of one instruction set for matrix products and attention, as tables. The files
+// gemm_<isa>.cc fill them, gemm.cc picks one at first use. Contains plain data only: objects
+// compiled with AVX-512 include it.
 #pragma once
 #include <stdint.h>
 
@@ -34,8 +34,8 @@ struct Engine {
   void (*block)(const Block& block);
 
   // Panels of `width` along the first dim of source[length, k]: panel p is packed[k / unit][width].
-  // Lanes beyond `length` are left as they were; when k is odd and unit is 2, zeros complete the
-  // last pair. Writes up to 64 bytes past an end of panel.
+  // Lanes beyond `length` keep their contents; if k is odd and unit is 2, zeros complete the last
+  // pair. Writes up to 64 bytes past an end of panel.
   void (*pack)(void* packed, int64_t width, const void* source, int64_t length, int64_t k,
                int64_t length_stride, int64_t k_stride);
 
@@ -64,7 +64,7 @@ struct DropoutKey {
 // Row operations of attention, see softmax_rows.inc.
 template <class T>
 struct SoftmaxRows {
-  // Of the first valid[r] elements of each row; NaN wins.
+  // Maxima of the first valid[r] elements of each row; NaN wins.
   void (*maxima)(const T* x, int64_t stride, int64_t rows, const int64_t* valid, T* result);
   // x = exp(x - subtract[r]) and 0 beyond the valid ones; sums[r] is their sum.
   void (*exponentials)(T* x, int64_t stride, int64_t rows, int64_t columns, const int64_t* valid,
@@ -74,7 +74,7 @@ struct SoftmaxRows {
   T (*dot)(const T* a, const T* b, int64_t n);
   // dp = p * (dp - delta) * scale
   void (*gradients)(T* dp, const T* p, int64_t n, T delta, T scale);
-  // The factors of elements index, index + 1 ..., of which the first is a multiple of 8.
+  // The factors of elements index, index + 1 ...; the first is a multiple of 8.
   void (*keep_factors)(T* factors, int64_t n, const DropoutKey& key, uint64_t index);
 };
 

@@ -1,14 +1,15 @@
 // Blocking, packing and partition of one matrix product over the worker pool.
 //
-// k is cut into blocks of at most kDepthBytes, so that a panel of a (14 rows: 28 KiB) stays in the
-// first-level cache while it meets a panel of b. Rows are cut into blocks whose packed form fills a
-// part of the second-level cache. b is packed whole (or in slices of columns when it exceeds
-// kSliceBytes) by all threads together, then tasks of a 2-D grid run: each packs its own rows of a.
-// Operands are read in place where packing would cost more than it saves: small or skinny products.
+// k is split into blocks of at most kDepthBytes, so that a panel of a (14 rows: 28 KiB) stays in
+// the first-level cache while it is multiplied by a panel of b. Rows are split into blocks whose
+// packed form fills a part of the second-level cache. All threads together pack b as a whole (or in
+// slices of columns if it exceeds kSliceBytes), then the tasks of a 2-D grid run: each packs its
+// own rows of a. Operands are read in place if packing would cost more than it saves: small or
+// skinny products.
 //
 // Sums run over k in blocks in ascending order and each block is one chain of fused multiply-adds,
-// so an element of y depends on k alone, not on the grid. Types narrower than their sums keep a
-// tile of sums in scratch over all blocks of k and round once.
+// so an element of y depends on k only, not on the grid. Types narrower than their sums keep a tile
+// of sums in scratch over all blocks of k and round once.
 #include "gemm.h"
 
 #include "isa.h"
@@ -20,16 +21,16 @@ namespace {
 constexpr int64_t kDepthBytes = 2048;  // of one row of a packed block of a: 512 float32
 constexpr int64_t kRowBlock = 224;     // rows of a packed at a time
 constexpr int64_t kPanelGroup = 4;     // panels of b that a task packs at a time
-// that a task computes between turns: a multiple of every nr
+// columns that a task computes between turns: a multiple of every nr
 constexpr int64_t kTurnColumns = 192;
 constexpr int64_t kSumColumns = 512;  // columns of a tile of sums kept in scratch
-// of packed b; shares the last-level cache with the rest
+// bytes of packed b; shares the last-level cache with the rest
 constexpr int64_t kSliceBytes = 24 << 20;
-// of b read in place: larger ones come from memory, better in longer runs
+// bytes of b read in place: larger operands come from memory, which prefers longer runs
 constexpr int64_t kDirectBytes = 8 << 20;
 // multiply-adds below which planning costs more than it gains
 constexpr double kTinyWork = 32 * 32 * 32;
-// multiply-adds that pay for waking a thread, 2 microseconds of one
+// multiply-adds worth waking a thread: 2 microseconds of one thread
 constexpr double kTaskWork = 256 * 1024;
 
 enum class PackB { Never, PerTask, Shared };
@@ -58,7 +59,7 @@ char* at(void* p, int64_t elements, int64_t bytes) {
   return static_cast<char*>(p) + elements * bytes;
 }
 
-// Rows whose starts fall into few cache sets evict each other: strides near a multiple of 2 KiB.
+// Rows whose starts map to few cache sets evict each other: strides near a multiple of 2 KiB.
 bool conflicting(int64_t stride_bytes) {
   const int64_t rest = stride_bytes & 2047;
   return stride_bytes >= 2048 && (rest < 64 || rest > 2048 - 64);
@@ -106,7 +107,7 @@ struct Depth {
   int64_t index, first, k, source_k;
 };
 
-// The rows of a from `row` on, packed into panels or as they lie.
+// The rows of a from `row` on, packed into panels or in place.
 void place_a(const Engine& e, const Product& p, const Plan& plan, int64_t row, const Depth& depth,
              Block& block) {
   const void* a = at(p.a.data, row * p.a.row + depth.first * e.unit * p.a.col, e.source_bytes);
@@ -125,7 +126,7 @@ void place_a(const Engine& e, const Product& p, const Plan& plan, int64_t row, c
   block.a_panel = e.mr * depth.k;
 }
 
-// The product with `columns` of b, a few panels of which are packed at a time.
+// The product with `columns` of b; packs a few panels of it at a time.
 void multiply_packing(const Engine& e, const Product& p, const Depth& depth, Range columns,
                       void* sum, Block& block) {
   const int64_t n = columns.end - columns.begin, group = kPanelGroup * e.nr;
@@ -144,7 +145,7 @@ void multiply_packing(const Engine& e, const Product& p, const Depth& depth, Ran
   }
 }
 
-// The product with `columns` of b as they lie, or as all threads have packed them.
+// The product with `columns` of b in place, or packed by all threads.
 void multiply_panels(const Engine& e, const Product& p, const Plan& plan, const Depth& depth,
                      Range columns, const SharedB* shared, void* sum, Block& block) {
   const int64_t n = columns.end - columns.begin;
@@ -198,15 +199,15 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
   }
 }
 
-// Cuts [0, m) x [0, n) into a grid and runs its tasks on the pool.
+// Splits [0, m) x [0, n) into a grid and runs its tasks on the pool.
 void run_grid(const Engine& e, const Product& p, const Plan& plan, Range columns,
               const SharedB* shared, int64_t threads) {
   const int64_t width = columns.end - columns.begin;
   const int64_t panels_m = ceil_div(p.m, e.mr), panels_n = ceil_div(width, e.nr);
   const double work =
       static_cast<double>(p.m) * static_cast<double>(width) * static_cast<double>(p.k);
-  // Four tasks a thread even out interruptions; the grid with the least work on the busiest thread
-  // wins, packing included.
+  // Four tasks a thread even out interruptions; the best grid has the least work on the busiest
+  // thread, packing included.
   const int64_t wanted =
       threads == 1
           ? 1
@@ -327,7 +328,7 @@ void run_skinny(const Engine& e, const Product& p, int64_t threads) {
       if (sums) e.store(y, p.y_row, p.y_col, sum, sum_row, p.m, n);
     }
   };
-  // Pieces of at least 64 KiB of b; a strip wants long rows.
+  // Chunks of at least 64 KiB of b; `strip` needs long rows.
   const int64_t most = along_k ? 4 * threads : threads, granule = along_k ? 8 : 4 * e.nr;
   const int64_t chunks = threads == 1 ? 1 : max64(1, min64(most, p.n * p.k * e.source_bytes >> 16));
   const int64_t chunk = ceil_div(ceil_div(p.n, chunks), granule) * granule;

@@ -1,4 +1,4 @@
-// Matrix products of strided operands: what kernels/matmul.cc and kernels/attention.cc call.
+// Matrix products of strided operands, for kernels/matmul.cc and kernels/attention.cc.
 #pragma once
 #include "dtype.h"
 #include "engine.h"
@@ -10,7 +10,7 @@ struct Operand {
   int64_t row, col;  // strides in elements
 };
 
-// y[m, n] = alpha * a[m, k] b[k, n] + beta * c[m, n]; c.data is null when there is no c.
+// y[m, n] = alpha * a[m, k] b[k, n] + beta * c[m, n]; c.data is null if there is no c.
 struct Product {
   int64_t m, n, k;
   Operand a, b, c;

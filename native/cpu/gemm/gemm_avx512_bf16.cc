@@ -13,7 +13,7 @@ namespace {
 
 inline __mmask16 lanes16(int n) { return static_cast<__mmask16>((1u << n) - 1); }
 
-// Only what pack.inc uses: vectors of pairs.
+// The part that pack.inc uses: vectors of pairs.
 template <class T>
 struct Vectors {
   typedef uint32_t V __attribute__((vector_size(64)));

@@ -1,5 +1,5 @@
-// Matrix products with 128-bit vectors, which every x86-64 (SSE2) and arm64 (NEON) has: tiles of 6
-// x 8 float32, 6 x 4 float64.
+// Matrix products with 128-bit vectors, available on every x86-64 (SSE2) and arm64 (NEON): tiles of
+// 6 x 8 float32, 6 x 4 float64.
 #include "engine.h"
 #include "math_exp.h"
 #include "philox.h"
@@ -30,7 +30,7 @@ inline void partial_store(double* p, Doubles2 v, int n) {
   if (n > 1) p[1] = v[1];
 }
 
-// Exponent and fraction move into place and the bias is corrected by a multiplication, which also
+// Shifts exponent and fraction into position and corrects the bias by a multiplication, which also
 // normalizes subnormals.
 inline Floats4 widen_half(HalvesOf128 h) {
   const Words4 bits = __builtin_convertvector(h, Words4);

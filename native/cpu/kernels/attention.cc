@@ -1,18 +1,17 @@
-// Scaled dot-product attention, forward and backward, without ever holding the S x T matrix of
-// scores.
+// Scaled dot-product attention, forward and backward, without the S x T matrix of scores in memory.
 //
 // Forward: a block of queries visits blocks of keys and keeps, per row, the maximum m, the sum l of
-// exp(score - m) and the weighted sum of values; when m grows, l and the weighted sum rescale by
-// exp(m_old - m_new). At the end out = weighted sum / l and lse = m + ln(l). Dropout zeroes weights
-// after they were summed, so l is that of all keys.
+// exp(score - m) and the weighted sum of values; when m grows, l and the weighted sum are rescaled
+// by exp(m_old - m_new). At the end out = weighted sum / l and lse = m + ln(l). Dropout zeroes
+// weights after they were summed, so l is that of all keys.
 //
-// Backward: a tile of weights is computed again as P = exp(score - lse). With Z the dropout factors
-//   (0 or 1 / (1 - p)): gv += (P Z)^T g, dP = (g v^T) Z, dS = P (dP - delta) scale, delta =
-//   rowsum(g * out), gq += dS k, gk += dS^T q.
-// With heads enough for all threads a task owns one key head and does everything in one pass over
-// the tiles. Otherwise one set of tasks owns blocks of keys and sums gk and gv, another owns blocks
-// of queries and sums gq, each computing the tiles for itself. Both add tiles in the same order, so
-// the bits of the result depend neither on the choice nor on the number of threads.
+// Backward: a tile of weights is recomputed as P = exp(score - lse). With Z the dropout factors (0
+// or 1 / (1 - p)): gv += (P Z)^T g, dP = (g v^T) Z, dS = P (dP - delta) scale, delta = rowsum(g *
+// out), gq += dS k, gk += dS^T q. With enough heads for all threads a task owns one key head and
+// computes all gradients in one pass over the tiles. Otherwise one set of tasks owns blocks of keys
+// and sums gk and gv, another owns blocks of queries and sums gq, each recomputing the tiles. Both
+// add tiles in the same order, so the bits of the result depend neither on the choice nor on the
+// number of threads.
 //
 // Scores, softmax and all sums are float32 for float32, float16 and bfloat16, and float64 for
 // float64; results round once.
@@ -33,7 +32,7 @@ namespace {
 
 constexpr int64_t kQueries = 112;          // rows of a tile: 8 panels of the AVX-512 kernel
 constexpr int64_t kKeys = 128;             // columns of a tile, also its row stride
-constexpr int64_t kFusedBytes = 16 << 20;  // of the sums of gk and gv that one task may hold
+constexpr int64_t kFusedBytes = 16 << 20;  // largest sums of gk and gv of one task
 
 struct Attention {
   int64_t batch, heads, key_heads, queries, keys, depth, value_depth;
@@ -42,7 +41,7 @@ struct Attention {
   bool causal, drop;
   DropoutKey dropout;
 
-  // The last key that any of the queries up to `i` sees, exclusive.
+  // The end of the keys that a query up to `i` attends to.
   int64_t visible(int64_t i) const { return causal && i + 1 < keys ? i + 1 : keys; }
 };
 
@@ -89,7 +88,7 @@ const Engine& engine_of() {
   return engine_for(sizeof(T) == 8 ? DType::Float64 : DType::Float32);
 }
 
-// Hands out pieces of one scratch buffer.
+// Allocates blocks of one scratch buffer.
 template <class T>
 class Arena {
  public:
@@ -135,7 +134,7 @@ void multiply(int64_t m, int64_t n, int64_t k, double alpha, Operand a, Operand 
   gemm(engine_of<T>(), Product{m, n, k, a, b, c, y, y_row, 1, alpha, 1.0}, false);
 }
 
-// Adds the mask to one row of scores; -inf hides.
+// Adds the mask to one row of scores; -inf masks a key.
 template <class T>
 void apply_mask(const Attention& a, const Head& head, int64_t i, int64_t j0, int64_t n, T* row) {
   const int64_t step = a.mask.strides[3];
@@ -155,7 +154,7 @@ struct TileAt {
   int64_t i0, rows, j0, columns;
 };
 
-// Masked scores of a tile. Row r has valid(r) columns, causality hides the rest.
+// Masked scores of a tile. Row r has valid(r) columns; the causal mask hides the rest.
 template <class T>
 void compute_scores(const Attention& a, const Head& head, const TileAt& t, Rows<T> q, Rows<T> k,
                     T* scores) {
@@ -175,7 +174,7 @@ void fill_row(T* x, int64_t n, T value) {
   for (int64_t i = 0; i < n; i++) x[i] = value;
 }
 
-// For dropout: rows start at multiples of 8, so that a counter's random bits are of one row.
+// For dropout: rows start at multiples of 8, so that a Philox counter belongs to one row.
 uint64_t weight_index(const Attention& a, const Head& head, int64_t i, int64_t j) {
   return static_cast<uint64_t>(
       ((head.batch * a.heads + head.head) * a.queries + i) * ((a.keys + 7) / 8 * 8) + j);
@@ -244,7 +243,7 @@ struct Gradients {
   TensorView g, out, lse, gq, gk, gv;
 };
 
-// What one thread needs for the tiles of the backward pass.
+// The buffers of one thread for the tiles of the backward pass.
 template <class T>
 struct Workspace {
   T *q, *g, *out, *k, *v, *weights, *dropped, *dp, *factors, *delta;
@@ -266,8 +265,7 @@ struct Workspace {
         delta(arena.take(kQueries)) {}
 };
 
-// One tile; sums of gradients that are null are not wanted. gk and gv point at the first key of the
-// tile.
+// One tile; null sums are skipped. gk and gv point at the first key of the tile.
 template <class T>
 void backward_tile(const Attention& a, const Gradients& d, const Head& head, const TileAt& t,
                    const Workspace<T>& w, T* gq, T* gk, T* gv) {

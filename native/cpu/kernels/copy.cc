@@ -1,4 +1,4 @@
-// copy: any dtype and strides to any other. Runs go by memcpy where they can, transposed planes by
+// copy: any dtype and strides to any other. Runs go by memcpy if possible, transposed planes by
 // tiles, conversions through a buffer of the compute type that holds the source exactly.
 #include "copy.h"
 
@@ -10,7 +10,7 @@
 namespace shardwise::cpu {
 namespace {
 
-constexpr int64_t kGrain = 32768;  // elements a thread must get to be worth waking
+constexpr int64_t kGrain = 32768;  // the least elements worth waking a thread
 constexpr int64_t kChunk = 512;    // elements converted at a time
 constexpr int64_t kTile = 32;
 
@@ -73,7 +73,7 @@ inline void with_raw_type(DType dtype, Body body) {
   }
 }
 
-// 4-byte elements move as 4 x 4 blocks of vectors, which every x86-64 and arm64 has.
+// 4-byte elements move as 4 x 4 blocks of vectors, available on every x86-64 and arm64.
 template <class U>
 inline void transpose_tile(const U* from, U* to) {
   for (int64_t i = 0; i < kTile; i++) {
@@ -102,7 +102,7 @@ inline void transpose_tile(const uint32_t* from, uint32_t* to) {
 }
 
 // `from` is contiguous along dim `along`, `to` along the last dim. A tile is read by short
-// contiguous runs, turned in the first-level cache, and written by short contiguous runs.
+// contiguous runs, transposed in the first-level cache, and written by short contiguous runs.
 template <class U>
 void copy_transposed(const Layout& whole, int32_t along, const TensorView& from,
                      const TensorView& to) {

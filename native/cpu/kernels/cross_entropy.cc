@@ -1,6 +1,6 @@
-// Cross entropy of rows of logits: loss = w[t] (lse - x[t]), with label smoothing as PyTorch mixes
-// it in: (1 - s) w[t] (lse - x[t]) + s / n * sum_c w[c] (lse - x[c]). Its gradient comes from lse,
-// or with the loss from one read of a row.
+// Cross entropy of rows of logits: loss = w[t] (lse - x[t]), with label smoothing as in PyTorch: (1
+// - s) w[t] (lse - x[t]) + s / n * sum_c w[c] (lse - x[c]). The gradient needs lse, or comes with
+// the loss from one read of a row.
 #include <cmath>
 #include <vector>
 
@@ -42,12 +42,12 @@ T number_of(const TensorView& view) {
   return value;
 }
 
-// What the rows have in common: weights of the classes and the smoothing of their labels.
+// Shared by all rows: class weights and label smoothing.
 template <class T>
 struct Classes {
   const int64_t n, ignored;
   const std::vector<T> w;
-  const T weight_sum, smooth, each;  // `each`: what smoothing gives to a class
+  const T weight_sum, smooth, each;  // `each`: the label that smoothing adds to every class
 
   Classes(const TensorView& weight, int64_t classes, double smoothing, double ignore_index)
       : n(classes),
@@ -65,7 +65,7 @@ struct Classes {
     return (1 - static_cast<double>(smooth)) * own + static_cast<double>(each) * spread;
   }
 
-  // y = g (mass of the labels * softmax(x) - labels); 0 for a target that does not count.
+  // y = g (mass of the labels * softmax(x) - labels); 0 for an ignored target.
   void gradient(const T* x, T lse, int64_t t, T g, T* y) const {
     if (t == ignored) {
       for (int64_t i = 0; i < n; i++) y[i] = T(0);
@@ -81,8 +81,8 @@ struct Classes {
 
 }  // namespace
 
-// Inputs logits, target, weight; outputs loss, lse. With a fourth input, a scale of the losses (a
-// number, or of one element), also the gradient of their sum as a third output.
+// Inputs logits, target, weight; outputs loss, lse. A fourth input, a scale of the losses (a
+// number, or one element), adds the gradient of their sum as a third output.
 Status cross_entropy(const KernelCall& call) {
   const auto& p = call.params_as<CrossEntropyParams>();
   const TensorView &logits = call.input(0), &target = call.input(1);

@@ -1,4 +1,4 @@
-// fill, arange, linspace, tri: tensors made from numbers, or from their own coordinates.
+// fill, arange, linspace, tri: tensors from numbers, or from their own coordinates.
 #include <cmath>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Reading and writing by several index tensors at once, and finding what is not zero.
+// index_get, index_put, nonzero and nonzero_rows.
 #include <cstring>
 #include <vector>
 
@@ -16,7 +16,7 @@ struct Positions {
   Status status = kOk;
 };
 
-// Offsets that the index tensors name together; negative indices count from the end.
+// The offsets that the index tensors select together; negative indices count from the end.
 Positions positions_of(const KernelCall& call, const TensorView& indexed, int32_t first_input,
                        int32_t count) {
   Positions out;
@@ -41,7 +41,7 @@ Positions positions_of(const KernelCall& call, const TensorView& indexed, int32_
   return out;
 }
 
-// The dims behind the indexed ones, as a view that starts at an offset.
+// The dims after the indexed ones, as a view that starts at an offset.
 TensorView rest_of(const TensorView& indexed, int32_t count, int64_t offset) {
   TensorView rest = indexed;
   rest.data = element_at(indexed.data, indexed.dtype, offset);
@@ -53,8 +53,8 @@ TensorView rest_of(const TensorView& indexed, int32_t count, int64_t offset) {
   return rest;
 }
 
-// Bit i % 64 of flags[i / 64] becomes whether element i is not 0, for a tile of them; returns how
-// many are not.
+// Sets bit i % 64 of flags[i / 64] if element i is not 0, for a tile of elements; returns the
+// number of set bits.
 template <class T>
 int64_t flag_elements(const TensorView& x, int64_t begin, int64_t tile, uint64_t* flags) {
   const int64_t end = x.numel - begin < tile ? x.numel : begin + tile;
@@ -68,7 +68,7 @@ int64_t flag_elements(const TensorView& x, int64_t begin, int64_t tile, uint64_t
     for (int64_t i = 0; i < n; i += 64) {
       uint64_t word = 0;
       for (int64_t k = 0; k < 64; k += 8) {
-        uint64_t bytes;  // of which the product has the lowest bits side by side at its upper end
+        uint64_t bytes;  // the product collects their lowest bits in its upper byte
         std::memcpy(&bytes, set + i + k, 8);
         word |= bytes * 0x0102040810204080u >> 56 << k;
       }
@@ -79,13 +79,13 @@ int64_t flag_elements(const TensorView& x, int64_t begin, int64_t tile, uint64_t
   return found;
 }
 
-// The coordinates of those elements of a tile that have their flag, `count` at most.
+// The coordinates of the flagged elements of a tile, at most `count`.
 void write_rows(const TensorView& shape, const uint64_t* flags, int64_t begin, int64_t tile,
                 int64_t count, int64_t* rows) {
   const int32_t last = shape.ndim - 1;
   const int64_t end = shape.numel - begin < tile ? shape.numel : begin + tile,
                 width = shape.sizes[last];
-  // coordinates but the last of the line that begins with element `line`
+  // all coordinates but the last, of the line that begins with element `line`
   int64_t outer[kMaxDims] = {}, line = 0;
   for (int64_t i = begin; i < end && count > 0; i += 64)
     for (uint64_t left = flags[i / 64]; left != 0 && count > 0; left &= left - 1, count--) {
@@ -179,7 +179,7 @@ Status nonzero_rows(const KernelCall& call) {
   const auto* flags = static_cast<const uint64_t*>(call.input(2).data);
   parallel_for(call.input(1).numel - 1, row_grain(tile), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; t++) {
-      // Whatever was found, what is written lies in the rows.
+      // Never writes outside of the rows, whatever the flags say.
       const int64_t first = starts[t],
                     last = starts[t + 1] < rows.sizes[0] ? starts[t + 1] : rows.sizes[0];
       if (first < 0 || first >= last) continue;

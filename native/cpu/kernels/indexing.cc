@@ -1,6 +1,6 @@
-// Reading and writing slices by one index tensor: index_select, index_add, gather, scatter. Every
-// index is checked before anything is written; additions happen in the order of the index, whatever
-// the number of threads.
+// index_select, index_add, gather, scatter: slices by one index tensor. All indices are checked
+// before anything is written; additions follow the order of the index, whatever the number of
+// threads.
 #include <cstring>
 #include <vector>
 
@@ -29,8 +29,7 @@ Status check(const KernelCall& call, const std::vector<int64_t>& index, int64_t 
   return kOk;
 }
 
-// Whether the last dim of both lies in memory without gaps, so that runs of it can be moved as
-// bytes.
+// Whether the last dim of both is contiguous, so that runs of it can be copied as bytes.
 bool same_runs(const TensorView& a, const TensorView& b) {
   return a.dtype == b.dtype && (a.sizes[2] == 1 || a.strides[2] == 1) &&
          (b.sizes[2] == 1 || b.strides[2] == 1);
@@ -76,8 +75,8 @@ Status index_add(const KernelCall& call) {
   with_compute_type(y.dtype, [&](auto type) {
     using T = decltype(type);
     const T scale = static_cast<T>(alpha);
-    // Threads share the width (or the outer dim), never one element, so the order of additions is
-    // the index's.
+    // Threads share the width (or the outer dim), never one element, so additions follow the order
+    // of the index.
     const bool by_outer = y.sizes[0] > 1;
     const TargetOrder order(index.data(), k, y.dtype);
     parallel_for(by_outer ? y.sizes[0] : width, by_outer ? 1 : 64, [&](int64_t begin, int64_t end) {

@@ -1,5 +1,5 @@
 // Layer norm. y = (x - mean) * rstd * w + b by rows; two passes over a row that stays in cache.
-// Gradients of w and b are summed over fixed blocks of rows, so they do not depend on the number of
+// Gradients of w and b are sums over fixed blocks of rows, so they do not depend on the number of
 // threads.
 #include <cmath>
 #include <vector>
@@ -26,54 +26,62 @@ constexpr int64_t kBlockRows = 32;
 
 template <class T>
 struct RowStatistics {
-  T mean, rstd, rest;  // `rest`: what mean lost when it was rounded, times rstd
+  T mean, rstd, residual;  // `residual`: rounding error of mean, times rstd
 };
 
-// Deviations from a center near the mean, corrected: the rounded mean of a row that lies far from 0
-// may be further away than the row is wide.
+// Deviations from a center near the mean, corrected: in a row far from 0 the rounding error of the
+// mean may exceed the width of the row.
 template <class T>
 RowStatistics<T> statistics_of(const T* x, int64_t n, double eps) {
-  const int64_t some = center_count(n);
-  const T center = row_sum(x, some) / T(some);
-  const Deviations<T> away = row_deviations(x, center, n);
-  const double shift = static_cast<double>(away.sum) / static_cast<double>(n);
+  const int64_t samples = center_count(n);
+  const T center = row_sum(x, samples) / T(samples);
+  const Deviations<T> deviations = row_deviations(x, center, n);
+  const double shift = static_cast<double>(deviations.sum) / static_cast<double>(n);
   const double variance =
-      static_cast<double>(away.squares) / static_cast<double>(n) - shift * shift;
+      static_cast<double>(deviations.squares) / static_cast<double>(n) - shift * shift;
   const double mean = static_cast<double>(center) + shift;
   const double rstd = 1 / std::sqrt((variance < 0 ? 0 : variance) + eps);
   return {T(mean), T(rstd), T((mean - static_cast<double>(T(mean))) * rstd)};
 }
 
-// gx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = g * w
-#define SW_LAYER_NORM_ROW(T)                                                                    \
-  SW_CLONES void gradient_row(const T* g, const T* x, const T* w, T mean, T rstd, T* gx, T* gw, \
-                              T* gb, int64_t n) {                                               \
-    T sums[kLanes] = {}, dots[kLanes] = {};                                                     \
-    int64_t i = 0;                                                                              \
-    for (; i + kLanes <= n; i += kLanes)                                                        \
-      for (int64_t k = 0; k < kLanes; k++) {                                                    \
-        const T s = w ? g[i + k] * w[i + k] : g[i + k];                                         \
-        sums[k] += s;                                                                           \
-        dots[k] += s * (x[i + k] - mean) * rstd;                                                \
-      }                                                                                         \
-    for (int64_t k = 0; i < n; i++, k++) {                                                      \
-      const T s = w ? g[i] * w[i] : g[i];                                                       \
-      sums[k] += s;                                                                             \
-      dots[k] += s * (x[i] - mean) * rstd;                                                      \
-    }                                                                                           \
-    const T a = row_sum(sums, kLanes) / T(n), b = row_sum(dots, kLanes) / T(n);                 \
-    if (gx)                                                                                     \
-      for (int64_t j = 0; j < n; j++) {                                                         \
-        const T s = w ? g[j] * w[j] : g[j];                                                     \
-        gx[j] = rstd * (s - a - (x[j] - mean) * rstd * b);                                      \
-      }                                                                                         \
-    for (int64_t j = 0; j < n; j++) {                                                           \
-      gw[j] += g[j] * (x[j] - mean) * rstd;                                                     \
-      gb[j] += g[j];                                                                            \
-    }                                                                                           \
+// gx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = g * w. Adds to the sums gw and gb.
+template <class T>
+inline __attribute__((always_inline)) void gradient_loop(const T* g, const T* x, const T* w, T mean,
+                                                         T rstd, T* gx, T* gw, T* gb, int64_t n) {
+  T sums[kLanes] = {}, dots[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t k = 0; k < kLanes; k++) {
+      const T s = w ? g[i + k] * w[i + k] : g[i + k];
+      sums[k] += s;
+      dots[k] += s * (x[i + k] - mean) * rstd;
+    }
+  for (int64_t k = 0; i < n; i++, k++) {
+    const T s = w ? g[i] * w[i] : g[i];
+    sums[k] += s;
+    dots[k] += s * (x[i] - mean) * rstd;
   }
-SW_LAYER_NORM_ROW(float)
-SW_LAYER_NORM_ROW(double)
+  const T a = row_sum(sums, kLanes) / T(n), b = row_sum(dots, kLanes) / T(n);
+  if (gx)
+    for (int64_t j = 0; j < n; j++) {
+      const T s = w ? g[j] * w[j] : g[j];
+      gx[j] = rstd * (s - a - (x[j] - mean) * rstd * b);
+    }
+  for (int64_t j = 0; j < n; j++) {
+    gw[j] += g[j] * (x[j] - mean) * rstd;
+    gb[j] += g[j];
+  }
+}
+
+// target_clones does not apply to templates.
+SW_CLONES void gradient_row(const float* g, const float* x, const float* w, float mean, float rstd,
+                            float* gx, float* gw, float* gb, int64_t n) {
+  gradient_loop(g, x, w, mean, rstd, gx, gw, gb, n);
+}
+SW_CLONES void gradient_row(const double* g, const double* x, const double* w, double mean,
+                            double rstd, double* gx, double* gw, double* gb, int64_t n) {
+  gradient_loop(g, x, w, mean, rstd, gx, gw, gb, n);
+}
 
 }  // namespace
 
@@ -91,7 +99,7 @@ Status layer_norm(const KernelCall& call) {
         const T* in = read_row(x, row, n, memory.data());
         T* out = row_target(y, row, n, memory.data() + n);
         const RowStatistics<T> s = statistics_of(in, n, eps);
-        row_normalize(in, s.mean, s.rstd, s.rest, w.data, b.data, out, n);
+        row_normalize(in, s.mean, s.rstd, s.residual, w.data, b.data, out, n);
         store_row(y, row, n, out, memory.data() + n);
         scatter(call.output(1), row, 1, &s.mean);
         scatter(call.output(2), row, 1, &s.rstd);

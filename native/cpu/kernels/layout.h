@@ -1,6 +1,6 @@
-// Views of equal sizes walked together: dims of size 1 dropped, the rest ordered by the strides of
-// the last view (its smallest stride innermost) and merged where all views allow it. For kernels
-// whose elements may come in any order.
+// Iterates over views of equal sizes together: drops dims of size 1, orders the others by the
+// strides of the last view (its smallest stride innermost) and merges them if all views allow it.
+// For kernels that do not depend on the order of elements.
 #pragma once
 #include <algorithm>
 #include <initializer_list>
@@ -94,8 +94,8 @@ struct RowCursor {
 };
 
 // Calls run(offsets, n) for runs of n elements along the innermost dim, shared among threads that
-// get at least `grain` elements each; offsets[v] is where the run starts in view v. Long rows are
-// cut.
+// get at least `grain` elements each; offsets[v] is the start of the run in view v. Long rows are
+// split.
 template <class Run>
 void each_run(const Layout& layout, int64_t grain, Run run) {
   constexpr int64_t longest = 8192;

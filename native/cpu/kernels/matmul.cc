@@ -1,11 +1,11 @@
 // y[B, m, n] = alpha * a[B, m, k] b[B, k, n] + beta * c[B, m, n].
 //
-// Floats go to gemm/: float32 and float64 sum in their own type, bfloat16 and float16 in float32,
-// rounded once. The order of summation depends on the shape alone, so results do not change with
-// the number of threads, and NaN and infinities spread as the formula says; c is not read when beta
-// is 0. Batches run side by side when there are enough of them or each is small; otherwise one
-// after the other, each over all threads. A batch that shares b is one tall product. Integers and
-// bool multiply and add modulo 2^64 in blocks; alpha and beta are truncated to integers.
+// gemm/ computes floats: float32 and float64 sum in their own type, bfloat16 and float16 in
+// float32, rounded once. The order of summation depends only on the shape, so results do not change
+// with the number of threads, and NaN and infinities propagate as in the formula; c is not read if
+// beta is 0. Many or small batches run in parallel; otherwise they run one after the other, each
+// over all threads. A batch that shares b is one tall product. Integers and bool multiply and add
+// modulo 2^64 in blocks; alpha and beta are truncated to integers.
 //
 // Measured (bench/native/README.md): two cores of Zen 5, float32 2048 cubed 486 GFLOP/s (OpenBLAS
 // 488), bfloat16 977.
@@ -49,7 +49,7 @@ Batched describe(const KernelCall& call) {
     p.c = {c.data, c.strides[1], c.strides[2]};
     d.c = c.strides[0];
   }
-  // The stride of a dim of size 1 says nothing: let it be the one that suits the readers.
+  // The stride of a dim of size 1 is arbitrary: set it to 1, which the readers prefer.
   if (p.k == 1) p.a.col = 1;
   if (p.n == 1) p.b.col = 1;
   return d;

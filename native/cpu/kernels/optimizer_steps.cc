@@ -1,5 +1,5 @@
-// One SGD or Adam step over many tensors: chunks of all tensors are shared by the threads. The
-// order of operations is that of PyTorch's single-tensor implementations.
+// One SGD or Adam step over many tensors: the threads share the chunks of all tensors. The order of
+// operations is that of PyTorch's single-tensor implementations.
 #include <cmath>
 #include <vector>
 
@@ -59,7 +59,7 @@ struct Adam {
   bool decoupled, maximize;
 };
 
-// `largest`: the greatest second moments of AMSGrad, or null.
+// `largest`: the maxima of the second moments (AMSGrad), or null.
 template <class T>
 inline __attribute__((always_inline)) void adam(const Adam& a, T* p, const T* g, T* m1, T* m2,
                                                 T* largest, int64_t n) {
@@ -103,7 +103,7 @@ inline __attribute__((always_inline)) void sgd(const SgdStepParams& s, T* p, con
   }
 }
 
-// Clones cannot be made of templates.
+// target_clones does not apply to templates, so each clone is a function that inlines one.
 SW_CLONES void adam_row(const Adam& a, float* p, const float* g, float* m1, float* m2, float* top,
                         int64_t n) {
   adam(a, p, g, m1, m2, top, n);

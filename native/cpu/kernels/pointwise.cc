@@ -1,7 +1,7 @@
 // Every pointwise kernel. An op is a loop over contiguous arrays of its compute type (float, double
-// or int64_t) that g++ vectorises; the engine brings the operands there: in place where they
-// already are such arrays, else chunk by chunk through buffers on the stack. Compiled once per
-// instruction set (SW_ISA_NAMESPACE).
+// or int64_t) that g++ vectorises. The engine provides the operands: in place if they are such
+// arrays, else chunk by chunk through buffers on the stack. Compiled once per instruction set
+// (SW_ISA_NAMESPACE).
 #include "../convert.h"
 #include "../math.h"
 #include "../normal.h"
@@ -29,8 +29,8 @@ namespace {
 #include "../../generated/pointwise_ops.inc"
 #undef SW_POINTWISE
 
-// How much work an element is: decides how finely a call is shared among threads, and how a loop
-// ends.
+// The cost of an element: determines the chunks of a call on several threads, and the end of a
+// loop.
 enum class Cost { Memory, Vector, Libm };
 
 template <class T>
@@ -94,14 +94,14 @@ constexpr Cost cost_of(PointwiseOp op) {
   }
 }
 
-// Elements that a thread must get to be worth waking.
+// The least elements worth waking a thread.
 constexpr int64_t grain_of(Cost cost) {
   return cost == Cost::Memory ? 32768 : cost == Cost::Vector ? 8192 : 2048;
 }
 
 // ---- loops ----
 
-// Where the fast float version of an op holds only on part of its domain, the rest goes to libm
+// If the fast float version of an op is valid only on part of its domain, libm computes the rest
 // element by element.
 template <PointwiseOp op>
 struct Guard {
@@ -143,8 +143,8 @@ SW_MATH void straight(const T* x, const T* y, const T* z, R* out, int64_t n, T p
   }
 }
 
-// Ops of many instructions run whole vectors only, the tail padded to one: no second and third copy
-// of a long loop.
+// Ops of many instructions run whole vectors only, with a padded tail: no second and third copy of
+// a long loop.
 constexpr int64_t kPad = 16;
 
 template <class Op, class T, class R>
@@ -217,7 +217,7 @@ void loop(const void* const* inputs, void* output, int64_t n, const double* para
 struct Entry {
   int32_t arity;
   bool boolean;
-  Loop loop[3];  // by ComputeType; null: not defined there
+  Loop loop[3];  // by ComputeType; null: undefined for the type
   int64_t grain[3];
 };
 

@@ -1,4 +1,4 @@
-// One function per pointwise kernel; all go to the engine of the machine's instruction set.
+// One function per pointwise kernel; each calls the engine of the machine's instruction set.
 #include "../isa.h"
 #include "pointwise_table.h"
 

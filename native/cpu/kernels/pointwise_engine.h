@@ -1,5 +1,5 @@
-// The engine of pointwise.cc: brings operands of any dtype and strides to a loop over contiguous
-// arrays. Operands that are such arrays are used in place, or row by row; others go chunk by chunk
+// The engine of pointwise.cc: feeds operands of any dtype and strides to a loop over contiguous
+// arrays. It uses operands that are such arrays in place, or row by row; others go chunk by chunk
 // through buffers on the stack, transposed ones by tiles. Included once per instruction set.
 #pragma once
 #include "../convert.h"
@@ -10,10 +10,10 @@ namespace {
 
 using Loop = void (*)(const void* const* inputs, void* output, int64_t n, const double* params);
 
-// What to run: the loop of one op and compute type.
+// The work of a call: the loop of one op and compute type.
 struct Work {
   Loop loop;
-  int64_t grain;  // elements that a thread must get to be worth waking
+  int64_t grain;  // the least elements worth waking a thread
   const double* params;
   int32_t arity;
   int32_t compute;
@@ -22,7 +22,7 @@ struct Work {
 
 constexpr int64_t kBufferBytes = 4096;
 constexpr DType kElementOf[3] = {DType::Float32, DType::Float64, DType::Int64};
-constexpr int32_t kOut = 3;  // the output's place among the operands
+constexpr int32_t kOut = 3;  // index of the output among the operands
 
 template <class T>
 void gather_erased(DType dtype, const void* from, int64_t stride, void* buffer, int64_t n) {
@@ -52,8 +52,8 @@ struct Plan {
   Work work;
   const TensorView* view[4];  // inputs, then the output in [kOut]
   Path path[4];
-  int64_t row = 0;  // width of the rows of Path::Rows; 0 without
-  // a dim along which an input is contiguous that is not so along the last: tiles
+  int64_t row = 0;  // width of the rows of Path::Rows; 0: none
+  // a dim, not the last, along which an input is contiguous: the call runs by tiles
   int32_t across = -1;
   int64_t sizes[kMaxDims];
   int64_t strides[4][kMaxDims];
@@ -154,7 +154,7 @@ __attribute__((noinline)) void run_chunks(const Plan& plan, int64_t begin, int64
   }
 }
 
-// Pieces are multiples of this, so that threads do not share cache lines of a contiguous output.
+// Chunks are multiples of this, so that threads do not share cache lines of a contiguous output.
 constexpr int64_t kBlock = 1024;
 
 template <class Body>
@@ -182,8 +182,8 @@ bool choose_paths(Plan& plan) {
   return simple;
 }
 
-// Orders the dims by the output's strides, the smallest innermost, and merges what can be: the
-// order of elements is free. The plan then looks at `views`.
+// Orders the dims by the output's strides, the smallest innermost, and merges them: the order of
+// elements is free. The plan then points to `views`.
 void reorder(Plan& plan, TensorView* views) {
   const TensorView& out = *plan.view[kOut];
   int32_t order[kMaxDims];
@@ -220,8 +220,7 @@ void reorder(Plan& plan, TensorView* views) {
   }
 }
 
-// Rows that are long enough are used where they are; transposed operands of large calls go by
-// tiles.
+// Uses rows in place if they are long enough; transposed operands of large calls go by tiles.
 void choose_rows_or_tiles(Plan& plan) {
   constexpr int64_t long_row = 256;
   constexpr int64_t worth_tiles = 16384;

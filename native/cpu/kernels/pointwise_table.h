@@ -1,5 +1,5 @@
-// What pointwise.cc hands out for each instruction set: the engine behind every pointwise kernel,
-// and the loops that copy.cc, random.cc and others, compiled once, borrow from it.
+// The functions of pointwise.cc for each instruction set: the engine behind every pointwise kernel,
+// and loops for copy.cc, random.cc and others, which are compiled once.
 #pragma once
 #include "../../include/kernel_call.h"
 #include "../philox.h"
@@ -14,14 +14,14 @@ enum class PointwiseOp : int32_t {
 
 struct PointwiseTable {
   // Unsupported: no such kernel for the compute type. Invalid: an integer divisor is 0. The
-  // dispatcher words the message, as fail() is an inline function and must not be compiled for one
-  // instruction set.
+  // dispatcher formats the message, because fail() is an inline function and must not be compiled
+  // for one instruction set.
   Code (*run)(const KernelCall& call, PointwiseOp op);
   // `n` elements between memory of any dtype and a buffer of the compute type; strides in elements
   // of the memory.
   void (*gather[3])(DType dtype, const void* from, int64_t stride, void* buffer, int64_t n);
   void (*scatter[3])(DType dtype, const void* buffer, void* to, int64_t stride, int64_t n);
-  // Random words from the start of a counter on, and Box-Muller normals of pairs of them, `n`
+  // Random words from the start of a counter on, and Box-Muller normals from pairs of them, `n`
   // rounded up to even.
   void (*random_words)(const PhiloxKey& key, uint64_t counter, int64_t counters, uint32_t* out);
   void (*normal_floats)(const uint32_t* words, int64_t n, float mean, float deviation, float* out);
@@ -39,6 +39,6 @@ namespace avx512 {
 extern const PointwiseTable pointwise_table;
 }
 
-const PointwiseTable& pointwise_table();  // of the machine
+const PointwiseTable& pointwise_table();  // the table for this machine
 
 }  // namespace shardwise::cpu

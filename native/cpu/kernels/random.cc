@@ -1,5 +1,5 @@
-// random_*, dropout: draws that depend on the seed, the offset and the global index of an element
-// only, never on how the work or the tensor is split.
+// random_*, dropout: draws depend only on the seed, the offset and the global index of an element,
+// never on the number of threads or the sharding of the tensor.
 #include "../../generated/op_params.h"
 #include "../../include/uniform_bound.h"
 #include "../philox.h"
@@ -18,9 +18,9 @@ char* at(const TensorView& view, int64_t offset) {
 }
 
 // Draws for elements first, first + stride, ... of the global tensor. make(words, n, out) turns
-// words, from the start of a counter on, into the n elements that own them; `kWords` is how many
-// words an element owns. The result is at the returned place of `out`, which has room for kChunk +
-// 4.
+// words, from the start of a counter on, into the n elements that own them; `kWords` is the number
+// of words of an element. The result is at the returned address in `out`, which has space for
+// kChunk + 4.
 template <int kWords, class T, class Make>
 T* draw(const PhiloxKey& key, uint64_t first, int64_t stride, int64_t n, T* out, Make make) {
   constexpr uint64_t per_counter = 4 / kWords;

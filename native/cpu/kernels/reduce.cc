@@ -1,5 +1,5 @@
-// Reductions to one value of the input's kind: sum, mean, prod, amax, amin, any, all; and the
-// positions of extremes.
+// Reductions to one value of the input's kind: sum, mean, prod, amax, amin, any, all; argmax and
+// argmin.
 #include <cmath>
 
 #include "reduce_engine.h"
@@ -9,7 +9,7 @@ namespace shardwise::cpu {
 
 namespace {
 
-// The total of a reduction: wide enough that adding chunk results loses nothing that matters.
+// The total of a reduction: wide enough for sums of chunk results.
 template <class T>
 struct Total {
   using type = double;

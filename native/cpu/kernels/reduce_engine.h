@@ -1,9 +1,8 @@
-// Reductions over the last dims of a view: how a reducer is taken through the memory. Chunks are
-// reduced in lanes and combined in a total that is wide enough, rows side by side in a cascade, so
-// errors grow with the logarithm of the length. The result does not depend on the number of
-// threads.
+// Applies a reducer over the last dims of a view. Chunks are reduced in lanes and combined in a
+// wide total, neighbouring rows in a cascade, so errors grow with the logarithm of the length. The
+// result does not depend on the number of threads.
 //
-// A reducer of T has a total A, and: start() of nothing; chunk(a, x, n), a total with n more
+// A reducer of T has a total A, and: start(), the empty total; chunk(a, x, n), a total with n more
 // elements; combine(a, b), that of both in order; finish(a, n), the values of all outputs for n
 // elements in all. With kColumns also column(a, x, n): one more element for each of n totals.
 #pragma once
@@ -56,8 +55,8 @@ auto reduce_range(const R& reducer, const TensorView& x, bool direct, int64_t be
   return total;
 }
 
-// The totals of many rows side by side. A total of the first level takes kRun rows, one of the next
-// kRun of those, and so on: no element is added to a total that is much larger than itself.
+// The totals of many neighbouring columns. A total of the first level takes kRun rows, one of the
+// next kRun of those, and so on: no element is added to a much larger total.
 template <class R>
 class Cascade {
  public:
@@ -67,7 +66,7 @@ class Cascade {
   Cascade(const R& reducer, int64_t width) : reducer_(reducer), width_(width) {
     for (auto& level : levels_) std::fill_n(level, width, reducer.start());
   }
-  // What the next kRun rows are added to; then carry().
+  // The totals to which the next kRun rows are added; then carry().
   A* run() { return levels_[0]; }
   void carry() {
     int64_t runs = ++runs_;
@@ -93,7 +92,7 @@ class Cascade {
   A levels_[kLevels][kWidth];
 };
 
-// Leading dims reduced of a [rows, columns] matrix whose columns lie side by side: whole runs of
+// Reduces the leading dims of a [rows, columns] matrix with neighbouring columns: whole runs of
 // columns at a time.
 template <class T, class R>
 void reduce_columns(const R& reducer, const KernelCall& call, const Extent& e) {
@@ -125,7 +124,7 @@ void reduce_columns(const R& reducer, const KernelCall& call, const Extent& e) {
   });
 }
 
-// One long row, split at fixed places so that threads share it; the parts are combined in order.
+// One long row, split at fixed offsets so that threads share it; the chunks are combined in order.
 template <class T, class R>
 void reduce_whole(const R& reducer, const KernelCall& call, int64_t inner, int64_t part) {
   const int64_t parts = (inner + part - 1) / part;

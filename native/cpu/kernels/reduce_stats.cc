@@ -1,5 +1,5 @@
-// Variance, norms and log-sum-exp, in one pass over memory: their totals are in double, and what
-// would leave the range or cancel is kept apart.
+// Variance, norms and log-sum-exp, in one pass over memory. Totals are in double; values that would
+// overflow or cancel are summed separately.
 #include <cmath>
 
 #include "generated/op_params.h"
@@ -9,11 +9,11 @@ namespace shardwise::cpu {
 
 namespace {
 
-// Of so many elements: what their distances from a center are in all, and the squares of these.
+// The number of elements, the sum of their distances from a center, and of the squares of these.
 struct Moments {
   double count, center, away, squares;
   double mean() const { return center + (count == 0 ? 0 : away / count); }
-  // From the mean; what is rounded below 0 is 0.
+  // Sum of squares around the mean; rounding errors below 0 become 0.
   double variation() const {
     const double out = count == 0 ? 0 : squares - away * away / count;
     return out < 0 ? 0 : out;
@@ -36,8 +36,8 @@ SW_CLONES SW_ROW(void, add_to_columns, Moments* a, const double* x, int64_t n) {
   add_to_each(a, x, n);
 }
 
-// The deviations of a chunk from a center near its mean, of a column's run from its first element,
-// corrected by their sum. Chunks are merged by the formula of Chan, Golub and LeVeque.
+// The deviations of a chunk from a center near its mean, or of a column's run from its first
+// element, corrected by their sum. Chunks are merged by the formula of Chan, Golub and LeVeque.
 template <class T>
 struct Variance {
   static constexpr bool kColumns = true;
@@ -109,7 +109,7 @@ struct SmallestAbsolute {
 template <class T>
 struct PowerNorm {
   static constexpr bool kColumns = false;
-  double order;  // 0 counts what is not 0
+  double order;  // 0 counts nonzeros
   double start() const { return 0; }
   double chunk(double a, const T* x, int64_t n) const {
     for (int64_t i = 0; i < n; i++)

@@ -1,5 +1,5 @@
-// RMS norm, of rows and of the sum of two. y = x * rstd * w by rows, rstd = 1 / sqrt(mean(x^2) +
-// eps).
+// RMS norm of rows, and of the sum of two tensors. y = x * rstd * w by rows, rstd = 1 /
+// sqrt(mean(x^2) + eps).
 #include <cmath>
 #include <vector>
 
@@ -38,7 +38,7 @@ void normalize_row(const T* x, const std::vector<T>& w, double eps, int64_t row,
 
 struct Gradients {
   const TensorView &g, &x, &rstd, &weight;
-  const TensorView* more;  // added to gx; null or an immediate: nothing
+  const TensorView* more;  // added to gx; null or an immediate: none
   const TensorView &gx, &gw;
 };
 
@@ -109,8 +109,7 @@ Status rms_norm_backward(const KernelCall& call) {
                    call.output(0), call.output(1)});
 }
 
-// Inputs x, residual, weight; outputs y, the sum in its dtype, rstd. What is normalised is the sum
-// as it was rounded.
+// Inputs x, residual, weight; outputs y, the sum in its dtype, rstd. Normalises the rounded sum.
 Status add_rms_norm(const KernelCall& call) {
   const double eps = call.params_as<AddRmsNormParams>().eps;
   const TensorView &x = call.input(0), &residual = call.input(1), &sum = call.output(1);
@@ -136,8 +135,8 @@ Status add_rms_norm(const KernelCall& call) {
   return kOk;
 }
 
-// Inputs: gradient of y, the sum, rstd, weight, gradient of the sum (may be absent); outputs: of x
-// and residual alike, of the weight.
+// Inputs: gradient of y, the sum, rstd, weight, gradient of the sum (may be absent); outputs: the
+// gradient of x and residual, which is the same, and of the weight.
 Status add_rms_norm_backward(const KernelCall& call) {
   return backward({call.input(0), call.input(1), call.input(2), call.input(3), &call.input(4),
                    call.output(0), call.output(1)});

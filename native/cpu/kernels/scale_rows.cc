@@ -1,5 +1,5 @@
-// scale_rows: output(0), rows [n, m] that are there already, times the factors input(0) [n]. Rows
-// of factor 1 stay as they are.
+// scale_rows: multiplies the rows of output(0) [n, m] in place by the factors input(0) [n]. Rows
+// with factor 1 stay untouched.
 #include "kernel_call.h"
 #include "row_buffer.h"
 #include "row_math.h"

@@ -1,4 +1,4 @@
-// Running sums and products along the last dim.
+// cumsum and cumprod along the last dim.
 #include <vector>
 
 #include "kernel_call.h"

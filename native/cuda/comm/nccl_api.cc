@@ -16,13 +16,13 @@ namespace {
 constexpr const char* kSoname = "libnccl.so.2";
 constexpr const char* kVariable = "SHARDWISE_NCCL_PATH";
 
-// Where to look, handed over by whoever opened the backend.
+// The candidates from the addon.
 std::string& candidates() {
   static auto* list = new std::string;
   return *list;
 }
 
-// Without that: the file or folder that the user named, else the loader's own search.
+// Else the file or folder in SHARDWISE_NCCL_PATH, else the loader's own search.
 std::string own_candidates() {
   const char* chosen = std::getenv(kVariable);
   if (!chosen || !*chosen) return kSoname;
@@ -64,12 +64,12 @@ std::string words_of(int version) {
          std::to_string(version % 100);
 }
 
-// Null where the library can be used.
+// Null if the library can be used.
 std::string reason_against(void* opened, Api* api, int* version) {
   std::string reason;
   if (!bind(opened, "ncclGetVersion", &api->version, &reason)) return reason;
   if (api->version(version) != kSuccess) return "it does not tell its version";
-  // Before 2.9 the numbers were made another way, and smaller.
+  // Before 2.9 the version numbers had another form, and were smaller.
   if (*version < kOldestVersion || *version >= 30000)
     return "version " + words_of(*version) + ", but 2.18 or a newer 2.x is needed";
   bind_all(opened, api, &reason);
@@ -117,7 +117,7 @@ void look_at(const char* list) { candidates() = list; }
 
 const Library& library() {
   static const Library* kept = [] {
-    // lives as long as the process: native threads may still be running at exit
+    // never destroyed: native threads may still run at exit
     auto* created = new Library;
     find_library(created);
     return created;

@@ -1,5 +1,5 @@
-// NCCL's binary interface as far as it is called, and the library that has it, opened at run time.
-// No header of NCCL is needed.
+// The part of NCCL's binary interface that is called, and the library, opened at run time. Needs no
+// header of NCCL.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -47,8 +47,8 @@ constexpr int32_t kNoColor = -1;
 constexpr int32_t kUnset = INT_MIN;
 constexpr int32_t kOldestVersion = 21800;
 
-// As 2.18 has it; `size` and `version` tell newer ones, which have more behind it, to take their
-// own values for the rest.
+// As in NCCL 2.18. `size` and `version` let newer versions, whose struct is longer, use defaults
+// for the rest.
 struct Config {
   size_t size = sizeof(Config);
   uint32_t magic = 0xcafebeef;
@@ -96,7 +96,7 @@ struct Library {
 // Opened on the first call; later calls return the kept answer.
 const Library& library();
 
-// The library's functions, or what to install.
+// The library's functions, or an error that says what to install.
 Status need(const Api** out, ErrorText* error);
 
 }  // namespace shardwise::cuda::nccl

@@ -1,5 +1,5 @@
-// How groups come to be: an id that one rank makes, a group of all ranks that know it, and groups
-// of some of another's ranks.
+// Creates groups: an id from one rank, a group of all ranks that know it, and groups of a subset of
+// another group's ranks.
 #include <cstring>
 
 #include "nccl_describe.h"
@@ -8,8 +8,8 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
-// NCCL takes 24 by itself between four H200s; 32 gather 256 MiB at 317 GB/s instead of 303, 64 at
-// 331. Only large messages take so many.
+// NCCL's default between four H200s is 24; 32 gather 256 MiB at 317 GB/s instead of 303, 64 at 331.
+// Only large messages use so many.
 constexpr int32_t kCtas = 64;
 
 int64_t deadline(int64_t timeout_ms) {
@@ -34,14 +34,14 @@ Status not_created(Member& member, Result result, const char* what, int64_t time
   return fail(error, Code::Device, "%s", text.text);
 }
 
-// Ranks rendezvous in a communicator that does not block, so that one who does not come is noticed. But
-// each of its calls starts a thread (70 us, with 13 for the whole of a small all-reduce otherwise):
-// once all are there, they go on with one that does block.
+// Ranks connect by a nonblocking communicator, so that a missing rank is detected. But each of its
+// calls starts a thread (70 us, where a small all-reduce takes 13 in all): once all ranks have
+// connected, they continue with a blocking one.
 Result make_calling(Member& met, int64_t until, Comm* out) {
   Config config;
   config.blocking = 1;
   config.min_ctas = config.max_ctas = kCtas;
-  // NCCL writes it at the end of its work, which may come after a timeout.
+  // NCCL writes it at the end of its work, possibly after a timeout.
   Comm* child = new Comm(nullptr);
   Result result;
   {
@@ -108,7 +108,7 @@ Status comm_split(void* object, int32_t color, int32_t rank, int64_t timeout_ms,
   *out = nullptr;
   const Status status = use_device(parent.device, error);
   if (!status.ok()) return status;
-  // NCCL writes it at the end of its work, which may come after a timeout.
+  // NCCL writes it at the end of its work, possibly after a timeout.
   Comm* child = new Comm(nullptr);
   const int64_t until = deadline(timeout_ms);
   Result result;
@@ -118,12 +118,12 @@ Status comm_split(void* object, int32_t color, int32_t rank, int64_t timeout_ms,
       delete child;
       return parent.refuse(what, error);
     }
-    // It may wait for a rank that is gone: the watchdog ends it.
+    // It may wait for a dead rank: the watchdog ends it.
     parent.expect_end(what, until);
     result = parent.api.split(turn.comm, color < 0 ? kNoColor : color, rank, child, nullptr);
     parent.expect_end(what, 0);
   }
-  // Also where the call itself reports success: what counts is the parent's state.
+  // Even if the call itself reports success: the state of the parent decides.
   if (result == kSuccess) result = kInProgress;
   result = settle(parent, result, until);
   if (result != kSuccess && parent.failed.load()) return parent.refuse(what, error);

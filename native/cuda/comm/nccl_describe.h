@@ -1,4 +1,4 @@
-// Calls in words, for the texts of errors.
+// Formats calls for error messages.
 #pragma once
 #include "../../include/collective.h"
 #include "../../include/text.h"
@@ -11,7 +11,7 @@ CommRecord record_of(const CollectiveCall& call, int32_t rank, int32_t size);
 // `all_reduce (call 7 of the group) of 12 float32 (sum) at a.ts:9`
 void describe(Text& text, const CommRecord& record);
 
-// `: NCCL says "…" (its last error)`, and what can be done about it.
+// `: NCCL says "…" (its last error)`, and a remedy.
 void describe_result(Text& text, const Api& api, Result result);
 
 }  // namespace shardwise::cuda::nccl

@@ -98,7 +98,7 @@ Status Member::begin(const CollectiveCall& call, cudaStream_t stream) {
     return refuse(what.text, call.error);
   }
   std::unique_lock<std::mutex> lock(mutex);
-  reap(lock, 4);  // more than come in: few are kept between two looks of the watchdog
+  reap(lock, 4);  // more than one call adds, so few accumulate between two polls of the watchdog
   Status status = take_event(&flight.before, call.error);
   if (status.ok()) status = take_event(&flight.after, call.error);
   if (!status.ok()) return status;
@@ -113,7 +113,7 @@ Status Member::begin(const CollectiveCall& call, cudaStream_t stream) {
 
 Status Member::finish(cudaStream_t stream, ErrorText* error) {
   std::unique_lock<std::mutex> lock(mutex);
-  // calls come one at a time, and only launched ones are taken off
+  // calls are added one at a time, and only launched ones are removed
   Flight& flight = flights.back();
   SW_TRY(error, cudaEventRecord(flight.after, stream));
   flight.launched = true;
@@ -121,7 +121,7 @@ Status Member::finish(cudaStream_t stream, ErrorText* error) {
   return kOk;
 }
 
-// Takes calls that are done off the front.
+// Removes completed calls from the front.
 void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
   for (; most > 0 && !flights.empty() && flights.front().launched; most--) {
     Flight& flight = flights.front();
@@ -134,7 +134,7 @@ void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
       describe(message, flight.record);
       message.add(": the GPU reports %s (CUDA error %d), of this call or of a kernel before it",
                   cudaGetErrorString(code), static_cast<int>(code));
-      // NCCL cannot free anything in a context that is lost, and the process is to be restarted.
+      // NCCL cannot free anything in a lost context, and the process has to restart.
       comm = nullptr;
       return fail_group(held, Code::Device, text.text);
     }
@@ -148,9 +148,9 @@ void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
 
 // ---- failure -----------------------------------------------------------------------------------
 
-// The calls in flight are ended by who looks after the group, or the watchdog: a kernel that NCCL
-// ends writes on, so that those of the other ranks end as if it were well, and they have to hear of
-// the failure first.
+// The group's owner or the watchdog aborts the calls in flight: a kernel that NCCL aborts continues
+// to write, so that the kernels of other ranks end as if they had succeeded, and those ranks have
+// to learn of the failure first.
 void Member::fail_group(const std::unique_lock<std::mutex>&, Code code, const char* text) {
   if (failed.load()) return;
   cause = fail(&cause_text, code, "%s", text);
@@ -178,8 +178,8 @@ Status Member::refuse(const char* what, ErrorText* error) {
 
 // ---- the end -----------------------------------------------------------------------------------
 
-// Gives the communicator back on a thread of its own: abort waits for kernels to end, destroy for
-// other ranks.
+// Frees the communicator on a thread of its own: abort waits for kernels to end, destroy for other
+// ranks.
 void Member::retire(const std::unique_lock<std::mutex>&, bool abort) {
   Comm last = comm;
   comm = nullptr;
@@ -197,10 +197,10 @@ void Member::retire(const std::unique_lock<std::mutex>&, bool abort) {
         }
         self->retiring--;
       });
-  if (!started) retiring--;  // no thread to be had: it stays as it is
+  if (!started) retiring--;  // no thread is available: the communicator leaks
 }
 
-// Until all calls are done, or one has failed or keeps the member too long.
+// Waits until all calls are complete, or one has failed or takes too long.
 void Member::wait_for_calls() {
   const int64_t until = now_ns() + kFlightsMs * 1'000'000;
   for (Backoff backoff; !failed.load(); backoff.rest()) {

@@ -1,8 +1,8 @@
-// One rank of a group: its communicator, the calls in flight, and how it fails and ends.
+// One rank of a group: its communicator, the calls in flight, its failure and its end.
 //
-// NCCL wants one thread at a time in a communicator, and the watchdog must be able to end it: who
-// calls NCCL is `inside` (Turn), and the mutex is held only to take and give back that turn. If the
-// group fails meanwhile, the turn's end retires the communicator.
+// NCCL allows one thread at a time in a communicator, and the watchdog must be able to end it: a
+// thread that calls NCCL is `inside` (Turn), and the mutex is held only to begin and end that turn.
+// If the group fails meanwhile, the end of the turn retires the communicator.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -19,13 +19,13 @@ namespace shardwise::cuda::nccl {
 
 int64_t now_ns();
 
-// A call in flight. Its time runs from when the watchdog sees that the stream has come to it.
+// A call in flight. Its time starts when the watchdog sees that the stream has reached it.
 struct Flight {
   CommRecord record;
-  uint64_t index;  // of all calls of the member
+  uint64_t index;  // among all calls of the member
   cudaEvent_t before, after;
   bool launched;  // `after` is recorded
-  bool begun;     // `before` was seen to be done
+  bool begun;     // the watchdog has seen `before` complete
   int64_t waited_ns;
 };
 
@@ -52,31 +52,31 @@ struct Member : std::enable_shared_from_this<Member> {
   void look();
   void look_at_failed(const std::unique_lock<std::mutex>& held, int64_t now);
   void time_out(const std::unique_lock<std::mutex>& held, const Flight& oldest);
-  // Of a call of NCCL that waits for other ranks and is none of the program's; `until_ns` 0: it has
-  // returned.
+  // Announces to the watchdog a call of NCCL that waits for other ranks and is not one of the
+  // program's; `until_ns` 0: it has returned.
   void expect_end(const char* what, int64_t until_ns);
   void end_wait(const std::unique_lock<std::mutex>& held);
 
   const Api& api;
   const int32_t device, rank, size;
   std::atomic<int64_t> timeout_ms;
-  std::atomic<bool> failed{false};  // written with the mutex held
+  std::atomic<bool> failed{false};  // written under the mutex
 
   std::mutex mutex;
-  Comm comm;  // null once it is retired
+  Comm comm;  // null after it is retired
   bool inside = false;
   bool has_looked_for_peers =
-      false;                     // of its peers, whether there are any; the stream's thread asks
-  std::unique_ptr<Peers> peers;  // written with the mutex held
+      false;                     // whether find_peers has run; only the stream's thread reads it
+  std::unique_ptr<Peers> peers;  // written under the mutex
   std::atomic<int32_t> retiring{0};
   Status cause;
   ErrorText cause_text;
   std::deque<Flight> flights;
-  std::vector<cudaEvent_t> events;  // not in use
-  int64_t looked_ns = 0;            // when the watchdog was here
-  bool ending = false;              // failed, and nobody waits for the calls in flight
-  int64_t failed_ns = 0;            // when the watchdog first saw that
-  const char* waits_in = "";        // by expect_end
+  std::vector<cudaEvent_t> events;  // unused ones
+  int64_t looked_ns = 0;            // time of the watchdog's last poll
+  bool ending = false;              // failed, and no thread waits for the calls in flight
+  int64_t failed_ns = 0;            // when the watchdog first saw the failure
+  const char* waits_in = "";        // set by expect_end
   int64_t waits_until_ns = 0;
   uint64_t calls = 0, sequence = 0;
   CommRecord records[kRecentCalls] = {};
@@ -99,11 +99,12 @@ class Turn {
   Member& member_;
 };
 
-// Waits until what NCCL has begun on a communicator is done: then its result; kInProgress if the
-// member has failed or, where `until_ns` is not 0, that time has come.
+// Waits until NCCL has finished its work on a communicator, and returns its result; kInProgress if
+// the member has failed or the time `until_ns` (unless 0) has passed.
 Result settle(Member& member, Result result, int64_t until_ns);
 
-// Between looks at something that is about to happen: yields first, then sleeps longer and longer.
+// Pause between polls of something that is expected soon: yields first, then sleeps longer and
+// longer.
 class Backoff {
  public:
   void rest();
@@ -112,7 +113,7 @@ class Backoff {
   int64_t begun_ns_ = now_ns();
 };
 
-// nccl_run.cc: what Barrier needs on a device, before the first one.
+// nccl_run.cc: allocates the buffer of Barrier on a device, before the first one.
 Status prepare_barriers(int32_t device, ErrorText* error);
 
 // nccl_watch.cc

@@ -16,7 +16,7 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
-// What all ranks can send to all others.
+// What every rank can send to every other.
 enum Reach : int32_t { kNothing = 0, kPackets = 1, kLines = 2 };
 
 bool is_wanted() {
@@ -30,7 +30,7 @@ uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
-// As NCCL tells machines apart: what it is told, or the name and the boot.
+// Identifies the machine as NCCL does: by NCCL_HOSTID, or by host name and boot id.
 uint64_t this_host() {
   if (const char* named = getenv("NCCL_HOSTID")) return hash_of(named);
   char text[256] = {};
@@ -43,7 +43,7 @@ uint64_t this_host() {
   return hash_of(whole);
 }
 
-// A number of the process may come again in another container.
+// Random, because process ids repeat in other containers.
 uint64_t this_process() {
   static const uint64_t drawn = [] {
     uint64_t value = 0;
@@ -53,8 +53,8 @@ uint64_t this_process() {
   return drawn;
 }
 
-// A line arrives in order over NVLink, as NCCL takes for granted too; of the links between GPUs
-// only that has all atomics. False where this process does not see the other GPU.
+// Whether lines arrive in order: they do over NVLink, as NCCL also assumes; no other link between
+// GPUs supports all atomics. False if this process does not see the other GPU.
 bool has_nvlink(int32_t device, const char* other) {
   int32_t peer = -1, has_atomics = 0;
   cudaError_t code = cudaDeviceGetByPCIBusId(&peer, other);
@@ -65,7 +65,7 @@ bool has_nvlink(int32_t device, const char* other) {
   return code == cudaSuccess && has_atomics != 0;
 }
 
-// Of what the stream was given, unless the group fails before.
+// Waits for the work on the stream, unless the group fails first.
 cudaError_t wait_for(Member& member, cudaStream_t stream) {
   cudaEvent_t done = nullptr;
   cudaError_t code = cudaEventCreateWithFlags(&done, cudaEventDisableTiming);
@@ -82,19 +82,19 @@ cudaError_t wait_for(Member& member, cudaStream_t stream) {
 
 }  // namespace
 
-// What a rank tells the others of its memory.
+// The memory of a rank, as the others need it to open the mailbox.
 struct Peers::MailboxInfo {
   uint64_t host, process;
-  char* mailbox;  // in its process
+  char* mailbox;  // address in its process
   int32_t device;
   int32_t is_good;
-  char bus[24];  // where its GPU is, by PCI
+  char bus[24];  // PCI address of its GPU
   cudaIpcMemHandle_t handle;
 };
 
 struct Peers::DeviceWords {
   MailboxInfo infos[kMostPeers];
-  int32_t agreed;   // what of Reach; not 0 from the outcome on
+  int32_t agreed;   // a Reach; not 0 after the rendezvous
   int32_t stopped;  // on the device: see PeerCall
 };
 
@@ -110,7 +110,7 @@ namespace {
 
 std::mutex memory_mutex;
 
-// Lists of the process that live as long as it.
+// Lists that live as long as the process.
 template <class T>
 std::vector<T>& kept() {
   static auto* created = new std::vector<T>;
@@ -145,12 +145,13 @@ cudaError_t Peers::allocate(Memory* memory) {
   if (code == cudaSuccess &&
       cudaMalloc(reinterpret_cast<void**>(&memory->mailbox),
                  static_cast<size_t>(mailbox_bytes(memory->size))) != cudaSuccess)
-    memory->mailbox = nullptr;  // the others are on their way to the outcome: they hear of it there
+    // the others are already in the rendezvous, which reports it to them
+    memory->mailbox = nullptr;
   cudaGetLastError();
   return code;
 }
 
-// ---- the outcome -------------------------------------------------------------------------------
+// ---- the rendezvous ---------------------------------------------------------------------------
 
 Peers::Rendezvous Peers::rendezvous(Member& member, cudaStream_t stream) {
   Rendezvous outcome;
@@ -158,7 +159,7 @@ Peers::Rendezvous Peers::rendezvous(Member& member, cudaStream_t stream) {
   outcome.cuda = peers->prepare(stream);
   if (outcome.cuda != cudaSuccess) return outcome;
   DeviceWords &page = peers->own_.page->words, &words = *peers->own_.words;
-  // One call of NCCL, with what goes before it and behind it; then what it brought is there.
+  // One call of NCCL between a copy to the device and a copy back; waits for the result.
   const auto exchange = [&](void* in, const void* from, size_t own, void* out, const void* result,
                             size_t whole, auto call) {
     outcome.cuda = cudaMemcpyAsync(in, from, own, cudaMemcpyHostToDevice, stream);
@@ -185,7 +186,7 @@ Peers::Rendezvous Peers::rendezvous(Member& member, cudaStream_t stream) {
                             });
   if (!met) return outcome;
   page.agreed = peers->open();
-  // Behind the mailboxes' zeros: who has the answer may write into those of all.
+  // Ordered after the mailboxes are zeroed: a rank with the result may write into all of them.
   const bool decided =
       exchange(&words.agreed, &page.agreed, one, &page.agreed, &words.agreed, one, [&](Comm comm) {
         return member.api.all_reduce(&words.agreed, &words.agreed, 1, kInt32, kMin, comm, stream);
@@ -194,7 +195,7 @@ Peers::Rendezvous Peers::rendezvous(Member& member, cudaStream_t stream) {
   if (decided && page.agreed != kNothing)
     outcome.peers = std::move(peers);
   else if (decided)
-    give_back(peers->own_);  // nobody writes
+    give_back(peers->own_);  // no rank writes into it
   return outcome;
 }
 
@@ -245,7 +246,8 @@ int32_t Peers::open() {
   return reach;
 }
 
-// Memory that another process gave to an earlier group is still open here: CUDA knows it again.
+// CUDA returns the existing mapping if memory of an earlier group of that process is still open
+// here.
 cudaError_t Peers::open_one(int32_t rank) {
   const MailboxInfo& card = own_.page->words.infos[rank];
   if (card.process != this_process())
@@ -257,7 +259,7 @@ cudaError_t Peers::open_one(int32_t rank) {
   return code == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : code;
 }
 
-// ---- calls and the end -------------------------------------------------------------------------
+// ---- calls, and the end -----------------------------------------------------------------------
 
 cudaError_t Peers::all_reduce(const CollectiveCall& call, cudaStream_t stream) {
   PeerCall all = {};
@@ -277,8 +279,7 @@ cudaError_t Peers::all_reduce(const CollectiveCall& call, cudaStream_t stream) {
 
 void Peers::stop() { __atomic_store_n(&own_.page->stop, 1, __ATOMIC_RELEASE); }
 
-// What ranks of this process have left behind before is looked through too: nobody waits for the
-// last one.
+// Also checks the earlier leavers of this process: no thread waits for the last rank to leave.
 void Peers::leave(std::unique_ptr<Peers> own) {
   const int32_t device = own->own_.device;
   cudaStream_t stream = nullptr;

@@ -1,5 +1,5 @@
-// The GPUs of a group whose ranks can write to each other's memory: mailboxes for all-reduces of up
-// to some MiB (comm/peer_all_reduce.h), which NCCL takes longer for.
+// Peer memory of a group whose ranks can write to each other's GPUs: mailboxes for all-reduces of
+// up to some MiB (peer_all_reduce.h), for which NCCL takes longer.
 #pragma once
 #include <memory>
 
@@ -12,40 +12,38 @@ struct Member;
 
 class Peers {
  public:
-  // What came of a outcome: `peers` is null where any of the ranks cannot reach another one's
-  // memory.
+  // The result of the rendezvous: `peers` is null if any rank cannot reach the memory of another.
   struct Rendezvous {
     std::unique_ptr<Peers> peers;
     Result result = kSuccess;
     cudaError_t cuda = cudaSuccess;
   };
-  // In one call of all ranks, whose stream it is.
+  // Called by all ranks in one collective call, with its stream.
   static Rendezvous rendezvous(Member& member, cudaStream_t stream);
-  // This rank's calls are done. It tells the others, and keeps its mailbox until all have left: one
-  // may still make a call, which waits in vain but writes. Without this, as where a group has
-  // failed, the mailbox is never used again.
+  // Ends this rank's calls: signals the others, and keeps the mailbox until all have left, because
+  // one may still make a call, which writes although it can never complete. Without this, as after
+  // a failure, the mailbox is never used again.
   static void leave(std::unique_ptr<Peers> own);
 
-  // Of a call that is_for_peers; as on all ranks. False where it is larger than what the links are
-  // good for, and after so many calls that numbers would come again.
+  // Whether the mailboxes can take a call that is_for_peers; the same on all ranks. False if it is
+  // larger than the links support, and after 2^32 - 1 calls, when numbers would repeat.
   bool can_do(const CollectiveCall& call) const {
     return calls_ != UINT32_MAX && (has_lines_ || !needs_lines(call.count, call.dtype));
   }
   cudaError_t all_reduce(const CollectiveCall& call, cudaStream_t stream);
-  // From any thread: calls under way end as they stand, and later ones.
+  // From any thread: ends running and later calls, with undefined results.
   void stop();
 
  private:
   struct MailboxInfo;
   struct DeviceWords;
   struct HostPage;
-  // What a rank needs of its own. Given back to the process and not to CUDA, which would wait for
-  // all kernels of the device, and with it who launches: a kernel may wait for that very launch on
-  // another rank.
+  // The memory of a rank. It returns to a list of the process, not to CUDA: cudaFree waits for all
+  // kernels of the device, and blocks a thread whose launch another rank's kernel may wait for.
   struct Memory {
     int32_t device = 0, size = 0;
     HostPage* page = nullptr;      // pinned memory of the host
-    DeviceWords* words = nullptr;  // the page's on the device
+    DeviceWords* words = nullptr;  // the device's copy of the page's words
     char* mailbox = nullptr;
   };
   static Memory spare(int32_t device, int32_t size);

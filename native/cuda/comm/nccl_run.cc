@@ -1,14 +1,14 @@
-// One call of the program -> NCCL's calls. What has no call of NCCL's own (counts that differ,
-// gather, scatter, all to all) is a group of those it has; moves work on bytes, so that every dtype
-// can be moved.
+// Translates one collective call into NCCL calls. Collectives that NCCL lacks (uneven counts,
+// gather, scatter, all to all) become groups of calls that it has; copies work on bytes, so every
+// dtype is supported.
 #include "nccl_describe.h"
 #include "nccl_member.h"
 
 namespace shardwise::cuda::nccl {
 namespace {
 
-// What Barrier reduces: one byte of each device. Barriers at the same time may share it, since all
-// write the same value.
+// The buffer that Barrier reduces: one byte of each device. Concurrent barriers may share it, since
+// all write the same value.
 char* barrier_bytes[kMaxDevices];
 std::mutex barrier_mutex;
 
@@ -38,7 +38,7 @@ Type type_of(DType dtype) {
   }
 }
 
-// A bool is summed by "or" and multiplied by "and", as on the CPU.
+// Bools are summed by "or" and multiplied by "and", as on the CPU.
 Op op_of(Reduce reduce, DType dtype) {
   switch (reduce) {
     case Reduce::Sum:
@@ -68,7 +68,7 @@ Status check(const CollectiveCall& call) {
   return kOk;
 }
 
-// Puts NCCL's calls of one collective on the stream.
+// Enqueues NCCL's calls of one collective on the stream.
 class Launch {
  public:
   Launch(const Member& member, Comm comm, const CollectiveCall& call, cudaStream_t stream)
@@ -84,7 +84,7 @@ class Launch {
         out_(static_cast<char*>(call.out)) {}
 
   Result start();
-  cudaError_t cuda = cudaSuccess;  // of a copy of the rank's own part
+  cudaError_t cuda = cudaSuccess;  // of a copy of the rank's own chunk
 
  private:
   Result all_gather();
@@ -112,7 +112,7 @@ class Launch {
     return count == 0 ? kSuccess : api_.receive(out, bytes(count), kInt8, from, comm_, stream_);
   }
 
-  // The rank's own part goes the short way.
+  // Copies the rank's own chunk on its device, without NCCL.
   void copy(const char* from, char* to, int64_t count) {
     if (from == to || count == 0) return;
     const cudaError_t code =
@@ -120,7 +120,7 @@ class Launch {
     if (cuda == cudaSuccess) cuda = code;
   }
 
-  // `each(rank)` for all ranks, as one group of NCCL's calls.
+  // Calls each(rank) for all ranks, as one group of NCCL's calls.
   template <class Each>
   Result group(Each each) {
     Result first = api_.group_start();
@@ -138,7 +138,7 @@ class Launch {
       if (call_.counts[r] != call_.counts[0]) return false;
     return true;
   }
-  // In front of a rank's part.
+  // The number of elements before a rank's chunk.
   int64_t before(const int64_t* counts, int32_t rank) const {
     int64_t sum = 0;
     for (int32_t r = 0; r < rank; r++) sum += counts[r];
@@ -271,7 +271,7 @@ Status prepare_barriers(int32_t device, ErrorText* error) {
   return kOk;
 }
 
-// Null where there are none, or where it fails.
+// Null if the ranks have no peer access, or on failure.
 Peers* Member::find_peers(cudaStream_t stream, Result* result, cudaError_t* cuda) {
   if (has_looked_for_peers) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -292,7 +292,7 @@ Status Member::run(const CollectiveCall& call) {
   if (!status.ok()) return status;
   status = check(call);
   if (!status.ok()) {
-    sequence++;  // as on all ranks, and as those count who compare the ranks' calls
+    sequence++;  // as on all ranks, in the numbering of the checks that compare the ranks' calls
     return status;
   }
   status = begin(call, stream);

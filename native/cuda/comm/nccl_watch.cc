@@ -1,5 +1,5 @@
-// The watchdog: one thread of the process that looks at all members' calls in flight. It is never
-// ended, only parked, and stops looking when the process exits.
+// The watchdog: one thread of the process that polls the calls in flight of all members. The thread
+// never ends; it is parked, and stops polling when the process exits.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
-// A group that has failed is left to its keeper for a while, and then to who is still in a call of
-// NCCL.
+// A failed group is left to its owner for kKeeperMs, and then kStuckMs to a thread that is still in
+// a call of NCCL.
 constexpr int64_t kLookMs = 50, kKeeperMs = 2000, kStuckMs = 2500;
 
 struct Watch {
@@ -26,7 +26,7 @@ struct Watch {
 };
 
 Watch& watch_of_process() {
-  static auto* created = new Watch;  // lives as long as the process
+  static auto* created = new Watch;  // never destroyed
   return *created;
 }
 
@@ -42,13 +42,13 @@ void keep_looking() {
     watch.looking.store(true);
     for (const auto& member : members)
       if (!watch.stopping.load()) member->look();
-    members.clear();  // perhaps their last owner
+    members.clear();  // may destroy them
     watch.looking.store(false);
     usleep(kLookMs * 1000);
   }
 }
 
-// CUDA must not be asked while it is being torn down.
+// CUDA must not be called while it shuts down.
 void stop_looking() {
   Watch& watch = watch_of_process();
   watch.stopping.store(true);
@@ -67,7 +67,7 @@ void watch(std::shared_ptr<Member> member) {
     std::thread(keep_looking).detach();
     std::atexit(stop_looking);
     watch.started = true;
-  } catch (...) {  // no thread to be had: the next group tries again
+  } catch (...) {  // no thread is available: the next group tries again
   }
 }
 
@@ -84,7 +84,7 @@ void Member::look() {
   std::unique_lock<std::mutex> lock(mutex);
   const int64_t now = now_ns();
   if (failed.load()) return look_at_failed(lock, now);
-  // A process that was stopped and goes on (Ctrl-Z, a debugger) has not waited meanwhile.
+  // The time during which the process was stopped (Ctrl-Z, a debugger) does not count.
   const int64_t passed = std::min(now - looked_ns, 4 * kLookMs * 1'000'000);
   looked_ns = now;
   if (!failed.load()) reap(lock, INT32_MAX);
@@ -109,7 +109,7 @@ void Member::look() {
 }
 
 // A call that connects to ranks which never come does not return by itself, and so never ends its
-// turn. NCCL lets another thread abort.
+// turn. NCCL allows another thread to abort it.
 void Member::look_at_failed(const std::unique_lock<std::mutex>& held, int64_t now) {
   if (!comm) return;
   if (failed_ns == 0) failed_ns = now;

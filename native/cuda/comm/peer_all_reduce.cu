@@ -1,23 +1,21 @@
-// All-reduce of small tensors between GPUs that can write to each other's memory: each rank sends
-// all it has to all others and sums what comes, in the order of the ranks, so that all have the
-// same bits. One trip over the wire, not a ring's 2 (n - 1).
+// All-reduce of small tensors between GPUs that can write to each other's memory, in one shot: each
+// rank sends its whole tensor to all others and sums all of them in the order of the ranks, so that
+// all get the same bits. One trip over the wire, where a ring takes 2 (n - 1).
 //
-// Layout: a tensor is cut into packets of 8 bytes, a thread for each, in blocks of 256. A packet on
-// its way has the call's number behind each 4 bytes: 8 bytes are written at once, so who reads the
-// number reads the data too, and neither fences nor flags beside the data are needed. A rank's
-// mailbox has a place for each packet of each rank, twice: the calls take turns. When a rank writes
-// into a place for the second time, all others have done the call between, and so have read what
-// was there before.
-// Operations: n - 1 additions an element at each rank.
-// Bytes: 2 (n - 1) of the tensor's out and as many in, at each rank. Numerics: float32 sums of
-// float16 and bfloat16, rounded once, as on the CPU. Who waits for a rank that does not come looks
-// at the host's word whether the group has failed; then what it writes is undefined, and its later
-// calls send nothing, as their inputs may come of that.
-// Source: the low-latency protocol of NCCL (arXiv:2507.04786); one-shot all-reduce of TensorRT-LLM
-// and of PyTorch's symmetric memory. On the device, H200s, beside NCCL in a graph: two, 8 B 3.3 us
-// (10.6), 16 KiB 3.7 (11.8), 64 KiB 4.1 (12.2), 256 KiB 5.5 (13.5); four, 3.9 (13.4), 4.6 (15.8),
-// 5.8 (16.3), 9.6 (16.7). By lines (peer_all_reduce_lines.cu) from there on. No other version was
-// timed.
+// Layout: a tensor is split into packets of 8 bytes, a thread for each, in blocks of 256. On the
+// wire a packet has the number of the call after each 4 bytes: 8 bytes are written at once, so a
+// reader that sees the number has the data too, without fences or separate flags. A rank's mailbox
+// has a slot for each packet of each rank, twice: calls alternate. When a rank writes into a slot
+// again, all others have completed the call in between, and so have read the slot before.
+// Operations: n - 1 additions an element at each rank. Bytes: 2 (n - 1) of the tensor's out and as
+// many in, at each rank. Numerics: float32 sums of float16 and bfloat16, rounded once, as on the
+// CPU. A rank that waits for a missing one polls a word of the host that says whether the group has
+// failed. Its output is undefined then, and its later calls send nothing, since their inputs may
+// depend on it. Source: the low-latency protocol of NCCL (arXiv:2507.04786); one-shot all-reduce of
+// TensorRT-LLM and of PyTorch's symmetric memory. On the device, H200s, us (NCCL in a graph): two
+// GPUs, 8 B 3.3 (10.6), 16 KiB 3.7 (11.8), 64 KiB 4.1 (12.2), 256 KiB 5.5 (13.5); four, 3.9 (13.4),
+// 4.6 (15.8), 5.8 (16.3), 9.6 (16.7). Larger tensors use lines (peer_all_reduce_lines.cu). No other
+// version was timed.
 #include "peer_sums.cuh"
 
 namespace shardwise::cuda {
@@ -47,7 +45,7 @@ __device__ __forceinline__ bool receive(const char* from, const PeerCall& call, 
 template <class T>
 using Own = Packet<T, kPacketData>;
 
-// Where the tensor's packet is whole and aligned, at once.
+// Loads at once if the tensor's packet is whole and aligned.
 template <class T>
 __device__ __forceinline__ Own<T> load_packet(const T* from, int64_t left, bool aligned) {
   if (!aligned || left < Own<T>::kItems) return load_elements<T, kPacketData>(from, left);

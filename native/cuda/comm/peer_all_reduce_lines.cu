@@ -1,35 +1,31 @@
 // All-reduce of tensors of up to some MiB between GPUs that can write to each other's memory, in
-// two shots: each rank owns a shard of the tensor, to which all send what they have of it. It adds
-// that up in the order of the ranks, so that all have the same bits, and sends the sum to all.
-// Between two ranks there is one shot, of the whole: as many bytes, and one trip over the wire
-// less.
+// two shots: each rank owns a shard of the tensor, to which all ranks send theirs. It adds them in
+// the order of the ranks, so that all get the same bits, and sends the sum to all. Two ranks use
+// one shot of the whole tensor: as many bytes, and one trip over the wire less.
 //
-// Layout: what is sent are lines of 128 bytes, of which 120 are data and the last 8 the call's
-// number. Eight neighbouring lanes write a line at once, and it arrives in order: who sees the
-// number, and reads the line peer_after that, reads the data, without fences. Two lines are a pair with
-// 240 bytes of the tensor, so that lanes load and store 16 bytes of it: seven of a group 16 of each
-// line, the last one 16 of which half go into the first line and half into the second, each in
-// front of a number. A mailbox has two boxes of pairs for each other rank. In two shots one is for
-// what is to be added: when a rank writes into it again, its call before is done, and so has had
-// the sums of all it sent then, which had been read. The other is for sums: they go to ranks whose
-// lines of this call have come, who have ended the call before, with all they read. In one shot the
-// boxes take turns by the call's number, as in the kernel of packets: the call between, of
-// whichever kernel, says that all have ended the one before. For this the kernels of a stream must
-// not overlap. The warp of a pair is the same on all ranks, and waits only for those of the same
-// index, which have sent before they wait, in blocks that start in order: so blocks that have no
-// slot yet stop nobody.
-// Grid: blocks of 4 to 16 warps, at most 128 of them; a warp has four pairs at a time (960 bytes of
-// the tensor), and takes turns.
-// Operations: n - 1 additions an element of what a rank adds up: its shard, or, between two ranks,
-// the whole.
-// Bytes: 2 (n - 1) / n of the tensor's * 128 / 120 out and as many in, at each rank. Numerics:
-// float32 sums of float16 and bfloat16, rounded once, as on the CPU. A group that fails ends it as
-// it does the kernel of packets (peer_all_reduce.cu). Times on two H200s, float32, one call peer_after
-// the other, NCCL and two shots through PyTorch's symmetric memory beside them: 512 KiB 7.4 us, 1
-// MiB 7.6 (13.0, 10.0), 2 MiB 11.6, 4 MiB 17.9 (31.6, 19.7); NCCL takes 44.5 for 8 MiB. No other
-// version was timed.
-// Source: the protocol LL128 of NCCL (arXiv:2507.04786), two-shot all-reduce of TensorRT-LLM and
-// PyTorch's symmetric memory.
+// Layout: ranks send lines of 128 bytes: 120 bytes of data and 8 with the number of the call. Eight
+// neighbouring lanes write a line at once, and it arrives in order: a reader that sees the number,
+// and then reads the line, reads the data, without fences. Two lines are a pair with 240 bytes of
+// the tensor, so that lanes load and store 16 bytes of it. Seven lanes of a group have 16 bytes of
+// each line; the last one has 16 bytes of which each line gets half, in front of the number. A
+// mailbox has two boxes of pairs for each other rank. In two shots one box is for addends: when a
+// rank writes into it again, its previous call is complete, so it has received the sums of all it
+// sent then, and the owner had read them. The other box is for sums: they go to ranks whose lines
+// of this call have arrived, which have ended their previous call with all its reads. In one shot
+// the boxes alternate by the number of the call, as in the kernel of packets: the call in between,
+// of either kernel, implies that all ranks have ended the one before. So the kernels of a stream
+// must not overlap. The warp of a pair is the same on all ranks, and waits only for the warps of
+// the same index, which have sent before they wait, in blocks that start in order: blocks that are
+// not scheduled yet stop no other. Grid: blocks of 4 to 16 warps, at most 128 of them; a warp has
+// four pairs at a time (960 bytes of the tensor), and takes several rounds. Operations: n - 1
+// additions an element of the rank's shard, or, between two ranks, of the whole tensor. Bytes: 2 (n
+// - 1) / n of the tensor's * 128 / 120 out and as many in, at each rank. Numerics: float32 sums of
+// float16 and bfloat16, rounded once, as on the CPU. A failed group ends the call as in the kernel
+// of packets (peer_all_reduce.cu). Source: the protocol LL128 of NCCL (arXiv:2507.04786), two-shot
+// all-reduce of TensorRT-LLM and PyTorch's symmetric memory. On two H200s, float32, calls one after
+// another, us (NCCL, and two shots by PyTorch's symmetric memory): 512 KiB 7.4, 1 MiB 7.6 (13.0,
+// 10.0), 2 MiB 11.6, 4 MiB 17.9 (31.6, 19.7); NCCL takes 44.5 for 8 MiB. No other version was
+// timed.
 #include <algorithm>
 
 #include "peer_sums.cuh"
@@ -37,26 +33,26 @@
 namespace shardwise::cuda {
 namespace {
 
-constexpr int32_t kMostBlocks = 128, kMostWarps = 16, kFewestWarps = 4;  // the warps of a block
+constexpr int32_t kMostBlocks = 128, kMostWarps = 16, kFewestWarps = 4;  // warps of a block
 constexpr int32_t kLanesOfLine = 8, kPairsOfWarp = 32 / kLanesOfLine;
 constexpr int32_t kChunkBytes = 16, kNumberAt = kLineBytes - 4;
-constexpr int32_t kSums = 1;  // a box
+constexpr int32_t kSums = 1;  // index of the box for sums
 constexpr unsigned kFullMask = 0xffffffff;
 static_assert(kMostPeers <= kLanesOfLine, "a lane looks for the lines of a rank");
 static_assert(kMostPacketBytes >= kPairData * kMostPeers * kMostPeers,
               "every rank owns some pairs, and so sends to all");
 static_assert(kMostPeerBytes <= 1 << 30, "elements are counted in 32 bits");
 
-// How a tensor is layout, in pairs.
+// The layout of a tensor in pairs.
 struct PairLayout {
   int32_t all, of_shard, of_box;
-  bool is_aligned, is_smooth;  // smooth: and without an end that is shorter than a chunk
+  bool is_aligned, is_smooth;  // smooth: aligned, and the end is a whole chunk
 };
 
-// ---- chunks: what a lane has of a line ---------------------------------------------------------
+// ---- chunks: the words of a lane in a line ----------------------------------------------------
 
-// Without branches, so that many are on their way at once. A chunk that is not wanted stays as it
-// was.
+// Without branches, so that many loads are in flight at once. `chunk` keeps its contents unless
+// `is_wanted`.
 __device__ __forceinline__ void load_chunk(uint4& chunk, const void* from, bool is_wanted) {
   asm volatile(
       "{\n"
@@ -84,7 +80,7 @@ __device__ __forceinline__ uint32_t load_number(const char* line) {
   return number;
 }
 
-// Calls: inlined, they would take the registers of tensors that are aligned.
+// Not inlined: they would take registers from the path of aligned tensors.
 template <class T>
 __device__ __noinline__ Packet<T, kChunkBytes> load_slowly(const T* from, int32_t left) {
   return load_elements<T, kChunkBytes>(from, left);
@@ -94,10 +90,10 @@ __device__ __noinline__ void store_slowly(T* to, Packet<T, kChunkBytes> chunk, i
   store_elements(to, chunk, left);
 }
 
-// ---- a call ------------------------------------------------------------------------------------
+// ---- one call ---------------------------------------------------------------------------------
 
-// One lane's view of it, between at most kRanks ranks. The methods are called by whole warps, for
-// four pairs from `base` on.
+// One lane's view of a call between at most kRanks ranks. Whole warps call the methods, for four
+// pairs from `base` on.
 template <class T, int32_t kRanks>
 class Lines {
  public:
@@ -111,7 +107,7 @@ class Lines {
         size_(kTwoShots ? call.size : 2),
         lane_(threadIdx.x % kLanesOfLine) {}
 
-  // To each other rank what this one has of its shard.
+  // Sends this rank's elements of each other rank's shard to its owner.
   __device__ __forceinline__ void send_shards(int32_t base, bool has_stopped) const {
     const int32_t p = pair_of(base);
     Pair own[kRanks];
@@ -127,7 +123,8 @@ class Lines {
     }
   }
 
-  // Of this rank's shard, which all others get. False if the group has failed.
+  // Adds up this rank's shard and sends the sum to all others. Returns false if the group has
+  // failed.
   __device__ __forceinline__ bool reduce_shard(int32_t base) const {
     const int32_t p = pair_of(base);
     Pair own, shards[kRanks];
@@ -152,7 +149,7 @@ class Lines {
     return true;
   }
 
-  // The sums of the other ranks' shards. False if the group has failed.
+  // Receives the sums of the other ranks' shards. Returns false if the group has failed.
   __device__ __forceinline__ bool gather_sums(int32_t base) const {
     const int32_t p = pair_of(base);
     if (!wait(kSums, lane_, p)) return false;
@@ -200,8 +197,8 @@ class Lines {
     return call_.mailboxes[owner] + packet_mail_bytes(size_) + int64_t{before + p} * kPairBytes;
   }
 
-  // Where a lane's chunk of a pair lies in the tensor, and how many elements from there on are the
-  // lane's and the tensor's, or more.
+  // The index of a lane's chunk of a pair in the tensor, and the number of elements of the tensor
+  // from there on (0 if the chunk is not this lane's; may exceed the chunk).
   __device__ __forceinline__ int32_t at(int32_t shard, int32_t p, int32_t i) const {
     return (begin(shard) + p) * kItemsOfPair + i * kItemsOfLine + lane_ * kItems;
   }
@@ -211,7 +208,7 @@ class Lines {
                : 0;
   }
 
-  // What can be loaded at once; `load_tail` loads the rest.
+  // Loads whole aligned chunks; `load_tail` loads the others.
   __device__ __forceinline__ void load(Pair& pair, int32_t shard, int32_t p, bool is_wanted) const {
     const T* in = static_cast<const T*>(call_.in);
 #pragma unroll
@@ -257,7 +254,8 @@ class Lines {
     return {sums[0].rounded(reduce_, size_), sums[1].rounded(reduce_, size_)};
   }
 
-  // Of what is the tensor's, what is sent; and back, but for the last lane's second chunk.
+  // Converts between elements of the tensor and words of a line. unpack leaves the last lane's
+  // second chunk.
   __device__ __forceinline__ void pack(Pair& pair) const {
     uint4 &first = pair.chunks[0].words, &second = pair.chunks[1].words;
     if (!is_last()) return;
@@ -271,7 +269,7 @@ class Lines {
     first.w = second.y;
   }
 
-  // All lanes of a line at once.
+  // All lanes of a line send at once.
   __device__ __forceinline__ void send(int32_t box, int32_t owner, int32_t shard, int32_t p,
                                        const Pair& packed) const {
     char* to = slot(box, owner, rank_, p) + lane_ * kChunkBytes;
@@ -281,8 +279,8 @@ class Lines {
     store_chunk(to + kLineBytes, packed.chunks[1].words);
   }
 
-  // Until the others' pairs of a shard have come: each lane of a group looks for those of one rank.
-  // False if the group has failed.
+  // Waits for the other ranks' pairs of a shard: each lane of a group polls for one rank. Returns
+  // false if the group has failed.
   __device__ __forceinline__ bool wait(int32_t box, int32_t shard, int32_t p) const {
     const bool looks = (lane_ < size_) & (lane_ != rank_) & is_there(shard, p);
     const char* from = looks ? slot(box, rank_, lane_, p) : nullptr;
@@ -298,7 +296,7 @@ class Lines {
     return true;
   }
 
-  // What has come, as it was sent.
+  // Reads a pair as it was sent.
   __device__ __forceinline__ void receive(Pair& packed, int32_t box, int32_t sender, int32_t p,
                                           bool is_wanted) const {
     const char* from = slot(box, rank_, sender, p) + lane_ * kChunkBytes;
@@ -312,7 +310,7 @@ class Lines {
   const int32_t rank_, size_, lane_;
 };
 
-// What is to be added is sent one turn ahead of the sums.
+// Addends are sent one round ahead of the sums.
 template <class T, int32_t kRanks>
 __global__ void __launch_bounds__(32 * kMostWarps)
     peer_all_reduce_lines_kernel(const __grid_constant__ PeerCall call, Reduce reduce,
@@ -338,7 +336,7 @@ auto kernel_for(int32_t size) {
                    : peer_all_reduce_lines_kernel<T, kMostPeers>;
 }
 
-// Over many multiprocessors, and so that all warps have the same number of turns.
+// Distributes the pairs over many SMs, with the same number of rounds for every warp.
 template <class T>
 cudaError_t launch(const PeerCall& call, Reduce reduce, cudaStream_t stream) {
   const int64_t pairs = ceil_div(call.count, kPairData / sizeof(T)),

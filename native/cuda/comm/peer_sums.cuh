@@ -1,6 +1,6 @@
-// What the all-reduces between GPUs have in common (peer_all_reduce.cu, peer_all_reduce_lines.cu):
-// parts of a tensor in registers, their sums in the order of the ranks, and how a call ends whose
-// group has failed.
+// Shared by the all-reduces between GPUs (peer_all_reduce.cu, peer_all_reduce_lines.cu): packets of
+// a tensor in registers, their sums in the order of the ranks, and the end of a call in a failed
+// group.
 #pragma once
 #include <type_traits>
 
@@ -10,9 +10,9 @@
 
 namespace shardwise::cuda {
 
-// ---- the end of a group ------------------------------------------------------------------------
+// ---- failed groups ----------------------------------------------------------------------------
 
-// the host's memory is far: this is about every half millisecond
+// polls of host memory are slow: this is about every half millisecond
 constexpr uint32_t kSpinsToLook = 1024;
 
 __device__ __forceinline__ bool has_failed(const PeerCall& call) {
@@ -25,7 +25,7 @@ __device__ __forceinline__ void set_stopped(const PeerCall& call) {
   *const_cast<volatile int32_t*>(call.stopped) = 1;
 }
 
-// ---- parts of a tensor -------------------------------------------------------------------------
+// ---- packets ----------------------------------------------------------------------------------
 
 template <class T, int32_t kBytes>
 union Packet {
@@ -60,7 +60,7 @@ inline bool is_aligned_to(const PeerCall& call, uintptr_t bytes) {
 
 // ---- sums --------------------------------------------------------------------------------------
 
-// use(both), with what makes one of two elements.
+// Calls use(both) with the function that combines two elements.
 template <class C, class Use>
 __device__ __forceinline__ void with_combine(Reduce reduce, Use use) {
   switch (reduce) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ void with_combine(Reduce reduce, Use use) {
   }
 }
 
-// Of the packets that the ranks have at one place.
+// The sum of the packets of all ranks at one position.
 template <class T, int32_t kBytes>
 class PacketSum {
  public:
@@ -108,8 +108,8 @@ class PacketSum {
 
 // ---- types -------------------------------------------------------------------------------------
 
-// use(tag, reduce), with the type that a call's elements are added as. Of bools, 0 and 1, that is
-// "or" and "and".
+// Calls use(tag, reduce) with the type in which the elements are added. Bools, 0 and 1, use "or"
+// and "and".
 template <class Use>
 cudaError_t with_summed_type(const PeerCall& call, Use use) {
   switch (call.dtype) {
@@ -138,7 +138,7 @@ cudaError_t with_summed_type(const PeerCall& call, Use use) {
   }
 }
 
-// load(tag) of all these types, until one fails.
+// Calls load(tag) for all these types, until one fails.
 template <class Load>
 cudaError_t load_summed_types(Load load) {
   cudaError_t code = cudaSuccess;

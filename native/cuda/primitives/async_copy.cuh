@@ -28,13 +28,13 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-// Lets a kernel be launched with `bytes` of dynamic shared memory on the current device; with
-// `whole`, the multiprocessor's memory is given to shared memory, not to L1, as far as it goes: by
-// default the driver may leave less than the blocks that fit otherwise would need. The driver is
-// asked once per thread, kernel and device. An error shows up in launched().
+// Lets a kernel use `bytes` of dynamic shared memory on the current device. `whole` gives as much
+// of the SM's memory as possible to shared memory instead of L1: by default the driver may leave
+// less than the blocks that fit otherwise need. Asks the driver once per thread, kernel and device.
+// launched() reports an error.
 template <class K>
 inline void allow_shared(K* kernel, size_t bytes, bool whole = false) {
-  // what any kernel may have, less room for its static shared memory
+  // the default limit of a kernel, minus space for its static shared memory
   constexpr size_t kAlways = 40 * 1024;
   if (bytes <= kAlways && !whole) return;
   struct Known {

@@ -199,7 +199,7 @@ __device__ __forceinline__ C load_any(const void* base, int64_t index, DType dty
   return out[0];
 }
 
-// The counterpart: stores the elements u for which `valid[u]` holds.
+// The counterpart: stores the elements u with `valid[u]`.
 template <class T, class C, int U, class Offset>
 __device__ __forceinline__ void store_as(void* base, const Offset (&at)[U], const C (&values)[U],
                                          const bool (&valid)[U]) {
@@ -243,7 +243,7 @@ __device__ __forceinline__ void store_any(void* base, int64_t index, DType dtype
   store_any<C>(base, at, dtype, values, valid);
 }
 
-// The same, narrowed to what a pointwise op of compute type C reads (integers only for int64) and
+// The same for the dtypes that a pointwise op of compute type C reads (only integers for int64) and
 // writes (its own class, or bool for a comparison): a third of the code.
 template <class C, int U, class Offset>
 __device__ __forceinline__ void load_class(const void* base, const Offset (&at)[U], DType dtype,
@@ -302,7 +302,7 @@ __device__ __forceinline__ void store_class(void* base, const Offset (&at)[U], D
   }
 }
 
-// Does store_class write this dtype?
+// Whether store_class writes this dtype.
 template <class C>
 inline bool storable(DType dtype, bool gives_bool) {
   return gives_bool ? dtype == DType::Bool : is_floating(dtype) == IsFloating<C>::value;
@@ -380,7 +380,7 @@ inline bool dispatch_all(DType dtype, F&& body) {
   return dispatch_floating(dtype, body) || dispatch_integer(dtype, body);
 }
 
-// Kernels that only move elements: one instantiation per size.
+// For kernels that only copy elements: one instantiation per size.
 template <class F>
 inline void dispatch_size(DType dtype, F&& body) {
   switch (item_size(dtype)) {

@@ -1,4 +1,4 @@
-// G neighbouring elements of a dtype known at run time, read or written with vector accesses. The
+// Reads or writes G neighbouring elements of a dtype known at run time by vector accesses. The
 // branch is uniform over a launch. `index` is a multiple of G and the base is aligned to 16 bytes
 // (or to G elements, if that is less).
 #pragma once
@@ -75,8 +75,8 @@ __device__ __forceinline__ void store_group_any(void* base, int64_t index, DType
   }
 }
 
-// The same in two steps, so that the loads of several operands can be in flight before the first is
-// converted: 4 elements of a floating dtype as words of 16 bytes. `Words` is 2 if float64 may
+// The same in two steps, so that the loads of several operands can be in flight before the first
+// conversion: 4 elements of a floating dtype as words of 16 bytes. `Words` is 2 if float64 may
 // occur, else 1.
 template <int Words>
 __device__ __forceinline__ void load_raw4(const void* base, int64_t index, DType dtype,
@@ -112,7 +112,7 @@ __device__ __forceinline__ void convert_raw4(const uint4 (&raw)[Words], DType dt
   }
 }
 
-// Can groups of `G` elements of a contiguous view be accessed so?
+// Whether groups of `group` elements of a contiguous view are aligned for these accesses.
 inline bool groups_aligned(const TensorView& view, int64_t group) {
   const int64_t bytes = group * item_size(view.dtype);
   return is_aligned(view.data, bytes < 16 ? bytes : 16);

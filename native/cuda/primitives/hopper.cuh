@@ -1,6 +1,6 @@
-// Hopper's asynchronous machinery (sm_90a): mbarriers with parity waits, the bulk tensor copy
-// engine (TMA), clusters, register reallocation, stmatrix. Thin wrappers over PTX. Code that uses
-// them stands inside `#if SW_SM90A`.
+// Hopper's asynchronous instructions (sm_90a) as thin wrappers over PTX: mbarriers with parity
+// waits, the bulk tensor copy engine (TMA), clusters, register reallocation, stmatrix. Code that
+// uses them is inside `#if SW_SM90A`.
 #pragma once
 #include <cuda.h>
 
@@ -30,9 +30,8 @@ __device__ __forceinline__ void barrier_init_fence() {
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Arrives at the barrier that lies at the same place in block `rank` of the cluster. Not
-// `.release.cluster`: nothing was written, and the fence which that brings along costs a third of a
-// matmul.
+// Arrives at the barrier at the same address in block `rank` of the cluster. Not
+// `.release.cluster`: nothing was written, and the fence that it implies costs a third of a matmul.
 __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n .reg .b32 remote;\n mapa.shared::cluster.u32 remote, %0, %1;\n"
@@ -45,8 +44,8 @@ __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-// Waits until the phase with this parity is complete. A fresh barrier is in phase 0, so a wait for
-// parity 1 passes at once.
+// Waits until the phase with this parity is complete. A new barrier is in phase 0, so a wait for
+// parity 1 returns at once.
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n .reg .pred done;\n again:\n mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n "
@@ -61,8 +60,8 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
 __device__ __forceinline__ void tensor_map_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");
 }
-// A box of a tensor, whose corner is at (x, y, z), to shared memory; the bytes are counted at
-// `barrier`.
+// Loads the box of a tensor with its corner at (x, y, z) to shared memory; `barrier` counts the
+// bytes.
 __device__ __forceinline__ void tensor_load(uint32_t to, const CUtensorMap* map, uint32_t barrier,
                                             int32_t x, int32_t y, int32_t z) {
   asm volatile(
@@ -79,7 +78,7 @@ __device__ __forceinline__ void tensor_load(uint32_t to, const CUtensorMap* map,
       "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
-// `bytes` contiguous bytes; addresses and size are multiples of 16.
+// Loads `bytes` contiguous bytes; addresses and size are multiples of 16.
 __device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_t bytes,
                                           uint32_t barrier) {
   asm volatile(
@@ -88,7 +87,7 @@ __device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
-// The same box to the same place of every block in `mask`, counted at each one's own barrier.
+// Loads the same box to the same address of every block in `mask`; each block's barrier counts it.
 __device__ __forceinline__ void tensor_load_multicast(uint32_t to, const CUtensorMap* map,
                                                       uint32_t barrier, int32_t x, int32_t y,
                                                       int32_t z, uint16_t mask) {
@@ -99,8 +98,7 @@ __device__ __forceinline__ void tensor_load_multicast(uint32_t to, const CUtenso
       "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(mask)
       : "memory");
 }
-// The same box to L2 alone. What it holds is not read, so it may be asked for before the kernels
-// that write it are done.
+// Prefetches the box to L2. Reads nothing, so it may precede pdl_wait().
 __device__ __forceinline__ void tensor_prefetch(const CUtensorMap* map, int32_t x, int32_t y,
                                                 int32_t z) {
   asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(
@@ -127,12 +125,12 @@ __device__ __forceinline__ void tensor_store(const CUtensorMap* map, uint32_t fr
 __device__ __forceinline__ void tensor_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Until the shared memory of all but the newest Pending groups of this thread has been read.
+// Waits until the shared memory of all but the newest Pending stores of this thread has been read.
 template <int Pending>
 __device__ __forceinline__ void tensor_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
-// Ordinary writes to shared memory before this are seen by the copy engine after the next barrier.
+// Makes ordinary writes to shared memory visible to the copy engine after the next barrier.
 __device__ __forceinline__ void fence_for_copy_engine() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -163,8 +161,7 @@ __device__ __forceinline__ float4 load_from_cluster(uint32_t address, uint32_t r
   return v;
 }
 
-// A word to block `rank`, whose barrier at the same place as here counts its 4 bytes when they are
-// there.
+// Stores a word in block `rank`, whose barrier at the same address counts its 4 bytes on arrival.
 __device__ __forceinline__ void store_in_cluster(uint32_t address, uint32_t barrier, uint32_t value,
                                                  uint32_t rank) {
   asm volatile(
@@ -193,14 +190,14 @@ __device__ __forceinline__ void registers_down() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// A value that all lanes of the warp have, so that the compiler knows it, and computes descriptors
-// from it in uniform registers.
+// Marks a value as equal in all lanes of the warp, so that the compiler computes descriptors from
+// it in uniform registers.
 __device__ __forceinline__ int32_t warp_uniform(int32_t value) {
   return __shfl_sync(0xffffffffu, value, 0);
 }
 
-// A number in shared memory, for a warp. Only its first lane reads, so that this lane's later
-// arrival at a barrier tells that it was read.
+// Loads a number in shared memory for a warp. Only its first lane reads, so that this lane's later
+// arrival at a barrier implies the read.
 __device__ __forceinline__ int32_t load_for_warp(uint32_t address) {
   return warp_uniform((threadIdx.x & 31) == 0 ? static_cast<int32_t>(load_shared(address)) : 0);
 }
@@ -210,13 +207,13 @@ __device__ __forceinline__ void sync_threads_of(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Arrives at barrier `id` for those that sync there; does not wait.
+// Arrives at barrier `id` for the threads that sync there; does not wait.
 __device__ __forceinline__ void arrive_for_threads_of(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Four 8 x 8 matrices of 16-bit elements to shared memory; lane l gives the address of row l % 8 of
-// matrix l / 8.
+// Stores four 8 x 8 matrices of 16-bit elements to shared memory; lane l gives the address of row l
+// % 8 of matrix l / 8.
 __device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c,
                                                uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),

@@ -1,7 +1,7 @@
 // Tensor-core building blocks for float16 and bfloat16 (sm_80 and later): fragments of 16 x 8 x 16
 // products.
 //
-// Of a warp, lane l is in group g = l / 4 and has t = l % 4. A (16 x 16): registers 0..3 hold
+// Lane l of a warp is in group g = l / 4 and has t = l % 4. A (16 x 16): registers 0..3 hold
 // columns 2t, 2t+1 (+8 in 2, 3) of rows g (0, 2) and g + 8 (1, 3). B (16 x 8): registers 0, 1 hold
 // rows 2t, 2t+1 (+8 in 1) of column g. Accumulator (16 x 8): elements 0, 1 are columns 2t, 2t+1 of
 // row g, elements 2, 3 the same of row g + 8.
@@ -46,7 +46,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], uint3
 // shared memory:
 //   A of 16 x 16 from a tile stored [row][k]                  -> fragment registers 0..3
 //   A of 16 x 16 from a tile stored [k][row], transposed load -> the same
-//   B of 16 (k) x 16 from a tile stored [column][k]           -> registers 0, 1 of columns 0..7, then of columns 8..15
+//   B of 16 (k) x 16 from a tile stored [column][k]           -> registers 0, 1 of columns 0..7,
+//                                                                then of columns 8..15
 //   B of 16 (k) x 16 from a tile stored [k][column], transposed load -> the same
 __device__ __forceinline__ int lane_of_a(int pitch) {
   const int l = threadIdx.x & 31;
@@ -77,9 +78,9 @@ __device__ __forceinline__ uint32_t pack_pair(float first, float second) {
   }
 }
 
-// Fills the 16 bytes at `to` in shared memory with 8 elements that lie `stride` apart, of which the
-// first `count` exist (0 to 8); the rest become zeros. Vectors: the stride is 1 and `from` is
-// 16-byte aligned, so that cp.async does it.
+// Fills the 16 bytes at `to` in shared memory with 8 elements at distance `stride`; the first
+// `count` exist (0 to 8), the rest become zeros. Vectors: the stride is 1 and `from` is 16-byte
+// aligned, so that cp.async copies them.
 template <bool Vectors>
 __device__ __forceinline__ void fill_chunk(uint16_t* to, const uint16_t* from, int count,
                                            int64_t stride) {

@@ -1,14 +1,14 @@
 // One elementwise update over many tensors in few launches: optimizer steps and foreach ops.
 //
 // A step works on `Roles` tensors at a time (parameter, gradient, state ...), element by element.
-// Pointers and sizes of up to kMaxTensors groups travel in the kernel arguments; blocks take chunks
+// The kernel arguments contain pointers and sizes of up to kMaxTensors groups; blocks take chunks
 // of 1024 elements (4 KB of float32) and find their tensor by bisection. A thread loads two words
-// of 4 elements of each role before it computes. The words of neighbours are neighbours: where each
-// thread had 8 elements in a row, a store wrote half of each sector. Groups that are not dense take
-// a slow path. Tried, AdamW of the 148 tensors of GPT-2 on one H200, microseconds: 8 elements in a
-// row, 256 threads, chunks of 8192 902; as it is 825, chunks of 2048 to 8192 831 to 867; 256
-// threads 839 to 864; one word 836 to 859, four 871 to 1024; through shared memory by bulk copies
-// 877 to 1442; stores that L2 is to give up first and loads that pass by L1 within 1 %.
+// of 4 elements of each role before it computes. The words of neighbours are neighbours: with 8
+// contiguous elements a thread, a store wrote half of each sector. Groups that are not dense take a
+// slow path. Versions, AdamW of the 148 tensors of GPT-2 on one H200, us: 8 contiguous elements,
+// 256 threads, chunks of 8192 902; this one 825, chunks of 2048 to 8192 831 to 867; 256 threads 839
+// to 864; one word 836 to 859, four 871 to 1024; through shared memory by bulk copies 877 to 1442;
+// evict-first stores and loads that bypass L1 within 1 %.
 //
 // An update is a struct with: Value (float or double), kRoles, kReads and kWrites (bit r: role r),
 //   and template <int N> void operator()(Value (&v)[kRoles][N]) const.
@@ -22,7 +22,7 @@ namespace shardwise::cuda::multi {
 
 constexpr int kThreads = 128;
 constexpr int kWord = 4;   // elements
-constexpr int kWords = 2;  // of a thread at a time
+constexpr int kWords = 2;  // words in flight per thread
 constexpr int64_t kStep = kThreads * kWord;
 constexpr int64_t kChunk = kStep * kWords;
 constexpr int kMaxTensors = 256;
@@ -32,7 +32,7 @@ struct Entry {
   void* data[Roles];
   int64_t numel;
   int32_t first_chunk;
-  int32_t index;  // which tensor of the call
+  int32_t index;  // index of the tensor in the call
   bool aligned;   // 16-byte accesses
 };
 
@@ -68,8 +68,7 @@ __device__ __forceinline__ bool writes(uint32_t present, int r) {
   return ((Update::kWrites >> r) & 1) && ((present >> r) & 1);
 }
 
-// What a block works on: elements [begin, end) of a tensor, of which those before `rest` are read
-// as words.
+// The work of a block: elements [begin, end) of a tensor; those before `rest` are read as words.
 template <int Roles, int64_t Size>
 struct Chunk {
   const Entry<Roles>& entry;
@@ -158,7 +157,7 @@ __global__ void __launch_bounds__(kThreads)
       store_group_floating(group.data[r], at[r], group.dtypes[r], v[r]);
 }
 
-// Tensor `i` of role `r` when every role has `count` of them, one role after the other; null if
+// Tensor `i` of role `r` if every role has `count` of them, one role after the other; null if
 // absent.
 inline const TensorView* role_of(const KernelCall& call, int32_t count, int32_t r, int32_t i) {
   const int32_t at = r * count + i;
@@ -190,8 +189,7 @@ void launch_strided(const KernelCall& call, const TensorView* const (&views)[Upd
              stream_of(call), group, update);
 }
 
-// Adds a dense group to the table. The caller has checked that the dtypes are the table's and that
-// there is room.
+// Adds a dense group to the table. The caller has checked the dtypes and the space.
 template <int R, int64_t Size>
 void add_entry(Table<R, Size>& table, const TensorView* const (&views)[R], int32_t index) {
   Entry<R>& entry = table.entries[table.count++];
@@ -206,7 +204,7 @@ void add_entry(Table<R, Size>& table, const TensorView* const (&views)[R], int32
   table.chunks += static_cast<int32_t>(ceil_div(entry.numel, Size));
 }
 
-// Does the group have other dtypes or roles than those in the table?
+// Whether the group has other dtypes or roles than those in the table.
 template <int R, int64_t Size>
 bool differs(const Table<R, Size>& table, const TensorView* const (&views)[R]) {
   for (int r = 0; r < R; r++)
@@ -227,8 +225,8 @@ void start_table(Table<R, Size>& table, const TensorView* const (&views)[R]) {
 }
 
 // Runs an update over groups 0 to count-1. `make(TypeTag<float or double>)` builds it: double if
-// any role is float64. A group whose second tensor (the gradient) is absent is left out; another
-// absent one of the `required` roles is an error.
+// any role is float64. Skips a group whose second tensor (the gradient) is absent; another absent
+// one of the `required` roles is an error.
 template <template <class> class Update, class Make>
 Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, Make&& make) {
   constexpr int R = Update<float>::kRoles;

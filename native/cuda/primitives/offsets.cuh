@@ -1,5 +1,5 @@
-// From a linear element index to memory offsets of strided operands, with the divisions
-// precomputed.
+// Converts a linear element index to memory offsets of strided operands, with precomputed
+// divisions.
 #pragma once
 #include <cstdint>
 
@@ -76,8 +76,7 @@ struct OffsetCalculator {
     }
   }
 
-  // For U indices below 2^31 at once: the division chains overlap. With `identity` any index will
-  // do.
+  // For U indices below 2^31 at once: the division chains overlap. With `identity` any index works.
   template <int U>
   __device__ __forceinline__ void get_many(const int64_t (&linear)[U], Offsets<N> (&out)[U]) const {
     uint32_t n[U];
@@ -138,7 +137,7 @@ struct OffsetCalculator {
   }
 };
 
-// Sizes and strides of N operands on the way to a launch.
+// Sizes and strides of N operands, to be merged and reordered before a launch.
 template <int N>
 struct Dims {
   int32_t ndim = 0;
@@ -157,7 +156,7 @@ struct Dims {
     return n;
   }
 
-  // Drops dims of size 1 and merges neighbours that every operand walks through without a jump.
+  // Drops dims of size 1 and merges neighbouring dims that are contiguous in every operand.
   void collapse() {
     int32_t n = 0;
     for (int32_t d = 0; d < ndim; d++) {
@@ -171,8 +170,8 @@ struct Dims {
     ndim = n;
   }
 
-  // Reorders the dims so that operand 0 (then 1, ...) walks through memory in order: for kernels
-  // that do not care about order.
+  // Reorders the dims by the strides of operand 0 (then 1, ...), for kernels that do not depend on
+  // the order.
   void sort_by_stride() {
     for (int32_t a = 1; a < ndim; a++)
       for (int32_t b = a; b > 0 && goes_inside(b - 1, b); b--) swap_dims(b - 1, b);
@@ -188,7 +187,7 @@ struct Dims {
   }
 
  private:
-  // Should dim `outer` be inside of dim `inner`?
+  // Whether dim `outer` should move inside of dim `inner`.
   bool goes_inside(int32_t outer, int32_t inner) const {
     for (int i = 0; i < N; i++) {
       const int64_t a = strides[i][outer], b = strides[i][inner];

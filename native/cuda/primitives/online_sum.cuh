@@ -13,8 +13,8 @@ __device__ __forceinline__ C negative_infinity() {
   return C(-INFINITY);
 }
 
-// exp for an element type. For 16-bit types one multiplication and one instruction, which is exact
-// enough where results are rounded to 16 bits; results below 2^-126 are 0.
+// exp for an element type. 16-bit types take one multiplication and one instruction, exact enough
+// for results that are rounded to 16 bits; results below 2^-126 are 0.
 template <class T>
 __device__ __forceinline__ float row_exp(float v) {
   if constexpr (sizeof(T) == 2) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ float row_log(float v) { return logf(v); }
 __device__ __forceinline__ double row_log(double v) { return log(v); }
 
 // exp(v - base). A base of -inf counts as 0, so that a row of -inf has the sum 0 and its softmax is
-// NaN by division. The difference comes first: of rows hidden by the lowest finite number, the
+// NaN by division. The difference is computed first: with the lowest finite number as mask, the
 // product of either with log2(e) is infinite.
 template <class T>
 struct RowExponential {
@@ -68,7 +68,7 @@ struct OnlineSum {
     sum += partial;
     maximum = next;
   }
-  // Over lanes that differ in the bits below `width`; all of them receive the result.
+  // Merges over lanes that differ in the bits below `width`; all of them receive the result.
   __device__ __forceinline__ void merge_lanes(int width) {
     C all = maximum;
     for (int mask = width >> 1; mask > 0; mask >>= 1)

@@ -1,6 +1,6 @@
-// 16 bytes of float32, float16 or bfloat16 to floats and back, with the instructions that treat two
-// low-precision elements at once. Kernels whose speed is that of memory have some 25 instructions
-// for an element; a conversion should take one of them.
+// Converts 16 bytes of float32, float16 or bfloat16 to floats and back, with instructions for two
+// 16-bit elements at once. Memory-bound kernels have some 25 instructions an element; a conversion
+// should take one of them.
 #pragma once
 #include "dtype.cuh"
 #include "vector.cuh"
@@ -55,12 +55,12 @@ __device__ __forceinline__ uint4 packed_sum(const uint4& a, const uint4& b) {
 }
 
 // Hides from the compiler that a value is the same in every round of a loop: else it unpacks once,
-// and holds the floats.
+// and keeps the floats in registers.
 __device__ __forceinline__ void keep_packed(uint4& raw) {
   asm volatile("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w));
 }
 
-// The element `value` in all places.
+// Fills a vector with `value`.
 template <class T>
 __device__ __forceinline__ uint4 packed_splat(float value) {
   float all[kVec16<T>];

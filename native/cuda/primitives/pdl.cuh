@@ -1,35 +1,35 @@
-// Kernels that start while the one before them in the stream ends (programmatic dependent launch,
-// sm_90 and newer): its launch, and the last blocks of the other, cost nothing then. Such a kernel
-// waits before it touches global memory; which kernels let the next one start is up to each of
-// them, and for one that is launched plainly it changes nothing.
+// Programmatic dependent launch (PDL, sm_90 and newer): a kernel starts while the previous one in
+// the stream ends, which hides its launch and the last blocks of the other. Such a kernel calls
+// pdl_wait() before it touches global memory. Each kernel decides when it lets the next one start;
+// in a plain launch both calls have no effect.
 #pragma once
 #include "../stream.h"
 
 namespace shardwise::cuda {
 
-// Until what all kernels before have written is there.
+// Waits until the previous kernels are complete and their results visible.
 __device__ __forceinline__ void pdl_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Has L2 fetch whole 16-byte words from a multiple of 16. Nothing is read, so it may be asked for
-// before the kernels that write it are done.
+// Prefetches whole 16-byte words to L2, from a multiple of 16. Reads nothing, so it may precede
+// pdl_wait().
 __device__ __forceinline__ void prefetch_to_l2(const void* from, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 #endif
 }
 
-// Once all blocks have said so, or ended.
+// Lets the next kernel start once all blocks have called it, or ended.
 __device__ __forceinline__ void pdl_launch_dependents() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// For kernels that have nothing to do before they touch memory.
+// For kernels without work before their first memory access.
 __device__ __forceinline__ void pdl_begin() {
   pdl_launch_dependents();
   pdl_wait();

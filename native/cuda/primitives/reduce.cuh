@@ -1,4 +1,4 @@
-// Reductions over a warp and a block. The combination order is fixed, so two runs give the same
+// Reductions over a warp and a block. The order of combinations is fixed, so two runs give the same
 // bits. An op is a struct with `T operator()(T a, T b) const`; all lanes of the warp, all threads
 // of the block take part.
 #pragma once

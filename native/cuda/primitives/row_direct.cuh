@@ -1,7 +1,7 @@
-// Rows in the registers of groups that take one row each: the plain way, best where many blocks fit
-// on a multiprocessor. The blocks start in the order of the rows, so that the rows in work at one
-// time lie together in memory; persistent groups (row_ring.cuh) drift apart, which costs device
-// memory some 10 % for rows of 8 KB.
+// Rows in the registers of groups that take one row each: the simplest mapping, best if many blocks
+// fit on an SM. Blocks start in the order of the rows, so the rows in progress are neighbours in
+// memory; persistent groups (row_ring.cuh) drift apart, which costs some 10 % of the bandwidth for
+// rows of 8 KB.
 //
 // A group is `lanes` threads of a warp (a power of two), or a block. Vector v of a row (16 bytes)
 // belongs to thread v % lanes. For rows of whole vectors on 16-byte boundaries.
@@ -13,9 +13,9 @@
 
 namespace shardwise::cuda {
 
-// threads, at most, where a block has a row: four vectors each
+// at most, for a row per block: four vectors each
 constexpr int kDirectBlock = 256;
-constexpr int kDirectWarpThreads = 128;  // where warps have
+constexpr int kDirectWarpThreads = 128;  // for a row per group within a warp
 
 struct DirectPlace {
   int64_t row;
@@ -31,10 +31,10 @@ struct DirectPlace {
   }
 };
 
-// What is read and written is given up by L2 first (kEvictFirst), or L2 is left to itself. On an
-// H200 the latter is 2 to 5 % faster, but for the norms' rows of warps, where operands of some 25
-// MB are 10 % faster with the former (softmax, of 64 MB: 35.0 us, and 33.5 with the latter). One
-// way to read and the other to write is the slowest.
+// kEvictFirst: loads and stores have evict-first hints for L2. On an H200 no hint is 2 to 5 %
+// faster, except for the norms' rows of warps, where operands of some 25 MB are 10 % faster with
+// hints (softmax, of 64 MB: 35.0 us, and 33.5 without). Hints for only loads or only stores are the
+// slowest.
 template <bool kEvictFirst>
 __device__ __forceinline__ uint4 load_once(const uint4* from) {
   return kEvictFirst ? __ldcs(from) : *from;
@@ -75,9 +75,8 @@ __device__ __forceinline__ float lanes_sum(float value, int lanes) {
   return value;
 }
 
-// Every thread of a block gets the values that the warps wrote to `shared`: lane l that of warp l,
-// and `width`, the power of two over which lanes may then reduce. Lanes without a warp get
-// `nothing`.
+// Gives every thread of a block the values that the warps wrote to `shared`: lane l that of warp l.
+// `width` is the power of two over which lanes may then reduce. Lanes without a warp get `nothing`.
 template <class A>
 __device__ __forceinline__ A exchange_warps(A own, A nothing, A (&shared)[32], int& width) {
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
@@ -88,8 +87,7 @@ __device__ __forceinline__ A exchange_warps(A own, A nothing, A (&shared)[32], i
   return from < warps ? shared[from] : nothing;
 }
 
-// Where warps have the rows, as few lanes as hold a row in four vectors each: fewer shuffles for an
-// element.
+// Rows of warps use as few lanes as hold a row in four vectors each: fewer shuffles an element.
 inline RingPlan plan_direct(int64_t vectors) {
   RingPlan plan = plan_ring(vectors, 4, kDirectBlock);
   if (plan.block || plan.lanes == 0) return plan;
@@ -99,7 +97,7 @@ inline RingPlan plan_direct(int64_t vectors) {
   return plan;
 }
 
-// body(chunks, block): the shape of a direct plan as integral constants.
+// Calls body(chunks, block): the shape of a direct plan as integral constants.
 template <class F>
 inline void with_direct_shape(const RingPlan& plan, F&& body) {
   using std::integral_constant;
@@ -116,10 +114,11 @@ inline void with_direct_shape(const RingPlan& plan, F&& body) {
   }
 }
 
-// The choice for rows of `vectors` vectors: a group for each row while its registers hold it, else
-// persistent blocks with two vectors a thread. direct(chunks, block) is a kernel of `args` and the
-// lanes of a group that waits for the kernels before it (pdl.cuh), `ring` one of `args` that has
-// `ring_bytes` of shared memory a thread. False: the rows are too long, or a block does not fit.
+// Chooses the kernel for rows of `vectors` vectors: a group for each row if its registers hold it,
+// else persistent blocks with two vectors a thread. direct(chunks, block) returns a kernel of
+// `args` and the lanes of a group, started by PDL (pdl.cuh); `ring` is a kernel of `args` with
+// `ring_bytes` of shared memory a thread. Returns false if the rows are too long, or a block does
+// not fit.
 template <class Direct, class RingKernel, class... Args>
 inline bool launch_direct_or_ring(const Stream& stream, int64_t rows, int64_t vectors,
                                   Direct&& direct, RingKernel* ring, int64_t ring_bytes,

@@ -1,13 +1,12 @@
-// Rows on their way from global memory to persistent groups: a ring of rows in shared memory, filled
-// by cp.async.
+// Streams rows from global memory to persistent thread groups: a ring of rows in shared memory,
+// filled by cp.async.
 //
-// A group is `lanes` threads of a warp (a power of two), or a block. It walks over the rows first,
-// first + step ...; vector v of a row (16 bytes) belongs to thread v % lanes of the group, kChunks
-// vectors a thread. Each thread reads back only what it copied itself, so the copies need no
-// barrier, and kStages - 1 rows are always on their way while one is worked on: a streaming kernel
-// needs some 25 KB in flight per multiprocessor of an H200 (bandwidth times latency), whatever its
-// arithmetic does. For rows of whole vectors on 16-byte boundaries; row_tile.cuh has the kernels
-// for all others.
+// A group is `lanes` threads of a warp (a power of two), or a block. It takes the rows first, first
+// + step ...; vector v of a row (16 bytes) belongs to thread v % lanes of the group, kChunks
+// vectors a thread. Each thread reads only what it copied itself, so the copies need no barrier.
+// kStages - 1 rows are always in flight: a streaming kernel needs some 25 KB in flight per SM of an
+// H200 (bandwidth times latency), whatever its arithmetic. For rows of whole vectors on 16-byte
+// boundaries; row_tile.cuh serves all others.
 #pragma once
 #include <type_traits>
 
@@ -19,7 +18,7 @@
 
 namespace shardwise::cuda {
 
-// The part of a thread in a group.
+// The position of a thread in its group.
 struct RingPlace {
   int32_t lanes, slot;
   int64_t first, step;  // rows of this group
@@ -43,8 +42,8 @@ struct RowRing {
   __device__ __forceinline__ uint4* at(int stage, int operand, int chunk) const {
     return slots + ((stage * kOperands + operand) * kChunks + chunk) * blockDim.x + threadIdx.x;
   }
-  // Copies a thread's vectors of a row of `vectors` of them into a stage. Vectors beyond the end
-  // are left alone.
+  // Copies a thread's vectors of a row of `vectors` vectors into a stage. Slots beyond the end keep
+  // their contents.
   __device__ __forceinline__ void fetch(int stage, const uint4* const (&rows)[kOperands], int slot,
                                         int lanes, int vectors) const {
 #pragma unroll
@@ -57,8 +56,8 @@ struct RowRing {
   }
 };
 
-// Sums N values over a group; every thread receives the results. For blocks: `shared` is used in
-// turn by halves, so that one barrier a call is enough; `turn` counts the calls.
+// Sums N values over a group; every thread receives the results. For blocks: `shared` has two
+// halves used in turn, so that one barrier a call is enough; `turn` counts the calls.
 template <bool kBlock, int N>
 __device__ __forceinline__ void ring_sum(float (&values)[N], int lanes, int& turn,
                                          float (&shared)[2][N][32]) {
@@ -82,7 +81,7 @@ __device__ __forceinline__ void ring_sum(float (&values)[N], int lanes, int& tur
   }
 }
 
-// How a ring kernel is launched. lanes 0: it cannot be.
+// Launch parameters of a ring kernel. lanes 0: the rows do not fit.
 struct RingPlan {
   int32_t chunks = 0, lanes = 0, threads = 0;
   bool block = false;
@@ -108,7 +107,7 @@ inline RingPlan plan_ring(int64_t vectors, int32_t block_chunks, int32_t max_thr
   return plan;
 }
 
-// Blocks for `rows` rows: as many as fit at once, no more than there is work for. 0 if a block
+// Blocks for `rows` rows: as many as fit at once, at most one for each group of rows. 0 if a block
 // needs too much shared memory.
 template <class K>
 inline int64_t ring_blocks(K* kernel, const RingPlan& plan, int64_t bytes, int64_t rows,

@@ -1,5 +1,5 @@
-// Sums of exponentials of a row in one read, over a block and over a cluster of blocks, and how
-// blocks of a cluster keep a row in their shared memory. Used where rows are whole 16-byte vectors.
+// Sums of exponentials of a row in one read, over a block and over a cluster of blocks; rows in the
+// shared memory of a cluster. For rows of whole 16-byte vectors.
 #pragma once
 #include <type_traits>
 
@@ -26,9 +26,9 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// Over the block, and over `cluster` blocks (up to 8) if that is more than 1; every thread receives
-// the result. A block of a cluster must call cluster_wait() before it ends: others may still read
-// its scratch.
+// Merges over the block, and over `cluster` blocks (up to 8) if that is more than 1; every thread
+// receives the result. A block of a cluster must call cluster_wait() before it ends: others may
+// still read its scratch.
 template <class T>
 __device__ __forceinline__ OnlineSum<T> merge_all(OnlineSum<T> own, int cluster,
                                                   OnlineSumScratch& shared) {
@@ -59,7 +59,7 @@ __device__ __forceinline__ OnlineSum<T> merge_all(OnlineSum<T> own, int cluster,
   return all;
 }
 
-// The sum over the block, and over `cluster` blocks if that is more than 1, with the same duty.
+// Sums over the block, and over `cluster` blocks if that is more than 1; cluster_wait() as above.
 __device__ __forceinline__ float sum_all(float own, int cluster, float (&shared)[32]) {
   own = warp_reduce(own, SumOp{});
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
@@ -85,8 +85,8 @@ __device__ __forceinline__ float sum_all(float own, int cluster, float (&shared)
   return warp_reduce(all, SumOp{});
 }
 
-// A row spread over the shared memory of a cluster of blocks: block `rank` has `own` vectors from
-// `begin`. Each thread reads back only what it copied, vector by vector as they arrive.
+// The slice of a row in the shared memory of a block of a cluster: block `rank` has `own` vectors
+// from `begin` on. Each thread reads only what it copied, vector by vector as they arrive.
 template <int kThreads>
 struct RowSlice {
   static constexpr int kGroups = 8;
@@ -108,7 +108,7 @@ struct RowSlice {
     for (; v < own; v += kThreads) copy_async(to + v, row + begin + v);
     copy_async_commit();
   }
-  // body(v) for the vectors of this thread, each when it has arrived.
+  // Calls body(v) for the vectors of this thread, each as soon as it has arrived.
   template <int kGroup = 0, class F>
   __device__ __forceinline__ void as_they_arrive(F&& body) const {
     copy_async_wait<kGroups - 1 - kGroup>();
@@ -120,13 +120,13 @@ struct RowSlice {
       for (; v < own; v += kThreads) body(v);
     }
   }
-  // The last body(v) of a row.
+  // Calls body(v) for all vectors of this thread, which have arrived.
   template <class F>
   __device__ __forceinline__ void use(F&& body) const {
 #pragma unroll 2
     for (int32_t v = threadIdx.x; v < own; v += kThreads) body(v);
   }
-  // The same; behind it, the place takes its vector of row `next` (null: none), grouped as in
+  // The same, and refills each slot with its vector of row `next` (null: none), grouped as in
   // fetch.
   template <class F>
   __device__ __forceinline__ void use_and_refill(uint4* staged, const uint4* next, F&& body) const {
@@ -145,7 +145,7 @@ struct RowSlice {
   }
 };
 
-// The rows of the clusters of a persistent grid, one after the other.
+// The rows of a cluster in a persistent grid.
 struct ClusterRows {
   int64_t first, step;
   int32_t rank;
@@ -156,8 +156,8 @@ struct ClusterRows {
 };
 
 // The blocks for a row of `vectors` vectors: the fewest whose slices are at most `wanted` bytes, so
-// that several fit on a multiprocessor and one loads while another computes. Without clusters, or
-// beyond `largest` (8; 16 where the device has them), larger slices. 0: does not fit.
+// that several fit on an SM and one loads while another computes. Without clusters, or beyond
+// `largest` (8; 16 on devices that allow it), slices are larger. 0: the row does not fit.
 inline int32_t slice_cluster(int64_t vectors, int64_t wanted, const DeviceFacts& facts,
                              int32_t largest = 8) {
   int32_t cluster = 1;
@@ -166,7 +166,7 @@ inline int32_t slice_cluster(int64_t vectors, int64_t wanted, const DeviceFacts&
   return ceil_div(vectors, cluster) * 16 + 2048 <= facts.max_shared_per_block ? cluster : 0;
 }
 
-// How many clusters of a kernel run at once. The driver is asked once per thread, kernel,
+// The number of clusters of a kernel that run at once. Asks the driver once per thread, kernel,
 // configuration and device.
 inline int64_t clusters_at_once(const void* kernel, const cudaLaunchConfig_t& config,
                                 int32_t cluster, const DeviceFacts& facts) {
@@ -187,18 +187,18 @@ inline int64_t clusters_at_once(const void* kernel, const cudaLaunchConfig_t& co
     return slot.count;
   int count = 0;
   if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) != cudaSuccess || count < 1) {
-    cudaGetLastError();  // more clusters than run at once are still right
+    cudaGetLastError();  // a grid of more clusters than run at once is still correct
     count = facts.num_sms;
   }
   slot = {kernel, device, cluster, config.dynamicSmemBytes, count};
   return count;
 }
 
-// Threads of a block: those of clusters that stay need more registers.
+// Threads of a block: persistent clusters need more registers.
 constexpr int slice_threads(bool persistent) { return persistent ? 384 : 512; }
 
-// body(persistent): clusters of several blocks stay, since each start waits for all of them; single
-// blocks are faster with a row each.
+// Calls body(persistent): clusters of several blocks are persistent, since each start waits for all
+// of them; single blocks are faster with a row each.
 template <class F>
 inline void with_persistence(int32_t cluster, F&& body) {
   if (cluster > 1) return body(std::true_type{});
@@ -206,8 +206,8 @@ inline void with_persistence(int32_t cluster, F&& body) {
 }
 
 // Starts `kernel` with a cluster of blocks for each row and a slice of the row, `vectors` in all,
-// in the shared memory of each; where they stay, as many clusters as run at once, which walk over
-// the rows.
+// in the shared memory of each block; persistent: as many clusters as run at once, which take row
+// after row.
 template <bool kPersistent, class... Params, class... Args>
 inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vectors, int32_t cluster,
                           const Stream& stream, Args... args) {

@@ -1,11 +1,11 @@
-// A row in the registers of a group of threads: how the row kernels (softmax, norms, cross entropy)
+// A row in the registers of a thread group: how the row kernels (softmax, norms, cross entropy)
 // find, load, reduce and store rows of any length and alignment.
 //
 // A group is `lanes` threads of one warp (a power of two), a whole block, or a cluster of blocks
 // (sm_90). Each thread holds kRowChunks vectors of 16 bytes; vector v of the row belongs to thread
 // v % group size. Rows need not start on a 16-byte boundary: a row that starts `shift` elements
 // after one is treated as if it began `shift` elements earlier, and the vectors at its two ends are
-// moved element by element. Operands of one kernel must share the shift of each row (see
+// accessed element by element. Operands of one kernel must share the shift of each row (see
 // RowAlignment).
 #pragma once
 #include "../stream.h"
@@ -34,7 +34,7 @@ __device__ __forceinline__ C load_floating(const void* base, int64_t index, DTyp
   }
 }
 
-// ---- where rows are ----------------------------------------------------------------------------
+// ---- offsets of rows --------------------------------------------------------------------------
 
 // Offsets of row `index` in N operands: the dims before the last, collapsed, innermost first.
 template <int N>
@@ -58,8 +58,8 @@ struct RowMap {
   }
 };
 
-// Whether rows can be moved in 16-byte vectors, and how many elements a row may start after a
-// boundary.
+// Whether rows can be accessed in 16-byte vectors, and the largest number of elements between a
+// boundary and the start of a row.
 struct RowAlignment {
   bool vectors = false;
   int32_t max_shift = 0;
@@ -120,8 +120,8 @@ __device__ __forceinline__ int row_shift(const T* row) {
   return static_cast<int>((reinterpret_cast<uintptr_t>(row) & 15) / sizeof(T));
 }
 
-// Elements [first, first + V) of a row of n; those outside it are `fill`. row + first is 16-byte
-// aligned.
+// Loads elements [first, first + V) of a row of n; those outside it are `fill`. row + first is
+// 16-byte aligned.
 template <int V, class T, class Index>
 __device__ __forceinline__ Vec<T, V> load_masked(const T* row, Index first, Index n, T fill) {
   if (first >= 0 && first + V <= n) return load_vec<V>(row + first);
@@ -144,7 +144,7 @@ __device__ __forceinline__ void store_masked(T* row, Index first, Index n, const
     if (first + i >= 0 && first + i < n) row[first + i] = values[i];
 }
 
-// ---- teams -------------------------------------------------------------------------------------
+// ---- thread groups ----------------------------------------------------------------------------
 
 struct RowGroup {
   int32_t lanes = 32;   // threads of a warp per row; more than 32: the whole block
@@ -188,7 +188,7 @@ inline RowPlan plan_rows(int64_t rows, int64_t n, int32_t width, int32_t max_shi
   return plan;
 }
 
-// Which row and which vectors of it belong to this thread.
+// The row of this thread, and its vectors of it.
 struct RowPlace {
   uint32_t row;
   int32_t slot, stride;  // vector c of the thread is vector slot + c * stride of the row
@@ -206,15 +206,15 @@ struct RowPlace {
   }
 };
 
-// The shared memory of row_reduce: one value per warp, and the block's own for the cluster.
+// The shared memory of row_reduce: one value per warp, and the block's result for the cluster.
 template <class A>
 struct RowScratch {
   A warps[32];
   A block;
 };
 
-// Reduces over the group; every thread of it receives the result. All threads of the block (cluster)
-// must call it.
+// Reduces over the group; every thread of it receives the result. All threads of the block
+// (cluster) must call it.
 template <class A, class Op>
 __device__ __forceinline__ A row_reduce(A value, Op op, A identity, const RowGroup& group,
                                         RowScratch<A>& shared) {
@@ -248,8 +248,8 @@ __device__ __forceinline__ A row_reduce(A value, Op op, A identity, const RowGro
   return value;
 }
 
-// Starts a row kernel as planned; with a cluster if the plan has one. The error, if any, is seen by
-// launched().
+// Launches a row kernel by its plan, with a cluster if the plan has one. launched() reports an
+// error.
 template <class... Params, class... Args>
 inline void launch_rows(void (*kernel)(Params...), const RowPlan& plan, cudaStream_t stream,
                         Args&&... args) {

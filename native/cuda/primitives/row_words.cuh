@@ -1,14 +1,13 @@
-// Vectors of rows at any address as words: 16 bytes that hold elements of a row, for kernels whose
-// operands do not share the alignment of a row (row_tile.cuh has those that do). Words stay packed
-// until they are computed with: as elements of 16 bits they would take a register each, and two
-// instructions more.
+// Words are 16 bytes of elements of a row at any address, for kernels whose operands do not share
+// the alignment of a row (row_tile.cuh serves those that do). Words stay packed until their use:
+// unpacked 16-bit elements would take a register each, and two instructions more.
 #pragma once
 #include "packed.cuh"
 #include "row_tile.cuh"
 
 namespace shardwise::cuda {
 
-// unpack and pack, of float64, too.
+// unpack and pack, for float64 too.
 template <class T>
 __device__ __forceinline__ void unpack_words(const uint4& words, compute_t<T> (&out)[kVec16<T>]) {
   if constexpr (sizeof(T) == 8) {
@@ -30,7 +29,7 @@ __device__ __forceinline__ uint4 pack_words(const compute_t<T> (&values)[kVec16<
 
 namespace detail {
 
-// Elements [first, first + V) one by one; 0 outside the row. load_masked in its place cost the
+// Loads elements [first, first + V) one by one; 0 outside the row. load_masked instead costs the
 // forward pass of norms 2 to 6 %.
 template <class T, class Index>
 __device__ __forceinline__ uint4 words_of_elements(const T* row, Index first, Index n) {
@@ -43,7 +42,7 @@ __device__ __forceinline__ uint4 words_of_elements(const T* row, Index first, In
   return *reinterpret_cast<const uint4*>(&elements);
 }
 
-// The 16 bytes that begin `bytes` into low and high.
+// The 16 bytes at offset `bytes` of low and high together.
 template <class T>
 __device__ __forceinline__ uint4 join_words(const uint4& low, const uint4& high, uint32_t bytes) {
   uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -60,8 +59,8 @@ __device__ __forceinline__ uint4 join_words(const uint4& low, const uint4& high,
 
 }  // namespace detail
 
-// V elements at any address, by the two aligned vectors that hold them, of which the second is
-// mostly in L1.
+// Loads V elements at any address by the two aligned vectors around them; the second is mostly in
+// L1.
 template <class T>
 __device__ __forceinline__ uint4 load_words_across(const T* from) {
   const auto address = reinterpret_cast<uintptr_t>(from);
@@ -70,13 +69,13 @@ __device__ __forceinline__ uint4 load_words_across(const T* from) {
   return detail::join_words<T>(__ldca(vectors), __ldca(vectors + (bytes != 0)), bytes);
 }
 
-// Elements [first, first + V) of a row of n at any address, 0 outside it.
+// Loads elements [first, first + V) of a row of n at any address, 0 outside it.
 template <class T, class Index>
 __device__ __forceinline__ uint4 load_words_anywhere(const T* row, Index first, Index n) {
   constexpr int V = kVec16<T>;
   if (n < V) return detail::words_of_elements(row, first, n);
-  // At an end of the row it is the V elements there, which are then moved: no load stands in a
-  // branch that differs between threads.
+  // At an end of the row it loads the V elements there and shifts them: no load is in a divergent
+  // branch.
   const Index from = first < 0 ? 0 : first + V <= n ? first : n - V;
   const uint4 words = load_words_across(row + from), nothing = make_uint4(0, 0, 0, 0);
   if (first == from) return words;
@@ -86,7 +85,7 @@ __device__ __forceinline__ uint4 load_words_anywhere(const T* row, Index first, 
                    : detail::join_words<T>(nothing, words, 16 + moved);
 }
 
-// The same where row + first is 16-byte aligned.
+// The same if row + first is 16-byte aligned.
 template <class T, class Index>
 __device__ __forceinline__ uint4 load_words(const T* row, Index first, Index n) {
   if (first >= 0 && first + kVec16<T> <= n) return *reinterpret_cast<const uint4*>(row + first);

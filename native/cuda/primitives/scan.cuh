@@ -17,8 +17,9 @@ __device__ __forceinline__ T warp_scan_inclusive(T value, Op op) {
   return value;
 }
 
-// Thread i receives op(identity, value 0, ..., value i-1) and `total` the whole. 1-D blocks of a
-// multiple of 32 threads, at most 1024; `shared` holds 33 T and may be used again after the call.
+// Thread i receives op(identity, value 0, ..., value i-1), and `total` is the sum of all. For 1-D
+// blocks of a multiple of 32 threads, at most 1024; `shared` holds 33 T and may be used again after
+// the call.
 template <class T, class Op>
 __device__ __forceinline__ T block_scan_exclusive(T value, Op op, T identity, T* shared, T& total) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;

@@ -73,7 +73,7 @@ __device__ __forceinline__ void store_vec(T* p, const Vec<T, N>& v) {
 }
 
 // store_vec to global memory (not shared). In loops the compiler splits plain 16-byte stores into
-// elements; these it cannot.
+// elements, but not these.
 template <int N, class T>
 __device__ __forceinline__ void store_global(T* p, const Vec<T, N>& v) {
   constexpr int bytes = sizeof(T) * N;

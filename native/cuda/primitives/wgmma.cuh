@@ -1,13 +1,13 @@
 // wgmma (sm_90a): products of 64 x N x 16 by the four warps of a warpgroup, float16 or bfloat16 in,
-// float32 out. Operands lie in shared memory in rows of 128 bytes, swizzled as the copy engine
-// writes them (CU_TENSOR_MAP_SWIZZLE_128B), and are given by descriptors; a may also lie in
+// float32 out. Operands are in shared memory in rows of 128 bytes, swizzled as the copy engine
+// writes them (CU_TENSOR_MAP_SWIZZLE_128B), and addressed by descriptors; a may also be in
 // registers:
-//   K-major   row = one row of the operand, 64 elements along k; 8 rows are 1024 bytes; 16 elements along k are 32 bytes on.
-//   MN-major row = one k, 64 elements along m (n); 8 of k are 1024 bytes; 16 along k are 2048 bytes
-//   on; the next 64 of m (n)
-//             begin `kGroupBytes` further (or as the descriptor says).
-//   registers the fragments of mma.cuh, 16 rows a warp: neighbouring accumulators, rounded and
-//   packed, are fragments along k.
+//   K-major    row = one row of the operand, 64 elements along k; 8 rows are 1024 bytes;
+//              16 elements along k are 32 bytes
+//   MN-major   row = one k, 64 elements along m (n); 8 of k are 1024 bytes; 16 along k are 2048
+//              bytes; the next 64 of m (n) begin `kGroupBytes` further (or as the descriptor says)
+//   registers  the fragments of mma.cuh, 16 rows a warp: neighbouring accumulators, rounded and
+//              packed, are fragments along k
 // Accumulators: of warp w (0 to 3) and lane l, element 4 j + e is at row 16 w + l / 4 + 8 (e / 2),
 // column 8 j + 2 (l % 4) + e % 2.
 #pragma once
@@ -39,8 +39,8 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// Keeps the compiler from touching registers of a product before this place: to it, they are
-// written where the product starts.
+// A compiler fence for operands in registers: it must not touch them before this point, although it
+// sees them written where the product starts.
 template <int N>
 __device__ __forceinline__ void wgmma_fence_operand(float (&d)[N]) {
 #pragma unroll
@@ -52,7 +52,7 @@ __device__ __forceinline__ void wgmma_fence_operand(uint32_t (&a)[N][4]) {
   for (int i = 0; i < N * 4; i++) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
 }
 
-// Registers in sixteens: the text of their numbers and the operands.
+// Registers in groups of sixteen: the text of their numbers and the operands.
 #define SW_R0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SW_R1 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define SW_R2 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
@@ -138,7 +138,7 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b,
   else                                              \
     SW_WGMMA_REGISTERS(N, "f16", __VA_ARGS__)
 
-// The same with a, 64 x 16, in registers. They must not change before the product is done.
+// The same with a, 64 x 16, in registers. They must not change before the product is complete.
 template <class T, int N, bool MajorB>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b,
                                       int32_t accumulate) {

@@ -1,20 +1,20 @@
 // nonzero, nonzero_rows: the coordinates of the elements that are not 0 (NaN is not 0), row-major.
 //
-//   nonzero       starts[t] = how many lie before tile t, starts[tiles] = how many there are; bit i of flags = x[i] != 0
+//   nonzero       starts[t] = number of them before tile t, starts[tiles] = number in all;
+//                 bit i of flags = x[i] != 0
 //   nonzero_rows  rows[starts[t] + rank among the flags of tile t] = the coordinates of the element
-// Between the two the host reads how many there are and allocates the rows. The tile, at least 4096
-// elements, is chosen above so that there are at most 16,384. nonzero: a warp flags and counts a
-// tile, 16 bytes a lane and load where x is dense; one block turns the counts into starts.
-// nonzero_rows: a block of 256 threads takes a tile by 4096 elements: it ranks their flags by a
-// scan, puts the numbers of those that are set into shared memory by rank, and neighbouring threads
-// write neighbouring rows. Reads x once, writes rows once; the flags, a bit for each element, are
-// written and read. Operations: an element a comparison and its flag, one that is set some five of
-// its scan and a division for each dim but the first.
-// Numerics: integers alone (a float is 0 if its bits but the sign are), so the result does not
-// depend on timing.
-// Source: PyTorch's nonzero. Technique: compaction by counts, prefix sums and ranks. On an H200,
-// 16M bools, half of them set, with the host's reading of the count: 74 us (PyTorch 80). Versions:
-// bytes one at a time, twice, into rows of the greatest size, of which the front is copied: 207 us.
+// Between the two the host reads the number and allocates the rows. A tile has at least 4096
+// elements, more if there would be more than 16,384 tiles. nonzero: a warp flags and counts a tile,
+// 16 bytes a lane and load if x is dense; one block turns the counts into starts. nonzero_rows: a
+// block of 256 threads takes a tile by 4096 elements: it ranks their flags by a scan, stores the
+// numbers of the set ones in shared memory by rank, and neighbouring threads write neighbouring
+// rows. Bytes: x once, rows once; the flags, a bit for each element, are written and read.
+// Operations: a comparison and a flag an element; a set one some five of its scan and a division
+// for each dim but the first. Numerics: integers only (a float is 0 if its bits without the sign
+// are), so the result does not depend on timing. Source: PyTorch's nonzero. Technique: compaction
+// by counts, prefix sums and ranks. On an H200, 16M bools, half of them set, including the read of
+// the number by the host: 74 us (PyTorch 80). Versions: bytes one at a time, twice, into rows of
+// the greatest size, of which the front is copied: 207 us.
 #include "../../../generated/op_params.h"
 #include "../../primitives/offsets.cuh"
 #include "../../primitives/scan.cuh"
@@ -26,11 +26,11 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kLoads = 8;  // in flight in a lane
-constexpr int kOwn = 16;   // flags of a thread that ranks
+constexpr int kLoads = 8;  // in flight per lane
+constexpr int kOwn = 16;   // flags that a thread ranks
 constexpr int kRound = kThreads * kOwn;
 constexpr int kScanThreads = 1024;
-constexpr int kScanItems = 16;  // of a thread: the tiles of a tensor in one round
+constexpr int kScanItems = 16;  // tiles per thread in one round of the scan
 
 struct OrOp {
   __device__ __forceinline__ uint32_t operator()(uint32_t a, uint32_t b) const { return a | b; }
@@ -42,13 +42,13 @@ struct FlagArgs {
   const void* x;
   int64_t numel, tile, tiles;
   bool wide;        // dense and aligned to 16 bytes
-  uint64_t mask;    // the bits of an element that count: without the sign of a float
+  uint64_t mask;    // the bits of an element that are compared: without the sign of a float
   int64_t* starts;  // [tiles + 1]
   uint32_t* flags;  // two for each word
   OffsetCalculator<1> offsets;
 };
 
-// kLoads vectors of 16 bytes for each lane, from `begin` on; returns how many of the lane's
+// Flags kLoads vectors of 16 bytes for each lane, from `begin` on; returns how many of the lane's
 // elements are not 0. Lanes that have 16 elements together write their flags.
 template <class T>
 __device__ __forceinline__ uint32_t flag_vectors(const FlagArgs& args, int64_t begin, int lane) {
@@ -147,8 +147,8 @@ struct RowArgs {
   IndexDivide sizes[kMaxDims];  // innermost first
 };
 
-// The coordinate along dim d, counted from the innermost; leaves the number of the element among
-// those of the dims outside.
+// The coordinate along dim d, counted from the innermost; `element` becomes the index among the
+// outer dims.
 __device__ __forceinline__ int64_t take_coordinate(const RowArgs& args, int d, int64_t& element) {
   const int64_t next = d + 1 < args.ndim ? args.sizes[d].quotient(element) : 0;
   const int64_t coordinate = element - next * args.sizes[d].size;
@@ -171,9 +171,9 @@ __device__ __forceinline__ void write_row(const RowArgs& args, int64_t element, 
 }
 
 __global__ void __launch_bounds__(kThreads) write_rows(const __grid_constant__ RowArgs args) {
-  __shared__ uint16_t numbers[kRound];  // of elements in the round, by rank
+  __shared__ uint16_t numbers[kRound];  // numbers of the round's elements, by rank
   __shared__ uint32_t shared[33];
-  // Whatever was found, what is written lies in the rows.
+  // Never writes outside of the rows, whatever the flags say.
   int64_t row = args.starts[blockIdx.x];
   const int64_t next = args.starts[blockIdx.x + 1], last = next < args.count ? next : args.count;
   if (row < 0) return;

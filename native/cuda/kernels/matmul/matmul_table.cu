@@ -45,7 +45,7 @@ Tables& tables() {
   return *kept;
 }
 
-// ---- looking a product up ----------------------------------------------------------------------
+// ---- look-up ----------------------------------------------------------------------------------
 
 int row_class(int64_t rows) {
   return rows <= 8 ? 0 : rows <= 16 ? 1 : rows <= 32 ? 2 : rows <= 128 ? 3 : 4;
@@ -124,7 +124,7 @@ struct Cache {
   }
 };
 
-// ---- telling -----------------------------------------------------------------------------------
+// ---- reports ----------------------------------------------------------------------------------
 
 const char* source_name(MatmulSource source) {
   return source == MatmulSource::Table ? "table" : source == MatmulSource::Near ? "near" : "rule";

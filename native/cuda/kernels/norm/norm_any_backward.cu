@@ -3,9 +3,8 @@
 //
 //   registers  gx of rows of up to 1024 vectors: the group of a row (row_tile.cuh: part of a warp,
 //              else a block) keeps g and x in registers, in the vectors of gx. A thread at an end
-//              of
-//              the row reads the V elements there too, some of which are its neighbour's: it does
-//              not write these.
+//              of the row reads the V elements there too, some of which are its neighbour's: it
+//              does not write these.
 //   long       gx of other rows: a block goes over a row twice, for the sums and for gx
 //   columns    gw and gb: a thread has a vector of columns, the same in every row, and goes over a
 //              slice of the rows; a block adds up its threads in shared memory and writes a row of

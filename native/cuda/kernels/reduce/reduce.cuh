@@ -1,21 +1,20 @@
-// Reductions over the last dims of a tensor: the machinery behind reduce*.cu.
+// Reductions over the last dims of a tensor, instantiated by reduce*.cu.
 //
 // Layout: x[outer..., reduced...] with any strides; y[outer...] contiguous. Two mappings, chosen by
-// which side lies densely in memory, each as `vector` (float32, float16, bfloat16 in 16-byte
-// accesses) and `any` (one element at a time, dtype switch):
-//   rows     reduced elements are neighbours: 1 to 32 lanes, or a block of 256 threads, share an output
-//   columns outputs are neighbours: threads of a block lie side by side over the outputs and above
-//   each other over the
-//            reduced elements, joined through shared memory
-// When outputs are few the reduced elements are split over blocks (grid.y); their accumulators go
-// to scratch memory and a second kernel joins them. Reads x once; every combination has a fixed
-// order, so two runs give the same bits.
-// Numerics: groups of neighbours are added pairwise, then to the thread's accumulator (float32,
-// float64 or int64), then threads by a tree.
+// which dims are dense in memory, each as `vector` (float32, float16, bfloat16 in 16-byte accesses)
+// and `any` (one element at a time, dtype switch):
+//   rows     reduced elements are neighbours: 1 to 32 lanes, or a block of 256 threads, share an
+//            output
+//   columns  outputs are neighbours: the threads of a block form a grid of outputs by reduced
+//            elements, combined through shared memory
+// For few outputs the reduced elements are split over blocks (grid.y); their accumulators go to
+// scratch memory and a second kernel combines them. Bytes: x once. Numerics: groups of neighbours
+// are added pairwise, then to the thread's accumulator (float32, float64 or int64), then threads by
+// a tree. The order is fixed, so two runs give the same bits.
 //
 // An op has: Value (compute type), Accumulator, identity(), combine(a, b), add(accumulator, values,
 // index, step) for values at reduced indices index, index + step, ..., and finish(args, output,
-// accumulator); kOwnOutput if y is bool or int64 whatever x is.
+// accumulator); kOwnOutput if y is bool or int64 for every x.
 #pragma once
 #include "../../../generated/op_params.h"
 #include "../../primitives/dtype.cuh"
@@ -30,7 +29,7 @@ namespace shardwise::cuda::reduce {
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;  // vectors or elements in flight per thread
 constexpr int64_t kMaxSplits = 4096;
-// unrolled steps of a block: where each has more, more blocks are taken, as some are slow
+// unrolled steps of a block from which on more blocks are used, because some are slow
 constexpr int64_t kLongSplit = 16;
 constexpr int kMaxVector = 8;
 
@@ -41,7 +40,7 @@ struct Args {
   DType x_dtype, y_dtype;
   // rows: 1 to 32, or kThreads. columns: outputs (vectors) side by side in a block
   int32_t threads_per_row;
-  // reduced indices that do not fit the fast division: the loops by one only
+  // reduced indices exceed the fast division: only the loops by one element
   bool large;
   int64_t outer, reduced;
   int64_t splits, per_split;
@@ -70,8 +69,8 @@ __device__ __forceinline__ void emit(const Args& args, const Op& op, int64_t out
 
 // ---- rows --------------------------------------------------------------------------------------
 
-// Joins the accumulators of `width` neighbouring threads, a power of two up to 32 or the whole
-// block. Does this thread have the result?
+// Combines the accumulators of `width` neighbouring threads, a power of two up to 32 or the whole
+// block. Returns whether this thread has the result.
 template <class Op>
 __device__ __forceinline__ bool join_threads(const Op& op, int width, typename Op::Accumulator& a) {
   using A = typename Op::Accumulator;
@@ -190,7 +189,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- columns -----------------------------------------------------------------------------------
 
-// Joins the accumulators of the threads above each other; thread row 0 emits. V outputs per thread.
+// Combines the accumulators of a column of threads; thread row 0 emits. V outputs per thread.
 template <class Op, int V>
 __device__ __forceinline__ void finish_columns(const Args& args, const Op& op, int64_t first,
                                                typename Op::Accumulator (&a)[V]) {
@@ -306,7 +305,7 @@ struct Plan {
   unsigned blocks;
 };
 
-// `keep_order`: the op looks at indices, so reduced dims must stay in order.
+// `keep_order`: the op uses indices, so the reduced dims must stay in order.
 void make_plan(const KernelCall& call, int32_t reduced_ndim, bool keep_order, Plan* plan);
 
 template <class Op, class T>

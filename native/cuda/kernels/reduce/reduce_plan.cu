@@ -1,4 +1,4 @@
-// How a reduction is laid over the device: see reduce.cuh.
+// Plans how a reduction is distributed over the device: see reduce.cuh.
 #include "reduce.cuh"
 
 namespace shardwise::cuda::reduce {
@@ -10,8 +10,8 @@ int32_t power_of_two_above(int64_t n, int32_t limit) {
   return p;
 }
 
-// Can 16-byte vectors of V elements run along the innermost dim of `along`, with `other` as the
-// second index?
+// Whether 16-byte vectors of V elements fit along the innermost dim of `along`, with `other` as the
+// second index.
 bool vectors_fit(const Dims<1>& along, const Dims<1>& other, const void* data, int64_t v,
                  bool tail_allowed) {
   const int32_t inner = along.ndim - 1;
@@ -63,7 +63,7 @@ void make_plan(const KernelCall& call, int32_t reduced_ndim, bool keep_order, Pl
   const int64_t busy = int64_t(stream_of(call).facts->num_sms) * 4;  // blocks that fill the device
   args.splits = 1;
   args.per_split = args.reduced > 0 ? args.reduced : 1;
-  int64_t per_block;  // reduced elements that a block takes in one unrolled step
+  int64_t per_block;  // reduced elements of a block in one unrolled step
   if (plan->columns) {
     args.threads_per_row = power_of_two_above(ceil_div(args.outer, v), 32);
     plan->blocks = static_cast<unsigned>(ceil_div(args.outer, args.threads_per_row * v));

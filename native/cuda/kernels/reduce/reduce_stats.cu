@@ -1,21 +1,20 @@
-// reduce_var, reduce_norm, reduce_logsumexp. See reduce.cuh for the mapping. Floats only.
+// reduce_var, reduce_norm, reduce_logsumexp. reduce.cuh has the kernels. Floats only.
 //
-// var, in double: Welford over groups: mean and squared deviations of a group of neighbours, merged
-// with Chan's formula, so that there is one division per group and no cancellation. Divides by
-// max(0, n - correction); outputs (var, mean).
-// norm: the order decides the sum: count of nonzeros, |x|, x^2, max |x|, min |x|, |x|^p. Squares beyond float32's range give inf.
-// logsumexp: running maximum and sum of exp(x - maximum); -inf rows give -inf, +inf gives +inf.
-// Bytes: x once, results once, and accumulators twice where the reduced elements are split over
-// blocks.
-// Operations: var 4 an element (sum, difference, square, sum) and 10 to merge a group, in float64;
-// norm 2 (the term, the sum), one a power for |x|^p; logsumexp some 4 (comparison, difference,
-// exponential, sum).
-// Numerics: norm and logsumexp in float32 (float64 for float64), rounded once; order fixed by
-// shape, strides, place, device.
-// Source: PyTorch's var, linalg.vector_norm and logsumexp; Welford (1962), Chan et al. (1979);
-// Milakov and Gimelshein, arXiv:1805.02867. On an H200, float32, 16384 x 16384: variance of rows
-// 314 us (PyTorch 387), logsumexp of rows 264 (1819), norms of rows 245 (262) and of all 249 (249).
-// No other version was timed.
+//   var        Welford over groups, in double: mean and squared deviations of a group of elements,
+//              merged by Chan's formula, so that there is one division per group and no
+//              cancellation. Divides by max(0, n - correction); outputs (var, mean).
+//   norm       the order selects the sum: number of nonzeros, |x|, x^2, max |x|, min |x|, |x|^p.
+//              Squares beyond float32's range give inf.
+//   logsumexp  running maximum and sum of exp(x - maximum); -inf rows give -inf, +inf gives +inf
+// Bytes: x once, results once, and accumulators twice if the reduced elements are split over
+// blocks. Operations: var 4 an element (sum, difference, square, sum) and 10 to merge a group, in
+// float64; norm 2 (the addend, the sum), one a power for |x|^p; logsumexp some 4 (comparison,
+// difference, exponential, sum). Numerics: norm and logsumexp in float32 (float64 for float64),
+// rounded once; order fixed by shape, strides, alignment, device. Source: PyTorch's var,
+// linalg.vector_norm and logsumexp; Welford (1962), Chan et al. (1979); Milakov and Gimelshein,
+// arXiv:1805.02867. On an H200, float32, 16384 x 16384: variance of rows 314 us (PyTorch 387),
+// logsumexp of rows 264 (1819), norms of rows 245 (262) and of all 249 (249). No other version was
+// timed.
 #include "../../math.cuh"
 #include "reduce.cuh"
 
@@ -29,7 +28,7 @@ template <class C>
 __device__ __forceinline__ C infinity() {
   return static_cast<C>(__int_as_float(0x7f800000));
 }
-// Moments are kept in double: far from 0, float32 means lose the digits that the deviations need.
+// Moments are double: far from 0, a float32 mean lacks the digits of the deviations.
 struct Moments {
   double count, mean, squares;  // squares: sum of squared deviations from mean
 };

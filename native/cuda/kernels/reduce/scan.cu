@@ -1,23 +1,23 @@
 // cumsum, cumprod: y[..., i] = x[..., 0] + ... + x[..., i] along the last dim (times for cumprod),
 // any strides.
 //
-// rows     the last dim is dense: a block of 256 threads walks through a row (or a chunk of it) in tiles of 1024 elements that
-//          are read and written coalesced, with a running carry, the next tile on its way while one
-//          is added up: vectors of four where they lie aligned, else through shared memory
-// columns the rows lie side by side in memory: one thread per row (or chunk of it), coalesced
-// across threads When rows are few they are cut into chunks: a first kernel reduces every chunk,
-// the second starts each chunk from the reduction of those before it. Reads x once (twice with
-// chunks), writes y once. Computes in float32, float64 or int64 and rounds each element once. Rows:
-// four neighbours in order, threads by a scan of shuffles, tiles in order; columns: in order. With
-// chunks, their totals first: an order fixed by shape, strides, alignment and device.
-// Operations: columns one an element; rows two, and for each four of them a scan over the threads;
-// with chunks one more.
-// Source: PyTorch's cumsum and cumprod; Hillis and Steele (1986) within a warp. Chunks are reduced
-// first and then scanned, without the look-back of Merrill and Garland, which would read x once. On
-// an H200, float32 (PyTorch): cumsum of rows, 16384 x 16384, 545 us (1138), of columns 1000 (6212),
-// of 64M in one row 222 (210, by look-back, whose bits depend on timing); of bfloat16 rows, 16384 x
-// 16384, 488 (1114). Versions: through shared memory and a tile at a time, rows 807 us, one row
-// 310.
+//   rows     the last dim is dense: a block of 256 threads goes over a row (or a chunk of it) in
+//            tiles of 1024 elements that are read and written coalesced, with a running carry; the
+//            loads of the next tile overlap with the sums of this one. Vectors of four if they are
+//            aligned, else through shared memory.
+//   columns  rows are neighbours in memory: one thread per row (or chunk of it), coalesced across
+//            threads
+// Few rows are split into chunks: a first kernel reduces every chunk, the second starts each chunk
+// from the reduction of those before it. Bytes: x once (twice with chunks), y once. Operations:
+// columns one an element; rows two, and for each four of them a scan over the threads; with chunks
+// one more. Numerics: float32, float64 or int64, each element rounded once. Rows: four neighbours
+// in order, threads by a scan of shuffles, tiles in order; columns: in order. With chunks, their
+// totals first: an order fixed by shape, strides, alignment and device. Source: PyTorch's cumsum
+// and cumprod; Hillis and Steele (1986) within a warp. Chunks are reduced first and then scanned.
+// The look-back of Merrill and Garland would read x once, but its bits depend on timing. On an
+// H200, float32 (PyTorch): cumsum of rows, 16384 x 16384, 545 us (1138), of columns 1000 (6212), of
+// 64M in one row 222 (210, by look-back); of bfloat16 rows, 16384 x 16384, 488 (1114). Versions:
+// through shared memory and a tile at a time, rows 807 us, one row 310.
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/group.cuh"
 #include "../../primitives/offsets.cuh"
@@ -39,7 +39,7 @@ struct ScanArgs {
   DType x_dtype, y_dtype;
   int64_t rows, n, x_step, y_step;
   int64_t chunks, per_chunk;
-  bool vectors;                     // rows: groups of kItems lie aligned in x and y
+  bool vectors;                     // rows: groups of kItems are aligned in x and y
   void* totals;                     // [rows][chunks] of rows, [chunks][rows] of columns
   OffsetCalculator<2> row_offsets;  // x, y
 };
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads)
   const Chunk c = chunk_of(args, blockIdx.x / args.chunks, blockIdx.x % args.chunks);
   const int64_t base = args.row_offsets.get(c.row)[0];
   C sum = identity;
-  int64_t rest = c.begin;  // what whole vectors leave over
+  int64_t rest = c.begin;  // the remainder after the whole vectors
   if constexpr (Vectors) {
     constexpr int kInFlight = 4;
     rest = c.end - (c.end - c.begin) % (kInFlight * kTile);
@@ -99,15 +99,15 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) static_cast<C*>(args.totals)[c.row * args.chunks + c.chunk] = sum;
 }
 
-// Vectors: x and y are dense, of floating dtypes, and groups of kItems lie aligned; a thread loads
-// what it adds up. Else loads and stores are coalesced element by element, and change places in
-// shared memory.
+// Vectors: x and y are dense, of floating dtypes, and groups of kItems are aligned; a thread loads
+// the elements that it sums. Else loads and stores are coalesced element by element and exchanged
+// through shared memory.
 template <class C, class Op, bool Vectors>
 __global__ void __launch_bounds__(kThreads, sizeof(C) == 4 && Vectors ? 5 : 1)
     scan_rows(const __grid_constant__ ScanArgs args) {
   __shared__ C tile[Vectors ? 1 : kTile + kTile / 32];
   __shared__ C shared[33];
-  // spreads the reads by fours over the banks
+  // padding distributes the reads of four over the banks
   const auto slot = [](int i) { return i + (i >> 5); };
   const Op op;
   const C identity = identity_of<C, Op>();
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(C) == 4 && Vectors ? 5 : 1)
       own[u] = Vectors ? fetched[u] : tile[slot(threadIdx.x * kItems + u)];
       if (u > 0) own[u] = op(own[u - 1], own[u]);
     }
-    // on its way while this tile is added up
+    // in flight while this tile is summed
     if (start + kTile < c.end) fetch(start + kTile, fetched);
     C total;
     const C before = op(carry, block_scan_exclusive(own[kItems - 1], op, identity, shared, total));
