@@ -88,8 +88,8 @@ const groups: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * A CPU kernel file has a CUDA file of the same name. `_parts` of a file, such as attention_mma.cu,
- * need no twin.
+ * A CPU kernel file has a CUDA file of the same name, in whichever folder of native/cuda/kernels. A
+ * file with a suffix, such as pointwise_dispatch.cc beside pointwise.cc, needs no twin.
  */
 export function mirrorFindings(): string[] {
   const stems = (folder: string, ending: string) =>

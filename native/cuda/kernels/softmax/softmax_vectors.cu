@@ -255,39 +255,43 @@ bool rows_fit(const SoftmaxRows& r) {
          is_aligned(r.second, 16) && is_aligned(r.out, 16);
 }
 
+// Launches direct(chunks, block) or `ring`; both take `inputs`, then the arguments that forward and
+// backward share.
+template <class T, class Direct, class Ring, class... Inputs>
+bool launch(const KernelCall& call, const SoftmaxRows& r, const Direct& direct, Ring* ring,
+            int64_t ring_bytes, Inputs... inputs) {
+  const int64_t vectors = r.n / kVec16<T>;
+  return launch_direct_or_ring(stream_of(call), r.rows, vectors, direct, ring, ring_bytes,
+                               static_cast<const uint4*>(inputs)..., static_cast<uint4*>(r.out),
+                               r.rows, static_cast<int32_t>(vectors), r.log_form);
+}
+
 }  // namespace
 
 bool softmax_vectors_forward(const KernelCall& call, const SoftmaxRows& r) {
   if (!rows_fit(r)) return false;
-  const int64_t vectors = r.n / vec16(r.dtype);
   bool done = false;
   dispatch_packed(r.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     const auto direct = [](auto chunks, auto block) {
       return softmax_direct<T, decltype(chunks)::value, decltype(block)::value>;
     };
-    done = launch_direct_or_ring(stream_of(call), r.rows, vectors, direct, softmax_ring<T>,
-                                 RowRing<1, 2, kForwardStages>::bytes(1),
-                                 static_cast<const uint4*>(r.first), static_cast<uint4*>(r.out),
-                                 r.rows, static_cast<int32_t>(vectors), r.log_form);
+    done = launch<T>(call, r, direct, softmax_ring<T>, RowRing<1, 2, kForwardStages>::bytes(1),
+                     r.first);
   });
   return done;
 }
 
 bool softmax_vectors_backward(const KernelCall& call, const SoftmaxRows& r) {
   if (!rows_fit(r)) return false;
-  const int64_t vectors = r.n / vec16(r.dtype);
   bool done = false;
   dispatch_packed(r.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     const auto direct = [](auto chunks, auto block) {
       return softmax_direct_gradient<T, decltype(chunks)::value, decltype(block)::value>;
     };
-    done = launch_direct_or_ring(stream_of(call), r.rows, vectors, direct, softmax_ring_gradient<T>,
-                                 RowRing<2, 2, kBackwardStages>::bytes(1),
-                                 static_cast<const uint4*>(r.first),
-                                 static_cast<const uint4*>(r.second), static_cast<uint4*>(r.out),
-                                 r.rows, static_cast<int32_t>(vectors), r.log_form);
+    done = launch<T>(call, r, direct, softmax_ring_gradient<T>,
+                     RowRing<2, 2, kBackwardStages>::bytes(1), r.first, r.second);
   });
   return done;
 }
