@@ -7,11 +7,11 @@
 //
 // Backward: a tile of weights is recomputed as P = exp(score - lse). With Z the dropout factors (0
 // or 1 / (1 - p)): gv += (P Z)^T g, dP = (g v^T) Z, dS = P (dP - delta) scale, delta = rowsum(g *
-// out), gq += dS k, gk += dS^T q. With enough heads for all threads a task owns one key head and
-// computes all gradients in one pass over the tiles. Otherwise one set of tasks owns blocks of keys
-// and sums gk and gv, another owns blocks of queries and sums gq, each recomputing the tiles. Both
-// add tiles in the same order, so the bits of the result depend neither on the choice nor on the
-// number of threads.
+// out), gq += dS k, gk += dS^T q.
+// With enough heads for all threads a task owns one key head and computes all gradients in one pass
+// over the tiles. Otherwise one set of tasks owns blocks of keys and sums gk and gv, another owns
+// blocks of queries and sums gq, each recomputing the tiles. Both add tiles in the same order, so
+// the bits of the result depend neither on the choice nor on the number of threads.
 //
 // Scores, softmax and all sums are float32 for float32, float16 and bfloat16, and float64 for
 // float64; results round once.

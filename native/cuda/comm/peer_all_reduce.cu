@@ -7,15 +7,16 @@
 // reader that sees the number has the data too, without fences or separate flags. A rank's mailbox
 // has a slot for each packet of each rank, twice: calls alternate. When a rank writes into a slot
 // again, all others have completed the call in between, and so have read the slot before.
-// Operations: n - 1 additions an element at each rank. Bytes: 2 (n - 1) of the tensor's out and as
-// many in, at each rank. Numerics: float32 sums of float16 and bfloat16, rounded once, as on the
-// CPU. A rank that waits for a missing one polls a word of the host that says whether the group has
-// failed. Its output is undefined then, and its later calls send nothing, since their inputs may
-// depend on it. Source: the low-latency protocol of NCCL (arXiv:2507.04786); one-shot all-reduce of
-// TensorRT-LLM and of PyTorch's symmetric memory. On the device, H200s, us (NCCL in a graph): two
-// GPUs, 8 B 3.3 (10.6), 16 KiB 3.7 (11.8), 64 KiB 4.1 (12.2), 256 KiB 5.5 (13.5); four, 3.9 (13.4),
-// 4.6 (15.8), 5.8 (16.3), 9.6 (16.7). Larger tensors use lines (peer_all_reduce_lines.cu). No other
-// version was timed.
+// Operations: n - 1 additions an element at each rank.
+// Bytes: 2 (n - 1) of the tensor's out and as many in, at each rank. Numerics: float32 sums of
+// float16 and bfloat16, rounded once, as on the CPU. A rank that waits for a missing one polls a
+// word of the host that says whether the group has failed. Its output is undefined then, and its
+// later calls send nothing, since their inputs may depend on it.
+// Source: the low-latency protocol of NCCL (arXiv:2507.04786); one-shot all-reduce of TensorRT-LLM
+// and of PyTorch's symmetric memory. On the device, H200s, us (NCCL in a graph): two GPUs, 8 B 3.3
+// (10.6), 16 KiB 3.7 (11.8), 64 KiB 4.1 (12.2), 256 KiB 5.5 (13.5); four, 3.9 (13.4), 4.6 (15.8),
+// 5.8 (16.3), 9.6 (16.7). Larger tensors use lines (peer_all_reduce_lines.cu). No other version was
+// timed.
 #include "peer_sums.cuh"
 
 namespace shardwise::cuda {

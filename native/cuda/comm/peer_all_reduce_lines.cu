@@ -7,8 +7,8 @@
 // neighbouring lanes write a line at once, and it arrives in order: a reader that sees the number,
 // and then reads the line, reads the data, without fences. Two lines are a pair with 240 bytes of
 // the tensor, so that lanes load and store 16 bytes of it. Seven lanes of a group have 16 bytes of
-// each line; the last one has 16 bytes of which each line gets half, in front of the number. A
-// mailbox has two boxes of pairs for each other rank. In two shots one box is for addends: when a
+// each line; the last one has 16 bytes of which each line gets half, in front of the number.
+// A mailbox has two boxes of pairs for each other rank. In two shots one box is for addends: when a
 // rank writes into it again, its previous call is complete, so it has received the sums of all it
 // sent then, and the owner had read them. The other box is for sums: they go to ranks whose lines
 // of this call have arrived, which have ended their previous call with all its reads. In one shot
@@ -16,16 +16,18 @@
 // of either kernel, implies that all ranks have ended the one before. So the kernels of a stream
 // must not overlap. The warp of a pair is the same on all ranks, and waits only for the warps of
 // the same index, which have sent before they wait, in blocks that start in order: blocks that are
-// not scheduled yet stop no other. Grid: blocks of 4 to 16 warps, at most 128 of them; a warp has
-// four pairs at a time (960 bytes of the tensor), and takes several rounds. Operations: n - 1
-// additions an element of the rank's shard, or, between two ranks, of the whole tensor. Bytes: 2 (n
-// - 1) / n of the tensor's * 128 / 120 out and as many in, at each rank. Numerics: float32 sums of
-// float16 and bfloat16, rounded once, as on the CPU. A failed group ends the call as in the kernel
-// of packets (peer_all_reduce.cu). Source: the protocol LL128 of NCCL (arXiv:2507.04786), two-shot
-// all-reduce of TensorRT-LLM and PyTorch's symmetric memory. On two H200s, float32, calls one after
-// another, us (NCCL, and two shots by PyTorch's symmetric memory): 512 KiB 7.4, 1 MiB 7.6 (13.0,
-// 10.0), 2 MiB 11.6, 4 MiB 17.9 (31.6, 19.7); NCCL takes 44.5 for 8 MiB. No other version was
-// timed.
+// not scheduled yet stop no other.
+// Grid: blocks of 4 to 16 warps, at most 128 of them; a warp has four pairs at a time (960 bytes of
+// the tensor), and takes several rounds.
+// Operations: n - 1 additions an element of the rank's shard, or, between two ranks, of the whole
+// tensor.
+// Bytes: 2 (n - 1) / n of the tensor's * 128 / 120 out and as many in, at each rank. Numerics:
+// float32 sums of float16 and bfloat16, rounded once, as on the CPU. A failed group ends the call
+// as in the kernel of packets (peer_all_reduce.cu).
+// Source: the protocol LL128 of NCCL (arXiv:2507.04786), two-shot all-reduce of TensorRT-LLM and
+// PyTorch's symmetric memory. On two H200s, float32, calls one after another, us (NCCL, and two
+// shots by PyTorch's symmetric memory): 512 KiB 7.4, 1 MiB 7.6 (13.0, 10.0), 2 MiB 11.6, 4 MiB 17.9
+// (31.6, 19.7); NCCL takes 44.5 for 8 MiB. No other version was timed.
 #include <algorithm>
 
 #include "peer_sums.cuh"

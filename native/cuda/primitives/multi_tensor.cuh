@@ -5,10 +5,11 @@
 // of 1024 elements (4 KB of float32) and find their tensor by bisection. A thread loads two words
 // of 4 elements of each role before it computes. The words of neighbours are neighbours: with 8
 // contiguous elements a thread, a store wrote half of each sector. Groups that are not dense take a
-// slow path. Versions, AdamW of the 148 tensors of GPT-2 on one H200, us: 8 contiguous elements,
-// 256 threads, chunks of 8192 902; this one 825, chunks of 2048 to 8192 831 to 867; 256 threads 839
-// to 864; one word 836 to 859, four 871 to 1024; through shared memory by bulk copies 877 to 1442;
-// evict-first stores and loads that bypass L1 within 1 %.
+// slow path.
+// Versions, AdamW of the 148 tensors of GPT-2 on one H200, us: 8 contiguous elements, 256 threads,
+// chunks of 8192 902; this one 825, chunks of 2048 to 8192 831 to 867; 256 threads 839 to 864; one
+// word 836 to 859, four 871 to 1024; through shared memory by bulk copies 877 to 1442; evict-first
+// stores and loads that bypass L1 within 1 %.
 //
 // An update is a struct with: Value (float or double), kRoles, kReads and kWrites (bit r: role r),
 //   and template <int N> void operator()(Value (&v)[kRoles][N]) const.

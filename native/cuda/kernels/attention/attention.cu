@@ -11,12 +11,14 @@
 // by mma.sync (attention_sm80_*.cu). All other problems run on the CUDA cores (attention_simt.cu).
 // The backward pass is deterministic: one pass by query tiles for gq, one by key tiles for gk and
 // gv (which goes over the query heads of a group in order), without atomics on results. It computes
-// 7 products of S x T x D instead of 5. It also has the kernel of delta for the CUDA cores: a warp
-// a row and 8 rows a block; reads g and out once. The tensor cores use attention_row_stats.cu.
+// 7 products of S x T x D instead of 5.
+// It also has the kernel of delta for the CUDA cores: a warp a row and 8 rows a block; reads g and
+// out once. The tensor cores use attention_row_stats.cu.
 // Numerics: float32 scores, sums and accumulators (float64 for float64). A fully masked row gives 0
-// and lse -inf. Source: PyTorch's scaled_dot_product_attention (causal: a query does not attend to
-// keys after its own index); Dao, arXiv:2307.08691. Dropout uses 16 random bits that depend on the
-// index of the weight (native/README.md), so every pass draws the same ones. The kernels' files and
+// and lse -inf.
+// Source: PyTorch's scaled_dot_product_attention (causal: a query does not attend to keys after its
+// own index); Dao, arXiv:2307.08691. Dropout uses 16 random bits that depend on the index of the
+// weight (native/README.md), so every pass draws the same ones. The kernels' files and
 // docs/performance.md have measurements.
 #include <cmath>
 

@@ -2,12 +2,14 @@
 // = sum over columns of g out.
 //
 // Layout: out is contiguous, g has any strides; the results are stored as attention.cuh defines,
-// padded to whole tiles of 128 queries. Mapping: 16 lanes a row. Each lane takes 8 columns as a
-// word if rows are aligned (depths up to 128), else column by column. Grid: blocks of 256 threads
-// for 16 queries each. Operations: a product and a sum for each element of g. Bytes: g and out
-// once, lse once, two float32 a query. Numerics: float32, a fixed order. Source: Dao,
-// FlashAttention-2 (arXiv:2307.08691), algorithm 2. On one H200, bfloat16, 2x16x8192, depth 128: 36
-// us (3.9 TB/s); a warp a row, element by element, took 276.
+// padded to whole tiles of 128 queries.
+// Mapping: 16 lanes a row. Each lane takes 8 columns as a word if rows are aligned (depths up to
+// 128), else column by column.
+// Grid: blocks of 256 threads for 16 queries each. Operations: a product and a sum for each element
+// of g.
+// Bytes: g and out once, lse once, two float32 a query. Numerics: float32, a fixed order.
+// Source: Dao, FlashAttention-2 (arXiv:2307.08691), algorithm 2. On one H200, bfloat16, 2x16x8192,
+// depth 128: 36 us (3.9 TB/s); a warp a row, element by element, took 276.
 #include "../../primitives/packed.cuh"
 #include "attention.cuh"
 

@@ -11,12 +11,15 @@
 //   by keys     owned k, v, passing q, g of every query head of the group:
 //               gk = scale dS^T q, gv = P'^T g
 // Kernels read inputs of any dtype, so there is one instantiation per accumulation type (float32,
-// float64). Grid: (heads x tiles of owned rows, columns of results / 128). FLOPs 4 S T D forward,
-// 14 backward (half if causal). Bytes: each pair of tiles reads both, the owned rows again for each
-// passing tile; results once. Numerics: all in the accumulation type, exponentials to its
-// precision. The same bits in every run. Source: Rabe and Staats (arXiv:2112.05682), Dao et al.
-// (arXiv:2205.14135). On an H200, float32, causal, depth 64, 4x12x1024: 1094 us, backward 2902 (5.9
-// and 5.5 of 67 TFLOP/s). No other version was timed.
+// float64).
+// Grid: (heads x tiles of owned rows, columns of results / 128). FLOPs 4 S T D forward, 14 backward
+// (half if causal).
+// Bytes: each pair of tiles reads both, the owned rows again for each passing tile; results once.
+// Numerics: all in the accumulation type, exponentials to its precision. The same bits in every
+// run.
+// Source: Rabe and Staats (arXiv:2112.05682), Dao et al. (arXiv:2205.14135). On an H200, float32,
+// causal, depth 64, 4x12x1024: 1094 us, backward 2902 (5.9 and 5.5 of 67 TFLOP/s). No other version
+// was timed.
 #include "../../primitives/vector.cuh"
 #include "attention.cuh"
 

@@ -9,14 +9,16 @@
 // exp2(S - lse), dS = P (dP - delta), and multiply P' and dS, as A fragments straight from the
 // accumulators, by the passing tiles. By keys a query is a column. Two stages by cp.async. Causal:
 // a block skips tiles on the masked side of the diagonal. Mask and dropout: attention_scores.cuh;
-// lse and delta: attention_row_stats.cu. Grid: (key or query) heads x tiles of 128 rows. FLOPs: 3
-// products by queries, 4 by keys, of 2 S T D each (half if causal). Bytes: owned tiles once,
-// passing tiles once per owned tile, from L2; gq, gk, gv once. Shared memory at depth 128: 137 KiB
-// (64 passing rows a stage; by keys they are multiplied 32 at a time, because two accumulators of
-// 128 columns fill the registers). GPUs with less shared memory per block use 85 KiB (16 passing
-// rows). Numerics: float32 scores, sums and accumulators; P and dS are rounded to the dtype of the
-// inputs for the products; ex2.approx. The same bits in every run. Technique: Dao, FlashAttention-2
-// (arXiv:2307.08691).
+// lse and delta: attention_row_stats.cu.
+// Grid: (key or query) heads x tiles of 128 rows. FLOPs: 3 products by queries, 4 by keys, of 2 S T
+// D each (half if causal).
+// Bytes: owned tiles once, passing tiles once per owned tile, from L2; gq, gk, gv once. Shared
+// memory at depth 128: 137 KiB (64 passing rows a stage; by keys they are multiplied 32 at a time,
+// because two accumulators of 128 columns fill the registers). GPUs with less shared memory per
+// block use 85 KiB (16 passing rows).
+// Numerics: float32 scores, sums and accumulators; P and dS are rounded to the dtype of the inputs
+// for the products; ex2.approx. The same bits in every run.
+// Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
 //
 // Versions, us on an H200 limited to capability 8.0, bfloat16, causal, depth 128, 2x16x8192.
 // PyTorch's FlashAttention-2 uses the same instructions, with 5 products and atomics, and takes

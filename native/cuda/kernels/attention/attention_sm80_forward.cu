@@ -7,11 +7,13 @@
 // warp: S = q k^T, running maximum and sum of the rows (base 2), P = exp2(S - maximum), out += P v.
 // Accumulators and A fragments have the same layout, so P stays in registers. Causal: a block skips
 // tiles above the diagonal and masks only tiles on it; the longest query tiles of a head start
-// first. Mask and dropout: attention_scores.cuh. Grid: heads x query tiles. FLOPs 4 S T D (half if
-// causal). Bytes: q and out once, k and v once per query tile, from L2. Shared memory: 68 KiB at
-// depth 128, 36 KiB at depth 64. Unaligned rows are copied element by element. Numerics: float32
-// scores, sums and accumulators; P is rounded to the dtype of the inputs for the second product;
-// ex2.approx. The same bits in every run. Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
+// first. Mask and dropout: attention_scores.cuh.
+// Grid: heads x query tiles. FLOPs 4 S T D (half if causal).
+// Bytes: q and out once, k and v once per query tile, from L2. Shared memory: 68 KiB at depth 128,
+// 36 KiB at depth 64. Unaligned rows are copied element by element.
+// Numerics: float32 scores, sums and accumulators; P is rounded to the dtype of the inputs for the
+// second product; ex2.approx. The same bits in every run.
+// Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
 //
 // Versions, us on an H200 limited to capability 8.0, bfloat16, causal, depth 128, 2x16x8192.
 // PyTorch's FlashAttention-2 uses the same instructions and takes 1735; attention_sm90_forward.cu

@@ -5,18 +5,21 @@
 // pass by; gq = scale dS k. By keys: it owns 128 rows of k and v, tiles of 64 rows of q and g pass
 // by, for every query head of the group in order; gk = scale dS^T q, gv = P^T g. P and dS with a
 // mask or dropout: attention.cu, attention_scores.cuh. attention_row_stats.cu runs before both.
-// Layout: as in attention_sm90_forward.cu. Mapping: one block an SM. One thread, the producer, has
-// the copy engine (TMA) fill a ring of 3 or 4 stages; two consumer warpgroups own 64 rows each. P
-// and dS are A operands straight from the accumulators of S and dP. The bottleneck is shared-memory
-// bandwidth (a 64 x 64 x 16 product reads as long as it multiplies), so registers hold the owned
-// rows where they fit: not by keys at depth 128, whose two sums take 128 registers. With the rows
-// in registers, the sums of a round are issued with the scores of the next. Causal: a block skips
-// tiles on the masked side of the diagonal. Bytes: owned tiles once, passing tiles once per owned
-// tile, most of them from L2. FLOPs: 3 products by queries, 4 by keys, of 2 S T D each (half if
-// causal). 5 in all would do, but then gq needs sums in memory, added in order. Shared memory 97 to
-// 193 KiB. Numerics: float32 scores, sums and accumulators; P and dS are rounded to the dtype of
-// the inputs for the products. The same bits in every run. Technique: Dao, FlashAttention-2
-// (arXiv:2307.08691); Shah et al., FlashAttention-3 (arXiv:2407.08608).
+// Layout: as in attention_sm90_forward.cu.
+// Mapping: one block an SM. One thread, the producer, has the copy engine (TMA) fill a ring of 3 or
+// 4 stages; two consumer warpgroups own 64 rows each. P and dS are A operands straight from the
+// accumulators of S and dP. The bottleneck is shared-memory bandwidth (a 64 x 64 x 16 product reads
+// as long as it multiplies), so registers hold the owned rows where they fit: not by keys at depth
+// 128, whose two sums take 128 registers. With the rows in registers, the sums of a round are
+// issued with the scores of the next. Causal: a block skips tiles on the masked side of the
+// diagonal.
+// Bytes: owned tiles once, passing tiles once per owned tile, most of them from L2. FLOPs: 3
+// products by queries, 4 by keys, of 2 S T D each (half if causal). 5 in all would do, but then gq
+// needs sums in memory, added in order. Shared memory 97 to 193 KiB.
+// Numerics: float32 scores, sums and accumulators; P and dS are rounded to the dtype of the inputs
+// for the products. The same bits in every run.
+// Technique: Dao, FlashAttention-2 (arXiv:2307.08691); Shah et al., FlashAttention-3
+// (arXiv:2407.08608).
 //
 // Versions, us on an H200 (1.7 to 1.98 GHz, 500 to 690 W), bfloat16, PyTorch 2.11 (cuDNN) in the
 // same run in brackets:
@@ -31,11 +34,12 @@
 // bool mask, 128, 2x16x4096: 2428 us (2330), where mma.sync took 12943. With dropout, 128 causal,
 // 2x16x8192: 5080 (3419), since both passes draw; with four keys a Philox counter instead of eight
 // 5987, where mma.sync took 25786. 471 TFLOP/s of 5 products at depth 128 causal, 659 of the 7 that
-// run. 16x12x1024 causal, 64: 249 (274). racecheck does not count __syncwarp as an order between
-// reads of all lanes and the arrival of one, and reports statistics that are overwritten by keys.
-// It reports none if all lanes arrive, which takes 5 % longer at depth 64. No gain: consumers that
-// issue in turn; statistics of columns in 16-byte words. By keys at depth 128, rounds that overlap
-// spill.
+// run. 16x12x1024 causal, 64: 249 (274).
+// racecheck does not count __syncwarp as an order between reads of all lanes and the arrival of
+// one, and reports statistics that are overwritten by keys. It reports none if all lanes arrive,
+// which takes 5 % longer at depth 64.
+// No gain: consumers that issue in turn; statistics of columns in 16-byte words. By keys at depth
+// 128, rounds that overlap spill.
 #include "attention_sm90_backward.cuh"
 
 namespace shardwise::cuda {

@@ -3,24 +3,26 @@
 //
 // Math: attention.cu. Per tile of queries and step of 128 keys: S = q k^T, running maximum and sum
 // of the rows, P = exp2(scale S - maximum), out = out rescale + P v. With a mask S = scale q k^T +
-// mask; with dropout P v omits the dropped weights. Layout: q, k, v have any batch, head and row
-// strides that are multiples of 16 bytes, and contiguous features, so that [B, S, H, D] viewed as
-// [B, H, S, D] needs no copy. Tiles of 128 queries; at depths up to 64 of 192, unless too many of
-// those do not exist. Mapping: one block an SM, which takes tile after tile from a counter, longest
-// first. One thread, the producer, has the copy engine (TMA) load q and rings of 2 or 3 tiles of k
-// and v; two or three consumer warpgroups have 64 queries each. P is the A operand of the second
-// product straight from the accumulators of the first. The products of a step are P v of the
-// previous step and the next S, issued together: the exponentials of a step overlap with the
-// products around them. Consumers take turns at issuing (named barriers), so that one's
-// exponentials overlap with the others' products. Sums leave by stmatrix and the copy engine.
-// Causal: a block skips keys after a tile's last query and masks only steps on the diagonal.
-// Separate kernels handle masks and dropout: they load mask values and draw random bits while the
-// scores are computed (attention_scores.cuh). Bytes: q and out once, k and v once per query tile,
-// mostly from L2 for heads that run together (16 MiB). FLOPs 4 S T D (half if causal). Shared
-// memory 193 KiB at depth 128, 144 to 168 KiB at depth 64. Numerics: float32 scores, sums and
-// accumulators; P is rounded to the dtype of the inputs for the second product. The same bits in
-// every run. Technique: Shah et al., FlashAttention-3 (arXiv:2407.08608): warp specialisation,
-// ping-pong, overlap within a warpgroup.
+// mask; with dropout P v omits the dropped weights.
+// Layout: q, k, v have any batch, head and row strides that are multiples of 16 bytes, and
+// contiguous features, so that [B, S, H, D] viewed as [B, H, S, D] needs no copy. Tiles of 128
+// queries; at depths up to 64 of 192, unless too many of those do not exist.
+// Mapping: one block an SM, which takes tile after tile from a counter, longest first. One thread,
+// the producer, has the copy engine (TMA) load q and rings of 2 or 3 tiles of k and v; two or three
+// consumer warpgroups have 64 queries each. P is the A operand of the second product straight from
+// the accumulators of the first. The products of a step are P v of the previous step and the next
+// S, issued together: the exponentials of a step overlap with the products around them. Consumers
+// take turns at issuing (named barriers), so that one's exponentials overlap with the others'
+// products. Sums leave by stmatrix and the copy engine. Causal: a block skips keys after a tile's
+// last query and masks only steps on the diagonal. Separate kernels handle masks and dropout: they
+// load mask values and draw random bits while the scores are computed (attention_scores.cuh).
+// Bytes: q and out once, k and v once per query tile, mostly from L2 for heads that run together
+// (16 MiB). FLOPs 4 S T D (half if causal). Shared memory 193 KiB at depth 128, 144 to 168 KiB at
+// depth 64.
+// Numerics: float32 scores, sums and accumulators; P is rounded to the dtype of the inputs for the
+// second product. The same bits in every run.
+// Technique: Shah et al., FlashAttention-3 (arXiv:2407.08608): warp specialisation, ping-pong,
+// overlap within a warpgroup.
 //
 // Versions, us on an H200 (1.7 to 1.98 GHz, 500 to 690 W), bfloat16, PyTorch 2.11 (cuDNN) in the
 // same run in brackets:
@@ -34,8 +36,9 @@
 // of 989 at depth 128 causal; 498 at depth 64, where exponentials are the limit. 32 over 8 heads of
 // 128, causal, 8192: 863 (963). With a bool mask, 128, 2x16x4096: 699 us (905), where mma.sync took
 // 4046. With dropout, 128 causal, 2x16x8192: 1872 (1946), where mma.sync took 11296; with four keys
-// a Philox counter instead of eight 2380, with draws unrolled by two 1973. Slower: tiles of 128 x
-// 160 keys at depth 64; two blocks an SM with steps of 64 keys (too few registers).
+// a Philox counter instead of eight 2380, with draws unrolled by two 1973.
+// Slower: tiles of 128 x 160 keys at depth 64; two blocks an SM with steps of 64 keys (too few
+// registers).
 #include "../../primitives/work_counter.cuh"
 #include "attention_sm90.cuh"
 

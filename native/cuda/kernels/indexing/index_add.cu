@@ -3,13 +3,16 @@
 //
 // The indices are sorted (a thread computes the key of each), then each target sums its sources in
 // a fixed order (segmented_update.cuh): deterministic, and low precision is rounded once however
-// often an index repeats. Grid: keys by blocks of 256 threads, a thread an index; radix_sort.cu
-// sorts, segmented_update.cu sums. Bytes: src once, its targets read and written once, and the sort
-// of the indices. Operations: a product by alpha and a sum for each element of src. Numerics:
-// float32 sums (float64 for float64, int64 for integers), the base added last, one rounding a
-// target. Source: PyTorch's index_add_. On an H200, float32, 16,384 rows of 768 into 50,257: 154 us
-// with a copy of the base (PyTorch, by atomics, 169), in place 74 (92). The gradient of embeddings
-// uses it: bfloat16, 16,384 ids into 128,256 x 4,096, with the zeros of the base, 871 us (1294).
+// often an index repeats.
+// Grid: keys by blocks of 256 threads, a thread an index; radix_sort.cu sorts, segmented_update.cu
+// sums.
+// Bytes: src once, its targets read and written once, and the sort of the indices. Operations: a
+// product by alpha and a sum for each element of src.
+// Numerics: float32 sums (float64 for float64, int64 for integers), the base added last, one
+// rounding a target.
+// Source: PyTorch's index_add_. On an H200, float32, 16,384 rows of 768 into 50,257: 154 us with a
+// copy of the base (PyTorch, by atomics, 169), in place 74 (92). The gradient of embeddings uses
+// it: bfloat16, 16,384 ids into 128,256 x 4,096, with the zeros of the base, 871 us (1294).
 // Versions: of the sums, a thread an element (segmented_update.cu); of the sort, radix_sort.cu.
 #include "../../../generated/op_params.h"
 #include "segmented_update.cuh"

@@ -1,8 +1,8 @@
 // Keys of index tuples: see index_keys.cuh. key = (i1 n2 + i2) n3 + ..., in 64 bits; negative
-// indices count from the end once, invalid ones are reported and clamped. Grid: blocks of 256
-// threads, one thread per position. Bytes: every index once, one key. Integers only. Source:
-// PyTorch's indexing by tensors. On an H200, 1M pairs of indices: 12 us (16 bytes read and 4
-// written for each, 1.7 TB/s). No other version was timed.
+// indices count from the end once, invalid ones are reported and clamped.
+// Grid: blocks of 256 threads, one thread per position. Bytes: every index once, one key. Integers
+// only. Source: PyTorch's indexing by tensors. On an H200, 1M pairs of indices: 12 us (16 bytes
+// read and 4 written for each, 1.7 TB/s). No other version was timed.
 #include "index_keys.cuh"
 
 namespace shardwise::cuda::indexing {

@@ -3,15 +3,18 @@
 //
 // Tuples become keys (index_keys.cu), keys are sorted, and targets are written in a fixed order
 // (segmented_update.cuh): of equal targets the last value wins, or all are added in order and
-// rounded once. Grid: keys by blocks of 256 threads, a thread a tuple; radix_sort.cu sorts; writes
-// by blocks of 256 threads, a thread for a sorted position and a word or element of its values
-// (sums of rows: segmented_update.cu). Bytes: values once, their targets written once
-// (accumulating: read, too), and the sort of the keys. Operations: set, none; accumulating, a
-// product by 1 and a sum for each element of values. Numerics: set copies bits; accumulating
-// float32 (float64 for float64, int64 for integers), the base added last. Source: PyTorch's
-// index_put_. On an H200, 1M positions of [16384, 16384] in float32: set 164 us (PyTorch 72, where
-// any of equal targets may win), added 174 (533). Of 164 the keys take 12, their sort 90, the
-// writes, each in a sector of its own, 60. No other version was timed; of the sort: radix_sort.cu.
+// rounded once.
+// Grid: keys by blocks of 256 threads, a thread a tuple; radix_sort.cu sorts; writes by blocks of
+// 256 threads, a thread for a sorted position and a word or element of its values (sums of rows:
+// segmented_update.cu).
+// Bytes: values once, their targets written once (accumulating: read, too), and the sort of the
+// keys. Operations: set, none; accumulating, a product by 1 and a sum for each element of values.
+// Numerics: set copies bits; accumulating float32 (float64 for float64, int64 for integers), the
+// base added last.
+// Source: PyTorch's index_put_. On an H200, 1M positions of [16384, 16384] in float32: set 164 us
+// (PyTorch 72, where any of equal targets may win), added 174 (533). Of 164 the keys take 12, their
+// sort 90, the writes, each in a sector of its own, 60. No other version was timed; of the sort:
+// radix_sort.cu.
 #include "../../../generated/op_params.h"
 #include "segmented_update.cuh"
 

@@ -8,13 +8,16 @@
 // 16 bytes a lane and load if x is dense; one block turns the counts into starts. nonzero_rows: a
 // block of 256 threads takes a tile by 4096 elements: it ranks their flags by a scan, stores the
 // numbers of the set ones in shared memory by rank, and neighbouring threads write neighbouring
-// rows. Bytes: x once, rows once; the flags, a bit for each element, are written and read.
-// Operations: a comparison and a flag an element; a set one some five of its scan and a division
-// for each dim but the first. Numerics: integers only (a float is 0 if its bits without the sign
-// are), so the result does not depend on timing. Source: PyTorch's nonzero. Technique: compaction
-// by counts, prefix sums and ranks. On an H200, 16M bools, half of them set, including the read of
-// the number by the host: 74 us (PyTorch 80). Versions: bytes one at a time, twice, into rows of
-// the greatest size, of which the front is copied: 207 us.
+// rows.
+// Bytes: x once, rows once; the flags, a bit for each element, are written and read. Operations: a
+// comparison and a flag an element; a set one some five of its scan and a division for each dim but
+// the first.
+// Numerics: integers only (a float is 0 if its bits without the sign are), so the result does not
+// depend on timing.
+// Source: PyTorch's nonzero. Technique: compaction by counts, prefix sums and ranks. On an H200,
+// 16M bools, half of them set, including the read of the number by the host: 74 us (PyTorch 80).
+// Versions: bytes one at a time, twice, into rows of the greatest size, of which the front is
+// copied: 207 us.
 #include "../../../generated/op_params.h"
 #include "../../primitives/offsets.cuh"
 #include "../../primitives/scan.cuh"

@@ -6,16 +6,18 @@
 // combines them all, in order, and rounds once. Rows of up to 2048: a block sorts them in shared
 // memory, by target and position in one word; a thread a target. Longer rows: the targets of all
 // rows are sorted, see segmented_update.cuh. A scalar source that is set needs no order. An invalid
-// index is reported and clamped. Grid: blocks of 256 threads, a thread an index; rows of 65 to 2048
-// indices: a block of up to 1024 threads a row. Bytes: indices (in short rows up to 64 times, by
-// neighbours) and sources once, targets written once (combining: read, too). Operations: set, none;
-// combining, one an index. Comparisons besides, in short rows up to 63 an index. Numerics: float32,
-// float64 or int64; an order fixed by the indices, no floating-point atomics. Values set in rows of
-// up to 2048 pass through these types, too: a NaN is some NaN, a bool 0 or 1. Source: PyTorch's
-// scatter and scatter_reduce; of equal targets the last wins. On an H200, 1,024 indices a row into
-// [4096, 32768] in float32: sums 189 us (PyTorch, by atomics, 239), set 183 (254); sums of 16
-// indices a row into [65536, 1024] 59 (8), most of it the comparisons. Versions: a sort of the
-// indices of all rows, through memory: sums 473.
+// index is reported and clamped.
+// Grid: blocks of 256 threads, a thread an index; rows of 65 to 2048 indices: a block of up to 1024
+// threads a row.
+// Bytes: indices (in short rows up to 64 times, by neighbours) and sources once, targets written
+// once (combining: read, too). Operations: set, none; combining, one an index. Comparisons besides,
+// in short rows up to 63 an index.
+// Numerics: float32, float64 or int64; an order fixed by the indices, no floating-point atomics.
+// Values set in rows of up to 2048 pass through these types, too: a NaN is some NaN, a bool 0 or 1.
+// Source: PyTorch's scatter and scatter_reduce; of equal targets the last wins. On an H200, 1,024
+// indices a row into [4096, 32768] in float32: sums 189 us (PyTorch, by atomics, 239), set 183
+// (254); sums of 16 indices a row into [65536, 1024] 59 (8), most of it the comparisons.
+// Versions: a sort of the indices of all rows, through memory: sums 473.
 #include <algorithm>
 
 #include "../../../generated/op_params.h"

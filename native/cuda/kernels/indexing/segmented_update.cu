@@ -5,14 +5,15 @@
 // Other combinations: one thread per (sorted position, column); the first of a segment of up to 32
 // positions combines all of it. Longer segments are put on a list (in any order) that a second
 // kernel processes: a block takes one segment and up to 32 columns, its threads sum interleaved
-// chunks and combine them by a tree. Grid: blocks of 256 threads (fewer for rows of fewer vectors);
-// for long segments 4 blocks an SM. Bytes: every source element once, each target read and written
-// once. Operations: set, none; sums a product by alpha and a sum for each source element, other
-// reductions one. Numerics: float32, float64 or int64, the base added last, one rounding a target;
-// an order fixed by the keys and the columns. The list's counter is the only atomic. Source:
-// written for this library; PyTorch's gradient of embeddings also sorts its indices. On one H200:
-// 16384 rows of 4096 bf16 into 128256 rows, a thread per element 690 us, rows of vectors 154 us,
-// sort included.
+// chunks and combine them by a tree.
+// Grid: blocks of 256 threads (fewer for rows of fewer vectors); for long segments 4 blocks an SM.
+// Bytes: every source element once, each target read and written once. Operations: set, none; sums
+// a product by alpha and a sum for each source element, other reductions one.
+// Numerics: float32, float64 or int64, the base added last, one rounding a target; an order fixed
+// by the keys and the columns. The list's counter is the only atomic.
+// Source: written for this library; PyTorch's gradient of embeddings also sorts its indices. On one
+// H200: 16384 rows of 4096 bf16 into 128256 rows, a thread per element 690 us, rows of vectors 154
+// us, sort included.
 #include <cstring>
 
 #include "../../primitives/dtype.cuh"

@@ -6,10 +6,10 @@
 // words of up to 16 bytes if the rows are dense. Each thread copies 4 words, 256 apart, a block of
 // 256 threads 1024. The kernel reads one index tensor itself; tuples become keys first
 // (index_keys.cu). Bytes: the selected rows and the indices once, y once; it copies bits. An
-// invalid index is reported and clamped; negative ones count from the end in index_get. Source:
-// PyTorch's index_select (embeddings use it) and indexing by tensors. On an H200, 16,384 rows of
-// [128256, 4096] in bfloat16: 76 us (3.5 TB/s; PyTorch 72). Versions: each word's index, check and
-// load in turn 84.
+// invalid index is reported and clamped; negative ones count from the end in index_get.
+// Source: PyTorch's index_select (embeddings use it) and indexing by tensors. On an H200, 16,384
+// rows of [128256, 4096] in bfloat16: 76 us (3.5 TB/s; PyTorch 72). Versions: each word's index,
+// check and load in turn 84.
 #include "../../../generated/op_params.h"
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/vector.cuh"

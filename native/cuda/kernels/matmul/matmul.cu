@@ -20,13 +20,15 @@
 //      64 x 64 tiles
 // A kernel that declines a product, because of strides or lack of memory, leaves it to the next.
 // SHARDWISE_MATMUL=own skips 7; SHARDWISE_MATMUL=cublaslt skips 4 to 6 if 7 applies;
-// SHARDWISE_DEBUG=matmul prints the choices. This file also has the kernel of y = beta c, or 0, for
-// k = 0 or alpha = 0, and for a c that cuBLASLt cannot read; a thread an element.
+// SHARDWISE_DEBUG=matmul prints the choices.
+// This file also has the kernel of y = beta c, or 0, for k = 0 or alpha = 0, and for a c that
+// cuBLASLt cannot read; a thread an element.
 //
 // FLOPs 2 B m n k. Numerics: float16 and bfloat16 accumulate in float32 and round once (alpha, beta
 // and c are applied in float32), float32 in float32 (TF32 if allowed), float64 in float64, integers
 // wrap as int64. c is not read if beta is 0, nor a and b if alpha is 0. Each kernel's file has its
-// order of sums. Source: PyTorch's addmm and baddbmm. On one H200, beside PyTorch's best mode:
+// order of sums.
+// Source: PyTorch's addmm and baddbmm. On one H200, beside PyTorch's best mode:
 // docs/performance.md; small and odd sizes take 0.973 of its time (geometric mean). The table saves
 // 2.9 % against the rule, over 256 products.
 #include <cstdlib>

@@ -7,14 +7,17 @@
 // with wgmma m64nNk16. More than 64 rows: each warpgroup has 64 of them; else each has half of
 // every step along k. Then the blocks store their float32 sums in shared memory, and each adds up
 // and writes a share of the rows, reading those of its cluster. A cluster is scheduled as a whole,
-// so waiting for its blocks cannot deadlock. Grid: (columns / N x batch x S). N and S are chosen so
-// that nearly all SMs have one block: of H200's, 132 for S up to 2, 120 for 4. Bytes: k n + m k + m
-// n elements of memory; from L2 k n + (columns / N) m k. FLOPs 2 m n k. Shared memory up to 200
-// KiB: with more, clusters may fail to launch. Numerics: float32 along a split of k in order, the
-// splits in order, alpha, beta and c in float32, one rounding. The same bits in every run.
+// so waiting for its blocks cannot deadlock.
+// Grid: (columns / N x batch x S). N and S are chosen so that nearly all SMs have one block: of
+// H200's, 132 for S up to 2, 120 for 4.
+// Bytes: k n + m k + m n elements of memory; from L2 k n + (columns / N) m k. FLOPs 2 m n k. Shared
+// memory up to 200 KiB: with more, clusters may fail to launch.
+// Numerics: float32 along a split of k in order, the splits in order, alpha, beta and c in float32,
+// one rounding. The same bits in every run.
 // Technique: split along k with sums through distributed shared memory, as in DeepGEMM for few
-// rows. Times, us on an H200 over weights that L2 does not hold; cuBLASLt 13.1, and matmul_sm90.cu,
-// which computed these before and adds splits through memory:
+// rows.
+// Times, us on an H200 over weights that L2 does not hold; cuBLASLt 13.1, and matmul_sm90.cu, which
+// computed these before and adds splits through memory:
 //                        this  cuBLASLt  matmul_sm90
 //   128 x 4096 x 4096    14.6  15.0      22.5
 //   128 x 4096 x 14336   37.0  37.9      47.2

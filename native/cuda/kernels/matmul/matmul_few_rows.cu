@@ -4,17 +4,18 @@
 // A thread group owns C neighbouring columns of b and all M rows of a. Its threads stride over k in
 // 16-byte vectors, so that each vector of a is used C times from a register and each of b M times.
 // Long columns (8 KB and more) have a block as group, short ones a warp. Also serves y with at most
-// 8 columns, by transposing the problem. Grid: (columns / (groups of a block x C), batch). Bytes: k
-// n + M k + M n elements; FLOPs 2 M n k. Numerics: float32 per thread over its products, then a
-// fixed shuffle tree, and warps in order; one rounding at the end. Technique: a warp or a block for
-// an output, as in matrix-vector kernels. While the previous kernel ends, each group prefetches the
-// beginning of its columns to L2, and waits. On an H200, one row of bfloat16, a call of many, us:
-// [14336, 4096] 28.1 (98 % of copy), [4096, 4096] 9.5. Versions: a warp for a column 29.9 and 11.2,
-// a block for a column 32.1, for two 30.2, elements converted one by one 28.9; alone, with fixed
-// strides, 27.3 and 9.0. A block needs long columns: [8192, 2048] 10.5, by blocks 13.0 to 18.2.
-// Without PDL 2 us more. 2, 4 and 8 rows of float32, [4096, 4096], without PDL: 20.7, 24.6, 35.9
-// us, by a warp for a column or more 26.5, 34.5, 121; of bfloat16 13.5, 16.2, 23.7 and 14.3, 16.0,
-// 23.6.
+// 8 columns, by transposing the problem.
+// Grid: (columns / (groups of a block x C), batch). Bytes: k n + M k + M n elements; FLOPs 2 M n k.
+// Numerics: float32 per thread over its products, then a fixed shuffle tree, and warps in order;
+// one rounding at the end.
+// Technique: a warp or a block for an output, as in matrix-vector kernels. While the previous
+// kernel ends, each group prefetches the beginning of its columns to L2, and waits.
+// On an H200, one row of bfloat16, a call of many, us: [14336, 4096] 28.1 (98 % of copy), [4096,
+// 4096] 9.5. Versions: a warp for a column 29.9 and 11.2, a block for a column 32.1, for two 30.2,
+// elements converted one by one 28.9; alone, with fixed strides, 27.3 and 9.0. A block needs long
+// columns: [8192, 2048] 10.5, by blocks 13.0 to 18.2. Without PDL 2 us more. 2, 4 and 8 rows of
+// float32, [4096, 4096], without PDL: 20.7, 24.6, 35.9 us, by a warp for a column or more 26.5,
+// 34.5, 121; of bfloat16 13.5, 16.2, 23.7 and 14.3, 16.0, 23.6.
 #include "../../primitives/packed.cuh"
 #include "../../primitives/pdl.cuh"
 #include "../../primitives/reduce.cuh"

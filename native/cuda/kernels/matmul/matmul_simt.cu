@@ -5,13 +5,15 @@
 // groups of 4 x 4. The tiles of a and b pass through shared memory as [k][row] in the accumulation
 // type, two stages deep, so that the loads of the next tile overlap with the arithmetic. Each
 // thread loads four elements per operand and tile, as one vector if the operand has unit stride and
-// is aligned, along k or along the other dim, whichever is contiguous. Grid: (tiles of n x tiles of
-// m, batch). R = 1: 64 x 64 tiles, 16 deep; R = 2 (float32): 128 x 128, 8 deep. FLOPs 2 m n k per
-// batch; a is read n / tile times, b m / tile times (mostly from L2). Numerics: float32 sums in
-// order of k (float64 for float64; int64 wrapping for integers), so the same bits in every run;
-// alpha, beta and c before the one rounding. Technique: tiles in shared memory and registers, as in
-// the public worklog "How to Optimize a CUDA Matmul Kernel". float32 4096 cubed on an H200: 40
-// TFLOP/s of 67 (cuBLASLt 51). No other version was timed.
+// is aligned, along k or along the other dim, whichever is contiguous.
+// Grid: (tiles of n x tiles of m, batch). R = 1: 64 x 64 tiles, 16 deep; R = 2 (float32): 128 x
+// 128, 8 deep. FLOPs 2 m n k per batch; a is read n / tile times, b m / tile times (mostly from
+// L2).
+// Numerics: float32 sums in order of k (float64 for float64; int64 wrapping for integers), so the
+// same bits in every run; alpha, beta and c before the one rounding.
+// Technique: tiles in shared memory and registers, as in the public worklog "How to Optimize a CUDA
+// Matmul Kernel". float32 4096 cubed on an H200: 40 TFLOP/s of 67 (cuBLASLt 51). No other version
+// was timed.
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/vector.cuh"
 #include "matmul.h"

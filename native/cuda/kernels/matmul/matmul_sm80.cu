@@ -5,16 +5,17 @@
 // 8, over k in steps of 32 that pass through 4 stages of shared memory (cp.async). An operand tile
 // keeps the order of memory: [row][k] if k is contiguous, else [k][row], and ldmatrix with or
 // without transposition loads the same fragments of both. Rows of shared memory are padded by 16
-// bytes, so that the 8 rows of an ldmatrix use different banks. Grid: (tiles in panels of 8 tile
-// rows, so that the blocks running together share operand tiles in L2; batch). FLOPs 2 m n k per
-// batch; shared memory 80 KiB. Bytes: a n / 128 times and b m / 128 times, from L2 if it holds
-// them; c and y once. Operands that are unaligned along their contiguous dim, or have none, are
-// loaded element by element (a second instantiation) into the same stages. Numerics: products
-// exact, float32 accumulation, k in order by 16; alpha, beta and c in float32, one rounding. No
-// split of k: the same bits in every run. Technique: pipelined tiles by cp.async and ldmatrix, as
-// CUTLASS's documentation describes them for sm_80. On an H200 limited to capability 8.0, bfloat16:
-// 296 TFLOP/s at 4096 cubed (nt: 272), 282 at 2048, 292 at 8192, where matmul_sm90.cu has 762, 714
-// and 693. No other version was timed.
+// bytes, so that the 8 rows of an ldmatrix use different banks.
+// Grid: (tiles in panels of 8 tile rows, so that the blocks running together share operand tiles in
+// L2; batch). FLOPs 2 m n k per batch; shared memory 80 KiB.
+// Bytes: a n / 128 times and b m / 128 times, from L2 if it holds them; c and y once. Operands that
+// are unaligned along their contiguous dim, or have none, are loaded element by element (a second
+// instantiation) into the same stages.
+// Numerics: products exact, float32 accumulation, k in order by 16; alpha, beta and c in float32,
+// one rounding. No split of k: the same bits in every run.
+// Technique: pipelined tiles by cp.async and ldmatrix, as CUTLASS's documentation describes them
+// for sm_80. On an H200 limited to capability 8.0, bfloat16: 296 TFLOP/s at 4096 cubed (nt: 272),
+// 282 at 2048, 292 at 8192, where matmul_sm90.cu has 762, 714 and 693. No other version was timed.
 #include "../../primitives/mma.cuh"
 #include "matmul.h"
 

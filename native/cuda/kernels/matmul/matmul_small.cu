@@ -1,12 +1,15 @@
 // matmul of a few elements: one thread an element of y, straight from global memory. Latency
 // dominates such a product, so the kernel uses neither shared memory nor a barrier, and its
 // parameters are few bytes. Math: matmul.cu. For m, n <= 64 with m n <= 1024, k <= 32, batches of
-// up to 1024. Grid: (m n / 128, batch), blocks of 128 threads. FLOPs 2 m n k per batch. Bytes: a
-// thread reads a row of a and a column of b, 2 k elements, which neighbours read too. Numerics: as
-// matmul_simt.cu, sums in order of k in the compute type, one rounding. The same bits in every run.
+// up to 1024.
+// Grid: (m n / 128, batch), blocks of 128 threads. FLOPs 2 m n k per batch.
+// Bytes: a thread reads a row of a and a column of b, 2 k elements, which neighbours read too.
+// Numerics: as matmul_simt.cu, sums in order of k in the compute type, one rounding. The same bits
+// in every run.
 // Source: written for this library. On one H200, mm of 8 x 8, whole calls one after another: 3.05
-// to 3.55 us (PyTorch 7.0 to 8.3), a raw launch 2.7 to 3.0. Versions: by matmul_simt.cu, when a
-// launch also took the host longer, 5.2 and 4.2 us in two runs (PyTorch 9.8 and 8.3).
+// to 3.55 us (PyTorch 7.0 to 8.3), a raw launch 2.7 to 3.0.
+// Versions: by matmul_simt.cu, when a launch also took the host longer, 5.2 and 4.2 us in two runs
+// (PyTorch 9.8 and 8.3).
 #include "../../primitives/dtype.cuh"
 #include "matmul.h"
 

@@ -7,12 +7,13 @@
 // engine load R x 256 (512) of b and the same k of a into a ring of stages, 150 to 200 KiB in all:
 // six times the product of latency and bandwidth. Of the 8 consumer warps 4 divide k and 2 the
 // columns; ldmatrix reads the swizzled rows without bank conflicts, mma.sync multiplies (16 columns
-// x 8 rows x 16), and at the end the four partials are added in shared memory. Grid: one block an
-// SM. Bytes: k n + m k + m n elements (a comes from L2 for each block); FLOPs 2 m n k. Also serves
-// y with at most 32 columns, by transposing the problem. Numerics: float32 within a warp, then the
-// four partials of k in order; alpha, beta and c in float32; one rounding. The same bits in every
-// run. Technique: a ring of stages that the copy engine fills, as CUTLASS's documentation describes
-// it for Hopper (matmul_sm90.cu), with as many loads in flight as memory needs.
+// x 8 rows x 16), and at the end the four partials are added in shared memory.
+// Grid: one block an SM. Bytes: k n + m k + m n elements (a comes from L2 for each block); FLOPs 2
+// m n k. Also serves y with at most 32 columns, by transposing the problem.
+// Numerics: float32 within a warp, then the four partials of k in order; alpha, beta and c in
+// float32; one rounding. The same bits in every run.
+// Technique: a ring of stages that the copy engine fills, as CUTLASS's documentation describes it
+// for Hopper (matmul_sm90.cu), with as many loads in flight as memory needs.
 //
 // Versions, us on an H200, in a graph over weights that L2 does not hold:
 //                                            16 x 4096  32 x 4096  16 x 4096  16 x 14336

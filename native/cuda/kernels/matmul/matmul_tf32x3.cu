@@ -6,18 +6,20 @@
 // low (2^-22 of x). The small products come first, so that the large one is added to their sum.
 // Layout: high and low of both operands are compact copies in scratch memory, contiguous along the
 // contiguous dim of the operand, with rows at multiples of 16 bytes. They follow each other along
-// k, those of a in the opposite order: the small products are one product over 2 k. Grid: the
-// splitting kernel has blocks of 256 threads with four elements each: 1024 elements of a row of an
-// operand by up to 65,535 rows, beyond which blocks take several. cuBLASLt computes the products.
+// k, those of a in the opposite order: the small products are one product over 2 k.
+// Grid: the splitting kernel has blocks of 256 threads with four elements each: 1024 elements of a
+// row of an operand by up to 65,535 rows, beyond which blocks take several. cuBLASLt computes the
+// products.
 // Bytes: 12 for each element of a and b, and those of the products. FLOPs 6 m n k at TF32's rate.
 // Numerics: tensor cores truncate addends to the float32 of the sum, so the loss grows with the
 // sum: 2.4e-9 k of the product, 7 to 20 times the error of float32 at k = 1024 and 4096. So they
 // add up at most 512 products, and y accumulates these sums with rounding to nearest; below k =
 // 2048, where float32's error is smaller, 384. Only the large product needs it: 4096 cubed takes
 // 1520 us with 384, 1720 with 256. Infinities give NaN, since inf x 0 occurs. The same bits in
-// every run. Source: Markidis et al., arXiv:1803.04014; Ootomo and Yokota, arXiv:2203.03341. On an
-// H200, 4096 cubed: 1390 us (99 TFLOP/s of float32 work), float32 2697. The error is at most 3.9
-// times that of cuBLASLt's float32 (k from 512 to 16384, results of 515 x 640 to 2048 x 2048).
+// every run.
+// Source: Markidis et al., arXiv:1803.04014; Ootomo and Yokota, arXiv:2203.03341. On an H200, 4096
+// cubed: 1390 us (99 TFLOP/s of float32 work), float32 2697. The error is at most 3.9 times that of
+// cuBLASLt's float32 (k from 512 to 16384, results of 515 x 640 to 2048 x 2048).
 // Versions: the small products as two 1427; other algorithms of cuBLASLt for the large one 1410 to
 // 1830; sums of 512 for all k had 6 times the error at k = 512, where float32's kernels split k.
 #include "matmul.h"

@@ -5,13 +5,14 @@
 // Rows of whole aligned vectors take one pass (norm_vectors_forward.cu, norm_ring_backward.cu): x,
 // residual, h and y once, and gy, h, more and gx once, where a sum and a norm move 5 of these in
 // each direction. All others use a separate kernel for the sum (256 threads a block, at most 8
-// blocks an SM, an element at a time), before the norm and after its gradient. Operations: by the
-// formulas 5 an element (two sums, a square, two products), backward 10. Numerics: float32 (float64
-// for float64); h is rounded before it is normalised, gx once, and once more if that kernel adds
-// `more`. Fixed order of summation, no atomics. Source: Zhang and Sennrich, arXiv:1910.07467;
-// PyTorch's rms_norm of x + residual. bf16 16384 x 4096 on one H200 (PyTorch with max-autotune):
-// 131 us (133), backward 133 (150): 96 and 95 % of copy. In an earlier run with evict-first hints
-// for L2: 136.1 and 134.5, backward without `more` 111.3 (85 %).
+// blocks an SM, an element at a time), before the norm and after its gradient.
+// Operations: by the formulas 5 an element (two sums, a square, two products), backward 10.
+// Numerics: float32 (float64 for float64); h is rounded before it is normalised, gx once, and once
+// more if that kernel adds `more`. Fixed order of summation, no atomics.
+// Source: Zhang and Sennrich, arXiv:1910.07467; PyTorch's rms_norm of x + residual. bf16 16384 x
+// 4096 on one H200 (PyTorch with max-autotune): 131 us (133), backward 133 (150): 96 and 95 % of
+// copy. In an earlier run with evict-first hints for L2: 136.1 and 134.5, backward without `more`
+// 111.3 (85 %).
 #include "../../../generated/op_params.h"
 #include "norm.cuh"
 

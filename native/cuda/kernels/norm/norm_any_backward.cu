@@ -12,15 +12,16 @@
 // Threads: registers, with up to four vectors a thread, 1 to 32 threads of a block of 128 (rows of
 // up to 128 vectors), else a block of 64 to 256; long a block of 256; columns blocks of 256, up to
 // 32 threads side by side, the others over the rows, some 6 blocks an SM. Unaligned rows are read
-// by the two vectors around each (row_words.cuh). Bytes: g and x twice (long rows: three times), gx
-// once; 2 n words of partials for each slice. Operations: some 54 instructions an element of rows
-// in registers, 19 of columns. Numerics: float32 sums (float64 for float64), no atomics, one
-// rounding at the end. The shape, the device and the alignment of a row of gx fix their order:
-// equal rows may differ in the last bits. Source: written for this library. On an H200, layer norm
-// of bfloat16, us (PyTorch): 8192 x 4095 161 (134), 8192 x 16385 630 (652), 32768 x 300 70 (157),
-// 65536 x 100 42 (258), 100 x 200001 380 (929); columns take some 50 of 161. Versions of the first
-// two: by elements 275 and 1110; in vectors, two passes over the row 190 and 629; ends of rows
-// shifted, 64-bit offsets 214 and 671.
+// by the two vectors around each (row_words.cuh).
+// Bytes: g and x twice (long rows: three times), gx once; 2 n words of partials for each slice.
+// Operations: some 54 instructions an element of rows in registers, 19 of columns.
+// Numerics: float32 sums (float64 for float64), no atomics, one rounding at the end. The shape, the
+// device and the alignment of a row of gx fix their order: equal rows may differ in the last bits.
+// Source: written for this library. On an H200, layer norm of bfloat16, us (PyTorch): 8192 x 4095
+// 161 (134), 8192 x 16385 630 (652), 32768 x 300 70 (157), 65536 x 100 42 (258), 100 x 200001 380
+// (929); columns take some 50 of 161.
+// Versions of the first two: by elements 275 and 1110; in vectors, two passes over the row 190 and
+// 629; ends of rows shifted, 64-bit offsets 214 and 671.
 #include "norm.cuh"
 
 namespace shardwise::cuda {

@@ -14,12 +14,14 @@
 //          row of partial sums, at most (SMs x 2n) words.
 //   any    the other rows (norm_any_backward.cu): gx by a group for each row, gw and gb by columns
 // norm_partials adds the rows of partial sums of each kernel: a block has 32 columns, in 32 slices
-// of the rows. Numerics: float32 sums (float64 for float64) in a fixed order, no atomics; one
-// rounding at the end (a gradient `more` added by a separate kernel rounds gx once more). Source:
-// the derivative of Ba et al., arXiv:1607.06450, and Zhang and Sennrich, arXiv:1910.07467. On an
-// H200, layer norm of bfloat16, us: fused 8192 x 4096 67.1 (norm_ring_backward.cu 62.5), 8192 x
-// 16384 311 (233). Versions: fused in an earlier run 86.6 and 304.5 (norm_ring_backward.cu has both
-// in its table); the rows of `any` by elements, in two kernels: 8192 x 4095 275, 8192 x 16385 1110.
+// of the rows.
+// Numerics: float32 sums (float64 for float64) in a fixed order, no atomics; one rounding at the
+// end (a gradient `more` added by a separate kernel rounds gx once more).
+// Source: the derivative of Ba et al., arXiv:1607.06450, and Zhang and Sennrich, arXiv:1910.07467.
+// On an H200, layer norm of bfloat16, us: fused 8192 x 4096 67.1 (norm_ring_backward.cu 62.5), 8192
+// x 16384 311 (233).
+// Versions: fused in an earlier run 86.6 and 304.5 (norm_ring_backward.cu has both in its table);
+// the rows of `any` by elements, in two kernels: 8192 x 4095 275, 8192 x 16385 1110.
 #include "../../primitives/async_copy.cuh"
 #include "../../primitives/pdl.cuh"
 #include "norm.cuh"

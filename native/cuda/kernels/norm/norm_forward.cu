@@ -12,12 +12,12 @@
 // Numerics: float32 (float64 for float64), two-pass variance, never E[x^2] - E[x]^2. mean and rstd
 // are kept in that type, y is rounded once. The shape, the device and the alignment of a row of x
 // fix the order of sums. Unaligned rows: x by its vectors, w and b by the two vectors around each
-// (row_words.cuh); some 45 instructions an element. Source: Ba et al., arXiv:1607.06450; Zhang and
-// Sennrich, arXiv:1910.07467; PyTorch's layer_norm and rms_norm. On an H200, layer norm of
-// bfloat16, us (PyTorch): 8192 x 4095 76 (167), 8192 x 16385 367 (550), 32768 x 300 41 (50), 65536
-// x 100 26 (71), 100 x 200001 78 (482). Versions of the first two: w and b by elements 177 and 770;
-// w and b in vectors, but rows as elements and their ends by branches 92 and 497; words instead of
-// elements 80 and 388.
+// (row_words.cuh); some 45 instructions an element.
+// Source: Ba et al., arXiv:1607.06450; Zhang and Sennrich, arXiv:1910.07467; PyTorch's layer_norm
+// and rms_norm. On an H200, layer norm of bfloat16, us (PyTorch): 8192 x 4095 76 (167), 8192 x
+// 16385 367 (550), 32768 x 300 41 (50), 65536 x 100 26 (71), 100 x 200001 78 (482).
+// Versions of the first two: w and b by elements 177 and 770; w and b in vectors, but rows as
+// elements and their ends by branches 92 and 497; words instead of elements 80 and 388.
 #include "norm.cuh"
 
 namespace shardwise::cuda {

@@ -4,15 +4,17 @@
 //   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h))
 //   gw = sum over rows of g xh,   gb = sum over rows of g
 //
-// `more`, the gradient of a residual connection, is added to gx from the same ring. Layout:
-// persistent thread groups (row_ring.cuh): warps for rows of up to 128 vectors, else blocks with 2
-// or 4 vectors a thread. Each thread keeps the gw and gb of its columns in registers over all rows
-// of its group. A block writes one row of partial sums at the end (warps first add up in shared
-// memory), which norm_partials (norm_backward.cu) adds. Bytes: g, x once, gx once; 2 n words of
-// partials for each of at most 3 blocks an SM. Operations: some 22 instructions an element, of 41
-// in the time that the memory of an H200 takes. Numerics: float32 sums in an order fixed by the
-// shape and the device, no atomics; one rounding at the end. Technique: the number of partial rows
-// does not grow with the rows, as in QuACK's norms for Hopper and Apex's; written for this library.
+// `more`, the gradient of a residual connection, is added to gx from the same ring.
+// Layout: persistent thread groups (row_ring.cuh): warps for rows of up to 128 vectors, else blocks
+// with 2 or 4 vectors a thread. Each thread keeps the gw and gb of its columns in registers over
+// all rows of its group. A block writes one row of partial sums at the end (warps first add up in
+// shared memory), which norm_partials (norm_backward.cu) adds.
+// Bytes: g, x once, gx once; 2 n words of partials for each of at most 3 blocks an SM. Operations:
+// some 22 instructions an element, of 41 in the time that the memory of an H200 takes.
+// Numerics: float32 sums in an order fixed by the shape and the device, no atomics; one rounding at
+// the end.
+// Technique: the number of partial rows does not grow with the rows, as in QuACK's norms for Hopper
+// and Apex's; written for this library.
 // Versions, layer norm of bf16 on one H200, us:
 //                                                 32768 x 4096   8192 x 4096   8192 x 16384
 //   norm_backward_fused (norm_backward.cu)        268.9          86.6          304.5

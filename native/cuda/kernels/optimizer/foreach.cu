@@ -5,15 +5,16 @@
 // elements. The norm sums squares per chunk of 8192 elements, a block for each, whose threads load
 // four words before they add; then a block for each tensor sums its chunks and takes the root.
 // Bytes: add x once and y twice, mul y twice, norm x once, and a word for each chunk twice.
-// Operations an element: add a product and a sum, mul a product, norm a square and a sum. Numerics:
-// float32 (float64 for float64), one rounding. Squares are added by a thread, then by shuffle
-// trees, in an order fixed by sizes and layout, without atomics. They are not scaled, so norms
-// beyond the root of float32's range are inf. Source: PyTorch's _foreach_add_, _foreach_mul_ and
-// _foreach_norm; tables of pointers as in NVIDIA Apex. On an H200, float32, 32 tensors of 4096 x
-// 4096 (PyTorch): add 1476 us (1698), mul 1014 (1213). Norms of the 148 gradients of GPT-2,
-// bfloat16 and float32: 76 and 124 us (3.3 and 4.0 TB/s), of 32 of 4096 x 4096: 261 and 479 (4.1
-// and 4.5). Versions: one word in flight 88, 129, 299, 486; two 81, 125, 282, 483. Versions of the
-// updates: multi_tensor.cuh.
+// Operations an element: add a product and a sum, mul a product, norm a square and a sum.
+// Numerics: float32 (float64 for float64), one rounding. Squares are added by a thread, then by
+// shuffle trees, in an order fixed by sizes and layout, without atomics. They are not scaled, so
+// norms beyond the root of float32's range are inf.
+// Source: PyTorch's _foreach_add_, _foreach_mul_ and _foreach_norm; tables of pointers as in NVIDIA
+// Apex. On an H200, float32, 32 tensors of 4096 x 4096 (PyTorch): add 1476 us (1698), mul 1014
+// (1213). Norms of the 148 gradients of GPT-2, bfloat16 and float32: 76 and 124 us (3.3 and 4.0
+// TB/s), of 32 of 4096 x 4096: 261 and 479 (4.1 and 4.5).
+// Versions: one word in flight 88, 129, 299, 486; two 81, 125, 282, 483. Versions of the updates:
+// multi_tensor.cuh.
 #include "../../../generated/op_params.h"
 #include "../../primitives/multi_tensor.cuh"
 #include "../../primitives/reduce.cuh"

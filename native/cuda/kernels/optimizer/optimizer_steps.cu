@@ -11,15 +11,17 @@
 // Each line is one ATen call of the original, with its rounding: `fused` for x + a * y in ATen's
 // kernel (one fused multiply-add), `product` for a separate multiplication. Parameters, gradients
 // and state may each be float32, float64, float16 or bfloat16; arithmetic is float32 (float64 if
-// the parameter is) and every result is rounded once. Grid: blocks of 128 threads, each for 1024
-// elements of one tensor; up to 256 tensors a launch (a tensor with gaps has its own, a thread an
-// element). Bytes: Adam 28 per float32 element: reads p, g, m, v, writes p, m, v; amsgrad 36. SGD
-// 12, with momentum 20: reads p, g, b, writes p, b. Operations an element: AdamW 14, two divisions
-// and a root among them; SGD 2, with momentum 5, decay and Nesterov 2 more each. No element depends
-// on another: the same bits in every run. Source: Loshchilov and Hutter, arXiv:1711.05101; many
-// tensors in a launch as in Apex's multi-tensor kernels. AdamW of 32 tensors of 4096 x 4096 float32
-// on an H200 3,530 us (99 % of copy; PyTorch's fused one 4,325). SGD with momentum of the same
-// 2,497 us (101 %; PyTorch 2,948). Versions: multi_tensor.cuh.
+// the parameter is) and every result is rounded once.
+// Grid: blocks of 128 threads, each for 1024 elements of one tensor; up to 256 tensors a launch (a
+// tensor with gaps has its own, a thread an element).
+// Bytes: Adam 28 per float32 element: reads p, g, m, v, writes p, m, v; amsgrad 36. SGD 12, with
+// momentum 20: reads p, g, b, writes p, b. Operations an element: AdamW 14, two divisions and a
+// root among them; SGD 2, with momentum 5, decay and Nesterov 2 more each. No element depends on
+// another: the same bits in every run.
+// Source: Loshchilov and Hutter, arXiv:1711.05101; many tensors in a launch as in Apex's
+// multi-tensor kernels. AdamW of 32 tensors of 4096 x 4096 float32 on an H200 3,530 us (99 % of
+// copy; PyTorch's fused one 4,325). SGD with momentum of the same 2,497 us (101 %; PyTorch 2,948).
+// Versions: multi_tensor.cuh.
 #include "../../../generated/op_params.h"
 #include "../../primitives/multi_tensor.cuh"
 

@@ -10,10 +10,11 @@
 // Grid: blocks of 256 threads, for 1024 words (rows), a 32 x 32 tile (transposed), 256 vectors of y
 // (the three floats), or 1024 elements (anything else). Bytes: x and y once. Operations: the
 // conversion of each element. Float to integer truncates (through int64), to bool is != 0, to a
-// narrower float rounds to even. Source of the conversions: PyTorch's `Tensor.to`. On an H200: 1
-// GiB of one dtype 503 us (4.27 TB/s), float32 to bfloat16 369 us for 1.5 GiB, bfloat16 to float32
-// 195 us for 768 MiB. Versions: 8 elements a thread, whose stores wrote half of each sector, 208;
-// transposed by elements 558 us for 2 x 512 MiB of bfloat16, where vectors take 272 (transpose.cu).
+// narrower float rounds to even.
+// Source of the conversions: PyTorch's `Tensor.to`. On an H200: 1 GiB of one dtype 503 us (4.27
+// TB/s), float32 to bfloat16 369 us for 1.5 GiB, bfloat16 to float32 195 us for 768 MiB. Versions:
+// 8 elements a thread, whose stores wrote half of each sector, 208; transposed by elements 558 us
+// for 2 x 512 MiB of bfloat16, where vectors take 272 (transpose.cu).
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/offsets.cuh"
 #include "../../primitives/pdl.cuh"

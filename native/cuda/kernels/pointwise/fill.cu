@@ -3,12 +3,13 @@
 // fill writes words of up to 16 bytes, 4 per thread. arange and linspace compute in float64 (int64
 // for integer arange) and round once: value i is start + i * step without a fused multiply-add;
 // linspace counts from both ends towards the middle. tri keeps element (i, j) of the last two dims
-// if j - i <= diagonal (lower) or >= diagonal (upper); it copies bits. Grid: one block of 256
-// threads per 1024 words or elements. Bytes: y once; tri reads only the kept elements. Operations:
-// none in fill and tri, a product and a sum an element in arange and linspace. Source: PyTorch's
-// full, arange, linspace, tril and triu. On an H200 (PyTorch): fill of 1 GiB 230 us (231), linspace
-// of as much float32 512 (2523), arange of 2^28 bfloat16 493 (2524), the lower triangle of 16384 x
-// 16384 in float32 736 (667). No other version was timed.
+// if j - i <= diagonal (lower) or >= diagonal (upper); it copies bits.
+// Grid: one block of 256 threads per 1024 words or elements. Bytes: y once; tri reads only the kept
+// elements. Operations: none in fill and tri, a product and a sum an element in arange and
+// linspace.
+// Source: PyTorch's full, arange, linspace, tril and triu. On an H200 (PyTorch): fill of 1 GiB 230
+// us (231), linspace of as much float32 512 (2523), arange of 2^28 bfloat16 493 (2524), the lower
+// triangle of 16384 x 16384 in float32 736 (667). No other version was timed.
 #include "../../../generated/op_params.h"
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/offsets.cuh"

@@ -8,12 +8,13 @@
 //            (x + bias, x * column, ...)
 //   strided  4 elements per thread, 256 apart; any dtype, any strides; dtype switch per launch (a
 //            uniform branch)
-// Grid: one block of 256 threads per 4096 bytes (vector) or 1024 elements (strided). Operations: f,
-// once an element. Bytes: every operand once. A thread issues all loads before the first use. The
-// same thread reads an element before it writes it, so the output may be the memory of an input. No
-// element depends on another: the same bits in every run. Source: PyTorch's elementwise ops. On an
-// H200, 512 MiB of float32: times a number 251 us (4.28 TB/s), x + y 368 (4.38). Versions: 8
-// elements a thread, whose stores wrote half of each sector, 280 and 385.
+// Grid: one block of 256 threads per 4096 bytes (vector) or 1024 elements (strided).
+// Operations: f, once an element. Bytes: every operand once. A thread issues all loads before the
+// first use. The same thread reads an element before it writes it, so the output may be the memory
+// of an input. No element depends on another: the same bits in every run.
+// Source: PyTorch's elementwise ops. On an H200, 512 MiB of float32: times a number 251 us (4.28
+// TB/s), x + y 368 (4.38). Versions: 8 elements a thread, whose stores wrote half of each sector,
+// 280 and 385.
 #pragma once
 #include "../../../generated/op_params.h"
 #include "../../math.cuh"

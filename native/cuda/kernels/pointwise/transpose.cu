@@ -7,11 +7,12 @@
 // words. The columns are read back as words (2-byte elements: two columns at once, separated by
 // byte permutation) and written with 8 lanes a row. Both accesses to shared memory have two-way
 // bank conflicts; shared memory is busy for a third of the time that device memory takes. The block
-// order follows y: blocks that run together complete its rows. Bytes: x and y once. Technique:
-// padded tiles in shared memory, as in NVIDIA's "An Efficient Matrix Transpose in CUDA C/C++".
-// Measured on one H200, 16384^2 of bf16: 32 x 32 tiles of elements (copy.cu) 558 us, this 271 us
-// (93 % of copy); with evict-first loads and stores 285. PyTorch with max-autotune in the same run
-// 260 (270).
+// order follows y: blocks that run together complete its rows.
+// Bytes: x and y once.
+// Technique: padded tiles in shared memory, as in NVIDIA's "An Efficient Matrix Transpose in CUDA
+// C/C++". Measured on one H200, 16384^2 of bf16: 32 x 32 tiles of elements (copy.cu) 558 us, this
+// 271 us (93 % of copy); with evict-first loads and stores 285. PyTorch with max-autotune in the
+// same run 260 (270).
 #include "../../primitives/vector.cuh"
 #include "transpose.cuh"
 

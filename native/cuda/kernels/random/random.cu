@@ -4,16 +4,18 @@
 // depends on neither the grid nor the sharding. The index view maps local elements to global
 // indices. Each thread computes 4 neighbouring elements (16 bytes of dense dropout). If the index
 // view is dense and starts at a multiple of 4 they share one Philox block (two for 64-bit values),
-// else each computes its own. Grid: blocks of 256 threads. Bytes: y once (dropout: x, y and the
-// mask once). Operations: 20 products of 32 by 32 bits for four words. Numerics: uniforms of 24
-// bits (float64: 53), below their bound in every dtype; normals by Box-Muller of 24-bit uniforms;
-// integers are 64 bits modulo the span. Products and sums are not fused, as on the CPU; rounded to
-// the dtype at the end. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
-// (2011). The numbers differ from PyTorch's. On an H200, 16384 x 16384 (PyTorch): uniforms in
-// float32 380 us (417), normals 669 (594), int64 in 16384 x 8192 413 (332, of 32 bits each),
-// dropout in bfloat16 350 (440). Integer instructions limit all except dropout. Versions: offsets
-// per element also for dense operands: uniforms 561, dropout (four elements a thread) 671; int64 by
-// a 64-bit remainder 743.
+// else each computes its own.
+// Grid: blocks of 256 threads. Bytes: y once (dropout: x, y and the mask once). Operations: 20
+// products of 32 by 32 bits for four words.
+// Numerics: uniforms of 24 bits (float64: 53), below their bound in every dtype; normals by
+// Box-Muller of 24-bit uniforms; integers are 64 bits modulo the span. Products and sums are not
+// fused, as on the CPU; rounded to the dtype at the end.
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). The numbers differ
+// from PyTorch's. On an H200, 16384 x 16384 (PyTorch): uniforms in float32 380 us (417), normals
+// 669 (594), int64 in 16384 x 8192 413 (332, of 32 bits each), dropout in bfloat16 350 (440).
+// Integer instructions limit all except dropout.
+// Versions: offsets per element also for dense operands: uniforms 561, dropout (four elements a
+// thread) 671; int64 by a 64-bit remainder 743.
 #include <cmath>
 
 #include "../../../generated/op_params.h"

@@ -2,14 +2,16 @@
 //
 // amin is amax of the values in reverse order (-x for floats, ~x for integers), argmin likewise;
 // all is "no zero". NaN wins in amax, amin, argmax and argmin; the index is the first occurrence,
-// row-major within the reduced dims. Bytes: x once, y once, and accumulators twice if the reduced
-// elements are split over blocks. Operations: one combination an element. Numerics: float32,
-// float64 or int64 (which wraps), rounded once; mean divides at the end. Sums add groups pairwise,
-// then in the order of reduce.cuh, fixed by shape, strides, alignment and device. Source: PyTorch's
-// reductions of these names. On an H200, float32, 16384 x 16384 (PyTorch): sum of all 244 us (249),
-// of rows 242 (260), of columns 250 (248), argmax of rows 256 (351). Reading the bytes takes some
-// 240. Versions: all by as many blocks as the device holds at once, which end with the slowest:
-// 286.
+// row-major within the reduced dims.
+// Bytes: x once, y once, and accumulators twice if the reduced elements are split over blocks.
+// Operations: one combination an element.
+// Numerics: float32, float64 or int64 (which wraps), rounded once; mean divides at the end. Sums
+// add groups pairwise, then in the order of reduce.cuh, fixed by shape, strides, alignment and
+// device.
+// Source: PyTorch's reductions of these names. On an H200, float32, 16384 x 16384 (PyTorch): sum of
+// all 244 us (249), of rows 242 (260), of columns 250 (248), argmax of rows 256 (351). Reading the
+// bytes takes some 240. Versions: all by as many blocks as the device holds at once, which end with
+// the slowest: 286.
 #include "reduce.cuh"
 
 namespace shardwise::cuda {

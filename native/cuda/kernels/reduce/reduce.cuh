@@ -8,9 +8,10 @@
 //   columns  outputs are neighbours: the threads of a block form a grid of outputs by reduced
 //            elements, combined through shared memory
 // For few outputs the reduced elements are split over blocks (grid.y); their accumulators go to
-// scratch memory and a second kernel combines them. Bytes: x once. Numerics: groups of neighbours
-// are added pairwise, then to the thread's accumulator (float32, float64 or int64), then threads by
-// a tree. The order is fixed, so two runs give the same bits.
+// scratch memory and a second kernel combines them.
+// Bytes: x once. Numerics: groups of neighbours are added pairwise, then to the thread's
+// accumulator (float32, float64 or int64), then threads by a tree. The order is fixed, so two runs
+// give the same bits.
 //
 // An op has: Value (compute type), Accumulator, identity(), combine(a, b), add(accumulator, values,
 // index, step) for values at reduced indices index, index + step, ..., and finish(args, output,

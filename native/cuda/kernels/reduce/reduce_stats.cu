@@ -7,14 +7,16 @@
 //              Squares beyond float32's range give inf.
 //   logsumexp  running maximum and sum of exp(x - maximum); -inf rows give -inf, +inf gives +inf
 // Bytes: x once, results once, and accumulators twice if the reduced elements are split over
-// blocks. Operations: var 4 an element (sum, difference, square, sum) and 10 to merge a group, in
-// float64; norm 2 (the addend, the sum), one a power for |x|^p; logsumexp some 4 (comparison,
-// difference, exponential, sum). Numerics: norm and logsumexp in float32 (float64 for float64),
-// rounded once; order fixed by shape, strides, alignment, device. Source: PyTorch's var,
-// linalg.vector_norm and logsumexp; Welford (1962), Chan et al. (1979); Milakov and Gimelshein,
-// arXiv:1805.02867. On an H200, float32, 16384 x 16384: variance of rows 314 us (PyTorch 387),
-// logsumexp of rows 264 (1819), norms of rows 245 (262) and of all 249 (249). No other version was
-// timed.
+// blocks.
+// Operations: var 4 an element (sum, difference, square, sum) and 10 to merge a group, in float64;
+// norm 2 (the addend, the sum), one a power for |x|^p; logsumexp some 4 (comparison, difference,
+// exponential, sum).
+// Numerics: norm and logsumexp in float32 (float64 for float64), rounded once; order fixed by
+// shape, strides, alignment, device.
+// Source: PyTorch's var, linalg.vector_norm and logsumexp; Welford (1962), Chan et al. (1979);
+// Milakov and Gimelshein, arXiv:1805.02867. On an H200, float32, 16384 x 16384: variance of rows
+// 314 us (PyTorch 387), logsumexp of rows 264 (1819), norms of rows 245 (262) and of all 249 (249).
+// No other version was timed.
 #include "../../math.cuh"
 #include "reduce.cuh"
 

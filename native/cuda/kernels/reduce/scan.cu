@@ -8,16 +8,17 @@
 //   columns  rows are neighbours in memory: one thread per row (or chunk of it), coalesced across
 //            threads
 // Few rows are split into chunks: a first kernel reduces every chunk, the second starts each chunk
-// from the reduction of those before it. Bytes: x once (twice with chunks), y once. Operations:
-// columns one an element; rows two, and for each four of them a scan over the threads; with chunks
-// one more. Numerics: float32, float64 or int64, each element rounded once. Rows: four neighbours
-// in order, threads by a scan of shuffles, tiles in order; columns: in order. With chunks, their
-// totals first: an order fixed by shape, strides, alignment and device. Source: PyTorch's cumsum
-// and cumprod; Hillis and Steele (1986) within a warp. Chunks are reduced first and then scanned.
-// The look-back of Merrill and Garland would read x once, but its bits depend on timing. On an
-// H200, float32 (PyTorch): cumsum of rows, 16384 x 16384, 545 us (1138), of columns 1000 (6212), of
-// 64M in one row 222 (210, by look-back); of bfloat16 rows, 16384 x 16384, 488 (1114). Versions:
-// through shared memory and a tile at a time, rows 807 us, one row 310.
+// from the reduction of those before it.
+// Bytes: x once (twice with chunks), y once. Operations: columns one an element; rows two, and for
+// each four of them a scan over the threads; with chunks one more.
+// Numerics: float32, float64 or int64, each element rounded once. Rows: four neighbours in order,
+// threads by a scan of shuffles, tiles in order; columns: in order. With chunks, their totals
+// first: an order fixed by shape, strides, alignment and device.
+// Source: PyTorch's cumsum and cumprod; Hillis and Steele (1986) within a warp. Chunks are reduced
+// first and then scanned. The look-back of Merrill and Garland would read x once, but its bits
+// depend on timing. On an H200, float32 (PyTorch): cumsum of rows, 16384 x 16384, 545 us (1138), of
+// columns 1000 (6212), of 64M in one row 222 (210, by look-back); of bfloat16 rows, 16384 x 16384,
+// 488 (1114). Versions: through shared memory and a tile at a time, rows 807 us, one row 310.
 #include "../../primitives/dtype.cuh"
 #include "../../primitives/group.cuh"
 #include "../../primitives/offsets.cuh"

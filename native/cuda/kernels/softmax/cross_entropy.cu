@@ -17,17 +17,21 @@
 //   backward  one read, one write in the dtype of the logits, no float32 copy; a block per chunk of
 //             a row, so that long rows and few rows fill the device alike
 // Contiguous rows move in 16-byte vectors whatever their alignment (row_tile.cuh), others element
-// by element. Grid: forward a block of 128 threads for several rows of up to 256 vectors, else one
-// of 256 (up to 2048 vectors) or 512 for a row; backward blocks of 32 to 256 threads with four
-// vectors a thread, side by side over a row. Operations: forward some 4 an element (comparison,
-// difference, exponential, sum), 3 more with label smoothing; backward 3 (difference, exponential,
-// product), 2 more. Numerics: float32 (float64 for float64), loss and lse in that type, the
-// gradient rounded once; no atomics, an order of sums fixed by shape and alignment. A row of -inf
-// has lse -inf and loss NaN. Source: PyTorch's cross_entropy. Technique: loss and gradient without
-// probabilities in memory, as in Liger Kernel, arXiv:2410.10989; running maximum and sum of Milakov
-// and Gimelshein, arXiv:1805.02867. On one H200, bf16 8192 x 128256: loss 815 us, gradient 1574,
-// where cross_entropy_rows.cu takes 471 and 1034. Versions: cross_entropy_rows.cu, with
-// measurements there; no other version of these kernels was timed.
+// by element.
+// Grid: forward a block of 128 threads for several rows of up to 256 vectors, else one of 256 (up
+// to 2048 vectors) or 512 for a row; backward blocks of 32 to 256 threads with four vectors a
+// thread, side by side over a row.
+// Operations: forward some 4 an element (comparison, difference, exponential, sum), 3 more with
+// label smoothing; backward 3 (difference, exponential, product), 2 more.
+// Numerics: float32 (float64 for float64), loss and lse in that type, the gradient rounded once; no
+// atomics, an order of sums fixed by shape and alignment. A row of -inf has lse -inf and loss NaN.
+// Source: PyTorch's cross_entropy. Technique: loss and gradient without probabilities in memory, as
+// in Liger Kernel, arXiv:2410.10989; running maximum and sum of Milakov and Gimelshein,
+// arXiv:1805.02867.
+// On one H200, bf16 8192 x 128256: loss 815 us, gradient 1574, where cross_entropy_rows.cu takes
+// 471 and 1034.
+// Versions: cross_entropy_rows.cu, with measurements there; no other version of these kernels was
+// timed.
 #include "../../../generated/op_params.h"
 #include "cross_entropy.cuh"
 

@@ -6,12 +6,14 @@
 //   gradient  one read and one write from lse: blocks of 1024 vectors, four in flight a thread
 //   both      loss and gradient from one read and one write: a cluster of up to 8 blocks keeps a
 //             row in its shared memory (row_sum.cuh), three blocks an SM; clusters of several
-//             blocks are persistent and refill each used slot with the next row. 4 bytes for a bf16 logit,
-//             against 6 of separate loss and gradient and 14 of a float32 copy of the logits.
-// Operations: some 10 instructions an element, two of them exponentials in `both`. Numerics:
-// float32; loss and lse are float32, the gradient is rounded once. Fixed order of summation, no
-// atomics. Technique: as cross_entropy.cu; `both` keeps a row in the memory of a cluster. Versions,
-// bf16 8192 x 128256 on one H200, us:
+//             blocks are persistent and refill each used slot with the next row. 4 bytes for a
+//             bf16 logit, against 6 of separate loss and gradient and 14 of a float32 copy of the
+//             logits.
+// Operations: some 10 instructions an element, two of them exponentials in `both`.
+// Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of
+// summation, no atomics.
+// Technique: as cross_entropy.cu; `both` keeps a row in the memory of a cluster.
+// Versions, bf16 8192 x 128256 on one H200, us:
 //                                         cross_entropy.cu   this
 //   loss                                  815                471 (4.46 TB/s, reads only)
 //   gradient                              1574               1034 (96 % of copy)

@@ -2,12 +2,12 @@
 //
 // Fast path, factors all 1: the loss gradient was computed in the forward pass and the incoming
 // gradient is 1, so the kernel reads only the factors (one if all are the same element) and takes
-// the time of a launch. Else one read, one write and one product an element. Grid: blocks take
-// chunks of rows in turn, at most 8 blocks an SM: 256 threads with four vectors each in flight
-// (elements if rows are not whole aligned vectors). Numerics: float32 (float64 for float64), one
-// rounding; rows whose factor is 1 keep their bits. Source: written for this library. bf16 8192 x
-// 128256 on one H200: by 1 3.9 us, by another number 1123 (88 % of copy). No other version was
-// timed.
+// the time of a launch. Else one read, one write and one product an element.
+// Grid: blocks take chunks of rows in turn, at most 8 blocks an SM: 256 threads with four vectors
+// each in flight (elements if rows are not whole aligned vectors).
+// Numerics: float32 (float64 for float64), one rounding; rows whose factor is 1 keep their bits.
+// Source: written for this library. bf16 8192 x 128256 on one H200: by 1 3.9 us, by another number
+// 1123 (88 % of copy). No other version was timed.
 #include "../../primitives/pdl.cuh"
 #include "../../primitives/row_tile.cuh"
 

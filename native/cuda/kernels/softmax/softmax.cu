@@ -16,17 +16,19 @@
 //   strided  any strides: a block has 32 neighbouring rows by 8 slices of the row, so that softmax
 //            over a middle dim (rows are neighbours in memory) is coalesced. Reads rows twice.
 // Threads: rows 128 a block for groups within a warp, else enough to hold the row by four vectors
-// each, up to 1024 a block (backward 512); long 1024; strided 256. Operations: rows 6 an element
-// (comparison, difference, exponential, sum, product, difference), long and strided 7 with two
-// exponentials (log_softmax one); backward 4. Numerics: float32 (float64 for float64) inside, one
-// rounding at the end. A row of -inf gives NaN; NaN and +inf spread over their row. Fixed order of
-// reduction. Source: PyTorch's softmax. Technique: running maximum and sum of Milakov and
-// Gimelshein, arXiv:1805.02867, for rows that are read twice. On one H200, bf16, rows forward and
-// backward: 8192 x 4096 51.1 and 97.0 us (softmax_vectors.cu 33.5, 47.6), 8192 x 16384 253.4 and
-// 468.7 (142.6, 205.1); float32 2048 x 131072 1708 (softmax_cluster.cu 570). Long, a block a row,
-// bf16, 64 x 1048576: 180 (35 % of copy; PyTorch 295). Rows of 8192 x 4095 63 (107), in float64
-// 8192 x 4096 159 (301); strided, 8192 x 4096 over dim 0 531 (9655). Versions: softmax_vectors.cu
-// and softmax_cluster.cu for whole aligned vectors; no other version of these paths was timed.
+// each, up to 1024 a block (backward 512); long 1024; strided 256.
+// Operations: rows 6 an element (comparison, difference, exponential, sum, product, difference),
+// long and strided 7 with two exponentials (log_softmax one); backward 4.
+// Numerics: float32 (float64 for float64) inside, one rounding at the end. A row of -inf gives NaN;
+// NaN and +inf spread over their row. Fixed order of reduction.
+// Source: PyTorch's softmax. Technique: running maximum and sum of Milakov and Gimelshein,
+// arXiv:1805.02867, for rows that are read twice. On one H200, bf16, rows forward and backward:
+// 8192 x 4096 51.1 and 97.0 us (softmax_vectors.cu 33.5, 47.6), 8192 x 16384 253.4 and 468.7
+// (142.6, 205.1); float32 2048 x 131072 1708 (softmax_cluster.cu 570). Long, a block a row, bf16,
+// 64 x 1048576: 180 (35 % of copy; PyTorch 295). Rows of 8192 x 4095 63 (107), in float64 8192 x
+// 4096 159 (301); strided, 8192 x 4096 over dim 0 531 (9655).
+// Versions: softmax_vectors.cu and softmax_cluster.cu for whole aligned vectors; no other version
+// of these paths was timed.
 #include "../../../generated/op_params.h"
 #include "../../primitives/row_tile.cuh"
 #include "softmax.cuh"

@@ -6,12 +6,13 @@
 // (row_sum.cuh). Slices are small enough for three blocks an SM, so that loads, exponentials and
 // stores of different rows overlap. The blocks exchange their maximum and sum once, through
 // distributed shared memory. Without clusters (sm_80) a block takes rows that fit its shared
-// memory. The gradient has slices of both g and y, in clusters of up to 16 blocks. Bytes: x and y
-// once; g, y and gx once. Operations: two exponentials an element, one for the sum and one for the
-// result. Numerics: as softmax_vectors.cu, with a running maximum. Fixed order of summation.
+// memory. The gradient has slices of both g and y, in clusters of up to 16 blocks.
+// Bytes: x and y once; g, y and gx once. Operations: two exponentials an element, one for the sum
+// and one for the result.
+// Numerics: as softmax_vectors.cu, with a running maximum. Fixed order of summation.
 // Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867; rows in the
-// memory of a cluster as in QuACK's softmax for Hopper. Versions, softmax of float32 2048 x 131072
-// on one H200, us:
+// memory of a cluster as in QuACK's softmax for Hopper.
+// Versions, softmax of float32 2048 x 131072 on one H200, us:
 //   rows in the registers of 8 blocks of 1024 threads (softmax_rows)              1708
 //   slices in shared memory, each block waits for its whole slice                 667
 //   vectors used as they arrive, one exchange between the blocks (81 % of copy)   623

@@ -7,9 +7,10 @@
 //   ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a
 //           thread; the next three rows (backward: two) are in flight by cp.async.
 // Bytes: forward x and y once, backward g, y and gx once. Forward some 12 instructions an element,
-// one of them an exponential. Numerics: float32; the maximum first, then the sum of exp(x - max),
-// one rounding at the end. Exponentials are 2^((x - max) log2(e)) for 16-bit elements, expf for
-// float32. Rows of -inf give NaN; NaN and +inf spread over their row. Fixed order of summation.
+// one of them an exponential.
+// Numerics: float32; the maximum first, then the sum of exp(x - max), one rounding at the end.
+// Exponentials are 2^((x - max) log2(e)) for 16-bit elements, expf for float32. Rows of -inf give
+// NaN; NaN and +inf spread over their row. Fixed order of summation.
 // Technique: rows in registers and one read of memory, as in QuACK's norms and softmax for Hopper.
 // Versions, bf16 on one H200, us forward and backward (% of copy):
 //                                                    8192 x 4096            8192 x 16384

@@ -1,7 +1,7 @@
 // Ranks of keys by one digit of 8 bits within a block, shared by the sort through memory and the
 // sort in a block. A warp's items are contiguous, so that warp, round and lane count upwards with
-// the index, and equal digits keep their order. Technique: counts of each warp and ranks among its
-// lanes, as in Onesweep (arXiv:2206.01784).
+// the index, and equal digits keep their order.
+// Technique: counts of each warp and ranks among its lanes, as in Onesweep (arXiv:2206.01784).
 #pragma once
 #include "../../primitives/scan.cuh"
 #include "radix_sort.cuh"

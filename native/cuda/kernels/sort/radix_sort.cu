@@ -3,17 +3,20 @@
 //
 // A pass: histogram of every tile; prefix over the tiles for each digit; scatter. In the scatter
 // each warp ranks its items by ballots (equal digits keep their order), the tile is ordered by
-// digit in shared memory and written in runs. Grid: a block of 256 threads for each tile of a row
-// (4096 keys of 32 bits, 2048 of 64); for the prefix one for each row and digit. Rows of up to
-// 2048: one block, bitonic, by key and then position. Bytes per element and pass: the key once for
-// the histogram, key and position in and out for the scatter (the first pass generates the
-// positions). Integer counting only, so the result does not depend on timing. Technique: Merrill
-// and Grimshaw (2011), a pass by histogram, prefix and scatter; ranks within a warp as in Onesweep
-// (arXiv:2206.01784), without its look-back. On an H200, a pass over 16M keys of 32 bits: scatter
-// 136 to 160 us, 60 of them for its bytes: some 130 instructions for 32 keys. Versions: histogram
-// and prefix took 33 and 16 us by loads one at a time and blocks of 256; now 8 or 16 loads are in
-// flight and, for more than 256 tiles, blocks have 1024 threads. __match_any_sync instead of the
-// ballots: 200 us more in four passes. Timings of whole ops: sort.cu, index_add.cu.
+// digit in shared memory and written in runs.
+// Grid: a block of 256 threads for each tile of a row (4096 keys of 32 bits, 2048 of 64); for the
+// prefix one for each row and digit. Rows of up to 2048: one block, bitonic, by key and then
+// position.
+// Bytes per element and pass: the key once for the histogram, key and position in and out for the
+// scatter (the first pass generates the positions). Integer counting only, so the result does not
+// depend on timing.
+// Technique: Merrill and Grimshaw (2011), a pass by histogram, prefix and scatter; ranks within a
+// warp as in Onesweep (arXiv:2206.01784), without its look-back.
+// On an H200, a pass over 16M keys of 32 bits: scatter 136 to 160 us, 60 of them for its bytes:
+// some 130 instructions for 32 keys. Versions: histogram and prefix took 33 and 16 us by loads one
+// at a time and blocks of 256; now 8 or 16 loads are in flight and, for more than 256 tiles, blocks
+// have 1024 threads. __match_any_sync instead of the ballots: 200 us more in four passes. Timings
+// of whole ops: sort.cu, index_add.cu.
 #include "radix_rank.cuh"
 
 namespace shardwise::cuda::radix {

@@ -3,17 +3,19 @@
 // Elements become unsigned keys (sort.cuh). One block sorts a row of 257 to 16384 elements of at
 // most 32 bits (8192 if a block has 99 KiB of shared memory) by digits (sort_block.cu), and other
 // rows up to 2048 by a bitonic network over key and then position, which is a stable order.
-// radix_sort.cu sorts longer rows, in batches that bound the scratch memory. Grid: for rows up to
-// 2048 a block of up to 1024 threads each, two elements a thread; for longer rows blocks of 256
-// threads with four elements each compute keys and write results, for 1024 elements of a row. Equal
-// elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are
-// copied at the end by index, or in longer rows restored from their key if only one bit pattern has
-// it, so their bits survive. Bytes: x twice (for keys, and by index), values and 8 bytes of index
-// an element once; longer rows also keys and positions in each of the passes of radix_sort.cu, one
-// for each byte of an element. Integer comparisons only: deterministic. Source: PyTorch's sort with
-// stable=True. On an H200, float32, 16M in one row: 851 us (PyTorch 819). Versions: elements of
-// long rows by index, which reads a sector for each, and keys with a division each: 1150; with
-// ranks by __match_any_sync: 1346. Rows in one block: sort_block.cu.
+// radix_sort.cu sorts longer rows, in batches that bound the scratch memory.
+// Grid: for rows up to 2048 a block of up to 1024 threads each, two elements a thread; for longer
+// rows blocks of 256 threads with four elements each compute keys and write results, for 1024
+// elements of a row.
+// Equal elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements
+// are copied at the end by index, or in longer rows restored from their key if only one bit pattern
+// has it, so their bits survive.
+// Bytes: x twice (for keys, and by index), values and 8 bytes of index an element once; longer rows
+// also keys and positions in each of the passes of radix_sort.cu, one for each byte of an element.
+// Integer comparisons only: deterministic.
+// Source: PyTorch's sort with stable=True. On an H200, float32, 16M in one row: 851 us (PyTorch
+// 819). Versions: elements of long rows by index, which reads a sector for each, and keys with a
+// division each: 1150; with ranks by __match_any_sync: 1346. Rows in one block: sort_block.cu.
 #include "../../../generated/op_params.h"
 #include "sort.cuh"
 

@@ -3,15 +3,17 @@
 //
 // One pass for each byte of an element, from the lowest: keys and positions are read into
 // registers, ranked (radix_rank.cuh) and written back in the order of that byte. The end copies
-// elements by position, so their bits survive. Grid: a block a row, of 256 threads with 4, 8 or 16
-// keys each, or of 512 or 1024 with 16. Shared memory: 6 bytes a key and 1 KiB a warp, 128 KiB for
-// the longest rows. Bytes: x twice (for keys, and by position from L1 or L2), values and indices
-// once; the sort through memory (radix_sort.cu) moves 20 bytes an element and pass besides. Integer
-// counting only: deterministic. Source: PyTorch's sort with stable=True. Technique: radix sort,
-// ranks within a block as in Onesweep (arXiv:2206.01784). On an H200, float32 (PyTorch): 4096 x
-// 16384 1830 us (4965), 16384 x 4096 1419 (2057), 65536 x 1000 1754 (2136); bfloat16 4096 x 16384
-// 1051 (2441). Versions: loads and stores of a row one after the other 1988 for 4096 x 16384;
-// through memory, with ranks by __match_any_sync, 7677; rows of 1000 by the bitonic network 4290.
+// elements by position, so their bits survive.
+// Grid: a block a row, of 256 threads with 4, 8 or 16 keys each, or of 512 or 1024 with 16. Shared
+// memory: 6 bytes a key and 1 KiB a warp, 128 KiB for the longest rows.
+// Bytes: x twice (for keys, and by position from L1 or L2), values and indices once; the sort
+// through memory (radix_sort.cu) moves 20 bytes an element and pass besides. Integer counting only:
+// deterministic.
+// Source: PyTorch's sort with stable=True. Technique: radix sort, ranks within a block as in
+// Onesweep (arXiv:2206.01784). On an H200, float32 (PyTorch): 4096 x 16384 1830 us (4965), 16384 x
+// 4096 1419 (2057), 65536 x 1000 1754 (2136); bfloat16 4096 x 16384 1051 (2441).
+// Versions: loads and stores of a row one after the other 1988 for 4096 x 16384; through memory,
+// with ranks by __match_any_sync, 7677; rows of 1000 by the bitonic network 4290.
 #include "../../primitives/async_copy.cuh"
 #include "radix_rank.cuh"
 #include "sort.cuh"

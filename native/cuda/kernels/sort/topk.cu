@@ -5,13 +5,15 @@
 // read of a row. Otherwise a block finds the key of the k-th element digit by digit (8 bits a pass,
 // histogram in shared memory), collects all elements below it and the first of the equal ones in
 // order of index, and sorts those. If rows are few and long, blocks first select from segments of a
-// row and then among the candidates. Grid: a block of 512 threads for each row or segment (at least
-// 4096 elements and 8 k, some two blocks an SM). Bytes: a row (bits / 8 + 1) times, mostly from L2.
-// Operations: some six an element and pass for its key, a comparison, and for the remaining
-// elements a count of their digit. Integer counting only: deterministic; elements are copied with
-// their bits. Source: PyTorch's topk. Technique: radix selection from the highest digit, Alabi et
-// al. (2012). On an H200, k 50 of 1024 x 128256 in float32 by this path, with lanes of equal digits
-// by __match_any_sync: 1857 us (PyTorch 1549); topk_threshold.cu 561.
+// row and then among the candidates.
+// Grid: a block of 512 threads for each row or segment (at least 4096 elements and 8 k, some two
+// blocks an SM).
+// Bytes: a row (bits / 8 + 1) times, mostly from L2. Operations: some six an element and pass for
+// its key, a comparison, and for the remaining elements a count of their digit. Integer counting
+// only: deterministic; elements are copied with their bits.
+// Source: PyTorch's topk. Technique: radix selection from the highest digit, Alabi et al. (2012).
+// On an H200, k 50 of 1024 x 128256 in float32 by this path, with lanes of equal digits by
+// __match_any_sync: 1857 us (PyTorch 1549); topk_threshold.cu 561.
 #include "../../../generated/op_params.h"
 #include "radix_rank.cuh"
 #include "topk.cuh"

@@ -6,15 +6,16 @@
 // of 2048 elements is counted first: if all that pass fit they are appended, else they are added
 // 256 at a time. Batches are read in the order of their bit-reversed numbers, so that few elements
 // pass in rising or falling rows too: of unordered elements k ln(n / k) pass, of an ordered row one
-// batch in each power of two. Grid: a block of 256 threads for each row or segment. Bytes: x once,
-// k values and indices. Operations: some six an element for its key, one comparison, and a scan of
-// its warp if elements may pass; a sort of the candidates each time the buffer is full. The set of
-// candidates does not depend on timing, and it is sorted at the end: deterministic; elements are
-// copied with their bits. Source: PyTorch's topk. Technique: a falling threshold, as in queues of
-// k-nearest-neighbour search (Johnson, Douze, Jegou 2017, arXiv:1702.08734), here by batches in
-// shared memory. On an H200, k 50 of 1024 x 128256 in float32 (PyTorch): unordered 561 us (1570),
-// rising 1537 (1604). Versions: batches in memory order 459, but rising 9591; keys loaded one after
-// the other 717.
+// batch in each power of two.
+// Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices.
+// Operations: some six an element for its key, one comparison, and a scan of its warp if elements
+// may pass; a sort of the candidates each time the buffer is full. The set of candidates does not
+// depend on timing, and it is sorted at the end: deterministic; elements are copied with their
+// bits.
+// Source: PyTorch's topk. Technique: a falling threshold, as in queues of k-nearest-neighbour
+// search (Johnson, Douze, Jegou 2017, arXiv:1702.08734), here by batches in shared memory. On an
+// H200, k 50 of 1024 x 128256 in float32 (PyTorch): unordered 561 us (1570), rising 1537 (1604).
+// Versions: batches in memory order 459, but rising 9591; keys loaded one after the other 717.
 #include "topk.cuh"
 
 namespace shardwise::cuda::sorting {

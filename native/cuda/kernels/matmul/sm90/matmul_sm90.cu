@@ -22,13 +22,15 @@
 //                            the sum but cannot stop it.
 // Needs: rows of a and b (in either orientation) that start at multiples of 16 bytes; y with
 // contiguous rows or columns. If the copy engine cannot write y (rows that do not start or end at
-// multiples of 16 bytes), the consumers write it. Grid: one block an SM. FLOPs 2 m n k. Shared
-// memory 208 to 225 KiB. Bytes: a k-step of a 128 x 256 tile loads 48 KiB into shared memory, in a
-// cluster 32 KiB of them from L2; m k + k n + m n elements at least from memory. Numerics: products
-// exact, float32 accumulation along k in order, alpha, beta and c in float32, one rounding. The
-// same bits in every run; other tiles round differently only with a split. Technique: warp
-// specialisation, persistent tiles and multicast as described for Hopper by CUTLASS's documentation
-// and the public worklog "Outperforming cuBLAS on H100"; ping-pong as in FlashAttention-3.
+// multiples of 16 bytes), the consumers write it.
+// Grid: one block an SM. FLOPs 2 m n k. Shared memory 208 to 225 KiB.
+// Bytes: a k-step of a 128 x 256 tile loads 48 KiB into shared memory, in a cluster 32 KiB of them
+// from L2; m k + k n + m n elements at least from memory.
+// Numerics: products exact, float32 accumulation along k in order, alpha, beta and c in float32,
+// one rounding. The same bits in every run; other tiles round differently only with a split.
+// Technique: warp specialisation, persistent tiles and multicast as described for Hopper by
+// CUTLASS's documentation and the public worklog "Outperforming cuBLAS on H100"; ping-pong as in
+// FlashAttention-3.
 //
 // Versions, time relative to cuBLAS of torch 2.11 in the same run, H200 at 690 W (1.3 to 1.5 GHz),
 // interleaved:
