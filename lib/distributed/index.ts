@@ -13,26 +13,26 @@ export { initProcessGroup, isAvailable } from './launch/init-process-group.js';
 export { type LaunchOptions, launch } from './launch/launch.js';
 export type { RankFault } from './local-ranks/fault-injection.js';
 export type { RankFunction } from './local-ranks/run.js';
+export { allToAll, allToAllSingle, type SplitOptions } from './process-group/all-to-all.js';
 export { batchIsendIrecv, P2POp } from './process-group/batch-isend-irecv.js';
 export {
   allGather,
   allGatherIntoTensor,
   allReduce,
-  allToAll,
-  allToAllSingle,
   barrier,
   broadcast,
-  type GatherOptions,
-  gather,
   ReduceOp,
   type ReduceOptions,
   reduce,
   reduceScatter,
   reduceScatterTensor,
-  type ScatterOptions,
-  type SplitOptions,
-  scatter,
 } from './process-group/collectives.js';
+export {
+  type GatherOptions,
+  gather,
+  type ScatterOptions,
+  scatter,
+} from './process-group/gather-scatter.js';
 export {
   getBackend,
   getGlobalRank,

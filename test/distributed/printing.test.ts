@@ -38,7 +38,7 @@ describe('what is printed of ranks', () => {
       await work.wait();
       return [before, inspect(work)];
     });
-    assert.deepEqual(lines[0], ['Work(under way)', 'Work(done)']);
+    assert.deepEqual(lines[0], ['Work(in flight)', 'Work(done)']);
   });
 
   it('is a line: of a store, what and where it is', async () => {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
 import type { TurnTaker } from '../../core/home.js';
 import { checkNumber, checkOneOf, optionsOf, unexpected } from '../../core/options.js';
-import { collectiveNames } from '../process-group/collective-names.js';
+import { collectiveNames } from '../process-group/collectives.js';
 
 /** A fault of one rank at one point of its program. */
 export interface RankFault {

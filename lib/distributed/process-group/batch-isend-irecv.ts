@@ -1,6 +1,6 @@
 /**
- * Several messages at once, for ranks that exchange: none of them waits for another in vain,
- * whatever the order in which each rank lists its own.
+ * Batches of messages, for ranks that exchange tensors. A batch cannot deadlock, whatever order each
+ * rank lists its messages in.
  */
 import { callSite } from '../../core/call-site.js';
 import { ArgumentError, InPlaceError } from '../../core/errors.js';
@@ -20,9 +20,9 @@ const OP = 'batchIsendIrecv';
 class MessageOp {
   /** `isend` or `irecv`. */
   readonly op: typeof isend | typeof irecv;
-  /** What is sent, or received into. */
+  /** The tensor that is sent, or received into. */
   readonly tensor: Tensor;
-  /** Of the world. */
+  /** The other rank, of the world. */
   readonly peer: number;
   /** The group of the message; null for the world. */
   readonly group: ProcessGroup;
@@ -60,13 +60,13 @@ export type P2POp = MessageOp;
 
 /**
  * A message for {@link batchIsendIrecv}: `P2POp(isend, t, 1)` or `P2POp(irecv, t, 1)`, with or
- * without `new`. A tensor of any shape, dtype and layout.
+ * without `new`. The tensor may have any shape, dtype and layout.
  *
  * @param op - {@link isend} or {@link irecv}
  * @param peer - the other rank, of the world
- * @throws ArgumentError for what is none of these, for a peer that is not of the group or is this
- * rank; InPlaceError for a tensor that cannot be
- *   received into; DistributedError without a process group, and for a group that this rank is not in
+ * @throws ArgumentError for invalid arguments, and for a peer that is this rank or not in the group;
+ * InPlaceError for a tensor that cannot be received into; DistributedError without a process group,
+ * and for a group without this rank
  * @see PyTorch `torch.distributed.P2POp`
  */
 export const P2POp: Interned<
@@ -80,15 +80,14 @@ export const P2POp: Interned<
 );
 
 /**
- * Sends and receives all of a list of messages. Those between two ranks are in one batch of each,
- * where those of one direction come in the order of the lists; beyond that the order of a list is
- * the rank's own affair. What is sent is what the tensors hold before the batch.
+ * Sends and receives a list of messages. All messages between two ranks must be in one batch of
+ * each. Messages of one direction are matched in list order; otherwise the order of the list does
+ * not matter. The values sent are those of the tensors before the batch.
  *
- * @returns for each op, in the order of the list, what tells when its message is on its way or
- * there
- * @throws ArgumentError for a list that is empty, holds anything else or ops of several groups;
- * InPlaceError for ops that receive into the same memory;
- *   FreedError for a tensor that was disposed of. Nothing has been sent then. What the other rank does differently is a CollectiveError of the work
+ * @returns a handle for each op, in the order of the list
+ * @throws ArgumentError for an empty list, for anything but ops, and for ops of several groups;
+ * InPlaceError for ops that receive into the same memory; FreedError for a disposed tensor. Nothing
+ * is sent then. A mismatch with the other rank is a CollectiveError of the work
  * @see PyTorch `torch.distributed.batch_isend_irecv`
  * @example
  * const works = batchIsendIrecv([P2POp(isend, mine, next), P2POp(irecv, theirs, before)]);
@@ -114,7 +113,7 @@ export function batchIsendIrecv(ops: readonly P2POp[]): Work[] {
   return works;
 }
 
-/** The group of all. */
+/** Checks the ops and returns their group. */
 function checkOps(ops: readonly P2POp[]): ProcessGroup {
   if (!Array.isArray(ops) || ops.length === 0) throw unexpected(OP, 'ops', 'a list of P2POp', ops);
   ops.forEach((op, i) => {
@@ -129,7 +128,9 @@ function checkOps(ops: readonly P2POp[]): ProcessGroup {
   const { group } = ops[0] as P2POp;
   const other = ops.find((op) => op.group !== group);
   if (other !== undefined) {
-    const message = `${OP}: expected ops of one group, got some of group "${group.name}" and some of group "${other.group.name}". Make a batch for each.`;
+    const message =
+      `${OP}: expected ops of one group, got some of group "${group.name}" and some of group ` +
+      `"${other.group.name}". Use a batch for each.`;
     throw new ArgumentError(message, { op: OP, groups: [group.name, other.group.name] });
   }
   for (const { tensor } of ops) tensor.liveStorage(OP);
@@ -138,8 +139,8 @@ function checkOps(ops: readonly P2POp[]): ProcessGroup {
 }
 
 /**
- * @throws InPlaceError where two messages are sure to come into the same memory: views that are
- * interleaved may be apart
+ * @throws InPlaceError if two messages certainly write the same memory; interleaved strided views
+ * may be disjoint and are accepted
  */
 function checkReceives(ops: readonly P2POp[]): void {
   const isDense = ({ tensor }: P2POp): boolean => tensor.isContiguous();
@@ -149,7 +150,8 @@ function checkReceives(ops: readonly P2POp[]): void {
     const first = op.op === irecv ? ops.findIndex((earlier) => isSame(earlier, op)) : i;
     if (first === i || first < 0) return;
     throw new InPlaceError(
-      `${OP}: ops[${first}] and ops[${i}] receive into the same memory, where only one message can stay. Give each its own.`,
+      `${OP}: ops[${first}] and ops[${i}] receive into the same memory. Give each op its own ` +
+        'tensor.',
       { op: OP },
     );
   });
@@ -158,7 +160,7 @@ function checkReceives(ops: readonly P2POp[]): void {
 const sharesMemory = (a: P2POp, b: P2POp): boolean =>
   a.tensor.storage === b.tensor.storage && a.tensor.numel() > 0 && overlaps(a.tensor, b.tensor);
 
-/** What is sent is not what another message of the batch brings. */
+/** The tensor, or a copy if another message of the batch overwrites what it sends. */
 function ownMemory(op: P2POp, ops: readonly P2POp[]): Tensor {
   const isOverwritten =
     op.op === isend && ops.some((other) => other.op === irecv && sharesMemory(op, other));
@@ -166,19 +168,18 @@ function ownMemory(op: P2POp, ops: readonly P2POp[]): Tensor {
 }
 
 /**
- * Where a stream does one message after the other, ranks must begin theirs in one order. That is:
- * of each direction the first ones, then the second, and so on; among these, pairs of ranks by what
- * `xor` makes of them, which gives a rank one partner at a time and lets all other pairs go on
- * meanwhile; of a pair, the lower rank's first. Sender and receiver know all three of a message, so
- * the earliest that is not done is the next of both.
+ * An order of messages that all ranks agree on, because a stream runs them one after the other.
+ * Sorted by the message's number in its direction; then by the XOR of both ranks, which gives each
+ * rank one partner at a time, so that all pairs exchange in parallel; then the lower rank's message
+ * first. Sender and receiver know all three keys, so the earliest pending message is next for both.
  */
 function inCommonOrder(ops: readonly P2POp[], own: number): number[] {
   const counts = new Map<number, number>();
   const keys = ops.map(({ op, peer }) => {
     const isUpward = (op === isend) === own < peer;
-    const way = isUpward ? peer : -1 - peer;
-    const number = counts.get(way) ?? 0;
-    counts.set(way, number + 1);
+    const direction = isUpward ? peer : -1 - peer;
+    const number = counts.get(direction) ?? 0;
+    counts.set(direction, number + 1);
     return [number, own ^ peer, isUpward ? 0 : 1] as const;
   });
   const order = ops.map((_, i) => i);

@@ -1,38 +1,35 @@
-/** Ranks in nested arrays, and slices of the grid. */
+/** Conversions between nested arrays of ranks and a flat list with a shape. */
 import { ArgumentError } from '../../core/errors.js';
 import { shown, unexpected } from '../../core/options.js';
 import { contiguousStrides } from '../../core/shape.js';
 import { Tensor } from '../../core/tensor.js';
 
-/** Ranks, nested to any depth. */
+/** An array of ranks, nested to any depth. */
 export type NestedRanks = readonly (number | NestedRanks)[];
 
-/** @internal */
+/** Reads ranks that are a tensor. @internal */
 export function nestedOf(ranks: NestedRanks | Tensor): NestedRanks {
   return ranks instanceof Tensor ? (ranks.tolist() as NestedRanks) : ranks;
 }
 
 /**
- * The ranks row-major, and the sizes of the levels. @throws ArgumentError where parts of a level
- * differ in size @internal
+ * The ranks in row-major order, and the shape. @throws ArgumentError for ragged arrays @internal
  */
 export function flattenNested(op: string, ranks: NestedRanks): { flat: number[]; shape: number[] } {
   if (!Array.isArray(ranks) || ranks.length === 0)
     throw unexpected(op, 'the mesh', 'a nested array of ranks', ranks);
   const first = ranks[0];
   if (!Array.isArray(first)) return { flat: [...(ranks as number[])], shape: [ranks.length] };
-  const parts = ranks.map((part) => flattenNested(op, part as NestedRanks));
-  const shape = (parts[0] as { shape: number[] }).shape;
-  if (parts.some((part) => part.shape.join() !== shape.join())) {
-    throw new ArgumentError(
-      `${op}: expected parts of one size, got ${parts.map((part) => `[${part.shape.join(', ')}]`).join(' and ')}`,
-      { op },
-    );
+  const rows = ranks.map((row) => flattenNested(op, row as NestedRanks));
+  const shape = (rows[0] as { shape: number[] }).shape;
+  if (rows.some((row) => row.shape.join() !== shape.join())) {
+    const shapes = rows.map((row) => `[${row.shape.join(', ')}]`).join(' and ');
+    throw new ArgumentError(`${op}: expected nested arrays of one shape, got ${shapes}`, { op });
   }
-  return { flat: parts.flatMap((part) => part.flat), shape: [ranks.length, ...shape] };
+  return { flat: rows.flatMap((row) => row.flat), shape: [ranks.length, ...shape] };
 }
 
-/** The same in nested arrays. @internal */
+/** The inverse of {@link flattenNested}. @internal */
 export function nestRanks(flat: readonly number[], shape: readonly number[]): NestedRanks {
   if (shape.length <= 1) return flat;
   const size = flat.length / (shape[0] as number);
@@ -41,10 +38,10 @@ export function nestRanks(flat: readonly number[], shape: readonly number[]): Ne
   );
 }
 
-/** So many ranks are written out. */
+/** At most this many ranks are printed. */
 const SHOWN_RANKS = 64;
 
-/** The ranks in words, `[[0, 1], [2, 3]]`; of many the first ones. @internal */
+/** The ranks as text, `[[0, 1], [2, 3]]`; the first ones if there are many. @internal */
 export function shownRanks(
   flat: readonly number[],
   shape: readonly number[] = [flat.length],
@@ -54,8 +51,8 @@ export function shownRanks(
 }
 
 /**
- * The ranks that differ from `coordinate` along `dims` only, with these as dimensions, in their
- * order. @internal
+ * The ranks whose coordinates differ from `coordinate` along `dims` only, in row-major order of
+ * `dims`. @internal
  */
 export function sliceThrough(
   flat: readonly number[],

@@ -1,6 +1,6 @@
 /**
- * Collectives of plain values: whatever structured clone copies, as bytes. They wait for the sizes
- * of others, so they are asynchronous.
+ * Collectives of plain values, which are sent as bytes of a structured clone. They are asynchronous,
+ * because each rank waits for the sizes of the others.
  */
 import { deserialize, serialize } from 'node:v8';
 import type { CollectiveCall } from '../../core/collective.js';
@@ -20,13 +20,13 @@ import { memberOf } from './new-group.js';
 import { type CollectiveOptions, placeOf } from './operands.js';
 import type { ProcessGroup } from './process-group.js';
 
-/** Of collectives of plain values. */
+/** Options of collectives of plain values. */
 export interface ObjectOptions extends CollectiveOptions {
-  /** Where the bytes go through; the CPU if left out. Groups of GPUs alone need theirs. */
+  /** The device that sends the bytes; the CPU by default. Groups of GPUs alone need `cuda`. */
   device?: DeviceName | Device;
 }
 
-/** One call: who takes part, and where its bytes lie. */
+/** One call: its group, and the device of its bytes. */
 interface Call {
   readonly name: string;
   readonly group: ProcessGroup;
@@ -43,10 +43,10 @@ function begin(name: string, options: ObjectOptions, names = ''): Call {
 }
 
 /**
- * The objects of all ranks, in the order of ranks, into `objectList`, which has a place for each.
- * Copies, also one's own.
+ * Gathers the objects of all ranks into `objectList`, which has a place for each rank. All of them
+ * are copies, also that of this rank.
  *
- * @throws ArgumentError for what cannot be copied: functions, symbols, tensors
+ * @throws ArgumentError for objects that cannot be copied: functions, symbols, tensors
  * @see PyTorch `torch.distributed.all_gather_object`
  */
 export async function allGatherObject(
@@ -66,11 +66,11 @@ export async function allGatherObject(
 }
 
 /**
- * The objects of rank `src` into the lists of all ranks, which are of one length.
+ * Copies the objects of rank `src` into the lists of all ranks, which have one length.
  *
  * @param src - a rank of the world
- * @throws ArgumentError for what cannot be copied, and for lists of another length than that of
- * `src`
+ * @throws ArgumentError for objects that cannot be copied, and for a list of another length than
+ * that of `src`
  * @see PyTorch `torch.distributed.broadcast_object_list`
  */
 export async function broadcastObjectList(
@@ -102,14 +102,14 @@ export async function broadcastObjectList(
   );
   if (length !== objectList.length) {
     throw new ArgumentError(
-      `${call.name}: expected objectList to be of ${length} objects, as on rank ${src}, got ${objectList.length}`,
+      `${call.name}: expected objectList to have ${length} objects, as on rank ${src}, got ${objectList.length}`,
       { op: call.name },
     );
   }
   if (call.group.place !== root) fill(objectList, whole, counts);
 }
 
-/** Of `gatherObject`: where the objects go; on rank `dst` only. */
+/** Options of {@link gatherObject}. */
 export interface GatherObjectOptions extends ObjectOptions {
   /** On the destination, an array with a place for the value of each rank. */
   objectGatherList?: unknown[];
@@ -118,10 +118,10 @@ export interface GatherObjectOptions extends ObjectOptions {
 }
 
 /**
- * The objects of all ranks into `objectGatherList` of rank `dst`.
+ * Gathers the objects of all ranks into `objectGatherList` of rank `dst`.
  *
- * @throws ArgumentError for what cannot be copied, and for a list where none belongs, or none where
- * one does
+ * @throws ArgumentError for objects that cannot be copied, for a list on another rank than `dst`,
+ * and without one on `dst`
  * @see PyTorch `torch.distributed.gather_object`
  */
 export async function gatherObject(
@@ -145,19 +145,20 @@ export async function gatherObject(
   if (takes) fill(list as unknown[], whole, counts);
 }
 
-/** Of `scatterObjectList`. */
+/** Options of {@link scatterObjectList}. */
 export interface ScatterObjectOptions extends ObjectOptions {
-  /** What is given out, an object for each rank; on rank `src` only. */
+  /** An object for each rank; on rank `src` only. */
   scatterObjectInputList?: readonly unknown[];
-  /** A rank of the world; 0 if left out. */
+  /** A rank of the world; 0 by default. */
   src?: number;
 }
 
 /**
- * Rank `src` gives an object to each rank, which gets it as the first of `scatterObjectOutputList`.
+ * Sends an object of rank `src` to each rank, which gets it as the first element of
+ * `scatterObjectOutputList`.
  *
- * @throws ArgumentError for what cannot be copied, and for a list where none belongs, or none where
- * one does
+ * @throws ArgumentError for objects that cannot be copied, for an input list on another rank than
+ * `src`, and without one on `src`
  * @see PyTorch `torch.distributed.scatter_object_list`
  */
 export async function scatterObjectList(
@@ -216,7 +217,8 @@ function toBytes(name: string, object: unknown): Uint8Array {
     return serialize(object);
   } catch (error) {
     throw new ArgumentError(
-      `${name}: expected an object that structured clone copies (plain values, arrays, maps, sets, typed arrays), got ${shown(object)}: ${String(error)}`,
+      `${name}: expected an object that structured clone copies (plain values, arrays, maps, sets, ` +
+        `typed arrays), got ${shown(object)}: ${String(error)}`,
       {
         op: name,
       },
@@ -224,23 +226,24 @@ function toBytes(name: string, object: unknown): Uint8Array {
   }
 }
 
-/** A tensor would arrive as an object without memory. */
+/** @throws ArgumentError for a tensor, which would arrive as an object without memory */
 function refuseTensors(name: string, value: unknown, seen: Set<unknown>): void {
   if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || seen.has(value))
     return;
   seen.add(value);
   if (value instanceof Tensor)
     throw new ArgumentError(
-      `${name}: expected plain values, got a tensor in them. Send it by a collective of tensors, or its values from await t.read().`,
+      `${name}: expected plain values, got a tensor among them. Send it by a collective of tensors, ` +
+        'or send its values from await t.read().',
       { op: name },
     );
-  const parts =
+  const inner =
     value instanceof Map
       ? [...value.keys(), ...value.values()]
       : value instanceof Set
         ? value
         : Object.values(value);
-  for (const part of parts) refuseTensors(name, part, seen);
+  for (const each of inner) refuseTensors(name, each, seen);
 }
 
 const total = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
@@ -280,8 +283,8 @@ async function exchangeNumbers(
 type Exchange = Pick<CollectiveCall, 'kind' | 'root' | 'counts'>;
 
 /**
- * Calls a collective with the bytes, and waits for what comes: `size` bytes. The root of a
- * broadcast gets its own.
+ * Runs a collective of bytes and waits for its result of `size` bytes. The root of a broadcast gets
+ * its own bytes.
  */
 async function exchange(
   { name, group, device }: Call,

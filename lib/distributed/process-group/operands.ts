@@ -1,4 +1,7 @@
-/** What goes into collectives and comes out of them: checked, taken to dense memory, and back. */
+/**
+ * The operands of collectives: checks, dense memory for the engine, and copies back into strided
+ * outputs.
+ */
 import type { CollectiveCall } from '../../core/collective.js';
 import {
   ArgumentError,
@@ -15,31 +18,39 @@ import { overlaps } from '../../eager/aliasing.js';
 import type { ProcessGroup } from './process-group.js';
 import { Work } from './work.js';
 
-/** What all collectives take. */
+/** Options of all collectives. */
 export interface CollectiveOptions {
-  /** The ranks that take part; all of them if left out. */
+  /** The ranks that take part; all ranks by default. */
   group?: ProcessGroup | undefined;
 }
 
-/** Asks for a {@link Work} that tells when the collective is done. */
+/** Options that make a collective return a {@link Work}. */
 export interface Async {
   /** Returns a handle. */
   asyncOp: true;
 }
 
-/** Without it, nothing is returned. */
+/** Options that make a collective return nothing. */
 export interface Sync {
   /** Returns nothing. */
   asyncOp?: false;
 }
 
-/** Where a program decides. */
-export interface MaybeAsync {
-  asyncOp?: boolean;
+/** Whether a collective returns a {@link Work}; `A` is inferred from the options. */
+export interface AsyncOption<A extends boolean> {
+  /** True: return a handle. */
+  asyncOp?: A;
 }
 
-/** Options as they were given, to take apart; `names` are all that the collective has. */
-export function collectiveOptions<T extends CollectiveOptions & MaybeAsync>(
+/** The result of a collective: a {@link Work}, nothing, or either if the type is `boolean`. */
+export type WorkIf<A extends boolean> = boolean extends A
+  ? Work | undefined
+  : A extends true
+    ? Work
+    : void;
+
+/** Checks the options against the `names` that the collective has, and returns them. */
+export function collectiveOptions<T extends CollectiveOptions & AsyncOption<boolean>>(
   name: string,
   options: T,
   names = 'group asyncOp',
@@ -50,58 +61,61 @@ export function collectiveOptions<T extends CollectiveOptions & MaybeAsync>(
 }
 
 /**
- * A call with what goes into it and comes out of it taken to dense memory, and back; `where` the
- * program called it.
+ * Runs a collective whose operands are dense.
+ *
+ * @param where - the call site
+ * @param after - copies the result into strided outputs
  */
-export function perform(
+export function perform<A extends boolean>(
   name: string,
   where: string,
   group: ProcessGroup,
   call: CollectiveCall,
-  options: MaybeAsync,
+  options: AsyncOption<A>,
   outputs: readonly Tensor[],
   after?: () => void,
-): Work | undefined {
+): WorkIf<A> {
   group.run(name, call, where);
   after?.();
   for (const t of outputs) t.bumpVersion();
-  if (options.asyncOp !== true) return undefined;
-  return new Work(group.finished((call.output ?? call.input)?.device), outputs);
+  if (options.asyncOp !== true) return undefined as WorkIf<A>;
+  return new Work(group.finished((call.output ?? call.input)?.device), outputs) as WorkIf<A>;
 }
 
 /**
- * @throws ArgumentError for what is no tensor, ShardingError for a distributed one, DeviceError for
- * one of another rank
+ * @throws ArgumentError unless it is a tensor, ShardingError for a distributed tensor, DeviceError
+ * for a tensor of another rank
  */
 export function checkTensor(name: string, what: string, t: Tensor, group: ProcessGroup): void {
   if (!(t instanceof Tensor) || t.storage === null) throw unexpected(name, what, 'a tensor', t);
   if (t.sharding !== null) throw distributedGiven(name, what, t.sharding.spec);
   if (t.device.home === group.home) return;
   throw new DeviceError(
-    `${name}: expected ${what} to be on a device of ${group.home.label ?? 'the main program'}, got ${t.device}. Ranks that share a process have memory of their own: give it what this rank has made.`,
+    `${name}: expected ${what} to be on a device of ${group.home.label ?? 'the main program'}, got ` +
+      `${t.device}. Ranks that share a process have separate memory: give it a tensor that this ` +
+      'rank has created.',
     { op: name, group: group.name, device: String(t.device) },
   );
 }
 
-/**
- * A collective would take the part for the whole, and leave placements behind that do not hold any
- * more.
- */
+/** The collective would change the local shard, and the placements would no longer hold. */
 function distributedGiven(name: string, what: string, spec: Sharding['spec']): ShardingError {
   return new ShardingError(
-    `${name}: expected ${what} to be a plain tensor, got a distributed one: ${spec}. Give toLocal() of it, this rank's own part, or let its placements say what is exchanged: redistribute(…), or fullTensor() for the whole.`,
+    `${name}: expected ${what} to be a plain tensor, got a distributed one: ${spec}. Give its local ` +
+      'shard, toLocal(), or change its placements with redistribute(…); fullTensor() gives the ' +
+      'whole.',
     { op: name, placements: spec.placements, mesh: spec.meshInWords() },
   );
 }
 
-/** The tensor as collectives take it: dense, and without history. */
+/** The tensor for a collective: contiguous, and without autograd history. */
 export function dense(name: string, what: string, t: Tensor, group: ProcessGroup): Tensor {
   checkTensor(name, what, t, group);
   const plain = t.requiresGrad ? t.detach() : t;
   return plain.isContiguous() ? plain : plain.contiguous();
 }
 
-/** Output memory for `t`, and what brings it there afterwards if `t` is not dense. */
+/** Contiguous memory for the output `t`, and a function that copies it back if `t` is strided. */
 export function denseOutput(
   name: string,
   what: string,
@@ -113,7 +127,7 @@ export function denseOutput(
   return [memory, t.isContiguous() ? undefined : copyingBack(t, memory)];
 }
 
-/** Apart, so that only those that need it have a closure. */
+/** A separate function, so that only strided outputs create a closure. */
 function copyingBack(t: Tensor, memory: Tensor): () => void {
   return () => (t.requiresGrad ? t.detach() : t).copy_(memory);
 }
@@ -127,7 +141,7 @@ export function checkWritable(name: string, what: string, t: Tensor): void {
   );
 }
 
-/** The input itself, or a copy of it where ranks would write into it while others still read. */
+/** The input, or a copy if it overlaps the output: ranks would write while others still read. */
 export function apartFrom(output: Tensor, input: Tensor): Tensor {
   return overlaps(input, output) ? input.clone() : input;
 }
@@ -175,10 +189,7 @@ export function checkList(
   for (const t of list) checkTensor(name, what, t, group);
 }
 
-/**
- * All of the list have the dtype and the number of elements of one of the tensors that go into it
- * or come out of it.
- */
+/** @throws DtypeError, ShapeError unless all tensors of the list are like the other operand */
 export function checkAlike(
   name: string,
   what: string,
@@ -191,7 +202,7 @@ export function checkAlike(
   }
 }
 
-/** The place in the group of a rank of the world. */
+/** The group rank of a rank of the world. */
 export function placeOf(name: string, what: string, rank: number, group: ProcessGroup): number {
   checkNumber(name, what, rank, { from: 0, whole: true });
   const place = group.ranks.indexOf(rank);
@@ -203,7 +214,14 @@ export function placeOf(name: string, what: string, rank: number, group: Process
   return place;
 }
 
-/** The values of a list, one behind the other. */
+/** The number of elements of each tensor. */
+export const sizesOf = (list: readonly Tensor[]): number[] => list.map((t) => t.numel());
+
+/** The same number of elements for each rank. */
+export const equalCounts = (numel: number, ranks: number): number[] =>
+  Array.from({ length: ranks }, () => numel / ranks);
+
+/** The values of a list, concatenated. */
 export function joined(
   name: string,
   what: string,
@@ -223,7 +241,7 @@ export function joined(
   return whole;
 }
 
-/** The values of `whole` into the tensors of a list. */
+/** Copies the values of `whole` into the tensors of a list. */
 export function spread(whole: Tensor, list: readonly Tensor[]): void {
   let at = 0;
   for (const t of list) {

@@ -1,4 +1,4 @@
-/** Messages between two ranks: in the order in which they are sent. */
+/** Point-to-point messages between two ranks. They arrive in the order in which they are sent. */
 import { callSite } from '../../core/call-site.js';
 import { ArgumentError } from '../../core/errors.js';
 import { optionsOf } from '../../core/options.js';
@@ -8,7 +8,7 @@ import { type CollectiveOptions, dense, denseOutput, perform, placeOf } from './
 import type { ProcessGroup } from './process-group.js';
 import type { Work } from './work.js';
 
-/** @param where - the program's line @internal */
+/** @param where - the call site @internal */
 export function message(
   name: string,
   kind: 'send' | 'recv',
@@ -41,7 +41,7 @@ export function message(
   );
 }
 
-/** @throws ArgumentError for a rank that is not of the group, and for this one @internal */
+/** @throws ArgumentError for a rank outside the group, and for this rank itself @internal */
 export function placeOfPeer(name: string, what: string, peer: number, group: ProcessGroup): number {
   const place = placeOf(name, what, peer, group);
   if (place === group.rank)
@@ -53,7 +53,7 @@ export function placeOfPeer(name: string, what: string, peer: number, group: Pro
 }
 
 /**
- * Sends to rank `dst` of the world, which receives it with {@link recv}. @see PyTorch
+ * Sends `tensor` to rank `dst` of the world, which receives it with {@link recv}. @see PyTorch
  * `torch.distributed.send`
  */
 export function send(tensor: Tensor, dst: number, options: CollectiveOptions = {}): void {
@@ -61,21 +61,25 @@ export function send(tensor: Tensor, dst: number, options: CollectiveOptions = {
 }
 
 /**
- * Receives into `tensor` what rank `src` of the world sends: as many bytes. @see PyTorch
- * `torch.distributed.recv`
+ * Receives a message of rank `src` of the world into `tensor`, which has the same number of bytes.
+ * @see PyTorch `torch.distributed.recv`
  */
 export function recv(tensor: Tensor, src: number, options: CollectiveOptions = {}): void {
   message('recv', 'recv', tensor, src, options, false);
 }
 
 /**
- * {@link send} that tells when the message is on its way. @see PyTorch `torch.distributed.isend`
+ * {@link send} with a handle, which completes when the message was sent. @see PyTorch
+ * `torch.distributed.isend`
  */
 export function isend(tensor: Tensor, dst: number, options: CollectiveOptions = {}): Work {
   return message('isend', 'send', tensor, dst, options, true) as Work;
 }
 
-/** {@link recv} that tells when the message is there. @see PyTorch `torch.distributed.irecv` */
+/**
+ * {@link recv} with a handle, which completes when the message was received. @see PyTorch
+ * `torch.distributed.irecv`
+ */
 export function irecv(tensor: Tensor, src: number, options: CollectiveOptions = {}): Work {
   return message('irecv', 'recv', tensor, src, options, true) as Work;
 }

@@ -1,4 +1,4 @@
-/** Groups of ranks, and the collectives that they are given. */
+/** The class of process groups: runs collectives by the engine of each kind of device. */
 import { callSite } from '../../core/call-site.js';
 import { type CollectiveCall, type CollectiveGroup, purpose } from '../../core/collective.js';
 import {
@@ -15,7 +15,7 @@ import type { BackendName, Engine, EngineFactory, GroupPlan } from '../engines/e
 import type { Difference, Making } from './creation-log.js';
 import type { PendingCalls } from './deadlock-detector.js';
 
-/** What was called, for those that count it: {@link watchCollectives}. @internal */
+/** One call, for the watchers of {@link watchCollectives}. @internal */
 export interface CollectiveRecord {
   readonly name: string;
   readonly group: ProcessGroup;
@@ -23,32 +23,31 @@ export interface CollectiveRecord {
   readonly where: string;
 }
 
-/** As many are written out; of more, how many there are. */
+/** At most this many ranks are printed. */
 const SHOWN_RANKS = 16;
 
 const watchers = new Set<(record: CollectiveRecord) => void>();
 
 /**
- * Calls `watcher` with every collective from now on, until the returned function is called.
- * @internal
+ * Calls `watcher` with every collective, until the returned function is called. @internal
  */
 export function watchCollectives(watcher: (record: CollectiveRecord) => void): () => void {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
 }
 
-/** What a group has of its rank. @internal */
+/** What the groups of a rank have in common. @internal */
 export interface GroupOptions {
   readonly home: Home;
   readonly factory: EngineFactory;
-  /** Of `local` ranks. */
+  /** The deadlock detector of `local` ranks. */
   readonly pending: PendingCalls | null;
-  /** The devices that the program has named backends for; if it has named none, all have one. */
+  /** The devices that the program named backends for; null: all devices have one. */
   readonly named?: readonly DeviceType[] | null;
 }
 
 /**
- * Some of the ranks of a program, which call collectives together: all of them, in one order.
+ * A group of ranks. All of them call the same collectives in the same order.
  *
  * @see PyTorch `torch.distributed.ProcessGroup`
  */
@@ -57,9 +56,9 @@ export class ProcessGroup implements CollectiveGroup {
   readonly name: string;
   /** Ranks of the world, in the order of the group. */
   readonly ranks: readonly number[];
-  /** One's own place in it; -1 for a rank that is no member. */
+  /** This rank's index in `ranks`; -1 if this rank is not a member. */
   readonly rank: number;
-  /** @internal whose tensors it takes */
+  /** @internal the rank whose tensors it accepts */
   readonly home: Home;
   private readonly factory: EngineFactory;
   private readonly pending: PendingCalls | null;
@@ -67,11 +66,11 @@ export class ProcessGroup implements CollectiveGroup {
   private readonly engines: (Engine | undefined)[] = [];
   private ended: string | null = null;
   private difference: Difference | null = null;
-  /** Whose engines for GPUs its own are parts of. */
+  /** The group from whose engine the GPU engine was split. */
   private source: ProcessGroup | null = null;
-  /** @internal the call that made it; null for the world */
+  /** @internal the call that created it; null for the world */
   making: Making | null = null;
-  /** @internal the mesh dimension that it was made for, by name or number */
+  /** @internal name or number of its mesh dimension */
   meshDim: string | null = null;
 
   /** @internal use `newGroup` */
@@ -85,22 +84,24 @@ export class ProcessGroup implements CollectiveGroup {
     this.named = named;
   }
 
-  /** How many ranks it has. */
+  /** Number of ranks. */
   get size(): number {
     return this.ranks.length;
   }
 
   /**
-   * Which part of a collective is its own: its rank, but for a rank of a fake world that is beyond
-   * its size. @internal
+   * The index of this rank's shard in a collective: its rank, wrapped for a fake world whose rank
+   * exceeds its size. @internal
    */
   get place(): number {
     return this.rank % this.ranks.length;
   }
 
   /**
-   * @param where - the {@link callSite}, from who knows it: the shorter the stack, the sooner it is
-   * found @internal
+   * Runs a collective.
+   *
+   * @param where - the {@link callSite}, if the caller knows it: a shorter stack is faster to search
+   * @internal
    */
   run(name: string, call: CollectiveCall, where = callSite()): void {
     this.checkOwn(name);
@@ -110,7 +111,7 @@ export class ProcessGroup implements CollectiveGroup {
       where,
     );
     this.home.turns?.call(name);
-    // throws for what cannot be called: then nothing was
+    // If it throws, nothing was called.
     engine.run(name, call, where, purpose.text || (call.about ?? ''));
     this.home.lastCall = name;
     this.home.lastPlace = where;
@@ -124,22 +125,24 @@ export class ProcessGroup implements CollectiveGroup {
       for (const watcher of watchers) watcher({ name, group: this, call, where });
   }
 
-  /** Of a call that is under way and can never complete: all ranks hear of it, this one has. */
+  /** Fails a call that can never complete: on all ranks; here the error was just thrown. */
   private giveUp({ message }: Error, engine: Engine): void {
     this.home.told.push(message);
     this.abort(message);
     engine.finished().catch(() => {});
   }
 
-  /** @throws DistributedError if it has ended, or this rank is no member @internal */
+  /** @throws DistributedError if it has ended, or this rank is not a member @internal */
   checkOpen(op: string): void {
     if (this.rank < 0) {
-      const message = `${op}: ${this.home.label ?? 'this rank'} is no member of group "${this.name}" (ranks ${this.ranks.join(', ')}). Only members call its collectives.`;
+      const message =
+        `${op}: ${this.home.label ?? 'this rank'} is not a member of group "${this.name}" (ranks ` +
+        `${this.ranks.join(', ')}). Only members call its collectives.`;
       throw new DistributedError(message, { op, group: this.name });
     }
     if (this.difference !== null) {
       const { message, details } = this.difference.error;
-      throw new CollectiveError(`${op}: group "${this.name}" has failed before: ${message}`, {
+      throw new CollectiveError(`${op}: group "${this.name}" has failed: ${message}`, {
         ...details,
         op,
         group: this.name,
@@ -158,8 +161,8 @@ export class ProcessGroup implements CollectiveGroup {
   }
 
   /**
-   * What moves its tensors, by the kind of their device: what the program has named, else of all
-   * that are there. @internal
+   * The backend of each kind of device: those that the program named, else those of all devices of
+   * this machine. @internal
    */
   backends(): Partial<Record<DeviceType, BackendName>> {
     const found: Partial<Record<DeviceType, BackendName>> = {};
@@ -170,42 +173,44 @@ export class ProcessGroup implements CollectiveGroup {
     return found;
   }
 
-  /** Where its ranks meet without tensors. @internal */
-  get meetingDevice(): Device {
+  /** The device of barriers, which have no tensor. @internal */
+  get barrierDevice(): Device {
     return this.named === null || this.named.includes('cpu')
       ? deviceByCode(0)
       : deviceOf(this.named[0] as DeviceType);
   }
 
-  /** @throws DistributedError for tensors of a device that the program has named no backend for */
+  /** @throws DistributedError for a device without a backend */
   private checkNamed(op: string, { type }: Device): void {
     const { named } = this;
     if (type !== 'cpu' || named === null || named.includes(type)) return;
     throw new DistributedError(
-      `${op}: group "${this.name}" has no engine for CPU tensors: a backend was named for ${named.join(', ')} only. Name one for the CPU as well, such as 'cpu:shm,cuda:nccl', or move the tensor to the GPU.`,
+      `${op}: group "${this.name}" has no engine for CPU tensors: a backend was named for ` +
+        `${named.join(', ')} only. Name one for the CPU as well, such as 'cpu:shm,cuda:nccl', or ` +
+        'move the tensor to the GPU.',
       { op, group: this.name },
     );
   }
 
-  /** Whether {@link splitInto} does anything. @internal */
+  /** Whether {@link splitInto} has an effect. @internal */
   canSplit(device: Device): boolean {
     return this.ended === null && this.factory.splits?.(device) === true;
   }
 
   /**
-   * The engines of parts of the group, whose own can be split: each rank gives its part of each
-   * cut, in one order. A part keeps an engine that it has.
+   * Creates the engines of subgroups by splitting this group's engine. Every rank calls it with its
+   * subgroup of each split, in the same order. A subgroup keeps an engine that it has.
    *
    * @internal
    */
-  splitInto(parts: readonly ProcessGroup[], device: Device): void {
-    const whole = this.engineOf('DeviceMesh', device);
+  splitInto(subgroups: readonly ProcessGroup[], device: Device): void {
+    const engine = this.engineOf('DeviceMesh', device);
     const where = callSite();
-    for (const part of parts) {
-      const isNew = part.engines[device.code] === undefined;
-      const made = whole.split?.(isNew ? part : null, part.ranks[0] as number, where);
-      part.source = this;
-      if (isNew && made) part.engines[device.code] = made;
+    for (const subgroup of subgroups) {
+      const isNew = subgroup.engines[device.code] === undefined;
+      const created = engine.split?.(isNew ? subgroup : null, subgroup.ranks[0] as number, where);
+      subgroup.source = this;
+      if (isNew && created) subgroup.engines[device.code] = created;
     }
   }
 
@@ -222,14 +227,15 @@ export class ProcessGroup implements CollectiveGroup {
     return this.toString();
   }
 
-  /** Resolves when all that was called so far on tensors of the device is done. @internal */
+  /** Resolves when all calls so far on tensors of the device are done. @internal */
   finished(device: Device = deviceByCode(0)): Promise<void> {
     return this.engineOf('wait', device).finished();
   }
 
   /**
-   * @param rank - who gives up, of the world, if it is another one of the group: it may not come to
-   * say so itself @internal
+   * Fails current and later calls of all ranks.
+   *
+   * @param rank - the rank of the world that gives up, if it is another member @internal
    */
   abort(reason: string, rank: number | null = null): void {
     this.ended ??= wordsOf(reason);
@@ -238,8 +244,8 @@ export class ProcessGroup implements CollectiveGroup {
   }
 
   /**
-   * Ranks have made it, or the mesh that it is of, in different ways: so they have split its source
-   * differently, too. @internal
+   * Fails the group after a mismatch of its creation, or of its mesh. The ranks have also split its
+   * source differently, so that fails, too. @internal
    */
   fail(difference: Difference): void {
     this.difference ??= difference;
@@ -260,8 +266,8 @@ export class ProcessGroup implements CollectiveGroup {
   }
 
   /**
-   * Of local ranks, called by the rank itself: who has never called anything here has still to be
-   * seen to leave or to fail. @internal
+   * Creates the CPU engine of a `local` rank that has called nothing here, so that the other ranks
+   * see it leave or fail. @internal
    */
   beSeen(): void {
     if (this.pending !== null && this.rank >= 0)
@@ -273,8 +279,8 @@ export class ProcessGroup implements CollectiveGroup {
     const { ranks, name: group } = this;
     const rank = ranks[this.rank] as number;
     const { output } = call;
-    // A GPU has a stream for each group, of which nobody knows here; a message without bytes may be
-    // passed over.
+    // Only CPU receives block the lane: a GPU has a stream for each group. Empty messages may be
+    // skipped.
     const holdsUp = call.kind === 'recv' && output?.device.type === 'cpu' && output.numel() > 0;
     const inOrder = (call.input ?? output ?? call)?.device?.type === 'cpu';
     const entry = {
@@ -300,11 +306,11 @@ export class ProcessGroup implements CollectiveGroup {
     this.checkOpen(op);
     this.checkNamed(op, device);
     const { name, ranks, rank } = this;
-    const made = this.factory(
+    const created = this.factory(
       where === undefined ? this : { name, ranks, rank, firstCall: { name: op, where } },
       device,
     );
-    this.engines[device.code] = made;
-    return made;
+    this.engines[device.code] = created;
+    return created;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * What collectives move: bytes that one rank sends and receives. Those of rings where all ranks get
- * or give all (no rank could send less), and of direct messages where one does.
+ * The bytes that one rank sends and receives in a collective: of ring algorithms if all ranks take
+ * part equally (no algorithm sends less), and of direct messages for gather and scatter.
  */
 import type { CollectiveCall } from '../../core/collective.js';
 import { type ProcessGroup, watchCollectives } from './process-group.js';
@@ -12,7 +12,7 @@ export interface Traffic {
 }
 
 /**
- * The bytes that a rank of a group of `size` sends and receives for its part of a call. @internal
+ * The traffic of one rank in a call of a group of `size` ranks. @internal
  */
 export function trafficOf(call: CollectiveCall, size: number, rank: number): Traffic {
   const bytesEach = (call.input ?? call.output)?.dtype.itemsize ?? 0;
@@ -24,18 +24,18 @@ function elementsOf(call: CollectiveCall, size: number, rank: number): Traffic {
   const { kind, counts = [], sendCounts = [], root = 0 } = call;
   const count = (call.input ?? call.output)?.numel() ?? 0;
   const [next, before] = [(rank + 1) % size, (rank + size - 1) % size];
-  const part = (of: number): number => counts[of] ?? 0;
+  const shard = (of: number): number => counts[of] ?? 0;
   switch (kind) {
-    case 'allReduce': // a reduce-scatter and an all-gather of equal parts
+    case 'allReduce': // a reduce-scatter and an all-gather of equal shards
       return same((2 * (size - 1) * count) / size);
-    case 'allGather': // all parts but what the next began with, and one's own
-      return { sent: sum(counts) - part(next), received: sum(counts) - part(rank) };
-    case 'reduceScatter': // all parts but one's own, and what the one before ends with
-      return { sent: sum(counts) - part(rank), received: sum(counts) - part(before) };
+    case 'allGather': // sends all but the next rank's shard, receives all but its own
+      return { sent: sum(counts) - shard(next), received: sum(counts) - shard(rank) };
+    case 'reduceScatter': // sends all but its own shard, receives all but the previous rank's
+      return { sent: sum(counts) - shard(rank), received: sum(counts) - shard(before) };
     case 'allToAll':
       return {
         sent: sum(sendCounts) - (sendCounts[rank] ?? 0),
-        received: sum(counts) - part(rank),
+        received: sum(counts) - shard(rank),
       };
     case 'broadcast': // from the root along the ring
       return { sent: next === root ? 0 : count, received: rank === root ? 0 : count };
@@ -43,12 +43,12 @@ function elementsOf(call: CollectiveCall, size: number, rank: number): Traffic {
       return { sent: rank === root ? 0 : count, received: before === root ? 0 : count };
     case 'gather':
       return rank === root
-        ? { sent: 0, received: sum(counts) - part(root) }
-        : { sent: part(rank), received: 0 };
+        ? { sent: 0, received: sum(counts) - shard(root) }
+        : { sent: shard(rank), received: 0 };
     case 'scatter':
       return rank === root
-        ? { sent: sum(counts) - part(root), received: 0 }
-        : { sent: 0, received: part(rank) };
+        ? { sent: sum(counts) - shard(root), received: 0 }
+        : { sent: 0, received: shard(rank) };
     case 'send':
       return { sent: count, received: 0 };
     case 'recv':

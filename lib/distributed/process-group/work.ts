@@ -1,12 +1,12 @@
-/** A collective under way. */
+/** The handle of an asynchronous collective. */
 import { currentHome, type Home } from '../../core/home.js';
 import type { Tensor } from '../../core/tensor.js';
 import { seenHere } from '../../core/user-stack.js';
 
 /**
- * What a collective with `asyncOp: true` returns. Results need no wait: whatever reads them is in
- * order behind the collective, on the device. To wait is for programs that must know that other
- * ranks have come this far.
+ * The handle that a collective with `asyncOp: true` returns. Reading a result needs no wait, because
+ * the device orders reads behind the collective. Wait to know that the other ranks have come this
+ * far.
  *
  * @see PyTorch `torch.distributed.Work`
  */
@@ -48,7 +48,7 @@ export class Work {
     }
   }
 
-  /** Whether it is done, or has failed, as far as the event loop has heard. */
+  /** Whether the event loop has seen it complete or fail. */
   isCompleted(): boolean {
     return this.completed;
   }
@@ -59,7 +59,7 @@ export class Work {
     return this.completed && this.failure === null;
   }
 
-  /** Why it failed, or null. */
+  /** The error if it failed, else null. */
   exception(): Error | null {
     if (this.completed) this.hear();
     return this.failure;
@@ -70,16 +70,16 @@ export class Work {
     return this.outputs;
   }
 
-  /** `Work(under way)`, `Work(done)` or `Work(failed: …)` */
+  /** `Work(in flight)`, `Work(done)` or `Work(failed: …)` */
   toString(): string {
-    return `Work(${!this.completed ? 'under way' : this.failure === null ? 'done' : `failed: ${this.failure.message}`})`;
+    return `Work(${!this.completed ? 'in flight' : this.failure === null ? 'done' : `failed: ${this.failure.message}`})`;
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return this.toString();
   }
 
-  /** What the program has asked for need not be told at its end. */
+  /** Marks the failure as observed: it is not reported again at the end of the program. */
   private hear(): void {
     this.isAsked = true;
     if (this.failure !== null) this.home.unheard.hear(this.failure);

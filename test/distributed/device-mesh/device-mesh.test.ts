@@ -327,8 +327,10 @@ describe('a mesh', () => {
       [1, 2],
     ]),
   );
-  refuses('parts of different sizes', /expected parts of one size, got \[2\] and \[1\]/, () =>
-    DeviceMesh('cpu', [[0, 1], [2]]),
+  refuses(
+    'parts of different sizes',
+    /expected nested arrays of one shape, got \[2\] and \[1\]/,
+    () => DeviceMesh('cpu', [[0, 1], [2]]),
   );
   refuses('no ranks', /expected the mesh to be a nested array of ranks/, () =>
     DeviceMesh('cpu', []),

@@ -169,7 +169,7 @@ describe('launch', function () {
     );
     assert.match(
       missed.message,
-      /^launch: rank 1 waited .* Another failed: .*rank 1 has not joined group "world" \(timeout after 3\d\d ms\)/s,
+      /^launch: rank 1 awaited .* Another rank failed: .*rank 1 has not joined group "world" \(timeout after 3\d\d ms\)/s,
     );
     assert.match(missed.cause as string, /timeout/);
     assert.deepEqual(missed.next, [0, 1]);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import type { RankFault } from '../../../lib/distributed/local-ranks/fault-injection.js';
 import type { RankTurn } from '../../../lib/distributed/local-ranks/scheduler.js';
-import { collectiveNames } from '../../../lib/distributed/process-group/collective-names.js';
+import { collectiveNames } from '../../../lib/distributed/process-group/collectives.js';
 import * as distributed from '../../../lib/distributed.js';
 import {
   allReduce,

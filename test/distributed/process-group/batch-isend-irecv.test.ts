@@ -316,7 +316,7 @@ describe('arguments of P2POp and batchIsendIrecv', () => {
       refused(
         () => P2POp(isend, x(), 1, { group: other }),
         DistributedError,
-        /^P2POp: rank 0 is no member of group "group0"/,
+        /^P2POp: rank 0 is not a member of group "group0"/,
       );
     });
     refused(() => P2POp(isend, x(), 1), DistributedError, /^P2POp: there is no process group/);
@@ -343,7 +343,7 @@ describe('arguments of P2POp and batchIsendIrecv', () => {
       refused(
         () => batchIsendIrecv([op, P2POp(irecv, x(), 1, { group })]),
         ArgumentError,
-        /^batchIsendIrecv: expected ops of one group, got some of group "world" and some of group "group0"\. Make a batch for each/,
+        /^batchIsendIrecv: expected ops of one group, got some of group "world" and some of group "group0"\. Use a batch for each/,
       );
       const ofEnded = P2POp(isend, x(), 1, { group: ended });
       destroyProcessGroup(ended);

@@ -46,7 +46,7 @@ describe('ops that read values while a collective is pending', () => {
       assert.match(
         said as string,
         new RegExp(
-          `^${name}: waiting here would block ranks .*: the allReduce of .*\`await input.read\\(\\)\` first, and call it then`,
+          `^${name}: waiting here would block ranks .*: the allReduce of .*\`await input.read\\(\\)\` before it`,
         ),
       );
     });

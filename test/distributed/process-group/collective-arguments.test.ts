@@ -251,7 +251,9 @@ describe('ranks that have no part in a group', () => {
         );
         assert.ok(
           error instanceof DistributedError &&
-            error.message.startsWith(`${name}: rank 0 is no member of group "group0" (ranks 2, 1)`),
+            error.message.startsWith(
+              `${name}: rank 0 is not a member of group "group0" (ranks 2, 1)`,
+            ),
           error.stack,
         );
       }

@@ -159,7 +159,7 @@ describeOverEngines('getBackend', () => {
       else
         assert.throws(
           () => getBackend(group),
-          /^DistributedError.*getBackend: rank 1 is no member of group "group0"/,
+          /^DistributedError.*getBackend: rank 1 is not a member of group "group0"/,
         );
       const t = ones([1]);
       allReduce(t);

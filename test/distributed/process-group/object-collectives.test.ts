@@ -158,7 +158,7 @@ describe('collectives of objects', () => {
       else
         await assert.rejects(
           done,
-          /broadcastObjectList: expected objectList to be of 2 objects, as on rank 0, got 1/,
+          /broadcastObjectList: expected objectList to have 2 objects, as on rank 0, got 1/,
         );
     });
     await onRanks(2, async (rank) => {

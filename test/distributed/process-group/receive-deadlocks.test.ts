@@ -31,7 +31,7 @@ describeOverEngines('ranks that receive before they send', () => {
     assert.match(
       error.message,
       new RegExp(
-        `^rank 1 failed: recv: this call can never complete: ${waits(1, 0)}.*${waits(0, 1)}.*let one of them send first`,
+        `^rank 1 failed: recv: this call can never complete: ${waits(1, 0)}.*${waits(0, 1)}.*let one of the ranks send first`,
       ),
     );
   });

@@ -219,8 +219,8 @@ describe('a TCPStore and strangers', function () {
     assert.equal(answer?.length, 0);
     socket.on('data', () => assert.fail('nothing is answered any more'));
     await closed(socket);
-    const strangers = (keeper as unknown as { server: { strangers: Set<unknown> } }).server
-      .strangers;
+    const { unauthenticated } = (keeper as unknown as { server: { unauthenticated: Set<unknown> } })
+      .server;
     const halfOpen = await Promise.all(
       Array.from({ length: 50 }, async () => {
         const { socket } = await prove(keeper.port, 'guessed');
@@ -228,8 +228,8 @@ describe('a TCPStore and strangers', function () {
         return socket;
       }),
     );
-    for (const end = Date.now() + 2_000; strangers.size > 0; await sleep(5))
-      assert.ok(Date.now() < end, `${strangers.size} strangers are still there`);
+    for (const end = Date.now() + 2_000; unauthenticated.size > 0; await sleep(5))
+      assert.ok(Date.now() < end, `${unauthenticated.size} connections are still open`);
     for (const socket of halfOpen) socket.destroy();
   });
 
@@ -271,10 +271,11 @@ describe('a TCPStore and strangers', function () {
 
   it('does not take a connection that is closed before it is answered for another secret: it tries again', async () => {
     const keeper = await server();
-    const strangers = (keeper as unknown as { server: { strangers: Set<{ destroy(): void }> } })
-      .server.strangers;
+    const { unauthenticated } = (
+      keeper as unknown as { server: { unauthenticated: Set<{ destroy(): void }> } }
+    ).server;
     const sendAway = setInterval(() => {
-      for (const socket of strangers) socket.destroy();
+      for (const socket of unauthenticated) socket.destroy();
     }, 1);
     const worker = opened(
       new TCPStore('127.0.0.1', keeper.port, { secret: SECRET, timeoutMs: 10_000 }),
