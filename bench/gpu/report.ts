@@ -85,23 +85,23 @@ function laterRuns({ rows }: Report): string {
   ];
   const runs = commits.map(
     (commit) =>
-      `At ${commit}, in a run of their own, whose copy and matmuls the limit is not from: ${namesOf(of(commit), all)}.`,
+      `Measured later, at ${commit}, in a separate run (the limit is from the main run): ${namesOf(of(commit), all)}.`,
   );
   return runs.length === 0 ? '' : `\n${runs.join('\n')}\n`;
 }
 
 function peerText(modes: readonly string[]): string {
   if (modes.includes('max-autotune'))
-    return 'that of its best mode: eager, `torch.compile`, or that with `max-autotune-no-cudagraphs`';
+    return 'that of its fastest mode (eager, `torch.compile`, or `torch.compile` with `max-autotune-no-cudagraphs`)';
   return modes.includes('compile')
-    ? 'that of its best mode, eager or `torch.compile`'
+    ? 'that of its fastest mode (eager or `torch.compile`)'
     : 'that of its eager mode (this run left `torch.compile` out)';
 }
 
 /** Of rows that the peer measures in no other mode, as its `uncompiled` says. */
 const eagerText = (modes: readonly string[]): string =>
   modes.length > 1
-    ? "\n  For AdamW, attention, the copy and the rows of the host it is PyTorch's eager mode alone: compilation makes nothing else of them."
+    ? '\n  For AdamW, attention, the copy and the rows of the host it is that of eager mode, which compilation does not change.'
     : '';
 
 function text(): string {
@@ -121,34 +121,34 @@ function text(): string {
 Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${report.gpu}, ${report.machine}, ${report.date}, at ${report.commit}${report.seconds === undefined ? '' : `, in ${report.seconds} s`}.
 \`npm run bench:gpu\` makes such a table, whole or of some groups (\`npm run bench:gpu -- norms softmax --write\`), and needs a GPU and a Python with torch.
 
-- Both sides are measured in turns, ${report.pairs} times each; a figure is the median, the ratio that of the pairs, with the least and the largest behind it.
-- PyTorch's figure is ${peerText(report.modes)}, with short kernels replayed from a CUDA graph; ours are eager calls.${eagerText(report.modes)}
-- Before anything is timed, a sample of our results is compared with float64. Not sampled are the copy, ops of every day, attention with dropout, and the rows of the host.
-- The limit is what the machine does in the same run: the rate of a copy of 1 GiB for what moves memory, the best matmul of either side for what multiplies.
-  ${report.rows.some(({ mhz }) => mhz !== undefined) ? 'Clock (the lowest seen) and power (the highest) stand beside matmuls, because these are limited by power.' : 'Matmuls are limited by power; clock and power were not read in this run.'}
-- Rows without a goal are ops of every day that no goal was set for; PyTorch's figure for them is that of eager calls.
-- PyTorch chooses its attention itself, on this GPU cuDNN's.
-- Operands are random numbers; small weights take turns so that none is found in the L2 cache.
+- Both sides run in turns, ${report.pairs} times each. A figure is the median; the ratio is the median over the pairs, with the smallest and the largest in brackets.
+- PyTorch's figure is ${peerText(report.modes)}, with short kernels replayed from a CUDA graph. Ours are eager calls.${eagerText(report.modes)}
+- Before anything is timed, a sample of our results is compared with float64, except for the copy, common ops, attention with dropout, and the rows of the host.
+- The limit is what the machine reaches in the same run: the rate of a copy of 1 GiB for rows that move memory, the fastest matmul of either side for rows that multiply.
+  ${report.rows.some(({ mhz }) => mhz !== undefined) ? 'Matmuls are limited by power, so the lowest clock and the highest power are beside them.' : 'Matmuls are limited by power; clock and power were not read in this run.'}
+- Rows without a goal are common ops; PyTorch's figure for them is that of eager calls.
+- PyTorch chooses its attention kernel itself; on this GPU it takes cuDNN's.
+- Operands are random numbers. Small weights alternate, so that none is in the L2 cache.
 
 ${printed(report)}
 ${laterRuns(report)}
 ### Rows that stay short of their goal
 
-By Nsight Compute (\`npm run bench:profile\`): the longest kernel of a row alone, with cold caches; shares are of what the hardware can do; then what its warps wait for
-most, and the commit.
+Nsight Compute (\`npm run bench:profile\`) measured the longest kernel of each row alone, with cold caches: shares of what the hardware can do, what its warps wait for
+most, and the commit. [bench/notes](../bench/notes/) has more.
 
 ${shortRowsText(report, profiles)}
 
 ## Several GPUs
 
-Collectives, distributed tensors and products beside them, ranks with a GPU each: \`npm run bench:gpus\` on a machine with several GPUs.
+Collectives, distributed tensors, and products beside collectives, with a GPU for each rank. \`npm run bench:gpus\` repeats it on a machine with several GPUs.
 
-- The first column is a call of a long batch, whichever of host and device is slower; then the host's share alone, and the device's (ours: calls queued behind large
-  ones; PyTorch's: replays of a graph).
-- Bus bandwidth is what crosses each link, as NCCL's tests count it; the limit is the 370 GB/s that NVLink was seen to carry.
-- A product beside an all-gather is slower than PyTorch's, whose all-gather is slower: NCCL holds 64 multiprocessors for ours, some 24 for PyTorch's. Tiles are taken from
-  a counter, so none waits for those 64; dealt out beforehand, the same product took 1,947 us.
-  Gathered operands and scattered sums are not fused with their products.
+- The first columns are the time of a call in a long batch, whichever of host and device is slower. Then come the host's share and the device's alone (ours: calls queued
+  behind large ones; PyTorch's: replays of a graph).
+- Bus bandwidth is what crosses each link, as NCCL's tests count it. The limit is the 370 GB/s that NVLink reached.
+- A product beside an all-gather is slower than PyTorch's, whose all-gather is slower: NCCL holds 64 multiprocessors for ours, about 24 for PyTorch's. A counter hands out
+  the tiles, so none waits for those 64; with tiles assigned beforehand, the same product took 1,947 us.
+- Gathered operands and scattered sums are not fused with their products.
 ${[2, 4, 8].map(collectives).join('')}`;
 }
 
