@@ -23,7 +23,7 @@ export interface Strategy<P> {
    * Computes the local results from the local shards. If absent, the op itself runs, with the
    * params of `localParams`.
    */
-  readonly run?: LocalRun<P>;
+  run?(inputs: readonly Tensor[], params: P, call: ShardedCall): readonly Tensor[];
 }
 
 /**
@@ -34,8 +34,8 @@ export interface Strategy<P> {
  * none. So a run must read from `call` how the operands are sharded along the other mesh
  * dimensions.
  */
-export type LocalRun<P> = (
-  inputs: readonly Tensor[],
+export type LocalRun<P, Inputs extends readonly Tensor[] = readonly Tensor[]> = (
+  inputs: Inputs,
   params: P,
   call: ShardedCall,
 ) => readonly Tensor[];
@@ -82,12 +82,12 @@ export interface FollowRule<P> {
 }
 
 /** The sharding rule of an op; see {@link Strategy}. */
-export interface ShardingRule<P> {
+export interface ShardingRule<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
   /**
    * Lists the strategies. The inputs have the shapes of the whole tensors, and only their metadata
    * may be read. Of strategies with equal cost, the first is chosen.
    */
-  strategies(inputs: readonly Tensor[], params: P, mesh: MeshDimContext): readonly Strategy<P>[];
+  strategies(inputs: Inputs, params: P, mesh: MeshDimContext): readonly Strategy<P>[];
   /** The params of the local call, if params contain sizes or positions in the whole tensor. */
   localParams?(params: P, call: ShardedCall): P;
   /**

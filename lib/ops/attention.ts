@@ -2,7 +2,7 @@
 
 import { autocastOperands, setAutocast } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
-import { dispatch } from '../core/dispatch.js';
+import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -243,7 +243,7 @@ function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: Attenti
     dropout: dropoutP,
     ...(dropoutP > 0 ? nextDraw(undefined, ...four) : { seedLow: 0, seedHigh: 0, offset: 0 }),
   };
-  const out = dispatch(attentionOp, [...four, mask], params)[0] as Tensor;
+  const out = dispatchOne(attentionOp, [...four, mask], params);
   return query.shape.length === 4
     ? out
     : out.reshape([...query.shape.slice(0, -1), value.shape[value.shape.length - 1] as number]);

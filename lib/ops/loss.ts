@@ -273,11 +273,9 @@ export const crossEntropy = defineFunction(
         reduction === 'sum'
           ? wrapNumber(1, input.dtype, input.device)
           : countOf(labels, factors, ignoreIndex).to(lossDtype(input.dtype)).reciprocal();
-      const rows = dispatch(crossEntropyWithGradient, [inputRows, labels, classWeight, scale], {
-        ignoreIndex,
-        labelSmoothing,
-        givesAway: true,
-      })[0] as Tensor;
+      const operands = [inputRows, labels, classWeight, scale];
+      const params = { ignoreIndex, labelSmoothing, givesAway: true };
+      const rows = dispatchOne(crossEntropyWithGradient, operands, params);
       return rows.sum().to(input.dtype);
     }
     // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.

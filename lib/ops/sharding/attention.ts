@@ -52,11 +52,14 @@ const dividesHeads =
  * Inputs: queries, keys, values, mask. Outputs: the result, and the log of the row sums.
  * @internal
  */
-export function attentionRule<P extends Attention>(): ShardingRule<P> {
+export function attentionRule<P extends Attention>(): ShardingRule<
+  P,
+  readonly [Tensor, Tensor, Tensor, Tensor]
+> {
   return {
     strategies: ([q, k, , mask], params, mesh) =>
-      shardedScoreDims(q as Tensor, k as Tensor, mask as Tensor, params, dividesHeads(mesh, 1)).map(
-        (c) => strategy([c.dim, c.keys, c.keys, c.mask], [c.dim, c.dim]),
+      shardedScoreDims(q, k, mask, params, dividesHeads(mesh, 1)).map((c) =>
+        strategy([c.dim, c.keys, c.keys, c.mask], [c.dim, c.dim]),
       ),
   };
 }
@@ -65,17 +68,14 @@ export function attentionRule<P extends Attention>(): ShardingRule<P> {
  * Inputs: gradient, queries, keys, values, mask, result, log of the row sums. The op is linear in
  * the gradient. @internal
  */
-export function attentionBackwardRule<P extends Attention>(): ShardingRule<P> {
+export function attentionBackwardRule<P extends Attention>(): ShardingRule<
+  P,
+  readonly [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+> {
   return {
     strategies: ([, q, k, , mask], params, mesh): Strategy<P>[] => {
-      const { dtype } = q as Tensor;
-      const sharded = shardedScoreDims(
-        q as Tensor,
-        k as Tensor,
-        mask as Tensor,
-        params,
-        dividesHeads(mesh, 2),
-      ).map((c) => {
+      const { dtype } = q;
+      const sharded = shardedScoreDims(q, k, mask, params, dividesHeads(mesh, 2)).map((c) => {
         const ofKeys = c.keys ?? 'sum';
         return strategy<P>(
           [c.dim, c.dim, c.keys, c.keys, c.mask, c.dim, c.dim],

@@ -11,6 +11,9 @@ interface CrossEntropy {
   labelSmoothing: number;
 }
 
+/** The gradient, the logits, the log of the row sums, the targets and the weight. */
+type Backward = readonly [Tensor, Tensor, Tensor, Tensor, Tensor];
+
 /** Forward, of logits [rows, classes]. @internal */
 export const crossEntropyRule: ShardingRule<CrossEntropy> = {
   strategies: () => [strategy([0, 0, null], [0, 0])],
@@ -28,9 +31,9 @@ export function crossEntropyWithGradientRule<P>(): ShardingRule<P> {
 }
 
 /** Multiplies each row by a number; linear in the rows. @internal */
-export const scaleRowsRule: ShardingRule<object> = {
+export const scaleRowsRule: ShardingRule<object, readonly [Tensor, Tensor]> = {
   strategies: ([x]) => {
-    const { shape, dtype } = x as Tensor;
+    const { shape, dtype } = x;
     const sharded = shape.map((_, dim) => strategy(dim === 0 ? [0, 0] : [dim, null], [dim]));
     return [...sharded, ...partialStrategies<object>(2, [0], 1, linearReductions(dtype, dtype))];
   },
@@ -40,9 +43,9 @@ export const scaleRowsRule: ShardingRule<object> = {
  * Backward. With sharded classes it needs no communication, because forward saved the sum over all
  * classes. It is linear in the incoming gradient. @internal
  */
-export const crossEntropyBackwardRule: ShardingRule<CrossEntropy> = {
+export const crossEntropyBackwardRule: ShardingRule<CrossEntropy, Backward> = {
   strategies: ([, logits]) => {
-    const { dtype } = logits as Tensor;
+    const { dtype } = logits;
     return [
       strategy([0, 0, 0, 0, null], [0]),
       strategy([null, 1, null, null, null], [1], gradientOfClasses),
@@ -52,22 +55,20 @@ export const crossEntropyBackwardRule: ShardingRule<CrossEntropy> = {
 };
 
 /** (softmax * sum of the labels - labels) * g for the classes of the local shard. */
-const gradientOfClasses: LocalRun<CrossEntropy> = (
-  [g, logits, lse, target, weight],
+const gradientOfClasses: LocalRun<CrossEntropy, Backward> = (
+  [g, x, lse, target, weight],
   { ignoreIndex, labelSmoothing },
   { inputs: [, shard] },
 ) => {
-  const [x, column] = [logits as Tensor, (lse as Tensor).unsqueeze(1)];
+  const column = lse.unsqueeze(1);
   const [start, all, here] = [
     shard?.offsets[1] ?? 0,
     shard?.globalShape[1] ?? 0,
     x.shape[1] as number,
   ];
-  const counted = (target as Tensor).ne(ignoreIndex);
-  const label = (target as Tensor).maskedFill(counted.logicalNot(), 0);
-  const weights = isNumber(weight as Tensor)
-    ? column.newOnes([all])
-    : (weight as Tensor).to(column.dtype);
+  const counted = target.ne(ignoreIndex);
+  const label = target.maskedFill(counted.logicalNot(), 0);
+  const weights = isNumber(weight) ? column.newOnes([all]) : weight.to(column.dtype);
   const spread = labelSmoothing / all;
   const total = weights
     .indexSelect(0, label)
@@ -85,10 +86,5 @@ const gradientOfClasses: LocalRun<CrossEntropy> = (
     .add(spread)
     .mul(weights.narrow(0, start, here));
   const rows = x.to(column.dtype).sub(column).exp().mul(total.unsqueeze(1)).sub(smooth);
-  return [
-    rows
-      .mul((g as Tensor).unsqueeze(1))
-      .maskedFill(counted.logicalNot().unsqueeze(1), 0)
-      .to(x.dtype),
-  ];
+  return [rows.mul(g.unsqueeze(1)).maskedFill(counted.logicalNot().unsqueeze(1), 0).to(x.dtype)];
 };

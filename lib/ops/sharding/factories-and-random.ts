@@ -107,10 +107,12 @@ export function randomRule<P extends { shape: Shape; index?: ElementIndex }>(): 
  * Dropout. Ranks with the same elements draw the same numbers, so the same elements of all partial
  * values are dropped. The mask is replicated. @internal
  */
-export function dropoutRule<P extends { index?: ElementIndex }>(): ShardingRule<P> {
+export function dropoutRule<P extends { index?: ElementIndex }>(): ShardingRule<
+  P,
+  readonly [Tensor]
+> {
   return {
-    strategies: ([x]) => {
-      const { shape, dtype } = x as Tensor;
+    strategies: ([{ shape, dtype }]) => {
       return [
         ...sameDimStrategies<P>(shape.length, [], 1, 2),
         ...linearReductions(dtype, dtype).map((r) => strategy<P>([r], [r, null])),
@@ -121,10 +123,10 @@ export function dropoutRule<P extends { index?: ElementIndex }>(): ShardingRule<
 }
 
 /** Triangles of matrices: the offsets of a shard shift the diagonal. @internal */
-export function triangleRule<P extends { diagonal: number }>(): ShardingRule<P> {
+export function triangleRule<P extends { diagonal: number }>(): ShardingRule<P, readonly [Tensor]> {
   return {
     strategies: ([x]) => [
-      ...sameDimStrategies<P>((x as Tensor).shape.length, [], 1, 1),
+      ...sameDimStrategies<P>(x.shape.length, [], 1, 1),
       ...partialStrategies<P>(1, [0], 1, anyReduction),
     ],
     localParams: (params, call) => {

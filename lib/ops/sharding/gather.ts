@@ -12,6 +12,11 @@ interface OneDim {
   dim: number;
 }
 
+/** The tensor that is read, and the index. */
+type Reads = readonly [Tensor, Tensor];
+/** The tensor that is read, and an index for each of its first dims. */
+type ReadsByIndices = readonly [Tensor, Tensor, ...Tensor[]];
+
 /** The reduction of values of which one is the element and the others are 0. */
 function oneOf(dtype: DType): ReduceOpName {
   return dtype === bool ? 'max' : 'sum';
@@ -57,15 +62,14 @@ export function fromStart(index: Tensor, shard: ShardMeta, dim: number): Tensor 
 }
 
 /** The local result, with 0 where another rank has the element. */
-const readSelected: LocalRun<OneDim> = (
-  [x, index],
+const readSelected: LocalRun<OneDim, Reads> = (
+  [input, index],
   { dim },
   { inputs: [shard], outputs: [result] },
 ) => {
-  const input = x as Tensor;
-  checkIndex(index as Tensor, shard as ShardMeta, dim, bySelecting);
+  checkIndex(index, shard as ShardMeta, dim, bySelecting);
   if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
-  const { at, elsewhere } = localIndex(index as Tensor, shard as ShardMeta, dim);
+  const { at, elsewhere } = localIndex(index, shard as ShardMeta, dim);
   const rows = input.shape.map((_, d) => (d === dim ? -1 : 1));
   return [
     input.indexSelect(dim, at.maskedFill(elsewhere, 0)).maskedFill(elsewhere.reshape(rows), 0),
@@ -73,9 +77,9 @@ const readSelected: LocalRun<OneDim> = (
 };
 
 /** Inputs: the table, and a vector of indices. @internal */
-export const indexSelectRule: ShardingRule<OneDim> = {
+export const indexSelectRule: ShardingRule<OneDim, Reads> = {
   strategies: ([x], { dim }) => {
-    const { shape, dtype } = x as Tensor;
+    const { shape, dtype } = x;
     const along =
       shape.length === 0
         ? []
@@ -88,15 +92,14 @@ export const indexSelectRule: ShardingRule<OneDim> = {
   },
 };
 
-const readGathered: LocalRun<OneDim> = (
-  [x, index],
+const readGathered: LocalRun<OneDim, Reads> = (
+  [input, index],
   { dim },
   { inputs: [shard], outputs: [result] },
 ) => {
-  const input = x as Tensor;
-  checkIndex(index as Tensor, shard as ShardMeta, dim, byGathering);
+  checkIndex(index, shard as ShardMeta, dim, byGathering);
   if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
-  const { at, elsewhere } = localIndex(index as Tensor, shard as ShardMeta, dim);
+  const { at, elsewhere } = localIndex(index, shard as ShardMeta, dim);
   return [input.gather(dim, at.maskedFill(elsewhere, 0)).maskedFill(elsewhere, 0)];
 };
 
@@ -104,12 +107,10 @@ const readGathered: LocalRun<OneDim> = (
  * Inputs: the tensor and an index with as many dims. Along the other dims, both are sharded where
  * their sizes are equal. @internal
  */
-export const gatherRule: ShardingRule<OneDim> = {
+export const gatherRule: ShardingRule<OneDim, Reads> = {
   strategies: ([x, index], { dim }) => {
-    const { shape, dtype } = x as Tensor;
-    const equal = otherDims(shape.length, [dim]).filter(
-      (d) => shape[d] === (index as Tensor).shape[d],
-    );
+    const { shape, dtype } = x;
+    const equal = otherDims(shape.length, [dim]).filter((d) => shape[d] === index.shape[d]);
     const along =
       shape.length === 0
         ? []
@@ -128,12 +129,12 @@ export interface Indexed {
   accumulate: number;
 }
 
-const readIndexed: LocalRun<Indexed> = (
-  [x, ...indices],
+const readIndexed: LocalRun<Indexed, ReadsByIndices> = (
+  [input, ...indices],
   _params,
   { inputs: [shard], outputs: [result] },
 ) => {
-  const [input, own] = [x as Tensor, shard as ShardMeta];
+  const own = shard as ShardMeta;
   for (const [dim, index] of indices.entries()) checkIndex(index, own, dim, byIndexing);
   if (indices.some((_, dim) => input.shape[dim] === 0))
     return [input.newZeros(result?.shape ?? [])];
@@ -155,9 +156,9 @@ const readIndexed: LocalRun<Indexed> = (
  * Inputs: the tensor with the indexed dims first, then one index for each of them. The indices have
  * one shape, with which the result begins. @internal
  */
-export const indexGetRule: ShardingRule<Indexed> = {
-  strategies: ([x, first], { numIndices }) => {
-    const [{ shape, dtype }, positions] = [x as Tensor, (first as Tensor).shape];
+export const indexGetRule: ShardingRule<Indexed, ReadsByIndices> = {
+  strategies: ([{ shape, dtype }, index], { numIndices }) => {
+    const positions = index.shape;
     const indices = Array<null>(numIndices).fill(null);
     return [
       ...otherDims(shape.length, [...indices.keys()]).map((d) =>

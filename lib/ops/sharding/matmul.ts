@@ -11,24 +11,26 @@ interface Product {
   beta: number;
 }
 
+/** The factors and the addend. */
+type Operands = readonly [Tensor, Tensor, Tensor];
+
 /**
  * The rule of a product of two factors plus an addend, which may be absent. `op` is a function,
  * because the op is not defined yet when its rule is created. @internal
  */
-export function matmulRule<P extends Product>(op: () => Op<P>): ShardingRule<P> {
-  const addOnce: LocalRun<P> = ([a, b, c], params, call) => {
+export function matmulRule<P extends Product>(op: () => Op<P>): ShardingRule<P, Operands> {
+  const addOnce: LocalRun<P, Operands> = ([a, b, c], params, call) => {
     const first = call.inputs[0]?.offsets.at(-1) === 0;
     return first
-      ? dispatch(op(), [a, b, c] as Tensor[], params)
-      : dispatch(op(), withoutAddend(a as Tensor, b as Tensor), { ...params, beta: 0 });
+      ? dispatch(op(), [a, b, c], params)
+      : dispatch(op(), withoutAddend(a, b), { ...params, beta: 0 });
   };
   // A run of its own, so that it does not combine with `addOnce`, which would drop partial values
   // of the addend.
   const addPartial: LocalRun<P> = (inputs, params) => dispatch(op(), inputs, params);
 
   return {
-    strategies: ([a, b, c]) => {
-      const [x, y, addend] = [a as Tensor, b as Tensor, c as Tensor];
+    strategies: ([x, y, addend]) => {
       return [
         ...freeDimStrategies<P>(x, y, addend),
         ...contractedDimStrategies(x, y, addend, addOnce, addPartial),
@@ -62,7 +64,7 @@ function contractedDimStrategies<P>(
   a: Tensor,
   b: Tensor,
   c: Tensor,
-  addOnce: LocalRun<P>,
+  addOnce: LocalRun<P, Operands>,
   addPartial: LocalRun<P>,
 ): Strategy<P>[] {
   // without elements, every shard begins at 0

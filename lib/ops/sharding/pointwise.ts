@@ -70,10 +70,11 @@ function extremeStrategies<P>(inputs: readonly Tensor[], reduction: ReduceOpName
 }
 
 /** Copies keep Shard, and Partial of any reduction unless the new dtype is narrower. @internal */
-export function copyRule<P>(dtypeOf: (input: Tensor, params: P) => DType): ShardingRule<P> {
+export function copyRule<P>(
+  dtypeOf: (input: Tensor, params: P) => DType,
+): ShardingRule<P, readonly [Tensor]> {
   return {
-    strategies: ([x], params) => {
-      const input = x as Tensor;
+    strategies: ([input], params) => {
       const to = dtypeOf(input, params);
       return [
         ...shardStrategies<P>('copy', [input]),
@@ -92,14 +93,15 @@ export function copyRule<P>(dtypeOf: (input: Tensor, params: P) => DType): Shard
  * Ops that fill a tensor with one value. The mean, the minimum and the maximum of equal values are
  * that value, and the sum of zeros is zero, so these reductions are kept. @internal
  */
-export function fillRule<P extends { value: number | bigint }>(): ShardingRule<P> {
+export function fillRule<P extends { value: number | bigint }>(): ShardingRule<
+  P,
+  readonly [Tensor]
+> {
   return {
     strategies: ([x], { value }) => {
-      const kept: ReduceOpName[] = (x as Tensor).dtype.isFloatingPoint
-        ? ['avg', 'min', 'max']
-        : ['min', 'max'];
+      const kept: ReduceOpName[] = x.dtype.isFloatingPoint ? ['avg', 'min', 'max'] : ['min', 'max'];
       return [
-        ...shardStrategies<P>('fill', [x as Tensor]),
+        ...shardStrategies<P>('fill', [x]),
         ...partialStrategies<P>(1, [0], 1, Number(value) === 0 ? [...kept, 'sum'] : kept),
       ];
     },

@@ -25,7 +25,7 @@ function keptStrategies<P extends Reduction>(
 function reducedStrategies<P extends Reduction>(
   { dims }: P,
   reduction: ReduceOpName,
-  run?: LocalRun<P>,
+  run?: Strategy<P>['run'],
 ): Strategy<P>[] {
   return dims.map((dim) => strategy([dim], [reduction], run));
 }
@@ -34,19 +34,20 @@ function reducedStrategies<P extends Reduction>(
 export function keptDimsRule<P extends Reduction>(
   outputs: number,
   decomposes: boolean,
-): ShardingRule<P> {
+): ShardingRule<P, readonly [Tensor]> {
   return {
-    strategies: ([x], params) => keptStrategies(x as Tensor, params, outputs),
+    strategies: ([x], params) => keptStrategies(x, params, outputs),
     decomposes,
     reducedFirst: [0],
   };
 }
 
 /** Sums; the result dtype may be wider. @internal */
-export function sumRule<P extends Reduction>(dtypeOf: (t: DType) => DType): ShardingRule<P> {
+export function sumRule<P extends Reduction>(
+  dtypeOf: (t: DType) => DType,
+): ShardingRule<P, readonly [Tensor]> {
   return {
-    strategies: ([x], params) => {
-      const input = x as Tensor;
+    strategies: ([input], params) => {
       const kept = linearReductions(input.dtype, dtypeOf(input.dtype));
       return [
         ...keptStrategies(input, params),
@@ -61,9 +62,9 @@ export function sumRule<P extends Reduction>(dtypeOf: (t: DType) => DType): Shar
  * Products. Partial products are not an input, because one rank may overflow where the whole
  * product does not. @internal
  */
-export const prodRule: ShardingRule<Reduction> = {
+export const prodRule: ShardingRule<Reduction, readonly [Tensor]> = {
   strategies: ([x], params) => [
-    ...keptStrategies(x as Tensor, params),
+    ...keptStrategies(x, params),
     ...reducedStrategies(params, 'product'),
   ],
 };
@@ -76,29 +77,27 @@ function countOf(shape: Shape, dims: readonly number[]): number {
  * The mean over equal shards is the mean of their means. It only calls the op, but is a run of its
  * own so that it does not combine with {@link shareOfMean}, which would divide twice.
  */
-const meanOfShard: LocalRun<Reduction> = ([x], { dims, keepdim }) => [
-  (x as Tensor).mean(dims, { keepdim }),
+const meanOfShard: LocalRun<Reduction, readonly [Tensor]> = ([x], { dims, keepdim }) => [
+  x.mean(dims, { keepdim }),
 ];
 
 /**
  * The mean over unequal shards, each weighted by its number of elements. It scales the local mean,
  * because a sum may overflow in 16 bits.
  */
-const shareOfMean: LocalRun<Reduction> = (
-  [x],
+const shareOfMean: LocalRun<Reduction, readonly [Tensor]> = (
+  [input],
   { dims, keepdim },
   { inputs: [shard], outputs: [result] },
 ) => {
-  const input = x as Tensor;
   const [here, all] = [countOf(input.shape, dims), countOf(shard?.globalShape ?? [], dims)];
   if (here === 0 && all > 0) return [input.newZeros(result?.shape ?? [])];
   return [input.mean(dims, { keepdim }).mul(here / all)];
 };
 
 /** Means. @internal */
-export const meanRule: ShardingRule<Reduction> = {
-  strategies: ([x], params, mesh) => {
-    const input = x as Tensor;
+export const meanRule: ShardingRule<Reduction, readonly [Tensor]> = {
+  strategies: ([input], params, mesh) => {
     const reduced = params.dims.map((dim) =>
       mesh.divides(0, dim, input.shape[dim] as number)
         ? strategy([dim], ['avg'], meanOfShard)
@@ -113,10 +112,13 @@ export const meanRule: ShardingRule<Reduction> = {
 };
 
 /** Extremes. An empty shard gives the identity of the reduction. @internal */
-export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction> {
+export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction, readonly [Tensor]> {
   const reduction = name === 'amax' ? 'max' : 'min';
-  const run: LocalRun<Reduction> = ([x], { dims, keepdim }, { outputs: [result] }) => {
-    const input = x as Tensor;
+  const run: LocalRun<Reduction, readonly [Tensor]> = (
+    [input],
+    { dims, keepdim },
+    { outputs: [result] },
+  ) => {
     if (countOf(input.shape, dims) > 0) return [input[name](dims, { keepdim })];
     if (input.dtype === bool) return [input[name === 'amax' ? 'any' : 'all'](dims, { keepdim })];
     return [
@@ -127,7 +129,7 @@ export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction> {
   };
   return {
     strategies: ([x], params) => [
-      ...keptStrategies(x as Tensor, params),
+      ...keptStrategies(x, params),
       ...reducedStrategies(params, reduction, run),
       ...partialStrategies<Reduction>(1, [0], 1, [reduction]),
     ],
@@ -135,10 +137,9 @@ export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction> {
 }
 
 /** `any` and `all`: the maximum, or the minimum, of the local results. @internal */
-export function logicRule(reduction: 'max' | 'min'): ShardingRule<Reduction> {
+export function logicRule(reduction: 'max' | 'min'): ShardingRule<Reduction, readonly [Tensor]> {
   return {
-    strategies: ([x], params) => {
-      const input = x as Tensor;
+    strategies: ([input], params) => {
       // For signed numbers, neither extreme says whether an element differs from 0.
       const kept: ReduceOpName[] = input.dtype === uint8 || input.dtype === bool ? [reduction] : [];
       return [
@@ -151,7 +152,10 @@ export function logicRule(reduction: 'max' | 'min'): ShardingRule<Reduction> {
 }
 
 /** Norms of order 0, 1 and infinity combine over shards; the others decompose. @internal */
-export function normRule<P extends Reduction & { order: number }>(): ShardingRule<P> {
+export function normRule<P extends Reduction & { order: number }>(): ShardingRule<
+  P,
+  readonly [Tensor]
+> {
   const reductions = new Map<number, ReduceOpName>([
     [0, 'sum'],
     [1, 'sum'],
@@ -162,7 +166,7 @@ export function normRule<P extends Reduction & { order: number }>(): ShardingRul
     strategies: ([x], params) => {
       const reduction = reductions.get(params.order);
       return [
-        ...keptStrategies(x as Tensor, params),
+        ...keptStrategies(x, params),
         ...(reduction === undefined ? [] : reducedStrategies(params, reduction)),
       ];
     },

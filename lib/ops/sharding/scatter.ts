@@ -41,7 +41,7 @@ function writeLocal(
   { inputs: [shard] }: ShardedCall,
   dims: readonly number[],
   indices: readonly Tensor[],
-  write: (target: Tensor, indices: Tensor[]) => void,
+  write: (target: Tensor, ...indices: Tensor[]) => void,
 ): Tensor {
   const wide = x.newZeros(x.shape.map((n, d) => (dims.includes(d) ? n + 1 : n)));
   const own = dims.reduce((t, d) => t.narrow(d, 0, x.shape[d] as number), wide);
@@ -50,7 +50,7 @@ function writeLocal(
     const { at, elsewhere } = localIndex(index, shard as ShardMeta, dims[i] as number);
     return at.maskedFill(elsewhere, x.shape[dims[i] as number] as number);
   });
-  write(wide, local);
+  write(wide, ...local);
   return own.contiguous();
 }
 
@@ -62,34 +62,39 @@ function hasFirst({ inputs }: ShardedCall, input: number, dims: readonly number[
   return dims.every((d) => inputs[input]?.offsets[d] === 0);
 }
 
+/** The tensor, the index and the values. */
+type Writes = readonly [Tensor, Tensor, Tensor];
+/** The tensor, the values, and an index for each of its first dims. */
+type WritesByIndices = readonly [Tensor, Tensor, Tensor, ...Tensor[]];
+
 interface IndexAdd {
   dim: number;
   alpha: number;
 }
 
-const addLocal: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) => {
-  checkIndex(index as Tensor, call.inputs[0] as ShardMeta, dim, bySelecting);
+const addLocal: LocalRun<IndexAdd, Writes> = ([x, index, source], { dim, alpha }, call) => {
+  checkIndex(index, call.inputs[0] as ShardMeta, dim, bySelecting);
   return [
-    writeLocal(x as Tensor, call, [dim], [index as Tensor], (target, [at]) =>
-      target.indexAdd_(dim, at as Tensor, source as Tensor, { alpha }),
+    writeLocal(x, call, [dim], [index], (target, at) =>
+      target.indexAdd_(dim, at, source, { alpha }),
     ),
   ];
 };
 
-const addOnce: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) => {
-  const start = hasFirst(call, 2, [dim]) ? (x as Tensor) : (x as Tensor).zerosLike();
-  return [start.indexAdd(dim, index as Tensor, source as Tensor, { alpha })];
+const addOnce: LocalRun<IndexAdd, Writes> = ([x, index, source], { dim, alpha }, call) => {
+  const start = hasFirst(call, 2, [dim]) ? x : x.zerosLike();
+  return [start.indexAdd(dim, index, source, { alpha })];
 };
 
 /** Inputs: the tensor, a vector of indices, and a slice for each. @internal */
-export const indexAddRule: ShardingRule<IndexAdd> = {
+export const indexAddRule: ShardingRule<IndexAdd, Writes> = {
   strategies: ([x, index], { dim }) => {
-    const { shape, dtype } = x as Tensor;
+    const { shape, dtype } = x;
     const sharded = otherDims(shape.length, [dim]).map((d) =>
       strategy<IndexAdd>([d, null, d], [d]),
     );
     if (shape.length > 0) sharded.push(strategy([dim, null, null], [dim], addLocal));
-    if (shape.length > 0 && dtype !== bool && (index as Tensor).numel() > 0)
+    if (shape.length > 0 && dtype !== bool && index.numel() > 0)
       sharded.push(strategy([null, 0, dim], ['sum'], addOnce));
     return [
       ...sharded,
@@ -98,21 +103,18 @@ export const indexAddRule: ShardingRule<IndexAdd> = {
   },
 };
 
-const scatterLocal: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => {
-  checkIndex(index as Tensor, call.inputs[0] as ShardMeta, dim, byGathering);
+const scatterLocal: LocalRun<Scatter, Writes> = ([x, index, source], { dim, reduce }, call) => {
+  checkIndex(index, call.inputs[0] as ShardMeta, dim, byGathering);
   return [
-    writeLocal(x as Tensor, call, [dim], [index as Tensor], (target, [at]) =>
-      target.scatter_(dim, at as Tensor, source as Tensor, { reduce }),
+    writeLocal(x, call, [dim], [index], (target, at) =>
+      target.scatter_(dim, at, source, { reduce }),
     ),
   ];
 };
 
-const scatterOnce: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => {
-  const input = x as Tensor;
-  const start = hasFirst(call, 2, [dim])
-    ? input
-    : input.newFull(input.shape, reduce === 'multiply' ? 1 : 0);
-  return [start.scatter(dim, index as Tensor, source as Tensor, { reduce })];
+const scatterOnce: LocalRun<Scatter, Writes> = ([x, index, source], { dim, reduce }, call) => {
+  const start = hasFirst(call, 2, [dim]) ? x : x.newFull(x.shape, reduce === 'multiply' ? 1 : 0);
+  return [start.scatter(dim, index, source, { reduce })];
 };
 
 /**
@@ -128,9 +130,9 @@ const combined: Record<Scatter['reduce'], ReduceOpName | null> = {
 };
 
 /** Inputs: the tensor, an index with as many dims, and values of its shape. @internal */
-export const scatterRule: ShardingRule<Scatter> = {
+export const scatterRule: ShardingRule<Scatter, Writes> = {
   strategies: ([x, index], { dim, reduce }) => {
-    const [{ shape, dtype }, at] = [x as Tensor, index as Tensor];
+    const [{ shape, dtype }, at] = [x, index];
     const sharded = otherDims(shape.length, [dim])
       .filter((d) => shape[d] === at.shape[d])
       .map((d) => strategy<Scatter>([d, d, d], [d]));
@@ -163,34 +165,34 @@ const put = (
   accumulate: number,
 ): Tensor => target.indexPut(indices, values, { accumulate: accumulate === 1 });
 
-const putLocal: LocalRun<Indexed> = ([x, values, ...indices], { accumulate }, call) => {
+const putLocal: LocalRun<Indexed, WritesByIndices> = (
+  [x, values, ...indices],
+  { accumulate },
+  call,
+) => {
   for (const [dim, index] of indices.entries())
     checkIndex(index, call.inputs[0] as ShardMeta, dim, byIndexing);
   const positive = indices.map((index, dim) => fromStart(index, call.inputs[0] as ShardMeta, dim));
-  const write = (target: Tensor, at: Tensor[]): void =>
-    void target.indexPut_(at, values as Tensor, { accumulate: accumulate === 1 });
-  return [writeLocal(x as Tensor, call, [...indices.keys()], positive, write)];
+  const write = (target: Tensor, ...at: Tensor[]): void =>
+    void target.indexPut_(at, values, { accumulate: accumulate === 1 });
+  return [writeLocal(x, call, [...indices.keys()], positive, write)];
 };
 
-const putOnce: LocalRun<Indexed> = ([x, values, ...indices], { accumulate }, call) => {
-  const positions = [...(indices[0] as Tensor).shape.keys()];
-  return [
-    put(
-      hasFirst(call, 1, positions) ? (x as Tensor) : (x as Tensor).zerosLike(),
-      values as Tensor,
-      indices,
-      accumulate,
-    ),
-  ];
+const putOnce: LocalRun<Indexed, WritesByIndices> = (
+  [x, values, ...indices],
+  { accumulate },
+  call,
+) => {
+  const positions = [...indices[0].shape.keys()];
+  return [put(hasFirst(call, 1, positions) ? x : x.zerosLike(), values, indices, accumulate)];
 };
 
 /**
  * Inputs: the tensor with the indexed dims first, values, and indices of one shape, with which the
  * values begin. @internal
  */
-export const indexPutRule: ShardingRule<Indexed> = {
-  strategies: ([x, , first], { numIndices, accumulate }) => {
-    const [{ shape, dtype }, positions] = [x as Tensor, first as Tensor];
+export const indexPutRule: ShardingRule<Indexed, WritesByIndices> = {
+  strategies: ([{ shape, dtype }, , positions], { numIndices, accumulate }) => {
     const indices = Array<PlacementShorthand>(numIndices).fill(null);
     const at = positions.shape.length;
     const sharded: Strategy<Indexed>[] = otherDims(shape.length, [...indices.keys()]).map((d) =>

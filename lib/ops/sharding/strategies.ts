@@ -9,7 +9,7 @@ import {
   Shard,
 } from '../../core/placement.js';
 import type { Shape } from '../../core/shape.js';
-import type { LocalRun, Strategy } from '../../core/sharding-rule.js';
+import type { Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 
 /** A number is Shard(dim), null is Replicate(), a name is Partial(reduceOp). @internal */
@@ -23,7 +23,7 @@ function placementOf(at: PlacementShorthand): Placement {
 export function strategy<P>(
   inputs: readonly PlacementShorthand[],
   outputs: readonly PlacementShorthand[],
-  run?: LocalRun<P>,
+  run?: Strategy<P>['run'],
 ): Strategy<P> {
   const placements = { inputs: inputs.map(placementOf), outputs: outputs.map(placementOf) };
   return run === undefined ? placements : { ...placements, run };

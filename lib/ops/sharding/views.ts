@@ -14,9 +14,9 @@ type DimMap = readonly (number | null)[];
 export function viewRule<P>(
   mapDims: (input: Tensor, params: P, mesh: MeshDimContext) => DimMap,
   localParams?: ShardingRule<P>['localParams'],
-): ShardingRule<P> {
-  const strategies: ShardingRule<P>['strategies'] = ([x], params, mesh) => {
-    const sharded = mapDims(x as Tensor, params, mesh).flatMap((to, dim) =>
+): ShardingRule<P, readonly [Tensor]> {
+  const strategies: ShardingRule<P, readonly [Tensor]>['strategies'] = ([x], params, mesh) => {
+    const sharded = mapDims(x, params, mesh).flatMap((to, dim) =>
       to === null ? [] : [strategy<P>([dim], [to])],
     );
     return [...sharded, ...partialStrategies<P>(1, [0], 1, anyReduction)];
