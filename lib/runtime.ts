@@ -26,6 +26,7 @@ import { connect } from './eager/submit.js';
 import { loadAddon } from './native/load.js';
 import { type AnyModule, Module } from './nn/module.js';
 import { callWithHooks } from './nn/module-hooks.js';
+import { copyOp } from './ops/copy.js';
 import './ops/index.js';
 
 const addon = loadAddon();
@@ -39,6 +40,7 @@ hooks.prepareDevice = (device) => {
   checkOwnVariables();
   loadTables(addon, device.code);
 };
+hooks.copyOp = copyOp;
 layers.entry = autogradLayer;
 layers.autograd = autogradLayer;
 layers.backend = {

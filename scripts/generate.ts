@@ -4,6 +4,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type AnyOp, allOps, snakeCase } from '../lib/core/op.js';
 import '../lib/ops/index.js';
+import { contractTable } from './generate-contracts.js';
 
 const folder = path.resolve(
   path.dirname(fileURLToPath(import.meta.url)),
@@ -13,23 +14,19 @@ const folder = path.resolve(
 );
 const banner = '// Written by `npm run generate` from lib/ops. Do not edit.\n';
 
-/**
- * The entries that have a kernel of their own, one for each kernel, in the order of their names.
- */
-function kernelOps(): AnyOp[] {
-  const byKernel = new Map<string, AnyOp>();
+/** The entries of each kernel, in the order of kernel names. */
+function opsByKernel(): AnyOp[][] {
+  const byKernel = new Map<string, AnyOp[]>();
   for (const op of allOps()) {
     if (op.kernel === null) continue;
-    const before = byKernel.get(op.kernel);
-    if (before === undefined) byKernel.set(op.kernel, op);
-    else if (before.params.kernelParams.join() !== op.params.kernelParams.join())
+    const [before] = byKernel.get(op.kernel) ?? [];
+    if (before !== undefined && before.params.kernelParams.join() !== op.params.kernelParams.join())
       throw new Error(
         `${before.name} and ${op.name} share the kernel ${op.kernel} with different parameters`,
       );
+    byKernel.set(op.kernel, [...(byKernel.get(op.kernel) ?? []), op]);
   }
-  return [...byKernel.values()].sort((a, b) =>
-    (a.kernel as string) < (b.kernel as string) ? -1 : 1,
-  );
+  return [...byKernel.entries()].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, ops]) => ops);
 }
 
 function kernelTable(ops: readonly AnyOp[]): string {
@@ -65,11 +62,23 @@ ${lines.join('\n')}
 `;
 }
 
-const ops = kernelOps();
+function pointwiseCosts(ops: readonly AnyOp[]): string {
+  const lines = ops.flatMap(({ kernel, pointwise }) =>
+    pointwise === null ? [] : [`SW_POINTWISE_COST(${kernel}, ${upper(pointwise.cost)})`],
+  );
+  return `${banner}// SW_POINTWISE_COST(name, cost), in the order of pointwise_ops.inc; costs are those of \`PointwiseCost\` in lib/core/op.ts.\n${lines.join('\n')}\n`;
+}
+
+const upper = (word: string): string => word.slice(0, 1).toUpperCase() + word.slice(1);
+
+const kernels = opsByKernel();
+const ops = kernels.map(([op]) => op as AnyOp);
 const files: Record<string, string> = {
   'kernel_table.def': kernelTable(ops),
   'op_params.h': paramStructs(ops),
   'pointwise_ops.inc': pointwiseOps(ops),
+  'pointwise_costs.inc': pointwiseCosts(ops),
+  'contracts.inc': banner + contractTable(kernels),
 };
 let stale = 0;
 for (const [name, content] of Object.entries(files)) {

@@ -1,5 +1,10 @@
-/** What an op's `lower` writes a kernel command with. The encoder is lib/native/command.ts. */
+/**
+ * What entries of the op table run with: `lower` writes a kernel command, whose encoder is
+ * lib/native/command.ts; `move` has the memory of lib/eager.
+ */
+import type { Device } from './device.js';
 import type { DType } from './dtype.js';
+import type { OutputMeta } from './op.js';
 import type { Shape } from './shape.js';
 import type { Tensor } from './tensor.js';
 
@@ -35,4 +40,23 @@ export interface CommandWriter {
   cost(operations: number): void;
   /** A kernel parameter, in the order of the op's `kernelParams`. */
   param(value: number): void;
+}
+
+/** What an op without a kernel of its own allocates and copies with. */
+export interface MemoryAccess {
+  /**
+   * A tensor whose values are undefined.
+   *
+   * @param op - what allocates, for memory snapshots
+   * @param pinned - in pinned host memory
+   */
+  allocate(op: string, meta: OutputMeta, pinned?: boolean): Tensor;
+  /** Elements of one tensor, converted, into another of the same shape on the same device. */
+  copy(from: Tensor, to: Tensor): void;
+  /** Bytes of one tensor into another of the same layout, in order with the streams of both. */
+  copyBytes(from: Tensor, to: Tensor): void;
+  /** @throws DeviceError where values may not go from one device to the other: between ranks */
+  checkReach(from: Device, to: Device): void;
+  /** @throws ShapeError, DtypeError, InPlaceError unless a result can be written into the tensor */
+  checkInto(op: string, into: Tensor, meta: OutputMeta): void;
 }

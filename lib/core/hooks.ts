@@ -10,6 +10,7 @@ import type { Device } from './device.js';
 import type { Layer } from './dispatch.js';
 import { ShardwiseError } from './errors.js';
 import type { Home } from './home.js';
+import type { AnyOp } from './op.js';
 import type { NativeMemory } from './storage.js';
 import type { Tensor } from './tensor.js';
 
@@ -33,6 +34,8 @@ export interface Hooks {
   refreshViewHistory(view: Tensor): void;
   /** Converts operands by a policy of mixed precision. */
   convertOperands: OperandConverter;
+  /** The entry that the backend copies with, for `updates`, `out` and `move`. */
+  copyOp: AnyOp;
   /** Finds the rank that the running code is part of, where several ranks share the process. */
   findRank: (() => Home | undefined) | null;
 }
@@ -69,5 +72,6 @@ export const hooks: Hooks = {
   prepareDevice: notInstalled('hooks.prepareDevice'),
   refreshViewHistory: notInstalled('hooks.refreshViewHistory'),
   convertOperands: notInstalled('hooks.convertOperands'),
+  copyOp: notInstalled('hooks.copyOp'),
   findRank: null,
 };

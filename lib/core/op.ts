@@ -3,7 +3,7 @@
  * of it stands there, and no other file mentions an op by name.
  */
 import type { AutocastPolicy } from './autocast.js';
-import type { CommandWriter } from './command.js';
+import type { CommandWriter, MemoryAccess } from './command.js';
 import { inFloat32 } from './decompose.js';
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
@@ -29,19 +29,20 @@ export interface ViewMeta {
   offset: number;
 }
 
-/** Structural properties that layers and passes ask for instead of names. */
+/** Properties that layers and passes ask for instead of names. */
 export type Trait =
+  /** Reads each input element only for the output element at the same position. */
   | 'pointwise'
-  | 'view'
-  | 'random'
-  | 'reduction'
-  | 'mutates'
-  | 'transfer'
+  /** The kernel writes outputs of any strides. */
+  | 'strided-output'
+  /** The kernel reads nothing of what its outputs held. */
+  | 'overwrites'
+  /** Values of the output are undefined. */
   | 'uninitialized'
-  | 'join'
+  /** Communicates with other ranks. */
   | 'collective'
-  | 'placement'
-  | 'strided-output';
+  /** Changes between local tensors and distributed ones. */
+  | 'placement';
 
 /** What a gradient rule sees of the forward call. */
 export interface VjpContext<P> {
@@ -103,10 +104,20 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    */
   readonly kernel: string | null;
   /**
-   * Computes with other ops, on real tensors and without recording: ops of users. Null for all
-   * others.
+   * Computes with other ops, on real tensors and without recording: ops of users, collectives,
+   * changes of placement. Null for all others.
    */
   readonly compute: ((inputs: readonly Tensor[], params: P) => Tensor[]) | null;
+  /** Allocates and copies, without a kernel of its own. Null where a kernel computes. */
+  readonly move:
+    | ((inputs: readonly Tensor[], params: P, memory: MemoryAccess, into: Tensor | null) => Tensor)
+    | null;
+  /**
+   * Shapes and dtypes that the kernel requires of what `lower` writes, in the notation of
+   * operands.ts; the addon checks commands by it. Null for pointwise ops, whose operands follow from
+   * `pointwise`, and without a kernel.
+   */
+  readonly operands: string | null;
   /** What the kernel and the sharding decision get of the parameters. */
   readonly params: ParamsPlan;
   /**
@@ -167,6 +178,7 @@ export interface PointwiseSpec {
   /** Input 0 is a condition: it has no part in promotion. */
   condition: boolean;
   expression: string;
+  cost: PointwiseCost;
   /**
    * Sets of inputs in which it is linear together while the others stay as they are: [[0, 1]] of a
    * sum, [[0], [1]] of a product.
@@ -175,6 +187,13 @@ export interface PointwiseSpec {
   /** It chooses the larger, or the smaller, of its two inputs. */
   extreme?: 'max' | 'min';
 }
+
+/**
+ * How much work one element is; the CPU shares a call among threads by it. `memory`: less than
+ * reading the element. `vector`: many instructions, in vectors. `libm`: the same in float, a library
+ * call in double and int64. `division`: `memory` for floats, a slow instruction for int64.
+ */
+export type PointwiseCost = 'memory' | 'division' | 'vector' | 'libm';
 
 /** A tensor for each name; without names, a list of any length. */
 type TensorsOf<Names extends readonly string[]> = { [K in keyof Names]: Tensor };
@@ -201,6 +220,13 @@ export interface OpDefinition<
   view?: (input: Tensor, params: ParamsOf<S>) => ViewMeta;
   kernel?: string | null;
   compute?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor[];
+  move?: (
+    inputs: TensorsOf<I>,
+    params: ParamsOf<S>,
+    memory: MemoryAccess,
+    into: Tensor | null,
+  ) => Tensor;
+  operands?: string;
   lower?: (
     command: CommandWriter,
     inputs: TensorsOf<I>,
@@ -256,6 +282,8 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     kernel:
       definition.kernel === undefined && !view ? snakeCase(name) : (definition.kernel ?? null),
     compute: definition.compute ?? null,
+    move: definition.move ?? null,
+    operands: definition.operands ?? null,
     params: planParams(definition.params ?? {}),
     lower: definition.lower ?? null,
     updates: definition.updates ?? -1,

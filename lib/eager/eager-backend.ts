@@ -2,9 +2,12 @@
  * The eager backend: the bottom layer that runs ops now. Shape rule, output tensors, command words,
  * one native call.
  */
+
+import type { MemoryAccess } from '../core/command.js';
 import { cpu, type Device, toOneDevice } from '../core/device.js';
 import { DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
+import { hooks } from '../core/hooks.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
 import type { KernelParam } from '../core/op-params.js';
 import {
@@ -19,7 +22,6 @@ import { Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { overlaps, overlapsPartly } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
-import { copyOp } from './copy-op.js';
 import { allocateNow, allocatePinned, readBytesSync, writeBytes } from './memory.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
@@ -34,12 +36,8 @@ export function runEager(
 ): Tensor[] {
   if (op.view !== null) return [runView(op, inputs[0] as Tensor, params)];
   if (op.compute !== null) return op.compute(inputs, params);
+  if (op.move !== null) return [op.move(inputs, params, memory, into)];
   const metas = op.meta(inputs, params);
-  if (op.kernel === null) {
-    const moved = runWithoutKernel(op, inputs, metas[0] as OutputMeta, params, into);
-    if (recording && into === null) recordStorages(op.name, [moved]);
-    return [moved];
-  }
   if (into !== null) return [runInto(op, inputs, params, into, metas[0] as OutputMeta)];
   const outputs: Tensor[] = [];
   for (let i = 0; i < metas.length; i++) outputs.push(allocateOutput(metas[i] as OutputMeta));
@@ -47,7 +45,7 @@ export function runEager(
   if (op.updates >= 0) {
     const base = inputs[op.updates] as Tensor;
     const output = outputs[0] as Tensor;
-    launch(copyOp(), [base], [output], {});
+    launch(hooks.copyOp, [base], [output], {});
     operands = inputs.filter((_, i) => i !== op.updates);
   }
   launch(op, operands, outputs, params);
@@ -61,96 +59,47 @@ function runView(op: AnyOp, input: Tensor, params: object): Tensor {
   return new Tensor(shape, strides, offset, input.dtype, input.device, storage);
 }
 
-/** Ops that move or reserve memory and compute nothing. */
-function runWithoutKernel(
-  op: AnyOp,
-  inputs: readonly Tensor[],
-  meta: OutputMeta,
-  params: object,
-  into: Tensor | null,
-): Tensor {
-  if (op.traits.includes('transfer')) return transfer(inputs[0] as Tensor, meta, params, into);
-  if (op.traits.includes('join')) return join(inputs, meta, params as { dim: number });
-  return uninitialized(meta, params);
-}
-
-/** One copy for each input, into its window of the output. */
-function join(inputs: readonly Tensor[], meta: OutputMeta, { dim }: { dim: number }): Tensor {
-  const output = uninitialized(meta);
-  let start = 0;
-  for (const t of inputs) {
-    if (t.numel() === 0) continue;
-    const offset = start * (output.strides[dim] as number);
-    const window = new Tensor(
-      t.shape,
-      output.strides,
-      offset,
-      meta.dtype,
-      meta.device,
-      output.storage,
+/** What ops without a kernel of their own allocate and copy with. */
+const memory: MemoryAccess = {
+  allocate(op, { shape, strides, dtype, device }, pinned = false) {
+    const bytes = numelOf(shape) * dtype.itemsize;
+    const storage = pinned ? allocatePinned(bytes) : allocateNow(device, bytes);
+    const t = new Tensor(shape, strides ?? contiguousStrides(shape), 0, dtype, device, storage);
+    if (recording) recordStorages(op, [t]);
+    return t;
+  },
+  copy(from, to) {
+    launch(hooks.copyOp, [from], [to], {});
+  },
+  copyBytes(from, to) {
+    const { itemsize } = from.dtype;
+    const bytes = from.numel() * itemsize;
+    if (from.device.home !== to.device.home) {
+      copyNow(from, to, bytes);
+      return;
+    }
+    const [source, target] = [from.liveStorage('toDevice'), to.liveStorage('toDevice')];
+    const [read, written] = [from.storageOffset * itemsize, to.storageOffset * itemsize];
+    // The CUDA side drives the copy, in either direction.
+    const stream = streamOf(to.device.type === 'cuda' ? to.device : from.device);
+    nativeCall(
+      () => writer.addon.copyBytes(target.handle, written, source.handle, read, bytes, stream),
+      'toDevice',
     );
-    launch(copyOp(), [t], [window], {});
-    window.dispose();
-    start += t.shape[dim] as number;
-  }
-  return output;
-}
-
-/** Memory and no kernel, pinned if asked for. */
-function uninitialized(meta: OutputMeta, { pinned = false }: { pinned?: boolean } = {}): Tensor {
-  const bytes = numelOf(meta.shape) * meta.dtype.itemsize;
-  const storage = pinned ? allocatePinned(bytes) : allocateNow(meta.device, bytes);
-  return new Tensor(meta.shape, contiguousStrides(meta.shape), 0, meta.dtype, meta.device, storage);
-}
-
-/**
- * The same bytes in other memory, given or new, in order with the streams of both devices. The
- * layouts are the same.
- */
-function transfer(
-  input: Tensor,
-  meta: OutputMeta,
-  { pinned = false }: { pinned?: boolean },
-  into: Tensor | null,
-): Tensor {
-  const source = input.liveStorage('toDevice');
-  checkHomes(input.device, meta.device);
-  const { itemsize } = meta.dtype;
-  const bytes = input.numel() * itemsize;
-  if (into !== null) checkInto({ name: 'copy_' }, into, meta);
-  const output =
-    into ??
-    new Tensor(
-      meta.shape,
-      meta.strides ?? input.strides,
-      0,
-      meta.dtype,
-      meta.device,
-      pinned ? allocatePinned(bytes) : allocateNow(meta.device, bytes),
-    );
-  if (input.device.home !== meta.device.home) return copyNow(input, output, bytes);
-  const target = output.liveStorage('toDevice');
-  // The CUDA side drives the copy, whichever way it goes.
-  const driver = meta.device.type === 'cuda' ? meta.device : input.device;
-  const [to, from] = [output.storageOffset * itemsize, input.storageOffset * itemsize];
-  nativeCall(
-    () => writer.addon.copyBytes(target.handle, to, source.handle, from, bytes, streamOf(driver)),
-    'toDevice',
-  );
-  return output;
-}
+  },
+  checkReach: checkHomes,
+  checkInto,
+};
 
 /**
  * Between the main program and a rank: the streams of ranks must not wait for what each of them
  * reads.
  */
-function copyNow(from: Tensor, to: Tensor, bytes: number): Tensor {
+function copyNow(from: Tensor, to: Tensor, bytes: number): void {
+  if (bytes === 0) return;
   const values = new Uint8Array(bytes);
-  if (bytes > 0) {
-    readBytesSync(from, values);
-    writeBytes(to, values);
-  }
-  return to;
+  readBytesSync(from, values);
+  writeBytes(to, values);
 }
 
 /**
@@ -247,7 +196,7 @@ function runInto(
   into: Tensor,
   meta: OutputMeta,
 ): Tensor {
-  checkInto(op, into, meta);
+  checkInto(op.name, into, meta);
   // Element by element, a kernel may write over what it reads; any other reads again what it has
   // written.
   const inTheWay =
@@ -258,7 +207,7 @@ function runInto(
   if (op.updates >= 0 && (writesAnyLayout(op) || isContiguousLayout(into.shape, into.strides))) {
     const base = inputs[op.updates] as Tensor;
     if (base !== into)
-      launch(copyOp(), [overlapsPartly(base, into) ? cloneNow(base) : base], [into], {});
+      launch(hooks.copyOp, [overlapsPartly(base, into) ? cloneNow(base) : base], [into], {});
     launch(
       op,
       operands.filter((_, i) => i !== op.updates),
@@ -273,7 +222,7 @@ function runInto(
     launch(op, operands, [into], params);
   } else {
     const temporary = runEager(op, operands, params, null)[0] as Tensor;
-    launch(copyOp(), [temporary], [into], {});
+    launch(hooks.copyOp, [temporary], [into], {});
     temporary.dispose();
   }
   return into;
@@ -285,16 +234,16 @@ function writesAnyLayout(op: AnyOp): boolean {
 
 function cloneNow(t: Tensor): Tensor {
   const copy = allocateOutput({ shape: t.shape, strides: null, dtype: t.dtype, device: t.device });
-  launch(copyOp(), [t], [copy], {});
+  launch(hooks.copyOp, [t], [copy], {});
   return copy;
 }
 
-function checkInto(op: Pick<AnyOp, 'name'>, into: Tensor, meta: OutputMeta): void {
+function checkInto(op: string, into: Tensor, meta: OutputMeta): void {
   if (!sameShape(into.shape, meta.shape)) {
     throw new ShapeError(
-      `${op.name}: the result has shape ${formatShape(meta.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`,
+      `${op}: the result has shape ${formatShape(meta.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`,
       {
-        op: op.name,
+        op,
         result: meta.shape,
         into: into.shape,
       },
@@ -302,16 +251,16 @@ function checkInto(op: Pick<AnyOp, 'name'>, into: Tensor, meta: OutputMeta): voi
   }
   if (meta.dtype.category > into.dtype.category) {
     throw new DtypeError(
-      `${op.name}: a result of dtype ${meta.dtype.name} cannot be written into a tensor of dtype ${into.dtype.name}`,
+      `${op}: a result of dtype ${meta.dtype.name} cannot be written into a tensor of dtype ${into.dtype.name}`,
       {
-        op: op.name,
+        op,
       },
     );
   }
   if (overlapsItself(into.shape, into.strides)) {
     throw new InPlaceError(
-      `${op.name}: cannot write into a tensor whose elements share memory (as after expand or unfold: shape ${formatShape(into.shape)}, strides ${formatShape(into.strides)}). clone() it first.`,
-      { op: op.name },
+      `${op}: cannot write into a tensor whose elements share memory (as after expand or unfold: shape ${formatShape(into.shape)}, strides ${formatShape(into.strides)}). clone() it first.`,
+      { op },
     );
   }
 }

@@ -146,7 +146,6 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
       meta: (inputs, template) => this.metas(inputs, template),
       compute: (inputs, template) => this.compute(inputs, template),
       ...(mutatesArgs.length > 0 && {
-        traits: ['mutates'],
         mutates: (_inputs: readonly Tensor[], template: Template) => this.changed(template),
       }),
       saves: { inputs: (_needs, inputs) => inputs.map((_, i) => i), outputs: 'all' },

@@ -37,6 +37,9 @@ const addRmsNormBackward: Op<NormParams> = defineOp({
   doc: 'Gradients of addRmsNorm: of either summand, and of the weight.',
   inputs: ['g', 'sum', 'rstd', 'gsum?', 'weight?'],
   outputs: ['gx', 'gweight'],
+  operands:
+    '(grad: T[r, c], sum: float T[r, c], rstd: numel(r), weight?: numel(c), gradSum?: T[r, c])' +
+    ' -> (gradX: T[r, c], gradWeight?: numel(c))',
   params: { width: param.value<number>(), eps: param.value<number>() },
   sharding: normalizationBackwardRule<NormParams>(2, [0, 3]),
   meta: ([, sum], { width }) => [
@@ -78,6 +81,9 @@ const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp
   doc: 'Each row of a sum over its root mean square, times weight; and the sum.',
   inputs: ['x', 'residual', 'weight?'],
   outputs: ['y', 'sum', 'rstd'],
+  operands:
+    '(x: float T[r, c], residual: T[r, c], weight?: numel(c)) -> (y: T[r, c], sum: T[r, c], ' +
+    'rstd: numel(r))',
   params: normParams,
   sharding: normalizationRule<NormParams>(3, [0, 1]),
   meta: ([x], params) => [outputMeta(x), outputMeta(x), statisticsMeta(x, params)],

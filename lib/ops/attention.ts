@@ -40,6 +40,11 @@ const attentionBackward: Op<Attention> = defineOp({
   doc: 'Gradients of attention: of queries, keys and values.',
   inputs: ['g', 'q', 'k', 'v', 'mask?', 'out', 'lse'],
   outputs: ['gq', 'gk', 'gv'],
+  operands:
+    '(grad: float [b, h, l, e], q: float T[b, h, l, d], k: T[b, g, s, d], v: T[b, g, s, e], ' +
+    'mask?: float|bool [b, h, l, s], y: dense float [b, h, l, e], lse: dense acc(T) [b, h, l])' +
+    ' -> (gradQ: float [b, h, l, d], gradK: float [b, g, s, d], gradV: float [b, g, s, e])' +
+    ' where divides(g, h)',
   params: attentionParams,
   sharding: attentionBackwardRule<Attention>(),
   meta: ([, q, k, v]) =>
@@ -108,6 +113,9 @@ const attentionOp: Op<Attention, readonly [Tensor, Tensor, Tensor, Tensor]> = de
   name: 'attention',
   inputs: ['q', 'k', 'v', 'mask?'],
   outputs: ['out', 'lse'],
+  operands:
+    '(q: float T[b, h, l, d], k: T[b, g, s, d], v: T[b, g, s, e], ' +
+    'mask?: float|bool [b, h, l, s]) -> (y: T[b, h, l, e], lse: [b, h, l]) where divides(g, h)',
   params: attentionParams,
   autocast: 'low precision',
   differentiable: [0],

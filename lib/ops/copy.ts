@@ -23,7 +23,7 @@ import {
 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
-import { defineOp, type Op } from '../core/op.js';
+import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { formatShape, isNonOverlappingAndDense, sameShape } from '../core/shape.js';
@@ -47,9 +47,10 @@ const copyOp: Op<CopyParams> = defineOp({
   name: 'copy',
   inputs: ['x'],
   outputs: ['y'],
+  operands: '(x: [...s]) -> (y: [...s])',
   params: copyParams,
   doc: 'The elements, converted to another dtype if one is given, in new memory.',
-  traits: ['pointwise', 'strided-output'],
+  traits: ['pointwise', 'strided-output', 'overwrites'],
   sharding: copyRule<CopyParams>((input, { dtype }) => dtype ?? input.dtype),
   meta: ([input], { dtype, preserve }) => {
     const keeps =
@@ -85,17 +86,25 @@ const transferParams = {
 };
 type TransferParams = ParamsOf<typeof transferParams>;
 
-/** The backend moves the bytes; the input is dense here, so that they are one run. */
+/** Copies bytes; the input is dense here, so that they are one run. */
 const toDeviceOp: Op<TransferParams> = defineOp({
   name: 'toDevice',
   inputs: ['x'],
   outputs: ['y'],
   params: transferParams,
   doc: 'The same elements in the memory of another device, or in pinned memory.',
-  traits: ['transfer'],
   sharding: copyRule<TransferParams>((input) => input.dtype),
   kernel: null,
   meta: ([{ shape, strides, dtype }], { device }) => [{ shape, strides, dtype, device }],
+  move: ([x], params, memory, into) => {
+    x.liveStorage('toDevice');
+    memory.checkReach(x.device, params.device);
+    const [meta] = toDeviceOp.meta([x], params) as [OutputMeta];
+    if (into !== null) memory.checkInto('copy_', into, meta);
+    const y = into ?? memory.allocate('toDevice', meta, params.pinned);
+    memory.copyBytes(x, y);
+    return y;
+  },
   vjp: (ctx, g) => [convert(g, g.dtype, ctx.inputDevice(0), false)],
   samples: () => [],
 });
@@ -324,9 +333,10 @@ const fillOp: Op<FillParams> = defineOp({
   name: 'fill',
   inputs: ['x'],
   outputs: ['y'],
+  operands: '() -> (y: [...])',
   params: fillParams,
   doc: 'Every element set to one value.',
-  traits: ['pointwise', 'strided-output'],
+  traits: ['pointwise', 'strided-output', 'overwrites'],
   sharding: fillRule<FillParams>(),
   meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   lower: (command, _inputs, [y], { value }) => {

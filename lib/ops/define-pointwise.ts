@@ -6,12 +6,13 @@ import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { toOneDevice } from '../core/device.js';
 import { bool, ComputeType, type DType, getDefaultDtype } from '../core/dtype.js';
-import { DeviceError, DtypeError } from '../core/errors.js';
+import { DeviceError, DtypeError, ShardwiseError } from '../core/errors.js';
 import {
   defineOp,
   type Op,
   type OpDefinition,
   type OutputMeta,
+  type PointwiseCost,
   type PointwiseSpec,
   type Sample,
   snakeCase,
@@ -39,6 +40,8 @@ type Operands<Arity extends 1 | 2 | 3> = Arity extends 1
 interface PointwiseDefinition<S extends ParamSchema, Arity extends 1 | 2 | 3> {
   doc: string;
   expression: string;
+  /** By default that of the most expensive function in the expression. */
+  cost?: PointwiseCost;
   classes?: PointwiseSpec['classes'];
   result?: PointwiseSpec['result'];
   condition?: boolean;
@@ -67,6 +70,7 @@ export function definePointwise<
     condition = false,
     linear,
     extreme,
+    cost = costOf(name, expression),
     refuses,
     decompose,
     ...rest
@@ -77,6 +81,7 @@ export function definePointwise<
     result,
     condition,
     expression,
+    cost,
     ...(linear && { linear }),
     ...(extreme && { extreme }),
   };
@@ -102,6 +107,38 @@ export function definePointwise<
     // The arity of the call is that of the definition.
     ...(decompose && { decompose: decompose as never }),
   });
+}
+
+const COSTS: readonly PointwiseCost[] = ['memory', 'division', 'vector', 'libm'];
+
+/** The functions of native/cpu/math*.h and native/cuda/math.cuh that expressions may call. */
+const FUNCTIONS: Readonly<Record<PointwiseCost, string>> = {
+  memory:
+    'abs ceil floor round trunc sign sqrt maximum minimum lerp is_finite is_inf shift_left shift_right',
+  division: 'trunc_divide',
+  vector: 'exp exp2 expm1 log log1p tanh silu_backward gelu_tanh_backward',
+  libm:
+    'log2 log10 sin cos tan asin acos atan sinh cosh asinh acosh atanh erf erfc gelu_backward ' +
+    'pow atan2 fmod remainder floor_divide',
+};
+const functionCosts: ReadonlyMap<string, PointwiseCost> = new Map(
+  COSTS.flatMap((cost) => FUNCTIONS[cost].split(' ').map((name) => [name, cost] as const)),
+);
+
+/** The most expensive function decides. @throws ShardwiseError for a function without a cost */
+function costOf(op: string, expression: string): PointwiseCost {
+  let most: PointwiseCost = 'memory';
+  for (const [, name = ''] of expression.matchAll(/m::(\w+)/g)) {
+    const cost = functionCosts.get(name);
+    if (cost === undefined)
+      throw new ShardwiseError(
+        'ERR_OP',
+        `${op}: m::${name} has no cost; add it to FUNCTIONS in lib/ops/define-pointwise.ts`,
+        { op },
+      );
+    if (COSTS.indexOf(cost) > COSTS.indexOf(most)) most = cost;
+  }
+  return most;
 }
 
 /** The dtype that the operands are converted to. */

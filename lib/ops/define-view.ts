@@ -20,7 +20,6 @@ export function defineView<const S extends ParamSchema = Record<never, never>>(d
     inputs: ['x'],
     view,
     samples: samples as () => readonly Sample<ParamsOf<S>, readonly [Tensor]>[],
-    traits: ['view'],
     meta: ([x], params) => {
       const { shape, strides } = view(x, params);
       return [{ shape, strides, dtype: x.dtype, device: x.device }];

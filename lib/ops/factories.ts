@@ -59,6 +59,7 @@ const fullOp: Op<FullParams> = defineOp({
   name: 'full',
   inputs: [],
   outputs: ['y'],
+  operands: '() -> (y: [...])',
   params: fullParams,
   doc: 'A tensor with every element one value.',
   sharding: factoryRule<FullParams>(),
@@ -225,7 +226,7 @@ const emptyParams = {
 };
 type EmptyParams = ParamsOf<typeof emptyParams>;
 
-/** Memory with no defined content; it costs an allocation and no kernel. */
+/** An allocation and no kernel. */
 const emptyOp: Op<EmptyParams> = defineOp({
   name: 'empty',
   inputs: [],
@@ -236,6 +237,8 @@ const emptyOp: Op<EmptyParams> = defineOp({
   traits: ['uninitialized'],
   kernel: null,
   meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
+  move: (_inputs, { shape, dtype, device, pinned }, memory) =>
+    memory.allocate('empty', { shape, strides: null, dtype, device }, pinned),
   vjp: 'not-differentiable',
   samples: () => [],
 });
@@ -318,6 +321,7 @@ function rangeOp(
     kernel,
     inputs: [],
     outputs: ['y'],
+    operands: '() -> (y: [n])',
     params: rangeParams(step),
     meta: (_inputs, { size, dtype, device }) => [{ shape: [size], strides: null, dtype, device }],
     vjp: 'not-differentiable',

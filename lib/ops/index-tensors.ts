@@ -36,6 +36,8 @@ const indexGetOp: Op<IndexParams> = defineOp({
   doc: 'Elements at the positions that index tensors name together.',
   sharding: indexGetRule,
   outputs: ['y'],
+  operands:
+    '(x: [...], indices[numIndices]: numel(n)) -> (y: [...]) where slices(x, y, numIndices, n)',
   params: readParams,
   meta: (inputs, { numIndices }) => {
     const [{ shape, dtype, device }, index] = inputs as [Tensor, Tensor, ...Tensor[]];
@@ -69,6 +71,9 @@ const indexPutOp: Op<IndexParams> = defineOp({
   doc: 'Values written, or added, at the positions that index tensors name together.',
   updates: 0,
   outputs: ['y'],
+  operands:
+    '(values: [...], indices[numIndices]: numel(n)) -> (y: [...])' +
+    ' where slices(y, values, numIndices, n)',
   params: writeParams,
   meta: (inputs) => {
     const [{ shape, dtype, device }] = inputs as [Tensor, ...Tensor[]];
@@ -127,6 +132,9 @@ const nonzeroOp: Op<Tiles> = defineOp({
   doc: 'Which elements are not 0: how many lie before each tile, and in all; a bit for each element.',
   inputs: ['x'],
   outputs: ['starts', 'flags'],
+  operands:
+    '(x: [...]) -> (starts: dense int64 [...], flags: dense int64 [...])' +
+    ' where tiles(starts, flags, x, tile)',
   params: tileParams,
   meta: ([x], { tile }) => {
     const { device } = x;
@@ -153,6 +161,9 @@ const nonzeroRowsOp: Op<NonzeroRows> = defineOp({
   doc: 'Indices of elements that are not 0, from what nonzero found.',
   inputs: ['starts', 'flags'],
   outputs: ['rows'],
+  operands:
+    '(shape: indexView [...], starts: dense int64 [...], flags: dense int64 [...])' +
+    ' -> (rows: dense int64 [n, d]) where tiles(starts, flags, shape, tile), rank(shape, d)',
   params: nonzeroRowsParams,
   meta: ([starts], { shape, count }) => [
     { shape: [count, shape.length], strides: null, dtype: int64, device: starts.device },

@@ -7,12 +7,12 @@ import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DeviceError, ShapeError } from '../core/errors.js';
-import { defineOp, type Op } from '../core/op.js';
+import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkIntegers, shown } from '../core/options.js';
 import { checkSizes, formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
-import type { Tensor } from '../core/tensor.js';
+import { Tensor } from '../core/tensor.js';
 import { copyBack, copyRowMajor } from './copy.js';
 import { arange } from './factories.js';
 import { addMethod } from './method.js';
@@ -93,14 +93,13 @@ const catParams = {
 };
 type Cat = ParamsOf<typeof catParams>;
 
-/** Run by the backend as one copy for each input into a window of the output. */
+/** Copies each input into its window of the output. */
 const catOp: Op<Cat> = defineOp({
   name: 'cat',
   outputs: ['y'],
   params: catParams,
   sharding: catRule,
   doc: 'Tensors joined along a dim.',
-  traits: ['join'],
   kernel: null,
   meta: (inputs, { dim, sizes }) => {
     const first = inputs.find((t) => !isEmptyVector(t)) ?? (inputs[0] as Tensor);
@@ -113,6 +112,19 @@ const catOp: Op<Cat> = defineOp({
         device: first.device,
       },
     ];
+  },
+  move: (inputs, params, memory) => {
+    const y = memory.allocate('cat', catOp.meta(inputs, params)[0] as OutputMeta);
+    let start = 0;
+    for (const t of inputs) {
+      if (t.numel() === 0) continue;
+      const offset = start * (y.strides[params.dim] as number);
+      const window = new Tensor(t.shape, y.strides, offset, y.dtype, y.device, y.storage);
+      memory.copy(t, window);
+      window.dispose();
+      start += t.shape[params.dim] as number;
+    }
+    return y;
   },
   vjp: (ctx, g) => {
     const { dim, sizes } = ctx.params;
@@ -175,6 +187,7 @@ const triOp: Op<Triangle> = defineOp({
   doc: 'The lower (or upper) triangle of matrices, zeros elsewhere.',
   inputs: ['x'],
   outputs: ['y'],
+  operands: '(x: [...s, r, c]) -> (y: dense [...s, r, c])',
   params: triangleParams,
   meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   lower: (command, [x], [y]) => {

@@ -43,6 +43,9 @@ const crossEntropyBackward: Op<CrossEntropy> = defineOp({
   doc: 'Gradient of crossEntropy for the logits.',
   inputs: ['g', 'logits', 'lse', 'target', 'weight?'],
   outputs: ['glogits'],
+  operands:
+    '(grad: numel(r), logits: [r, c], lse: numel(r), target: numel(r), weight?: numel(c))' +
+    ' -> (gradLogits: [r, c])',
   params: crossEntropyParams,
   sharding: crossEntropyBackwardRule,
   meta: ([, { shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
@@ -92,6 +95,9 @@ const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]> = defi
   kernel: 'cross_entropy',
   inputs: ['logits', 'target', 'weight?'],
   outputs: ['losses', 'lse'],
+  operands:
+    '(logits: float [r, c], target: numel(r), weight?: numel(c)) -> (losses: numel(r), ' +
+    'lse: numel(r))',
   params: crossEntropyParams,
   sharding: crossEntropyRule,
   meta: ([logits]) => [perRow(logits), perRow(logits)],
@@ -165,6 +171,9 @@ const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
   kernel: 'cross_entropy',
   inputs: ['logits', 'target', 'weight?', 'scale?'],
   outputs: ['losses', 'lse', 'glogits'],
+  operands:
+    '(logits: float T[r, c], target: numel(r), weight?: numel(c), scale?: acc(T) numel(1))' +
+    ' -> (losses: numel(r), lse: numel(r), gradLogits: dense T[r, c])',
   params: withGradientParams,
   sharding: crossEntropyWithGradientRule<LossWithGradient>(),
   meta: ([logits]) => {

@@ -97,6 +97,7 @@ const matmulOp: Op<Product> = defineOp({
   doc: 'Matrix product of the last two dims; leading dims broadcast.',
   inputs: ['a', 'b', 'addend?'],
   outputs: ['y'],
+  operands: '(a: T[b, m, k], b: T[b, k, n], addend?: T[b, m, n]) -> (y: T[b, m, n])',
   params: productParams,
   sharding: matmulRule<Product>(() => matmulOp),
   meta: ([a, b, addend]) => {

@@ -84,6 +84,9 @@ const layerNormBackward: Op<BackwardParams> = defineOp({
   doc: 'Gradients of layerNorm: of the input, the weight and the bias.',
   inputs: ['g', 'x', 'mean', 'rstd', 'weight?'],
   outputs: ['gx', 'gweight', 'gbias'],
+  operands:
+    '(grad: [r, c], x: [r, c], mean: numel(r), rstd: numel(r), weight?: numel(c))' +
+    ' -> (gradX?: [r, c], gradWeight?: numel(c), gradBias?: numel(c))',
   params: backwardParams,
   sharding: normalizationBackwardRule<BackwardParams>(3),
   meta: ([, x], { width }) => {
@@ -131,6 +134,9 @@ const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp(
   doc: 'Each row minus its mean, over its standard deviation, times weight plus bias.',
   inputs: ['x', 'weight?', 'bias?'],
   outputs: ['y', 'mean', 'rstd'],
+  operands:
+    '(x: float [r, c], weight?: numel(c), bias?: numel(c)) -> (y: [r, c], mean: numel(r), ' +
+    'rstd: numel(r))',
   params: normParams,
   sharding: normalizationRule<NormParams>(3),
   meta: ([x], params) => [outputMeta(x), statisticsMeta(x, params), statisticsMeta(x, params)],
@@ -189,6 +195,9 @@ export const rmsNormBackward: Op<BackwardParams> = defineOp({
   doc: 'Gradients of rmsNorm: of the input and the weight.',
   inputs: ['g', 'x', 'rstd', 'weight?'],
   outputs: ['gx', 'gweight'],
+  operands:
+    '(grad: [r, c], x: [r, c], rstd: numel(r), weight?: numel(c)) -> (gradX?: [r, c], ' +
+    'gradWeight?: numel(c))',
   params: backwardParams,
   sharding: normalizationBackwardRule<BackwardParams>(2),
   meta: ([, x], { width }) => [
@@ -230,6 +239,7 @@ export const rmsNormOp: Op<NormParams, readonly [Tensor, Tensor]> = defineOp({
   doc: 'Each row over its root mean square, times weight.',
   inputs: ['x', 'weight?'],
   outputs: ['y', 'rstd'],
+  operands: '(x: [r, c], weight?: numel(c)) -> (y: [r, c], rstd: numel(r))',
   params: normParams,
   sharding: normalizationRule<NormParams>(2),
   meta: ([x], params) => [outputMeta(x), statisticsMeta(x, params)],

@@ -30,6 +30,7 @@ const writesTo =
 function defineStep<const S extends typeof countParams>(
   name: string,
   doc: string,
+  operands: string,
   params: S,
   mutates: (inputs: readonly Tensor[], params: Count) => number[],
   reductions: readonly ReduceOpName[] = [],
@@ -37,8 +38,8 @@ function defineStep<const S extends typeof countParams>(
   return defineOp({
     name,
     doc,
+    operands,
     params,
-    traits: ['mutates'],
     meta: () => [],
     mutates: (inputs, given) => mutates(inputs, given as unknown as Count),
     sharding: foreachRule(reductions) as unknown as ShardingRule<ParamsOf<S>>,
@@ -64,6 +65,8 @@ export type SgdStep = ParamsOf<typeof sgdParams>;
 const sgdStepOp = defineStep(
   'sgdStep',
   'One SGD step: parameters and momentum buffers are overwritten.',
+  '(params[count]: [...], grads[count]: numel(params[i]), momenta[count]?: numel(params[i]))' +
+    ' -> ()',
   sgdParams,
   writesTo(0, 2),
 );
@@ -91,6 +94,8 @@ export type AdamStep = ParamsOf<typeof adamParams>;
 const adamStepOp = defineStep(
   'adamStep',
   'One Adam step: parameters and moments are overwritten.',
+  '(params[count]: [...], grads[count]: numel(params[i]), first[count]: numel(params[i]), ' +
+    'second[count]: numel(params[i]), largest[count]?: numel(params[i])) -> ()',
   adamParams,
   writesTo(0, 2, 3, 4),
 );
@@ -102,6 +107,7 @@ const foreachAddParams = {
 const foreachAddOp = defineStep(
   'foreachAdd',
   'y += alpha * x for many tensors.',
+  '(y[count]: [...], x[count]: numel(y[i])) -> ()',
   foreachAddParams,
   writesTo(0),
   ['sum', 'avg'],
@@ -114,6 +120,7 @@ const foreachMulParams = {
 const foreachMulOp = defineStep(
   'foreachMul',
   'y *= scalar for many tensors.',
+  '(y[count]: [...]) -> ()',
   foreachMulParams,
   writesTo(0),
   ['sum', 'avg'],
@@ -124,6 +131,7 @@ const foreachNormOp: Op<Count> = defineOp({
   doc: 'The 2-norm of each of many tensors.',
   sharding: decomposedForeachRule<Count>(),
   outputs: ['norms'],
+  operands: '(tensors[count]: [...]) -> (norms: numel(count))',
   params: countParams,
   meta: (inputs, { count }) => {
     const { dtype, device } = inputs[0] as Tensor;

@@ -77,8 +77,9 @@ function defineRandom(
     doc,
     inputs: [],
     outputs: ['y'],
+    operands: '(positions: indexView [...s]) -> (y: [...s])',
     params: drawOf(first, second),
-    traits: ['random', 'strided-output'],
+    traits: ['strided-output'],
     sharding: randomRule<Draw>(),
     kernel,
     meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
@@ -545,10 +546,10 @@ type Dropout = ParamsOf<typeof dropoutParams>;
 const dropoutOp: Op<Dropout> = defineOp({
   name: 'dropout',
   doc: 'Elements set to 0 with a probability, the others scaled up; and which were kept.',
-  traits: ['random'],
   sharding: dropoutRule<Dropout>(),
   inputs: ['x'],
   outputs: ['y', 'kept'],
+  operands: '(x: [...s], positions: indexView [...s]) -> (y: [...s], mask: bool [...s])',
   params: dropoutParams,
   meta: ([{ shape, dtype, device }]) => [
     { shape, strides: null, dtype, device },

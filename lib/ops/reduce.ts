@@ -130,14 +130,15 @@ function defineReduction(
   saves: OpDefinition['saves'] = {},
   autocast?: AutocastPolicy,
   decompose?: Decomposition,
+  classes: 'float ' | '' = '',
 ): Op<Reduction> {
   return defineOp({
     name,
     doc,
-    traits: ['reduction'],
     kernel,
     inputs: ['x'],
     outputs: ['y'],
+    operands: `(x: ${classes}[...]) -> (y: [...]) where reducesTo(x, y, reducedNdim)`,
     params: reductionParams,
     meta: ([{ shape, dtype, device }], { dims, keepdim }) => [
       { shape: reducedShape(shape, dims, keepdim), strides: null, dtype: dtypeOf(dtype), device },
@@ -285,6 +286,7 @@ const logsumexpOp = defineReduction(
   savesBoth,
   'float32 on cuda',
   ([x], params) => [logsumexpByParts(x, params)],
+  'float ',
 );
 
 /** The largest element is taken off first, unless it is infinite: that would leave NaN. */

@@ -13,6 +13,7 @@ export const scaleRows: Op<object> = defineOp({
   sharding: scaleRowsRule,
   inputs: ['rows', 'factors'],
   outputs: ['y'],
+  operands: '(factors: float [r]) -> (y: dense float [r, c])',
   updates: 0,
   meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
   vjp: 'not-differentiable',

@@ -32,11 +32,11 @@ function argReduction(name: string, kernel: string, doc: string): Op<Reduction> 
   return defineOp({
     name,
     doc,
-    traits: ['reduction'],
     sharding: keptDimsRule<Reduction>(1, false),
     kernel,
     inputs: ['x'],
     outputs: ['indices'],
+    operands: '(x: [...]) -> (indices: [...]) where reducesTo(x, indices, reducedNdim)',
     params: reductionParams,
     meta: ([input], { dims, keepdim }) => {
       const shape = keepdim
@@ -202,6 +202,7 @@ const sortOp: Op<SortParams> = defineOp({
   doc: 'Elements of one dim in order, and where they were; stable, NaN counts as largest.',
   inputs: ['x'],
   outputs: ['values', 'indices'],
+  operands: '(x: [...s, n]) -> (values: [...s, n], indices: [...s, n])',
   params: sortParams,
   meta: ([{ shape, dtype, device }]) => [
     { shape, strides: null, dtype, device },
@@ -229,6 +230,7 @@ const topkOp: Op<TopkParams> = defineOp({
   doc: 'The k largest (or smallest) elements of one dim in order, and where they were.',
   inputs: ['x'],
   outputs: ['values', 'indices'],
+  operands: '(x: [...s, n]) -> (values: [...s, k], indices: [...s, k]) where atMost(k, n)',
   params: topkParams,
   meta: ([{ shape, dtype, device }], { dim, k }) => {
     const chosen = shape.map((s, i) => (i === dim ? k : s));

@@ -34,9 +34,11 @@ const varMeanOp: Op<Variance> = defineOp({
   name: 'varMean',
   inputs: ['x'],
   outputs: ['variance', 'mean'],
+  operands:
+    '(x: float [...]) -> (variance: [...], mean: [...])' +
+    ' where reducesTo(x, variance, reducedNdim), reducesTo(x, mean, reducedNdim)',
   params: varianceParams,
   doc: 'Variance and mean over dims; the sum of squares is divided by n - correction.',
-  traits: ['reduction'],
   kernel: 'reduce_var',
   sharding: keptDimsRule<Variance>(2, true),
   meta: ([input], { dims, keepdim, wide }) => {

@@ -28,10 +28,10 @@ const normOp: Op<Norm> = defineOp({
   name: 'vectorNorm',
   inputs: ['x'],
   outputs: ['norm'],
+  operands: '(x: float [...]) -> (y: [...]) where reducesTo(x, y, reducedNdim)',
   params: vectorNormParams,
   autocast: 'float32 on cuda',
   doc: 'The p-norm over dims.',
-  traits: ['reduction'],
   sharding: normRule<Norm>(),
   kernel: 'reduce_norm',
   meta: ([{ shape, dtype, device }], { dims, keepdim }) => [

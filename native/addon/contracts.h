@@ -1,6 +1,6 @@
-// What a kernel takes for granted of its operands, checked before it runs. Commands from lib/ops
-// always fit; the check is for words from anywhere else, and for a shape rule that has a hole: both
-// end in an error, not outside a tensor's memory.
+// What a kernel requires of its operands, checked before it runs: the `operands` of its entry in
+// lib/ops, compiled into a table. Commands from lib/ops always fit. The check turns words from
+// anywhere else, and a wrong shape rule, into an error instead of an access outside a tensor.
 #pragma once
 #include "../include/kernel_call.h"
 
@@ -9,5 +9,8 @@ namespace shardwise {
 // Views must already be known to lie inside their storages. Reads sizes, dtypes and parameters, no
 // data.
 Status check_contract(const KernelCall& call, const KernelEntry* kernels, ErrorText* error);
+
+// Whether the kernel reads nothing of what its outputs held.
+bool overwrites_outputs(int32_t kernel);
 
 }  // namespace shardwise

@@ -1,7 +1,5 @@
 // Commands: words in, a kernel call out. The layout of the words is in native/README.md. Whatever
 // the words hold, memory is only reached inside live storages.
-#include <cstring>
-
 #include "contracts.h"
 #include "environment.h"
 #include "lent.h"
@@ -90,12 +88,6 @@ Status bad(ErrorText* error, const char* what, int64_t operand) {
               static_cast<long long>(operand));
 }
 
-// Whether the kernel does not look at what its outputs held.
-bool overwrites(const Decoded& d) {
-  const char* name = d.stream->backend()->kernels[d.call.kernel].name;
-  return std::strcmp(name, "copy") == 0 || std::strcmp(name, "fill") == 0;
-}
-
 Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, ErrorText* error) {
   TensorView view{};
   const int64_t slot = in.at();
@@ -135,7 +127,7 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
         if (!status.ok()) return status;
         d.lent = true;
       }
-      if (entry->lost && (i < d.call.num_inputs || !overwrites(d)))
+      if (entry->lost && (i < d.call.num_inputs || !overwrites_outputs(d.call.kernel)))
         return check_value(*entry, error);
       if (entry->device != d.stream->device_code())
         return fail(error, Code::Device, "operand %lld is on another device than the stream",

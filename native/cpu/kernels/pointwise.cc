@@ -30,68 +30,23 @@ namespace {
 #undef SW_POINTWISE
 
 // The cost of an element: determines the chunks of a call on several threads, and the end of a
-// loop.
-enum class Cost { Memory, Vector, Libm };
+// loop. Entries have it as PointwiseCost in lib/core/op.ts.
+enum class Cost { Memory, Division, Vector, Libm };
 
+constexpr Cost kCosts[] = {
+#define SW_POINTWISE_COST(name, cost) Cost::cost,
+#include "../../generated/pointwise_costs.inc"
+#undef SW_POINTWISE_COST
+};
+
+// The cost in one compute type: Memory, Vector, or Libm for a call or a division per element.
 template <class T>
 constexpr Cost cost_of(PointwiseOp op) {
-  using enum PointwiseOp;
-  constexpr bool is_float = sizeof(T) == 4;
-  if constexpr (T(0.5) == T(0)) {
-    switch (op) {
-      case floor_divide:
-      case trunc_divide:
-      case remainder:
-      case fmod:
-      case pow:
-        return Cost::Libm;
-      default:
-        return Cost::Memory;
-    }
-  }
-  switch (op) {
-    case exp:
-    case exp2:
-    case expm1:
-    case log:
-    case log1p:
-    case tanh:
-    case sigmoid:
-    case silu:
-    case gelu_tanh:
-    case softplus:
-    case elu:
-    case silu_backward:
-    case gelu_tanh_backward:
-    case softplus_backward:
-    case elu_backward:
-      return Cost::Vector;
-    case log2:
-    case log10:
-    case sin:
-    case cos:
-    case tan:
-    case asin:
-    case acos:
-    case atan:
-    case sinh:
-    case cosh:
-    case asinh:
-    case acosh:
-    case atanh:
-    case erf:
-    case erfc:
-    case gelu:
-    case gelu_backward:
-    case pow:
-    case atan2:
-    case fmod:
-    case remainder:
-    case floor_divide:
-      return is_float ? Cost::Vector : Cost::Libm;
-    default:
-      return Cost::Memory;
-  }
+  const Cost cost = kCosts[static_cast<int32_t>(op)];
+  constexpr bool is_integer = T(0.5) == T(0);
+  if (cost == Cost::Division) return is_integer ? Cost::Libm : Cost::Memory;
+  if (is_integer) return cost == Cost::Libm ? Cost::Libm : Cost::Memory;
+  return cost == Cost::Libm && sizeof(T) == 4 ? Cost::Vector : cost;
 }
 
 // The least elements worth waking a thread.
