@@ -1,13 +1,13 @@
-/** Results of collectives that nobody has asked to wait for. */
+/** The class of results of functional collectives, and `waitTensor`. */
 import { Tensor } from '../core/tensor.js';
 
 const awaited = new WeakSet<Tensor>();
 
 /**
- * A tensor that a functional collective, or `toLocal()` behind `redistribute(…, { asyncOp: true
- * })`, has returned, until `waitTensor` was called with it: `t instanceof AsyncCollectiveTensor`
- * tells. It is a tensor like any other and waits by itself: whatever uses it, views too, is in
- * order behind the collective, on the device.
+ * The result of a functional collective, or of `toLocal()` after `redistribute(…, { asyncOp: true
+ * })`, until `waitTensor` is called with it; `t instanceof AsyncCollectiveTensor` tests for it. It
+ * is a tensor like any other and needs no wait: ops that use it, and views of it, run after the
+ * collective, in stream order.
  *
  * @see PyTorch `torch.distributed._functional_collectives.AsyncCollectiveTensor`
  */
@@ -17,15 +17,15 @@ export abstract class AsyncCollectiveTensor extends Tensor {
   }
 }
 
-/** A collective has been started for it. @internal */
+/** Marks the result of a collective. @internal */
 export function asynchronous(t: Tensor): Tensor {
   awaited.add(t);
   return t;
 }
 
 /**
- * The tensor itself, which counts as a plain one from now on. Nothing blocks: for programs that are
- * written as in PyTorch.
+ * Returns the tensor, which is no longer an AsyncCollectiveTensor. It does not block, and exists
+ * for programs ported from PyTorch.
  */
 export function waitTensor(tensor: Tensor): Tensor {
   awaited.delete(tensor);

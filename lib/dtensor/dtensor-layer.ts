@@ -1,7 +1,21 @@
 /**
- * The middle layer of the dispatcher: an op on distributed tensors becomes an op on the part that
- * each rank holds, after inputs were redistributed where the op's sharding rule asks for that.
- * Below it there are plain tensors and collectives only.
+ * The DTensor layer of the dispatcher: an op on distributed tensors becomes an op on the local
+ * shard of each rank. Layers below see plain tensors and collectives only.
+ *
+ * An op passes through the files of this folder in this order:
+ *
+ * 1. `dtensor-layer.ts` collects the specs of the inputs. Factories go to `factory-dispatch.ts`,
+ *    ops on lists to `foreach.ts`, and redistribute, toLocal and fromLocal to `ops.ts`.
+ * 2. `propagation/propagate.ts` looks for the decision in its cache; the key is the op, its params
+ *    (`cache-key.ts`) and the ids of the specs (`spec/spec.ts`).
+ * 3. On a miss, `propagation/decision.ts` decides: `strategies.ts` chooses a strategy of the op's
+ *    sharding rule (`lib/ops/sharding`) for each mesh dim by the cost of redistribution
+ *    (`redistribute/cost.ts`), and `operand-specs.ts` computes the spec of each operand.
+ * 4. `redistribute/run.ts` redistributes the inputs by the steps of `redistribute/plan.ts`. Its
+ *    collectives (`lib/ops/collectives.ts`) are ops, and call the process group of a mesh dim.
+ * 5. The op, or the `run` of the strategy, computes on the local shards, and `createDTensor` in
+ *    `ops.ts` wraps the results. An op without a fitting strategy runs as its decomposition, whose
+ *    ops begin at 1.
  */
 import { decomposed } from '../core/decompose.js';
 import { belowDTensor } from '../core/dispatch.js';
@@ -11,7 +25,7 @@ import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
-import { createShard, isFactoryCall } from './factory-dispatch.js';
+import { isPendingFactory, runPendingFactory } from './factory-dispatch.js';
 import { runForeach } from './foreach.js';
 import { createDTensor } from './ops.js';
 import { type Decision, propagate } from './propagation/propagate.js';
@@ -34,14 +48,14 @@ export function dtensorLayer(
   for (let i = 0; shard === null && i < inputs.length; i++)
     shard = localShardOf(inputs[i] as Tensor);
   if (shard === null)
-    return into === null && isFactoryCall(inputs)
-      ? createShard(op, params)
+    return into === null && isPendingFactory(inputs)
+      ? runPendingFactory(op, params)
       : belowDTensor(op, inputs, params, into);
   const { spec, local } = shard;
   if (isAnothers(local.device.home))
     throw usedByAnother(op.name, `the distributed tensor ${spec}`, local.device.home);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
-  if (op.traits.includes('collective')) throw collective(op);
+  if (op.traits.includes('collective')) throw collectiveError(op);
   const follows = op.sharding?.follows;
   if (follows !== undefined) return runForeach(op, inputs, params, follows);
   try {
@@ -60,7 +74,7 @@ function runSharded(
 ): Tensor[] {
   const specs = specsOf(op, inputs, found);
   const target = into === null ? null : localShardOf(into);
-  if (into !== null && target === null) throw mixed(op, inputs, into);
+  if (into !== null && target === null) throw mixedError(op, inputs, into);
   if (target !== null) checkIsView(op, target);
   const decision = propagate(op, inputs, specs, params, target === null ? null : target.spec);
   if (decision.needsRedistribute) checkImplicit(op.name, specs, decision.inputs);
@@ -76,7 +90,7 @@ function runSharded(
   return results;
 }
 
-/** Says of a result that has other memory than what it should be a view of. */
+/** Marks a result that should be a view but does not share memory with its base. */
 function markView(view: Tensor, of: Tensor): void {
   const [shard, whole] = [localShardOf(view), localShardOf(of)];
   if (shard === null || whole === null) return;
@@ -87,7 +101,7 @@ function markView(view: Tensor, of: Tensor): void {
       : `it is a view of a tensor placed as ${formatPlacements(whole.spec.placements)} whose data had to be moved for it`);
 }
 
-/** @throws InPlaceError for what should be a view and is none */
+/** @throws InPlaceError for a tensor that should be a view but has its own memory */
 function checkIsView(op: AnyOp, { noView }: LocalShard): void {
   if (noView === null) return;
   throw new InPlaceError(
@@ -98,7 +112,7 @@ function checkIsView(op: AnyOp, { noView }: LocalShard): void {
   );
 }
 
-/** Of each input; null for numbers. A plain tensor without dims counts as replicated. */
+/** The spec of each input; null for numbers. A plain 0-d tensor counts as replicated. */
 function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Specs {
   const specs: (DTensorSpec | null)[] = [];
   for (let i = 0; i < inputs.length; i++) {
@@ -107,12 +121,12 @@ function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Spec
     if (shard !== null) specs.push(shard.spec);
     else if (t.storage === null) specs.push(null);
     else if (t.shape.length === 0) specs.push(replicatedSpec(found.mesh, t));
-    else throw mixed(op, inputs, t);
+    else throw mixedError(op, inputs, t);
   }
   return specs;
 }
 
-function mixed(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingError {
+function mixedError(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingError {
   const lines = inputs.map((t, i) => `  input ${i}: ${describe(t)}`);
   const at = inputs.indexOf(plain);
   return new ShardingError(
@@ -121,7 +135,7 @@ function mixed(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingErr
   );
 }
 
-function collective(op: AnyOp): ShardingError {
+function collectiveError(op: AnyOp): ShardingError {
   return new ShardingError(
     `${op.name}: expected a plain tensor, got a distributed one. Use redistribute to communicate between its ranks, or pass toLocal().`,
     {
@@ -137,7 +151,7 @@ function describe(t: Tensor): string {
     : String(t.sharding.spec);
 }
 
-/** Runs on the whole tensors in ops that have rules. */
+/** Runs the decomposition on the distributed tensors, through ops that have rules. */
 function runDecomposed(
   op: AnyOp,
   inputs: readonly Tensor[],
@@ -177,10 +191,10 @@ function localInputs(
   return locals;
 }
 
-/** What a decision says of this rank's part; the same for every call that it is found again for. */
+/** The local shards of this rank in a call, by decision, because cached decisions are reused. */
 const calls = new WeakMap<Decision, ShardedCall>();
 
-function callOf(decision: Decision, found: DTensorSpec): ShardedCall {
+function shardedCallOf(decision: Decision, found: DTensorSpec): ShardedCall {
   let call = calls.get(decision);
   if (call === undefined) {
     const coordinate = found.mesh.getCoordinate();
@@ -207,25 +221,25 @@ function runLocal(
   const adapts = op.sharding?.localParams !== undefined;
   if (found.mesh.getCoordinate() === null) return outsideMesh(locals, decision, target);
   if (run !== null) {
-    const outputs = run(locals, params, callOf(decision, found));
+    const outputs = run(locals, params, shardedCallOf(decision, found));
     if (target !== null) target.local.copy_(outputs[0] as Tensor);
     return outputs;
   }
-  const own =
+  const localParams =
     adapts && decision.fallback === 'none'
       ? (op.sharding as NonNullable<AnyOp['sharding']>).localParams?.(
           params,
-          callOf(decision, found),
+          shardedCallOf(decision, found),
         )
       : params;
   if (op.view !== null && target === null)
-    return viewLocal(op, inputs[0] as Tensor, locals[0] as Tensor, own as object);
-  return belowDTensor(op, locals, own as object, target === null ? null : target.local);
+    return viewLocal(op, inputs[0] as Tensor, locals[0] as Tensor, localParams as object);
+  return belowDTensor(op, locals, localParams as object, target === null ? null : target.local);
 }
 
 /**
- * A part may lie otherwise in memory than the whole would: then it is copied, because a view that
- * fits the whole may not fit it.
+ * A view that is possible for the strides of the whole tensor may be impossible for those of the
+ * local shard, so a shard that is not contiguous is copied if the whole tensor would be contiguous.
  */
 function viewLocal(op: AnyOp, whole: Tensor, local: Tensor, params: object): readonly Tensor[] {
   return belowDTensor(
@@ -236,7 +250,7 @@ function viewLocal(op: AnyOp, whole: Tensor, local: Tensor, params: object): rea
   );
 }
 
-/** A rank outside of the mesh holds nothing and computes nothing. */
+/** A rank outside of the mesh has empty shards and computes nothing. */
 function outsideMesh(
   locals: readonly Tensor[],
   decision: Decision,

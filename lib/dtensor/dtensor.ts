@@ -1,4 +1,4 @@
-/** The class of distributed tensors, and the ways to get one. */
+/** The class DTensor, and the functions that create distributed tensors from plain ones. */
 import { type CollectiveGroup, onPurpose } from '../core/collective.js';
 import { AutogradError, ShapeError, ShardingError } from '../core/errors.js';
 import { checkFlag, optionsOf, unexpected } from '../core/options.js';
@@ -21,39 +21,40 @@ import {
   placeSpec,
   type ShardOrder,
 } from './spec/spec.js';
-import { fitted, type UnevenOptions } from './uneven.js';
+import { fitLocalShards, type UnevenOptions } from './uneven.js';
 
 /** Options of {@link DTensor.fromLocal}. */
 export interface FromLocalOptions {
   /**
-   * Compares shapes, dtypes and placements of the ranks, for one small collective for each mesh
-   * dimension: a difference is a CollectiveError when a value is read. Makes copies equal: what the
-   * first rank of a replicating mesh dimension has wins. False by default.
+   * Compares shapes, dtypes and placements of the ranks, with one small collective for each mesh
+   * dimension; a mismatch is a CollectiveError when a value is read. It also makes replicas equal:
+   * the values of the first rank of a replicating mesh dimension win. False by default.
    */
   runCheck?: boolean;
-  /** Sizes of the whole tensor, where the parts differ in size; `stride` belongs to it. */
+  /** The sizes of the whole tensor, if local shards differ in size; requires `stride`. */
   shape?: Shape;
-  /** Strides of the whole tensor. */
+  /** The strides of the whole tensor. */
   stride?: Shape;
   /**
-   * For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. By
-   * default the lower ones first.
+   * For each tensor dim, the mesh dims that shard it, outermost first; see `DTensorSpec`. By
+   * default in ascending order.
    */
   shardOrder?: ShardOrder;
 }
 
 /**
- * A tensor that the ranks of a mesh hold together. It has the shape of the whole; ops on it run on
- * the parts, and communicate where they must. Any tensor, a parameter too, can be one: `t
- * instanceof DTensor` tells.
+ * A tensor that is distributed over the ranks of a mesh. It has the shape of the whole tensor; ops
+ * run on the local shards and communicate where necessary. `t instanceof DTensor` is true for any
+ * tensor with a sharding, also a parameter.
  *
  * @see PyTorch `torch.distributed.tensor.DTensor`
  */
 export class DTensor extends Tensor {
   /**
-   * A tensor of which `local` is this rank's part, on the same memory. No checks across ranks.
+   * A distributed tensor over the local shard `local`, on the same memory. Nothing is checked
+   * across ranks.
    *
-   * @throws ShardingError if the part has another shape than the spec says
+   * @throws ShardingError if `local` does not have the shape of the shard
    */
   constructor(local: Tensor, spec: DTensorSpec, options: { requiresGrad?: boolean } = {}) {
     const { requiresGrad = false } = optionsOf('DTensor', options, 'requiresGrad');
@@ -75,13 +76,13 @@ export class DTensor extends Tensor {
   }
 
   /**
-   * A distributed tensor of which `local` is this rank's part. The parts of all ranks have one
-   * size, or `shape` and `stride` say what the whole is. Gradient: the part of the gradient in the
-   * same placements; of Partial, the whole gradient.
+   * A distributed tensor over the local shard `local`. The shards of all ranks have one shape,
+   * unless `shape` and `stride` of the whole tensor are given. Gradient: the local shard of the
+   * gradient in the same placements; for Partial, the whole gradient.
    *
    * @param mesh - that of `mesh.run` around the call if left out
    * @param placements - replicated if left out
-   * @throws ShardingError, ShapeError if the part is not what the placements say
+   * @throws ShardingError, ShapeError if `local` does not fit the placements
    * @see PyTorch `torch.distributed.tensor.DTensor.from_local`
    */
   static fromLocal(
@@ -91,7 +92,7 @@ export class DTensor extends Tensor {
     options: FromLocalOptions = {},
   ): Tensor {
     const op = 'DTensor.fromLocal';
-    requirePlain(op, local);
+    requirePlainTensor(op, local);
     const {
       runCheck = false,
       shape,
@@ -118,7 +119,7 @@ export class DTensor extends Tensor {
       strides: stride ?? wholeStrides(local, whole),
       dtype: local.dtype,
     });
-    // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
+    // A rank outside of the mesh holds nothing of the tensor, whatever it passes.
     if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
     if (shape !== undefined) checkLocalShape(op, local, spec, WHOLE_SHAPE);
     return fromLocalTensor(
@@ -129,12 +130,12 @@ export class DTensor extends Tensor {
   }
 
   /**
-   * As {@link DTensor.fromLocal}, of parts that may differ in size: the ranks tell one another
-   * their sizes, which takes one small collective for each mesh dimension. A rank outside of the
-   * mesh gets an empty tensor of unknown shape. Gradient: as of `fromLocal`.
+   * Like {@link DTensor.fromLocal}, for local shards that may differ in size. The ranks exchange
+   * their sizes with one small collective for each mesh dimension. A rank outside of the mesh gets
+   * an empty tensor of unknown shape. Gradient: as of `fromLocal`.
    *
-   * @throws ShardingError (the promise is rejected), on all ranks, unless the sizes are as `Shard`
-   * says or can be made so by `rebalance`
+   * @throws ShardingError (the promise is rejected), on all ranks, unless the sizes are those of
+   * `Shard`, or `rebalance` can make them so
    */
   static async fromLocalUneven(
     local: Tensor,
@@ -143,15 +144,15 @@ export class DTensor extends Tensor {
     options: UnevenOptions = {},
   ): Promise<Tensor> {
     const op = 'DTensor.fromLocalUneven';
-    requirePlain(op, local);
+    requirePlainTensor(op, local);
     const { rebalance = false } = optionsOf(op, options, 'rebalance');
     checkFlag(op, 'rebalance', rebalance);
     checkMesh(op, mesh);
     const chosen = checkPlacements(op, mesh, placements, local.dim());
     if (mesh.getCoordinate() === null) return DTensor.fromLocal(local, mesh, chosen);
-    const { part, shape } = await fitted(op, local, mesh, chosen, rebalance);
+    const { local: fitted, shape } = await fitLocalShards(op, local, mesh, chosen, rebalance);
     return fromLocalTensor(
-      part,
+      fitted,
       internSpec(mesh, chosen, [], {
         shape,
         strides: contiguousStrides(shape),
@@ -165,7 +166,7 @@ const NOTHING: Shape = [0];
 const WHOLE_SHAPE =
   'shape and stride are those of the whole tensor; leave them out if all ranks have local shards of one shape.';
 
-function requirePlain(op: string, local: Tensor): void {
+function requirePlainTensor(op: string, local: Tensor): void {
   if (!(local instanceof Tensor) || local.storage === null)
     throw unexpected(op, 'local', 'a tensor', local);
   if (localShardOf(local) !== null)
@@ -176,12 +177,12 @@ function requirePlain(op: string, local: Tensor): void {
 }
 
 /**
- * What all ranks must have in common, for the errors of those that have not; the mesh last, because
- * a long text is cut at its end.
+ * What must be equal on all ranks; the errors of a mismatch quote it. The mesh comes last, because
+ * a long text loses its end.
  */
-function agreementText({ dtype, shape }: Tensor, spec: DTensorSpec, alike: boolean): string {
+function agreementText({ dtype, shape }: Tensor, spec: DTensorSpec, equalShapes: boolean): string {
   const placed = `as ${spec.placementsInWords()}`;
-  if (!alike) {
+  if (!equalShapes) {
     const whole = `${spec.tensorInWords()} ${placed}, strides ${formatShape(spec.tensorMeta.strides)}, on ${spec.meshInWords()}`;
     return `with a shard of ${whole}\nPass the same shape, stride and placements of the whole tensor on all ranks.`;
   }
@@ -190,7 +191,7 @@ function agreementText({ dtype, shape }: Tensor, spec: DTensorSpec, alike: boole
   return `with a local shard ${dtype.name}${formatShape(shape)} ${placed} on ${spec.meshInWords()}\n${advice}`;
 }
 
-/** Every part counts as large as this one. */
+/** The shape of the whole tensor if all local shards have the shape of this one. */
 function wholeShape(local: Shape, mesh: DeviceMesh, placements: readonly Placement[]): Shape {
   const shape = [...local];
   placements.forEach((placement, meshDim) => {
@@ -200,7 +201,7 @@ function wholeShape(local: Shape, mesh: DeviceMesh, placements: readonly Placeme
   return shape;
 }
 
-/** Dims in the order in which the part has them in memory. */
+/** Strides of the whole tensor, with the dims in the memory order of the local shard. */
 function wholeStrides(local: Tensor, shape: Shape): Shape {
   if (sameShape(local.shape, shape) || local.isContiguous())
     return sameShape(local.shape, shape) ? local.strides : contiguousStrides(shape);
@@ -219,25 +220,25 @@ function wholeStrides(local: Tensor, shape: Shape): Shape {
 /** Options of {@link distributeTensor}. */
 export interface DistributeOptions {
   /**
-   * Whose values count: 0, those of the first rank along each mesh dimension, which sends them;
-   * null, every rank cuts its part out of what it has, and nothing is sent.
+   * The source of values. 0: the first rank along each mesh dimension sends its values. null: every
+   * rank takes its shard from its own tensor, and nothing is sent.
    */
   srcDataRank?: 0 | null;
   /**
-   * For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. By
-   * default the lower ones first.
+   * For each tensor dim, the mesh dims that shard it, outermost first; see `DTensorSpec`. By
+   * default in ascending order.
    */
   shardOrder?: ShardOrder;
 }
 
 /**
- * Makes a distributed tensor of one that every rank has whole: of a leaf, a leaf. The values of the
+ * Distributes a leaf tensor that every rank has as a whole; the result is a leaf. The values of the
  * mesh's first rank win. All ranks of the mesh call it.
  *
  * @param mesh - that of `mesh.run` around the call if left out
  * @param placements - one for each mesh dimension; replicated if left out
- * @throws ShardingError for Partial, or a tensor that is distributed in another way; AutogradError
- * for one that is no leaf
+ * @throws ShardingError for Partial, or a tensor that is distributed with another spec;
+ * AutogradError for a tensor that is not a leaf
  * @see PyTorch `torch.distributed.tensor.distribute_tensor`
  */
 export function distributeTensor(
@@ -286,14 +287,14 @@ export function distributeTensor(
       { op },
     );
   const purpose = `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nPass a tensor of the same shape and the same placements on all ranks.`;
-  const part = onPurpose(purpose, () =>
+  const shard = onPurpose(purpose, () =>
     shardTensor(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
   );
-  const whole = createDTensor(part, spec);
+  const whole = createDTensor(shard, spec);
   return whole.requiresGrad_(tensor.requiresGrad);
 }
 
-/** Mesh dims cut what those before them have left over. */
+/** Takes the local shard of this rank, one mesh dim after the other. */
 function shardTensor(
   tensor: Tensor,
   mesh: DeviceMesh,
@@ -310,7 +311,7 @@ function shardTensor(
   return t === tensor ? t.clone() : t;
 }
 
-/** The mesh dims, those that cut one tensor dim in the order in which they do. */
+/** All mesh dims, those that shard one tensor dim in shard order. */
 function shardSequence({ placements, order }: DTensorSpec): readonly number[] {
   const left = order.map((meshDims) => [...meshDims]);
   return placements.map((placement, meshDim) =>

@@ -1,7 +1,6 @@
 /**
- * Distributed tensors from nothing. Each rank makes its own part, and all ranks of the mesh call
- * the factory: random numbers are drawn by the element's place in the whole, so values are those of
- * the plain factory with the same seed, whatever the mesh.
+ * Factories of distributed tensors. All ranks of the mesh call them, and each computes its shard.
+ * Random numbers depend on the global index of the element, so values are equal on every mesh.
  */
 import type { DTypeLike } from '../core/dtype.js';
 import { optionsOf } from '../core/options.js';
@@ -21,31 +20,31 @@ import {
   zeros,
 } from '../ops/factories.js';
 import { type RandomOptions, rand, randint, randn } from '../ops/random.js';
-import { createOn } from './factory-dispatch.js';
+import { runFactory } from './factory-dispatch.js';
 import { checkMesh } from './spec/checks.js';
 
 /**
- * Options of the factories of distributed tensors. Bad ones throw: ArgumentError for what is no
- * mesh, ShardingError for placements that do not fit it, or Partial ones; else as those of plain
- * tensors.
+ * Options of the factories of distributed tensors. They throw ArgumentError unless `mesh` is a
+ * mesh, ShardingError for placements that do not fit it or are Partial, and else as plain factories
+ * do.
  */
 export interface DTensorOptions {
   /**
-   * The ranks that hold the tensor; its device is theirs. By default that of `mesh.run` around the
+   * The mesh of the tensor, which has the mesh's device. By default that of `mesh.run` around the
    * call.
    */
   mesh?: DeviceMesh;
-  /** One for each mesh dimension; replicated if left out. */
+  /** One placement for each mesh dimension; replicated if left out. */
   placements?: readonly Placement[];
-  /** As of the plain factory. */
+  /** The dtype, as of the plain factory. */
   dtype?: DTypeLike;
-  /** Whether to record operations on it; for floating types. False by default. */
+  /** Whether autograd records ops on the tensor; for floating types. False by default. */
   requiresGrad?: boolean;
 }
 
-/** Options of factories that draw. */
+/** Options of factories of random numbers. */
 export interface DTensorRandomOptions extends DTensorOptions {
-  /** Where numbers come from, the same on all ranks; the default generator if not given. */
+  /** The generator, which must have one state on all ranks; by default the default generator. */
   generator?: Generator;
 }
 
@@ -57,7 +56,7 @@ function make(
 ): Tensor {
   const { mesh = getCurrentMesh(op), placements, ...rest } = optionsOf(op, options, names);
   checkMesh(op, mesh);
-  return createOn(op, mesh, placements ?? mesh.shape.map(() => Replicate()), () =>
+  return runFactory(op, mesh, placements ?? mesh.shape.map(() => Replicate()), () =>
     factory({ ...rest, device: mesh.device }),
   );
 }

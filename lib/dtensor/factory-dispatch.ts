@@ -1,5 +1,6 @@
 /**
- * Lets factories make distributed tensors: each rank makes its own part, and no rank has the whole.
+ * Lets factories create distributed tensors: each rank computes its own shard, and no rank
+ * allocates the whole tensor.
  */
 import { belowDTensor, dispatchOne } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
@@ -16,17 +17,17 @@ import { checkPlacements } from './spec/checks.js';
 import { shardAt } from './spec/shard-geometry.js';
 import { type DTensorSpec, formatPlacements, internSpec, replicateSpec } from './spec/spec.js';
 
-/** Where the next tensor that is made from nothing goes. */
-interface Destination {
+/** The mesh and placements of the next factory call. */
+interface PendingFactory {
   readonly op: string;
   readonly mesh: DeviceMesh;
   readonly placements: readonly Placement[];
 }
 
-let destination: Destination | null = null;
+let pending: PendingFactory | null = null;
 
-/** Runs a factory whose tensor is to be held by the ranks of a mesh. @internal */
-export function createOn(
+/** Runs a plain factory so that its tensor is distributed over a mesh. @internal */
+export function runFactory(
   op: string,
   mesh: DeviceMesh,
   placements: readonly Placement[],
@@ -38,23 +39,23 @@ export function createOn(
       { op },
     );
   }
-  destination = { op, mesh, placements };
+  pending = { op, mesh, placements };
   try {
     return drawnTogether(mesh.draws, factory);
   } finally {
-    destination = null;
+    pending = null;
   }
 }
 
-/** Whether a call is what {@link createOn} waits for. @internal */
-export function isFactoryCall(inputs: readonly Tensor[]): boolean {
-  return destination !== null && inputs.length === 0;
+/** Whether an op is the factory call that {@link runFactory} waits for. @internal */
+export function isPendingFactory(inputs: readonly Tensor[]): boolean {
+  return pending !== null && inputs.length === 0;
 }
 
-/** This rank's part of what the op makes. @internal */
-export function createShard(op: AnyOp, params: object): Tensor[] {
-  const { op: name, mesh, placements } = destination as Destination;
-  destination = null;
+/** Runs the op of the pending factory on this rank's shard. @internal */
+export function runPendingFactory(op: AnyOp, params: object): Tensor[] {
+  const { op: name, mesh, placements } = pending as PendingFactory;
+  pending = null;
   const [meta] = outputMetasOf(op, [], params);
   if (meta === undefined) return belowDTensor(op, [], params, null);
   const spec = internSpec(
@@ -77,7 +78,7 @@ export function createShard(op: AnyOp, params: object): Tensor[] {
     : [dispatchOne(op, [], params, tensor)];
 }
 
-/** Numbers that are rounded to integers are not the same if a rank begins among them. */
+/** Whether the op's rule can shard its result; rounded ranges, for example, are computed whole. */
 function canComputeShard(
   { sharding }: AnyOp,
   params: object,

@@ -1,7 +1,7 @@
 /**
- * Ops on lists whose members have nothing to do with one another, as the parameters of an optimizer
- * step. Each member runs as its leader is held, so plain tensors and tensors of several meshes may
- * stand in one list; nothing has to be decided for all.
+ * Foreach ops on distributed tensors, such as an optimizer step on all parameters. The tensors of a
+ * list are independent: each is brought to the placements of its leader, so plain tensors and
+ * tensors of several meshes may be in one list, and there is no common decision.
  */
 import { belowDTensor } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
@@ -17,8 +17,9 @@ import { type DTensorSpec, placeSpec } from './spec/spec.js';
 type Follows = FollowRule<object>;
 
 /**
- * Runs the op on what this rank holds of each tensor. @throws ShardingError for a member that is
- * plain where its leader is not
+ * Runs the op on the local shards of this rank.
+ *
+ * @throws ShardingError if a tensor is plain and its leader is distributed, or the reverse
  */
 export function runForeach(
   op: AnyOp,
@@ -33,10 +34,10 @@ export function runForeach(
     const [t, leader] = [inputs[i] as Tensor, inputs[leaders[i] as number] as Tensor];
     const [shard, leaderShard] = [localShardOf(t), localShardOf(leader)];
     if (t.storage === null || (shard === null && leaderShard === null)) locals.push(t);
-    else if (shard === null || leaderShard === null) throw apart(op, t, leader);
+    else if (shard === null || leaderShard === null) throw mismatchError(op, t, leader);
     else
       locals.push(
-        followed(
+        toLeader(
           op,
           shard,
           wantedSpec(shard.spec, leaderShard.spec, follows),
@@ -48,10 +49,7 @@ export function runForeach(
   return belowDTensor(op, locals, params, null);
 }
 
-/**
- * As the leader is held; where that is in terms of a reduction that the op does not pass through,
- * reduced.
- */
+/** The placements of the leader, with Partial reduced unless the op keeps that reduction. */
 function wantedSpec(spec: DTensorSpec, leader: DTensorSpec, { reductions }: Follows): DTensorSpec {
   if (spec === leader && !spec.placements.some((placement) => placement.isPartial())) return spec;
   const placements = leader.placements.map((placement) =>
@@ -60,7 +58,7 @@ function wantedSpec(spec: DTensorSpec, leader: DTensorSpec, { reductions }: Foll
   return placeSpec(spec, placements, leader.order);
 }
 
-function followed(
+function toLeader(
   op: AnyOp,
   { local, spec }: LocalShard,
   wanted: DTensorSpec,
@@ -78,7 +76,7 @@ function followed(
   return moveInput(op, i, local, spec, wanted);
 }
 
-function apart(op: AnyOp, t: Tensor, leader: Tensor): ShardingError {
+function mismatchError(op: AnyOp, t: Tensor, leader: Tensor): ShardingError {
   const [given, needed] = [t, leader].map((each) =>
     each.sharding === null ? 'a plain tensor' : String(each.sharding.spec),
   );

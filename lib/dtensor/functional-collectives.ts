@@ -1,6 +1,6 @@
 /**
- * Collectives that return new tensors and have gradients. Results are AsyncCollectiveTensors, which
- * need no wait: what reads them is in order behind the collective, on the device.
+ * Collectives that return new tensors and have gradients. The results are AsyncCollectiveTensors,
+ * which need no wait: ops that read them run after the collective, in stream order.
  *
  * @see PyTorch `torch.distributed._functional_collectives`
  */
@@ -23,7 +23,7 @@ import {
 import { asynchronous, waitTensor } from './async-collective-tensor.js';
 import { alongRows } from './redistribute/run.js';
 
-/** The ranks that take part: a group, or a mesh of one dimension; all of them if left out. */
+/** The ranks that take part: a group, or a mesh of one dimension; all ranks if left out. */
 export type CollectiveRanks = ProcessGroup | DeviceMesh;
 
 function groupOf(op: string, ranks: CollectiveRanks | undefined): ProcessGroup {
@@ -33,8 +33,8 @@ function groupOf(op: string, ranks: CollectiveRanks | undefined): ProcessGroup {
 const equal = (rows: number, ranks: number): number[] => Array.from({ length: ranks }, () => rows);
 
 /**
- * The reduction of the inputs of all ranks. Shapes: any, the same on all ranks. Gradient: of
- * `'sum'` and `'avg'`.
+ * The reduction of the inputs of all ranks. Shapes: any, equal on all ranks. Gradient: for `'sum'`
+ * and `'avg'`.
  */
 function allReduce(input: Tensor, reduceOp: ReduceOpName, group?: CollectiveRanks): Tensor {
   checkOneOf('functional.allReduce', 'reduceOp', reduceOp, reduceOpNames);
@@ -44,22 +44,22 @@ function allReduce(input: Tensor, reduceOp: ReduceOpName, group?: CollectiveRank
 /** Options of {@link functional | functional.allGatherTensor}. */
 export interface GatherTensorOptions {
   /**
-   * Of each rank, in the order of the group: how long its input is along the gathered dim, which
-   * may be 0. All as long as this one's if left out.
+   * The size of each rank's input along the gathered dim, in the order of the group; 0 is possible.
+   * By default all have the size of this rank's input.
    */
   sizes?: readonly number[];
 }
 
 /**
- * The inputs of all ranks one behind the other along `gatherDim`. Shapes: the same on all ranks,
- * but along `gatherDim` where `sizes` says so: no rank asks the others, so that the call waits for
- * nobody. Any dtype. Gradient: the sum of all ranks' for this part.
+ * Concatenates the inputs of all ranks along `gatherDim`. Shapes: equal on all ranks, except along
+ * `gatherDim` if `sizes` are given; ranks do not exchange sizes, so the call waits for no rank. Any
+ * dtype. Gradient: the sum of the gradients of all ranks for this rank's input.
  *
- * @throws ArgumentError, DistributedError, IndexError; ShapeError for sizes that are not one for
- * each rank, or not this rank's own. What ranks give
- *   differently is a CollectiveError when the value is read
- * @see PyTorch `torch.distributed._functional_collectives.all_gather_tensor`, which takes equal
- * parts only
+ * @throws ArgumentError, DistributedError, IndexError; ShapeError unless `sizes` has one size for
+ * each rank and this rank's own is right. A mismatch between ranks is a CollectiveError when the
+ * value is read
+ * @see PyTorch `torch.distributed._functional_collectives.all_gather_tensor`, which takes inputs of
+ * equal size only
  */
 function allGatherTensor(
   input: Tensor,
@@ -78,7 +78,7 @@ function allGatherTensor(
   return asynchronous(alongRows(input, dim, (rows) => allGatherRows(rows, sizes, ranks)));
 }
 
-/** A list of their own, which backward reads later. */
+/** A copy of the sizes, because backward reads them later. */
 function checkedSizes(
   op: string,
   sizes: readonly number[],
@@ -98,8 +98,9 @@ function checkedSizes(
 }
 
 /**
- * This rank's part, of equal ones along `scatterDim`, of the reduction of all inputs. @throws
- * ShapeError for a size that does not divide
+ * Reduces the inputs of all ranks and returns this rank's chunk, of equal ones along `scatterDim`.
+ *
+ * @throws ShapeError for a size that the ranks do not divide
  */
 function reduceScatterTensor(
   input: Tensor,
@@ -125,8 +126,8 @@ function reduceScatterTensor(
 }
 
 /**
- * Gives each rank the next of this one's rows, and has what comes, in the order of ranks; in equal
- * parts where sizes are null.
+ * Sends consecutive rows of the input to each rank, and concatenates the received rows in rank
+ * order. Chunks are equal where sizes are null.
  */
 function allToAllSingle(
   input: Tensor,
@@ -153,8 +154,8 @@ function allToAllSingle(
 }
 
 /**
- * The input of rank `src` of the world, on every rank. Gradient: there the sum of all ranks'
- * gradients, 0 elsewhere.
+ * The input of global rank `src`, on every rank. Gradient: on `src` the sum of the gradients of all
+ * ranks, elsewhere 0.
  */
 function broadcast(input: Tensor, src: number, group?: CollectiveRanks): Tensor {
   const ranks = groupOf('functional.broadcast', group);
@@ -163,7 +164,7 @@ function broadcast(input: Tensor, src: number, group?: CollectiveRanks): Tensor 
   );
 }
 
-/** Collectives that return new tensors, by PyTorch's names. */
+/** Collectives that return new tensors, with PyTorch's names. */
 export const functional = Object.freeze({
   allReduce,
   allGatherTensor,

@@ -1,21 +1,21 @@
-/** Losses of logits whose classes the ranks share. */
+/** Cross entropy of logits that are sharded along their classes. */
 import { lossMode } from '../core/loss-mode.js';
 import { checkFlag, checkFunction, checkSynchronous } from '../core/options.js';
 
 /**
- * Inside `fn`, cross entropy takes logits that are cut along their classes beside plain targets and
- * weights, which each rank has whole, and refuses what could not be computed without gathering the
- * logits. Forward needs two all-reduces of a few numbers for each row, backward none; the gradient
- * of the logits is cut as they are. The result is replicated. Works for `crossEntropy` and
- * `nn.CrossEntropyLoss`, with ignored targets, class weights and label smoothing, and beside mesh
- * dims that cut the rows.
+ * Inside `fn`, cross entropy takes logits that are sharded along their classes, together with plain
+ * targets and weights that every rank has as a whole. It refuses what it could not compute without
+ * gathering the logits. Forward needs two all-reduces of a few numbers for each row, backward none.
+ * The gradient has the placements of the logits, the result is replicated. It works for
+ * `crossEntropy` and `nn.CrossEntropyLoss`, with ignored targets, class weights and label
+ * smoothing; other mesh dims may shard the rows.
  *
- * Distributed targets need no mode: cross entropy runs in the same way without it. `backward` may
- * be called inside or outside.
+ * With distributed targets, cross entropy runs in the same way without this mode. `backward` may be
+ * called inside or outside.
  *
- * @throws ShardingError from cross entropy of distributed logits that are not cut along the
- * classes, of class probabilities, of weights that are cut or require a gradient; ArgumentError for
- * an asynchronous function
+ * @throws ShardingError from cross entropy of distributed logits that are not sharded along the
+ * classes, of class probabilities, and of weights that are sharded or require a gradient;
+ * ArgumentError for an asynchronous function
  * @see PyTorch `torch.distributed.tensor.parallel.loss_parallel`
  */
 export function lossParallel<T>(fn: () => T, enabled = true): T {

@@ -1,6 +1,6 @@
 /**
- * Ops between plain tensors and distributed ones, and from one placement to another, with gradients
- * that go the way back.
+ * The ops redistribute, toLocal and fromLocal with their gradients, and the creation of distributed
+ * tensors from local shards.
  */
 import { atCallSite } from '../core/call-site.js';
 import { onPurpose } from '../core/collective.js';
@@ -33,9 +33,7 @@ const metaOf = (t: Tensor, spec: DTensorSpec) => [
   { shape: spec.shape, strides: spec.tensorMeta.strides, dtype: spec.dtype, device: t.device },
 ];
 
-/**
- * The part of a tensor that must be distributed. @throws ShardingError for a plain one @internal
- */
+/** The local shard of a tensor. @throws ShardingError for a plain tensor @internal */
 export function requireLocalShard(op: string, t: Tensor): LocalShard {
   const shard = localShardOf(t);
   if (shard === null)
@@ -49,11 +47,11 @@ export function requireLocalShard(op: string, t: Tensor): LocalShard {
 const toSpecParams = {
   spec: param.value<DTensorSpec>(),
   /**
-   * What the gradient goes back to. Said here because a saved input would keep its memory until
-   * backward.
+   * The spec of the input, for the gradient. A param, because a saved input would keep its memory
+   * until backward.
    */
   from: param.value<DTensorSpec>(),
-  /** Lets Replicate become Partial: in gradients. */
+  /** Whether this is a gradient, which may go from Replicate to Partial. */
   backward: param.value<boolean>(),
 };
 type ToSpec = ParamsOf<typeof toSpecParams>;
@@ -77,7 +75,7 @@ const redistributeOp: Op<ToSpec> = defineOp({
     );
     return [createDTensor(moved === local ? aliasOf(local) : moved, spec)];
   },
-  // Also where nothing moves: the gradient may come in other placements.
+  // Also if nothing moved, because the gradient may have other placements.
   vjp: (ctx, g) => [toSpec(g, gradientSpec(ctx.params.from), true)],
   samples: () => [],
 });
@@ -129,8 +127,8 @@ const toLocalOp: Op<ToLocal> = defineOp({
 const fromLocalParams = {
   spec: param.value<DTensorSpec>(),
   /**
-   * What the ranks must agree in, where that is checked and copies are made equal: as the first
-   * rank of each replicating mesh dim has them.
+   * The text that must be equal on all ranks, for `runCheck`; null without it. The check also gives
+   * replicas the values of the first rank of each replicating mesh dim.
    */
   check: param.value<string | null>(),
 };
@@ -161,7 +159,7 @@ const fromLocalOp: Op<FromLocal> = defineOp({
   samples: () => [],
 });
 
-/** Where there are no copies to send, the ranks only meet: what they are there for is compared. */
+/** Broadcasts along replicating mesh dims; a barrier along the others compares the purpose. */
 function firstCopy(t: Tensor, spec: DTensorSpec): Tensor {
   const mesh = spec.mesh as DeviceMesh;
   let copy = t;
@@ -179,7 +177,7 @@ function firstCopy(t: Tensor, spec: DTensorSpec): Tensor {
   return copy === t ? aliasOf(t) : copy;
 }
 
-/** @internal */
+/** Redistributes a tensor to a spec. @internal */
 export function toSpec(t: Tensor, spec: DTensorSpec, backward = false): Tensor {
   return dispatchOne(redistributeOp, [t], {
     spec,
@@ -188,7 +186,7 @@ export function toSpec(t: Tensor, spec: DTensorSpec, backward = false): Tensor {
   });
 }
 
-/** @internal */
+/** The local shard as a plain tensor. @internal */
 export function toLocalTensor(t: Tensor, gradPlacements: readonly Placement[] | null): Tensor {
   return dispatchOne(toLocalOp, [t], {
     from: requireLocalShard('toLocal', t).spec,
@@ -196,7 +194,7 @@ export function toLocalTensor(t: Tensor, gradPlacements: readonly Placement[] | 
   });
 }
 
-/** @internal */
+/** A distributed tensor over a local shard, with a gradient. @internal */
 export function fromLocalTensor(
   local: Tensor,
   spec: DTensorSpec,

@@ -1,4 +1,4 @@
-/** What distributed tensors have beside what all tensors have. */
+/** The methods and properties of distributed tensors, added to Tensor. */
 import { atCallSite } from '../core/call-site.js';
 import { ShardingError } from '../core/errors.js';
 import { checkFlag, optionsOf, unexpected } from '../core/options.js';
@@ -13,21 +13,18 @@ import { type DTensorSpec, placeSpec, replicateSpec, type ShardOrder } from './s
 
 /** Options of `redistribute`. */
 export interface RedistributeOptions {
-  /** For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. */
+  /** For each tensor dim, the mesh dims that shard it, outermost first; see `DTensorSpec`. */
   shardOrder?: ShardOrder;
   /**
-   * Makes what `toLocal()` gives an `AsyncCollectiveTensor`. Results never have to be waited for,
-   * with or without it.
+   * Whether the result of `toLocal()` is an `AsyncCollectiveTensor`. Results need no wait, with or
+   * without this option.
    */
   asyncOp?: boolean;
 }
 
 /** Options of `toLocal` and `fullTensor`. */
 export interface ToLocalOptions {
-  /**
-   * How the gradients of the ranks' local tensors make up the gradient of the whole; by default as
-   * the tensor is placed.
-   */
+  /** The placements of the gradient of the local tensor; by default those of the tensor. */
   gradPlacements?: readonly Placement[];
 }
 
@@ -164,30 +161,31 @@ Object.defineProperties(Tensor.prototype, members);
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * Of a distributed tensor: how each mesh dimension holds it.
+     * The placements of a distributed tensor, one for each mesh dimension.
      *
      * @throws ShardingError for a plain tensor
      */
     readonly placements: readonly Placement[];
-    /** Of a distributed tensor: the ranks that hold it. @throws ShardingError for a plain tensor */
+    /** The mesh of a distributed tensor. @throws ShardingError for a plain tensor */
     readonly deviceMesh: DeviceMesh;
     /**
-     * Of a distributed tensor: this rank's part, without history. It lives as long as the whole.
+     * The local shard of a distributed tensor, without history. It lives as long as the tensor.
+     *
      * @throws ShardingError for a plain tensor
      */
     readonly _localTensor: Tensor;
     /**
-     * Of a distributed tensor: mesh, placements and what the whole is. @throws ShardingError for a
-     * plain tensor
+     * The mesh, placements and metadata of a distributed tensor.
+     *
+     * @throws ShardingError for a plain tensor
      */
     readonly _spec: DTensorSpec;
     /**
-     * The same whole tensor in other placements on the same mesh, by the fewest collectives. All
-     * ranks of the mesh call it. Gradient: redistributed back, replicated where this one was
-     * Partial.
+     * The same tensor in other placements on the same mesh, with the fewest collectives. All ranks
+     * of the mesh call it. Gradient: redistributed back, with Replicate in place of Partial.
      *
-     * @throws ArgumentError without placements. ShardingError for a plain tensor, another mesh, or
-     * placements that cannot be reached (Partial)
+     * @throws ArgumentError without placements; ShardingError for a plain tensor, another mesh, or
+     * Partial where the tensor does not have the same Partial
      * @see PyTorch `torch.distributed.tensor.DTensor.redistribute`
      */
     redistribute(placements: readonly Placement[], options?: RedistributeOptions): Tensor;
@@ -197,16 +195,15 @@ declare module '../core/tensor.js' {
       options?: RedistributeOptions,
     ): Tensor;
     /**
-     * This rank's part of a distributed tensor, as a plain tensor on the same memory. Gradient:
-     * that of the parts, which make up that of the whole as `gradPlacements` say.
+     * The local shard of a distributed tensor, as a plain tensor on the same memory. Gradient: the
+     * gradients of the local tensors form a distributed tensor with `gradPlacements`.
      *
      * @throws ShardingError for a plain tensor
      * @see PyTorch `torch.distributed.tensor.DTensor.to_local`
      */
     toLocal(options?: ToLocalOptions): Tensor;
     /**
-     * The whole of a distributed tensor on every rank, as a plain tensor. All ranks of the mesh
-     * call it.
+     * The whole tensor on every rank, as a plain tensor. All ranks of the mesh call it.
      *
      * @throws ShardingError for a plain tensor
      * @see PyTorch `torch.distributed.tensor.DTensor.full_tensor`

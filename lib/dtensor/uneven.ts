@@ -1,6 +1,6 @@
 /**
- * Parts whose sizes the ranks do not know of each other: what they make together, and rows moved so
- * that they follow the rule of `Shard`.
+ * `DTensor.fromLocalUneven`: finds the shape of the whole tensor from local shards whose sizes only
+ * their own ranks know, and moves rows until each rank has the chunk of `Shard`.
  */
 import { int64 } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
@@ -17,13 +17,13 @@ import { formatPlacements } from './spec/spec.js';
 /** Options of `DTensor.fromLocalUneven`. */
 export interface UnevenOptions {
   /**
-   * Moves rows between ranks where the sizes are others than `Shard` says, instead of an error.
+   * Whether to move rows between ranks if the sizes are not those of `Shard`, instead of an error.
    * False by default.
    */
   rebalance?: boolean;
 }
 
-/** A mesh dim that cuts a tensor dim, and how much of it each rank along it has. */
+/** A mesh dim that shards a tensor dim, and the size on each rank along it. */
 interface ShardedDim {
   readonly meshDim: number;
   readonly dim: number;
@@ -31,37 +31,37 @@ interface ShardedDim {
 }
 
 /**
- * What a rank holds by the rule of `Shard`, and the sizes of the whole. All ranks of the mesh call
- * it. @internal
+ * The local shard with the size of `Shard`, and the shape of the whole tensor. All ranks of the
+ * mesh call it. @internal
  */
-export async function fitted(
+export async function fitLocalShards(
   op: string,
   local: Tensor,
   mesh: DeviceMesh,
   placements: readonly Placement[],
   rebalance: boolean,
-): Promise<{ part: Tensor; shape: Shape }> {
+): Promise<{ local: Tensor; shape: Shape }> {
   const shapes = await allShapes(local, mesh);
   const shape = wholeShape(shapes, mesh, placements);
   const coordinates = meshCoordinates(mesh);
   const matches = (shapeAt: (coordinate: readonly number[]) => Shape): boolean =>
     coordinates.every((coordinate, rank) => sameShape(shapes[rank] as Shape, shapeAt(coordinate)));
   if (matches((coordinate) => expectedShape(shape, mesh, placements, coordinate)))
-    return { part: local, shape };
+    return { local, shape };
   const shardedDims = shardedDimsOf(shapes, mesh, placements);
   const shardedOnce = new Set(shardedDims.map(({ dim }) => dim)).size === shardedDims.length;
   const fits =
     shardedOnce && matches((coordinate) => gridShape(shapes[0] as Shape, shardedDims, coordinate));
-  if (!fits || !rebalance) throw misfit(op, shapes, mesh, placements, fits ? shape : null);
+  if (!fits || !rebalance) throw mismatchError(op, shapes, mesh, placements, fits ? shape : null);
   return {
-    part: shardedDims.reduce((t, shardedDim) => moveRows(t, shardedDim, mesh), local),
+    local: shardedDims.reduce((t, shardedDim) => moveRows(t, shardedDim, mesh), local),
     shape,
   };
 }
 
 const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
 
-/** The shapes of all parts, row-major by the place of their ranks in the mesh. */
+/** The shapes of all local shards, in row-major order of the mesh. */
 async function allShapes(local: Tensor, mesh: DeviceMesh): Promise<Shape[]> {
   const ndim = local.dim();
   if (ndim === 0) return meshCoordinates(mesh).map(() => []);
@@ -81,7 +81,9 @@ async function allShapes(local: Tensor, mesh: DeviceMesh): Promise<Shape[]> {
   return meshCoordinates(mesh).map((_, rank) => sizes.slice(rank * ndim, (rank + 1) * ndim));
 }
 
-/** Of each mesh dim that cuts, the sizes along the ranks that are first in all others. */
+/**
+ * The sizes along each sharding mesh dim, of the ranks that are first along all other mesh dims.
+ */
 function shardedDimsOf(
   shapes: readonly Shape[],
   mesh: DeviceMesh,
@@ -104,7 +106,7 @@ function shardedDimsOf(
 }
 
 /**
- * What all parts add up to, if copies are alike: of each dim, the sizes of the ranks that cut it.
+ * The shape of the whole tensor, if replicas have one shape: the sum of sizes along sharded dims.
  */
 function wholeShape(
   shapes: readonly Shape[],
@@ -124,7 +126,7 @@ function wholeShape(
   });
 }
 
-/** What the rank at `coordinate` has of the whole, by the rule of `Shard`. */
+/** The shape of the shard at `coordinate` by the chunk rule of `Shard`. */
 function expectedShape(
   whole: Shape,
   mesh: DeviceMesh,
@@ -143,7 +145,7 @@ function expectedShape(
   return shape;
 }
 
-/** What it has if each size depends on the place along one mesh dim only. */
+/** The shape of that shard if each size depends on the coordinate along one mesh dim only. */
 function gridShape(
   first: Shape,
   shardedDims: readonly ShardedDim[],
@@ -155,7 +157,7 @@ function gridShape(
   return shape;
 }
 
-/** Gives each rank along a mesh dim its rows of the whole, in their order. */
+/** Moves rows along a mesh dim, in order, until each rank has its chunk. */
 function moveRows(t: Tensor, { dim, meshDim, sizes }: ShardedDim, mesh: DeviceMesh): Tensor {
   const own = (mesh.getCoordinate() as readonly number[])[meshDim] as number;
   const starts = sizes.map((_, rank) => sum(sizes.slice(0, rank)));
@@ -177,7 +179,7 @@ function moveRows(t: Tensor, { dim, meshDim, sizes }: ShardedDim, mesh: DeviceMe
   return alongRows(t, dim, (rows) => allToAllRows(rows, given, taken, mesh.getGroup(meshDim)));
 }
 
-function misfit(
+function mismatchError(
   op: string,
   shapes: readonly Shape[],
   mesh: DeviceMesh,

@@ -2,9 +2,9 @@
 import { Device } from '../../core/device.js';
 import { DType } from '../../core/dtype.js';
 
-/** Keys of frozen params, which ops without params and with few of them share between calls. */
+/** Keys of frozen params, which ops with few or no params share between calls. */
 const frozenKeys = new WeakMap<object, { names: readonly string[]; key: string }>();
-/** Deeper ones, perhaps without an end, are no params of an op. */
+/** Params of ops are not deeper; a limit, because an object may contain itself. */
 const MOST_NESTING = 4;
 
 /**
@@ -40,8 +40,7 @@ function valuesKey(names: readonly string[], params: Fields): string | null {
 }
 
 /**
- * Lengths stand before texts and commas behind numbers, so that none can look like the beginning of
- * what follows.
+ * Texts are preceded by their length and numbers followed by a comma, so that keys are unambiguous.
  */
 function fieldsKey(fields: Fields, depth: number): string | null {
   let key = '';

@@ -1,4 +1,7 @@
-/** Decides how a call of an op runs on sharded tensors, without asking what was decided before. */
+/**
+ * Decides how a call of an op runs on sharded tensors: by strategies, as its decomposition, or on
+ * replicated inputs. {@link propagate} caches the decisions.
+ */
 import { ShapeError, ShardingError } from '../../core/errors.js';
 import { formatShape, sameShape } from '../../core/shape.js';
 import type { LocalRun } from '../../core/sharding-rule.js';
@@ -11,30 +14,28 @@ import { chooseStrategies, replicateAll, runOf } from './strategies.js';
 /** How a call runs on the ranks of a mesh. */
 export interface Decision {
   /**
-   * What each input must become before the ranks run their part, or the op its decomposition; null
-   * for numbers.
+   * The spec of each input when the local op, or the decomposition, runs; null for numbers.
    */
   readonly inputs: readonly (DTensorSpec | null)[];
   /**
-   * Of the results; none where the op runs as its decomposition, which decides for itself. In
-   * place, the first is what was given.
+   * The specs of the outputs. The first is `into` if the op writes in place; empty if the op
+   * decomposes, because its ops decide for themselves.
    */
   readonly outputs: readonly DTensorSpec[];
-  /** One for each mesh dim; none where the op runs as its decomposition. */
+  /** One strategy for each mesh dim; empty if the op decomposes. */
   readonly strategies: readonly AnyStrategy[];
-  /** What a rank runs on its pieces; null: the op itself. */
+  /** The function that a rank runs on its local shards; null for the op itself. */
   readonly run: LocalRun<object> | null;
-  /** Whether some input must become something else. */
+  /** Whether an input must be redistributed. */
   readonly needsRedistribute: boolean;
   /**
-   * `replicate`: it has no rule, so all inputs are replicated. `decompose`: it must run as
-   * `op.decompose` on the sharded tensors; a result that was to be written in place is then to be
-   * copied.
+   * `replicate`: the op has no rule, so all inputs are replicated. `decompose`: `op.decompose` runs
+   * on the sharded tensors; the caller copies the result of an in-place op.
    */
   readonly fallback: 'none' | 'replicate' | 'decompose';
 }
 
-/** @throws ShardingError if what is written to would have to change its placement */
+/** @throws ShardingError if no strategy keeps the placements of a tensor that is overwritten */
 export function decide(call: OpCall): Decision {
   checkInto(call);
   return call.op.sharding === null ? withoutRule(call) : byRule(call);
@@ -65,7 +66,7 @@ function byRule(call: OpCall): Decision {
   return decision(call, strategies, operands, 'none');
 }
 
-/** On whole tensors every op runs as it is. */
+/** An op without a rule runs on replicated tensors. */
 function withoutRule(call: OpCall): Decision {
   const whole =
     call.specs.every((spec) => spec === null || spec.isReplicated()) &&
@@ -78,14 +79,14 @@ function withoutRule(call: OpCall): Decision {
   return decision(call, strategies, operandSpecs(call, strategies), whole ? 'none' : 'replicate');
 }
 
-/** A decomposition gives new tensors; it cannot stand for an op that overwrites its inputs. */
+/** A decomposition returns new tensors, so it cannot replace an op that overwrites its inputs. */
 function canDecompose({ op, overwritten }: OpCall): boolean {
   return op.decompose !== null && overwritten.length === 0;
 }
 
 /**
- * Whether pieces of an input must go to other ranks: what a decomposition can do without. Terms
- * must be reduced in any case.
+ * Whether an input needs an all-gather or all-to-all, which a decomposition avoids. Reductions do
+ * not count, because a decomposition needs them too.
  */
 function movesShards({ specs }: OpCall, { inputs }: OperandSpecs): boolean {
   return specs.some((spec, i) => {
@@ -98,10 +99,7 @@ function movesShards({ specs }: OpCall, { inputs }: OperandSpecs): boolean {
   });
 }
 
-/**
- * Inputs stay as they are cut; terms that the decomposition would have to reduce again and again
- * are reduced before it.
- */
+/** Inputs keep their sharding; Partial ones that the decomposition reads repeatedly are reduced. */
 function decomposed({ op, specs, into }: OpCall): Decision {
   const first = op.sharding?.reducedFirst ?? [];
   const inputs = specs.map((spec, i) =>

@@ -1,7 +1,7 @@
 /**
- * From strategies to specs. Dims that a strategy cuts together hold the same part of a rank only if
- * all mesh dims cut them in the same order; this file finds the dims that go together and the order
- * that moves the least.
+ * Computes the specs of operands from strategies. Dims that a strategy shards together have
+ * matching shards only if the mesh dims shard them in the same order. So this file finds the linked
+ * dims and the order that moves the fewest bytes.
  */
 import { ShardingError } from '../../core/errors.js';
 import type { Placement } from '../../core/placement.js';
@@ -16,25 +16,26 @@ import {
 } from '../spec/spec.js';
 import type { AnyStrategy, OpCall } from './strategies.js';
 
+/** The specs of all operands of a call. */
 export interface OperandSpecs {
-  /** What each input must become; null for numbers. */
+  /** The spec that each input must get; null for numbers. */
   readonly inputs: readonly (DTensorSpec | null)[];
   readonly outputs: readonly DTensorSpec[];
 }
 
-/** A dim of an operand; outputs are counted after the inputs. */
+/** A dim of an operand; operands are the inputs, then the outputs. */
 interface Slot {
   readonly operand: number;
   readonly dim: number;
 }
 
-/** Dims that are cut together, and all mesh dims that cut any of them. */
+/** Dims that are sharded together, and all mesh dims that shard any of them. */
 interface LinkedDims {
   slots: Slot[];
   meshDims: number[];
 }
 
-/** @throws ShardingError if operands that are overwritten are cut in different orders */
+/** @throws ShardingError if overwritten operands have different shard orders */
 export function operandSpecs(call: OpCall, strategies: readonly AnyStrategy[]): OperandSpecs {
   const { specs, mesh, outputMetas, into } = call;
   const operands = specs.length + outputMetas.length;
@@ -73,7 +74,7 @@ function shardMeshDims(
   return order.filter((meshDim) => placements?.[meshDim]?.isShard(dim));
 }
 
-/** The dims that one mesh dim cuts belong together; so do those that share a dim with them. */
+/** Links the dims that one mesh dim shards, and transitively those linked with any of them. */
 function linkedDims(placements: readonly (readonly Placement[])[]): LinkedDims[] {
   let groups: LinkedDims[] = [];
   const meshDims = placements[0]?.length ?? 0;
@@ -102,8 +103,8 @@ function isSame(a: Slot, b: Slot): boolean {
 }
 
 /**
- * That of an operand that is overwritten, else the order that one of the inputs has and that moves
- * the least; the first of equals.
+ * The order of an overwritten operand. Without one, the order of the input for which redistribution
+ * costs least; the first of equals.
  */
 function commonOrder(
   call: OpCall,
@@ -127,7 +128,7 @@ function commonOrder(
   return best;
 }
 
-/** The mesh dims of `all` that `order` has, in its order, and then the others. */
+/** The mesh dims of `all`: those in `order` first, in its order, then the others. */
 function completed(order: readonly number[], all: readonly number[]): readonly number[] {
   return [
     ...order.filter((meshDim) => all.includes(meshDim)),
@@ -154,7 +155,7 @@ function orderCost(
   return cost;
 }
 
-/** The order of the operands that are written to, which stay as they are. */
+/** The shard order of overwritten operands, which cannot be redistributed; null without any. */
 function forcedOrder(call: OpCall, { slots, meshDims }: LinkedDims): readonly number[] | null {
   const { specs, overwritten, into, op, mesh } = call;
   let forced: readonly number[] | null = null;

@@ -1,6 +1,6 @@
 /**
- * The door to decisions: what was decided for an op on such specs with such params is found again
- * by integers. The way of every op call on distributed tensors, so it must cost well below a
+ * Finds the decision for a call of an op: a cache keyed by op, params and spec ids before {@link
+ * decide}. Every op call on distributed tensors comes here, so a hit must cost well below a
  * microsecond.
  */
 import { getDefaultDtype } from '../../core/dtype.js';
@@ -17,15 +17,15 @@ import { type Decision, decide } from './decision.js';
 export type { Decision } from './decision.js';
 
 /**
- * How an op runs on the ranks that hold its inputs.
+ * Decides how an op runs on the ranks of its inputs' mesh.
  *
- * @param inputs metadata of the whole inputs, numbers wrapped; read only where nothing is known
- * yet, but for the dtypes of numbers
- * @param specs of each input, null for numbers
+ * @param inputs the whole inputs as metadata, with wrapped numbers; a cache hit reads only the
+ * dtypes of numbers
+ * @param specs the spec of each input, null for numbers
  * @param into the spec of the tensor that the result is written into
- * @param outputMetas gives what the whole outputs are
- * @throws ShardingError for inputs on several meshes, or if a tensor that is written to would have
- * to change its placement
+ * @param outputMetas computes the metadata of the whole outputs
+ * @throws ShardingError for inputs on several meshes, or if no strategy keeps the placements of a
+ * tensor that is overwritten
  */
 export function propagate(
   op: AnyOp,
@@ -60,9 +60,7 @@ export function propagate(
   return decision;
 }
 
-/**
- * A step of the way to a decision: by op, params, the specs of the inputs, the spec of the target.
- */
+/** A trie node; the path is op, params, the specs of the inputs, the spec of `into`. */
 class Node {
   readonly next = new Map<number, Node>();
   decision: Decision | null = null;
@@ -77,14 +75,14 @@ class Node {
   }
 }
 
-/** Of one mesh: it dies with it. */
+/** The decisions of one mesh, collected with it. */
 interface DecisionCache {
-  /** By op and default dtype, then by the key of params. */
+  /** By op and default dtype, then by cache key of the params. */
   readonly ops: Map<number, Map<string, Node>>;
   size: number;
 }
 
-/** A program of ever new shapes must not fill memory. */
+/** A limit, so that a program with ever new shapes does not fill memory. */
 const MOST_DECISIONS = 50_000;
 const MOST_DTYPES = 16;
 const caches = new WeakMap<DTensorSpec['mesh'], DecisionCache>();
@@ -106,7 +104,7 @@ function findNode(
   specs: readonly (DTensorSpec | null)[],
   into: DTensorSpec | null,
 ): Node {
-  // The default dtype is what results of integers and numbers get.
+  // The default dtype is the result dtype of ops on integers and numbers.
   const opKey = op.id * MOST_DTYPES + getDefaultDtype().code;
   let byParams = cache.ops.get(opKey);
   if (byParams === undefined) cache.ops.set(opKey, (byParams = new Map()));
@@ -119,7 +117,7 @@ function findNode(
   return node.step(into === null ? 0 : into.id);
 }
 
-/** Ids of specs are above zero. A number counts by its dtype, which has a part in promotion. */
+/** Negative, because spec ids are positive. Only the dtype of a number influences promotion. */
 function numberKey(number: Tensor): number {
   return -1 - number.dtype.code;
 }
@@ -161,7 +159,7 @@ function checkOneMesh(
   );
 }
 
-/** What the whole outputs of an op are, by its shape rule on the whole inputs. */
+/** The metadata of the whole outputs, by the op's shape rule on the whole inputs. */
 export function outputMetasOf(
   op: AnyOp,
   inputs: readonly Tensor[],

@@ -1,6 +1,6 @@
 /**
- * Lifts a sharding rule, which speaks of one mesh dim, to a mesh: from the first mesh dim to the
- * last, the strategy with which bringing all inputs into place costs least.
+ * Lifts a sharding rule, which describes one mesh dim, to a mesh: for each mesh dim in order, it
+ * chooses the strategy for which redistributing the inputs costs least.
  */
 import { ShardingError } from '../../core/errors.js';
 import type { AnyOp } from '../../core/op.js';
@@ -14,26 +14,26 @@ import { type DTensorSpec, placeSpec, type TensorMeta } from '../spec/spec.js';
 /** A strategy of any op. */
 export type AnyStrategy = Strategy<object>;
 
-/** One call, with what is known of the whole tensors. */
+/** One call of an op, with the metadata of the whole tensors. */
 export interface OpCall {
   readonly op: AnyOp;
-  /** Metadata only; numbers are wrapped. */
+  /** Only metadata is read; numbers are wrapped. */
   readonly inputs: readonly Tensor[];
-  /** Of each input; null for numbers. */
+  /** The spec of each input; null for numbers. */
   readonly specs: readonly (DTensorSpec | null)[];
   readonly params: object;
-  /** Of the tensor that the result is written into. */
+  /** The spec of the tensor that the result is written into. */
   readonly into: DTensorSpec | null;
-  /** The one that all specs share is that of this one. */
+  /** The mesh of all specs. */
   readonly mesh: DTensorSpec['mesh'];
   readonly outputMetas: readonly TensorMeta[];
-  /** Inputs that the op overwrites: they stay as they are. */
+  /** Inputs that the op overwrites, which cannot be redistributed. */
   readonly overwritten: readonly number[];
 }
 
 /**
- * One strategy for each mesh dim, or null if some mesh dim has none that keeps what is overwritten
- * in its place.
+ * One strategy for each mesh dim; null if a mesh dim has no strategy that keeps the placements of
+ * overwritten tensors.
  */
 export function chooseStrategies(call: OpCall): AnyStrategy[] | null {
   const chosen: AnyStrategy[] = [];
@@ -45,7 +45,7 @@ export function chooseStrategies(call: OpCall): AnyStrategy[] | null {
   return chosen;
 }
 
-/** All inputs and outputs whole on each rank. */
+/** The strategy that replicates all inputs and outputs. */
 export function replicateAll(call: OpCall): AnyStrategy {
   return {
     inputs: call.inputs.map(() => Replicate()),
@@ -53,9 +53,7 @@ export function replicateAll(call: OpCall): AnyStrategy {
   };
 }
 
-/**
- * What the rule gives for the next mesh dim, as far as it fits, and last that all is replicated.
- */
+/** The strategies of the rule that fit the next mesh dim, and last the replicating one. */
 function candidates(call: OpCall, chosen: readonly AnyStrategy[]): AnyStrategy[] {
   const { op, inputs, params } = call;
   const listed: readonly AnyStrategy[] =
@@ -125,9 +123,8 @@ function outputFits(
 }
 
 /**
- * Sharding is followed, not invented: inputs are cut only along a mesh dim that cuts one of them,
- * or the tensor that is written to. And a dim of at most one element is cut only to keep a cut that
- * there is.
+ * Sharding propagates and does not arise: a strategy may shard inputs only along a mesh dim that
+ * shards an input or `into`. A dim of at most one element is sharded only if it is already.
  */
 function followsSharding({ specs, into }: OpCall, meshDim: number, strategy: AnyStrategy): boolean {
   if (into?.placements[meshDim]?.isShard()) return true;
@@ -147,10 +144,7 @@ function followsSharding({ specs, into }: OpCall, meshDim: number, strategy: Any
   return !shardsInput || (anySharded && (kept || !small));
 }
 
-/**
- * The one local function that the strategies run, null for the op itself, or that they have
- * several.
- */
+/** The local function of the strategies, null for the op itself, `several` if they differ. */
 export function runOf(strategies: readonly AnyStrategy[]): LocalRun<object> | null | 'several' {
   let found: LocalRun<object> | null = null;
   for (const { run } of strategies) {
@@ -161,7 +155,7 @@ export function runOf(strategies: readonly AnyStrategy[]): LocalRun<object> | nu
   return found;
 }
 
-/** Of strategies that cost the same, the first. */
+/** The cheapest strategy; the first of equals. */
 function cheapest(
   call: OpCall,
   chosen: readonly AnyStrategy[],
@@ -180,8 +174,8 @@ function cheapest(
 }
 
 /**
- * What bringing an input into a place along the next mesh dim costs; later mesh dims are taken to
- * stay as they are. Found once for each place: strategies have most of them in common.
+ * The cost of redistributing an input to a placement on the next mesh dim, if later mesh dims keep
+ * theirs. Memoized, because strategies have most placements in common.
  */
 function inputCosts(
   { specs }: OpCall,

@@ -1,7 +1,6 @@
 /**
- * What a redistribution is estimated to cost. Only the comparison of two plans counts, so one set
- * of constants serves all machines: a collective costs its start, and the bytes that a rank
- * receives.
+ * Estimates the cost of a redistribution: a latency for each collective, and the bytes that a rank
+ * receives. Plans are only compared with each other, so one set of constants serves all machines.
  *
  * @see PyTorch `torch.distributed.tensor._collective_utils`: `redistribute_cost`
  */
@@ -10,30 +9,25 @@ import { chunkSize, largestLocalShape } from '../spec/shard-geometry.js';
 import type { DTensorSpec } from '../spec/spec.js';
 import { isCollective, type Step, type StepKind } from './steps.js';
 
-/** Microseconds that a collective takes whatever its size. */
+/** Microseconds of a collective of any size. */
 const COLLECTIVE_LATENCY = 10;
-/** The same for a step that moves nothing: above zero, so that doing nothing is best. */
+/** Microseconds of a local step; above zero, so that the empty plan is cheapest. */
 const LOCAL_LATENCY = 0.5;
-/** Bytes that a rank receives in a microsecond: 100 GB/s. */
+/** Bytes that a rank receives per microsecond: 100 GB/s. */
 const NETWORK_RATE = 100_000;
-/** Bytes that a rank copies in its own memory in a microsecond: 1 TB/s. */
+/** Bytes that a rank copies in its memory per microsecond: 1 TB/s. */
 const MEMORY_RATE = 1_000_000;
 
-/** An estimate of a plan. */
+/** The estimated cost of a plan. */
 export interface PlanCost {
   readonly microseconds: number;
-  /** How many steps communicate. */
+  /** The number of steps that communicate. */
   readonly collectives: number;
-  /**
-   * Bytes that the busiest rank receives, by the kind of step; kinds that are missing move nothing.
-   */
+  /** Bytes that the busiest rank receives, by kind of step; absent kinds move nothing. */
   readonly bytes: Readonly<{ [kind in StepKind]?: number }>;
 }
 
-/**
- * Bytes that the busiest rank receives in a step, with the padding of uneven pieces; 0 for local
- * steps.
- */
+/** Bytes that the busiest rank receives in a step, including padding; 0 for local steps. */
 export function stepBytes(step: Step, before: DTensorSpec): number {
   const ranks = before.mesh.shape[step.meshDim] as number;
   return (ranks - 1) * blockNumel(step, largestLocalShape(before), ranks) * before.dtype.itemsize;
@@ -45,7 +39,7 @@ function blockNumel(step: Step, local: Shape, ranks: number): number {
     case 'allGather':
       return numelOf(local);
     case 'allReduce':
-      // As a ring does it: a reduce-scatter and an all-gather.
+      // as in a ring: a reduce-scatter and an all-gather
       return 2 * chunkSize(numelOf(local), ranks);
     case 'reduceScatter':
       return numelOf(chunkedShape(local, step.dim, ranks));
@@ -60,7 +54,7 @@ function chunkedShape(local: Shape, dim: number, ranks: number): Shape {
   return local.map((size, i) => (i === dim ? chunkSize(size, ranks) : size));
 }
 
-/** What a plan from `from` costs. */
+/** The estimated cost of a plan that begins at `from`. */
 export function planCost(from: DTensorSpec, steps: readonly Step[]): PlanCost {
   const bytes: { [kind in StepKind]?: number } = {};
   let microseconds = 0;

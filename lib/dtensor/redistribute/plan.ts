@@ -1,12 +1,11 @@
 /**
- * How a distributed tensor gets from one spec to another: the fewest collectives, and of those
- * plans the one that moves the fewest bytes.
+ * Plans how a distributed tensor gets from one spec to another: with the fewest collectives, and
+ * among those plans with the fewest bytes.
  *
- * The mesh dims that cut a tensor dim are a stack, in the order in which they cut: only the
- * innermost piece can be joined or sent elsewhere, and a new cut goes on the end. So what stands
- * above the first difference between the stacks of both specs must come off, each mesh dim once,
- * and nothing else need move. Each such mesh dim goes to its target at once or by way of Replicate;
- * the search is over these ways.
+ * The mesh dims that shard a tensor dim form a stack, in shard order: only the innermost shards can
+ * be gathered or exchanged, and a new mesh dim shards last. So all mesh dims from the first
+ * difference between the stacks of both specs must be removed, each once, and nothing else moves.
+ * Each of them goes to its target directly or through Replicate; the search is over these routes.
  */
 import { ShardingError } from '../../core/errors.js';
 import { type Placement, type ReduceOpName, Replicate } from '../../core/placement.js';
@@ -24,11 +23,11 @@ import { isCollective, type Step, type StepKind } from './steps.js';
 
 /** Options of {@link planRedistribute}. */
 export interface PlanOptions {
-  /** Lets Replicate become Partial: only what computes gradients may ask for that. */
+  /** Allows Replicate to Partial, which only gradients need. */
   partialFromReplicate?: boolean;
 }
 
-/** A plan that was found, and what it is estimated to cost. */
+/** A plan and its estimated cost. */
 interface Plan {
   readonly steps: readonly Step[];
   readonly microseconds: number;
@@ -37,10 +36,10 @@ interface Plan {
 const plans = new WeakMap<DTensorSpec, Map<number, Plan>>();
 
 /**
- * The steps from one spec to another of the same tensor on the same mesh; none if they are equal.
- * The last one leaves `to`.
+ * The steps from one spec of a tensor to another on the same mesh; empty if they are equal. The
+ * last step results in `to`.
  *
- * @throws ShardingError for another mesh, and for a Partial target where the source is not the same
+ * @throws ShardingError for another mesh, and for a Partial target unless the source is the same
  * Partial
  */
 export function planRedistribute(
@@ -69,7 +68,7 @@ function planOf(from: DTensorSpec, to: DTensorSpec): Plan {
 
 const NO_STEPS: readonly Step[] = Object.freeze([]);
 
-/** Whether no mesh dim would have to become Partial. */
+/** Whether no mesh dim has to become Partial. */
 function canRedistribute(from: DTensorSpec, to: DTensorSpec): boolean {
   return to.placements.every(
     (target, meshDim) => !target.isPartial() || target === from.placements[meshDim],
@@ -77,8 +76,8 @@ function canRedistribute(from: DTensorSpec, to: DTensorSpec): boolean {
 }
 
 /**
- * The estimated cost of the best plan; 0 between equal specs, infinite where a mesh dim would have
- * to become Partial. @internal
+ * The estimated cost of the best plan: 0 between equal specs, infinite if a mesh dim has to become
+ * Partial. @internal
  */
 export function redistributeMicroseconds(from: DTensorSpec, to: DTensorSpec): number {
   if (from === to) return 0;
@@ -127,19 +126,19 @@ function checkPartialTarget(from: DTensorSpec, target: Placement, meshDim: numbe
 }
 
 /**
- * Where each mesh dim is: as in the source, replicated, or as in the target; a letter for each, so
- * that a state is a key.
+ * The status of each mesh dim as one letter: as in the source, replicated, or as in the target. A
+ * string, so that it is a key.
  */
 type State = string;
 const [SOURCE, REPLICATED, TARGET] = ['s', 'r', 't'] as const;
 
-/** A step and where it leads. */
+/** A step and the state after it. */
 interface Move {
   readonly step: Step;
   readonly state: State;
 }
 
-/** What is left to do from a state, at best. */
+/** The best sequence of steps from a state to the target. */
 interface Route {
   readonly collectives: number;
   readonly bytes: number;
@@ -147,8 +146,8 @@ interface Route {
 }
 
 /**
- * What makes tensors small goes first, what makes them large last; of ways that cost the same, the
- * first counts.
+ * Steps that make tensors smaller come first, those that make them larger last. Of routes with
+ * equal cost, the first is chosen.
  */
 const priorities: readonly StepKind[] = [
   'reduceScatter',
@@ -164,10 +163,10 @@ const DONE: Route = { collectives: 0, bytes: 0, first: null };
 class Planner {
   private readonly from: DTensorSpec;
   private readonly to: DTensorSpec;
-  /** For each tensor dim, the mesh dims that really cut it. */
+  /** For each tensor dim, the mesh dims of several ranks that shard it. */
   private readonly orderBefore: ShardOrder;
   private readonly orderAfter: ShardOrder;
-  /** By mesh dim: whether more than one rank is concerned, and something must be done. */
+  /** For each mesh dim, whether it has several ranks and needs a step. */
   private readonly moves: readonly boolean[];
   private readonly routes = new Map<State, Route>();
   private readonly specs = new Map<State, DTensorSpec>();
@@ -185,7 +184,7 @@ class Planner {
     });
   }
 
-  /** Whether both specs cut alike up to and including this mesh dim. */
+  /** Whether both specs shard `dim` equally up to and including this mesh dim. */
   private isUnchanged(dim: number, meshDim: number): boolean {
     const before = this.orderBefore[dim] as readonly number[];
     const after = this.orderAfter[dim] as readonly number[];
@@ -207,7 +206,7 @@ class Planner {
     return steps;
   }
 
-  /** One rank alone holds the same whatever its placement is called. */
+  /** Changes the placements of mesh dims of one rank, which moves nothing. */
   private relabelSingles(): Step[] {
     const steps: Step[] = [];
     let spec = this.from;
@@ -220,7 +219,7 @@ class Planner {
     return steps;
   }
 
-  /** The best way on from a state. Statuses only advance, so this ends. */
+  /** The best route from a state. The status of a mesh dim only advances, so the search ends. */
   private best(state: State): Route {
     let route = this.routes.get(state);
     if (route === undefined) {
@@ -246,7 +245,7 @@ class Planner {
     return best ?? DONE;
   }
 
-  /** The steps that can be taken, by priority and then by mesh dim. */
+  /** The possible steps, by priority and then by mesh dim. */
   private next(state: State): Move[] {
     const found: Move[] = [];
     for (let meshDim = 0; meshDim < state.length; meshDim++) {
@@ -328,7 +327,7 @@ class Planner {
     });
   }
 
-  /** A mesh dim whose target is Replicate is there once it is replicated. */
+  /** A mesh dim whose target is Replicate has reached it when it is replicated. */
   private advance(state: State, meshDim: number, status: typeof REPLICATED | typeof TARGET): State {
     return (
       state.slice(0, meshDim) +
@@ -338,8 +337,7 @@ class Planner {
   }
 
   /**
-   * Whether all that cuts `dim` before this mesh dim in the target does so already, and nothing
-   * else does.
+   * Whether `dim` is now sharded by exactly the mesh dims that come before this one in the target.
    */
   private canPush(state: State, meshDim: number, dim: number): boolean {
     const wanted = this.orderAfter[dim] as readonly number[];
@@ -347,7 +345,7 @@ class Planner {
     return wanted.indexOf(meshDim) === now.length && now.every((each, i) => each === wanted[i]);
   }
 
-  /** What is left of the source's cuts, and those of the target that were made. */
+  /** The mesh dims that shard `dim`: those left from the source, then those of the target. */
   private orderAt(state: State, dim: number): number[] {
     const order: number[] = [];
     for (const meshDim of this.orderBefore[dim] as readonly number[])
@@ -357,7 +355,7 @@ class Planner {
     return order;
   }
 
-  /** Found once for each state: the search comes to it by several ways. */
+  /** Computed once for each state, because several routes lead to it. */
   private specAt(state: State): DTensorSpec {
     let spec = this.specs.get(state);
     if (spec === undefined) {
@@ -387,7 +385,7 @@ class Planner {
   }
 }
 
-/** Without cuts among one rank, which change nothing. */
+/** The shard order without mesh dims of one rank. */
 function shardOrderOf({ order, mesh }: DTensorSpec): ShardOrder {
   return order.map((meshDims) => meshDims.filter((meshDim) => mesh.shape[meshDim] !== 1));
 }

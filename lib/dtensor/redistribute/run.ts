@@ -1,4 +1,7 @@
-/** Carries out plans: what this rank has becomes what it shall have. */
+/**
+ * Runs a plan on the local shard of this rank. Consecutive collectives of one kind along several
+ * mesh dims become one collective among the ranks of all of them.
+ */
 import { onPurpose } from '../../core/collective.js';
 import type { AnyOp } from '../../core/op.js';
 import { numelOf } from '../../core/shape.js';
@@ -18,19 +21,20 @@ import { type PlanOptions, planRedistribute } from './plan.js';
 import { along, because } from './policy.js';
 import type { AllGatherStep, AllToAllStep, ReduceScatterStep, Step } from './steps.js';
 
-/** Where a step starts. */
+/** The state before a step. */
 interface Stage {
   readonly mesh: DeviceMesh;
   readonly coordinate: readonly number[];
   readonly spec: DTensorSpec;
-  /** Among whose ranks it communicates: see {@link MergedStep}. */
+  /** The mesh dims whose ranks communicate; see {@link MergedStep}. */
   readonly meshDims: readonly number[];
 }
 
 /**
- * The part of `to` from the part of `from`: itself if nothing changes, else a dense tensor.
+ * Redistributes a local shard of `from` to one of `to`. Returns the same tensor if nothing changes,
+ * else a dense one.
  *
- * @throws ShardingError for a transition that there is not
+ * @throws ShardingError for a transition that is not possible
  */
 export function redistributeLocal(
   local: Tensor,
@@ -61,9 +65,9 @@ export function redistributeLocal(
   );
 }
 
-/** A plan as it is carried out. */
+/** A plan with merged steps. */
 interface MergedPlan {
-  /** What all ranks must have in common. */
+  /** The purpose, which must be equal on all ranks; errors quote it. */
   readonly text: string;
   readonly merged: readonly (MergedStep & { readonly names: string })[];
 }
@@ -85,7 +89,7 @@ function mergedPlan(steps: readonly Step[], from: DTensorSpec, to: DTensorSpec):
   return found;
 }
 
-/** What this rank holds of an input, as an op needs it. */
+/** Redistributes the local shard of input `i` of an op. */
 export function moveInput(
   op: AnyOp,
   i: number,
@@ -139,7 +143,7 @@ function localChunk(
 const chunkSizes = (size: number, ranks: number): number[] =>
   chunksOf(size, ranks).map((chunk) => chunk.size);
 
-/** Collectives cut and join rows: another dim takes their place meanwhile. @internal */
+/** Collectives work along dim 0, so another dim is transposed to the front. @internal */
 export function alongRows(t: Tensor, dim: number, run: (rows: Tensor) => Tensor): Tensor {
   if (dim === 0) return run(t);
   return run(t.transpose(0, dim).contiguous()).transpose(0, dim).contiguous();
@@ -175,7 +179,9 @@ function reduceToShards(
   });
 }
 
-/** Each rank cuts its piece along the new dim and joins what comes along the old one. */
+/**
+ * Each rank splits its shard along `toDim` and concatenates the received chunks along `fromDim`.
+ */
 function exchangeShards(
   { meshDim, fromDim, toDim }: AllToAllStep,
   t: Tensor,
@@ -197,27 +203,27 @@ function exchangeShards(
   );
 }
 
-/** What a rank adds to a reduction whose result is to be `t`. */
-function partialValue(reduceOp: string, t: Tensor, place: number): Tensor {
-  if (place === 0 || reduceOp === 'avg' || reduceOp === 'min' || reduceOp === 'max') return t;
+/** The partial value of a rank, such that the reduction of all is `t`. */
+function partialValue(reduceOp: string, t: Tensor, rank: number): Tensor {
+  if (rank === 0 || reduceOp === 'avg' || reduceOp === 'min' || reduceOp === 'max') return t;
   return reduceOp === 'sum' ? t.zerosLike() : t.zerosLike().add(1);
 }
 
-/** A step, or several that differ in their mesh dim alone. */
+/** A step, or several that differ only in their mesh dim. */
 export interface MergedStep {
-  /** The first of them. */
+  /** The first of the steps. */
   readonly step: Step;
-  /** Among whose ranks it communicates: the dim that cuts a tensor dim first comes first. */
+  /** The mesh dims whose ranks communicate, in shard order. */
   readonly meshDims: readonly number[];
-  /** The spec that it leaves. */
+  /** The spec after the steps. */
   readonly after: DTensorSpec;
 }
 
 /**
- * Pieces of pieces lie behind each other as one gather of all ranks joins them, uneven ones as
- * well, because each rank knows the sizes of all.
+ * Merges consecutive steps into one collective of a larger group. This is exact for uneven shards
+ * too, because each rank knows the sizes of all.
  *
- * @see PyTorch, which does so along mesh dims that the program has flattened
+ * @see PyTorch, which merges along mesh dims that the program has flattened
  */
 export function mergeSteps(steps: readonly Step[]): readonly MergedStep[] {
   const merged: MergedStep[] = [];
@@ -242,7 +248,7 @@ function alike(a: Step, b: Step): boolean {
   return a.kind === 'allGather' && b.kind === 'allGather' && a.dim === b.dim;
 }
 
-/** What cut last is joined first, and cut again last. */
+/** The innermost mesh dim is gathered first and scattered last. */
 function inOrder(step: Step, before: readonly number[]): readonly number[] {
   return step.kind === 'allGather' ? [step.meshDim, ...before] : [...before, step.meshDim];
 }

@@ -1,4 +1,4 @@
-/** Checks of placements and shard orders against a tensor and a mesh. */
+/** Checks of meshes, placements and shard orders that a program passed in. */
 import { IndexError, ShardingError } from '../../core/errors.js';
 import { isAnothers, usedByAnother } from '../../core/home.js';
 import { shown, unexpected } from '../../core/options.js';
@@ -8,8 +8,8 @@ import { formatMesh, type MeshLayout, meshDimName } from '../../distributed/devi
 import type { ShardOrder } from './tensor-meta.js';
 
 /**
- * @throws ArgumentError for what is not a mesh, DistributedError for one of another rank of this
- * process
+ * @throws ArgumentError unless `mesh` is a mesh, DistributedError if it belongs to another rank of
+ * this process
  */
 export function checkMesh(op: string, mesh: unknown): asserts mesh is MeshLayout {
   const fits =
@@ -25,11 +25,11 @@ export function checkMesh(op: string, mesh: unknown): asserts mesh is MeshLayout
 }
 
 /**
- * Placements with dims from 0 on.
+ * Returns the placements with negative dims replaced.
  *
- * @throws ShardingError unless there is one for each mesh dim, or if they hold terms of reductions
- * that do not commute
- * @throws IndexError for a shard dim that the tensor has not
+ * @throws ShardingError unless there is one placement for each mesh dim, or if two Partial
+ * placements have reductions that do not commute
+ * @throws IndexError for a shard dim that the tensor does not have
  */
 export function checkPlacements(
   op: string,
@@ -74,8 +74,8 @@ function wrapShard(op: string, placement: Shard, ndim: number): Placement {
 const linear = (placement: Partial) => placement.reduceOp === 'sum' || placement.reduceOp === 'avg';
 
 /**
- * Two reductions whose result depends on which is done first, as the maximum of sums and the sum of
- * maxima; null if there are none.
+ * Two Partial placements whose result depends on which reduction is done first, such as the maximum
+ * of sums and the sum of maxima; null if all reductions commute.
  */
 export function mixedPartials(
   placements: readonly Placement[],
@@ -96,8 +96,8 @@ function doNotCommute(op: string, first: Partial, second: Partial): ShardingErro
 }
 
 /**
- * @throws ShardingError unless the order has, for each dim that it speaks of, the mesh dims that
- * cut it, each once
+ * @throws ShardingError unless each entry of the order lists the mesh dims that shard its tensor
+ * dim, each once. An entry may be empty where at most one mesh dim does.
  */
 export function checkShardOrder(
   op: string,

@@ -9,15 +9,16 @@ import { shardAt } from './shard-geometry.js';
 import type { DTensorSpec } from './spec.js';
 
 /**
- * What a distributed tensor has in its `sharding`: this rank's shard and the spec. What communicates
- * is implemented in `dtensor/ops.ts`, above redistribution. @internal
+ * The `sharding` of a distributed tensor: this rank's local shard and the spec. The methods are
+ * implemented in `dtensor/ops.ts`, because they redistribute, which this folder may not import.
+ * @internal
  */
 export abstract class LocalShard implements Sharding {
   readonly local: Tensor;
   readonly spec: DTensorSpec;
   /**
-   * The reason why a result that should be a view has its own memory, or null. Such a tensor refuses
-   * in-place changes, which would not reach the base.
+   * The reason why a result that should be a view has its own memory, or null. Such a tensor
+   * refuses in-place changes, which would not reach the base.
    */
   noView: string | null = null;
 

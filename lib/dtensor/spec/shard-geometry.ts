@@ -1,18 +1,21 @@
-/** Which part of a tensor each rank holds. */
+/**
+ * Sizes and offsets of the shards of a tensor: the chunk rule of `Shard`, on one or more mesh dims.
+ */
 import type { Shape } from '../../core/shape.js';
 import type { ShardMeta } from '../../core/sharding-rule.js';
 import type { MeshLayout } from '../../distributed/device-mesh/layout.js';
 import type { DTensorSpec } from './spec.js';
 
 /**
- * Elements of the pieces that `size` elements are cut into among `ranks`; the last ones may have
- * fewer, or none.
+ * The number of elements of a chunk of `size` elements; the last chunks may have fewer, or none.
  */
 export function chunkSize(size: number, ranks: number): number {
   return Math.ceil(size / ranks);
 }
 
-/** The part of `size` elements that rank `rank` of `ranks` has. An empty one begins at the end. */
+/**
+ * The chunk of `size` elements that rank `rank` of `ranks` has. An empty chunk begins at the end.
+ */
 export function chunkOf(
   size: number,
   ranks: number,
@@ -23,14 +26,16 @@ export function chunkOf(
   return { size: Math.min(size, offset + chunk) - offset, offset };
 }
 
-/** The parts of all ranks. */
+/** The chunks of all ranks. */
 export function chunksOf(size: number, ranks: number): { size: number; offset: number }[] {
   return Array.from({ length: ranks }, (_, rank) => chunkOf(size, ranks, rank));
 }
 
+/** The shards of one spec. */
 interface SpecShards {
-  /** By the place of a rank in the mesh, row-major; made on demand. */
+  /** By the row-major position of a rank in the mesh; computed on demand. */
   readonly byRank: (ShardMeta | undefined)[];
+  /** The empty shard of ranks outside of the mesh. */
   readonly outside: ShardMeta;
 }
 
@@ -49,9 +54,7 @@ function shardsOf(spec: DTensorSpec): SpecShards {
   return found;
 }
 
-/**
- * What the rank at `coordinate` holds; a rank outside the mesh (null) has a tensor of shape [0].
- */
+/** The shard of the rank at `coordinate`; a rank outside of the mesh (null) has shape [0]. */
 export function shardAt(spec: DTensorSpec, coordinate: readonly number[] | null): ShardMeta {
   const { byRank, outside } = shardsOf(spec);
   if (coordinate === null) return outside;
@@ -62,7 +65,7 @@ export function shardAt(spec: DTensorSpec, coordinate: readonly number[] | null)
   return (byRank[rank] ??= computeShard(spec, coordinate));
 }
 
-/** Each mesh dim cuts what those before it in the order of the dim have left. */
+/** Each mesh dim shards the chunk of the mesh dim before it in the shard order. */
 function computeShard(spec: DTensorSpec, coordinate: readonly number[]): ShardMeta {
   const shape: number[] = [];
   const offsets: number[] = [];
@@ -88,7 +91,7 @@ function computeShard(spec: DTensorSpec, coordinate: readonly number[]): ShardMe
   });
 }
 
-/** Sizes of the largest piece, which is the first: collectives pad the others to it. */
+/** Sizes of the largest shard, which is the first: collectives pad the others to it. */
 export function largestLocalShape(spec: DTensorSpec): Shape {
   return shardAt(
     spec,
@@ -96,7 +99,7 @@ export function largestLocalShape(spec: DTensorSpec): Shape {
   ).shape;
 }
 
-/** All positions in a mesh, row-major: the last mesh dim runs fastest. */
+/** All coordinates of a mesh in row-major order: the last mesh dim changes fastest. */
 export function meshCoordinates(mesh: MeshLayout): number[][] {
   return mesh.shape.reduce<number[][]>(
     (starts, ranks) =>
@@ -105,15 +108,15 @@ export function meshCoordinates(mesh: MeshLayout): number[][] {
   );
 }
 
-/** The shards of one tensor dim on the ranks of a group, in the form that collectives need. */
+/** The shards of one tensor dim on the ranks of a group, as collectives need them. */
 export interface GroupShards {
-  /** In the order of the ranks. */
+  /** The sizes, in the order of the ranks. */
   readonly sizes: readonly number[];
-  /** From where the first of them begins. */
+  /** The offsets relative to the first shard of the group. */
   readonly offsets: readonly number[];
   /**
-   * Which piece comes first in the tensor, which next; null where that is the order of the ranks.
-   * Mesh dims may cut in another order than theirs.
+   * The ranks in the order of their shards in the tensor; null if that is the order of the ranks.
+   * The orders differ if the shard order is not that of the mesh dims.
    */
   readonly order: readonly number[] | null;
 }
@@ -121,8 +124,8 @@ export interface GroupShards {
 const groupCache = new WeakMap<DTensorSpec, Map<string, GroupShards>>();
 
 /**
- * Of the ranks that differ from the one at `coordinate` along some mesh dims only, in the order of
- * the mesh.
+ * The shards along `dim` of the ranks that differ from the one at `coordinate` only along
+ * `meshDims`, in the order of the mesh.
  */
 export function groupShards(
   spec: DTensorSpec,

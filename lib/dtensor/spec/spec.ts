@@ -1,7 +1,7 @@
 /**
- * The spec of a distributed tensor: what the whole tensor is, and how each dimension of a mesh
- * holds it. Specs are interned: equal ones are the same object, so `===` compares them and caches
- * are keyed by their ids.
+ * The spec of a distributed tensor: the metadata of the whole tensor, the mesh, and one placement
+ * for each mesh dimension. Specs are interned: equal specs are one object, so `===` compares them
+ * and caches use their ids as keys.
  *
  * @see PyTorch `torch.distributed.tensor._dtensor_spec`
  */
@@ -13,12 +13,12 @@ import { formatShape, type Shape } from '../../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../../distributed/device-mesh/layout.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './checks.js';
 import {
-  checkParts,
+  checkMetaFields,
+  FrozenMeta,
   frozen,
   metaKey,
   type ShardOrder,
   type TensorMeta,
-  WholeMeta,
 } from './tensor-meta.js';
 
 export { type ShardOrder, TensorMeta } from './tensor-meta.js';
@@ -26,33 +26,30 @@ export { type ShardOrder, TensorMeta } from './tensor-meta.js';
 /** Options of {@link DTensorSpec}. */
 export interface DTensorSpecOptions {
   /**
-   * Of the whole tensor: `TensorMeta(shape, stride, dtype)`, or an object of shape, strides and
-   * dtype.
+   * The metadata of the whole tensor: `TensorMeta(shape, stride, dtype)`, or an object with shape,
+   * strides and dtype.
    */
   tensorMeta: TensorMeta;
   /**
-   * For each tensor dim, the mesh dims that cut it, in the order in which they do; by default the
-   * lower ones first. FSDP over tensor parallel on a mesh `(dp, tp)` cuts dim 0 by tp and the
-   * pieces by dp: `[[1, 0]]`. Dims that no two mesh dims share may be left out.
+   * For each tensor dim, the mesh dims that shard it, outermost first; by default in ascending
+   * order. FSDP over tensor parallel on a mesh `(dp, tp)` shards dim 0 by tp and the shards by dp:
+   * `[[1, 0]]`. Dims that at most one mesh dim shards may be left out.
    */
   shardOrder?: ShardOrder | null;
 }
 
 class Spec {
-  /** @internal small and different for each spec: what keys of caches are made of */
+  /** @internal a small number, unique for each spec, for keys of caches */
   readonly id: number;
   /** The mesh of the tensor. */
   readonly mesh: MeshLayout;
-  /** One for each mesh dim; shard dims are not negative. */
+  /** One placement for each mesh dim; shard dims are not negative. */
   readonly placements: readonly Placement[];
-  /** For each tensor dim, the mesh dims that cut it, outermost cut first. */
+  /** For each tensor dim, the mesh dims that shard it, outermost first. */
   readonly order: ShardOrder;
   /** Shape, stride and dtype of the whole tensor. */
-  readonly tensorMeta: WholeMeta;
-  /**
-   * @internal what it was last asked to become, and what that is: programs ask for the same again
-   * and again
-   */
+  readonly tensorMeta: FrozenMeta;
+  /** @internal the last `redistribute` call and its result, because programs repeat their calls */
   asked: { readonly placements: readonly Placement[]; readonly spec: DTensorSpec } | null = null;
   /** @internal see {@link gradientSpec} */
   gradient: DTensorSpec | null = null;
@@ -62,7 +59,7 @@ class Spec {
     mesh: MeshLayout,
     placements: readonly Placement[],
     order: ShardOrder,
-    tensorMeta: WholeMeta,
+    tensorMeta: FrozenMeta,
   ) {
     this.id = id;
     this.mesh = mesh;
@@ -86,7 +83,7 @@ class Spec {
     return this.tensorMeta.shape.length;
   }
 
-  /** Whether each rank holds all of it. */
+  /** Whether each rank holds the whole tensor. */
   isReplicated(): boolean {
     return this.placements.every((placement) => placement.isReplicate());
   }
@@ -106,7 +103,7 @@ class Spec {
     return formatMesh(this.mesh);
   }
 
-  /** @internal `[Shard(0), Replicate()]`, and the order of cuts where it is not the default */
+  /** @internal `[Shard(0), Replicate()]`, and the shard order if it is not the default */
   placementsInWords(): string {
     return `${formatPlacements(this.placements)}${formatOrder(this.mesh, this.order)}`;
   }
@@ -124,7 +121,7 @@ export function formatPlacements(placements: readonly Placement[]): string {
   return `[${placements.join(', ')}]`;
 }
 
-/** Says only what is not the default. */
+/** Empty for the default order. */
 function formatOrder(mesh: MeshLayout, order: ShardOrder): string {
   const parts = order.flatMap((meshDims, dim) => {
     const real = meshDims.filter((meshDim) => mesh.shape[meshDim] !== 1);
@@ -138,13 +135,13 @@ function formatOrder(mesh: MeshLayout, order: ShardOrder): string {
 }
 
 /**
- * How a tensor is held by the ranks of a mesh. Called or constructed, equal arguments give the same
- * object.
+ * How a tensor is placed on the ranks of a mesh. Equal arguments give the same object, with or
+ * without `new`.
  *
  * @param placements one for each mesh dim; negative shard dims count from the end
- * @throws ShardingError if placements and mesh do not fit, or the shard order names other mesh dims
- * than those that cut
- * @throws IndexError for a shard dim that the tensor has not
+ * @throws ShardingError unless placements fit the mesh, and the shard order lists the mesh dims
+ * that shard each tensor dim
+ * @throws IndexError for a shard dim that the tensor does not have
  * @see PyTorch `torch.distributed.tensor.DTensorSpec`
  */
 export const DTensorSpec: Interned<
@@ -169,16 +166,14 @@ function checkTensorMeta(op: string, options: DTensorSpecOptions): DTensorSpecOp
     'an object of shape, strides and dtype, all of the whole tensor, or TensorMeta(shape, stride, dtype)';
   if (typeof tensorMeta !== 'object' || tensorMeta === null)
     throw unexpected(op, 'tensorMeta', expected, tensorMeta);
-  if (!(tensorMeta instanceof WholeMeta))
-    checkParts(op, tensorMeta, { strides: 'tensorMeta.strides', dtype: 'tensorMeta.dtype' });
+  if (!(tensorMeta instanceof FrozenMeta))
+    checkMetaFields(op, tensorMeta, { strides: 'tensorMeta.strides', dtype: 'tensorMeta.dtype' });
   return options;
 }
 
-/**
- * Specs of one mesh by their key. They die with the mesh, and so do the caches that hang on them.
- */
+/** The specs of one mesh by key. They are collected with the mesh, and their caches with them. */
 interface SpecTable {
-  /** The first one seen of those with its id; all specs have this one. */
+  /** The first mesh object with its id; all specs refer to it. */
   readonly mesh: MeshLayout;
   readonly specs: Map<string, Spec>;
 }
@@ -198,10 +193,9 @@ function tableOf(mesh: MeshLayout): SpecTable {
 }
 
 /**
- * The spec there is, or a new one, of placements that are checked and have no negative dims.
+ * The interned spec for placements that are checked and have no negative dims.
  *
- * @param order of the dims for which it matters; dims that it leaves out are cut by lower mesh dims
- * first
+ * @param order the shard order of dims that several mesh dims shard; by default ascending
  * @internal
  */
 export function internSpec(
@@ -213,14 +207,14 @@ export function internSpec(
   const shared = hasSharedTensorDim(placements)
     ? canonicalOrder(mesh, placements, order, meta.shape.length)
     : null;
-  let key = meta instanceof WholeMeta ? meta.key : metaKey(meta);
+  let key = meta instanceof FrozenMeta ? meta.key : metaKey(meta);
   for (let i = 0; i < placements.length; i++) key += `,${(placements[i] as Placement).id}`;
   if (shared !== null) key += `|${shared.join(';')}`;
   const table = tableOf(mesh);
   let spec = table.specs.get(key);
   if (spec === undefined) {
     const tensorMeta =
-      meta instanceof WholeMeta ? meta : new WholeMeta(meta.shape, meta.strides, meta.dtype);
+      meta instanceof FrozenMeta ? meta : new FrozenMeta(meta.shape, meta.strides, meta.dtype);
     const fullOrder = shared ?? canonicalOrder(mesh, placements, order, meta.shape.length);
     spec = new Spec(
       nextId++,
@@ -234,7 +228,7 @@ export function internSpec(
   return spec;
 }
 
-/** Whether several mesh dims cut one tensor dim: only then is there an order of cuts. @internal */
+/** Whether several mesh dims shard one tensor dim; only then the shard order matters. @internal */
 export function hasSharedTensorDim(placements: readonly Placement[]): boolean {
   for (let i = 1; i < placements.length; i++) {
     const placement = placements[i] as Placement;
@@ -244,8 +238,8 @@ export function hasSharedTensorDim(placements: readonly Placement[]): boolean {
 }
 
 /**
- * Cuts among one rank change nothing, so they stand first, and specs that differ only in their
- * place are one.
+ * Mesh dims of one rank do not shard, so they come first; specs that differ only in their position
+ * are equal.
  */
 function canonicalOrder(
   mesh: MeshLayout,
@@ -269,8 +263,8 @@ function canonicalOrder(
 const NO_ORDER: ShardOrder = Object.freeze([]);
 
 /**
- * The same tensor, held otherwise. Without an order, mesh dims that go on cutting a dim keep their
- * order, and new ones cut last: the order that is reached with the least communication. @internal
+ * The spec of the same tensor in other placements. By default, mesh dims that still shard a dim
+ * keep their order and new ones come last, which needs the least communication. @internal
  */
 export function placeSpec(
   spec: DTensorSpec,
@@ -285,7 +279,7 @@ export function placeSpec(
   );
 }
 
-/** @internal see {@link placeSpec} */
+/** The default shard order of {@link placeSpec}. @internal */
 export function keptShardOrder(spec: DTensorSpec, placements: readonly Placement[]): ShardOrder {
   return spec.order.map((meshDims, dim) => {
     const kept = meshDims.filter((meshDim) => placements[meshDim]?.isShard(dim));
@@ -296,7 +290,7 @@ export function keptShardOrder(spec: DTensorSpec, placements: readonly Placement
   });
 }
 
-/** A tensor of which each rank of the mesh has the whole. @internal */
+/** The spec of a tensor that every rank of the mesh holds as a whole. @internal */
 export function replicatedSpec(mesh: MeshLayout, meta: TensorMeta): DTensorSpec {
   return internSpec(
     mesh,
@@ -306,17 +300,17 @@ export function replicatedSpec(mesh: MeshLayout, meta: TensorMeta): DTensorSpec 
   );
 }
 
-/** The whole tensor on each rank. @internal */
+/** The spec of the same tensor, replicated. @internal */
 export function replicateSpec(spec: DTensorSpec): DTensorSpec {
   return spec.isReplicated() ? spec : replicatedSpec(spec.mesh, spec.tensorMeta);
 }
 
-/** The same where nothing is left to be reduced. @internal */
+/** Replaces Partial by Replicate. @internal */
 export function reducedPlacements(placements: readonly Placement[]): readonly Placement[] {
   return placements.map((placement) => (placement.isPartial() ? Replicate() : placement));
 }
 
-/** How a gradient of such a tensor is held: like it, but reduced where it holds terms. @internal */
+/** The spec of the gradient of a tensor: the same, with Partial replaced by Replicate. @internal */
 export function gradientSpec(spec: DTensorSpec): DTensorSpec {
   spec.gradient ??= placeSpec(spec, reducedPlacements(spec.placements), spec.order);
   return spec.gradient;

@@ -1,12 +1,12 @@
-/** What the whole of a distributed tensor is: its sizes, strides and element type. */
+/** The metadata of the whole tensor: shape, strides and dtype. */
 import { DType } from '../../core/dtype.js';
 import { type Interned, interned } from '../../core/interned.js';
 import { checkIntegers, unexpected } from '../../core/options.js';
 import { checkSizes, formatShape, type Shape } from '../../core/shape.js';
 
 /**
- * What the whole tensor is, whichever rank asks: an object of these, or what `TensorMeta(shape,
- * stride, dtype)` makes.
+ * The metadata of the whole tensor, equal on all ranks: an object with these fields, or
+ * `TensorMeta(shape, stride, dtype)`.
  */
 export interface TensorMeta {
   /** The size of each dim. */
@@ -20,8 +20,8 @@ export interface TensorMeta {
 /** For each tensor dim, the mesh dims that shard it, outermost first. */
 export type ShardOrder = readonly (readonly number[])[];
 
-/** What a spec has, and cannot be changed. @internal */
-export class WholeMeta implements TensorMeta {
+/** Immutable metadata. @internal */
+export class FrozenMeta implements TensorMeta {
   readonly shape: Shape;
   readonly strides: Shape;
   readonly dtype: DType;
@@ -35,7 +35,7 @@ export class WholeMeta implements TensorMeta {
     Object.freeze(this);
   }
 
-  /** @internal the same for equal metadata: part of the key of a spec */
+  /** @internal equal for equal metadata; a part of the key of a spec */
   get key(): string {
     return this.#key;
   }
@@ -56,39 +56,40 @@ export class WholeMeta implements TensorMeta {
   }
 }
 
-/** @internal see {@link WholeMeta.key} */
+/** @internal see {@link FrozenMeta.key} */
 export function metaKey({ shape, strides, dtype }: TensorMeta): string {
   return `${dtype.code}|${shape.join()}|${strides.join()}`;
 }
 
 /**
- * What the whole tensor is, for {@link DTensorSpec}: `TensorMeta([16, 10], [10, 1], float32)`, with
- * or without `new`. It cannot be changed, and has `shape`, `stride` (which is also `strides`) and
- * `dtype`.
+ * The metadata of the whole tensor for {@link DTensorSpec}: `TensorMeta([16, 10], [10, 1],
+ * float32)`, with or without `new`. It is immutable and has `shape`, `stride` (also as `strides`)
+ * and `dtype`.
  *
  * @param stride - in elements, one for each dim
- * @throws ArgumentError for what is no shape, no strides of as many dims, no dtype
+ * @throws ArgumentError unless the arguments are a shape, strides of as many dims, and a dtype
  * @see PyTorch `torch.distributed.tensor._dtensor_spec.TensorMeta`
  */
-export const TensorMeta: Interned<[shape: Shape, stride: Shape, dtype: DType], WholeMeta> =
+export const TensorMeta: Interned<[shape: Shape, stride: Shape, dtype: DType], FrozenMeta> =
   interned(
     'TensorMeta',
     (shape: Shape, stride: Shape, dtype: DType) => {
-      checkParts(
+      checkMetaFields(
         'TensorMeta',
         { shape, strides: stride, dtype },
         { strides: 'stride', dtype: 'dtype' },
       );
-      return new WholeMeta(shape, stride, dtype);
+      return new FrozenMeta(shape, stride, dtype);
     },
-    WholeMeta.prototype,
+    FrozenMeta.prototype,
   );
 
 /**
- * @param names - what the caller calls them @throws ArgumentError unless they are the metadata of a
- * tensor @internal
+ * @param names - the names of the fields in errors
+ * @throws ArgumentError unless the fields are the metadata of a tensor
+ * @internal
  */
-export function checkParts(
+export function checkMetaFields(
   op: string,
   { shape, strides, dtype }: TensorMeta,
   names: { readonly strides: string; readonly dtype: string },
@@ -102,7 +103,7 @@ export function checkParts(
   }
 }
 
-/** @internal */
+/** The array itself if it is frozen, else a frozen copy. @internal */
 export function frozen<T>(values: readonly T[]): readonly T[] {
   return Object.isFrozen(values) ? values : Object.freeze(values.slice());
 }
