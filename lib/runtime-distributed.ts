@@ -5,8 +5,8 @@
  */
 import './runtime.js';
 import { hooks, layers } from './core/hooks.js';
-import { findHome } from './distributed/process-group/rank-context.js';
+import { findRuntime } from './distributed/process-group/rank-context.js';
 import { dtensorLayer } from './dtensor/dtensor-layer.js';
 
 layers.dtensor = dtensorLayer;
-hooks.findRank = findHome;
+hooks.findRank = findRuntime;

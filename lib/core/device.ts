@@ -2,8 +2,8 @@
  * Devices and their streams. A device is numbered for native code: 0 is the CPU, 1 + n is `cuda:n`.
  */
 import { DeviceError } from './errors.js';
-import { currentHome, type Home, processHome } from './home.js';
 import { checkNumber, checkOneOf, shown } from './options.js';
+import { currentRuntime, processRuntime, type RankRuntime } from './rank-runtime.js';
 
 /** The kinds of devices. */
 export type DeviceType = 'cpu' | 'cuda';
@@ -24,26 +24,26 @@ export class Device {
   /** @internal the number native code uses */
   readonly code: number;
   /** @internal whose streams these are */
-  readonly home: Home;
+  readonly runtime: RankRuntime;
   /** @internal id of the stream that launches on this device go to; -1 until first used */
   currentStream = -1;
 
   /** @internal */
-  constructor(type: DeviceType, index: number, home: Home = processHome) {
+  constructor(type: DeviceType, index: number, runtime: RankRuntime = processRuntime) {
     checkOneOf('Device', 'type', type, deviceTypes);
     checkNumber('Device', 'index', index, { from: 0, to: 999, whole: true });
     this.type = type;
     this.index = index;
     this.code = type === 'cpu' ? 0 : 1 + index;
-    this.home = home;
+    this.runtime = runtime;
   }
 
   /** Its name; another rank's device says whose it is. */
   toString(): string {
     const name = this.type === 'cpu' ? 'cpu' : `cuda:${this.index}`;
-    return this.home === currentHome()
+    return this.runtime === currentRuntime()
       ? name
-      : `${name} of ${this.home.label ?? 'the main program'}`;
+      : `${name} of ${this.runtime.label ?? 'the main program'}`;
   }
 }
 
@@ -52,23 +52,23 @@ export class Device {
  * @internal
  */
 export function toOneDevice(own: Device, other: Device): string {
-  const strange = [own, other].find(({ home }) => home !== currentHome());
+  const strange = [own, other].find(({ runtime }) => runtime !== currentRuntime());
   if (strange === undefined) return `Move one with .to('${own}').`;
-  const { type, home } = strange;
-  if (home.isRunning)
-    return `Ranks that share a process have memory of their own: send what ${home.label} has made by a collective, or by send and recv.`;
+  const { type, runtime } = strange;
+  if (runtime.isRunning)
+    return `Ranks that share a process have memory of their own: send what ${runtime.label} has made by a collective, or by send and recv.`;
   const origin =
-    home === processHome ? 'It was made outside of the ranks' : `${home.label} has ended`;
+    runtime === processRuntime ? 'It was made outside of the ranks' : `${runtime.label} has ended`;
   return `${origin}: take a copy of it with .to('${type}').`;
 }
 
 /** Of the present rank, where ranks share the process. @internal */
 export function deviceByCode(code: number): Device {
-  const home = currentHome();
-  let found = home.devices[code];
+  const runtime = currentRuntime();
+  let found = runtime.devices[code];
   if (!found) {
-    found = code === 0 ? new Device('cpu', 0, home) : new Device('cuda', code - 1, home);
-    home.devices[code] = found;
+    found = code === 0 ? new Device('cpu', 0, runtime) : new Device('cuda', code - 1, runtime);
+    runtime.devices[code] = found;
   }
   return found;
 }
@@ -83,7 +83,8 @@ export const cpu: Device = deviceByCode(0);
  * @throws DeviceError if the name is malformed.
  */
 export function device(name: DeviceName | Device): Device {
-  if (name instanceof Device) return name.home === currentHome() ? name : deviceByCode(name.code);
+  if (name instanceof Device)
+    return name.runtime === currentRuntime() ? name : deviceByCode(name.code);
   if (name === 'cpu') return deviceByCode(0);
   const match = typeof name === 'string' ? /^cuda(?::(\d{1,3}))?$/.exec(name) : null;
   if (!match) {
@@ -96,16 +97,16 @@ export function device(name: DeviceName | Device): Device {
 }
 
 function ownCudaIndex(): number {
-  const home = currentHome();
-  if (home.findCudaIndex === null) return 0;
-  const index = home.findCudaIndex();
-  home.findCudaIndex = () => index;
+  const runtime = currentRuntime();
+  if (runtime.findCudaIndex === null) return 0;
+  const index = runtime.findCudaIndex();
+  runtime.findCudaIndex = () => index;
   return index;
 }
 
 /** The device of new tensors when none is given; the CPU unless changed. */
 export function getDefaultDevice(): Device {
-  return currentHome().defaultDevice ?? deviceByCode(0);
+  return currentRuntime().defaultDevice ?? deviceByCode(0);
 }
 
 /**
@@ -114,5 +115,5 @@ export function getDefaultDevice(): Device {
  * @throws DeviceError if the name is malformed
  */
 export function setDefaultDevice(name: DeviceName | Device): void {
-  currentHome().defaultDevice = device(name);
+  currentRuntime().defaultDevice = device(name);
 }

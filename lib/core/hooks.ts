@@ -9,8 +9,8 @@ import type { Backend } from './backend.js';
 import type { Device } from './device.js';
 import type { Layer } from './dispatch.js';
 import { ShardwiseError } from './errors.js';
-import type { Home } from './home.js';
 import type { AnyOp } from './op.js';
+import type { RankRuntime } from './rank-runtime.js';
 import type { NativeMemory } from './storage.js';
 import type { Tensor } from './tensor.js';
 
@@ -37,7 +37,7 @@ export interface Hooks {
   /** The entry that the backend copies with, for `updates`, `out` and `move`. */
   copyOp: AnyOp;
   /** Finds the rank that the running code is part of, where several ranks share the process. */
-  findRank: (() => Home | undefined) | null;
+  findRank: (() => RankRuntime | undefined) | null;
 }
 
 /** A function, or an object of functions, that fails when it is used. */

@@ -4,10 +4,10 @@
  * and are counted apart: see {@link MeshDraws}.
  */
 import { ArgumentError } from './errors.js';
-import { currentHome, type Home, processHome } from './home.js';
 import { layers } from './hooks.js';
 import { checkMeshDraws, type DrawPlace, MeshDraws, type MeshDrawsState } from './mesh-rng.js';
 import { checkNumber, optionsOf, shown } from './options.js';
+import { currentRuntime, processRuntime, type RankRuntime } from './rank-runtime.js';
 import type { Tensor } from './tensor.js';
 
 /** Where a generator stands: plain data, to be kept and restored. */
@@ -174,17 +174,17 @@ export function seedByChance(chance = Math.random): number {
  * The generator that ops use when none is given; of ranks that share a process, each has its own.
  */
 export const defaultGenerator = Generator.unseeded();
-processHome.generator = defaultGenerator;
+processRuntime.generator = defaultGenerator;
 
 /** @internal */
-export function generatorOf(home: Home): Generator {
-  home.generator ??= Generator.unseeded();
-  return home.generator;
+export function generatorOf(runtime: RankRuntime): Generator {
+  runtime.generator ??= Generator.unseeded();
+  return runtime.generator;
 }
 
 /** The one of the present rank. @internal */
 export function currentGenerator(): Generator {
-  return generatorOf(currentHome());
+  return generatorOf(currentRuntime());
 }
 
 /** Whose draws those of plain tensors are meanwhile. */

@@ -102,7 +102,7 @@ export function emptyCache(): void {
  */
 export function synchronize(which?: CudaDevice): void {
   const found = cudaDevice(which);
-  found.home.beforeWaiting?.('synchronize');
+  found.runtime.world.checkWait('synchronize');
   waitingCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize', found);
 }
 
@@ -152,7 +152,7 @@ export class Stream {
 
   /** Blocks until everything given to the stream is done. @throws KernelError */
   synchronize(): void {
-    this.device.home.beforeWaiting?.('Stream.synchronize');
+    this.device.runtime.world.checkWait('Stream.synchronize');
     waitingCall(() => writer.addon.synchronize(this.id), 'Stream.synchronize', this.device);
   }
 
@@ -166,7 +166,7 @@ export class Stream {
           return;
         }
         const error = nativeError(failure);
-        device.home.unheard.hear(error);
+        device.runtime.unheard.hear(error);
         reject(translate(error, 'Stream.done', [], device));
       });
     });
@@ -271,8 +271,8 @@ export class Event {
   }
 
   /** What is done needs no waiting, whatever was called since. */
-  private beforeWaiting(op: string, { home }: Device): void {
-    if (home.beforeWaiting !== null && !this.query()) home.beforeWaiting(op);
+  private beforeWaiting(op: string, { runtime }: Device): void {
+    if (runtime.world.isShared && !this.query()) runtime.world.checkWait(op);
   }
 
   /** Frees the event. */

@@ -20,8 +20,8 @@
 import { decomposed } from '../core/decompose.js';
 import { belowDTensor } from '../core/dispatch.js';
 import { InPlaceError, ShardingError } from '../core/errors.js';
-import { isAnothers, usedByAnother } from '../core/home.js';
 import type { AnyOp } from '../core/op.js';
+import { belongsToOtherRank, otherRankError } from '../core/rank-runtime.js';
 import { formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
@@ -52,8 +52,8 @@ export function dtensorLayer(
       ? runPendingFactory(op, params)
       : belowDTensor(op, inputs, params, into);
   const { spec, local } = shard;
-  if (isAnothers(local.device.home))
-    throw usedByAnother(op.name, `the distributed tensor ${spec}`, local.device.home);
+  if (belongsToOtherRank(local.device.runtime))
+    throw otherRankError(op.name, `the distributed tensor ${spec}`, local.device.runtime);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
   if (op.traits.includes('collective')) throw collectiveError(op);
   const follows = op.sharding?.follows;

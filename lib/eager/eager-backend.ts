@@ -6,10 +6,10 @@
 import type { MemoryAccess } from '../core/command.js';
 import { cpu, type Device, toOneDevice } from '../core/device.js';
 import { DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
-import { currentHome, processHome } from '../core/home.js';
 import { hooks } from '../core/hooks.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
 import type { KernelParam } from '../core/op-params.js';
+import { currentRuntime, processRuntime } from '../core/rank-runtime.js';
 import {
   contiguousStrides,
   formatShape,
@@ -74,7 +74,7 @@ const memory: MemoryAccess = {
   copyBytes(from, to) {
     const { itemsize } = from.dtype;
     const bytes = from.numel() * itemsize;
-    if (from.device.home !== to.device.home) {
+    if (from.device.runtime !== to.device.runtime) {
       copyNow(from, to, bytes);
       return;
     }
@@ -87,7 +87,7 @@ const memory: MemoryAccess = {
       'toDevice',
     );
   },
-  checkReach: checkHomes,
+  checkReach: checkOwners,
   checkInto,
 };
 
@@ -106,13 +106,17 @@ function copyNow(from: Tensor, to: Tensor, bytes: number): void {
  * A rank that shares the process gives its tensors to nobody while it runs: their values may wait
  * for ranks that have yet to run.
  */
-function checkHomes(from: Device, to: Device): void {
-  if (from.home === to.home) return;
-  const own = currentHome();
-  const strange = from.home.isRunning ? from : to.home.isRunning && to.home !== own ? to : null;
+function checkOwners(from: Device, to: Device): void {
+  if (from.runtime === to.runtime) return;
+  const own = currentRuntime();
+  const strange = from.runtime.isRunning
+    ? from
+    : to.runtime.isRunning && to.runtime !== own
+      ? to
+      : null;
   if (strange === null) return;
-  const what = `${own.label ?? 'the main program'} ${to.home === own ? `reads a tensor on ${from}` : `writes into a tensor on ${to}`}`;
-  const advice = [from.home, to.home, own].includes(processHome)
+  const what = `${own.label ?? 'the main program'} ${to.runtime === own ? `reads a tensor on ${from}` : `writes into a tensor on ${to}`}`;
+  const advice = [from.runtime, to.runtime, own].includes(processRuntime)
     ? 'Until the ranks have ended, values leave them only by what their functions return: await launch() first.'
     : 'Ranks that share a process have memory of their own: values go from one to another by collectives, or by send and recv.';
   throw new DeviceError(`copy: ${what}. ${advice}`, { op: 'copy', device: String(strange) });
@@ -122,8 +126,8 @@ function checkHomes(from: Device, to: Device): void {
  * Of an operand on another device, which an op may take as an index or a number: those of another
  * rank, or from around the ranks, none may.
  */
-function checkHome(op: AnyOp, operand: Tensor, device: Device): void {
-  if (operand.storage === null || operand.device.home === device.home) return;
+function checkOwner(op: AnyOp, operand: Tensor, device: Device): void {
+  if (operand.storage === null || operand.device.runtime === device.runtime) return;
   const given = `${operand.dtype}${formatShape(operand.shape)} on ${operand.device}`;
   throw new DeviceError(
     `${op.name}: expected tensors on one device, ${device}, got ${given}. ${toOneDevice(device, operand.device)}`,
@@ -156,7 +160,7 @@ function launch(
   if (kernel === undefined) kernel = kernelIds[op.id] = writer.kernelId(op);
   const device = outputs.length > 0 ? (outputs[0] as Tensor).device : firstDevice(inputs);
   for (let i = 0; i < inputs.length; i++)
-    if ((inputs[i] as Tensor).device !== device) checkHome(op, inputs[i] as Tensor, device);
+    if ((inputs[i] as Tensor).device !== device) checkOwner(op, inputs[i] as Tensor, device);
   writer.words.begin(op.name);
   if (op.lower !== null) op.lower(writer.words, inputs, outputs, params);
   else lowerAsIs(inputs, outputs);

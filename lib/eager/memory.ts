@@ -6,7 +6,7 @@ import type { ValueAccess } from '../core/backend.js';
 import { type Device, deviceByCode } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { DeviceError } from '../core/errors.js';
-import { currentHome } from '../core/home.js';
+import { currentRuntime } from '../core/rank-runtime.js';
 import { currentScope } from '../core/scope-stack.js';
 import { contiguousStrides, type Shape } from '../core/shape.js';
 import { type NativeMemory, Storage } from '../core/storage.js';
@@ -145,7 +145,7 @@ const firstByte = (t: Tensor): number => (t.numel() === 0 ? 0 : t.storageOffset 
 /** Reads a dense tensor's bytes, of which there may be none; blocks until they are there. */
 export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
-  t.device.home.beforeWaiting?.('read');
+  t.device.runtime.world.checkWait('read');
   const read = (): void =>
     writer.addon.readSync(storage.handle, firstByte(t), destination, streamOf(t.device));
   waitingCall(read, 'read', t.device, [t]);
@@ -155,7 +155,7 @@ export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
 export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void> {
   const storage = t.liveStorage('read');
   storage.hold(); // the memory stays until the bytes are out, whatever scopes end meanwhile
-  const { turns } = currentHome();
+  const { turns } = currentRuntime();
   const read = readWhenDone(t, storage, destination);
   return turns === null ? read : turns.wait('read', read);
 }
@@ -163,10 +163,10 @@ export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void
 function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView): Promise<void> {
   const stream = streamOf(t.device);
   return new Promise<void>((resolve, reject) => {
-    const { home } = t.device;
+    const { runtime } = t.device;
     const fail = (error: unknown): void =>
-      home.reject(translate(error, 'read', [t]), (explained) => {
-        home.unheard.hear(explained);
+      runtime.reject(translate(error, 'read', [t]), (explained) => {
+        runtime.unheard.hear(explained);
         reject(explained);
       });
     const release = (): void => {
@@ -178,7 +178,7 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
         resolve();
         return;
       }
-      home.afterFailure?.(stream);
+      runtime.world.afterFailure(stream);
       fail(nativeError(failure));
     };
     try {
@@ -191,11 +191,11 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
 }
 
 /** A wait that throws tells of what else has failed for the same reason. */
-function hearing<T>({ home }: Device, wait: () => T): T {
+function hearing<T>({ runtime }: Device, wait: () => T): T {
   try {
     return wait();
   } catch (error) {
-    home.unheard.hear(error);
+    runtime.unheard.hear(error);
     throw error;
   }
 }
@@ -210,7 +210,7 @@ export function waitingCall<T>(
   try {
     return nativeCall(() => hearing(device, wait), op, operands, device);
   } catch (error) {
-    device.home.explainAtOnce?.(error);
+    device.runtime.world.explainAtOnce(error);
     throw error;
   }
 }
@@ -218,7 +218,7 @@ export function waitingCall<T>(
 /** One element; blocks until it is there. */
 export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
-  t.device.home.beforeWaiting?.('item');
+  t.device.runtime.world.checkWait('item');
   const read = (): number | bigint =>
     writer.addon.readScalar(
       storage.handle,

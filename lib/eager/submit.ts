@@ -13,9 +13,9 @@ import {
   OutOfMemoryError,
   ShardwiseError,
 } from '../core/errors.js';
-import { processHome } from '../core/home.js';
 import { hooks } from '../core/hooks.js';
 import type { AnyOp } from '../core/op.js';
+import { processRuntime } from '../core/rank-runtime.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { reasons } from '../core/unobserved-failures.js';
@@ -65,7 +65,7 @@ export function streamOf(device: Device): number {
 
 /** Ranks that share a process have streams of their own: one may wait for another. */
 function openStream(device: Device): number {
-  return device.home === processHome
+  return device.runtime === processRuntime
     ? writer.addon.defaultStream(device.code)
     : newStream(device, 0);
 }
@@ -75,7 +75,7 @@ function openStream(device: Device): number {
  * another rank, and so JavaScript, has yet to do. @internal
  */
 export function newStream(device: Device, priority: number): number {
-  return writer.addon.streamCreate(device.code, priority, device.home.id);
+  return writer.addon.streamCreate(device.code, priority, device.runtime.id);
 }
 
 export function submitCommand(

@@ -457,7 +457,7 @@ export const bernoulli = defineFunction(
 function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: string): void {
   if (input.device.type !== 'cpu' || input.isFake || input.sharding !== null || input.numel() === 0)
     return;
-  if (input.device.home.mustNotWait?.()) return;
+  if (input.device.runtime.world.mustNotWait()) return;
   const wrong = isRight(input.detach()).logicalNot();
   if (!wrong.any().item()) return;
   const [value] = input.detach().maskedSelect(wrong).toTypedArray();

@@ -2,10 +2,10 @@
 import type { Device } from '../../core/device.js';
 import { type DeviceType, device as deviceOf } from '../../core/device.js';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
-import type { Home } from '../../core/home.js';
 import { type Interned, interned } from '../../core/interned.js';
 import type { DrawPlace } from '../../core/mesh-rng.js';
 import { checkFunction, checkNumber, optionsOf, shown, unexpected } from '../../core/options.js';
+import type { RankRuntime } from '../../core/rank-runtime.js';
 import { numelOf } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Difference, Making } from '../process-group/creation-log.js';
@@ -108,8 +108,8 @@ class Mesh {
   }
 
   /** Whose view of the ranks it is. @internal */
-  get home(): Home {
-    return this.context.home;
+  get runtime(): RankRuntime {
+    return this.context.runtime;
   }
 
   /** Number of dimensions. */

@@ -1,5 +1,5 @@
 /** What sharding has to know of a device mesh: its extent and where this rank stands. */
-import type { Home } from '../../core/home.js';
+import type { RankRuntime } from '../../core/rank-runtime.js';
 
 /** A mesh without its communication. */
 export interface MeshLayout {
@@ -12,7 +12,7 @@ export interface MeshLayout {
   readonly shape: readonly number[];
   readonly meshDimNames: readonly string[] | null;
   /** Whose it is; absent where that does not matter. */
-  readonly home?: Home;
+  readonly runtime?: RankRuntime;
   /** Own position along each mesh dim, or null for a rank outside. */
   getCoordinate(): readonly number[] | null;
 }

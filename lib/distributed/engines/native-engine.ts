@@ -4,9 +4,9 @@
  */
 import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
 import { DistributedError } from '../../core/errors.js';
-import { currentHome } from '../../core/home.js';
 import { layers } from '../../core/hooks.js';
 import { reduceOpNames } from '../../core/placement.js';
+import { currentRuntime } from '../../core/rank-runtime.js';
 import { FAKE_HANDLE, type Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 import { wordsOf } from '../../eager/collective-failure.js';
@@ -28,19 +28,19 @@ export function words(): Float64Array {
 /** Resolves when all work enqueued on the stream so far is done. @internal */
 export function streamDone(stream: number, op: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    const home = currentHome();
+    const runtime = currentRuntime();
     try {
       nativeCall(
         () =>
           writer.addon.whenDone(stream, (failure) =>
             failure === null
               ? resolve()
-              : home.reject(translate(nativeError(failure), op, []), reject),
+              : runtime.reject(translate(nativeError(failure), op, []), reject),
           ),
         op,
       );
     } catch (error) {
-      home.reject(error, reject);
+      runtime.reject(error, reject);
     }
   });
 }
@@ -116,10 +116,10 @@ export class NativeEngine implements Engine {
   }
 
   finished(): Promise<void> {
-    const home = currentHome();
+    const runtime = currentRuntime();
     void this.member;
     return streamDone(this.lane, 'wait').catch((error) => {
-      home.afterFailure?.(this.lane);
+      runtime.world.afterFailure(this.lane);
       throw error;
     });
   }

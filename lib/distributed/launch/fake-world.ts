@@ -1,7 +1,7 @@
 /** Enters a fake world: this process is one rank, and there are no other ranks. */
 import { DistributedError } from '../../core/errors.js';
-import { currentHome, type Home } from '../../core/home.js';
 import { checkNumber } from '../../core/options.js';
+import { currentRuntime, type RankRuntime } from '../../core/rank-runtime.js';
 import { fakeEngines } from '../engines/fake-engine.js';
 import { enterWorld } from '../process-group/new-group.js';
 import { findContext, type RankContext } from '../process-group/rank-context.js';
@@ -14,7 +14,7 @@ export interface FakeWorldOptions {
   readonly worldSize: number;
   readonly store?: Store | null;
   /** The current one if left out. */
-  readonly home?: Home;
+  readonly runtime?: RankRuntime;
 }
 
 /**
@@ -25,7 +25,7 @@ export function enterFakeWorld({
   rank,
   worldSize,
   store = null,
-  home = currentHome(),
+  runtime = currentRuntime(),
 }: FakeWorldOptions): RankContext {
   checkNumber('initProcessGroup', 'rank', rank, { from: 0, whole: true });
   checkNumber('initProcessGroup', 'worldSize', worldSize, { from: 1, whole: true });
@@ -40,7 +40,7 @@ export function enterFakeWorld({
     rank,
     worldSize,
     localRank: 0,
-    home,
+    runtime,
     store,
     factory: fakeEngines,
     pending: null,

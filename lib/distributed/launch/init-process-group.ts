@@ -1,8 +1,8 @@
 /** Makes a process a rank: joins its world, and leaves it when the process ends. */
 import { deviceByCode } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
-import { currentHome, processHome } from '../../core/home.js';
 import { kindOf } from '../../core/options.js';
+import { currentRuntime, processRuntime } from '../../core/rank-runtime.js';
 import { writer } from '../../eager/submit.js';
 import { ownGpu } from '../engines/cuda-engine.js';
 import {
@@ -62,7 +62,7 @@ export async function initProcessGroup(
   const backends = parseBackend(OP, backend ?? process.env['SHARDWISE_BACKEND']);
   const read = readOptions(options);
   if (Object.values(backends).includes('fake')) return enterFake(read);
-  if (currentHome() !== processHome || launched) return checkLaunched();
+  if (currentRuntime() !== processRuntime || launched) return checkLaunched();
   if (starting || findContext() !== null) {
     throw new DistributedError(
       `${OP}: this process is rank ${findContext()?.rank ?? read.rank ?? '…'} already. Call it ` +
@@ -107,7 +107,7 @@ async function enter(
     rank,
     worldSize,
     localRank,
-    home: processHome,
+    runtime: processRuntime,
     store,
     factory: engines.make,
     pending: null,
@@ -116,7 +116,7 @@ async function enter(
     named: namedDevices(backends),
     leaveEngines: engines.leave,
   });
-  processHome.findCudaIndex = () => deviceId ?? ownGpu(localRank);
+  processRuntime.findCudaIndex = () => deviceId ?? ownGpu(localRank);
   leaveAtExit();
   countWorld(found);
   if (movesCpuTensors(backends) && worldSize > 1) await joined(world);
@@ -187,7 +187,7 @@ function leaveAtExit(): void {
   process.on('beforeExit', () => {
     // An unobserved failure becomes an unhandled rejection, which reports it to the program.
     if (findContext() !== null)
-      void lastFailures(processHome, 'exit').then(() => destroyProcessGroup());
+      void lastFailures(processRuntime, 'exit').then(() => destroyProcessGroup());
   });
   process.on('exit', (code) => {
     const context = findContext();
@@ -196,7 +196,7 @@ function leaveAtExit(): void {
       const error: unknown =
         thrown === null ? `its program ended with exit code ${code}` : thrown.error;
       const reason = withLastCall(
-        processHome,
+        processRuntime,
         context.rank,
         error instanceof Error ? error.message : String(error),
         error,

@@ -3,7 +3,7 @@
  * the result to the launcher.
  */
 import { ArgumentError, DistributedError } from '../../core/errors.js';
-import { processHome } from '../../core/home.js';
+import { processRuntime } from '../../core/rank-runtime.js';
 import { Tensor } from '../../core/tensor.js';
 import type { RankFunction } from '../local-ranks/run.js';
 import { lastFailures } from '../process-group/exit-check.js';
@@ -41,7 +41,7 @@ export async function runLaunchedFunction<T>(fn: RankFunction<T>): Promise<never
     const { rank, worldSize } = contextOf(OP);
     const value = await fn(rank, worldSize);
     refuseTensors(value, rank);
-    await lastFailures(processHome, OP);
+    await lastFailures(processRuntime, OP);
     await send({ shardwise: 'result', value });
   } catch (error) {
     const sent = sentError(error);

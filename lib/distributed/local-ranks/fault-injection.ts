@@ -1,8 +1,8 @@
 /** Injects faults into `local` ranks: delays, losses of ranks, and reordered results. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
-import type { TurnTaker } from '../../core/home.js';
 import { checkNumber, checkOneOf, optionsOf, unexpected } from '../../core/options.js';
+import type { TurnTaker } from '../../core/rank-runtime.js';
 import { collectiveNames } from '../process-group/collectives.js';
 
 /** A fault of one rank at one point of its program. */

@@ -1,6 +1,6 @@
 /** The store of `local` ranks: one table in memory, whose waits end when a rank fails. */
 import { DistributedError } from '../../core/errors.js';
-import type { Home } from '../../core/home.js';
+import type { RankRuntime } from '../../core/rank-runtime.js';
 import { KeyValueTable, type StoreCommand, type StoreReply } from '../stores/key-value-table.js';
 import { Store } from '../stores/store.js';
 
@@ -23,12 +23,12 @@ export class LocalTable {
 /** One rank's view of the table. @internal */
 export class LocalStore extends Store {
   private readonly table: LocalTable;
-  private readonly home: Home;
+  private readonly runtime: RankRuntime;
 
-  constructor(table: LocalTable, home: Home, timeoutMs: number) {
+  constructor(table: LocalTable, runtime: RankRuntime, timeoutMs: number) {
     super(timeoutMs);
     this.table = table;
-    this.home = home;
+    this.runtime = runtime;
   }
 
   override toString(): string {
@@ -36,7 +36,7 @@ export class LocalStore extends Store {
   }
 
   async run(command: StoreCommand): Promise<StoreReply> {
-    await this.home.turns?.wait(`store.${command.op}`, null, () => true);
+    await this.runtime.turns?.wait(`store.${command.op}`, null, () => true);
     return this.table.values.apply(command);
   }
 
@@ -46,10 +46,10 @@ export class LocalStore extends Store {
   }
 
   async whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
-    const { table, home } = this;
+    const { table, runtime } = this;
     const isThere = (): boolean => table.values.apply({ op: 'check', keys }) === true;
-    if (home.turns?.ordered === true)
-      await home.turns.wait(
+    if (runtime.turns?.ordered === true)
+      await runtime.turns.wait(
         `store.wait for ${keys.map((key) => `"${key}"`).join(', ')}`,
         null,
         () => isThere() || table.ended !== null,

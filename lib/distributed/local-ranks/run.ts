@@ -5,8 +5,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DeviceType } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
-import { Home } from '../../core/home.js';
 import { checkFunction, checkNumber, checkTimeout, optionsOf } from '../../core/options.js';
+import { RankRuntime } from '../../core/rank-runtime.js';
 import { wordsOf } from '../../eager/collective-failure.js';
 import { writer } from '../../eager/submit.js';
 import { ownGpu, withDevices } from '../engines/cuda-engine.js';
@@ -55,7 +55,7 @@ interface World {
   readonly pending: PendingCalls;
   readonly board: LocalBoard;
   readonly schedule: RankSchedule | null;
-  readonly homes: Home[];
+  readonly runtimes: RankRuntime[];
   readonly random: RankRandom;
   /** The gloo connections of each rank, if the backend is gloo. */
   gloo: readonly GlooWorld[];
@@ -101,7 +101,9 @@ function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalO
             timeoutMs,
             ...(onTurn === undefined ? {} : { onTurn }),
           }),
-    homes: random.generators.map((generator, rank) => new Home(`rank ${rank}`, generator)),
+    runtimes: random.generators.map(
+      (generator, rank) => new RankRuntime(`rank ${rank}`, generator),
+    ),
     random,
     gloo: [],
     aborts: [],
@@ -116,17 +118,19 @@ function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalO
   return world;
 }
 
-function connectByGloo({ homes, table, size }: World, timeoutMs: number): Promise<GlooWorld[]> {
-  const open = (home: Home, rank: number) =>
+function connectByGloo({ runtimes, table, size }: World, timeoutMs: number): Promise<GlooWorld[]> {
+  const open = (runtime: RankRuntime, rank: number) =>
     GlooWorld.open({
       op: OP,
-      store: new LocalStore(table, home, timeoutMs),
+      store: new LocalStore(table, runtime, timeoutMs),
       rank,
       worldSize: size,
       address: '127.0.0.1',
       timeoutMs,
     });
-  return Promise.all(homes.map((home, rank) => runAsRank(home, () => open(home, rank))));
+  return Promise.all(
+    runtimes.map((runtime, rank) => runAsRank(runtime, () => open(runtime, rank))),
+  );
 }
 
 /**
@@ -142,9 +146,9 @@ export async function runLocalRanks<T>(
   const world = newWorld(worldSize, options);
   if (options.hostBackend === 'gloo' && worldSize > 1)
     world.gloo = await connectByGloo(world, options.timeoutMs);
-  const ranks = world.homes.map(async (home, rank) => {
+  const ranks = world.runtimes.map(async (runtime, rank) => {
     try {
-      return await runAsRank(home, () => runRank(world, rank, fn, options));
+      return await runAsRank(runtime, () => runRank(world, rank, fn, options));
     } catch (error) {
       world.first ??= { rank, error };
       throw error;
@@ -183,7 +187,7 @@ const graceOf = ({ timeoutMs }: LocalOptions): number => Math.min(timeoutMs, GRA
 /** Frees the world once all ranks have ended; an abandoned rank may run until then. */
 function cleanUp(world: World): void {
   for (const gloo of world.gloo) gloo.leave();
-  for (const home of world.homes) closeStreams(home);
+  for (const runtime of world.runtimes) closeStreams(runtime);
   world.regions.drop();
 }
 
@@ -216,9 +220,9 @@ async function runRank<T>(
   options: LocalOptions,
 ): Promise<T> {
   const { size, table, pending, regions, schedule } = world;
-  const home = world.homes[rank] as Home;
+  const runtime = world.runtimes[rank] as RankRuntime;
   const { timeoutMs, faults = [], hostBackend, deviceBackend = null, named = null } = options;
-  const store = new LocalStore(table, home, timeoutMs);
+  const store = new LocalStore(table, runtime, timeoutMs);
   const gloo = world.gloo[rank];
   const memory = localEngines(regions, timeoutMs);
   const here: EngineFactory = (plan, device) =>
@@ -236,7 +240,7 @@ async function runRank<T>(
     rank,
     worldSize: size,
     localRank: rank,
-    home,
+    runtime,
     store,
     factory,
     pending,
@@ -244,8 +248,8 @@ async function runRank<T>(
     random: world.random.together,
     named,
   });
-  home.findCudaIndex = () => ownGpu(rank);
-  home.timeoutMs = timeoutMs;
+  runtime.findCudaIndex = () => ownGpu(rank);
+  runtime.timeoutMs = timeoutMs;
   world.aborts[rank] = (reason, failed) => {
     for (const group of context.groups) {
       if (failed === rank) quietly(() => group.beSeen());
@@ -254,13 +258,13 @@ async function runRank<T>(
     }
   };
   const ownFaults = world.faults[rank] as FaultsOfRank;
-  home.turns =
+  runtime.turns =
     schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);
   let hasLeft = false;
   const leave = (): void => {
     if (hasLeft) return;
     hasLeft = true;
-    home.turns = null;
+    runtime.turns = null;
     try {
       if (findContext() === context) destroyProcessGroup();
       else leaveGroups(context.groups);
@@ -269,11 +273,11 @@ async function runRank<T>(
     }
   };
   try {
-    if (home.turns !== null) await home.turns.wait('start', null, () => true);
+    if (runtime.turns !== null) await runtime.turns.wait('start', null, () => true);
     const result = await fn(rank, size);
     if (ownFaults.lossError !== null) throw ownFaults.lossError;
     leave();
-    await lastFailures(home, OP);
+    await lastFailures(runtime, OP);
     return result;
   } catch (error) {
     world.first ??= { rank, error };
@@ -303,22 +307,22 @@ function endWorld(world: World, reason: string, failed: number | null): void {
  * name this rank.
  */
 async function endWorldFor(world: World, rank: number, error: unknown): Promise<void> {
-  const home = world.homes[rank] as Home;
+  const runtime = world.runtimes[rank] as RankRuntime;
   const reason = withLastCall(
-    home,
+    runtime,
     rank,
     `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`,
     error,
   );
   world.aborts[rank]?.(reason, rank);
-  const stream = home.devices[0]?.currentStream ?? -1;
+  const stream = runtime.devices[0]?.currentStream ?? -1;
   // A group that the rank had not called yet is joined on its stream.
   if (stream >= 0) await Promise.race([streamDone(stream, OP).catch(() => {}), sleep(JOIN_MS)]);
   endWorld(world, reason, rank);
 }
 
-function closeStreams(home: Home): void {
-  for (const device of home.devices)
+function closeStreams(runtime: RankRuntime): void {
+  for (const device of runtime.devices)
     if (device !== undefined && device.currentStream >= 0)
       writer.addon.streamDestroy(device.currentStream);
 }

@@ -334,6 +334,6 @@ export async function barrier(options: CollectiveOptions = {}): Promise<void> {
   const group = memberOf('barrier', optionsOf('barrier', options, 'group').group);
   const device = group.barrierDevice;
   group.run('barrier', { kind: 'barrier', input: null, output: null, device }, callSite(barrier));
-  const { turns } = group.home;
+  const { turns } = group.runtime;
   await (turns === null ? group.finished(device) : turns.wait('barrier', group.finished(device)));
 }

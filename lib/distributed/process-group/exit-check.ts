@@ -3,7 +3,7 @@
  * why, and what it has called last.
  */
 import { CollectiveError } from '../../core/errors.js';
-import type { Home } from '../../core/home.js';
+import type { RankRuntime } from '../../core/rank-runtime.js';
 import { factsOf } from '../../eager/collective-failure.js';
 import { streamDone } from '../engines/native-engine.js';
 import { placeText } from './creation-log.js';
@@ -15,15 +15,15 @@ import { placeText } from './creation-log.js';
  * @throws the failure of what nobody has read or asked for
  * @internal
  */
-export async function lastFailures(home: Home, op: string): Promise<void> {
-  const stream = home.devices[0]?.currentStream ?? -1;
+export async function lastFailures(runtime: RankRuntime, op: string): Promise<void> {
+  const stream = runtime.devices[0]?.currentStream ?? -1;
   const isTold = (error: unknown): boolean =>
-    home.told.some((words) => (error as Error).message.includes(words));
+    runtime.told.some((words) => (error as Error).message.includes(words));
   if (stream >= 0)
     await streamDone(stream, op).catch((error: unknown) => {
       if (!isTold(error)) throw error;
     });
-  home.unheard.check();
+  runtime.unheard.check();
 }
 
 /**
@@ -31,7 +31,7 @@ export async function lastFailures(home: Home, op: string): Promise<void> {
  * waited for. @internal
  */
 export function withLastCall(
-  { lastCall: op, lastPlace: where }: Home,
+  { lastCall: op, lastPlace: where }: RankRuntime,
   rank: number,
   reason: string,
   error: unknown,

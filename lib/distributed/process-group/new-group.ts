@@ -2,9 +2,9 @@
 import { callSite } from '../../core/call-site.js';
 import type { DeviceType } from '../../core/device.js';
 import { ArgumentError } from '../../core/errors.js';
-import type { Home } from '../../core/home.js';
 import { shown, unexpected } from '../../core/options.js';
 import { generatorOf } from '../../core/random.js';
+import type { RankRuntime, RankWorld } from '../../core/rank-runtime.js';
 import { writer } from '../../eager/submit.js';
 import { type EngineFactory, WORLD } from '../engines/engine.js';
 import type { Store } from '../stores/index.js';
@@ -26,7 +26,7 @@ export interface WorldPlan {
   readonly rank: number;
   readonly worldSize: number;
   readonly localRank: number;
-  readonly home: Home;
+  readonly runtime: RankRuntime;
   readonly store: Store | null;
   readonly factory: EngineFactory;
   readonly pending: PendingCalls | null;
@@ -45,7 +45,7 @@ export function enterWorld(plan: WorldPlan): RankContext {
     rank,
     worldSize,
     localRank,
-    home,
+    runtime,
     store,
     factory,
     pending,
@@ -60,7 +60,7 @@ export function enterWorld(plan: WorldPlan): RankContext {
     rank,
     worldSize,
     localRank,
-    home,
+    runtime,
     store,
     pending,
     factory,
@@ -71,22 +71,29 @@ export function enterWorld(plan: WorldPlan): RankContext {
     ...counts,
     leaveEngines,
   };
-  if (board !== null) {
-    home.explain = (error) => withStandings(context, error);
-    home.explainAtOnce = (error) => addOwnMaking(context, error);
-  }
-  if (pending !== null) {
-    home.beforeWaiting = (op) => pending.check(rank, op);
-    home.mustNotWait = () => !pending.isClear(rank);
-    // It may have new work, if another has heard of the failure before.
-    home.afterFailure = (stream) => {
-      if (writer.addon.streamQuery(stream)) pending.clear(stream);
-    };
-  }
-  const generator = generatorOf(home);
+  runtime.enterWorld(worldOf(context));
+  const generator = generatorOf(runtime);
   generator.agree(plan.random ?? generator.origin());
   setContext(context);
   return context;
+}
+
+/** What the world of a rank does for waits and failures: see {@link RankWorld}. */
+function worldOf(context: RankContext): RankWorld {
+  const { rank, pending, board } = context;
+  return {
+    isShared: pending !== null,
+    checkWait: (op) => pending?.check(rank, op),
+    mustNotWait: () => pending?.isClear(rank) === false,
+    afterFailure(stream) {
+      // The stream may have new work, if the failure was observed on another one before.
+      if (pending !== null && writer.addon.streamQuery(stream)) pending.clear(stream);
+    },
+    explain: (error) => (board === null ? null : withStandings(context, error)),
+    explainAtOnce(error) {
+      if (board !== null) addOwnMaking(context, error);
+    },
+  };
 }
 
 /**
@@ -109,12 +116,7 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
     context.leaveEngines();
     context.board?.leave();
     context.pending?.leave(context.rank);
-    context.home.beforeWaiting = null;
-    context.home.mustNotWait = null;
-    context.home.afterFailure = null;
-    context.home.findCudaIndex = null;
-    context.home.explain = null;
-    context.home.explainAtOnce = null;
+    context.runtime.leaveWorld();
     setContext(null);
   }
 }

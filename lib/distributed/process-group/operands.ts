@@ -89,9 +89,9 @@ export function perform<A extends boolean>(
 export function checkTensor(name: string, what: string, t: Tensor, group: ProcessGroup): void {
   if (!(t instanceof Tensor) || t.storage === null) throw unexpected(name, what, 'a tensor', t);
   if (t.sharding !== null) throw distributedGiven(name, what, t.sharding.spec);
-  if (t.device.home === group.home) return;
+  if (t.device.runtime === group.runtime) return;
   throw new DeviceError(
-    `${name}: expected ${what} to be on a device of ${group.home.label ?? 'the main program'}, got ` +
+    `${name}: expected ${what} to be on a device of ${group.runtime.label ?? 'the main program'}, got ` +
       `${t.device}. Ranks that share a process have separate memory: give it a tensor that this ` +
       'rank has created.',
     { op: name, group: group.name, device: String(t.device) },

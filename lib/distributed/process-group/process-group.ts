@@ -9,7 +9,7 @@ import {
   deviceTypes,
 } from '../../core/device.js';
 import { CollectiveError, DistributedError } from '../../core/errors.js';
-import { type Home, isAnothers, usedByAnother } from '../../core/home.js';
+import { belongsToOtherRank, otherRankError, type RankRuntime } from '../../core/rank-runtime.js';
 import { wordsOf } from '../../eager/collective-failure.js';
 import type { BackendName, Engine, EngineFactory, GroupPlan } from '../engines/engine.js';
 import type { Difference, Making } from './creation-log.js';
@@ -38,7 +38,7 @@ export function watchCollectives(watcher: (record: CollectiveRecord) => void): (
 
 /** What the groups of a rank have in common. @internal */
 export interface GroupOptions {
-  readonly home: Home;
+  readonly runtime: RankRuntime;
   readonly factory: EngineFactory;
   /** The deadlock detector of `local` ranks. */
   readonly pending: PendingCalls | null;
@@ -59,7 +59,7 @@ export class ProcessGroup implements CollectiveGroup {
   /** This rank's index in `ranks`; -1 if this rank is not a member. */
   readonly rank: number;
   /** @internal the rank whose tensors it accepts */
-  readonly home: Home;
+  readonly runtime: RankRuntime;
   private readonly factory: EngineFactory;
   private readonly pending: PendingCalls | null;
   private readonly named: readonly DeviceType[] | null;
@@ -74,11 +74,11 @@ export class ProcessGroup implements CollectiveGroup {
   meshDim: string | null = null;
 
   /** @internal use `newGroup` */
-  constructor(plan: GroupPlan, { home, factory, pending, named = null }: GroupOptions) {
+  constructor(plan: GroupPlan, { runtime, factory, pending, named = null }: GroupOptions) {
     this.name = plan.name;
     this.ranks = plan.ranks;
     this.rank = plan.rank;
-    this.home = home;
+    this.runtime = runtime;
     this.factory = factory;
     this.pending = pending;
     this.named = named;
@@ -110,11 +110,11 @@ export class ProcessGroup implements CollectiveGroup {
       (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0),
       where,
     );
-    this.home.turns?.call(name);
+    this.runtime.turns?.call(name);
     // If it throws, nothing was called.
     engine.run(name, call, where, purpose.text || (call.about ?? ''));
-    this.home.lastCall = name;
-    this.home.lastPlace = where;
+    this.runtime.lastCall = name;
+    this.runtime.lastPlace = where;
     try {
       this.enter(name, call, engine.lane, where);
     } catch (error) {
@@ -127,7 +127,7 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** Fails a call that can never complete: on all ranks; here the error was just thrown. */
   private giveUp({ message }: Error, engine: Engine): void {
-    this.home.told.push(message);
+    this.runtime.told.push(message);
     this.abort(message);
     engine.finished().catch(() => {});
   }
@@ -136,7 +136,7 @@ export class ProcessGroup implements CollectiveGroup {
   checkOpen(op: string): void {
     if (this.rank < 0) {
       const message =
-        `${op}: ${this.home.label ?? 'this rank'} is not a member of group "${this.name}" (ranks ` +
+        `${op}: ${this.runtime.label ?? 'this rank'} is not a member of group "${this.name}" (ranks ` +
         `${this.ranks.join(', ')}). Only members call its collectives.`;
       throw new DistributedError(message, { op, group: this.name });
     }
@@ -157,7 +157,8 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** @throws DistributedError for the group of another rank of this process @internal */
   checkOwn(op: string): void {
-    if (isAnothers(this.home)) throw usedByAnother(op, `group "${this.name}"`, this.home);
+    if (belongsToOtherRank(this.runtime))
+      throw otherRankError(op, `group "${this.name}"`, this.runtime);
   }
 
   /**
@@ -291,7 +292,7 @@ export class ProcessGroup implements CollectiveGroup {
       name,
       where,
       inOrder,
-      hasFailed: this.home.unheard.any,
+      hasFailed: this.runtime.unheard.any,
       holdsUp,
     };
     const peer = ranks[call.root ?? 0] as number;

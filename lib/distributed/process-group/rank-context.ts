@@ -2,7 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { DeviceType } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
-import type { Home } from '../../core/home.js';
+import type { RankRuntime } from '../../core/rank-runtime.js';
 import type { EngineFactory } from '../engines/engine.js';
 import type { Store } from '../stores/index.js';
 import type { MakingBoard } from './creation-log.js';
@@ -14,7 +14,7 @@ export interface RankContext {
   readonly rank: number;
   readonly worldSize: number;
   readonly localRank: number;
-  readonly home: Home;
+  readonly runtime: RankRuntime;
   readonly store: Store | null;
   /** Of `local` ranks: what they wait for of each other. */
   readonly pending: PendingCalls | null;
@@ -33,25 +33,25 @@ export interface RankContext {
 }
 
 let ofProcess: RankContext | null = null;
-const ofTask = new AsyncLocalStorage<{ context: RankContext | null; home: Home }>();
+const ofTask = new AsyncLocalStorage<{ context: RankContext | null; runtime: RankRuntime }>();
 let sharing = 0;
 
 /**
  * Runs a rank that shares the process with others; its functions, timers and promises find its
  * context. @internal
  */
-export async function runAsRank<T>(home: Home, fn: () => Promise<T>): Promise<T> {
+export async function runAsRank<T>(runtime: RankRuntime, fn: () => Promise<T>): Promise<T> {
   sharing++;
   try {
-    return await ofTask.run({ context: null, home }, fn);
+    return await ofTask.run({ context: null, runtime }, fn);
   } finally {
     sharing--;
   }
 }
 
 /** The rank that the running code is part of, where ranks share the process. @internal */
-export function findHome(): Home | undefined {
-  return sharing > 0 ? ofTask.getStore()?.home : undefined;
+export function findRuntime(): RankRuntime | undefined {
+  return sharing > 0 ? ofTask.getStore()?.runtime : undefined;
 }
 
 /** Of the rank that the running code is; null before `initProcessGroup`. @internal */

@@ -1,5 +1,5 @@
 /** The handle of an asynchronous collective. */
-import { currentHome, type Home } from '../../core/home.js';
+import { currentRuntime, type RankRuntime } from '../../core/rank-runtime.js';
 import type { Tensor } from '../../core/tensor.js';
 import { seenHere } from '../../core/user-stack.js';
 
@@ -16,12 +16,12 @@ export class Work {
   private failure: Error | null = null;
   private isAsked = false;
   private readonly outputs: readonly Tensor[];
-  private readonly home: Home = currentHome();
-  private readonly isReady = this.home.turns?.mark();
+  private readonly runtime: RankRuntime = currentRuntime();
+  private readonly isReady = this.runtime.turns?.mark();
 
   /** @internal */
   constructor(done: Promise<void>, outputs: readonly Tensor[]) {
-    const number = this.home.unheard.begin();
+    const number = this.runtime.unheard.begin();
     this.outputs = outputs;
     this.done = done;
     done.then(
@@ -31,8 +31,8 @@ export class Work {
       (error: Error) => {
         this.completed = true;
         this.failure = error;
-        if (this.isAsked) this.home.unheard.hear(error);
-        else this.home.unheard.add(this, number, error);
+        if (this.isAsked) this.runtime.unheard.hear(error);
+        else this.runtime.unheard.add(this, number, error);
       },
     );
   }
@@ -40,7 +40,7 @@ export class Work {
   /** Resolves when the collective is done on this rank. @throws CollectiveError if it failed */
   async wait(): Promise<void> {
     this.hear();
-    const { turns } = currentHome();
+    const { turns } = currentRuntime();
     try {
       await (turns === null ? this.done : turns.wait('Work.wait', this.done, this.isReady));
     } catch (error) {
@@ -82,6 +82,6 @@ export class Work {
   /** Marks the failure as observed: it is not reported again at the end of the program. */
   private hear(): void {
     this.isAsked = true;
-    if (this.failure !== null) this.home.unheard.hear(this.failure);
+    if (this.failure !== null) this.runtime.unheard.hear(this.failure);
   }
 }

@@ -1,7 +1,7 @@
 /** The interface of key-value stores, through which ranks find each other. */
 import { ArgumentError, StoreError } from '../../core/errors.js';
-import { currentHome } from '../../core/home.js';
 import { checkNumber, checkTimeout, unexpected } from '../../core/options.js';
+import { currentRuntime } from '../../core/rank-runtime.js';
 import type { StoreCommand, StoreReply } from './key-value-table.js';
 
 /** Values are bytes; strings are stored as UTF-8. */
@@ -13,7 +13,7 @@ export type StoreValue = string | Uint8Array;
  */
 const DEFAULT_TIMEOUT_MS = 300_000;
 const defaultTimeout = (): number =>
-  Math.min(DEFAULT_TIMEOUT_MS, currentHome().timeoutMs ?? DEFAULT_TIMEOUT_MS);
+  Math.min(DEFAULT_TIMEOUT_MS, currentRuntime().timeoutMs ?? DEFAULT_TIMEOUT_MS);
 
 /**
  * Keys and values that all ranks see. Every method is asynchronous, because the store may be in
@@ -67,7 +67,7 @@ export abstract class Store {
 
   /** @internal waits for keys; with a seed, other ranks take turns meanwhile */
   protected async until(keys: readonly string[], timeoutMs: number | null): Promise<void> {
-    const { turns } = currentHome();
+    const { turns } = currentRuntime();
     const wait = (): Promise<void> => this.whenSet(keys, timeoutMs ?? defaultTimeout());
     if (turns === null || !turns.ordered) return wait();
     const what = `store.wait for ${keys.map((key) => `"${key}"`).join(', ')}`;

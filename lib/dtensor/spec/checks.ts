@@ -1,8 +1,8 @@
 /** Checks of meshes, placements and shard orders that a program passed in. */
 import { IndexError, ShardingError } from '../../core/errors.js';
-import { isAnothers, usedByAnother } from '../../core/home.js';
 import { shown, unexpected } from '../../core/options.js';
 import { type Partial, Placement, Shard } from '../../core/placement.js';
+import { belongsToOtherRank, otherRankError } from '../../core/rank-runtime.js';
 import { formatShape } from '../../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../../distributed/device-mesh/layout.js';
 import type { ShardOrder } from './tensor-meta.js';
@@ -20,8 +20,8 @@ export function checkMesh(op: string, mesh: unknown): asserts mesh is MeshLayout
     'getCoordinate' in mesh;
   if (!fits) throw unexpected(op, 'mesh', 'a DeviceMesh', mesh);
   const layout = mesh as unknown as MeshLayout;
-  if (layout.home !== undefined && isAnothers(layout.home))
-    throw usedByAnother(op, `the ${formatMesh(layout)}`, layout.home);
+  if (layout.runtime !== undefined && belongsToOtherRank(layout.runtime))
+    throw otherRankError(op, `the ${formatMesh(layout)}`, layout.runtime);
 }
 
 /**

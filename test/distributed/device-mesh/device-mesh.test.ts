@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
-import { Home } from '../../../lib/core/home.js';
+import { RankRuntime } from '../../../lib/core/rank-runtime.js';
 import { enterWorld } from '../../../lib/distributed/process-group/new-group.js';
 import { runAsRank } from '../../../lib/distributed/process-group/rank-context.js';
 import {
@@ -357,13 +357,13 @@ describe('a mesh', () => {
 
 describe('a mesh of 4,096 ranks', () => {
   it('makes the groups of this rank only, and its slices without looking at the others', async () => {
-    await runAsRank(new Home('rank 1234'), async () => {
+    await runAsRank(new RankRuntime('rank 1234'), async () => {
       const factory = (): never => assert.fail('nothing is sent');
       const context = enterWorld({
         rank: 1234,
         worldSize: 4096,
         localRank: 2,
-        home: new Home('rank 1234'),
+        runtime: new RankRuntime('rank 1234'),
         store: null,
         factory,
         pending: null,

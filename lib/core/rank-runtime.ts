@@ -1,0 +1,149 @@
+/**
+ * The state of one rank: its devices with their streams, its random numbers, and the world that it
+ * is in. Several ranks can share a process. Factories, device names and random numbers look the
+ * current rank up; ops do not, they follow the device of their operands.
+ */
+import type { Device } from './device.js';
+import { DistributedError } from './errors.js';
+import { hooks } from './hooks.js';
+import type { Generator } from './random.js';
+import { UnheardFailures } from './unobserved-failures.js';
+
+/**
+ * Decides when a rank goes on that waits for the library, if ranks run in a drawn order or faults
+ * are injected. @internal
+ */
+export interface TurnTaker {
+  /** One rank runs at a time. */
+  readonly ordered: boolean;
+  /** A collective is called; may throw instead. */
+  call(name: string): void;
+  /**
+   * Returns a function that says whether the calls so far can complete without the JavaScript of
+   * other ranks.
+   */
+  mark(): () => boolean;
+  /**
+   * Resolves or rejects as `value` does, if there is one, when it is the rank's turn. Without
+   * `isReady`: once the earlier calls can complete; `'outside'`: when the value is there, which does
+   * not depend on ranks.
+   */
+  wait<T>(
+    what: string,
+    value: Promise<T> | null,
+    isReady?: (() => boolean) | 'outside',
+  ): Promise<T>;
+}
+
+/** What the world of a rank does for it, from enterWorld to leaveWorld. @internal */
+export interface RankWorld {
+  /** Whether other ranks run in this process, so that JavaScript must not block on them. */
+  readonly isShared: boolean;
+  /** Throws if blocking for a value would wait for ranks that JavaScript has not run yet. */
+  checkWait(op: string): void;
+  /** Whether {@link RankWorld.checkWait} would throw. */
+  mustNotWait(): boolean;
+  /** Called after a stream failure was reported; work queued before it is void. */
+  afterFailure(stream: number): void;
+  /**
+   * Adds what other ranks report to a failure, before the program gets it; null if there is nothing
+   * to wait for.
+   */
+  explain(error: unknown): Promise<unknown> | null;
+  /** The same where JavaScript blocks: adds what is known here. */
+  explainAtOnce(error: unknown): void;
+}
+
+const noWorld: RankWorld = {
+  isShared: false,
+  checkWait() {},
+  mustNotWait: () => false,
+  afterFailure() {},
+  explain: () => null,
+  explainAtOnce() {},
+};
+
+let ranks = 0;
+
+/** @internal */
+export class RankRuntime {
+  /** Unique in the process; 0 for the process itself. */
+  readonly id: number;
+  /** The name in errors, such as `rank 3`; null for the process itself. */
+  readonly label: string | null;
+  /** By code. */
+  readonly devices: Device[] = [];
+  defaultDevice: Device | null = null;
+  generator: Generator | null;
+  world: RankWorld = noWorld;
+  /**
+   * Finds the index that `cuda` without a number means; cached after the first call, which may open
+   * the driver.
+   */
+  findCudaIndex: (() => number) | null = null;
+  turns: TurnTaker | null = null;
+  /** The last collective that it called, and its call site; '' before the first. */
+  lastCall = '';
+  lastPlace = '';
+  /** Messages of errors that the program got for calls which fail once more behind them. */
+  readonly told: string[] = [];
+  /** How long it waits for other ranks of its process, in milliseconds; null for a process. */
+  timeoutMs: number | null = null;
+  /** Failures of work that the program has not asked for. */
+  readonly unheard = new UnheardFailures();
+
+  constructor(label: string | null, generator: Generator | null = null) {
+    this.label = label;
+    this.generator = generator;
+    this.id = label === null ? 0 : ++ranks;
+  }
+
+  /** @internal */
+  enterWorld(world: RankWorld): void {
+    this.world = world;
+  }
+
+  /** @internal */
+  leaveWorld(): void {
+    this.world = noWorld;
+    this.findCudaIndex = null;
+  }
+
+  /** Rejects a wait with its failure, once that is explained. */
+  reject(error: unknown, reject: (error: unknown) => void): void {
+    const explained = this.world.explain(error);
+    if (explained === null) reject(error);
+    else explained.then(reject, reject);
+  }
+
+  /** Whether it is one of several ranks in a process, and has not ended. */
+  get isRunning(): boolean {
+    return this.world.isShared;
+  }
+}
+
+/** The runtime of a program that is not one of several ranks. @internal */
+export const processRuntime = new RankRuntime(null);
+
+/** @internal */
+export function currentRuntime(): RankRuntime {
+  return hooks.findRank?.() ?? processRuntime;
+}
+
+/**
+ * Whether it belongs to another rank of this process that is running. Its groups and tensors must
+ * not be used here: the use would count as a call of that rank. @internal
+ */
+export function belongsToOtherRank(runtime: RankRuntime): boolean {
+  return runtime !== currentRuntime() && runtime.isRunning;
+}
+
+/** The error for {@link belongsToOtherRank}; `what` names it, such as `group "world"`. @internal */
+export function otherRankError(op: string, what: string, runtime: RankRuntime): DistributedError {
+  const own = currentRuntime();
+  return new DistributedError(
+    `${op}: ${what} belongs to ${runtime.label}, and ${own.label ?? 'the main program'} uses it. ` +
+      'Ranks that share a process have groups, meshes and tensors of their own: create them inside of the function that each rank runs, and do not keep them in variables outside of it.',
+    { op, owner: runtime.label, user: own.label },
+  );
+}
