@@ -1,7 +1,10 @@
-/** The three programs of the README: on the CPU, on a GPU, and on a mesh of four ranks. */
+/**
+ * The three programs of the README, on the CPU, on a GPU and on a mesh of four ranks, and its table
+ * of figures.
+ */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { cuda } from '../../lib/index.js';
@@ -16,12 +19,12 @@ async function printed(code: string, ...command: string[]): Promise<string> {
   const file = path.join(folder, `train-${command.length}.mts`);
   writeFileSync(file, ofThisCheckout(code));
   const args = [...loader, ...command, file];
-  const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 60_000 });
+  const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 120_000 });
   return stdout;
 }
 
 describe('the programs of README.md', function () {
-  this.timeout(60_000);
+  this.timeout(120_000);
   const promised = Number(/console\.log\(.*\/\/ ([\d.]+)$/m.exec(onCpu)?.[1]);
   const isPromised = (line: string): void =>
     assert.ok(Math.abs(Number(line) - promised) < 1e-4, `${line}, not ${promised}`);
@@ -52,5 +55,62 @@ describe('the programs of README.md', function () {
     const ranks = lines.map((line) => /^\[(\d)\] (.*)$/.exec(line)?.slice(1) ?? [line]);
     assert.deepEqual(ranks.map(([rank]) => rank).sort(), ['0', '1', '2', '3']);
     for (const [, loss = ''] of ranks) isPromised(loss);
+  });
+});
+
+const read = (page: string): string => readFileSync(path.join(root, page), 'utf8');
+
+/** The numbers of the first cells behind the name of a row, in order. */
+function figuresOf(page: string, row: string, cells: number): number[] {
+  const line = read(page)
+    .split('\n')
+    .find((each) => each.startsWith(`| ${row} |`));
+  assert.ok(line !== undefined, `${page} has no row "${row}"`);
+  const texts = line.split('|').slice(2, 2 + cells);
+  return texts.flatMap((text) =>
+    [...text.replaceAll(',', '').matchAll(/[\d.]+/g)].map(([number]) => Number(number)),
+  );
+}
+
+const measured = (row: string): number[] => figuresOf('docs/performance.md', row, 2).slice(0, 2);
+
+describe('the figures of README.md', () => {
+  const readme = (row: string): number[] => figuresOf('README.md', row, 2);
+
+  it('are those of docs/performance.md', () => {
+    const [ours, torch] = measured('attention, causal, bfloat16, d 128, 2 x 16 x 8192');
+    const [oursBack, torchBack] = measured(
+      'attention backward, causal, bfloat16, d 128, 2 x 16 x 8192',
+    );
+    assert.deepEqual(readme('causal attention 2 x 16 x 8192 x 128, forward / backward'), [
+      ours,
+      oursBack,
+      torch,
+      torchBack,
+    ]);
+    assert.deepEqual(
+      readme('matmul 8192 x 14336 x 4096'),
+      measured('matmul nt, bfloat16, 8192 x 14336 x 4096'),
+    );
+    assert.deepEqual(readme('softmax 8192 x 4096'), measured('softmax, bfloat16, 8192 x 4096'));
+    assert.deepEqual(
+      readme('all-reduce of 1 MiB, 4 GPUs'),
+      measured('all-reduce of 1 MiB, 4 ranks'),
+    );
+    const dtensor = 'DTensor matmul, Shard(0) by Replicate, 4 ranks';
+    assert.deepEqual(
+      readme('host time of a DTensor matmul, 4 GPUs'),
+      figuresOf('docs/performance.md', dtensor, 4).slice(-2),
+    );
+  });
+
+  it('are those of the newest training step', () => {
+    const { rows } = JSON.parse(read('bench/results/2026-11-23-nvidia-h200-train-step.json'));
+    const { stepMs, peakGiB, torch } = rows[0];
+    const rounded = (n: number): number => Math.round(n * 10) / 10;
+    assert.deepEqual(
+      readme('GPT-2 124M step of 16 x 1024 tokens, 2026-11-23, separate runs'),
+      [stepMs[1], peakGiB, torch.compile.stepMs, torch.compile.peakGiB].map(rounded),
+    );
   });
 });
