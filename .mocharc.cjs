@@ -8,7 +8,7 @@ const together = !named && !alone && gpu !== 'require';
 // Those that build the addon take the longest, so they go first.
 const spec = alone
   ? ['test/**/*.alone.test.ts']
-  : ['test/packaging/*.test.ts', 'test/!(packaging)/**/*.test.ts'];
+  : ['test/packaging/*.test.ts', 'test/*.test.ts', 'test/!(packaging)/**/*.test.ts'];
 module.exports = {
   spec: named ? [] : spec,
   ignore: [
