@@ -30,9 +30,9 @@ interface Row {
   name: string;
   us: number;
   hostUs: number;
-  /** Of calls that the host has made before the device begins; of GPUs. */
+  /** Device time of calls that the host issued before the device started; GPUs only. */
   deviceUs?: number | undefined;
-  /** What crosses the slowest link, in GB/s; see nccl-tests. */
+  /** Bandwidth over the slowest link in GB/s, as defined by nccl-tests. */
   busGBps?: number;
 }
 
@@ -48,7 +48,7 @@ function print({ name, us, hostUs, deviceUs, busGBps }: Row): void {
   console.log(JSON.stringify(rounded));
 }
 
-/** Behind all that was called before, on every rank. */
+/** A tensor that is ready when all earlier calls have run on every rank. */
 function settled(): Tensor {
   const t = ones([1], { device });
   allReduce(t);
@@ -59,7 +59,7 @@ function repeat(work: () => void, calls: number): void {
   for (let i = 0; i < calls; i++) work();
 }
 
-/** The JavaScript engine compiles what has run some thousand times. */
+/** Calls after which the JavaScript engine has compiled the code. */
 const WARM_UP = 5000;
 
 /**
@@ -99,7 +99,9 @@ async function timesOf(
  */
 const CALLS_BEHIND = 200;
 
-/** Microseconds a call on the device alone: behind sums of 1 GiB, some milliseconds each. */
+/**
+ * Microseconds per call on the device, queued after sums of 1 GiB that take some milliseconds each.
+ */
 async function deviceTimeOf(work: () => void): Promise<number> {
   const large = ones([2 ** 29], { dtype: bfloat16, device });
   const times: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * Host time of ops on distributed tensors, of four ranks that share the process: microseconds an op
- * on the JavaScript thread.
+ * Host time of ops on distributed tensors, for four ranks in one process: microseconds per op on
+ * the JavaScript thread.
  */
 
 import { runLocalRanks } from '../lib/distributed/local-ranks/run.js';
@@ -10,14 +10,14 @@ import { median } from './figures.js';
 import { print } from './measure.js';
 
 const WORLD = 4;
-/** Engines compile what runs often. */
+/** Calls after which the engine has compiled the code. */
 const WARM_UP = 6_000;
 const BURST = 100;
 const REPEATS = 61;
 
 /**
- * The times of this rank; ranks take turns burst by burst, and each waits until its device is done
- * before the next one.
+ * The times of this rank. Ranks take turns for each burst, and each waits for its device before the
+ * next one starts.
  */
 async function times(fn: () => { dispose(): void; read(): Promise<unknown> }): Promise<number> {
   const bursts: number[] = [];

@@ -1,12 +1,9 @@
-/**
- * What every harness does with figures: medians, whom they are compared with, and where they are
- * kept.
- */
+/** Shared by the harnesses: medians, finding a PyTorch to compare with, and storing figures. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** Of an even number of values, the mean of the two in the middle. */
+/** The median; for an even number of values the mean of the two in the middle. */
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]] as [
@@ -19,8 +16,8 @@ export function median(values: readonly number[]): number {
 let found: string | null | undefined;
 
 /**
- * A Python with torch: the one of the environment variable PYTHON, or the first on the path that
- * has it. Asked once: the import takes seconds.
+ * A Python that has torch: that of the variable PYTHON, or the first on the path. Cached, because
+ * the import takes seconds.
  */
 export function python(): string | null {
   if (found !== undefined) return found;
@@ -31,7 +28,7 @@ export function python(): string | null {
   return found;
 }
 
-/** Of its torch. */
+/** The version of torch in that Python. */
 export function torchVersion(): string {
   const { stdout } = spawnSync(
     python() ?? 'python3',
@@ -41,19 +38,16 @@ export function torchVersion(): string {
   return stdout?.trim() ?? '';
 }
 
-/** Such as 2026-11-21. */
+/** The date as 2026-11-21. */
 export const today = (): string => new Date().toISOString().slice(0, 10);
 
-/** The commit that is measured; where there is no checkout, what the variable COMMIT says. */
+/** The measured commit; without a checkout, the variable COMMIT. */
 export function commit(): string {
   const git = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' });
   return git.status === 0 ? git.stdout.trim() : (process.env['COMMIT'] ?? 'unknown');
 }
 
-/**
- * In the checkout, not beside the compiled programs; by machine, of which there may be several on
- * one day.
- */
+/** The file in the checkout for a machine, a subject and today. */
 function fileOf(machine: string, subject: string): string {
   const folder = process.env['BENCH_RESULTS'] ?? path.join(process.cwd(), 'bench', 'results');
   return path.join(
@@ -62,13 +56,13 @@ function fileOf(machine: string, subject: string): string {
   );
 }
 
-/** What was kept today. */
+/** The figures stored today, or null. */
 export function kept<T>(machine: string, subject: string): T | null {
   const file = fileOf(machine, subject);
   return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as T) : null;
 }
 
-/** In place of what was kept today; the file. */
+/** Replaces the figures stored today. Returns the file. */
 export function store(machine: string, subject: string, figures: object): string {
   const file = fileOf(machine, subject);
   mkdirSync(path.dirname(file), { recursive: true });
@@ -76,7 +70,7 @@ export function store(machine: string, subject: string, figures: object): string
   return file;
 }
 
-/** The same, and says where. */
+/** Stores figures and prints the file. */
 export function keep(machine: string, subject: string, figures: object): void {
   console.log(`kept in ${path.relative(process.cwd(), store(machine, subject, figures))}`);
 }

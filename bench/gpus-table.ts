@@ -1,9 +1,9 @@
 /**
- * What several GPUs were measured at, as a table: ours, PyTorch's, bandwidth where it is what
- * counts.
+ * Prints the figures of several GPUs as a table: ours, PyTorch's, and bus bandwidth where it
+ * matters.
  */
 
-/** Microseconds a call: of a long batch, of the host, of the device; bus bandwidth. */
+/** Microseconds per call of a long batch, on the host and on the device, and bus bandwidth. */
 export interface Times {
   us: number;
   hostUs?: number;
@@ -15,7 +15,7 @@ export interface Compared {
   readonly name: string;
   readonly ours: Times | null;
   readonly torch: Times | null;
-  /** Median of the pairs' ratios, ours / PyTorch's. */
+  /** Median of the ratios of the pairs, ours / PyTorch's. */
   readonly ratio?: number;
   readonly least?: number;
   readonly largest?: number;
@@ -30,7 +30,7 @@ export interface CollectivesReport {
   readonly rows: readonly Compared[];
 }
 
-/** What NVLink carries between the GPUs of one machine, as seen: the limit of bus bandwidth. */
+/** Measured NVLink bandwidth between GPUs of one machine, the limit of bus bandwidth. */
 const LINK_GBPS = 370;
 
 const us = (value: number | undefined): string =>
@@ -63,7 +63,7 @@ function sizeOf(bytes: number): string {
   return bytes >= 2 ** 10 ? `${bytes / 2 ** 10} KiB` : `${bytes} B`;
 }
 
-/** As Markdown, one line a row. */
+/** The table as Markdown, one line for each row. */
 export function printedCollectives(report: CollectivesReport): string {
   const head = [
     'row',

@@ -18,7 +18,7 @@ import {
 } from './gpus-table.js';
 import { requireGpu, runProgram } from './program.js';
 
-/** A line of a program. */
+/** A line of output of a program. */
 interface Row extends Times {
   name: string;
 }
@@ -65,7 +65,7 @@ const theirs = (ranks: number): Round => {
   return new Map([...program('collectives'), ...program('overlap')].map((row) => [row.name, row]));
 };
 
-/** The medians of one side. */
+/** The medians of one implementation. */
 function medians(rounds: readonly Round[], name: string): Times | null {
   const rows = rounds.map((round) => round.get(name)).filter((row) => row !== undefined);
   if (rows.length === 0) return null;
@@ -76,7 +76,7 @@ function medians(rounds: readonly Round[], name: string): Times | null {
   return { us: Number.NaN, ...Object.fromEntries(values) };
 }
 
-/** Of each pair of runs, ours to theirs. */
+/** The ratio of each pair of runs, ours / theirs. */
 function ratios(
   a: readonly Round[],
   b: readonly Round[],

@@ -1,5 +1,6 @@
 /**
- * Kernels and a training step at sizes where the arithmetic counts. usage: kernels.ts [cpu|cuda]
+ * Times kernels and a training step at sizes where arithmetic dominates. usage: kernels.ts
+ * [cpu|cuda]
  */
 import {
   bfloat16,
@@ -18,7 +19,7 @@ import {
 } from '../lib/index.js';
 import { device, millisecondsOf, print } from './measure.js';
 
-/** The last result of `fn`, for `settle` to wait for; the others are freed. */
+/** Runs `fn` and keeps only its last result, which `settle` waits for. */
 function chainOf(fn: () => Tensor): { work: () => void; settle: () => Promise<unknown> } {
   let last: Tensor | null = null;
   return {
@@ -51,8 +52,8 @@ async function matmul(size: number, dtype: DType): Promise<void> {
 }
 
 /**
- * 784-128-10, ReLU, cross entropy, Adam, batch 64: written without scopes, the loss read every
- * step.
+ * An MLP of 784-128-10 with ReLU, cross entropy, Adam and batch 64, without scopes, reading the
+ * loss every step.
  */
 async function mlpStep(): Promise<void> {
   const net = new nn.Sequential(new nn.Linear(784, 128), new nn.ReLU(), new nn.Linear(128, 10)).to(

@@ -1,8 +1,10 @@
-/** What every program of this folder measures with, and prints: one JSON object a line, medians. */
+/**
+ * Shared by the programs of this folder: timing by medians, printed as one JSON object per line.
+ */
 import { cuda, type DeviceName } from '../lib/index.js';
 import { median } from './figures.js';
 
-/** One line of a program. `burst` says how many calls were timed together. */
+/** One line of output. `burst` is the number of calls that were timed together. */
 export interface Row {
   name: string;
   unit: 'us' | 'ms' | 'GFLOP/s' | 'MB';
@@ -10,21 +12,20 @@ export interface Row {
   burst?: number;
 }
 
-/** The device that the command line names, else a GPU if there is one. */
+/** The device of the command line; by default a GPU if one can be used. */
 export const device = (process.argv[2] ?? (cuda.isAvailable() ? 'cuda' : 'cpu')) as DeviceName;
 
 export function print(row: Row): void {
   console.log(JSON.stringify({ ...row, value: +row.value.toPrecision(4) }));
 }
 
-/**
- * Calls after which the engine has compiled what a small call runs: until then one of some 4 us
- * takes 15.
- */
+/** Calls after which the engine has compiled a small call: before, a call of 4 us takes 15. */
 const WARM_CALLS = 5000;
 const WARM_MS = 500;
 
-/** Milliseconds a call of work that `settle` waits for, in bursts: the median after a warm-up. */
+/**
+ * Milliseconds per call, measured in bursts that `settle` waits for: the median after a warm-up.
+ */
 export async function millisecondsOf(
   work: () => void,
   settle: () => Promise<unknown>,

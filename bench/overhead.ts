@@ -3,14 +3,16 @@ import { cuda, layerNorm, noGrad, ones } from '../lib/index.js';
 import { median } from './figures.js';
 import { device, print } from './measure.js';
 
-/** Engines compile what runs often: the figures are of code that has run for a while. */
+/** Calls after which the engine has compiled the code. */
 const WARM_UP = 20_000;
 
 function finish(): void {
   if (device !== 'cpu') cuda.synchronize();
 }
 
-/** Runs `fn` in bursts: the time on the JavaScript thread, and until the device is done. */
+/**
+ * Runs `fn` in bursts and prints the time on the JavaScript thread and until the device is done.
+ */
 function row(name: string, burst: number, repeats: number, fn: () => unknown): void {
   for (let i = 0; i < Math.max(burst, WARM_UP); i++) fn();
   finish();

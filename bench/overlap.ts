@@ -21,7 +21,7 @@ const ROUNDS = 9;
 const SIDE = 4096;
 const random = (...size: number[]): Tensor => randn(size, { device: 'cuda', dtype: bfloat16 });
 
-/** Microseconds a call, by the device's clock; `timed` is told where to begin and to end. */
+/** Microseconds per call by the device's clock, between the two events that `timed` records. */
 async function timeOf(
   timed: (begin: () => void, end: () => void) => void,
   calls = 1,
@@ -74,7 +74,8 @@ async function gatheredAndScattered(world: number, rows: number): Promise<void> 
 }
 
 /**
- * The product of Llama's first feed-forward layer while the weights of the next block come: 436 MB.
+ * Matmul of Llama's first feed-forward layer while the weights of the next block, 436 MB, are
+ * gathered.
  */
 async function productBesideGather(world: number): Promise<void> {
   const [x, w] = [random(8192, SIDE), random(SIDE, 14336)];

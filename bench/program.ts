@@ -1,7 +1,7 @@
-/** How programs that measure begin and end. */
+/** Starts and ends programs that measure. */
 import { cuda, ShardwiseError } from '../lib/index.js';
 
-/** Runs a program to its end. What it refuses is told without a stack, and with a status of 1. */
+/** Runs a program. An error of the library is printed without a stack, with exit status 1. */
 export async function runProgram(main: () => void | Promise<void>): Promise<void> {
   try {
     await main();
@@ -15,7 +15,7 @@ export async function runProgram(main: () => void | Promise<void>): Promise<void
   }
 }
 
-/** @throws DeviceError that says why there is no GPU, with what to do */
+/** @throws DeviceError that says why no GPU can be used and what to do */
 export function requireGpu(): void {
   if (!cuda.isAvailable()) cuda.getDeviceProperties();
 }

@@ -37,7 +37,7 @@ process.stdout.write(String(performance.timeOrigin + performance.now()));
 `,
 );
 
-/** When a rank was done, which it prints: the process's own end is not part of the start. */
+/** The time that each rank prints when it is done; the end of the process does not count. */
 async function processes(): Promise<number> {
   const write = process.stdout.write;
   let text = '';

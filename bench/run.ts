@@ -18,7 +18,7 @@ const here = fileURLToPath(import.meta.url);
 const folder = path.dirname(here);
 const root = path.dirname(folder);
 
-/** A program of this folder with its arguments, and who it measures. */
+/** A program of this folder with its arguments, and the implementation that it measures. */
 interface Program {
   by: 'ours' | 'torch' | 'OpenBLAS' | 'raw launch';
   command: string;
@@ -57,8 +57,7 @@ function programs(device: string): Program[] {
 }
 
 /**
- * A side that is not there leaves its columns out, with a word; without ours there is nothing to
- * show.
+ * Runs a program. A missing peer leaves its columns out with a message; our own program must run.
  */
 function rowsOf({ by, command, args }: Program): Row[] {
   const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
@@ -74,7 +73,7 @@ function rowsOf({ by, command, args }: Program): Row[] {
 
 const keyOf = (row: Row): string => `${row.name} | ${row.burst ?? 1}`;
 
-/** Medians over the rounds, by row. */
+/** The median of each row over the rounds. */
 function collect(rounds: readonly Row[][]): Map<string, Row> {
   const values = new Map<string, Row[]>();
   for (const row of rounds.flat()) values.set(keyOf(row), [...(values.get(keyOf(row)) ?? []), row]);

@@ -1,6 +1,6 @@
 /**
- * From the import until the first tensor is there, and bytes that an installation takes. The entry
- * point is the argument.
+ * Times the import until the first tensor exists, and counts the bytes of an installation. The
+ * argument is the entry point.
  */
 import { execFileSync } from 'node:child_process';
 import { median } from './figures.js';

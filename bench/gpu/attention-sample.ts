@@ -1,10 +1,10 @@
 /**
- * Which queries of attention are compared with float64, and what should come of them: made of
- * products and a softmax, not by our attention.
+ * The queries of attention that are compared with float64, and their reference, computed by matmul
+ * and softmax instead of our attention.
  */
 import { arange, autograd, float64, maskedFill, type Tensor } from '../../lib/index.js';
 
-/** Queries of one head. */
+/** A range of queries in one head. */
 export interface Place {
   readonly batch: number;
   readonly head: number;
@@ -13,8 +13,8 @@ export interface Place {
 }
 
 /**
- * The mask is of [batch, 1, queries, keys], true where a score counts; without one, earlier keys
- * count.
+ * The mask has shape [batch, 1, queries, keys] and is true where a score counts. Without a mask,
+ * attention is causal.
  */
 export interface Operands {
   readonly q: Tensor;
@@ -27,7 +27,8 @@ const SEEN = 64;
 const exact = (t: Tensor): Tensor => t.detach().to('cpu').to(float64);
 
 /**
- * The first queries of the first head, which see few keys, and the last of the last, which see all.
+ * The first queries of the first head, which attend to few keys, and the last of the last head,
+ * which attend to all.
  */
 export function placesOf([batch, heads, length]: readonly [
   number,
@@ -45,7 +46,7 @@ export function placesOf([batch, heads, length]: readonly [
 export const atPlace = (t: Tensor, { batch, head, from, count }: Place): Tensor =>
   t.select(0, batch).select(0, head).narrow(0, from, count);
 
-/** True where a score does not count. */
+/** The inverted mask: true where a score does not count. */
 function hiddenOf({ k, mask }: Operands, place: Place): Tensor {
   const { from, count } = place;
   if (mask !== undefined)
@@ -58,7 +59,7 @@ function hiddenOf({ k, mask }: Operands, place: Place): Tensor {
 }
 
 /**
- * On the CPU over all keys: the result for these queries, or their gradient where that of the
+ * Computes the result for these queries on the CPU over all keys, or their gradient if that of the
  * result is given.
  */
 export function attentionInExact(operands: Operands, place: Place, gradient?: Tensor): Tensor {

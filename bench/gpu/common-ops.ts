@@ -1,6 +1,6 @@
 /**
- * Ops that have no goal of their own beside PyTorch: reductions, scans, sorts, indexing, random
- * numbers, softmax of other rows, SGD, products in float64.
+ * Common ops without a goal of their own: reductions, scans, sorts, indexing, random numbers,
+ * softmax of other shapes, SGD, matmul in float64.
  */
 import {
   autograd,
@@ -19,36 +19,36 @@ const [DOUBLE, FLOAT, BF16, LONG, BOOL] = [8, 4, 2, 8, 1];
 const SIDE = 16_384;
 const SIDES: readonly [number, number] = [SIDE, SIDE];
 const K = 50;
-/** Indices of a row, and rows that are taken. */
+/** Indices in a row, and rows that are looked up. */
 const [INDICES, TAKEN] = [1024, 16_384];
-/** Elements of a whole tensor that are written. */
+/** Elements of a tensor that are written by index. */
 const PLACES = 2 ** 20;
-/** Whole numbers are below this. */
+/** Upper bound of whole numbers. */
 const BELOW = 1000;
 
 type Make = (shape: readonly number[]) => Tensor;
 
-/** What a call does, with its operands made once. */
-type Everyday = (shape: readonly number[], make: Make) => () => unknown;
+/** Creates the operands of an op once and returns the call. */
+type CommonOp = (shape: readonly number[], make: Make) => () => unknown;
 
 const of =
-  (fn: (x: Tensor) => unknown): Everyday =>
+  (fn: (x: Tensor) => unknown): CommonOp =>
   (shape, make) => {
     const x = make(shape);
     return () => noGrad(() => fn(x));
   };
 
-/** Random numbers, on the device that operands are made on. */
+/** Random numbers on the device of the operands. */
 const drawn =
-  (fn: (shape: number[], options: { device: Tensor['device'] }) => Tensor): Everyday =>
+  (fn: (shape: number[], options: { device: Tensor['device'] }) => Tensor): CommonOp =>
   (shape, make) => {
     const { device } = make([1]);
     return () => fn([...shape], { device });
   };
 
-/** Some indices of each row, and as many elements. */
+/** Some indices for each row, and equally many elements. */
 const perRow =
-  (fn: (x: Tensor, ids: Tensor, source: Tensor) => unknown): Everyday =>
+  (fn: (x: Tensor, ids: Tensor, source: Tensor) => unknown): CommonOp =>
   (shape, make) => {
     const [rows, columns] = shape as [number, number];
     const x = make(shape);
@@ -60,7 +60,7 @@ const perRow =
   };
 
 const put =
-  (accumulate: boolean): Everyday =>
+  (accumulate: boolean): CommonOp =>
   (shape, make) => {
     const x = make(shape);
     const [at, values] = [
@@ -70,8 +70,8 @@ const put =
     return () => noGrad(() => x.indexPut_(at, values, { accumulate }));
   };
 
-/** By the name that rows have, as in peer_torch.py. */
-export const everyday: Readonly<Record<string, Everyday>> = {
+/** The ops by the names in the rows, as in peer_torch.py. */
+export const commonOps: Readonly<Record<string, CommonOp>> = {
   fill: of((x) => x.fill_(3)),
   sum_of_all: of((x) => x.sum()),
   sum_of_rows: of((x) => x.sum(-1)),
@@ -124,13 +124,13 @@ export const everyday: Readonly<Record<string, Everyday>> = {
   },
 };
 
-/** Of ops whose operand or result is not of the row's dtype. */
-const toldDtypes: Readonly<Record<string, string>> = {
+/** Dtypes of ops whose operand or result has another dtype than the row. */
+const operandDtypes: Readonly<Record<string, string>> = {
   places_of_nonzero: 'bool',
   whole_numbers: 'int64',
 };
 
-/** `bytes`: read and written at least. */
+/** `bytes`: the minimum that is read and written. */
 const row = (
   op: string,
   shape: readonly number[],
@@ -138,7 +138,7 @@ const row = (
   dtype: 'bfloat16' | 'float32' = 'float32',
 ): Row => ({
   group: 'everyday',
-  name: `${op.replaceAll('_', ' ')}, ${toldDtypes[op] ?? dtype}, ${shape.join(' x ')}`,
+  name: `${op.replaceAll('_', ' ')}, ${operandDtypes[op] ?? dtype}, ${shape.join(' x ')}`,
   job: { op, shape, dtype },
   goal: {},
   bytes,
@@ -158,10 +158,10 @@ const [SHORT, SHORT_ROWS, LONG_ROW, LONG_ROWS, MIDDLE, MIDDLE_ROWS] = [
 ];
 const [SGD_TENSORS, SGD_SIDE] = [32, 4096];
 const PRODUCT = 4096;
-/** Of the H200's tensor cores in float64, in TFLOP/s. */
+/** Peak of the H200's tensor cores in float64, in TFLOP/s. */
 const FLOAT64_PEAK = 67;
 
-export const everydayRows: readonly Row[] = [
+export const commonRows: readonly Row[] = [
   row('fill', SIDES, FLOAT * ALL),
   row('sum_of_all', SIDES, FLOAT * ALL),
   row('sum_of_rows', SIDES, FLOAT * ALL),

@@ -1,8 +1,8 @@
 /**
  * Why rows miss their goals, and what was tried, by the beginning of a row's name. The report shows
- * the note of each row that misses its goal.
+ * the text of each row that misses its goal.
  */
-export const notes: Readonly<Record<string, string>> = {
+export const knownGaps: Readonly<Record<string, string>> = {
   'matmul nt, bfloat16, 4096 cubed':
     'Limited by power: the tensor cores work 95 % of the time. Pairs vary from 0.87 to 1.00; ' +
     "ours is a kernel of cuBLASLt, PyTorch's the fastest that max-autotune tries. Tried, " +
@@ -93,6 +93,6 @@ export const notes: Readonly<Record<string, string>> = {
 };
 
 /** @internal */
-export function noteOf(row: string): string {
-  return Object.entries(notes).find(([start]) => row.startsWith(start))?.[1] ?? '';
+export function gapOf(row: string): string {
+  return Object.entries(knownGaps).find(([start]) => row.startsWith(start))?.[1] ?? '';
 }

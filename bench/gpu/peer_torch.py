@@ -165,7 +165,7 @@ def matmul_in_float64(job, dtype, wrap):
     return lambda i: x @ w
 
 
-everyday = {
+common_ops = {
     "fill": of(lambda x: x.fill_(3)),
     "sum_of_all": of(lambda x: x.sum()),
     "sum_of_rows": of(lambda x: x.sum(-1)),
@@ -198,7 +198,7 @@ everyday = {
     "matmul_in_float64": matmul_in_float64,
 }
 makers = {
-    **everyday,
+    **common_ops,
     "copy": forward_of(lambda x: x.clone(), lambda job, dtype: [rand(job["shape"], dtype)]),
     "matmul_nt": matmul(F.linear, lambda m, k: [m, k], lambda n, k: [n, k]),
     "matmul_nn": matmul(lambda x, w: x @ w, lambda m, k: [m, k], lambda n, k: [k, n]),
@@ -222,7 +222,7 @@ makers = {
     "backward_of_a_sum": backward_of_sum,
 }
 # Of these, compilation makes nothing else, or they are compared with eager calls: of products unless it searches for the fastest kernel.
-uncompiled = {*everyday, "copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
+uncompiled = {*common_ops, "copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
 products = {"matmul_nt", "matmul_nn", "matmul_tn"}
 reading = {"places_of_nonzero"}  # a capture that fails as they read leaves PyTorch's random numbers unusable
 

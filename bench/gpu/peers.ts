@@ -1,6 +1,6 @@
 /**
- * The two processes that rows are measured in: ours and PyTorch's, each asked by a line of JSON and
- * answering with one.
+ * The two processes that measure rows, our worker and PyTorch. Requests and replies are lines of
+ * JSON.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import path from 'node:path';
@@ -10,26 +10,26 @@ import { fileURLToPath } from 'node:url';
 const here = fileURLToPath(import.meta.url);
 const folder = path.dirname(here);
 
-/** `torch.compile` as it is, and with its search for the fastest kernels. */
+/** Modes of PyTorch; `max-autotune` is `torch.compile` with its search for the fastest kernels. */
 export type PeerMode = 'eager' | 'compile' | 'max-autotune';
 
 export interface Reply {
   us?: number;
   error?: number;
   failed?: string;
-  /** The mode is no other than one before. */
+  /** True if the mode is the same as an earlier one. */
   none?: boolean;
   torch?: string;
   gpu?: string;
 }
 
-/** A process that measures. */
-export class Side {
+/** A process that measures rows on request. */
+export class MeasuringProcess {
   readonly name: string;
   private readonly child: ChildProcess;
   private readonly replies: AsyncIterator<string>;
   private last = '';
-  private told: string[] = [];
+  private output: string[] = [];
 
   constructor(
     name: string,
@@ -41,7 +41,7 @@ export class Side {
     this.child = spawn(command, args, { stdio: ['pipe', 'pipe', 'pipe'], env });
     this.child.stderr?.on('data', (text) => {
       this.last = String(text);
-      this.told.push(...this.last.trim().split('\n'));
+      this.output.push(...this.last.trim().split('\n'));
     });
     this.child.on('error', (error) => (this.last = error.message));
     this.replies = createInterface({ input: this.child.stdout as NodeJS.ReadableStream })[
@@ -49,7 +49,10 @@ export class Side {
     ]();
   }
 
-  /** What it cannot do is in `failed`. @throws Error where the process has ended */
+  /**
+   * Sends a request. A job that fails is reported in `failed`. @throws Error if the process has
+   * ended
+   */
   async ask(request: object): Promise<Reply> {
     this.child.stdin?.write(`${JSON.stringify(request)}\n`);
     for (;;) {
@@ -60,11 +63,11 @@ export class Side {
     }
   }
 
-  /** What it wrote beside its replies since the last call. */
-  takeTold(): string[] {
-    const { told } = this;
-    this.told = [];
-    return told;
+  /** The other output of the process since the last call. */
+  takeOutput(): string[] {
+    const { output } = this;
+    this.output = [];
+    return output;
   }
 
   end(): void {
@@ -73,20 +76,20 @@ export class Side {
   }
 }
 
-/** It tells who computes its products. */
-export const ourSide = (): Side =>
-  new Side(
+/** Our worker, which prints the kernel that computes each matmul. */
+export const ourWorker = (): MeasuringProcess =>
+  new MeasuringProcess(
     'ours',
     process.execPath,
     [...process.execArgv, path.join(folder, `ours${path.extname(here)}`)],
     { ...process.env, SHARDWISE_DEBUG: 'matmul' },
   );
-export const torchSide = (python: string): Side =>
-  new Side('torch', python, [path.join(folder, 'peer_torch.py')]);
+export const torchPeer = (python: string): MeasuringProcess =>
+  new MeasuringProcess('torch', python, [path.join(folder, 'peer_torch.py')]);
 
 /**
- * Microseconds of a raw launch on this machine, by bench/native/launch_loop.cu; null where it was
- * not built.
+ * Microseconds of a raw launch on this machine, measured by bench/native/launch_loop.cu; null if it
+ * was not built.
  */
 export function rawLaunch(): number | null {
   const { stdout, status } = spawnSync(
@@ -96,13 +99,14 @@ export function rawLaunch(): number | null {
   return status === 0 ? (JSON.parse(stdout) as { value: number }).value : null;
 }
 
-/** Clock and power of the first GPU, sampled while it works. */
+/** Samples clock and power of the first GPU while it works. */
 export class Meter {
   private child = this.watch('power.draw.instant');
   private samples: { mhz: number; watts: number }[] = [];
 
   /**
-   * The power of the moment; older drivers have only a mean over a second, longer than a row takes.
+   * Samples instantaneous power. Older drivers have only a mean over a second, longer than a row
+   * takes.
    */
   private watch(power: 'power.draw.instant' | 'power.draw'): ChildProcess {
     // the one that is measured

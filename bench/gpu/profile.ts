@@ -1,6 +1,6 @@
 /**
- * What a profiler (Nsight Compute) says of the kernels of our side: bandwidth, occupancy, and what
- * their warps wait for. For rows that stay short of their goal.
+ * Profiles our kernels by Nsight Compute: bandwidth, occupancy, and stall reasons of warps. Meant
+ * for rows that miss their goal.
  *
  *   npm run bench:profile -- [groups or parts of names …] [--short bench/results/….json] [--write]
  */
@@ -24,7 +24,7 @@ import { chosenRows, type Row, rows } from './rows.js';
 import { type Report, shortRows } from './table.js';
 import { prepare } from './work.js';
 
-/** A kernel whose name no row has: what is profiled stands between two of them. */
+/** A marker kernel, which no row uses: the profiled call runs between two of them. */
 const mark = (square: Tensor): void => void triu(square);
 const MARK = /tri_words/;
 const SECTIONS = [
@@ -36,7 +36,7 @@ const SECTIONS = [
   'SchedulerStats',
 ];
 
-/** One kernel of a call: a share is of what the hardware can do, 0 to 100. */
+/** One kernel of a call. Shares are percentages of the hardware's limit. */
 export interface Profile {
   readonly kernel: string;
   readonly us: number;
@@ -46,17 +46,17 @@ export interface Profile {
   readonly registers: number;
   readonly blocks: number;
   readonly threads: number;
-  /** Of the cycles between two instructions of a warp, what they went to; the largest first. */
+  /** Reasons for the cycles between two instructions of a warp, largest first. */
   readonly stalls: Readonly<Record<string, number>>;
 }
 
-/** The kernels of a row in their order. */
+/** The kernels of a row in order. */
 export interface RowProfile {
   readonly commit: string;
   readonly kernels: readonly Profile[];
 }
 
-/** Of some rows, by name. */
+/** Profiles of rows by name. */
 export interface Profiles {
   readonly gpu: string;
   readonly machine: string;
@@ -69,9 +69,7 @@ type Line = Readonly<Record<string, string>>;
 const number = (line: Line, metric: string): number =>
   Number((line[metric] ?? 'NaN').replaceAll(',', ''));
 
-/**
- * Without its namespaces, which the profiler does not write alike in each run, and its arguments.
- */
+/** The name of a kernel without arguments and namespaces, which differ from run to run. */
 function kernelOf(line: Line): string {
   const written = line['Kernel Name'] ?? '';
   const plain = written.replace(/^void /, '').replaceAll(/\w+::|\(anonymous namespace\)::/g, '');
@@ -94,7 +92,7 @@ function stallsOf(line: Line): Record<string, number> {
   );
 }
 
-/** Of a nanosecond, microsecond or millisecond. */
+/** Microseconds of each unit. */
 const MICROSECONDS: Readonly<Record<string, number>> = {
   ns: 1e-3,
   us: 1,
@@ -122,7 +120,7 @@ function profileOf(line: Line, units: Line): Profile {
   };
 }
 
-/** What the profiler's table says of kernels of one row: its second line has the units. */
+/** Runs the profiler on one row and parses its table, whose second line has the units. */
 function ncu(index: number, options: readonly string[]): { units: Line; lines: Line[] } {
   const command = ['--csv', '--page', 'raw', '--clock-control', 'none', ...options];
   const program = [
@@ -150,8 +148,8 @@ function ncu(index: number, options: readonly string[]): { units: Line; lines: L
 }
 
 /**
- * First where the marks are, which needs no replays: those of all kernels that make the operands of
- * an optimizer would take many minutes.
+ * Profiles one row. A first run finds the markers without replays: replaying all kernels that
+ * create the operands of an optimizer would take many minutes.
  */
 function profile(index: number): Profile[] {
   const { lines: all } = ncu(index, ['--section', 'LaunchStats']);
@@ -177,7 +175,7 @@ function profile(index: number): Profile[] {
   return lines.map((line) => profileOf(line, units));
 }
 
-/** In the process that is profiled: a call to warm up, and one between marks. */
+/** Runs in the profiled process: a warm-up call, and one between markers. */
 function callOnce({ job }: Row): void {
   setFloat32MatmulPrecision(job.precision ?? 'highest');
   const work = prepare(job);
@@ -189,7 +187,7 @@ function callOnce({ job }: Row): void {
   cuda.synchronize();
 }
 
-/** A run takes minutes: what it has is kept after each row, beside what the day had before. */
+/** Profiles rows. Each row takes minutes, so the results of the day are stored after each. */
 function profileRows(chosen: readonly Row[], write: boolean): void {
   const gpu = cuda.getDeviceProperties().name;
   const seen = { ...kept<Profiles>(gpu, 'profiles')?.rows };

@@ -1,12 +1,12 @@
 /**
- * Writes docs/performance.md from the newest figures of bench/results. With --check, fails if what
- * is committed differs.
+ * Writes docs/performance.md from the newest figures in bench/results. With --check, fails if the
+ * committed page differs.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type CollectivesReport, printedCollectives } from '../gpus-table.js';
-import { noteOf } from './known-gaps.js';
+import { gapOf } from './known-gaps.js';
 import type { Profiles, RowProfile } from './profile.js';
 import type { Row } from './rows.js';
 import { printed, type Report, shortRows } from './table.js';
@@ -15,7 +15,7 @@ const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '.
 const results = path.join(root, 'bench', 'results');
 const page = path.join(root, 'docs', 'performance.md');
 
-/** The last of the files whose names end so. */
+/** The newest result whose file name ends with `ending`. */
 function newest<T>(ending: string): { file: string; report: T } | null {
   const file = readdirSync(results)
     .filter((name) => name.endsWith(ending))
@@ -39,7 +39,7 @@ ${printedCollectives(found.report)}
 `;
 }
 
-/** What takes the time of a row. */
+/** Summarises the profile of a row. */
 function profileText(profile: RowProfile | undefined): string {
   const { commit, kernels } = profile ?? { commit: '', kernels: [] };
   const longest = kernels.toSorted((a, b) => b.us - a.us)[0];
@@ -54,14 +54,14 @@ function profileText(profile: RowProfile | undefined): string {
 
 function shortRowsText(report: Report, profiles: Profiles | undefined): string {
   const lines = shortRows(report).map(
-    (name) => `| ${name} | ${profileText(profiles?.rows[name])} | ${noteOf(name)} |`,
+    (name) => `| ${name} | ${profileText(profiles?.rows[name])} | ${gapOf(name)} |`,
   );
   return ['| row | profile | why, and what was tried |', '| --- | --- | --- |', ...lines].join(
     '\n',
   );
 }
 
-/** Of some rows, those that are a whole group by its name. */
+/** Names of rows, with a complete group under its own name. */
 function namesOf(some: readonly Row[], all: readonly Row[]): string {
   const ofGroup = (group: string, list: readonly Row[]): readonly Row[] =>
     list.filter((row) => row.group === group);
@@ -75,7 +75,7 @@ function namesOf(some: readonly Row[], all: readonly Row[]): string {
     .join('; ');
 }
 
-/** Rows that were measured again, by themselves. */
+/** The rows that were measured in a rerun, with their commits. */
 function laterRuns({ rows }: Report): string {
   const commits = [...new Set(rows.flatMap((measured) => measured.commit ?? []))];
   const [all, of] = [
@@ -98,7 +98,7 @@ function peerText(modes: readonly string[]): string {
     : 'that of its eager mode (this run left `torch.compile` out)';
 }
 
-/** Of rows that the peer measures in no other mode, as its `uncompiled` says. */
+/** Text for rows that PyTorch runs only eagerly, listed in `uncompiled` of peer_torch.py. */
 const eagerText = (modes: readonly string[]): string =>
   modes.length > 1
     ? '\n  For AdamW, attention, the copy and the rows of the host it is that of eager mode, which compilation does not change.'

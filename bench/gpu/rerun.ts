@@ -1,30 +1,32 @@
-/** A report with some rows measured again, in a later run. */
+/** Merges a rerun of some rows into an earlier report. */
 import { copyRow, type Row, rows } from './rows.js';
 import type { Measured, Report } from './table.js';
 
-/** Of both runs, so that their rows may stand in one table. */
-type Terms = Pick<Report, 'gpu' | 'torch' | 'modes' | 'pairs'>;
+/** Conditions that must be equal in both runs, or their rows cannot be compared. */
+type Conditions = Pick<Report, 'gpu' | 'torch' | 'modes' | 'pairs'>;
 
 const present = new Map([copyRow, ...rows].map((row, place) => [row.name, { row, place }]));
 
-/** @throws Error where the runs were not measured alike, with what differs */
-export function checkAlike(report: Terms, later: Terms): void {
+/** @throws Error with the differences if the two runs were measured under different conditions */
+export function checkAlike(report: Conditions, later: Conditions): void {
   const differing = (['gpu', 'torch', 'modes', 'pairs'] as const).filter(
     (each) => String(report[each]) !== String(later[each]),
   );
   if (differing.length === 0) return;
-  const told = differing.map((each) => `${each}: ${report[each]} before, ${later[each]} now`);
-  throw new Error(`rows of this run cannot stand in the earlier report: ${told.join('; ')}`);
+  const differences = differing.map(
+    (each) => `${each}: ${report[each]} before, ${later[each]} now`,
+  );
+  throw new Error(`rows of this run cannot stand in the earlier report: ${differences.join('; ')}`);
 }
 
-/** Goals and bounds as they are today; the job is the one that was measured. */
-function renewed(measured: Measured): Measured {
+/** A row with its current goals and bounds, and the job that was measured. */
+function withCurrentGoals(measured: Measured): Measured {
   const today: Row | undefined = present.get(measured.row.name)?.row;
   return today === undefined ? measured : { ...measured, row: { ...today, job: measured.row.job } };
 }
 
-/** Told by the run that it is from; the host's rows with the loop of that run. */
-function fromLater(measured: Measured, { commit, rawLaunch }: Report): Measured {
+/** A row of the rerun with its commit, and for host rows the launch loop of the rerun. */
+function fromRerun(measured: Measured, { commit, rawLaunch }: Report): Measured {
   return {
     ...measured,
     commit,
@@ -33,12 +35,11 @@ function fromLater(measured: Measured, { commit, rawLaunch }: Report): Measured 
 }
 
 /**
- * A report whose rows are those of a later run where that has them, and those that are new, in the
- * order of the rows. A figure stays where the later run has failed.
- *
- * @throws Error where the runs were not measured alike
+ * Replaces the rows that the rerun has, and adds new ones, in the order of the rows. If a row
+ * failed in the rerun, the earlier figure stays. @throws Error if the two runs were measured under
+ * different conditions
  */
-export function mended(
+export function withRerun(
   report: Report,
   later: Report,
   tell: (line: string) => void = console.error,
@@ -52,9 +53,9 @@ export function mended(
     const { row, failed } = measured;
     if (failed !== undefined && good.has(row.name))
       tell(`${row.name}: the earlier figure stays, because it failed now: ${failed}`);
-    else again.set(row.name, fromLater(measured, later));
+    else again.set(row.name, fromRerun(measured, later));
   }
-  const stay = report.rows.filter(({ row }) => !again.has(row.name)).map(renewed);
+  const stay = report.rows.filter(({ row }) => !again.has(row.name)).map(withCurrentGoals);
   const placeOf = ({ row }: Measured): number => present.get(row.name)?.place ?? present.size;
   return {
     ...report,

@@ -1,60 +1,57 @@
 /**
- * The rows that the kernels of one GPU are measured by: what is computed, what it must move or
- * multiply, and the goal against PyTorch.
+ * The rows of the kernel benchmark on one GPU: the computation, the bytes or operations that it
+ * needs, and the goal.
  */
-import { everydayRows } from './common-ops.js';
+import { commonRows } from './common-ops.js';
 
 /**
- * What both sides compute; each knows it by its `op`. `rotate`: sets of operands to take turns, so
- * that none is found in the L2 cache.
+ * A computation that both processes know by its `op`. `rotate` is the number of operand sets that
+ * are used in turn, so that none is in the L2 cache.
  */
 export interface Job {
   readonly op: string;
   readonly shape: readonly number[];
   readonly dtype: 'bfloat16' | 'float32';
   /**
-   * Of products of float32; the peer has 'high' for TF32, and float32 in place of 'tf32x3', which
-   * it has not.
+   * Precision of float32 matmul. PyTorch has 'high' for TF32; it has no 'tf32x3', and runs float32
+   * instead.
    */
   readonly precision?: 'high' | 'tf32x3';
   readonly rotate?: number;
   /**
-   * Of attention: which scores count, all of them if left out, and the heads of keys and values, as
-   * many as of queries if left out.
+   * Of attention: the scores that count, all by default, and the number of key heads, equal to the
+   * query heads by default.
    */
   readonly scores?: 'causal' | 'masked' | 'causal with dropout';
   readonly keyHeads?: number;
-  /** Microseconds of the host for small calls, instead of time on the device. */
+  /** Measure host time of small calls instead of device time. */
   readonly host?: true;
-  /** Where small calls are computed; the GPU if left out. */
+  /** Device of small calls; the GPU by default. */
   readonly device?: 'cpu';
 }
 
 export interface Goal {
-  /** At most this share of PyTorch's best time. */
+  /** Maximal ratio to PyTorch's best time. */
   readonly ratio?: number;
-  /** At least this share of what the machine can do. */
+  /** Minimal share of the machine's limit. */
   readonly limit?: number;
   readonly us?: number;
-  /** At most so many microseconds more than a loop of raw launches in the same run. */
+  /** Maximal microseconds above a loop of raw launches in the same run. */
   readonly aboveRaw?: number;
-  /** At most this for the geometric mean of the ratios of all rows that have it. */
+  /** Maximal geometric mean of the ratios of all rows that have this goal. */
   readonly mean?: number;
 }
 
 export interface Row {
-  /** Rows of a subject, to be asked for by its name. */
+  /** The group that selects the row by name. */
   readonly group: string;
   readonly name: string;
   readonly job: Job;
   readonly goal: Goal;
-  /** At least to be moved to or from the memory of the device. */
+  /** Minimal bytes to and from device memory. */
   readonly bytes?: number;
   readonly flops?: number;
-  /**
-   * What the H200 can do at most, in TFLOP/s, where the limit is not the best product that was
-   * seen.
-   */
+  /** Peak of the H200 in TFLOP/s; left out if the limit is the fastest matmul of the run. */
   readonly peak?: number;
 }
 
@@ -63,8 +60,8 @@ const FLOAT = 4;
 const LONG = 8;
 
 /**
- * Of the H200, in TFLOP/s: its float32 units, its tensor cores in TF32, and those with three
- * products for one.
+ * Peaks of the H200 in TFLOP/s: float32 units, TF32 tensor cores, and TF32 with three products for
+ * one.
  */
 const FLOAT32_PEAKS = { highest: 67, high: 494, tf32x3: 494 / 3 };
 
@@ -102,7 +99,7 @@ function matmul(
   };
 }
 
-/** `passes`: how often the operand is read and written, at least. */
+/** `passes`: the minimal number of reads and writes of the operand. */
 function rowwise(
   group: string,
   op: string,
@@ -122,8 +119,8 @@ function rowwise(
 }
 
 /**
- * Of q[batch, heads, length, depth] over as many positions, and its gradient, which makes the
- * scores again.
+ * Attention of q[batch, heads, length, depth] over equally many keys, or its gradient, which
+ * recomputes the scores.
  */
 function attention(
   scores: NonNullable<Job['scores']>,
@@ -162,7 +159,7 @@ const GIB = 2 ** 30;
 
 const SMALL_OR_ODD = { ratio: 1.02, mean: 0.95 };
 
-/** The rows of {@link https://github.com/pytorch/pytorch | PyTorch}'s everyday work, by group. */
+/** All rows, by group. */
 export const rows: readonly Row[] = [
   matmul('matmul', [8192, 8192, 8192], { ratio: 0.97 }),
   matmul('matmul', [4096, 4096, 4096], { ratio: 0.96 }),
@@ -227,7 +224,7 @@ export const rows: readonly Row[] = [
   ...attention('causal', [2, 32, 8192, 128], 8),
   ...attention('masked', [2, 16, 4096, 128]),
   ...attention('causal with dropout', [2, 16, 8192, 128]),
-  ...everydayRows,
+  ...commonRows,
   host('add', { us: 4, aboveRaw: 1.5 }),
   host('mm', { us: 5, aboveRaw: 1.5 }),
   host('layer_norm', { us: 5, aboveRaw: 1.5 }),
@@ -235,14 +232,16 @@ export const rows: readonly Row[] = [
   host('backward_of_a_sum', { us: 15 }, 'cpu'),
 ];
 
-/** Of the rows, each once. */
+/** The groups of the rows, each once. */
 export const groups: readonly string[] = [...new Set(rows.map((row) => row.group))];
 
-/** The name of a group means that group alone, though names of other rows have it as a part. */
+/** The name of a group selects only that group, even if names of other rows contain it. */
 const isCalled = (row: Row, text: string): boolean =>
   groups.includes(text) ? row.group === text : row.name.includes(text);
 
-/** All, or those of groups and parts of names. @throws Error for a text that no row is called by */
+/**
+ * All rows, or those selected by groups and parts of names. @throws Error if a text selects no row
+ */
 export function chosenRows(wanted: readonly string[]): readonly Row[] {
   const unknown = wanted.find((text) => !rows.some((row) => isCalled(row, text)));
   if (unknown !== undefined)
@@ -252,7 +251,7 @@ export function chosenRows(wanted: readonly string[]): readonly Row[] {
     : rows.filter((row) => wanted.some((text) => isCalled(row, text)));
 }
 
-/** What the machine copies at, as the other rows' limit: always measured. */
+/** The copy row, always measured: its bandwidth is the limit of other rows. */
 export const copyRow: Row = {
   group: 'copy',
   name: 'copy of 1 GiB',

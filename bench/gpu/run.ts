@@ -1,8 +1,8 @@
 /**
- * Kernels of one GPU beside PyTorch's, in pairs: ours, PyTorch, ours, PyTorch. Each figure is the
- * median; PyTorch's is that of its best mode, with short kernels replayed from a CUDA graph.
+ * Measures kernels of one GPU against PyTorch, in pairs: ours, PyTorch, ours, PyTorch. Each figure
+ * is the median; PyTorch's is that of its best mode, with short kernels replayed from a CUDA graph.
  *
- * The rows of the host are also compared with a loop of raw launches: cmake --build build/cmake
+ * Host rows are also compared with a loop of raw launches: cmake --build build/cmake
  * --target launch_loop.
  *
  *   npm run bench:gpu -- [groups or parts of names …] [--pairs N] [--no-compile] [--write | --again bench/results/….json]
@@ -13,14 +13,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { commit, keep, median, python, store, today } from '../figures.js';
 import { requireGpu, runProgram } from '../program.js';
-import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './peers.js';
-import { checkAlike, mended } from './rerun.js';
+import {
+  type MeasuringProcess,
+  Meter,
+  ourWorker,
+  type PeerMode,
+  rawLaunch,
+  torchPeer,
+} from './peers.js';
+import { checkAlike, withRerun } from './rerun.js';
 import { chosenRows, copyRow, groups, type Row } from './rows.js';
 import { type Measured, printed, type Report } from './table.js';
 
 const BATCH_US = 30_000;
 const HOST_CALLS = 20_000;
-/** Calls that the peer's graph replays at once: both sides make multiples of it. */
+/** Calls in one replay of the peer's graph; both processes run multiples of it. */
 const GRAPH_CALLS = 12;
 const MODES: readonly PeerMode[] = ['eager', 'compile', 'max-autotune'];
 
@@ -34,17 +41,17 @@ interface Options {
 const wholeReplays = (calls: number): number =>
   GRAPH_CALLS * Math.max(1, Math.round(calls / GRAPH_CALLS));
 
-async function callsOf(side: Side, row: Row): Promise<number> {
+async function callsOf(side: MeasuringProcess, row: Row): Promise<number> {
   if (row.job.host) return HOST_CALLS;
   const { us = 1 } = await side.ask({ time: 10, warm: 3 });
   return wholeReplays(Math.min(2000, BATCH_US / us));
 }
 
-/** Both sides, the one first and then the other; times of each in the order of the pairs. */
+/** Measures both processes in turn, and returns the times of each in the order of the pairs. */
 async function pairs(
   row: Row,
-  ours: Side,
-  torch: Side | null,
+  ours: MeasuringProcess,
+  torch: MeasuringProcess | null,
   count: number,
 ): Promise<{ ours: number[]; torch: number[]; failed?: string }> {
   const times = { ours: [] as number[], torch: [] as number[] };
@@ -61,8 +68,8 @@ async function pairs(
 
 async function measure(
   row: Row,
-  ours: Side,
-  torch: Side | null,
+  ours: MeasuringProcess,
+  torch: MeasuringProcess | null,
   meter: Meter,
   { pairs: count, compile }: Options,
 ): Promise<Measured> {
@@ -75,7 +82,7 @@ async function measure(
     };
   await sleep(20); // what it tells comes another way than its reply
   const by = ours
-    .takeTold()
+    .takeOutput()
     .flatMap((line) => /^shardwise: matmul .* by ([^:,\s]+)/.exec(line)?.[1] ?? []);
   const modes: readonly PeerMode[] = compile && row.job.host !== true ? MODES : ['eager'];
   const seen: Measured[] = [];
@@ -129,9 +136,9 @@ async function main(): Promise<void> {
     options.again === undefined
       ? null
       : (JSON.parse(readFileSync(options.again, 'utf8')) as Report);
-  const ours = ourSide();
+  const ours = ourWorker();
   const peer = python();
-  const torch = peer === null ? null : torchSide(peer);
+  const torch = peer === null ? null : torchPeer(peer);
   const meter = new Meter();
   const { torch: version = 'none', gpu = 'unknown GPU' } =
     (await torch?.ask({ version: true })) ?? {};
@@ -168,7 +175,7 @@ async function main(): Promise<void> {
   }
   for (const each of [ours, torch, meter]) each?.end();
   console.log(printed(report));
-  if (earlier !== null) keep(gpu, 'kernels', mended(earlier, report));
+  if (earlier !== null) keep(gpu, 'kernels', withRerun(earlier, report));
   else if (options.write) keep(gpu, ['kernels', ...command.args].join('-'), report);
   if (unfinished !== null) rmSync(unfinished);
 }

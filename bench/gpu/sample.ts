@@ -1,9 +1,11 @@
-/** How far a sample of our results is from the same in float64. */
+/** Compares samples of our results with float64. */
 import { float32, type Tensor } from '../../lib/index.js';
 import type { Job } from './rows.js';
 import type { Work } from './work.js';
 
-/** Of the largest value of a sample: results beyond it are wrong, and have no time. */
+/**
+ * Tolerance as a fraction of the largest value of a sample. A row with a larger error gets no time.
+ */
 const allowedFor = (t: Tensor, job: Job): number =>
   job.precision === 'high' ? 3e-3 : t.dtype === float32 ? 1e-4 : 2e-2;
 
@@ -14,8 +16,8 @@ async function errorOf(got: Tensor, wanted: Tensor, job: Job): Promise<number> {
 }
 
 /**
- * The largest difference of the samples, in parts of the one that is allowed; none where there is
- * no sample. @throws Error where that is no number, which JSON has not
+ * The largest error of the samples as a fraction of the tolerance; undefined without samples.
+ * @throws Error if it is not finite, which JSON cannot represent
  */
 export async function sampleError(work: Work, job: Job): Promise<number | undefined> {
   if (work.sample === undefined) return undefined;

@@ -1,29 +1,31 @@
 /**
- * Measured rows as a table: what was seen, against PyTorch, against the limit of the machine, and
- * whether the goal was reached.
+ * Prints measured rows as a table: times, ratio to PyTorch, share of the machine's limit, and
+ * verdict.
  */
 import type { Row } from './rows.js';
 
 export interface Measured {
   readonly row: Row;
   readonly failed?: string;
-  /** Where it is from another run than the report's, whose kernels have changed since. */
+  /** The commit of the rerun that the row is from; left out for rows of the report's own run. */
   readonly commit?: string;
   /** Microseconds a call. */
   readonly ours?: number;
   readonly torch?: number;
   readonly mode?: string;
-  /** Median of the pairs' ratios, ours / PyTorch's, and the least and the largest. */
+  /**
+   * Median of the ratios of the pairs, ours / PyTorch's; `spread` is the smallest and the largest.
+   */
   readonly ratio?: number;
   readonly spread?: readonly [number, number];
   /**
-   * Of the samples, in parts of what their dtype allows, left out where there are none; the first
-   * reports have 0 there.
+   * Error of the samples as a fraction of the tolerance; left out without samples. The first
+   * reports have 0 instead.
    */
   readonly error?: number;
-  /** Which kernel computes our product. */
+  /** The kernel that computes our matmul. */
   readonly by?: string;
-  /** Of a row of the host from another run: microseconds of a raw launch in that run. */
+  /** Microseconds of a raw launch in the rerun, for a host row that is from a rerun. */
   readonly rawLaunch?: number;
   /** The lowest clock and the highest power seen. */
   readonly mhz?: number;
@@ -37,16 +39,16 @@ export interface Report {
   readonly torch: string;
   readonly commit: string;
   readonly pairs: number;
-  /** Of PyTorch. */
+  /** Modes of PyTorch. */
   readonly modes: readonly string[];
   /** Microseconds of a raw launch. */
   readonly rawLaunch?: number;
-  /** That the run took. */
+  /** Duration of the run. */
   readonly seconds?: number;
   readonly rows: readonly Measured[];
 }
 
-/** What the machine can do, as seen in the same run: bytes and operations a microsecond. */
+/** Measured limits of the machine in the same run, in bytes and operations per microsecond. */
 interface Ceilings {
   readonly bytes: number;
   readonly flops: number;
@@ -70,7 +72,7 @@ function ceilingsOf(rows: readonly Measured[]): Ceilings {
   return { bytes: copy, flops: best((row) => (row.group === 'matmul' ? row.flops : undefined)) };
 }
 
-/** The share of the machine's limit that the row has reached; null where it has none. */
+/** The share of the machine's limit that a row reaches; null without a limit. */
 function shareOf({ row, ours }: Measured, { bytes, flops }: Ceilings): number | null {
   if (ours === undefined || row.job.host || row.group === 'copy') return null;
   if (row.peak !== undefined) return (row.flops ?? 0) / (row.peak * 1e6) / ours;
@@ -86,11 +88,11 @@ function shareOf({ row, ours }: Measured, { bytes, flops }: Ceilings): number | 
   return least === 0 ? null : least / ours;
 }
 
-/** Of the run that the row is from: another run's loop says nothing of it. */
+/** The raw launch time of the run that the row is from; that of another run does not apply. */
 const rawLaunchOf = (measured: Measured, report: Report): number | undefined =>
   measured.rawLaunch ?? (measured.commit === undefined ? report.rawLaunch : undefined);
 
-/** The last is of goals that were not all measured, as without PyTorch. */
+/** 'not measured' means that at least one goal was not measured, for example without PyTorch. */
 export type Verdict = 'reached' | 'not yet' | 'not measured';
 
 function verdictOf(
@@ -146,7 +148,7 @@ const us = (value: number | undefined): string =>
 
 const MEAN = 'matmul, small and odd sizes, geometric mean';
 
-/** Of the rows whose goal is one for all of them. */
+/** The geometric mean of the rows that share one goal. */
 function meanOf(rows: readonly Measured[]): { goal: number; ratio: number } | null {
   const several = rows.filter(
     ({ row, ratio }) => row.goal.mean !== undefined && ratio !== undefined,
@@ -162,8 +164,8 @@ function meanOf(rows: readonly Measured[]): { goal: number; ratio: number } | nu
 }
 
 /**
- * The rows that have not reached their goals. Where a mean has not, those of its rows that are
- * slower than PyTorch's, too.
+ * The rows that miss their goals. If a mean misses its goal, also its rows that are slower than
+ * PyTorch.
  */
 export function shortRows(report: Report): string[] {
   const { rows } = report;
@@ -177,7 +179,7 @@ export function shortRows(report: Report): string[] {
   return isMeanShort ? [...short, MEAN] : short;
 }
 
-/** As Markdown, one line a row. */
+/** The table as Markdown, one line for each row. */
 export function printed(report: Report): string {
   const ceilings = ceilingsOf(report.rows);
   const lines = report.rows.map((measured) => {

@@ -1,6 +1,6 @@
 /**
- * Our side of the rows: operands, one call of the work, and a sample of its results beside the same
- * in float64 on the CPU.
+ * Our implementation of the rows: operands, one call, and samples of its results with references in
+ * float64 on the CPU.
  */
 import {
   addRmsNorm,
@@ -23,22 +23,22 @@ import {
   type Tensor,
 } from '../../lib/index.js';
 import { atPlace, attentionInExact, placesOf } from './attention-sample.js';
-import { everyday } from './common-ops.js';
+import { commonOps } from './common-ops.js';
 import type { Job } from './rows.js';
 
-/** A sample, and what it should be. */
+/** A sample and its reference. */
 export type Pair = readonly [got: Tensor, wanted: Tensor];
 
-/** What a row does, made once. */
+/** The work of a row, prepared once. */
 export interface Work {
-  /** The n-th call: operands take turns. */
+  /** Runs the n-th call; the operand sets take turns. */
   call(n: number): unknown;
-  /** Samples of a call's result. */
+  /** Samples of the results of a call. */
   sample?(): readonly Pair[];
 }
 
 const SAMPLE = 4;
-/** Rows are measured on the GPU; tests try the samples without one. */
+/** Rows are measured on the GPU; tests check the samples on the CPU. */
 type Where = 'cuda' | 'cpu';
 const device: Where = 'cuda';
 const dtypes: Readonly<Record<Job['dtype'], DType>> = { bfloat16, float32 };
@@ -54,7 +54,7 @@ const gradOf = (
     retainGraph: true,
   }) as Tensor[];
 
-/** `make`: random operands, on the device `on`. */
+/** Prepares a row; `make` creates random operands on the device `on`. */
 type Maker = (job: Job, make: (shape: readonly number[]) => Tensor, on: Where) => Work;
 
 const matmul =
@@ -85,8 +85,8 @@ const same = (t: Tensor): Tensor => t;
 const turned = (t: Tensor): Tensor => t.t();
 
 /**
- * A row-wise function, and its gradient with respect to the first of its operands and the shared
- * ones. Samples are of the first result.
+ * A row-wise function, or its gradient with respect to the first operand and the shared ones.
+ * Samples are of the first result.
  */
 function rowwise(
   operands: (
@@ -212,7 +212,7 @@ const embeddingBackward: Maker = ({ shape }, make, on) => {
   return { call: backward, sample: () => [[backward().indexSelect(0, head(ids, 1)), inExact()]] };
 };
 
-/** Queries see earlier keys only, by the mask or without. Of dropped weights there is no sample. */
+/** Causal attention, with or without a mask. With dropout there are no samples. */
 function attention(isBackward: boolean): Maker {
   return ({ shape, scores, keyHeads }, make, on) => {
     const [batch, heads, length, depth] = shape as [number, number, number, number];
@@ -260,7 +260,7 @@ const small = (fn: (a: Tensor) => unknown): Maker => {
   };
 };
 
-/** Of small operands, and their gradient: what a call costs the host. */
+/** Sum and gradient of small operands, to measure host time. */
 const backwardOfSum: Maker = (job, _make, on) => {
   const x = ones([8], { device: job.device ?? on, requiresGrad: true });
   return {
@@ -327,14 +327,14 @@ const makers: Readonly<Record<string, Maker>> = {
   backward_of_a_sum: backwardOfSum,
 };
 
-/** All that can be prepared. */
-export const ops: readonly string[] = [...Object.keys(makers), ...Object.keys(everyday)];
+/** The names of all ops. */
+export const ops: readonly string[] = [...Object.keys(makers), ...Object.keys(commonOps)];
 
-/** @throws Error for an op that there is not */
+/** Prepares the work of a row. @throws Error if the op is unknown */
 export function prepare(job: Job, on: Where = device): Work {
   const make = (shape: readonly number[]): Tensor =>
     noGrad(() => randn([...shape], { device: on, dtype: dtypes[job.dtype] }));
-  const simple = everyday[job.op];
+  const simple = commonOps[job.op];
   if (simple !== undefined) return { call: simple(job.shape, make) };
   const maker = makers[job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op];
   if (maker === undefined) throw new Error(`no work is called ${job.op}`);

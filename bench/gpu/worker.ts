@@ -1,8 +1,7 @@
 /**
- * Our side of the GPU rows: a process that takes a line of JSON for each thing to do and answers
- * with one.
+ * Our worker for the GPU rows: a process that reads requests and writes replies as lines of JSON.
  *
- *   {"prepare": job}   -> {"error": of samples of the results, in parts of what the dtype allows}; {} where there is none
+ *   {"prepare": job}   -> {"error": of samples, as a fraction of the tolerance of the dtype}; {} without samples
  *   {"time": calls, "warm": calls before}    -> {"us": a call}
  *   {"drop": true}     -> {}
  */
@@ -26,7 +25,7 @@ function run(calls: number): void {
   for (let i = 0; i < calls; i++) scope(() => void (work as Work).call(turn++));
 }
 
-/** Between events around a batch, behind calls that wake the device up. */
+/** Times a batch between events, after calls that wake the device up. */
 function deviceMicroseconds(calls: number, warm: number): number {
   const [begin, end] = [
     new cuda.Event({ enableTiming: true }),

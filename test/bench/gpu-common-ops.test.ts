@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { everyday, everydayRows } from '../../bench/gpu/common-ops.js';
+import { commonOps, commonRows } from '../../bench/gpu/common-ops.js';
 import { type Job, rows } from '../../bench/gpu/rows.js';
 import { prepare } from '../../bench/gpu/work.js';
 import { scope, Tensor } from '../../lib/index.js';
@@ -30,7 +30,7 @@ const results: Readonly<Record<string, readonly [shape: readonly number[], dtype
 };
 
 describe('the common ops of the benchmark', () => {
-  for (const { name, job } of everydayRows)
+  for (const { name, job } of commonRows)
     it(`can run repeatedly: ${name}`, () => {
       const work = prepare(smaller(job), 'cpu');
       for (let i = 0; i < 3; i++) scope(() => void work.call(i)); // as ours.ts does
@@ -38,8 +38,8 @@ describe('the common ops of the benchmark', () => {
 
   it('have one row each', () =>
     assert.deepEqual(
-      [...new Set(everydayRows.map(({ job }) => job.op))].sort(),
-      Object.keys(everyday).sort(),
+      [...new Set(commonRows.map(({ job }) => job.op))].sort(),
+      Object.keys(commonOps).sort(),
     ));
 
   for (const [op, [shape, dtype]] of Object.entries(results))
@@ -50,7 +50,7 @@ describe('the common ops of the benchmark', () => {
     });
 
   it('name their dtype if it differs from that of the operands', () => {
-    const named = (op: string): string => everydayRows.find(({ job }) => job.op === op)?.name ?? '';
+    const named = (op: string): string => commonRows.find(({ job }) => job.op === op)?.name ?? '';
     assert.match(named('places_of_nonzero'), /, bool, /);
     assert.match(named('whole_numbers'), /, int64, /);
     assert.match(named('matmul_in_float64'), /, float64, /);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { checkAlike, mended } from '../../bench/gpu/rerun.js';
+import { checkAlike, withRerun } from '../../bench/gpu/rerun.js';
 import { copyRow, type Row, rows } from '../../bench/gpu/rows.js';
 import { type Measured, type Report, shortRows } from '../../bench/gpu/table.js';
 
@@ -33,7 +33,7 @@ const rowIn = (report: Report, name: string): Measured =>
 describe('a report with rows that were measured again', () => {
   it('has the later figures with their commit and new rows, and keeps the other rows in order', () => {
     const earlier = reportOf('old', [measured(ADD, { ours: 4 }), measured(MM, { ours: 5 })]);
-    const { rows: all, commit } = mended(
+    const { rows: all, commit } = withRerun(
       earlier,
       reportOf('new', [measured(MM, { ours: 3 }), measured(NORM, { ours: 35 })]),
     );
@@ -53,7 +53,7 @@ describe('a report with rows that were measured again', () => {
     const earlier = reportOf('old', [measured(ADD, { ours: 3.9 }), measured(MM, { ours: 4.6 })], {
       rawLaunch: 2,
     });
-    const later = mended(
+    const later = withRerun(
       earlier,
       reportOf('new', [measured(MM, { ours: 4.6 })], { rawLaunch: 3.5 }),
     );
@@ -66,7 +66,7 @@ describe('a report with rows that were measured again', () => {
   it('does not judge host rows by the launch loop of the earlier run if the later run has none', () => {
     const earlier = reportOf('old', [measured(MM, { ours: 4.6 })], { rawLaunch: 2 });
     assert.deepEqual(
-      shortRows(mended(earlier, reportOf('new', [measured(MM, { ours: 4.6 })]))),
+      shortRows(withRerun(earlier, reportOf('new', [measured(MM, { ours: 4.6 })]))),
       [],
     );
   });
@@ -74,7 +74,7 @@ describe('a report with rows that were measured again', () => {
   it('keeps a figure that failed in the later run, and says so', () => {
     const told: string[] = [];
     const earlier = reportOf('old', [measured(NORM, { ours: 35 })]);
-    const both = mended(
+    const both = withRerun(
       earlier,
       reportOf('new', [
         measured(NORM, { failed: 'ours: no memory' }),
@@ -95,7 +95,7 @@ describe('a report with rows that were measured again', () => {
   it('uses the later run if the earlier one failed', () => {
     const earlier = reportOf('old', [measured(NORM, { failed: 'ours: no memory' })]);
     assert.equal(
-      rowIn(mended(earlier, reportOf('new', [measured(NORM, { ours: 35 })])), NORM).ours,
+      rowIn(withRerun(earlier, reportOf('new', [measured(NORM, { ours: 35 })])), NORM).ours,
       35,
     );
   });
@@ -103,7 +103,7 @@ describe('a report with rows that were measured again', () => {
   it('is refused if the two runs were measured differently, with the difference', () => {
     const earlier = reportOf('old', []);
     const refused = (more: Partial<Report>, what: RegExp): void =>
-      assert.throws(() => mended(earlier, reportOf('new', [], more)), what);
+      assert.throws(() => withRerun(earlier, reportOf('new', [], more)), what);
     refused({ gpu: 'another GPU' }, /earlier report: gpu: a GPU before, another GPU now$/);
     refused({ torch: '2.12.0' }, /torch: 2\.11\.0 before, 2\.12\.0 now$/);
     refused({ modes: ['eager'] }, /modes: eager,compile before, eager now$/);
@@ -128,7 +128,7 @@ describe('a report with rows that were measured again', () => {
       row: { ...rowOf(NORM), name: 'a row of the past', goal: { us: 1 } },
       ours: 35,
     };
-    const both = mended(reportOf('old', [gone, old]), reportOf('new', []));
+    const both = withRerun(reportOf('old', [gone, old]), reportOf('new', []));
     assert.deepEqual(rowIn(both, NORM), { row: { ...rowOf(NORM), job }, ours: 35, ratio: 0.98 });
     assert.deepEqual(both.rows.at(-1), gone);
   });

@@ -49,7 +49,7 @@ describe('the rows of the kernel benchmark', () => {
   it('run only eagerly in the peer where the page says so', () => {
     const peer = readFileSync(path.join(gpu, 'peer_torch.py'), 'utf8');
     const uncompiled =
-      /^uncompiled = \{\*everyday, (.*)\}$/m
+      /^uncompiled = \{\*common_ops, (.*)\}$/m
         .exec(peer)?.[1]
         ?.split(', ')
         .map((op) => op.slice(1, -1)) ?? [];

@@ -6,7 +6,7 @@ import {
   type Place,
   placesOf,
 } from '../../bench/gpu/attention-sample.js';
-import { everyday } from '../../bench/gpu/common-ops.js';
+import { commonOps } from '../../bench/gpu/common-ops.js';
 import { copyRow, type Job, rows } from '../../bench/gpu/rows.js';
 import { sampleError } from '../../bench/gpu/sample.js';
 import { type Pair, prepare, type Work } from '../../bench/gpu/work.js';
@@ -81,7 +81,7 @@ describe('samples of kernel results', () => {
   it('exist for all rows except the copy, common ops, attention with dropout and the host', () => {
     const unsampled = [copyRow, ...rows].filter(
       (row) =>
-        everyday[row.job.op] !== undefined || prepare(smaller(row), 'cpu').sample === undefined,
+        commonOps[row.job.op] !== undefined || prepare(smaller(row), 'cpu').sample === undefined,
     );
     const told = [copyRow, ...rows].filter(
       ({ group, job }) =>
