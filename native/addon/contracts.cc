@@ -1,6 +1,8 @@
 #include "contracts.h"
 
+#include <array>
 #include <cmath>
+#include <utility>
 
 namespace shardwise {
 
@@ -41,8 +43,10 @@ constexpr int32_t kMostDims = 8;
 
 struct Operands {
   const KernelCall& call;
-  int64_t dims[kMostDims];
   uint32_t bound = 0;  // which dims are known
+  int64_t dims[kMostDims] = {};
+
+  explicit Operands(const KernelCall& given) : call(given) {}
 
   const TensorView& operator[](int32_t i) const {
     return call.tensors[i >= 0 ? i : call.num_inputs - 1 - i];
@@ -149,7 +153,7 @@ bool tiles(const Operands& o, const int8_t* args) {
 
 #include "../generated/contracts.inc"
 
-// ---- the checker ----
+// ---- the checker: one function for each signature, with its rows as constants ----
 
 bool same_sizes(const TensorView& a, const TensorView& b, int32_t but_last) {
   if (a.ndim != b.ndim) return false;
@@ -158,37 +162,40 @@ bool same_sizes(const TensorView& a, const TensorView& b, int32_t but_last) {
   return true;
 }
 
-bool last_dims_fit(const OperandRule& rule, Operands& o, const TensorView& v) {
-  if (v.ndim < rule.ndim) return false;
+template <int kRow>
+bool dtype_fits(const Operands& o, const TensorView& v) {
+  constexpr OperandRule rule = kOperands[kRow];
+  if constexpr (rule.dtypes != kAnyDType)
+    if (!(rule.dtypes & bit(v.dtype))) return false;
+  if constexpr (rule.same_dtype == kNone) return true;
+  const DType dtype = o[rule.same_dtype].dtype;
+  if constexpr (!(rule.flags & kAccumulated)) return v.dtype == dtype;
+  return v.dtype == (dtype == DType::Float64 ? DType::Float64 : DType::Float32);
+}
+
+template <int kRow>
+bool last_dims_fit(Operands& o, const TensorView& v) {
+  constexpr OperandRule rule = kOperands[kRow];
   const int64_t* sizes = v.sizes + (v.ndim - rule.ndim);
+#pragma GCC unroll 4
   for (int32_t d = 0; d < rule.ndim; d++)
     if (!o.fits(rule.dims[d], sizes[d])) return false;
   return true;
 }
 
-bool dtype_fits(const OperandRule& rule, const Operands& o, const TensorView& v) {
-  if (!(rule.dtypes & bit(v.dtype))) return false;
-  if (rule.same_dtype == kNone) return true;
-  const DType dtype = o[rule.same_dtype].dtype;
-  if (!(rule.flags & kAccumulated)) return v.dtype == dtype;
-  return v.dtype == (dtype == DType::Float64 ? DType::Float64 : DType::Float32);
-}
-
-// `of` is the operand that the rule refers to.
-bool operand_fits(const OperandRule& rule, Operands& o, const TensorView& v, int32_t of) {
-  if (v.is_immediate != ((rule.flags & kIndexView) != 0))
-    return v.is_immediate && (rule.flags & kOptional);
-  if (!dtype_fits(rule, o, v)) return false;
-  if ((rule.flags & kDense) && v.numel > 0 && !v.is_contiguous()) return false;
+// `of` is the operand that the row refers to, if it does.
+template <int kRow>
+bool shape_fits(Operands& o, const TensorView& v, int32_t of) {
+  constexpr OperandRule rule = kOperands[kRow];
   switch (rule.shape) {
     case Shape::AtLeast:
-      return last_dims_fit(rule, o, v);
+      return v.ndim >= rule.ndim && last_dims_fit<kRow>(o, v);
     case Shape::Dims:
-      return v.ndim == rule.ndim && last_dims_fit(rule, o, v);
+      return v.ndim == rule.ndim && last_dims_fit<kRow>(o, v);
     case Shape::Same:
       return v.ndim >= rule.ndim && same_sizes(v, o[of], 0);
     case Shape::SameRest:
-      return last_dims_fit(rule, o, v) && same_sizes(v, o[of], rule.ndim);
+      return v.ndim >= rule.ndim && last_dims_fit<kRow>(o, v) && same_sizes(v, o[of], rule.ndim);
     case Shape::Numel:
       return o.fits(rule.dims[0], v.numel);
     case Shape::NumelOf:
@@ -197,58 +204,95 @@ bool operand_fits(const OperandRule& rule, Operands& o, const TensorView& v, int
   return false;
 }
 
-// The single inputs and the outputs are counted from `rules`, `lists` of `count` operands between.
-bool lists_fit(const Signature& s, const OperandRule* rules, Operands& o, int64_t count) {
-  const int64_t listed = s.lists * count;
-  if (count < 0 || s.inputs + listed != o.call.num_inputs) return false;
-  for (int64_t i = 0; i < listed; i++) {
-    const OperandRule& rule = rules[s.inputs + i / count];
-    const int64_t of = rule.of < s.inputs ? rule.of : s.inputs + (rule.of - s.inputs) * count;
-    const bool in_list = rule.shape == Shape::NumelOf;
-    if (!operand_fits(rule, o, o[static_cast<int32_t>(s.inputs + i)],
-                      static_cast<int32_t>(in_list ? of + i % count : of)))
-      return false;
+template <int kRow>
+bool operand_fits(Operands& o, const TensorView& v, int32_t of = kOperands[kRow].of) {
+  constexpr OperandRule rule = kOperands[kRow];
+  if (v.is_immediate != ((rule.flags & kIndexView) != 0))
+    return v.is_immediate && (rule.flags & kOptional);
+  if ((rule.flags & kDense) && v.numel > 0 && !v.is_contiguous()) return false;
+  return dtype_fits<kRow>(o, v) && shape_fits<kRow>(o, v, of);
+}
+
+// List `kList` of `count` operands, which lists of the same length precede.
+template <int kSignature, int kList>
+bool list_fits(Operands& o, int32_t count) {
+  constexpr Signature s = kSignatures[kSignature];
+  constexpr int kRow = s.first_operand + s.inputs + kList;
+  constexpr OperandRule rule = kOperands[kRow];
+  for (int32_t i = 0; i < count; i++) {
+    const int32_t of =
+        rule.shape == Shape::NumelOf ? s.inputs + (rule.of - s.inputs) * count + i : rule.of;
+    if (!operand_fits<kRow>(o, o[s.inputs + kList * count + i], of)) return false;
   }
   return true;
 }
 
-bool fits(const Signature& s, const KernelCall& call) {
-  Operands o{call, {}};
-  for (int32_t i = 0; i < s.num_param_dims; i++) {
-    const ParamDim& given = kParamDims[s.first_param_dim + i];
-    o.fits(given.dim, count_of(call.params[given.param], int64_t(1) << 52));
-  }
-  const OperandRule* rules = &kOperands[s.first_operand];
-  for (int32_t i = 0; i < s.inputs; i++)
-    if (!operand_fits(rules[i], o, o[i], rules[i].of)) return false;
-  if (s.lists > 0 && !lists_fit(s, rules, o, count_of(call.params[s.count], call.num_inputs)))
-    return false;
-  for (int32_t i = 0; i < s.outputs; i++) {
-    const OperandRule& rule = rules[s.inputs + s.lists + i];
-    if (!operand_fits(rule, o, call.output(i), rule.of)) return false;
-  }
-  for (int32_t i = 0; i < s.num_relations; i++) {
-    const RelationRule& relation = kRelations[s.first_relation + i];
-    if (!relation.holds(o, relation.args)) return false;
-  }
-  return true;
+template <int kSignature, int... kInput, int... kList, int... kOutput, int... kRelation>
+bool all_fit(Operands& o, [[maybe_unused]] int32_t count, std::integer_sequence<int, kInput...>,
+             std::integer_sequence<int, kList...>, std::integer_sequence<int, kOutput...>,
+             std::integer_sequence<int, kRelation...>) {
+  constexpr Signature s = kSignatures[kSignature];
+  constexpr int kFirstOutput = s.first_operand + s.inputs + s.lists;
+  return (operand_fits<s.first_operand + kInput>(o, o[kInput]) && ...) &&
+         (list_fits<kSignature, kList>(o, count) && ...) &&
+         (operand_fits<kFirstOutput + kOutput>(o, o[-1 - kOutput]) && ...) &&
+         (kRelations[s.first_relation + kRelation].holds(
+              o, kRelations[s.first_relation + kRelation].args) &&
+          ...);
 }
 
 bool counts(const Signature& s, const KernelCall& call) {
   return (s.lists > 0 || s.inputs == call.num_inputs) && s.outputs == call.num_outputs;
 }
 
+template <int kSignature>
+bool fits(const KernelCall& call) {
+  constexpr Signature s = kSignatures[kSignature];
+  if (!counts(s, call)) return false;
+  Operands o{call};
+  for (int32_t i = 0; i < s.num_param_dims; i++) {
+    const ParamDim& given = kParamDims[s.first_param_dim + i];
+    o.fits(given.dim, count_of(call.params[given.param], int64_t(1) << 52));
+  }
+  int32_t count = 0;
+  if constexpr (s.lists > 0) {
+    count = static_cast<int32_t>(count_of(call.params[s.count], call.num_inputs));
+    if (count < 0 || s.inputs + int64_t(s.lists) * count != call.num_inputs) return false;
+  }
+  return all_fit<kSignature>(o, count, std::make_integer_sequence<int, s.inputs>{},
+                             std::make_integer_sequence<int, s.lists>{},
+                             std::make_integer_sequence<int, s.outputs>{},
+                             std::make_integer_sequence<int, s.num_relations>{});
+}
+
+using Fits = bool (*)(const KernelCall&);
+constexpr int kNumSignatures = sizeof kSignatures / sizeof kSignatures[0];
+
+template <int... kSignature>
+constexpr std::array<Fits, kNumSignatures> checkers(std::integer_sequence<int, kSignature...>) {
+  return {fits<kSignature>...};
+}
+
+constexpr std::array<Fits, kNumSignatures> kCheckers =
+    checkers(std::make_integer_sequence<int, kNumSignatures>{});
+
+bool fits_signature(int16_t signature, const KernelCall& call) {
+  return kCheckers[static_cast<size_t>(signature)](call);
+}
+
 }  // namespace
 
 Status check_contract(const KernelCall& call, const KernelEntry* kernels, ErrorText* error) {
   const Contract& contract = kContracts[call.kernel];
-  const Signature* expected = &kSignatures[contract.signature];
-  if (contract.other >= 0 && !counts(*expected, call)) expected = &kSignatures[contract.other];
-  if (counts(*expected, call) && fits(*expected, call)) return kOk;
+  if (fits_signature(contract.signature, call)) return kOk;
+  if (contract.other >= 0 && fits_signature(contract.other, call)) return kOk;
+  const Signature& first = kSignatures[contract.signature];
+  const Signature& expected =
+      contract.other < 0 || counts(first, call) ? first : kSignatures[contract.other];
   return fail(error, Code::Invalid,
               "malformed command: %d inputs and %d outputs of these sizes and dtypes do not fit "
               "the kernel %s, which expects %s",
-              call.num_inputs, call.num_outputs, kernels[call.kernel].name, expected->text);
+              call.num_inputs, call.num_outputs, kernels[call.kernel].name, expected.text);
 }
 
 bool overwrites_outputs(int32_t kernel) { return kContracts[kernel].overwrites; }

@@ -126,6 +126,25 @@ const misfits: Record<string, () => void> = {
     ),
   'gradients of another size than the parameters': () =>
     submit('sgd_step', [view([1000]), view([1], { bytes: 4 }), absent], [], [1, 0.1]),
+  'an index that reaches beyond what it gathers from': () =>
+    submit('gather', [view([2, 3]), view([3, 2], { dtype: INT64 })], [view([3, 2])]),
+  'a reduction of a scatter that does not exist': () =>
+    submit('scatter', [view([2, 2], { dtype: INT64 }), view([2, 2])], [view([2, 2])], [5]),
+  'values for fewer positions than index tensors name': () =>
+    submit('index_put', [view([1]), view([2], { dtype: INT64 })], [view([3])], [1, 0]),
+  'a log-sum-exp of integers': () =>
+    submit('reduce_logsumexp', [view([2], { dtype: INT64 })], [view([1])], [1]),
+  'a scale of a loss with two elements': () =>
+    submit(
+      'cross_entropy',
+      [view([2, 3]), view([2], { dtype: INT64 }), absent, view([2])],
+      [view([2]), view([2]), view([2, 3])],
+      [-100, 0],
+    ),
+  'random numbers without an index view': () =>
+    submit('random_uniform', [absent], [view([2])], [0, 0, 0, 0, 1]),
+  'a triangle that is not dense': () =>
+    submit('tri', [view([2, 2])], [view([2, 2], { strides: [1, 2] })], [0, 0]),
   'a list that is longer than the operands': () => submit('foreach_mul', [view([2])], [], [1e9, 2]),
   'statistics for fewer rows': () =>
     submit(
@@ -149,6 +168,12 @@ const misfits: Record<string, () => void> = {
 describe('the addon', () => {
   for (const [what, run] of Object.entries(misfits))
     it(`refuses ${what}`, () => assert.throws(run, code('SW_INVALID')));
+
+  it('says which operands a kernel expects', () =>
+    assert.throws(
+      misfits['a matrix product whose inner sizes differ'] as () => void,
+      /the kernel matmul, which expects \(a: T \[b, m, k\], b: T \[b, k, n\], addend\?: T \[b, m, n\]\) -> \(y: T \[b, m, n\]\)/,
+    ));
 
   it('refuses a target that is no class, also in the backward pass', () => {
     const target = view([1], { dtype: INT64 });
