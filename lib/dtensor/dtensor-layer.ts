@@ -98,14 +98,16 @@ function markView(view: Tensor, of: Tensor): void {
     whole.noView ??
     (view.storage === of.storage
       ? null
-      : `it is a view of a tensor placed as ${formatPlacements(whole.spec.placements)} whose data had to be moved for it`);
+      : `it is a view of a tensor placed as ${formatPlacements(whole.spec.placements)} whose ` +
+        'data had to be moved for it');
 }
 
 /** @throws InPlaceError for a tensor that should be a view but has its own memory */
 function checkIsView(op: AnyOp, { noView }: LocalShard): void {
   if (noView === null) return;
   throw new InPlaceError(
-    `${op.name}: this tensor cannot be changed in place: ${noView}, so it has its own memory. Use the out-of-place op, or change a clone().`,
+    `${op.name}: this tensor cannot be changed in place: ${noView}, so it has its own ` +
+      'memory. Use the out-of-place op, or change a clone().',
     {
       op: op.name,
     },
@@ -130,14 +132,19 @@ function mixedError(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): Shardi
   const lines = inputs.map((t, i) => `  input ${i}: ${describe(t)}`);
   const at = inputs.indexOf(plain);
   return new ShardingError(
-    `${op.name}: expected distributed tensors, got a plain one as ${at < 0 ? 'the tensor to write into' : `input ${at}`} (${describe(plain)}). Distribute it with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, with DTensor.fromLocal if each rank has its shard, or pass toLocal() of the others.\n${lines.join('\n')}`,
+    `${op.name}: expected distributed tensors, got a plain one as ` +
+      `${at < 0 ? 'the tensor to write into' : `input ${at}`} (${describe(plain)}). Distribute ` +
+      'it with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, ' +
+      'with DTensor.fromLocal if each rank has its shard, or pass toLocal() of the others.\n' +
+      `${lines.join('\n')}`,
     { op: op.name },
   );
 }
 
 function collectiveError(op: AnyOp): ShardingError {
   return new ShardingError(
-    `${op.name}: expected a plain tensor, got a distributed one. Use redistribute to communicate between its ranks, or pass toLocal().`,
+    `${op.name}: expected a plain tensor, got a distributed one. Use redistribute to ` +
+      'communicate between its ranks, or pass toLocal().',
     {
       op: op.name,
     },

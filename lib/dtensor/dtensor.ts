@@ -109,7 +109,8 @@ export class DTensor extends Tensor {
     );
     if ((shape === undefined) !== (stride === undefined))
       throw new ShapeError(
-        `${op}: expected both shape and stride of the whole tensor, or neither, got only ${shape === undefined ? 'stride' : 'shape'}`,
+        `${op}: expected both shape and stride of the whole tensor, or neither, got only ` +
+          `${shape === undefined ? 'stride' : 'shape'}`,
         { op },
       );
     checkShardOrder(op, mesh, chosen, shardOrder);
@@ -164,14 +165,16 @@ export class DTensor extends Tensor {
 
 const NOTHING: Shape = [0];
 const WHOLE_SHAPE =
-  'shape and stride are those of the whole tensor; leave them out if all ranks have local shards of one shape.';
+  'shape and stride are those of the whole tensor; leave them out if all ranks have local ' +
+  'shards of one shape.';
 
 function requirePlainTensor(op: string, local: Tensor): void {
   if (!(local instanceof Tensor) || local.storage === null)
     throw unexpected(op, 'local', 'a tensor', local);
   if (localShardOf(local) !== null)
     throw new ShardingError(
-      `${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() first.`,
+      `${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() ` +
+        'first.',
       { op },
     );
 }
@@ -183,12 +186,22 @@ function requirePlainTensor(op: string, local: Tensor): void {
 function agreementText({ dtype, shape }: Tensor, spec: DTensorSpec, equalShapes: boolean): string {
   const placed = `as ${spec.placementsInWords()}`;
   if (!equalShapes) {
-    const whole = `${spec.tensorInWords()} ${placed}, strides ${formatShape(spec.tensorMeta.strides)}, on ${spec.meshInWords()}`;
-    return `with a shard of ${whole}\nPass the same shape, stride and placements of the whole tensor on all ranks.`;
+    const whole =
+      `${spec.tensorInWords()} ${placed}, strides ${formatShape(spec.tensorMeta.strides)}, on ` +
+      `${spec.meshInWords()}`;
+    return (
+      `with a shard of ${whole}\nPass the same shape, stride and placements of the whole ` +
+      'tensor on all ranks.'
+    );
   }
   const advice =
-    'All ranks need the same placements on the same mesh, and local shards of one shape and dtype. For shards of different sizes use DTensor.fromLocalUneven, or pass shape and stride of the whole tensor.';
-  return `with a local shard ${dtype.name}${formatShape(shape)} ${placed} on ${spec.meshInWords()}\n${advice}`;
+    'All ranks need the same placements on the same mesh, and local shards of one shape and ' +
+    'dtype. For shards of different sizes use DTensor.fromLocalUneven, or pass shape and ' +
+    'stride of the whole tensor.';
+  return (
+    `with a local shard ${dtype.name}${formatShape(shape)} ${placed} on ${spec.meshInWords()}\n` +
+    `${advice}`
+  );
 }
 
 /** The shape of the whole tensor if all local shards have the shape of this one. */
@@ -262,7 +275,8 @@ export function distributeTensor(
   );
   if (chosen.some((placement) => placement.isPartial())) {
     throw new ShardingError(
-      `${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Create a partial DTensor with DTensor.fromLocal(t, mesh, [Partial()]).`,
+      `${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Create a partial ` +
+        'DTensor with DTensor.fromLocal(t, mesh, [Partial()]).',
       { op },
     );
   }
@@ -277,16 +291,20 @@ export function distributeTensor(
     if (placeSpec(known.spec, chosen, spec.order) === known.spec && known.spec.mesh === spec.mesh)
       return tensor;
     throw new ShardingError(
-      `${op}: expected a plain tensor, got one that is distributed already: ${known.spec}. Use redistribute.`,
+      `${op}: expected a plain tensor, got one that is distributed already: ${known.spec}. ` +
+        'Use redistribute.',
       { op },
     );
   }
   if (!tensor.isLeaf)
     throw new AutogradError(
-      `${op}: expected a leaf tensor, got a computed one. Use DTensor.fromLocal(t, mesh).redistribute(…), which has a gradient.`,
+      `${op}: expected a leaf tensor, got a computed one. Use DTensor.fromLocal(t, ` +
+        'mesh).redistribute(…), which has a gradient.',
       { op },
     );
-  const purpose = `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nPass a tensor of the same shape and the same placements on all ranks.`;
+  const purpose =
+    `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nPass ` +
+    'a tensor of the same shape and the same placements on all ranks.';
   const shard = onPurpose(purpose, () =>
     shardTensor(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
   );

@@ -35,7 +35,8 @@ export function runFactory(
 ): Tensor {
   if (placements.some((placement) => placement.isPartial())) {
     throw new ShardingError(
-      `${op}: expected Shard or Replicate, got ${formatPlacements(placements)}. Create a partial DTensor with DTensor.fromLocal(t, mesh, [Partial()]).`,
+      `${op}: expected Shard or Replicate, got ${formatPlacements(placements)}. Create a ` +
+        'partial DTensor with DTensor.fromLocal(t, mesh, [Partial()]).',
       { op },
     );
   }

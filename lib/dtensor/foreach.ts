@@ -68,7 +68,8 @@ function toLeader(
   if (spec === wanted) return local;
   if (isOverwritten) {
     throw new ShardingError(
-      `${op.name}: it overwrites input ${i}, ${spec}, which would have to be redistributed to [${wanted.placements.join(', ')}]. Redistribute it before the call.`,
+      `${op.name}: it overwrites input ${i}, ${spec}, which would have to be redistributed ` +
+        `to [${wanted.placements.join(', ')}]. Redistribute it before the call.`,
       { op: op.name },
     );
   }
@@ -81,8 +82,10 @@ function mismatchError(op: AnyOp, t: Tensor, leader: Tensor): ShardingError {
     each.sharding === null ? 'a plain tensor' : String(each.sharding.spec),
   );
   return new ShardingError(
-    `${op.name}: expected distributed tensors, got a plain one where its parameter is distributed, or the reverse: ${given} goes with ${needed}. ` +
-      'A state or a gradient needs the placements of its parameter: parallelize the model before the first step, or distribute the state with distributeTensor.',
+    `${op.name}: expected distributed tensors, got a plain one where its parameter is ` +
+      `distributed, or the reverse: ${given} goes with ${needed}. ` +
+      'A state or a gradient needs the placements of its parameter: parallelize the model ' +
+      'before the first step, or distribute the state with distributeTensor.',
     { op: op.name },
   );
 }

@@ -89,11 +89,14 @@ function checkedSizes(
   checkIntegers(op, 'sizes', sizes);
   if (sizes.length !== size || sizes.some((each) => each < 0))
     throw new ShapeError(
-      `${op}: expected sizes to be ${size} sizes, one for each rank of group "${name}", got ${shown(sizes)}`,
+      `${op}: expected sizes to be ${size} sizes, one for each rank of group "${name}", got ` +
+        `${shown(sizes)}`,
       { op, given: sizes, ranks: size },
     );
   if (sizes[place] === input.size(dim)) return [...sizes];
-  const message = `${op}: expected the input to have size ${sizes[place]} along dim ${dim}, which is sizes[${place}], got shape ${formatShape(input.shape)}`;
+  const message =
+    `${op}: expected the input to have size ${sizes[place]} along dim ${dim}, which is ` +
+    `sizes[${place}], got shape ${formatShape(input.shape)}`;
   throw new ShapeError(message, { op, shape: input.shape, expected: sizes[place] });
 }
 
@@ -115,7 +118,8 @@ function reduceScatterTensor(
   const size = input.size(dim);
   if (size % ranks.size !== 0)
     throw new ShapeError(
-      `${op}: expected a size along dim ${dim} that ${ranks.size} ranks divide, got ${size} of ${formatShape(input.shape)}`,
+      `${op}: expected a size along dim ${dim} that ${ranks.size} ranks divide, got ${size} ` +
+        `of ${formatShape(input.shape)}`,
       { op, shape: input.shape },
     );
   return asynchronous(
@@ -140,7 +144,9 @@ function allToAllSingle(
   const rows = input.size(0);
   if ((inputSplitSizes === null || outputSplitSizes === null) && rows % ranks.size !== 0) {
     throw new ShapeError(
-      `${op}: expected a number of rows that ${ranks.size} ranks divide, got ${rows}. Pass both lists of split sizes, not ${shown(inputSplitSizes)} and ${shown(outputSplitSizes)}.`,
+      `${op}: expected a number of rows that ${ranks.size} ranks divide, got ${rows}. Pass ` +
+        `both lists of split sizes, not ${shown(inputSplitSizes)} and ` +
+        `${shown(outputSplitSizes)}.`,
       {
         op,
         shape: input.shape,

@@ -38,7 +38,8 @@ export function requireLocalShard(op: string, t: Tensor): LocalShard {
   const shard = localShardOf(t);
   if (shard === null)
     throw new ShardingError(
-      `${op}: expected a distributed tensor, got a plain one. Distribute it with distributeTensor or DTensor.fromLocal.`,
+      `${op}: expected a distributed tensor, got a plain one. Distribute it with ` +
+        'distributeTensor or DTensor.fromLocal.',
       { op },
     );
   return shard;
@@ -69,7 +70,8 @@ const redistributeOp: Op<ToSpec> = defineOp({
     const { local } = requireLocalShard('redistribute', t);
     if (from === spec) return [createDTensor(aliasOf(local), spec)];
     const text = (): string =>
-      `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
+      `redistribute from ${formatPlacements(from.placements)} to ` +
+      `${formatPlacements(spec.placements)}`;
     const moved = because(text, () =>
       redistributeLocal(local, from, spec, { partialFromReplicate: backward }),
     );
@@ -117,7 +119,8 @@ const toLocalOp: Op<ToLocal> = defineOp({
       'toLocal, in backward',
       g as Tensor,
       given,
-      'gradPlacements are the placements of the gradient: Partial() if the gradients of the ranks are to be added.',
+      'gradPlacements are the placements of the gradient: Partial() if the gradients of the ' +
+        'ranks are to be added.',
     );
     return [dispatchOne(fromLocalOp, [g], { spec: given, check: null })];
   },

@@ -43,7 +43,8 @@ function redistribute(
   if (mesh !== undefined) checkMesh('redistribute', mesh);
   if (mesh !== undefined && mesh.id !== own.id) {
     throw new ShardingError(
-      `redistribute: expected placements on the tensor's own ${own}, got another mesh, ${mesh}. Take fullTensor() and distribute it there.`,
+      `redistribute: expected placements on the tensor's own ${own}, got another mesh, ` +
+        `${mesh}. Take fullTensor() and distribute it there.`,
       {
         op: 'redistribute',
       },

@@ -191,11 +191,18 @@ function mismatchError(
       whole === null
         ? ''
         : `, expected ${formatShape(expectedShape(whole, mesh, placements, coordinate))}`;
-    return `  rank ${mesh.ranks[rank]} at (${coordinate.join(', ')}): ${formatShape(shapes[rank] as Shape)}${expected}`;
+    return (
+      `  rank ${mesh.ranks[rank]} at (${coordinate.join(', ')}): ` +
+      `${formatShape(shapes[rank] as Shape)}${expected}`
+    );
   });
   const why =
     whole === null
-      ? `the local shards do not form one tensor placed as ${formatPlacements(placements)}: sizes along a dim may differ only between ranks that shard it, and replicas must have one shape`
-      : `the local shards form a tensor of shape ${formatShape(whole)}, but do not have the sizes of ${formatPlacements(placements)}: ceil(n / ranks) on each rank, fewer on the last ones. Pass rebalance: true to move rows between ranks`;
+      ? `the local shards do not form one tensor placed as ${formatPlacements(placements)}: ` +
+        'sizes along a dim may differ only between ranks that shard it, and replicas must have ' +
+        'one shape'
+      : `the local shards form a tensor of shape ${formatShape(whole)}, but do not have the ` +
+        `sizes of ${formatPlacements(placements)}: ceil(n / ranks) on each rank, fewer on the ` +
+        'last ones. Pass rebalance: true to move rows between ranks';
   return new ShardingError(`${op}: ${why}.\n${lines.join('\n')}`, { op, shapes });
 }

@@ -126,7 +126,8 @@ export class CommDebugMode {
   enter(): Disposable {
     if (this.stopWatching !== null)
       throw new ShardingError(
-        'CommDebugMode: expected a mode that is off, got one that is on already. Create another CommDebugMode for a nested region.',
+        'CommDebugMode: expected a mode that is off, got one that is on already. Create ' +
+          'another CommDebugMode for a nested region.',
       );
     const own = findContext();
     const stop = watchCollectives((record) => {

@@ -69,7 +69,8 @@ function legendOf(spec: DTensorSpec, along: readonly (readonly DimShard[])[]): s
     ...(reduction === null
       ? []
       : [
-          `${reduction === 'sum' ? 'a + b' : `${reduction}(a, b)`}: partial values, not reduced yet`,
+          `${reduction === 'sum' ? 'a + b' : `${reduction}(a, b)`}: partial values, not ` +
+            'reduced yet',
         ]),
     ...(empty === null ? [] : [`ranks without data: ${empty}`]),
   ];
@@ -108,7 +109,8 @@ function shownDims(op: string, spec: DTensorSpec): [number | null, number | null
   const sharded = all.filter((dim) => spec.placements.some((placement) => placement.isShard(dim)));
   if (sharded.length > 2)
     throw new ShardingError(
-      `${op}: expected a tensor that is sharded along at most two dims, got ${spec}, which is sharded along ${sharded.length}`,
+      `${op}: expected a tensor that is sharded along at most two dims, got ${spec}, which ` +
+        `is sharded along ${sharded.length}`,
       { op },
     );
   const chosen = [...sharded, ...all.filter((dim) => !sharded.includes(dim))]

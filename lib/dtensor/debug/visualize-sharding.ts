@@ -32,7 +32,8 @@ export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): st
   const shard = localShardOf(t);
   if (shard === null)
     throw new ShardingError(
-      `${op}: expected a distributed tensor, got a plain one. Only a distributed tensor has placements to show.`,
+      `${op}: expected a distributed tensor, got a plain one. Only a distributed tensor has ` +
+        'placements to show.',
       { op },
     );
   const grid = shardingGrid(op, shard.spec);
@@ -59,7 +60,8 @@ function drawText({ title, dims, rows, columns, cells, legend }: ShardingGrid): 
     Math.max(head.length, ...cells.map((line) => (line[i] as string).length)),
   );
   const rule = (left: string, middle: string, right: string): string =>
-    `${' '.repeat(sideWidth)} ${left}${widths.map((width) => '─'.repeat(width + 2)).join(middle)}${right}`;
+    `${' '.repeat(sideWidth)} ` +
+    `${left}${widths.map((width) => '─'.repeat(width + 2)).join(middle)}${right}`;
   const lines = cells.map((line, row) => {
     const drawn = line.map((cell, i) =>
       inTerminal(
@@ -69,8 +71,8 @@ function drawText({ title, dims, rows, columns, cells, legend }: ShardingGrid): 
     );
     return `${(sides[row] as string).padEnd(sideWidth)} │${drawn.join('│')}│`;
   });
-  const head =
-    `${' '.repeat(sideWidth)}  ${heads.map((text, i) => ` ${text.padEnd(widths[i] as number)} `).join(' ')}`.trimEnd();
+  const titles = heads.map((text, i) => ` ${text.padEnd(widths[i] as number)} `).join(' ');
+  const head = `${' '.repeat(sideWidth)}  ${titles}`.trimEnd();
   if (rows.length === 0 || columns.length === 0)
     return [inTerminal('bold', title), ...legend].join('\n');
   return [
@@ -136,11 +138,13 @@ function drawSvg({ title, dims, rows, columns, cells, legend }: ShardingGrid): s
   );
   const top = columns.map(
     (span, i) =>
-      `<text x="${middle(x[i] as Scale[number])}" y="${MARGIN.top - 6}" text-anchor="middle">${indices(dims[1], span)}</text>`,
+      `<text x="${middle(x[i] as Scale[number])}" y="${MARGIN.top - 6}" ` +
+      `text-anchor="middle">${indices(dims[1], span)}</text>`,
   );
   const side = rows.map(
     (span, i) =>
-      `<text x="${MARGIN.left - 6}" y="${middle(y[i] as Scale[number])}" text-anchor="end">${indices(dims[0], span)}</text>`,
+      `<text x="${MARGIN.left - 6}" y="${middle(y[i] as Scale[number])}" ` +
+      `text-anchor="end">${indices(dims[0], span)}</text>`,
   );
   const below = MARGIN.top + high + LINE;
   const explanation = legend.map(
@@ -163,7 +167,8 @@ function box(x: Scale[number], y: Scale[number], text: string, fill: string): st
   const names = text.split(/(?<= [|+]) /);
   const lines = names.map(
     (name, line) =>
-      `<tspan x="${middle(x)}" dy="${line === 0 ? (-(names.length - 1) * LINE) / 2 : LINE}">${escaped(name)}</tspan>`,
+      `<tspan x="${middle(x)}" ` +
+      `dy="${line === 0 ? (-(names.length - 1) * LINE) / 2 : LINE}">${escaped(name)}</tspan>`,
   );
   return `<rect x="${x.at.toFixed(1)}" y="${y.at.toFixed(1)}" width="${x.length.toFixed(1)}" height="${y.length.toFixed(1)}" fill="${fill}" stroke="#444"/>
 <text x="${middle(x)}" y="${middle(y)}" text-anchor="middle" dominant-baseline="middle">${lines.join('')}</text>`;

@@ -45,7 +45,8 @@ function checkInto({ op, into, outputMetas }: OpCall): void {
   const meta = outputMetas[0];
   if (into === null || meta === undefined || sameShape(into.shape, meta.shape)) return;
   throw new ShapeError(
-    `${op.name}: the result has shape ${formatShape(meta.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`,
+    `${op.name}: the result has shape ${formatShape(meta.shape)} and cannot be written into ` +
+      `a tensor of shape ${formatShape(into.shape)}`,
     {
       op: op.name,
       result: meta.shape,
@@ -146,8 +147,10 @@ function cannotKeep({ op, specs, into, overwritten }: OpCall): ShardingError {
       : `it overwrites input ${overwritten.join(' and input ')}`;
   const advice =
     into !== null
-      ? 'An in-place op may not change placements. Use the out-of-place op, or redistribute the tensor first.'
-      : 'The op cannot redistribute a tensor that it overwrites: redistribute it before the call, for instance to Replicate(), and the other inputs to the same placements.';
+      ? 'An in-place op may not change placements. Use the out-of-place op, or redistribute ' +
+        'the tensor first.'
+      : 'The op cannot redistribute a tensor that it overwrites: redistribute it before the ' +
+        'call, for instance to Replicate(), and the other inputs to the same placements.';
   const why =
     op.sharding === null
       ? 'the op has no sharding rule and only runs on replicated tensors'

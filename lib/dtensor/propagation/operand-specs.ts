@@ -172,7 +172,8 @@ function forcedOrder(call: OpCall, { slots, meshDims }: LinkedDims): readonly nu
       const name = (meshDims: readonly number[]) =>
         meshDims.map((meshDim) => meshDimName(mesh, meshDim)).join(', then ');
       throw new ShardingError(
-        `${op.name}: expected all tensors that it overwrites to have one shard order, got one sharded by ${name(forced)} ` +
+        `${op.name}: expected all tensors that it overwrites to have one shard order, got ` +
+          `one sharded by ${name(forced)} ` +
           `and another sharded by ${name(order)}. Create them with the same shardOrder.`,
         { op: op.name, orders: [forced, order] },
       );

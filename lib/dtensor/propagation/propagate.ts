@@ -153,7 +153,8 @@ function checkOneMesh(
   if (first === undefined || other === undefined) return;
   for (const { mesh } of all) checkMesh(op.name, mesh);
   throw new ShardingError(
-    `${op.name}: expected all tensors on one mesh, got one on ${formatMesh(first.mesh)} and one on another ${formatMesh(other.mesh)}. ` +
+    `${op.name}: expected all tensors on one mesh, got one on ${formatMesh(first.mesh)} and ` +
+      `one on another ${formatMesh(other.mesh)}. ` +
       'Take fullTensor() of one and distribute it on the mesh of the other.',
     { op: op.name, specs },
   );

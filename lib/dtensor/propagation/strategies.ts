@@ -81,8 +81,10 @@ function checkStrategy({ op, inputs, outputMetas }: OpCall, strategy: AnyStrateg
   if (strategy.inputs.length === inputs.length && strategy.outputs.length === outputMetas.length)
     return;
   throw new ShardingError(
-    `${op.name}: its sharding rule gives placements for ${strategy.inputs.length} inputs and ${strategy.outputs.length} outputs, but this call has ` +
-      `${inputs.length} and ${outputMetas.length}. Fix the rule: a strategy needs a placement for each tensor of the call, and Replicate() for numbers.`,
+    `${op.name}: its sharding rule gives placements for ${strategy.inputs.length} inputs and ` +
+      `${strategy.outputs.length} outputs, but this call has ` +
+      `${inputs.length} and ${outputMetas.length}. Fix the rule: a strategy needs a ` +
+      'placement for each tensor of the call, and Replicate() for numbers.',
     { op: op.name, inputs: strategy.inputs.map(String), outputs: strategy.outputs.map(String) },
   );
 }

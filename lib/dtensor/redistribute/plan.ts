@@ -87,14 +87,17 @@ export function redistributeMicroseconds(from: DTensorSpec, to: DTensorSpec): nu
 function checkSameTensor(from: DTensorSpec, to: DTensorSpec): void {
   if (from.mesh !== to.mesh) {
     throw new ShardingError(
-      `redistribute: expected placements on the tensor's own ${formatMesh(from.mesh)}, got another ${formatMesh(to.mesh)}. ` +
+      `redistribute: expected placements on the tensor's own ${formatMesh(from.mesh)}, got ` +
+        `another ${formatMesh(to.mesh)}. ` +
         'Take fullTensor() and distribute it on the other mesh.',
       { from: from.mesh.shape, to: to.mesh.shape },
     );
   }
   if (!sameShape(from.shape, to.shape) || from.dtype !== to.dtype) {
     throw new ShardingError(
-      `redistribute: expected a spec of the same tensor, ${from.dtype.name}${formatShape(from.shape)}, got ${to.dtype.name}${formatShape(to.shape)}`,
+      'redistribute: expected a spec of the same tensor, ' +
+        `${from.dtype.name}${formatShape(from.shape)}, got ` +
+        `${to.dtype.name}${formatShape(to.shape)}`,
       {
         from: from.shape,
         to: to.shape,
@@ -119,8 +122,10 @@ function checkPartialTarget(from: DTensorSpec, target: Placement, meshDim: numbe
     ? 'partial values of one reduction are not those of another'
     : 'only an op that computes partial values produces Partial';
   throw new ShardingError(
-    `redistribute: mesh dim ${meshDimName(from.mesh, meshDim)} cannot go from ${source} to ${target}: ${why}. ` +
-      'Redistribute to Replicate() or Shard(dim); to declare the tensors of the ranks as partial values, use DTensor.fromLocal(t, mesh, [Partial()]).',
+    `redistribute: mesh dim ${meshDimName(from.mesh, meshDim)} cannot go from ${source} to ` +
+      `${target}: ${why}. ` +
+      'Redistribute to Replicate() or Shard(dim); to declare the tensors of the ranks as ' +
+      'partial values, use DTensor.fromLocal(t, mesh, [Partial()]).',
     { from, meshDim, source: String(source), target: String(target) },
   );
 }

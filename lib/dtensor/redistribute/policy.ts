@@ -89,7 +89,8 @@ export function checkImplicit(
       : [`  input ${i}: ${spec}\n    must become [${needed[i]?.placements.join(', ')}]`],
   );
   throw new ShardingError(
-    `${op}: an input would have to be redistributed, and explicitRedistribution is on. Redistribute it before the call:\n${lines.join('\n')}`,
+    `${op}: an input would have to be redistributed, and explicitRedistribution is on. ` +
+      `Redistribute it before the call:\n${lines.join('\n')}`,
     { op, given, needed },
   );
 }
@@ -101,7 +102,8 @@ export function warnReplicated(op: string): void {
   if (warned.has(op)) return;
   warned.add(op);
   process.emitWarning(
-    `${op} has no sharding rule: its inputs are replicated on every rank. This warning is printed once for each op; explicitRedistribution() makes it an error.`,
+    `${op} has no sharding rule: its inputs are replicated on every rank. This warning is ` +
+      'printed once for each op; explicitRedistribution() makes it an error.',
     'ShardingWarning',
   );
 }

@@ -52,7 +52,8 @@ export function redistributeLocal(
   return onPurpose(
     last === ''
       ? text
-      : `${last} ${text} Before these ranks draw random numbers, either all of them call manualSeed() with one seed, or none does.`,
+      : `${last} ${text} Before these ranks draw random numbers, either all of them call ` +
+          'manualSeed() with one seed, or none does.',
     () => {
       let t = local;
       let spec = from;
@@ -78,8 +79,11 @@ function mergedPlan(steps: readonly Step[], from: DTensorSpec, to: DTensorSpec):
   let found = known.get(steps);
   if (found === undefined) {
     const advice =
-      'All ranks of a mesh must have a tensor in the same placements and redistribute it to the same ones.';
-    const text = `to redistribute ${from.tensorInWords()} from ${from.placementsInWords()} to ${to.placementsInWords()} on ${from.meshInWords()}\n${advice}`;
+      'All ranks of a mesh must have a tensor in the same placements and redistribute it to ' +
+      'the same ones.';
+    const text =
+      `to redistribute ${from.tensorInWords()} from ${from.placementsInWords()} to ` +
+      `${to.placementsInWords()} on ${from.meshInWords()}\n${advice}`;
     const merged = mergeSteps(steps).map((each) => ({
       ...each,
       names: each.meshDims.map((meshDim) => meshDimName(from.mesh, meshDim)).join('_'),
@@ -99,7 +103,8 @@ export function moveInput(
 ): Tensor {
   return because(
     () =>
-      `${op.name}: input ${i} from ${formatPlacements(from.placements)} to ${formatPlacements(to.placements)}`,
+      `${op.name}: input ${i} from ${formatPlacements(from.placements)} to ` +
+      `${formatPlacements(to.placements)}`,
     () => redistributeLocal(local, from, to),
   );
 }

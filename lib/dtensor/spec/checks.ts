@@ -44,7 +44,9 @@ export function checkPlacements(
     throw unexpected(op, 'placements', 'an array of Shard(dim), Replicate() and Partial()', wrong);
   if (placements.length !== mesh.shape.length) {
     throw new ShardingError(
-      `${op}: expected ${mesh.shape.length} placements, one for each dim of the ${formatMesh(mesh)}, got ${placements.length}: [${placements.join(', ')}]. Use Replicate() for mesh dims that do not shard the tensor.`,
+      `${op}: expected ${mesh.shape.length} placements, one for each dim of the ` +
+        `${formatMesh(mesh)}, got ${placements.length}: [${placements.join(', ')}]. Use ` +
+        'Replicate() for mesh dims that do not shard the tensor.',
       { op, placements, meshShape: mesh.shape },
     );
   }
@@ -90,7 +92,9 @@ export function mixedPartials(
 
 function doNotCommute(op: string, first: Partial, second: Partial): ShardingError {
   return new ShardingError(
-    `${op}: ${first} on one mesh dim and ${second} on another have no defined value: it depends on which reduction is done first. Redistribute one of them to Replicate() or Shard(dim) before the op that produces the other.`,
+    `${op}: ${first} on one mesh dim and ${second} on another have no defined value: it ` +
+      'depends on which reduction is done first. Redistribute one of them to Replicate() or ' +
+      'Shard(dim) before the op that produces the other.',
     { op, reduceOps: [first.reduceOp, second.reduceOp] },
   );
 }
@@ -123,8 +127,10 @@ export function checkShardOrder(
       mesh.meshDimNames === null ? `${meshDim}` : `${meshDim} (${meshDimName(mesh, meshDim)})`,
     );
     throw new ShardingError(
-      `${op}: expected shardOrder[${dim}] to name the mesh dims that shard tensor dim ${dim}, each once: ${names.join(', ') || 'none'}; got ${shown(given)}. ` +
-        `The placements are [${placements.join(', ')}] on a mesh of shape ${formatShape(mesh.shape)}.`,
+      `${op}: expected shardOrder[${dim}] to name the mesh dims that shard tensor dim ` +
+        `${dim}, each once: ${names.join(', ') || 'none'}; got ${shown(given)}. ` +
+        `The placements are [${placements.join(', ')}] on a mesh of shape ` +
+        `${formatShape(mesh.shape)}.`,
       { op, dim, expected: meshDims, given },
     );
   });

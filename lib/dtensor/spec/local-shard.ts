@@ -63,10 +63,12 @@ export function checkLocalShape(
   const { shape } = shardAt(spec, spec.mesh.getCoordinate());
   if (sameShape(local.shape, shape)) return;
   const hint = sameShape(local.shape, spec.shape)
-    ? 'That is the shape of the whole tensor: shard it with distributeTensor(t, mesh, placements), or use [Replicate()] if every rank has all of it.'
+    ? 'That is the shape of the whole tensor: shard it with distributeTensor(t, mesh, ' +
+      'placements), or use [Replicate()] if every rank has all of it.'
     : advice;
   throw new ShardingError(
-    `${op}: expected the local shard of ${spec} to have shape ${formatShape(shape)}, got ${formatShape(local.shape)}. ${hint}`,
+    `${op}: expected the local shard of ${spec} to have shape ${formatShape(shape)}, got ` +
+      `${formatShape(local.shape)}. ${hint}`,
     {
       op,
       spec: String(spec),

@@ -163,7 +163,8 @@ export const DTensorSpec: Interned<
 function checkTensorMeta(op: string, options: DTensorSpecOptions): DTensorSpecOptions {
   const { tensorMeta } = optionsOf(op, options, 'tensorMeta shardOrder');
   const expected =
-    'an object of shape, strides and dtype, all of the whole tensor, or TensorMeta(shape, stride, dtype)';
+    'an object of shape, strides and dtype, all of the whole tensor, or TensorMeta(shape, ' +
+    'stride, dtype)';
   if (typeof tensorMeta !== 'object' || tensorMeta === null)
     throw unexpected(op, 'tensorMeta', expected, tensorMeta);
   if (!(tensorMeta instanceof FrozenMeta))

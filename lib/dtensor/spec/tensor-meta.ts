@@ -47,7 +47,10 @@ export class FrozenMeta implements TensorMeta {
 
   /** `TensorMeta(float32[16, 10], strides [10, 1])` */
   toString(): string {
-    return `TensorMeta(${this.dtype.name}${formatShape(this.shape)}, strides ${formatShape(this.strides)})`;
+    return (
+      `TensorMeta(${this.dtype.name}${formatShape(this.shape)}, strides ` +
+      `${formatShape(this.strides)})`
+    );
   }
 
   /** @internal */

@@ -100,7 +100,8 @@ function unsupported(op: string, module: nn.AnyModule, named: string): ShardingE
   const below =
     layers.length === 0
       ? ''
-      : ` Below it there ${layers.length === 1 ? 'is' : 'are'} ${layers.join(', ')}: name ${layers.length === 1 ? 'that' : 'those'} in the plan.`;
+      : ` Below it there ${layers.length === 1 ? 'is' : 'are'} ${layers.join(', ')}: name ` +
+        `${layers.length === 1 ? 'that' : 'those'} in the plan.`;
   return new ShardingError(`${op}: expected Linear or Embedding, got ${named}.${below}${packed}`, {
     op,
     module: module.constructor.name,

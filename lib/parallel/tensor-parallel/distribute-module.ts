@@ -126,8 +126,11 @@ export function placeParameter(
   }
   if (parameter.deviceMesh.id === mesh.id && parameter.placements[0] === placement) return;
   throw new ShardingError(
-    `${op}: expected ${module.constructor.name}.${name} to be a plain tensor, or placed as [${placement}] on ${mesh}, got ${parameter._spec}. ` +
-      'A parameter that two modules share has one placement: give both modules styles that agree, such as RowwiseParallel for an embedding and ColwiseParallel for the output layer that shares its weight.',
+    `${op}: expected ${module.constructor.name}.${name} to be a plain tensor, or placed as ` +
+      `[${placement}] on ${mesh}, got ${parameter._spec}. ` +
+      'A parameter that two modules share has one placement: give both modules styles that ' +
+      'agree, such as RowwiseParallel for an embedding and ColwiseParallel for the output ' +
+      'layer that shares its weight.',
     { op, name, wanted: String(placement), given: String(parameter._spec) },
   );
 }

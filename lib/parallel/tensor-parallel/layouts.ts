@@ -86,10 +86,12 @@ export function requireFeatures(
   if (last === own) return;
   const hint =
     last === features
-      ? `Each rank has all features: use ${op}({ inputLayouts: Replicate() }), or pass the local shard, as the output of a ColwiseParallel layer.`
+      ? `Each rank has all features: use ${op}({ inputLayouts: Replicate() }), or pass the ` +
+        'local shard, as the output of a ColwiseParallel layer.'
       : `inputLayouts is the placement of a plain input, here ${given}.`;
   throw new ShardingError(
-    `${op}: expected the input of ${name} to be the local shard along its last dim, ${own} of ${features} features, got ${t.dtype.name}${shown(t.shape)}. ${hint}`,
+    `${op}: expected the input of ${name} to be the local shard along its last dim, ${own} ` +
+      `of ${features} features, got ${t.dtype.name}${shown(t.shape)}. ${hint}`,
     {
       op,
       expected: own,
@@ -117,7 +119,8 @@ export function localIf(useLocal: boolean, t: Tensor): Tensor {
 export function requireTensor(op: string, name: string, value: unknown): asserts value is Tensor {
   if (!(value instanceof Tensor)) {
     throw new ArgumentError(
-      `${op}: expected ${name} to be a tensor, plain or distributed, got ${value === null ? 'null' : typeof value}`,
+      `${op}: expected ${name} to be a tensor, plain or distributed, got ` +
+        `${value === null ? 'null' : typeof value}`,
       { op, argument: name },
     );
   }

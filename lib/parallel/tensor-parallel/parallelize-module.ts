@@ -100,7 +100,9 @@ function twice(
 ): ShardingError {
   const names = [before, style].map((each) => each.constructor.name);
   return new ShardingError(
-    `${op}: ${module.constructor.name} at "${path}" has a style already (${names[0]}) and would get another (${names[1]}). A module has one style: change the plan, or apply the second style to a module around it.`,
+    `${op}: ${module.constructor.name} at "${path}" has a style already (${names[0]}) and ` +
+      `would get another (${names[1]}). A module has one style: change the plan, or apply the ` +
+      'second style to a module around it.',
     { op, path },
   );
 }
@@ -167,7 +169,8 @@ function warnUnmatched(op: string, pattern: string, { part, at }: DeadEnd): void
       ? 'has no modules below it'
       : `has ${nearestFirst(part, children).join(', ')}`;
   process.emitWarning(
-    `${op}: "${pattern}" in the plan matches no module, so it does nothing: there is no "${part}"; ${where} ${there}.`,
+    `${op}: "${pattern}" in the plan matches no module, so it does nothing: there is no ` +
+      `"${part}"; ${where} ${there}.`,
     'ParallelizeWarning',
   );
 }

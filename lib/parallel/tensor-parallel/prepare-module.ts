@@ -92,7 +92,8 @@ class InputPreparation {
     checkFlag(op, 'useLocalOutput and useLocalInput', useLocal);
     if ((inputLayouts === null) !== (desiredInputLayouts === null)) {
       throw new ArgumentError(
-        `${op}: expected both inputLayouts and desiredInputLayouts, or neither, got only ${inputLayouts === null ? 'the latter' : 'the former'}`,
+        `${op}: expected both inputLayouts and desiredInputLayouts, or neither, got only ` +
+          `${inputLayouts === null ? 'the latter' : 'the former'}`,
         { op },
       );
     }
@@ -115,7 +116,9 @@ class InputPreparation {
     const { positional: pairs, op } = this;
     if (pairs !== null && positional.length !== pairs.length) {
       throw new ArgumentError(
-        `${op}: ${module.constructor.name} was called with ${positional.length} positional arguments, but inputLayouts has ${pairs.length}. Give a layout for each, or null to leave it as it is.`,
+        `${op}: ${module.constructor.name} was called with ${positional.length} positional ` +
+          `arguments, but inputLayouts has ${pairs.length}. Give a layout for each, or null to ` +
+          'leave it as it is.',
         { op, given: positional.length, expected: pairs.length },
       );
     }
@@ -159,7 +162,8 @@ function namedPairs(
   const unknown = Object.keys(desired).find((name) => !(name in given));
   if (unknown !== undefined)
     throw new ArgumentError(
-      `${op}: expected inputKwargLayouts to have "${unknown}", because desiredInputKwargLayouts has it`,
+      `${op}: expected inputKwargLayouts to have "${unknown}", because ` +
+        'desiredInputKwargLayouts has it',
       { op, name: unknown },
     );
   return pairs;
@@ -201,7 +205,9 @@ class OutputPreparation {
     const { op, pairs } = this;
     if (list.length !== pairs.length) {
       throw new ArgumentError(
-        `${op}: ${module.constructor.name} returned ${list.length} results, but outputLayouts has ${pairs.length}. Give a layout for each, or null to leave it as it is.`,
+        `${op}: ${module.constructor.name} returned ${list.length} results, but ` +
+          `outputLayouts has ${pairs.length}. Give a layout for each, or null to leave it as ` +
+          'it is.',
         {
           op,
           given: list.length,
