@@ -1,4 +1,4 @@
-/** Styles of layers with a weight: cut by the features that come out, or by those that go in. */
+/** Styles that shard a layer with a weight along its output or its input features. */
 import { checkFlag, optionsOf } from '../../core/options.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import { distributeTensor, type Placement, Replicate, Shard } from '../../dtensor/index.js';
@@ -17,21 +17,21 @@ import { APPLY_OPTIONS, type ApplyOptions, callable, ParallelStyle } from './par
 
 /** Options of {@link ColwiseParallel} and {@link RowwiseParallel}. */
 export interface LinearStyleOptions {
-  /** What a plain first argument is. */
+  /** The placement of a plain first argument. */
   inputLayouts?: Placement;
-  /** What the result shall be. */
+  /** The placement of the result. */
   outputLayouts?: Placement;
-  /** Whether the result is a plain tensor, this rank's part. True by default. */
+  /** Whether the result is the local shard, as a plain tensor. True by default. */
   useLocalOutput?: boolean;
 }
 
 type Layer = nn.Linear | nn.Embedding;
 
-/** How a layer's parameters are cut, and what its input must be. */
+/** The placements of a layer's parameters and of its input. */
 interface LayerSharding {
   readonly parameters: Readonly<Record<string, Placement>>;
   readonly input: Placement;
-  /** Of a plain input, if the user says nothing. */
+  /** The placement of a plain input by default. */
   readonly given: Placement;
 }
 
@@ -57,7 +57,7 @@ abstract class LayerStyle extends ParallelStyle {
     this.useLocalOutput = useLocalOutput;
   }
 
-  /** How a layer of this kind is cut. */
+  /** The placements for a layer of this kind. */
   protected abstract sharding(layer: Layer): LayerSharding;
 
   override _apply(module: nn.AnyModule, mesh: DeviceMesh, options: ApplyOptions = {}): void {
@@ -109,7 +109,7 @@ function unsupported(op: string, module: nn.AnyModule, named: string): ShardingE
 }
 
 class Colwise extends LayerStyle {
-  /** @throws ArgumentError for a layout that is no placement */
+  /** @throws ArgumentError for a layout that is not a placement */
   constructor(options: LinearStyleOptions = {}) {
     super('ColwiseParallel', options, Shard(-1));
   }
@@ -122,7 +122,7 @@ class Colwise extends LayerStyle {
 }
 
 class Rowwise extends LayerStyle {
-  /** @throws ArgumentError for a layout that is no placement */
+  /** @throws ArgumentError for a layout that is not a placement */
   constructor(options: LinearStyleOptions = {}) {
     super('RowwiseParallel', options, Replicate());
   }
@@ -142,10 +142,11 @@ export type ColwiseParallel = Colwise;
 export type RowwiseParallel = Rowwise;
 
 /**
- * A layer cut by its output features. `Linear`: weight and bias `Shard(0)`. `Embedding`: weight
- * `Shard(1)`. Its input is replicated; a plain one is taken for `inputLayouts` (`Replicate()`). The
- * result is brought to `outputLayouts` (`Shard(-1)`, which is how it comes) and is this rank's part
- * as a plain tensor unless `useLocalOutput` is false. Any other module is a ShardingError.
+ * Shards a layer along its output features. `Linear`: weight and bias `Shard(0)`. `Embedding`:
+ * weight `Shard(1)`. The input is replicated; a plain input counts as `inputLayouts`
+ * (`Replicate()`). The result is redistributed to `outputLayouts` (`Shard(-1)`, as it is computed)
+ * and becomes the local shard, a plain tensor, unless `useLocalOutput` is false. Any other module
+ * is a ShardingError.
  *
  * Communication: none in forward; the gradient of the input is reduced in backward.
  *
@@ -155,11 +156,11 @@ export type RowwiseParallel = Rowwise;
 export const ColwiseParallel = callable('ColwiseParallel', Colwise);
 
 /**
- * A layer cut by its input features. `Linear`: weight `Shard(1)`, bias `Replicate()`, input
- * `Shard(-1)`. `Embedding`: weight `Shard(0)`, indices replicated. A plain input is taken for
- * `inputLayouts`, by default what is needed. The result comes as terms of a sum and is brought to
- * `outputLayouts`: `Replicate()` by default (all-reduce), or `Shard(dim)` (reduce-scatter); it is a
- * plain tensor unless `useLocalOutput` is false.
+ * Shards a layer along its input features. `Linear`: weight `Shard(1)`, bias `Replicate()`, input
+ * `Shard(-1)`. `Embedding`: weight `Shard(0)`, indices replicated. A plain input counts as
+ * `inputLayouts`, by default the placement that the layer needs. The result is `Partial()` and is
+ * redistributed to `outputLayouts`: `Replicate()` by default (all-reduce), or `Shard(dim)`
+ * (reduce-scatter). It is a plain tensor unless `useLocalOutput` is false.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.RowwiseParallel`; Shoeybi et al.,
  * arXiv:1909.08053

@@ -1,6 +1,6 @@
 /**
- * Modules whose parameters are distributed tensors. Parameters stay the objects they were: only
- * what they hold is exchanged.
+ * Distributes the parameters of modules. Parameters remain the same objects; only their data is
+ * replaced.
  */
 import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
 import { type DeviceMesh, getCurrentMesh } from '../../distributed/index.js';
@@ -11,8 +11,8 @@ import type { StyleOptions } from './parallel-style.js';
 /** Hooks of {@link distributeModule}. */
 export interface DistributeModuleHooks {
   /**
-   * Called for the module itself, under the name '', and for each below it, before what is left is
-   * replicated.
+   * Called for the module itself, with the name '', and for each submodule, before the remaining
+   * parameters are replicated.
    */
   partitionFn?: ((name: string, module: nn.AnyModule, mesh: DeviceMesh) => void) | null;
   /** Runs before `forward`; may return other arguments (an array). */
@@ -28,18 +28,17 @@ export interface DistributeModuleHooks {
 }
 
 /**
- * Makes all parameters and buffers of a module distributed tensors, in place, and returns the
- * module. `partitionFn` distributes those that are to be cut, by `parameter.data =
- * distributeTensor(parameter.detach(), mesh, placements)`; what it leaves is replicated. All ranks
- * of the mesh call it.
+ * Distributes all parameters and buffers of a module in place, and returns the module.
+ * `partitionFn` shards some by `parameter.data = distributeTensor(parameter.detach(), mesh,
+ * placements)`; the others are replicated. All ranks of the mesh call it.
  *
- * A parameter stays the same object, so optimizers that have not stepped yet go on with it, and
- * modules that share it go on sharing it; its gradient is dropped.
+ * A parameter remains the same object, so modules still share it, and optimizers that have not
+ * stepped yet still update it. Its gradient is dropped.
  *
  * @param mesh - that of `mesh.run` around the call if left out
- * @throws ArgumentError for what is no module or no function
- * @see PyTorch `torch.distributed.tensor.distribute_module`, which puts new parameters in the place
- * of the old ones
+ * @throws ArgumentError unless the module is a module and the hooks are functions
+ * @see PyTorch `torch.distributed.tensor.distribute_module`, which replaces the parameters by new
+ * ones
  */
 export function distributeModule<M extends nn.AnyModule>(
   module: M,
@@ -62,7 +61,7 @@ export function distributeModule<M extends nn.AnyModule>(
   return module;
 }
 
-/** Hooks of a module of whatever arguments. */
+/** Registers a pre-hook without types of arguments. */
 export function beforeForward(
   module: nn.AnyModule,
   hook: (args: readonly unknown[]) => readonly unknown[] | undefined | void,
@@ -74,15 +73,12 @@ export function afterForward(module: nn.AnyModule, hook: (output: unknown) => un
   module.registerForwardHook((_, __, output) => hook(output));
 }
 
-/** @throws ArgumentError for what is no module */
+/** @throws ArgumentError unless it is a module */
 export function requireModule(op: string, module: unknown): asserts module is nn.AnyModule {
   if (!(module instanceof nn.Module)) throw unexpected(op, 'module', 'an nn.Module', module);
 }
 
-/**
- * Replicates the module's own parameters and buffers, and those of modules below, as far as they
- * are plain.
- */
+/** Replicates all parameters and buffers of a module and its submodules that are plain. */
 export function replicateRest(module: nn.AnyModule, mesh: DeviceMesh, options: StyleOptions): void {
   for (const t of [...module.parameters(), ...module.buffers()])
     if (!(t instanceof DTensor))
@@ -93,7 +89,7 @@ function replicated(mesh: DeviceMesh): Placement[] {
   return mesh.shape.map(() => Replicate());
 }
 
-/** Another memory under a parameter; a gradient of the old shape would not fit it. */
+/** Replaces the data of a parameter and drops its gradient, which would have the old shape. */
 export function putIn(t: Tensor, distributed: Tensor): void {
   t.grad = null;
   t.data = distributed;
@@ -107,10 +103,10 @@ export interface OwnedParameter {
 }
 
 /**
- * Brings a parameter into a placement on a mesh of one dim. One that several modules share is
- * distributed once; the others must agree.
+ * Distributes a parameter on a mesh of one dim. A parameter that several modules share is
+ * distributed once.
  *
- * @throws ShardingError if it is distributed already in another way
+ * @throws ShardingError if the parameter is distributed already with another placement
  */
 export function placeParameter(
   { op, module, name }: OwnedParameter,

@@ -1,4 +1,4 @@
-/** Tensor parallel training: modules whose parameters the ranks of a mesh share. */
+/** Tensor parallelism: modules whose parameters are sharded over the ranks of a mesh. */
 export { ColwiseParallel, type LinearStyleOptions, RowwiseParallel } from './colwise-rowwise.js';
 export { type DistributeModuleHooks, distributeModule } from './distribute-module.js';
 export { type ApplyOptions, ParallelStyle, type StyleOptions } from './parallel-style.js';

@@ -1,13 +1,13 @@
 /**
- * Layouts on the way into and out of modules: plain tensors become distributed ones, distributed
- * ones are held otherwise or taken apart.
+ * Layouts of module inputs and outputs: distributes plain tensors, redistributes distributed ones,
+ * and takes their local shards.
  */
 import { shown, unexpected } from '../../core/options.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, Placement } from '../../dtensor/index.js';
 import { ArgumentError, type nn, type Shape, ShardingError, Tensor } from '../../index.js';
 
-/** What a tensor is said to be, and what it shall be; null leaves it as it is. */
+/** The placement of a plain tensor, and the desired one; null keeps the given one. */
 export interface Layouts {
   readonly given: Placement;
   readonly desired: Placement | null;
@@ -28,11 +28,11 @@ function stridesOf(shape: Shape): Shape {
 }
 
 /**
- * A plain tensor as the part of a distributed one that `layouts.given` says it is, in the placement
- * that is desired. A distributed tensor is taken as it is and brought there only where both differ.
+ * A tensor in the desired placement. A plain tensor is the local shard of a distributed one placed
+ * as `layouts.given`. A distributed tensor keeps its placement if `given` and `desired` are equal.
  *
- * @param features - the whole size of the last dim, where it is known: parts along it may then
- * differ in size
+ * @param features - the size of the whole last dim, if known; local shards along it may then differ
+ * in size
  */
 export function intoLayout(
   t: Tensor,
@@ -57,11 +57,11 @@ function wholeShapeOf(
   return { shape, stride: stridesOf(shape) };
 }
 
-/** `Linear at "blocks.0.up"`, for messages. */
+/** `Linear at "blocks.0.up"`, for errors. */
 export const moduleAt = (module: nn.AnyModule, path: string): string =>
   `${module.constructor.name}${path === '' ? '' : ` at "${path}"`}`;
 
-/** Who takes an input, and how many features it has in all. */
+/** The module of an input, and the number of features of the whole input. */
 export interface InputOf {
   readonly op: string;
   readonly name: string;
@@ -69,8 +69,8 @@ export interface InputOf {
 }
 
 /**
- * @throws ShardingError for a plain input that has other features than this rank's part, where
- * `given` says that they are cut
+ * @throws ShardingError if `given` shards the features, and a plain input does not have those of
+ * the local shard
  */
 export function requireFeatures(
   { op, name, features }: InputOf,
@@ -103,14 +103,14 @@ export function requireFeatures(
 const shardsLastDim = (given: Placement, t: Tensor): boolean =>
   given.isShard() && (given.dim === -1 || given.dim === t.ndim - 1);
 
-/** The same distributed tensor in another placement on its one mesh dim; itself if it is there. */
+/** The tensor in a placement on its only mesh dim; the same object if it has it already. */
 export function inPlacement(t: Tensor, placement: Placement): Tensor {
   const dim = placement.isShard() && placement.dim < 0 ? placement.dim + t.ndim : null;
   const [own] = t.placements;
   return own === placement || (dim !== null && own?.isShard(dim)) ? t : t.redistribute([placement]);
 }
 
-/** The local part if that is asked for. */
+/** The local shard if `useLocal`, else the tensor. */
 export function localIf(useLocal: boolean, t: Tensor): Tensor {
   return useLocal && t instanceof DTensor ? t.toLocal() : t;
 }

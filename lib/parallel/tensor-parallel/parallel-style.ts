@@ -1,25 +1,22 @@
-/**
- * What all parallel styles have in common: they are applied to one module, and are made without
- * `new`.
- */
+/** The base class of parallel styles, and the proxy that lets programs omit `new`. */
 
 import type { DeviceMesh } from '../../distributed/index.js';
 import type { nn } from '../../index.js';
 
-/** What {@link parallelizeModule} tells a style beside module and mesh. */
+/** Options of {@link parallelizeModule} that reach the styles. */
 export interface StyleOptions {
   /**
-   * Whose values count: 0, those of the mesh's first rank, which sends them; null, each rank cuts
-   * its part out of what it has.
+   * The source of values. 0: the mesh's first rank sends its values. null: each rank takes its
+   * shard from its own tensor.
    */
   srcDataRank?: 0 | null;
 }
 
-/** What a style is told of the module that it is applied to. */
+/** Options of {@link ParallelStyle._apply}. */
 export interface ApplyOptions extends StyleOptions {
   /**
-   * Where the module is in the one that was given to `parallelizeModule`; empty for that one. For
-   * messages.
+   * The path of the module in the argument of `parallelizeModule`, for errors; empty for the
+   * argument itself.
    */
   path?: string;
 }
@@ -28,20 +25,20 @@ export interface ApplyOptions extends StyleOptions {
 export const APPLY_OPTIONS = 'path srcDataRank';
 
 /**
- * A way to run one module on the ranks of a mesh. Subclasses say what becomes of its parameters,
- * inputs and outputs.
+ * How one module runs on the ranks of a mesh. Subclasses distribute its parameters, inputs and
+ * outputs.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.ParallelStyle`
  */
 export abstract class ParallelStyle {
   /**
-   * Distributes the module's parameters and hooks it; called once by `parallelizeModule` for each
-   * module that the style is given to.
+   * Distributes the module's parameters and registers hooks. `parallelizeModule` calls it once for
+   * each module with this style.
    */
   abstract _apply(module: nn.AnyModule, mesh: DeviceMesh, options?: ApplyOptions): void;
 }
 
-/** A class that can be called, too: `ColwiseParallel()` is `new ColwiseParallel()`. */
+/** A class that can be called without `new`: `ColwiseParallel()` is `new ColwiseParallel()`. */
 export interface CallableClass<Args extends readonly unknown[], T> {
   (...args: Args): T;
   new (...args: Args): T;

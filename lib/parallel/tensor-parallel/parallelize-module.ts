@@ -1,4 +1,4 @@
-/** Plans: which module of a model runs in which style. */
+/** Applies parallel styles to the modules of a model, by a plan of paths. */
 import { optionsOf, unexpected } from '../../core/options.js';
 import { type DeviceMesh, getCurrentMesh } from '../../distributed/index.js';
 import { ArgumentError, type nn, ShardingError } from '../../index.js';
@@ -6,44 +6,44 @@ import { requireModule } from './distribute-module.js';
 import { ParallelStyle, type StyleOptions } from './parallel-style.js';
 
 /**
- * One style for the module itself, or styles by dotted paths, in which `*`, `?` and `[qkv]` stand
- * for parts of one name.
+ * One style for the module itself, or styles by dotted paths. `*`, `?` and `[qkv]` are wildcards
+ * within one name.
  */
 export type ParallelizePlan = ParallelStyle | Readonly<Record<string, ParallelStyle>>;
 
 /** Options of {@link parallelizeModule}. */
 export type ParallelizeOptions = StyleOptions;
 
-/** A module that a plan speaks of, with its path. */
+/** A module that a path of the plan matches. */
 interface Found {
   readonly path: string;
   readonly module: nn.AnyModule;
 }
 
-/** Where a path leads nowhere: the modules that have no such child. */
+/** The end of a path that matches nothing: the modules without such a child. */
 interface DeadEnd {
   readonly part: string;
   readonly at: readonly Found[];
 }
 
-/** Of each module that is parallelized, its style: hooks must not be there twice. */
+/** The style of each parallelized module, so that no module gets hooks twice. */
 const styles = new WeakMap<nn.AnyModule, ParallelStyle>();
 
 /**
- * Runs modules in parallel styles, in place: parameters become distributed tensors, hooks bring
- * inputs and results into their layouts. Returns the module. All ranks of the mesh call it, on
- * models that were made with one seed, or whose values on the first rank count.
+ * Applies parallel styles to modules, in place: parameters become distributed tensors, and hooks
+ * bring inputs and results into their layouts. Returns the module. All ranks of the mesh call it;
+ * the values of the first rank win, unless `srcDataRank` is null.
  *
- * Paths name modules as `namedModules()` does, with `*`, `?` and `[qkv]` in single names: `{
- * 'blocks.*.mlp.0': ColwiseParallel() }`. A path that matches nothing is a warning that names what
- * there is. Parameters stay the same objects, so an optimizer that was made before goes on with
- * them unless it has stepped: its state then is of the whole. A parameter that several modules
- * share is distributed once; styles that want it in different ways are an error.
+ * Paths are those of `namedModules()`, with the wildcards `*`, `?` and `[qkv]` within one name: `{
+ * 'blocks.*.mlp.0': ColwiseParallel() }`. A path that matches nothing causes a warning with the
+ * existing names. Parameters remain the same objects, so an existing optimizer still updates them,
+ * unless it has stepped: then its state has the whole shapes. A parameter that several modules
+ * share is distributed once; styles that disagree about its placement are an error.
  *
- * @param mesh - of one dim, or such a slice: `mesh.get('tp')`; if undefined, that of `mesh.run`
- * around the call
+ * @param mesh - a mesh of one dim, or a slice such as `mesh.get('tp')`; if undefined, that of
+ * `mesh.run` around the call
  * @throws ShardingError for a mesh of more dims, two styles for one module, or a module that the
- * style does not know
+ * style does not support
  * @see PyTorch `torch.distributed.tensor.parallel.parallelize_module`
  * @example
  * parallelizeModule(mlp, mesh.get('tp'), { up: ColwiseParallel(), down: RowwiseParallel() });
@@ -65,7 +65,7 @@ export function parallelizeModule<M extends nn.AnyModule>(
   const fresh = new Map<nn.AnyModule, readonly [Found, ParallelStyle]>();
   for (const [found, style] of chosen) {
     const before = fresh.get(found.module)?.[1] ?? styles.get(found.module);
-    // One module at two paths, both in one style, is hooked once.
+    // A module at two paths with one style gets its hooks once.
     if (before === style && fresh.has(found.module)) continue;
     if (before !== undefined) throw twice(op, found, before, style);
     fresh.set(found.module, [found, style]);
@@ -177,7 +177,7 @@ function warnUnmatched(op: string, pattern: string, { part, at }: DeadEnd): void
 
 const MOST_NAMES = 12;
 
-/** Names that share the most pairs of letters with what was written come first. */
+/** Sorts names by the number of pairs of letters in common with `written`. */
 function nearestFirst(written: string, names: readonly string[]): string[] {
   const pairs = (name: string): Set<string> =>
     new Set(

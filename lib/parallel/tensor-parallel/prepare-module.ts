@@ -1,4 +1,4 @@
-/** Styles that change nothing of a module but what goes in and comes out. */
+/** Styles that redistribute the inputs and outputs of a module and leave its parameters alone. */
 import { checkFlag, optionsOf } from '../../core/options.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import { Placement } from '../../dtensor/index.js';
@@ -7,33 +7,33 @@ import { afterForward, beforeForward } from './distribute-module.js';
 import { checkPlacement, intoLayout, type Layouts, localIf, requireTensor } from './layouts.js';
 import { callable, ParallelStyle } from './parallel-style.js';
 
-/** One placement, or one for each tensor; null leaves a tensor, or what is none, as it is. */
+/** One placement, or one for each value; null leaves a tensor or another value as it is. */
 export type LayoutList = Placement | readonly (Placement | null)[];
 
-/** What named options shall be: placements by name. */
+/** Placements by the name of an option. */
 export type NamedLayouts = Readonly<Record<string, Placement | null>>;
 
 /** Options of {@link PrepareModuleInput}. */
 export interface PrepareInputOptions {
-  /** What plain positional arguments are; null skips one. Must name all of them. */
+  /** The placements of plain positional arguments, one for each; null skips an argument. */
   inputLayouts?: LayoutList | null;
-  /** What they shall be. */
+  /** The desired placements of positional arguments. */
   desiredInputLayouts?: LayoutList | null;
-  /** What plain tensors in the trailing options object are, by name. */
+  /** The placements of plain tensors in the trailing options object, by name. */
   inputKwargLayouts?: NamedLayouts | null;
-  /** What those shall be. */
+  /** The desired placements of these tensors. */
   desiredInputKwargLayouts?: NamedLayouts | null;
-  /** Whether the module gets plain tensors, the rank's parts. False by default. */
+  /** Whether the module gets the local shards, as plain tensors. False by default. */
   useLocalOutput?: boolean;
 }
 
 /** Options of {@link PrepareModuleOutput}. */
 export interface PrepareOutputOptions {
-  /** What plain results are; null skips one. Must name all of them. */
+  /** The placements of plain results, one for each; null skips a result. */
   outputLayouts: LayoutList;
-  /** What they shall be. */
+  /** The desired placements of positional arguments. */
   desiredOutputLayouts: LayoutList;
-  /** Whether results are plain tensors, the rank's parts. True by default. */
+  /** Whether results are the local shards, as plain tensors. True by default. */
   useLocalOutput?: boolean;
 }
 
@@ -41,13 +41,13 @@ export interface PrepareOutputOptions {
 export interface PrepareInputOutputOptions
   extends Omit<PrepareInputOptions, 'useLocalOutput'>,
     PrepareOutputOptions {
-  /** Whether the module gets plain tensors. False by default. */
+  /** Whether the module gets the local shards, as plain tensors. False by default. */
   useLocalInput?: boolean;
 }
 
 type Pairs = readonly (Layouts | null)[];
 
-/** What is said of a module's positional arguments, or of its results. */
+/** The layouts of a module's positional arguments, or of its results. */
 function pairsOf(
   op: string,
   names: readonly [string, string],
@@ -75,7 +75,7 @@ function pairsOf(
   );
 }
 
-/** What a module's arguments become. */
+/** Redistributes a module's arguments. */
 class InputPreparation {
   private readonly op: string;
   private readonly positional: Pairs | null;
@@ -169,7 +169,7 @@ function namedPairs(
   return pairs;
 }
 
-/** A plain object: PyTorch's keyword arguments. */
+/** Whether a value is a plain object, which takes the place of PyTorch's keyword arguments. */
 function isOptions(value: unknown): value is Readonly<Record<string, unknown>> {
   return (
     typeof value === 'object' &&
@@ -179,7 +179,7 @@ function isOptions(value: unknown): value is Readonly<Record<string, unknown>> {
   );
 }
 
-/** What a module's results become. */
+/** Redistributes a module's results. */
 class OutputPreparation {
   private readonly op: string;
   private readonly pairs: Pairs;
@@ -231,7 +231,7 @@ const outputNames = 'outputLayouts desiredOutputLayouts useLocalOutput';
 class PrepareInput extends ParallelStyle {
   private readonly inputs: InputPreparation;
 
-  /** @throws ArgumentError for layouts that do not fit one another */
+  /** @throws ArgumentError for layouts that do not fit each other */
   constructor(options: PrepareInputOptions = {}) {
     super();
     const op = 'PrepareModuleInput';
@@ -250,7 +250,7 @@ class PrepareInput extends ParallelStyle {
 class PrepareOutput extends ParallelStyle {
   private readonly outputs: OutputPreparation;
 
-  /** @throws ArgumentError for layouts that do not fit one another */
+  /** @throws ArgumentError for layouts that do not fit each other */
   constructor(options: PrepareOutputOptions) {
     super();
     const op = 'PrepareModuleOutput';
@@ -266,7 +266,7 @@ class PrepareInputOutput extends ParallelStyle {
   private readonly inputs: InputPreparation;
   private readonly outputs: OutputPreparation;
 
-  /** @throws ArgumentError for layouts that do not fit one another */
+  /** @throws ArgumentError for layouts that do not fit each other */
   constructor(options: PrepareInputOutputOptions) {
     super();
     const op = 'PrepareModuleInputOutput';
@@ -293,26 +293,27 @@ export type PrepareModuleOutput = PrepareOutput;
 export type PrepareModuleInputOutput = PrepareInputOutput;
 
 /**
- * Brings a module's arguments into other layouts before its `forward`: `inputLayouts` to
- * `desiredInputLayouts`, tensors of the trailing options object by name. The module gets
- * distributed tensors, or with `useLocalOutput` the rank's parts. Its own layers are parallelized
- * apart from it.
+ * Redistributes a module's arguments before its `forward`: from `inputLayouts` to
+ * `desiredInputLayouts`, and tensors of the trailing options object by name. The module gets
+ * distributed tensors, or with `useLocalOutput` their local shards. Its layers need their own
+ * styles.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.PrepareModuleInput`
  */
 export const PrepareModuleInput = callable('PrepareModuleInput', PrepareInput);
 
 /**
- * Brings a module's results into other layouts after its `forward`: `outputLayouts` to
- * `desiredOutputLayouts`; plain tensors come out, or with `useLocalOutput: false` distributed ones.
+ * Redistributes a module's results after its `forward`: from `outputLayouts` to
+ * `desiredOutputLayouts`. The results are local shards, or with `useLocalOutput: false` distributed
+ * tensors.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.PrepareModuleOutput`
  */
 export const PrepareModuleOutput = callable('PrepareModuleOutput', PrepareOutput);
 
 /**
- * Both {@link PrepareModuleInput} and {@link PrepareModuleOutput}; `useLocalInput` says what the
- * module gets, `useLocalOutput` what comes out.
+ * Both {@link PrepareModuleInput} and {@link PrepareModuleOutput}. `useLocalInput` is about the
+ * arguments, `useLocalOutput` about the results.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.PrepareModuleInputOutput`
  */

@@ -1,4 +1,4 @@
-/** The style of layers that work on each position by itself: normalisation, dropout. */
+/** The style of layers that compute each position independently: normalization, dropout. */
 import { checkFlag, checkNumber, optionsOf } from '../../core/options.js';
 import type { DeviceMesh } from '../../distributed/index.js';
 import { DTensor, distributeTensor, Replicate, Shard } from '../../dtensor/index.js';
@@ -9,9 +9,9 @@ import { APPLY_OPTIONS, type ApplyOptions, callable, ParallelStyle } from './par
 
 /** Options of {@link SequenceParallel}. */
 export interface SequenceParallelOptions {
-  /** The dim that is cut; 1 by default, of `[batch, sequence, features]`. */
+  /** The sharded dim; by default 1, the sequence of `[batch, sequence, features]`. */
   sequenceDim?: number;
-  /** Whether the result is a plain tensor, this rank's part. False by default. */
+  /** Whether the result is the local shard, as a plain tensor. False by default. */
   useLocalOutput?: boolean;
 }
 
@@ -23,7 +23,7 @@ class Sequence extends ParallelStyle {
   /** Whether the result is the local shard, not a distributed tensor. */
   readonly useLocalOutput: boolean;
 
-  /** @throws ArgumentError for a dim that is no whole number */
+  /** @throws ArgumentError for a dim that is not an integer */
   constructor(options: SequenceParallelOptions = {}) {
     super();
     const { sequenceDim = 1, useLocalOutput = false } = optionsOf(
@@ -63,11 +63,11 @@ class Sequence extends ParallelStyle {
 export type SequenceParallel = Sequence;
 
 /**
- * A layer that runs on a part of the sequence on each rank, as LayerNorm, RMSNorm or Dropout can.
- * Its parameters are replicated: the first rank's values count, unless `srcDataRank` is null.
- * PyTorch leaves each rank its own. A plain first argument is taken for the rank's part along
- * `sequenceDim`, parts of one size on all ranks; a distributed one is brought to
- * `Shard(sequenceDim)`. The result is distributed unless `useLocalOutput` is set.
+ * Runs a layer such as LayerNorm, RMSNorm or Dropout on a shard of the sequence on each rank. Its
+ * parameters are replicated: the first rank's values win, unless `srcDataRank` is null; in PyTorch
+ * each rank keeps its own. A plain first argument is the local shard along `sequenceDim`, of one
+ * size on all ranks; a distributed one is redistributed to `Shard(sequenceDim)`. The result is
+ * distributed unless `useLocalOutput` is set.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.SequenceParallel`; Korthikanti et al.,
  * arXiv:2205.05198
