@@ -1,4 +1,4 @@
-/** Root hooks of mocha. */
+/** Root hooks of mocha: a required GPU must exist, and the addon shuts down at the end. */
 import { shutdownForTests } from '../lib/eager/shutdown.js';
 
 export const mochaHooks = {

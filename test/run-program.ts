@@ -1,6 +1,6 @@
 /**
- * Runs a program of the tests in a process of its own: where nothing else has left memory behind,
- * or where a crash may be.
+ * Runs a test program in its own process, where no other test has left memory behind and a crash is
+ * allowed.
  */
 import { execFile } from 'node:child_process';
 import path from 'node:path';

@@ -1,4 +1,4 @@
-/** Skipping that says why: a test that does not run must not look like one that does not matter. */
+/** Skips tests with a reason in the report, so that a skipped test is visible. */
 import { cuda } from '../lib/index.js';
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Checked by tsc alone: functions, methods and in-place twins of one name take the same arguments.
- * Of overloads, the last is compared.
+ * Checked by tsc alone: a function, its method and its in-place method take the same arguments. Of
+ * overloads, only the last is compared.
  */
 import type * as shardwise from '../../lib/index.js';
 import type { Tensor } from '../../lib/index.js';

@@ -1,6 +1,5 @@
 /**
- * Whatever a public function is given, it answers with an error of the library, or not with one at
- * all.
+ * A public function either succeeds or throws an error of the library, whatever its arguments are.
  */
 import assert from 'node:assert/strict';
 import * as shardwise from '../../lib/index.js';

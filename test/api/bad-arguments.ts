@@ -1,4 +1,4 @@
-/** Arguments that no function takes, and what calls answer that is not an error of the library. */
+/** Invalid arguments of every kind, and a check that a call throws no raw error. */
 import { arange, OpenScope, ones, ShardwiseError, Tensor } from '../../lib/index.js';
 
 /** A function of whatever arguments; what it does with them is the question. */

@@ -1,7 +1,4 @@
-/**
- * Options that the types declare are options that run: the declaration of the function knows each,
- * or a call takes it.
- */
+/** Every option that the types declare runs: its declaration knows it, or a call accepts it. */
 import assert from 'node:assert/strict';
 import { allDeclarations } from '../../lib/core/signature.js';
 import { launch } from '../../lib/distributed.js';

@@ -1,6 +1,5 @@
 /**
- * A call of each public function of several ranks that has options, and values that the options may
- * have.
+ * A call of each public function of several ranks that has options, with values for the options.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** What an editor shows of a call: the names of its arguments, and those of its options. */
+/** An editor shows the names of the arguments of a call and of its options. */
 import assert from 'node:assert/strict';
 import ts from 'typescript';
 

@@ -1,6 +1,6 @@
 /**
- * A call of each public function of one process that has options and no declaration, and values
- * that the options may have.
+ * A call of each public function of one process that has options but no declaration, with values
+ * for the options.
  */
 import {
   add,

@@ -1,6 +1,5 @@
 /**
- * The options that the types of the package declare, by the name of what takes them: read with
- * TypeScript's own compiler.
+ * The options that the types of the package declare, by function, read with TypeScript's compiler.
  */
 import ts from 'typescript';
 

@@ -1,4 +1,4 @@
-/** Who may import whom in lib/: the rules of .dependency-cruiser.cjs. */
+/** The imports in lib/ follow the rules of .dependency-cruiser.cjs. */
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { cruise, type ICruiseResult } from 'dependency-cruiser';

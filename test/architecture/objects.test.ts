@@ -1,6 +1,6 @@
 /**
- * Objects compiled for an instruction set emit no weak symbols: the linker would keep one copy of
- * an inline function for all, perhaps the one for AVX-512, and the addon would die on a machine
+ * Objects compiled for an instruction set emit no weak symbols. Otherwise the linker would keep one
+ * copy of an inline function, perhaps the one for AVX-512, and the addon would crash on a machine
  * without it.
  */
 import assert from 'node:assert/strict';

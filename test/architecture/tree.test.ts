@@ -1,4 +1,4 @@
-/** Rules about files: sizes, includes of native folders, equal kernel files. */
+/** File sizes, includes of native folders, and equal names of kernel files follow the rules. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import { mirrorFindings, nativeFindings, sizeFindings } from '../../scripts/check-tree.js';

@@ -1,3 +1,4 @@
+/** The common ops of the GPU benchmark run repeatedly and match their rows. */
 import assert from 'node:assert/strict';
 import { commonOps, commonRows } from '../../bench/gpu/common-ops.js';
 import { type Job, rows } from '../../bench/gpu/rows.js';

@@ -1,3 +1,4 @@
+/** Rerun rows replace those of an earlier report. */
 import assert from 'node:assert/strict';
 import { checkAlike, withRerun } from '../../bench/gpu/rerun.js';
 import { copyRow, type Row, rows } from '../../bench/gpu/rows.js';

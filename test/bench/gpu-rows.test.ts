@@ -1,3 +1,4 @@
+/** The rows of the GPU benchmark are known to our worker and to PyTorch, and can be selected. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';

@@ -1,3 +1,4 @@
+/** The samples of the GPU benchmark detect wrong results. */
 import assert from 'node:assert/strict';
 import {
   atPlace,

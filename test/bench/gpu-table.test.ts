@@ -1,3 +1,4 @@
+/** The table of the GPU benchmark judges rows by their goals. */
 import assert from 'node:assert/strict';
 import type { Goal } from '../../bench/gpu/rows.js';
 import { type Measured, printed, type Report, shortRows } from '../../bench/gpu/table.js';

@@ -1,4 +1,4 @@
-/** Programs that measure, where they cannot. */
+/** Programs that measure GPUs fail with a clear message on a machine without one. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';

@@ -1,4 +1,7 @@
-/** Byte ranges of files in pieces, with files that do less than they are asked for. */
+/**
+ * Byte ranges of files are read and written completely, even if a call transfers less than
+ * requested.
+ */
 import assert from 'node:assert/strict';
 import type { FileHandle } from 'node:fs/promises';
 import { readFully, writeFully } from '../../lib/checkpoint/chunks.js';

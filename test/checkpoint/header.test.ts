@@ -1,6 +1,5 @@
 /**
- * Headers: what the format forbids is refused, and none, however long, stops the event loop or
- * fills the heap.
+ * Invalid headers are refused, and a long header neither blocks the event loop nor fills the heap.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

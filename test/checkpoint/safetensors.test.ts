@@ -1,4 +1,4 @@
-/** Checkpoints: exact round trips, and no file that can do harm. */
+/** Safetensors files round-trip exactly, and damaged or hostile files do no harm. */
 import assert from 'node:assert/strict';
 import {
   existsSync,

@@ -1,6 +1,6 @@
 /**
- * Saving: every name holds a whole file at any time, whoever writes beside, and nothing else is
- * touched.
+ * A save is atomic: the path always names a complete file, whoever else writes, and no other file
+ * changes.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, fork } from 'node:child_process';

@@ -1,6 +1,6 @@
 /**
- * Loads all tensors of `<file>`, and then the last alone, and prints what comes of it: run with a
- * small heap.
+ * Loads all tensors of `<file>` and then the last alone, and prints the outcome. Runs with a small
+ * heap.
  */
 import { type CheckpointError, loadSafetensors, SafetensorsFile } from '../../lib/index.js';
 

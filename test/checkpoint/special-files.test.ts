@@ -1,6 +1,6 @@
 /**
- * Paths that name no plain file, and files that change while they are read: an error at once, and
- * no thread that waits.
+ * Paths that name no regular file, and files that change while they are read, give an error at once
+ * and block no thread.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

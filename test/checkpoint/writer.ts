@@ -1,6 +1,6 @@
 /**
  * A process or worker thread that saves `<file> <value> <chunk bytes> <times>`: 20,000 times the
- * value, and says when it begins.
+ * value. It reports when it starts.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { full, saveSafetensors } from '../../lib/index.js';

@@ -1,6 +1,6 @@
 /**
- * A captured function does what the function does, or says that it cannot be captured: no stale and
- * no half results.
+ * A captured function computes what the function computes, or is refused. Results are never stale
+ * or partial.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,4 +1,4 @@
-/** Capturing and replaying a forward function, and fake tensors. */
+/** `compile` captures and replays functions; FakeTensorMode runs them on shapes. */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
 import {

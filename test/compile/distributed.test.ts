@@ -1,7 +1,4 @@
-/**
- * Functions that make distributed tensors or call collectives are not captured, and run as they
- * are.
- */
+/** Functions that create distributed tensors or call collectives run uncompiled. */
 import assert from 'node:assert/strict';
 import {
   allReduce,

@@ -1,6 +1,6 @@
 /**
- * What a captured function does beside pure ops: repeated at every run as eagerly, or refused with
- * the place where it was done.
+ * Effects of a captured function beside pure ops are repeated at every run, or refused with their
+ * place in the code.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,7 +1,4 @@
-/**
- * What a capture depends on beside shapes: plain values at any depth, aliasing, gradients, and what
- * modules hold.
- */
+/** Guards cover plain values at any depth, aliasing, gradients, and the contents of modules. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

@@ -1,6 +1,6 @@
 /**
- * compile on modules: guards on what a function closes over, `module.compile()`, and functions kept
- * out of graphs.
+ * Compiled modules: guards on what a function closes over, `module.compile()`, and excluded
+ * functions.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,5 +1,6 @@
 /**
- * Every composition called with its samples by name: what its declaration names, its body takes.
+ * Every composition accepts its samples as options: the names in its declaration are parameters of
+ * its body.
  */
 import assert from 'node:assert/strict';
 import { type Declaration, declarationOf, isOptions } from '../../lib/core/signature.js';

@@ -1,6 +1,6 @@
 /**
- * Driven by the list of compositions: gradients, methods, in-place twins and shapes under fake
- * tensors, on the samples of each.
+ * Every composition in the list has correct gradients, methods, in-place methods and fake shapes on
+ * its samples.
  */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';

@@ -1,7 +1,4 @@
-/**
- * Being in the table means being tested: every entry has samples, or names the test that stands in
- * for them.
- */
+/** Every op in the table is tested: it has samples, or names the test that replaces them. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';

@@ -1,5 +1,5 @@
 /**
- * What the gradient tests of the table share: which entries they drive, and how a sample is run in
+ * Shared by the gradient tests of the op table: the entries that they run, and how a sample runs in
  * float64.
  */
 import '../../lib/distributed.js'; // ops of its own are in the table, too

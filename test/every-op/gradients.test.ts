@@ -1,4 +1,4 @@
-/** Driven by the op table: every differentiable op passes gradcheck on its samples, in float64. */
+/** Every differentiable op in the table passes gradcheck on its samples in float64. */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';
 import type { AnyOp, Sample } from '../../lib/core/op.js';

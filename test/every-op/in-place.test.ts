@@ -1,6 +1,5 @@
 /**
- * Driven by the op table: written in place, into any layout, an op has the values and the gradients
- * that it has out of place.
+ * Every op in the table has the same values and gradients in place as out of place, for any layout.
  */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';

@@ -1,4 +1,6 @@
-/** Driven by the op table: gradients do not depend on how operands and cotangents lie in memory. */
+/**
+ * Gradients of every op in the table do not depend on the memory layout of operands and cotangents.
+ */
 import assert from 'node:assert/strict';
 import type { AnyOp, Sample } from '../../lib/core/op.js';
 import { addRmsNorm, autograd, type Tensor } from '../../lib/index.js';

@@ -1,6 +1,6 @@
 /**
- * Driven by the op table: second derivatives agree with finite differences, and where there are
- * none, asking is an error.
+ * Second gradients of every op in the table agree with finite differences, or are refused if they
+ * do not exist.
  */
 import assert from 'node:assert/strict';
 import type { AnyOp, Sample } from '../../lib/core/op.js';

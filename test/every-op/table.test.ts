@@ -1,4 +1,4 @@
-/** Driven by the op table: what every entry must have. */
+/** Every entry of the op table is documented and has a kernel. */
 import assert from 'node:assert/strict';
 import { addon } from '../../lib/runtime.js';
 import { ownOps } from './differentiable.js';

@@ -1,4 +1,4 @@
-/** Runs an example in a process of its own, as a user starts it. */
+/** Runs an example in its own process, as a user starts it. */
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';

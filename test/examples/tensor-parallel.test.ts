@@ -1,4 +1,4 @@
-/** The example of tensor parallel training, as a user starts it. */
+/** The tensor parallel example runs as a user starts it. */
 import assert from 'node:assert/strict';
 import { runExample } from './run-example.js';
 

@@ -1,6 +1,6 @@
 /**
- * The main job as a user starts it: going on from its one file, and answers in one line to what it
- * cannot do.
+ * The GPT example runs as a user starts it: it resumes from its checkpoint and refuses wrong
+ * arguments in one line.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
- * Fuzzing of the raw addon: every exported function with arguments of any kind, and damaged
- * commands. The answer is a value or an error with a code of the addon; afterwards no memory is
- * missing.
+ * Fuzzes the raw addon: calls every exported function with arguments of any kind and with damaged
+ * commands. Each call must return a value or throw an error with a code of the addon, and no memory
+ * may leak.
  */
 import { collectGarbage } from '../../lib/eager/gc-policy.js';
 import { addon } from '../../lib/runtime.js';

@@ -1,4 +1,4 @@
-/** Random arguments of the kinds that calls.ts names. */
+/** Random arguments of the kinds in calls.ts. */
 import { bool, type Tensor } from '../../lib/index.js';
 import type { Rng } from './rng.js';
 import {

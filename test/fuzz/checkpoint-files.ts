@@ -1,7 +1,7 @@
 /**
- * Fuzzing of saves: several at once, in processes and threads that are killed at any moment, over
- * links and in the way of what is no file. At any time the name has a whole file of one save, none
- * older than the last that was reported, and at the end nothing lies beside it.
+ * Fuzzes saves: several at once, in processes and threads that are killed at random moments, over
+ * links and special files. The name must always hold a complete file of one save, never older than
+ * the last reported one, and no temporary file may stay.
  */
 import { execFileSync, fork } from 'node:child_process';
 import {

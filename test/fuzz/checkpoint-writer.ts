@@ -1,6 +1,6 @@
 /**
- * A process or worker thread that saves `<file> <first> <elements> <chunk bytes>` without end: each
- * time the next number, and reports it when it is saved.
+ * A process or worker thread that saves `<file> <first> <elements> <chunk bytes>` repeatedly, each
+ * time the next number, and reports each completed save.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { full, saveSafetensors } from '../../lib/index.js';

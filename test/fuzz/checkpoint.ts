@@ -1,6 +1,6 @@
 /**
- * Fuzzing of checkpoints: valid files, damaged, of which the tensors come or a CheckpointError; and
- * saves that overlap, are killed, or meet what is no file.
+ * Fuzzes checkpoints: damaged files must give their tensors or a CheckpointError; saves overlap,
+ * are killed, or meet special files.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,8 +1,8 @@
 /**
- * Runs the cases of one target in a process of its own, which a crash may end: `child.ts <target>
- * <seed> <first> <count> <seconds>`. The number of the case at work stands in the file
- * SHARDWISE_FUZZ_PROGRESS; with SHARDWISE_FUZZ_TRACE every step is printed first; it ends after
- * SHARDWISE_FUZZ_FINDINGS findings, 1 if that is not set.
+ * Runs the cases of one target in its own process, which a crash may end: `child.ts <target> <seed>
+ * <first> <count> <seconds>`. The file SHARDWISE_FUZZ_PROGRESS holds the number of the current
+ * case. With SHARDWISE_FUZZ_TRACE every step is printed before it runs. The process ends after
+ * SHARDWISE_FUZZ_FINDINGS findings, 1 by default.
  */
 import { openSync, writeSync } from 'node:fs';
 import { Finding, Rng } from './rng.js';

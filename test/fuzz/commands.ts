@@ -1,6 +1,6 @@
 /**
- * Command words as native/README.md describes them: recorded from real ops, taken apart, damaged,
- * and put together again.
+ * Command words as native/README.md describes them: recorded from real ops, damaged, and submitted
+ * again.
  */
 import { dispatch } from '../../lib/core/dispatch.js';
 import { allOps, type Sample } from '../../lib/core/op.js';

@@ -1,6 +1,6 @@
 /**
- * A rank of a trial of test/fuzz/faults.ts: joins, then trains and reduces until it is ended. It
- * leaves word in a folder of when it joins and runs, and of the error that it ends with.
+ * A rank of a trial of test/fuzz/faults.ts: joins, then trains and reduces until it ends. It writes
+ * files when it joins, when it runs, and with the error that it ends with.
  */
 import { existsSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

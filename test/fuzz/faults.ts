@@ -1,7 +1,7 @@
 /**
- * Signals at random moments for ranks and for their launcher: all must end, nothing stay behind,
- * and the others hear of the rank that it was or of nobody. A trial is known by its seed and
- * number; what falls into it is the machine's.
+ * Sends signals to ranks and their launcher at random moments. All processes must end, nothing may
+ * stay behind, and an error must name the right rank or none. Seed and number repeat a trial as far
+ * as the machine is deterministic.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * Calls whose operands have to fit each other, which chance alone hardly makes: right most of the
- * time, wrong in one place else.
+ * Calls whose operands must fit each other, which random arguments rarely do: mostly correct,
+ * sometimes wrong in one argument.
  */
 import {
   addRmsNorm,

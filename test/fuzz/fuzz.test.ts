@@ -1,6 +1,6 @@
 /**
- * A few seconds of `npm run fuzz`, with a fixed seed and the addon as it is built. A crash ends a
- * process of its own.
+ * A few seconds of `npm run fuzz` with a fixed seed and the usual addon. Each target runs in its
+ * own process.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

@@ -1,6 +1,6 @@
 /**
- * Fuzzing of the public ops: random calls on random tensors, some of them freed in the middle of
- * queued work. Whatever is asked, the answer is a result or an error of the library.
+ * Fuzzes public ops: random calls on random tensors, some of which are freed while work is queued.
+ * Each call must return a result or throw an error of the library.
  */
 import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';

@@ -1,7 +1,4 @@
-/**
- * Repeatable choices. A case is known by its seed and number, so any one of them can be run again
- * alone.
- */
+/** Repeatable random choices. Seed and number identify a case, so each can run again alone. */
 
 /** A small generator (mulberry32) with the choices that fuzzing makes. */
 export class Rng {

@@ -1,8 +1,7 @@
 /**
- * Hostile clients and strangers against a TCPStore that a process of its own keeps, on 127.0.0.1
- * only and bounded in number and time: the process goes on, answers nobody before the proof, lets
- * true ranks in and answers them right throughout, and is left with no more memory or descriptors
- * than it needs.
+ * Fuzzes a TCPStore in its own process with hostile clients, on 127.0.0.1 and bounded in number and
+ * time. The store must keep running, answer nobody without the secret, serve true ranks correctly,
+ * and leak no memory or descriptors.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';

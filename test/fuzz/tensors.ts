@@ -1,5 +1,6 @@
 /**
- * Random tensors for fuzzing: small, empty, strided, disposed, with every dtype and awkward values.
+ * Random tensors for fuzzing: small, empty, strided, disposed, of every dtype and with extreme
+ * values.
  */
 import {
   arange,

@@ -1,7 +1,7 @@
 /**
- * Calls that fail, and are caught, where JavaScript is called from outside: `throws-body <context>
- * <calls>`. Prints how many did. That is where an error thrown by native code ended the process if
- * V8 collected garbage for it, so every turn leaves garbage behind, with tensors in it.
+ * Calls that fail and are caught, in contexts where native code calls JavaScript: `throws-body
+ * <context> <calls>` prints their number. There an error of native code once ended the process if
+ * V8 collected garbage at the same time, so every turn leaves garbage with tensors.
  */
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';

@@ -1,5 +1,5 @@
 /**
- * A short run of `npm run fuzz -- throws`: a process that dies has met an error of native code in a
+ * A short run of `npm run fuzz -- throws`. A process that dies threw a native error during a
  * garbage collection.
  */
 import assert from 'node:assert/strict';

@@ -1,6 +1,6 @@
 /**
- * The campaign of throws-body.ts: `npm run fuzz -- throws`. Processes of every context, until so
- * many calls have failed or the time is over.
+ * `npm run fuzz -- throws`: runs throws-body.ts in every context until enough calls have failed or
+ * the time is over.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

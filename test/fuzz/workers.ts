@@ -1,6 +1,6 @@
 /**
- * Fuzzing of worker threads: workers that load the addon and end, in every way there is, while the
- * main thread works too.
+ * Fuzzes worker threads: workers load the addon and end in every possible manner while the main
+ * thread works.
  */
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';

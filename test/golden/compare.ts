@@ -1,6 +1,6 @@
 /**
- * torch.testing.assert_close: dtype, shape, then values within tolerances that depend on the dtype.
- * NaN equals NaN.
+ * torch.testing.assert_close: compares dtype, shape, then values with tolerances by dtype. NaN
+ * equals NaN.
  */
 import assert from 'node:assert/strict';
 import type { Snapshot } from './tensors.js';

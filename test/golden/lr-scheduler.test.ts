@@ -1,6 +1,6 @@
 /**
- * Learning rates of every scheduler over twenty steps against PyTorch. No tensors of interest, so
- * one device is enough.
+ * Every schedule gives PyTorch's learning rates over twenty steps. It computes no tensors, so one
+ * device is enough.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';

@@ -1,4 +1,4 @@
-/** Replays one recorded call in the library and compares outputs, strides, memory and gradients. */
+/** Replays one recorded call and compares outputs, strides, memory and gradients. */
 import assert from 'node:assert/strict';
 import * as sw from '../../lib/index.js';
 import { assertClose, formatShape, type Slack } from './compare.js';

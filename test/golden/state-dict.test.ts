@@ -1,4 +1,4 @@
-/** Runs that PyTorch saved go on here, and runs that were saved here go on in PyTorch. */
+/** Runs that PyTorch saved resume here, and runs that were saved here resume in PyTorch. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';

@@ -1,6 +1,4 @@
-/**
- * From the bytes of a fixture to tensors of the library, and from tensors back to plain numbers.
- */
+/** Converts the bytes of a fixture to tensors, and tensors to plain numbers. */
 import * as sw from '../../lib/index.js';
 import type { Entry } from './read-fixture.js';
 

@@ -1,4 +1,4 @@
-/** Masks of nn.MultiheadAttention: what they hide, together and alone, and what is refused. */
+/** Masks of nn.MultiheadAttention, alone and together, and the arguments that it refuses. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

@@ -1,5 +1,6 @@
 /**
- * Containers, and the order of members: that of registration, as in PyTorch, whatever the names.
+ * Containers, and the order of their members, which is the order of registration whatever the
+ * names.
  */
 import assert from 'node:assert/strict';
 import { ArgumentError, nn, ones, type Tensor, tensor, zeros } from '../../lib/index.js';

@@ -1,4 +1,4 @@
-/** Errors inside a model name the module that they come from. */
+/** An error inside a model names the module that threw it. */
 import assert from 'node:assert/strict';
 import { nn, ones, type ShardwiseError } from '../../lib/index.js';
 

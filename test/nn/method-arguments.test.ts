@@ -1,6 +1,6 @@
 /**
- * What PyTorch takes by position or by name in methods of modules, optimizers, scalers and tensors
- * is taken in both forms.
+ * Methods of modules, optimizers, scalers and tensors accept arguments by position or by name, as
+ * in PyTorch.
  */
 import assert from 'node:assert/strict';
 import {

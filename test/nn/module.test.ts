@@ -1,4 +1,4 @@
-/** The tree of a module: registration, lookup, state, hooks, printing. */
+/** The base class of modules: registration, lookup, state, hooks, printing. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

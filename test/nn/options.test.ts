@@ -1,5 +1,5 @@
 /**
- * What layers and losses refuse when they are made, with the name of the layer and of the option.
+ * Layers and losses refuse invalid options in the constructor, with the names of layer and option.
  */
 import assert from 'node:assert/strict';
 import { ArgumentError, nn, ones, ShapeError, tensor } from '../../lib/index.js';

@@ -1,4 +1,6 @@
-/** Masks of nn.Transformer and of its layers: those by name, and no others. */
+/**
+ * Transformers and their layers accept PyTorch's masks by name and by position, and copy layers.
+ */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

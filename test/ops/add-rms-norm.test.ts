@@ -1,4 +1,4 @@
-/** A sum and its RMS norm in one op: the values and gradients of the two ops. */
+/** addRmsNorm has the values and gradients of add followed by rmsNorm. */
 import assert from 'node:assert/strict';
 import {
   addRmsNorm,

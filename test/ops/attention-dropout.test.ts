@@ -1,7 +1,4 @@
-/**
- * Weights of attention that dropout drops: which they are, on every device, and what the gradients
- * make of them.
- */
+/** Attention dropout drops the same weights on every device, and its gradients match. */
 import assert from 'node:assert/strict';
 import {
   type DType,

@@ -1,4 +1,4 @@
-/** What tests of attention share: a result with its gradients, and how near values have to be. */
+/** Shared by attention tests: a result with its gradients, and tolerances. */
 import assert from 'node:assert/strict';
 import { bfloat16, type DType, float16, float32, float64, type Tensor } from '../../lib/index.js';
 

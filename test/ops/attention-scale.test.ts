@@ -1,6 +1,6 @@
 /**
- * Scores of attention at the edges of what a kernel may take for granted: scales that are not
- * positive, large scores, large masks.
+ * Attention scores at the edges of what kernels assume: scales that are not positive, large scores,
+ * large masks.
  */
 import assert from 'node:assert/strict';
 import {

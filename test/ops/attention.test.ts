@@ -1,6 +1,6 @@
 /**
- * scaledDotProductAttention where its scores are written out (masks with a gradient, second
- * derivatives), and what it refuses.
+ * scaledDotProductAttention outside the fused kernels (masks with a gradient, second gradients),
+ * and the arguments that it refuses.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,6 +1,6 @@
 /**
- * Attention of more than 2^31 queries' elements, mask elements and weights; other tests compare
- * what it gives for few sequences with float64.
+ * Attention with more than 2^31 elements of queries, masks or weights equals attention of a few
+ * sequences, which other tests compare with float64.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,6 +1,4 @@
-/**
- * Random numbers of more than 2^31 elements: parts far from each other are drawn, and not alike.
- */
+/** Random numbers of more than 2^31 elements: distant chunks are drawn and differ. */
 import assert from 'node:assert/strict';
 import {
   autograd,

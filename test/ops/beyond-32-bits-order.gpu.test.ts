@@ -1,6 +1,6 @@
 /**
- * Scans, sorts, reductions and indices of more than 2^31 elements; other tests compare what they
- * give for few rows with float64.
+ * Scans, sorts, reductions and indexing of more than 2^31 elements equal those of a few rows, which
+ * other tests compare with float64.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,6 +1,6 @@
 /**
- * Kernels of rows, products and steps on more than 2^31 elements; other tests compare what they
- * give for few rows with float64.
+ * Row kernels, matmul and optimizer steps on more than 2^31 elements equal those of a few rows,
+ * which other tests compare with float64.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,6 +1,6 @@
 /**
- * What tests of tensors of more than 2^31 elements share: parts of what a kernel gives are what it
- * gives for those parts alone.
+ * Shared by tests of more than 2^31 elements: a kernel must give for chunks alone what it gives for
+ * the whole.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,3 +1,4 @@
+/** Call forms of reductions, order statistics and functions along a dim. */
 import {
   argmax,
   cat,

@@ -1,7 +1,4 @@
-/**
- * Dtypes, and numbers that depend on them, of ops written in other ops. Values of PyTorch 1.13 and
- * 2.11.
- */
+/** Dtypes of compositions, and values that depend on them. Values of PyTorch 1.13 and 2.11. */
 import assert from 'node:assert/strict';
 import {
   addbmm,

@@ -1,6 +1,6 @@
 /**
- * Cross entropy that is trained with writes its gradient in the forward pass: what comes of that is
- * the gradient of the two steps, however it is asked for.
+ * crossEntropy computes its gradient in forward. The result equals the usual gradient for every
+ * manner of asking for it.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,6 +1,5 @@
 /**
- * Decompositions of reductions say the same as their kernels where values are special: infinite,
- * NaN, or too few.
+ * Decompositions of reductions equal their kernels for special values: infinite, NaN, or too few.
  */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';

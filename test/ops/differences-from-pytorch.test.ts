@@ -1,5 +1,5 @@
 /**
- * What differs from PyTorch on purpose: a case for each row of docs/differences-from-pytorch.md.
+ * Differences from PyTorch on purpose: one case for each row of docs/differences-from-pytorch.md.
  */
 import assert from 'node:assert/strict';
 import * as shardwise from '../../lib/index.js';

@@ -1,7 +1,4 @@
-/**
- * Tensors from nothing: full, empty, arange, linspace. Values of PyTorch are compared in
- * test/golden.
- */
+/** Factory ops: full, empty, arange, linspace. test/golden compares their values with PyTorch. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

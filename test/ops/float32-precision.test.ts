@@ -1,3 +1,4 @@
+/** setFloat32MatmulPrecision: its names and its default. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

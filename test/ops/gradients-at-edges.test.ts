@@ -1,4 +1,4 @@
-/** Gradients where a formula divides by zero or meets NaN. Values of PyTorch 2.11. */
+/** Gradients where a formula divides by 0 or meets NaN. Values of PyTorch 2.11. */
 import assert from 'node:assert/strict';
 import {
   arange,

@@ -1,6 +1,6 @@
 /**
- * Ops in place where only another operand requires a gradient, which may read the values from
- * before.
+ * In-place ops where only another operand requires a gradient, which may need the overwritten
+ * values.
  */
 import assert from 'node:assert/strict';
 import { autograd, Tensor } from '../../lib/index.js';

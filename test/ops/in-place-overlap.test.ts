@@ -1,4 +1,4 @@
-/** In-place ops whose operands lie in the memory that they write. */
+/** In-place ops whose operands overlap the memory that they write. */
 import assert from 'node:assert/strict';
 import { arange, float32, fromBlob, int64, type Tensor, tensor } from '../../lib/index.js';
 

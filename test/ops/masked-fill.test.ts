@@ -1,4 +1,4 @@
-/** maskedFill and maskedFill_: values become elements of the tensor's dtype, as in PyTorch. */
+/** maskedFill and maskedFill_ convert the value to the dtype of the tensor, as in PyTorch. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

@@ -1,6 +1,6 @@
 /**
- * Logits that a mask hides by the lowest finite number, as models of Hugging Face do: they count
- * nothing beside any other, and all alike by themselves.
+ * Logits masked by the lowest finite number, as Hugging Face models do: they have no weight beside
+ * others, and equal weights if all are masked.
  */
 import assert from 'node:assert/strict';
 import {

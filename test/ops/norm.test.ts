@@ -1,4 +1,4 @@
-/** Normalisation of rows that lie far from 0 in comparison with their spread. */
+/** Normalisation of rows whose offset is large compared to their spread. */
 import assert from 'node:assert/strict';
 import { arange, float64, full, layerNorm, type Tensor } from '../../lib/index.js';
 

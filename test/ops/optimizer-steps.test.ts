@@ -1,5 +1,5 @@
 /**
- * The ops over many tensors, in float64 against loops over numbers: sgdStep, adamStep, foreachAdd,
+ * Ops over many tensors equal loops over numbers in float64: sgdStep, adamStep, foreachAdd,
  * foreachMul, foreachNorm.
  */
 import assert from 'node:assert/strict';

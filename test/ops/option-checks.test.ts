@@ -1,4 +1,4 @@
-/** Dtypes and options that ops refuse, as PyTorch does, instead of making something of them. */
+/** Ops refuse wrong dtypes and options, as PyTorch does, instead of converting them. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

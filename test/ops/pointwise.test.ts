@@ -1,4 +1,4 @@
-/** Values of pointwise compositions and losses at the points where they are easy to get wrong. */
+/** Pointwise compositions and losses at points that are easy to get wrong. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

@@ -1,4 +1,4 @@
-/** Products of matrices at the corners of their shapes. */
+/** Matrix products of unusual shapes. */
 import assert from 'node:assert/strict';
 import { arange, int32, nn, ones, ShapeError, tensordot, zeros } from '../../lib/index.js';
 

@@ -1,6 +1,5 @@
 /**
- * Random tensors by their distribution: randomUniform, randomNormal, randomInteger,
- * randomBernoulli.
+ * Random ops have their distribution: randomUniform, randomNormal, randomInteger, randomBernoulli.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,6 +1,4 @@
-/**
- * Values of ops that move elements: repeated, turned, split, joined, put on grids and diagonals.
- */
+/** Ops that move elements: repetition, rotation, splits, joins, grids, diagonals, padding. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

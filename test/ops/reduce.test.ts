@@ -1,4 +1,4 @@
-/** Values of reductions where a plain formula loses digits or leaves the range of the dtype. */
+/** Reductions where a naive formula loses digits or leaves the range of the dtype. */
 import assert from 'node:assert/strict';
 import {
   arange,

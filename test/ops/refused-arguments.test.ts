@@ -1,7 +1,4 @@
-/**
- * Arguments that PyTorch refuses are refused, with the op, what was expected and what was given;
- * never taken for something else.
- */
+/** Arguments that PyTorch refuses are refused with the op, the expected and the given value. */
 import assert from 'node:assert/strict';
 import {
   add,

@@ -1,4 +1,4 @@
-/** Values of ops that look elements up or write them by index, and of order statistics. */
+/** Ops that look up or write elements by index, and order statistics. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

@@ -1,5 +1,5 @@
 /**
- * Second gradients where a formula has a kink that the function has not: ties, errors of 0, legs of
+ * Second gradients where a formula has a kink but the function has none: ties, errors of 0, legs of
  * 0. Values of PyTorch 1.13 and 2.11.
  */
 import assert from 'node:assert/strict';

@@ -1,6 +1,6 @@
 /**
- * Lists that are longer than any tensor has dims are refused at their first wrong element: a sparse
- * array of 2**32 - 1 would take minutes to walk.
+ * A list that is longer than the dims of any tensor is refused at its first wrong element: walking
+ * a sparse array of 2**32 - 1 would take minutes.
  */
 import assert from 'node:assert/strict';
 import { ones, ShardwiseError, type Tensor } from '../../lib/index.js';

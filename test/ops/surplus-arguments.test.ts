@@ -1,4 +1,4 @@
-/** What a function has no parameter for is refused, not dropped. */
+/** Arguments without a parameter are refused, not ignored. */
 import assert from 'node:assert/strict';
 import { ArgumentError, nn, ones, relu, type Tensor } from '../../lib/index.js';
 

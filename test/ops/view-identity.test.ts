@@ -1,6 +1,6 @@
 /**
- * What a result shares with its input, as in PyTorch: views are tensors of their own, some
- * functions return their argument, and nothing else shares memory.
+ * Sharing between a result and its input is PyTorch's: views are new tensors, some functions return
+ * their argument, and no other result shares memory.
  */
 import assert from 'node:assert/strict';
 import * as shardwise from '../../lib/index.js';

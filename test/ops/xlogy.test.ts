@@ -1,4 +1,4 @@
-/** Which of the operands of `xlogy` may be numbers: either, as in PyTorch. */
+/** Either operand of `xlogy` may be a number, as in PyTorch. */
 import assert from 'node:assert/strict';
 import { ArgumentError, float64, tensor, xlogy } from '../../lib/index.js';
 

@@ -1,7 +1,4 @@
-/**
- * Tensors without dims, and without elements, where others are read and written along a dim;
- * expectations are PyTorch's.
- */
+/** 0-dim and empty tensors in ops along a dim behave as in PyTorch. */
 import assert from 'node:assert/strict';
 import {
   DtypeError,

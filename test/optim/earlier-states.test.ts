@@ -1,7 +1,4 @@
-/**
- * States that earlier versions saved, under JavaScript's names, and states at the end of a
- * schedule.
- */
+/** States of earlier versions load, and states at the end of a schedule resume. */
 import assert from 'node:assert/strict';
 import { ArgumentError, nn, ones, optim, type Tensor, tensor } from '../../lib/index.js';
 

@@ -1,4 +1,4 @@
-/** What schedules refuse, and how they go on from a step. */
+/** Schedules refuse invalid options and resume from any step. */
 import assert from 'node:assert/strict';
 import { ArgumentError, nn, optim, tensor } from '../../lib/index.js';
 

@@ -1,4 +1,4 @@
-/** What all optimizers share: groups, hooks, modes, state; and the state of schedules. */
+/** Shared behaviour of optimizers: groups, hooks, modes, state; and the state of schedules. */
 import assert from 'node:assert/strict';
 import { ArgumentError, nn, noGrad, ones, optim, type Tensor, tensor } from '../../lib/index.js';
 

@@ -1,6 +1,4 @@
-/**
- * What optimizers refuse: options out of range, groups that are none, states of other parameters.
- */
+/** Optimizers refuse invalid options, groups, and states of other parameters. */
 import assert from 'node:assert/strict';
 import {
   ArgumentError,

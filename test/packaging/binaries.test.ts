@@ -1,4 +1,4 @@
-/** What the native files ask of a machine, and what they show it. */
+/** The native files need few libraries and export only their entry points. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';

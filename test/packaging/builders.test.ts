@@ -1,7 +1,4 @@
-/**
- * One description, three ways to build it: cmake-js, node-gyp through binding.gyp, and prebuildify
- * give the same addon.
- */
+/** cmake-js, node-gyp (binding.gyp) and prebuildify build the same addon from one description. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs';

@@ -1,4 +1,7 @@
-/** The published package in an empty folder: no install script, no compiler, and it computes. */
+/**
+ * The published package installs into an empty folder without an install script or a compiler, and
+ * computes.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';

@@ -1,7 +1,4 @@
-/**
- * Packs what `npm publish` would ship with the addon at hand, and runs other Node versions; for the
- * tests of this folder.
- */
+/** Packs what `npm publish` would ship with the current addon, and runs other Node versions. */
 import { execFileSync } from 'node:child_process';
 import {
   cpSync,

@@ -1,4 +1,4 @@
-/** What two answers differ in, if in anything. */
+/** The differences between two answers. */
 import { type Answer, type Description, decode, type Scalar } from './program.js';
 
 /** PyTorch's tolerances, `torch.testing.assert_close`. */

@@ -1,4 +1,4 @@
-/** Draws calls of ops, with arguments that mostly fit. */
+/** Draws calls of ops whose arguments mostly fit. */
 import type { Tensor } from '../../../lib/index.js';
 import type { Rng } from '../rng.js';
 import { pickTensor } from './draw.js';

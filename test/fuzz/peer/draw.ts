@@ -1,4 +1,4 @@
-/** Draws programs: each step fits what is there by then, since the program runs as it is drawn. */
+/** Draws programs. A program runs while it is drawn, so each step fits the tensors that exist. */
 import type { Tensor } from '../../../lib/index.js';
 import type { Rng } from '../rng.js';
 import { drawCall } from './draw-call.js';

@@ -1,4 +1,4 @@
-/** A peer in a process of its own: it gets a program on a line, and answers on a line. */
+/** A peer in its own process: reads a program per line and writes an answer per line. */
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';

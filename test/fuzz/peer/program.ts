@@ -1,7 +1,4 @@
-/**
- * Random programs as data: what this library and a peer both run, step by step, and what both
- * answer.
- */
+/** Random programs as data, which this library and a peer both run, and their answers. */
 
 /** A tensor of the program: `r`, a result by its number; `k`, a gradient that a hook has kept. */
 export type Ref = { readonly r: number } | { readonly k: number };

@@ -1,6 +1,6 @@
 /**
- * Programs that were drawn at random, with what PyTorch answered to them: `npm run fuzz -- --peer
- * torch --record` made the file.
+ * Recorded random programs give the answers of PyTorch. `npm run fuzz -- --peer torch --record`
+ * writes the file.
  */
 import assert from 'node:assert/strict';
 import { fileURLToPath } from 'node:url';

@@ -1,4 +1,4 @@
-/** Random programs beside PyTorch: `npm run fuzz -- --peer torch`. */
+/** Compares random programs with PyTorch: `npm run fuzz -- --peer torch`. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describeError, Rng } from '../rng.js';
 import { acceptedHere, difference } from './compare.js';

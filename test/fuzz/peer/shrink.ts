@@ -1,4 +1,4 @@
-/** A smaller program that differs as well: steps are taken out as long as it does. */
+/** Shrinks a program that differs: removes steps while it still differs. */
 import { difference } from './compare.js';
 import { Machine } from './machine.js';
 import type { TorchPeer } from './peer.js';
