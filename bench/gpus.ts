@@ -38,7 +38,8 @@ function rowsOf(command: string, args: readonly string[]): Row[] {
   for (const line of stdout?.split('\n') ?? []) if (/^rank 0: /.test(line)) console.error(line);
   if (status !== 0)
     throw new Error(
-      `${[command, ...args].join(' ')} failed: ${error?.message ?? stderr.trim().split('\n').slice(-3).join('\n')}`,
+      `${[command, ...args].join(' ')} failed: ` +
+        `${error?.message ?? stderr.trim().split('\n').slice(-3).join('\n')}`,
     );
   const lines = stdout?.split('\n').filter((line) => line.startsWith('{"name"')) ?? [];
   return lines.map((line) => JSON.parse(line) as Row);

@@ -88,7 +88,8 @@ async function peers(interpreter: string): Promise<number> {
   const last = Math.max(...done.map(({ stdout }) => Number(stdout.trim().split('\n').pop())));
   if (!Number.isFinite(last))
     throw new Error(
-      `a rank of PyTorch said ${JSON.stringify(done.map(({ stdout }) => stdout))} in place of when it was done`,
+      `a rank of PyTorch said ${JSON.stringify(done.map(({ stdout }) => stdout))} in place of ` +
+        'when it was done',
     );
   return last - start;
 }

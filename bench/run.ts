@@ -62,7 +62,9 @@ function programs(device: string): Program[] {
 function rowsOf({ by, command, args }: Program): Row[] {
   const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
   if (status !== 0 || !stdout) {
-    const reason = `${by}: ${[command, ...args].join(' ')} failed: ${error?.message ?? stderr.trim().split('\n').pop() ?? status}`;
+    const reason =
+      `${by}: ${[command, ...args].join(' ')} failed: ` +
+      `${error?.message ?? stderr.trim().split('\n').pop() ?? status}`;
     if (by === 'ours') throw new Error(reason);
     console.error(reason);
     return [];

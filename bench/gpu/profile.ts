@@ -217,7 +217,8 @@ function main(): void {
   const command = new Command('bench:profile')
     .argument(
       '[rows...]',
-      'groups as of bench:gpu, or parts of the names of rows; all that are timed on the device if left out',
+      'groups as of bench:gpu, or parts of the names of rows; all that are timed on the ' +
+        'device if left out',
     )
     .option('--short <report>', 'those that stay short of their goals in a report of bench:gpu')
     .option('--one <index>', 'what the profiled process does', Number)

@@ -167,7 +167,8 @@ async function main(): Promise<void> {
       rows: [...report.rows, seen],
     };
     console.error(
-      `${row.name}: ${seen.failed ?? `${seen.ours?.toFixed(1)} us, torch ${seen.torch?.toFixed(1)}`}`,
+      `${row.name}: ` +
+        `${seen.failed ?? `${seen.ours?.toFixed(1)} us, torch ${seen.torch?.toFixed(1)}`}`,
     );
     if (options.write || earlier !== null)
       // it takes minutes, and may be cut off

@@ -49,7 +49,8 @@ class AddonCase {
     } catch (error) {
       if (/^SW_/.test(String((error as { code?: unknown }).code))) return undefined;
       throw new Finding(
-        `${name}(${args.map((arg) => inspect(arg)).join(', ')}) threw no error of the addon\n${describeError(error)}`,
+        `${name}(${args.map((arg) => inspect(arg)).join(', ')}) threw no error of the ` +
+          `addon\n${describeError(error)}`,
       );
     }
   }

@@ -252,7 +252,8 @@ async function fuzzReader(rng: Rng, trace: (line: string) => void): Promise<void
     if (!(error instanceof CheckpointError)) {
       const head = Buffer.from(bytes.subarray(0, 300)).toString('latin1');
       throw new Finding(
-        `${error instanceof Finding ? error.message : 'not a CheckpointError'} for ${head}\n${describeError(error)}`,
+        `${error instanceof Finding ? error.message : 'not a CheckpointError'} for ` +
+          `${head}\n${describeError(error)}`,
       );
     }
     count('files refused');

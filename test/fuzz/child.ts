@@ -44,7 +44,8 @@ async function main(): Promise<void> {
       await target(new Rng(Number(seed), index), trace);
     } catch (error) {
       console.error(
-        `case ${index}: ${error instanceof Finding ? error.message : ((error as Error).stack ?? String(error))}`,
+        `case ${index}: ` +
+          `${error instanceof Finding ? error.message : ((error as Error).stack ?? String(error))}`,
       );
       process.exitCode = 1;
       if (++findings >= enough) return;

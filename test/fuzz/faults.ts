@@ -84,7 +84,10 @@ export function shownTrial({
   delayMs,
 }: Trial): string {
   const whom = victim === LAUNCHER ? 'the launcher' : `rank ${victim}`;
-  return `#${number} ${backend}${launched ? ' launched' : ''} ${mode}${grouped ? ' in groups' : ''}: ${signal} for ${whom} ${delayMs} ms after ${moment}`;
+  return (
+    `#${number} ${backend}${launched ? ' launched' : ''} ${mode}${grouped ? ' in groups' : ''}: ` +
+    `${signal} for ${whom} ${delayMs} ms after ${moment}`
+  );
 }
 
 function freePort(): Promise<number> {
@@ -319,7 +322,9 @@ export async function faultsCampaign(
       outcomes.push(outcome);
       const { ended, left, wrong, unnamed, named } = outcome;
       say(
-        `${isFault(outcome) ? 'FOUND ' : ''}${shownTrial(trial)}: ${ended ? 'all ended' : 'NOT ENDED'} after ${outcome.seconds.toFixed(1)} s, named by ${named}`,
+        `${isFault(outcome) ? 'FOUND ' : ''}${shownTrial(trial)}: ` +
+          `${ended ? 'all ended' : 'NOT ENDED'} after ${outcome.seconds.toFixed(1)} s, named by ` +
+          `${named}`,
       );
       for (const line of [
         ...left.map((name) => `left: ${name}`),
@@ -329,7 +334,8 @@ export async function faultsCampaign(
         say(`  ${line}`);
     } else
       say(
-        `${shownTrial(trial)}: not tried, the ranks did not come so far in ${START_MS / 1000} s, or in their timeout`,
+        `${shownTrial(trial)}: not tried, the ranks did not come so far in ${START_MS / 1000} ` +
+          's, or in their timeout',
       );
     if (only !== null || Date.now() > end) return outcomes;
   }
@@ -354,7 +360,9 @@ export function countsOf(outcomes: readonly Outcome[]): string[] {
         ];
         const named = count((o) => o.wrong.length + o.unnamed.length === 0);
         rows.push(
-          `${backend}, ${launched ? 'launcher' : 'no launcher'}, ${moment}: ${of.length} hit, ${ended} ended, ${clean} left nothing, ${named} named the rank in all errors, ${right} named no other`,
+          `${backend}, ${launched ? 'launcher' : 'no launcher'}, ${moment}: ${of.length} hit, ` +
+            `${ended} ended, ${clean} left nothing, ${named} named the rank in all errors, ` +
+            `${right} named no other`,
         );
       }
     }

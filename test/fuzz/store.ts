@@ -336,7 +336,8 @@ export async function storeCampaign(
       await run();
     } catch (error) {
       findings.push(
-        `${what}: ${error instanceof Finding || error instanceof StoreError ? error.message : describeError(error)}`,
+        `${what}: ` +
+          `${error instanceof Finding || error instanceof StoreError ? error.message : describeError(error)}`,
       );
     }
   };

@@ -55,8 +55,10 @@ export function assertClose(
   const { first } = worst;
   assert.fail(
     `${what}: ${worst.count} of ${expected.values.length} elements differ from PyTorch.\n` +
-      `  first at ${formatShape(indexOf(first, expected.shape))}: ${actual.values[first]}, PyTorch has ${expected.values[first]}\n` +
-      `  largest absolute error ${worst.absolute.toExponential(3)}, relative ${worst.relative.toExponential(3)}; ` +
+      `  first at ${formatShape(indexOf(first, expected.shape))}: ${actual.values[first]}, ` +
+      `PyTorch has ${expected.values[first]}\n` +
+      `  largest absolute error ${worst.absolute.toExponential(3)}, relative ` +
+      `${worst.relative.toExponential(3)}; ` +
       `allowed ${allowed} + ${rtol} * |expected| in ${expected.dtype}`,
   );
 }

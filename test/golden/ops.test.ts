@@ -1,6 +1,6 @@
 /**
- * Every op gives PyTorch's recorded values, gradients, strides and dtypes: one test for each call in
- * the fixtures.
+ * Every op gives PyTorch's recorded values, gradients, strides and dtypes: one test for each call
+ * in the fixtures.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';

@@ -45,7 +45,8 @@ export function readFixture<Case>(name: string): Fixture<Case> {
     file = readFileSync(path);
   } catch (cause) {
     throw new Error(
-      `${path} cannot be read. On a machine with PyTorch run: python3 test/golden/make.py --out test/golden/fixtures`,
+      `${path} cannot be read. On a machine with PyTorch run: python3 test/golden/make.py ` +
+        '--out test/golden/fixtures',
       { cause },
     );
   }

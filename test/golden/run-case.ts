@@ -182,7 +182,8 @@ function checkLayout(
   assert.equal(
     shares,
     view,
-    `${what}: ${shares ? 'shares' : 'does not share'} memory with an input; in PyTorch it ${view ? 'does' : 'does not'}`,
+    `${what}: ${shares ? 'shares' : 'does not share'} memory with an input; in PyTorch it ` +
+      `${view ? 'does' : 'does not'}`,
   );
 }
 

@@ -7,7 +7,8 @@ const inPyTorch: Record<string, string> = {
   Linear: 'in_features, out_features, bias, device, dtype',
   Bilinear: 'in1_features, in2_features, out_features, bias, device, dtype',
   Embedding:
-    'num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, _freeze, device, dtype',
+    'num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, ' +
+    'sparse, _weight, _freeze, device, dtype',
   fromPretrained:
     'embeddings, freeze, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse',
   Dropout: 'p, inplace',
@@ -20,15 +21,20 @@ const inPyTorch: Record<string, string> = {
   GroupNorm: 'num_groups, num_channels, eps, affine, device, dtype',
   BatchNorm1d: 'num_features, eps, momentum, affine, track_running_stats, device, dtype',
   MultiheadAttention:
-    'embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype',
+    'embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, ' +
+    'batch_first, device, dtype',
   TransformerEncoderLayer:
-    'd_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype',
+    'd_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, ' +
+    'norm_first, bias, device, dtype',
   TransformerDecoderLayer:
-    'd_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype',
+    'd_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, ' +
+    'norm_first, bias, device, dtype',
   TransformerEncoder: 'encoder_layer, num_layers, norm, enable_nested_tensor, mask_check',
   TransformerDecoder: 'decoder_layer, num_layers, norm',
   Transformer:
-    'd_model, nhead, num_encoder_layers, num_decoder_layers, dim_feedforward, dropout, activation, custom_encoder, custom_decoder, layer_norm_eps, batch_first, norm_first, bias, device, dtype',
+    'd_model, nhead, num_encoder_layers, num_decoder_layers, dim_feedforward, dropout, ' +
+    'activation, custom_encoder, custom_decoder, layer_norm_eps, batch_first, norm_first, ' +
+    'bias, device, dtype',
   CrossEntropyLoss: 'weight, size_average, ignore_index, reduce, reduction, label_smoothing',
   NLLLoss: 'weight, size_average, ignore_index, reduce, reduction',
   BCELoss: 'weight, size_average, reduce, reduction',
@@ -62,10 +68,15 @@ const inPyTorch: Record<string, string> = {
   Softmax: 'dim',
   Softmin: 'dim',
   LogSoftmax: 'dim',
-  SGD: 'params, lr, momentum, dampening, weight_decay, nesterov, *, maximize, foreach, differentiable, fused',
-  Adam: 'params, lr, betas, eps, weight_decay, amsgrad, *, foreach, maximize, capturable, differentiable, fused, decoupled_weight_decay',
+  SGD:
+    'params, lr, momentum, dampening, weight_decay, nesterov, *, maximize, foreach, ' +
+    'differentiable, fused',
+  Adam:
+    'params, lr, betas, eps, weight_decay, amsgrad, *, foreach, maximize, capturable, ' +
+    'differentiable, fused, decoupled_weight_decay',
   AdamW:
-    'params, lr, betas, eps, weight_decay, amsgrad, *, maximize, foreach, capturable, differentiable, fused',
+    'params, lr, betas, eps, weight_decay, amsgrad, *, maximize, foreach, capturable, ' +
+    'differentiable, fused',
   LambdaLR: 'optimizer, lr_lambda, last_epoch',
   MultiplicativeLR: 'optimizer, lr_lambda, last_epoch',
   StepLR: 'optimizer, step_size, gamma, last_epoch',
@@ -77,9 +88,12 @@ const inPyTorch: Record<string, string> = {
   CosineAnnealingLR: 'optimizer, T_max, eta_min, last_epoch',
   CosineAnnealingWarmRestarts: 'optimizer, T_0, T_mult, eta_min, last_epoch',
   OneCycleLR:
-    'optimizer, max_lr, total_steps, epochs, steps_per_epoch, pct_start, anneal_strategy, cycle_momentum, base_momentum, max_momentum, div_factor, final_div_factor, three_phase, last_epoch',
+    'optimizer, max_lr, total_steps, epochs, steps_per_epoch, pct_start, anneal_strategy, ' +
+    'cycle_momentum, base_momentum, max_momentum, div_factor, final_div_factor, three_phase, ' +
+    'last_epoch',
   CyclicLR:
-    'optimizer, base_lr, max_lr, step_size_up, step_size_down, mode, gamma, scale_fn, scale_mode, cycle_momentum, base_momentum, max_momentum, last_epoch',
+    'optimizer, base_lr, max_lr, step_size_up, step_size_down, mode, gamma, scale_fn, ' +
+    'scale_mode, cycle_momentum, base_momentum, max_momentum, last_epoch',
   SequentialLR: 'optimizer, schedulers, milestones, last_epoch',
   ChainedScheduler: 'schedulers, optimizer',
   ReduceLROnPlateau:
@@ -100,12 +114,15 @@ const calls: Record<string, string> = {
     'query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal',
   TransformerEncoderLayer: 'src, src_mask, src_key_padding_mask, is_causal',
   TransformerDecoderLayer:
-    'tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal',
+    'tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, ' +
+    'tgt_is_causal, memory_is_causal',
   TransformerEncoder: 'src, mask, src_key_padding_mask, is_causal',
   TransformerDecoder:
-    'tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal',
+    'tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, ' +
+    'tgt_is_causal, memory_is_causal',
   Transformer:
-    'src, tgt, src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask, src_is_causal, tgt_is_causal, memory_is_causal',
+    'src, tgt, src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask, ' +
+    'memory_key_padding_mask, src_is_causal, tgt_is_causal, memory_is_causal',
 };
 const camel = (text: string): string =>
   text.replace(

@@ -1,4 +1,6 @@
-/** `nn.utils` and `nn.init`: clipping, parameters as a vector, padded sequences, orthogonal weights. */
+/**
+ * `nn.utils` and `nn.init`: clipping, parameters as a vector, padded sequences, orthogonal weights.
+ */
 import assert from 'node:assert/strict';
 import { eye, nn, noGrad, ones, ShapeError, type Tensor, tensor, zeros } from '../../lib/index.js';
 

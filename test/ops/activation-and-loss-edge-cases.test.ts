@@ -1,4 +1,7 @@
-/** Activations, losses and norms at kinks, bounds and special values. Values of PyTorch 1.13 and 2.11. */
+/**
+ * Activations, losses and norms at kinks, bounds and special values. Values of PyTorch 1.13 and
+ * 2.11.
+ */
 import assert from 'node:assert/strict';
 import {
   autograd,

@@ -197,7 +197,9 @@ describe('the condition of where', () => {
     for (const condition of [tensor([0.5, 0, 1]), tensor([1, 0, 1], { dtype: int64 })])
       assert.throws(() => where(condition, 1, 2), {
         code: 'ERR_DTYPE',
-        message: `where: expected a bool condition, got ${condition.dtype.name}; compare it, such as with .ne(0)`,
+        message:
+          `where: expected a bool condition, got ${condition.dtype.name}; compare it, such as ` +
+          'with .ne(0)',
       });
     assert.deepEqual(where(tensor([2, 0], { dtype: uint8 }), 1, 2).tolist(), [1, 2]);
     assert.deepEqual(

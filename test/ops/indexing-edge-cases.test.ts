@@ -1,4 +1,7 @@
-/** Masks and indices at the edges of what PyTorch accepts: 0-dim, repeated, negative, of wrong shapes. */
+/**
+ * Masks and indices at the edges of what PyTorch accepts: 0-dim, repeated, negative, of wrong
+ * shapes.
+ */
 import assert from 'node:assert/strict';
 import {
   bool,

@@ -1,4 +1,7 @@
-/** `nonzero` finds the same elements as a loop, whatever the shape, layout, dtype and share of zeros. */
+/**
+ * `nonzero` finds the same elements as a loop, whatever the shape, layout, dtype and share of
+ * zeros.
+ */
 import assert from 'node:assert/strict';
 import { bfloat16, bool, float64, int64, rand, type Tensor, zeros } from '../../lib/index.js';
 

@@ -218,7 +218,9 @@ describe('integer tensors where floating ones are required', () => {
     it(`are refused by ${op}, with what to do`, () =>
       assert.throws(call, {
         code: 'ERR_DTYPE',
-        message: `${op}: expected input to be a floating point tensor, got int64; convert it with .float()`,
+        message:
+          `${op}: expected input to be a floating point tensor, got int64; convert it with ` +
+          '.float()',
       }));
 });
 

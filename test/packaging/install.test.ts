@@ -30,7 +30,8 @@ const read = Array.from(await y.detach().read());
 console.log(JSON.stringify({ read, gradient: x.grad.tolist(), names, sameClass: required.Tensor === Tensor }));
 `;
 const consumer =
-  "import { tensor, type Tensor } from 'shardwise';\nexport const sum: Tensor = tensor([1, 2]).add(1).sum();\n// @ts-expect-error a string is no tensor\ntensor([1]).matmul('x');\n";
+  "import { tensor, type Tensor } from 'shardwise';\nexport const sum: Tensor = tensor([1, " +
+  "2]).add(1).sum();\n// @ts-expect-error a string is no tensor\ntensor([1]).matmul('x');\n";
 const consumerConfig = {
   compilerOptions: {
     module: 'nodenext',
@@ -105,7 +106,10 @@ describe('the packed package', function () {
   it('refuses a second copy in one process', () => {
     const copy = path.join(folder, 'other', 'node_modules', 'shardwise');
     cpSync(path.join(folder, 'node_modules'), path.dirname(copy), { recursive: true });
-    const script = `await import('shardwise'); await import(${JSON.stringify(path.join(copy, 'dist', 'index.js'))}).catch((error) => console.log(error.message))`;
+    const script =
+      "await import('shardwise'); await " +
+      `import(${JSON.stringify(path.join(copy, 'dist', 'index.js'))}).catch((error) => ` +
+      'console.log(error.message))';
     const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], {
       cwd: folder,
       env,

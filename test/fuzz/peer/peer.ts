@@ -30,7 +30,8 @@ export class TorchPeer {
     const first = await Promise.race([lines.next(), failed]);
     if (first.done === true)
       throw new Error(
-        `${python} cannot import torch: on Debian it is python3-torch, elsewhere name a Python that can, --python <path>`,
+        `${python} cannot import torch: on Debian it is python3-torch, elsewhere name a ` +
+          'Python that can, --python <path>',
       );
     return new TorchPeer(child, lines, (JSON.parse(first.value) as { peer: string }).peer);
   }

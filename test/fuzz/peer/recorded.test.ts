@@ -28,7 +28,8 @@ describe('random programs', () => {
         assert.equal(
           found,
           null,
-          `program ${program.seed}:\n${program.steps.map((step) => JSON.stringify(step)).join('\n')}`,
+          'program ' +
+            `${program.seed}:\n${program.steps.map((step) => JSON.stringify(step)).join('\n')}`,
         );
       }
     });

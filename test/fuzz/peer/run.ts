@@ -126,7 +126,8 @@ export function compareAnswers(programs: string, answers: string, record?: strin
     if (verdict.kind === 'alike') alike.push({ program, answer });
     if (verdict.kind === 'differs')
       console.error(
-        `DIFFERS, program ${i}: ${verdict.words}\n${program.steps.map((step, k) => `  ${k}: ${JSON.stringify(step)}`).join('\n')}`,
+        `DIFFERS, program ${i}: ` +
+          `${verdict.words}\n${program.steps.map((step, k) => `  ${k}: ${JSON.stringify(step)}`).join('\n')}`,
       );
   }
   if (record !== undefined) writeFileSync(record, asLines(alike));
@@ -152,12 +153,14 @@ function count(program: Program, ours: Answer | string, answer: Answer, counts: 
 
 function summary({ programs, steps, refused, differ, crashed, accepted }: Counts): number {
   console.log(
-    `${programs} programs of ${steps} steps, of which ${refused} are refused by the peer; ${differ} differ, ${crashed} crash the peer`,
+    `${programs} programs of ${steps} steps, of which ${refused} are refused by the peer; ` +
+      `${differ} differ, ${crashed} crash the peer`,
   );
   const sorted = [...accepted].sort(([, a], [, b]) => b - a);
   if (sorted.length > 0)
     console.log(
-      `accepted here and refused by the peer: ${sorted.map(([label, times]) => `${label} ${times}`).join(', ')}`,
+      'accepted here and refused by the peer: ' +
+        `${sorted.map(([label, times]) => `${label} ${times}`).join(', ')}`,
     );
   return differ;
 }

@@ -38,7 +38,10 @@ export async function shrink(program: Program, peer: TorchPeer): Promise<string>
     if (without !== null && (await differs(without))) steps = without;
   }
   const smaller = { ...program, steps };
-  return `${steps.map((step, i) => `  ${i}: ${JSON.stringify(step)}`).join('\n')}\n  ${await found(smaller)}`;
+  return (
+    `${steps.map((step, i) => `  ${i}: ${JSON.stringify(step)}`).join('\n')}\n  ` +
+    `${await found(smaller)}`
+  );
 }
 
 /** The steps without one, the numbers of tensors moved; null if a later step needs what it made. */
