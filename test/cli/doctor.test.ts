@@ -1,4 +1,4 @@
-/** What `shardwise doctor` looks for and says. */
+/** The report of `shardwise doctor`, and the search for libraries behind it. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -42,10 +42,10 @@ function addonWith(versions: Record<string, number>): Addon {
   } as unknown as Addon;
 }
 
-describe('search for optional libraries', () => {
+describe('the search for an optional library', () => {
   after(() => folders.forEach((folder) => rmSync(folder, { recursive: true })));
 
-  it('goes from the loader to toolkits to Python wheels', () => {
+  it('tries the loader, then toolkits, then Python wheels', () => {
     const toolkit = folderWith('lib64/libnccl.so.2');
     const venv = folderWith('lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2');
     const candidates = libraryCandidates(nccl, {
@@ -64,7 +64,7 @@ describe('search for optional libraries', () => {
     );
   });
 
-  it('takes the environment variable as the only candidate, a file or a folder', () => {
+  it('takes a file or folder of the environment variable as the only candidate', () => {
     const folder = folderWith('libnccl.so.2');
     const file = path.join(folder, 'libnccl.so.2');
     assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: folder, CUDA_HOME: folder }), [
@@ -76,7 +76,7 @@ describe('search for optional libraries', () => {
     assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: 'off' }), []);
   });
 
-  it('keeps each reason, and passes over a version that is too old', () => {
+  it('keeps each reason, and skips a version that is too old', () => {
     const folder = folderWith('lib64/libnccl.so.2', 'lib/libnccl.so.2');
     const [old, good] = [
       path.join(folder, 'lib64/libnccl.so.2'),
@@ -93,7 +93,7 @@ describe('search for optional libraries', () => {
     ]);
   });
 
-  it('tells the path and the reason apart: the loader begins its reasons with the path', () => {
+  it('separates path and reason in a message of the loader', () => {
     const addon = {
       probeLibrary: (name: string) => ({ reason: `${name}: no such file` }),
     } as unknown as Addon;
@@ -102,7 +102,7 @@ describe('search for optional libraries', () => {
     ]);
   });
 
-  it('knows that a cuBLASLt which was named and is not there makes products fail, and that being without one does not', () => {
+  it('knows that products fail without a named cuBLASLt, but not without any', () => {
     const lt = library('cuBLASLt');
     for (const environment of [
       {},
@@ -114,7 +114,7 @@ describe('search for optional libraries', () => {
     assert.equal(whatIsMissing(nccl, { SHARDWISE_NCCL_PATH: '/wrong' }), nccl.without);
   });
 
-  it('writes versions as people do', () => {
+  it('formats versions', () => {
     assert.equal(formatVersion(library('libcuda'), 13000), '13.0');
     assert.equal(formatVersion(library('cuBLASLt'), 130101), '13.1.1');
     assert.equal(formatVersion(nccl, 22803), '2.28.3');
@@ -123,7 +123,7 @@ describe('search for optional libraries', () => {
 });
 
 describe('shardwise doctor', () => {
-  it('reports this machine, and for each missing library what that turns off', () => {
+  it('reports this machine, and what each missing library disables', () => {
     const report = examine('1.2.3');
     const text = describeReport(report);
     assert.equal(report.addon.loaded, true);
@@ -134,7 +134,7 @@ describe('shardwise doctor', () => {
     }
   });
 
-  it('says in a line whether ranks of several machines reach each other', () => {
+  it('reports in one line whether ranks of several machines can connect', () => {
     const report = examine('1.2.3');
     const gloo = {
       path: null,
@@ -153,7 +153,7 @@ describe('shardwise doctor', () => {
     );
   });
 
-  it('says that products fail where cuBLASLt is not where it was said to be, and what to do', async () => {
+  it('reports that products fail without the named cuBLASLt, with advice', async () => {
     const env = { ...process.env, SHARDWISE_CUBLASLT_PATH: '/nonexistent' };
     const { stdout } = await promisify(execFile)(
       process.execPath,
@@ -166,7 +166,7 @@ describe('shardwise doctor', () => {
     );
   }).timeout(30_000);
 
-  it('says why the addon is missing', () => {
+  it('reports why the addon is missing', () => {
     const report = examine('1.2.3');
     const text = describeReport({ ...report, addon: { loaded: false, reason: 'no prebuild' } });
     assert.match(text, /addon +missing: no prebuild/);

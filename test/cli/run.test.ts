@@ -62,7 +62,7 @@ describe('shardwise run', function () {
   if (!here.endsWith('.ts')) return; // it runs TypeScript by tsx, which compiled tests do without
   after(() => rmSync(folder, { recursive: true }));
 
-  it('prints lines behind ranks, hands arguments on, and ends as the first rank that failed', async () => {
+  it('prefixes lines with ranks, passes arguments, and exits like the first failed rank', async () => {
     const { code, stdout, stderr } = await run(
       '--nproc-per-node',
       '2',
@@ -82,7 +82,7 @@ describe('shardwise run', function () {
     assert.match(stderr, /^shardwise run: rank 1 \(process \d+\) ended with exit code 7$/m);
   });
 
-  it('makes one world of several nodes, which start again together', async () => {
+  it('creates one world of several nodes, which restart together', async () => {
     const port = String(await getPort({ host: '127.0.0.1' }));
     const node = (rank: number, ranks: string): Promise<Ended> =>
       run(
@@ -126,7 +126,7 @@ describe('shardwise run', function () {
     assert.deepEqual(leakedSegments(ranks), []);
   });
 
-  it('refuses what cannot be run, and says what would be right', async () => {
+  it('refuses invalid commands, with advice', async () => {
     assert.match(
       await refused('--nproc-per-node', 'many', program),
       /--nproc-per-node.*whole number from 1 to 64/s,

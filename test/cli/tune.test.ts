@@ -1,4 +1,4 @@
-/** What `shardwise tune` measures and writes, without a GPU. */
+/** `shardwise tune` without a GPU: its products, choices and report. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { skipBecause } from '../skip.js';
 
 const product: Product = { dtype: 'bfloat16', layout: 'nt', batch: 1, m: 512, n: 4096, k: 4096 };
 
-describe('products of shardwise tune', () => {
+describe('the products of shardwise tune', () => {
   let folder: string;
   before(() => {
     folder = mkdtempSync(path.join(tmpdir(), 'shardwise-tune-'));
@@ -26,7 +26,7 @@ describe('products of shardwise tune', () => {
   const texts = (given: string[]): string[] =>
     parseProducts(given, ['nt'], ['bfloat16']).map(productText);
 
-  it('are sizes, with a batch in front and a layout behind', () => {
+  it('are read as sizes with an optional batch and layout', () => {
     assert.deepEqual(texts(['64x128x256', '8x64x128x256:tn', '64x128x256']), [
       'bfloat16 nt 1 64 128 256',
       'bfloat16 tn 8 64 128 256',
@@ -37,7 +37,7 @@ describe('products of shardwise tune', () => {
     );
   });
 
-  it('are lines of a file', () => {
+  it('are read from the lines of a file', () => {
     const file = path.join(folder, 'shapes.txt');
     writeFileSync(file, '# layers\n64x128x256\n\n 1x2x3:nn # one\n');
     assert.deepEqual(texts([file]), ['bfloat16 nt 1 64 128 256', 'bfloat16 nn 1 1 2 3']);
@@ -45,7 +45,7 @@ describe('products of shardwise tune', () => {
     assert.throws(() => texts([file]), /expected "MxNxK".*got "64x128" in line 2 of .*shapes\.txt/);
   });
 
-  it('are refused where they are none', () => {
+  it('are refused if they are invalid', () => {
     for (const text of [
       '',
       'x',
@@ -66,7 +66,7 @@ describe('products of shardwise tune', () => {
     assert.deepEqual(parseNames('nt, nn,nt', LAYOUTS, 'layouts'), ['nt', 'nn']);
   });
 
-  it('are the linear layers of everyday models, where none are named', () => {
+  it('are by default the linear layers of common models', () => {
     const all = everydayProducts(['bfloat16']).map(productText);
     assert.equal(new Set(all).size, all.length);
     assert.ok(
@@ -77,14 +77,14 @@ describe('products of shardwise tune', () => {
   });
 });
 
-describe('the choice of shardwise tune', () => {
+describe('the configuration that shardwise tune chooses', () => {
   const choice = (...timed: [string, number][]) =>
     entryOf(
       product,
       timed.map(([name, us]) => ({ name, us })).sort((a, b) => a.us - b.us),
     );
 
-  it('is the fastest, and beside it the fastest of our own', () => {
+  it("is the fastest, together with the fastest of this library's kernels", () => {
     const { best, own, us, ownUs, libraryUs } = choice(
       ['library', 12],
       ['library:3', 9.004],
@@ -94,7 +94,7 @@ describe('the choice of shardwise tune', () => {
     assert.deepEqual([best, own, us, ownUs, libraryUs], ['library:3', 'wgmma:128x256', 9, 10, 12]);
   });
 
-  it('is the plainest of what is equally fast', () => {
+  it('is the simplest of equally fast ones', () => {
     assert.equal(
       choice(['library', 10.05], ['library:3', 10], ['wgmma:128x256', 10.2]).best,
       'library',
@@ -106,7 +106,7 @@ describe('the choice of shardwise tune', () => {
     assert.equal(choice(['library', 10]).own, 'library');
   });
 
-  it('is told with what came next, and what a rule would have taken', () => {
+  it("is reported with the runner-up and the rule's choice", () => {
     const timed = [
       { name: 'stream', us: 10 },
       { name: 'library', us: 12 },
@@ -147,7 +147,7 @@ describe('shardwise tune without a GPU', function () {
     }
   };
 
-  it('says so, and ends with 1', async function () {
+  it('reports it and exits with 1', async function () {
     if (cuda.isAvailable()) return skipBecause(this, 'there is one');
     const { code, stdout, stderr } = await tune('--shapes', '64x64x64');
     assert.equal(code, 1);
@@ -158,7 +158,7 @@ describe('shardwise tune without a GPU', function () {
     );
   });
 
-  it('refuses to choose where the environment has chosen', async () => {
+  it('refuses to run if the environment names a configuration', async () => {
     process.env['SHARDWISE_MATMUL'] = 'own';
     try {
       const { code, stderr } = await tune('--shapes', '64x64x64');
@@ -169,7 +169,7 @@ describe('shardwise tune without a GPU', function () {
     }
   });
 
-  it('refuses what is no product before it looks for one', async () => {
+  it('refuses an invalid product before it looks for a GPU', async () => {
     const { code, stderr } = await tune('--shapes', '64x64');
     assert.equal(code, 1);
     assert.match(stderr, /^shardwise tune: expected "MxNxK".*got "64x64"/m);

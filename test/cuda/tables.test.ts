@@ -1,5 +1,6 @@
 /**
- * Files of measured configurations: what is read, what is ignored and why, which stands over which.
+ * Files of measured configurations: which are read, which are ignored and why, and which override
+ * others.
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -47,15 +48,15 @@ const table: MatmulTable = {
   entries: [entry, { ...entry, m: 128, best: 'wgmma:128x128,split=2', libraryUs: null }],
 };
 
-describe('a table of configurations', () => {
-  it('is read as it was written, an entry a line', () => {
+describe('a table of matmul configurations', () => {
+  it('is read as it was written, one entry per line', () => {
     const text = formatTable(table);
     assert.deepEqual(parseTable(text), table);
     assert.equal(text.split('\n').filter((line) => line.includes('"bfloat16"')).length, 2);
     assert.deepEqual(parseTable(formatTable({ ...table, entries: [] })).entries, []);
   });
 
-  it('is told to the native side line by line', () => {
+  it('is passed to the native side line by line', () => {
     assert.equal(
       nativeTable(table),
       'library 130100\nbfloat16 nt 1 16 4096 4096 library:2 stream\nbfloat16 nt 1 128 4096 4096 wgmma:128x128,split=2 stream\n',
@@ -101,7 +102,7 @@ describe('a table of configurations', () => {
     });
   }
 
-  it('gives way to a later one, product by product', () => {
+  it('is overridden by a later table, product by product', () => {
     const later = { ...entry, best: 'stream' };
     assert.deepEqual(
       mergeEntries(table.entries, [later]).map((each) => [productText(each), each.best]),
@@ -112,7 +113,7 @@ describe('a table of configurations', () => {
     );
   });
 
-  it('keeps no number of an algorithm that another cuBLASLt proposed', () => {
+  it('drops algorithm numbers of another cuBLASLt version', () => {
     const later = { ...table, library: 130200, entries: [{ ...entry, m: 1, best: 'library:5' }] };
     const merged = mergeTables([table, later]);
     assert.equal(merged.library, 130200);
@@ -123,14 +124,14 @@ describe('a table of configurations', () => {
   });
 });
 
-describe('files of tables', () => {
+describe('the files of tables', () => {
   const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-tables-'));
   const file = path.join(folder, tableFileName(gpu));
   const found = () => findTables(addon, gpu, { SHARDWISE_TUNE_CACHE: folder });
   beforeEach(() => rmSync(file, { force: true }));
   after(() => rmSync(folder, { recursive: true }));
 
-  it('lie in the package and in the cache of the user', () => {
+  it("are in the package and in the user's cache", () => {
     assert.equal(tableFileName(gpu), 'matmul-nvidia-testing-1000-4.json');
     assert.equal(tableFileName({ name: '../..', multiprocessors: 1 }), 'matmul-gpu-1.json');
     assert.equal(tableFolder({ XDG_CACHE_HOME: '/cache', HOME: '/home/me' }), '/cache/shardwise');
@@ -149,7 +150,7 @@ describe('files of tables', () => {
     assert.equal(tablePaths(gpu, { SHARDWISE_TUNE_CACHE: folder })[1], file);
   });
 
-  it('need not be there', () => assert.deepEqual(found(), { files: [], tables: [] }));
+  it('are optional', () => assert.deepEqual(found(), { files: [], tables: [] }));
 
   it('are read', () => {
     writeFileSync(file, formatTable(table));
@@ -174,7 +175,7 @@ describe('files of tables', () => {
     ],
   ];
   for (const [what, text, reason] of useless) {
-    it(`are ignored where they ${what}, with the reason`, () => {
+    it(`are ignored with the reason if they ${what}`, () => {
       writeFileSync(file, text);
       const { files, tables } = found();
       assert.deepEqual(tables, []);
@@ -183,13 +184,13 @@ describe('files of tables', () => {
     });
   }
 
-  it('may be a folder, which is ignored', () => {
+  it('are ignored if they are a folder', () => {
     mkdirSync(file);
     assert.match((found().files[0] as { ignored: string }).ignored, /EISDIR/);
     rmSync(file, { recursive: true });
   });
 
-  it('of the package are in order', () => {
+  it('are valid in the package', () => {
     const shipped = path.join(packageFolder(), 'native', 'tables');
     for (const name of readdirSync(shipped)) {
       const read = parseTable(readFileSync(path.join(shipped, name), 'utf8'));

@@ -1,6 +1,6 @@
 /**
- * `shardwise tune` on a GPU, and that programs go by what it found: here, nearby, and not where
- * there is no table or no cuBLASLt.
+ * `shardwise tune` on a GPU, and the effect of its table on later programs, also for nearby
+ * products, for a broken table and without cuBLASLt.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -17,7 +17,7 @@ import { skipWithoutCuda } from '../skip.js';
 /** Sizes of no model, so that no shipped table knows them. */
 const [M, N, K] = [48, 328, 1040] as const;
 
-describe('tuning of matrix products, CUDA', function () {
+describe('shardwise tune on a GPU', function () {
   this.timeout(60_000);
   const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-tune-'));
   let file = '';
@@ -63,7 +63,7 @@ describe('tuning of matrix products, CUDA', function () {
       formatTable({ ...tuned, entries: tuned.entries.map((entry) => ({ ...entry, best, own })) }),
     );
 
-  it('is what later programs go by, for the product and for those near it', async () => {
+  it('determines the kernels of later programs, for the product and its neighbours', async () => {
     const [first] = tuned.entries;
     const told = await products([`${M}x${N}x${K}`, `${M + 2}x${N}x${K}`, '700x136x1000']);
     assert.ok(
@@ -74,7 +74,7 @@ describe('tuning of matrix products, CUDA', function () {
     assert.match(told, /nt 1x700x136x1000 by \S+ \(rule\)/);
   });
 
-  it('computes every configuration right', async () => {
+  it('computes every configuration correctly', async () => {
     const { stdout } = await run('../lib/cli/main', [
       'tune',
       '--shapes',
@@ -91,7 +91,7 @@ describe('tuning of matrix products, CUDA', function () {
     writeFileSync(file, formatTable(tuned));
   });
 
-  it('stands back where the file is broken, with one warning that names it', async () => {
+  it('ignores a broken file with one warning that names it', async () => {
     const broken = [
       '{"format": 1',
       formatTable({ ...tuned, configurations: 0 }),
@@ -109,7 +109,7 @@ describe('tuning of matrix products, CUDA', function () {
     writeFileSync(file, formatTable(tuned));
   });
 
-  it('does without cuBLASLt: by the fastest of our own kernels where it is in the table, and by the rule', async () => {
+  it('works without cuBLASLt, by the fastest own kernel of the table or by the rule', async () => {
     const own = tuned.entries[0]?.own as string;
     withEvery('library', own);
     const told = await products(
@@ -127,21 +127,21 @@ describe('tuning of matrix products, CUDA', function () {
     writeFileSync(file, formatTable(tuned));
   });
 
-  it('is told of products that have nothing to choose, too, and with the layout where rows begin anywhere', async () => {
+  it('reports products without a choice, too, and the layout of unaligned rows', async () => {
     const told = await products(['8x8x8:nt', '60x60x60:nn', '999x333x77:tn']);
     assert.ok(told.includes('shardwise: matmul bfloat16 nt 1x8x8x8 by small (rule)\n'), told);
     assert.ok(told.includes('shardwise: matmul bfloat16 nn 1x60x60x60 by simt (rule)\n'), told);
     assert.match(told, /bfloat16 tn 1x999x333x77 by \S+ \(rule\)/);
   });
 
-  it('is not chosen by a word that means nothing', async () => {
+  it('ignores an unknown word in the environment', async () => {
     await assert.rejects(
       products(['8x8x8:nt'], { SHARDWISE_MATMUL: 'onw' }),
       /SHARDWISE_MATMUL: expected 'own' or 'cublaslt', got 'onw'/,
     );
   });
 
-  it('is told by doctor', async () => {
+  it('is reported by doctor', async () => {
     const { stdout } = await run('../lib/cli/main', ['doctor']);
     assert.ok(stdout.includes(`2 matrix products, ${file}`), stdout);
   });

@@ -1,13 +1,10 @@
-/**
- * What is said where there is no GPU: of the device that was asked for, once, with what to do, by
- * whoever was asked.
- */
+/** Errors without a GPU: they name the requested device once, with advice. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import { cuda, DeviceError, ones } from '../../lib/index.js';
 import { skipBecause } from '../skip.js';
 
-describe('a GPU that is not there', () => {
+describe('a missing GPU', () => {
   const asked: Record<string, [device: string, () => unknown]> = {
     'ones on cuda:3': ['cuda:3', () => ones([2], { device: 'cuda:3' })],
     'to cuda': ['cuda:0', () => ones([2]).to('cuda')],
@@ -18,7 +15,7 @@ describe('a GPU that is not there', () => {
     'Event.record': ['cuda:0', () => new cuda.Event().record()],
   };
   for (const [name, [device, ask]] of Object.entries(asked)) {
-    it(`is named once, with the reason and hints: ${name}`, function () {
+    it(`is reported once with the reason and hints: ${name}`, function () {
       const unavailable = cuda.whyUnavailable();
       if (unavailable === null) skipBecause(this, 'CUDA is there');
       assert.throws(ask, (error: unknown) => {
@@ -33,7 +30,7 @@ describe('a GPU that is not there', () => {
     });
   }
 
-  it('is not what the CPU is', () => {
+  it('does not affect the CPU', () => {
     assert.throws(() => cuda.memoryAllocated('cpu' as 'cuda'), {
       name: /DeviceError/,
       message: 'cuda: expected a CUDA device, got cpu',

@@ -1,4 +1,4 @@
-/** Words of the environment that mean nothing are not passed over in silence. */
+/** Environment variables of the CUDA backend with unknown values are reported, not ignored. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import { checkVariables } from '../../lib/cuda/variables.js';
@@ -17,8 +17,8 @@ function warningsOf(environment: Record<string, string>): string[] {
   return texts;
 }
 
-describe('variables of the CUDA part', () => {
-  it('are taken with the words that there are, or with none', () => {
+describe('the environment variables of the CUDA backend', () => {
+  it('are accepted with known words, or unset', () => {
     const known: Record<string, string>[] = [
       {},
       { SHARDWISE_MATMUL: '', SHARDWISE_DEBUG: '' },
@@ -29,7 +29,7 @@ describe('variables of the CUDA part', () => {
     for (const environment of known) assert.deepEqual(warningsOf(environment), []);
   });
 
-  it('are refused where who computes is named wrongly, with the names there are', () => {
+  it('are refused with the valid names if the kernel choice is unknown', () => {
     assert.throws(
       () => checkVariables({ SHARDWISE_MATMUL: 'onw' }),
       (error: Error) =>
@@ -38,7 +38,7 @@ describe('variables of the CUDA part', () => {
     );
   });
 
-  it('are warned of where there is nothing such to tell', () => {
+  it('cause a warning if they have no effect', () => {
     assert.deepEqual(warningsOf({ SHARDWISE_DEBUG: 'matmul,mamtul, x' }), [
       "SHARDWISE_DEBUG: there is nothing to tell of 'mamtul', ' x'; the words are: matmul",
     ]);

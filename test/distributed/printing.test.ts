@@ -1,4 +1,4 @@
-/** What groups, works and meshes look like in a terminal, and as JSON. */
+/** Groups, works, stores and meshes in a terminal and as JSON. */
 import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -17,8 +17,8 @@ import { ones } from '../../lib/index.js';
 import { FakeStore } from '../../lib/testing/index.js';
 import { onRanks } from './support/on-ranks.js';
 
-describe('what is printed of ranks', () => {
-  it('is a line: of a group, its name and ranks', async () => {
+describe('printing', () => {
+  it('a process group gives one line with its name and ranks', async () => {
     const lines = await onRanks(3, () => {
       const mesh = initDeviceMesh('cpu', [3], { meshDimNames: ['tp'] });
       return [inspect(mesh.getGroup()), inspect(newGroup([2, 0])), inspect({ mesh })];
@@ -31,7 +31,7 @@ describe('what is printed of ranks', () => {
     assert.equal(lines[1]?.[1], 'ProcessGroup(group0: not a member, of ranks 2, 0)');
   });
 
-  it('is a line: of a work, how far it is', async () => {
+  it('a Work gives one line with its state', async () => {
     const lines = await onRanks(2, async () => {
       const work = allReduce(ones([2]), { asyncOp: true });
       const before = String(work);
@@ -41,7 +41,7 @@ describe('what is printed of ranks', () => {
     assert.deepEqual(lines[0], ['Work(in flight)', 'Work(done)']);
   });
 
-  it('is a line: of a store, what and where it is', async () => {
+  it('a store gives one line with its kind and address', async () => {
     const hash = new HashStore();
     await hash.set('a', '1');
     const file = new FileStore(path.join(tmpdir(), `shardwise-printed-${process.pid}`), 2);
@@ -65,7 +65,7 @@ describe('what is printed of ranks', () => {
     await rm(file.path, { force: true });
   });
 
-  it('is never the secret of a store', async () => {
+  it('a store never shows its secret', async () => {
     const server = new TCPStore('127.0.0.1', 0, {
       isServer: true,
       worldSize: 2,
@@ -93,7 +93,7 @@ describe('what is printed of ranks', () => {
     assert.match(inspect(server), /, closed\)$/);
   });
 
-  it('is data of a mesh as JSON', async () => {
+  it('a mesh as JSON gives its device type, names and ranks', async () => {
     const [text] = await onRanks(4, () =>
       JSON.stringify(initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] })),
     );

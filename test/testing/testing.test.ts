@@ -4,7 +4,7 @@ import { ArgumentError, compile, ShardwiseError, tensor } from '../../lib/index.
 import { CompileCounter, CompileCounterWithBackend, FileCheck } from '../../lib/testing/index.js';
 
 describe('CompileCounterWithBackend', () => {
-  it('counts and hands the graphs on', () => {
+  it('counts graphs and passes them to the inner backend', () => {
     const inner = CompileCounter();
     for (const backend of ['eager', inner] as const) {
       const counter = CompileCounterWithBackend(backend);
@@ -45,7 +45,7 @@ describe('FileCheck', () => {
     FileCheck().checkCount('sin', 1, { exactly: true }),
   ];
 
-  it('finds strings in order and says which one is missing', () => {
+  it('finds strings in order and names a missing one', () => {
     for (const check of passing) check.run(text);
     for (const check of failing)
       assert.throws(

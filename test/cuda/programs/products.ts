@@ -1,7 +1,7 @@
 /**
- * Products on the GPU beside the same in float64: takes them as "MxNxK:layout", prints for each the
- * largest error, in parts of what the dtype allows, as a list of JSON. What computed them is told
- * on stderr under SHARDWISE_DEBUG=matmul.
+ * Compares products on the GPU with float64. Takes products as "MxNxK:layout" and prints, as JSON,
+ * the largest error of each relative to the tolerance of the dtype. With SHARDWISE_DEBUG=matmul
+ * the kernel of each product is reported on stderr.
  */
 import { bfloat16, float64, randn, type Tensor } from '../../../lib/index.js';
 

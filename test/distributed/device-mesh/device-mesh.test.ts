@@ -1,6 +1,6 @@
 /**
- * Meshes as every rank sees them: names, slices, flattened dimensions, groups, ranks outside, and
- * what is refused.
+ * Meshes on every rank: names, slices, flattened dimensions, groups, ranks outside, and refused
+ * arguments.
  */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
@@ -21,7 +21,7 @@ import { reusedRanks } from '../support/reused-ranks.js';
 
 const NAMES = { meshDimNames: ['pp', 'dp', 'tp'] };
 
-describe('a mesh', () => {
+describe('a DeviceMesh', () => {
   const ranks = reusedRanks(8);
   const each = (name: string, fn: (rank: number) => void | Promise<void>): void => {
     it(name, async () => void (await ranks.run(fn)));
@@ -30,7 +30,7 @@ describe('a mesh', () => {
     each(`refuses ${name}`, () => assert.throws(fn, message));
   const cube = (): DeviceMesh => initDeviceMesh('cpu', [2, 2, 2], NAMES);
 
-  each('knows its sizes and where this rank stands', (rank) => {
+  each("knows its sizes and this rank's coordinate", (rank) => {
     const mesh = cube();
     assert.deepEqual(
       [
@@ -63,7 +63,7 @@ describe('a mesh', () => {
     ]);
   });
 
-  each('is made from nested arrays, lists and tensors of ranks, with and without new', () => {
+  each('is created from nested arrays, lists and tensors of ranks, with and without new', () => {
     const called = DeviceMesh('cpu', [
       [3, 1],
       [0, 2],
@@ -87,7 +87,7 @@ describe('a mesh', () => {
   });
 
   each(
-    'is the same object when it is made again, and equal to one of the same ranks, names and device type',
+    'is the same object when created again, and equal to one of the same ranks, names and device type',
     () => {
       const mesh = cube();
       assert.equal(mesh, cube());
@@ -101,7 +101,7 @@ describe('a mesh', () => {
     },
   );
 
-  each('has a group for each dimension, and the world where that is all ranks', (rank) => {
+  each('has a group for each dimension, which is the world group if it has all ranks', (rank) => {
     const mesh = cube();
     assert.deepEqual(mesh.getGroup('pp').ranks, [rank & 3, (rank & 3) + 4]);
     assert.deepEqual(mesh.getGroup(-1).ranks, [rank & 6, (rank & 6) + 1]);
@@ -113,7 +113,7 @@ describe('a mesh', () => {
     assert.notEqual(DeviceMesh('cpu', [1, 0, 2, 3, 4, 5, 6, 7]).getGroup(), worldGroup());
   });
 
-  each('gives slices by one name and by several, in any order, which share its groups', (rank) => {
+  each('gives slices by one or several names in any order, which share its groups', (rank) => {
     const mesh = cube();
     const tp = mesh.get('tp');
     assert.deepEqual(
@@ -142,7 +142,7 @@ describe('a mesh', () => {
     assert.equal(mesh.get(['pp', 'dp', 'tp']), mesh);
   });
 
-  each('flattens dimensions into one, which is found by its name from everywhere', async (rank) => {
+  each('flattens dimensions into one, which every slice finds by its name', async (rank) => {
     const mesh = DeviceMesh('cpu', cube().mesh, { meshDimNames: ['a', 'b', 'c'] });
     const flat = mesh.get(['a', 'b'])._flatten();
     assert.deepEqual(
@@ -197,7 +197,7 @@ describe('a mesh', () => {
     },
   );
 
-  it('counts meshes alike on ranks inside and outside of them', async () => {
+  it('has the same id on ranks inside and outside of it', async () => {
     const names = await ranks.run(() => {
       const mesh = DeviceMesh(
         'cpu',
@@ -214,7 +214,7 @@ describe('a mesh', () => {
     assert.equal(new Set(names).size, 1);
   });
 
-  each('stands on groups that there are', (rank) => {
+  each('can be created from existing groups', (rank) => {
     const groups = [newGroup([0, 1, 2, 3]), newGroup([4, 5, 6, 7])];
     const own = groups[rank >> 2] as (typeof groups)[number];
     const mesh = DeviceMesh.fromGroup(own, 'cpu', { meshDimNames: ['tp'] });
@@ -249,7 +249,7 @@ describe('a mesh', () => {
     );
   });
 
-  each('has ranks outside', (rank) => {
+  each('exists on ranks outside of it', (rank) => {
     const mesh = DeviceMesh(
       'cpu',
       [
@@ -351,12 +351,12 @@ describe('a mesh', () => {
     initDeviceMesh('cpu', [8], { names: [] } as object),
   );
 
-  it('refuses to be made where there is no process group', () =>
+  it('cannot be created without a process group', () =>
     assert.throws(() => initDeviceMesh('cpu', [1]), /there is no process group/));
 });
 
-describe('a mesh of 4,096 ranks', () => {
-  it('makes the groups of this rank only, and its slices without looking at the others', async () => {
+describe('a DeviceMesh of 4,096 ranks', () => {
+  it("creates only this rank's groups, and slices without a search over all ranks", async () => {
     await runAsRank(new RankRuntime('rank 1234'), async () => {
       const factory = (): never => assert.fail('nothing is sent');
       const context = enterWorld({

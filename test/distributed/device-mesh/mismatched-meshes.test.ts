@@ -1,6 +1,6 @@
 /**
- * Meshes that ranks make differently are found as they are made, and told with both meshes and
- * places.
+ * A mismatch of the meshes of two ranks is an error at creation that names both meshes and call
+ * sites.
  */
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -56,9 +56,9 @@ const differences: [
   ],
 ];
 
-describeOverEngines('meshes that ranks make differently', () => {
+describeOverEngines('a mismatch of meshes between ranks', () => {
   for (const [what, most, one, [mostText, oneText]] of differences) {
-    it(`${what}: the later one is told at once, with both meshes and places`, async () => {
+    it(`is reported to the later rank at once, with both meshes and call sites: ${what}`, async () => {
       const begin = Date.now();
       const error = await errorOf(
         onRanks(4, async (rank) => {
@@ -88,7 +88,7 @@ describeOverEngines('meshes that ranks make differently', () => {
     });
   }
 
-  it('also who waits in a group of it already, with its call, and whoever calls one later', async () => {
+  it('is an error also of ranks that wait in a group of the mesh, and of later calls there', async () => {
     const begin = Date.now();
     const told = await onRanks(4, async (rank) => {
       if (rank === 1) {
@@ -126,7 +126,7 @@ describeOverEngines('meshes that ranks make differently', () => {
     }
   });
 
-  it('end the group of all ranks where it is theirs along a dim: calls for different dims would meet in it', async () => {
+  it('ends the world group if it is a group of the mesh, where calls for different dims would meet', async () => {
     const told = await onRanks(4, async (rank) => {
       const [shape, wait] = rank < 2 ? [[1, 4], 0] : [[4, 1], 50];
       return errorOf(
@@ -144,7 +144,7 @@ describeOverEngines('meshes that ranks make differently', () => {
       assert.match(error.message, /has made DeviceMesh\(cpu, dp: [14], tp: [14]\)/);
   });
 
-  it('do not end groups that another mesh has as well, nor else that of all ranks', async () => {
+  it('does not end groups that another mesh has as well, nor otherwise the world group', async () => {
     await onRanks(4, async (rank) => {
       const sum = async (group?: ReturnType<DeviceMesh['getGroup']>): Promise<number> => {
         const t = ones([1]);
@@ -169,7 +169,7 @@ describeOverEngines('meshes that ranks make differently', () => {
     });
   });
 
-  it('concern no other mesh and group', async () => {
+  it('does not affect other meshes and groups', async () => {
     await onRanks(3, async (rank) => {
       const before = DeviceMesh('cpu', [0, 2], { meshDimNames: ['pp'] });
       if (rank === 1) await sleep(30);
@@ -182,7 +182,7 @@ describeOverEngines('meshes that ranks make differently', () => {
     });
   });
 
-  it('are not where ranks come by equal meshes on different ways, nor in a world that begins anew', async () => {
+  it('is no error if ranks create equal meshes in different forms, nor in a new world', async () => {
     await onRanks(4, async (rank) => {
       const grid = (): DeviceMesh => named('dp', 'tp');
       const part = (): DeviceMesh =>

@@ -1,6 +1,6 @@
 /**
- * What goes wrong between ranks with GPUs: every rank is told what and where, and none is left
- * hanging.
+ * Failures among ranks with GPUs: every rank gets an error with cause and call site, and none
+ * hangs.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -35,7 +35,7 @@ function failures(
   );
 }
 
-describe('GPU ranks of one process that differ', function () {
+describe('the error of GPU ranks of one process', function () {
   this.timeout(60_000);
   before(function () {
     skipWithoutCuda(this);
@@ -53,7 +53,7 @@ describe('GPU ranks of one process that differ', function () {
   }
 
   for (const when of ['in the first call', 'later']) {
-    it(`in the collective, ${when}: all hear both calls and places`, async () => {
+    it(`names both calls and call sites on all ranks if the collective differs, ${when}`, async () => {
       for (const size of worlds()) {
         await inTime(async () => {
           const messages = await failures(size, async (rank) => {
@@ -77,7 +77,7 @@ describe('GPU ranks of one process that differ', function () {
     });
   }
 
-  it('in the shape, which one that is ahead does not hide', async () => {
+  it('reports a different shape also if a rank is ahead', async () => {
     for (const size of worlds()) {
       await inTime(async () => {
         const messages = await failures(size, async (rank) => {
@@ -93,7 +93,7 @@ describe('GPU ranks of one process that differ', function () {
     }
   });
 
-  it('in what they do: one that throws is told to those that wait, with the call they wait in', async () => {
+  it('names a rank that throws, and the call that waits for it', async () => {
     for (const size of worlds()) {
       const seen: string[] = [];
       await inTime(async () => {
@@ -117,7 +117,7 @@ describe('GPU ranks of one process that differ', function () {
     }
   });
 
-  it('in whether they come: after the timeout, with what the missing one called last', async () => {
+  it('names after the timeout the missing rank and its last call', async () => {
     for (const size of worlds()) {
       const messages = await failures(
         size,
@@ -138,7 +138,7 @@ describe('GPU ranks of one process that differ', function () {
     }
   });
 
-  describe('in the meshes that they make', () => {
+  describe('about meshes', () => {
     const size = (): number => cuda.deviceCount();
     const reversed = (): number[] => Array.from({ length: size() }, (_, i) => size() - 1 - i);
     const summed = (t: Tensor, mesh: DeviceMesh): Tensor => {
@@ -149,7 +149,7 @@ describe('GPU ranks of one process that differ', function () {
       if (size() < 2) skipBecause(this, 'one GPU, it takes two');
     });
 
-    it('hear after the timeout who has made none', async () => {
+    it('names after the timeout the rank that has not created the mesh', async () => {
       await inTime(async () => {
         const messages = await failures(
           size(),
@@ -173,7 +173,7 @@ describe('GPU ranks of one process that differ', function () {
       });
     });
 
-    it('number each other as ranks of the world', async () => {
+    it('names global ranks', async () => {
       await inTime(async () => {
         const messages = await failures(size(), async (rank) => {
           const group = new DeviceMesh(device, reversed()).getGroup();
@@ -193,7 +193,7 @@ describe('GPU ranks of one process that differ', function () {
       });
     });
 
-    it('hear at once that they make different ones', async () => {
+    it('reports a mismatch of meshes at once', async () => {
       await inTime(async () => {
         const messages = await failures(2, async (rank) => {
           const t = filled(4);
@@ -211,7 +211,7 @@ describe('GPU ranks of one process that differ', function () {
       });
     });
 
-    it('hear at once of one that throws instead', async () => {
+    it('reports at once a rank that throws instead', async () => {
       const seen: string[] = [];
       await inTime(async () => {
         const error = await errorOf(
@@ -237,7 +237,7 @@ describe('GPU ranks of one process that differ', function () {
   });
 });
 
-describe('GPU ranks that are processes', function () {
+describe('the error of GPU ranks that are processes', function () {
   this.timeout(120_000);
   const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-gpu-ranks-'));
   before(function () {
@@ -278,7 +278,7 @@ describe('GPU ranks that are processes', function () {
     ];
   }
 
-  it('hear of a call that differs, before it hangs', async () => {
+  it('reports a different call before it hangs', async () => {
     for (const name of ['differ', 'shapes']) {
       const [all] = await heard(name, 60_000);
       for (const { message, ms } of all) {
@@ -291,7 +291,7 @@ describe('GPU ranks that are processes', function () {
     }
   });
 
-  it('hear what another has thrown, with the call they were in', async () => {
+  it('names what another rank has thrown, and the call that waited', async () => {
     const [all, error] = await heard('throws', 60_000, 1);
     assert.match((error as Error).message, /rank 1 .*: no data for this rank/);
     for (const { message } of all)
@@ -301,7 +301,7 @@ describe('GPU ranks that are processes', function () {
       );
   });
 
-  it('hear within a second of one that was killed, while their GPUs wait for it', async () => {
+  it('reports a killed rank within a second, while GPUs wait for it', async () => {
     const [all, error] = await heard('killed', 60_000, 1);
     assert.match((error as Error).message, /rank 1 .* was ended by SIGKILL/);
     for (const { message, ms } of all) {
@@ -313,7 +313,7 @@ describe('GPU ranks that are processes', function () {
     }
   });
 
-  it('hear within a second of one that was killed before it made a mesh with them', async () => {
+  it('reports within a second a rank that was killed before it created the mesh', async () => {
     const [all] = await heard('meshes', 60_000, 1);
     for (const { message, ms } of all) {
       assert.match(
@@ -324,7 +324,7 @@ describe('GPU ranks that are processes', function () {
     }
   });
 
-  it('hear after the timeout which of them has not come, and what it called last', async () => {
+  it('names after the timeout the missing rank, and its last call', async () => {
     const [all] = await heard('late', 2_000);
     for (const { message } of all)
       assert.match(

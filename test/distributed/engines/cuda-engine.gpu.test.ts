@@ -1,6 +1,6 @@
 /**
- * Collectives of GPU tensors between ranks of one process: through NCCL with a GPU each, through
- * the host's memory where they share one.
+ * Collectives of GPU tensors among ranks of one process: by NCCL with a GPU each, through host
+ * memory on a shared GPU.
  */
 import assert from 'node:assert/strict';
 import { runLocalRanks } from '../../../lib/distributed/local-ranks/run.js';
@@ -27,7 +27,7 @@ const options = { timeoutMs: 30_000 };
 const device = 'cuda' as const;
 const values = async (t: Tensor): Promise<number[]> => [...(await t.read())].map(Number);
 
-describe('collectives of GPU tensors', () => {
+describe('a collective of GPU tensors', () => {
   before(function () {
     skipWithoutCuda(this);
   });
@@ -36,7 +36,7 @@ describe('collectives of GPU tensors', () => {
   const worlds = (): number[] =>
     [cuda.deviceCount(), cuda.deviceCount() + 1].filter((size) => size > 1);
 
-  it('sum, join, cut and exchange, whatever way they go', async () => {
+  it('reduces, gathers, scatters and exchanges by every engine', async () => {
     for (const size of worlds()) {
       await runLocalRanks(
         size,
@@ -75,7 +75,7 @@ describe('collectives of GPU tensors', () => {
     }
   });
 
-  it('run in groups of some ranks', async () => {
+  it('runs in groups of some ranks', async () => {
     for (const size of worlds()) {
       await runLocalRanks(
         size,
@@ -91,7 +91,7 @@ describe('collectives of GPU tensors', () => {
   });
 
   // Their groups are cut out of that of all ranks.
-  it('run along the dims of a mesh of all ranks', async function () {
+  it('runs along the dims of a mesh of all ranks', async function () {
     if (cuda.deviceCount() < 4) skipBecause(this, 'fewer than 4 GPUs');
     await runLocalRanks(
       4,
@@ -126,7 +126,7 @@ describe('collectives of GPU tensors', () => {
     );
   });
 
-  it('run in a mesh of all ranks in another order', async () => {
+  it('runs in a mesh of all ranks in another order', async () => {
     for (const size of worlds()) {
       await runLocalRanks(
         size,
@@ -145,7 +145,7 @@ describe('collectives of GPU tensors', () => {
     }
   });
 
-  it('carry products of distributed tensors and their gradients', async () => {
+  it('computes products of distributed tensors and their gradients', async () => {
     for (const size of worlds()) {
       await runLocalRanks(
         size,
@@ -178,14 +178,14 @@ describe('collectives of GPU tensors', () => {
   });
 
   // CUDA loads a kernel with its first launch, and waits for all GPUs of the process meanwhile.
-  it('do not wait for a rank of the same process that waits to launch a kernel for the first time', async function () {
+  it('does not deadlock with the first kernel launch of another rank of the process', async function () {
     if (cuda.deviceCount() < 2) skipBecause(this, 'fewer than 2 GPUs');
     const seen = await runProgram<number[][]>('distributed/programs/first-kernel-launch');
     for (const sums of seen)
       for (const sum of sums) assert.ok(Math.abs(sum - 1) < 1e-3, String(sums));
   });
 
-  it('fail on all ranks when one does not come', async () => {
+  it('fails on all ranks if one does not come', async () => {
     for (const size of worlds()) {
       const failed = runLocalRanks(
         size,

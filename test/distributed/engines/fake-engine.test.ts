@@ -1,7 +1,4 @@
-/**
- * Worlds of which one rank is there: what collectives give, under fake tensors too, and what they
- * move.
- */
+/** Fake worlds, in which one rank is real: results of collectives, fake tensors, and traffic. */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../../lib/compile/index.js';
 import { enterFakeWorld } from '../../../lib/distributed/launch/fake-world.js';
@@ -52,7 +49,7 @@ const list = (t: Tensor): unknown => t.tolist();
 describe('a fake world', () => {
   afterEach(() => destroyProcessGroup());
 
-  it('has ranks of its own only', async () => {
+  it('has one real rank', async () => {
     for (const rank of [4, 5000, -1])
       await assert.rejects(
         initProcessGroup('fake', { rank, worldSize: 4 }),
@@ -61,7 +58,7 @@ describe('a fake world', () => {
     assert.equal(isInitialized(), false);
   });
 
-  it('has any size and waits for nobody', async () => {
+  it('has any size and never waits', async () => {
     enter(1, 3);
     assert.deepEqual([getRank(), getWorldSize(), worldGroup().ranks], [1, 3, [0, 1, 2]]);
     await barrier();
@@ -74,7 +71,7 @@ describe('a fake world', () => {
     assert.deepEqual(list(x), [1, 1]);
   });
 
-  it('gives what its own values would give', () => {
+  it('computes as if all ranks had its own values', () => {
     enter(1, 3);
     const x = tensor([1, 2]);
     allReduce(x);
@@ -121,7 +118,7 @@ describe('a fake world', () => {
     assert.deepEqual(list(part), [3, 4]);
   });
 
-  it('takes a rank beyond its size', async () => {
+  it('accepts a rank beyond its size', async () => {
     enter(3, 2);
     assert.deepEqual([getRank(), getWorldSize()], [3, 2]);
     const parts = [zeros([2]), zeros([2])];
@@ -150,7 +147,7 @@ describe('a fake world', () => {
     assert.deepEqual(sent, [1, 'two']);
   });
 
-  it('takes fake tensors, without memory', () => {
+  it('accepts fake tensors without memory', () => {
     enter(0, 4096);
     memory.collect(); // what other tests have dropped
     const before = memory.stats().allocatedBytes;
@@ -198,7 +195,7 @@ describe('a fake world', () => {
     enter(1, 2);
   });
 
-  it('of 4096 ranks has groups for next to nothing', () => {
+  it('of 4096 ranks creates groups at almost no cost', () => {
     enter(77, 4096);
     const rows = Array.from({ length: 64 }, (_, row) =>
       Array.from({ length: 64 }, (_, column) => 64 * row + column),
@@ -211,8 +208,8 @@ describe('a fake world', () => {
   });
 });
 
-describe('fake tensors in a world of real ranks', () => {
-  it('are refused: they have nothing to send', async () => {
+describe('a fake tensor in a world of real ranks', () => {
+  it('is refused because it has no values to send', async () => {
     await onRanks(2, async () => {
       const fake = new FakeTensorMode().fromTensor(ones([2]));
       assert.throws(
@@ -226,7 +223,7 @@ describe('fake tensors in a world of real ranks', () => {
 });
 
 describe('FakeStore', () => {
-  it('keeps what is set and waits for nothing', async () => {
+  it('keeps values and never waits', async () => {
     const store = new FakeStore();
     assert.equal((await store.get('never')).length, 0);
     await store.wait(['a', 'b']);
@@ -239,7 +236,7 @@ describe('FakeStore', () => {
 describe('traffic', () => {
   afterEach(() => destroyProcessGroup());
 
-  it('is that of rings, by group and name', () => {
+  it('of one rank is that of ring algorithms, by group and name', () => {
     enter(1, 4);
     const pair = newGroup([1, 3]);
     const recorder = new TrafficRecorder();
@@ -267,7 +264,7 @@ describe('traffic', () => {
     assert.equal(recorder.total().calls, 5);
   });
 
-  it('adds up: what all ranks send, all ranks receive', async () => {
+  it('of all ranks adds up: they receive as much as they send', async () => {
     for (const size of [1, 2, 3, 5]) {
       const recorder = new TrafficRecorder();
       await onRanks(size, async (rank) => {

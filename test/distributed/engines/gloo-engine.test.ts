@@ -1,4 +1,4 @@
-/** How ranks of several machines find each other, and what they say where gloo is missing. */
+/** Ranks connected by gloo: addresses, errors of connecting, and a missing engine. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { type NetworkInterfaceInfo, tmpdir } from 'node:os';
@@ -36,11 +36,11 @@ const interfaces = {
   empty: [],
 };
 
-describe('the address of a machine', () => {
+describe('the address of this machine', () => {
   const found = (host: string | null, oneMachine: boolean, env: Record<string, string> = {}) =>
     ownAddress('initProcessGroup', host, oneMachine, interfaces, env);
 
-  it('is that of the interface that a variable names', async () => {
+  it('is that of the interface which the environment names', async () => {
     assert.equal(
       await found('127.0.0.1', false, {
         SHARDWISE_SOCKET_IFNAME: 'ib0',
@@ -55,7 +55,7 @@ describe('the address of a machine', () => {
     );
   });
 
-  it('is loopback among ranks of one machine, and nowhere else if there is another', async () => {
+  it('is loopback only if all ranks are on one machine or there is no other interface', async () => {
     assert.equal(await found('127.0.0.1', true), '127.0.0.1');
     assert.equal(await found('localhost', false), '10.1.0.7');
     assert.equal(await found(null, false), '10.1.0.7');
@@ -63,13 +63,13 @@ describe('the address of a machine', () => {
   });
 });
 
-describe('ranks that meet by gloo', function () {
+describe('ranks connected by gloo', function () {
   this.timeout(60_000);
   before(function () {
     skipWithoutGloo(this);
   });
 
-  it('leave no keys in their store', async () => {
+  it('leave no keys in the store', async () => {
     const store = new HashStore();
     const open = (rank: number) =>
       GlooWorld.open({
@@ -84,7 +84,7 @@ describe('ranks that meet by gloo', function () {
     assert.equal(await store.numKeys(), 0);
   });
 
-  it('are told which of them cannot connect, and who does not come', async () => {
+  it('get an error naming a rank that cannot connect or does not come', async () => {
     const store = new HashStore();
     const open = (rank: number, host: string) =>
       GlooWorld.open({
@@ -122,7 +122,7 @@ describe('ranks that meet by gloo', function () {
     );
   });
 
-  it('make groups where some of them wait, and are told who joins none', async () => {
+  it('create groups in any order, and get an error naming a rank that never joins', async () => {
     const messages = await launch(
       3,
       async (rank) => {
@@ -140,7 +140,7 @@ describe('ranks that meet by gloo', function () {
     assert.match(messages[0] as string, /rank 2 has left the group, it has called nothing yet/);
   });
 
-  it('name in the error of a timeout whom the rank that has not come waits for itself', async () => {
+  it('name after a timeout the rank that the missing rank itself waits for', async () => {
     const timeoutMs = 800;
     const errors = await onRanks(
       3,
@@ -162,7 +162,7 @@ describe('ranks that meet by gloo', function () {
     );
   });
 
-  it('pass large values whole, and many small messages in order', async () => {
+  it('deliver large values whole and many small messages in order', async () => {
     const { results } = await runProgram<{ results: unknown }>(
       'distributed/programs/over-gloo',
       'large',
@@ -171,7 +171,7 @@ describe('ranks that meet by gloo', function () {
   });
 
   for (const stranger of ['reset', 'close', 'hold', 'crowd', 'guess']) {
-    it(`connect whatever a stranger does at their port: ${stranger}`, async () => {
+    it(`connect despite an unknown client at their port: ${stranger}`, async () => {
       const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-strangers-'));
       try {
         const outcomes = await Promise.all(
@@ -186,7 +186,7 @@ describe('ranks that meet by gloo', function () {
     });
   }
 
-  it('say what to install where the engine is missing', async () => {
+  it('get an error saying what to install if the engine is missing', async () => {
     const { message } = await runProgram<{ message: string }>(
       'distributed/programs/over-gloo',
       'missing',

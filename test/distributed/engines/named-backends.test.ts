@@ -1,7 +1,4 @@
-/**
- * Backends that a program names for some devices only: tensors of others are refused, and do not go
- * another way silently.
- */
+/** Backends that a program names for some devices only: tensors of other devices are refused. */
 import assert from 'node:assert/strict';
 import {
   allReduce,
@@ -16,11 +13,11 @@ import {
 import { cuda, ones } from '../../../lib/index.js';
 import { skipBecause } from '../../skip.js';
 
-describe("ranks of launch with the backend 'nccl' alone", () => {
+describe("ranks with the backend 'nccl' alone", () => {
   const refused =
     /allReduce: group "world" has no engine for CPU tensors: a backend was named for cuda only\. Name one for the CPU as well, such as 'cpu:shm,cuda:nccl', or move the tensor to the GPU/;
 
-  it('refuse CPU tensors, in the world and in groups', async () => {
+  it('refuse CPU tensors in the world and in groups', async () => {
     await launch(
       2,
       () => {
@@ -37,14 +34,14 @@ describe("ranks of launch with the backend 'nccl' alone", () => {
     );
   });
 
-  it('meet on their GPUs in a barrier: where there is none, that is what is said', async () => {
+  it('run barriers on their GPUs, and get an error without a GPU', async () => {
     const message = await launch(1, () => barrier().then(() => '', String), {
       backend: 'nccl',
     }).then(([text]) => text as string);
     assert.ok(!/CPU tensors/.test(message), message);
   });
 
-  it('say at initProcessGroup what is missing, and begin where another backend is named', async function () {
+  it('get the error of a missing GPU from initProcessGroup, unless another backend is named', async function () {
     if (cuda.isAvailable()) return skipBecause(this, 'this machine has GPUs');
     const missing =
       /^initProcessGroup: the backend 'nccl' needs GPUs, and this machine has no usable one\. .*'shm' or 'gloo'.*\ndevice "cuda:0" is not available: /;
@@ -59,7 +56,7 @@ describe("ranks of launch with the backend 'nccl' alone", () => {
     destroyProcessGroup();
   });
 
-  it('use the CPU where it is named too, or no backend is', async () => {
+  it('accept CPU tensors if a CPU backend is named too, or none is named', async () => {
     for (const backend of ['cpu:shm,cuda:nccl', 'shm', null]) {
       const values = await launch(
         2,

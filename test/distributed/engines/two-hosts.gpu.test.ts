@@ -1,6 +1,4 @@
-/**
- * GPUs of two hosts, which are mounts of this one with shared memory of their own and a GPU each.
- */
+/** GPUs of two hosts, simulated by mount namespaces with separate shared memory and a GPU each. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -107,22 +105,21 @@ describe('GPU ranks of two hosts', function () {
     }
   }
 
-  it('compute together where they share a GPU: through the memory of the hosts and gloo', () =>
-    compute(['0', '0'], 2));
+  it('compute together on a shared GPU through host memory and gloo', () => compute(['0', '0'], 2));
 
   describe('with a GPU each', () => {
     before(function () {
       if (cuda.deviceCount() < 2) skipBecause(this, 'one GPU, it takes two');
     });
 
-    it('compute together, named no backend: by NCCL', () => compute(['0', '1'], 1));
+    it('compute together by NCCL without a named backend', () => compute(['0', '1'], 1));
 
-    it('compute together in pairs, between the hosts and in each', async function () {
+    it('compute together in pairs between the hosts and within each', async function () {
       if (cuda.deviceCount() < 4) skipBecause(this, 'fewer than 4 GPUs');
       await compute(['0,1', '2,3'], 2);
     });
 
-    it('all hear at once of a shape that differs, though NCCL does not see it on each', async () => {
+    it('all report a different shape at once, although NCCL does not detect it on each host', async () => {
       for (const { message, ms } of await heard('shapes', [0, 1])) {
         assert.match(
           message,
@@ -133,7 +130,7 @@ describe('GPU ranks of two hosts', function () {
       }
     });
 
-    it('number each other as ranks of the world, whatever their places are', async () => {
+    it('name global ranks in errors, whatever their group ranks are', async () => {
       const [near, far] = (await heard('turned', [0, 1])) as [Heard, Heard];
       assert.match(near.message, /rank 1 called allReduce of 5 float32/);
       assert.match(
@@ -142,7 +139,7 @@ describe('GPU ranks of two hosts', function () {
       );
     });
 
-    it('hear of one that was killed, while their GPUs wait for it', async () => {
+    it('report a killed rank while their GPUs wait for it', async () => {
       for (const { message, ms } of await heard('killed', [0])) {
         assert.match(
           message,
@@ -152,7 +149,7 @@ describe('GPU ranks of two hosts', function () {
       }
     });
 
-    it('hear after the timeout which of them has not come, and what it called last', async () => {
+    it('name after the timeout the missing rank and its last call', async () => {
       const [near, far] = (await heard('late', [0, 1], 2_000)) as [Heard, Heard];
       assert.match(
         near.message,

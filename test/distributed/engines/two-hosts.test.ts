@@ -1,7 +1,4 @@
-/**
- * Two hosts, which are network namespaces of this one with a cable between them and shared memory
- * of their own.
- */
+/** Two hosts, simulated by network namespaces with a virtual cable and separate shared memory. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -94,7 +91,7 @@ describe('ranks of two hosts', function () {
   });
   after(removeHosts);
 
-  it('compute together, named no backend: by gloo between the hosts, by shared memory in each', async () => {
+  it('compute together by gloo between hosts and by shared memory within each, without a named backend', async () => {
     run = runOnBoth('computes', folder, 30_000);
     assert.deepEqual(await Promise.all(run.ended), [0, 0], run.text());
     const seen = await reports<{ sums: unknown }>(folder, ranks, run);
@@ -107,7 +104,7 @@ describe('ranks of two hosts', function () {
     ]);
   });
 
-  it('all fail within the timeout when the cable is cut, and nothing hangs', async () => {
+  it('all fail within the timeout if the network fails, and nothing hangs', async () => {
     const timeoutMs = 3_000;
     run = runOnBoth('goesOn', folder, timeoutMs);
     await reports(folder, ranks, run, (seen) => seen === 'ready');

@@ -1,7 +1,4 @@
-/**
- * `launch` where this process may open too few files: a rejection, never an event that nobody hears
- * of, and nothing left.
- */
+/** `launch` with too few file descriptors rejects, without an unhandled event and without leaks. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -55,10 +52,10 @@ function processesWith(mark: string): string[] {
   });
 }
 
-describe('launch with too few descriptors', function () {
+describe('launch with too few file descriptors', function () {
   this.timeout(120_000);
 
-  it('rejects, says which rank could not be started and why, ends the others and leaves nothing', async () => {
+  it('names the rank that could not start and why, ends the others and leaks nothing', async () => {
     const before = leakedSegments();
     let named = 0;
     for (const spare of [0, 1, 2, 3, 4, 6, 8, 10, 12, 14]) {

@@ -1,4 +1,4 @@
-/** Ranks that find each other by a file: one run after another, and after one that has died. */
+/** Ranks that find each other by a file: consecutive runs, and a file of a run that died. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -33,10 +33,10 @@ async function killedRank(file: string): Promise<void> {
   await gone;
 }
 
-describe('ranks that meet in a file', function () {
+describe('ranks with a file as rendezvous', function () {
   this.timeout(60_000);
 
-  it('take it with them, so that the next run may use it', async () => {
+  it('remove the file, so that the next run can use its name', async () => {
     const file = path.join(folder, 'twice');
     for (let run = 0; run < 2; run++) {
       assert.deepEqual(await bothRanks(file), [[3], [3]]);
@@ -44,7 +44,7 @@ describe('ranks that meet in a file', function () {
     }
   });
 
-  it('may begin anew', async () => {
+  it('can start again after destroyProcessGroup', async () => {
     const file = path.join(folder, 'anew');
     assert.deepEqual(await bothRanks(file, 'anew'), [
       [3, 3],
@@ -53,11 +53,11 @@ describe('ranks that meet in a file', function () {
     assert.equal(existsSync(file), false);
   });
 
-  it('may have been ranks elsewhere before, each as often as it likes', async () => {
+  it('can have been ranks of other worlds before', async () => {
     assert.deepEqual(await bothRanks(path.join(folder, 'after'), 'elsewhere', '5000'), [[3], [3]]);
   });
 
-  it('are told that the file is of an earlier run, whichever comes first', async () => {
+  it('get an error if the file is of an earlier run, whichever rank comes first', async () => {
     for (const first of ['0', '1']) {
       const file = path.join(folder, `earlier-${first}`);
       await killedRank(file);
@@ -71,7 +71,7 @@ describe('ranks that meet in a file', function () {
     }
   });
 
-  it('are told so too where that one had another size', async () => {
+  it('get that error also if the earlier world had another size', async () => {
     const file = path.join(folder, 'size');
     await killedRank(file);
     assert.match(
@@ -80,7 +80,7 @@ describe('ranks that meet in a file', function () {
     );
   });
 
-  it('are asked for the file, not for an address, when one does not come, and the next try finds no trace of it', async () => {
+  it('get an error naming the file if a rank does not come, and the next run is not affected', async () => {
     const file = path.join(folder, 'alone');
     for (let attempt = 0; attempt < 2; attempt++) {
       const error = (await errorOf(
@@ -101,7 +101,7 @@ describe('ranks that meet in a file', function () {
     }
   });
 
-  it('say where two have one number that the file may be of an earlier run', async () => {
+  it('get an error mentioning an earlier run if two processes have one rank', async () => {
     const file = path.join(folder, 'number');
     const waiting = runProgram<string>(program, file, '0');
     await untilInside(file);

@@ -1,4 +1,4 @@
-/** How a process learns which rank it is, and how ranks become one world. */
+/** `initProcessGroup`: rank and world size from environment and options, and the rendezvous. */
 import assert from 'node:assert/strict';
 import { chooseEngines, parseBackend } from '../../../lib/distributed/engines/select.js';
 import { firstHost, readRankEnvironment } from '../../../lib/distributed/launch/environment.js';
@@ -26,8 +26,8 @@ const torchrun = {
   MASTER_PORT: '2345',
 };
 
-describe('the environment of a rank', () => {
-  it('is torchrun’s', () => {
+describe('the rank environment', () => {
+  it("is read from torchrun's variables", () => {
     assert.deepEqual(readRankEnvironment(torchrun), {
       rank: 1,
       worldSize: 4,
@@ -44,7 +44,7 @@ describe('the environment of a rank', () => {
     assert.equal(readRankEnvironment({}), null);
   });
 
-  it('is Slurm’s in a step, with the first node of its list', () => {
+  it("is read from Slurm's variables in a step, with the first node of its list", () => {
     const slurm = {
       SLURM_PROCID: '5',
       SLURM_NTASKS: '8',
@@ -70,7 +70,7 @@ describe('the environment of a rank', () => {
     assert.deepEqual(['a,b', 'a[3]', 'a[01-03]b,c', 'a'].map(firstHost), ['a', 'a3', 'a01b', 'a']);
   });
 
-  it('is Open MPI’s or PMI’s, which say where the store is only on one machine', () => {
+  it("is read from Open MPI's or PMI's variables, with a store address only on one machine", () => {
     const mpi = {
       OMPI_COMM_WORLD_RANK: '2',
       OMPI_COMM_WORLD_SIZE: '4',
@@ -106,7 +106,7 @@ describe('the environment of a rank', () => {
     );
   });
 
-  it('is refused where it is no number, or half of it is missing', () => {
+  it('is refused if a value is not a number or variables are missing', () => {
     assert.throws(
       () => readRankEnvironment({ ...torchrun, RANK: 'one' }),
       /RANK to be a whole number, got 'one'/,
@@ -129,7 +129,7 @@ describe('the environment of a rank', () => {
 describe('initProcessGroup', () => {
   afterEach(() => destroyProcessGroup());
 
-  it('is a world of one rank where nobody says otherwise, and only once', async () => {
+  it('creates a world of one rank by default, and only once', async () => {
     await initProcessGroup();
     assert.deepEqual([getRank(), getWorldSize()], [0, 1]);
     const t = full([2], 3);
@@ -140,7 +140,7 @@ describe('initProcessGroup', () => {
     await Promise.all([initProcessGroup('cpu:shm'), assert.rejects(initProcessGroup(), /already/)]);
   });
 
-  it('says which GPU `cuda` means for this rank, by deviceId', async () => {
+  it('selects the GPU that `cuda` means by deviceId', async () => {
     await initProcessGroup(undefined, { deviceId: 'cuda:3' });
     assert.equal(device('cuda').index, 3);
     assert.equal(device('cuda:1').index, 1);
@@ -152,7 +152,7 @@ describe('initProcessGroup', () => {
     );
   });
 
-  it('refuses ranks, worlds and options that are none', async () => {
+  it('refuses invalid ranks, world sizes and options', async () => {
     const bad: InitOptions[] = [
       { rank: 2, worldSize: 2 },
       { rank: -1, worldSize: 2 },
@@ -204,7 +204,7 @@ describe('initProcessGroup', () => {
     assert.ok(Date.now() - started < 5_000);
   });
 
-  it('gives up after the timeout where nobody has come who could read why', async () => {
+  it('ends at the timeout if no other rank has come to read the error', async () => {
     const free = await new TCPStore('127.0.0.1', 0, { isServer: true }).ready();
     await free.close();
     const started = Date.now();
@@ -220,7 +220,7 @@ describe('initProcessGroup', () => {
     assert.ok(Date.now() - started < 900, 'nobody is waited for'); // last words take a second
   });
 
-  it('takes options alone', async () => {
+  it('accepts options alone', async () => {
     await initProcessGroup({ timeoutMs: 4_000, deviceId: 2 });
     assert.deepEqual([getWorldSize(), device('cuda').index], [1, 2]);
     destroyProcessGroup();
@@ -237,7 +237,7 @@ describe('initProcessGroup', () => {
   });
 });
 
-describe('the meeting of ranks', () => {
+describe('the rendezvous', () => {
   const meet = (
     store: HashStore,
     rank: number,
@@ -250,7 +250,7 @@ describe('the meeting of ranks', () => {
       result.status === 'rejected' ? (result.reason as Error).message : 'no error',
     );
 
-  it('gives all the same list, run and token', async () => {
+  it('gives all ranks the same list, run and token', async () => {
     const store = new HashStore();
     const found = await Promise.all(
       [0, 1, 2].map((rank) => meet(store, rank, 3, 'shm', rank === 0)),
@@ -261,7 +261,7 @@ describe('the meeting of ranks', () => {
     assert.ok(Number.isSafeInteger(found[0]?.token));
   });
 
-  it('fails on all ranks where a number is taken twice, worlds or backends differ', async () => {
+  it('fails on all ranks if a rank is taken twice, or worlds or backends differ', async () => {
     const twice = new HashStore();
     for (const text of await messages([meet(twice, 0, 3), meet(twice, 1, 3), meet(twice, 1, 3)]))
       assert.match(text, /rank 1 was taken twice: by process \d+ on .* and by process \d+/);
@@ -273,7 +273,7 @@ describe('the meeting of ranks', () => {
       assert.match(text, /rank 0 was given the backend shm, rank 1 gloo/);
   });
 
-  it('takes no shared memory for ranks on several machines, and says what would do', async () => {
+  it('refuses shared memory for ranks on several machines, with advice', async () => {
     const agreement = {
       hosts: ['a', 'a', 'b'],
       hostNames: ['node1', 'node1', 'node2'],

@@ -1,4 +1,4 @@
-/** `launch` and `withRanks`: functions as ranks of this process and of processes of their own. */
+/** `launch` and `withRanks`: functions as local ranks and as processes. */
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { nodeArguments } from '../../../lib/distributed/launch/launch.js';
@@ -37,7 +37,7 @@ describe('launch', function () {
     assert.equal(isAvailable(), true);
   });
 
-  it('ends a program that launches itself at its first rank, which would launch more without end', async () => {
+  it('ends a program that launches itself recursively at its first rank', async () => {
     const program = new URL(
       `../programs/recursive-launch${path.extname(import.meta.url)}`,
       import.meta.url,
@@ -48,7 +48,7 @@ describe('launch', function () {
     );
   });
 
-  it("gives ranks Node's arguments, but no program in them and no port", () => {
+  it("passes Node's arguments to ranks, except an inline program and debugger ports", () => {
     const given = [
       '--import',
       'tsx',
@@ -85,7 +85,7 @@ describe('launch', function () {
     );
   });
 
-  it('does not let a rank that has left begin anew, nor launch ranks', async () => {
+  it('does not let a rank join a second world or launch ranks', async () => {
     await launch(1, async () => {
       await assert.rejects(
         launch(2, () => 0),
@@ -96,7 +96,7 @@ describe('launch', function () {
     });
   });
 
-  it('runs functions as processes that come to the same call, with what calls before it gave', async () => {
+  it('runs a function in processes that reach the same call, with the results of earlier calls', async () => {
     const { first, second } = await runProgram<{ first: unknown; second: unknown }>(
       'distributed/programs/launch-functions',
       'twice',
@@ -108,7 +108,7 @@ describe('launch', function () {
     assert.deepEqual(second, [3, 4]);
   });
 
-  it('gives ranks the errors of calls before as they were: class, details and causes', async () => {
+  it('passes errors of earlier calls to ranks with class, details and causes', async () => {
     const [first, ...ranks] = await runProgram<unknown[][]>(
       'distributed/programs/launch-functions',
       'failed',
@@ -118,7 +118,7 @@ describe('launch', function () {
     assert.deepEqual(ranks, [first, first]);
   });
 
-  it('brings the error of a process back, with its name, code and stack', async () => {
+  it('returns the error of a process with its name, code and stack', async () => {
     const { message, cause } = await runProgram<{ message: string; cause: Record<string, string> }>(
       'distributed/programs/launch-functions',
       'fails',
@@ -131,14 +131,14 @@ describe('launch', function () {
     assert.match(cause['stack'] as string, /launch-functions\.[jt]s:\d+/);
   });
 
-  it('names the process that ended first, not one that failed for want of it', async () => {
+  it('names the process that failed first, not one that failed as a consequence', async () => {
     assert.match(
       await runProgram<string>('distributed/programs/launch-functions', 'exits'),
       /^launch: rank 1 \(process \d+\) ended with exit code 3/,
     );
   });
 
-  it('fails with what no process has read, unless it was heard of', async () => {
+  it('fails with a failure that no process has observed', async () => {
     assert.match(
       await runProgram<string>('distributed/programs/launch-functions', 'unread'),
       /^launch: rank \d \(process \d+\) ended with exit code 1: .*rank \d called allReduce of \d float32/,
@@ -149,7 +149,7 @@ describe('launch', function () {
     );
   });
 
-  it('ends when a rank waits for what never comes, and says which', async () => {
+  it('names a rank that awaits a promise which never resolves', async () => {
     interface Stuck {
       message: string;
       cause: string | null;
@@ -175,7 +175,7 @@ describe('launch', function () {
     assert.deepEqual(missed.next, [0, 1]);
   });
 
-  it('refuses what is no size, no program and no option', async () => {
+  it('refuses an invalid size, program or option', async () => {
     const fn = (): number => 0;
     for (const call of [
       () => launch(0, fn),
@@ -229,7 +229,7 @@ describe('withRanks', () => {
     ),
   );
 
-  it('fails with the error that a rank has thrown, and its number', async () => {
+  it('fails with the error and the number of the rank that threw', async () => {
     const test = withRanks(2, (rank) => assert.equal(rank, 0));
     await assert.rejects(
       test.call(undefined),
@@ -240,7 +240,7 @@ describe('withRanks', () => {
     );
   });
 
-  it('names ranks that do not come, in time', async () => {
+  it('names missing ranks before the test times out', async () => {
     const test = withRanks(
       2,
       async (rank) => {
@@ -254,7 +254,7 @@ describe('withRanks', () => {
     await assert.rejects(test.call(undefined), /rank 0: .*rank 1 has not joined/);
   });
 
-  it('replays an order and what went wrong', async () => {
+  it('replays the order and the failure of a seed', async () => {
     const orderOf = async (seed: number): Promise<string> => {
       const order: number[] = [];
       const turns = async (rank: number): Promise<void> => {
@@ -280,7 +280,7 @@ describe('withRanks', () => {
       );
   });
 
-  it('refuses options that are none', () => {
+  it('refuses invalid options', () => {
     assert.throws(() => withRanks(0, () => 0), ArgumentError);
     assert.throws(() => withRanks(2, 3 as never), ArgumentError);
     assert.throws(() => withRanks(2, () => 0, { mode: 'threads' as never }), ArgumentError);

@@ -1,6 +1,6 @@
 /**
- * Ranks that are processes: values over shared memory, and what becomes of the others when one
- * fails, dies or stalls.
+ * Ranks that are processes: collectives over shared memory and gloo, and ranks that fail, die or
+ * stall.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -50,7 +50,7 @@ async function until(what: () => boolean, ms = 10_000): Promise<void> {
 after(() => rmSync(folder, { recursive: true }));
 
 for (const backend of ['shm', 'gloo']) {
-  describe(`ranks that are processes, by ${backend}`, function () {
+  describe(`ranks that are processes over ${backend}`, function () {
     this.timeout(60_000);
     talkBy(backend);
   });
@@ -62,7 +62,7 @@ function talkBy(backend: string): void {
   });
   afterEach(() => assert.deepEqual(leakedSegments(), []));
 
-  it('do every collective, with uneven and empty parts, and say at both places where calls differ', async () => {
+  it('run every collective with uneven and empty shards, and name both call sites of a mismatch', async () => {
     const { run, seen } = scenario('values', 3, { backend });
     await run();
     for (const rank of [0, 1]) {
@@ -88,7 +88,7 @@ function talkBy(backend: string): void {
     }
   });
 
-  it('hear within the timeout of a rank that was killed in a collective', async () => {
+  it('report within the timeout a rank that was killed in a collective', async () => {
     const { run, seen } = scenario('killed', 3, { backend, timeoutMs: 20_000 });
     const error = await errorOf(run);
     assert.match(error.message, /^launch: rank 1 \(process \d+\) was ended by SIGKILL/);
@@ -99,7 +99,7 @@ function talkBy(backend: string): void {
     for (const rank of [0, 2]) assert.match(seen<string>(rank), /allReduce.*rank 1 has died/s);
   });
 
-  it('number one that was killed as a rank of the world, whatever its place in their group', async () => {
+  it('name the global rank of a killed process, whatever its group rank', async () => {
     const { run, seen } = scenario('killedInPart', 3, { backend, timeoutMs: 20_000 });
     await errorOf(run);
     const { message, details } = seen<{ message: string; details: CollectiveDetails }>(2);
@@ -108,7 +108,7 @@ function talkBy(backend: string): void {
     assert.deepEqual(details.calls.map((call) => call.rank).sort(), [1, 2]);
   });
 
-  it('hear what another has thrown, which is the error of the run', async () => {
+  it('report what another rank has thrown, which is the error of the run', async () => {
     const { run, seen } = scenario('throws', 2, { backend });
     const error = await errorOf(run);
     assert.match(
@@ -121,7 +121,7 @@ function talkBy(backend: string): void {
     );
   });
 
-  it('hear at once of a rank that is gone before it came to their group', async () => {
+  it('report at once a rank that died before it joined their group', async () => {
     const { run, seen } = scenario('gone', 4, { backend, timeoutMs: 20_000 });
     const begin = Date.now();
     const error = await errorOf(run);
@@ -135,7 +135,7 @@ function talkBy(backend: string): void {
   });
 
   for (const worlds of [0, 1]) {
-    it(`hear at once of a rank that has ended well before it came to ${worlds === 0 ? 'any world' : 'the second world'}, whether they wait or come later`, async () => {
+    it(`report at once a rank that exited before it joined ${worlds === 0 ? 'any world' : 'the second world'}, whether they wait or come later`, async () => {
       const { run, seen } = scenario('ends-before', 3, {
         backend,
         timeoutMs: 30_000,
@@ -152,7 +152,7 @@ function talkBy(backend: string): void {
     });
   }
 
-  it('are told which call waited in vain for a rank that never comes to the group', async () => {
+  it('name the call that waited for a rank which never joins the group', async () => {
     // in which they have to find each other first
     const { run, seen } = scenario('absent', 2, { backend, timeoutMs: 2_000 });
     await run();
@@ -171,7 +171,7 @@ function talkBy(backend: string): void {
     }
   });
 
-  it('hear at once of meshes that they make differently, with both', async () => {
+  it('report at once a mismatch of meshes, with both meshes', async () => {
     const { run, seen } = scenario('differentMeshes', 4, { backend, timeoutMs: 20_000 });
     const begin = Date.now();
     await run();
@@ -201,7 +201,7 @@ function talkBy(backend: string): void {
     }
   });
 
-  it('hear of each of several meshes that they make differently', async () => {
+  it('report each of several mismatched meshes', async () => {
     const { run, seen } = scenario('twoDifferentMeshes', 4, { backend, timeoutMs: 20_000 });
     await run();
     for (const rank of [0, 1, 2, 3]) {
@@ -217,7 +217,7 @@ function talkBy(backend: string): void {
     }
   });
 
-  it('are told by a read that blocks what they made a group by', async () => {
+  it('name in the error of a blocking read the call that created the group', async () => {
     const { run, seen } = scenario('blocking', 2, { backend, timeoutMs: 2_000 });
     await run();
     assert.match(
@@ -226,7 +226,7 @@ function talkBy(backend: string): void {
     );
   });
 
-  it('are told where those stand that have not come to a group', async () => {
+  it('name the progress of ranks that have not joined a group', async () => {
     const { run, seen } = scenario('notJoined', 3, { backend, timeoutMs: 3_000 });
     await run();
     const [made, other] = seen<{ message: string; details: CollectiveDetails }[]>(0) as [
@@ -250,7 +250,7 @@ function talkBy(backend: string): void {
     );
   });
 
-  it('end with the failure of a Work that nobody has asked', async () => {
+  it('exit with the unobserved failure of a Work', async () => {
     const error = await errorOf(scenario('unheard', 2, { backend }).run);
     assert.match(
       error.message,
@@ -258,7 +258,7 @@ function talkBy(backend: string): void {
     );
   });
 
-  it('hear of a rank that makes no progress, and are not kept from ending by it', async () => {
+  it('report a rank without progress, and can still exit', async () => {
     const { run, seen } = scenario('stalls', 2, { backend, timeoutMs: 2_500 });
     const error = await errorOf(run);
     assert.match(seen<string>(0), /allReduce.*rank 1 has not come.*timeout after \d+ ms/s);
@@ -273,7 +273,7 @@ describe('ranks that are processes', function () {
   this.timeout(60_000);
   afterEach(() => assert.deepEqual(leakedSegments(), []));
 
-  it('hear at once of groups that they make of different ranks, with both lists', async () => {
+  it('report at once a mismatch of groups, with both lists', async () => {
     const { run, seen } = scenario('differentGroups', 3, { timeoutMs: 20_000 });
     await run();
     assert.match(
@@ -286,7 +286,7 @@ describe('ranks that are processes', function () {
     );
   });
 
-  it('take little of /dev/shm for their groups', async () => {
+  it('use little of /dev/shm for their groups', async () => {
     const { run, seen } = scenario('memory', 4);
     await run();
     const [world, part] = seen<[number, number]>(0);
@@ -294,7 +294,7 @@ describe('ranks that are processes', function () {
   });
 
   for (const what of ['waits', 'loops']) {
-    it(`end when the process that made them is killed, also while one ${what === 'waits' ? 'waits for the other' : 'is in an endless loop'}`, () =>
+    it(`exit if their launcher is killed, also while one ${what === 'waits' ? 'waits for the other' : 'is in an endless loop'}`, () =>
       endWithParent(what));
   }
 
@@ -316,7 +316,7 @@ describe('ranks that are processes', function () {
     assert.deepEqual(leakedSegments(pids), []);
   }
 
-  it('would be seen to leave memory', () => {
+  it('are checked for leaked memory by a check that detects it', () => {
     const name = `shardwise-0-${spawn('true').pid}-left`;
     writeFileSync(path.join('/dev/shm', name), '');
     try {

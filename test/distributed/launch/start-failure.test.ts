@@ -1,6 +1,6 @@
 /**
- * Starts without a launcher that fail: every rank is told because of whom, though the store goes
- * with rank 0.
+ * Failed starts without a launcher: every rank names the cause, even if the store closes with rank
+ * 0.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -88,13 +88,13 @@ async function untilThere(port: number, ranks: readonly number[]): Promise<void>
   await store.close();
 }
 
-describe('a start without a launcher', function () {
+describe('a failed start without a launcher', function () {
   this.timeout(60_000);
   afterEach(() => {
     for (const child of children.splice(0)) child.kill('SIGKILL');
   });
 
-  it('names rank 0 and initProcessGroup where rank 0 is killed after others have connected', async () => {
+  it('names rank 0 and initProcessGroup if rank 0 is killed after others have connected', async () => {
     const port = await freePort();
     const [keeper, ...others] = [0, 1, 2].map((rank) => start(rank, 4, port, 30_000)) as [
       Started,
@@ -115,7 +115,7 @@ describe('a start without a launcher', function () {
     }
   });
 
-  it('names the rank that does not come, on all ranks at once, as soon as the first has given up', async () => {
+  it('names the missing rank on all ranks as soon as the first rank times out', async () => {
     const port = await freePort();
     const others = [1, 2].map((rank) => start(rank, 4, port, 60_000));
     const keeper = start(0, 4, port, 6_000);
@@ -136,7 +136,7 @@ describe('a start without a launcher', function () {
     assert.ok(Date.now() - began < 20_000);
   });
 
-  it('tells a rank whose time is over nothing else than what all others were told already', async () => {
+  it('has the same error on a later rank as on all others', async () => {
     const store = new HashStore();
     const meet = (rank: number, timeoutMs: number): Promise<unknown> =>
       rendezvous(store, { rank, worldSize: 3 }, 'shm', timeoutMs, {
@@ -161,7 +161,7 @@ describe('a start without a launcher', function () {
     );
   });
 
-  it('lets rank 0 go on where another rank dies with the meeting, so that it misses it as the others do', async () => {
+  it('does not block rank 0 if another rank dies after the rendezvous', async () => {
     class Deaf extends HashStore {
       override whenSet(): Promise<void> {
         return new Promise(() => {}); // one that is killed before it reads the outcome
@@ -182,7 +182,7 @@ describe('a start without a launcher', function () {
     assert.ok(Date.now() - began < 2_000);
   });
 
-  it('says why rank 0 has left where it left because of a third', async () => {
+  it('has the error of rank 0 if it left because of a third rank', async () => {
     const keeper = await new TCPStore('127.0.0.1', 0, { isServer: true }).ready();
     const stores = await Promise.all(
       [1, 2].map(() => new TCPStore('127.0.0.1', keeper.port).ready()),
@@ -213,10 +213,10 @@ describe('a start without a launcher', function () {
   });
 });
 
-describe('a world of a size that cannot be', function () {
+describe('a world of an impossible size', function () {
   this.timeout(30_000);
 
-  it('costs nothing that grows with it before the ranks have met', async () => {
+  it('costs nothing proportional to its size before the rendezvous', async () => {
     const worldSize = 999_999_999;
     for (const store of [
       new HashStore(),

@@ -1,4 +1,4 @@
-/** How ranks of one process end when one of them fails: what is told, and of whom. */
+/** The end of local ranks after a failure: which error is reported, and which ranks are named. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -20,8 +20,8 @@ function cannotBeLeft(group: ProcessGroup): ProcessGroup {
   return group;
 }
 
-describeOverEngines('ranks that end since one has failed', () => {
-  it('tell its error, not that of groups which cannot be left afterwards', async () => {
+describeOverEngines('local ranks after one has failed', () => {
+  it('report its error, not a later failure to leave groups', async () => {
     const error = await errorOf(
       onRanks(4, async (rank) => {
         const one = cannotBeLeft(newGroup());
@@ -34,7 +34,7 @@ describeOverEngines('ranks that end since one has failed', () => {
     assert.match(error.message, /^rank 2 failed: the true cause of rank 2/);
   });
 
-  it('let the others of a schedule go on, whatever fails meanwhile', async () => {
+  it('let the other ranks of a schedule continue, whatever fails meanwhile', async () => {
     const run = onRanks(
       3,
       async (rank) => {
@@ -47,7 +47,7 @@ describeOverEngines('ranks that end since one has failed', () => {
     await assert.rejects(run, /rank 2 failed \(in the order drawn from seed 1\): the true cause/);
   });
 
-  it('name the one that failed to those that wait for it, also where it has called nothing', async () => {
+  it('name the failed rank to ranks that wait for it, also if it has called nothing', async () => {
     const seen: CollectiveError[] = [];
     const run = onRanks(3, async (rank) => {
       if (rank === 2) {
@@ -67,7 +67,7 @@ describeOverEngines('ranks that end since one has failed', () => {
     }
   });
 
-  it('say in groups that it is not in that it is a stranger there', async () => {
+  it('say that the failed rank is not in a group without it', async () => {
     const seen: string[] = [];
     const run = onRanks(3, async (rank) => {
       const pair = newGroup([0, 1]);
@@ -88,7 +88,7 @@ describeOverEngines('ranks that end since one has failed', () => {
   });
 });
 
-describe('ranks of which one never ends, in a process that has other things to do', () => {
+describe('ranks of which one never ends, in a process that stays alive,', () => {
   const never = (): Promise<never> => new Promise(() => {});
   let alive: NodeJS.Timeout;
   before(() => {
@@ -101,7 +101,7 @@ describe('ranks of which one never ends, in a process that has other things to d
     return [...(await x.read())] as number[];
   };
 
-  it('end with the error of another, and say which they are', async () => {
+  it('end with the error of another rank, and name the rank that did not end', async () => {
     const cause = new Error('boom');
     const run = onRanks(
       3,
@@ -119,7 +119,7 @@ describe('ranks of which one never ends, in a process that has other things to d
     assert.deepEqual(await onRanks(2, rounds), [[2], [2]]);
   });
 
-  it('end when one has waited for them in a collective, also in an order from a seed', async () => {
+  it('end after a rank has waited in a collective, also with a seed', async () => {
     const waits = async (rank: number): Promise<unknown> => (rank === 1 ? never() : rounds());
     const free = await errorOf(onRanks(2, waits, { timeoutMs: 200 }));
     assert.match(
@@ -136,7 +136,7 @@ describe('ranks of which one never ends, in a process that has other things to d
     assert.deepEqual(await onRanks(2, rounds), [[2], [2]]);
   });
 
-  it('do no harm when they go on, whatever they call', async () => {
+  it('can continue later without harm, whatever they call', async () => {
     let open!: () => void;
     const late = new Promise<void>((resolve) => {
       open = resolve;
@@ -163,7 +163,7 @@ describe('ranks of which one never ends, in a process that has other things to d
     assert.match(String(seen[2]), /rank 0 has left group "world" before it joined group "group0"/);
   });
 
-  it('are no reason to end the others when one was lost on purpose', async () => {
+  it('do not end the others if a rank was lost by an injected fault', async () => {
     let ended = false;
     const run = onRanks(
       2,
@@ -178,7 +178,7 @@ describe('ranks of which one never ends, in a process that has other things to d
     assert.ok(ended);
   });
 
-  it('are told by withRanks before the test runner ends the test', async () => {
+  it('are named by withRanks before the test runner ends the test', async () => {
     const test = withRanks(
       2,
       async (rank) => (rank === 0 ? Promise.reject(new Error('boom')) : never()),

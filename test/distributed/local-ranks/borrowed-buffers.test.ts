@@ -1,4 +1,4 @@
-/** Tensors over memory of ArrayBuffers in ranks: that may go while others are waited for. */
+/** Local ranks with tensors over ArrayBuffers, whose memory may change while a collective waits. */
 import assert from 'node:assert/strict';
 import { allReduce, broadcast } from '../../../lib/distributed.js';
 import { fromBlob, KernelError, ones } from '../../../lib/index.js';
@@ -6,8 +6,8 @@ import { onRanks } from '../support/on-ranks.js';
 
 const COUNT = 50_000;
 
-describe('ranks of one process and tensors over ArrayBuffers', () => {
-  it('read them as they are when the op is called, behind collectives that wait', async () => {
+describe('local ranks with tensors over ArrayBuffers', () => {
+  it('read the values at the call of an op, even behind a pending collective', async () => {
     const sums = await onRanks(2, async (rank) => {
       const array = new Float32Array(COUNT).fill(rank + 1);
       const total = ones([COUNT]);
@@ -21,7 +21,7 @@ describe('ranks of one process and tensors over ArrayBuffers', () => {
     assert.deepEqual(sums, [3, 4]);
   });
 
-  it('send them, and are told to receive elsewhere', async () => {
+  it('send them, and get an error if they receive into them', async () => {
     const received = await onRanks(2, async (rank) => {
       const lent = fromBlob(new Float32Array(8).fill(rank + 5));
       await assert.rejects(
@@ -36,7 +36,7 @@ describe('ranks of one process and tensors over ArrayBuffers', () => {
     assert.deepEqual(received, [11, 11]);
   });
 
-  it('are told where an in-place op would wait for another rank', async () => {
+  it('get an error if an in-place op would wait for another rank', async () => {
     await onRanks(2, async (rank) => {
       const total = ones([COUNT]);
       const lent = fromBlob(new Float32Array(COUNT));

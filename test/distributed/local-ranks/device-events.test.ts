@@ -1,15 +1,12 @@
-/**
- * Events of ranks that share the process: none may wait for what JavaScript has yet to do for
- * another.
- */
+/** Events of local ranks: none may block on work that needs the JavaScript of another rank. */
 import assert from 'node:assert/strict';
 import { allReduce, getRank, launch } from '../../../lib/distributed.js';
 import { cuda, DistributedError, IndexError, ones } from '../../../lib/index.js';
 import { failLater, newStream, timed } from '../../core/on-streams.js';
 import { signal } from '../support/reused-ranks.js';
 
-describe('an event of a rank', () => {
-  it('that is done has a time while a collective waits for another rank', async () => {
+describe('a device event of a local rank', () => {
+  it('has a time once it is done, while a collective waits for another rank', async () => {
     const asked = signal<void>();
     await launch(2, async () => {
       const t = ones([4]);
@@ -29,7 +26,7 @@ describe('an event of a rank', () => {
     });
   });
 
-  it('that comes behind a collective which waits for another rank is refused', async () => {
+  it('is refused behind a collective that waits for another rank', async () => {
     const asked = signal<void>();
     await launch(2, async () => {
       const t = ones([4]);
@@ -49,7 +46,7 @@ describe('an event of a rank', () => {
     });
   });
 
-  it('tells of its failure although another rank has the stream since, whose work waits', async () => {
+  it('reports its failure although another rank has since taken the stream', async () => {
     const [free, queued, told] = [signal<void>(), signal<void>(), signal<void>()];
     await launch(2, async () => {
       const t = ones([4]);

@@ -1,4 +1,4 @@
-/** Faults put into ranks: delays, lost ranks, values in another order; with a seed and without. */
+/** Injected faults, with and without a seed: delays, lost ranks and reordered results. */
 import assert from 'node:assert/strict';
 import type { RankFault } from '../../../lib/distributed/local-ranks/fault-injection.js';
 import type { RankTurn } from '../../../lib/distributed/local-ranks/scheduler.js';
@@ -24,8 +24,8 @@ const rounds = (notes: string[]) => async (rank: number) => {
   }
 };
 
-describe('a delay', () => {
-  it('of turns keeps a rank from going on while others can', async () => {
+describe('an injected delay', () => {
+  it('of turns pauses a rank while others can continue', async () => {
     const order = async (faults: RankFault[]): Promise<number[]> => {
       const turns: RankTurn[] = [];
       await onRanks(3, async () => void (await ones([1]).read()), {
@@ -50,7 +50,7 @@ describe('a delay', () => {
     );
   });
 
-  it('of turns behind a collective counts from the next wait', async () => {
+  it('of turns at a collective starts at the next wait', async () => {
     for (let seed = 0; seed < 20; seed++) {
       const notes: string[] = [];
       await onRanks(2, rounds(notes), {
@@ -61,7 +61,7 @@ describe('a delay', () => {
     }
   });
 
-  it('of milliseconds makes a rank late, and nothing else', async () => {
+  it('of milliseconds makes a rank late and changes nothing else', async () => {
     const notes: string[] = [];
     const begin = Date.now();
     await onRanks(2, rounds(notes), {
@@ -75,7 +75,7 @@ describe('a delay', () => {
   });
 });
 
-describe('a rank that is lost', () => {
+describe('a rank that is lost by an injected fault', () => {
   for (const seed of [undefined, 3]) {
     for (const at of [{ collective: 'allReduce', call: 2 }, 2]) {
       it(`at ${typeof at === 'number' ? 'a wait' : 'a collective'}, ${seed === undefined ? 'in free order' : 'in an order from a seed'}: its groups fail on the others, and only those`, async () => {
@@ -116,7 +116,7 @@ describe('a rank that is lost', () => {
     }
   }
 
-  it('calls nothing any more, whatever it catches', async () => {
+  it('cannot call anything, whatever it catches', async () => {
     const errors: string[] = [];
     await errorOf(
       onRanks(
@@ -138,8 +138,8 @@ describe('a rank that is lost', () => {
   });
 });
 
-describe('a reordering', () => {
-  it('exchanges what two waits of one time give', async () => {
+describe('an injected reordering', () => {
+  it('swaps the results of two simultaneous waits', async () => {
     const order = async (at: number | null, seed?: number): Promise<string> => {
       const notes: string[] = [];
       await onRanks(
@@ -169,7 +169,7 @@ describe('a reordering', () => {
     }
   });
 
-  it('lets a value come that nothing else comes behind', async () => {
+  it('does not hold back a value without a second wait', async () => {
     for (const seed of [undefined, 1]) {
       await onRanks(1, async () => void (await ones([1]).read()), {
         ...(seed === undefined ? {} : { seed }),
@@ -179,8 +179,8 @@ describe('a reordering', () => {
   });
 });
 
-describe('faults that are none', () => {
-  it('are refused', async () => {
+describe('an invalid fault', () => {
+  it('is refused', async () => {
     const wrong: [object, boolean][] = [
       [{ rank: 2, at: 0, kind: 'lose' }, true],
       [{ rank: 0, at: -1, kind: 'lose' }, true],
@@ -214,9 +214,9 @@ describe('faults that are none', () => {
   });
 });
 
-describe('faults whose place no rank comes to', () => {
+describe('an injected fault that no rank reaches', () => {
   for (const seed of [undefined, 3]) {
-    it(`make a run fail that went well, by name: ${seed === undefined ? 'in free order' : 'in an order from a seed'}`, async () => {
+    it(`fails an otherwise successful run, ${seed === undefined ? 'in free order' : 'with a seed'}`, async () => {
       const faults: RankFault[] = [
         { rank: 1, kind: 'lose', at: { collective: 'allReduce', call: 4 } },
         { rank: 0, kind: 'lose', at: { collective: 'broadcast' } },
@@ -238,14 +238,14 @@ describe('faults whose place no rank comes to', () => {
     });
   }
 
-  it('say nothing beside what has failed', async () => {
+  it('is not reported beside another failure', async () => {
     const run = onRanks(2, async () => Promise.reject(new Error('boom')), {
       faults: [{ rank: 1, kind: 'lose', at: 500 }],
     });
     await assert.rejects(run, /^DistributedError.*rank \d failed: boom$/);
   });
 
-  it('may be at any function that makes a collective, by its name', async () => {
+  it('can be at any function that starts a collective', async () => {
     const x = (): Tensor => ones([2]);
     const pair = (): Tensor[] => [x(), x()];
     const calls: Record<(typeof collectiveNames)[number], (rank: number) => unknown> = {

@@ -1,7 +1,4 @@
-/**
- * Where the random numbers of ranks begin: in both modes where the program stands, if it has chosen
- * that.
- */
+/** The initial random state of ranks, in both modes of `launch`. */
 import assert from 'node:assert/strict';
 import { manualSeed, rand, randn } from '../../../lib/index.js';
 import { runProgram } from '../../run-program.js';
@@ -12,11 +9,11 @@ const drawn = (...args: string[]): Promise<Drawn> =>
   runProgram('distributed/programs/rank-rng', ...args);
 const distinct = (numbers: readonly (number | undefined)[]): number => new Set(numbers).size;
 
-describe('the random numbers of ranks', function () {
+describe('the random state of ranks', function () {
   this.timeout(60_000);
 
   for (const mode of ['local', 'process']) {
-    it(`go on where the program stands that has seeded them, in mode '${mode}'`, async () => {
+    it(`continues from the state of a seeded program, in mode '${mode}'`, async () => {
       manualSeed(7);
       rand([2]);
       const next = randn([1]).item() as number;
@@ -24,14 +21,14 @@ describe('the random numbers of ranks', function () {
         for (const rank of run) assert.deepEqual(rank, [next, next]);
     });
 
-    it(`begin by chance where it has not, alike only in distributed tensors, in mode '${mode}'`, async () => {
+    it(`is random without a seed, and equal only for distributed tensors, in mode '${mode}'`, async () => {
       const runs = await drawn(mode);
       for (const [first, second] of runs) assert.equal(first?.[1], second?.[1]);
       assert.equal(distinct(runs.flat(2)), 6);
     });
   }
 
-  it('are drawn from the seed of launch where the program has none, so that the run can be had again', async () => {
+  it('comes from the seed of launch if the program has none, so that runs can be repeated', async () => {
     const runs = await drawn('local', 'by launch');
     assert.deepEqual(runs[0], runs[1]);
     assert.deepEqual(await drawn('local', 'by launch'), runs);

@@ -1,7 +1,4 @@
-/**
- * Orders of ranks drawn from a seed: the same for the same seed, many for many, and deadlocks known
- * when they are there.
- */
+/** Schedules from a seed: reproducible, varied, and with immediate detection of deadlocks. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RankTurn } from '../../../lib/distributed/local-ranks/scheduler.js';
@@ -73,8 +70,8 @@ async function traceOf(
   return { trace: turns.map(({ rank, what }) => `${rank} ${what}`).join('\n'), results };
 }
 
-describe('the order of ranks from a seed', () => {
-  it('gives right values in every order, and many orders', async () => {
+describe('the schedule of ranks from a seed', () => {
+  it('gives right values in many different orders', async () => {
     const traces = new Set<string>();
     for (const seed of seeds(200)) {
       const { trace, results } = await traceOf(seed, program);
@@ -88,7 +85,7 @@ describe('the order of ranks from a seed', () => {
     assert.ok(traces.size > 190, String(traces.size));
   });
 
-  it('is the same for the same seed, whatever time things take', async () => {
+  it('is the same for the same seed, whatever the timing', async () => {
     const slow = async (rank: number, size: number): Promise<number[]> => {
       await sleep(Math.random() * 3);
       const values = await program(rank, size);
@@ -102,7 +99,7 @@ describe('the order of ranks from a seed', () => {
     }
   });
 
-  it('finds a race, and finds it again', async () => {
+  it('finds a race, and reproduces it', async () => {
     const race = (seed: number): Promise<number[]> => {
       let shared = 0;
       return onRanks(
@@ -123,7 +120,7 @@ describe('the order of ranks from a seed', () => {
     for (const seed of seeds(30)) assert.equal((await race(seed))[0], outcomes.get(seed));
   });
 
-  it('draws which of several calls of the store comes first', async () => {
+  it('draws the order of concurrent store calls', async () => {
     const winners = new Set<string>();
     for (const seed of seeds(20)) {
       const order = await onRanks(3, async (rank) => [rank, await store().add('place', 1)], {
@@ -154,7 +151,7 @@ describe('the order of ranks from a seed', () => {
   });
 });
 
-describe('a deadlock', () => {
+describe('a deadlock with a seed', () => {
   const deadlocks: [string, (rank: number) => Promise<void>, RegExp[]][] = [
     [
       'of a rank that reads what another never calls',
@@ -191,7 +188,7 @@ describe('a deadlock', () => {
     ],
   ];
   for (const [what, fn, texts] of deadlocks) {
-    it(`${what}: at once, with what each rank waits for`, async () => {
+    it(`is reported at once with the wait of each rank: ${what}`, async () => {
       const begin = Date.now();
       const error = await errorOf(onRanks(2, fn, { seed: 5, timeoutMs: 60_000 }));
       assert.ok(Date.now() - begin < 2000);
@@ -204,7 +201,7 @@ describe('a deadlock', () => {
     });
   }
 
-  it('is none where calls of a group that has failed fail, or a rank has left', async () => {
+  it('is not reported if calls fail with their group, or a rank has left', async () => {
     for (const seed of seeds(10)) {
       await onRanks(
         2,
@@ -234,7 +231,7 @@ describe('a deadlock', () => {
     }
   });
 
-  it('is not what a rank that fails leaves to the others', async () => {
+  it('is not reported because of a failed rank', async () => {
     for (const seed of seeds(10)) {
       const seen: string[] = [];
       const error = await errorOf(

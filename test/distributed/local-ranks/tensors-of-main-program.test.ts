@@ -1,11 +1,11 @@
-/** Tensors of ranks that share a process: each rank has its own, and those of the main program. */
+/** Tensors of local ranks and of the main program, and how they pass between both. */
 import assert from 'node:assert/strict';
 import { allGatherIntoTensor, allReduce, barrier } from '../../../lib/distributed.js';
 import { DeviceError, ones, type Tensor, tensor, zeros } from '../../../lib/index.js';
 import { onRanks } from '../support/on-ranks.js';
 
-describe('tensors of two ranks', () => {
-  it('do not mix: errors say whose they are', async () => {
+describe('the tensors of a local rank', () => {
+  it('do not mix with those of another rank, and errors name both ranks', async () => {
     let theirs: Tensor | undefined;
     await onRanks(2, async (rank) => {
       if (rank === 0) {
@@ -33,7 +33,7 @@ describe('tensors of two ranks', () => {
     });
   });
 
-  it('come from the main program, and go there when the ranks are done', async () => {
+  it('can come from the main program, and return there after the ranks have ended', async () => {
     const given = tensor([1, 2, 3]);
     const [a, b] = await onRanks(2, async (rank) => {
       const x = given.to('cpu');

@@ -1,7 +1,4 @@
-/**
- * Tensors of another rank, or of the program around the ranks: errors say whose they are and what
- * can be done.
- */
+/** Tensors of another rank or of the main program: errors name the owner and say what to do. */
 import assert from 'node:assert/strict';
 import { allReduce, barrier } from '../../../lib/distributed.js';
 import {
@@ -27,7 +24,7 @@ function refused(call: () => unknown, expected: string): void {
 }
 
 describe('a tensor of another rank of the process', () => {
-  it('does not mix with own ones: its values are to be sent', async () => {
+  it("does not mix with this rank's tensors, and the error says to send it", async () => {
     let theirs: Tensor | undefined;
     await onRanks(2, async (rank) => {
       if (rank === 0) theirs = ones([2, 2]);
@@ -72,8 +69,8 @@ describe('a tensor of another rank of the process', () => {
   });
 });
 
-describe('a tensor of the program around the ranks', () => {
-  it('is refused by whatever op takes it beside own ones', async () => {
+describe('a tensor of the main program', () => {
+  it('is refused by every op that takes it beside tensors of a rank', async () => {
     const [values, index] = [ones([4, 4]), zeros([4, 4], { dtype: int64 })];
     const row = index.select(0, 0);
     await onRanks(1, () => {
@@ -102,7 +99,7 @@ describe('a tensor of the program around the ranks', () => {
     await onRanks(2, () => assert.throws(() => given.mul(2).sum().backward(), { message: told }));
   });
 
-  it('is where it was for the program afterwards, whatever ranks have read of it', async () => {
+  it('is unchanged for the main program after ranks have read it', async () => {
     const index = zeros([6, 1], { dtype: int64 });
     // work that is under way when the next op is called
     for (let i = 0; i < 50; i++) ones([1 << 16]).sum();
@@ -116,7 +113,7 @@ describe('a tensor of the program around the ranks', () => {
     assert.deepEqual([...(await index.add(1).read())], [2n, 2n, 2n, 2n, 2n, 2n]);
   });
 
-  it('is copied in, and nothing is written into it', async () => {
+  it('is copied by a rank, which cannot write into it', async () => {
     const given = ones([2]);
     await onRanks(2, () => {
       const own = ones([2]);

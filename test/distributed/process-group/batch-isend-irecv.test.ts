@@ -1,7 +1,4 @@
-/**
- * Messages in batches: ranks that exchange wait for nobody in vain, whatever the order of their
- * lists.
- */
+/** `batchIsendIrecv`: batches never deadlock, whatever the order of their lists. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
@@ -93,8 +90,8 @@ function listOf(rank: number, messages: readonly Message[], seed: number): numbe
     .filter((i) => messages[i]?.from === rank || messages[i]?.to === rank);
 }
 
-describeOverEngines('messages in a batch', () => {
-  it('come, whatever they are and in whatever order each rank lists them', async () => {
+describeOverEngines('batchIsendIrecv', () => {
+  it('delivers random batches in any list order, with any sizes, dtypes and layouts', async () => {
     await fc.assert(
       fc.asyncProperty(batches, async ({ worldSize, messages, seed, layout }) => {
         await onRanks(worldSize, async (rank) => {
@@ -129,7 +126,7 @@ describeOverEngines('messages in a batch', () => {
     );
   });
 
-  it('are exchanged, long or short, with sends or receives first, by two ranks and around a ring', async () => {
+  it('exchanges messages of any size between two ranks and around a ring, sends or receives first', async () => {
     for (const worldSize of [2, 3, 4]) {
       for (const count of [3, LONG]) {
         for (const receivesFirst of [() => true, () => false, (rank: number) => rank % 2 === 0]) {
@@ -148,7 +145,7 @@ describeOverEngines('messages in a batch', () => {
     }
   });
 
-  it('meet single messages of the others', async () => {
+  it('matches single isend and irecv calls of other ranks', async () => {
     await onRanks(2, async (rank) => {
       const [a, b] = [full([2], rank), full([3], rank)];
       if (rank === 0)
@@ -167,7 +164,7 @@ describeOverEngines('messages in a batch', () => {
     });
   });
 
-  it('send what a tensor holds before the batch, also where they are received into it', async () => {
+  it('sends the values from before the batch, also of a tensor that the batch receives into', async () => {
     await onRanks(2, async (rank) => {
       const t = arange(4, { dtype: float32 }).add(10 * rank);
       batchIsendIrecv([
@@ -179,7 +176,7 @@ describeOverEngines('messages in a batch', () => {
     });
   });
 
-  it('come into views that are interleaved', async () => {
+  it('receives into interleaved views', async () => {
     await onRanks(2, async (rank) => {
       const t = zeros([2, 2]);
       const peer = 1 - rank;
@@ -193,7 +190,7 @@ describeOverEngines('messages in a batch', () => {
     });
   });
 
-  it('stay within their group', async () => {
+  it('keeps messages within their group', async () => {
     await onRanks(3, async (rank) => {
       const group = newGroup([2, 0]);
       if (rank === 1) return;
@@ -206,9 +203,9 @@ describeOverEngines('messages in a batch', () => {
   });
 });
 
-describe('messages in a batch', () => {
+describe('batchIsendIrecv', () => {
   it(
-    'are exchanged by processes',
+    'exchanges messages between processes',
     withRanks(
       2,
       async (rank) => {
@@ -225,7 +222,7 @@ describe('messages in a batch', () => {
     ),
   );
 
-  it('are counted in a fake world, where nothing comes', async () => {
+  it('counts the messages of a fake world, which receives nothing', async () => {
     await initProcessGroup('fake', { rank: 1, worldSize: 3 });
     try {
       const mode = new CommDebugMode();
@@ -244,7 +241,7 @@ describe('messages in a batch', () => {
     }
   });
 
-  it('say what they are, and where they were called if they do not fit', async () => {
+  it('prints its ops, and names both call sites if the sizes of a message differ', async () => {
     const seen: unknown[] = [];
     await onRanks(2, async (rank) => {
       const group = newGroup();
@@ -265,7 +262,7 @@ describe('messages in a batch', () => {
   });
 });
 
-describe('arguments of P2POp and batchIsendIrecv', () => {
+describe('the argument checks of P2POp and batchIsendIrecv', () => {
   const x = (): Tensor => zeros([2]);
   const refused = (
     call: () => unknown,
@@ -274,7 +271,7 @@ describe('arguments of P2POp and batchIsendIrecv', () => {
   ): void =>
     assert.throws(call, (error: Error) => error instanceof type && text.test(error.message));
 
-  it('are checked when an op is made', async () => {
+  it('refuse invalid arguments when an op is created', async () => {
     await onRanks(2, (rank) => {
       const other = newGroup([1]);
       if (rank === 1) return;
@@ -322,7 +319,7 @@ describe('arguments of P2POp and batchIsendIrecv', () => {
     refused(() => P2POp(isend, x(), 1), DistributedError, /^P2POp: there is no process group/);
   });
 
-  it('are checked before anything is sent', async () => {
+  it('refuse an invalid batch before anything is sent', async () => {
     await onRanks(2, (rank) => {
       const group: ProcessGroup = newGroup();
       const ended: ProcessGroup = newGroup();

@@ -1,6 +1,6 @@
 /**
- * Ops that look at values, on ranks that share a process: those that must, say what to do; those
- * that only check, do not wait.
+ * Ops that read values on local ranks: those that would block are refused with advice; those that
+ * only check do not block.
  */
 import assert from 'node:assert/strict';
 import { allReduce } from '../../../lib/distributed.js';
@@ -23,9 +23,9 @@ const ops: Record<string, (t: Tensor) => unknown> = {
   bincount: (t) => t.long().bincount(),
 };
 
-describe('ops that read values while a collective is pending', () => {
+describe('an op that reads values during a pending collective', () => {
   for (const [name, op] of Object.entries(ops)) {
-    it(`say to await the input's read first: ${name}`, async () => {
+    it(`is refused with the advice to await input.read() first: ${name}`, async () => {
       const errors = await onRanks(2, async () => {
         const t = ones([2]);
         allReduce(t);
@@ -52,7 +52,7 @@ describe('ops that read values while a collective is pending', () => {
     });
   }
 
-  it('draw without looking: multinomial and bernoulli check later', async () => {
+  it('is neither multinomial nor bernoulli: they check their values later', async () => {
     const drawn = await onRanks(2, async () => {
       const weights = tensor([0, 1, 0], { dtype: float32 });
       allReduce(weights);

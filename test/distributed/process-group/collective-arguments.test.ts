@@ -1,6 +1,6 @@
 /**
- * Arguments of collectives that are none: errors of the library, under the name that was called,
- * before anything is sent.
+ * Invalid arguments of collectives: errors of the library that name the called function, before
+ * anything is sent.
  */
 import assert from 'node:assert/strict';
 import * as distributed from '../../../lib/distributed.js';
@@ -85,9 +85,9 @@ const options =
 const rooted = (name: string): object =>
   name === 'gather' ? { gatherList: pair() } : name === 'scatter' ? { scatterList: pair() } : {};
 
-describe('arguments of collectives', () => {
+describe('an invalid argument of a collective', () => {
   for (const name of Object.keys(right)) {
-    it(`of ${name}: what is no tensor, no option, no group, no rank`, async () => {
+    it(`is refused by ${name}: a wrong tensor, option, group or rank`, async () => {
       const make = right[name] as () => unknown[];
       const replaced = (i: number, other: unknown): unknown[] =>
         make().map((each, at) => (at === i ? other : each));
@@ -131,7 +131,7 @@ describe('arguments of collectives', () => {
     });
   }
 
-  it('that do not fit each other', async () => {
+  it('is refused if operands do not fit together in size, dtype or number', async () => {
     const wrong: [string, () => unknown[], new (...args: never[]) => ShardwiseError][] = [
       ['allReduce', () => [x(), { op: 'mean' }], ArgumentError],
       ['reduceScatterTensor', () => [x(), zeros([4]), { op: 3 }], ArgumentError],
@@ -167,7 +167,7 @@ describe('arguments of collectives', () => {
       assert.ok((await refusal(name, args)) instanceof type, `${name}: expected ${type.name}`);
   });
 
-  it('that are distributed: what they are, and what to give in their place', async () => {
+  it('is refused if it is a distributed tensor, with what to give instead', async () => {
     const placements = {
       'Shard(0)': Shard(0),
       'Replicate()': Replicate(),
@@ -207,7 +207,7 @@ describe('arguments of collectives', () => {
     }
   });
 
-  it('that cannot be written: elements that share memory', async () => {
+  it('is refused if it is an output whose elements share memory', async () => {
     const shared = (): Tensor => zeros([1]).expand([2]);
     const writes: [string, () => unknown[]][] = [
       ['allReduce', () => [shared()]],
@@ -222,7 +222,7 @@ describe('arguments of collectives', () => {
       assert.ok((await refusal(name, args)) instanceof InPlaceError, name);
   });
 
-  it('of newGroup, getRank and getWorldSize', async () => {
+  it('is refused by newGroup, getRank and getWorldSize', async () => {
     await onRanks(2, async (rank) => {
       for (const ranks of [[], [2], [-1], [0, 0], [0.5], 'world', { 0: 1 }, null]) {
         assert.throws(
@@ -240,8 +240,8 @@ describe('arguments of collectives', () => {
   });
 });
 
-describe('ranks that have no part in a group', () => {
-  it('are told so by every call', async () => {
+describe('a rank outside a group', () => {
+  it('gets an error that says so from every collective', async () => {
     await onRanks(3, async (rank) => {
       const group = newGroup([2, 1]);
       if (rank !== 0) return;
@@ -260,7 +260,7 @@ describe('ranks that have no part in a group', () => {
     });
   });
 
-  it('cannot be roots or peers', async () => {
+  it('is refused as a root or peer', async () => {
     await onRanks(3, async (rank) => {
       const group = newGroup([0, 2]);
       if (rank !== 0) return;
@@ -273,7 +273,7 @@ describe('ranks that have no part in a group', () => {
     });
   });
 
-  it('since destroyProcessGroup: of one group, then of all', async () => {
+  it('gets errors after destroyProcessGroup, first of one group, then of all', async () => {
     await onRanks(2, async () => {
       const group = newGroup();
       const world = worldGroup();
@@ -309,7 +309,7 @@ describe('ranks that have no part in a group', () => {
     });
   });
 
-  it('because there is none at all', async () => {
+  it('gets an error from every collective if there is no process group', async () => {
     for (const [name, args] of Object.entries(right)) {
       const error = await errorOf((async () => (calls[name] as Call)(...(args() as never[])))());
       assert.ok(

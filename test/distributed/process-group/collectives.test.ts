@@ -1,7 +1,4 @@
-/**
- * Collectives that move values: any group, sizes, layouts and dtypes, against what each rank was
- * given.
- */
+/** Collectives that move values, against a reference, for any group, sizes, layouts and dtypes. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
@@ -173,8 +170,8 @@ function callAll(
   return results;
 }
 
-describeOverEngines('collectives that move values', () => {
-  it('bring what each rank gave to where it belongs, for any group, sizes, layouts and dtype', async () => {
+describeOverEngines('a collective', () => {
+  it("puts every rank's values where they belong, for random groups, sizes, layouts and dtypes", async () => {
     await fc.assert(
       fc.asyncProperty(cases, async (each) => {
         await onRanks(each.worldSize, async () => {
@@ -188,7 +185,7 @@ describeOverEngines('collectives that move values', () => {
     );
   });
 
-  it('move every dtype', async () => {
+  it('moves values of every dtype', async () => {
     for (const dtype of dtypes) {
       const members = [2, 0, 1];
       const each: Case = {
@@ -211,7 +208,7 @@ describeOverEngines('collectives that move values', () => {
     }
   });
 
-  it('take tensors of any number of dims, and cut their first', async () => {
+  it('takes tensors of any number of dims, and splits along dim 0', async () => {
     await onRanks(3, async (rank) => {
       const out = zeros([3, 2, 2]);
       allGatherIntoTensor(out, arange(4, { dtype: float32 }).reshape([1, 2, 2]).add(rank));
@@ -240,7 +237,7 @@ describeOverEngines('collectives that move values', () => {
     });
   });
 
-  it('leave what lies between and around the elements of an output alone', async () => {
+  it('does not write between or around the elements of a strided output', async () => {
     await onRanks(2, async (rank) => {
       const around = zeros([4, 3]).sub(1);
       broadcast(around.select(1, 1), 0);
@@ -254,7 +251,7 @@ describeOverEngines('collectives that move values', () => {
     });
   });
 
-  it('write in place where the input is the output, or part of it', async () => {
+  it('runs in place if the input is the output or a view of it', async () => {
     await onRanks(3, async (rank) => {
       const own = zeros([6]);
       const place = own.narrow(0, 2 * rank, 2);
@@ -280,7 +277,7 @@ describeOverEngines('collectives that move values', () => {
     });
   });
 
-  it('change tensors that require gradients: values and version, no history', async () => {
+  it('changes values and version of a tensor that requires grad, without autograd history', async () => {
     await onRanks(2, async (rank) => {
       const leaf = tensor([1, 2]).requiresGrad_(true);
       const before = leaf._version;
@@ -305,7 +302,7 @@ describeOverEngines('collectives that move values', () => {
     });
   });
 
-  it('in parts of what a program does: scopes, several groups, many calls', async () => {
+  it('runs within scopes, in several groups, and many times in a row', async () => {
     const totals = await onRanks(3, async (rank, size) => {
       const even = newGroup([0, 2]);
       const x = zeros([100]).add(rank);
@@ -324,8 +321,8 @@ describeOverEngines('collectives that move values', () => {
   });
 });
 
-describeOverEngines('Work', () => {
-  it('tells when a collective is done, and what it wrote', async () => {
+describeOverEngines('a Work handle', () => {
+  it('reports completion and the outputs of its collective', async () => {
     await onRanks(2, async (rank) => {
       const x = tensor([rank + 1]);
       const work = allReduce(x, { asyncOp: true });
@@ -344,7 +341,7 @@ describeOverEngines('Work', () => {
     });
   });
 
-  it('comes from every collective that is asked for it', async () => {
+  it('is returned by every collective with asyncOp', async () => {
     await onRanks(2, async (rank) => {
       const asyncOp = true;
       const pair = (): [Tensor, Tensor] => [zeros([1]), zeros([1])];
@@ -365,7 +362,7 @@ describeOverEngines('Work', () => {
     });
   });
 
-  it('holds the failure, and throws it to those who wait', async () => {
+  it('keeps the failure of its collective and throws it from wait()', async () => {
     await onRanks(2, async (rank) => {
       const work = allReduce(zeros([1 + rank]), { asyncOp: true });
       await assert.rejects(work.wait(), /allReduce/);

@@ -1,4 +1,4 @@
-/** What ranks wait for of each other, against a plain definition of when a call is done. */
+/** The deadlock detector against a simple model of when a call completes. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
@@ -132,8 +132,8 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('leave' as const), rank }) },
 );
 
-describe('PendingCalls', () => {
-  it('knows after every call which ranks wait for none that has yet to call', () => {
+describe('the deadlock detector', () => {
+  it('knows after every call which ranks wait for a rank that has yet to call', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const [pending, naive] = [new PendingCalls(WORLD), new Naive()];
@@ -150,7 +150,7 @@ describe('PendingCalls', () => {
     );
   });
 
-  it('never refuses an order that all ranks keep, and refuses every other that all complete', () => {
+  it('accepts every order that all ranks share, and refuses every completed order that deadlocks', () => {
     const program = fc.array(fc.constantFrom(...Object.keys(groups)), { maxLength: 12 });
     fc.assert(
       fc.property(
@@ -181,7 +181,7 @@ describe('PendingCalls', () => {
     );
   });
 
-  it('refuses an order that never completes before all who wait for each call stand still', () => {
+  it('refuses an order that never completes before all waiting ranks are stuck', () => {
     const program = fc.array(fc.constantFrom(...Object.keys(groups)), { maxLength: 12 });
     fc.assert(
       fc.property(
@@ -223,7 +223,7 @@ describe('PendingCalls', () => {
     );
   });
 
-  it('refuses messages just where receives wait for each other in a circle, if sends wait for nothing', () => {
+  it('refuses messages exactly if receives wait for each other in a cycle', () => {
     const message = fc.tuple(rank, rank).filter(([from, to]) => from !== to);
     const swaps = fc.array(fc.tuple(rank, fc.nat()), { maxLength: 6 });
     fc.assert(
@@ -268,7 +268,7 @@ describe('PendingCalls', () => {
     );
   });
 
-  it('says who has not called, and where calls of two groups cross', () => {
+  it('names the ranks that have not called, and the crossing calls of two groups', () => {
     const pending = new PendingCalls(2);
     pending.enter(entry(0, 'a', [0, 1], 'x.ts:1'));
     pending.enter(entry(0, 'b', [0, 1], 'x.ts:2'));
@@ -286,7 +286,7 @@ describe('PendingCalls', () => {
     );
   });
 
-  it('says so of lanes of one group each only once both have called both', () => {
+  it('reports crossing calls on separate lanes only once both ranks have made both calls', () => {
     const pending = new PendingCalls(2);
     const loose = (rank: number, group: string, where: string): void =>
       pending.enter({ ...entry(rank, group, [0, 1], where), inOrder: false });
@@ -299,7 +299,7 @@ describe('PendingCalls', () => {
     );
   });
 
-  it('says where two ranks stand that each wait for the other before they call more', () => {
+  it('names the calls of two ranks that wait for each other before their next call', () => {
     const pending = new PendingCalls(3);
     pending.enter(entry(0, 'b', [0, 1], 'x.ts:1'));
     pending.enter(entry(2, 'c', [1, 2], 'z.ts:1'));
@@ -309,7 +309,7 @@ describe('PendingCalls', () => {
     );
   });
 
-  it('does not say so once a rank has heard of a failure: calls of its group may wait for nobody', () => {
+  it('reports no cycle after a rank has observed a failure, because failed calls wait for nobody', () => {
     const pending = new PendingCalls(2);
     pending.enter({ ...entry(0, 'b', [0, 1]), hasFailed: true });
     pending.enter(entry(1, 'a', [0, 1]));
@@ -318,7 +318,7 @@ describe('PendingCalls', () => {
     assert.ok(pending.isClear(0) && pending.isClear(1));
   });
 
-  it('forgets a lane whose work is over, and ranks that left a group', () => {
+  it('forgets cleared lanes, and ranks that have left a group', () => {
     const pending = new PendingCalls(3);
     for (const r of [0, 1]) pending.enter(entry(r, 'all', [0, 1, 2]));
     pending.clear(10);
@@ -335,7 +335,7 @@ describe('PendingCalls', () => {
     assert.equal(pending.isClear(0), true);
   });
 
-  it('keeps up with thousands of calls that others have yet to make', () => {
+  it('stays fast with thousands of calls that other ranks have yet to make', () => {
     const pending = new PendingCalls(3);
     const begin = process.cpuUsage(); // other programs may have the processors
     for (const r of [0, 1, 2])

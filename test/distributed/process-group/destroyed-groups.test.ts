@@ -1,4 +1,4 @@
-/** Groups that all of their ranks have destroyed. */
+/** The memory of groups that all ranks have destroyed. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { allReduce, destroyProcessGroup, newGroup } from '../../../lib/distributed.js';
@@ -11,8 +11,8 @@ const COUNT = 200;
 const addresses = (): number =>
   Number(/VmSize:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) / 1024;
 
-describe('groups of local ranks that were destroyed', () => {
-  it('give their memory back while the world goes on', async function () {
+describe('a destroyed group of local ranks', () => {
+  it('frees its memory while the world lives on', async function () {
     this.timeout(60_000);
     const grown = await onRanks(2, async () => {
       const round = async (): Promise<void> => {

@@ -1,6 +1,5 @@
 /**
- * Results without elements: reading them waits like any other read, and tells of their own
- * collective.
+ * Results without elements: a read waits like any other, and throws the failure of its collective.
  */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../../lib/compile/index.js';
@@ -20,8 +19,8 @@ import { describeOverEngines, onRanks } from '../support/on-ranks.js';
 const isOf = (op: string) => (error: Error) =>
   error instanceof CollectiveError && error.details.op === op && error.details.sequence === 1;
 
-describeOverEngines('an empty result', () => {
-  it('has the failure of its own collective when it is read', async () => {
+describeOverEngines('a collective result without elements', () => {
+  it('throws the failure of its collective when it is read', async () => {
     await onRanks(2, async (rank) => {
       const x = zeros([rank]);
       allReduce(x);
@@ -29,7 +28,7 @@ describeOverEngines('an empty result', () => {
     });
   });
 
-  it('has it too where a functional collective has made it, and in what is computed of it', async () => {
+  it('throws that failure also from a functional collective, and from ops on its result', async () => {
     await onRanks(2, async (rank) => {
       await assert.rejects(
         functional
@@ -41,7 +40,7 @@ describeOverEngines('an empty result', () => {
     });
   });
 
-  it('waits for the other ranks', async () => {
+  it('waits for the other ranks when it is read', async () => {
     let hasCome = false;
     await onRanks(2, async (rank) => {
       const x = zeros([0]);
@@ -55,7 +54,7 @@ describeOverEngines('an empty result', () => {
     });
   });
 
-  it('blocks no ranks that share the process', async () => {
+  it('does not block other ranks of the process when it is read', async () => {
     await onRanks(2, async (rank) => {
       const x = zeros([2, 0]);
       if (rank === 0) allReduce(x);
@@ -72,7 +71,7 @@ describeOverEngines('an empty result', () => {
     });
   });
 
-  it('comes as a message', async () => {
+  it('can be received as a message', async () => {
     await onRanks(2, async (rank) => {
       const x = zeros([0]);
       await (rank === 0 ? isend(x, 1) : irecv(x, 0)).wait();
@@ -81,9 +80,9 @@ describeOverEngines('an empty result', () => {
   });
 });
 
-describe('an empty result', () => {
+describe('a collective result without elements', () => {
   it(
-    'throws the failure of its own collective from a read that blocks',
+    'throws the failure of its collective from a blocking read',
     withRanks(
       2,
       (rank) => {
@@ -99,8 +98,8 @@ describe('an empty result', () => {
   );
 });
 
-describe('a tensor without elements', () => {
-  it('is read as any other: not after dispose, and under FakeTensorMode as it was', async () => {
+describe('a plain tensor without elements', () => {
+  it('is refused by read after dispose, and is read under FakeTensorMode as before', async () => {
     const x = zeros([0, 2]);
     assert.deepEqual(
       [

@@ -1,4 +1,4 @@
-/** What errors of collectives say to programs: group, number, ranks and call sites as fields. */
+/** The fields of a CollectiveError: group, sequence number, ranks and call sites. */
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -44,8 +44,8 @@ const siteOf = ({ calls }: CollectiveDetails, rank: number): string =>
 const opOf = ({ calls }: CollectiveDetails, rank: number): string | undefined =>
   calls.find((call) => call.rank === rank)?.op;
 
-describeOverEngines('details of a collective that failed', () => {
-  it('of a difference: both ranks, and where each called what', async () => {
+describeOverEngines('the details of a CollectiveError', () => {
+  it('name both ranks, calls and call sites of a mismatch', async () => {
     await onRanks(2, async (rank) => {
       const group = newGroup();
       await barrier({ group });
@@ -63,7 +63,7 @@ describeOverEngines('details of a collective that failed', () => {
     });
   });
 
-  it('of parts that do not fit: who sends and who expects', async () => {
+  it('name sender and receiver of shards whose sizes do not fit', async () => {
     await onRanks(2, async (rank) => {
       const out = zeros([rank === 0 ? 3 : 2]);
       allToAllSingle(out, ones([2]), rank === 0 ? { outputSplitSizes: [1, 2] } : {});
@@ -76,7 +76,7 @@ describeOverEngines('details of a collective that failed', () => {
     });
   });
 
-  it('of parts that do not fit, called in different places: both places, in the message too', async () => {
+  it('name both call sites of shards whose sizes do not fit, also in the message', async () => {
     await onRanks(2, async (rank) => {
       const out = zeros([rank === 0 ? 3 : 2]);
       if (rank === 0) allToAllSingle(out, ones([2]), { outputSplitSizes: [1, 2] });
@@ -89,7 +89,7 @@ describeOverEngines('details of a collective that failed', () => {
     });
   });
 
-  it('of messages: both ends', async () => {
+  it('name both ends of a message', async () => {
     await onRanks(2, async (rank) => {
       const x = zeros([2 + rank]);
       if (rank === 0) send(x, 1);
@@ -102,7 +102,7 @@ describeOverEngines('details of a collective that failed', () => {
     });
   });
 
-  it('of a timeout: who did not come, what it called last, and the call that waited', async () => {
+  it('name after a timeout the missing rank, its last call, and the call that waited', async () => {
     await onRanks(
       2,
       async (rank) => {
@@ -129,7 +129,7 @@ describeOverEngines('details of a collective that failed', () => {
     );
   });
 
-  it('of many ranks that did not come: all of them, told together', async () => {
+  it('name all of many missing ranks in one error', async () => {
     await onRanks(
       16,
       async (rank) => {
@@ -155,7 +155,7 @@ describeOverEngines('details of a collective that failed', () => {
     );
   });
 
-  it('of a call after a failure: itself, and who is the cause', async () => {
+  it('name after a failure both the later call and the rank that caused it', async () => {
     await onRanks(3, async (rank) => {
       const x = zeros([rank === 2 ? 5 : 4]);
       allReduce(x);
@@ -178,7 +178,7 @@ describeOverEngines('details of a collective that failed', () => {
     });
   });
 
-  it('are printed without what says nothing', async () => {
+  it('are printed without empty fields', async () => {
     await onRanks(2, async (rank) => {
       const x = zeros([1 + rank]);
       allReduce(x);
@@ -189,7 +189,7 @@ describeOverEngines('details of a collective that failed', () => {
     });
   });
 
-  it('of a rank that has made no call at all: the call that waited, and where', async () => {
+  it('name the call that waited for a rank without any call', async () => {
     await onRanks(
       2,
       async (rank) => {
@@ -216,7 +216,7 @@ describeOverEngines('details of a collective that failed', () => {
     );
   });
 
-  it('of a rank that threw: who ended the group, and the call that waited', async () => {
+  it('name the rank that threw, and the call that waited', async () => {
     const seen: CollectiveDetails[] = [];
     await errorOf(
       onRanks(2, async (rank) => {
@@ -233,7 +233,7 @@ describeOverEngines('details of a collective that failed', () => {
     assert.match(siteOf(details, 0), here);
   });
 
-  it('of a rank that threw while another one waited to join a group: the group, and who ended it', async () => {
+  it('name the group that a rank waited to join when another rank threw', async () => {
     const seen: CollectiveDetails[] = [];
     await errorOf(
       onRanks(2, async (rank) => {
@@ -253,7 +253,7 @@ describeOverEngines('details of a collective that failed', () => {
     assert.match(siteOf(details, 0), here);
   });
 
-  it('of a group that a rank ends since another has not come to one of its own: that one', async () => {
+  it('name the absent rank if a rank ends its groups because of it', async () => {
     await onRanks(
       3,
       async (rank) => {

@@ -1,6 +1,5 @@
 /**
- * Failures of ranks that share a process, in results that nobody reads: they reach who started the
- * ranks.
+ * Failures of local ranks that no rank has observed: they reject the call that started the ranks.
  */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,8 +14,8 @@ import {
 import { IndexError, int64, ones, tensor, zeros } from '../../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from '../support/on-ranks.js';
 
-describeOverEngines('a failure that no rank has heard of when all have returned', () => {
-  it('makes the call reject: ranks that called different things', async () => {
+describeOverEngines('an unobserved failure of a collective, after all ranks have returned,', () => {
+  it('rejects launch if ranks called different collectives', async () => {
     const error = await errorOf(onRanks(3, (rank) => allReduce(zeros([rank === 1 ? 3 : 2]))));
     assert.match(
       error.message,
@@ -25,7 +24,7 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
     assert.ok(error.cause instanceof CollectiveError);
   });
 
-  it('also where a Work was kept, and in an order drawn from a seed', async () => {
+  it('rejects launch also if a Work is still referenced, and with a seed', async () => {
     const works: Work[] = [];
     const run = (options: object): Promise<unknown> =>
       onRanks(
@@ -40,7 +39,7 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
     );
   });
 
-  it('also where a Work has failed long before the end, unless it was asked', async () => {
+  it('rejects launch also if a Work failed long before, unless the program queried it', async () => {
     const run = (ask: (work: Work) => unknown): Promise<unknown> =>
       onRanks(2, async (rank) => {
         const work = allReduce(zeros([1 + rank]), { asyncOp: true });
@@ -55,12 +54,12 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
     await run((work) => assert.rejects(work.wait(), CollectiveError));
   });
 
-  it('also where a rank calls what the other does not', async () => {
+  it('rejects launch also if only one rank called the collective', async () => {
     const error = await errorOf(onRanks(2, (rank) => void (rank === 0 && allReduce(zeros([1])))));
     assert.match(error.message, /rank 0 failed: .*rank 1 has left the group/);
   });
 
-  it('also of a kernel', async () => {
+  it('rejects launch also if a kernel failed', async () => {
     const error = await errorOf(
       onRanks(
         2,
@@ -70,7 +69,7 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
     assert.ok(error.cause instanceof IndexError, error.message);
   });
 
-  it('also of groups that ranks have made of different ranks', async () => {
+  it('rejects launch also if ranks created a group of different ranks', async () => {
     const error = await errorOf(onRanks(2, (rank) => void newGroup([rank])));
     assert.match(
       error.message,
@@ -78,7 +77,7 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
     );
   });
 
-  it('but not where a rank has heard of it and went on', async () => {
+  it('does not reject launch if a rank has caught the error and continued', async () => {
     const values = await onRanks(2, async (rank) => {
       const x = zeros([1 + rank]);
       allReduce(x);
@@ -88,7 +87,7 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
     assert.deepEqual(values, [0, 1]);
   });
 
-  it('nor where it has read what a Work that it did not keep has written, or has asked another Work', async () => {
+  it('does not reject launch if a rank has read an output, or has queried another Work', async () => {
     for (const options of [{}, { seed: 4 }]) {
       const run = onRanks(
         2,
@@ -109,7 +108,7 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
     });
   });
 
-  it('but a failure after the one that was heard of is another', async () => {
+  it('rejects launch with a second failure after an observed one', async () => {
     const run = onRanks(2, async (rank) => {
       const x = zeros([1 + rank]);
       allReduce(x, { asyncOp: true });
@@ -119,7 +118,7 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
     await assert.rejects(run, /rank \d failed: .*the group has failed before/);
   });
 
-  it('and what a rank called last is still done for the others', async () => {
+  it('does not keep the last call of a rank from completing for the others', async () => {
     const values = await onRanks(2, async (rank) => {
       const x = ones([2]);
       if (rank === 1) await barrier();
@@ -131,8 +130,8 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
   });
 });
 
-describe('launch of local ranks', () => {
-  it('rejects with what nobody has read', async () => {
+describe('launch of local ranks after the ranks have returned', () => {
+  it('rejects with the failure that nobody has read', async () => {
     await assert.rejects(
       launch(2, async (rank) => allReduce(zeros([1 + rank]))),
       /rank \d failed: .*rank \d called allReduce of \d float32/,

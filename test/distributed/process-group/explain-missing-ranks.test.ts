@@ -1,6 +1,5 @@
 /**
- * Ranks that wait in a group which others have not come to are told who made it where, and where
- * the others stand instead.
+ * Errors of ranks that wait in a group: they name its creation, and the progress of missing ranks.
  */
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -32,8 +31,8 @@ const siteOf = ({ details }: CollectiveError, rank: number): string =>
 const opOf = ({ details }: CollectiveError, rank: number): string | undefined =>
   details.calls?.find((call) => call.rank === rank)?.op;
 
-describeOverEngines('a rank that others wait for in a group', () => {
-  it('which it has not made, is said to stand where it made its last, with the number of both calls', async () => {
+describeOverEngines('the error of a group that waits for a missing rank', () => {
+  it("names the rank's last group creation, with both numbers, if the rank has not created the group", async () => {
     await onRanks(
       3,
       async (rank) => {
@@ -58,7 +57,7 @@ describeOverEngines('a rank that others wait for in a group', () => {
     );
   });
 
-  it('which it has made and not called, is said to stand there', async () => {
+  it('says so if the rank has created the group and called nothing', async () => {
     await onRanks(
       2,
       async (rank) => {
@@ -78,7 +77,7 @@ describeOverEngines('a rank that others wait for in a group', () => {
     );
   });
 
-  it('of a mesh which it has not made, is said to stand in its last collective', async () => {
+  it("names the rank's last collective if the rank has not created the mesh", async () => {
     await onRanks(
       4,
       async (rank) => {
@@ -99,7 +98,7 @@ describeOverEngines('a rank that others wait for in a group', () => {
     );
   });
 
-  it('and which has left, is said to have stood there', async () => {
+  it("names the rank's last call if the rank has left", async () => {
     await onRanks(
       3,
       async (rank) => {

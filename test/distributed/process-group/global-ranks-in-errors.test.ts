@@ -1,4 +1,4 @@
-/** Errors number ranks as ranks of the world, whatever their places in the group are. */
+/** Errors name ranks of the world, whatever their group ranks are. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -44,8 +44,8 @@ async function seenBy(
 
 const other = (rank: number): 1 | 3 => (rank === 1 ? 3 : 1);
 
-describeOverEngines('ranks in errors', () => {
-  it('that call different things, from another root', async () => {
+describeOverEngines('an error of a group', () => {
+  it('names global ranks if the roots of a collective differ', async () => {
     const seen = await seenBy(async (rank, group) => {
       const x = zeros([2]);
       broadcast(x, rank, { group });
@@ -64,7 +64,7 @@ describeOverEngines('ranks in errors', () => {
     }
   });
 
-  it('that call different things, told to all that look later', async () => {
+  it('names global ranks on all ranks that observe a mismatch later', async () => {
     await onRanks(4, async (rank) => {
       const mesh = new DeviceMesh('cpu', [3, 2, 1, 0]);
       const group = mesh.getGroup();
@@ -83,7 +83,7 @@ describeOverEngines('ranks in errors', () => {
     });
   });
 
-  it('of messages: their ends, and how much each says', async () => {
+  it('names global ranks and sizes of both ends of a message', async () => {
     const seen = await seenBy(async (rank, group) => {
       const x = zeros([2 + rank]);
       if (rank === 1) send(x, 3, { group });
@@ -102,7 +102,7 @@ describeOverEngines('ranks in errors', () => {
     }
   });
 
-  it('that send each other what they do not expect', async () => {
+  it('names global ranks that send shards of unexpected sizes', async () => {
     const seen = await seenBy(async (rank, group) => {
       const out = zeros([rank === 3 ? 3 : 2]);
       allToAllSingle(out, ones([2]), {
@@ -115,7 +115,7 @@ describeOverEngines('ranks in errors', () => {
       assert.match(seen[rank].message, /rank 1 sends 4 bytes to rank 3, which expects 8/);
   });
 
-  it('that a message waits for', async () => {
+  it('names the global rank that a message waits for', async () => {
     const seen = await seenBy(async (rank, group) => {
       const x = zeros([2]);
       await barrier({ group });
@@ -133,7 +133,7 @@ describeOverEngines('ranks in errors', () => {
     assert.deepEqual(seen[1].details.ranks, [3]);
   });
 
-  it('that have not joined', async () => {
+  it('names global ranks that have not joined', async () => {
     const errors = await onRanks(
       4,
       async (rank) => {
@@ -151,7 +151,7 @@ describeOverEngines('ranks in errors', () => {
     assert.deepEqual([details.ranks, details.calls?.map(({ rank }) => rank)], [[3], [1, 3]]);
   });
 
-  it('that leave, and that give up', async () => {
+  it('names global ranks that leave or give up', async () => {
     const seen: CollectiveError[] = [];
     for (const ends of [() => {}, () => assert.fail('boom')]) {
       const run = onRanks(4, async (rank) => {
@@ -175,7 +175,7 @@ describeOverEngines('ranks in errors', () => {
     assert.deepEqual([left.details.ranks, gaveUp.details.ranks], [[3], [3]]);
   });
 
-  it('of a group along a mesh dimension, which is called by its name and its ranks', async () => {
+  it('names a group along a mesh dimension by its name and its global ranks', async () => {
     const messages = await onRanks(4, async (rank) => {
       const mesh = new DeviceMesh(
         'cpu',

@@ -1,7 +1,4 @@
-/**
- * What groups say of themselves: their ranks, by place and of the world, and what moves their
- * tensors.
- */
+/** Queries of groups: group ranks, global ranks and backends. */
 import assert from 'node:assert/strict';
 import {
   allReduce,
@@ -54,12 +51,12 @@ function checkPlaces(rank: number): void {
   assert.deepEqual(group.ranks, [3, 1, 2]);
 }
 
-describeOverEngines('ranks and places of a group', () => {
-  it('are found from each other, by members and others', async () => {
+describeOverEngines('global ranks and group ranks', () => {
+  it('convert into each other, on members and other ranks', async () => {
     await onRanks(4, checkPlaces);
   });
 
-  it('are those of a mesh dimension, too', async () => {
+  it('can be queried for the group of a mesh dimension', async () => {
     await onRanks(4, (rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const row = rank < 2 ? 0 : 2;
@@ -68,7 +65,7 @@ describeOverEngines('ranks and places of a group', () => {
     });
   });
 
-  it('are refused where there are none', async () => {
+  it('are refused if the group has no such rank', async () => {
     await onRanks(2, () => {
       const group = newGroup([1]);
       const wrong: [() => unknown, RegExp][] = [
@@ -110,10 +107,10 @@ describeOverEngines('ranks and places of a group', () => {
   });
 });
 
-describe('ranks and places of a group', () => {
+describe('global ranks and group ranks', () => {
   it('are the same in processes', withRanks(4, checkPlaces, { mode: 'process' }));
 
-  it('need a process group', () => {
+  it('cannot be queried without a process group', () => {
     const group = {} as ProcessGroup;
     for (const call of [
       () => getBackend(),
@@ -130,7 +127,7 @@ describe('ranks and places of a group', () => {
     }
   });
 
-  it('are there in a fake world of any size', async () => {
+  it('can be queried in a fake world of any size', async () => {
     await initProcessGroup('fake', { rank: 5, worldSize: 4096 });
     try {
       const group = newGroup([5, 4000]);
@@ -146,7 +143,7 @@ describe('ranks and places of a group', () => {
 });
 
 describeOverEngines('getBackend', () => {
-  it('says what moves the tensors of the world and of a group, to members', async () => {
+  it('returns the backend of the world and of a group to members', async () => {
     const host = isOverGloo() ? 'gloo' : 'shm';
     const expected =
       cuda.isAvailable() && cuda.deviceCount() >= 3
@@ -175,24 +172,24 @@ describe('getBackend', () => {
   const backendIn = (backend: string): Promise<string[]> =>
     launch(2, () => getBackend(), { backend });
 
-  it('says what the program has named', async () => {
+  it('returns the backend that the program named', async () => {
     for (const name of ['shm', 'nccl', 'cpu:shm,cuda:nccl'])
       assert.deepEqual(await backendIn(name), [name, name]);
     assert.deepEqual(await backendIn('cpu:shm'), ['shm', 'shm']);
   });
 
-  it('says gloo where that is named', async function () {
+  it('returns gloo if the program named it', async function () {
     skipWithoutGloo(this);
     for (const name of ['gloo', 'cpu:gloo,cuda:nccl'])
       assert.deepEqual(await backendIn(name), [name, name]);
   });
 
   it(
-    'says the same in processes',
+    'returns the same in processes',
     withRanks(2, () => assert.equal(getBackend(), 'shm'), { mode: 'process' }),
   );
 
-  it('says shm of a program that is alone', async function () {
+  it('returns shm in a program of one rank', async function () {
     if (cuda.isAvailable()) return skipBecause(this, 'this machine has GPUs');
     await initProcessGroup();
     assert.equal(getBackend(), 'shm');

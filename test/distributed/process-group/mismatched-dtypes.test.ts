@@ -1,7 +1,4 @@
-/**
- * Collectives that only move bytes: ranks whose tensors differ in dtype would read each other's
- * bits.
- */
+/** Collectives that only move bytes check dtypes, too, so that no rank reinterprets bits. */
 import assert from 'node:assert/strict';
 import {
   allGather,
@@ -59,14 +56,14 @@ const calls: Readonly<Record<string, Call>> = {
   'functional.broadcast': (_, make) => functional.broadcast(make(2), 0),
 };
 
-describeOverEngines('ranks whose tensors differ in dtype, though not in bytes', () => {
+describeOverEngines('tensors that differ between ranks in dtype but not in bytes', () => {
   const maker =
     (rank: number) =>
     (count: number, value = 7): Tensor =>
       full([count], value, { dtype: (rank === 0 ? float32 : int32) as DType });
 
   for (const [name, call] of Object.entries(calls)) {
-    it(`are told by ${name}, with both dtypes`, async () => {
+    it(`are refused by ${name}, which names both dtypes`, async () => {
       const messages = await onRanks(2, async (rank) => {
         const error = await errorOf(call(rank, maker(rank)).read());
         assert.ok(error instanceof CollectiveError, error.stack);
@@ -83,7 +80,7 @@ describeOverEngines('ranks whose tensors differ in dtype, though not in bytes', 
     });
   }
 
-  it('are told by send and recv', async () => {
+  it('are refused by send and recv', async () => {
     const messages = await onRanks(2, async (rank) => {
       const t = maker(rank)(2);
       if (rank === 0) send(t, 1);

@@ -1,6 +1,6 @@
 /**
- * Groups that ranks make of different ranks are found as they are made, and told with both lists
- * and places.
+ * Groups that ranks create of different ranks are an error at creation, with both lists and call
+ * sites.
  */
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -11,8 +11,8 @@ import { describeOverEngines, errorOf, onRanks } from '../support/on-ranks.js';
 
 const here = `mismatched-groups\\.test${path.extname(import.meta.url)}:\\d+`;
 
-describeOverEngines('groups that ranks make of different ranks', () => {
-  it('are found by the later one, which names both lists and places', async () => {
+describeOverEngines('a group that ranks create of different ranks', () => {
+  it('is an error of the later rank, which names both lists and call sites', async () => {
     const begin = Date.now();
     const error = await errorOf(
       onRanks(3, async (rank) => {
@@ -36,7 +36,7 @@ describeOverEngines('groups that ranks make of different ranks', () => {
     assert.ok(Date.now() - begin < 2_000);
   });
 
-  it('also of those that wait in them already, whatever the other one does then', async () => {
+  it('is an error also of ranks that already wait in it, whatever the other rank does then', async () => {
     const begin = Date.now();
     const [first] = await onRanks(2, async (rank) => {
       if (rank === 1) {
@@ -70,7 +70,7 @@ describeOverEngines('groups that ranks make of different ranks', () => {
     );
   });
 
-  it('are not where all make the same, however far one is ahead', async () => {
+  it('is no error if all ranks create the same groups, however far one is ahead', async () => {
     await onRanks(3, async (rank) => {
       if (rank === 2) await sleep(50);
       for (let i = 0; i < 100; i++)

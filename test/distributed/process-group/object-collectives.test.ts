@@ -34,8 +34,8 @@ const values = [
 
 const own = (rank: number): unknown => ({ rank, values, long: 'x'.repeat(rank * 50_000) });
 
-describe('collectives of objects', () => {
-  it('give every rank the objects of all', async () => {
+describe('a collective of objects', () => {
+  it('gathers the objects of all ranks on every rank', async () => {
     await onRanks(3, async (rank) => {
       const list = Array<unknown>(3);
       await allGatherObject(list, own(rank));
@@ -43,7 +43,7 @@ describe('collectives of objects', () => {
     });
   });
 
-  it('bring them from and to one rank, in groups, whatever their sizes', async () => {
+  it('gathers, broadcasts and scatters objects of any size in groups', async () => {
     await onRanks(4, async (rank) => {
       const group = newGroup([3, 0, 2]);
       if (rank === 1) return;
@@ -69,7 +69,7 @@ describe('collectives of objects', () => {
     });
   });
 
-  it('take empty lists, and the root 0 if none is given', async () => {
+  it('takes empty lists, and uses root 0 by default', async () => {
     await onRanks(2, async (rank) => {
       const none: unknown[] = [];
       await broadcastObjectList(none);
@@ -80,7 +80,7 @@ describe('collectives of objects', () => {
     });
   });
 
-  it('copy whatever is plain', async () => {
+  it('copies all plain values', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(
@@ -109,7 +109,7 @@ describe('collectives of objects', () => {
     );
   });
 
-  it('refuse what they cannot copy, and lists that do not fit, before anything is sent', async () => {
+  it('refuses values that cannot be copied, and lists of the wrong length, before anything is sent', async () => {
     await onRanks(2, async (rank) => {
       const places = [0, 0];
       const wrong: [string, () => Promise<void>][] = [
@@ -150,7 +150,7 @@ describe('collectives of objects', () => {
     );
   });
 
-  it('fail on every rank where lists or calls differ', async () => {
+  it('fails on every rank if lists or calls differ', async () => {
     await onRanks(2, async (rank) => {
       const list = rank === 0 ? [1, 2] : [1];
       const done = broadcastObjectList(list);

@@ -1,6 +1,6 @@
 /**
- * Ranks that share a process each have what a process has: devices, random numbers, a default
- * device, wherever their code runs.
+ * The context of local ranks: devices, random numbers and default device belong to the rank,
+ * wherever its code runs.
  */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -28,7 +28,7 @@ import {
 } from '../../../lib/index.js';
 import { errorOf, onRanks, valuesOf } from '../support/on-ranks.js';
 
-describe('the rank that code belongs to', () => {
+describe('the rank of the running code', () => {
   it('is found in promises, timers, ticks and events', async () => {
     await onRanks(3, async (rank) => {
       const found: number[] = [getRank()];
@@ -56,7 +56,7 @@ describe('the rank that code belongs to', () => {
     });
   });
 
-  it('is none for the main program, also while ranks run and after', async () => {
+  it('is absent in the main program, also while ranks run and after', async () => {
     assert.equal(isInitialized(), false);
     const running = onRanks(2, async () => {
       await sleep(5);
@@ -69,7 +69,7 @@ describe('the rank that code belongs to', () => {
     assert.equal(isInitialized(), false);
   });
 
-  it('may itself run ranks, and several worlds may run at a time', async () => {
+  it('belongs to its own world if several worlds run at a time, or a rank runs ranks', async () => {
     const sums = await Promise.all(
       [2, 3].map((size) =>
         onRanks(size, async (rank) => {
@@ -93,8 +93,8 @@ describe('the rank that code belongs to', () => {
   });
 });
 
-describe('random numbers of ranks', () => {
-  it('are each rank their own, whatever the others draw in between', async () => {
+describe('the random numbers of a local rank', () => {
+  it('do not depend on what other ranks draw in between', async () => {
     const drawn = await onRanks(3, async (rank) => {
       manualSeed(rank === 2 ? 8 : 7);
       const first = rand([3]);
@@ -111,7 +111,7 @@ describe('random numbers of ranks', () => {
     assert.deepEqual(Array.from(randn([3]).toTypedArray() as Float32Array), drawn[0]?.[1]);
   });
 
-  it('leave those of the main program where they stand', async () => {
+  it('do not advance those of the main program', async () => {
     manualSeed(3);
     const first = rand([2]).tolist();
     await onRanks(2, async () => void manualSeed(99));
@@ -121,8 +121,8 @@ describe('random numbers of ranks', () => {
   });
 });
 
-describe('devices of ranks', () => {
-  it('are each rank their own, under the same names', async () => {
+describe('the devices of a local rank', () => {
+  it('are separate from those of other ranks under the same names', async () => {
     const devices = await onRanks(2, async () => {
       setDefaultDevice('cpu');
       assert.equal(getDefaultDevice(), device('cpu'));
@@ -138,7 +138,7 @@ describe('devices of ranks', () => {
 });
 
 describe('runLocalRanks', () => {
-  it('gives what the ranks return, in their order', async () => {
+  it('returns the results of the ranks in rank order', async () => {
     assert.deepEqual(await onRanks(3, async (rank, size) => `${rank}/${size}`), [
       '0/3',
       '1/3',
@@ -147,7 +147,7 @@ describe('runLocalRanks', () => {
     assert.deepEqual(await onRanks(1, () => 'not async'), ['not async']);
   });
 
-  it('refuses worlds of no size, what is no function, and options that are none', async () => {
+  it('refuses an invalid world size, function or option', async () => {
     for (const size of [0, -1, 0.5, 65, '2', Number.NaN])
       assert.ok(
         (await errorOf(onRanks(size as number, async () => 0))) instanceof ArgumentError,
@@ -167,7 +167,7 @@ describe('runLocalRanks', () => {
     }
   });
 
-  it('fails with the rank that failed first, also synchronously and with what is no error', async () => {
+  it('fails with the first failed rank, also for a synchronous throw and for a value that is not an Error', async () => {
     const thrown = await errorOf(
       onRanks(2, (rank) => {
         if (rank === 1) throw 'text';
@@ -181,7 +181,7 @@ describe('runLocalRanks', () => {
     );
   });
 
-  it('ends what ranks wait for in the store when one fails', async () => {
+  it('ends waits in the store when a rank fails', async () => {
     const begin = Date.now();
     await errorOf(
       onRanks(2, async (rank) => {

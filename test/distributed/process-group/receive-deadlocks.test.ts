@@ -1,6 +1,6 @@
 /**
- * Ranks of one process that receive from each other before they send: it is said at once, not after
- * the timeout.
+ * Local ranks that receive from each other before they send: reported at once, not after the
+ * timeout.
  */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,8 +12,8 @@ const site = 'receive-deadlocks\\.test\\.[jt]s:\\d+(:\\d+)?\\)?';
 const waits = (rank: number, from: number, name = 'recv'): string =>
   `rank ${rank} waits in ${name} for rank ${from} \\(.*${site}`;
 
-describeOverEngines('ranks that receive before they send', () => {
-  it('hear at once where two wait for each other, and where', async () => {
+describeOverEngines('a cycle of ranks that receive before they send', () => {
+  it('is reported at once with both call sites, for two ranks', async () => {
     const begin = Date.now();
     const error = await errorOf(
       onRanks(
@@ -36,7 +36,7 @@ describeOverEngines('ranks that receive before they send', () => {
     );
   });
 
-  it('all hear of it, and go on if they catch it', async () => {
+  it('is reported to all of its ranks, which can catch it and continue', async () => {
     const begin = Date.now();
     const heard = await onRanks(
       2,
@@ -77,7 +77,7 @@ describeOverEngines('ranks that receive before they send', () => {
     assert.ok(Date.now() - begin < 5000);
   });
 
-  it('hear of a circle of three, also where sends are called behind the receives', async () => {
+  it('is reported for three ranks, also if sends are called after the receives', async () => {
     const run = onRanks(
       3,
       async (rank) => {
@@ -95,7 +95,7 @@ describeOverEngines('ranks that receive before they send', () => {
     );
   });
 
-  it('go on where one sends first, in any order of calls, and where messages have passed before', async () => {
+  it('is not reported if one rank sends first, in any order of calls, and after earlier messages', async () => {
     const seeds: (number | null)[] = [null, 1, 2, 3];
     for (const seed of seeds) {
       const values = await onRanks(

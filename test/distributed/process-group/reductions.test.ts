@@ -1,4 +1,4 @@
-/** Reductions between ranks: every dtype and every reduction, against plain arithmetic. */
+/** Reductions over ranks, for every dtype and ReduceOp, against plain arithmetic. */
 import assert from 'node:assert/strict';
 import {
   allReduce,
@@ -96,9 +96,9 @@ const inputOf = (rank: number, dtype: DType, count: number, from = 0) =>
     { dtype },
   );
 
-describeOverEngines('reductions between ranks', () => {
+describeOverEngines('a reduction over ranks', () => {
   for (const dtype of dtypes) {
-    it(`of ${dtype.name}: every reduction, in groups of 1, 2, 3 and 5, of any size`, async () => {
+    it(`of ${dtype.name} is right for every ReduceOp, groups of 1, 2, 3 and 5, and any size`, async () => {
       const results = await onRanks(WORLD, async (rank) => {
         const made = groups.map((ranks) => newGroup(ranks));
         const reads: Promise<[string, number[]]>[] = [];
@@ -155,7 +155,7 @@ describeOverEngines('reductions between ranks', () => {
     });
   }
 
-  it('let NaN win in minimum and maximum, and keep infinities', async () => {
+  it('propagates NaN in minimum and maximum, and keeps infinities', async () => {
     for (const dtype of [float64, float32, float16, bfloat16]) {
       for (const op of ['min', 'max', 'sum'] as const) {
         const [values] = await onRanks(3, async (rank) => {
@@ -175,7 +175,7 @@ describeOverEngines('reductions between ranks', () => {
     }
   });
 
-  it('give all ranks the same bits, whatever the sum loses', async () => {
+  it('gives the same bits to all ranks, whatever the rounding', async () => {
     const results = await onRanks(3, async (rank) => {
       const x = full([5000], [0.1, 1e8, -1e8][rank] as number).mul(1 + rank / 7);
       allReduce(x);

@@ -1,4 +1,4 @@
-/** What ranks that are processes hear of each other's groups and meshes, over a store. */
+/** The creation log through which processes compare their groups and meshes. */
 import assert from 'node:assert/strict';
 import type { Difference, Making } from '../../../lib/distributed/process-group/creation-log.js';
 import { StoreBoard } from '../../../lib/distributed/process-group/store-creation-log.js';
@@ -43,7 +43,7 @@ const making = (rank: number, key: string, place: string): Making => ({
   rule: 'All ranks make the same meshes',
 });
 
-describe('a board over a store', () => {
+describe('the creation log in a store', () => {
   let store: SlowStore;
   const boards: StoreBoard[] = [];
   const boardOf = (): StoreBoard => {
@@ -73,7 +73,7 @@ describe('a board over a store', () => {
     store.hears();
   });
 
-  it('finds a difference that others have told, before this rank has come to hear of it', async () => {
+  it('finds a mismatch that other ranks have published before this rank has read it', async () => {
     const [first, other] = [boardOf(), boardOf()];
     const heard = make(first, 0, 'ab');
     assert.equal(await first.differenceFound('mesh 0'), null);
@@ -93,7 +93,7 @@ describe('a board over a store', () => {
     assert.equal(await first.differenceFound('mesh 1'), null);
   });
 
-  it('tells each difference once, though several ask for it at a time', async () => {
+  it('reports each mismatch once, although several calls ask for it at a time', async () => {
     const [first, other] = [boardOf(), boardOf()];
     const heard = [make(first, 0, 'ab', 'mesh 0'), make(first, 0, 'cd', 'mesh 1')];
     for (const [i, key] of ['ba', 'dc'].entries()) make(other, 1, key, `mesh ${i}`);
@@ -114,7 +114,7 @@ describe('a board over a store', () => {
     );
   });
 
-  it('hears of later differences after it has found one early', async () => {
+  it('finds later mismatches after an early one', async () => {
     const [first, other] = [boardOf(), boardOf()];
     make(first, 0, 'ab', 'mesh 0');
     make(other, 1, 'ba', 'mesh 0');
@@ -130,7 +130,7 @@ describe('a board over a store', () => {
     assert.equal(heard.length, 1);
   });
 
-  it('asks no more once the rank has left', async () => {
+  it('stops reading once the rank has left', async () => {
     const [first, other] = [boardOf(), boardOf()];
     make(first, 0, 'ab');
     make(other, 1, 'ba');

@@ -1,4 +1,4 @@
-/** Waits for a key that nobody sets, behind the program: which ends all the same. */
+/** Waits in the background for a key that nobody sets; the process exits anyway. */
 import { TCPStore } from '../../../lib/distributed.js';
 
 const store = new TCPStore('127.0.0.1', 0, { isServer: true });

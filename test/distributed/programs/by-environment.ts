@@ -1,6 +1,6 @@
 /**
- * A rank by the variables in its argument: prints what it has added up with the others, or why that
- * failed.
+ * Runs as the rank that the variables in its argument describe; prints a sum over all ranks, or
+ * the error.
  */
 import { allReduce, initProcessGroup } from '../../../lib/distributed.js';
 import { full } from '../../../lib/index.js';

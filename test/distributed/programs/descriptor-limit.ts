@@ -1,4 +1,4 @@
-/** Launches four ranks with all descriptors but some in use; prints what came of it. */
+/** Launches four ranks with few descriptors left; prints the outcome. */
 import { closeSync, openSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { launch } from '../../../lib/distributed.js';

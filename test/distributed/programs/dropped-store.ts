@@ -1,6 +1,6 @@
 /**
- * Drops file stores that it has not closed, and prints how many of their files are open then and
- * what Node has warned of. Needs --expose-gc.
+ * Drops file stores without closing them; prints how many of their files are open, and the
+ * warnings of Node. Needs --expose-gc.
  */
 import { readdirSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';

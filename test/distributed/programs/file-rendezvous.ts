@@ -1,6 +1,6 @@
 /**
- * A rank of a world, of two if nothing is said, that meets in a file: prints what it has added up
- * with the other, or why that failed. It may be killed before the end.
+ * Runs as a rank that uses a file as rendezvous, in a world of two by default; prints a sum over
+ * all ranks, or the error. It may be killed before it ends.
  */
 import { allReduce, destroyProcessGroup, initProcessGroup } from '../../../lib/distributed.js';
 import { full } from '../../../lib/index.js';

@@ -1,6 +1,6 @@
 /**
- * Ranks of this process with a GPU each: one launches kernels that nobody has launched before,
- * while a collective of the others waits for it on their GPUs. Prints the sums that all have seen.
+ * Local ranks with a GPU each: one launches a kernel for the first time while a collective of the
+ * others waits for it. Prints the sums of all ranks.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { allGatherIntoTensor, allReduce, launch } from '../../../lib/distributed.js';

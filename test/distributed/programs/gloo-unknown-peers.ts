@@ -1,6 +1,6 @@
 /**
- * One of two ranks that connect by gloo, and prints what comes of it: the second, or the first with
- * a stranger at its port before the second comes: what he does, by name.
+ * Runs as one of two ranks connected by gloo and prints the outcome: as the second rank, or as the
+ * first with an unknown client at its port, whose behavior is named.
  */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';

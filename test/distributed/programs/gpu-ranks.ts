@@ -1,6 +1,6 @@
 /**
- * What ranks with a GPU each do in tests, as processes: a scenario by name. What they heard, and
- * when, is written to a file each.
+ * Scenarios of ranks with a GPU each, as processes. Each rank writes its errors and times to a
+ * file.
  */
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';

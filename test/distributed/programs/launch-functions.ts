@@ -1,6 +1,6 @@
 /**
- * Launches functions as processes, twice, the second with what the first gave; prints all results.
- * Also ranks that fail, unread or not, and that wait for ever.
+ * Launches functions as processes, the second with the result of the first; prints all results.
+ * Other scenarios have ranks that fail or wait forever.
  */
 import {
   allReduce,

@@ -1,7 +1,4 @@
-/**
- * Ranks of this process over gloo, in a process whose engine is its own: a scenario by name, whose
- * result is printed.
- */
+/** Scenarios of local ranks over gloo, in a separate process; prints the result. */
 import {
   allReduce,
   broadcast,

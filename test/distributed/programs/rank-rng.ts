@@ -1,7 +1,4 @@
-/**
- * What ranks draw in a program that has seeded its random numbers, or has not; prints, of each run,
- * what each rank drew.
- */
+/** Prints the draws of each rank, in a program that has seeded its random numbers or not. */
 import { dtensorRandn, initDeviceMesh, launch } from '../../../lib/distributed.js';
 import { manualSeed, rand, randn } from '../../../lib/index.js';
 

@@ -1,7 +1,4 @@
-/**
- * What ranks that are processes do in tests: a scenario by name. What they saw is written to a file
- * each.
- */
+/** Scenarios of ranks that are processes. Each rank writes its results to a file. */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

@@ -1,7 +1,4 @@
-/**
- * A program that launches itself: with one rank, so that it would be a chain. What the rank hears
- * goes to stderr.
- */
+/** Launches itself with one rank, which would recurse. The error of the rank goes to stderr. */
 import { fileURLToPath } from 'node:url';
 import { launch } from '../../../lib/distributed.js';
 

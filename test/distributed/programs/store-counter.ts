@@ -1,4 +1,4 @@
-/** Adds 1 twenty times to a count that other processes add to as well, and prints the sums. */
+/** Adds 1 twenty times to a counter that other processes share, and prints the sums. */
 import { FileStore, TCPStore } from '../../../lib/distributed.js';
 
 const [kind, where] = process.argv.slice(2) as [string, string];

@@ -1,4 +1,4 @@
-/** Keeps a store until its input ends; prints the port. */
+/** Serves a store until its stdin ends; prints the port. */
 import { TCPStore } from '../../../lib/distributed.js';
 
 const store = await new TCPStore('127.0.0.1', 0, {

@@ -1,7 +1,4 @@
-/**
- * What ranks with GPUs of two hosts do in tests: a scenario by name. What they saw, and how long it
- * took, is written to a file each.
- */
+/** Scenarios of ranks with GPUs on two hosts. Each rank writes its results and times to a file. */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';

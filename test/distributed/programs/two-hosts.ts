@@ -1,6 +1,4 @@
-/**
- * What ranks of two hosts do in tests: a scenario by name. What they saw is written to a file each.
- */
+/** Scenarios of ranks on two hosts. Each rank writes its results to a file. */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * Stores among clients, strangers, files and values that would end or starve the one who keeps the
- * keys. Only on 127.0.0.1.
+ * Stores with hostile clients, connections, files and values, which could crash or starve the
+ * server. Only on 127.0.0.1.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -56,10 +56,10 @@ afterEach(async () => {
 });
 after(() => rmSync(folder, { recursive: true }));
 
-describe('a TCPStore and its clients', function () {
+describe('a TCPStore with misbehaving clients', function () {
   this.timeout(60_000);
 
-  it('refuses a value that grows beyond what a reply can hold, to the one who appends, and goes on', async () => {
+  it('refuses to append beyond the longest value, and continues', async () => {
     const keeper = await server();
     const worker = await client(keeper.port);
     const part = Buffer.alloc(30 * MIB, 'x');
@@ -76,7 +76,7 @@ describe('a TCPStore and its clients', function () {
     assert.equal((await worker.get('log')).length, LONGEST_VALUE);
   });
 
-  it('refuses a value that is too long to send, and keeps neither process nor call waiting for it', async () => {
+  it('refuses a value that is too long to send, without blocking call or process', async () => {
     const keeper = await server();
     for (const value of [Buffer.alloc(LONGEST_MESSAGE), Buffer.alloc(LONGEST_MESSAGE - 4)])
       await assert.rejects(keeper.set('k', value), StoreError);
@@ -86,7 +86,7 @@ describe('a TCPStore and its clients', function () {
     assert.equal(String(await file.get('k')), 'short');
   });
 
-  it('answers in a few lines where an error speaks of endless keys', async () => {
+  it('shortens an error that quotes very long keys', async () => {
     const keeper = await server();
     const { socket, reader } = await prove(keeper.port, SECRET);
     const key = '\u0000'.repeat(40 * MIB);
@@ -105,7 +105,7 @@ describe('a TCPStore and its clients', function () {
     socket.destroy();
   });
 
-  it('refuses requests of more keys than it has memory for, and timeouts that no timer takes', async () => {
+  it('refuses requests with too many keys, and timeouts out of range', async () => {
     const keeper = await server();
     const { socket, reader } = await prove(keeper.port, SECRET);
     // 15 million empty keys
@@ -119,7 +119,7 @@ describe('a TCPStore and its clients', function () {
     await keeper.set('k', 'v');
   });
 
-  it('keeps as many bytes as it may, of keys, values and waits, and has room again where they go', () => {
+  it('limits the bytes of keys, values and waits, and frees them when they are deleted', () => {
     const table = new KeyValueTable({ mostBytes: 2_000, longestValue: 1_500 });
     const set = (key: string, bytes: number): unknown =>
       table.apply({ op: 'set', key, value: Buffer.alloc(bytes) });
@@ -146,7 +146,7 @@ describe('a TCPStore and its clients', function () {
     assert.equal(table.waits, 0);
   });
 
-  it('carries out no more for a client that does not read its replies, and serves the others', async () => {
+  it('pauses a client that does not read its replies, and serves the others', async () => {
     const keeper = await server();
     await keeper.set('large', Buffer.alloc(32 * MIB));
     const before = process.memoryUsage().rss;
@@ -168,7 +168,7 @@ describe('a TCPStore and its clients', function () {
     socket.destroy();
   });
 
-  it('drops the waits of a client that has gone', async () => {
+  it('drops the waits of a client that has disconnected', async () => {
     const keeper = await server();
     const { table } = (keeper as unknown as { server: { table: KeyValueTable } }).server;
     const before = table.waits;
@@ -183,7 +183,7 @@ describe('a TCPStore and its clients', function () {
       assert.ok(Date.now() < end, `${table.waits} waits are left`);
   });
 
-  it('takes __proto__ and its like for keys as any other', async () => {
+  it('treats keys such as __proto__ like any other', async () => {
     const keeper = await server();
     for (const key of ['__proto__', 'constructor', 'toString']) {
       assert.equal(await keeper.check([key]), false);
@@ -194,10 +194,10 @@ describe('a TCPStore and its clients', function () {
   });
 });
 
-describe('a TCPStore and strangers', function () {
+describe('a TCPStore with unauthenticated connections', function () {
   this.timeout(60_000);
 
-  it('takes 64 bytes at most of one that has not proved that it knows the secret', async () => {
+  it('reads at most 64 bytes before authentication', async () => {
     const keeper = await server();
     for (const noise of [
       frame(0, Buffer.alloc(100), 40 * MIB),
@@ -213,7 +213,7 @@ describe('a TCPStore and strangers', function () {
     }
   });
 
-  it('gives one try: after a wrong proof the connection is destroyed, though the other side keeps it open', async () => {
+  it('closes a connection after one wrong proof, even if the other side keeps it open', async () => {
     const keeper = await server();
     const { socket, answer } = await prove(keeper.port, 'guessed');
     assert.equal(answer?.length, 0);
@@ -233,7 +233,7 @@ describe('a TCPStore and strangers', function () {
     for (const socket of halfOpen) socket.destroy();
   });
 
-  it('lets a true rank in while 600 strangers hold more than its descriptors, with proofs that are wrong, half or missing', async () => {
+  it('admits a rank while 600 unauthenticated connections exceed its descriptors', async () => {
     const program = spawn(
       '/bin/sh',
       [
@@ -269,7 +269,7 @@ describe('a TCPStore and strangers', function () {
     assert.equal(await ended, 0);
   });
 
-  it('does not take a connection that is closed before it is answered for another secret: it tries again', async () => {
+  it('retries a connection that closes without an answer, instead of reporting a wrong secret', async () => {
     const keeper = await server();
     const { unauthenticated } = (
       keeper as unknown as { server: { unauthenticated: Set<{ destroy(): void }> } }
@@ -286,8 +286,8 @@ describe('a TCPStore and strangers', function () {
   });
 });
 
-describe('timeouts of stores', () => {
-  it('that no timer takes are refused wherever one is given', async () => {
+describe('an invalid timeout of a store', () => {
+  it('is refused by every function that takes a timeout', async () => {
     const store = new HashStore();
     for (const timeoutMs of [
       2_000_000_001,
@@ -316,16 +316,16 @@ describe('timeouts of stores', () => {
   });
 });
 
-describe('a FileStore and its file', function () {
+describe('a FileStore with a hostile file', function () {
   this.timeout(10_000);
 
-  it('that it makes is of its user alone', async () => {
+  it('creates its file for its user alone', async () => {
     const file = path.join(folder, 'mode');
     await opened(new FileStore(file)).set('k', 'v');
     assert.equal(statSync(file).mode & 0o777, 0o600);
   });
 
-  it('is refused where it is a link, a pipe, a device or a folder', async () => {
+  it('refuses a link, a pipe, a device or a folder', async () => {
     const [link, pipe] = [path.join(folder, 'link'), path.join(folder, 'pipe')];
     writeFileSync(path.join(folder, 'victim'), '');
     symlinkSync(path.join(folder, 'victim'), link);
@@ -344,7 +344,7 @@ describe('a FileStore and its file', function () {
     assert.equal(statSync(path.join(folder, 'victim')).size, 0);
   });
 
-  it('with a record that is longer than any is damaged, which is said at once', async () => {
+  it('reports an impossible record length at once as damage', async () => {
     const file = path.join(folder, 'sparse');
     const descriptor = openSync(file, 'w');
     writeSync(descriptor, Buffer.alloc(16, 255));

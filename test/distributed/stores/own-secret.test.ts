@@ -1,6 +1,6 @@
 /**
- * Ranks that nobody has given a secret: on their own machine they have one of their user's, which
- * no other user can read.
+ * Stores without a given secret: on one machine the server publishes one that no other user can
+ * read.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -34,7 +34,7 @@ async function opened<S extends TCPStore>(store: S): Promise<S> {
   return store.ready();
 }
 
-describe('a TCPStore of this machine that was given no secret', function () {
+describe('a TCPStore on 127.0.0.1 without a given secret', function () {
   this.timeout(30_000);
 
   beforeEach(() => {
@@ -50,7 +50,7 @@ describe('a TCPStore of this machine that was given no secret', function () {
   });
   after(() => rmSync(folder, { recursive: true }));
 
-  it('has one in a file of mode 600 that goes with it, and lets nobody in without', async () => {
+  it('publishes a secret in a file of mode 600, and refuses clients without it', async () => {
     const keeper = await opened(new TCPStore('127.0.0.1', 0, { isServer: true }));
     const [name, ...others] = files() as [string, ...string[]];
     assert.deepEqual(others, []);
@@ -68,7 +68,7 @@ describe('a TCPStore of this machine that was given no secret', function () {
     assert.deepEqual(files(), []);
   });
 
-  it('takes no file that others could have written, or have put in its place', async () => {
+  it('ignores files that other users could have written or replaced', async () => {
     const keeper = await opened(new TCPStore('127.0.0.1', 0, { isServer: true }));
     const [name] = files() as [string];
     const prefix = name.slice(0, -16);
@@ -88,7 +88,7 @@ describe('a TCPStore of this machine that was given no secret', function () {
     for (const file of forged) rmSync(file);
   });
 
-  it('says that a store of another user, or with a secret of its own, is none of this one', async () => {
+  it('reports a store of another user, or with a given secret', async () => {
     const keeper = await opened(new TCPStore('127.0.0.1', 0, { isServer: true, secret: 'given' }));
     assert.deepEqual(files(), []);
     const began = Date.now();
@@ -105,7 +105,7 @@ describe('a TCPStore of this machine that was given no secret', function () {
     await opened(new TCPStore('127.0.0.1', everybody.port, { secret: '' }));
   });
 
-  it('is that of the run that has the port now: of a killed one the file is removed', async () => {
+  it('uses the secret of the current run, and removes files of killed runs', async () => {
     const child = spawn(
       process.execPath,
       [...programArguments('distributed/programs/store-server')],
@@ -128,7 +128,7 @@ describe('a TCPStore of this machine that was given no secret', function () {
     assert.equal(files().length, 1);
   });
 
-  it('is found by ranks that RANK and WORLD_SIZE alone have started, which leave no file', async () => {
+  it('serves ranks started by RANK and WORLD_SIZE alone, which leave no file', async () => {
     const keeper = await opened(new TCPStore('127.0.0.1', 0, { isServer: true, secret: '' }));
     const { port } = keeper;
     await keeper.close();

@@ -1,7 +1,4 @@
-/**
- * Stores that a program has made, in ranks that share a process: how long they wait, and what an
- * order from a seed makes of that.
- */
+/** Stores of the program in local ranks: timeouts, and waits with a seed. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -29,14 +26,14 @@ const shared: Record<string, () => Promise<Store>> = {
 };
 
 for (const [kind, make] of Object.entries(shared)) {
-  describe(`a ${kind} that ranks of one process share`, () => {
+  describe(`a ${kind} that local ranks share`, () => {
     let store: Store;
     beforeEach(async () => {
       store = await make();
     });
     afterEach(() => store.close());
 
-    it('waits no longer than they wait for each other, unless told otherwise', async () => {
+    it("waits at most as long as the world's timeout, unless it has its own", async () => {
       const begin = Date.now();
       const error = await errorOf(
         launch(2, async (rank) => void (await store.get(`x${rank}`)), { timeoutMs: 200 }),
@@ -55,7 +52,7 @@ for (const [kind, make] of Object.entries(shared)) {
       assert.equal((await make()).timeoutMs, 300_000);
     });
 
-    it('lets the others go on in an order from a seed, also while it waits', async () => {
+    it('lets other ranks run while it waits, with a seed', async () => {
       for (let seed = 0; seed < 6; seed++) {
         const get = async (rank: number): Promise<string> => {
           if (rank === 0) return String(await store.get(`key ${seed}`));
@@ -69,7 +66,7 @@ for (const [kind, make] of Object.entries(shared)) {
   });
 }
 
-describe('a deadlock in a store that a program has made', () => {
+describe('a deadlock in a store of the program', () => {
   const shared = new HashStore();
   const stores: Record<string, () => Store> = {
     'a HashStore of each rank': () => new HashStore(),
@@ -77,7 +74,7 @@ describe('a deadlock in a store that a program has made', () => {
     'a PrefixStore': () => new PrefixStore('p', shared),
   };
   for (const [name, make] of Object.entries(stores)) {
-    it(`is found at once with a seed: ${name}`, async () => {
+    it(`is reported at once with a seed: ${name}`, async () => {
       const begin = Date.now();
       const error = await errorOf(
         launch(2, async (rank) => void (await make().get(`x${rank}`)), { seed: 4 }),

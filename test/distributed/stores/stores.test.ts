@@ -1,4 +1,4 @@
-/** Stores: one contract for all of them, and what is special to each. */
+/** Stores: one contract for all, and the properties of each. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -61,7 +61,7 @@ for (const [kind, make] of Object.entries(kinds)) {
       [first, second] = await make();
     });
 
-    it('shows one rank what another has set, strings and bytes', async () => {
+    it('shows strings and bytes that another rank has set', async () => {
       await first.set('key', 'värde');
       assert.equal((await second.get('key')).toString(), 'värde');
       await second.set('key', Uint8Array.of(0, 255, 10));
@@ -70,7 +70,7 @@ for (const [kind, make] of Object.entries(kinds)) {
       assert.equal((await second.get('')).length, 0);
     });
 
-    it('waits for a key that comes later, and says which do not come', async () => {
+    it('waits for a later key, and names keys that never come', async () => {
       const later = second.get('later');
       const both = second.wait(['later', 'too']);
       await sleep(5);
@@ -87,7 +87,7 @@ for (const [kind, make] of Object.entries(kinds)) {
       await assert.rejects(first.get('never'), TimeoutError);
     });
 
-    it('gives every adder another sum', async () => {
+    it('gives every adder a different sum', async () => {
       const sums = await Promise.all(
         Array.from({ length: 40 }, (_, i) => (i % 2 ? first : second).add('count', 1)),
       );
@@ -132,7 +132,7 @@ for (const [kind, make] of Object.entries(kinds)) {
       assert.equal(await first.check(['log']), false);
     });
 
-    it('keeps what it was given, whatever becomes of the bytes', async () => {
+    it('copies values, so that later changes of the bytes do not matter', async () => {
       const bytes = Uint8Array.of(1, 2);
       await first.set('bytes', bytes);
       bytes[0] = 9;
@@ -141,7 +141,7 @@ for (const [kind, make] of Object.entries(kinds)) {
       assert.deepEqual([...(await first.get('bytes'))], [1, 2]);
     });
 
-    it('refuses what is no key, no value and no number', async () => {
+    it('refuses invalid keys, values and numbers', async () => {
       for (const call of [
         () => first.set(1 as never, 'x'),
         () => first.set('k', 2 as never),
@@ -153,7 +153,7 @@ for (const [kind, make] of Object.entries(kinds)) {
       }
     });
 
-    it('answers any sequence of commands as one table does', async () => {
+    it('answers any sequence of commands like one table', async () => {
       const key = fc.constantFrom('a', 'b', 'c');
       const value = fc.uint8Array({ maxLength: 5 });
       const command = fc.oneof(
@@ -186,7 +186,7 @@ for (const [kind, make] of Object.entries(kinds)) {
 }
 
 describe('PrefixStore', () => {
-  it('keeps groups apart', async () => {
+  it('keeps the keys of groups apart', async () => {
     const store = new HashStore();
     const [a, b] = [new PrefixStore('a', store), new PrefixStore('b', store)];
     await a.set('k', '1');
@@ -197,7 +197,7 @@ describe('PrefixStore', () => {
 });
 
 describe('FileStore', () => {
-  it('is removed by the last of its processes that closes it', async () => {
+  it('is removed by the last process that closes it', async () => {
     const file = path.join(folder, 'removed');
     const [a, b] = [new FileStore(file, 2), new FileStore(file, 2)];
     await a.set('k', 'v');
@@ -208,7 +208,7 @@ describe('FileStore', () => {
     assert.equal(existsSync(file), false);
   });
 
-  it('says where it is damaged, and what cannot be opened', async function () {
+  it('reports where it is damaged, and files that cannot be opened', async function () {
     this.timeout(10_000);
     const file = path.join(folder, 'damaged');
     writeFileSync(file, 'this is no store at all, by its length');
@@ -223,7 +223,7 @@ describe('FileStore', () => {
     assert.throws(() => new FileStore(''), ArgumentError);
   });
 
-  it('is closed in silence where the program drops it', async () => {
+  it('is closed without a warning if the program drops it', async () => {
     const args = [
       '--expose-gc',
       ...programArguments('distributed/programs/dropped-store'),
@@ -259,13 +259,13 @@ describe('TCPStore', () => {
     assert.equal(await server.add('count', 0), 60);
   });
 
-  it('lets a process end that waits for a key behind its program', async () => {
+  it('does not keep a process alive for a background wait', async () => {
     const begin = Date.now();
     assert.deepEqual(await runProgram('distributed/programs/background-store'), ['v', false]);
     assert.ok(Date.now() - begin < 30_000);
   });
 
-  it('is ready when all workers have connected, and says how many came in time', async () => {
+  it('is ready when all workers have connected, and reports how many came in time', async () => {
     const server = opened(
       new TCPStore('127.0.0.1', 0, { isServer: true, worldSize: 2, timeoutMs: 5_000 }),
     );
@@ -278,7 +278,7 @@ describe('TCPStore', () => {
     await assert.rejects(alone.ready(), /1 of 3 processes had connected/);
   });
 
-  it('tries again until the server is there, and says so if it never is', async () => {
+  it('retries until the server listens, and reports a timeout', async () => {
     const taken = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => taken.once('listening', resolve));
     const { port } = taken.address() as { port: number };
@@ -296,7 +296,7 @@ describe('TCPStore', () => {
     );
   });
 
-  it('fails what is under way when the server goes, and all that comes after', async () => {
+  it('fails pending and later calls when the server closes', async () => {
     const server = await opened(new TCPStore('127.0.0.1', 0, { isServer: true })).ready();
     const worker = await opened(new TCPStore('127.0.0.1', server.port)).ready();
     const waiting = worker.get('never');
@@ -307,7 +307,7 @@ describe('TCPStore', () => {
     await assert.rejects(server.set('k', 'v'), /was closed/);
   });
 
-  it('lets nobody in who does not know the secret', async () => {
+  it('refuses clients without the secret', async () => {
     const server = await opened(
       new TCPStore('127.0.0.1', 0, { isServer: true, secret: 'right' }),
     ).ready();
@@ -322,7 +322,7 @@ describe('TCPStore', () => {
     );
   });
 
-  it('goes on when strangers talk to it', async () => {
+  it('survives unauthenticated connections', async () => {
     const server = await opened(new TCPStore('127.0.0.1', 0, { isServer: true })).ready();
     for (const noise of [
       Buffer.from('GET / HTTP/1.1\r\n\r\n'),
@@ -341,7 +341,7 @@ describe('TCPStore', () => {
     assert.equal((await server.get('k')).toString(), 'v');
   });
 
-  it('says so when what listens is no store', async () => {
+  it('reports a server that is not a store', async () => {
     const other = createServer((socket) => socket.end('SSH-2.0-OpenSSH_9.2\r\n')).listen(
       0,
       '127.0.0.1',
@@ -355,7 +355,7 @@ describe('TCPStore', () => {
     await new Promise((resolve) => other.close(resolve));
   });
 
-  it('refuses ports and options that are none', () => {
+  it('refuses invalid ports and options', () => {
     assert.throws(() => new TCPStore('127.0.0.1', 0), /expected port/);
     assert.throws(() => new TCPStore('127.0.0.1', 70000), /expected port/);
     assert.throws(() => new TCPStore('', 1), ArgumentError);

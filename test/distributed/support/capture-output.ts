@@ -1,6 +1,4 @@
-/**
- * What a call and the processes that it starts print, instead of between the lines of the test run.
- */
+/** Captures the output of a call and of the processes that it starts. */
 type Write = typeof process.stdout.write;
 
 export interface CapturedOutput<T> {

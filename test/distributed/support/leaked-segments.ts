@@ -1,6 +1,6 @@
 /**
- * The shared memory that ranks have left behind: of the processes of a test, since other tests and
- * programs of the machine have theirs.
+ * Finds shared memory that ranks of this test have leaked; other programs of the machine have
+ * their own.
  */
 import type { ChildProcess } from 'node:child_process';
 import { subscribe } from 'node:diagnostics_channel';

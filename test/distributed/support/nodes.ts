@@ -1,6 +1,6 @@
 /**
- * Programs of several nodes that stand for machines, for tests: started as a user would on each,
- * and what their ranks report.
+ * Starts programs on several simulated nodes, as a user would on several machines, and reads the
+ * reports of their ranks.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

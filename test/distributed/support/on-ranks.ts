@@ -1,4 +1,4 @@
-/** Ranks for tests, tensors of every layout for them, and what they should hold afterwards. */
+/** Runs tests on local ranks; tensors of every layout, and their values. */
 import assert from 'node:assert/strict';
 import {
   type LocalOptions,
@@ -14,7 +14,7 @@ let hostBackend: (typeof hostBackends)[number] = 'shm';
 /** A suite over shared memory, and once more over gloo: {@link onRanks} follows. */
 export function describeOverEngines(name: string, suite: () => void): void {
   for (const backend of hostBackends) {
-    describe(`${name}, by ${backend}`, () => {
+    describe(`${name} over ${backend}`, () => {
       before(function () {
         if (backend === 'gloo') skipWithoutGloo(this);
         hostBackend = backend;

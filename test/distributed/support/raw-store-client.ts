@@ -1,6 +1,6 @@
 /**
- * A client of a TCPStore that sends what it likes, byte by byte: for tests of hostile ones. Only to
- * this machine.
+ * A client of a TCPStore that sends arbitrary bytes, for tests of hostile clients. Only on this
+ * machine.
  */
 import { connect, type Socket } from 'node:net';
 import { newNonce, proof } from '../../../lib/distributed/stores/authentication.js';

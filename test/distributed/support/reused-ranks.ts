@@ -1,7 +1,4 @@
-/**
- * Local ranks that stay up from one test to the next: starting them for each would take longer than
- * the tests.
- */
+/** Local ranks that tests reuse, because starting them takes longer than most tests. */
 import { setTimeout } from 'node:timers/promises';
 import { runLocalRanks } from '../../../lib/distributed/local-ranks/run.js';
 

@@ -1,4 +1,4 @@
-/** For tests of the gloo engine: on a machine without it they are skipped, in CI they fail. */
+/** Skips tests of the gloo engine on a machine without it; in CI they fail. */
 import { writer } from '../../../lib/eager/submit.js';
 import { describeTried, openGloo } from '../../../lib/native/gloo.js';
 import { skipBecause } from '../../skip.js';
