@@ -1,19 +1,20 @@
 /**
- * Ops that read values on local ranks: those that would block are refused with advice; those that
- * only check do not block.
+ * Blocking reads on local ranks, by the program or by an op: they are refused with advice if other
+ * ranks must run first. Ops that only check values do not block.
  */
 import assert from 'node:assert/strict';
 import { allReduce } from '../../../lib/distributed.js';
 import {
   DistributedError,
   float32,
+  full,
   index,
   multinomial,
   ones,
   type Tensor,
   tensor,
 } from '../../../lib/index.js';
-import { onRanks } from '../support/on-ranks.js';
+import { describeOverEngines, onRanks, valuesOf } from '../support/on-ranks.js';
 
 const ops: Record<string, (t: Tensor) => unknown> = {
   nonzero: (t) => t.nonzero(),
@@ -64,5 +65,41 @@ describe('an op that reads values during a pending collective', () => {
       [1, 1, 1, 1, 0, 1, 0],
       [1, 1, 1, 1, 0, 1, 0],
     ]);
+  });
+});
+
+describeOverEngines('a blocking read of a local rank', () => {
+  it('is refused if other ranks must run first, and awaiting works', async () => {
+    await onRanks(3, async (rank) => {
+      const x = full([2], rank);
+      allReduce(x);
+      if (rank < 2) {
+        for (const read of [() => x.tolist(), () => x.sum().item(), () => x.toTypedArray()]) {
+          assert.throws(read, (error: DistributedError) => {
+            assert.ok(error instanceof DistributedError);
+            return /the allReduce of group "world" that came before (ranks 1, 2 have|rank 2 has) not called yet\. Use `await t\.read\(\)`/.test(
+              error.message,
+            );
+          });
+        }
+      } else assert.deepEqual(x.tolist(), [3, 3]);
+      assert.deepEqual(await valuesOf(x), [3, 3]);
+      assert.deepEqual(x.tolist(), [3, 3]);
+    });
+  });
+
+  it('is not needed to enqueue any number of ops', async () => {
+    const begin = Date.now();
+    const values = await onRanks(2, async () => {
+      const x = ones([2]);
+      allReduce(x);
+      for (let i = 0; i < 30_000; i++) x.add_(1);
+      return x.sum().itemAsync();
+    });
+    assert.deepEqual(values, [60_004, 60_004]);
+    assert.ok(
+      Date.now() - begin < 4000,
+      'JavaScript waited for a stream that waits for another rank',
+    );
   });
 });
