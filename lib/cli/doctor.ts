@@ -1,5 +1,6 @@
 /**
- * `shardwise doctor`: what is found on this machine, what is not and why, and what that turns off.
+ * `shardwise doctor`: reports devices and libraries of this machine, and for each missing library
+ * the reason and what it disables.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { release } from 'node:os';
@@ -36,7 +37,7 @@ export interface DoctorReport {
     devices: NativeDeviceInfo[];
     backend: { path: string; reason: string | null }[];
   };
-  /** For each CUDA device: the files of measured configurations that its model has. */
+  /** For each CUDA device, the files of measured configurations for its model. */
   tables: (readonly TableFile[])[];
   libraries: LibraryReport[];
   gloo: GlooSearch & { without: string };
@@ -49,7 +50,7 @@ export function runDoctor(version: string, json: boolean): number {
   return report.addon.loaded ? 0 : 1;
 }
 
-/** Looks at this machine. */
+/** Examines this machine. */
 export function examine(version: string): DoctorReport {
   const report: DoctorReport = {
     version,
@@ -96,7 +97,7 @@ export function examine(version: string): DoctorReport {
   return report;
 }
 
-/** As text for people. */
+/** Formats the report as text. */
 export function describeReport(report: DoctorReport): string {
   const lines: string[] = [];
   const row = (title: string, text: string) => lines.push(`${title.padEnd(10)}${text}`);
@@ -118,7 +119,7 @@ export function describeReport(report: DoctorReport): string {
     if (report.cuda.backend.length === 0)
       row(
         '',
-        'cuda-backend.so is neither in build/Release nor in prebuilds: it was built without nvcc',
+        'cuda-backend.so is neither in build/Release nor in prebuilds: the build had no nvcc',
       );
     for (const { path, reason } of report.cuda.backend) row('', `${path}: ${reason}`);
   }
@@ -139,7 +140,7 @@ export function describeReport(report: DoctorReport): string {
   return lines.join('\n');
 }
 
-/** Later files stand over earlier ones. */
+/** Later files override earlier ones. */
 function describeTables(files: readonly TableFile[]): string[] {
   const lines = files.map((file) =>
     'ignored' in file

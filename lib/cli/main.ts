@@ -15,8 +15,8 @@ const program = new Command('shardwise')
 program
   .command('doctor')
   .alias('info')
-  .description('say which devices and libraries are found, and what each missing one turns off')
-  .option('--json', 'as JSON')
+  .description('report devices and libraries, and what each missing library disables')
+  .option('--json', 'print JSON')
   .action(async (options: { json?: boolean }) => {
     const { runDoctor } = await import('./doctor.js');
     process.exitCode = runDoctor(version, options.json === true);

@@ -1,4 +1,4 @@
-/** `shardwise run`: a program as ranks of one machine or several, with torchrun's options. */
+/** `shardwise run`: runs a program as ranks on one or several machines, with torchrun's options. */
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism, constants } from 'node:os';
@@ -22,7 +22,7 @@ interface RunOptions {
 
 const OP = 'shardwise run';
 const JOIN_TIMEOUT_MS = 300_000;
-/** Of torchrun, where machines have to know it. */
+/** torchrun's default, for several machines. */
 const DEFAULT_PORT = 29_500;
 const MOST_RANKS = 64;
 
@@ -31,27 +31,27 @@ export function addRun(program: Command): void {
   const options = [
     new Option(
       '--nproc-per-node <n>',
-      'ranks of this machine: a number, "cpu" (its processors), "gpu", or "auto" (gpu if there are any)',
+      'ranks on this machine: a number, "cpu" (one per processor), "gpu", or "auto" (gpu, else cpu)',
     )
       .argParser(ranksOf)
       .default(1),
-    new Option('--nnodes <n>', 'machines').argParser(number(1, 4096)).default(1),
-    new Option('--node-rank <n>', 'which of them this is').argParser(number(0, 4095)).default(0),
+    new Option('--nnodes <n>', 'number of machines').argParser(number(1, 4096)).default(1),
+    new Option('--node-rank <n>', 'index of this machine').argParser(number(0, 4095)).default(0),
     new Option('--master-addr <host>', 'the machine with node rank 0'),
     new Option(
       '--master-port <port>',
-      `a free port of it (default: any for one machine, ${DEFAULT_PORT} for several)`,
+      `a free port of that machine (default: any for one machine, ${DEFAULT_PORT} for several)`,
     ).argParser(number(1, 65_535)),
-    new Option('--max-restarts <n>', 'how often all ranks start again after one has failed')
+    new Option('--max-restarts <n>', 'how often all ranks are restarted after a failure')
       .argParser(number(0, 1_000_000))
       .default(0),
     new Option('--standalone', 'one machine, and any free port').default(false),
   ];
   const command = program
     .command('run')
-    .description('run a program as several ranks; the first that fails ends the others')
-    .argument('<script>', 'JavaScript or TypeScript')
-    .argument('[args...]', 'its arguments')
+    .description('run a program as several ranks; the first failure ends the others')
+    .argument('<script>', 'a JavaScript or TypeScript file')
+    .argument('[args...]', 'arguments of the script')
     .passThroughOptions();
   for (const option of options) {
     command.addOption(option);
@@ -62,13 +62,13 @@ export function addRun(program: Command): void {
     );
     if (flags !== option.flags) command.addOption(twin(option, flags, command));
   }
-  command.option('--no-prefix', "print lines as they are, without the rank's number");
+  command.option('--no-prefix', "print lines without the rank's number");
   command.action(async (script: string, args: string[], given: RunOptions) => {
     process.exitCode = await run(script, args, given);
   });
 }
 
-/** Another spelling: sets the option itself. */
+/** A hidden option with another spelling, which sets the original option. */
 function twin(option: Option, flags: string, command: Command): Option {
   const parse = option.parseArg;
   const hidden = new Option(flags).hideHelp();
@@ -89,7 +89,7 @@ function number(from: number, to: number): (text: string) => number {
     if (/^\d+$/.test(text) && value >= from && value <= to) return value;
     throw new InvalidArgumentError(
       /^\d+:\d+$/.test(text)
-        ? 'A range of machines (elastic launch) is not supported: give a number.'
+        ? 'A range of machines (elastic launch) is not supported; give a number.'
         : `Expected a whole number from ${from} to ${to}.`,
     );
   };
@@ -117,7 +117,7 @@ async function run(script: string, args: readonly string[], options: RunOptions)
       maxRestarts,
       onRestart: (restart, ended) =>
         console.error(
-          `${OP}: restart ${restart} of ${maxRestarts}, of all ranks, because ${reasonOf(ended)}`,
+          `${OP}: restart ${restart} of ${maxRestarts} of all ranks, because ${reasonOf(ended)}`,
         ),
       joinTimeoutMs: JOIN_TIMEOUT_MS,
       prefixOutput: prefix,
@@ -133,7 +133,8 @@ async function run(script: string, args: readonly string[], options: RunOptions)
 function checkNodes({ nnodes, nodeRank, masterAddr, masterPort, standalone }: RunOptions): void {
   if (standalone && (nnodes > 1 || masterAddr !== undefined || masterPort !== undefined)) {
     throw new ArgumentError(
-      `${OP}: --standalone is for one machine and any port; leave out --nnodes, --master-addr and --master-port, or leave out --standalone`,
+      `${OP}: --standalone is for one machine and any port; leave out --nnodes, --master-addr and ` +
+        '--master-port, or leave out --standalone',
       { op: OP },
     );
   }
@@ -157,7 +158,8 @@ async function countRanks(given: RunOptions['nprocPerNode']): Promise<number> {
   const gpus = examine('').cuda.devices.length;
   if (gpus === 0 && given === 'gpu') {
     throw new ArgumentError(
-      `${OP}: --nproc-per-node gpu, but no CUDA device can be used: see \`npx shardwise doctor\`. --nproc-per-node auto takes the processors then.`,
+      `${OP}: --nproc-per-node gpu needs a CUDA device, and none can be used: see \`npx shardwise ` +
+        'doctor`. Use --nproc-per-node auto to fall back to processors.',
       {
         op: OP,
       },
@@ -167,8 +169,8 @@ async function countRanks(given: RunOptions['nprocPerNode']): Promise<number> {
 }
 
 /**
- * Node's arguments that let it run the file. @throws ArgumentError for TypeScript without anything
- * that reads it
+ * Node's arguments for the file. @throws ArgumentError for TypeScript if neither Node nor tsx can
+ * run it
  */
 function loaderOf(file: string): string[] {
   if (!/\.[cm]?tsx?$/.test(file) || process.execArgv.some((arg) => /\btsx\b/.test(arg))) return [];
@@ -179,12 +181,13 @@ function loaderOf(file: string): string[] {
         pathToFileURL(createRequire(path.join(folder, 'package.json')).resolve('tsx')).href,
       ];
     } catch {
-      // not of this folder
+      // tsx is not installed there
     }
   }
   if ((process.features as { typescript?: unknown }).typescript) return [];
   throw new ArgumentError(
-    `${OP}: Node ${process.version} does not run TypeScript, and tsx is not installed for ${file}: npm install --save-dev tsx`,
+    `${OP}: Node ${process.version} does not run TypeScript, and tsx is not installed for ${file}. ` +
+      'Run npm install --save-dev tsx.',
     { op: OP, file },
   );
 }
@@ -192,13 +195,13 @@ function loaderOf(file: string): string[] {
 /** `rank 1 (process 4711) ended with exit code 7: …` */
 function reasonOf(outcome: NonNullable<NodeOutcome>): string {
   if ('remote' in outcome) return `${outcome.remote.text} on node ${outcome.remote.node}`;
-  // What it wrote to stderr is on the screen already.
+  // Without the lines of stderr, which were already printed.
   return describeRankFailure(OP, { ...outcome.failure, lastLines: [] }).message.slice(
     `${OP}: `.length,
   );
 }
 
-/** Says which rank failed. The exit code is that rank's, or 128 and its signal. */
+/** Prints which rank failed; returns its exit code, or 128 plus its signal. */
 function report(outcome: NodeOutcome): number {
   if (outcome === null) return 0;
   console.error(

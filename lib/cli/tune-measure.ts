@@ -4,23 +4,20 @@ import { bfloat16, cuda, float32, noGrad, randn, scope, type Tensor } from '../i
 import type { Addon } from '../native/addon.js';
 
 /**
- * Operands that take turns are together several times as large as the L2 cache of any GPU, so none
- * is found there.
+ * Bytes of the operand sets that calls alternate between: several times the L2 cache of any GPU, so
+ * that no operand is cached.
  */
 const BEYOND_CACHE = 2 ** 28;
 const MOST_SETS = 24;
 /**
- * Of a sample; long enough for the clock of events, short enough for the boost of the processor to
- * be that of its neighbours.
+ * Length of a sample: long enough for the resolution of events, short enough that neighbouring
+ * samples run at the same clock.
  */
 const SAMPLE_US = 400;
 const ROUNDS = 5;
-/**
- * Times a configuration that is this much slower than the fastest in the first look is not looked
- * at again.
- */
+/** Configurations slower than the fastest by this factor in the first round are not timed again. */
 const HOPELESS = 1.15;
-/** What is measured twice differs by as much. */
+/** Repeated measurements differ by up to this factor. */
 const NOISE = 1.01;
 
 export interface Timed {
@@ -30,9 +27,9 @@ export interface Timed {
 
 export interface Measured {
   readonly product: Product;
-  /** The fastest first; those that were hopeless from their first time. */
+  /** The fastest first; hopeless ones with their first time. */
   readonly timed: readonly Timed[];
-  /** What is taken without a table. */
+  /** The configuration without a table. */
   readonly rule: string;
   readonly entry: TableEntry;
 }
@@ -40,7 +37,7 @@ export interface Measured {
 const dtypes = { bfloat16, float32 };
 
 interface Work {
-  /** Microseconds a call. */
+  /** Microseconds per call. */
   sample(calls: number): number;
   free(): void;
 }
@@ -52,7 +49,7 @@ function prepare({ layout, dtype, batch, m, n, k }: Product): Work {
       device: 'cuda',
       dtype: dtypes[dtype],
     });
-  const made = Array.from(
+  const operands = Array.from(
     { length: Math.min(MOST_SETS, Math.max(2, Math.ceil(BEYOND_CACHE / bytes))) },
     () =>
       noGrad(
@@ -63,7 +60,7 @@ function prepare({ layout, dtype, batch, m, n, k }: Product): Work {
           ] as const,
       ),
   );
-  const sets = made.map(
+  const sets = operands.map(
     ([x, w]) =>
       [
         layout[0] === 't' ? x.transpose(-1, -2) : x,
@@ -83,7 +80,7 @@ function prepare({ layout, dtype, batch, m, n, k }: Product): Work {
   };
   return {
     sample(calls) {
-      run(Math.max(2, calls >> 2)); // so that the launches are ahead of the GPU
+      run(Math.max(2, calls >> 2)); // warm up, so that launches are ahead of the GPU
       begin.record();
       run(calls);
       end.record();
@@ -91,7 +88,7 @@ function prepare({ layout, dtype, batch, m, n, k }: Product): Work {
       return (begin.elapsedTime(end) * 1e3) / calls;
     },
     free() {
-      for (const [x, w] of made) {
+      for (const [x, w] of operands) {
         x.dispose();
         w.dispose();
       }
@@ -101,7 +98,7 @@ function prepare({ layout, dtype, batch, m, n, k }: Product): Work {
   };
 }
 
-/** The configurations of one product, each loaded as a table of its own. */
+/** Selects configurations of one product, by loading a table with one entry. */
 class Trial {
   private readonly addon: Addon;
   private readonly device: number;
@@ -122,7 +119,7 @@ class Trial {
       .filter(Boolean);
   }
 
-  /** What computes the product from now on; null: the rule. */
+  /** Selects the configuration of the product from now on; null: by the rule. */
   take(name: string | null): void {
     cuda.synchronize();
     const entry = {
@@ -139,7 +136,7 @@ class Trial {
     );
   }
 
-  /** What computed the last one. */
+  /** The configuration of the last call. */
   get last(): string {
     cuda.synchronize();
     return this.addon.lastTuned(this.device);
@@ -147,8 +144,8 @@ class Trial {
 }
 
 /**
- * Null for a product that no table speaks of: it is small, or rows of its operands do not begin at
- * multiples of 16 bytes.
+ * Measures a product. Null if it uses no table, because it is small or the rows of its operands are
+ * not aligned to 16 bytes.
  */
 export function measure(
   addon: Addon,
@@ -186,7 +183,7 @@ function timeAll(names: readonly string[], trial: Trial, work: Work): Timed[] {
   const calls = Math.min(100, Math.max(2, Math.round(SAMPLE_US / fastest)));
   const promising = first.filter(({ us }) => us <= fastest * HOPELESS + 2);
   const samples = new Map(promising.map(({ name }) => [name, [] as number[]]));
-  // In turns, so that what the clock does in the meantime falls on all.
+  // Interleaved, so that changes of the clock affect all configurations.
   for (let round = 0; round < ROUNDS; round++)
     for (const [name, list] of samples) list.push(sample(name, calls));
   return first
@@ -199,19 +196,19 @@ function median(list: readonly number[] | undefined): number | undefined {
 }
 
 const isLibrary = ({ name }: Timed): boolean => name.startsWith('library');
-/** Of what is as fast as the fastest: our own first, then what the library would take by itself. */
-const plainness = ({ name }: Timed): number =>
+/** The preference among equally fast ones: own kernels first, then the library's default. */
+const preference = ({ name }: Timed): number =>
   isLibrary({ name, us: 0 }) ? (name === 'library' ? 1 : 2) : 0;
 
 export function entryOf(product: Product, timed: readonly Timed[]): TableEntry {
-  const plainest = (list: readonly Timed[]): Timed | undefined => {
+  const simplest = (list: readonly Timed[]): Timed | undefined => {
     const bound = Math.min(...list.map(({ us }) => us)) * NOISE;
     return list
       .filter(({ us }) => us <= bound)
-      .sort((a, b) => plainness(a) - plainness(b) || a.us - b.us)[0];
+      .sort((a, b) => preference(a) - preference(b) || a.us - b.us)[0];
   };
-  const best = plainest(timed) as Timed;
-  const own = plainest(timed.filter((each) => !isLibrary(each))) ?? best;
+  const best = simplest(timed) as Timed;
+  const own = simplest(timed.filter((each) => !isLibrary(each))) ?? best;
   const library = timed.find(({ name }) => name === 'library');
   const rounded = (us: number): number => Math.round(us * 100) / 100;
   return {

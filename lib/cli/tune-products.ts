@@ -1,6 +1,6 @@
 /**
- * Which products `shardwise tune` measures: those that are named, or of a file, or linear layers of
- * everyday models.
+ * The products that `shardwise tune` measures: given ones, those of a file, or by default the linear
+ * layers of common models.
  */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { ArgumentError } from '../core/errors.js';
@@ -8,11 +8,11 @@ import { DTYPES, LAYOUTS, type Product, productText } from '../cuda/matmul-table
 
 const OP = 'shardwise tune';
 const FORM =
-  '"MxNxK", such as 4096x4096x4096, with a batch in front (8xMxNxK) and ":nn" or another layout behind if wanted';
+  'a product "MxNxK", such as 4096x4096x4096, with an optional batch (8xMxNxK) and layout (MxNxK:nn)';
 const LARGEST = 2 ** 31;
 const LONGEST_FILE = 2 ** 20;
 
-/** @throws ArgumentError for what is no product */
+/** @throws ArgumentError for an invalid product */
 function parseProduct(
   text: string,
   layouts: readonly Product['layout'][],
@@ -40,7 +40,7 @@ function parseProduct(
   return dtypes.flatMap((dtype) => of.map((each) => ({ dtype, layout: each, batch, m, n, k })));
 }
 
-/** Of products and names of files, which hold a product a line; `#` begins a comment. */
+/** Parses products and files of products, one per line; `#` begins a comment. */
 export function parseProducts(
   given: readonly string[],
   layouts: readonly Product['layout'][],
@@ -52,7 +52,7 @@ export function parseProducts(
         text,
         layouts,
         dtypes,
-        existsSync(text) ? '' : ', which is no file either',
+        existsSync(text) ? '' : ', which is not a file either',
       );
     if (statSync(text).size > LONGEST_FILE)
       throw new ArgumentError(`${OP}: ${text} is too long for a list of products`, { op: OP });
@@ -88,7 +88,7 @@ const LAYERS = [
 const FEW_TOKENS = [1, 8, 16, 32, 64, 128, 256, 512];
 const TOKENS = [1024, 2048, 4096, 8192, 16384];
 
-/** A layer at inference, and its forward pass and both its gradients in training. */
+/** Each layer at inference, and its forward pass and both gradients in training. */
 export function everydayProducts(dtypes: readonly Product['dtype'][]): Product[] {
   return dtypes.flatMap((dtype) =>
     LAYERS.flatMap(([outputs, inputs]) => [
@@ -101,7 +101,7 @@ export function everydayProducts(dtypes: readonly Product['dtype'][]): Product[]
   );
 }
 
-/** Names of a list such as "nt,nn". @throws ArgumentError for others */
+/** The names in a list such as "nt,nn". @throws ArgumentError for unknown names */
 export function parseNames<T extends string>(text: string, all: readonly T[], what: string): T[] {
   const names = text.split(',').map((name) => name.trim());
   const unknown = names.find((name) => !all.includes(name as T));

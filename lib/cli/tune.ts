@@ -1,6 +1,6 @@
 /**
- * `shardwise tune`: measures which configuration of matmul is the fastest on this GPU, and keeps it
- * for programs to come.
+ * `shardwise tune`: measures the fastest matmul configuration of each product on this GPU, and
+ * writes a table for later programs.
  */
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -35,16 +35,16 @@ interface TuneOptions {
 /** The shape of `shardwise tune --json`. */
 export interface TuneReport {
   gpu: Gpu;
-  /** Where the table was written; null for a dry run. */
+  /** The file of the table; null for a dry run. */
   file: string | null;
   products: Omit<Measured, 'product'>[];
-  /** Products that no table speaks of. */
+  /** Products that use no table. */
   skipped: Product[];
 }
 
 const OP = 'shardwise tune';
 const DEVICE = 1; // cuda:0
-/** Of the slowest of a list worth printing. */
+/** Number of runners-up that are printed. */
 const SHOWN = 3;
 
 /** Adds the command to `shardwise`. */
@@ -52,25 +52,26 @@ export function addTune(program: Command): void {
   program
     .command('tune')
     .description(
-      'measure the configurations of matrix products on this GPU, and keep the fastest for programs to come',
+      'measure the configurations of matrix products on this GPU, and keep the fastest for later programs',
     )
     .option(
       '--shapes <shapes...>',
-      'products as MxNxK, a batch in front (8xMxNxK), a layout behind (MxNxK:nn), or a file of them; else the linear layers of everyday models',
+      'products MxNxK, with an optional batch (8xMxNxK) and layout (MxNxK:nn), or a file of them ' +
+        '(default: the linear layers of common models)',
     )
     .option(
       '--layout <layouts>',
-      `of shapes that name none: ${LAYOUTS.join(', ')}; nt is x W^T, nn the gradient of x, tn that of W`,
+      `layout of shapes without one: ${LAYOUTS.join(', ')}; nt is x W^T, nn the gradient of x, tn that of W`,
       'nt',
     )
     .option(
       '--dtype <dtypes>',
-      `${DTYPES.join(', ')}; float16 goes by the table of bfloat16`,
+      `${DTYPES.join(', ')}; float16 uses the table of bfloat16`,
       'bfloat16',
     )
-    .option('--output <file>', "write there instead of into the user's cache")
+    .option('--output <file>', "write this file instead of one in the user's cache")
     .option('--dry-run', 'measure, but write nothing')
-    .option('--json', 'as JSON')
+    .option('--json', 'print JSON')
     .action(async (options: TuneOptions) => {
       process.exitCode = await runTune(options);
     });
@@ -81,12 +82,13 @@ async function runTune(options: TuneOptions): Promise<number> {
     const products = productsOf(options);
     const forced = process.env['SHARDWISE_MATMUL'];
     if (forced)
-      throw new ArgumentError(`${OP}: SHARDWISE_MATMUL=${forced} leaves no choice: unset it`, {
-        op: OP,
-      });
+      throw new ArgumentError(
+        `${OP}: SHARDWISE_MATMUL=${forced} fixes the kernel, so there is nothing to tune; unset it`,
+        { op: OP },
+      );
     const missing = whyNoGpu();
     if (missing !== null)
-      throw new ArgumentError(`${OP}: ${missing}. \`npx shardwise doctor\` says more.`, { op: OP });
+      throw new ArgumentError(`${OP}: ${missing}. See \`npx shardwise doctor\`.`, { op: OP });
     const addon = loadAddon();
     const gpu = gpuOf(addon, DEVICE);
     const file = options.dryRun ? null : destination(gpu, options.output);
@@ -111,7 +113,7 @@ function productsOf({ shapes, layout, dtype }: TuneOptions): Product[] {
   return products;
 }
 
-/** Null if there is a GPU that has something to choose. */
+/** Why tuning is not possible; null if it is. */
 function whyNoGpu(): string | null {
   const addon = loadAddon();
   const candidates = cudaBackendCandidates();
@@ -126,13 +128,14 @@ function destination(gpu: Gpu, output: string | undefined): string {
   const folder = tableFolder();
   if (folder === null)
     throw new ArgumentError(
-      `${OP}: SHARDWISE_TUNE_CACHE is off, so there is no place for the table; name one with --output, or measure with --dry-run`,
+      `${OP}: SHARDWISE_TUNE_CACHE is off, so there is no folder for the table; give --output, or ` +
+        'measure with --dry-run',
       { op: OP },
     );
   return path.join(folder, tableFileName(gpu));
 }
 
-/** Writes as it goes, so that who interrupts it has what was measured. */
+/** Measures all products. Writes after each, so that an interrupted run keeps its results. */
 async function measureAll(
   products: readonly Product[],
   about: Omit<MatmulTable, 'entries'>,
@@ -166,8 +169,8 @@ async function measureAll(
 }
 
 /**
- * Over what the file knows already, if that is for the same configurations; in one step, so that no
- * reader finds half a file.
+ * Merges entries into the file, if that is for the same configurations; else replaces it. The file
+ * is replaced atomically, so that no reader finds half of it.
  */
 async function writeTable(file: string, table: MatmulTable): Promise<void> {
   const before = existsSync(file) ? tableOrNull(file) : null;
@@ -192,7 +195,7 @@ function tableOrNull(file: string): MatmulTable | null {
   }
 }
 
-/** As text for people. */
+/** Formats the report as text. */
 export function describeTuning({ gpu, file, products, skipped }: TuneReport): string {
   const rows = products.map(({ entry, timed, rule }) => {
     const ruleUs = timed.find(({ name }) => name === rule)?.us;
@@ -220,7 +223,8 @@ export function describeTuning({ gpu, file, products, skipped }: TuneReport): st
     ...[head, ...rows].map(line),
     ...skipped.map(
       (product) =>
-        `${describeProduct(product)}: goes by no table, because it is small or rows of its operands do not begin at multiples of 16 bytes`,
+        `${describeProduct(product)}: uses no table, because it is small or the rows of its ` +
+        'operands are not aligned to 16 bytes',
     ),
     file === null ? 'nothing was written' : `written to ${file}`,
   ].join('\n');

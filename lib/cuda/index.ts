@@ -1,4 +1,4 @@
-/** The `cuda` namespace: whether there is a GPU and why not, memory, streams and events. */
+/** The `cuda` namespace: availability, devices, memory, streams and events. */
 import { type Device, deviceByCode, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
 import {
@@ -29,18 +29,18 @@ export function isAvailable(): boolean {
   return cudaStatus().available;
 }
 
-/** Null if CUDA can be used, else what was tried and how to mend it. */
+/** Null if CUDA can be used, else the candidates tried and advice. */
 export function whyUnavailable(): Extract<CudaStatus, { available: false }> | null {
   const status = cudaStatus();
   return status.available ? null : status;
 }
 
-/** How many CUDA devices there are; 0 without CUDA. */
+/** Number of CUDA devices; 0 without CUDA. */
 export function deviceCount(): number {
   return isAvailable() ? writer.addon.deviceCount('cuda') : 0;
 }
 
-/** What stands for a device: its index, its name or itself. */
+/** A CUDA device by index, by name, or itself. */
 export type CudaDevice = number | Device | `cuda:${number}` | 'cuda';
 
 function cudaDevice(which: CudaDevice = 'cuda'): Device {
@@ -79,7 +79,7 @@ export const maxMemoryAllocated = (which?: CudaDevice): number =>
 export const maxMemoryReserved = (which?: CudaDevice): number =>
   memoryStats(which).peakReservedBytes;
 
-/** Starts the peaks again from the present. */
+/** Resets the peaks to the current values. */
 export function resetPeakMemoryStats(which?: CudaDevice): void {
   const { code } = cudaDevice(which);
   nativeCall(() => writer.addon.resetPeakStats(code), 'resetPeakMemoryStats');
@@ -91,14 +91,14 @@ export function memorySnapshot(which?: CudaDevice): NativeSegment[] {
   return nativeCall(() => writer.addon.memorySnapshot(code), 'memorySnapshot');
 }
 
-/** Gives cached memory that no tensor uses back to the device. */
+/** Returns unused cached memory to the device. */
 export function emptyCache(): void {
   for (let i = 0; i < deviceCount(); i++) writer.addon.emptyCache(1 + i, 0);
 }
 
 /**
- * Blocks until the device has done everything it was given on its current stream. @throws
- * KernelError of an op before
+ * Blocks until the device has finished the work of its current stream. @throws KernelError of an
+ * earlier op
  */
 export function synchronize(which?: CudaDevice): void {
   const found = cudaDevice(which);
@@ -106,15 +106,15 @@ export function synchronize(which?: CudaDevice): void {
   waitingCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize', found);
 }
 
-// Each stream has a native thread, and each event an object of the device: those that were not
-// disposed go with the garbage.
+// Each stream has a native thread and each event a device object; the garbage collector frees those
+// that were not disposed.
 const droppedStreams = new FinalizationRegistry<number>((id) => writer.addon.streamDestroy(id));
 const droppedEvents = new FinalizationRegistry<number>((id) => writer.addon.eventDestroy(id));
 
 /**
- * A queue of work on one device; work of different streams may overlap. Tensors used on several are
- * ordered by themselves. A stream has a thread, which ends some time after `dispose()`, or after
- * the stream is garbage; tensors that were made on it stay valid.
+ * A queue of work on one device. Work of different streams may overlap; tensors used on several
+ * streams are synchronized automatically. A stream has a thread, which ends after `dispose()` or
+ * after the stream is collected; tensors created on it stay valid.
  */
 export class Stream {
   /** The device whose work the stream orders. */
@@ -125,7 +125,7 @@ export class Stream {
     const { device, priority = 0 } = optionsOf('Stream', options, 'device priority');
     checkNumber('Stream', 'priority', priority, { whole: true });
     this.device = device === 'cpu' ? deviceByCode(0) : cudaDevice(device);
-    prepareDevice(this.device); // it may be the first use of the device
+    prepareDevice(this.device); // possibly the first use of the device
     this.native = nativeCall(() => newStream(this.device, priority), 'Stream');
     droppedStreams.register(this, this.native, this);
   }
@@ -137,7 +137,7 @@ export class Stream {
     return this.native;
   }
 
-  /** Lets go of the stream without waiting: what it was given is still done. */
+  /** Frees the stream without waiting; work given to it still completes. */
   dispose(): void {
     if (this.native < 0) return;
     droppedStreams.unregister(this);
@@ -183,7 +183,7 @@ export class Stream {
     nativeCall(() => writer.addon.eventWait(event.idOn(this.device), this.id), 'Stream.waitEvent');
   }
 
-  /** Work given to this stream from now on waits for what the other one has now. */
+  /** Work given to this stream from now on waits for the current work of the other one. */
   waitStream(other: Stream): void {
     checkStream('Stream.waitStream', other);
     const event = other.recordEvent();
@@ -194,7 +194,7 @@ export class Stream {
     }
   }
 
-  /** A new event at the present end of the stream. */
+  /** Records an event at the current end of the stream. */
   recordEvent(event: Event = new Event()): Event {
     if (!(event instanceof Event))
       throw unexpected('Stream.recordEvent', 'event', 'an event', event);
@@ -225,8 +225,8 @@ export class Event {
   }
 
   /**
-   * Marks the present end of a stream: by default of that which the innermost `cuda.stream` names,
-   * else of the current one of the GPU that `cuda` means.
+   * Marks the current end of a stream: by default that of the innermost `cuda.stream`, else the
+   * current stream of `cuda`.
    */
   record(stream?: Stream): void {
     if (stream !== undefined) checkStream('Event.record', stream);
@@ -237,12 +237,12 @@ export class Event {
     this.device = device;
   }
 
-  /** Whether what came before the event is done. */
+  /** Whether all work before the event is done. */
   query(): boolean {
     return this.id < 0 || nativeCall(() => writer.addon.eventQuery(this.id), 'Event.query');
   }
 
-  /** Blocks until what came before the event is done. @throws KernelError of an op before it */
+  /** Blocks until all work before the event is done. @throws KernelError of an earlier op */
   synchronize(): void {
     if (this.device === null) return;
     this.beforeWaiting('Event.synchronize', this.device);
@@ -250,10 +250,10 @@ export class Event {
   }
 
   /**
-   * Milliseconds from this event to a later one, for which it waits; both must have been made with
-   * `enableTiming`.
-   * @throws ArgumentError for one that was made without. DeviceError for one that was not recorded.
-   * KernelError of an op before one of them, whose time would mean nothing
+   * Milliseconds from this event to a later one, which it waits for. Both need `enableTiming`.
+   *
+   * @throws ArgumentError for an event without timing, DeviceError for one that was not recorded,
+   * KernelError of an earlier op, which would make the time meaningless
    */
   elapsedTime(end: Event): number {
     if (!(end instanceof Event)) throw unexpected('elapsedTime', 'end', 'an event', end);
@@ -270,7 +270,7 @@ export class Event {
     );
   }
 
-  /** What is done needs no waiting, whatever was called since. */
+  /** An event that is done needs no wait, whatever was called since. */
   private beforeWaiting(op: string, { runtime }: Device): void {
     if (runtime.world.isShared && !this.query()) runtime.world.checkWait(op);
   }
@@ -289,12 +289,12 @@ function checkStream(op: string, value: unknown): void {
   if (!(value instanceof Stream)) throw unexpected(op, 'the stream', 'a cuda.Stream', value);
 }
 
-/** What the innermost {@link stream} names. */
+/** The stream of the innermost {@link stream} call. */
 let surrounding: Stream | null = null;
 
 /**
- * Runs `fn` with `s` as the stream that ops of its device go to. @throws ArgumentError for async
- * functions. FreedError for a disposed stream
+ * Runs `fn` with `s` as the current stream of its device. @throws ArgumentError for an async
+ * function, FreedError for a disposed stream
  */
 export function stream<T>(s: Stream, fn: () => T): T {
   checkStream('cuda.stream', s);

@@ -1,13 +1,13 @@
 /**
- * The file of measured configurations of matmul on one model of GPU: its form, and the text that
- * the native side takes.
+ * The table of measured matmul configurations of one GPU model: the JSON file, and the text for the
+ * native side.
  */
 import { ArgumentError } from '../core/errors.js';
 
 export const LAYOUTS = ['nt', 'nn', 'tn', 'tt'] as const;
 export const DTYPES = ['bfloat16', 'float32'] as const;
 const FORMAT = 1;
-/** As many as the native side takes a size for: 2^40. */
+/** The largest size that the native side accepts: 2^40. */
 const LARGEST = 2 ** 40;
 
 /**
@@ -15,7 +15,7 @@ const LARGEST = 2 ** 40;
  * along n (n) or k (t).
  */
 export interface Product {
-  /** float16 runs on the kernels of bfloat16, and goes by its table. */
+  /** float16 uses the kernels and the table of bfloat16. */
   readonly dtype: (typeof DTYPES)[number];
   readonly layout: (typeof LAYOUTS)[number];
   readonly batch: number;
@@ -25,20 +25,17 @@ export interface Product {
 }
 
 export interface TableEntry extends Product {
-  /**
-   * The fastest configuration, and the fastest of our own kernels, which stands in where cuBLASLt
-   * is missing.
-   */
+  /** The fastest configuration, and the fastest of this library's kernels, used without cuBLASLt. */
   readonly best: string;
   readonly own: string;
-  /** Microseconds as they were measured: of the two, and of what cuBLASLt proposes first. */
+  /** Measured microseconds of both, and of cuBLASLt's first proposal. */
   readonly us: number;
   readonly ownUs: number;
   readonly libraryUs: number | null;
 }
 
 export interface MatmulTable {
-  /** Of the configurations: tables for others mean nothing. */
+  /** Version of the set of configurations; a table for another version is ignored. */
   readonly configurations: number;
   readonly gpu: Gpu;
   /** Version of cuBLASLt, 130100; 0 without. */
@@ -47,23 +44,22 @@ export interface MatmulTable {
 }
 
 /**
- * What tables are measured for: the name that the driver gives, and how many multiprocessors there
- * are.
+ * The GPU model of a table: the driver's name and the number of multiprocessors.
  */
 export interface Gpu {
   readonly name: string;
   readonly multiprocessors: number;
 }
 
-/** The product in the words of the native side: "bfloat16 nt 1 4096 4096 4096". */
+/** The product as text for the native side: "bfloat16 nt 1 4096 4096 4096". */
 export const productText = ({ dtype, layout, batch, m, n, k }: Product): string =>
   `${dtype} ${layout} ${batch} ${m} ${n} ${k}`;
 
-/** For people: "4096x4096x4096 nt, bfloat16". */
+/** The product for the report: "4096x4096x4096 nt, bfloat16". */
 export const describeProduct = ({ dtype, layout, batch, m, n, k }: Product): string =>
   `${batch === 1 ? '' : `${batch} of `}${m}x${n}x${k} ${layout}, ${dtype}`;
 
-/** What the native side loads. */
+/** The table as text for the native side. */
 export function nativeTable(table: Pick<MatmulTable, 'library' | 'entries'>): string {
   if (table.entries.length === 0) return '';
   return [
@@ -73,7 +69,7 @@ export function nativeTable(table: Pick<MatmulTable, 'library' | 'entries'>): st
   ].join('\n');
 }
 
-/** One entry a line, so that a change of one is a change of one line. */
+/** The table as JSON, one entry per line, so that diffs show changed entries. */
 export function formatTable({ configurations, gpu, library, entries }: MatmulTable): string {
   const head = JSON.stringify({ format: FORMAT, configurations, gpu, library }, null, 1).slice(
     0,
@@ -82,7 +78,7 @@ export function formatTable({ configurations, gpu, library, entries }: MatmulTab
   return `${head},\n "entries": [\n${entries.map((entry) => `  ${JSON.stringify(entry)}`).join(',\n')}\n ]\n}\n`;
 }
 
-/** @throws ArgumentError that says what is wrong with it */
+/** @throws ArgumentError if the text is not a valid table */
 export function parseTable(text: string): MatmulTable {
   let read: unknown;
   try {
@@ -90,17 +86,17 @@ export function parseTable(text: string): MatmulTable {
   } catch (error) {
     throw new ArgumentError(`it is not JSON: ${(error as Error).message}`);
   }
-  if (!isRecord(read)) throw new ArgumentError('it is no object');
+  if (!isRecord(read)) throw new ArgumentError('it is not an object');
   if (read['format'] !== FORMAT)
     throw new ArgumentError(
       `it has format ${String(read['format'])}, and this version of shardwise reads ${FORMAT}`,
     );
   const { configurations, gpu, library, entries } = read;
-  if (!isCount(configurations)) throw new ArgumentError('"configurations" is no number');
+  if (!isCount(configurations)) throw new ArgumentError('"configurations" is not a number');
   if (!isRecord(gpu) || typeof gpu['name'] !== 'string' || !isCount(gpu['multiprocessors']))
-    throw new ArgumentError('"gpu" is no name with multiprocessors');
-  if (!isCount(library)) throw new ArgumentError('"library" is no number');
-  if (!Array.isArray(entries)) throw new ArgumentError('"entries" is no list');
+    throw new ArgumentError('"gpu" has no name or no number of multiprocessors');
+  if (!isCount(library)) throw new ArgumentError('"library" is not a number');
+  if (!Array.isArray(entries)) throw new ArgumentError('"entries" is not a list');
   return {
     configurations,
     gpu: { name: gpu['name'], multiprocessors: gpu['multiprocessors'] },
@@ -111,19 +107,19 @@ export function parseTable(text: string): MatmulTable {
 
 function parseEntry(entry: unknown, at: number): TableEntry {
   const wrong = (what: string): ArgumentError => new ArgumentError(`entry ${at + 1} ${what}`);
-  if (!isRecord(entry)) throw wrong('is no object');
+  if (!isRecord(entry)) throw wrong('is not an object');
   const { dtype, layout, batch, m, n, k, best, own, us, ownUs, libraryUs } = entry;
   if (!isOneOf(dtype, DTYPES)) throw wrong(`has dtype ${String(dtype)}`);
   if (!isOneOf(layout, LAYOUTS)) throw wrong(`has layout ${String(layout)}`);
   if (!isSize(batch) || !isSize(m) || !isSize(n) || !isSize(k))
-    throw wrong('has a size that is no whole number from 1 on');
+    throw wrong('has a size that is not a positive integer');
   if (!isName(best) || !isName(own)) throw wrong('lacks a configuration');
   if (!isTime(us) || !isTime(ownUs) || (libraryUs !== null && !isTime(libraryUs)))
-    throw wrong('has a time that is no number of microseconds');
+    throw wrong('has a time that is not a number of microseconds');
   return { dtype, layout, batch, m, n, k, best, own, us, ownUs, libraryUs };
 }
 
-/** The entries of both; where both have a product, that of `over`. */
+/** Merges entries; `over` overrides `under`. */
 export function mergeEntries(
   under: readonly TableEntry[],
   over: readonly TableEntry[],

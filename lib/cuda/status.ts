@@ -1,13 +1,10 @@
-/**
- * Whether CUDA can be used: opens the backend once, and keeps every reason why a candidate could
- * not be.
- */
+/** Opens the CUDA backend once, and keeps the reason for each candidate that failed. */
 import type { Device } from '../core/device.js';
 import { DeviceError } from '../core/errors.js';
 import { writer } from '../eager/submit.js';
 import { cudaBackendCandidates, openCudaBackend } from '../native/load.js';
 
-/** CUDA can be used, or why not. */
+/** Whether CUDA can be used, and why not. */
 export type CudaStatus =
   | { available: true; path: string }
   | {
@@ -25,7 +22,7 @@ export function cudaStatus(): CudaStatus {
 }
 
 /**
- * @throws DeviceError that says what was tried and how to mend it, or how many devices there are
+ * @throws DeviceError with the candidates tried and advice, or with the number of devices
  */
 export function requireCuda(device: Device): void {
   const status = cudaStatus();

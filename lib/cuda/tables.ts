@@ -1,6 +1,6 @@
 /**
- * Where tables of measured configurations lie, and loading those of a device: the one that is
- * shipped, and over it the user's.
+ * Finds and loads the tables of measured matmul configurations of a device: the shipped table, and
+ * the user's, which overrides it.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -16,20 +16,19 @@ import {
   type TableEntry,
 } from './matmul-table.js';
 
-/** A file that was looked at: how many products it knows, or why it is ignored. */
+/** A table file: its number of products, or why it is ignored. */
 export type TableFile = { path: string; entries: number } | { path: string; ignored: string };
 
 export interface FoundTables {
   readonly files: readonly TableFile[];
-  /** Those that are of use. */
+  /** The usable ones. */
   readonly tables: readonly { path: string; table: MatmulTable }[];
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * The folder of the tables that `shardwise tune` writes; null where `SHARDWISE_TUNE_CACHE` is
- * `off`.
+ * The folder of the tables that `shardwise tune` writes; null if `SHARDWISE_TUNE_CACHE` is `off`.
  */
 export function tableFolder(environment: Environment = process.env): string | null {
   const named = environment['SHARDWISE_TUNE_CACHE'];
@@ -42,13 +41,13 @@ export function tableFolder(environment: Environment = process.env): string | nu
   );
 }
 
-/** Names of drivers may hold anything; letters and digits of them tell models apart. */
+/** Uses only letters and digits of the driver's name, which may contain anything. */
 export function tableFileName({ name, multiprocessors }: Gpu): string {
   const words = name.toLowerCase().match(/[a-z0-9]+/g) ?? ['gpu'];
   return `matmul-${words.join('-')}-${multiprocessors}.json`;
 }
 
-/** Where the tables of a GPU may lie: the shipped one first, which the user's stands over. */
+/** The possible files of a GPU: the shipped one, then the user's, which overrides it. */
 export function tablePaths(gpu: Gpu, environment: Environment = process.env): string[] {
   const cache = tableFolder(environment);
   return [path.join(packageFolder(), 'native', 'tables'), ...(cache === null ? [] : [cache])].map(
@@ -61,7 +60,7 @@ export const gpuOf = (addon: Addon, device: number): Gpu => {
   return { name, multiprocessors: numCores };
 };
 
-/** Reads what there is; a file that cannot be used is ignored, with the reason. */
+/** Reads the existing files; an unusable file is ignored with the reason. */
 export function findTables(
   addon: Pick<Addon, 'tuningVersion'>,
   gpu: Gpu,
@@ -80,13 +79,12 @@ export function findTables(
   };
 }
 
-/** Later tables stand over earlier ones. */
+/** Merges tables; later ones override earlier ones. */
 export function mergeTables(
   tables: readonly MatmulTable[],
 ): Pick<MatmulTable, 'library' | 'entries'> {
   const library = tables.at(-1)?.library ?? 0;
-  // Another cuBLASLt proposes other algorithms: of those that were measured with it, the first is
-  // what is left.
+  // Another cuBLASLt version proposes other algorithms, so only its default remains meaningful.
   const kept = (table: MatmulTable): readonly TableEntry[] =>
     table.library === library
       ? table.entries
@@ -103,12 +101,12 @@ export function mergeTables(
   };
 }
 
-/** The table, or why it is of no use here. */
+/** The table, or why it is unusable. */
 function readTable(file: string, gpu: Gpu, version: number): MatmulTable | string {
   try {
     const table = parseTable(readFileSync(file, 'utf8'));
     if (table.configurations !== version)
-      return `it is for configurations of version ${table.configurations}, and these are of version ${version}`;
+      return `it is for configurations of version ${table.configurations}, this build has version ${version}`;
     if (table.gpu.name !== gpu.name || table.gpu.multiprocessors !== gpu.multiprocessors)
       return `it is for ${table.gpu.name} with ${table.gpu.multiprocessors} multiprocessors`;
     return table;
@@ -120,8 +118,8 @@ function readTable(file: string, gpu: Gpu, version: number): MatmulTable | strin
 const loaded = new Set<number>();
 
 /**
- * Before the first use of a device. Whatever the files hold, the device works without them; a file
- * that is ignored is told of once.
+ * Loads the tables before the first use of a device. The device works without them; an ignored file
+ * causes one warning.
  */
 export function loadTables(addon: Addon, device: number): void {
   if (loaded.has(device)) return;
@@ -144,7 +142,8 @@ export function loadTables(addon: Addon, device: number): void {
 
 function warn(file: string, reason: string): void {
   process.emitWarning(
-    `${file} is ignored: ${reason}. Matrix products go by a rule; \`npx shardwise tune\` measures them anew.`,
+    `${file} is ignored: ${reason}. A rule chooses the kernels of matrix products; \`npx shardwise ` +
+      'tune` measures them again.',
     'TuningWarning',
   );
 }

@@ -1,20 +1,18 @@
 /**
- * The words of variables that native code reads: it takes those it knows, so others are told of
- * here, before a GPU is first used.
+ * Checks environment variables that native code reads. Native code ignores unknown words, so they
+ * are reported here, before the first use of a GPU.
  */
 import { ArgumentError } from '../core/errors.js';
 import { shown } from '../core/options.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Who computes matrix products (matmul.cu), and what can be told of (matmul_table.cu). */
+/** The kernels of matrix products (matmul.cu). */
 const ROUTES = ['own', 'cublaslt'];
-const TOLD = ['matmul'];
+/** The topics of debug output (matmul_table.cu). */
+const TOPICS = ['matmul'];
 
-/**
- * @throws ArgumentError for a choice that there is not. Of a word that would only print something,
- * it warns.
- */
+/** @throws ArgumentError for an unknown kernel; warns of an unknown debug topic */
 export function checkVariables(environment: Environment = process.env): void {
   const { SHARDWISE_MATMUL: route, SHARDWISE_DEBUG: debug = '' } = environment;
   if (route && !ROUTES.includes(route)) {
@@ -23,20 +21,20 @@ export function checkVariables(environment: Environment = process.env): void {
       { variable: 'SHARDWISE_MATMUL', value: route },
     );
   }
-  const unknown = debug.split(',').filter((word) => word !== '' && !TOLD.includes(word));
+  const unknown = debug.split(',').filter((word) => word !== '' && !TOPICS.includes(word));
   if (unknown.length > 0) {
     process.emitWarning(
-      `SHARDWISE_DEBUG: there is nothing to tell of ${unknown.map(shown).join(', ')}; the words are: ${TOLD.join(', ')}`,
+      `SHARDWISE_DEBUG: expected words of ${TOPICS.join(', ')}, got ${unknown.map(shown).join(', ')}`,
       'ShardwiseWarning',
     );
   }
 }
 
-let right = false;
+let checked = false;
 
-/** Those of the process, until they are right. */
+/** Checks the variables of the process until they have passed once. */
 export function checkOwnVariables(): void {
-  if (right) return;
+  if (checked) return;
   checkVariables();
-  right = true;
+  checked = true;
 }

@@ -1,4 +1,4 @@
-/** Compiler backends that count. */
+/** Compiler backends that count captured graphs and ops. */
 import {
   type BackendName,
   backendOf,
@@ -8,11 +8,11 @@ import {
 import type { Graph } from '../compile/graph.js';
 import type { GraphModule } from '../compile/graph-module.js';
 
-/** What a counting backend has seen; it is itself the backend to pass to `compile`. */
+/** A backend to pass to `compile`, with its counts. */
 export interface CompileCounter extends CompileBackend {
-  /** Graphs captured. */
+  /** Number of captured graphs. */
   frameCount: number;
-  /** Op calls in all graphs. */
+  /** Number of op calls in all graphs. */
   opCount: number;
   /** The captured graphs. */
   readonly graphs: Graph[];
@@ -27,7 +27,7 @@ export function CompileCounter(): CompileCounter {
 }
 
 /**
- * A backend that counts, and hands the graphs to another one.
+ * A backend that counts, and passes the graphs to another backend.
  *
  * @throws ArgumentError for an unknown name
  * @see PyTorch `torch._dynamo.testing.CompileCounterWithBackend`

@@ -1,10 +1,9 @@
-/** A store for worlds whose other ranks are not there. */
-
+/** A store for fake worlds, whose other ranks do not exist. */
 import { HashStore } from '../distributed/stores/hash-store.js';
 import type { StoreCommand, StoreReply } from '../distributed/stores/key-value-table.js';
 
 /**
- * Keeps what is set and waits for nothing: a key that nobody has set is an empty value.
+ * Keeps values and never waits: a key that was not set has an empty value.
  *
  * @see PyTorch `torch.testing._internal.distributed.fake_pg.FakeStore`
  */

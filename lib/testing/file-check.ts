@@ -1,4 +1,4 @@
-/** Checks that a text holds given strings in order, for the text of graphs and generated code. */
+/** Checks that a text contains strings in order, such as the text of a graph or generated code. */
 import { ArgumentError, ShardwiseError } from '../core/errors.js';
 
 type Check =
@@ -7,16 +7,14 @@ type Check =
   | { kind: 'count'; wanted: string; count: number; exactly: boolean };
 
 /**
- * Strings that a text must hold, one after another. Add checks, then call {@link FileCheck.run}.
+ * Strings that a text must contain in order. Add checks, then call {@link FileCheck.run}.
  */
 export interface FileCheck {
-  /** The string comes, somewhere after what the check before found. */
+  /** The string occurs after the match of the previous check. */
   check(wanted: string): FileCheck;
-  /**
-   * The string does not come before what the next check finds; after the last check, not at all.
-   */
+  /** The string does not occur before the match of the next check, or before the end. */
   checkNot(wanted: string): FileCheck;
-  /** The string comes so often; with `exactly`, not once more in the rest of the text. */
+  /** The string occurs `count` times; with `exactly`, not once more in the rest of the text. */
   checkCount(wanted: string, count: number, options?: { exactly?: boolean }): FileCheck;
   /** Checks a text. @throws ShardwiseError that quotes the text, for a check that fails */
   run(text: string): void;

@@ -1,7 +1,4 @@
-/**
- * `shardwise/testing`: counters for compiled functions, checks of texts, and tests of several
- * ranks.
- */
+/** The entry `shardwise/testing`: tests of several ranks, compile counters, and text checks. */
 import '../runtime-distributed.js';
 
 export { CompileCounter, CompileCounterWithBackend } from './compile-counter.js';

@@ -1,4 +1,4 @@
-/** Tests of several ranks, for mocha and its like. */
+/** Tests of several ranks, for mocha and similar runners. */
 import { ArgumentError } from '../core/errors.js';
 import { checkFunction, checkNumber, checkOneOf, withDefaults } from '../core/options.js';
 import {
@@ -13,44 +13,41 @@ import type { RankFunction } from '../distributed/local-ranks/run.js';
 /** Options of {@link withRanks}. */
 export interface RanksOptions {
   /**
-   * `'local'` (the default): functions of this process. `'process'`: a process each, that runs this
-   * one test.
+   * `'local'` (the default): ranks are functions of this process. `'process'`: each rank is a
+   * process that runs this one test.
    */
   mode?: 'local' | 'process';
-  /** `'shm'` by default. */
+  /** The backend; `'shm'` by default. */
   backend?: string;
-  /** How long ranks wait for each other. 20 seconds by default: a test that hangs should say so. */
+  /** Timeout of the ranks in milliseconds. 20 seconds by default, so that a hang is reported. */
   timeoutMs?: number;
-  /**
-   * Of `local` ranks: the order in which they take turns, as for `launch`, so that a race found
-   * once comes again.
-   */
+  /** Schedules `local` ranks in an order drawn from the seed, as for `launch`. */
   seed?: number | null;
-  /** Of `local` ranks: what goes wrong, as for `launch`. */
+  /** Injects faults into `local` ranks, as for `launch`. */
   faults?: readonly RankFault[] | null;
 }
 
-/** What mocha gives a test as `this`. */
+/** Mocha's `this` in a test. */
 interface TestContext {
   timeout?(ms: number): unknown;
   test?: { fullTitle(): string; file?: string | undefined } | undefined;
 }
 
-/** To pass to `it`. */
+/** A function to pass to `it`. */
 export type TestFunction = (this: TestContext | void) => Promise<void>;
 
 const OP = 'withRanks';
-/** Ranks name who did not come before the test runner ends the test. */
+/** Added to the runner's timeout, so that ranks report a missing rank first. */
 const MARGIN_MS = 10_000;
 
 /**
- * A test that runs `fn` on every rank and fails with the first error of one, as that rank has
- * thrown it, its number before the text.
+ * A test that runs `fn` on every rank. It fails with the first error of a rank, whose message gets
+ * the rank as prefix.
  *
- * Processes run mocha again with this one test, hooks and modules of its file included; they need
- * mocha's context, so pass the result to `it` itself.
+ * In mode `'process'` each rank runs mocha again with this one test, including the hooks and modules
+ * of its file. That needs mocha's context, so pass the result directly to `it`.
  *
- * @throws ArgumentError for bad options
+ * @throws ArgumentError for invalid options
  * @example
  * it('adds', withRanks(4, async (rank) => {
  *   const t = ones([2]);
@@ -76,7 +73,7 @@ export function withRanks(
     const { backend, timeoutMs, mode, seed, faults } = settings;
     this?.timeout?.(timeoutMs + MARGIN_MS);
     const run = async (rank: number, size: number): Promise<null> => {
-      await fn(rank, size); // what a test returns, nobody reads
+      await fn(rank, size); // the result is ignored
       return null;
     };
     try {
@@ -97,7 +94,8 @@ async function inProcesses(
   const runner = process.argv[1];
   if (test?.file === undefined || runner === undefined) {
     throw new ArgumentError(
-      `${OP}: mode 'process' runs mocha again with this test alone, so it needs mocha: it('…', withRanks(…))`,
+      `${OP}: mode 'process' runs mocha again with this test alone; pass the result to mocha: ` +
+        "it('…', withRanks(…))",
       { op: OP, argument: 'mode' },
     );
   }
@@ -118,12 +116,12 @@ async function inProcesses(
   });
 }
 
-/** Mocha's command, of which this process is a worker where it runs several files at a time. */
+/** Mocha's command; this process may be one of its workers. */
 function mochaOf(runner: string): string {
   return runner.replace(/[\\/]lib[\\/]nodejs[\\/]worker\.c?js$/, '/bin/mocha.js');
 }
 
-/** The rank's own error, for the difference of values that runners show. */
+/** The rank's own error, because runners show its actual and expected values. */
 function ofRank(error: unknown): unknown {
   const { cause, details } = error as {
     cause?: unknown;
@@ -133,7 +131,7 @@ function ofRank(error: unknown): unknown {
   const open =
     details.leftBehind === undefined
       ? ''
-      : ` (not ended since: rank ${details.leftBehind.join(', ')})`;
+      : ` (still running: rank ${details.leftBehind.join(', ')})`;
   cause.message = `rank ${details.rank}: ${cause.message}${open}`;
   return cause;
 }

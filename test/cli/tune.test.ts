@@ -42,7 +42,7 @@ describe('the products of shardwise tune', () => {
     writeFileSync(file, '# layers\n64x128x256\n\n 1x2x3:nn # one\n');
     assert.deepEqual(texts([file]), ['bfloat16 nt 1 64 128 256', 'bfloat16 nn 1 1 2 3']);
     writeFileSync(file, '64x128x256\n64x128\n');
-    assert.throws(() => texts([file]), /expected "MxNxK".*got "64x128" in line 2 of .*shapes\.txt/);
+    assert.throws(() => texts([file]), /expected a product "MxNxK".*got "64x128" in line 2 of .*shapes\.txt/);
   });
 
   it('are refused if they are invalid', () => {
@@ -57,7 +57,7 @@ describe('the products of shardwise tune', () => {
       '1x2x3:',
       'no-such-file',
     ])
-      assert.throws(() => texts([text]), /expected "MxNxK"/, text);
+      assert.throws(() => texts([text]), /expected a product "MxNxK"/, text);
     assert.throws(() => texts(['1x2x3:zz']), /expected a layout of nt, nn, tn, tt, got "zz"/);
     assert.throws(
       () => parseNames('nt,xx', LAYOUTS, 'layouts'),
@@ -122,7 +122,7 @@ describe('the configuration that shardwise tune chooses', () => {
       text,
       /^512x4096x4096 nt, bfloat16 +stream +10\.0 us +20\.0 % +library 12\.0 +library 12\.0$/m,
     );
-    assert.match(text, /^512x4096x3 nt, bfloat16: goes by no table/m);
+    assert.match(text, /^512x4096x3 nt, bfloat16: uses no table/m);
     assert.match(text, /^nothing was written$/m);
   });
 });
@@ -154,7 +154,7 @@ describe('shardwise tune without a GPU', function () {
     assert.equal(stdout, '');
     assert.match(
       stderr,
-      /^shardwise tune: there is no GPU to measure on: .+\. `npx shardwise doctor` says more\.$/m,
+      /^shardwise tune: there is no GPU to measure on: .+\. See `npx shardwise doctor`\.$/m,
     );
   });
 
@@ -163,7 +163,10 @@ describe('shardwise tune without a GPU', function () {
     try {
       const { code, stderr } = await tune('--shapes', '64x64x64');
       assert.equal(code, 1);
-      assert.match(stderr, /^shardwise tune: SHARDWISE_MATMUL=own leaves no choice: unset it$/m);
+      assert.match(
+        stderr,
+        /^shardwise tune: SHARDWISE_MATMUL=own fixes the kernel, so there is nothing to tune; unset it$/m,
+      );
     } finally {
       delete process.env['SHARDWISE_MATMUL'];
     }
@@ -172,6 +175,6 @@ describe('shardwise tune without a GPU', function () {
   it('refuses an invalid product before it looks for a GPU', async () => {
     const { code, stderr } = await tune('--shapes', '64x64');
     assert.equal(code, 1);
-    assert.match(stderr, /^shardwise tune: expected "MxNxK".*got "64x64"/m);
+    assert.match(stderr, /^shardwise tune: expected a product "MxNxK".*got "64x64"/m);
   });
 });

@@ -71,11 +71,11 @@ describe('a table of matmul configurations', () => {
     ['null', /no object/],
     ['{}', /format undefined, and this version of shardwise reads 1/],
     [formatTable(table).replace('"format": 1', '"format": 2'), /format 2/],
-    [JSON.stringify({ format: 1, configurations: 1.5 }), /"configurations" is no number/],
-    [JSON.stringify({ format: 1, configurations: 1, gpu: 'H200' }), /"gpu" is no name/],
-    [JSON.stringify({ ...table, format: 1, library: '13' }), /"library" is no number/],
-    [JSON.stringify({ ...table, format: 1, entries: {} }), /"entries" is no list/],
-    [JSON.stringify({ ...table, format: 1, entries: [entry, null] }), /entry 2 is no object/],
+    [JSON.stringify({ format: 1, configurations: 1.5 }), /"configurations" is not a number/],
+    [JSON.stringify({ format: 1, configurations: 1, gpu: 'H200' }), /"gpu" has no name/],
+    [JSON.stringify({ ...table, format: 1, library: '13' }), /"library" is not a number/],
+    [JSON.stringify({ ...table, format: 1, entries: {} }), /"entries" is not a list/],
+    [JSON.stringify({ ...table, format: 1, entries: [entry, null] }), /entry 2 is not an object/],
   ];
   for (const [text, reason] of broken)
     it(`is refused as ${JSON.stringify(text.slice(0, 40))}`, () =>
@@ -166,7 +166,7 @@ describe('the files of tables', () => {
     [
       'are of another version of the kernels',
       formatTable({ ...table, configurations: 6 }),
-      /configurations of version 6, and these are of version 7/,
+      /configurations of version 6, this build has version 7/,
     ],
     [
       'are of another GPU',

@@ -40,7 +40,7 @@ describe('the environment variables of the CUDA backend', () => {
 
   it('cause a warning if they have no effect', () => {
     assert.deepEqual(warningsOf({ SHARDWISE_DEBUG: 'matmul,mamtul, x' }), [
-      "SHARDWISE_DEBUG: there is nothing to tell of 'mamtul', ' x'; the words are: matmul",
+      "SHARDWISE_DEBUG: expected words of matmul, got 'mamtul', ' x'",
     ]);
   });
 });

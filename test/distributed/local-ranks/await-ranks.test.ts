@@ -184,6 +184,6 @@ describe('ranks of which one never ends, in a process that stays alive,', () => 
       async (rank) => (rank === 0 ? Promise.reject(new Error('boom')) : never()),
       { timeoutMs: 200 },
     );
-    await assert.rejects(test, /^Error: rank 0: boom \(not ended since: rank 1\)$/);
+    await assert.rejects(test, /^Error: rank 0: boom \(still running: rank 1\)$/);
   });
 });
