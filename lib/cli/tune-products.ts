@@ -1,6 +1,6 @@
 /**
- * The products that `shardwise tune` measures: given ones, those of a file, or by default the linear
- * layers of common models.
+ * The products that `shardwise tune` measures: given ones, those of a file, or by default the
+ * linear layers of common models.
  */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { ArgumentError } from '../core/errors.js';

@@ -25,7 +25,9 @@ export interface Product {
 }
 
 export interface TableEntry extends Product {
-  /** The fastest configuration, and the fastest of this library's kernels, used without cuBLASLt. */
+  /**
+   * The fastest configuration, and the fastest of this library's kernels, used without cuBLASLt.
+   */
   readonly best: string;
   readonly own: string;
   /** Measured microseconds of both, and of cuBLASLt's first proposal. */

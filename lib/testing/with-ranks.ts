@@ -44,8 +44,8 @@ const MARGIN_MS = 10_000;
  * A test that runs `fn` on every rank. It fails with the first error of a rank, whose message gets
  * the rank as prefix.
  *
- * In mode `'process'` each rank runs mocha again with this one test, including the hooks and modules
- * of its file. That needs mocha's context, so pass the result directly to `it`.
+ * In mode `'process'` each rank runs mocha again with this one test, including the hooks and
+ * modules of its file. That needs mocha's context, so pass the result directly to `it`.
  *
  * @throws ArgumentError for invalid options
  * @example

@@ -42,7 +42,10 @@ describe('the products of shardwise tune', () => {
     writeFileSync(file, '# layers\n64x128x256\n\n 1x2x3:nn # one\n');
     assert.deepEqual(texts([file]), ['bfloat16 nt 1 64 128 256', 'bfloat16 nn 1 1 2 3']);
     writeFileSync(file, '64x128x256\n64x128\n');
-    assert.throws(() => texts([file]), /expected a product "MxNxK".*got "64x128" in line 2 of .*shapes\.txt/);
+    assert.throws(
+      () => texts([file]),
+      /expected a product "MxNxK".*got "64x128" in line 2 of .*shapes\.txt/,
+    );
   });
 
   it('are refused if they are invalid', () => {

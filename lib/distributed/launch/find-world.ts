@@ -130,7 +130,9 @@ function placeOf({ rank, worldSize }: ReadOptions): RankPlace {
   );
 }
 
-/** Whether a launcher of this library serves the store, so that rank 0 may end before the others. */
+/**
+ * Whether a launcher of this library serves the store, so that rank 0 may end before the others.
+ */
 const hasLauncher = (): boolean => process.env['SHARDWISE_LAUNCHER_STORE'] === '1';
 
 type OpenedStore = Pick<World, 'keeps' | 'keeper' | 'storeText'> & {

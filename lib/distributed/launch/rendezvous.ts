@@ -67,7 +67,9 @@ interface Place {
   readonly worldSize: number;
 }
 
-/** The part of a store that one attempt of a run uses; each of its worlds has a number. @internal */
+/**
+ * The part of a store that one attempt of a run uses; each of its worlds has a number. @internal
+ */
 export const storeOfRun = (store: Store, attempt: number | string): Store =>
   new PrefixStore(`shardwise/${attempt}`, store);
 
@@ -233,7 +235,9 @@ function earlierRunText(members: readonly Member[], { file }: StoreText): string
         `process ${dead.pid}, which has ended.`;
 }
 
-/** Publishes the error as the outcome, unless the world is complete, so that nobody waits for it. */
+/**
+ * Publishes the error as the outcome, unless the world is complete, so that nobody waits for it.
+ */
 async function refuse(store: Store, error: string): Promise<never> {
   await store.compareSet('outcome', '', JSON.stringify({ error } satisfies Outcome));
   throw new DistributedError(`${OP}: ${error}`, { op: OP });

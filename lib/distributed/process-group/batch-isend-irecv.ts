@@ -1,6 +1,6 @@
 /**
- * Batches of messages, for ranks that exchange tensors. A batch cannot deadlock, whatever order each
- * rank lists its messages in.
+ * Batches of messages, for ranks that exchange tensors. A batch cannot deadlock, whatever order
+ * each rank lists its messages in.
  */
 import { callSite } from '../../core/call-site.js';
 import { ArgumentError, InPlaceError } from '../../core/errors.js';
@@ -64,9 +64,9 @@ export type P2POp = MessageOp;
  *
  * @param op - {@link isend} or {@link irecv}
  * @param peer - the other rank, of the world
- * @throws ArgumentError for invalid arguments, and for a peer that is this rank or not in the group;
- * InPlaceError for a tensor that cannot be received into; DistributedError without a process group,
- * and for a group without this rank
+ * @throws ArgumentError for invalid arguments, and for a peer that is this rank or not in the
+ * group; InPlaceError for a tensor that cannot be received into; DistributedError without a process
+ * group, and for a group without this rank
  * @see PyTorch `torch.distributed.P2POp`
  */
 export const P2POp: Interned<

@@ -31,7 +31,9 @@ import {
   type WorkIf,
 } from './operands.js';
 
-/** Public functions that start a collective, by the names in errors, traces and faults. @internal */
+/**
+ * Public functions that start a collective, by the names in errors, traces and faults. @internal
+ */
 export const collectiveNames = [
   'allReduce',
   'reduce',

@@ -1,6 +1,6 @@
 /**
- * Collectives of plain values, which are sent as bytes of a structured clone. They are asynchronous,
- * because each rank waits for the sizes of the others.
+ * Collectives of plain values, which are sent as bytes of a structured clone. They are
+ * asynchronous, because each rank waits for the sizes of the others.
  */
 import { deserialize, serialize } from 'node:v8';
 import type { CollectiveCall } from '../../core/collective.js';

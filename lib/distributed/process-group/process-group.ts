@@ -100,7 +100,8 @@ export class ProcessGroup implements CollectiveGroup {
   /**
    * Runs a collective.
    *
-   * @param where - the {@link callSite}, if the caller knows it: a shorter stack is faster to search
+   * @param where - the {@link callSite}, if the caller knows it: a shorter stack is faster to
+   * search
    * @internal
    */
   run(name: string, call: CollectiveCall, where = callSite()): void {

@@ -129,8 +129,8 @@ function reachLast(
 }
 
 /**
- * Searches a path from the receive back to itself, over the receives before the sender's send. Sends
- * are left out, because they may complete before they are received.
+ * Searches a path from the receive back to itself, over the receives before the sender's send.
+ * Sends are left out, because they may complete before they are received.
  *
  * @throws DistributedError if ranks receive from each other before they send @internal
  */

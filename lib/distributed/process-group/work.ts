@@ -4,9 +4,9 @@ import type { Tensor } from '../../core/tensor.js';
 import { seenHere } from '../../core/user-stack.js';
 
 /**
- * The handle that a collective with `asyncOp: true` returns. Reading a result needs no wait, because
- * the device orders reads behind the collective. Wait to know that the other ranks have come this
- * far.
+ * The handle that a collective with `asyncOp: true` returns. Reading a result needs no wait,
+ * because the device orders reads behind the collective. Wait to know that the other ranks have
+ * come this far.
  *
  * @see PyTorch `torch.distributed.Work`
  */
