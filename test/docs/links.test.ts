@@ -5,10 +5,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { root } from './blocks.js';
 
-const pages = execFileSync('git', ['ls-files', '*.md'], { cwd: root, encoding: 'utf8' })
-  .trim()
-  .split('\n')
-  .filter((page) => existsSync(path.join(root, page)));
+const tracked = (...patterns: string[]): string[] =>
+  execFileSync('git', ['ls-files', ...patterns], { cwd: root, encoding: 'utf8' })
+    .trim()
+    .split('\n')
+    .filter((file) => existsSync(path.join(root, file)));
+const pages = tracked('*.md');
 
 const read = (page: string): string => readFileSync(path.join(root, page), 'utf8');
 const withoutCode = (text: string): string => text.replaceAll(/^```[\s\S]*?^```/gm, '');
@@ -50,4 +52,15 @@ describe('the links of the pages', () => {
       assert.deepEqual(missing, []);
     });
   }
+
+  it('ARCHITECTURE.md names sources by names that exist', () => {
+    const sources = new Set(tracked('lib', 'native').map((file) => path.basename(file)));
+    const named = withoutCode(read('ARCHITECTURE.md')).matchAll(
+      /`(\w[\w.-]*\.(?:ts|cc|cu|h|cuh))`/g,
+    );
+    assert.deepEqual(
+      [...named].map(([, file = '']) => file).filter((file) => !sources.has(file)),
+      [],
+    );
+  });
 });
