@@ -14,7 +14,7 @@ import {
 } from '../../lib/index.js';
 import { isVariable } from '../every-op/differentiable.js';
 import { Rng } from '../fuzz/rng.js';
-import { assertWhole, drawSpec, placed } from './placed.js';
+import { assertWhole, drawSpec, placed } from './random-placements.js';
 
 /** On four ranks. */
 const meshes = [[4], [2, 2], [2, 1, 2]];

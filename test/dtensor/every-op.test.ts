@@ -14,8 +14,8 @@ import { float32, float64, type Tensor } from '../../lib/index.js';
 import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import type { Rng } from '../fuzz/rng.js';
 import { checkSharded, forSamples, runs } from './check-sharded.js';
-import { assertWhole, drawSpec, placed } from './placed.js';
-import { moreSamples } from './sharding-samples.js';
+import { assertWhole, drawSpec, placed } from './random-placements.js';
+import { moreSamples } from './sharding-rules/samples.js';
 
 const WORLD = 4;
 

@@ -42,7 +42,7 @@ import {
 import { gumbelSoftmax } from '../../lib/ops/activation-composites.js';
 import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import { Rng } from '../fuzz/rng.js';
-import { assertWhole, drawSpec, placed } from './placed.js';
+import { assertWhole, drawSpec, placed } from './random-placements.js';
 
 const shape = [5, 3, 4];
 

@@ -8,7 +8,7 @@ import { float64, linspace, manualSeed, nn, optim, randint, type Tensor } from '
 import type { AnyModule } from '../../lib/nn/module.js';
 import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import { Rng } from '../fuzz/rng.js';
-import { assertWhole, drawSpec, placed } from './placed.js';
+import { assertWhole, drawSpec, placed } from './random-placements.js';
 
 type Forward = (module: never, ...inputs: Tensor[]) => Tensor;
 

@@ -44,9 +44,9 @@ const elsewhere: Record<string, { why: string; file: string }> = {
   sgdStep: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
   adamStep: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
   foreachAdd: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
-  redistribute: { why: 'it needs ranks', file: 'test/dtensor/redistribute.test.ts' },
-  toLocal: { why: 'it needs ranks', file: 'test/dtensor/redistribute.test.ts' },
-  fromLocal: { why: 'it needs ranks', file: 'test/dtensor/redistribute.test.ts' },
+  redistribute: { why: 'it needs ranks', file: 'test/dtensor/redistribute/run.test.ts' },
+  toLocal: { why: 'it needs ranks', file: 'test/dtensor/redistribute/run.test.ts' },
+  fromLocal: { why: 'it needs ranks', file: 'test/dtensor/redistribute/run.test.ts' },
   foreachMul: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
 };
 

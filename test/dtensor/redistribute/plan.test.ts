@@ -4,15 +4,15 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, it } from 'mocha';
-import { ShardingError } from '../../lib/core/errors.js';
-import { Partial, type ReduceOpName, Replicate, Shard } from '../../lib/core/placement.js';
-import { planCost, stepBytes } from '../../lib/dtensor/redistribute/cost.js';
-import { planRedistribute } from '../../lib/dtensor/redistribute/plan.js';
-import { isCollective, type Step } from '../../lib/dtensor/redistribute/steps.js';
-import { meshCoordinates } from '../../lib/dtensor/spec/shard-geometry.js';
-import { type DTensorSpec, placeSpec } from '../../lib/dtensor/spec/spec.js';
-import { fakeMesh, type SpecPair, specOf, specPairs } from './fake-mesh.js';
-import { expectedRanks, localOf, type Ranks, runStep, termsOf } from './simulate.js';
+import { ShardingError } from '../../../lib/core/errors.js';
+import { Partial, type ReduceOpName, Replicate, Shard } from '../../../lib/core/placement.js';
+import { planCost, stepBytes } from '../../../lib/dtensor/redistribute/cost.js';
+import { planRedistribute } from '../../../lib/dtensor/redistribute/plan.js';
+import { isCollective, type Step } from '../../../lib/dtensor/redistribute/steps.js';
+import { meshCoordinates } from '../../../lib/dtensor/spec/shard-geometry.js';
+import { type DTensorSpec, placeSpec } from '../../../lib/dtensor/spec/spec.js';
+import { fakeMesh, type SpecPair, specOf, specPairs } from '../fake-mesh.js';
+import { expectedRanks, localOf, type Ranks, runStep, termsOf } from '../simulated-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 

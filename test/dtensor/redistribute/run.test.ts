@@ -4,15 +4,15 @@
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { type ReduceOpName, reduceOpNames } from '../../lib/core/placement.js';
-import { numelOf } from '../../lib/core/shape.js';
-import { watchCollectives } from '../../lib/distributed/process-group/process-group.js';
-import { type DeviceMesh, DTensor, DTensorSpec, initDeviceMesh } from '../../lib/distributed.js';
-import { toSpec } from '../../lib/dtensor/ops.js';
-import { planRedistribute } from '../../lib/dtensor/redistribute/plan.js';
-import { mergeSteps } from '../../lib/dtensor/redistribute/run.js';
-import { isCollective } from '../../lib/dtensor/redistribute/steps.js';
-import { gradientSpec, replicateSpec } from '../../lib/dtensor/spec/spec.js';
+import { type ReduceOpName, reduceOpNames } from '../../../lib/core/placement.js';
+import { numelOf } from '../../../lib/core/shape.js';
+import { watchCollectives } from '../../../lib/distributed/process-group/process-group.js';
+import { type DeviceMesh, DTensor, DTensorSpec, initDeviceMesh } from '../../../lib/distributed.js';
+import { toSpec } from '../../../lib/dtensor/ops.js';
+import { planRedistribute } from '../../../lib/dtensor/redistribute/plan.js';
+import { mergeSteps } from '../../../lib/dtensor/redistribute/run.js';
+import { isCollective } from '../../../lib/dtensor/redistribute/steps.js';
+import { gradientSpec, replicateSpec } from '../../../lib/dtensor/spec/spec.js';
 import {
   bfloat16,
   type DType,
@@ -22,11 +22,11 @@ import {
   int64,
   type Tensor,
   tensor,
-} from '../../lib/index.js';
-import { reusedRanks } from '../distributed/support/reused-ranks.js';
-import { stepped, transposed } from '../every-op/differentiable.js';
-import { type SpecPair, specPairs } from './fake-mesh.js';
-import { expectedRanks, localOf, termsOf, type Values } from './simulate.js';
+} from '../../../lib/index.js';
+import { reusedRanks } from '../../distributed/support/reused-ranks.js';
+import { stepped, transposed } from '../../every-op/differentiable.js';
+import { type SpecPair, specPairs } from '../fake-mesh.js';
+import { expectedRanks, localOf, termsOf, type Values } from '../simulated-ranks.js';
 
 const WORLD = 8;
 const layouts = [(t: Tensor) => t, transposed, stepped];

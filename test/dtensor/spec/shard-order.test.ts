@@ -9,9 +9,9 @@ import {
   initDeviceMesh,
   Replicate,
   Shard,
-} from '../../lib/distributed.js';
-import { arange, float32, type Tensor, zeros } from '../../lib/index.js';
-import { withRanks } from '../../lib/testing/index.js';
+} from '../../../lib/distributed.js';
+import { arange, float32, type Tensor, zeros } from '../../../lib/index.js';
+import { withRanks } from '../../../lib/testing/index.js';
 
 const mesh2d = () => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
 const both = [Shard(0), Shard(0)];

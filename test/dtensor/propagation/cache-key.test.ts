@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, it } from 'mocha';
-import { cpu, device } from '../../lib/core/device.js';
-import { float16, float32 } from '../../lib/core/dtype.js';
-import '../../lib/ops/index.js';
-import { type AnyOp, opByName } from '../../lib/core/op.js';
-import { paramsKey } from '../../lib/dtensor/propagation/cache-key.js';
+import { cpu, device } from '../../../lib/core/device.js';
+import { float16, float32 } from '../../../lib/core/dtype.js';
+import '../../../lib/ops/index.js';
+import { type AnyOp, opByName } from '../../../lib/core/op.js';
+import { paramsKey } from '../../../lib/dtensor/propagation/cache-key.js';
 import { metadata } from './toy-ops.js';
 
 const leaf = fc.oneof(

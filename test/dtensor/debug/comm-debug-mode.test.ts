@@ -11,9 +11,9 @@ import {
   Partial,
   Replicate,
   Shard,
-} from '../../lib/distributed.js';
-import { float32, manualSeed, nn, ones, randn, type Tensor } from '../../lib/index.js';
-import { withRanks } from '../../lib/testing/index.js';
+} from '../../../lib/distributed.js';
+import { float32, manualSeed, nn, ones, randn, type Tensor } from '../../../lib/index.js';
+import { withRanks } from '../../../lib/testing/index.js';
 
 const meshOf = (ranks: number) => initDeviceMesh('cpu', [ranks], { meshDimNames: ['tp'] });
 

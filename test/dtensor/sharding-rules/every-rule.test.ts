@@ -4,18 +4,18 @@
  * four, and on those of two.
  */
 import assert from 'node:assert/strict';
-import { dispatch } from '../../lib/core/dispatch.js';
-import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
-import type { Strategy } from '../../lib/core/sharding-rule.js';
-import '../../lib/index.js';
+import { dispatch } from '../../../lib/core/dispatch.js';
+import { type AnyOp, allOps, type Sample } from '../../../lib/core/op.js';
+import type { Strategy } from '../../../lib/core/sharding-rule.js';
+import '../../../lib/index.js';
 import {
   type Call,
   checkStrategies,
   contextOf,
   goTogether,
   strategiesOf,
-} from './shard-by-hand.js';
-import { moreSamples } from './sharding-samples.js';
+} from './check-strategies.js';
+import { moreSamples } from './samples.js';
 
 /** Ops without calls that could be compared, and where their rules are tested. */
 const elsewhere: Record<string, string> = {

@@ -6,9 +6,9 @@ import {
   lossParallel,
   Replicate,
   Shard,
-} from '../../lib/distributed.js';
-import { crossEntropy, embedding, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
-import { withRanks } from '../../lib/testing/index.js';
+} from '../../../lib/distributed.js';
+import { crossEntropy, embedding, ones, type Tensor, tensor, zeros } from '../../../lib/index.js';
+import { withRanks } from '../../../lib/testing/index.js';
 
 describe('indices outside of a tensor that is cut along the indexed dim', () => {
   const calls: Record<string, (cut: Tensor, index: Tensor) => Tensor> = {

@@ -1,12 +1,12 @@
 /** Sharding rules on random shapes, dims and numbers of ranks. */
 import fc from 'fast-check';
-import { dispatch } from '../../lib/core/dispatch.js';
-import { float64 } from '../../lib/core/dtype.js';
-import { type AnyOp, opByName } from '../../lib/core/op.js';
-import { wrapNumber } from '../../lib/core/tensor.js';
-import type { Tensor } from '../../lib/index.js';
-import { sampleTensor } from '../../lib/ops/samples.js';
-import { checkStrategies, contextOf, strategiesOf } from './shard-by-hand.js';
+import { dispatch } from '../../../lib/core/dispatch.js';
+import { float64 } from '../../../lib/core/dtype.js';
+import { type AnyOp, opByName } from '../../../lib/core/op.js';
+import { wrapNumber } from '../../../lib/core/tensor.js';
+import type { Tensor } from '../../../lib/index.js';
+import { sampleTensor } from '../../../lib/ops/samples.js';
+import { checkStrategies, contextOf, strategiesOf } from './check-strategies.js';
 
 const RUNS = { numRuns: 60 };
 const ranks = fc.integer({ min: 1, max: 5 });

@@ -4,13 +4,19 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
-import { float32, float64, getDefaultDtype, int64, setDefaultDtype } from '../../lib/core/dtype.js';
-import { ShapeError, ShardingError } from '../../lib/core/errors.js';
-import { Partial, Replicate, Shard } from '../../lib/core/placement.js';
-import { contiguousStrides } from '../../lib/core/shape.js';
-import { propagate } from '../../lib/dtensor/propagation/propagate.js';
-import { DTensorSpec } from '../../lib/dtensor/spec/spec.js';
-import { fakeMesh, metaOf, specOf } from './fake-mesh.js';
+import {
+  float32,
+  float64,
+  getDefaultDtype,
+  int64,
+  setDefaultDtype,
+} from '../../../lib/core/dtype.js';
+import { ShapeError, ShardingError } from '../../../lib/core/errors.js';
+import { Partial, Replicate, Shard } from '../../../lib/core/placement.js';
+import { contiguousStrides } from '../../../lib/core/shape.js';
+import { propagate } from '../../../lib/dtensor/propagation/propagate.js';
+import { DTensorSpec } from '../../../lib/dtensor/spec/spec.js';
+import { fakeMesh, metaOf, specOf } from '../fake-mesh.js';
 import {
   add,
   cumsum,

@@ -9,9 +9,9 @@ import {
   type Placement,
   Replicate,
   Shard,
-} from '../../lib/distributed.js';
-import { arange, float64 } from '../../lib/index.js';
-import { onRanks } from '../distributed/support/on-ranks.js';
+} from '../../../lib/distributed.js';
+import { arange, float64 } from '../../../lib/index.js';
+import { onRanks } from '../../distributed/support/on-ranks.js';
 
 const SHAPE = [2, 3];
 const RANKS = 6;

@@ -3,10 +3,10 @@
  * dims, absent operands.
  */
 
-import { cpu } from '../../lib/core/device.js';
-import { dispatch } from '../../lib/core/dispatch.js';
-import { type AnyOp, opByName, type Sample } from '../../lib/core/op.js';
-import { wrapNumber } from '../../lib/core/tensor.js';
+import { cpu } from '../../../lib/core/device.js';
+import { dispatch } from '../../../lib/core/dispatch.js';
+import { type AnyOp, opByName, type Sample } from '../../../lib/core/op.js';
+import { wrapNumber } from '../../../lib/core/tensor.js';
 import {
   bfloat16,
   bool,
@@ -17,8 +17,8 @@ import {
   type Tensor,
   tensor,
   uint8,
-} from '../../lib/index.js';
-import { sampleTensor } from '../../lib/ops/samples.js';
+} from '../../../lib/index.js';
+import { sampleTensor } from '../../../lib/ops/samples.js';
 
 type Samples = () => Sample<object>[];
 type Values = Parameters<typeof sampleTensor>[1];

@@ -3,14 +3,14 @@
  * pieces, and together they are what it gives on whole tensors.
  */
 import assert from 'node:assert/strict';
-import { dispatch } from '../../lib/core/dispatch.js';
-import type { AnyOp } from '../../lib/core/op.js';
-import { opByName } from '../../lib/core/op.js';
-import { Partial, type Placement, Replicate, Shard } from '../../lib/core/placement.js';
-import { wrapNumber } from '../../lib/core/tensor.js';
-import type { Tensor } from '../../lib/index.js';
-import { sampleTensor } from '../../lib/ops/samples.js';
-import { assertSame, collect, distribute } from './shard-by-hand.js';
+import { dispatch } from '../../../lib/core/dispatch.js';
+import type { AnyOp } from '../../../lib/core/op.js';
+import { opByName } from '../../../lib/core/op.js';
+import { Partial, type Placement, Replicate, Shard } from '../../../lib/core/placement.js';
+import { wrapNumber } from '../../../lib/core/tensor.js';
+import type { Tensor } from '../../../lib/index.js';
+import { sampleTensor } from '../../../lib/ops/samples.js';
+import { assertSame, collect, distribute } from './check-strategies.js';
 
 const shapes = [[5, 3], [4, 2], [3], [2, 3, 2], []];
 const cut: Placement[] = [Shard(0), Shard(1), Replicate(), Shard(2), Replicate()];

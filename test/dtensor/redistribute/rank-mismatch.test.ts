@@ -13,9 +13,9 @@ import {
   Partial,
   Replicate,
   Shard,
-} from '../../lib/distributed.js';
-import { ones, type Tensor, tensor, zeros } from '../../lib/index.js';
-import { describeOverEngines, errorOf, onRanks } from '../distributed/support/on-ranks.js';
+} from '../../../lib/distributed.js';
+import { ones, type Tensor, tensor, zeros } from '../../../lib/index.js';
+import { describeOverEngines, errorOf, onRanks } from '../../distributed/support/on-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 const here = `different-placements.test${path.extname(import.meta.url)}`;

@@ -2,16 +2,16 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, it } from 'mocha';
-import { Replicate, Shard } from '../../lib/core/placement.js';
-import { numelOf } from '../../lib/core/shape.js';
+import { Replicate, Shard } from '../../../lib/core/placement.js';
+import { numelOf } from '../../../lib/core/shape.js';
 import {
   chunkOf,
   largestLocalShape,
   meshCoordinates,
   shardAt,
-} from '../../lib/dtensor/spec/shard-geometry.js';
-import { fakeMesh, specOf, specPairs } from './fake-mesh.js';
-import { localOf } from './simulate.js';
+} from '../../../lib/dtensor/spec/shard-geometry.js';
+import { fakeMesh, specOf, specPairs } from '../fake-mesh.js';
+import { localOf } from '../simulated-ranks.js';
 
 describe('the chunk rule', () => {
   it('gives the first ranks full pieces and the last ones what is left', () => {

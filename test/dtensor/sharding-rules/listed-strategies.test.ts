@@ -3,11 +3,11 @@
  * mistake are not. That those listed are right is tested by sharding-rules.test.ts.
  */
 import assert from 'node:assert/strict';
-import { type AnyOp, allOps, opByName } from '../../lib/core/op.js';
-import { wrapNumber } from '../../lib/core/tensor.js';
-import { bfloat16, bool, float32, float64, int32, int64, type Tensor } from '../../lib/index.js';
-import { sampleTensor } from '../../lib/ops/samples.js';
-import { contextOf, strategiesOf } from './shard-by-hand.js';
+import { type AnyOp, allOps, opByName } from '../../../lib/core/op.js';
+import { wrapNumber } from '../../../lib/core/tensor.js';
+import { bfloat16, bool, float32, float64, int32, int64, type Tensor } from '../../../lib/index.js';
+import { sampleTensor } from '../../../lib/ops/samples.js';
+import { contextOf, strategiesOf } from './check-strategies.js';
 
 /** `S0 R -> P(sum)` for the inputs and outputs of a strategy. */
 function strategyTexts(

@@ -1,13 +1,13 @@
 /** Ops with hand-written sharding rules, and calls of them: what propagation is tested with. */
-import { cpu } from '../../lib/core/device.js';
-import { type DType, float32 } from '../../lib/core/dtype.js';
-import type { AnyOp, Op } from '../../lib/core/op.js';
-import { Partial, type Placement, Replicate, Shard } from '../../lib/core/placement.js';
-import { broadcastShapes, contiguousStrides, type Shape } from '../../lib/core/shape.js';
-import type { MeshDimContext, ShardingRule, Strategy } from '../../lib/core/sharding-rule.js';
-import { Tensor } from '../../lib/core/tensor.js';
-import { type Decision, propagate } from '../../lib/dtensor/propagation/propagate.js';
-import type { DTensorSpec } from '../../lib/dtensor/spec/spec.js';
+import { cpu } from '../../../lib/core/device.js';
+import { type DType, float32 } from '../../../lib/core/dtype.js';
+import type { AnyOp, Op } from '../../../lib/core/op.js';
+import { Partial, type Placement, Replicate, Shard } from '../../../lib/core/placement.js';
+import { broadcastShapes, contiguousStrides, type Shape } from '../../../lib/core/shape.js';
+import type { MeshDimContext, ShardingRule, Strategy } from '../../../lib/core/sharding-rule.js';
+import { Tensor } from '../../../lib/core/tensor.js';
+import { type Decision, propagate } from '../../../lib/dtensor/propagation/propagate.js';
+import type { DTensorSpec } from '../../../lib/dtensor/spec/spec.js';
 
 const [R, P] = [Replicate(), Partial()];
 

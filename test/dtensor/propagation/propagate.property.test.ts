@@ -5,14 +5,14 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, it } from 'mocha';
-import type { AnyOp } from '../../lib/core/op.js';
-import { Partial, type Placement, Replicate, Shard } from '../../lib/core/placement.js';
-import { numelOf, type Shape } from '../../lib/core/shape.js';
-import { planRedistribute } from '../../lib/dtensor/redistribute/plan.js';
-import { meshCoordinates } from '../../lib/dtensor/spec/shard-geometry.js';
-import type { DTensorSpec } from '../../lib/dtensor/spec/spec.js';
-import { fakeMesh, orderBy, specOf } from './fake-mesh.js';
-import { localOf, type Ranks, reduceAll, runStep, type Values } from './simulate.js';
+import type { AnyOp } from '../../../lib/core/op.js';
+import { Partial, type Placement, Replicate, Shard } from '../../../lib/core/placement.js';
+import { numelOf, type Shape } from '../../../lib/core/shape.js';
+import { planRedistribute } from '../../../lib/dtensor/redistribute/plan.js';
+import { meshCoordinates } from '../../../lib/dtensor/spec/shard-geometry.js';
+import type { DTensorSpec } from '../../../lib/dtensor/spec/spec.js';
+import { fakeMesh, orderBy, specOf } from '../fake-mesh.js';
+import { localOf, type Ranks, reduceAll, runStep, type Values } from '../simulated-ranks.js';
 import { add, decisionOf, matmul, mean, relu } from './toy-ops.js';
 
 type Compute = (...inputs: Values[]) => Values;

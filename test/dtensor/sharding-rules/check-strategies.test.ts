@@ -3,18 +3,18 @@
  * wrong.
  */
 import assert from 'node:assert/strict';
-import { dispatch } from '../../lib/core/dispatch.js';
-import { type AnyOp, opByName } from '../../lib/core/op.js';
+import { dispatch } from '../../../lib/core/dispatch.js';
+import { type AnyOp, opByName } from '../../../lib/core/op.js';
 import {
   Partial,
   type Placement,
   type ReduceOpName,
   Replicate,
   Shard,
-} from '../../lib/core/placement.js';
-import '../../lib/index.js';
-import { sampleTensor } from '../../lib/ops/samples.js';
-import { checkStrategies } from './shard-by-hand.js';
+} from '../../../lib/core/placement.js';
+import '../../../lib/index.js';
+import { sampleTensor } from '../../../lib/ops/samples.js';
+import { checkStrategies } from './check-strategies.js';
 
 type Place = number | null | ReduceOpName;
 const placed = (place: Place): Placement =>

@@ -2,17 +2,17 @@
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
 import { describe, it } from 'mocha';
-import { bfloat16 } from '../../lib/core/dtype.js';
-import { ArgumentError, IndexError, ShardingError } from '../../lib/core/errors.js';
-import { Partial, type Placement, Replicate, Shard } from '../../lib/core/placement.js';
+import { bfloat16 } from '../../../lib/core/dtype.js';
+import { ArgumentError, IndexError, ShardingError } from '../../../lib/core/errors.js';
+import { Partial, type Placement, Replicate, Shard } from '../../../lib/core/placement.js';
 import {
   DTensorSpec,
   gradientSpec,
   placeSpec,
   replicateSpec,
   TensorMeta,
-} from '../../lib/dtensor/spec/spec.js';
-import { fakeMesh, metaOf, specOf } from './fake-mesh.js';
+} from '../../../lib/dtensor/spec/spec.js';
+import { fakeMesh, metaOf, specOf } from '../fake-mesh.js';
 
 const mesh = fakeMesh([2, 4], ['dp', 'tp']);
 

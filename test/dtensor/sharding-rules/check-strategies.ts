@@ -3,11 +3,11 @@
  * what each rank of a mesh would hold, runs the op there, and puts the results together again.
  */
 import { inspect } from 'node:util';
-import { dispatch } from '../../lib/core/dispatch.js';
-import type { AnyOp } from '../../lib/core/op.js';
-import type { Placement, ReduceOpName } from '../../lib/core/placement.js';
-import type { MeshDimContext, ShardMeta, Strategy } from '../../lib/core/sharding-rule.js';
-import { bool, cat, type Tensor, uint8 } from '../../lib/index.js';
+import { dispatch } from '../../../lib/core/dispatch.js';
+import type { AnyOp } from '../../../lib/core/op.js';
+import type { Placement, ReduceOpName } from '../../../lib/core/placement.js';
+import type { MeshDimContext, ShardMeta, Strategy } from '../../../lib/core/sharding-rule.js';
+import { bool, cat, type Tensor, uint8 } from '../../../lib/index.js';
 
 /** One strategy for each mesh dimension, which together make a call. */
 export type StrategyChoice = readonly Strategy<object>[];

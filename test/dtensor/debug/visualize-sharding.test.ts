@@ -10,9 +10,9 @@ import {
   Replicate,
   Shard,
   visualizeSharding,
-} from '../../lib/distributed.js';
-import { ones, type Tensor } from '../../lib/index.js';
-import { withRanks } from '../../lib/testing/index.js';
+} from '../../../lib/distributed.js';
+import { ones, type Tensor } from '../../../lib/index.js';
+import { withRanks } from '../../../lib/testing/index.js';
 
 /** What was printed in `fn`. */
 function printed(fn: () => void): string[] {

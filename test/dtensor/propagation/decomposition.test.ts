@@ -3,9 +3,9 @@
  * another has in terms: how often the terms are reduced.
  */
 import assert from 'node:assert/strict';
-import { dispatch } from '../../lib/core/dispatch.js';
-import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
-import { contiguousStrides } from '../../lib/core/shape.js';
+import { dispatch } from '../../../lib/core/dispatch.js';
+import { type AnyOp, allOps, type Sample } from '../../../lib/core/op.js';
+import { contiguousStrides } from '../../../lib/core/shape.js';
 import {
   CommDebugMode,
   type DeviceMesh,
@@ -16,11 +16,11 @@ import {
   type Placement,
   Replicate,
   Shard,
-} from '../../lib/distributed.js';
-import { autograd, float64, layerNorm, rmsNorm, type Tensor } from '../../lib/index.js';
-import { sampleTensor } from '../../lib/ops/samples.js';
-import { reusedRanks } from '../distributed/support/reused-ranks.js';
-import { assertWhole, placed } from './placed.js';
+} from '../../../lib/distributed.js';
+import { autograd, float64, layerNorm, rmsNorm, type Tensor } from '../../../lib/index.js';
+import { sampleTensor } from '../../../lib/ops/samples.js';
+import { reusedRanks } from '../../distributed/support/reused-ranks.js';
+import { assertWhole, placed } from '../random-placements.js';
 
 const [R, P] = [Replicate(), Partial()];
 const meshOf = (): DeviceMesh => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
