@@ -3,8 +3,8 @@
  * earlier ones. Gradients that nobody else can see are freed as soon as they have been used.
  */
 import { setAutocast } from '../core/autocast.js';
+import { callContext, insideBackwardOf } from '../core/call-context.js';
 import { AutogradError } from '../core/errors.js';
-import { insideBackwardOf, moduleTrace } from '../core/module-trace.js';
 import { checkFunction } from '../core/options.js';
 import { closeScope, openScope, type Scope, setScope, suspendScope } from '../core/scope-stack.js';
 import type { Storage } from '../core/storage.js';
@@ -170,7 +170,7 @@ class BackwardRun {
       if (hasAny(incoming)) {
         const grads = padded(incoming, node.numOutputs);
         results =
-          moduleTrace.asking === 0
+          callContext.moduleObservers === 0
             ? this.apply(node, grads)
             : insideBackwardOf(node.madeIn, () => this.apply(node, grads));
         if (node.postHooks !== null) results = this.runPostHooks(node, results, incoming);

@@ -1,5 +1,5 @@
 /** Whether operations are recorded: changed by functions that restore it. */
-import { gradState } from '../core/grad-state.js';
+import { gradState } from '../core/modes.js';
 import { checkFlag, checkFunction, checkSynchronous } from '../core/options.js';
 
 let inference = false;

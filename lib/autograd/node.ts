@@ -1,7 +1,8 @@
 /** Nodes of the autograd graph: how a gradient passes from the outputs of an op to its inputs. */
+
+import { callContext } from '../core/call-context.js';
 import { AutogradError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
-import { moduleTrace } from '../core/module-trace.js';
 import type { Tensor } from '../core/tensor.js';
 
 export type Gradients = (Tensor | null)[];
@@ -80,7 +81,7 @@ export abstract class Node {
   /** Call site of the forward op, under anomaly detection. */
   forwardStack: string | undefined = undefined;
   /** @internal the modules in whose forward it was made, if someone asked */
-  readonly madeIn: readonly object[] = moduleTrace.calls;
+  readonly madeIn: readonly object[] = callContext.modules;
 
   constructor(numOutputs: number, edges: (Edge | null)[], sequence = nextSequence++) {
     this.numOutputs = numOutputs;

@@ -1,5 +1,6 @@
 /** Where user code is: for errors about what it did. */
 import { findSourceMap } from 'node:module';
+import { callContext } from './call-context.js';
 
 /**
  * Each frame costs a fifth of a microsecond, so mostly as many are asked for as the last places
@@ -36,8 +37,6 @@ export const ownFolder: string = ((): string => {
 
 /** Texts of places seen before: a program has few, and calls them again and again. */
 const texts = new Map<string, Map<number, string>>();
-/** Of the call that is under way, where it was looked up already. */
-const known: { site: string | null } = { site: null };
 
 /** As many frames as the deepest of the last places took. */
 let usual = FEW_FRAMES;
@@ -53,7 +52,7 @@ let found = 0;
  */
 export function callSite(below: (...args: never[]) => unknown = callSite): string {
   return (
-    known.site ??
+    callContext.site ??
     siteAmong(innermostFrames(usual, below), usual) ??
     siteAmong(innermostFrames(MOST_FRAMES, callSite), MOST_FRAMES) ??
     ''
@@ -90,33 +89,18 @@ function noteDepth(frames: number): void {
 }
 
 /**
- * Names of the library's functions between the program and here, the outermost first. Takes its
- * time: for errors.
- */
-export function calledFunctions(): string[] {
-  const names: string[] = [];
-  for (const frame of innermostFrames(MOST_FRAMES, calledFunctions)) {
-    const file = frame.getFileName();
-    if (file === null || file === undefined || file.startsWith('node:')) continue;
-    if (!file.startsWith(ownFolder)) break;
-    names.unshift(frame.getFunctionName() ?? '');
-  }
-  return names;
-}
-
-/**
  * Runs `fn`, in which every {@link callSite} is the one of this call: it is found while the stack
  * is short.
  *
  * @param below - see {@link callSite}
  */
 export function atCallSite<T>(fn: () => T, below: (...args: never[]) => unknown = atCallSite): T {
-  const before = known.site;
-  known.site ??= callSite(below);
+  const before = callContext.site;
+  callContext.site ??= callSite(below);
   try {
     return fn();
   } finally {
-    known.site = before;
+    callContext.site = before;
   }
 }
 

@@ -44,27 +44,10 @@ export interface CollectiveCall {
   /** Of allToAll: what goes to each rank. */
   readonly sendCounts?: readonly number[];
   /**
-   * What errors say of it where ranks differ, as {@link purpose}, which stands in its place where
+   * What errors say of it where ranks differ, as `callContext.purpose`, which stands in its place where
    * there is one.
    */
   readonly about?: string;
-}
-
-/**
- * What the ranks must have in common beside the calls that they make, in words that go behind them
- * in errors; a line of advice may follow. Native code compares it at every call. @internal
- */
-export const purpose = { text: '' };
-
-/** Runs `fn`, whose collectives are for what `text` says. @internal */
-export function onPurpose<T>(text: string, fn: () => T): T {
-  const before = purpose.text;
-  purpose.text = text;
-  try {
-    return fn();
-  } finally {
-    purpose.text = before;
-  }
 }
 
 /**

@@ -5,6 +5,8 @@
  * dim: 1, keepdim: true })` are one call. The types of all forms follow from the same text, in
  * call-forms.ts.
  */
+
+import { callContext } from './call-context.js';
 import type { ArgumentsFunction, FunctionOf } from './call-forms.js';
 import { Device } from './device.js';
 import { DType } from './dtype.js';
@@ -65,7 +67,6 @@ export function defineFunction<const Text extends string, B extends Body>(
   const declared = parse(text, body.length);
   declarations.push(declared);
   const fn = callable(declared, body as unknown as Untyped);
-  // errors look for it on the stack
   Object.defineProperty(fn, 'name', { value: declared.name, configurable: true });
   byFunction.set(fn, declared);
   return fn as unknown as FunctionOf<Text, B>;
@@ -82,6 +83,42 @@ export function defineArguments<const Text extends string, B extends Body>(
   body: B,
 ): ArgumentsFunction<Text, B> {
   return defineFunction(text, body) as unknown as ArgumentsFunction<Text, B>;
+}
+
+const named = new WeakSet<object>();
+
+/**
+ * The function under a name of its own: what it calls is the work of `name` in errors and records of
+ * collectives, unless an outer function is named already. @internal
+ */
+export function underName<F extends Body>(name: string, body: F): F {
+  if (named.has(body)) return body;
+  const declared = byFunction.get(body);
+  const call = body as unknown as Untyped;
+  const isShort = declared !== undefined && declared.positional.length <= 6;
+  const fn: Untyped = isShort
+    ? (a, b, c, d, e, f, o) => {
+        if (callContext.op !== null) return call(a, b, c, d, e, f, o);
+        callContext.op = name;
+        try {
+          return call(a, b, c, d, e, f, o);
+        } finally {
+          callContext.op = null;
+        }
+      }
+    : (...args) => {
+        if (callContext.op !== null) return call(...args);
+        callContext.op = name;
+        try {
+          return call(...args);
+        } finally {
+          callContext.op = null;
+        }
+      };
+  Object.defineProperty(fn, 'name', { value: name, configurable: true });
+  if (declared !== undefined) byFunction.set(fn, declared);
+  named.add(fn);
+  return fn as unknown as F;
 }
 
 /** The method that passes the tensor it is called on as the first argument. @internal */

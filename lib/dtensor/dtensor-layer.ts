@@ -29,8 +29,7 @@ import { isPendingFactory, runPendingFactory } from './factory-dispatch.js';
 import { runForeach } from './foreach.js';
 import { createDTensor } from './ops.js';
 import { type Decision, propagate } from './propagation/propagate.js';
-import { calledAs } from './redistribute/called-as.js';
-import { checkImplicit, decomposing, warnReplicated } from './redistribute/policy.js';
+import { checkImplicit, decomposing, nameCaller, warnReplicated } from './redistribute/policy.js';
 import { moveInput } from './redistribute/run.js';
 import { type LocalShard, localShardOf } from './spec/local-shard.js';
 import { shardAt } from './spec/shard-geometry.js';
@@ -61,7 +60,7 @@ export function dtensorLayer(
   try {
     return runSharded(op, inputs, params, into, spec);
   } catch (error) {
-    throw calledAs(error, null);
+    throw nameCaller(error);
   }
 }
 
@@ -166,18 +165,10 @@ function runDecomposed(
   into: Tensor | null,
 ): Tensor[] {
   const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
-  const outputs = decomposing(op.name, () => decompose(op, plain, params));
+  const outputs = decomposing(op.name, () => decomposed(op, plain, params));
   if (into === null) return [...outputs];
   into.copy_(outputs[0] as Tensor);
   return [into];
-}
-
-function decompose(op: AnyOp, plain: readonly Tensor[], params: object): readonly Tensor[] {
-  try {
-    return decomposed(op, plain, params);
-  } catch (error) {
-    throw calledAs(error, op.name);
-  }
 }
 
 function localInputs(

@@ -1,5 +1,6 @@
 /** The class DTensor, and the functions that create distributed tensors from plain ones. */
-import { type CollectiveGroup, onPurpose } from '../core/collective.js';
+import { withPurpose } from '../core/call-context.js';
+import type { CollectiveGroup } from '../core/collective.js';
 import { AutogradError, ShapeError, ShardingError } from '../core/errors.js';
 import { checkFlag, optionsOf, unexpected } from '../core/options.js';
 import { type Placement, Replicate } from '../core/placement.js';
@@ -305,7 +306,7 @@ export function distributeTensor(
   const purpose =
     `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nPass ` +
     'a tensor of the same shape and the same placements on all ranks.';
-  const shard = onPurpose(purpose, () =>
+  const shard = withPurpose(purpose, () =>
     shardTensor(tensor.detach().to(mesh.device), mesh, spec, srcDataRank),
   );
   const whole = createDTensor(shard, spec);

@@ -1,5 +1,5 @@
 /** Cross entropy of logits that are sharded along their classes. */
-import { lossMode } from '../core/loss-mode.js';
+import { lossMode } from '../core/modes.js';
 import { checkFlag, checkFunction, checkSynchronous } from '../core/options.js';
 
 /**

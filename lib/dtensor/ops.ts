@@ -2,8 +2,9 @@
  * The ops redistribute, toLocal and fromLocal with their gradients, and the creation of distributed
  * tensors from local shards.
  */
+
+import { withPurpose } from '../core/call-context.js';
 import { atCallSite } from '../core/call-site.js';
-import { onPurpose } from '../core/collective.js';
 import { dispatchOne } from '../core/dispatch.js';
 import type { DType } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
@@ -150,7 +151,7 @@ const fromLocalOp: Op<FromLocal> = defineOp({
     if (check !== null)
       return [
         createDTensor(
-          atCallSite(() => onPurpose(check, () => firstCopy(t, spec))),
+          atCallSite(() => withPurpose(check, () => firstCopy(t, spec))),
           spec,
         ),
       ];

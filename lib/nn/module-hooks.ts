@@ -2,9 +2,9 @@
 import { Function as AutogradFunction, type FunctionContext } from '../autograd/function.js';
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import type { HookHandle, Node } from '../autograd/node.js';
+import { callContext, insideModule } from '../core/call-context.js';
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
-import { insideModule, moduleTrace } from '../core/module-trace.js';
 import { checkFunction, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { callLocated } from './locate-error.js';
@@ -75,7 +75,7 @@ export function addHook<F>(hooks: Hooks<F>, hook: F, options: HookOptions = {}):
 /** Calls a module: runs its compiled form if it has one, else its hooks and `forward`. */
 export function callModule(module: AnyModule, args: never[]): unknown {
   const run = module.compiled === null ? callWithHooks : callCompiled;
-  return moduleTrace.asking === 0
+  return callContext.moduleObservers === 0
     ? callLocated(run, module, args)
     : insideModule(module, () => callLocated(run, module, args));
 }

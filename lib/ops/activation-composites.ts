@@ -26,13 +26,16 @@ defineComposite('softplus', softplus, { samples });
  * @throws ArgumentError unless `input` is a tensor; DtypeError for bools
  * @see PyTorch `torch.nn.functional.logsigmoid`
  */
-export function logsigmoid(input: Tensor): Tensor {
-  requireTensor(input, 'logsigmoid');
-  requireNumbers('logsigmoid', input);
-  // where float64 sees no difference any more
-  return softplus(input.neg(), { threshold: 40 }).neg();
-}
-defineComposite('logsigmoid', logsigmoid, { samples });
+export const logsigmoid = defineComposite(
+  'logsigmoid',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'logsigmoid');
+    requireNumbers('logsigmoid', input);
+    // where float64 sees no difference any more
+    return softplus(input.neg(), { threshold: 40 }).neg();
+  },
+  { samples },
+);
 
 /**
  * Each element moved into [minVal, maxVal], by default [-1, 1]. Shapes: any, kept. Dtypes: any,
@@ -41,28 +44,31 @@ defineComposite('logsigmoid', logsigmoid, { samples });
  * @throws ArgumentError if minVal is above maxVal or either is NaN, and unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.hardtanh`
  */
-export const hardtanh = defineFunction(
-  'hardtanh(input, /, minVal, maxVal)',
-  (input: Tensor, minVal = -1, maxVal = 1): Tensor => {
-    requireTensor(input, 'hardtanh');
-    checkLimit('hardtanh', 'minVal', minVal);
-    checkLimit('hardtanh', 'maxVal', maxVal);
-    if (!(minVal <= maxVal))
-      throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, {
-        op: 'hardtanh',
-        minVal,
-        maxVal,
-      });
-    if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
-    // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
-    return where(
-      input.gt(minVal).logicalAnd(input.lt(maxVal)),
-      input,
-      input.detach().clamp({ min: minVal, max: maxVal }),
-    );
-  },
+export const hardtanh = defineComposite(
+  'hardtanh',
+  defineFunction(
+    'hardtanh(input, /, minVal, maxVal)',
+    (input: Tensor, minVal = -1, maxVal = 1): Tensor => {
+      requireTensor(input, 'hardtanh');
+      checkLimit('hardtanh', 'minVal', minVal);
+      checkLimit('hardtanh', 'maxVal', maxVal);
+      if (!(minVal <= maxVal))
+        throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, {
+          op: 'hardtanh',
+          minVal,
+          maxVal,
+        });
+      if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
+      // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
+      return where(
+        input.gt(minVal).logicalAnd(input.lt(maxVal)),
+        input,
+        input.detach().clamp({ min: minVal, max: maxVal }),
+      );
+    },
+  ),
+  withTwin,
 );
-defineComposite('hardtanh', hardtanh, withTwin);
 
 /**
  * min(max(x, 0), 6). Shapes: any, kept. Dtypes: any, kept. Gradient: yes, 0 outside [0, 6].
@@ -70,11 +76,14 @@ defineComposite('hardtanh', hardtanh, withTwin);
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.relu6`
  */
-export function relu6(input: Tensor): Tensor {
-  requireTensor(input, 'relu6');
-  return hardtanh(input, { minVal: 0, maxVal: 6 });
-}
-defineComposite('relu6', relu6, withTwin);
+export const relu6 = defineComposite(
+  'relu6',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'relu6');
+    return hardtanh(input, { minVal: 0, maxVal: 6 });
+  },
+  withTwin,
+);
 
 /**
  * relu6(x + 3) / 6. Shapes: any, kept. Dtypes: floating, kept; integers and bools give the default
@@ -82,22 +91,28 @@ defineComposite('relu6', relu6, withTwin);
  *
  * @see PyTorch `torch.nn.functional.hardsigmoid`
  */
-export function hardsigmoid(input: Tensor): Tensor {
-  requireTensor(input, 'hardsigmoid');
-  return relu6(input.add(3)).div(6);
-}
-defineComposite('hardsigmoid', hardsigmoid, withTwin);
+export const hardsigmoid = defineComposite(
+  'hardsigmoid',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'hardsigmoid');
+    return relu6(input.add(3)).div(6);
+  },
+  withTwin,
+);
 
 /**
  * x relu6(x + 3) / 6. Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
  *
  * @see PyTorch `torch.nn.functional.hardswish`; Howard et al., arXiv:1905.02244
  */
-export function hardswish(input: Tensor): Tensor {
-  requireTensor(input, 'hardswish');
-  return hardsigmoid(input).mul(input);
-}
-defineComposite('hardswish', hardswish, withTwin);
+export const hardswish = defineComposite(
+  'hardswish',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'hardswish');
+    return hardsigmoid(input).mul(input);
+  },
+  withTwin,
+);
 
 /**
  * x tanh(softplus(x)). Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
@@ -105,11 +120,14 @@ defineComposite('hardswish', hardswish, withTwin);
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.mish`; Misra, arXiv:1908.08681
  */
-export function mish(input: Tensor): Tensor {
-  requireTensor(input, 'mish');
-  return softplus(input).tanh().mul(input);
-}
-defineComposite('mish', mish, withTwin);
+export const mish = defineComposite(
+  'mish',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'mish');
+    return softplus(input).tanh().mul(input);
+  },
+  withTwin,
+);
 
 const SELU_ALPHA = 1.6732632423543772;
 const SELU_SCALE = 1.0507009873554805;
@@ -121,11 +139,14 @@ const SELU_SCALE = 1.0507009873554805;
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.selu`; Klambauer et al., arXiv:1706.02515
  */
-export function selu(input: Tensor): Tensor {
-  requireTensor(input, 'selu');
-  return elu(input, { alpha: SELU_ALPHA }).mul(SELU_SCALE);
-}
-defineComposite('selu', selu, withTwin);
+export const selu = defineComposite(
+  'selu',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'selu');
+    return elu(input, { alpha: SELU_ALPHA }).mul(SELU_SCALE);
+  },
+  withTwin,
+);
 
 /**
  * x above 0, alpha (exp(x / alpha) - 1) below; alpha is 1 by default. Shapes and dtypes as {@link
@@ -134,16 +155,19 @@ defineComposite('selu', selu, withTwin);
  * @throws ArgumentError for an alpha of 0, and unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.celu`; Barron, arXiv:1704.07483
  */
-export const celu = defineFunction('celu(input, /, alpha)', (input: Tensor, alpha = 1): Tensor => {
-  requireTensor(input, 'celu');
-  checkLimit('celu', 'alpha', alpha);
-  if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
-  const scaled = input.div(alpha);
-  // the slope of expm1 is lost where it is near -1
-  const below = alpha > 0 ? elu(scaled) : scaled.clamp({ min: 0 }).expm1();
-  return where(input.gt(0), input, below.mul(alpha));
-});
-defineComposite('celu', celu, withTwin);
+export const celu = defineComposite(
+  'celu',
+  defineFunction('celu(input, /, alpha)', (input: Tensor, alpha = 1): Tensor => {
+    requireTensor(input, 'celu');
+    checkLimit('celu', 'alpha', alpha);
+    if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
+    const scaled = input.div(alpha);
+    // the slope of expm1 is lost where it is near -1
+    const below = alpha > 0 ? elu(scaled) : scaled.clamp({ min: 0 }).expm1();
+    return where(input.gt(0), input, below.mul(alpha));
+  }),
+  withTwin,
+);
 
 /**
  * The first half along a dim (the last by default) times the sigmoid of the second. Shapes: `[...,
@@ -153,18 +177,21 @@ defineComposite('celu', celu, withTwin);
  * unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.glu`; Dauphin et al., arXiv:1612.08083
  */
-export const glu = defineFunction('glu(input, /, dim)', (input: Tensor, dim = -1): Tensor => {
-  requireTensor(input, 'glu');
-  const size = input.shape[wrapDim(dim, input.ndim, 'glu')] ?? 1;
-  if (input.ndim === 0 || size % 2 !== 0)
-    throw new ShapeError(
-      `glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`,
-      { op: 'glu', shape: input.shape },
-    );
-  const [value, gate] = input.split([size / 2, size / 2], dim) as [Tensor, Tensor];
-  return value.mul(gate.sigmoid());
-});
-defineComposite('glu', glu, { samples: () => [[sampleTensor([3, 4])], [sampleTensor([6, 3]), 0]] });
+export const glu = defineComposite(
+  'glu',
+  defineFunction('glu(input, /, dim)', (input: Tensor, dim = -1): Tensor => {
+    requireTensor(input, 'glu');
+    const size = input.shape[wrapDim(dim, input.ndim, 'glu')] ?? 1;
+    if (input.ndim === 0 || size % 2 !== 0)
+      throw new ShapeError(
+        `glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`,
+        { op: 'glu', shape: input.shape },
+      );
+    const [value, gate] = input.split([size / 2, size / 2], dim) as [Tensor, Tensor];
+    return value.mul(gate.sigmoid());
+  }),
+  { samples: () => [[sampleTensor([3, 4])], [sampleTensor([6, 3]), 0]] },
+);
 
 /**
  * x / (1 + |x|). Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
@@ -172,11 +199,14 @@ defineComposite('glu', glu, { samples: () => [[sampleTensor([3, 4])], [sampleTen
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.softsign`
  */
-export function softsign(input: Tensor): Tensor {
-  requireTensor(input, 'softsign');
-  return input.div(input.abs().add(1));
-}
-defineComposite('softsign', softsign, { samples });
+export const softsign = defineComposite(
+  'softsign',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'softsign');
+    return input.div(input.abs().add(1));
+  },
+  { samples },
+);
 
 /**
  * x - tanh(x). Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
@@ -184,11 +214,14 @@ defineComposite('softsign', softsign, { samples });
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.tanhshrink`
  */
-export function tanhshrink(input: Tensor): Tensor {
-  requireTensor(input, 'tanhshrink');
-  return input.sub(input.tanh());
-}
-defineComposite('tanhshrink', tanhshrink, { samples });
+export const tanhshrink = defineComposite(
+  'tanhshrink',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'tanhshrink');
+    return input.sub(input.tanh());
+  },
+  { samples },
+);
 
 /** The tensor, whose gradient is 0 within [-lambd, lambd] and at NaN. */
 function passingBeyond(input: Tensor, lambd: number): Tensor {
@@ -202,14 +235,14 @@ function passingBeyond(input: Tensor, lambd: number): Tensor {
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.hardshrink`
  */
-export const hardshrink = defineFunction(
-  'hardshrink(input, /, lambd)',
-  (input: Tensor, lambd = 0.5): Tensor => {
+export const hardshrink = defineComposite(
+  'hardshrink',
+  defineFunction('hardshrink(input, /, lambd)', (input: Tensor, lambd = 0.5): Tensor => {
     requireTensor(input, 'hardshrink');
     return where(input.abs().le(lambd), 0, passingBeyond(input, lambd));
-  },
+  }),
+  { samples },
 );
-defineComposite('hardshrink', hardshrink, { samples });
 
 /**
  * 0 within [-lambd, lambd], x moved by lambd towards 0 outside; lambd is 0.5 by default. Shapes:
@@ -218,16 +251,16 @@ defineComposite('hardshrink', hardshrink, { samples });
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.softshrink`
  */
-export const softshrink = defineFunction(
-  'softshrink(input, /, lambd)',
-  (input: Tensor, lambd = 0.5): Tensor => {
+export const softshrink = defineComposite(
+  'softshrink',
+  defineFunction('softshrink(input, /, lambd)', (input: Tensor, lambd = 0.5): Tensor => {
     requireTensor(input, 'softshrink');
     requireNumbers('softshrink', input);
     checkNumber('softshrink', 'lambd', lambd, { from: 0 });
     return passingBeyond(input, lambd).sub(input.detach().clamp({ min: -lambd, max: lambd }));
-  },
+  }),
+  { samples },
 );
-defineComposite('softshrink', softshrink, { samples });
 
 /**
  * x above `threshold`, `value` elsewhere. Shapes: any, kept. Dtypes: any, kept unless `value` is of
@@ -236,16 +269,19 @@ defineComposite('softshrink', softshrink, { samples });
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.threshold`
  */
-export const threshold = defineFunction(
-  'threshold(input, /, threshold, value)',
-  (input: Tensor, threshold: number, value: number): Tensor => {
-    requireTensor(input, 'threshold');
-    for (const [name, bound] of Object.entries({ threshold, value }))
-      checkLimit('threshold', name, bound);
-    return where(input.le(threshold), value, input); // NaN stays
-  },
+export const threshold = defineComposite(
+  'threshold',
+  defineFunction(
+    'threshold(input, /, threshold, value)',
+    (input: Tensor, threshold: number, value: number): Tensor => {
+      requireTensor(input, 'threshold');
+      for (const [name, bound] of Object.entries({ threshold, value }))
+        checkLimit('threshold', name, bound);
+      return where(input.le(threshold), value, input); // NaN stays
+    },
+  ),
+  { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] },
 );
-defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] });
 
 /**
  * softmax of -x along a dim. Shapes: any, kept. Dtypes: floating, kept; integers give float32.
@@ -254,16 +290,19 @@ defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]),
  * @throws IndexError for a dim out of range; DtypeError for bools
  * @see PyTorch `torch.nn.functional.softmin`
  */
-export const softmin = defineFunction(
-  'softmin(input, /, dim, *, dtype)',
-  (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
-    requireTensor(input, 'softmin');
-    requireNumbers('softmin', input);
-    wrapDim(dim, input.ndim, 'softmin');
-    return input.neg().softmax(dim, options);
-  },
+export const softmin = defineComposite(
+  'softmin',
+  defineFunction(
+    'softmin(input, /, dim, *, dtype)',
+    (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
+      requireTensor(input, 'softmin');
+      requireNumbers('softmin', input);
+      wrapDim(dim, input.ndim, 'softmin');
+      return input.neg().softmax(dim, options);
+    },
+  ),
+  { samples: () => [[sampleTensor([3, 4]), 1]] },
 );
-defineComposite('softmin', softmin, { samples: () => [[sampleTensor([3, 4]), 1]] });
 
 /**
  * x above 0, weight x elsewhere. Shapes: input `[N, C, ...]`, or `[C]`, or `[]`; weight `[C]`, or
@@ -274,9 +313,9 @@ defineComposite('softmin', softmin, { samples: () => [[sampleTensor([3, 4]), 1]]
  * devices; ArgumentError unless both are tensors
  * @see PyTorch `torch.nn.functional.prelu`; He et al., arXiv:1502.01852
  */
-export const prelu = defineFunction(
-  'prelu(input, /, weight)',
-  (input: Tensor, weight: Tensor): Tensor => {
+export const prelu = defineComposite(
+  'prelu',
+  defineFunction('prelu(input, /, weight)', (input: Tensor, weight: Tensor): Tensor => {
     requireTensor(input, 'prelu');
     requireTensor(weight, 'prelu', 'weight');
     const channelDim = input.ndim > 1 ? 1 : 0;
@@ -294,14 +333,14 @@ export const prelu = defineFunction(
     const positive = input.gt(0);
     // an infinite element above 0 is no part of the weight's gradient
     return where(positive, input, where(positive, 0, input).mul(spread));
+  }),
+  {
+    samples: () => [
+      [sampleTensor([3, 4]), sampleTensor([4], { seed: 2 })],
+      [sampleTensor([5]), sampleTensor([1], { seed: 2 })],
+    ],
   },
 );
-defineComposite('prelu', prelu, {
-  samples: () => [
-    [sampleTensor([3, 4]), sampleTensor([4], { seed: 2 })],
-    [sampleTensor([5]), sampleTensor([1], { seed: 2 })],
-  ],
-});
 
 /**
  * Samples of a categorical distribution that have a gradient: softmax of (logits + Gumbel noise) /

@@ -3,13 +3,13 @@
  * bools.
  */
 
+import { calledAs } from '../core/call-context.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int64 } from '../core/dtype.js';
 import type { Op, PointwiseSpec } from '../core/op.js';
 import { checkFlag, checkNumber } from '../core/options.js';
-import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
+import { defineFunction, type MethodOf, methodOf, underName } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import { waitingFor } from '../core/waiting.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import {
@@ -199,7 +199,7 @@ export function equal(input: Tensor, other: Tensor): boolean {
   const sameSizes =
     input.shape.length === other.shape.length &&
     input.shape.every((size, i) => size === other.shape[i]);
-  return sameSizes && Boolean(waitingFor('equal', () => eq(input, other).all().item()));
+  return sameSizes && Boolean(calledAs('equal', () => eq(input, other).all().item()));
 }
 
 /**
@@ -210,22 +210,25 @@ export function equal(input: Tensor, other: Tensor): boolean {
  * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices
  * @see PyTorch `torch.isclose`
  */
-export const isclose = defineFunction(
-  'isclose(input, /, other, rtol, atol, equalNan)',
-  (input: Tensor, other: Tensor, rtol = 1e-5, atol = 1e-8, equalNan = false): Tensor => {
-    requirePair(input, other, 'isclose');
-    checkFlag('isclose', 'equalNan', equalNan);
-    checkNumber('isclose', 'rtol', rtol, { from: 0 });
-    checkNumber('isclose', 'atol', atol, { from: 0 });
-    if (input.dtype === bool && other.dtype === bool) return eq(input, other);
-    const near = input
-      .sub(other)
-      .abs()
-      .le(other.abs().mul(rtol).add(atol))
-      .logicalAnd(other.isfinite());
-    const close = near.logicalOr(eq(input, other));
-    return equalNan ? close.logicalOr(input.isnan().logicalAnd(other.isnan())) : close;
-  },
+export const isclose = underName(
+  'isclose',
+  defineFunction(
+    'isclose(input, /, other, rtol, atol, equalNan)',
+    (input: Tensor, other: Tensor, rtol = 1e-5, atol = 1e-8, equalNan = false): Tensor => {
+      requirePair(input, other, 'isclose');
+      checkFlag('isclose', 'equalNan', equalNan);
+      checkNumber('isclose', 'rtol', rtol, { from: 0 });
+      checkNumber('isclose', 'atol', atol, { from: 0 });
+      if (input.dtype === bool && other.dtype === bool) return eq(input, other);
+      const near = input
+        .sub(other)
+        .abs()
+        .le(other.abs().mul(rtol).add(atol))
+        .logicalAnd(other.isfinite());
+      const close = near.logicalOr(eq(input, other));
+      return equalNan ? close.logicalOr(input.isnan().logicalAnd(other.isnan())) : close;
+    },
+  ),
 );
 
 /**
@@ -240,7 +243,7 @@ export const allclose = defineFunction(
     requirePair(input, other, 'allclose');
     checkFlag('allclose', 'equalNan', equalNan);
     return Boolean(
-      waitingFor('allclose', () => isclose(input, other, rtol, atol, equalNan).all().item()),
+      calledAs('allclose', () => isclose(input, other, rtol, atol, equalNan).all().item()),
     );
   },
 );

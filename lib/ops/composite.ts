@@ -4,9 +4,9 @@
  * in-place twin and its shape under fake tensors as they check the op table.
  */
 import { DtypeError, ShapeError } from '../core/errors.js';
-import { gradState } from '../core/grad-state.js';
+import { gradState } from '../core/modes.js';
 import { formatShape, sameShape } from '../core/shape.js';
-import { declarationOf, methodOf } from '../core/signature.js';
+import { declarationOf, methodOf, underName } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { copyBack } from './copy.js';
 import { addMethod } from './method.js';
@@ -37,13 +37,15 @@ export function allComposites(): readonly Composite[] {
 
 /**
  * Registers a composition and puts its methods on Tensor; the interface declared beside it gives
- * their types. @internal
+ * their types. Returns the function under its name: what it calls is the work of `name`, in errors
+ * and in records of collectives. @internal
  */
-export function defineComposite(
+export function defineComposite<F extends AnyFunction>(
   name: string,
-  fn: AnyFunction,
+  body: F,
   options: Partial<Omit<Composite, 'name' | 'fn'>> & Pick<Composite, 'samples'>,
-): void {
+): F {
+  const fn = underName(name, body);
   const entry: Composite = {
     method: true,
     inPlace: false,
@@ -59,6 +61,7 @@ export function defineComposite(
       return overwrite(`${name}_`, this, (input) => fn(input, ...args) as Tensor, args);
     });
   }
+  return fn;
 }
 
 /** Functions without options are passed what the program gives. */

@@ -22,7 +22,7 @@ import {
   uint8,
 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { gradState } from '../core/grad-state.js';
+import { gradState } from '../core/modes.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';

@@ -3,13 +3,13 @@
  * their like.
  */
 
+import { calledAs } from '../core/call-context.js';
 import { bool, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { checkNumber, checkSizesOf } from '../core/options.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
-import { waitingFor } from '../core/waiting.js';
 import { defineComposite } from './composite.js';
 import { fillValue } from './copy.js';
 import type { TensorOptions } from './factories.js';
@@ -36,9 +36,9 @@ const rows = (n = 2) => sampleTensor([n], { dtype: int64, low: 0, high: 4, seed:
  * for another index; ArgumentError unless tensors
  * @see PyTorch `torch.take`
  */
-export const take = defineFunction(
-  'take(input, /, index)',
-  (input: Tensor, index: Tensor): Tensor => {
+export const take = defineComposite(
+  'take',
+  defineFunction('take(input, /, index)', (input: Tensor, index: Tensor): Tensor => {
     requireTensor(input, 'take');
     requireIndex(index, 'take');
     if (input.numel() === 0 && index.numel() > 0)
@@ -51,11 +51,11 @@ export const take = defineFunction(
       reshapeIfNeeded(input, [-1]).indexSelect(0, reshapeIfNeeded(wrapped, [-1])),
       index.shape,
     );
+  }),
+  {
+    samples: () => [[matrix(), sampleTensor([2, 2], { dtype: int64, low: -12, high: 12 })]],
   },
 );
-defineComposite('take', take, {
-  samples: () => [[matrix(), sampleTensor([2, 2], { dtype: int64, low: -12, high: 12 })]],
-});
 
 /**
  * Elements at `indices` along a dim, as `argsort` gives them. Shapes: as many dims in both; other
@@ -67,31 +67,34 @@ defineComposite('take', take, {
  * unless `input` is a tensor
  * @see PyTorch `torch.take_along_dim`
  */
-export const takeAlongDim = defineFunction(
-  'takeAlongDim(input, /, indices, dim)',
-  (input: Tensor, indices: Tensor, dim: number | null = null): Tensor => {
-    requireTensor(input, 'takeAlongDim');
-    requireIndex(indices, 'takeAlongDim');
-    if (dim !== null && indices.ndim !== input.ndim)
-      throw new ShapeError(
-        `takeAlongDim: indices of shape ${formatShape(indices.shape)} for an input of shape ${formatShape(input.shape)}: the numbers of dims differ`,
-        {
-          op: 'takeAlongDim',
-        },
-      );
-    if (dim === null)
-      return gather(reshapeIfNeeded(input, [-1]), 0, reshapeIfNeeded(indices, [-1]));
-    const at = wrapDim(dim, input.ndim, 'takeAlongDim');
-    const without = (shape: Shape): number[] => shape.map((s, i) => (i === at ? 1 : s));
-    const common = broadcastShapes(without(input.shape), without(indices.shape), 'takeAlongDim');
-    const sized = (t: Tensor): Tensor =>
-      t.expand(common.map((s, i) => (i === at ? (t.shape[at] as number) : s)));
-    return gather(sized(input), at, sized(indices));
+export const takeAlongDim = defineComposite(
+  'takeAlongDim',
+  defineFunction(
+    'takeAlongDim(input, /, indices, dim)',
+    (input: Tensor, indices: Tensor, dim: number | null = null): Tensor => {
+      requireTensor(input, 'takeAlongDim');
+      requireIndex(indices, 'takeAlongDim');
+      if (dim !== null && indices.ndim !== input.ndim)
+        throw new ShapeError(
+          `takeAlongDim: indices of shape ${formatShape(indices.shape)} for an input of shape ${formatShape(input.shape)}: the numbers of dims differ`,
+          {
+            op: 'takeAlongDim',
+          },
+        );
+      if (dim === null)
+        return gather(reshapeIfNeeded(input, [-1]), 0, reshapeIfNeeded(indices, [-1]));
+      const at = wrapDim(dim, input.ndim, 'takeAlongDim');
+      const without = (shape: Shape): number[] => shape.map((s, i) => (i === at ? 1 : s));
+      const common = broadcastShapes(without(input.shape), without(indices.shape), 'takeAlongDim');
+      const sized = (t: Tensor): Tensor =>
+        t.expand(common.map((s, i) => (i === at ? (t.shape[at] as number) : s)));
+      return gather(sized(input), at, sized(indices));
+    },
+  ),
+  {
+    samples: () => [[matrix(), sampleTensor([1, 3], { dtype: int64, low: 0, high: 4 }), 0]],
   },
 );
-defineComposite('takeAlongDim', takeAlongDim, {
-  samples: () => [[matrix(), sampleTensor([1, 3], { dtype: int64, low: 0, high: 4 }), 0]],
-});
 
 /** The vector of slice positions, spread over the other dims of `shape`. */
 function spreadIndex(op: string, index: Tensor, shape: Shape, at: number): Tensor {
@@ -119,31 +122,37 @@ function spreadIndex(op: string, index: Tensor, shape: Shape, at: number): Tenso
  * tensors, and for a number that an integer dtype cannot hold
  * @see PyTorch `torch.index_fill`
  */
-export const indexFill = defineFunction(
-  'indexFill(input, /, dim, index, value)',
-  (input: Tensor, dim: number, index: Tensor, value: number | Tensor): Tensor => {
-    requireTensor(input, 'indexFill');
-    const at = wrapDim(dim, input.ndim, 'indexFill');
-    requireIndex(index, 'indexFill');
-    if (input.ndim === 0)
-      return asVector(input, null, (vector) => indexFill(vector, dim, index, value));
-    const fromStart = where(index.lt(0), index.add(input.shape[at] ?? 1), index);
-    const spread = spreadIndex('indexFill', fromStart, input.shape, at);
-    if (value instanceof Tensor && value.ndim > 0)
-      throw new ShapeError(`indexFill: expected one value, got shape ${formatShape(value.shape)}`, {
-        op: 'indexFill',
-      });
-    if (!(value instanceof Tensor))
-      return scatter(input, at, spread, Number(fillValue(value, 'indexFill')));
-    // an index that comes twice fills once
-    const filled = scatter(input.detach().newZeros(input.shape, { dtype: bool }), at, spread, 1);
-    return where(filled, value.to(input.dtype), input);
+export const indexFill = defineComposite(
+  'indexFill',
+  defineFunction(
+    'indexFill(input, /, dim, index, value)',
+    (input: Tensor, dim: number, index: Tensor, value: number | Tensor): Tensor => {
+      requireTensor(input, 'indexFill');
+      const at = wrapDim(dim, input.ndim, 'indexFill');
+      requireIndex(index, 'indexFill');
+      if (input.ndim === 0)
+        return asVector(input, null, (vector) => indexFill(vector, dim, index, value));
+      const fromStart = where(index.lt(0), index.add(input.shape[at] ?? 1), index);
+      const spread = spreadIndex('indexFill', fromStart, input.shape, at);
+      if (value instanceof Tensor && value.ndim > 0)
+        throw new ShapeError(
+          `indexFill: expected one value, got shape ${formatShape(value.shape)}`,
+          {
+            op: 'indexFill',
+          },
+        );
+      if (!(value instanceof Tensor))
+        return scatter(input, at, spread, Number(fillValue(value, 'indexFill')));
+      // an index that comes twice fills once
+      const filled = scatter(input.detach().newZeros(input.shape, { dtype: bool }), at, spread, 1);
+      return where(filled, value.to(input.dtype), input);
+    },
+  ),
+  {
+    inPlace: true,
+    samples: () => [[matrix(), 0, rows(), 7]],
   },
 );
-defineComposite('indexFill', indexFill, {
-  inPlace: true,
-  samples: () => [[matrix(), 0, rows(), 7]],
-});
 
 /**
  * The tensor with slices of `source` written along a dim where `index` says; which of two for one
@@ -155,33 +164,36 @@ defineComposite('indexFill', indexFill, {
  * index, or a source of another dtype; ArgumentError unless tensors
  * @see PyTorch `torch.index_copy`
  */
-export const indexCopy = defineFunction(
-  'indexCopy(input, /, dim, index, source)',
-  (input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
-    requireTensor(input, 'indexCopy');
-    requireTensor(index, 'indexCopy', 'index');
-    requireTensor(source, 'indexCopy', 'source');
-    const at = wrapDim(dim, input.ndim, 'indexCopy');
-    requireIndex(index, 'indexCopy');
-    if (input.ndim === 0 || (input.ndim === 1 && source.ndim === 0))
-      return asVector(input, null, (vector) => indexCopy(vector, dim, index, oneDim(source)));
-    const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
-    if (!sameShape(source.shape, expected))
-      throw new ShapeError(
-        `indexCopy: ${index.numel()} indices need a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`,
-        { op: 'indexCopy' },
-      );
-    const spread = spreadIndex('indexCopy', index, input.shape, at);
-    checkScatter('indexCopy', input, at, spread, source);
-    return scatter(input, at, spread, source);
+export const indexCopy = defineComposite(
+  'indexCopy',
+  defineFunction(
+    'indexCopy(input, /, dim, index, source)',
+    (input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
+      requireTensor(input, 'indexCopy');
+      requireTensor(index, 'indexCopy', 'index');
+      requireTensor(source, 'indexCopy', 'source');
+      const at = wrapDim(dim, input.ndim, 'indexCopy');
+      requireIndex(index, 'indexCopy');
+      if (input.ndim === 0 || (input.ndim === 1 && source.ndim === 0))
+        return asVector(input, null, (vector) => indexCopy(vector, dim, index, oneDim(source)));
+      const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
+      if (!sameShape(source.shape, expected))
+        throw new ShapeError(
+          `indexCopy: ${index.numel()} indices need a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`,
+          { op: 'indexCopy' },
+        );
+      const spread = spreadIndex('indexCopy', index, input.shape, at);
+      checkScatter('indexCopy', input, at, spread, source);
+      return scatter(input, at, spread, source);
+    },
+  ),
+  {
+    inPlace: true,
+    samples: () => [
+      [matrix(), 0, tensor([2, 0], { dtype: int64 }), sampleTensor([2, 3], { seed: 5 })],
+    ],
   },
 );
-defineComposite('indexCopy', indexCopy, {
-  inPlace: true,
-  samples: () => [
-    [matrix(), 0, tensor([2, 0], { dtype: int64 }), sampleTensor([2, 3], { seed: 5 })],
-  ],
-});
 
 /**
  * The tensor with the elements of `source`, in order, where the mask is true. Shapes: the mask
@@ -193,41 +205,44 @@ defineComposite('indexCopy', indexCopy, {
  * `input` is a tensor
  * @see PyTorch `torch.Tensor.masked_scatter`
  */
-export const maskedScatter = defineFunction(
-  'maskedScatter(input, /, mask, source)',
-  (input: Tensor, mask: Tensor, source: Tensor): Tensor => {
-    requireTensor(input, 'maskedScatter');
-    requireTensor(mask, 'maskedScatter', 'mask');
-    requireTensor(source, 'maskedScatter', 'source');
-    if (mask.dtype !== bool)
-      throw new DtypeError(`maskedScatter: expected a bool mask, got ${mask.dtype.name}`, {
-        op: 'maskedScatter',
-      });
-    if (source.dtype !== input.dtype)
-      throw new DtypeError(
-        `maskedScatter: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`,
-        { op: 'maskedScatter' },
-      );
-    const shape = broadcastShapes(input.shape, mask.shape, 'maskedScatter');
-    const [kept, seen] = [input.expand(shape), mask.expand(shape)];
-    if (source.numel() === 0) {
-      if (kept.numel() > 0 && waitingFor('maskedScatter', () => seen.any().item()))
-        throw new ShapeError('maskedScatter: the source holds no elements', {
+export const maskedScatter = defineComposite(
+  'maskedScatter',
+  defineFunction(
+    'maskedScatter(input, /, mask, source)',
+    (input: Tensor, mask: Tensor, source: Tensor): Tensor => {
+      requireTensor(input, 'maskedScatter');
+      requireTensor(mask, 'maskedScatter', 'mask');
+      requireTensor(source, 'maskedScatter', 'source');
+      if (mask.dtype !== bool)
+        throw new DtypeError(`maskedScatter: expected a bool mask, got ${mask.dtype.name}`, {
           op: 'maskedScatter',
         });
-      return kept.clone();
-    }
-    const position = seen.reshape(-1).cumsum(0).sub(1).clamp({ min: 0 });
-    const needed = where(seen.reshape(-1), position, 0);
-    return where(seen, source.reshape(-1).indexSelect(0, needed).reshape(shape), kept);
+      if (source.dtype !== input.dtype)
+        throw new DtypeError(
+          `maskedScatter: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`,
+          { op: 'maskedScatter' },
+        );
+      const shape = broadcastShapes(input.shape, mask.shape, 'maskedScatter');
+      const [kept, seen] = [input.expand(shape), mask.expand(shape)];
+      if (source.numel() === 0) {
+        if (kept.numel() > 0 && calledAs('maskedScatter', () => seen.any().item()))
+          throw new ShapeError('maskedScatter: the source holds no elements', {
+            op: 'maskedScatter',
+          });
+        return kept.clone();
+      }
+      const position = seen.reshape(-1).cumsum(0).sub(1).clamp({ min: 0 });
+      const needed = where(seen.reshape(-1), position, 0);
+      return where(seen, source.reshape(-1).indexSelect(0, needed).reshape(shape), kept);
+    },
+  ),
+  {
+    inPlace: true,
+    samples: () => [
+      [matrix(), sampleTensor([4, 3], { seed: 2 }).gt(0).detach(), sampleTensor([12], { seed: 5 })],
+    ],
   },
 );
-defineComposite('maskedScatter', maskedScatter, {
-  inPlace: true,
-  samples: () => [
-    [matrix(), sampleTensor([4, 3], { seed: 2 }).gt(0).detach(), sampleTensor([12], { seed: 5 })],
-  ],
-});
 
 /**
  * Indices of the elements that are not 0, one row each: `[n, ndim]` of int64. Dtypes: any. Blocks.
@@ -236,14 +251,17 @@ defineComposite('maskedScatter', maskedScatter, {
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.argwhere`
  */
-export function argwhere(input: Tensor): Tensor {
-  requireTensor(input, 'argwhere');
-  return nonzero(input);
-}
-defineComposite('argwhere', argwhere, {
-  readsValues: true,
-  samples: () => [[matrix().gt(0).detach()]],
-});
+export const argwhere = defineComposite(
+  'argwhere',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'argwhere');
+    return nonzero(input);
+  },
+  {
+    readsValues: true,
+    samples: () => [[matrix().gt(0).detach()]],
+  },
+);
 
 /**
  * The vectors of the last dim on the diagonals of matrices, zeros elsewhere. Shapes: `[..., n]` to
@@ -254,39 +272,48 @@ defineComposite('argwhere', argwhere, {
  * dims, a bad offset, or what is no tensor
  * @see PyTorch `torch.diag_embed`
  */
-export const diagEmbed = defineFunction(
-  'diagEmbed(input, /, offset, dim1, dim2)',
-  (input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tensor => {
-    requireTensor(input, 'diagEmbed');
-    checkNumber('diagEmbed', 'offset', offset, { whole: true });
-    const ndim = input.ndim + 1;
-    const [a, b] = [wrapDim(dim1, ndim, 'diagEmbed'), wrapDim(dim2, ndim, 'diagEmbed')];
-    if (input.ndim === 0 || a === b)
-      throw new IndexError(
-        `diagEmbed: expected two dims and a vector to put along them, got dims ${dim1} and ${dim2} and shape ${formatShape(input.shape)}`,
-        { op: 'diagEmbed' },
+export const diagEmbed = defineComposite(
+  'diagEmbed',
+  defineFunction(
+    'diagEmbed(input, /, offset, dim1, dim2)',
+    (input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tensor => {
+      requireTensor(input, 'diagEmbed');
+      checkNumber('diagEmbed', 'offset', offset, { whole: true });
+      const ndim = input.ndim + 1;
+      const [a, b] = [wrapDim(dim1, ndim, 'diagEmbed'), wrapDim(dim2, ndim, 'diagEmbed')];
+      if (input.ndim === 0 || a === b)
+        throw new IndexError(
+          `diagEmbed: expected two dims and a vector to put along them, got dims ${dim1} and ${dim2} and shape ${formatShape(input.shape)}`,
+          { op: 'diagEmbed' },
+        );
+      const below = Math.abs(offset);
+      const vectors =
+        below === 0
+          ? input
+          : cat([input, input.detach().newZeros(input.shape.with(-1, below))], -1);
+      const size = vectors.shape[input.ndim - 1] as number;
+      const onDiagonal = input
+        .detach()
+        .newOnes([size, size], { dtype: bool })
+        .triu(offset)
+        .tril(offset);
+      // Of a diagonal above the main one, each row has an element; of one below, each column.
+      const matrices = where(
+        onDiagonal,
+        vectors.unsqueeze(offset >= 0 ? -1 : -2),
+        input.detach().newZeros([]),
       );
-    const below = Math.abs(offset);
-    const vectors =
-      below === 0 ? input : cat([input, input.detach().newZeros(input.shape.with(-1, below))], -1);
-    const size = vectors.shape[input.ndim - 1] as number;
-    const onDiagonal = input
-      .detach()
-      .newOnes([size, size], { dtype: bool })
-      .triu(offset)
-      .tril(offset);
-    // Of a diagonal above the main one, each row has an element; of one below, each column.
-    const matrices = where(
-      onDiagonal,
-      vectors.unsqueeze(offset >= 0 ? -1 : -2),
-      input.detach().newZeros([]),
-    );
-    return matrices.movedim([-2, -1], [a, b]).contiguous();
+      return matrices.movedim([-2, -1], [a, b]).contiguous();
+    },
+  ),
+  {
+    samples: () => [
+      [sampleTensor([3])],
+      [sampleTensor([2, 3]), 1],
+      [sampleTensor([2, 3]), -1, 0, 2],
+    ],
   },
 );
-defineComposite('diagEmbed', diagEmbed, {
-  samples: () => [[sampleTensor([3])], [sampleTensor([2, 3]), 1], [sampleTensor([2, 3]), -1, 0, 2]],
-});
 
 /**
  * A matrix with the vector on its diagonal, or a copy of the diagonal of a matrix. Shapes: `[n]` to
@@ -297,9 +324,9 @@ defineComposite('diagEmbed', diagEmbed, {
  * integer, or what is no tensor
  * @see PyTorch `torch.diag`
  */
-export const diag = defineFunction(
-  'diag(input, /, diagonal)',
-  (input: Tensor, diagonal = 0): Tensor => {
+export const diag = defineComposite(
+  'diag',
+  defineFunction('diag(input, /, diagonal)', (input: Tensor, diagonal = 0): Tensor => {
     requireTensor(input, 'diag');
     checkNumber('diag', 'diagonal', diagonal, { whole: true });
     if (input.ndim === 1) return diagEmbed(input, diagonal);
@@ -308,9 +335,9 @@ export const diag = defineFunction(
       `diag: expected a vector or a matrix, got shape ${formatShape(input.shape)}`,
       { op: 'diag' },
     );
-  },
+  }),
+  { samples: () => [[sampleTensor([3]), 1], [matrix()]] },
 );
-defineComposite('diag', diag, { samples: () => [[sampleTensor([3]), 1], [matrix()]] });
 
 /**
  * A matrix with all elements on its diagonal, zeros elsewhere. Shapes: any to `[m, m]`, m = numel +
@@ -319,15 +346,15 @@ defineComposite('diag', diag, { samples: () => [[sampleTensor([3]), 1], [matrix(
  * @throws ArgumentError for an offset that is no integer
  * @see PyTorch `torch.diagflat`
  */
-export const diagflat = defineFunction(
-  'diagflat(input, /, offset)',
-  (input: Tensor, offset = 0): Tensor => {
+export const diagflat = defineComposite(
+  'diagflat',
+  defineFunction('diagflat(input, /, offset)', (input: Tensor, offset = 0): Tensor => {
     requireTensor(input, 'diagflat');
     checkNumber('diagflat', 'offset', offset, { whole: true });
     return diagEmbed(input.reshape(-1), offset);
-  },
+  }),
+  { samples: () => [[sampleTensor([2, 2])]] },
 );
-defineComposite('diagflat', diagflat, { samples: () => [[sampleTensor([2, 2])]] });
 
 /** Their list is made in JavaScript. */
 const MOST_INDICES = 2 ** 26;

@@ -3,6 +3,7 @@
  * indexPut.
  */
 
+import { calledAs } from '../core/call-context.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, int64, uint8 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
@@ -18,7 +19,6 @@ import {
 } from '../core/shape.js';
 import { defineFunction, type FunctionOf, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import { waitingFor } from '../core/waiting.js';
 import { requireIndex } from './indexing.js';
 import { addMethod } from './method.js';
 import { describe, requireTensor } from './operand.js';
@@ -198,7 +198,7 @@ export const nonzero = defineFunction(
     const [starts, flags] = dispatch(nonzeroOp, [input.detach()], { tile }) as [Tensor, Tensor];
     try {
       const count = Number(
-        waitingFor('nonzero', () => starts.narrow(0, starts.numel() - 1, 1).item()),
+        calledAs('nonzero', () => starts.narrow(0, starts.numel() - 1, 1).item()),
       );
       const found = dispatchOne(nonzeroRowsOp, [starts, flags], {
         shape: input.shape,
@@ -268,7 +268,7 @@ function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tenso
       `${op}: a mask of shape ${formatShape(mask.shape)} does not cover dims ${at}.. of shape ${formatShape(input.shape)}`,
       { op },
     );
-  return waitingFor(`${op} with a mask`, () => nonzero(mask)).unbind(1);
+  return calledAs(`${op} with a mask`, () => nonzero(mask)).unbind(1);
 }
 
 /**
@@ -423,7 +423,7 @@ export const maskedSelect = defineFunction(
         { op: 'maskedSelect', dtype: mask.dtype.name },
       );
     const shape = broadcastShapes(input.shape, mask.shape, 'maskedSelect');
-    return waitingFor('maskedSelect', () => index(input.expand(shape), [mask.expand(shape)]));
+    return calledAs('maskedSelect', () => index(input.expand(shape), [mask.expand(shape)]));
   },
 );
 

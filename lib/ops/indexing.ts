@@ -3,6 +3,7 @@
  * oneHot.
  */
 
+import { calledAs } from '../core/call-context.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
@@ -12,7 +13,6 @@ import { checkNumber, unexpected } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import { waitingFor } from '../core/waiting.js';
 import { addMethod } from './method.js';
 import { asVector, oneDim } from './no-dims.js';
 import { requireTensor } from './operand.js';
@@ -542,7 +542,7 @@ export const oneHot = defineFunction(
         ? numClasses
         : input.numel() === 0
           ? 0
-          : Number(waitingFor('oneHot', () => input.amax().item())) + 1;
+          : Number(calledAs('oneHot', () => input.amax().item())) + 1;
     if (classes === 0 && input.numel() > 0)
       throw new ArgumentError('oneHot: no index is below 0 classes', { op: 'oneHot', numClasses });
     const zeros = input.newZeros([...input.shape, classes], { dtype: int64 });

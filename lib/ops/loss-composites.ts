@@ -54,35 +54,38 @@ defineComposite('binaryCrossEntropyWithLogits', binaryCrossEntropyWithLogits, {
  * ArgumentError for a negative beta, an unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.smooth_l1_loss`; Girshick, arXiv:1504.08083
  */
-export const smoothL1Loss = defineFunction(
-  'smoothL1Loss(input, /, target, *, reduction, beta)',
-  (
-    input: Tensor,
-    target: Tensor,
-    { reduction = 'mean', beta = 1 }: LossOptions & { beta?: number } = {},
-  ): Tensor => {
-    checkPair('smoothL1Loss', input, target, reduction);
-    const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
-    if (beta < 0)
-      throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, {
-        op: 'smoothL1Loss',
-        beta,
-      });
-    if (beta === 0) return l1Loss(x, y, { reduction });
-    const difference = x.sub(y);
-    const distance = difference.abs();
-    const far = distance.ge(beta);
-    // an infinite square would spoil the gradient of what is far
-    const near = where(far, 0, difference)
-      .square() // of the difference, whose slope at 0 is 1
-      .mul(0.5 / beta);
-    return reduceElements(where(far, distance.sub(beta / 2), near), reduction);
+export const smoothL1Loss = defineComposite(
+  'smoothL1Loss',
+  defineFunction(
+    'smoothL1Loss(input, /, target, *, reduction, beta)',
+    (
+      input: Tensor,
+      target: Tensor,
+      { reduction = 'mean', beta = 1 }: LossOptions & { beta?: number } = {},
+    ): Tensor => {
+      checkPair('smoothL1Loss', input, target, reduction);
+      const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
+      if (beta < 0)
+        throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, {
+          op: 'smoothL1Loss',
+          beta,
+        });
+      if (beta === 0) return l1Loss(x, y, { reduction });
+      const difference = x.sub(y);
+      const distance = difference.abs();
+      const far = distance.ge(beta);
+      // an infinite square would spoil the gradient of what is far
+      const near = where(far, 0, difference)
+        .square() // of the difference, whose slope at 0 is 1
+        .mul(0.5 / beta);
+      return reduceElements(where(far, distance.sub(beta / 2), near), reduction);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [pair(), [...pair(), { beta: 0.5, reduction: 'sum' }]],
   },
 );
-defineComposite('smoothL1Loss', smoothL1Loss, {
-  method: false,
-  samples: () => [pair(), [...pair(), { beta: 0.5, reduction: 'sum' }]],
-});
 
 /**
  * 0.5 d^2 where the absolute difference d is below `delta` (1 by default), delta (d - delta / 2)
@@ -91,22 +94,25 @@ defineComposite('smoothL1Loss', smoothL1Loss, {
  * @throws ArgumentError unless delta is above 0; else as {@link smoothL1Loss}
  * @see PyTorch `torch.nn.functional.huber_loss`
  */
-export const huberLoss = defineFunction(
-  'huberLoss(input, /, target, reduction, delta)',
-  (input: Tensor, target: Tensor, reduction: LossReduction = 'mean', delta = 1): Tensor => {
-    checkPair('huberLoss', input, target, reduction);
-    if (!(delta > 0))
-      throw new ArgumentError(`huberLoss: delta must be above 0, got ${delta}`, {
-        op: 'huberLoss',
-        delta,
-      });
-    return smoothL1Loss(input, target, { reduction, beta: delta }).mul(delta);
+export const huberLoss = defineComposite(
+  'huberLoss',
+  defineFunction(
+    'huberLoss(input, /, target, reduction, delta)',
+    (input: Tensor, target: Tensor, reduction: LossReduction = 'mean', delta = 1): Tensor => {
+      checkPair('huberLoss', input, target, reduction);
+      if (!(delta > 0))
+        throw new ArgumentError(`huberLoss: delta must be above 0, got ${delta}`, {
+          op: 'huberLoss',
+          delta,
+        });
+      return smoothL1Loss(input, target, { reduction, beta: delta }).mul(delta);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [[...pair(), { delta: 0.7 }]],
   },
 );
-defineComposite('huberLoss', huberLoss, {
-  method: false,
-  samples: () => [[...pair(), { delta: 0.7 }]],
-});
 
 /** Options of {@link klDiv}. */
 export interface KlDivOptions {
@@ -129,33 +135,36 @@ export interface KlDivOptions {
  * ArgumentError for an unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.kl_div`
  */
-export const klDiv = defineFunction(
-  'klDiv(input, /, target, *, reduction, logTarget)',
-  (
-    input: Tensor,
-    target: Tensor,
-    { reduction = 'mean', logTarget = false }: KlDivOptions = {},
-  ): Tensor => {
-    checkOneOf('klDiv', 'reduction', reduction, ['none', 'mean', 'sum', 'batchmean']);
-    checkPair('klDiv', input, target, reduction === 'batchmean' ? 'sum' : reduction);
-    const [x, y] = autocastOperands('float32', [input, target] as const);
-    const losses = logTarget ? y.exp().mul(y.sub(x)) : y.xlogy(y).sub(y.mul(x));
-    return reduction === 'batchmean'
-      ? losses.sum().div(x.shape[0] ?? 1)
-      : reduceElements(losses, reduction);
+export const klDiv = defineComposite(
+  'klDiv',
+  defineFunction(
+    'klDiv(input, /, target, *, reduction, logTarget)',
+    (
+      input: Tensor,
+      target: Tensor,
+      { reduction = 'mean', logTarget = false }: KlDivOptions = {},
+    ): Tensor => {
+      checkOneOf('klDiv', 'reduction', reduction, ['none', 'mean', 'sum', 'batchmean']);
+      checkPair('klDiv', input, target, reduction === 'batchmean' ? 'sum' : reduction);
+      const [x, y] = autocastOperands('float32', [input, target] as const);
+      const losses = logTarget ? y.exp().mul(y.sub(x)) : y.xlogy(y).sub(y.mul(x));
+      return reduction === 'batchmean'
+        ? losses.sum().div(x.shape[0] ?? 1)
+        : reduceElements(losses, reduction);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [
+      [
+        sampleTensor([3, 4]),
+        sampleTensor([3, 4], { low: 0.1, high: 1, seed: 3 }),
+        { reduction: 'batchmean' },
+      ],
+      [...pair(), { logTarget: true }],
+    ],
   },
 );
-defineComposite('klDiv', klDiv, {
-  method: false,
-  samples: () => [
-    [
-      sampleTensor([3, 4]),
-      sampleTensor([3, 4], { low: 0.1, high: 1, seed: 3 }),
-      { reduction: 'batchmean' },
-    ],
-    [...pair(), { logTarget: true }],
-  ],
-});
 
 /** Options of {@link binaryCrossEntropy}. */
 export interface BinaryCrossEntropyOptions extends LossOptions {
@@ -181,39 +190,42 @@ function boundedLog(t: Tensor): Tensor {
  * on different devices; ArgumentError for an unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.binary_cross_entropy`
  */
-export const binaryCrossEntropy = defineFunction(
-  'binaryCrossEntropy(input, /, target, weight, *, reduction)',
-  (
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | null = null,
-    { reduction = 'mean' }: LossOptions = {},
-  ): Tensor => {
-    checkPair('binaryCrossEntropy', input, target, reduction);
-    requireSameShape('binaryCrossEntropy', input, target);
-    for (const t of [input, target]) requireNumbers('binaryCrossEntropy', t);
-    if (weight !== null) requirePair(input, weight, 'binaryCrossEntropy', 'weight');
-    const losses = target
-      .mul(boundedLog(input))
-      .add(
-        target
-          .neg()
-          .add(1)
-          .mul(boundedLog(input.neg().add(1))),
-      )
-      .neg();
-    return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
+export const binaryCrossEntropy = defineComposite(
+  'binaryCrossEntropy',
+  defineFunction(
+    'binaryCrossEntropy(input, /, target, weight, *, reduction)',
+    (
+      input: Tensor,
+      target: Tensor,
+      weight: Tensor | null = null,
+      { reduction = 'mean' }: LossOptions = {},
+    ): Tensor => {
+      checkPair('binaryCrossEntropy', input, target, reduction);
+      requireSameShape('binaryCrossEntropy', input, target);
+      for (const t of [input, target]) requireNumbers('binaryCrossEntropy', t);
+      if (weight !== null) requirePair(input, weight, 'binaryCrossEntropy', 'weight');
+      const losses = target
+        .mul(boundedLog(input))
+        .add(
+          target
+            .neg()
+            .add(1)
+            .mul(boundedLog(input.neg().add(1))),
+        )
+        .neg();
+      return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [
+      [
+        sampleTensor([3, 4], { low: 0.1, high: 0.9 }),
+        sampleTensor([3, 4], { low: 0, high: 1, seed: 3 }),
+      ],
+    ],
   },
 );
-defineComposite('binaryCrossEntropy', binaryCrossEntropy, {
-  method: false,
-  samples: () => [
-    [
-      sampleTensor([3, 4], { low: 0.1, high: 0.9 }),
-      sampleTensor([3, 4], { low: 0, high: 1, seed: 3 }),
-    ],
-  ],
-});
 
 /** Options of losses with a margin. */
 export interface MarginOptions extends LossOptions {
@@ -234,32 +246,35 @@ export interface MarginOptions extends LossOptions {
  * that are no tensors
  * @see PyTorch `torch.nn.functional.margin_ranking_loss`
  */
-export const marginRankingLoss = defineFunction(
-  'marginRankingLoss(input1, /, input2, target, margin, *, reduction)',
-  (
-    input1: Tensor,
-    input2: Tensor,
-    target: Tensor,
-    margin = 0,
-    { reduction = 'mean' }: LossOptions = {},
-  ): Tensor => {
-    checkPair('marginRankingLoss', input1, input2, reduction, 'input2');
-    requireTensor(target, 'marginRankingLoss', 'target');
-    broadcastShapes(
-      broadcastShapes(input1.shape, input2.shape, 'marginRankingLoss'),
-      target.shape,
-      'marginRankingLoss',
-    );
-    return reduceElements(
-      input1.sub(input2).mul(target).neg().add(margin).clamp({ min: 0 }),
-      reduction,
-    );
+export const marginRankingLoss = defineComposite(
+  'marginRankingLoss',
+  defineFunction(
+    'marginRankingLoss(input1, /, input2, target, margin, *, reduction)',
+    (
+      input1: Tensor,
+      input2: Tensor,
+      target: Tensor,
+      margin = 0,
+      { reduction = 'mean' }: LossOptions = {},
+    ): Tensor => {
+      checkPair('marginRankingLoss', input1, input2, reduction, 'input2');
+      requireTensor(target, 'marginRankingLoss', 'target');
+      broadcastShapes(
+        broadcastShapes(input1.shape, input2.shape, 'marginRankingLoss'),
+        target.shape,
+        'marginRankingLoss',
+      );
+      return reduceElements(
+        input1.sub(input2).mul(target).neg().add(margin).clamp({ min: 0 }),
+        reduction,
+      );
+    },
+  ),
+  {
+    method: false,
+    samples: () => [[...pair(), sampleTensor([3, 4], { seed: 5 }).sign().detach()]],
   },
 );
-defineComposite('marginRankingLoss', marginRankingLoss, {
-  method: false,
-  samples: () => [[...pair(), sampleTensor([3, 4], { seed: 5 }).sign().detach()]],
-});
 
 /**
  * 1 - cos of pairs of vectors with target 1, max(0, cos - margin) of those with -1. Shapes: inputs
@@ -271,37 +286,40 @@ defineComposite('marginRankingLoss', marginRankingLoss, {
  * tensors
  * @see PyTorch `torch.nn.functional.cosine_embedding_loss`
  */
-export const cosineEmbeddingLoss = defineFunction(
-  'cosineEmbeddingLoss(input1, /, input2, target, margin, *, reduction)',
-  (
-    input1: Tensor,
-    input2: Tensor,
-    target: Tensor,
-    margin = 0,
-    { reduction = 'mean' }: LossOptions = {},
-  ): Tensor => {
-    checkPair('cosineEmbeddingLoss', input1, input2, reduction, 'input2');
-    requireTensor(target, 'cosineEmbeddingLoss', 'target');
-    for (const t of [input1, input2]) requireFloating(t, 'cosineEmbeddingLoss');
-    broadcastShapes(
-      broadcastShapes(input1.shape, input2.shape, 'cosineEmbeddingLoss').slice(0, -1),
-      target.shape,
-      'cosineEmbeddingLoss',
-    );
-    // PyTorch's bound, on the squares
-    const squared = (t: Tensor): Tensor => t.square().sum(-1).add(1e-12);
-    const cosine = input1
-      .mul(input2)
-      .sum(-1)
-      .div(squared(input1).mul(squared(input2)).sqrt());
-    const apart = where(target.eq(-1), cosine.sub(margin).clamp({ min: 0 }), 0);
-    return reduceElements(where(target.eq(1), cosine.neg().add(1), apart), reduction);
+export const cosineEmbeddingLoss = defineComposite(
+  'cosineEmbeddingLoss',
+  defineFunction(
+    'cosineEmbeddingLoss(input1, /, input2, target, margin, *, reduction)',
+    (
+      input1: Tensor,
+      input2: Tensor,
+      target: Tensor,
+      margin = 0,
+      { reduction = 'mean' }: LossOptions = {},
+    ): Tensor => {
+      checkPair('cosineEmbeddingLoss', input1, input2, reduction, 'input2');
+      requireTensor(target, 'cosineEmbeddingLoss', 'target');
+      for (const t of [input1, input2]) requireFloating(t, 'cosineEmbeddingLoss');
+      broadcastShapes(
+        broadcastShapes(input1.shape, input2.shape, 'cosineEmbeddingLoss').slice(0, -1),
+        target.shape,
+        'cosineEmbeddingLoss',
+      );
+      // PyTorch's bound, on the squares
+      const squared = (t: Tensor): Tensor => t.square().sum(-1).add(1e-12);
+      const cosine = input1
+        .mul(input2)
+        .sum(-1)
+        .div(squared(input1).mul(squared(input2)).sqrt());
+      const apart = where(target.eq(-1), cosine.sub(margin).clamp({ min: 0 }), 0);
+      return reduceElements(where(target.eq(1), cosine.neg().add(1), apart), reduction);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [[...pair(), sampleTensor([3], { seed: 5 }).sign().detach()]],
   },
 );
-defineComposite('cosineEmbeddingLoss', cosineEmbeddingLoss, {
-  method: false,
-  samples: () => [[...pair(), sampleTensor([3], { seed: 5 }).sign().detach()]],
-});
 
 /**
  * max(0, |anchor - positive| - |anchor - negative| + margin), with p-norms over the last dim (by
@@ -312,34 +330,37 @@ defineComposite('cosineEmbeddingLoss', cosineEmbeddingLoss, {
  * ArgumentError for an unknown reduction, or an anchor or positive that is no tensor
  * @see PyTorch `torch.nn.functional.triplet_margin_loss`; Schroff et al., arXiv:1503.03832
  */
-export const tripletMarginLoss = defineFunction(
-  'tripletMarginLoss(anchor, /, positive, negative, margin, p, eps, *, reduction)',
-  (
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    margin = 1,
-    p = 2,
-    eps = 1e-6,
-    { reduction = 'mean' }: LossOptions = {},
-  ): Tensor => {
-    checkPair('tripletMarginLoss', anchor, positive, reduction, 'positive');
-    requirePair(anchor, negative, 'tripletMarginLoss', 'negative');
-    const last = (t: Tensor): Shape =>
-      broadcastShapes(anchor.shape, t.shape, 'tripletMarginLoss').slice(0, -1);
-    broadcastShapes(last(positive), last(negative), 'tripletMarginLoss');
-    requireFloating(anchor, 'tripletMarginLoss', 'anchor');
-    const distance = (other: Tensor): Tensor => anchor.sub(other).add(eps).norm(p, -1);
-    return reduceElements(
-      distance(positive).sub(distance(negative)).add(margin).clamp({ min: 0 }),
-      reduction,
-    );
+export const tripletMarginLoss = defineComposite(
+  'tripletMarginLoss',
+  defineFunction(
+    'tripletMarginLoss(anchor, /, positive, negative, margin, p, eps, *, reduction)',
+    (
+      anchor: Tensor,
+      positive: Tensor,
+      negative: Tensor,
+      margin = 1,
+      p = 2,
+      eps = 1e-6,
+      { reduction = 'mean' }: LossOptions = {},
+    ): Tensor => {
+      checkPair('tripletMarginLoss', anchor, positive, reduction, 'positive');
+      requirePair(anchor, negative, 'tripletMarginLoss', 'negative');
+      const last = (t: Tensor): Shape =>
+        broadcastShapes(anchor.shape, t.shape, 'tripletMarginLoss').slice(0, -1);
+      broadcastShapes(last(positive), last(negative), 'tripletMarginLoss');
+      requireFloating(anchor, 'tripletMarginLoss', 'anchor');
+      const distance = (other: Tensor): Tensor => anchor.sub(other).add(eps).norm(p, -1);
+      return reduceElements(
+        distance(positive).sub(distance(negative)).add(margin).clamp({ min: 0 }),
+        reduction,
+      );
+    },
+  ),
+  {
+    method: false,
+    samples: () => [[...pair(), sampleTensor([3, 4], { seed: 5 })]],
   },
 );
-defineComposite('tripletMarginLoss', tripletMarginLoss, {
-  method: false,
-  samples: () => [[...pair(), sampleTensor([3, 4], { seed: 5 })]],
-});
 
 declare module '../core/tensor.js' {
   interface Tensor {

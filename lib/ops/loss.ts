@@ -5,12 +5,12 @@ import { decomposed, reduced } from '../core/decompose.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { type DType, float16, float32, float64, int64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
-import { gradState } from '../core/grad-state.js';
+import { gradState } from '../core/modes.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkProbability } from '../core/options.js';
 import { broadcastShapes, formatShape, sameShape } from '../core/shape.js';
-import { defineFunction } from '../core/signature.js';
+import { defineFunction, underName } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
@@ -252,49 +252,52 @@ export interface CrossEntropyOptions {
  * @see PyTorch `torch.nn.functional.cross_entropy`; Szegedy et al., arXiv:1512.00567 for label
  * smoothing
  */
-export const crossEntropy = defineFunction(
-  'crossEntropy(input, /, target, weight, *, ignoreIndex, reduction, labelSmoothing)',
-  (
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | null = null,
-    options: Omit<CrossEntropyOptions, 'weight'> = {},
-  ): Tensor => {
-    const { ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
-    requireTensor(logits, 'crossEntropy');
-    const [input] = autocastOperands('float32 on cuda', [logits] as const);
-    requireTensor(target, 'crossEntropy', 'target');
-    checkReduction('crossEntropy', reduction);
-    checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
-    const { target: classes, weight: factors } = parallelOperands('crossEntropy', input, {
-      target,
-      weight,
-    });
-    if (target.dtype.isFloatingPoint)
-      return probabilityCrossEntropy(input, target, { weight, reduction, labelSmoothing });
-    const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, classes, factors);
-    const classWeight =
-      factors === null
-        ? wrapNumber(0, input.dtype, input.device)
-        : factors.to(input.dtype).contiguous();
-    if (reduction !== 'none' && keepsGradient(input, factors)) {
-      const scale =
-        reduction === 'sum'
-          ? wrapNumber(1, input.dtype, input.device)
-          : countOf(labels, factors, ignoreIndex).to(lossDtype(input.dtype)).reciprocal();
-      const operands = [inputRows, labels, classWeight, scale];
-      const params = { ignoreIndex, labelSmoothing, givesAway: true };
-      const rows = dispatchOne(crossEntropyWithGradient, operands, params);
-      return rows.sum().to(input.dtype);
-    }
-    // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
-    const run = weight?.requiresGrad === true ? decomposed<CrossEntropy> : dispatch;
-    const rows = run(crossEntropyOp, [inputRows, labels, classWeight], {
-      ignoreIndex,
-      labelSmoothing,
-    })[0] as Tensor;
-    return reduceRows(rows, labels, shape, factors, ignoreIndex, reduction).to(input.dtype);
-  },
+export const crossEntropy = underName(
+  'crossEntropy',
+  defineFunction(
+    'crossEntropy(input, /, target, weight, *, ignoreIndex, reduction, labelSmoothing)',
+    (
+      logits: Tensor,
+      target: Tensor,
+      weight: Tensor | null = null,
+      options: Omit<CrossEntropyOptions, 'weight'> = {},
+    ): Tensor => {
+      const { ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
+      requireTensor(logits, 'crossEntropy');
+      const [input] = autocastOperands('float32 on cuda', [logits] as const);
+      requireTensor(target, 'crossEntropy', 'target');
+      checkReduction('crossEntropy', reduction);
+      checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
+      const { target: classes, weight: factors } = parallelOperands('crossEntropy', input, {
+        target,
+        weight,
+      });
+      if (target.dtype.isFloatingPoint)
+        return probabilityCrossEntropy(input, target, { weight, reduction, labelSmoothing });
+      const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, classes, factors);
+      const classWeight =
+        factors === null
+          ? wrapNumber(0, input.dtype, input.device)
+          : factors.to(input.dtype).contiguous();
+      if (reduction !== 'none' && keepsGradient(input, factors)) {
+        const scale =
+          reduction === 'sum'
+            ? wrapNumber(1, input.dtype, input.device)
+            : countOf(labels, factors, ignoreIndex).to(lossDtype(input.dtype)).reciprocal();
+        const operands = [inputRows, labels, classWeight, scale];
+        const params = { ignoreIndex, labelSmoothing, givesAway: true };
+        const rows = dispatchOne(crossEntropyWithGradient, operands, params);
+        return rows.sum().to(input.dtype);
+      }
+      // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
+      const run = weight?.requiresGrad === true ? decomposed<CrossEntropy> : dispatch;
+      const rows = run(crossEntropyOp, [inputRows, labels, classWeight], {
+        ignoreIndex,
+        labelSmoothing,
+      })[0] as Tensor;
+      return reduceRows(rows, labels, shape, factors, ignoreIndex, reduction).to(input.dtype);
+    },
+  ),
 );
 
 /**
@@ -424,26 +427,29 @@ export type NllLossOptions = Omit<CrossEntropyOptions, 'labelSmoothing'>;
  * @throws ShapeError, DtypeError, IndexError, ArgumentError as {@link crossEntropy}
  * @see PyTorch `torch.nn.functional.nll_loss`
  */
-export const nllLoss = defineFunction(
-  'nllLoss(input, /, target, weight, *, ignoreIndex, reduction)',
-  (
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | null = null,
-    { ignoreIndex = -100, reduction = 'mean' }: Omit<NllLossOptions, 'weight'> = {},
-  ): Tensor => {
-    requireTensor(input, 'nllLoss');
-    requireTensor(target, 'nllLoss', 'target');
-    checkReduction('nllLoss', reduction);
-    const [logp] = autocastOperands('float32 on cuda', [input] as const);
-    const { rows, labels, shape } = toRows('nllLoss', logp, target, weight);
-    const counted = labels.ne(ignoreIndex);
-    const safe = where(counted, labels, 0);
-    const picked = rows.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
-    const weighted =
-      weight === null ? picked : picked.mul(weight.to(rows.dtype).indexSelect(0, safe));
-    return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
-  },
+export const nllLoss = underName(
+  'nllLoss',
+  defineFunction(
+    'nllLoss(input, /, target, weight, *, ignoreIndex, reduction)',
+    (
+      input: Tensor,
+      target: Tensor,
+      weight: Tensor | null = null,
+      { ignoreIndex = -100, reduction = 'mean' }: Omit<NllLossOptions, 'weight'> = {},
+    ): Tensor => {
+      requireTensor(input, 'nllLoss');
+      requireTensor(target, 'nllLoss', 'target');
+      checkReduction('nllLoss', reduction);
+      const [logp] = autocastOperands('float32 on cuda', [input] as const);
+      const { rows, labels, shape } = toRows('nllLoss', logp, target, weight);
+      const counted = labels.ne(ignoreIndex);
+      const safe = where(counted, labels, 0);
+      const picked = rows.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
+      const weighted =
+        weight === null ? picked : picked.mul(weight.to(rows.dtype).indexSelect(0, safe));
+      return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
+    },
+  ),
 );
 
 /**
@@ -465,13 +471,16 @@ export function spread(input: Tensor, target: Tensor): readonly [Tensor, Tensor]
  * no tensor
  * @see PyTorch `torch.nn.functional.mse_loss`
  */
-export const mseLoss = defineFunction(
-  'mseLoss(input, /, target, *, reduction)',
-  (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
-    checkPair('mseLoss', input, target, reduction);
-    const [x, y] = spread(...autocastOperands('float32', [input, target] as const));
-    return reduceElements(x.sub(y).square(), reduction);
-  },
+export const mseLoss = underName(
+  'mseLoss',
+  defineFunction(
+    'mseLoss(input, /, target, *, reduction)',
+    (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
+      checkPair('mseLoss', input, target, reduction);
+      const [x, y] = spread(...autocastOperands('float32', [input, target] as const));
+      return reduceElements(x.sub(y).square(), reduction);
+    },
+  ),
 );
 
 /**
@@ -480,13 +489,16 @@ export const mseLoss = defineFunction(
  *
  * @see PyTorch `torch.nn.functional.l1_loss`
  */
-export const l1Loss = defineFunction(
-  'l1Loss(input, /, target, *, reduction)',
-  (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
-    checkPair('l1Loss', input, target, reduction);
-    const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
-    return reduceElements(x.sub(y).abs(), reduction);
-  },
+export const l1Loss = underName(
+  'l1Loss',
+  defineFunction(
+    'l1Loss(input, /, target, *, reduction)',
+    (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
+      checkPair('l1Loss', input, target, reduction);
+      const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
+      return reduceElements(x.sub(y).abs(), reduction);
+    },
+  ),
 );
 
 /** Options of {@link binaryCrossEntropyWithLogits}. */
@@ -509,31 +521,34 @@ export interface LogitsLossOptions extends LossOptions {
  * tensors on different devices; ArgumentError for an unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.binary_cross_entropy_with_logits`
  */
-export const binaryCrossEntropyWithLogits = defineFunction(
-  'binaryCrossEntropyWithLogits(input, /, target, weight, *, reduction, posWeight)',
-  (
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | null = null,
-    { reduction = 'mean', posWeight = null }: Omit<LogitsLossOptions, 'weight'> = {},
-  ): Tensor => {
-    checkPair('binaryCrossEntropyWithLogits', logits, target, reduction);
-    for (const t of [logits, target]) requireNumbers('binaryCrossEntropyWithLogits', t);
-    for (const [name, t] of Object.entries({ weight, posWeight }))
-      if (t !== null) requirePair(target, t, 'binaryCrossEntropyWithLogits', name);
-    requireSameShape('binaryCrossEntropyWithLogits', logits, target);
-    const [input, labels] = autocastOperands('float32', [logits, target] as const);
-    // (1 - y) x + log(1 + exp(-x)) for x >= 0, else log(1 + exp(x)) - y x: no exponential is large,
-    // and the gradient of neither side cancels.
-    const positive = input.ge(0);
-    const logSum = softplus(where(positive, input.neg(), input));
-    const losses =
-      posWeight === null
-        ? // of bytes, 0 - 1 would wrap around
-          positive.to(input.dtype).sub(labels).mul(input).add(logSum)
-        : where(positive, labels.neg().add(1), labels.mul(posWeight).neg())
-            .mul(input)
-            .add(posWeight.sub(1).mul(labels).add(1).mul(logSum));
-    return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
-  },
+export const binaryCrossEntropyWithLogits = underName(
+  'binaryCrossEntropyWithLogits',
+  defineFunction(
+    'binaryCrossEntropyWithLogits(input, /, target, weight, *, reduction, posWeight)',
+    (
+      logits: Tensor,
+      target: Tensor,
+      weight: Tensor | null = null,
+      { reduction = 'mean', posWeight = null }: Omit<LogitsLossOptions, 'weight'> = {},
+    ): Tensor => {
+      checkPair('binaryCrossEntropyWithLogits', logits, target, reduction);
+      for (const t of [logits, target]) requireNumbers('binaryCrossEntropyWithLogits', t);
+      for (const [name, t] of Object.entries({ weight, posWeight }))
+        if (t !== null) requirePair(target, t, 'binaryCrossEntropyWithLogits', name);
+      requireSameShape('binaryCrossEntropyWithLogits', logits, target);
+      const [input, labels] = autocastOperands('float32', [logits, target] as const);
+      // (1 - y) x + log(1 + exp(-x)) for x >= 0, else log(1 + exp(x)) - y x: no exponential is large,
+      // and the gradient of neither side cancels.
+      const positive = input.ge(0);
+      const logSum = softplus(where(positive, input.neg(), input));
+      const losses =
+        posWeight === null
+          ? // of bytes, 0 - 1 would wrap around
+            positive.to(input.dtype).sub(labels).mul(input).add(logSum)
+          : where(positive, labels.neg().add(1), labels.mul(posWeight).neg())
+              .mul(input)
+              .add(posWeight.sub(1).mul(labels).add(1).mul(logSum));
+      return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
+    },
+  ),
 );

@@ -17,7 +17,7 @@ import {
   type Shape,
   sameShape,
 } from '../core/shape.js';
-import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
+import { defineFunction, type MethodOf, methodOf, underName } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { float32PrecisionCode } from './float32-precision.js';
 import { lowerBatch, lowerMatrices } from './matmul-command.js';
@@ -344,14 +344,17 @@ function addProduct(
  * DeviceError, ArgumentError as {@link matmul}
  * @see PyTorch `torch.addmm`
  */
-export const addmm = defineFunction(
-  'addmm(input, /, mat1, mat2, *, beta, alpha)',
-  (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor => {
-    requireTensor(input, 'addmm');
-    requireDims('addmm', mat1, 2, 'mat1');
-    requireDims('addmm', mat2, 2, 'mat2');
-    return addProduct('addmm', input, mat1, mat2, options);
-  },
+export const addmm = underName(
+  'addmm',
+  defineFunction(
+    'addmm(input, /, mat1, mat2, *, beta, alpha)',
+    (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor => {
+      requireTensor(input, 'addmm');
+      requireDims('addmm', mat1, 2, 'mat1');
+      requireDims('addmm', mat2, 2, 'mat2');
+      return addProduct('addmm', input, mat1, mat2, options);
+    },
+  ),
 );
 
 /**
@@ -361,19 +364,22 @@ export const addmm = defineFunction(
  * @throws ShapeError, DtypeError, DeviceError, ArgumentError as {@link addmm}
  * @see PyTorch `torch.baddbmm`
  */
-export const baddbmm = defineFunction(
-  'baddbmm(input, /, batch1, batch2, *, beta, alpha)',
-  (input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor => {
-    requireTensor(input, 'baddbmm');
-    requireDims('baddbmm', batch1, 3, 'batch1');
-    requireDims('baddbmm', batch2, 3, 'batch2');
-    if (batch1.shape[0] !== batch2.shape[0])
-      throw new ShapeError(
-        `baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`,
-        { op: 'baddbmm' },
-      );
-    return addProduct('baddbmm', input, batch1, batch2, options);
-  },
+export const baddbmm = underName(
+  'baddbmm',
+  defineFunction(
+    'baddbmm(input, /, batch1, batch2, *, beta, alpha)',
+    (input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor => {
+      requireTensor(input, 'baddbmm');
+      requireDims('baddbmm', batch1, 3, 'batch1');
+      requireDims('baddbmm', batch2, 3, 'batch2');
+      if (batch1.shape[0] !== batch2.shape[0])
+        throw new ShapeError(
+          `baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`,
+          { op: 'baddbmm' },
+        );
+      return addProduct('baddbmm', input, batch1, batch2, options);
+    },
+  ),
 );
 
 /** All dims but the last as one; also without elements, where -1 would say nothing. */
@@ -395,36 +401,41 @@ function byVector(input: Tensor, weight: Tensor, bias: Tensor | null): Tensor {
  * matmul}
  * @see PyTorch `torch.nn.functional.linear`
  */
-export const linear = defineFunction(
-  'linear(input, /, weight, bias)',
-  (input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
-    requireTensor(input, 'linear');
-    requireTensor(weight, 'linear', 'weight');
-    if (bias !== null) requireTensor(bias, 'linear', 'bias');
-    const isVector = weight.shape.length === 1;
-    if (
-      input.shape.length === 0 ||
-      !(isVector || weight.shape.length === 2) ||
-      last(input.shape, 1) !== last(weight.shape, 1)
-    ) {
-      throw new ShapeError(
-        `linear: the input's last size must equal the weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`,
-        {
-          op: 'linear',
-          shapes: [input.shape, weight.shape],
-        },
-      );
-    }
-    if (isVector) return byVector(input, weight, bias);
-    const transposed = weight.t();
-    const rows = input.shape.length === 2 ? input : asRows(input);
-    if (bias === null) requireProduct('linear', rows, transposed);
-    const out =
-      bias === null ? product(rows, transposed) : addProduct('linear', bias, rows, transposed, {});
-    return input.shape.length === 2
-      ? out
-      : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
-  },
+export const linear = underName(
+  'linear',
+  defineFunction(
+    'linear(input, /, weight, bias)',
+    (input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
+      requireTensor(input, 'linear');
+      requireTensor(weight, 'linear', 'weight');
+      if (bias !== null) requireTensor(bias, 'linear', 'bias');
+      const isVector = weight.shape.length === 1;
+      if (
+        input.shape.length === 0 ||
+        !(isVector || weight.shape.length === 2) ||
+        last(input.shape, 1) !== last(weight.shape, 1)
+      ) {
+        throw new ShapeError(
+          `linear: the input's last size must equal the weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`,
+          {
+            op: 'linear',
+            shapes: [input.shape, weight.shape],
+          },
+        );
+      }
+      if (isVector) return byVector(input, weight, bias);
+      const transposed = weight.t();
+      const rows = input.shape.length === 2 ? input : asRows(input);
+      if (bias === null) requireProduct('linear', rows, transposed);
+      const out =
+        bias === null
+          ? product(rows, transposed)
+          : addProduct('linear', bias, rows, transposed, {});
+      return input.shape.length === 2
+        ? out
+        : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
+    },
+  ),
 );
 
 /**

@@ -45,53 +45,56 @@ function affine(normal: Tensor, weight: Tensor | null, bias: Tensor | null): Ten
  * weights that do not fit; DtypeError for integers; ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.group_norm`; Wu and He, arXiv:1803.08494
  */
-export const groupNorm = defineFunction(
-  'groupNorm(input, /, numGroups, weight, bias, eps)',
-  (
-    input: Tensor,
-    numGroups: number,
-    weight: Tensor | null = null,
-    bias: Tensor | null = null,
-    eps = 1e-5,
-  ): Tensor => {
-    requireTensor(input, 'groupNorm');
-    for (const [name, t] of Object.entries({ weight, bias }))
-      requireVector(t, 'groupNorm', name, input);
-    checkSizesOf('groupNorm', { numGroups }, 1);
-    requireFloating(input, 'groupNorm');
-    const [batch, channels] = input.shape as [number, number];
-    if (
-      input.ndim < 2 ||
-      !Number.isInteger(numGroups) ||
-      numGroups < 1 ||
-      channels % numGroups !== 0
-    )
-      throw new ShapeError(
-        `groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`,
-        { op: 'groupNorm', shape: input.shape },
+export const groupNorm = defineComposite(
+  'groupNorm',
+  defineFunction(
+    'groupNorm(input, /, numGroups, weight, bias, eps)',
+    (
+      input: Tensor,
+      numGroups: number,
+      weight: Tensor | null = null,
+      bias: Tensor | null = null,
+      eps = 1e-5,
+    ): Tensor => {
+      requireTensor(input, 'groupNorm');
+      for (const [name, t] of Object.entries({ weight, bias }))
+        requireVector(t, 'groupNorm', name, input);
+      checkSizesOf('groupNorm', { numGroups }, 1);
+      requireFloating(input, 'groupNorm');
+      const [batch, channels] = input.shape as [number, number];
+      if (
+        input.ndim < 2 ||
+        !Number.isInteger(numGroups) ||
+        numGroups < 1 ||
+        channels % numGroups !== 0
+      )
+        throw new ShapeError(
+          `groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`,
+          { op: 'groupNorm', shape: input.shape },
+        );
+      if (input.numel() === numGroups)
+        throw new ShapeError(
+          `groupNorm: expected more than one value for each group, got shape ${formatShape(input.shape)}`,
+          { op: 'groupNorm', shape: input.shape },
+        );
+      const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
+      const normal = layerNorm(
+        reshapeIfNeeded(input, [batch, numGroups, width]),
+        [width],
+        null,
+        null,
+        eps,
       );
-    if (input.numel() === numGroups)
-      throw new ShapeError(
-        `groupNorm: expected more than one value for each group, got shape ${formatShape(input.shape)}`,
-        { op: 'groupNorm', shape: input.shape },
-      );
-    const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
-    const normal = layerNorm(
-      reshapeIfNeeded(input, [batch, numGroups, width]),
-      [width],
-      null,
-      null,
-      eps,
-    );
-    return affine(reshapeIfNeeded(normal, input.shape), weight, bias).to(input.dtype);
+      return affine(reshapeIfNeeded(normal, input.shape), weight, bias).to(input.dtype);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [
+      [sampleTensor([2, 4, 3]), 2, sampleTensor([4], { seed: 2 }), sampleTensor([4], { seed: 3 })],
+    ],
   },
 );
-defineComposite('groupNorm', groupNorm, {
-  method: false,
-  samples: () => [
-    [sampleTensor([2, 4, 3]), 2, sampleTensor([4], { seed: 2 }), sampleTensor([4], { seed: 3 })],
-  ],
-});
 
 /**
  * Normalisation of channels over the batch and the dims after them, by running statistics, or in
@@ -104,34 +107,48 @@ defineComposite('groupNorm', groupNorm, {
  * that do not fit; DtypeError for integers in training
  * @see PyTorch `torch.nn.functional.batch_norm`; Ioffe and Szegedy, arXiv:1502.03167
  */
-export const batchNorm = defineFunction(
-  'batchNorm(input, /, runningMean, runningVar, weight, bias, training, momentum, eps)',
-  (
-    input: Tensor,
-    runningMean: Tensor | null,
-    runningVar: Tensor | null,
-    weight: Tensor | null = null,
-    bias: Tensor | null = null,
-    training = false,
-    momentum = 0.1,
-    eps = 1e-5,
-  ): Tensor => {
-    requireTensor(input, 'batchNorm');
-    checkFlag('batchNorm', 'training', training);
-    for (const [name, t] of Object.entries({ runningMean, runningVar, weight, bias }))
-      requireVector(t, 'batchNorm', name, input);
-    checkNumber('batchNorm', 'eps', eps);
-    if (input.ndim < 2)
-      throw new ShapeError(
-        `batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
-        { op: 'batchNorm', shape: input.shape },
-      );
-    // In low precision the squares overflow.
-    const x = input.dtype.itemsize < 4 && input.dtype.isFloatingPoint ? input.float() : input;
-    const [mean, variance] = training
-      ? batchStatistics(x, runningMean, runningVar, momentum)
-      : runningStatistics(x, runningMean, runningVar);
-    return affine(x.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias).to(input.dtype);
+export const batchNorm = defineComposite(
+  'batchNorm',
+  defineFunction(
+    'batchNorm(input, /, runningMean, runningVar, weight, bias, training, momentum, eps)',
+    (
+      input: Tensor,
+      runningMean: Tensor | null,
+      runningVar: Tensor | null,
+      weight: Tensor | null = null,
+      bias: Tensor | null = null,
+      training = false,
+      momentum = 0.1,
+      eps = 1e-5,
+    ): Tensor => {
+      requireTensor(input, 'batchNorm');
+      checkFlag('batchNorm', 'training', training);
+      for (const [name, t] of Object.entries({ runningMean, runningVar, weight, bias }))
+        requireVector(t, 'batchNorm', name, input);
+      checkNumber('batchNorm', 'eps', eps);
+      if (input.ndim < 2)
+        throw new ShapeError(
+          `batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
+          { op: 'batchNorm', shape: input.shape },
+        );
+      // In low precision the squares overflow.
+      const x = input.dtype.itemsize < 4 && input.dtype.isFloatingPoint ? input.float() : input;
+      const [mean, variance] = training
+        ? batchStatistics(x, runningMean, runningVar, momentum)
+        : runningStatistics(x, runningMean, runningVar);
+      return affine(x.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias).to(input.dtype);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [
+      [sampleTensor([3, 2]), null, null, { training: true }],
+      [
+        sampleTensor([2, 2, 3]),
+        sampleTensor([2], { seed: 2 }),
+        sampleTensor([2], { seed: 3, low: 0.5 }),
+      ],
+    ],
   },
 );
 
@@ -170,14 +187,3 @@ function batchStatistics(
   runningVar?.lerp_(unbiased.to(runningVar.dtype), momentum);
   return [mean, variance];
 }
-defineComposite('batchNorm', batchNorm, {
-  method: false,
-  samples: () => [
-    [sampleTensor([3, 2]), null, null, { training: true }],
-    [
-      sampleTensor([2, 2, 3]),
-      sampleTensor([2], { seed: 2 }),
-      sampleTensor([2], { seed: 3, low: 0.5 }),
-    ],
-  ],
-});

@@ -31,39 +31,42 @@ export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
  * @throws ShapeError if more is taken away than there is, or all of it by reflect and replicate
  * @see PyTorch `torch.nn.functional.pad`
  */
-export const pad = defineFunction(
-  'pad(input, /, pad, mode, value)',
-  (input: Tensor, pad: readonly number[], mode: PadMode = 'constant', value = 0): Tensor => {
-    requireTensor(input, 'pad');
-    checkIntegers('pad', 'pad', pad);
-    checkOneOf('pad', 'mode', mode, ['constant', 'reflect', 'replicate', 'circular']);
-    if (pad.length % 2 !== 0 || pad.length / 2 > input.ndim)
-      throw new ArgumentError(
-        `pad: expected pairs of integers for at most ${input.ndim} dims, got [${pad.join(', ')}]`,
-        { op: 'pad', pad },
-      );
-    let out = input;
-    for (let i = 0; i < pad.length; i += 2) {
-      const dim = input.ndim - 1 - i / 2;
-      const [before, after] = pad.slice(i, i + 2) as [number, number];
-      if (before === 0 && after === 0) continue;
-      if (mode === 'constant') out = padConstant(out, dim, before, after, value);
-      else if (mode === 'circular') out = padCircular(out, dim, before, after);
-      else out = padFrom(out, dim, before, after, mode);
-    }
-    return out === input ? input.clone() : out;
+export const pad = defineComposite(
+  'pad',
+  defineFunction(
+    'pad(input, /, pad, mode, value)',
+    (input: Tensor, pad: readonly number[], mode: PadMode = 'constant', value = 0): Tensor => {
+      requireTensor(input, 'pad');
+      checkIntegers('pad', 'pad', pad);
+      checkOneOf('pad', 'mode', mode, ['constant', 'reflect', 'replicate', 'circular']);
+      if (pad.length % 2 !== 0 || pad.length / 2 > input.ndim)
+        throw new ArgumentError(
+          `pad: expected pairs of integers for at most ${input.ndim} dims, got [${pad.join(', ')}]`,
+          { op: 'pad', pad },
+        );
+      let out = input;
+      for (let i = 0; i < pad.length; i += 2) {
+        const dim = input.ndim - 1 - i / 2;
+        const [before, after] = pad.slice(i, i + 2) as [number, number];
+        if (before === 0 && after === 0) continue;
+        if (mode === 'constant') out = padConstant(out, dim, before, after, value);
+        else if (mode === 'circular') out = padCircular(out, dim, before, after);
+        else out = padFrom(out, dim, before, after, mode);
+      }
+      return out === input ? input.clone() : out;
+    },
+  ),
+  {
+    method: false,
+    samples: () => [
+      [sampleTensor([3, 4]), [1, 2]],
+      [sampleTensor([3, 4]), [-1, 2, 1, 0], { value: 5 }],
+      [sampleTensor([3, 4]), [2, 1], { mode: 'reflect' }],
+      [sampleTensor([3, 4]), [2, 1, 1, 0], { mode: 'replicate' }],
+      [sampleTensor([3, 4]), [2, 1], { mode: 'circular' }],
+    ],
   },
 );
-defineComposite('pad', pad, {
-  method: false,
-  samples: () => [
-    [sampleTensor([3, 4]), [1, 2]],
-    [sampleTensor([3, 4]), [-1, 2, 1, 0], { value: 5 }],
-    [sampleTensor([3, 4]), [2, 1], { mode: 'reflect' }],
-    [sampleTensor([3, 4]), [2, 1, 1, 0], { mode: 'replicate' }],
-    [sampleTensor([3, 4]), [2, 1], { mode: 'circular' }],
-  ],
-});
 
 /** Without what negative counts take away. */
 function withoutTaken(input: Tensor, dim: number, before: number, after: number): Tensor {

@@ -3,7 +3,7 @@
  * is small: its largest logit, and the sums that a loss is made of.
  */
 import { ShardingError } from '../core/errors.js';
-import { lossMode } from '../core/loss-mode.js';
+import { lossMode } from '../core/modes.js';
 import { formatShape } from '../core/shape.js';
 import { aliasOf, type Tensor } from '../core/tensor.js';
 

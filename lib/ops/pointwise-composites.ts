@@ -44,12 +44,15 @@ const two = () => [
  * @throws DtypeError for bool; ArgumentError for no tensor
  * @see PyTorch `torch.frac`
  */
-export function frac(input: Tensor): Tensor {
-  requireTensor(input, 'frac');
-  requireNumbers('frac', input);
-  return input.sub(input.trunc());
-}
-defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
+export const frac = defineComposite(
+  'frac',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'frac');
+    requireNumbers('frac', input);
+    return input.sub(input.trunc());
+  },
+  { inPlace: true, samples: one(0.1, 0.9) },
+);
 
 /**
  * log(x / (1 - x)), the inverse of sigmoid; with `eps` (null), elements are moved into [eps, 1 -
@@ -59,9 +62,9 @@ defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.logit`
  */
-export const logit = defineFunction(
-  'logit(input, /, eps)',
-  (input: Tensor, eps: number | null = null): Tensor => {
+export const logit = defineComposite(
+  'logit',
+  defineFunction('logit(input, /, eps)', (input: Tensor, eps: number | null = null): Tensor => {
     requireTensor(input, 'logit');
     if (eps !== null) checkLimit('logit', 'eps', eps);
     const given = input.dtype.isFloatingPoint ? input : input.to(getDefaultDtype());
@@ -70,29 +73,35 @@ export const logit = defineFunction(
     if (eps !== null || !x.requiresGrad) return log;
     // outside, the slopes of the logarithms are numbers
     return log.mul(where(x.ge(0).logicalAnd(x.le(1)), x.detach().newOnes([]), Number.NaN));
-  },
+  }),
+  { inPlace: true, samples: one(0.1, 0.9) },
 );
-defineComposite('logit', logit, { inPlace: true, samples: one(0.1, 0.9) });
 
 /**
  * Degrees as radians. Dtypes: floating stay, others give the default one. Gradient: yes. @throws
  * ArgumentError @see PyTorch `torch.deg2rad`
  */
-export function deg2rad(input: Tensor): Tensor {
-  requireTensor(input, 'deg2rad');
-  return input.mul(Math.PI / 180);
-}
-defineComposite('deg2rad', deg2rad, { inPlace: true, samples: one(-90, 90) });
+export const deg2rad = defineComposite(
+  'deg2rad',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'deg2rad');
+    return input.mul(Math.PI / 180);
+  },
+  { inPlace: true, samples: one(-90, 90) },
+);
 
 /**
  * Radians as degrees. Dtypes: floating stay, others give the default one. Gradient: yes. @throws
  * ArgumentError @see PyTorch `torch.rad2deg`
  */
-export function rad2deg(input: Tensor): Tensor {
-  requireTensor(input, 'rad2deg');
-  return input.mul(180 / Math.PI);
-}
-defineComposite('rad2deg', rad2deg, { inPlace: true, samples: one(-2, 2) });
+export const rad2deg = defineComposite(
+  'rad2deg',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'rad2deg');
+    return input.mul(180 / Math.PI);
+  },
+  { inPlace: true, samples: one(-2, 2) },
+);
 
 const largest = new Map([
   [float16, 65504],
@@ -109,18 +118,26 @@ const largest = new Map([
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.nan_to_num`
  */
-export const nanToNum = defineFunction(
-  'nanToNum(input, /, nan, posinf, neginf)',
-  (input: Tensor, nan = 0, posinf: number | null = null, neginf: number | null = null): Tensor => {
-    requireTensor(input, 'nanToNum');
-    const limit = largest.get(input.dtype);
-    if (limit === undefined) return input.clone();
-    const high = where(input.eq(Number.POSITIVE_INFINITY), posinf ?? limit, input);
-    const low = where(input.eq(Number.NEGATIVE_INFINITY), neginf ?? -limit, high);
-    return where(input.isnan(), nan, low);
-  },
+export const nanToNum = defineComposite(
+  'nanToNum',
+  defineFunction(
+    'nanToNum(input, /, nan, posinf, neginf)',
+    (
+      input: Tensor,
+      nan = 0,
+      posinf: number | null = null,
+      neginf: number | null = null,
+    ): Tensor => {
+      requireTensor(input, 'nanToNum');
+      const limit = largest.get(input.dtype);
+      if (limit === undefined) return input.clone();
+      const high = where(input.eq(Number.POSITIVE_INFINITY), posinf ?? limit, input);
+      const low = where(input.eq(Number.NEGATIVE_INFINITY), neginf ?? -limit, high);
+      return where(input.isnan(), nan, low);
+    },
+  ),
+  { inPlace: true, samples: one(-2, 2) },
 );
-defineComposite('nanToNum', nanToNum, { inPlace: true, samples: one(-2, 2) });
 
 /**
  * The larger operand plus softplus(beta (smaller - larger)) / beta: smooth on both sides of a tie,
@@ -145,12 +162,15 @@ function addExponentials(input: Tensor, other: Tensor, beta: number): Tensor {
  * bools; ArgumentError for no tensor
  * @see PyTorch `torch.logaddexp`
  */
-export function logaddexp(input: Tensor, other: Tensor): Tensor {
-  requirePair(input, other, 'logaddexp');
-  requireNumbers('logaddexp', input, other);
-  return addExponentials(input, other, 1);
-}
-defineComposite('logaddexp', logaddexp, { inPlace: true, samples: two });
+export const logaddexp = defineComposite(
+  'logaddexp',
+  (input: Tensor, other: Tensor): Tensor => {
+    requirePair(input, other, 'logaddexp');
+    requireNumbers('logaddexp', input, other);
+    return addExponentials(input, other, 1);
+  },
+  { inPlace: true, samples: two },
+);
 
 /**
  * log2(2^input + 2^other) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the
@@ -159,12 +179,15 @@ defineComposite('logaddexp', logaddexp, { inPlace: true, samples: two });
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.logaddexp2`
  */
-export function logaddexp2(input: Tensor, other: Tensor): Tensor {
-  requirePair(input, other, 'logaddexp2');
-  requireNumbers('logaddexp2', input, other);
-  return addExponentials(input, other, Math.LN2);
-}
-defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
+export const logaddexp2 = defineComposite(
+  'logaddexp2',
+  (input: Tensor, other: Tensor): Tensor => {
+    requirePair(input, other, 'logaddexp2');
+    requireNumbers('logaddexp2', input, other);
+    return addExponentials(input, other, Math.LN2);
+  },
+  { inPlace: true, samples: two },
+);
 
 /**
  * The length of the hypotenuse of a right triangle with these legs, without overflow. Shapes:
@@ -175,24 +198,27 @@ defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
  * tensor
  * @see PyTorch `torch.hypot`
  */
-export function hypot(input: Tensor, other: Tensor): Tensor {
-  requirePair(input, other, 'hypot');
-  return inFloats(input, other, (x, y) => {
-    const infinite = x.isinf().logicalOr(y.isinf());
-    const longest = x.detach().abs().maximum(y.detach().abs());
-    const zero = longest.eq(0);
-    // a constant: the length does not depend on it
-    const unit = where(zero.logicalOr(infinite), 1, longest);
-    const squares = x.div(unit).square().add(y.div(unit).square());
-    const length =
-      x.requiresGrad || y.requiresGrad
-        ? where(zero, 0, where(zero, 1, squares).sqrt())
-        : squares.sqrt();
-    // infinite beside NaN too, as in C
-    return where(infinite, Number.POSITIVE_INFINITY, length.mul(unit));
-  });
-}
-defineComposite('hypot', hypot, { inPlace: true, samples: two });
+export const hypot = defineComposite(
+  'hypot',
+  (input: Tensor, other: Tensor): Tensor => {
+    requirePair(input, other, 'hypot');
+    return inFloats(input, other, (x, y) => {
+      const infinite = x.isinf().logicalOr(y.isinf());
+      const longest = x.detach().abs().maximum(y.detach().abs());
+      const zero = longest.eq(0);
+      // a constant: the length does not depend on it
+      const unit = where(zero.logicalOr(infinite), 1, longest);
+      const squares = x.div(unit).square().add(y.div(unit).square());
+      const length =
+        x.requiresGrad || y.requiresGrad
+          ? where(zero, 0, where(zero, 1, squares).sqrt())
+          : squares.sqrt();
+      // infinite beside NaN too, as in C
+      return where(infinite, Number.POSITIVE_INFINITY, length.mul(unit));
+    });
+  },
+  { inPlace: true, samples: two },
+);
 
 /**
  * input * log(other), and 0 where input is 0 and other is not NaN; the input may be a number.
@@ -204,20 +230,23 @@ defineComposite('hypot', hypot, { inPlace: true, samples: two });
  * `other` is no tensor
  * @see PyTorch `torch.xlogy`
  */
-export function xlogy(input: TensorLike, other: TensorLike): Tensor {
-  const [first, second] = operands(input, other, 'xlogy');
-  broadcastShapes(first.shape, second.shape, 'xlogy');
-  return inFloats(first, second, (x, y) => {
-    // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right
-    // gradient.
-    const zero = y.le(0).logicalOr(y.eq(Number.POSITIVE_INFINITY)).logicalAnd(x.eq(0));
-    return where(zero, 0, where(zero, 1, y).log().mul(x));
-  });
-}
-defineComposite('xlogy', xlogy, {
-  inPlace: true,
-  samples: () => [[sampleTensor([3, 4]), sampleTensor([4], { seed: 7, low: 0.3, high: 2 })]],
-});
+export const xlogy = defineComposite(
+  'xlogy',
+  (input: TensorLike, other: TensorLike): Tensor => {
+    const [first, second] = operands(input, other, 'xlogy');
+    broadcastShapes(first.shape, second.shape, 'xlogy');
+    return inFloats(first, second, (x, y) => {
+      // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right
+      // gradient.
+      const zero = y.le(0).logicalOr(y.eq(Number.POSITIVE_INFINITY)).logicalAnd(x.eq(0));
+      return where(zero, 0, where(zero, 1, y).log().mul(x));
+    });
+  },
+  {
+    inPlace: true,
+    samples: () => [[sampleTensor([3, 4]), sampleTensor([4], { seed: 7, low: 0.3, high: 2 })]],
+  },
+);
 
 /**
  * The larger of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted.
@@ -226,11 +255,14 @@ defineComposite('xlogy', xlogy, {
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.fmax`
  */
-export function fmax(input: Tensor, other: Tensor): Tensor {
-  requirePair(input, other, 'fmax');
-  return where(input.ge(other).logicalOr(other.isnan()), input, other);
-}
-defineComposite('fmax', fmax, { samples: two });
+export const fmax = defineComposite(
+  'fmax',
+  (input: Tensor, other: Tensor): Tensor => {
+    requirePair(input, other, 'fmax');
+    return where(input.ge(other).logicalOr(other.isnan()), input, other);
+  },
+  { samples: two },
+);
 
 /**
  * The smaller of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted.
@@ -239,11 +271,14 @@ defineComposite('fmax', fmax, { samples: two });
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.fmin`
  */
-export function fmin(input: Tensor, other: Tensor): Tensor {
-  requirePair(input, other, 'fmin');
-  return where(input.le(other).logicalOr(other.isnan()), input, other);
-}
-defineComposite('fmin', fmin, { samples: two });
+export const fmin = defineComposite(
+  'fmin',
+  (input: Tensor, other: Tensor): Tensor => {
+    requirePair(input, other, 'fmin');
+    return where(input.le(other).logicalOr(other.isnan()), input, other);
+  },
+  { samples: two },
+);
 
 /**
  * Each element, or `min` where it is smaller: {@link clamp} with one bound, a number or a tensor
@@ -253,18 +288,18 @@ defineComposite('fmin', fmin, { samples: two });
  * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
  * @see PyTorch `torch.clamp_min`
  */
-export const clampMin = defineFunction(
-  'clampMin(input, /, min)',
-  (input: Tensor, min: TensorLike): Tensor => {
+export const clampMin = defineComposite(
+  'clampMin',
+  defineFunction('clampMin(input, /, min)', (input: Tensor, min: TensorLike): Tensor => {
     requireTensor(input, 'clampMin');
     requirePair(input, operand(min, input.device, 'clampMin'), 'clampMin', 'min');
     return clamp(input, { min });
+  }),
+  {
+    inPlace: true,
+    samples: () => [[sampleTensor([3, 4]), -0.5]],
   },
 );
-defineComposite('clampMin', clampMin, {
-  inPlace: true,
-  samples: () => [[sampleTensor([3, 4]), -0.5]],
-});
 
 /**
  * Each element, or `max` where it is larger: {@link clamp} with one bound, a number or a tensor
@@ -274,18 +309,18 @@ defineComposite('clampMin', clampMin, {
  * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
  * @see PyTorch `torch.clamp_max`
  */
-export const clampMax = defineFunction(
-  'clampMax(input, /, max)',
-  (input: Tensor, max: TensorLike): Tensor => {
+export const clampMax = defineComposite(
+  'clampMax',
+  defineFunction('clampMax(input, /, max)', (input: Tensor, max: TensorLike): Tensor => {
     requireTensor(input, 'clampMax');
     requirePair(input, operand(max, input.device, 'clampMax'), 'clampMax', 'max');
     return clamp(input, { max });
+  }),
+  {
+    inPlace: true,
+    samples: () => [[sampleTensor([3, 4]), 0.5]],
   },
 );
-defineComposite('clampMax', clampMax, {
-  inPlace: true,
-  samples: () => [[sampleTensor([3, 4]), 0.5]],
-});
 
 /**
  * other - alpha * input, with `alpha` 1. Shapes: broadcast. Dtypes: promoted, with alpha. Gradient:
@@ -295,48 +330,60 @@ defineComposite('clampMax', clampMax, {
  * tensor
  * @see PyTorch `torch.rsub`
  */
-export const rsub = defineFunction(
-  'rsub(input, /, other, *, alpha)',
-  (input: Tensor, other: TensorLike, { alpha = 1 }: { alpha?: number } = {}): Tensor => {
-    requireTensor(input, 'rsub');
-    const minuend = operand(other, input.device, 'rsub');
-    requirePair(input, minuend, 'rsub');
-    return sub(minuend, input, alpha === 1 ? undefined : { alpha });
-  },
+export const rsub = defineComposite(
+  'rsub',
+  defineFunction(
+    'rsub(input, /, other, *, alpha)',
+    (input: Tensor, other: TensorLike, { alpha = 1 }: { alpha?: number } = {}): Tensor => {
+      requireTensor(input, 'rsub');
+      const minuend = operand(other, input.device, 'rsub');
+      requirePair(input, minuend, 'rsub');
+      return sub(minuend, input, alpha === 1 ? undefined : { alpha });
+    },
+  ),
+  { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] },
 );
-defineComposite('rsub', rsub, { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] });
 
 /**
  * The tensor itself. Gradient: yes. @throws DtypeError for bool; ArgumentError for no tensor @see
  * PyTorch `torch.positive`
  */
-export function positive(input: Tensor): Tensor {
-  requireTensor(input, 'positive');
-  if (input.dtype.category === 0)
-    throw new DtypeError('positive: a bool tensor has no sign', { op: 'positive' });
-  return input;
-}
-defineComposite('positive', positive, { samples: one(-2, 2) });
+export const positive = defineComposite(
+  'positive',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'positive');
+    if (input.dtype.category === 0)
+      throw new DtypeError('positive: a bool tensor has no sign', { op: 'positive' });
+    return input;
+  },
+  { samples: one(-2, 2) },
+);
 
 /**
  * Whether each element is infinity, as bool; never for integers. Gradient: none. @see PyTorch
  * `torch.isposinf`
  */
-export function isposinf(input: Tensor): Tensor {
-  requireTensor(input, 'isposinf');
-  return input.eq(Number.POSITIVE_INFINITY);
-}
-defineComposite('isposinf', isposinf, { samples: one(-2, 2) });
+export const isposinf = defineComposite(
+  'isposinf',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'isposinf');
+    return input.eq(Number.POSITIVE_INFINITY);
+  },
+  { samples: one(-2, 2) },
+);
 
 /**
  * Whether each element is minus infinity, as bool; never for integers. Gradient: none. @see PyTorch
  * `torch.isneginf`
  */
-export function isneginf(input: Tensor): Tensor {
-  requireTensor(input, 'isneginf');
-  return input.eq(Number.NEGATIVE_INFINITY);
-}
-defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
+export const isneginf = defineComposite(
+  'isneginf',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'isneginf');
+    return input.eq(Number.NEGATIVE_INFINITY);
+  },
+  { samples: one(-2, 2) },
+);
 
 /**
  * 0 below 0, 1 above it, and `values` at it; 0 for NaN. Shapes: broadcast. Dtypes: as `values`.
@@ -345,9 +392,9 @@ defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.heaviside`
  */
-export const heaviside = defineFunction(
-  'heaviside(input, /, values)',
-  (input: Tensor, values: Tensor): Tensor => {
+export const heaviside = defineComposite(
+  'heaviside',
+  defineFunction('heaviside(input, /, values)', (input: Tensor, values: Tensor): Tensor => {
     requirePair(input, values, 'heaviside', 'values');
     if (input.dtype !== values.dtype)
       throw new DtypeError(
@@ -355,12 +402,12 @@ export const heaviside = defineFunction(
         { op: 'heaviside' },
       );
     return where(input.eq(0), values, input.gt(0).to(values.dtype));
+  }),
+  {
+    inPlace: true,
+    samples: () => [[sampleTensor([3, 4]).detach(), sampleTensor([4], { seed: 3 })]],
   },
 );
-defineComposite('heaviside', heaviside, {
-  inPlace: true,
-  samples: () => [[sampleTensor([3, 4]).detach(), sampleTensor([4], { seed: 3 })]],
-});
 
 defineComposite('isclose', isclose, { samples: two });
 

@@ -41,85 +41,98 @@ function addedTo(input: Tensor, product: Tensor, beta: number, alpha: number): T
 }
 
 /** beta * input + alpha * mat vec. Gradient: all. @throws ShapeError */
-export const addmv = defineFunction(
-  'addmv(input, /, mat, vec, *, beta, alpha)',
-  (
-    input: Tensor,
-    mat: Tensor,
-    vec: Tensor,
-    { beta = 1, alpha = 1 }: AddProductOptions = {},
-  ): Tensor => {
-    requireTensor(input, 'addmv');
-    requireTensor(mat, 'addmv', 'mat');
-    requireTensor(vec, 'addmv', 'vec');
-    requireDims('addmv', mat, 2, 'mat');
-    requireDims('addmv', vec, 1, 'vec');
-    requireProduct('addmv', mat, vec.unsqueeze(1));
-    broadcastShapes(input.shape, mat.shape.slice(0, 1), 'addmv');
-    return addedTo(input, mv(mat, vec), beta, alpha);
+export const addmv = defineComposite(
+  'addmv',
+  defineFunction(
+    'addmv(input, /, mat, vec, *, beta, alpha)',
+    (
+      input: Tensor,
+      mat: Tensor,
+      vec: Tensor,
+      { beta = 1, alpha = 1 }: AddProductOptions = {},
+    ): Tensor => {
+      requireTensor(input, 'addmv');
+      requireTensor(mat, 'addmv', 'mat');
+      requireTensor(vec, 'addmv', 'vec');
+      requireDims('addmv', mat, 2, 'mat');
+      requireDims('addmv', vec, 1, 'vec');
+      requireProduct('addmv', mat, vec.unsqueeze(1));
+      broadcastShapes(input.shape, mat.shape.slice(0, 1), 'addmv');
+      return addedTo(input, mv(mat, vec), beta, alpha);
+    },
+  ),
+  {
+    inPlace: true,
+    samples: () => [
+      [sampleTensor([3]), a34(), sampleTensor([4], { seed: 2 }), { beta: 2, alpha: 3 }],
+    ],
   },
 );
-defineComposite('addmv', addmv, {
-  inPlace: true,
-  samples: () => [
-    [sampleTensor([3]), a34(), sampleTensor([4], { seed: 2 }), { beta: 2, alpha: 3 }],
-  ],
-});
 
 /** beta * input + alpha * the outer product of two vectors. Gradient: all. @throws ShapeError */
-export const addr = defineFunction(
-  'addr(input, /, vec1, vec2, *, beta, alpha)',
-  (
-    input: Tensor,
-    vec1: Tensor,
-    vec2: Tensor,
-    { beta = 1, alpha = 1 }: AddProductOptions = {},
-  ): Tensor => {
-    requireTensor(input, 'addr');
-    requireTensor(vec1, 'addr', 'vec1');
-    requireTensor(vec2, 'addr', 'vec2');
-    requireDims('addr', vec1, 1, 'vec1');
-    requireDims('addr', vec2, 1, 'vec2');
-    broadcastShapes(input.shape, [vec1.numel(), vec2.numel()], 'addr');
-    return addedTo(input, vec1.outer(vec2), beta, alpha);
+export const addr = defineComposite(
+  'addr',
+  defineFunction(
+    'addr(input, /, vec1, vec2, *, beta, alpha)',
+    (
+      input: Tensor,
+      vec1: Tensor,
+      vec2: Tensor,
+      { beta = 1, alpha = 1 }: AddProductOptions = {},
+    ): Tensor => {
+      requireTensor(input, 'addr');
+      requireTensor(vec1, 'addr', 'vec1');
+      requireTensor(vec2, 'addr', 'vec2');
+      requireDims('addr', vec1, 1, 'vec1');
+      requireDims('addr', vec2, 1, 'vec2');
+      broadcastShapes(input.shape, [vec1.numel(), vec2.numel()], 'addr');
+      return addedTo(input, vec1.outer(vec2), beta, alpha);
+    },
+  ),
+  {
+    inPlace: true,
+    samples: () => [[a34(), sampleTensor([3], { seed: 2 }), sampleTensor([4], { seed: 3 })]],
   },
 );
-defineComposite('addr', addr, {
-  inPlace: true,
-  samples: () => [[a34(), sampleTensor([3], { seed: 2 }), sampleTensor([4], { seed: 3 })]],
-});
 
 /**
  * beta * input + alpha * the sum of the products of two batches of matrices. Gradient: all. @throws
  * ShapeError
  */
-export const addbmm = defineFunction(
-  'addbmm(input, /, batch1, batch2, *, beta, alpha)',
-  (
-    input: Tensor,
-    batch1: Tensor,
-    batch2: Tensor,
-    { beta = 1, alpha = 1 }: AddProductOptions = {},
-  ): Tensor => {
-    requireTensor(input, 'addbmm');
-    requireTensor(batch1, 'addbmm', 'batch1');
-    requireTensor(batch2, 'addbmm', 'batch2');
-    requireBatches('addbmm', batch1, batch2, ['batch1', 'batch2']);
-    broadcastShapes(input.shape, [batch1.shape[1] as number, batch2.shape[2] as number], 'addbmm');
-    const products = bmm(batch1, batch2);
-    return addedTo(input, products.sum(0, { dtype: products.dtype }), beta, alpha);
+export const addbmm = defineComposite(
+  'addbmm',
+  defineFunction(
+    'addbmm(input, /, batch1, batch2, *, beta, alpha)',
+    (
+      input: Tensor,
+      batch1: Tensor,
+      batch2: Tensor,
+      { beta = 1, alpha = 1 }: AddProductOptions = {},
+    ): Tensor => {
+      requireTensor(input, 'addbmm');
+      requireTensor(batch1, 'addbmm', 'batch1');
+      requireTensor(batch2, 'addbmm', 'batch2');
+      requireBatches('addbmm', batch1, batch2, ['batch1', 'batch2']);
+      broadcastShapes(
+        input.shape,
+        [batch1.shape[1] as number, batch2.shape[2] as number],
+        'addbmm',
+      );
+      const products = bmm(batch1, batch2);
+      return addedTo(input, products.sum(0, { dtype: products.dtype }), beta, alpha);
+    },
+  ),
+  {
+    inPlace: true,
+    samples: () => [
+      [
+        sampleTensor([3, 2]),
+        sampleTensor([2, 3, 4], { seed: 2 }),
+        sampleTensor([2, 4, 2], { seed: 3 }),
+      ],
+    ],
   },
 );
-defineComposite('addbmm', addbmm, {
-  inPlace: true,
-  samples: () => [
-    [
-      sampleTensor([3, 2]),
-      sampleTensor([2, 3, 4], { seed: 2 }),
-      sampleTensor([2, 4, 2], { seed: 3 }),
-    ],
-  ],
-});
 
 defineComposite('addmm', addmm, {
   method: false,
@@ -163,27 +176,30 @@ function stretchedSum(
  *
  * @throws ShapeError if other summed sizes differ. @throws ArgumentError
  */
-export const tensordot = defineFunction(
-  'tensordot(input, /, other, dims)',
-  (input: Tensor, other: Tensor, dims: SummedDims = 2): Tensor => {
-    requireTensor(input, 'tensordot');
-    requireTensor(other, 'tensordot', 'other');
-    const [left, right] = summedDims('tensordot', input, other, dims);
-    return sumOverDims(
-      'tensordot',
-      stretchedSum(input, left, other, right),
-      stretchedSum(other, right, input, left),
-      [left, right],
-    );
+export const tensordot = defineComposite(
+  'tensordot',
+  defineFunction(
+    'tensordot(input, /, other, dims)',
+    (input: Tensor, other: Tensor, dims: SummedDims = 2): Tensor => {
+      requireTensor(input, 'tensordot');
+      requireTensor(other, 'tensordot', 'other');
+      const [left, right] = summedDims('tensordot', input, other, dims);
+      return sumOverDims(
+        'tensordot',
+        stretchedSum(input, left, other, right),
+        stretchedSum(other, right, input, left),
+        [left, right],
+      );
+    },
+  ),
+  {
+    method: false,
+    samples: () => [
+      [sampleTensor([2, 3, 4]), sampleTensor([3, 4, 5], { seed: 2 })],
+      [a34(), sampleTensor([2, 3], { seed: 2 }), [[0], [1]]],
+    ],
   },
 );
-defineComposite('tensordot', tensordot, {
-  method: false,
-  samples: () => [
-    [sampleTensor([2, 3, 4]), sampleTensor([3, 4, 5], { seed: 2 })],
-    [a34(), sampleTensor([2, 3], { seed: 2 }), [[0], [1]]],
-  ],
-});
 
 type SummedDims = number | readonly [readonly number[], readonly number[]];
 
@@ -235,87 +251,99 @@ function summedDims(op: string, a: Tensor, b: Tensor, dims: SummedDims): [number
 /**
  * Sums of products over the last dims; of a scalar, the product. Gradient: both. @throws ShapeError
  */
-export function inner(input: Tensor, other: Tensor): Tensor {
-  requireTensor(input, 'inner');
-  requireTensor(other, 'inner', 'other');
-  if (input.ndim === 0 || other.ndim === 0) return input.mul(other);
-  return sumOverDims('inner', input, other, [[-1], [-1]]);
-}
-defineComposite('inner', inner, { samples: () => [[a34(), sampleTensor([2, 4], { seed: 2 })]] });
+export const inner = defineComposite(
+  'inner',
+  (input: Tensor, other: Tensor): Tensor => {
+    requireTensor(input, 'inner');
+    requireTensor(other, 'inner', 'other');
+    if (input.ndim === 0 || other.ndim === 0) return input.mul(other);
+    return sumOverDims('inner', input, other, [[-1], [-1]]);
+  },
+  { samples: () => [[a34(), sampleTensor([2, 4], { seed: 2 })]] },
+);
 
 /** The Kronecker product. Gradient: both. */
-export function kron(input: Tensor, other: Tensor): Tensor {
-  requireTensor(input, 'kron');
-  requireTensor(other, 'kron', 'other');
-  const ndim = Math.max(input.ndim, other.ndim);
-  const padded = (t: Tensor): number[] => [...Array<number>(ndim - t.ndim).fill(1), ...t.shape];
-  const [a, b] = [padded(input), padded(other)];
-  const product = input
-    .reshape(a.flatMap((s) => [s, 1]))
-    .mul(other.reshape(b.flatMap((s) => [1, s])));
-  return product.reshape(a.map((s, i) => s * (b[i] as number)));
-}
-defineComposite('kron', kron, {
-  samples: () => [[sampleTensor([2, 2]), sampleTensor([3, 2], { seed: 2 })]],
-});
+export const kron = defineComposite(
+  'kron',
+  (input: Tensor, other: Tensor): Tensor => {
+    requireTensor(input, 'kron');
+    requireTensor(other, 'kron', 'other');
+    const ndim = Math.max(input.ndim, other.ndim);
+    const padded = (t: Tensor): number[] => [...Array<number>(ndim - t.ndim).fill(1), ...t.shape];
+    const [a, b] = [padded(input), padded(other)];
+    const product = input
+      .reshape(a.flatMap((s) => [s, 1]))
+      .mul(other.reshape(b.flatMap((s) => [1, s])));
+    return product.reshape(a.map((s, i) => s * (b[i] as number)));
+  },
+  {
+    samples: () => [[sampleTensor([2, 2]), sampleTensor([3, 2], { seed: 2 })]],
+  },
+);
 
 /** Sum of the diagonal of a matrix. Gradient: yes. @throws ShapeError */
-export function trace(input: Tensor): Tensor {
-  requireTensor(input, 'trace');
-  if (input.ndim !== 2)
-    throw new ShapeError(`trace: expected a matrix, got shape ${formatShape(input.shape)}`, {
-      op: 'trace',
-    });
-  return input.diagonal().sum();
-}
-defineComposite('trace', trace, { samples: () => [[a34()]] });
+export const trace = defineComposite(
+  'trace',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'trace');
+    if (input.ndim !== 2)
+      throw new ShapeError(`trace: expected a matrix, got shape ${formatShape(input.shape)}`, {
+        op: 'trace',
+      });
+    return input.diagonal().sum();
+  },
+  { samples: () => [[a34()]] },
+);
 
 /**
  * The cross product along a dim of size 3 (the first one if none is given). Gradient: both. @throws
  * ShapeError
  */
-export const cross = defineFunction(
-  'cross(input, /, other, dim)',
-  (input: Tensor, other: Tensor, dim: number | null = null): Tensor => {
-    requirePair(input, other, 'cross');
-    requireNumbers('cross', input, other);
-    const shape = broadcastShapes(input.shape, other.shape, 'cross');
-    const at = dim === null ? shape.indexOf(3) : wrapDim(dim, shape.length, 'cross');
-    if (shape[at] !== 3)
-      throw new ShapeError(`cross: expected a dim of size 3, got shape ${formatShape(shape)}`, {
-        op: 'cross',
-        shape,
-      });
-    const [a, b] = [input.expand(shape), other.expand(shape)];
-    return a
-      .roll(-1, at)
-      .mul(b.roll(-2, at))
-      .sub(a.roll(-2, at).mul(b.roll(-1, at)));
+export const cross = defineComposite(
+  'cross',
+  defineFunction(
+    'cross(input, /, other, dim)',
+    (input: Tensor, other: Tensor, dim: number | null = null): Tensor => {
+      requirePair(input, other, 'cross');
+      requireNumbers('cross', input, other);
+      const shape = broadcastShapes(input.shape, other.shape, 'cross');
+      const at = dim === null ? shape.indexOf(3) : wrapDim(dim, shape.length, 'cross');
+      if (shape[at] !== 3)
+        throw new ShapeError(`cross: expected a dim of size 3, got shape ${formatShape(shape)}`, {
+          op: 'cross',
+          shape,
+        });
+      const [a, b] = [input.expand(shape), other.expand(shape)];
+      return a
+        .roll(-1, at)
+        .mul(b.roll(-2, at))
+        .sub(a.roll(-2, at).mul(b.roll(-1, at)));
+    },
+  ),
+  {
+    samples: () => [[sampleTensor([2, 3]), sampleTensor([2, 3], { seed: 2 })]],
   },
 );
-defineComposite('cross', cross, {
-  samples: () => [[sampleTensor([2, 3]), sampleTensor([2, 3], { seed: 2 })]],
-});
 
 /** The p-norm of the difference. Gradient: both. @throws ShapeError */
-export const dist = defineFunction(
-  'dist(input, /, other, p)',
-  (input: Tensor, other: Tensor, p = 2): Tensor => {
+export const dist = defineComposite(
+  'dist',
+  defineFunction('dist(input, /, other, p)', (input: Tensor, other: Tensor, p = 2): Tensor => {
     requirePair(input, other, 'dist');
     requireDistance('dist', input, other);
     checkLimit('dist', 'p', p);
     return input.sub(other).norm(p);
-  },
+  }),
+  { samples: () => [[a34(), sampleTensor([4], { seed: 2 })]] },
 );
-defineComposite('dist', dist, { samples: () => [[a34(), sampleTensor([4], { seed: 2 })]] });
 
 /**
  * Distances of all pairs of rows: `[..., P, M]` and `[..., R, M]` give `[..., P, R]`. Gradient:
  * both. @throws ShapeError
  */
-export const cdist = defineFunction(
-  'cdist(x1, /, x2, p)',
-  (x1: Tensor, x2: Tensor, p = 2): Tensor => {
+export const cdist = defineComposite(
+  'cdist',
+  defineFunction('cdist(x1, /, x2, p)', (x1: Tensor, x2: Tensor, p = 2): Tensor => {
     requireTensor(x1, 'cdist', 'x1');
     requireTensor(x2, 'cdist', 'x2');
     checkLimit('cdist', 'p', p);
@@ -326,34 +354,37 @@ export const cdist = defineFunction(
         { op: 'cdist' },
       );
     return x1.unsqueeze(-2).sub(x2.unsqueeze(-3)).norm(p, -1);
+  }),
+  {
+    method: false,
+    samples: () => [
+      [a34(), sampleTensor([2, 4], { seed: 2 })],
+      [a34(), sampleTensor([2, 4], { seed: 2 }), 1],
+    ],
   },
 );
-defineComposite('cdist', cdist, {
-  method: false,
-  samples: () => [
-    [a34(), sampleTensor([2, 4], { seed: 2 })],
-    [a34(), sampleTensor([2, 4], { seed: 2 }), 1],
-  ],
-});
 
 /**
  * The p-norm of the difference of rows, with `eps` added to it. Gradient: both. @throws ShapeError
  */
-export const pairwiseDistance = defineFunction(
-  'pairwiseDistance(x1, /, x2, p, eps, keepdim)',
-  (x1: Tensor, x2: Tensor, p = 2, eps = 1e-6, keepdim = false): Tensor => {
-    requireTensor(x1, 'pairwiseDistance', 'x1');
-    requirePair(x1, x2, 'pairwiseDistance', 'x2');
-    requireDistance('pairwiseDistance', x1, x2);
-    checkFlag('pairwiseDistance', 'keepdim', keepdim);
-    checkLimit('pairwiseDistance', 'p', p);
-    return x1.sub(x2).add(eps).norm(p, -1, keepdim);
+export const pairwiseDistance = defineComposite(
+  'pairwiseDistance',
+  defineFunction(
+    'pairwiseDistance(x1, /, x2, p, eps, keepdim)',
+    (x1: Tensor, x2: Tensor, p = 2, eps = 1e-6, keepdim = false): Tensor => {
+      requireTensor(x1, 'pairwiseDistance', 'x1');
+      requirePair(x1, x2, 'pairwiseDistance', 'x2');
+      requireDistance('pairwiseDistance', x1, x2);
+      checkFlag('pairwiseDistance', 'keepdim', keepdim);
+      checkLimit('pairwiseDistance', 'p', p);
+      return x1.sub(x2).add(eps).norm(p, -1, keepdim);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]],
   },
 );
-defineComposite('pairwiseDistance', pairwiseDistance, {
-  method: false,
-  samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]],
-});
 
 /**
  * The cosine of the angle between vectors along a dim (1), each length at least `eps` (1e-8).
@@ -363,45 +394,51 @@ defineComposite('pairwiseDistance', pairwiseDistance, {
  * @throws ShapeError if shapes do not broadcast; IndexError for a dim out of range of the common
  * shape; DtypeError unless one is floating
  */
-export const cosineSimilarity = defineFunction(
-  'cosineSimilarity(x1, /, x2, dim, eps)',
-  (x1: Tensor, x2: Tensor, dim = 1, eps = 1e-8): Tensor => {
-    requireTensor(x1, 'cosineSimilarity', 'x1');
-    requirePair(x1, x2, 'cosineSimilarity', 'x2');
-    requireDistance('cosineSimilarity', x1, x2);
-    const [shape, dtype] = [
-      broadcastShapes(x1.shape, x2.shape, 'cosineSimilarity'),
-      resultType([x1, x2]),
-    ];
-    wrapDim(dim, shape.length, 'cosineSimilarity');
-    const [a, b] = [x1.to(dtype).expand(shape), x2.to(dtype).expand(shape)];
-    const length = (x: Tensor): Tensor => x.norm(2, dim, { keepdim: true }).clamp({ min: eps });
-    return a
-      .div(length(a))
-      .mul(b.div(length(b)))
-      .sum(dim);
+export const cosineSimilarity = defineComposite(
+  'cosineSimilarity',
+  defineFunction(
+    'cosineSimilarity(x1, /, x2, dim, eps)',
+    (x1: Tensor, x2: Tensor, dim = 1, eps = 1e-8): Tensor => {
+      requireTensor(x1, 'cosineSimilarity', 'x1');
+      requirePair(x1, x2, 'cosineSimilarity', 'x2');
+      requireDistance('cosineSimilarity', x1, x2);
+      const [shape, dtype] = [
+        broadcastShapes(x1.shape, x2.shape, 'cosineSimilarity'),
+        resultType([x1, x2]),
+      ];
+      wrapDim(dim, shape.length, 'cosineSimilarity');
+      const [a, b] = [x1.to(dtype).expand(shape), x2.to(dtype).expand(shape)];
+      const length = (x: Tensor): Tensor => x.norm(2, dim, { keepdim: true }).clamp({ min: eps });
+      return a
+        .div(length(a))
+        .mul(b.div(length(b)))
+        .sum(dim);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]],
   },
 );
-defineComposite('cosineSimilarity', cosineSimilarity, {
-  method: false,
-  samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]],
-});
 
 /** Vectors along a dim divided by their p-norm. Gradient: yes. */
-export const normalize = defineFunction(
-  'normalize(input, /, p, dim, eps)',
-  (input: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor => {
-    requireTensor(input, 'normalize');
-    requireFloating(input, 'normalize');
-    wrapDim(dim, input.ndim, 'normalize');
-    checkLimit('normalize', 'p', p);
-    return input.div(input.norm(p, dim, true).clamp({ min: eps }));
+export const normalize = defineComposite(
+  'normalize',
+  defineFunction(
+    'normalize(input, /, p, dim, eps)',
+    (input: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor => {
+      requireTensor(input, 'normalize');
+      requireFloating(input, 'normalize');
+      wrapDim(dim, input.ndim, 'normalize');
+      checkLimit('normalize', 'p', p);
+      return input.div(input.norm(p, dim, true).clamp({ min: eps }));
+    },
+  ),
+  {
+    method: false,
+    samples: () => [[a34()], [a34(), { p: 1, dim: 0 }]],
   },
 );
-defineComposite('normalize', normalize, {
-  method: false,
-  samples: () => [[a34()], [a34(), { p: 1, dim: 0 }]],
-});
 
 /** @throws ShapeError, DtypeError naming all shapes */
 function checkBilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null): void {
@@ -436,23 +473,28 @@ function checkBilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Ten
  * input1^T weight input2 + bias, for each output. Shapes: `[..., i]`, `[..., j]`, weight `[o, i,
  * j]`. Gradient: all. @throws ShapeError
  */
-export const bilinear = defineFunction(
-  'bilinear(input1, /, input2, weight, bias)',
-  (input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
-    requireTensor(input1, 'bilinear', 'input1');
-    requireTensor(input2, 'bilinear', 'input2');
-    requireTensor(weight, 'bilinear', 'weight');
-    if (bias !== null) requireTensor(bias, 'bilinear', 'bias');
-    checkBilinear(input1, input2, weight, bias);
-    const left = tensordot(input1, weight, [[-1], [1]]); // [..., o, j]
-    const out = matmul(left, input2.unsqueeze(-1)).squeeze(-1);
-    return bias === null ? out : out.add(bias);
+export const bilinear = defineComposite(
+  'bilinear',
+  defineFunction(
+    'bilinear(input1, /, input2, weight, bias)',
+    (input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
+      requireTensor(input1, 'bilinear', 'input1');
+      requireTensor(input2, 'bilinear', 'input2');
+      requireTensor(weight, 'bilinear', 'weight');
+      if (bias !== null) requireTensor(bias, 'bilinear', 'bias');
+      checkBilinear(input1, input2, weight, bias);
+      const left = tensordot(input1, weight, [[-1], [1]]); // [..., o, j]
+      const out = matmul(left, input2.unsqueeze(-1)).squeeze(-1);
+      return bias === null ? out : out.add(bias);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [
+      [a34(), sampleTensor([3, 2], { seed: 2 }), sampleTensor([5, 4, 2], { seed: 3 })],
+    ],
   },
 );
-defineComposite('bilinear', bilinear, {
-  method: false,
-  samples: () => [[a34(), sampleTensor([3, 2], { seed: 2 }), sampleTensor([5, 4, 2], { seed: 3 })]],
-});
 
 declare module '../core/tensor.js' {
   interface Tensor {

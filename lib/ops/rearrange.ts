@@ -6,6 +6,7 @@
  * end; one out of range is an IndexError.
  */
 
+import { calledAs } from '../core/call-context.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkIntegers, checkNumber, checkOneOf } from '../core/options.js';
@@ -20,7 +21,6 @@ import {
 } from '../core/shape.js';
 import { defineFunction, isOptions, type MethodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
-import { waitingFor } from '../core/waiting.js';
 import { addProperty, defineComposite } from './composite.js';
 import { copyRowMajor } from './copy.js';
 import { arange } from './factories.js';
@@ -53,15 +53,18 @@ const tiled = defineFunction(
  * @throws ArgumentError for a count that is no non-negative integer, or for no tensor
  * @see PyTorch `torch.tile`
  */
-export const tile = ((input: Tensor, ...dims: unknown[]): Tensor =>
-  tiled(input, listOrFirst(dims))) as typeof tiled & ((input: Tensor, ...dims: number[]) => Tensor);
-defineComposite('tile', tile, {
-  samples: () => [
-    [matrix(), 2],
-    [matrix(), 2, 1, 3],
-    [matrix(), [2, 2]],
-  ],
-});
+export const tile = defineComposite(
+  'tile',
+  ((input: Tensor, ...dims: unknown[]): Tensor => tiled(input, listOrFirst(dims))) as typeof tiled &
+    ((input: Tensor, ...dims: number[]) => Tensor),
+  {
+    samples: () => [
+      [matrix(), 2],
+      [matrix(), 2, 1, 3],
+      [matrix(), [2, 2]],
+    ],
+  },
+);
 
 /**
  * Each element (or slice of `dim`) repeated, next to itself. A tensor of counts (one, or one for
@@ -74,64 +77,75 @@ defineComposite('tile', tile, {
  * the dim, and an outputSize above the sum of counts
  * @see PyTorch `torch.repeat_interleave`
  */
-export const repeatInterleave = defineFunction(
-  'repeatInterleave(input, /, repeats, dim, *, outputSize)',
-  (
-    input: Tensor,
-    repeats: number | Tensor,
-    dim: number | null = null,
-    { outputSize = null }: { outputSize?: number | null } = {},
-  ): Tensor => {
-    requireTensor(input, 'repeatInterleave');
-    if (dim === null || input.ndim === 0) {
-      if (dim !== null) wrapDim(dim, 0, 'repeatInterleave');
-      return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
-    }
-    const at = wrapDim(dim, input.ndim, 'repeatInterleave');
-    const size = input.shape[at] ?? 1;
-    if (typeof repeats === 'number') {
-      if (!Number.isInteger(repeats) || repeats < 0)
-        throw new ArgumentError(`repeatInterleave: expected a count of 0 or more, got ${repeats}`, {
-          op: 'repeatInterleave',
-          repeats,
-        });
-      const shape = [...input.shape.slice(0, at + 1), repeats, ...input.shape.slice(at + 1)];
-      return copyRowMajor(input.unsqueeze(at + 1).expand(shape)).reshape(
-        input.shape.map((s, i) => (i === at ? s * repeats : s)),
+export const repeatInterleave = defineComposite(
+  'repeatInterleave',
+  defineFunction(
+    'repeatInterleave(input, /, repeats, dim, *, outputSize)',
+    (
+      input: Tensor,
+      repeats: number | Tensor,
+      dim: number | null = null,
+      { outputSize = null }: { outputSize?: number | null } = {},
+    ): Tensor => {
+      requireTensor(input, 'repeatInterleave');
+      if (dim === null || input.ndim === 0) {
+        if (dim !== null) wrapDim(dim, 0, 'repeatInterleave');
+        return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
+      }
+      const at = wrapDim(dim, input.ndim, 'repeatInterleave');
+      const size = input.shape[at] ?? 1;
+      if (typeof repeats === 'number') {
+        if (!Number.isInteger(repeats) || repeats < 0)
+          throw new ArgumentError(
+            `repeatInterleave: expected a count of 0 or more, got ${repeats}`,
+            {
+              op: 'repeatInterleave',
+              repeats,
+            },
+          );
+        const shape = [...input.shape.slice(0, at + 1), repeats, ...input.shape.slice(at + 1)];
+        return copyRowMajor(input.unsqueeze(at + 1).expand(shape)).reshape(
+          input.shape.map((s, i) => (i === at ? s * repeats : s)),
+        );
+      }
+      requireTensor(repeats, 'repeatInterleave', 'repeats');
+      if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
+        throw new ShapeError(
+          `repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`,
+          { op: 'repeatInterleave' },
+        );
+      }
+      if (
+        outputSize === null &&
+        repeats.numel() > 0 &&
+        calledAs('repeatInterleave', () => repeats.lt(0).any().item())
+      )
+        throw new ArgumentError(
+          'repeatInterleave: expected counts of 0 or more, got negative ones',
+          {
+            op: 'repeatInterleave',
+          },
+        );
+      const ends = repeats.long().expand([size]).cumsum(0);
+      const total =
+        outputSize ??
+        (size === 0 ? 0 : Number(calledAs('repeatInterleave', () => ends.select(0, -1).item())));
+      return input.indexSelect(
+        at,
+        searchsorted(ends, alongside(ends, arange(total, { device: input.device })), {
+          right: true,
+        }),
       );
-    }
-    requireTensor(repeats, 'repeatInterleave', 'repeats');
-    if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
-      throw new ShapeError(
-        `repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`,
-        { op: 'repeatInterleave' },
-      );
-    }
-    if (
-      outputSize === null &&
-      repeats.numel() > 0 &&
-      waitingFor('repeatInterleave', () => repeats.lt(0).any().item())
-    )
-      throw new ArgumentError('repeatInterleave: expected counts of 0 or more, got negative ones', {
-        op: 'repeatInterleave',
-      });
-    const ends = repeats.long().expand([size]).cumsum(0);
-    const total =
-      outputSize ??
-      (size === 0 ? 0 : Number(waitingFor('repeatInterleave', () => ends.select(0, -1).item())));
-    return input.indexSelect(
-      at,
-      searchsorted(ends, alongside(ends, arange(total, { device: input.device })), { right: true }),
-    );
+    },
+  ),
+  {
+    samples: () => [
+      [matrix(), 2],
+      [matrix(), 3, 1],
+      [matrix(), sampleTensor([3], { dtype: int64, low: 1, high: 2 }), 0, { outputSize: 3 }],
+    ],
   },
 );
-defineComposite('repeatInterleave', repeatInterleave, {
-  samples: () => [
-    [matrix(), 2],
-    [matrix(), 3, 1],
-    [matrix(), sampleTensor([3], { dtype: int64, low: 1, high: 2 }), 0, { outputSize: 3 }],
-  ],
-});
 
 /**
  * Quarter turns in the plane of two dims, from the first towards the second, `k` (1) times; a
@@ -140,84 +154,102 @@ defineComposite('repeatInterleave', repeatInterleave, {
  * @throws ArgumentError for two equal dims or no tensor; IndexError for a dim out of range
  * @see PyTorch `torch.rot90`
  */
-export const rot90 = defineFunction(
-  'rot90(input, /, k, dims)',
-  (input: Tensor, k = 1, dims: readonly [number, number] = [0, 1]): Tensor => {
-    requireTensor(input, 'rot90');
-    checkNumber('rot90', 'k', k, { whole: true });
-    checkIntegers('rot90', 'dims', dims);
-    const [a, b] = [wrapDim(dims[0], input.ndim, 'rot90'), wrapDim(dims[1], input.ndim, 'rot90')];
-    if (a === b)
-      throw new ArgumentError(`rot90: dims ${dims[0]} and ${dims[1]} are the same`, {
-        op: 'rot90',
-        dims,
-      });
-    const turns = ((k % 4) + 4) % 4;
-    if (turns === 0) return input.clone();
-    if (turns === 2) return flip(input, [a, b]);
-    return turns === 1 ? flip(input, b).transpose(a, b) : flip(input, a).transpose(a, b);
+export const rot90 = defineComposite(
+  'rot90',
+  defineFunction(
+    'rot90(input, /, k, dims)',
+    (input: Tensor, k = 1, dims: readonly [number, number] = [0, 1]): Tensor => {
+      requireTensor(input, 'rot90');
+      checkNumber('rot90', 'k', k, { whole: true });
+      checkIntegers('rot90', 'dims', dims);
+      const [a, b] = [wrapDim(dims[0], input.ndim, 'rot90'), wrapDim(dims[1], input.ndim, 'rot90')];
+      if (a === b)
+        throw new ArgumentError(`rot90: dims ${dims[0]} and ${dims[1]} are the same`, {
+          op: 'rot90',
+          dims,
+        });
+      const turns = ((k % 4) + 4) % 4;
+      if (turns === 0) return input.clone();
+      if (turns === 2) return flip(input, [a, b]);
+      return turns === 1 ? flip(input, b).transpose(a, b) : flip(input, a).transpose(a, b);
+    },
+  ),
+  {
+    samples: () => [[matrix()], [matrix(), 2], [matrix(), -1, [0, 1]]],
   },
 );
-defineComposite('rot90', rot90, {
-  samples: () => [[matrix()], [matrix(), 2], [matrix(), -1, [0, 1]]],
-});
 
 /**
  * Columns (dim 1) in reverse order, as a copy. Gradient: yes. @throws IndexError for fewer than two
  * dims @see PyTorch `torch.fliplr`
  */
-export function fliplr(input: Tensor): Tensor {
-  requireTensor(input, 'fliplr');
-  if (input.ndim < 2)
-    throw new ShapeError(
-      `fliplr: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
-      { op: 'fliplr' },
-    );
-  return flip(input, 1);
-}
-defineComposite('fliplr', fliplr, { samples: () => [[matrix()]] });
+export const fliplr = defineComposite(
+  'fliplr',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'fliplr');
+    if (input.ndim < 2)
+      throw new ShapeError(
+        `fliplr: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
+        { op: 'fliplr' },
+      );
+    return flip(input, 1);
+  },
+  { samples: () => [[matrix()]] },
+);
 
 /**
  * Rows (dim 0) in reverse order, as a copy. Gradient: yes. @throws ArgumentError for no tensor @see
  * PyTorch `torch.flipud`
  */
-export function flipud(input: Tensor): Tensor {
-  requireTensor(input, 'flipud');
-  if (input.ndim < 1)
-    throw new ShapeError('flipud: expected at least one dim, got a tensor without dims', {
-      op: 'flipud',
-    });
-  return flip(input, 0);
-}
-defineComposite('flipud', flipud, { samples: () => [[matrix()]] });
+export const flipud = defineComposite(
+  'flipud',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'flipud');
+    if (input.ndim < 1)
+      throw new ShapeError('flipud: expected at least one dim, got a tensor without dims', {
+        op: 'flipud',
+      });
+    return flip(input, 0);
+  },
+  { samples: () => [[matrix()]] },
+);
 
 /**
  * The tensor with at least one dim: `[]` gives `[1]`, others themselves. A view. Gradient: yes.
  * @see PyTorch `torch.atleast_1d`
  */
-export function atleast1d(input: Tensor): Tensor {
-  requireTensor(input, 'atleast1d');
-  return input.ndim >= 1 ? input : input.reshape([1]);
-}
+export const atleast1d = defineComposite(
+  'atleast1d',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'atleast1d');
+    return input.ndim >= 1 ? input : input.reshape([1]);
+  },
+  { method: false, samples: () => [[sampleTensor([])]] },
+);
 /**
  * The tensor with at least two dims: `[n]` gives `[1, n]`. A view. Gradient: yes. @see PyTorch
  * `torch.atleast_2d`
  */
-export function atleast2d(input: Tensor): Tensor {
-  requireTensor(input, 'atleast2d');
-  return input.ndim >= 2 ? input : atleast1d(input).unsqueeze(0);
-}
+export const atleast2d = defineComposite(
+  'atleast2d',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'atleast2d');
+    return input.ndim >= 2 ? input : atleast1d(input).unsqueeze(0);
+  },
+  { method: false, samples: () => [[sampleTensor([3])]] },
+);
 /**
  * The tensor with at least three dims: `[n]` gives `[1, n, 1]`, `[m, n]` gives `[m, n, 1]`. A view.
  * Gradient: yes. @see PyTorch `torch.atleast_3d`
  */
-export function atleast3d(input: Tensor): Tensor {
-  requireTensor(input, 'atleast3d');
-  return input.ndim >= 3 ? input : atleast2d(input).unsqueeze(-1);
-}
-defineComposite('atleast1d', atleast1d, { method: false, samples: () => [[sampleTensor([])]] });
-defineComposite('atleast2d', atleast2d, { method: false, samples: () => [[sampleTensor([3])]] });
-defineComposite('atleast3d', atleast3d, { method: false, samples: () => [[sampleTensor([3])]] });
+export const atleast3d = defineComposite(
+  'atleast3d',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'atleast3d');
+    return input.ndim >= 3 ? input : atleast2d(input).unsqueeze(-1);
+  },
+  { method: false, samples: () => [[sampleTensor([3])]] },
+);
 
 /**
  * The shape that all broadcast to; of none, `[]`. @throws ShapeError where sizes differ and none is
@@ -245,25 +277,28 @@ export function broadcastTensors(...tensors: readonly Tensor[]): Tensor[] {
  * {@link expand}: sizes of 1 stretched to a shape, as a view. Gradient: yes. @throws ShapeError,
  * ArgumentError @see PyTorch `torch.broadcast_to`
  */
-export const broadcastTo = defineFunction(
-  'broadcastTo(input, /, size)',
-  (input: Tensor, size: Shape): Tensor => {
+export const broadcastTo = defineComposite(
+  'broadcastTo',
+  defineFunction('broadcastTo(input, /, size)', (input: Tensor, size: Shape): Tensor => {
     requireTensor(input, 'broadcastTo');
     checkIntegers('broadcastTo', 'size', size);
     return expand(input, size);
-  },
+  }),
+  { samples: () => [[sampleTensor([3, 1]), [2, 3, 4]]] },
 );
-defineComposite('broadcastTo', broadcastTo, { samples: () => [[sampleTensor([3, 1]), [2, 3, 4]]] });
 
 /**
  * All elements in one dim: a view where possible, else a copy. Gradient: yes. @throws ArgumentError
  * for no tensor @see PyTorch `torch.ravel`
  */
-export function ravel(input: Tensor): Tensor {
-  requireTensor(input, 'ravel');
-  return reshape(input, [-1]);
-}
-defineComposite('ravel', ravel, { samples: () => [[matrix()], [matrix().t()]] });
+export const ravel = defineComposite(
+  'ravel',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'ravel');
+    return reshape(input, [-1]);
+  },
+  { samples: () => [[matrix()], [matrix().t()]] },
+);
 
 function requireSameNumel(op: string, input: Tensor, other: Tensor): void {
   if (input.numel() !== other.numel())
@@ -277,42 +312,51 @@ function requireSameNumel(op: string, input: Tensor, other: Tensor): void {
  * In the shape of `other`, as a view. Gradient: yes. @throws ShapeError if it holds another number
  * of elements, or needs a copy
  */
-function viewAs(input: Tensor, other: Tensor): Tensor {
-  requireTensor(input, 'viewAs');
-  requireTensor(other, 'viewAs', 'other');
-  requireSameNumel('viewAs', input, other);
-  return input.view(other.shape);
-}
-defineComposite('viewAs', viewAs, { samples: () => [[matrix(), sampleTensor([2, 6]).detach()]] });
+defineComposite(
+  'viewAs',
+  (input: Tensor, other: Tensor): Tensor => {
+    requireTensor(input, 'viewAs');
+    requireTensor(other, 'viewAs', 'other');
+    requireSameNumel('viewAs', input, other);
+    return input.view(other.shape);
+  },
+  { samples: () => [[matrix(), sampleTensor([2, 6]).detach()]] },
+);
 
 /**
  * In the shape of `other`: a view where possible, else a copy. Gradient: yes. @throws ShapeError if
  * it holds another number of elements
  */
-function reshapeAs(input: Tensor, other: Tensor): Tensor {
-  requireTensor(input, 'reshapeAs');
-  requireTensor(other, 'reshapeAs', 'other');
-  requireSameNumel('reshapeAs', input, other);
-  return reshape(input, other.shape);
-}
-defineComposite('reshapeAs', reshapeAs, {
-  samples: () => [[matrix().t(), sampleTensor([2, 6]).detach()]],
-});
+defineComposite(
+  'reshapeAs',
+  (input: Tensor, other: Tensor): Tensor => {
+    requireTensor(input, 'reshapeAs');
+    requireTensor(other, 'reshapeAs', 'other');
+    requireSameNumel('reshapeAs', input, other);
+    return reshape(input, other.shape);
+  },
+  {
+    samples: () => [[matrix().t(), sampleTensor([2, 6]).detach()]],
+  },
+);
 
 /**
  * The last two dims exchanged, as a view: `[..., m, n]` gives `[..., n, m]`. Gradient: yes. @throws
  * ShapeError for fewer dims @see PyTorch `torch.adjoint`
  */
-export function adjoint(input: Tensor): Tensor {
-  requireTensor(input, 'adjoint');
-  if (input.ndim < 2)
-    throw new ShapeError(
-      `adjoint: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
-      { op: 'adjoint' },
-    );
-  return input.transpose(-2, -1);
-}
-defineComposite('adjoint', adjoint, { samples: () => [[matrix()]] });
+export const adjoint = defineComposite(
+  'adjoint',
+  (input: Tensor): Tensor => {
+    requireTensor(input, 'adjoint');
+    if (input.ndim < 2)
+      throw new ShapeError(
+        `adjoint: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
+        { op: 'adjoint' },
+      );
+    return input.transpose(-2, -1);
+  },
+  { samples: () => [[matrix()]] },
+);
 
 const meshgridOf = defineFunction(
   'meshgrid(tensors, /, *, indexing)',
@@ -413,12 +457,15 @@ export function blockDiag(...tensors: readonly Tensor[]): Tensor {
 }
 
 /** Whether two tensors have one shape. @see PyTorch `torch.is_same_size` */
-export function isSameSize(input: Tensor, other: Tensor): boolean {
-  requireTensor(input, 'isSameSize');
-  requireTensor(other, 'isSameSize', 'other');
-  return sameShape(input.shape, other.shape);
-}
-defineComposite('isSameSize', isSameSize, { samples: () => [[matrix(), matrix()]] });
+export const isSameSize = defineComposite(
+  'isSameSize',
+  (input: Tensor, other: Tensor): boolean => {
+    requireTensor(input, 'isSameSize');
+    requireTensor(other, 'isSameSize', 'other');
+    return sameShape(input.shape, other.shape);
+  },
+  { samples: () => [[matrix(), matrix()]] },
+);
 
 addProperty('T', (t) => t.permute(t.shape.map((_, i) => t.ndim - 1 - i)));
 addProperty('mT', adjoint);

@@ -118,48 +118,51 @@ function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
  * are known, an index outside [0, n)
  * @see PyTorch `torch.scatter_reduce`
  */
-export const scatterReduce = defineFunction(
-  'scatterReduce(input, /, dim, index, src, reduce, *, includeSelf)',
-  (
-    input: Tensor,
-    dim: number,
-    index: Tensor,
-    src: Tensor,
-    reduce: ScatterReduction,
-    { includeSelf = true }: { includeSelf?: boolean } = {},
-  ): Tensor => {
-    requireTensor(input, 'scatterReduce');
-    checkFlag('scatterReduce', 'includeSelf', includeSelf);
-    checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
-    requireTensor(src, 'scatterReduce', 'src');
-    checkScatter('scatterReduce', input, dim, index, src);
-    const { dtype } = input;
-    if (reduce === 'mean') requireNumbers('scatterReduce', input);
-    const start = includeSelf
-      ? input
-      : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
-    const combined = scatter(start, dim, index, src, { reduce: combine[reduce] });
-    if (reduce !== 'mean') return combined;
-    const ones = src.detach().newOnes(index.shape);
-    const counts = input
-      .detach()
-      .newFull(input.shape, Number(includeSelf))
-      .scatterAdd(dim, index, ones)
-      .clamp({ min: 1 });
-    return dtype.isFloatingPoint ? combined.div(counts) : combined.floorDivide(counts);
+export const scatterReduce = defineComposite(
+  'scatterReduce',
+  defineFunction(
+    'scatterReduce(input, /, dim, index, src, reduce, *, includeSelf)',
+    (
+      input: Tensor,
+      dim: number,
+      index: Tensor,
+      src: Tensor,
+      reduce: ScatterReduction,
+      { includeSelf = true }: { includeSelf?: boolean } = {},
+    ): Tensor => {
+      requireTensor(input, 'scatterReduce');
+      checkFlag('scatterReduce', 'includeSelf', includeSelf);
+      checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
+      requireTensor(src, 'scatterReduce', 'src');
+      checkScatter('scatterReduce', input, dim, index, src);
+      const { dtype } = input;
+      if (reduce === 'mean') requireNumbers('scatterReduce', input);
+      const start = includeSelf
+        ? input
+        : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
+      const combined = scatter(start, dim, index, src, { reduce: combine[reduce] });
+      if (reduce !== 'mean') return combined;
+      const ones = src.detach().newOnes(index.shape);
+      const counts = input
+        .detach()
+        .newFull(input.shape, Number(includeSelf))
+        .scatterAdd(dim, index, ones)
+        .clamp({ min: 1 });
+      return dtype.isFloatingPoint ? combined.div(counts) : combined.floorDivide(counts);
+    },
+  ),
+  {
+    inPlace: true,
+    samples: () => {
+      const index = sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 });
+      const values = () =>
+        [sampleTensor([4, 3]), 0, index, sampleTensor([2, 3], { seed: 9 })] as const;
+      return [
+        [...values(), 'sum'],
+        [...values(), 'mean', { includeSelf: false }],
+        [...values(), 'prod'],
+        [...values(), 'amax', { includeSelf: false }],
+      ];
+    },
   },
 );
-defineComposite('scatterReduce', scatterReduce, {
-  inPlace: true,
-  samples: () => {
-    const index = sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 });
-    const values = () =>
-      [sampleTensor([4, 3]), 0, index, sampleTensor([2, 3], { seed: 9 })] as const;
-    return [
-      [...values(), 'sum'],
-      [...values(), 'mean', { includeSelf: false }],
-      [...values(), 'prod'],
-      [...values(), 'amax', { includeSelf: false }],
-    ];
-  },
-});

@@ -4,13 +4,13 @@
  * depends.
  */
 
+import { calledAs } from '../core/call-context.js';
 import { float32, int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { checkFlag, checkNumber } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { defineFunction, type MethodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
-import { waitingFor } from '../core/waiting.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
 import { operand, requireFloating, requireTensor } from './operand.js';
@@ -38,74 +38,83 @@ export interface SearchOptions {
  * sequence is no tensor or has no dims
  * @see PyTorch `torch.searchsorted`
  */
-export const searchsorted = defineFunction(
-  'searchsorted(sortedSequence, /, values, *, outInt32, right)',
-  (
-    sortedSequence: Tensor,
-    values: Tensor | number,
-    { right = false, outInt32 = false }: SearchOptions = {},
-  ): Tensor => {
-    requireTensor(sortedSequence, 'searchsorted', 'sortedSequence');
-    if (sortedSequence.ndim === 0)
-      throw new ShapeError(
-        'searchsorted: expected a sequence of at least one dim, got a tensor without dims',
-        { op: 'searchsorted' },
-      );
-    if (typeof values === 'number')
-      return searchsorted(sortedSequence, sortedSequence.newFull([], values), { right, outInt32 });
-    requireTensor(values, 'searchsorted', 'values');
-    const vector = sortedSequence.ndim === 1;
-    if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
-      throw new ShapeError(
-        `searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`,
-        { op: 'searchsorted' },
-      );
-    }
-    const wanted = vector ? reshapeIfNeeded(values.detach(), [-1]) : values.detach();
-    const sequence = sortedSequence.detach();
-    const size = sequence.shape[sequence.ndim - 1] as number;
-    let low = wanted.newZeros(wanted.shape, { dtype: int64 });
-    let high = wanted.newFull(wanted.shape, size, { dtype: int64 });
-    for (let length = size; length > 0; length = Math.floor(length / 2)) {
-      const middle = low.add(high).floorDivide(2);
-      const at = sequence.gather(-1, middle.clamp({ max: size - 1 }));
-      const open = low.lt(high);
-      // NaN goes to the end
-      const after = (right ? at.gt(wanted) : at.ge(wanted)).logicalNot().logicalAnd(open);
-      low = where(after, middle.add(1), low);
-      high = where(open.logicalAnd(after.logicalNot()), middle, high);
-    }
-    return reshapeIfNeeded(low, values.shape).to(outInt32 ? int32 : int64);
+export const searchsorted = defineComposite(
+  'searchsorted',
+  defineFunction(
+    'searchsorted(sortedSequence, /, values, *, outInt32, right)',
+    (
+      sortedSequence: Tensor,
+      values: Tensor | number,
+      { right = false, outInt32 = false }: SearchOptions = {},
+    ): Tensor => {
+      requireTensor(sortedSequence, 'searchsorted', 'sortedSequence');
+      if (sortedSequence.ndim === 0)
+        throw new ShapeError(
+          'searchsorted: expected a sequence of at least one dim, got a tensor without dims',
+          { op: 'searchsorted' },
+        );
+      if (typeof values === 'number')
+        return searchsorted(sortedSequence, sortedSequence.newFull([], values), {
+          right,
+          outInt32,
+        });
+      requireTensor(values, 'searchsorted', 'values');
+      const vector = sortedSequence.ndim === 1;
+      if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
+        throw new ShapeError(
+          `searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`,
+          { op: 'searchsorted' },
+        );
+      }
+      const wanted = vector ? reshapeIfNeeded(values.detach(), [-1]) : values.detach();
+      const sequence = sortedSequence.detach();
+      const size = sequence.shape[sequence.ndim - 1] as number;
+      let low = wanted.newZeros(wanted.shape, { dtype: int64 });
+      let high = wanted.newFull(wanted.shape, size, { dtype: int64 });
+      for (let length = size; length > 0; length = Math.floor(length / 2)) {
+        const middle = low.add(high).floorDivide(2);
+        const at = sequence.gather(-1, middle.clamp({ max: size - 1 }));
+        const open = low.lt(high);
+        // NaN goes to the end
+        const after = (right ? at.gt(wanted) : at.ge(wanted)).logicalNot().logicalAnd(open);
+        low = where(after, middle.add(1), low);
+        high = where(open.logicalAnd(after.logicalNot()), middle, high);
+      }
+      return reshapeIfNeeded(low, values.shape).to(outInt32 ? int32 : int64);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [
+      [sampleTensor([9]).sort().values.detach(), sampleTensor([2, 3], { seed: 8 }).detach()],
+    ],
   },
 );
-defineComposite('searchsorted', searchsorted, {
-  method: false,
-  samples: () => [
-    [sampleTensor([9]).sort().values.detach(), sampleTensor([2, 3], { seed: 8 }).detach()],
-  ],
-});
 
 /**
  * The bucket of each element between sorted boundaries: {@link searchsorted}, arguments exchanged,
  * in the input's shape. @see PyTorch `torch.bucketize`
  */
-export const bucketize = defineFunction(
-  'bucketize(input, /, boundaries, *, outInt32, right)',
-  (input: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor => {
-    requireTensor(input, 'bucketize');
-    requireTensor(boundaries, 'bucketize', 'boundaries');
-    if (boundaries.ndim !== 1)
-      throw new ShapeError(
-        `bucketize: expected a vector of boundaries, got shape ${formatShape(boundaries.shape)}`,
-        { op: 'bucketize' },
-      );
-    return searchsorted(boundaries, input, options);
+export const bucketize = defineComposite(
+  'bucketize',
+  defineFunction(
+    'bucketize(input, /, boundaries, *, outInt32, right)',
+    (input: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor => {
+      requireTensor(input, 'bucketize');
+      requireTensor(boundaries, 'bucketize', 'boundaries');
+      if (boundaries.ndim !== 1)
+        throw new ShapeError(
+          `bucketize: expected a vector of boundaries, got shape ${formatShape(boundaries.shape)}`,
+          { op: 'bucketize' },
+        );
+      return searchsorted(boundaries, input, options);
+    },
+  ),
+  {
+    method: false,
+    samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([9]).sort().values.detach()]],
   },
 );
-defineComposite('bucketize', bucketize, {
-  method: false,
-  samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([9]).sort().values.detach()]],
-});
 
 /**
  * Whether each element is among the test elements (or not, with `invert`); NaN never is.
@@ -115,26 +124,29 @@ defineComposite('bucketize', bucketize, {
  * @throws ArgumentError if `elements` is no tensor; DeviceError for two devices
  * @see PyTorch `torch.isin`
  */
-export const isin = defineFunction(
-  'isin(elements, /, testElements, *, assumeUnique, invert)',
-  (
-    elements: Tensor,
-    testElements: Tensor | number,
-    { invert = false }: { assumeUnique?: boolean; invert?: boolean } = {},
-  ): Tensor => {
-    requireTensor(elements, 'isin', 'elements');
-    if (!(testElements instanceof Tensor)) operand(testElements, elements.device, 'isin');
-    const found =
-      testElements instanceof Tensor
-        ? amongSorted(elements, testElements.detach().reshape(-1).sort().values)
-        : elements.eq(testElements);
-    return invert ? found.logicalNot() : found;
+export const isin = defineComposite(
+  'isin',
+  defineFunction(
+    'isin(elements, /, testElements, *, assumeUnique, invert)',
+    (
+      elements: Tensor,
+      testElements: Tensor | number,
+      { invert = false }: { assumeUnique?: boolean; invert?: boolean } = {},
+    ): Tensor => {
+      requireTensor(elements, 'isin', 'elements');
+      if (!(testElements instanceof Tensor)) operand(testElements, elements.device, 'isin');
+      const found =
+        testElements instanceof Tensor
+          ? amongSorted(elements, testElements.detach().reshape(-1).sort().values)
+          : elements.eq(testElements);
+      return invert ? found.logicalNot() : found;
+    },
+  ),
+  {
+    method: false,
+    samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([2, 3]).detach()]],
   },
 );
-defineComposite('isin', isin, {
-  method: false,
-  samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([2, 3]).detach()]],
-});
 
 function amongSorted(elements: Tensor, sorted: Tensor): Tensor {
   const n = sorted.numel();
@@ -211,34 +223,37 @@ function checkFlags(op: string, flags: Record<string, boolean>): void {
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.unique`
  */
-export const unique = defineFunction(
-  'unique(input, /, sorted, returnInverse, returnCounts)',
-  (
-    input: Tensor,
-    sorted = true,
-    returnInverse = false,
-    returnCounts = false,
-  ): Tensor | Tensor[] => {
-    requireTensor(input, 'unique');
-    checkFlags('unique', { sorted, returnInverse, returnCounts });
-    const { values, indices } = input.detach().reshape(-1).sort();
-    const { heads, group } = runs(values);
-    const inverse = reshapeIfNeeded(
-      indices.newZeros(indices.shape).scatter(0, indices, group),
-      input.shape,
-    );
-    return assemble(heads, returnInverse ? inverse : null, returnCounts ? group : null);
-  },
-) as unknown as Unique<[input: Tensor]>;
-defineComposite('unique', unique, {
-  readsValues: true,
-  samples: () => [
-    [
-      sampleTensor([7], { dtype: int64, low: 0, high: 4 }),
-      { returnInverse: true, returnCounts: true },
+export const unique = defineComposite(
+  'unique',
+  defineFunction(
+    'unique(input, /, sorted, returnInverse, returnCounts)',
+    (
+      input: Tensor,
+      sorted = true,
+      returnInverse = false,
+      returnCounts = false,
+    ): Tensor | Tensor[] => {
+      requireTensor(input, 'unique');
+      checkFlags('unique', { sorted, returnInverse, returnCounts });
+      const { values, indices } = input.detach().reshape(-1).sort();
+      const { heads, group } = runs(values);
+      const inverse = reshapeIfNeeded(
+        indices.newZeros(indices.shape).scatter(0, indices, group),
+        input.shape,
+      );
+      return assemble(heads, returnInverse ? inverse : null, returnCounts ? group : null);
+    },
+  ) as unknown as Unique<[input: Tensor]>,
+  {
+    readsValues: true,
+    samples: () => [
+      [
+        sampleTensor([7], { dtype: int64, low: 0, high: 4 }),
+        { returnInverse: true, returnCounts: true },
+      ],
     ],
-  ],
-});
+  },
+);
 
 /**
  * The first value of each run of equal ones: as {@link unique} in results, shapes and dtypes,
@@ -247,23 +262,26 @@ defineComposite('unique', unique, {
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.unique_consecutive`
  */
-export const uniqueConsecutive = defineFunction(
-  'uniqueConsecutive(input, /, returnInverse, returnCounts)',
-  (input: Tensor, returnInverse = false, returnCounts = false): Tensor | Tensor[] => {
-    requireTensor(input, 'uniqueConsecutive');
-    checkFlags('uniqueConsecutive', { returnInverse, returnCounts });
-    const { heads, group } = runs(input.detach().reshape(-1));
-    return assemble(
-      heads,
-      returnInverse ? reshapeIfNeeded(group, input.shape) : null,
-      returnCounts ? group : null,
-    );
+export const uniqueConsecutive = defineComposite(
+  'uniqueConsecutive',
+  defineFunction(
+    'uniqueConsecutive(input, /, returnInverse, returnCounts)',
+    (input: Tensor, returnInverse = false, returnCounts = false): Tensor | Tensor[] => {
+      requireTensor(input, 'uniqueConsecutive');
+      checkFlags('uniqueConsecutive', { returnInverse, returnCounts });
+      const { heads, group } = runs(input.detach().reshape(-1));
+      return assemble(
+        heads,
+        returnInverse ? reshapeIfNeeded(group, input.shape) : null,
+        returnCounts ? group : null,
+      );
+    },
+  ) as unknown as UniqueConsecutive<[input: Tensor]>,
+  {
+    readsValues: true,
+    samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 3 })]],
   },
-) as unknown as UniqueConsecutive<[input: Tensor]>;
-defineComposite('uniqueConsecutive', uniqueConsecutive, {
-  readsValues: true,
-  samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 3 })]],
-});
+);
 
 /** The first value of each run of equal ones, and the run of each element. */
 function runs(values: Tensor): { heads: Tensor; group: Tensor } {
@@ -297,39 +315,42 @@ function bincountOf(index: Tensor, size: number): Tensor {
  * ArgumentError for negative numbers or no tensor
  * @see PyTorch `torch.bincount`
  */
-export const bincount = defineFunction(
-  'bincount(input, /, weights, minlength)',
-  (input: Tensor, weights: Tensor | null = null, minlength = 0): Tensor => {
-    requireTensor(input, 'bincount');
-    if (weights !== null) requireTensor(weights, 'bincount', 'weights');
-    checkNumber('bincount', 'minlength', minlength, { from: 0, whole: true });
-    if (input.ndim !== 1)
-      throw new ShapeError(`bincount: expected a vector, got shape ${formatShape(input.shape)}`, {
-        op: 'bincount',
-      });
-    if (input.dtype.category !== 1)
-      throw new DtypeError(`bincount: expected integers, got ${input.dtype.name}`, {
-        op: 'bincount',
-      });
-    if (weights !== null && !sameShape(weights.shape, input.shape))
-      throw new ShapeError(
-        `bincount: expected weights of shape ${formatShape(input.shape)}, got ${formatShape(weights.shape)}`,
-        { op: 'bincount', shape: weights.shape },
-      );
-    const index = input.long();
-    if (index.numel() === 0) return index.newZeros([minlength]);
-    if (Number(waitingFor('bincount', () => index.amin().item())) < 0)
-      throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
-    const size = Math.max(minlength, Number(waitingFor('bincount', () => index.amax().item())) + 1);
-    if (weights === null) return bincountOf(index, size);
-    const factors = weights.dtype === float32 ? weights : weights.double();
-    return factors.newZeros([size]).scatterAdd(0, index, factors);
+export const bincount = defineComposite(
+  'bincount',
+  defineFunction(
+    'bincount(input, /, weights, minlength)',
+    (input: Tensor, weights: Tensor | null = null, minlength = 0): Tensor => {
+      requireTensor(input, 'bincount');
+      if (weights !== null) requireTensor(weights, 'bincount', 'weights');
+      checkNumber('bincount', 'minlength', minlength, { from: 0, whole: true });
+      if (input.ndim !== 1)
+        throw new ShapeError(`bincount: expected a vector, got shape ${formatShape(input.shape)}`, {
+          op: 'bincount',
+        });
+      if (input.dtype.category !== 1)
+        throw new DtypeError(`bincount: expected integers, got ${input.dtype.name}`, {
+          op: 'bincount',
+        });
+      if (weights !== null && !sameShape(weights.shape, input.shape))
+        throw new ShapeError(
+          `bincount: expected weights of shape ${formatShape(input.shape)}, got ${formatShape(weights.shape)}`,
+          { op: 'bincount', shape: weights.shape },
+        );
+      const index = input.long();
+      if (index.numel() === 0) return index.newZeros([minlength]);
+      if (Number(calledAs('bincount', () => index.amin().item())) < 0)
+        throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
+      const size = Math.max(minlength, Number(calledAs('bincount', () => index.amax().item())) + 1);
+      if (weights === null) return bincountOf(index, size);
+      const factors = weights.dtype === float32 ? weights : weights.double();
+      return factors.newZeros([size]).scatterAdd(0, index, factors);
+    },
+  ),
+  {
+    readsValues: true,
+    samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), null, 6]],
   },
 );
-defineComposite('bincount', bincount, {
-  readsValues: true,
-  samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), null, 6]],
-});
 
 /**
  * Counts of elements in `bins` (100) equal parts of [min, max]; the last holds max too, others and
@@ -342,37 +363,40 @@ defineComposite('bincount', bincount, {
  * max, or no tensor; ArgumentError for infinite elements and NaN without a range
  * @see PyTorch `torch.histc`
  */
-export const histc = defineFunction(
-  'histc(input, /, bins, min, max)',
-  (input: Tensor, bins = 100, min = 0, max = 0): Tensor => {
-    requireTensor(input, 'histc');
-    requireFloating(input, 'histc');
-    checkNumber('histc', 'bins', bins, { from: 1, whole: true });
-    checkNumber('histc', 'min', min);
-    checkNumber('histc', 'max', max, { from: min });
-    const x = input.detach().reshape(-1);
-    const whole = min === max && x.numel() > 0;
-    const [low, high] = whole
-      ? waitingFor('histc', () => [Number(x.amin().item()), Number(x.amax().item())] as const)
-      : [min, max];
-    if (!Number.isFinite(low) || !Number.isFinite(high))
-      throw new ArgumentError(
-        `histc: the range from ${low} to ${high} is not finite; give { min, max }`,
-        { op: 'histc', min: low, max: high },
-      );
-    const [from, to] = low === high ? [low - 1, high + 1] : [low, high];
-    const inside = x.ge(from).logicalAnd(x.le(to));
-    const bin = where(inside, x.sub(from).mul(bins / (to - from)), 0)
-      .floor()
-      .clamp({ min: 0, max: bins - 1 })
-      .long();
-    return x.newZeros([bins]).scatterAdd(0, bin, inside.to(x.dtype));
+export const histc = defineComposite(
+  'histc',
+  defineFunction(
+    'histc(input, /, bins, min, max)',
+    (input: Tensor, bins = 100, min = 0, max = 0): Tensor => {
+      requireTensor(input, 'histc');
+      requireFloating(input, 'histc');
+      checkNumber('histc', 'bins', bins, { from: 1, whole: true });
+      checkNumber('histc', 'min', min);
+      checkNumber('histc', 'max', max, { from: min });
+      const x = input.detach().reshape(-1);
+      const whole = min === max && x.numel() > 0;
+      const [low, high] = whole
+        ? calledAs('histc', () => [Number(x.amin().item()), Number(x.amax().item())] as const)
+        : [min, max];
+      if (!Number.isFinite(low) || !Number.isFinite(high))
+        throw new ArgumentError(
+          `histc: the range from ${low} to ${high} is not finite; give { min, max }`,
+          { op: 'histc', min: low, max: high },
+        );
+      const [from, to] = low === high ? [low - 1, high + 1] : [low, high];
+      const inside = x.ge(from).logicalAnd(x.le(to));
+      const bin = where(inside, x.sub(from).mul(bins / (to - from)), 0)
+        .floor()
+        .clamp({ min: 0, max: bins - 1 })
+        .long();
+      return x.newZeros([bins]).scatterAdd(0, bin, inside.to(x.dtype));
+    },
+  ),
+  {
+    readsValues: true,
+    samples: () => [[sampleTensor([9]).detach(), 4, { min: -1, max: 1 }]],
   },
 );
-defineComposite('histc', histc, {
-  readsValues: true,
-  samples: () => [[sampleTensor([9]).detach(), 4, { min: -1, max: 1 }]],
-});
 
 declare module '../core/tensor.js' {
   interface Tensor {

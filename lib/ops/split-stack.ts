@@ -24,18 +24,21 @@ const matrix = () => sampleTensor([3, 4]);
  * IndexError for a tensor without dims; IndexError for the dim
  * @see PyTorch `torch.tensor_split`
  */
-export const tensorSplit = defineFunction(
-  'tensorSplit(input, /, indicesOrSections, dim)',
-  (input: Tensor, indicesOrSections: number | readonly number[], dim = 0): Tensor[] => {
-    return pieces('tensorSplit', input, indicesOrSections, dim);
+export const tensorSplit = defineComposite(
+  'tensorSplit',
+  defineFunction(
+    'tensorSplit(input, /, indicesOrSections, dim)',
+    (input: Tensor, indicesOrSections: number | readonly number[], dim = 0): Tensor[] => {
+      return pieces('tensorSplit', input, indicesOrSections, dim);
+    },
+  ),
+  {
+    samples: () => [
+      [sampleTensor([7, 2]), 3],
+      [sampleTensor([7, 2]), [1, 4], 0],
+    ],
   },
 );
-defineComposite('tensorSplit', tensorSplit, {
-  samples: () => [
-    [sampleTensor([7, 2]), 3],
-    [sampleTensor([7, 2]), [1, 4], 0],
-  ],
-});
 
 function pieces(
   op: string,
@@ -85,29 +88,35 @@ function requireEvenParts(
  * {@link tensorSplit} along dim 1, or dim 0 of a vector, into equal parts where their number is
  * given. @see PyTorch `torch.hsplit`
  */
-export const hsplit = defineFunction(
-  'hsplit(input, /, indicesOrSections)',
-  (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
-    requireTensor(input, 'hsplit');
-    const dim = input.ndim === 1 ? 0 : 1;
-    requireEvenParts('hsplit', input, indicesOrSections, dim, 1);
-    return pieces('hsplit', input, indicesOrSections, dim);
-  },
+export const hsplit = defineComposite(
+  'hsplit',
+  defineFunction(
+    'hsplit(input, /, indicesOrSections)',
+    (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
+      requireTensor(input, 'hsplit');
+      const dim = input.ndim === 1 ? 0 : 1;
+      requireEvenParts('hsplit', input, indicesOrSections, dim, 1);
+      return pieces('hsplit', input, indicesOrSections, dim);
+    },
+  ),
+  { samples: () => [[matrix(), 2]] },
 );
-defineComposite('hsplit', hsplit, { samples: () => [[matrix(), 2]] });
 
 /**
  * {@link tensorSplit} along dim 0 of at least two dims, into equal parts where their number is
  * given. @see PyTorch `torch.vsplit`
  */
-export const vsplit = defineFunction(
-  'vsplit(input, /, indicesOrSections)',
-  (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
-    requireEvenParts('vsplit', input, indicesOrSections, 0, 2);
-    return pieces('vsplit', input, indicesOrSections, 0);
-  },
+export const vsplit = defineComposite(
+  'vsplit',
+  defineFunction(
+    'vsplit(input, /, indicesOrSections)',
+    (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
+      requireEvenParts('vsplit', input, indicesOrSections, 0, 2);
+      return pieces('vsplit', input, indicesOrSections, 0);
+    },
+  ),
+  { samples: () => [[matrix(), [1]]] },
 );
-defineComposite('vsplit', vsplit, { samples: () => [[matrix(), [1]]] });
 
 /**
  * Joins along dim 1, vectors along dim 0; dtypes promoted. Shapes: `[m, a]` and `[m, b]` give `[m,

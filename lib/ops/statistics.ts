@@ -33,32 +33,35 @@ const matrix = () => sampleTensor([3, 5]);
  * range
  * @see PyTorch `torch.kthvalue`
  */
-export const kthvalue = defineFunction(
-  'kthvalue(input, /, k, dim, keepdim)',
-  (input: Tensor, k: number, dim = -1, keepdim = false): ValuesAndIndices => {
-    requireTensor(input, 'kthvalue');
-    checkFlag('kthvalue', 'keepdim', keepdim);
-    const at = wrapDim(dim, input.ndim, 'kthvalue');
-    const size = input.shape[at] ?? 1;
-    if (!Number.isInteger(k) || k < 1 || k > size)
-      throw new ArgumentError(
-        `kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`,
-        { op: 'kthvalue', k, shape: input.shape },
-      );
-    if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
-    const { values, indices } = sort(input, at);
-    // Copies: views would keep all of the sorted tensor.
-    const chosen = (t: Tensor): Tensor =>
-      copyRowMajor(keepdim ? t.narrow(at, k - 1, 1) : t.select(at, k - 1));
-    return new ValuesAndIndices(chosen(values), chosen(indices));
+export const kthvalue = defineComposite(
+  'kthvalue',
+  defineFunction(
+    'kthvalue(input, /, k, dim, keepdim)',
+    (input: Tensor, k: number, dim = -1, keepdim = false): ValuesAndIndices => {
+      requireTensor(input, 'kthvalue');
+      checkFlag('kthvalue', 'keepdim', keepdim);
+      const at = wrapDim(dim, input.ndim, 'kthvalue');
+      const size = input.shape[at] ?? 1;
+      if (!Number.isInteger(k) || k < 1 || k > size)
+        throw new ArgumentError(
+          `kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`,
+          { op: 'kthvalue', k, shape: input.shape },
+        );
+      if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
+      const { values, indices } = sort(input, at);
+      // Copies: views would keep all of the sorted tensor.
+      const chosen = (t: Tensor): Tensor =>
+        copyRowMajor(keepdim ? t.narrow(at, k - 1, 1) : t.select(at, k - 1));
+      return new ValuesAndIndices(chosen(values), chosen(indices));
+    },
+  ),
+  {
+    samples: () => [
+      [matrix(), 2],
+      [matrix(), 3, 0, { keepdim: true }],
+    ],
   },
 );
-defineComposite('kthvalue', kthvalue, {
-  samples: () => [
-    [matrix(), 2],
-    [matrix(), 3, 0, { keepdim: true }],
-  ],
-});
 
 /** A value of the tensor whose gradient goes to all elements that equal it, in equal parts. */
 function sharedByTies(input: Tensor, value: Tensor): Tensor {
@@ -74,27 +77,30 @@ function sharedByTies(input: Tensor, value: Tensor): Tensor {
  * @throws IndexError along a dim over nothing, and over nothing of integers; for a dim out of range
  * @see PyTorch `torch.median`
  */
-export const median = defineFunction(
-  'median(input, /, dim, keepdim)',
-  (input: Tensor, dim: number | null = null, keepdim = false): Tensor | ValuesAndIndices => {
-    requireTensor(input, 'median');
-    checkFlag('median', 'keepdim', keepdim);
-    if (dim === null && input.numel() === 0) return ofNothing(input);
-    if (dim === null)
-      return input.requiresGrad
-        ? sharedByTies(input, middle(reshapeIfNeeded(input.detach(), [-1]), 0, false).values)
-        : middle(reshapeIfNeeded(input, [-1]), 0, false).values;
-    return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
+export const median = defineComposite(
+  'median',
+  defineFunction(
+    'median(input, /, dim, keepdim)',
+    (input: Tensor, dim: number | null = null, keepdim = false): Tensor | ValuesAndIndices => {
+      requireTensor(input, 'median');
+      checkFlag('median', 'keepdim', keepdim);
+      if (dim === null && input.numel() === 0) return ofNothing(input);
+      if (dim === null)
+        return input.requiresGrad
+          ? sharedByTies(input, middle(reshapeIfNeeded(input.detach(), [-1]), 0, false).values)
+          : middle(reshapeIfNeeded(input, [-1]), 0, false).values;
+      return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
+    },
+  ) as unknown as MedianOfAll & MedianAlong,
+  {
+    samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]],
   },
-) as unknown as MedianOfAll & MedianAlong;
+);
 type MedianOfAll = FunctionOf<'median(input, /)', (input: Tensor) => Tensor>;
 type MedianAlong = FunctionOf<
   'median(input, /, dim, keepdim)',
   (input: Tensor, dim: number, keepdim?: boolean) => ValuesAndIndices
 >;
-defineComposite('median', median, {
-  samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]],
-});
 
 /** @throws IndexError unless NaN can stand for the value that is not there */
 function ofNothing(input: Tensor): Tensor {
@@ -146,60 +152,65 @@ export interface QuantileOptions {
  * out of range
  * @see PyTorch `torch.quantile`
  */
-export const quantile = defineFunction(
-  'quantile(input, /, q, dim, keepdim, *, interpolation)',
-  (
-    input: Tensor,
-    q: number | Tensor,
-    dim: number | null = null,
-    keepdim = false,
-    { interpolation = 'linear' }: QuantileOptions = {},
-  ): Tensor => {
-    if (areOptions(dim)) return quantile(input, q, null, dim);
-    requireTensor(input, 'quantile');
-    checkOneOf('quantile', 'interpolation', interpolation, [
-      'linear',
-      'lower',
-      'higher',
-      'nearest',
-      'midpoint',
-    ]);
-    requireFloating(input, 'quantile');
-    if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
-    if (q instanceof Tensor && q.ndim > 1)
-      throw new ShapeError(
-        `quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`,
-        { op: 'quantile' },
-      );
-    const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
-    const rows = dim === null || input.ndim === 0 ? reshapeIfNeeded(input, [-1]) : input;
-    const size = rows.shape[at] as number;
-    if (size === 0)
-      throw new IndexError(`quantile: shape ${formatShape(input.shape)} holds no elements`, {
-        op: 'quantile',
-        shape: input.shape,
-      });
-    const sorted = sort(rows, at).values.movedim(at, 0); // [n, ...]
-    const wanted =
-      q instanceof Tensor ? q.to({ dtype: input.dtype, device: input.device }) : input.newTensor(q);
-    // [q, ...]
-    const found = between(sorted, reshapeIfNeeded(wanted, [-1]).mul(size - 1), interpolation);
-    const largest = sorted.select(0, -1);
-    const clean = where(largest.isnan(), largest, found);
-    const kept = !keepdim
-      ? clean
-      : dim === null
-        ? clean.reshape([-1, ...input.shape.map(() => 1)])
-        : clean.unsqueeze(at + 1);
-    return wanted.ndim === 0 ? kept.select(0, 0) : kept;
+export const quantile = defineComposite(
+  'quantile',
+  defineFunction(
+    'quantile(input, /, q, dim, keepdim, *, interpolation)',
+    (
+      input: Tensor,
+      q: number | Tensor,
+      dim: number | null = null,
+      keepdim = false,
+      { interpolation = 'linear' }: QuantileOptions = {},
+    ): Tensor => {
+      if (areOptions(dim)) return quantile(input, q, null, dim);
+      requireTensor(input, 'quantile');
+      checkOneOf('quantile', 'interpolation', interpolation, [
+        'linear',
+        'lower',
+        'higher',
+        'nearest',
+        'midpoint',
+      ]);
+      requireFloating(input, 'quantile');
+      if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
+      if (q instanceof Tensor && q.ndim > 1)
+        throw new ShapeError(
+          `quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`,
+          { op: 'quantile' },
+        );
+      const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
+      const rows = dim === null || input.ndim === 0 ? reshapeIfNeeded(input, [-1]) : input;
+      const size = rows.shape[at] as number;
+      if (size === 0)
+        throw new IndexError(`quantile: shape ${formatShape(input.shape)} holds no elements`, {
+          op: 'quantile',
+          shape: input.shape,
+        });
+      const sorted = sort(rows, at).values.movedim(at, 0); // [n, ...]
+      const wanted =
+        q instanceof Tensor
+          ? q.to({ dtype: input.dtype, device: input.device })
+          : input.newTensor(q);
+      // [q, ...]
+      const found = between(sorted, reshapeIfNeeded(wanted, [-1]).mul(size - 1), interpolation);
+      const largest = sorted.select(0, -1);
+      const clean = where(largest.isnan(), largest, found);
+      const kept = !keepdim
+        ? clean
+        : dim === null
+          ? clean.reshape([-1, ...input.shape.map(() => 1)])
+          : clean.unsqueeze(at + 1);
+      return wanted.ndim === 0 ? kept.select(0, 0) : kept;
+    },
+  ),
+  {
+    samples: () => [
+      [matrix(), 0.3],
+      [matrix(), 0.6, 1, { keepdim: true }],
+    ],
   },
 );
-defineComposite('quantile', quantile, {
-  samples: () => [
-    [matrix(), 0.3],
-    [matrix(), 0.6, 1, { keepdim: true }],
-  ],
-});
 
 /** Elements of the first dim at fractional ranks. */
 function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): Tensor {
@@ -216,15 +227,18 @@ function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): T
  * {@link Tensor.sum} over dims that counts NaN as 0; integers and bools give int64. Gradient: yes,
  * 0 at NaN. @throws as that @see PyTorch `torch.nansum`
  */
-export const nansum = defineFunction(
-  'nansum(input, /, dim, keepdim, *, dtype)',
-  (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor => {
-    requireTensor(input, 'nansum');
-    wrapDims(dim, input.ndim, 'nansum');
-    return where(input.isnan(), 0, input).sum(dim, keepdim, options);
-  },
+export const nansum = defineComposite(
+  'nansum',
+  defineFunction(
+    'nansum(input, /, dim, keepdim, *, dtype)',
+    (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor => {
+      requireTensor(input, 'nansum');
+      wrapDims(dim, input.ndim, 'nansum');
+      return where(input.isnan(), 0, input).sum(dim, keepdim, options);
+    },
+  ),
+  { samples: () => [[matrix()], [matrix(), 1]] },
 );
-defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] });
 
 /**
  * Mean over dims (all) of the elements that are not NaN; NaN of none. Dtypes: floating, kept.
@@ -233,19 +247,22 @@ defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] }
  * @throws DtypeError for integers and bools; IndexError for a dim out of range or given twice
  * @see PyTorch `torch.nanmean`
  */
-export const nanmean = defineFunction(
-  'nanmean(input, /, dim, keepdim)',
-  (input: Tensor, dim: Dims = null, keepdim = false): Tensor => {
-    requireTensor(input, 'nanmean');
-    checkFlag('nanmean', 'keepdim', keepdim);
-    requireFloating(input, 'nanmean');
-    wrapDims(dim, input.ndim, 'nanmean');
-    return nansum(input, dim, keepdim).div(input.isnan().logicalNot().sum(dim, keepdim));
+export const nanmean = defineComposite(
+  'nanmean',
+  defineFunction(
+    'nanmean(input, /, dim, keepdim)',
+    (input: Tensor, dim: Dims = null, keepdim = false): Tensor => {
+      requireTensor(input, 'nanmean');
+      checkFlag('nanmean', 'keepdim', keepdim);
+      requireFloating(input, 'nanmean');
+      wrapDims(dim, input.ndim, 'nanmean');
+      return nansum(input, dim, keepdim).div(input.isnan().logicalNot().sum(dim, keepdim));
+    },
+  ),
+  {
+    samples: () => [[matrix()], [matrix(), 0, { keepdim: true }]],
   },
 );
-defineComposite('nanmean', nanmean, {
-  samples: () => [[matrix()], [matrix(), 0, { keepdim: true }]],
-});
 
 /**
  * How many elements are not 0 (NaN counts), over dims (all), which fall away. Dtypes: all; int64.
@@ -254,15 +271,15 @@ defineComposite('nanmean', nanmean, {
  * @throws IndexError for a dim out of range or given twice; ArgumentError for no tensor
  * @see PyTorch `torch.count_nonzero`
  */
-export const countNonzero = defineFunction(
-  'countNonzero(input, /, dim)',
-  (input: Tensor, dim: Dims = null): Tensor => {
+export const countNonzero = defineComposite(
+  'countNonzero',
+  defineFunction('countNonzero(input, /, dim)', (input: Tensor, dim: Dims = null): Tensor => {
     requireTensor(input, 'countNonzero');
     wrapDims(dim, input.ndim, 'countNonzero');
     return input.ne(0).sum(dim);
-  },
+  }),
+  { samples: () => [[matrix().detach(), 1]] },
 );
-defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach(), 1]] });
 
 /**
  * Standard deviation and mean over dims (all), as {@link varMean}. Gradient: yes.
@@ -271,20 +288,23 @@ defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach
  * twice
  * @see PyTorch `torch.std_mean`
  */
-export const stdMean = defineFunction(
-  'stdMean(input, /, dim, unbiased, keepdim, *, correction)',
-  (
-    input: Tensor,
-    dim: Dims | boolean = null,
-    unbiased: boolean | null = null,
-    keepdim = false,
-    options: CorrectionOption = {},
-  ): [Tensor, Tensor] => {
-    const [variance, mean] = varMeanAs('stdMean', input, dim, unbiased, keepdim, options, true);
-    return [deviation(variance).to(input.dtype), mean.to(input.dtype)];
-  },
+export const stdMean = defineComposite(
+  'stdMean',
+  defineFunction(
+    'stdMean(input, /, dim, unbiased, keepdim, *, correction)',
+    (
+      input: Tensor,
+      dim: Dims | boolean = null,
+      unbiased: boolean | null = null,
+      keepdim = false,
+      options: CorrectionOption = {},
+    ): [Tensor, Tensor] => {
+      const [variance, mean] = varMeanAs('stdMean', input, dim, unbiased, keepdim, options, true);
+      return [deviation(variance).to(input.dtype), mean.to(input.dtype)];
+    },
+  ),
+  { method: false, samples: () => [[matrix(), 1]] },
 );
-defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 1]] });
 
 /**
  * The smallest and the largest element, of all or along a dim; NaN wins. Dtypes: all, kept.
@@ -293,24 +313,27 @@ defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 
  * @throws IndexError over nothing, or for a dim out of range
  * @see PyTorch `torch.aminmax`
  */
-export const aminmax = defineFunction(
-  'aminmax(input, /, *, dim, keepdim)',
-  (
-    input: Tensor,
-    { dim = null, keepdim = false }: { dim?: number | null; keepdim?: boolean } = {},
-  ): { min: Tensor; max: Tensor } => {
-    requireTensor(input, 'aminmax');
-    checkFlag('aminmax', 'keepdim', keepdim);
-    if (dim !== null) wrapDim(dim, input.ndim, 'aminmax');
-    if (input.numel() === 0 && (dim === null || input.size(dim) === 0))
-      throw new IndexError(
-        `aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`,
-        { op: 'aminmax', shape: input.shape },
-      );
-    return { min: input.amin(dim, keepdim), max: input.amax(dim, keepdim) };
-  },
+export const aminmax = defineComposite(
+  'aminmax',
+  defineFunction(
+    'aminmax(input, /, *, dim, keepdim)',
+    (
+      input: Tensor,
+      { dim = null, keepdim = false }: { dim?: number | null; keepdim?: boolean } = {},
+    ): { min: Tensor; max: Tensor } => {
+      requireTensor(input, 'aminmax');
+      checkFlag('aminmax', 'keepdim', keepdim);
+      if (dim !== null) wrapDim(dim, input.ndim, 'aminmax');
+      if (input.numel() === 0 && (dim === null || input.size(dim) === 0))
+        throw new IndexError(
+          `aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`,
+          { op: 'aminmax', shape: input.shape },
+        );
+      return { min: input.amin(dim, keepdim), max: input.amax(dim, keepdim) };
+    },
+  ),
+  { samples: () => [[matrix()], [matrix(), { dim: 1 }]] },
 );
-defineComposite('aminmax', aminmax, { samples: () => [[matrix()], [matrix(), { dim: 1 }]] });
 
 /**
  * Differences of neighbours along a dim (the last), `n` (1) times; of bools, whether they differ.
@@ -321,44 +344,47 @@ defineComposite('aminmax', aminmax, { samples: () => [[matrix()], [matrix(), { d
  * cannot be joined; IndexError for a dim out of range
  * @see PyTorch `torch.diff`
  */
-export const diff = defineFunction(
-  'diff(input, /, n, dim, prepend, append)',
-  (
-    input: Tensor,
-    n = 1,
-    dim = -1,
-    prepend: Tensor | null = null,
-    append: Tensor | null = null,
-  ): Tensor => {
-    requireTensor(input, 'diff');
-    checkNumber('diff', 'n', n, { from: 0, whole: true });
-    for (const [name, t] of Object.entries({ prepend, append }))
-      if (t !== null) requireTensor(t, 'diff', name);
-    if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });
-    wrapDim(dim, input.ndim, 'diff');
-    if (n === 0) return input.clone(); // nothing is joined then, as in PyTorch
-    let x =
-      prepend || append
-        ? cat(
-            [prepend, input, append].filter((t): t is Tensor => t !== null),
-            dim,
-          )
-        : input;
-    for (let i = 0; i < n && x.size(dim) > 0; i++) {
-      const size = x.size(dim);
-      const [later, earlier] = [x.narrow(dim, 1, size - 1), x.narrow(dim, 0, size - 1)];
-      x = x.dtype.category === 0 ? later.logicalXor(earlier) : later.sub(earlier);
-    }
-    return x === input ? input.clone() : x;
+export const diff = defineComposite(
+  'diff',
+  defineFunction(
+    'diff(input, /, n, dim, prepend, append)',
+    (
+      input: Tensor,
+      n = 1,
+      dim = -1,
+      prepend: Tensor | null = null,
+      append: Tensor | null = null,
+    ): Tensor => {
+      requireTensor(input, 'diff');
+      checkNumber('diff', 'n', n, { from: 0, whole: true });
+      for (const [name, t] of Object.entries({ prepend, append }))
+        if (t !== null) requireTensor(t, 'diff', name);
+      if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });
+      wrapDim(dim, input.ndim, 'diff');
+      if (n === 0) return input.clone(); // nothing is joined then, as in PyTorch
+      let x =
+        prepend || append
+          ? cat(
+              [prepend, input, append].filter((t): t is Tensor => t !== null),
+              dim,
+            )
+          : input;
+      for (let i = 0; i < n && x.size(dim) > 0; i++) {
+        const size = x.size(dim);
+        const [later, earlier] = [x.narrow(dim, 1, size - 1), x.narrow(dim, 0, size - 1)];
+        x = x.dtype.category === 0 ? later.logicalXor(earlier) : later.sub(earlier);
+      }
+      return x === input ? input.clone() : x;
+    },
+  ),
+  {
+    samples: () => [
+      [matrix()],
+      [matrix(), 2, 1],
+      [matrix(), 1, 0, { prepend: sampleTensor([1, 5], { seed: 3 }) }],
+    ],
   },
 );
-defineComposite('diff', diff, {
-  samples: () => [
-    [matrix()],
-    [matrix(), 2, 1],
-    [matrix(), 1, 0, { prepend: sampleTensor([1, 5], { seed: 3 }) }],
-  ],
-});
 
 declare module '../core/tensor.js' {
   interface Tensor {

@@ -1,6 +1,7 @@
 /** Texts that native code knows by numbers: those of calls, as their errors say them. */
 import assert from 'node:assert/strict';
-import { collectiveKinds, onPurpose } from '../../lib/core/collective.js';
+import { withPurpose } from '../../lib/core/call-context.js';
+import { collectiveKinds } from '../../lib/core/collective.js';
 import { runLocalRanks } from '../../lib/distributed/local-ranks/run.js';
 import { allReduce, CollectiveError, getRank, worldGroup } from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
@@ -75,9 +76,9 @@ describe('texts of calls', () => {
       const t = ones([2]);
       const purpose = getRank() === 0 ? 'of the first' : 'of the second';
       if (getRank() === 0) {
-        onPurpose(purpose, () => allReduce(t));
-        for (let i = 0; i < 5000; i++) onPurpose(`behind it ${i}`, () => allReduce(t));
-      } else onPurpose(purpose, () => allReduce(t));
+        withPurpose(purpose, () => allReduce(t));
+        for (let i = 0; i < 5000; i++) withPurpose(`behind it ${i}`, () => allReduce(t));
+      } else withPurpose(purpose, () => allReduce(t));
       await t.read();
     };
     await assert.rejects(runLocalRanks(2, differing, { timeoutMs: 5000 }), (error: Error) => {

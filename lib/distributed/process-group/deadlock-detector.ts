@@ -4,8 +4,9 @@
  * lane (a stream of a rank, which runs in order) lists its pending calls. A call leaves its lanes
  * once every member has called it and nothing is left before it.
  */
+
+import { callContext } from '../../core/call-context.js';
 import { DistributedError } from '../../core/errors.js';
-import { waiting } from '../../core/waiting.js';
 import {
   type Call,
   checkOrder,
@@ -259,7 +260,7 @@ export class PendingCalls {
   check(rank: number, op: string): void {
     const call = this.firstOf(rank);
     if (call === undefined) return;
-    const reader = waiting.op;
+    const reader = callContext.op;
     const advice =
       reader === null
         ? 'Use `await t.read()` or `await t.itemAsync()` instead.'

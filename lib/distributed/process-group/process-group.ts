@@ -1,6 +1,7 @@
 /** The class of process groups: runs collectives by the engine of each kind of device. */
+import { callContext } from '../../core/call-context.js';
 import { callSite } from '../../core/call-site.js';
-import { type CollectiveCall, type CollectiveGroup, purpose } from '../../core/collective.js';
+import type { CollectiveCall, CollectiveGroup } from '../../core/collective.js';
 import {
   type Device,
   type DeviceType,
@@ -113,7 +114,7 @@ export class ProcessGroup implements CollectiveGroup {
     );
     this.runtime.turns?.call(name);
     // If it throws, nothing was called.
-    engine.run(name, call, where, purpose.text || (call.about ?? ''));
+    engine.run(name, call, where, callContext.purpose || (call.about ?? ''));
     this.runtime.lastCall = name;
     this.runtime.lastPlace = where;
     try {

@@ -1,7 +1,8 @@
 /** Records the collectives of a rank: kind, bytes, cause, and the module that needed them. */
+
+import { callContext } from '../../core/call-context.js';
 import type { CollectiveKind } from '../../core/collective.js';
 import { ShardingError } from '../../core/errors.js';
-import { moduleTrace } from '../../core/module-trace.js';
 import { checkFunction } from '../../core/options.js';
 import { numelOf } from '../../core/shape.js';
 import {
@@ -133,10 +134,10 @@ export class CommDebugMode {
     const stop = watchCollectives((record) => {
       if (findContext() === own) this.list.push(eventOf(record));
     });
-    moduleTrace.asking++;
+    callContext.moduleObservers++;
     this.stopWatching = () => {
       stop();
-      moduleTrace.asking--;
+      callContext.moduleObservers--;
       this.stopWatching = null;
     };
     return { [Symbol.dispose]: () => this.stopWatching?.() };
@@ -252,8 +253,8 @@ function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
     sentBytes: sent,
     receivedBytes: received,
     cause: causeInWords(),
-    modulePath: modulePath(moduleTrace.calls),
-    phase: moduleTrace.backward ? 'backward' : 'forward',
+    modulePath: modulePath(callContext.modules),
+    phase: callContext.isBackward ? 'backward' : 'forward',
     where,
   };
 }

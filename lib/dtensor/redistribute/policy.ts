@@ -1,37 +1,48 @@
 /**
  * What is said about redistributions: why they happen, whether they may, and what was asked for.
  */
+import { callContext, calledAs } from '../../core/call-context.js';
 import { atCallSite } from '../../core/call-site.js';
 import { dispatchOne } from '../../core/dispatch.js';
-import { ShardingError } from '../../core/errors.js';
-import { moduleTrace } from '../../core/module-trace.js';
+import { ShardingError, ShardwiseError } from '../../core/errors.js';
 import { checkFlag } from '../../core/options.js';
 import type { DTensorSpec } from '../spec/spec.js';
-import { calledName } from './called-as.js';
 
-/** Why ranks communicate at the moment; for those that count collectives. @internal */
-export const cause: { called: string | null; text: (() => string) | null; meshDim: string | null } =
-  { called: null, text: null, meshDim: null };
+/** Why ranks communicate at the moment, for observers of collectives. @internal */
+export const cause: { text: (() => string) | null; meshDim: string | null } = {
+  text: null,
+  meshDim: null,
+};
 
-/** In words, after what the program called, if that is something else. Takes its time. @internal */
+/** The cause as a text, after what the program called unless it begins with that. @internal */
 export function causeInWords(): string | null {
-  if (cause.text === null) return cause.called;
-  const [text, called] = [cause.text(), cause.called ?? calledName(null)];
-  return called === null || text.startsWith(`${called}:`) ? text : `${called}, in ${text}`;
+  const { op } = callContext;
+  if (cause.text === null) return op;
+  const text = cause.text();
+  return op === null || text.startsWith(`${op}:`) ? text : `${op}, in ${text}`;
 }
 
 /**
- * Runs the decomposition of an op; of those in one another the outermost is what was called. Who
- * asks is told later, when functions inside are running too. @internal
+ * Puts what the program called before the op of the message, if that is something else. @internal
  */
+export function nameCaller(error: unknown): unknown {
+  const { op } = callContext;
+  if (op === null || !(error instanceof ShardwiseError)) return error;
+  const { message } = error;
+  if (!message.startsWith(`${op}:`) && !message.startsWith(`${op}, in `))
+    error.message = `${op}, in ${message}`;
+  return error;
+}
+
+/** Runs the decomposition of an op. @internal */
 export function decomposing<T>(op: string, fn: () => T): T {
-  const before = cause.called;
-  cause.called = before ?? (moduleTrace.asking > 0 ? calledName(op) : op);
-  try {
-    return atCallSite(fn, dispatchOne);
-  } finally {
-    cause.called = before;
-  }
+  return calledAs(op, () => {
+    try {
+      return atCallSite(fn, dispatchOne);
+    } catch (error) {
+      throw nameCaller(error);
+    }
+  });
 }
 
 /** Runs `fn` with what it communicates for at hand; written out only for who asks. @internal */

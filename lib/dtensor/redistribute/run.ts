@@ -2,7 +2,7 @@
  * Runs a plan on the local shard of this rank. Consecutive collectives of one kind along several
  * mesh dims become one collective among the ranks of all of them.
  */
-import { onPurpose } from '../../core/collective.js';
+import { withPurpose } from '../../core/call-context.js';
 import type { AnyOp } from '../../core/op.js';
 import { numelOf } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';
@@ -49,7 +49,7 @@ export function redistributeLocal(
   if (steps.length === 0) return local;
   const { text, merged } = mergedPlan(steps, from, to);
   const { last } = mesh.draws;
-  return onPurpose(
+  return withPurpose(
     last === ''
       ? text
       : `${last} ${text} Before these ranks draw random numbers, either all of them call ` +

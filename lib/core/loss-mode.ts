@@ -1,4 +1,0 @@
-/** Whether `lossParallel` is on. */
-
-/** @internal */
-export const lossMode: { parallel: boolean } = { parallel: false };
