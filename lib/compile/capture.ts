@@ -156,7 +156,7 @@ function tracedEffects(tracer: Tracer, outer: StorageEffects): StorageEffects {
     swap(target, source, counts) {
       const [fake, other] = [tracer.fakeOf(target), tracer.fakeOf(source)];
       tracer.effect('set_', [fake, other], (real, next) =>
-        layers.backend.effects.swap(real as Tensor, next as Tensor, counts),
+        layers.backend.effects.swap(real, next, counts),
       );
       tracer.leavesStorage(fake);
       outer.swap(fake, other, counts);
@@ -165,25 +165,23 @@ function tracedEffects(tracer: Tracer, outer: StorageEffects): StorageEffects {
       tracer.effect(
         `resize_${bytes}`,
         [tracer.tensorOn(storage)],
-        (t) => void (t as Tensor).untypedStorage().resize_(bytes),
+        (t) => void t.untypedStorage().resize_(bytes),
       );
       storage.nbytes = bytes;
     },
     setVersion(t, version) {
-      tracer.effect('setVersion', [t], (real) =>
-        layers.backend.effects.setVersion(real as Tensor, version),
-      );
+      tracer.effect('setVersion', [t], (real) => layers.backend.effects.setVersion(real, version));
       t.sharedVersion().value = version;
     },
     keepVersion(t) {
       const captured = t.currentVersion;
       let version = 0;
       tracer.effect('keepVersion', [t], (real) => {
-        version = (real as Tensor).currentVersion;
+        version = real.currentVersion;
       });
       return () => {
         tracer.effect('restoreVersion', [t], (real) =>
-          layers.backend.effects.setVersion(real as Tensor, version),
+          layers.backend.effects.setVersion(real, version),
         );
         t.sharedVersion().value = captured;
       };

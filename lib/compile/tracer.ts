@@ -77,13 +77,18 @@ export class Tracer {
     return into === null ? outputs : [into];
   }
 
-  effect(name: string, tensors: readonly Tensor[], effect: (...real: Tensor[]) => void): void {
+  /** Records an effect on tensors, which the graph repeats on the real ones. */
+  effect<Tensors extends readonly Tensor[]>(
+    name: string,
+    tensors: readonly [...Tensors],
+    effect: (...real: Tensors) => void,
+  ): void {
     this.push(
       new Node({
         kind: 'effect',
         name,
         inputs: tensors.map((t) => this.valueOf(this.fakeOf(t))),
-        effect,
+        effect: effect as never, // called with one tensor for each input
       }),
     );
   }
@@ -216,7 +221,7 @@ export class Tracer {
       );
     this.define(t, this.call(detachOp, [known], {}, [t]), 0);
     this.effect('ownVersion', [t], (real) => {
-      (real as Tensor).versionCounter = null;
+      real.versionCounter = null;
     });
     return t;
   }
