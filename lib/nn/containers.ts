@@ -14,11 +14,12 @@ import { Parameter } from './parameter.js';
 function itemAt<T>(kind: string, list: readonly T[], index: number): T {
   checkNumber(`${kind}.at`, 'index', index, { whole: true });
   const found = list[index < 0 ? index + list.length : index];
-  if (found === undefined)
-    throw new ArgumentError(
-      `${kind}: expected an index below ${list.length}, the number of items, got ${index}`,
-      { index },
-    );
+  if (found === undefined) {
+    const { length } = list;
+    const range =
+      length === 0 ? 'no index, it is empty' : `an index from ${-length} to ${length - 1}`;
+    throw new ArgumentError(`${kind}: expected ${range}, got ${index}`, { index });
+  }
   return found;
 }
 
