@@ -80,7 +80,7 @@ async function measure(
       row,
       failed: `ours is wrong: a sample is ${error} times as far from float64 as its dtype allows`,
     };
-  await sleep(20); // what it tells comes another way than its reply
+  await sleep(20); // its other output arrives by another pipe than the reply
   const by = ours
     .takeOutput()
     .flatMap((line) => /^shardwise: matmul .* by ([^:,\s]+)/.exec(line)?.[1] ?? []);

@@ -73,7 +73,7 @@ describe('a report with rows that were measured again', () => {
   });
 
   it('keeps a figure that failed in the later run, and says so', () => {
-    const told: string[] = [];
+    const lines: string[] = [];
     const earlier = reportOf('old', [measured(NORM, { ours: 35 })]);
     const both = withRerun(
       earlier,
@@ -81,14 +81,14 @@ describe('a report with rows that were measured again', () => {
         measured(NORM, { failed: 'ours: no memory' }),
         measured(ADD, { failed: 'torch: gone' }),
       ]),
-      (line) => told.push(line),
+      (line) => lines.push(line),
     );
     assert.deepEqual(
       [rowIn(both, NORM).ours, rowIn(both, NORM).failed, rowIn(both, NORM).commit],
       [35, undefined, undefined],
     );
     assert.equal(rowIn(both, ADD).failed, 'torch: gone');
-    assert.deepEqual(told, [
+    assert.deepEqual(lines, [
       `${NORM}: the earlier figure stays, because it failed now: ours: no memory`,
     ]);
   });

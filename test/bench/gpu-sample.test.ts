@@ -84,13 +84,13 @@ describe('samples of kernel results', () => {
       (row) =>
         commonOps[row.job.op] !== undefined || prepare(smaller(row), 'cpu').sample === undefined,
     );
-    const told = [copyRow, ...rows].filter(
+    const sampled = [copyRow, ...rows].filter(
       ({ group, job }) =>
         ['copy', 'everyday', 'host'].includes(group) || job.scores === 'causal with dropout',
     );
     assert.deepEqual(
       unsampled.map(({ name }) => name),
-      told.map(({ name }) => name),
+      sampled.map(({ name }) => name),
     );
   });
 

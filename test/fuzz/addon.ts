@@ -27,7 +27,7 @@ const WORD_BYTES = words.byteLength;
 let recorded: Command[] | null = null;
 const streams: number[] = [];
 
-/** What one case holds and has to give back. */
+/** The storages of one case, which it must free. */
 class AddonCase {
   readonly rng: Rng;
   readonly handles: number[] = [];
@@ -41,7 +41,7 @@ class AddonCase {
     this.trace = trace;
   }
 
-  /** Calls a function; `undefined` where the addon refused. */
+  /** Calls a function; `undefined` if the addon throws an error of its own. */
   call(name: string, args: readonly unknown[]): { value: unknown } | undefined {
     this.trace(`${name}(${args.map((arg) => inspect(arg)).join(', ')})`);
     try {
@@ -55,13 +55,13 @@ class AddonCase {
     }
   }
 
-  /** A storage with bytes of chance in it. */
+  /** A storage with random bytes. */
   storage(bytes: number): number {
     const made = this.call('allocate', [this.stream(), bytes, false]);
     if (made === undefined) return 0;
     const handle = words[0] as number;
     this.handles.push(handle);
-    const density = this.rng.pick([0, 0, 0.3]); // zeros are indices that fit
+    const density = this.rng.pick([0, 0, 0.3]); // zeros are valid indices
     const content = new Uint8Array(Math.min(bytes, 256)).map(() =>
       this.rng.chance(density) ? this.rng.int(0, 255) : 0,
     );
@@ -124,7 +124,7 @@ function anyArgument(run: AddonCase): unknown {
   return rng.chance(0.6) ? rng.int(-1, 9) : rng.pick(anyWord);
 }
 
-/** Functions that take a callback get one that counts, in its place, most of the time. */
+/** Random arguments; functions that take a callback mostly get one that counts its calls. */
 function argumentsFor(run: AddonCase, name: string): unknown[] {
   const args = run.rng.list(run.rng.int(0, 6), () => anyArgument(run));
   const callback = name === 'readAsync' ? 4 : name === 'whenDone' ? 1 : -1;
@@ -163,7 +163,7 @@ function commandCall(run: AddonCase): void {
   const command = structuredClone(rng.pick(recorded));
   command.stream = run.stream();
   command.flags = rng.int(0, 1);
-  if (rng.chance(0.3)) command.cost = 1e9; // through the ring
+  if (rng.chance(0.3)) command.cost = 1e9; // run asynchronously
   for (const operand of command.operands)
     if (operand.kind > 0) operand.kind = run.storage(bytesOf(operand));
   damage(rng, command, run.handles, addon.kernelNames.length);
@@ -180,7 +180,7 @@ function commandCall(run: AddonCase): void {
   collectOutputs(run, list);
 }
 
-/** Handles that the addon wrote over the words that asked for an allocation. */
+/** Collects the handles that the addon wrote for requested allocations. */
 function collectOutputs(run: AddonCase, list: readonly number[]): void {
   for (let at = 7; at < list.length; at++) {
     if (list[at] === ALLOCATE && words[at] !== ALLOCATE && (words[at] as number) >= 2 ** 24)
@@ -188,7 +188,7 @@ function collectOutputs(run: AddonCase, list: readonly number[]): void {
   }
 }
 
-/** More commands than the ring holds, none waited for. */
+/** Submits more commands than the ring holds without waiting. */
 function overflowRing(run: AddonCase): void {
   const kernel = addon.kernelNames.indexOf('add');
   const handle = run.storage(4096);
@@ -217,7 +217,7 @@ function overflowRing(run: AddonCase): void {
   if (run.rng.chance(0.5)) run.call('release', [handle]);
 }
 
-/** The largest commands: thousands of operands, words up to the end of the buffer. */
+/** Submits the largest commands: thousands of operands, words up to the end of the buffer. */
 function hugeCommand(run: AddonCase): void {
   const count = run.rng.pick([1, 100, 4095, 4096, 5000]);
   const handle = run.storage(64);

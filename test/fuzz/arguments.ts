@@ -11,7 +11,7 @@ import {
   dtypes,
 } from './tensors.js';
 
-/** What a call may refer to: tensors of the case so far. */
+/** The tensors of the case so far, which calls may use. */
 export interface Pool {
   readonly rng: Rng;
   readonly tensors: Tensor[];

@@ -24,7 +24,7 @@ const writerArguments = programArguments('fuzz/checkpoint-writer');
 const [writer, execArgv] = [writerArguments.at(-1) as string, writerArguments.slice(0, -1)];
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The value that all elements of the file have. @throws Finding for a file that is torn */
+/** The value of all elements of the file. @throws Finding if the file mixes several saves */
 async function valueOf(file: string, elements: number): Promise<number> {
   const loaded = await loadSafetensors(file).catch((error: unknown) => {
     throw new Finding(`a file that was saved cannot be loaded: ${describeError(error)}`);
@@ -54,7 +54,7 @@ function requireAlone(folder: string, names: readonly string[]): void {
 }
 
 interface Running {
-  /** The last number that is surely saved. */
+  /** The last number whose save was reported. */
   saved: number;
   stop(): Promise<void>;
 }
@@ -95,7 +95,7 @@ function started(
   );
 }
 
-/** Writers that are killed at a random moment, one or several beside one another. */
+/** Runs one or several writers and kills them at a random moment. */
 async function kill(
   rng: Rng,
   folder: string,
@@ -127,7 +127,10 @@ async function kill(
   requireAlone(folder, ['m.safetensors']);
 }
 
-/** Saves of one process to one path, some of which fail. The last that resolves is in the file. */
+/**
+ * Overlaps saves of one process to one path, some of which fail. The file must hold the last that
+ * resolves.
+ */
 async function overlap(rng: Rng, folder: string): Promise<void> {
   const file = path.join(folder, 'm.safetensors');
   const elements = rng.pick([1, 100, 5000]);
@@ -155,7 +158,7 @@ async function overlap(rng: Rng, folder: string): Promise<void> {
   requireAlone(folder, ['m.safetensors']);
 }
 
-/** Paths over links, and to what is no regular file. */
+/** Saves over links and to special files. */
 async function obstacles(rng: Rng, folder: string): Promise<void> {
   const file = path.join(folder, 'm.safetensors');
   const real = path.join(folder, 'real');
@@ -204,7 +207,7 @@ async function obstacles(rng: Rng, folder: string): Promise<void> {
     if (!(error instanceof CheckpointError))
       throw new Finding(`not a CheckpointError: ${describeError(error)}`);
   }
-  if (lstatSync(file).ino !== before) throw new Finding('what is no file was replaced');
+  if (lstatSync(file).ino !== before) throw new Finding('a special file was replaced');
   requireAlone(folder, ['m.safetensors']);
 }
 
@@ -215,7 +218,7 @@ export const scenes = {
   'terminated workers': (rng: Rng, folder: string) => kill(rng, folder, startThread),
 } as const;
 
-/** Runs one scene in an empty folder. @throws Finding */
+/** Runs one scenario in an empty folder. @throws Finding */
 export async function fuzzFiles(
   name: keyof typeof scenes,
   rng: Rng,

@@ -72,14 +72,14 @@ const oddNumbers: readonly Json[] = [
 ];
 
 /**
- * Lists in lists; in a field it stands as the text "@depth", because JSON.stringify would not
- * survive it.
+ * Nested lists. In a field they are the text "@depth", because JSON.stringify would overflow the
+ * stack.
  */
 function nested(depth: number): string {
   return `${'['.repeat(depth)}${']'.repeat(depth)}`;
 }
 
-/** Changes one thing that a field says. */
+/** Damages one value of a field. */
 function damageField(rng: Rng, fields: Field[]): void {
   const field = rng.pick(fields);
   if (field[1] === null || typeof field[1] !== 'object' || Array.isArray(field[1])) return;
@@ -161,7 +161,7 @@ function encode(fields: readonly Field[], rng: Rng): Uint8Array {
   return new TextEncoder().encode(text);
 }
 
-/** A file: most often valid but for one or two damages. */
+/** A file that is mostly valid except for one or two damages. */
 export function makeFile(rng: Rng): Uint8Array {
   const { fields, bytes } = validFields(rng);
   for (let n = rng.int(0, 2); n > 0 && fields.length > 0; n--) damageField(rng, fields);
@@ -204,12 +204,12 @@ function scratchFile(name: string): string {
 const counts = new Map<string, number>();
 const count = (what: string): void => void counts.set(what, (counts.get(what) ?? 0) + 1);
 
-/** What the cases were. */
+/** Counts of the cases by kind. */
 export function reportCheckpoint(): string {
   return [...counts].map(([what, n]) => `${n} ${what}`).join(', ');
 }
 
-/** What JSON.parse makes of a header that was accepted. @throws Finding unless it says the same */
+/** Compares an accepted header with JSON.parse. @throws Finding if they differ */
 async function compare(file: string, bytes: Uint8Array): Promise<void> {
   const length = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
   let parsed: Record<string, { shape: number[]; data_offsets: [number, number] }>;
@@ -227,7 +227,7 @@ async function compare(file: string, bytes: Uint8Array): Promise<void> {
   if ([...expected].sort().join() !== opened.names.sort().join())
     throw new Finding(`names ${opened.names}, not ${expected}`);
   for (const name of expected) {
-    const t = await opened.get(name).catch(() => null); // bools that are none
+    const t = await opened.get(name).catch(() => null); // bytes that are not bools
     if (t !== null && t.shape.join() !== parsed[name]?.shape.join())
       throw new Finding(`"${name}" has shape [${t.shape}], not [${parsed[name]?.shape}]`);
     t?.dispose();

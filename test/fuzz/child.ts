@@ -10,7 +10,7 @@ import { Finding, Rng } from './rng.js';
 type Target = (rng: Rng, trace: (line: string) => void) => Promise<void> | void;
 
 /**
- * A case may take this long; with the sanitizer and another process beside it a common one takes
+ * Maximal time of a case. With the sanitizer and another process running, a common one takes
  * milliseconds.
  */
 const SLOW_MS = 20_000;
@@ -21,7 +21,7 @@ const load: Readonly<Record<string, () => Promise<Target>>> = {
   workers: async () => (await import('./workers.js')).fuzzWorkers,
   checkpoint: async () => (await import('./checkpoint.js')).fuzzCheckpoint,
 };
-/** What the cases of a target were, for those that say it. */
+/** Reports of the cases of a target, for targets that count them. */
 const reports: Readonly<Record<string, () => Promise<string>>> = {
   checkpoint: async () => (await import('./checkpoint.js')).reportCheckpoint(),
 };

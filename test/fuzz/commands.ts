@@ -40,7 +40,7 @@ export interface Operand {
   strides: number[];
 }
 
-/** A command in parts. */
+/** A command by its fields. */
 export interface Command {
   kernel: number;
   stream: number;
@@ -103,14 +103,14 @@ export function encode(command: Command): number[] {
   ];
 }
 
-/** Bytes of storage that an operand reaches. */
+/** Bytes of storage that an operand covers. */
 export function bytesOf({ value, dtype, sizes, strides }: Operand): number {
   if (sizes.includes(0)) return 64;
   const last = sizes.reduce((end, size, d) => end + (size - 1) * (strides[d] as number), value);
   return (last + 1) * (ITEM_BYTES[dtype] ?? 8);
 }
 
-/** A command of every kernel that ops on the CPU send. */
+/** Records one command for every kernel that CPU ops use. */
 export function recordCommands(): Command[] {
   const recorded: Command[] = [];
   const words = new Float64Array(addon.words);
@@ -173,7 +173,7 @@ function useOpsWithoutSamples(): void {
 
 const sizes = [0, 1, 2, 3, 5, 7, 64, -1, 2 ** 49, 2 ** 53, 1.5, Number.NaN];
 const strides = [0, 1, 2, 3, 5, 64, 2 ** 40, 2 ** 53, -1];
-/** Values of any word, each of which is wrong in most places. */
+/** Values for any word, most of which are wrong there. */
 export const anyWord = [
   0,
   1,
@@ -226,7 +226,7 @@ function damageOperand(rng: Rng, operand: Operand, handles: readonly number[]): 
   }
 }
 
-/** Changes a few parts of a command. */
+/** Damages a few fields of a command. */
 export function damage(
   rng: Rng,
   command: Command,

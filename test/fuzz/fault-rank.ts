@@ -24,7 +24,7 @@ const [folder, backend, mode, grouped, timeoutMs] = process.argv.slice(2) as [
   string,
 ];
 const rank = Number(process.env['RANK']);
-/** Nobody has ended it. */
+/** Maximal life of a rank that nobody ends. */
 const LONGEST_MS = 90_000;
 const STEPS_UNREAD = 25;
 
@@ -60,7 +60,7 @@ function distributed(): () => Tensor {
   };
 }
 
-/** Each rank is in two of the four. */
+/** Exchanges in four groups; each rank is in two. */
 function exchangeInGroups(): () => void {
   const groups = [
     [0, 1],

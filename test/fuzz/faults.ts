@@ -14,10 +14,10 @@ import { Rng } from './rng.js';
 
 const WORLD_SIZE = 4;
 const TIMEOUT_MS = 3_000;
-/** To start on a machine that does much else, and after the timeout to end there. */
+/** Maximal time to start on a busy machine, and to end after the timeout. */
 const START_MS = 40_000;
 const END_MS = TIMEOUT_MS + 20_000;
-/** How long a launcher is stopped that is to go on. */
+/** Time that a launcher is stopped before it continues. */
 const STOPPED_MS = 1_500;
 const LAUNCHER = -1;
 const main = path.join(
@@ -36,9 +36,9 @@ export interface Trial {
   readonly mode: 'await' | 'item' | 'lazy' | 'dtensor';
   readonly grouped: boolean;
   readonly signal: 'SIGKILL' | 'SIGSTOP' | 'SIGINT' | 'SIGTERM';
-  /** Its rank; -1: the launcher. */
+  /** The rank that gets the signal; -1 for the launcher. */
   readonly victim: number;
-  /** Since all have said that they join, or that they run. */
+  /** The phase of all ranks when the signal is sent. */
   readonly moment: 'joining' | 'running';
   readonly delayMs: number;
 }
@@ -47,9 +47,9 @@ export interface Outcome {
   readonly trial: Trial;
   readonly ended: boolean;
   readonly left: readonly string[];
-  /** What other ranks said that named another than the victim. */
+  /** Errors of other ranks that name another rank than the victim. */
   readonly wrong: readonly string[];
-  /** What they said that named no rank. */
+  /** Errors of other ranks that name no rank. */
   readonly unnamed: readonly string[];
   readonly named: number;
   readonly seconds: number;
@@ -120,7 +120,7 @@ function signalTo(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-/** The processes of a trial, and the folder where they leave word. */
+/** The processes of a trial, and the folder of their files. */
 class Ranks {
   readonly folder = mkdtempSync(path.join(tmpdir(), 'shardwise-faults-'));
   private readonly children: ChildProcess[] = [];
@@ -217,8 +217,8 @@ class Ranks {
   }
 
   /**
-   * What tsx keeps is not ours. The secret of a store whose keeper was killed goes with the next
-   * store of the user.
+   * Files that a trial left behind. Files of tsx do not count, nor the secret of a store whose
+   * process was killed: the next store of the user removes it.
    */
   left(): string[] {
     const pids = new Set(this.pids());
@@ -238,12 +238,12 @@ class Ranks {
 
   remove(): void {
     for (const pid of this.running()) signalTo(pid, 'SIGKILL');
-    // A rank that has not said its number yet may go on for a moment.
+    // A rank that has not written its number yet may still write.
     rmSync(this.folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 }
 
-/** Which of the others' errors name another rank than the victim, and which name none. */
+/** Sorts the errors of the other ranks: those that name a wrong rank, and those that name none. */
 function judged(
   ranks: Ranks,
   { victim, launched }: Trial,
@@ -254,13 +254,13 @@ function judged(
     if (rank === victim || victim === LAUNCHER) continue;
     const error = ranks.errorOf(rank);
     const said = `rank ${rank}: ${error?.message ?? 'ended without an error'}`;
-    const told = new Set(error?.ranks);
+    const blamed = new Set(error?.ranks);
     const names =
-      told.has(victim) || new RegExp(`\\brank ${victim}\\b`, 'i').test(error?.message ?? '');
-    if (error !== null && told.size > (told.has(victim) ? 1 : 0))
-      wrong?.push(`${said} [${[...told].join()}]`);
+      blamed.has(victim) || new RegExp(`\\brank ${victim}\\b`, 'i').test(error?.message ?? '');
+    if (error !== null && blamed.size > (blamed.has(victim) ? 1 : 0))
+      wrong?.push(`${said} [${[...blamed].join()}]`);
     else if (names || (launched && error === null))
-      named++; // the launcher ends those that have not heard, and names it itself
+      named++; // the launcher ends ranks without an error, and names the victim itself
     else unnamed?.push(said);
   }
   if (
@@ -272,7 +272,7 @@ function judged(
   return { wrong: wrong as string[], unnamed: unnamed as string[], named };
 }
 
-/** Null: the ranks did not come to that moment. */
+/** Runs a trial; null if the ranks did not reach the phase. */
 export async function runTrial(trial: Trial): Promise<Outcome | null> {
   const { victim, signal, moment, delayMs } = trial;
   const ranks = new Ranks(trial);
@@ -294,7 +294,7 @@ export async function runTrial(trial: Trial): Promise<Outcome | null> {
       END_MS,
     );
     const seconds = (Date.now() - begin) / 1000;
-    // Who goes on later must end as well.
+    // A stopped process that continues must end, too.
     if (stopped > 0) signalTo(stopped, 'SIGCONT');
     const ended = (await until(() => ranks.running().length === 0, END_MS)) && haveOthersEnded;
     return { trial, ended, left: ranks.left(), seconds, ...judged(ranks, trial) };
@@ -306,7 +306,7 @@ export async function runTrial(trial: Trial): Promise<Outcome | null> {
 export const isFault = ({ ended, left, wrong }: Outcome): boolean =>
   !ended || left.length > 0 || wrong.length > 0;
 
-/** Trials until the time is over, or the one of that number. Says of each how it went. */
+/** Runs trials until the time is over, or the one of a number. Prints the outcome of each. */
 export async function faultsCampaign(
   seed: number,
   seconds: number,
@@ -341,7 +341,7 @@ export async function faultsCampaign(
   }
 }
 
-/** A line for each kind of start. */
+/** One line for each kind of start. */
 export function countsOf(outcomes: readonly Outcome[]): string[] {
   const rows = [];
   for (const backend of ['shm', 'gloo']) {

@@ -25,7 +25,7 @@ import {
 import type { Rng } from './rng.js';
 import { anyIndex, anyNumber, anyTensor } from './tensors.js';
 
-/** A call that can be named before it is made. */
+/** A call with a description that is known before it runs. */
 export interface FittedCall {
   name: string;
   run: () => unknown;
@@ -33,7 +33,7 @@ export interface FittedCall {
 
 const floats: readonly DType[] = [float32, float32, float64, float16, bfloat16];
 
-/** A tensor that fits; one in twelve does not, and one in six is a view that is not contiguous. */
+/** A tensor that mostly fits: one in twelve does not, and one in six is a strided view. */
 function fitting(rng: Rng, shape: number[], dtype: DType): Tensor {
   if (rng.chance(0.08)) return anyTensor(rng);
   if (shape.length > 1 && rng.chance(0.16))
@@ -174,7 +174,7 @@ function indexing(rng: Rng, dtype: DType): FittedCall {
   return { name: `index ${a} ${n} ${b} ${k} ${dtype.name}`, run: rng.pick(calls) };
 }
 
-/** Parameters of any layout, a loss, and a step; some of them lose their memory in between. */
+/** Parameters of any layout, a loss and a step; some of the tensors are freed in between. */
 function training(rng: Rng): FittedCall {
   return {
     name: 'training step',

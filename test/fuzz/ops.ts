@@ -15,7 +15,7 @@ import { anyTensor } from './tensors.js';
 type Callable = (...args: unknown[]) => unknown;
 const exported = library as unknown as Readonly<Record<string, Callable | undefined>>;
 
-/** Larger results leave the case: a view of 2^40 elements is right, but reducing it takes a day. */
+/** Larger results are dropped: a view of 2^40 elements is valid, but reducing it takes a day. */
 const MAX_ELEMENTS = 200_000;
 
 function inspect(value: unknown): string {
@@ -29,7 +29,7 @@ function inspect(value: unknown): string {
   return Object.is(value, -0) ? '-0' : String(value);
 }
 
-/** One case: a few tensors, a few calls, and what was called. */
+/** One case: a few tensors, a few calls, and the log of the calls. */
 class OpCase {
   readonly pool: Pool;
   private readonly trace: (line: string) => void;
@@ -40,7 +40,7 @@ class OpCase {
     this.pool = { rng, tensors: [] };
   }
 
-  /** Runs a step; only errors of the library may come out. */
+  /** Runs a step. @throws Finding for an error that is not the library's */
   step(what: string, run: () => unknown): unknown {
     this.calls.push(what);
     this.trace(what);
@@ -90,7 +90,7 @@ class OpCase {
   }
 
   /**
-   * Gradients through whatever the case made; tensors freed meanwhile are errors like any other.
+   * Runs backward through the results of the case. Freed tensors must give errors of the library.
    */
   backward(): void {
     for (const t of this.pool.tensors.slice(-3)) {
@@ -99,7 +99,7 @@ class OpCase {
     }
   }
 
-  /** Things done to tensors between calls. */
+  /** Changes tensors between calls: frees, resizes, replaces data. */
   disturb(): void {
     const { rng, tensors } = this.pool;
     const t = rng.pick(tensors);
@@ -140,8 +140,8 @@ class OpCase {
 }
 
 /**
- * Calls an op of the table below its public function, on tensors that its samples do not have:
- * memory must hold even so.
+ * Dispatches an op of the table without its public function, on tensors unlike its samples: memory
+ * must stay intact.
  */
 function dispatchCase(rng: Rng, trace: (line: string) => void): void {
   const op = rng.pick(opsWithSamples());
@@ -168,7 +168,7 @@ let sampled: AnyOp[] | null = null;
 const opsWithSamples = (): AnyOp[] =>
   (sampled ??= allOps().filter((op) => op.samples().length > 0));
 
-/** Deferred failures surface here, before the next case. */
+/** Waits for deferred failures before the next case. */
 function settle(rng: Rng, tensors: readonly Tensor[]): Promise<unknown> | null {
   for (let i = 0; i < 2; i++) {
     try {

@@ -29,7 +29,7 @@ export class Rng {
     return list[this.int(0, list.length - 1)] as T;
   }
 
-  /** One of the entries, each as likely as its first member says. */
+  /** One of the entries, with the first member as weight. */
   weighted<T extends readonly [number, ...unknown[]]>(entries: readonly T[]): T {
     let left = this.unit() * entries.reduce((sum, [weight]) => sum + weight, 0);
     return entries.find(([weight]) => (left -= weight) < 0) ?? (entries[0] as T);
@@ -40,10 +40,10 @@ export class Rng {
   }
 }
 
-/** A case that did what it must not. */
+/** A case that found a bug. */
 export class Finding extends Error {}
 
-/** A text of an error for a report: class, message and the first frames. */
+/** Text of an error for a report: class, message and first frames. */
 export function describeError(error: unknown): string {
   return error instanceof Error ? (error.stack ?? String(error)) : String(error);
 }

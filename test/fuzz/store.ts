@@ -30,22 +30,22 @@ const SECRET = 'of the campaign';
 const MIB = 1 << 20;
 const ATTACKERS = 4;
 const MOST_ATTACKS = 100_000;
-/** Within which a true rank has to be let in and answered. */
-const PATIENCE_MS = 20_000;
+/** Deadline for the server to accept and answer a true rank. */
+const DEADLINE_MS = 20_000;
 const MOST_SERVER_BYTES = 1_024 * MIB;
-/** What a process has open beside connections. */
+/** Descriptors of a process beside connections. */
 const MOST_SPARE_DESCRIPTORS = 40;
-/** After which the server has sent away all strangers. */
+/** Time after which the server has disconnected all strangers. */
 const STRANGERS_MS = 6_000;
 
-/** What a campaign has done. */
+/** Counts of a campaign. */
 export interface StoreCounts {
-  /** By kind. */
+  /** Attacks by kind. */
   readonly attacks: Readonly<Record<string, number>>;
-  /** Rounds of the true ranks, and how long the slowest took. */
+  /** Rounds of the true ranks; `slowestMs` is the slowest. */
   readonly rounds: number;
   readonly slowestMs: number;
-  /** Of the server, at the most. */
+  /** Peak memory of the server. */
   readonly serverBytes: number;
   readonly findings: readonly string[];
 }
@@ -55,7 +55,10 @@ type Attack = (rng: Rng, port: number) => Promise<void>;
 const bytes = (rng: Rng, length: number): Buffer =>
   Buffer.from(rng.list(length, () => rng.int(0, 255)));
 
-/** What a stranger hears: the server's nonce, and at most that its proof was wrong. */
+/**
+ * A client without the secret. It must receive the server's nonce, and at most that its proof is
+ * wrong.
+ */
 async function strange(
   rng: Rng,
   port: number,
@@ -63,20 +66,20 @@ async function strange(
 ): Promise<void> {
   const socket = connectRaw(port);
   socket.allowHalfOpen = true;
-  let heard = 0;
+  let received = 0;
   socket.on('data', (chunk) => {
-    heard += chunk.length;
+    received += chunk.length;
   });
   await send(socket);
   await Promise.race([closed(socket), sleep(rng.int(0, 300))]);
   if (rng.chance(0.3)) socket.resetAndDestroy();
   else socket.destroy();
-  if (heard > 8 + NONCE_BYTES + 8) throw new Finding(`a stranger was told ${heard} bytes`);
+  if (received > 8 + NONCE_BYTES + 8) throw new Finding(`a stranger received ${received} bytes`);
 }
 
 /**
- * A client that has the secret, in all of its freedom; what it sends is answered or ends the
- * connection, nothing else.
+ * A client with the secret that sends anything. Each request must be answered or end the
+ * connection.
  */
 async function known(
   port: number,
@@ -114,7 +117,7 @@ function anyRequest(rng: Rng): StoreRequest {
   ]);
 }
 
-/** Bytes that a request could have been. */
+/** Bytes of a damaged request. */
 function damaged(rng: Rng): Buffer {
   const body = Buffer.from(encodeRequest(anyRequest(rng)));
   switch (rng.int(0, 4)) {
@@ -229,13 +232,13 @@ const attacks: Readonly<Record<string, Attack>> = {
     }),
 };
 
-/** The process that keeps the store. */
+/** The process of the store. */
 class Server {
   readonly child: ChildProcess;
   mostBytes = 0;
 
   constructor() {
-    // Fewer descriptors than floods have connections.
+    // Allows fewer descriptors than a flood has connections.
     const command = [
       '-c',
       'ulimit -n 512; exec "$0" "$@"',
@@ -251,7 +254,7 @@ class Server {
     return Number(text);
   }
 
-  /** Throws what is wrong with it now. */
+  /** Checks the process. @throws Finding */
   look(): void {
     const { exitCode, signalCode, pid } = this.child;
     if (exitCode !== null || signalCode !== null)
@@ -268,11 +271,11 @@ class Server {
   }
 }
 
-/** One round of the true ranks: one that has been there, and one that comes. */
+/** One round of the true ranks: one that is connected, and one that connects. */
 async function trueRound(old: TCPStore, port: number, round: number): Promise<void> {
   const coming = await new TCPStore('127.0.0.1', port, {
     secret: SECRET,
-    timeoutMs: PATIENCE_MS,
+    timeoutMs: DEADLINE_MS,
   }).ready();
   try {
     const [key, value] = [`true/${round}`, `value ${round}`];
@@ -287,10 +290,7 @@ async function trueRound(old: TCPStore, port: number, round: number): Promise<vo
   }
 }
 
-/**
- * Attacks by four at a time until the time is over, or the first finding; the seed says which, and
- * how.
- */
+/** Runs four attacks at a time, chosen by the seed, until the time is over or the first finding. */
 export async function storeCampaign(
   seed: number,
   seconds: number,
@@ -305,7 +305,7 @@ export async function storeCampaign(
   const port = await server.port();
   const old = await new TCPStore('127.0.0.1', port, {
     secret: SECRET,
-    timeoutMs: PATIENCE_MS,
+    timeoutMs: DEADLINE_MS,
   }).ready();
   const end = Date.now() + seconds * 1_000;
   const goesOn = (): boolean => Date.now() < end && findings.length === 0;
@@ -356,7 +356,7 @@ export async function storeCampaign(
   });
   await old.close();
   server.child.stdin?.end();
-  const kill = setTimeout(() => server.child.kill('SIGKILL'), PATIENCE_MS);
+  const kill = setTimeout(() => server.child.kill('SIGKILL'), DEADLINE_MS);
   if (server.child.exitCode === null && server.child.signalCode === null)
     await once(server.child, 'exit');
   clearTimeout(kill);

@@ -55,7 +55,7 @@ export const awkwardNumbers: readonly number[] = [
   Number.NEGATIVE_INFINITY,
 ];
 
-/** Dims and lengths as users get them wrong. */
+/** Dims and lengths, including wrong ones. */
 export function anyInteger(rng: Rng): number {
   if (rng.chance(0.85)) return rng.int(-3, 5);
   return rng.pick([
@@ -76,8 +76,7 @@ export function anyNumber(rng: Rng): number {
 }
 
 /**
- * A valid shape, often with sizes of 0 and 1; now and then one large enough to leave the caller's
- * thread.
+ * A valid shape, often with sizes of 0 and 1, sometimes large enough to run on the stream's thread.
  */
 export function anyShape(rng: Rng): number[] {
   if (rng.chance(0.04)) return [rng.int(100, 400), rng.int(60, 200)];
@@ -85,7 +84,7 @@ export function anyShape(rng: Rng): number[] {
   return rng.list(rng.int(0, 4), () => rng.pick([0, 1, 1, 2, 3, 4, 5, 7]));
 }
 
-/** What a user may pass for sizes. */
+/** Values that a user may pass for sizes. */
 export function anySizes(rng: Rng): number[] {
   return rng.chance(0.7)
     ? anyShape(rng)
@@ -104,7 +103,7 @@ function filled(rng: Rng, shape: number[], dtype: DType): Tensor {
   return tensor(data, { dtype }).reshape(shape);
 }
 
-/** One of the windows that keep the elements inside the storage but not in order. */
+/** A strided view inside the storage. */
 export function anyView(rng: Rng, t: Tensor): Tensor {
   const ndim = t.ndim;
   const dim = ndim > 0 ? rng.int(0, ndim - 1) : 0;
@@ -131,7 +130,7 @@ export function anyView(rng: Rng, t: Tensor): Tensor {
   }
 }
 
-/** A tensor of a shape that was asked for, or of any. */
+/** A tensor of the given shape, or of any. */
 export function anyTensor(
   rng: Rng,
   shape: number[] = anyShape(rng),
@@ -143,7 +142,7 @@ export function anyTensor(
   return t;
 }
 
-/** Indices that are right, wrong by a little, or absurd. */
+/** Indices that are valid, slightly wrong or absurd. */
 export function anyIndex(rng: Rng, shape: number[] = anyShape(rng)): Tensor {
   const n = shape.reduce((a, b) => a * b, 1);
   const wrong = rng.chance(0.3);

@@ -14,7 +14,7 @@ const YOUNG_MB = 4;
 
 const weight = ones([10, 4]);
 const badRow = tensor([11], { dtype: int64 });
-/** So many that their kernel runs on the stream's thread, and the failure is that of the read. */
+/** Enough rows that the kernel runs on the stream's thread, so that the read fails. */
 const badRows = arange(20_000, { dtype: int64 });
 const document = JSON.stringify(
   Array.from({ length: 2000 }, (_, id) => ({ id, name: `item ${id}` })),
@@ -43,7 +43,7 @@ function fail(call: () => unknown): void {
   throw new Error('a call that had to fail did not');
 }
 
-/** Synchronous: what runs after an `await` never met it. */
+/** Synchronous, because code after an `await` never showed the bug. */
 function turn(): void {
   kept[failed & 1] = JSON.parse(document);
   for (let i = 0; i < CALLS_A_TURN; i++) {
@@ -52,7 +52,7 @@ function turn(): void {
   }
 }
 
-/** One whose error comes with the completion of a read. */
+/** A read that completes with an error. */
 function failingRead(): Promise<void> {
   const rows: Tensor = nn.functional.embedding(badRows, weight);
   return rows.read().then(
@@ -61,9 +61,7 @@ function failingRead(): Promise<void> {
   );
 }
 
-/**
- * Turns of the event loop until so many calls have failed, each with a read on its way that fails.
- */
+/** Turns of the event loop, each with a pending read that fails, until enough calls have failed. */
 function inTurns(schedule: (next: () => void) => unknown, most: number, done: () => void): void {
   const next = (): void => {
     if (failed >= most) {

@@ -10,9 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { loader } from '../run-program.js';
 import { type Context, contexts } from './throws-contexts.js';
 
-/**
- * V8's young generation in the contexts where a flag bounds it; a worker has a limit of its own.
- */
+/** Flags that bound V8's young generation; a worker has its own limit. */
 const flags: Readonly<Record<Context, readonly string[]>> = {
   timers: ['--max-semi-space-size=1'],
   immediates: ['--max-semi-space-size=2'],
@@ -20,7 +18,7 @@ const flags: Readonly<Record<Context, readonly string[]>> = {
   commonjs: ['--max-semi-space-size=2'],
 };
 const MOST_MS = 600_000;
-/** A context that has shown it so often is left. */
+/** Deaths after which a context is no longer run. */
 const ENOUGH_DEATHS = 3;
 
 export interface Counts {
@@ -31,8 +29,8 @@ export interface Counts {
 }
 
 /**
- * A CommonJS program of the body and the library. Tests that are compiled to JavaScript have no
- * bundler: Node then requires the module.
+ * Bundles the body and the library as CommonJS. Tests that are compiled to JavaScript have no
+ * bundler, so Node requires the module.
  */
 async function bundled(folder: string): Promise<string> {
   const body = fileURLToPath(
@@ -56,7 +54,7 @@ async function bundled(folder: string): Promise<string> {
   return outfile;
 }
 
-/** One process; it dies, or so many calls fail in it. */
+/** Runs one process until it dies or enough calls have failed. */
 async function runProcess(
   program: string,
   context: Context,
@@ -77,7 +75,7 @@ async function runProcess(
   return { calls: 0, died: `${context}: ${signal ?? `exit ${code}`}\n${errors.slice(0, 2000)}` };
 }
 
-/** Runs every context by turns. `report` is given each death. */
+/** Runs all contexts in turn. `report` receives each death. */
 export async function throwsCampaign(
   calls: number,
   callsAProcess: number,
@@ -89,7 +87,7 @@ export async function throwsCampaign(
   ) as Record<Context, Counts>;
   const parent = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..', 'build');
   mkdirSync(parent, { recursive: true });
-  // inside the package, where the program finds the addon
+  // inside the package, so that the program finds the addon
   const folder = mkdtempSync(path.join(parent, 'throws-'));
   const deadline = Date.now() + seconds * 1000;
   try {

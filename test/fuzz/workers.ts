@@ -14,7 +14,7 @@ const body = new URL('./worker-body.mjs', import.meta.url);
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
 const ends = ['return', 'exit', 'throw', 'loop'] as const;
 
-/** Runs one worker to its end, which comes from outside for one that loops. */
+/** Runs one worker to its end; one that loops is terminated. */
 function runWorker(rng: Rng): Promise<void> {
   const end = rng.pick(ends);
   const workerData = {
@@ -31,7 +31,7 @@ function runWorker(rng: Rng): Promise<void> {
       if (stopAfter >= 0) setTimeout(() => void worker.terminate(), stopAfter);
     });
     worker.on('error', (error) => {
-      // A worker that loops runs out of memory: an error like any other.
+      // A worker that loops may run out of memory, which is an error like others.
       const code = String((error as NodeJS.ErrnoException).code);
       if (error.message !== 'an end on purpose' && !code.startsWith('SW_'))
         reject(new Finding(`a worker failed: ${error.stack}`));
@@ -40,7 +40,7 @@ function runWorker(rng: Rng): Promise<void> {
   });
 }
 
-/** Live blocks of the process after the first case: no later one may leave more. */
+/** Live blocks of the process after the first case; later cases may not leave more. */
 let baseline: number | null = null;
 
 /** Runs one case. @throws Finding */

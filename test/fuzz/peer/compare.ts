@@ -9,7 +9,7 @@ const tolerances: Readonly<Record<string, readonly [relative: number, absolute: 
   bfloat16: [1.6e-2, 1e-5],
 };
 
-/** The first difference in words; null where both agree. */
+/** The first difference as text; null if the answers agree. */
 export function difference(ours: Answer, peers: Answer): string | null {
   const [a, b] = [ours.refused, peers.refused].map((list) => list.join(', '));
   if (a !== b) return `steps refused here: [${a}], by the peer: [${b}]`;
@@ -30,8 +30,8 @@ export function difference(ours: Answer, peers: Answer): string | null {
 }
 
 /**
- * The first step that only the peer refuses, if none before it is refused only here; what follows
- * cannot be compared. Null if there is none.
+ * The first step that only the peer refuses, unless an earlier one is refused only here; later
+ * steps cannot be compared. Null without such a step.
  */
 export function acceptedHere(ours: Answer, peers: Answer): number | null {
   const onlyIn = (a: readonly number[], b: readonly number[]): number =>

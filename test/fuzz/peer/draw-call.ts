@@ -64,7 +64,7 @@ const calls: readonly (readonly [weight: number, names: string, kinds: string])[
   [1, 'clamp_', 'xx'],
 ];
 
-/** A call on some tensor of the program, or on a gradient that it keeps. */
+/** Draws a call on a tensor of the program or on a kept gradient. */
 export function drawCall(rng: Rng, machine: Machine): Step | null {
   const [, names, kinds] = rng.weighted(calls);
   const name = rng.pick(names.split(' '));
@@ -107,7 +107,7 @@ class Arguments {
     this.first = first;
   }
 
-  /** Null where nothing fits. */
+  /** Draws arguments of these kinds; null if no tensor fits. */
   of(kinds: string): Argument[] | null {
     const drawn: Argument[] = [];
     for (const kind of kinds.replace(/[kEF]/g, '')) {
@@ -118,7 +118,7 @@ class Arguments {
     return drawn;
   }
 
-  /** Lists and conditions stand where the receiver does. */
+  /** Puts lists and conditions before the receiver, where PyTorch has them. */
   leading(name: string, args: Argument[]): Argument[] {
     return name === 'cat' || name === 'stack'
       ? args

@@ -5,7 +5,7 @@ import { drawCall } from './draw-call.js';
 import { Machine } from './machine.js';
 import type { Program, Ref, Scalar, Step } from './program.js';
 
-/** Larger tensors leave the draw: programs stay readable, records small. */
+/** Larger tensors are dropped, so that programs stay readable and records small. */
 const MOST_ELEMENTS = 24;
 const SHAPES: readonly (readonly number[])[] = [
   [],
@@ -23,7 +23,7 @@ const SHAPES: readonly (readonly number[])[] = [
   [2, 0],
 ];
 
-/** Ops that are one node here and in PyTorch. */
+/** Ops that record one node both here and in PyTorch. */
 const ONE_NODE = new Set([
   'add',
   'sub',
@@ -39,16 +39,14 @@ const ONE_NODE = new Set([
 
 type Draw = (rng: Rng, machine: Machine) => Step | null;
 
-/**
- * A program that was drawn, what it has made, and what ended it if that is no error of the library.
- */
+/** A drawn program, its answer, and the error that ended it if it is not the library's. */
 export interface Drawn {
   readonly program: Program;
   readonly machine: Machine;
   readonly error?: unknown;
 }
 
-/** Draws a program of some steps, and runs it. */
+/** Draws a program and runs it. */
 export function drawProgram(rng: Rng, seed: number): Drawn {
   const machine = new Machine();
   const steps: Step[] = [];
@@ -135,7 +133,7 @@ const kinds: readonly (readonly [number, Draw])[] = [
 const hasGrad = (t: Tensor): boolean => t.gradTensor !== null;
 const isDouble = (t: Tensor): boolean => t.dtype.name === 'float64';
 
-/** The number of a tensor that fits; later ones are likelier, so that programs go somewhere. */
+/** Picks a tensor that fits; later ones are likelier, so that steps depend on each other. */
 export function pickTensor(
   rng: Rng,
   { tensors }: Machine,
@@ -161,8 +159,8 @@ function ofTensor(
 }
 
 /**
- * Another tensor of the shape: a result, a gradient that was kept. None that requires a gradient:
- * the peer clones it, which gives it a history.
+ * Another tensor of the same shape, a result or a kept gradient, that requires no gradient: the
+ * peer clones it, which would record a node.
  */
 function like(rng: Rng, machine: Machine, t: Tensor): Ref | null {
   const same = (other: Tensor): boolean =>

@@ -20,21 +20,21 @@ import {
 type Callable = (...args: unknown[]) => unknown;
 type Kept = Tensor[];
 
-/** What one side holds while a program runs. */
+/** The state of a program that runs on this library. */
 export class Machine {
   readonly tensors: Tensor[] = [];
   readonly kept: Kept = [];
   readonly optimizers: optim.Optimizer[] = [];
   /**
-   * Memory that no step changes in place: of several results of one call, where PyTorch forbids it,
-   * and of gradients that the program has given, which may be results of `autograd.grad` here while
-   * the peer gives clones.
+   * Memory that no step changes in place: several results of one call, where PyTorch forbids it,
+   * and gradients passed to backward, which may be results of `autograd.grad` here but are clones
+   * in the peer.
    */
   readonly fixed = new Set<unknown>();
   private readonly refused: number[] = [];
   private steps = 0;
 
-  /** Runs a step. Returns whether it was refused. @throws what is no error of the library */
+  /** Runs a step. Returns whether it was refused. @throws errors that are not the library's */
   run(step: Step): boolean {
     const index = this.steps++;
     try {
@@ -175,7 +175,9 @@ export class Machine {
     return fn(...given, ...rest);
   }
 
-  /** Results become tensors of the program, those of `max` and its like in the peer's order. */
+  /**
+   * Adds results to the tensors of the program, those of `max` and similar ops in the peer's order.
+   */
   private keep(name: string, result: unknown): void {
     if (name.endsWith('_')) return;
     if (result instanceof Tensor) this.tensors.push(result);
@@ -237,7 +239,7 @@ export class Machine {
   }
 }
 
-/** What a program asked for is not there: the peer refuses it as well. */
+/** The program uses something that does not exist; the peer refuses it, too. */
 class Absent extends Error {}
 
 /** 0.1, -0.2, 0.3, … */

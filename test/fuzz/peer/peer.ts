@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import type { Answer, Program } from './program.js';
 
-/** PyTorch, by a Python that has it. */
+/** PyTorch in a Python process. */
 export class TorchPeer {
   /** Its name and version. */
   readonly name: string;
@@ -36,7 +36,7 @@ export class TorchPeer {
     return new TorchPeer(child, lines, (JSON.parse(first.value) as { peer: string }).peer);
   }
 
-  /** Null for a program that crashes the peer. */
+  /** Runs a program; null if it crashes the peer. */
   async run(program: Program): Promise<Answer | null> {
     this.child.stdin?.write(`${JSON.stringify(program)}\n`);
     const line = await this.lines.next();

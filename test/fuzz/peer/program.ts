@@ -1,13 +1,14 @@
 /** Random programs as data, which this library and a peer both run, and their answers. */
 
-/** A tensor of the program: `r`, a result by its number; `k`, a gradient that a hook has kept. */
+/**
+ * A tensor of the program: `r` is the number of a result, `k` that of a gradient that a hook kept.
+ */
 export type Ref = { readonly r: number } | { readonly k: number };
 /** An argument of a call. */
 export type Argument = number | string | boolean | null | Ref | readonly Argument[];
 
 /**
- * One step. Names are this library's; the peer makes its own of them (`indexSelect`,
- * `index_select`).
+ * One step, with this library's names. The peer converts them (`indexSelect` to `index_select`).
  */
 export type Step =
   | {
@@ -86,30 +87,30 @@ export interface Program {
   readonly steps: readonly Step[];
 }
 
-/** A number that JSON has, or the names of those that it has not. */
+/** A number, or the name of a number that JSON cannot represent. */
 export type Scalar = number | 'nan' | 'inf' | '-inf';
 
-/** What a tensor is at the end. */
+/** A tensor at the end of the program. */
 export interface Description {
   readonly dtype: string;
   readonly shape: readonly number[];
   readonly values: readonly Scalar[];
   readonly requiresGrad: boolean;
   readonly isLeaf: boolean;
-  /** Values of `.grad`; null if there is none. */
+  /** Values of `.grad`, or null. */
   readonly grad: readonly Scalar[] | null;
 }
 
-/** What one side answers to a program. */
+/** The answer of this library or of the peer to a program. */
 export interface Answer {
-  /** The steps that ended in an error. */
+  /** The steps that threw an error. */
   readonly refused: readonly number[];
-  /** Null where a peer refuses to tell. */
+  /** The tensors; null where the peer refuses to read one. */
   readonly tensors: readonly (Description | null)[];
   readonly kept: readonly (readonly Scalar[])[];
 }
 
-/** Digits that are recorded: more than any tolerance asks for. */
+/** Recorded digits, more than any tolerance needs. */
 const DIGITS = 12;
 
 export function encode(value: number | bigint | boolean): Scalar {

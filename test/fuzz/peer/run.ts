@@ -11,15 +11,15 @@ export interface PeerOptions {
   readonly seconds: number;
   readonly seed: number;
   readonly python: string;
-  /** Only this program. */
+  /** Run only this program. */
   readonly case?: number;
-  /** So many programs instead of a time. */
+  /** Number of programs, instead of a time. */
   readonly programs?: number;
-  /** Writes programs that both answer alike, with the answers, to this file. */
+  /** File for programs with equal answers, and the answers. */
   readonly record?: string;
 }
 
-/** A program with a peer's answer, a line of a file. */
+/** A program with the peer's answer; one line of a file. */
 export interface Recorded {
   readonly program: Program;
   readonly answer: Answer;
@@ -48,7 +48,7 @@ const noCounts = (): Counts => ({
   accepted: new Map(),
 });
 
-/** What two answers say of a program: `accepted` where only the peer refused a step. */
+/** The comparison of two answers; `accepted` if only the peer refused a step. */
 type Verdict =
   | { readonly kind: 'alike' | 'accepted' }
   | { readonly kind: 'differs'; readonly words: string };
@@ -108,8 +108,8 @@ export function writePrograms(file: string, seed: number, programs: number): voi
 }
 
 /**
- * Compares with the answers that a peer on another machine has given to the programs of a file, and
- * records what is alike.
+ * Compares with the answers of a peer on another machine to the programs of a file, and records
+ * equal ones.
  */
 export function compareAnswers(programs: string, answers: string, record?: string): number {
   const [peer, ...lines] = linesOf(answers) as [{ peer: string }, ...(Answer | null)[]];

@@ -4,10 +4,7 @@ import { Machine } from './machine.js';
 import type { TorchPeer } from './peer.js';
 import type { Answer, Program, Step } from './program.js';
 
-/**
- * Runs a program here. An error that is not the library's is an answer as well: one that no peer
- * gives.
- */
+/** Runs a program here. An error that is not the library's is the answer, which no peer gives. */
 export function runHere(program: Program): Answer | string {
   const machine = new Machine();
   try {
@@ -19,8 +16,8 @@ export function runHere(program: Program): Answer | string {
 }
 
 /**
- * The least that is found, in words. A step that made tensors is replaced by nothing only at the
- * end, since others are known by their numbers.
+ * The smallest program found, as text. Steps that create tensors are removed last, because later
+ * steps refer to tensors by number.
  */
 export async function shrink(program: Program, peer: TorchPeer): Promise<string> {
   let { steps } = program;
@@ -44,7 +41,7 @@ export async function shrink(program: Program, peer: TorchPeer): Promise<string>
   );
 }
 
-/** The steps without one, the numbers of tensors moved; null if a later step needs what it made. */
+/** The steps without one, with renumbered tensors; null if a later step uses its results. */
 function withoutStep(steps: readonly Step[], at: number): Step[] | null {
   const made = tensorsMade(steps);
   const first = made.slice(0, at).reduce((sum, count) => sum + count, 0);
