@@ -2,34 +2,35 @@
 
 export { elu, gelu, leakyRelu, relu, sigmoid, silu, softplus, tanh } from '../ops/activation.js';
 export {
-  celu,
-  glu,
-  gumbelSoftmax,
   hardshrink,
   hardsigmoid,
   hardswish,
   hardtanh,
+  relu6,
+  softshrink,
+  threshold,
+} from '../ops/activation-piecewise.js';
+export {
+  celu,
+  glu,
+  gumbelSoftmax,
   logsigmoid,
   mish,
   prelu,
-  relu6,
   selu,
   softmin,
-  softshrink,
   softsign,
   tanhshrink,
-  threshold,
-} from '../ops/activation-composites.js';
+} from '../ops/activation-variants.js';
 export { addRmsNorm } from '../ops/add-rms-norm.js';
 export { scaledDotProductAttention } from '../ops/attention.js';
-export { embedding, oneHot } from '../ops/indexing.js';
-export {
-  binaryCrossEntropyWithLogits,
-  crossEntropy,
-  l1Loss,
-  mseLoss,
-  nllLoss,
-} from '../ops/loss.js';
+export { batchNorm, groupNorm } from '../ops/batch-norm.js';
+export { crossEntropy, nllLoss } from '../ops/cross-entropy.js';
+export { cosineSimilarity, normalize, pairwiseDistance } from '../ops/distances.js';
+export { dropout } from '../ops/dropout.js';
+export { embedding, oneHot } from '../ops/embedding.js';
+export { linear } from '../ops/linear.js';
+export { binaryCrossEntropyWithLogits, l1Loss, mseLoss } from '../ops/loss.js';
 export {
   binaryCrossEntropy,
   cosineEmbeddingLoss,
@@ -38,11 +39,8 @@ export {
   marginRankingLoss,
   smoothL1Loss,
   tripletMarginLoss,
-} from '../ops/loss-composites.js';
-export { linear } from '../ops/matmul.js';
+} from '../ops/loss-variants.js';
 export { layerNorm, rmsNorm } from '../ops/norm.js';
-export { batchNorm, groupNorm } from '../ops/norm-composites.js';
 export { pad } from '../ops/padding.js';
-export { bilinear, cosineSimilarity, normalize, pairwiseDistance } from '../ops/products.js';
-export { dropout } from '../ops/random.js';
+export { bilinear } from '../ops/products.js';
 export { logSoftmax, softmax } from '../ops/softmax.js';
