@@ -1,5 +1,5 @@
 /** Root hooks of mocha: a required GPU must exist, and the addon shuts down at the end. */
-import { shutdownForTests } from '../lib/eager/shutdown.js';
+import { writer } from '../lib/eager/submit.js';
 
 export const mochaHooks = {
   /**
@@ -16,6 +16,6 @@ export const mochaHooks = {
   },
 
   afterAll(): void {
-    shutdownForTests();
+    writer.addon?.shutdown(); // undefined where no test has loaded the addon
   },
 };

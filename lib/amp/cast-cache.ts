@@ -4,7 +4,8 @@
  */
 import type { DType } from '../core/dtype.js';
 import { layers } from '../core/hooks.js';
-import { heldOf, type Tensor } from '../core/tensor.js';
+import { heldOf } from '../core/sharding.js';
+import type { Tensor } from '../core/tensor.js';
 
 interface Kept {
   converted: Tensor;

@@ -1,8 +1,10 @@
 /** The end of a gradient's way: it is added into `.grad` of a leaf. */
 
+import { setGrad } from '../core/set-grad.js';
 import { isNonOverlappingAndDense } from '../core/shape.js';
+import { heldOf } from '../core/sharding.js';
 import type { Storage } from '../core/storage.js';
-import { heldOf, setGrad, type Tensor } from '../core/tensor.js';
+import type { Tensor } from '../core/tensor.js';
 import { copyInLayoutOf, hasLayoutOf } from './gradient-layout.js';
 import { ACCUMULATE_SEQUENCE, type Edge, type Gradients, Node } from './node.js';
 

@@ -5,7 +5,8 @@
  * @see PyTorch "Default gradient layouts", `torch/csrc/autograd/functions/accumulate_grad.h`
  */
 import { isContiguousLayout, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
-import { heldOf, type Tensor } from '../core/tensor.js';
+import { heldOf } from '../core/sharding.js';
+import type { Tensor } from '../core/tensor.js';
 
 /**
  * Whether a gradient lies as that of `variable` has to; of distributed ones, their local shards.

@@ -10,7 +10,6 @@ import { arange } from '../ops/ranges.js';
 import { edgeOf } from './accumulate-grad.js';
 import { changeHistory, type Gradients, Node } from './node.js';
 import type { OpNode } from './op-node.js';
-import { zerosStridedLike } from './strided.js';
 
 interface Layout {
   shape: Shape;
@@ -116,6 +115,14 @@ class ViewOfChanged extends Node {
     addInto(whole, this.window, grad);
     return [whole];
   }
+}
+
+/** Zeros of the dtype and device of `like`, in the given layout if it is dense. */
+function zerosStridedLike(like: Tensor, shape: Shape, strides: Shape): Tensor {
+  const fresh = like.newZeros(shape);
+  if (!isNonOverlappingAndDense(shape, strides)) return fresh;
+  fresh.strides = strides;
+  return fresh;
 }
 
 /** Adds a gradient into a window of dense memory; elements that share a place add up there. */

@@ -4,7 +4,7 @@
  *
  * @see PyTorch `torch.distributed.tensor.placement_types`
  */
-import { type Interned, interned } from './interned.js';
+import { type Interned, interned } from './interned-class.js';
 import { checkNumber, checkOneOf } from './options.js';
 
 /** How the values of several ranks are combined. */

@@ -2,22 +2,14 @@
  * The tensor: metadata in JavaScript, bytes in a {@link Storage}. Methods that compute are added by
  * the files of lib/ops through declaration merging, so "go to definition" lands on the op.
  */
-import { cpu, type Device, toOneDevice } from './device.js';
+import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
 import { hooks, layers } from './hooks.js';
-import type { DrawPlace } from './mesh-rng.js';
 import { checkFlag, optionsOf, unexpected } from './options.js';
-import type { Placement } from './placement.js';
-import { outliveScope } from './scope-stack.js';
-import {
-  contiguousStrides,
-  isContiguousLayout,
-  numelOf,
-  type Shape,
-  sameShape,
-  wrapDim,
-} from './shape.js';
+import { setGrad } from './set-grad.js';
+import { isContiguousLayout, numelOf, type Shape, wrapDim } from './shape.js';
+import type { Sharding } from './sharding.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
 
 type Grads = readonly (Tensor | null)[];
@@ -41,44 +33,6 @@ export interface GradFn {
 /** Counts in-place changes; shared by a tensor and all its views. @internal */
 export interface VersionCounter {
   value: number;
-}
-
-/**
- * What a rank holds of a tensor that several ranks hold together. `local` is this rank's part, an
- * ordinary tensor on the same storage; it lives and dies with the whole.
- *
- * @internal
- */
-export interface Sharding {
-  readonly local: Tensor;
-  /** Placements and mesh; interned. */
-  readonly spec: {
-    readonly id: number;
-    readonly placements: readonly Placement[];
-    meshInWords(): string;
-    toString(): string;
-  };
-  /** Of its ranks: what they draw for it. */
-  readonly draws: DrawPlace;
-  /** The whole tensor on this rank, for the caller to dispose of: ranks communicate. */
-  full(op: string): Tensor;
-  /**
-   * Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated.
-   */
-  empty(shape: Shape, dtype: DType): Tensor;
-  /** A plain tensor that every rank has alike, as a tensor of the same ranks. */
-  replicated(t: Tensor): Tensor;
-  /** The tensor itself, held alike but for terms, which are reduced. */
-  reduced(t: Tensor): Tensor;
-  /** The tensor itself, whole on every rank, as a plain one with its history. */
-  whole(t: Tensor): Tensor;
-  /** A gradient of the tensor, held as the tensor is. */
-  fit(gradient: Tensor): Tensor;
-}
-
-/** What this rank holds of a tensor: all of one that is not distributed. @internal */
-export function heldOf(t: Tensor): Tensor {
-  return t.sharding?.local ?? t;
 }
 
 /** A multi-dimensional array of one element type on one device. */
@@ -404,50 +358,6 @@ export function aliasOf(t: Tensor, storage: Storage | null = t.storage): Tensor 
 /** What a disposed tensor shows while others still own its memory. */
 const disposedStorage = new Storage(cpu, 0);
 disposedStorage.freedBy = 'dispose() was called on this tensor';
-
-/** Replaces `.grad`. One that user code never saw is freed at once. @internal */
-export function setGrad(tensor: Tensor, value: Tensor | null): void {
-  layers.backend.capture?.unsupported('the .grad of a tensor was set');
-  const before = tensor.gradTensor;
-  if (before === value) return;
-  if (value !== null) {
-    if (value === tensor)
-      throw new AutogradError('grad: expected a gradient, got the tensor itself. Pass a clone().');
-    if ((value.sharding === null) !== (tensor.sharding === null))
-      throw gradientOfAnotherKind(tensor, value);
-    if (
-      !sameShape(value.shape, tensor.shape) ||
-      value.dtype !== tensor.dtype ||
-      value.device !== tensor.device
-    ) {
-      throw new AutogradError(
-        `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`}`,
-      );
-    }
-    // It lives as long as the memory of its tensor: that of one in a scope ends with it.
-    const scope = tensor.storage?.scope ?? null;
-    if (scope === null || value.storage === null || value.storage.scope === null) value.hold();
-    else outliveScope(value.storage, scope);
-  }
-  tensor.gradTensor = value;
-  if (value !== null) layers.backend.observer?.mark(value.storage, 'gradient');
-  if (before !== null && before.holds > 0) before.unhold();
-  if (before?.storage && before.storage.handle !== 0 && !before.storage.exposed) before.dispose();
-}
-
-function gradientOfAnotherKind(tensor: Tensor, value: Tensor): AutogradError {
-  const [of, given] = [tensor, value].map((t) =>
-    t.sharding === null ? 'a plain tensor' : `one held as ${t.sharding.spec}`,
-  );
-  return new AutogradError(
-    `grad: expected the gradient of ${of} to be like it, got ${given}. Use distributeTensor or DTensor.fromLocal, or toLocal() for a plain tensor.`,
-  );
-}
-
-/** A tensor on fresh row-major memory that `storage` will get or has. @internal */
-export function makeTensor(shape: Shape, dtype: DType, device: Device, storage: Storage): Tensor {
-  return new Tensor(shape, contiguousStrides(shape), 0, dtype, device, storage);
-}
 
 /**
  * A JavaScript number as an operand: no memory, takes part in promotion only by its category.

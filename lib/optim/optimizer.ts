@@ -6,8 +6,9 @@ import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
 import { keep, scope } from '../core/scope.js';
+import { setGrad } from '../core/set-grad.js';
 import type { ArgumentsOf } from '../core/signature.js';
-import { setGrad, Tensor } from '../core/tensor.js';
+import { Tensor } from '../core/tensor.js';
 import { zeroGradArguments } from '../core/zero-grad-arguments.js';
 import {
   copyState,

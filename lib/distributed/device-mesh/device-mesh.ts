@@ -2,7 +2,7 @@
 import type { Device } from '../../core/device.js';
 import { type DeviceType, device as deviceOf } from '../../core/device.js';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
-import { type Interned, interned } from '../../core/interned.js';
+import { type Interned, interned } from '../../core/interned-class.js';
 import type { DrawPlace } from '../../core/mesh-rng.js';
 import { checkFunction, checkNumber, optionsOf, shown, unexpected } from '../../core/options.js';
 import type { RankRuntime } from '../../core/rank-runtime.js';

@@ -4,7 +4,7 @@
  */
 import { callSite } from '../../core/call-site.js';
 import { ArgumentError, InPlaceError } from '../../core/errors.js';
-import { type Interned, interned } from '../../core/interned.js';
+import { type Interned, interned } from '../../core/interned-class.js';
 import { optionsOf, unexpected } from '../../core/options.js';
 import { formatShape } from '../../core/shape.js';
 import type { Tensor } from '../../core/tensor.js';

@@ -13,7 +13,8 @@ import {
 } from '../../core/errors.js';
 import { checkFlag, checkNumber, optionsOf, shown, unexpected } from '../../core/options.js';
 import { formatShape, overlapsItself } from '../../core/shape.js';
-import { type Sharding, Tensor } from '../../core/tensor.js';
+import type { Sharding } from '../../core/sharding.js';
+import { Tensor } from '../../core/tensor.js';
 import { overlaps } from '../../eager/aliasing.js';
 import type { ProcessGroup } from './process-group.js';
 import { Work } from './work.js';

@@ -6,7 +6,7 @@
  * @see PyTorch `torch.distributed.tensor._dtensor_spec`
  */
 import type { DType } from '../../core/dtype.js';
-import { type Interned, interned } from '../../core/interned.js';
+import { type Interned, interned } from '../../core/interned-class.js';
 import { optionsOf, unexpected } from '../../core/options.js';
 import { type Placement, Replicate } from '../../core/placement.js';
 import { formatShape, type Shape } from '../../core/shape.js';

@@ -1,6 +1,6 @@
 /** The metadata of the whole tensor: shape, strides and dtype. */
 import { DType } from '../../core/dtype.js';
-import { type Interned, interned } from '../../core/interned.js';
+import { type Interned, interned } from '../../core/interned-class.js';
 import { checkIntegers, unexpected } from '../../core/options.js';
 import { checkSizes, formatShape, type Shape } from '../../core/shape.js';
 

@@ -1,0 +1,46 @@
+/** Assigning `.grad`: the checks, and who owns the memory of the gradient. */
+import { toOneDevice } from './device.js';
+import { AutogradError } from './errors.js';
+import { layers } from './hooks.js';
+import { outliveScope } from './scope-stack.js';
+import { sameShape } from './shape.js';
+import type { Tensor } from './tensor.js';
+
+/** Replaces `.grad`. One that user code never saw is freed at once. @internal */
+export function setGrad(tensor: Tensor, value: Tensor | null): void {
+  layers.backend.capture?.unsupported('the .grad of a tensor was set');
+  const before = tensor.gradTensor;
+  if (before === value) return;
+  if (value !== null) {
+    if (value === tensor)
+      throw new AutogradError('grad: expected a gradient, got the tensor itself. Pass a clone().');
+    if ((value.sharding === null) !== (tensor.sharding === null))
+      throw gradientOfAnotherKind(tensor, value);
+    if (
+      !sameShape(value.shape, tensor.shape) ||
+      value.dtype !== tensor.dtype ||
+      value.device !== tensor.device
+    ) {
+      throw new AutogradError(
+        `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`}`,
+      );
+    }
+    // It lives as long as the memory of its tensor: that of one in a scope ends with it.
+    const scope = tensor.storage?.scope ?? null;
+    if (scope === null || value.storage === null || value.storage.scope === null) value.hold();
+    else outliveScope(value.storage, scope);
+  }
+  tensor.gradTensor = value;
+  if (value !== null) layers.backend.observer?.mark(value.storage, 'gradient');
+  if (before !== null && before.holds > 0) before.unhold();
+  if (before?.storage && before.storage.handle !== 0 && !before.storage.exposed) before.dispose();
+}
+
+function gradientOfAnotherKind(tensor: Tensor, value: Tensor): AutogradError {
+  const [of, given] = [tensor, value].map((t) =>
+    t.sharding === null ? 'a plain tensor' : `one held as ${t.sharding.spec}`,
+  );
+  return new AutogradError(
+    `grad: expected the gradient of ${of} to be like it, got ${given}. Use distributeTensor or DTensor.fromLocal, or toLocal() for a plain tensor.`,
+  );
+}
