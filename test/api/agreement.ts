@@ -21,12 +21,12 @@ type Shared = {
     : never;
 }[keyof Functions & keyof Tensor];
 
-/** Shared names whose arguments behind the tensor differ. */
+/** Shared names whose arguments after the tensor differ. */
 type FunctionsThatDiffer = {
   [K in Shared]: Same<Tail<Functions[K]>, Arguments<Tensor[K]>> extends true ? never : K;
 }[Shared];
 
-/** Names whose in-place twin takes other arguments. */
+/** Names whose in-place method takes other arguments. */
 type TwinsThatDiffer = {
   [K in keyof Tensor]: K extends string
     ? `${K}_` extends keyof Tensor
@@ -45,8 +45,8 @@ type ByDesign = 'view' | 'reshape' | 'permute' | 'expand' | 'repeat' | 'where';
 /** The method, which PyTorch does not have, is the short form that gradients use. */
 type ShortForms = 'zerosLike';
 /**
- * Twins keep their dtype, and fill with a probability where the other form reads one from each
- * element.
+ * In-place methods keep their dtype; `bernoulli_` takes one probability, `bernoulli` reads one from
+ * each element.
  */
 type TwinsByDesign = 'cumsum' | 'cumprod' | 'bernoulli' | 'requiresGrad';
 

@@ -34,26 +34,26 @@ import {
   rawErrors,
 } from './bad-arguments.js';
 
-/** What a namespace holds that can be called or made. */
+/** The functions and classes of a namespace. */
 const members = (namespace: object): [name: string, member: AnyFunction | AnyClass][] =>
   Object.entries(namespace).filter(
     (entry): entry is [string, AnyFunction | AnyClass] => typeof entry[1] === 'function',
   );
 
-/** A class as a function that makes an instance. */
+/** A class as a function that returns an instance. */
 function made(member: AnyFunction | AnyClass): AnyFunction {
   return isClass(member) ? (...args) => Reflect.construct(member, args) : member;
 }
 
-/** Methods of a class that take arguments of users. */
+/** Methods of a class that users call. */
 const methodsOf = (prototype: object): [name: string, method: AnyFunction][] =>
   Object.entries(Object.getOwnPropertyDescriptors(prototype)).flatMap(([name, { value }]) =>
     typeof value === 'function' && !untried.has(name) ? [[name, value as AnyFunction]] : [],
   );
 
 /**
- * Classes that the library makes itself, what ends the life of what the next call needs, and the
- * garbage collector, which takes no arguments but time.
+ * Not called: classes that only the library constructs, methods that free what the next call needs,
+ * and the garbage collector, which takes no arguments but long.
  */
 const untried = new Set(['constructor', 'Tensor', 'Storage', 'dispose', 'Node', 'collect']);
 
@@ -74,7 +74,7 @@ function parameter(): Tensor {
   return rand([2, 3]).requiresGrad_();
 }
 
-/** Layers that are there to be called, by the name of their class. */
+/** Layers to call, by the name of their class. */
 const layers: readonly (() => nn.Module)[] = [
   () => new nn.Linear(3, 2),
   () => new nn.Embedding(5, 3),
@@ -110,8 +110,7 @@ const others = (): Record<string, AnyFunction> => ({
 });
 
 /**
- * A few lines that need everything that a call may have left behind: dtype, device, modes, random
- * numbers, dispatch.
+ * A program that fails if a call left a dtype, device, mode, random state or dispatcher changed.
  */
 function simpleProgram(): void {
   const x = tensor([
@@ -229,7 +228,7 @@ describe('a bad argument', function () {
     for (const [name, method] of methodsOf(optim.Optimizer.prototype)) {
       if (/^(check|stepGroup|zerosFor)/.test(name)) continue;
       const optimizer = new optim.Adam([parameter()]);
-      // What it was given is its own matter: a hook that is a function may do anything.
+      // A hook that is a function may do anything, so functions are left out.
       const lists = badArguments().filter(([first]) => typeof first !== 'function');
       failures.push(...(await rawErrors(`optimizer.${name}`, method.bind(optimizer), lists)));
     }
@@ -240,7 +239,7 @@ describe('a bad argument', function () {
     const classes = Object.fromEntries(
       members(nn).filter(([name, member]) => isClass(member) && name !== 'Module'),
     );
-    // A transformer of the default size takes seconds: it is made with what fails only.
+    // A transformer of the default size takes seconds, so only failing arguments are tried.
     const { Transformer, ...small } = classes as { Transformer: AnyClass };
     const failures = await failuresOf('new nn.', small);
     const refused = badArguments().filter(

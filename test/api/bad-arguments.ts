@@ -1,12 +1,12 @@
 /** Invalid arguments of every kind, and a check that a call throws no raw error. */
 import { arange, OpenScope, ones, ShardwiseError, Tensor } from '../../lib/index.js';
 
-/** A function of whatever arguments; what it does with them is the question. */
+/** A function of any arguments. */
 export type AnyFunction = (...args: unknown[]) => unknown;
-/** A class of whatever arguments. */
+/** A class with any constructor. */
 export type AnyClass = abstract new (...args: never[]) => unknown;
 
-/** Values that are wrong in most places, each also as an option. */
+/** Values that most arguments refuse, each also used as an option. */
 const values: readonly unknown[] = [
   undefined,
   null,
@@ -40,7 +40,9 @@ const values: readonly unknown[] = [
   new Date(0),
 ];
 
-/** Argument lists: each wrong value first, then after one to four that are right somewhere. */
+/**
+ * Argument lists: each wrong value first, then after one to four values that some functions accept.
+ */
 export function badArguments(first: unknown = ones([2, 3])): readonly (readonly unknown[])[] {
   const [x, index, mask] = [ones([2, 3]), arange(3), ones([2, 3]).gt(0)];
   const before: readonly (readonly unknown[])[] = [
@@ -75,7 +77,7 @@ export function badArguments(first: unknown = ones([2, 3])): readonly (readonly 
   ];
 }
 
-/** Whether a value is a class, which is made and not called. */
+/** Whether a value is a class, which needs `new`. */
 export function isClass(value: unknown): value is AnyClass {
   return typeof value === 'function' && /^class\b/.test(Function.prototype.toString.call(value));
 }
@@ -92,7 +94,7 @@ function shown(value: unknown): string {
       : String(value);
 }
 
-/** Results that only fail, or only end, when they are used: generators run, scopes close. */
+/** Uses results that fail or end only then: runs generators, closes scopes. */
 async function use(result: unknown): Promise<void> {
   if (result instanceof OpenScope) result.dispose();
   else if (
@@ -106,8 +108,8 @@ async function use(result: unknown): Promise<void> {
 }
 
 /**
- * Calls with each list of arguments. Returns the calls that threw, or rejected with, what is no
- * error of the library.
+ * Calls with each list of arguments. Returns the calls that threw or rejected with an error that is
+ * not the library's.
  */
 export async function rawErrors(
   name: string,

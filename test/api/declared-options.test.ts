@@ -14,17 +14,14 @@ import {
 import { calls, values } from './option-calls.js';
 import { type DeclaredOptions, declaredOptions } from './option-types.js';
 
-/** Not called: they need a GPU, or are JavaScript's own (`cause` of errors). */
+/** Not called: these need a GPU, or are JavaScript's own (`cause` of errors). */
 const uncalled = /^(Tensor\.cuda|new cuda\.\w+|new (distributed\.)?\w+Error)$/;
-/** Entries that share names with that of one process: all of them are called. */
+/** Entry points that share names with the one of one process; all of them are called. */
 const ofOtherEntries = /^(new )?(distributed|compile|testing)\./;
-/** Second names: the same functions. */
+/** Aliases of functions. */
 const aliases = /^(concat|concatenate|clip|divide|trueDivide|moveaxis|subtract|swapaxes|swapdims)$/;
 
-/**
- * All names that a function may be given as options: of a class, those of its constructor and of
- * its calls.
- */
+/** All options of a function; of a class, those of its constructor and of its calls. */
 function known(): Map<string, Set<string>> {
   const names = new Map<string, Set<string>>();
   for (const { name, positional, positionalOnly, keywordOnly } of allDeclarations()) {
@@ -37,8 +34,8 @@ function known(): Map<string, Set<string>> {
 }
 
 /**
- * The declaration of a function, of the op that a method in place overwrites with, or of the method
- * that another name stands for.
+ * The options in the declaration of a function, of the op behind an in-place method, or of the
+ * aliased method.
  */
 function declaredNames(name: string, names: Map<string, Set<string>>): Set<string> | undefined {
   const own = name.replace(/^new /, '').split('.').pop() as string;
@@ -51,7 +48,7 @@ function declaredNames(name: string, names: Map<string, Set<string>>): Set<strin
   return other === undefined ? undefined : names.get(other);
 }
 
-/** What takes a tensor, by its public name. */
+/** The public function of a name that takes a tensor. */
 function publicFunction(name: string): ((t: Tensor, options: object) => unknown) | undefined {
   if (name.startsWith('new ')) return undefined;
   const [owner, method] = name.split('.');
@@ -69,7 +66,7 @@ function publicFunction(name: string): ((t: Tensor, options: object) => unknown)
     : undefined;
 }
 
-/** What refuses an option that the types declare, and what takes one that there is not. */
+/** Functions that refuse a declared option, or accept an unknown one. */
 async function refusals(
   declared: DeclaredOptions,
   calls: Calls,

@@ -19,16 +19,16 @@ import {
 } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
-/** What the types allow, put together by name. */
+/** Options by name. */
 export type Options = Record<string, never>;
 export type Calls = Record<string, (options: Options) => unknown>;
-/** Values by option; of one function by its name before them. */
+/** Values by option; a prefix names the function of a special value. */
 export type Values = Record<string, unknown>;
 
 const { Replicate, Shard } = dist;
 const x = () => ones([2, 2]);
 
-/** What two ranks call together, each with its own number. */
+/** The calls of two ranks, with the number of this one. */
 export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
   const other = 1 - rank;
   const mesh = dist.initDeviceMesh('cpu', [2]);
@@ -151,8 +151,8 @@ export function callsOfRanks(rank: number): { calls: Calls; values: Values } {
 }
 
 /**
- * What a process calls that is no rank, or becomes one: files, stores on 127.0.0.1 and in files,
- * groups of one rank.
+ * The calls of a process that is not a rank or becomes one: files, stores on 127.0.0.1 and in
+ * files, groups of one rank.
  */
 export function callsOfProcess(): { calls: Calls; values: Values; end: () => void } {
   const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-options-'));

@@ -4,7 +4,7 @@ import ts from 'typescript';
 
 const file = 'test/api/edited.ts';
 
-/** An editor on a file of this text, with the place of the `|` in it. */
+/** An editor on a file of this text, with the cursor at the `|`. */
 function edited(call: string): { service: ts.LanguageService; at: number } {
   const code = `import { ones } from '../../lib/index.js';\nconst x = ones([2]);\n${call}`;
   const at = code.indexOf('|');
@@ -30,7 +30,7 @@ function edited(call: string): { service: ts.LanguageService; at: number } {
   return { service: ts.createLanguageService(host, registry), at };
 }
 
-/** Keeps the files of the library from one editor to the next. */
+/** Shares the parsed files of the library among editors. */
 const registry = ts.createDocumentRegistry();
 
 function optionsOffered(call: string): string[] {

@@ -24,7 +24,7 @@ const x = () => ones([2, 2]);
 const leaf = () => ones([2, 2], { requiresGrad: true });
 const square = (t: Tensor) => t.mul(t).sum();
 
-/** Values that an option may have, where its default will not do as a sample. */
+/** Values of options whose default is not a useful sample. */
 export const values: Record<string, unknown> = {
   deviceType: 'cpu', dtype: 'bfloat16', enabled: true, cacheEnabled: true, initScale: 2, growthFactor: 2, backoffFactor: 0.5, growthInterval: 2, gradOutputs: [ones([])], gradTensors: [ones([])],
   retainGraph: true, createGraph: true, allowUnused: true, eps: 1e-6, atol: 1e-3, rtol: 1e-3, raiseException: false, backend: 'eager', fullgraph: false, dynamic: false, mode: 'default', recursive: true,
@@ -56,7 +56,7 @@ const decode = (module: (x: Tensor, y: Tensor, o: Options) => unknown) => (o: Op
 const attend = (module: nn.MultiheadAttention) => (o: Options) =>
   module(sequence(), sequence(), sequence(), o);
 
-/** Calls of what is not made by defineFunction, by the name that the types have it under. */
+/** Calls of functions without a declaration, by their names in the types. */
 export const calls: Calls = {
   'Module.registerBuffer': (o) => perceptron().registerBuffer({ name: 'count', tensor: x(), ...o }),
   'Module.namedParameters': (o) => [...perceptron().namedParameters('', o)],

@@ -9,7 +9,7 @@ import ts from 'typescript';
  */
 export type DeclaredOptions = Map<string, Set<string>>;
 
-/** Entry points, and what stands before the names of each. */
+/** Entry points and the prefix of their names. */
 const prefixes = {
   'lib/index.ts': '',
   'lib/distributed.ts': 'distributed.',
@@ -18,12 +18,12 @@ const prefixes = {
 };
 type Entry = keyof typeof prefixes;
 
-/** What has been walked: an inherited method counts once. */
+/** Visited symbols, so that an inherited method counts once. */
 type Seen = Set<ts.Symbol | ts.Declaration>;
 
 /**
- * Of all that entry points export: functions, constructors, methods of classes by the name of the
- * class that declares them.
+ * The options of all exports of the entry points: functions, constructors, and methods by the class
+ * that declares them.
  */
 export function declaredOptions(): DeclaredOptions {
   const entries = Object.keys(prefixes) as Entry[];
@@ -76,9 +76,7 @@ function walk(
   }
 }
 
-/**
- * Functions that an object has of this library: of a namespace or class, or of what a class makes.
- */
+/** The functions of a namespace, of a class or of its instances that this library declares. */
 function members(
   checker: ts.TypeChecker,
   type: ts.Type,
@@ -139,7 +137,7 @@ function note(
   }
 }
 
-/** A parameter, or those of the tuples that a rest parameter takes. */
+/** A parameter, or the elements of the tuples of a rest parameter. */
 function elements(
   checker: ts.TypeChecker,
   parameter: ts.Symbol,
@@ -156,7 +154,7 @@ function elements(
   });
 }
 
-/** Of objects that are options: not of classes, arrays and functions. */
+/** The properties of option objects; not of classes, arrays and functions. */
 function properties(type: ts.Type): string[] {
   const parts = type.isUnion() ? type.types : [type];
   return parts.flatMap((part) => {

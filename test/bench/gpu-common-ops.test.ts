@@ -5,7 +5,7 @@ import { type Job, rows } from '../../bench/gpu/rows.js';
 import { prepare } from '../../bench/gpu/work.js';
 import { scope, Tensor } from '../../lib/index.js';
 
-/** As large as the CPU likes; top_50_of_rows takes that many of a row. */
+/** Shapes that are fast on the CPU; top_50_of_rows needs rows of 50. */
 const small = { 1: [96], 2: [6, 64], 3: [4, 6, 8] } as const;
 const smaller = ({ shape, ...job }: Job): Job => ({
   ...job,
@@ -14,7 +14,7 @@ const smaller = ({ shape, ...job }: Job): Job => ({
 const call = (job: Job): unknown => prepare(smaller(job), 'cpu').call(0);
 const jobOf = (op: string): Job => (rows.find(({ job }) => job.op === op) as (typeof rows)[0]).job;
 
-/** What one call makes. */
+/** Shapes and dtypes of the results of one call. */
 const results: Readonly<Record<string, readonly [shape: readonly number[], dtype: string]>> = {
   norm_of_all: [[], 'float32'],
   norm_of_rows: [[6], 'float32'],
@@ -34,7 +34,7 @@ describe('the common ops of the benchmark', () => {
   for (const { name, job } of commonRows)
     it(`can run repeatedly: ${name}`, () => {
       const work = prepare(smaller(job), 'cpu');
-      for (let i = 0; i < 3; i++) scope(() => void work.call(i)); // as ours.ts does
+      for (let i = 0; i < 3; i++) scope(() => void work.call(i)); // as worker.ts does
     });
 
   it('have one row each', () =>

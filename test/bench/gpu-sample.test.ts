@@ -21,7 +21,7 @@ import {
   type Tensor,
 } from '../../lib/index.js';
 
-/** As large as the CPU likes; every op of the rows that has a sample. */
+/** Shapes that are fast on the CPU, for every op that has a sample. */
 const shapes: Readonly<Record<string, readonly number[]>> = {
   matmul_nt: [6, 5, 7],
   matmul_nn: [6, 5, 7],
@@ -58,7 +58,7 @@ const float32Of = (op: string, scores: NonNullable<Job['scores']>, keyHeads?: nu
 const workWith = (...pairs: Pair[]): Work => ({ call: () => null, sample: () => pairs });
 const some: Job = { op: 'some', shape: [1], dtype: 'float32' };
 
-/** Rows differ by their shapes, which are others here: one for each kind of job. */
+/** One row for each kind of job; rows that differ only in shape are equal here. */
 const sampled = rows
   .map(smaller)
   .filter(
@@ -164,7 +164,7 @@ describe('samples of attention', () => {
   const farOff = async (got: Tensor, wanted: Tensor): Promise<number> =>
     got.sub(wanted).abs().amax().itemAsync();
 
-  /** Every other key is hidden from the second batch, beside the later ones. */
+  /** A causal mask that also masks every other key in the second batch. */
   function maskOfTwo(): Tensor {
     const mask = ones([2, 1, 20, 20], { dtype: float64 }).tril();
     mask.select(0, 1).narrow(-1, 3, 5).fill_(0);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { Goal } from '../../bench/gpu/rows.js';
 import { type Measured, printed, type Report, shortRows } from '../../bench/gpu/table.js';
 
-/** A row of 1 GB a call, on a machine that copies 4 TB/s. */
+/** A row of 1 GB per call, on a machine that copies 4 TB/s. */
 const measured = (name: string, goal: Goal, seen: Omit<Measured, 'row'>): Measured => ({
   row: { group: 'some', name, job: { op: 'some', shape: [1], dtype: 'float32' }, goal, bytes: 1e9 },
   ...seen,
@@ -32,7 +32,7 @@ const reportOf = (rows: Measured[], rawLaunch?: number): Report => ({
   ...(rawLaunch === undefined ? {} : { rawLaunch }),
 });
 
-/** What the table says in its last column. */
+/** The last column of the table. */
 function verdict(goal: Goal, seen: Omit<Measured, 'row'>, rawLaunch?: number): string {
   const table = printed(reportOf([measured('the row', goal, seen)], rawLaunch)).split('\n');
   return (

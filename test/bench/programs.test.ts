@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 const here = fileURLToPath(import.meta.url);
 const folder = path.resolve(path.dirname(here), '..', '..', 'bench');
 
-/** On any machine as on one whose CUDA part is not there. */
+/** Runs a program as on a machine without the CUDA part. */
 function withoutGpu(program: string, ...args: string[]): { status: number | null; stderr: string } {
   const command = [...process.execArgv, path.join(folder, program + path.extname(here)), ...args];
   const { status, stderr } = spawnSync(process.execPath, command, {

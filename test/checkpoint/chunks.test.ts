@@ -8,7 +8,7 @@ import { readFully, writeFully } from '../../lib/checkpoint/chunks.js';
 import { CheckpointError } from '../../lib/index.js';
 
 /**
- * A file of so many bytes that moves at most `most` at a call, and notes how many it was asked for.
+ * A file of `size` bytes that transfers at most `most` per call and records the requested lengths.
  */
 function slowFile(size: number, most: number) {
   const content = Uint8Array.from({ length: size }, (_, i) => i + 1);

@@ -196,7 +196,7 @@ describe('the header of a safetensors file', () => {
     setImmediate(turn);
     const header = await inSlices(Header.parse('f', bytes, 8 + bytes.length));
     reading = false;
-    // the work of a hundred milliseconds, on the fastest machine
+    // parsing takes a hundred milliseconds on the fastest machine
     assert.ok(turns > 10, `${turns} turns`);
     assert.equal(header.size, 100_000);
     assert.deepEqual(header.get('99999')?.shape, [0]);

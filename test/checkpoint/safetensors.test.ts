@@ -39,7 +39,7 @@ const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-'));
 const file = path.join(folder, 'state.safetensors');
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A file with the given header and so many bytes of data. */
+/** Writes a file with this header and `dataBytes` bytes of data. */
 function write(header: unknown, dataBytes: number): void {
   const json = new TextEncoder().encode(
     typeof header === 'string' ? header : JSON.stringify(header),

@@ -167,7 +167,7 @@ describe('saving a checkpoint', () => {
     symlinkSync('folder/../disk/real.safetensors', at('latest.safetensors'));
     symlinkSync(at('latest.safetensors'), at('again.safetensors'));
     for (const value of [1, 2]) {
-      // at first nothing is there
+      // the path may not exist yet
       await saveSafetensors(at('again.safetensors'), { w: full([3], value) });
       assert.deepEqual(await valueOf(at('disk/real.safetensors')), [value]);
     }
@@ -228,7 +228,7 @@ describe('saving a checkpoint', () => {
 
 const writer = programArguments('checkpoint/writer');
 
-/** A process that saves a file of 20,000 times `value`, so often. */
+/** Starts a process that saves a file of 20,000 times `value` repeatedly. */
 async function startWriter(
   file: string,
   value: number,
@@ -286,13 +286,13 @@ describe('saves of several writers', () => {
     const dead = await startWriter(file, 1, 8, 1);
     await until(() => partials().length === 1);
     const [left] = partials();
-    dead.kill('SIGSTOP'); // as slow as a writer can be
+    dead.kill('SIGSTOP'); // a writer can be this slow
     await saveSafetensors(file, { w: ones([3]) });
     assert.deepEqual(partials(), [left]);
     dead.kill('SIGKILL');
     await new Promise((resolve) => dead.once('exit', resolve));
     await saveSafetensors(at('other.safetensors'), { w: ones([3]) });
-    assert.deepEqual(partials(), [left]); // of another file
+    assert.deepEqual(partials(), [left]); // this belongs to another file
     await saveSafetensors(file, { w: ones([3]) });
     assert.deepEqual(partials(), []);
   }).timeout(60_000);

@@ -7,7 +7,7 @@ import { type Declaration, declarationOf, isOptions } from '../../lib/core/signa
 import { manualSeed, Tensor } from '../../lib/index.js';
 import { allComposites } from '../../lib/ops/composite.js';
 
-/** The sample with all that has a name as options. */
+/** The sample with all named arguments as options. */
 function byName(
   { positionalOnly, positional }: Declaration,
   sample: readonly unknown[],

@@ -10,7 +10,7 @@ import { stepped, transposed } from './differentiable.js';
 
 type Method = (...args: unknown[]) => unknown;
 
-/** All tensors of a result, whatever holds them. */
+/** All tensors of a result, at any depth. */
 function tensorsOf(value: unknown): Tensor[] {
   if (value instanceof Tensor) return [value];
   return typeof value === 'object' && value !== null ? Object.values(value).flatMap(tensorsOf) : [];
@@ -46,7 +46,7 @@ function checkGradient({ fn }: Composite, args: readonly unknown[]): void {
   assert.ok(autograd.gradgradcheck(run, leaves));
 }
 
-/** Values and gradients do not depend on how the arguments lie in memory. */
+/** Checks that values and gradients do not depend on the layout of arguments. */
 function checkLayouts({ name, fn }: Composite, args: readonly unknown[]): void {
   const run = (arrange: (t: Tensor) => Tensor): (Tensor | null)[] => {
     const given = replaced(args, (t) =>
@@ -64,7 +64,7 @@ function checkLayouts({ name, fn }: Composite, args: readonly unknown[]): void {
   };
   const expected = run((t) => t.contiguous());
   for (const layout of [transposed, stepped]) {
-    // Refused, as the view that it is.
+    // It is a view, so it refuses other layouts.
     if (name === 'viewAs') continue;
     run(layout).forEach((t, i) => {
       const other = expected[i] as Tensor | null;
@@ -87,7 +87,7 @@ function checkTwin({ name, fn }: Composite, [input, ...rest]: readonly unknown[]
   const target = before.clone();
   assert.equal(call(`${name}_`, target, rest), target);
   assertSame(target, fn(before, ...rest));
-  // The graph goes through the change.
+  // The graph contains the in-place change.
   const exact = replaced(rest, (t) => (t.dtype.isFloatingPoint ? t.to(float64) : t));
   assert.ok(
     autograd.gradcheck(

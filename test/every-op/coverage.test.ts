@@ -50,7 +50,7 @@ const elsewhere: Record<string, { why: string; file: string }> = {
   foreachMul: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
 };
 
-/** On a machine with a GPU the tests may run without their sources. */
+/** On a machine with a GPU the tests may run compiled, without their sources. */
 const compiled = import.meta.url.endsWith('.js');
 
 describe('every op in the table', () => {

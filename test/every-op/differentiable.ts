@@ -8,7 +8,7 @@ import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
 import { float64, type Tensor } from '../../lib/index.js';
 
 /**
- * The library's own entries: other tests of this process may have defined ops of users, such as
+ * The library's own entries; other tests of this process may have defined ops such as
  * "mylib::scaled".
  */
 export function ownOps(): AnyOp[] {

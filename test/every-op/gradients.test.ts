@@ -26,7 +26,7 @@ describe('the gradient of every op in the table', () => {
       for (const sample of samples) {
         const inputs = differentiable(sample);
         if (!inputs.some((t) => t.requiresGrad) || inputs.some((t) => t.numel() === 0)) continue;
-        // Plain numbers in the place of absent operands stay as they are.
+        // Plain numbers that stand for absent operands stay unchanged.
         const tensors = inputs.filter((t) => t.storage !== null);
         const withNumbers = (given: readonly Tensor[]): Tensor[] =>
           inputs.map((t) => (t.storage === null ? t : (given[tensors.indexOf(t)] as Tensor)));

@@ -7,7 +7,7 @@ import type { AnyOp, Sample } from '../../lib/core/op.js';
 import { autograd, type Tensor } from '../../lib/index.js';
 import { differentiableOps, float64Samples, isVariable } from './differentiable.js';
 
-/** Something to write into, with the values and the history of `t`. */
+/** Makes a tensor to write into, with the values and the history of `t`. */
 type Target = (t: Tensor) => Tensor;
 
 const targets: Record<string, Target> = {

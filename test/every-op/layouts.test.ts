@@ -28,8 +28,7 @@ const layouts: Record<string, Layout> = { transposed, stepped, expanded, scalar 
 type DenseParams = Record<'dim' | 'alpha' | 'width' | 'eps', number> & { size: number[] };
 
 /**
- * Ops that take operands in one run only: called by the functions that users call, which copy them
- * first.
+ * Ops that accept only contiguous operands, called through the public functions, which copy first.
  */
 const dense: Record<string, (inputs: readonly Tensor[], params: DenseParams) => Tensor | Tensor[]> =
   {

@@ -20,7 +20,7 @@ function functionOf(
 }
 
 /**
- * Recording the backward pass replaces fused backward ops by what they consist of: the values stay.
+ * Checks that recording the backward pass, which decomposes fused backward ops, keeps the values.
  */
 function checkRecorded(run: (...given: Tensor[]) => Tensor[], variables: Tensor[]): void {
   const first = (createGraph: boolean): (Tensor | null)[] => {
@@ -52,7 +52,7 @@ describe('the second gradient of every op in the table', () => {
   }
 });
 
-/** What has a gradient, but none of second order: it must say so. */
+/** Functions that have a gradient but no second gradient, with the error of asking for it. */
 const withoutSecond: Record<string, { fn: (x: Tensor) => Tensor; message: RegExp }> = {
   'attention with dropout': {
     fn: (x) => nn.functional.scaledDotProductAttention(x, x, x, { dropoutP: 0.5 }),

@@ -11,7 +11,7 @@ export function exampleFile(name: string): string {
   return path.resolve(path.dirname(here), `../../examples/${name}${path.extname(here)}`);
 }
 
-/** What an example prints, and how it ends. */
+/** Runs an example. Returns its output and exit status. */
 export function runExample(
   name: string,
   ...args: string[]

@@ -14,7 +14,9 @@ const program = exampleFile('train-gpt');
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-gpt-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Short, because each run judges the model on a tenth of it; one run has the whole book. */
+/**
+ * A short text, because each run evaluates the model on a tenth of it; one run uses the whole book.
+ */
 const text = path.join(folder, 'text');
 const short = path.join(folder, 'short');
 writeFileSync(short, 'Call me');
@@ -190,7 +192,7 @@ describe('examples/train-gpt', () => {
     assert.deepEqual((targets.tolist() as number[][]).flat().map(Number), [
       ...bytes.subarray(1, 21),
     ]);
-    // A text of two bytes in turn: a bigram model is nearly sure.
+    // A text of two alternating bytes, which a bigram model predicts.
     const turns = Uint8Array.from({ length: 10_000 }, (_, i) => i % 2);
     assert.ok(bigramLoss({ train: turns, validation: turns.subarray(0, 100) }, 7) < 0.06);
     assert.ok(loadText().validation.length > 100_000);

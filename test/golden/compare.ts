@@ -18,7 +18,7 @@ const tolerances: Record<string, { rtol: number; atol: number }> = {
   bfloat16: { rtol: 1.6e-2, atol: 1e-5 },
 };
 
-/** @throws AssertionError that says what differs first, and by how much at worst. */
+/** @throws AssertionError with the first difference and the largest error */
 export function assertClose(
   actual: Snapshot,
   expected: Snapshot,

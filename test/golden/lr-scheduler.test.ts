@@ -15,12 +15,12 @@ interface Case {
   name: string;
   scheduler: string;
   options?: Record<string, Encoded>;
-  /** Schedulers that a scheduler is made of. */
+  /** Schedulers that a composed scheduler consists of. */
   parts?: [scheduler: string, options: Record<string, Encoded>][];
   milestones?: number[] | null;
   metrics?: number[];
   lrs: number[];
-  /** For each step, the first being before any, the value of each group. */
+  /** The value of each group, before the first step and after each. */
   lr: number[][];
   momentum?: number[][];
 }

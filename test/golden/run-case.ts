@@ -13,8 +13,8 @@ import {
 } from './tensors.js';
 
 /**
- * An argument as make.py writes it: a literal, a tensor, a window on a tensor's memory, a dtype, a
- * number JSON has not, or a list.
+ * An argument as make.py writes it: a literal, a tensor, a view of a tensor's memory, a dtype, a
+ * number that JSON cannot represent, or a list.
  */
 export type Encoded =
   | null
@@ -35,7 +35,7 @@ export interface Case {
   call?: 'function' | 'method';
   args: Encoded[];
   options?: Record<string, Encoded>;
-  /** The call makes a tensor from nothing, so it needs to be told the device. */
+  /** The call is a factory, so it needs the device as an argument. */
   factory?: boolean;
   outputs: Output[];
   /** The whole memory of an in-place op's first argument afterwards. */
@@ -46,10 +46,7 @@ export interface Case {
   tolerance?: Slack;
 }
 
-/**
- * Turns encoded arguments into values; remembers every tensor by its path, and the memory that
- * views look at.
- */
+/** Decodes arguments. Keeps every tensor by its path, and the memory of views. */
 export class Decoder {
   readonly tensors = new Map<string, Tensor>();
   readonly memories = new Map<string, Tensor>();

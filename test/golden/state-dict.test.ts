@@ -20,7 +20,7 @@ interface OptimizerCase {
   options: Record<string, Encoded>;
   start: string[];
   grads: string[];
-  /** PyTorch's, after three steps, and the parameters then. */
+  /** PyTorch's state after three steps; `params` are the parameters then. */
   state: State;
   middle: string[];
   expected: string[];
@@ -34,7 +34,7 @@ interface SchedulerCase {
   parts?: [scheduler: string, options: Record<string, Encoded>][];
   milestones?: number[] | null;
   metrics?: number[];
-  /** PyTorch's, after three steps. */
+  /** PyTorch's state after three steps. */
   optimizer: State;
   state: State;
   /** After each step, the value of each group. */
@@ -72,7 +72,7 @@ const schedulers = sw.optim.lrScheduler as unknown as Record<
   ) => Scheduler
 >;
 
-/** Tensors that stand by key in a recorded state. */
+/** Replaces the keys in a recorded state by their tensors. */
 function decoded(value: unknown, fixture: Fixture<unknown>): unknown {
   if (Array.isArray(value)) return value.map((each) => decoded(each, fixture));
   if (typeof value !== 'object' || value === null) return value;
@@ -138,8 +138,8 @@ function checkOptimizer(fixture: Fixture<unknown>, c: OptimizerCase): void {
 }
 
 /**
- * PyTorch finds all that it saves itself, in its shapes; there may be more hyperparameters in later
- * versions of it.
+ * Checks that the state has all names and shapes that PyTorch saves; later versions may have more
+ * hyperparameters.
  */
 function assertNames(
   actual: sw.optim.OptimizerStateDict,
@@ -220,7 +220,10 @@ function checkScheduler(fixture: Fixture<unknown>, c: SchedulerCase): void {
   }
 }
 
-/** Flags of PyTorch's own calls, of its messages, and what it works out again. */
+/**
+ * Entries of PyTorch's states that are not needed: flags of its calls and messages, and derived
+ * values.
+ */
 const notSaved = new Set([
   'verbose',
   '_get_lr_called_within_step',
@@ -242,7 +245,7 @@ describe('a state that PyTorch saved', () => {
 
 const plain = (t: Tensor): unknown => t.detach().tolist();
 
-/** A state as JSON has it: tensors as lists. */
+/** A state as JSON, with tensors as lists. */
 function asJson(state: sw.optim.OptimizerStateDict): State {
   const lists = (values: Record<string, Tensor | number>): object =>
     Object.fromEntries(
@@ -259,7 +262,7 @@ function asJson(state: sw.optim.OptimizerStateDict): State {
   };
 }
 
-/** Three steps here; what PyTorch needs to go on, and what it should come to. */
+/** Runs three steps here. Returns what PyTorch needs to resume, and the expected result. */
 function savedRun(
   name: OptimizerCase['optimizer'],
   options: Options,

@@ -8,7 +8,7 @@ export type DeviceName = 'cpu' | 'cuda';
 /** Elements in row-major order; int64 as bigint. */
 export type Values = ArrayLike<number> | BigInt64Array;
 
-/** Values with what must agree beside them. */
+/** Values, and the metadata that must agree. */
 export interface Snapshot {
   dtype: string;
   shape: readonly number[];
@@ -75,7 +75,7 @@ export function makeTensor(entry: Entry, device: DeviceName): Tensor {
   return (half ? stored.to(dtypeOf(entry.dtype)) : stored).reshape(entry.shape);
 }
 
-/** What a tensor of the library holds. Blocks. */
+/** Reads a tensor of the library. Blocks. */
 export function snapshot(tensor: Tensor): Snapshot {
   const dtype = tensor.dtype.name;
   const plain = tensor.detach();

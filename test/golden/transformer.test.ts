@@ -33,7 +33,7 @@ interface Case {
   outputs: (string | null)[];
   cotangents: (string | null)[];
   inputGrads: string[];
-  /** Only every n-th element of a parameter's gradient is kept, then with its norm. */
+  /** Only every n-th element of a parameter's gradient is recorded, together with its norm. */
   every: number;
   grads: Record<string, string>;
   gradNorms: Record<string, number>;

@@ -130,7 +130,7 @@ const camel = (text: string): string =>
     (_, before: string, letter: string) => before + letter.toUpperCase(),
   );
 const listOf = (text: string): string[] => text.split(', ').map(camel);
-/** The encoder takes the layer's name, too. */
+/** TransformerEncoder also accepts the layer's name for its mask. */
 const besides = ['srcMask'];
 
 describe('the order of arguments', () => {

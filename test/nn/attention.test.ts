@@ -38,7 +38,7 @@ function near(got: Tensor, want: Tensor, what?: string): void {
   assert.ok(got.allclose(want, { rtol: 1e-5, atol: got.dtype === float32 ? 1e-6 : 1e-10 }), what);
 }
 
-/** Outputs with weights and without, which are to be the same. */
+/** Outputs of calls with and without weights, which must be equal. */
 function bothWays(options: nn.MultiheadAttentionCall): [Tensor, Tensor] {
   const [out, weights] = attention(q, kv, kv, options);
   const [fused, none] = attention(q, kv, kv, { ...options, needWeights: false });
@@ -47,7 +47,7 @@ function bothWays(options: nn.MultiheadAttentionCall): [Tensor, Tensor] {
   return [out, weights as Tensor];
 }
 
-/** What the module gives, with all that is hidden in one mask [batch * heads, queries, keys]. */
+/** The result of the module with one mask [batch * heads, queries, keys] for everything. */
 function hiddenBy(mask: Tensor): Tensor {
   return bothWays({
     attnMask: mask.expand([batch, heads, queries, keys]).reshape([batch * heads, queries, keys]),

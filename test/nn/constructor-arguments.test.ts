@@ -18,7 +18,7 @@ const p = (): nn.Parameter[] => [new nn.Parameter(tensor([1, 2]))];
 const sgd = (): optim.SGD => new optim.SGD(p(), { lr: 1, momentum: 0.5 });
 const { lrScheduler: S } = optim;
 
-/** A call by position and the same with options: what both make is equal. */
+/** A call by position and the same call with options, whose results must be equal. */
 const forms: Record<string, [() => unknown, () => unknown]> = {
   Linear: pair(
     () => new nn.Linear(2, 3, false),

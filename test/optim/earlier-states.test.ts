@@ -22,8 +22,8 @@ function parameter(...values: number[]): nn.Parameter {
 }
 
 /**
- * By schedule: what it was made with, its state after three steps, the groups then, and the rates
- * of the next three.
+ * By schedule: its options, its state after three steps, the groups then, and the rates of the next
+ * three steps.
  */
 const earlier: Record<
   string,

@@ -17,7 +17,7 @@ const environment = {
 const tool = (name: string, ...args: string[]) =>
   execFileSync(name, args, { encoding: 'utf8', maxBuffer: 2 ** 28 });
 
-/** Names and sizes of what the file holds in memory. */
+/** Names and sizes of the sections that are loaded into memory. */
 function sections(file: string): Map<string, string> {
   const rows = tool('size', '-A', file).matchAll(/^(\.\S+)\s+(\d+)/gm);
   return new Map(

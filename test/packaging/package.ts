@@ -16,16 +16,16 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
-/** Runs the compiler that follows it, unless it was given the same before. */
+/** Runs the compiler given as its arguments, unless it compiled the same before. */
 export const compileOnce = path.join(root, 'test', 'packaging', 'compile-once');
 const platform = `${process.platform}-${process.arch}`;
 const libc = process.platform === 'linux' ? '.glibc' : '';
 
 export interface Binary {
   file: string;
-  /** All that it may export. */
+  /** The symbols that it may export. */
   exports: readonly string[];
-  /** Beside what every system with Node has. */
+  /** The libraries that it needs beside those of every system with Node. */
   needs: readonly string[];
 }
 
@@ -113,8 +113,7 @@ export function pack(): string {
 }
 
 /**
- * What `npm run prebuild` made, as in CI, unless the local build is newer: then that one, stripped
- * likewise.
+ * Stages the prebuilds of `npm run prebuild`, as in CI, or the stripped local build if it is newer.
  */
 function stagePrebuilds(folder: string): void {
   const made = path.join(root, 'prebuilds', platform);
@@ -137,7 +136,7 @@ function stagePrebuilds(folder: string): void {
   }
 }
 
-/** A PATH with Node, a shell and nothing that compiles. */
+/** A PATH with Node and a shell but no compiler. */
 export function barePath(): string {
   const folder = temporaryFolder('path');
   symlinkSync(process.execPath, path.join(folder, 'node'));
@@ -152,8 +151,8 @@ export function barePath(): string {
 }
 
 /**
- * The node binary of a major version, from the registry; null where the registry cannot be reached
- * and this is not CI.
+ * The node binary of a major version from the registry; null if the registry cannot be reached
+ * outside of CI.
  */
 export function nodeBinary(major: number): string | null {
   if (process.versions.node.startsWith(`${major}.`)) return process.execPath;
