@@ -10,37 +10,37 @@ import { ownOps } from './differentiable.js';
 /** Ops without samples, why they have none, and where they are tested. */
 const elsewhere: Record<string, { why: string; file: string }> = {
   nonzero: {
-    why: 'how many rows of its result count depends on values',
-    file: 'test/ops/search-and-index.test.ts',
+    why: 'the number of valid rows in its result depends on values',
+    file: 'test/ops/nonzero.test.ts',
   },
   nonzeroRows: {
-    why: 'it makes the rows of what nonzero found',
-    file: 'test/ops/search-and-index.test.ts',
+    why: 'it writes the rows that nonzero found',
+    file: 'test/ops/nonzero.test.ts',
   },
   toDevice: {
     why: 'it needs a second device, or pinned memory',
     file: 'test/core/pinned.gpu.test.ts',
   },
   randomUniform: {
-    why: 'no operands; its values are tested by their distribution',
+    why: 'it has no operands, and its values are tested by their distribution',
     file: 'test/ops/random.test.ts',
   },
   randomNormal: {
-    why: 'no operands; its values are tested by their distribution',
+    why: 'it has no operands, and its values are tested by their distribution',
     file: 'test/ops/random.test.ts',
   },
   randomInteger: {
-    why: 'no operands; its values are tested by their distribution',
+    why: 'it has no operands, and its values are tested by their distribution',
     file: 'test/ops/random.test.ts',
   },
   randomBernoulli: {
-    why: 'no operands; its values are tested by their distribution',
+    why: 'it has no operands, and its values are tested by their distribution',
     file: 'test/ops/random.test.ts',
   },
-  full: { why: 'no operands', file: 'test/ops/factories.test.ts' },
-  empty: { why: 'no operands, and no values', file: 'test/ops/factories.test.ts' },
-  arange: { why: 'no operands', file: 'test/ops/factories.test.ts' },
-  linspace: { why: 'no operands', file: 'test/ops/factories.test.ts' },
+  full: { why: 'it has no operands', file: 'test/ops/factories.test.ts' },
+  empty: { why: 'it has no operands and no values', file: 'test/ops/factories.test.ts' },
+  arange: { why: 'it has no operands', file: 'test/ops/factories.test.ts' },
+  linspace: { why: 'it has no operands', file: 'test/ops/factories.test.ts' },
   sgdStep: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
   adamStep: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
   foreachAdd: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
@@ -85,7 +85,7 @@ describe('every op in the table', () => {
   });
 
   for (const [name, { why, file }] of Object.entries(elsewhere)) {
-    it(`has samples except ${name}: ${why}`, () => {
+    it(`has samples, except ${name}, because ${why}`, () => {
       assert.match(
         readFileSync(path.join(root, compiled ? file.replace(/ts$/, 'js') : file), 'utf8'),
         new RegExp(`\\b${name}\\b`),

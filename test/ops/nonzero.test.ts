@@ -32,7 +32,7 @@ function assertFinds(x: Tensor): void {
 }
 
 describe('nonzero', () => {
-  // The kernels work in words and tiles, so shapes lie around the ends of these.
+  // The kernels of nonzero and nonzeroRows work in words and tiles, so sizes lie around their ends.
   for (const [share, what] of Object.entries({ 0: 'none', 0.02: 'few', 0.5: 'half', 1: 'all' })) {
     it(`finds all elements if ${what} are nonzero`, () => {
       for (const shape of [
