@@ -15,7 +15,7 @@ import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import type { Rng } from '../fuzz/rng.js';
 import { checkSharded, forSamples, runs } from './check-sharded.js';
 import { assertWhole, drawSpec, placed } from './random-placements.js';
-import { moreSamples } from './sharding-rules/samples.js';
+import { moreSamples } from './sharding-rules/samples/index.js';
 
 const WORLD = 4;
 

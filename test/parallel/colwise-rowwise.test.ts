@@ -1,16 +1,12 @@
 /**
- * Each style alone: how it places parameters, what a module gets and gives, what it communicates.
+ * ColwiseParallel and RowwiseParallel: placements of parameters, results and communication.
  */
 import assert from 'node:assert/strict';
 import {
   ColwiseParallel,
-  DTensor,
   distributeTensor,
   initDeviceMesh,
   ParallelStyle,
-  PrepareModuleInput,
-  PrepareModuleInputOutput,
-  PrepareModuleOutput,
   parallelizeModule,
   Replicate,
   RowwiseParallel,
@@ -42,19 +38,7 @@ const linears = (inFeatures: number, outFeatures: number): [nn.Linear, nn.Linear
   return [make(), make()];
 };
 
-/** Records what a module's forward gets. */
-class Probe extends nn.Module<
-  [x: Tensor, y: Tensor | null, options?: { mask?: Tensor }],
-  [Tensor, string]
-> {
-  seen: unknown[] = [];
-  forward(x: Tensor, y: Tensor | null, options: { mask?: Tensor } = {}): [Tensor, string] {
-    this.seen = [x, y, options];
-    return [x.mul(2), 'kept'];
-  }
-}
-
-describe('parallel styles', () => {
+describe('ColwiseParallel and RowwiseParallel', () => {
   it('are made with and without new, and are themselves', () => {
     for (const style of [ColwiseParallel(), new ColwiseParallel({ useLocalOutput: false })]) {
       assert.ok(style instanceof ColwiseParallel);
@@ -210,140 +194,7 @@ describe('parallel styles', () => {
     );
   }
 
-  it(
-    'SequenceParallel replicates parameters and cuts the sequence; gradients of parameters are reduced',
-    withRanks(RANKS, async (rank) => {
-      const mesh = meshOf();
-      manualSeed(5);
-      const [layer, alone] = [new nn.LayerNorm(4, { dtype }), new nn.LayerNorm(4, { dtype })];
-      const x = randn([2, 6, 4], { dtype });
-      const scale = randn([2, 6, 4], { dtype });
-      const whole = alone(x);
-      whole.mul(scale).sum().backward();
-      const { weight } = layer;
-      assert.deepEqual(
-        commCounts(() => parallelizeModule(layer, mesh, SequenceParallel())),
-        { broadcast: 2 },
-      );
-      assert.equal(layer.weight, weight);
-      assert.equal(placementsOf(layer.weight), '[Replicate()]');
-      const out = layer(x.narrow(1, 2 * rank, 2));
-      assert.deepEqual([placementsOf(out), out.shape], ['[Shard(1)]', [2, 6, 4]]);
-      await assertClose(out, whole, 'the result');
-      out
-        .toLocal()
-        .mul(scale.narrow(1, 2 * rank, 2))
-        .sum()
-        .backward();
-      assert.equal(placementsOf((layer.weight as Tensor).grad), '[Replicate()]');
-      await assertAlike(layer, alone, 'gradients');
-      await assertClose(layer(DTensor.fromLocal(x, mesh)), whole, 'of a distributed input');
-      const drop = parallelizeModule(
-        new nn.Dropout(0),
-        mesh,
-        SequenceParallel({ sequenceDim: 0, useLocalOutput: true }),
-      );
-      assert.deepEqual([placementsOf(drop(x)), drop(x).shape], ['plain', [2, 6, 4]]);
-    }),
-  );
-
-  it(
-    'PrepareModuleInput brings named arguments and options into their layouts',
-    withRanks(RANKS, async () => {
-      const mesh = meshOf();
-      const [x, mask] = [randn([2, 3], { dtype }), randn([3], { dtype })];
-      const module = parallelizeModule(
-        new Probe(),
-        mesh,
-        PrepareModuleInput({
-          inputLayouts: [Shard(0), null],
-          desiredInputLayouts: [Replicate(), null],
-          inputKwargLayouts: { mask: Replicate() },
-          desiredInputKwargLayouts: { mask: Shard(0) },
-        }),
-      );
-      module(x, x, { mask });
-      const [first, second, options] = module.seen as [Tensor, Tensor, { mask: Tensor }];
-      assert.deepEqual([placementsOf(first), first.shape], ['[Replicate()]', [6, 3]]);
-      assert.equal(second, x);
-      assert.deepEqual(
-        [placementsOf(options.mask), options.mask.toLocal().shape],
-        ['[Shard(0)]', [1]],
-      );
-      module(x, null);
-      assert.deepEqual(module.seen.slice(1), [null, {}]);
-      assert.throws(
-        () => (module as unknown as (x: Tensor) => void)(x),
-        /PrepareModuleInput: Probe was called with 1 positional arguments, but inputLayouts has 2/,
-      );
-      const local = parallelizeModule(
-        new nn.Identity(),
-        mesh,
-        PrepareModuleInput({
-          inputLayouts: Shard(0),
-          desiredInputLayouts: Replicate(),
-          useLocalOutput: true,
-        }),
-      );
-      assert.deepEqual([placementsOf(local(x)), local(x).shape], ['plain', [6, 3]]);
-    }),
-  );
-
-  it(
-    'PrepareModuleOutput and PrepareModuleInputOutput bring results into their layouts',
-    withRanks(RANKS, async (rank) => {
-      const mesh = meshOf();
-      const x = randn([6, 3], { dtype });
-      const outputs = {
-        outputLayouts: [Replicate(), null],
-        desiredOutputLayouts: [Shard(0), null],
-      };
-      const module = parallelizeModule(new Probe(), mesh, PrepareModuleOutput(outputs));
-      const [out, word] = module(x, null);
-      assert.equal(word, 'kept');
-      await assertClose(out, x.mul(2).narrow(0, 2 * rank, 2), 'the local result');
-      const both = parallelizeModule(
-        new Probe(),
-        mesh,
-        PrepareModuleInputOutput({
-          inputLayouts: [Shard(0), null],
-          desiredInputLayouts: [Shard(0), null],
-          useLocalInput: true,
-          ...outputs,
-          useLocalOutput: false,
-        }),
-      );
-      const [wide] = both(x, null);
-      assert.equal(placementsOf(both.seen[0] as Tensor), 'plain');
-      assert.equal(placementsOf(wide), '[Shard(0)]');
-      const single = parallelizeModule(
-        new nn.Identity(),
-        mesh,
-        PrepareModuleOutput({
-          outputLayouts: [Shard(0), Shard(0)],
-          desiredOutputLayouts: [Shard(0), Shard(0)],
-        }),
-      );
-      assert.throws(
-        () => single(x),
-        /PrepareModuleOutput: Identity returned 1 results, but outputLayouts has 2/,
-      );
-    }),
-  );
-
-  it('refuses layouts that do not fit one another, and options that there are not', () => {
-    assert.throws(
-      () => PrepareModuleInput({ inputLayouts: [Shard(0)], desiredInputLayouts: [Shard(0), null] }),
-      /expected as many desiredInputLayouts as inputLayouts, got 2 and 1/,
-    );
-    assert.throws(
-      () => PrepareModuleInput({ inputLayouts: Shard(0) }),
-      /expected both inputLayouts and desiredInputLayouts, or neither, got only the former/,
-    );
-    assert.throws(
-      () => PrepareModuleInput({ desiredInputKwargLayouts: { mask: Shard(0) } }),
-      /expected inputKwargLayouts to have "mask", because desiredInputKwargLayouts has it/,
-    );
+  it('refuse a layout that is not a placement, and an unknown option', () => {
     assert.throws(
       () => ColwiseParallel({ outputLayouts: 'Shard(0)' } as never),
       /ColwiseParallel: expected outputLayouts to be a placement/,
@@ -351,10 +202,6 @@ describe('parallel styles', () => {
     assert.throws(
       () => RowwiseParallel({ outputLayout: Shard(0) } as never),
       /there is no option "outputLayout"/,
-    );
-    assert.throws(
-      () => SequenceParallel({ sequenceDim: 0.5 }),
-      /SequenceParallel: expected sequenceDim/,
     );
   });
 

@@ -18,7 +18,7 @@ import { ones, type Tensor, tensor, zeros } from '../../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from '../../distributed/support/on-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
-const here = `different-placements.test${path.extname(import.meta.url)}`;
+const here = `rank-mismatch.test${path.extname(import.meta.url)}`;
 
 /** What the reading of each rank's tensor fails with. */
 async function failures(

@@ -15,7 +15,7 @@ import {
   goTogether,
   strategiesOf,
 } from './check-strategies.js';
-import { moreSamples } from './samples.js';
+import { moreSamples } from './samples/index.js';
 
 /** Ops without calls that could be compared, and where their rules are tested. */
 const elsewhere: Record<string, string> = {
