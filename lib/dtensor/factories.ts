@@ -10,10 +10,16 @@ import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { getCurrentMesh } from '../distributed/device-mesh/current-mesh.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
-import { empty } from '../ops/empty.js';
-import { full, ones, type TensorOptions, zeros } from '../ops/factories.js';
+import {
+  arange,
+  empty,
+  full,
+  linspace,
+  ones,
+  type TensorOptions,
+  zeros,
+} from '../ops/factories.js';
 import { type RandomOptions, rand, randint, randn } from '../ops/random.js';
-import { arange, linspace } from '../ops/ranges.js';
 import { runFactory } from './factory-dispatch.js';
 import { checkMesh } from './spec/checks.js';
 

@@ -9,7 +9,7 @@ import type { Placement } from '../core/placement.js';
 import { drawnTogether } from '../core/random.js';
 import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
-import { empty } from '../ops/empty.js';
+import { empty } from '../ops/factories.js';
 import { createDTensor } from './ops.js';
 import { outputMetasOf } from './propagation/propagate.js';
 import { redistributeLocal } from './redistribute/run.js';

@@ -2,8 +2,7 @@
 import { checkFlag, checkNumber, unexpected } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import { hardtanh, threshold } from '../ops/activation-piecewise.js';
-import { celu } from '../ops/activation-variants.js';
+import { celu, hardtanh, threshold } from '../ops/activation-composites.js';
 import { overwrite } from '../ops/composite.js';
 import { requireTensor } from '../ops/operand.js';
 import { Module } from './module.js';

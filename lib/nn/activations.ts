@@ -3,8 +3,15 @@ import { checkNumber, checkOneOf, checkSizesOf } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { type GeluApproximate, gelu, softplus } from '../ops/activation.js';
-import { hardshrink, softshrink } from '../ops/activation-piecewise.js';
-import { glu, logsigmoid, prelu, softsign, tanhshrink } from '../ops/activation-variants.js';
+import {
+  glu,
+  hardshrink,
+  logsigmoid,
+  prelu,
+  softshrink,
+  softsign,
+  tanhshrink,
+} from '../ops/activation-composites.js';
 import { full } from '../ops/factories.js';
 import { requireTensor } from '../ops/operand.js';
 import { logSoftmax, softmax } from '../ops/softmax.js';

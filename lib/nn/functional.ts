@@ -2,35 +2,34 @@
 
 export { elu, gelu, leakyRelu, relu, sigmoid, silu, softplus, tanh } from '../ops/activation.js';
 export {
+  celu,
+  glu,
+  gumbelSoftmax,
   hardshrink,
   hardsigmoid,
   hardswish,
   hardtanh,
-  relu6,
-  softshrink,
-  threshold,
-} from '../ops/activation-piecewise.js';
-export {
-  celu,
-  glu,
-  gumbelSoftmax,
   logsigmoid,
   mish,
   prelu,
+  relu6,
   selu,
   softmin,
+  softshrink,
   softsign,
   tanhshrink,
-} from '../ops/activation-variants.js';
+  threshold,
+} from '../ops/activation-composites.js';
 export { addRmsNorm } from '../ops/add-rms-norm.js';
 export { scaledDotProductAttention } from '../ops/attention.js';
-export { batchNorm, groupNorm } from '../ops/batch-norm.js';
-export { crossEntropy, nllLoss } from '../ops/cross-entropy.js';
-export { cosineSimilarity, normalize, pairwiseDistance } from '../ops/distances.js';
-export { dropout } from '../ops/dropout.js';
-export { embedding, oneHot } from '../ops/embedding.js';
-export { linear } from '../ops/linear.js';
-export { binaryCrossEntropyWithLogits, l1Loss, mseLoss } from '../ops/loss.js';
+export { embedding, oneHot } from '../ops/indexing.js';
+export {
+  binaryCrossEntropyWithLogits,
+  crossEntropy,
+  l1Loss,
+  mseLoss,
+  nllLoss,
+} from '../ops/loss.js';
 export {
   binaryCrossEntropy,
   cosineEmbeddingLoss,
@@ -39,8 +38,11 @@ export {
   marginRankingLoss,
   smoothL1Loss,
   tripletMarginLoss,
-} from '../ops/loss-variants.js';
+} from '../ops/loss-composites.js';
+export { linear } from '../ops/matmul.js';
 export { layerNorm, rmsNorm } from '../ops/norm.js';
+export { batchNorm, groupNorm } from '../ops/norm-composites.js';
 export { pad } from '../ops/padding.js';
-export { bilinear } from '../ops/products.js';
+export { bilinear, cosineSimilarity, normalize, pairwiseDistance } from '../ops/products.js';
+export { dropout } from '../ops/random.js';
 export { logSoftmax, softmax } from '../ops/softmax.js';

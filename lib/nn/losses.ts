@@ -3,12 +3,14 @@ import { checkNumber, checkOneOf, type NumberRule } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import {
+  binaryCrossEntropyWithLogits,
   type CrossEntropyOptions,
   crossEntropy,
+  l1Loss,
+  mseLoss,
   type NllLossOptions,
   nllLoss,
-} from '../ops/cross-entropy.js';
-import { binaryCrossEntropyWithLogits, l1Loss, mseLoss } from '../ops/loss.js';
+} from '../ops/loss.js';
 import type { LossOptions, LossReduction } from '../ops/loss-checks.js';
 import {
   binaryCrossEntropy,
@@ -20,7 +22,7 @@ import {
   marginRankingLoss,
   smoothL1Loss,
   tripletMarginLoss,
-} from '../ops/loss-variants.js';
+} from '../ops/loss-composites.js';
 import { Module } from './module.js';
 
 type Pair = [input: Tensor, target: Tensor];

@@ -15,14 +15,19 @@ import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { dtypeOfArray } from '../core/values.js';
 import { valueAccess } from './construct.js';
-import { empty, newEmpty } from './empty.js';
-import { filledBeside, type NestedArray, type TensorOptions } from './factories.js';
-import { fillValue as plainNumber } from './fill.js';
+import { fillValue as plainNumber } from './copy.js';
+import {
+  empty,
+  filledBeside,
+  linspace,
+  type NestedArray,
+  newEmpty,
+  type TensorOptions,
+} from './factories.js';
 import { tensor } from './from-values.js';
 import { addMethod } from './method.js';
 import { operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
 import { finish } from './pinned.js';
-import { linspace } from './ranges.js';
 import { type SizedFactory, sizedMethod } from './sized.js';
 
 /** What `resizable` of a buffer is by itself, whatever a program has defined on it. */

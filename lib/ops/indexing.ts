@@ -1,22 +1,31 @@
-/** Reading and adding along one dim by an index: indexSelect, indexAdd, gather. */
+/**
+ * Reading and writing by index tensors: indexSelect, gather, scatter, index, indexPut, embedding,
+ * oneHot.
+ */
 
+import { calledAs } from '../core/call-context.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { int32, int64 } from '../core/dtype.js';
-import { DtypeError, ShapeError } from '../core/errors.js';
-import { defineOp, type Op } from '../core/op.js';
+import { bool, int32, int64 } from '../core/dtype.js';
+import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
+import { defineOp, type Op, type OpDefinition } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
-import { checkNumber } from '../core/options.js';
+import { checkNumber, unexpected } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { asVector, lowerRows, type OneDim, oneDim, oneDimParams } from './one-dim.js';
+import { asVector, oneDim } from './no-dims.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
+import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
-import { scatterAdd } from './scatter.js';
 import { gatherRule, indexSelectRule } from './sharding/gather.js';
-import { indexAddRule } from './sharding/scatter.js';
+import { indexAddRule, scatterRule } from './sharding/scatter.js';
+
+const oneDimParams = {
+  dim: param.value<number>(),
+};
+type OneDim = ParamsOf<typeof oneDimParams>;
 
 /** @throws DtypeError unless the tensor holds indices. */
 function requireIndex(index: Tensor, op: string): void {
@@ -104,7 +113,7 @@ const indexAddOp: Op<IndexAdd> = defineOp({
   ],
 });
 
-export function likeInput(input: Tensor) {
+function likeInput(input: Tensor) {
   return { shape: input.shape, strides: null, dtype: input.dtype, device: input.device };
 }
 
@@ -127,6 +136,73 @@ const gatherOp: Op<OneDim> = defineOp({
     {
       inputs: [sampleTensor([4, 3]), sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 })],
       params: { dim: 0 },
+    },
+  ],
+});
+
+/**
+ * How `scatter` combines a value with what is there: `'set'` overwrites, the others add, multiply,
+ * or keep the larger or smaller.
+ */
+export type ScatterReduce = 'set' | 'add' | 'multiply' | 'amax' | 'amin';
+const reduceCodes: Record<ScatterReduce, number> = {
+  set: 0,
+  add: 1,
+  multiply: 2,
+  amax: 3,
+  amin: 4,
+};
+
+const scatterParams = { ...oneDimParams, reduce: param.code<ScatterReduce>(reduceCodes) };
+export type Scatter = ParamsOf<typeof scatterParams>;
+/** What the ops that scatter have in common. */
+export const scatterForm = {
+  kernel: 'scatter',
+  sharding: scatterRule,
+  traits: ['strided-output'],
+  updates: 0,
+  inputs: ['x', 'index', 'source'],
+  outputs: ['y'],
+  operands:
+    '(index: [...s], source?: [...s]) -> (y: [...]) where within(index, y), below(reduce, 5)',
+  params: scatterParams,
+  meta: ([x]) => [likeInput(x)],
+  lower: (command, inputs, outputs, { dim }) => lowerRows(command, inputs, outputs, dim),
+} as const satisfies Partial<
+  OpDefinition<typeof scatterParams, readonly ['x', 'index', 'source'], readonly ['y']>
+>;
+
+const scatterOp: Op<Scatter> = defineOp({
+  ...scatterForm,
+  name: 'scatter',
+  doc: 'input[index[i][j]][j] = source[i][j] for dim 0, and so on; or added to what is there.',
+  saves: { inputs: [1] },
+  vjp: (ctx, g) => {
+    const { dim, reduce } = ctx.params;
+    const index = ctx.input(1);
+    return [
+      reduce === 'set' ? scatter(g, dim, index, 0) : g,
+      null,
+      ctx.needs(2) ? gather(g, dim, index) : null,
+    ];
+  },
+  samples: () => [
+    {
+      inputs: [
+        sampleTensor([4, 3]),
+        sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 }),
+        sampleTensor([2, 3], { seed: 9 }),
+      ],
+      params: { dim: 0, reduce: 'add' as const },
+    },
+    {
+      // No position twice: which value would stay is not defined.
+      inputs: [
+        sampleTensor([3, 4]),
+        sampleTensor([3, 3], { seed: 3 }).argsort(1),
+        sampleTensor([3, 3], { seed: 9 }),
+      ],
+      params: { dim: 1, reduce: 'set' as const },
     },
   ],
 });
@@ -235,7 +311,7 @@ export const indexAdd = defineFunction(
   },
 );
 
-export function checkGather(op: string, input: Tensor, dim: number, index: Tensor): number {
+function checkGather(op: string, input: Tensor, dim: number, index: Tensor): number {
   requireTensor(input, op);
   requireIndex(index, op);
   const at = wrapDim(dim, input.shape.length, op);
@@ -272,6 +348,210 @@ export const gather = defineFunction(
     return dispatchOne(gatherOp, [input, index], { dim: at });
   },
 );
+
+/**
+ * Checks the operands of an op that scatters; returns the dim. @throws ShapeError, DtypeError,
+ * IndexError, ArgumentError @internal
+ */
+export function checkScatter(
+  op: string,
+  input: Tensor,
+  dim: number,
+  index: Tensor,
+  source: Tensor | number,
+): number {
+  const at = checkGather(op, input, dim, index);
+  if (typeof source === 'number') return at;
+  requireTensor(source, op, 'source');
+  const sized = index.shape.every((s, i) => s <= (source.shape[i] as number));
+  if (source.shape.length !== index.shape.length || !sized)
+    throw new ShapeError(
+      `${op}: a source of shape ${formatShape(source.shape)} does not cover an index of shape ${formatShape(index.shape)}`,
+      { op },
+    );
+  if (source.dtype !== input.dtype)
+    throw new DtypeError(
+      `${op}: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`,
+      { op },
+    );
+  return at;
+}
+
+/** The operands of ops that scatter, with the source cut to the index; `at` is the dim. */
+function scatterOperands(
+  op: string,
+  input: Tensor,
+  dim: number,
+  index: Tensor,
+  source: Tensor | number,
+): { operands: Tensor[]; at: number } {
+  const at = checkScatter(op, input, dim, index, source);
+  let seen = typeof source === 'number' ? input.newFull([], source).expand(index.shape) : source;
+  index.shape.forEach((s, i) => {
+    if (s !== seen.shape[i]) seen = seen.narrow(i, 0, s);
+  });
+  return { operands: [input, index, seen], at };
+}
+
+/**
+ * Scatters by products and extremes; installed by scatter-reduce.ts, which builds on this file.
+ * @internal
+ */
+export const scatterReduceOp: { op: Op<Scatter> | null } = { op: null };
+
+function scatterInto(
+  name: string,
+  input: Tensor,
+  dim: number,
+  index: Tensor,
+  source: Tensor | number,
+  reduce: ScatterReduce,
+  into: Tensor | null,
+): Tensor {
+  if (!Object.hasOwn(reduceCodes, reduce))
+    throw unexpected(name, 'reduce', `one of ${Object.keys(reduceCodes).join(', ')}`, reduce);
+  requireTensor(input, name);
+  requireIndex(index, name);
+  if (typeof source !== 'number') requireTensor(source, name, 'source');
+  const values =
+    typeof source !== 'number' && input.shape.length + index.shape.length > 0
+      ? oneDim(source)
+      : source;
+  if (input.shape.length + index.shape.length === 1)
+    return asVector(input, into, (row, place) =>
+      scatterInto(name, row, dim, oneDim(index), values, reduce, place),
+    );
+  if (index.numel() === 0 && index.shape.length !== input.shape.length)
+    return into ?? input.clone(); // PyTorch asks no more of an index that names nothing
+  const { operands, at } = scatterOperands(name, input, dim, index, values);
+  const op = reduce === 'set' || reduce === 'add' ? scatterOp : (scatterReduceOp.op as Op<Scatter>);
+  return dispatchOne(op, operands, { dim: at, reduce }, into);
+}
+
+/**
+ * `input` with `source` written at `index` along a dim: out[index[i][j]][j] = source[i][j] for dim
+ * 0; or combined with what is there, by `reduce` (`'set'` by default: which of two for one place
+ * stays is not defined). Shapes: index as for {@link gather}, source a number or at least as large
+ * as the index; the result has the input's. Dtypes: equal, kept; `index` int64 or int32. Gradient:
+ * input and source.
+ *
+ * @throws IndexError as {@link indexSelect}; ShapeError for an index or source that does not fit;
+ * DtypeError for a source of another dtype, or another index; ArgumentError unless input and index
+ * are tensors, and for a number that an integer dtype cannot hold
+ * @see PyTorch `torch.scatter`
+ */
+export const scatter = defineFunction(
+  'scatter(input, /, dim, index, src, *, reduce)',
+  (
+    input: Tensor,
+    dim: number,
+    index: Tensor,
+    src: Tensor | number,
+    { reduce = 'set' }: { reduce?: ScatterReduce } = {},
+  ): Tensor => {
+    return scatterInto('scatter', input, dim, index, src, reduce, null);
+  },
+);
+
+function scatterAddInto(
+  name: string,
+  input: Tensor,
+  dim: number,
+  index: Tensor,
+  source: Tensor,
+  into: Tensor | null,
+): Tensor {
+  requireTensor(source, name, 'source');
+  return scatterInto(name, input, dim, index, source, 'add', into);
+}
+
+/**
+ * `input` with `source` added at `index` along a dim, in a fixed order. Gradient: input and source.
+ * Shapes, dtypes and errors as {@link scatter}.
+ *
+ * @see PyTorch `torch.scatter_add`
+ */
+export const scatterAdd = defineFunction(
+  'scatterAdd(input, /, dim, index, src)',
+  (input: Tensor, dim: number, index: Tensor, src: Tensor): Tensor => {
+    return scatterAddInto('scatterAdd', input, dim, index, src, null);
+  },
+);
+
+/**
+ * Rows of `weight` by index. Shapes: input `[...]`, weight `[n, d]`, result `[..., d]`. Dtypes:
+ * input int64 or int32, weight any, kept. Gradient: weight, but not its row `paddingIdx` (none by
+ * default; a negative one counts from the end).
+ *
+ * @throws IndexError for a `paddingIdx` out of range, and an index outside [0, n), possibly not
+ * before values are read; ShapeError unless the weight is a matrix; DtypeError for another index;
+ * ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.embedding`
+ */
+export const embedding = defineFunction(
+  'embedding(input, /, weight, paddingIdx)',
+  (input: Tensor, weight: Tensor, paddingIdx: number | null = null): Tensor => {
+    requireTensor(weight, 'embedding', 'weight');
+    requireIndex(input, 'embedding');
+    if (weight.shape.length !== 2)
+      throw new ShapeError(
+        `embedding: expected a weight of 2 dims, got ${formatShape(weight.shape)}`,
+        { op: 'embedding' },
+      );
+    if (weight.shape[0] === 0 && input.numel() > 0)
+      throw new IndexError('embedding: a weight without rows has none for an index', {
+        op: 'embedding',
+        shape: weight.shape,
+      });
+    const table = paddingIdx === null ? weight : withoutGradient(weight, paddingIdx);
+    return reshapeIfNeeded(indexSelect(table, 0, reshapeIfNeeded(input, [-1])), [
+      ...input.shape,
+      weight.shape[1] as number,
+    ]);
+  },
+);
+
+function withoutGradient(weight: Tensor, row: number): Tensor {
+  const rows = weight.shape[0] as number;
+  if (row < -rows || row >= rows)
+    throw new IndexError(`embedding: paddingIdx ${row} is out of range for ${rows} rows`, {
+      op: 'embedding',
+    });
+  if (!weight.requiresGrad) return weight;
+  const at = row < 0 ? row + rows : row;
+  const mask = weight.newZeros([rows, 1], { dtype: bool });
+  mask.select(0, at).fill_(1);
+  return weight.detach().where(mask, weight);
+}
+
+/**
+ * Zeros with a one at each index. Shapes: `[...]` to `[..., numClasses]`; without `numClasses`, one
+ * more than the largest index (which blocks). Dtypes: int64 or int32 to int64. Gradient: none.
+ *
+ * @throws IndexError for an index outside [0, numClasses), possibly not before values are read;
+ * DtypeError, ArgumentError for another index
+ * @see PyTorch `torch.nn.functional.one_hot`
+ */
+export const oneHot = defineFunction(
+  'oneHot(input, /, numClasses)',
+  (input: Tensor, numClasses = -1): Tensor => {
+    requireIndex(input, 'oneHot');
+    checkNumber('oneHot', 'numClasses', numClasses, { from: -1, whole: true });
+    const classes =
+      numClasses >= 0
+        ? numClasses
+        : input.numel() === 0
+          ? 0
+          : Number(calledAs('oneHot', () => input.amax().item())) + 1;
+    if (classes === 0 && input.numel() > 0)
+      throw new ArgumentError('oneHot: no index is below 0 classes', { op: 'oneHot', numClasses });
+    const zeros = input.newZeros([...input.shape, classes], { dtype: int64 });
+    return scatter(zeros, -1, input.unsqueeze(-1), 1);
+  },
+);
+
+addMethod('embedding', methodOf(embedding));
+addMethod('oneHot', methodOf(oneHot));
 addMethod('indexSelect', methodOf(indexSelect));
 addMethod('indexAdd', methodOf(indexAdd));
 const indexAdd_ = defineFunction(
@@ -286,11 +566,37 @@ const indexAdd_ = defineFunction(
 );
 addMethod('indexAdd_', methodOf(indexAdd_));
 addMethod('gather', methodOf(gather));
+addMethod('scatter', methodOf(scatter));
+const scatter_ = defineFunction(
+  'scatter_(input, /, dim, index, src, *, reduce)',
+  (
+    input: Tensor,
+    dim: number,
+    index: Tensor,
+    src: Tensor | number,
+    { reduce = 'set' }: { reduce?: ScatterReduce } = {},
+  ): Tensor => scatterInto('scatter_', input, dim, index, src, reduce, input),
+);
+addMethod('scatter_', methodOf(scatter_));
+addMethod('scatterAdd', methodOf(scatterAdd));
+const scatterAdd_ = defineFunction(
+  'scatterAdd_(input, /, dim, index, src)',
+  (input: Tensor, dim: number, index: Tensor, src: Tensor): Tensor =>
+    scatterAddInto('scatterAdd_', input, dim, index, src, input),
+);
+addMethod('scatterAdd_', methodOf(scatterAdd_));
 
 export { requireIndex };
 
 declare module '../core/tensor.js' {
   interface Tensor {
+    /** Rows of `weight` by this index. The same as {@link embedding}. */
+    embedding: MethodOf<typeof embedding>;
+    /**
+     * Zeros with a one at each index, as int64. Blocks without `numClasses`. The same as {@link
+     * oneHot}.
+     */
+    oneHot: MethodOf<typeof oneHot>;
     /** The slices of one dim that `index` lists. The same as {@link indexSelect}. */
     indexSelect: MethodOf<typeof indexSelect>;
     /** This with slices of `source` added where `index` says. The same as {@link indexAdd}. */
@@ -299,5 +605,15 @@ declare module '../core/tensor.js' {
     indexAdd_: MethodOf<typeof indexAdd_, this>;
     /** Elements at `index` along a dim. The same as {@link gather}. */
     gather: MethodOf<typeof gather>;
+    /** This with `source` written at `index` along a dim. The same as {@link scatter}. */
+    scatter: MethodOf<typeof scatter>;
+    /** {@link scatter} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
+    scatter_: MethodOf<typeof scatter_, this>;
+    /** This with `source` added at `index` along a dim. The same as {@link scatterAdd}. */
+    scatterAdd: MethodOf<typeof scatterAdd>;
+    /**
+     * {@link scatterAdd} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_}
+     */
+    scatterAdd_: MethodOf<typeof scatterAdd_, this>;
   }
 }

@@ -1,27 +1,29 @@
 /**
- * Pointwise ops of one tensor: exponentials, logarithms, roots, trigonometry, and tests for NaN
- * and infinity. Each is the PyTorch op of that name; rounding.ts has the rounding ones.
+ * Pointwise ops of one tensor: exponentials, powers, trigonometry, rounding. Shapes: as the input.
+ * Each is the op of that name in PyTorch.
  *
- * Shapes: as the input. Dtypes: `exp` to `erfc` keep floating dtypes and give the default one for
- * integers and bools; `neg` and `abs` keep every dtype; `isnan` to `logicalNot` give bool.
- * Gradient: yes in floating point, unless the op says otherwise. Every function throws
- * ArgumentError unless it gets a tensor; in place, also DtypeError for integers if the result is
- * floating.
+ * Dtypes: all. `exp` to `erfc` keep floating dtypes and give the default one for integers and
+ * bools; `neg` to `trunc` keep every dtype; `isnan` to `logicalNot` give bool. Gradient: yes where
+ * nothing else is said, in floating point only. All throw ArgumentError for what is no tensor. In
+ * place, errors are those of `add_`: DtypeError for integers where the result is floating.
  */
 
+import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
+import { shown } from '../core/options.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
 import { requireTensor } from './operand.js';
-import { sign } from './rounding.js';
 import { unarySamples } from './samples.js';
 
-export type Definition = Parameters<typeof definePointwise<1>>[2];
+type Definition = Parameters<typeof definePointwise<1>>[2];
 type Short = Omit<Definition, 'samples'> & { range?: { low?: number; high?: number } };
 
-export function unary(name: string, { range, ...definition }: Short): (input: Tensor) => Tensor {
+function unary(name: string, { range, ...definition }: Short): (input: Tensor) => Tensor {
   const op: Op<object> = definePointwise(name, 1, {
     ...definition,
     samples: unarySamples(NO_PARAMS, range),
@@ -261,6 +263,95 @@ addMethod('square', function () {
   return square(this);
 });
 
+/** The ops whose gradient is zero almost everywhere. */
+const zeroGradient: Definition['vjp'] = (_ctx, g) => [g.zerosLike()];
+
+/** -1, 0 or 1. Gradient: 0. @see PyTorch `torch.sign` */
+export const sign = unary('sign', {
+  doc: '-1, 0 or 1.',
+  expression: 'm::sign(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+});
+/**
+ * The largest integer not above each element, in the same dtype. Gradient: 0. @see PyTorch
+ * `torch.floor`
+ */
+export const floor = unary('floor', {
+  doc: 'The next integer below.',
+  expression: 'm::floor(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+});
+/**
+ * The smallest integer not below each element, in the same dtype. Gradient: 0. @see PyTorch
+ * `torch.ceil`
+ */
+export const ceil = unary('ceil', {
+  doc: 'The next integer above.',
+  expression: 'm::ceil(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+});
+const roundOp = definePointwise('round', 1, {
+  doc: 'The nearest integer, halves to even.',
+  expression: 'm::round(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+  samples: unarySamples(NO_PARAMS),
+});
+
+/** Options of {@link round}. */
+export interface RoundOptions {
+  /** Digits after the point; negative ones round to tens, hundreds and so on. */
+  decimals?: number;
+}
+
+/**
+ * The nearest integer, or with `decimals` (0) the nearest number of so many digits; halves to even.
+ * Shape and dtype stay. Gradient: 0.
+ *
+ * @throws ArgumentError for decimals that are no integer, or not 0 where the dtype is not floating;
+ * for what is no tensor
+ * @see PyTorch `torch.round`
+ */
+export const round = defineFunction(
+  'round(input, /, *, decimals)',
+  (input: Tensor, { decimals = 0 }: RoundOptions = {}): Tensor => {
+    requireTensor(input, 'round');
+    if (!Number.isInteger(decimals))
+      throw new ArgumentError(`round: expected decimals to be an integer, got ${shown(decimals)}`, {
+        op: 'round',
+        decimals,
+      });
+    const whole = (t: Tensor): Tensor => dispatchOne(roundOp, [t], NO_PARAMS);
+    if (decimals === 0) return whole(input);
+    if (!input.dtype.isFloatingPoint)
+      throw new ArgumentError(`round: ${input.dtype.name} has no decimals`, {
+        op: 'round',
+        decimals,
+      });
+    const scale = 10 ** Math.abs(decimals);
+    return decimals > 0 ? whole(input.mul(scale)).div(scale) : whole(input.div(scale)).mul(scale);
+  },
+);
+addMethod('round', methodOf(round));
+const round_ = defineFunction(
+  'round_(input, /, *, decimals)',
+  (input: Tensor, options: RoundOptions = {}): Tensor =>
+    options.decimals === undefined
+      ? dispatchOne(roundOp, [input], NO_PARAMS, input)
+      : input.copy_(round(input, options)),
+);
+addMethod('round_', methodOf(round_));
+/** The integer part, towards zero, in the same dtype. Gradient: 0. @see PyTorch `torch.trunc` */
+export const trunc = unary('trunc', {
+  doc: 'The integer part, towards zero.',
+  expression: 'm::trunc(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+});
+
 /** Whether each element is NaN, as bool. Gradient: none. @see PyTorch `torch.isnan` */
 export const isnan = unary('isnan', {
   doc: 'Whether each element is NaN.',
@@ -299,6 +390,7 @@ export const logicalNot = unary('logicalNot', {
   result: 'BOOL',
   vjp: 'not-differentiable',
 });
+
 declare module '../core/tensor.js' {
   interface Tensor {
     /** {@link exp}: e to the power of each element. */ exp(): Tensor;
@@ -353,9 +445,15 @@ declare module '../core/tensor.js' {
     /** {@link abs} in place; see {@link Tensor.add_}. */ abs_(): this;
     /** {@link square}: each element times itself. */ square(): Tensor;
     /** {@link square} in place; see {@link Tensor.add_}. */ square_(): this;
+    /** {@link sign}: -1, 0 or 1. */ sign(): Tensor;
     /** {@link sign} in place; see {@link Tensor.add_}. */ sign_(): this;
+    /** {@link floor}: the largest integer not above each element, in the same dtype. */ floor(): Tensor;
     /** {@link floor} in place; see {@link Tensor.add_}. */ floor_(): this;
+    /** {@link ceil}: the smallest integer not below each element, in the same dtype. */ ceil(): Tensor;
     /** {@link ceil} in place; see {@link Tensor.add_}. */ ceil_(): this;
+    /** {@link round}: the nearest integer, halves to even. */ round: MethodOf<typeof round>;
+    /** {@link round} in place; see {@link Tensor.add_}. */ round_: MethodOf<typeof round_, this>;
+    /** {@link trunc}: the integer part, towards zero, in the same dtype. */ trunc(): Tensor;
     /** {@link trunc} in place; see {@link Tensor.add_}. */ trunc_(): this;
     /** {@link isnan}: whether each element is NaN, as bool. */ isnan(): Tensor;
     /** {@link isinf}: whether each element is infinite, of either sign, as bool. */ isinf(): Tensor;

@@ -15,11 +15,11 @@ import {
   integerOp,
   normalOp,
   type RandomOptions,
+  randLike,
   requireRange,
   requireSpread,
   uniformOp,
 } from './random.js';
-import { randLike } from './random-like.js';
 
 /** What a fill takes besides numbers. */
 export type GeneratorOption = Pick<RandomOptions, 'generator'>;

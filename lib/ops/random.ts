@@ -1,10 +1,11 @@
 /**
- * Random tensors: rand, randn, normal, randint, randperm. Numbers depend only on the seed, the
- * draw and the global index of the element, so they are the same on every device and mesh.
+ * Random tensors. Numbers depend on seed, draw and global element index only: the same on every
+ * device and mesh.
  *
- * Factories take a shape and {@link RandomOptions}: `dtype` (default: the floating default),
- * `device` (default: the current one), `generator`, `requiresGrad`, `pinMemory`. In-place fills
- * keep shape, dtype and device, round towards zero for integers, and have gradient 0.
+ * Factories take a shape and {@link RandomOptions}: `dtype` (the default floating one), `device`
+ * (the default one), `generator`, `requiresGrad`, `pinMemory`. Methods that fill keep shape, dtype
+ * and device; integers get numbers rounded towards zero. Their gradient is 0: nothing flows to what
+ * was there.
  */
 
 import type { CommandWriter } from '../core/command.js';
@@ -15,6 +16,8 @@ import {
   type DType,
   type DTypeLike,
   dtypeOf,
+  float32,
+  float64,
   getDefaultDtype,
   int64,
 } from '../core/dtype.js';
@@ -22,16 +25,26 @@ import { iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
-import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
+import {
+  checkFlag,
+  checkNumber,
+  checkProbability,
+  optionsOf,
+  shown,
+  unexpected,
+} from '../core/options.js';
 import { drawnTogether, drawPlaceOf, Generator, nextDraw } from '../core/random.js';
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
-import { defineFunction } from '../core/signature.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
+import { overwrite } from './composite.js';
 import { overwritten } from './copy.js';
-import { TENSOR_OPTIONS, type TensorOptions } from './factories.js';
-import { alongside, requireDtype } from './operand.js';
+import { emptyBeside, TENSOR_OPTIONS, type TensorOptions } from './factories.js';
+import { addMethod } from './method.js';
+import { alongside, requireDtype, requireFloating, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
-import { type ElementIndex, randomRule } from './sharding/factories-and-random.js';
+import { sampleTensor } from './samples.js';
+import { dropoutRule, type ElementIndex, randomRule } from './sharding/factories-and-random.js';
 import { sizedFactory } from './sized.js';
 
 const drawParams = {
@@ -80,7 +93,7 @@ function defineRandom(
 }
 
 /** The index of each element, by which its number is drawn. */
-export function writeIndex(command: CommandWriter, shape: Shape, index?: ElementIndex): void {
+function writeIndex(command: CommandWriter, shape: Shape, index?: ElementIndex): void {
   command.indexView(index?.start ?? 0, shape, index?.strides ?? contiguousStrides(shape));
 }
 
@@ -115,7 +128,7 @@ export interface RandomOptions extends TensorOptions {
   generator?: Generator;
 }
 
-export const RANDOM_OPTIONS = `${TENSOR_OPTIONS} generator`;
+const RANDOM_OPTIONS = `${TENSOR_OPTIONS} generator`;
 
 /** Draws into a new tensor, or into one that is there. @internal */
 export function draw(
@@ -280,7 +293,7 @@ export const randint: Randint = (
 ): Tensor =>
   Array.isArray(high) ? integers(0, low, high, size) : integers(low, high, size, options);
 
-export function integersFrom(
+function integersFrom(
   op: string,
   low: number,
   high: number,
@@ -338,3 +351,273 @@ export const randperm = defineFunction(
     });
   },
 );
+
+function like(op: string, input: Tensor, options: RandomOptions): RandomOptions & { dtype: DType } {
+  requireTensor(input, op);
+  optionsOf(op, options, RANDOM_OPTIONS);
+  return {
+    device: input.device,
+    ...options,
+    dtype: requireDtype(options.dtype, op) ?? input.dtype,
+  };
+}
+/**
+ * {@link rand} in the shape, dtype and device of `input`, unless options say others. @see PyTorch
+ * `torch.rand_like`
+ */
+export const randLike = defineFunction(
+  'randLike(input, /, *, dtype, device, requiresGrad, pinMemory, generator)',
+  (input: Tensor, options: RandomOptions = {}): Tensor => {
+    const given = like('randLike', input, options);
+    return draw(
+      uniformOp,
+      input.shape,
+      given.dtype,
+      0,
+      1,
+      given,
+      'randLike',
+      emptyBeside(input, input.shape, given.dtype),
+    );
+  },
+);
+/**
+ * {@link randn} in the shape, dtype and device of `input`, unless options say others. @see PyTorch
+ * `torch.randn_like`
+ */
+export const randnLike = defineFunction(
+  'randnLike(input, /, *, dtype, device, requiresGrad, pinMemory, generator)',
+  (input: Tensor, options: RandomOptions = {}): Tensor => {
+    const given = like('randnLike', input, options);
+    return draw(
+      normalOp,
+      input.shape,
+      given.dtype,
+      0,
+      1,
+      given,
+      'randnLike',
+      emptyBeside(input, input.shape, given.dtype),
+    );
+  },
+);
+
+/**
+ * {@link randint} in [low, high), in the shape, dtype and device of `input`, unless options say
+ * others.
+ *
+ * @throws ArgumentError if the range is empty, or the dtype does not hold it
+ * @see PyTorch `torch.randint_like`
+ */
+export const randintLike = defineFunction(
+  'randintLike(input, /, low, high, *, dtype, device, requiresGrad, pinMemory, generator)',
+  (input: Tensor, low: number, high: number | null = null, options: RandomOptions = {}): Tensor => {
+    const given = like('randintLike', input, options);
+    return integersFrom(
+      'randintLike',
+      high === null ? 0 : low,
+      high ?? low,
+      input.shape,
+      given,
+      emptyBeside(input, input.shape, given.dtype),
+    );
+  },
+);
+
+/**
+ * 1 with the probability that each element gives, else 0. Shape and dtype of the input. Options:
+ * `generator`. Gradient: none.
+ *
+ * @throws ArgumentError for what is no probability, on the CPU, which looks at the values (and
+ * blocks); on a GPU nobody waits for them
+ * @see PyTorch `torch.bernoulli`
+ */
+export const bernoulli = defineFunction(
+  'bernoulli(input, /, *, generator)',
+  (input: Tensor, options: Pick<RandomOptions, 'generator'> = {}): Tensor => {
+    requireTensor(input, 'bernoulli');
+    requireOnCpu(
+      input,
+      (p) => p.ge(0).logicalAnd(p.le(1)),
+      'bernoulli: expected probabilities between 0 and 1',
+    );
+    // In low precision the chances would be multiples of 1/256.
+    const dtype = input.dtype === float64 ? float64 : float32;
+    return randLike(input, { ...options, dtype })
+      .lt(input)
+      .to(input.dtype);
+  },
+);
+
+/**
+ * @throws ArgumentError unless all elements are as they should be. Blocks; tensors of a GPU, of
+ * several ranks and of a capture are taken on trust, and those for which this rank would have to
+ * wait for another one of the process.
+ */
+function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: string): void {
+  if (input.device.type !== 'cpu' || input.isFake || input.sharding !== null || input.numel() === 0)
+    return;
+  if (input.device.runtime.world.mustNotWait()) return;
+  const wrong = isRight(input.detach()).logicalNot();
+  if (!wrong.any().item()) return;
+  const [value] = input.detach().maskedSelect(wrong).toTypedArray();
+  throw new ArgumentError(`${message}, got ${String(value)}`, {
+    op: message.slice(0, message.indexOf(':')),
+    given: value,
+  });
+}
+
+/**
+ * Indices drawn with the weights of the last dim, which need not add up to 1; each at most once
+ * unless `replacement` (false) is set.
+ *
+ * Shapes: `[..., n]` gives `[..., numSamples]`. Dtypes: any weights (computed in float32), int64
+ * result. Gradient: none.
+ *
+ * @throws ArgumentError for a count below 1, or above n without replacement; and on the CPU, which
+ * looks at the values (and blocks), for weights that are negative, not finite, all 0, or too few
+ * above 0
+ * @see PyTorch `torch.multinomial`
+ */
+export const multinomial = defineFunction(
+  'multinomial(weights, /, numSamples, replacement, *, generator)',
+  (
+    weights: Tensor,
+    numSamples: number,
+    replacement = false,
+    { generator }: Pick<RandomOptions, 'generator'> = {},
+  ): Tensor => {
+    requireTensor(weights, 'multinomial');
+    checkFlag('multinomial', 'replacement', replacement);
+    const n = weights.shape[weights.shape.length - 1] ?? 0;
+    checkNumber('multinomial', 'numSamples', numSamples, { whole: true });
+    if (numSamples < 1 || (!replacement && numSamples > n))
+      throw new ArgumentError(`multinomial: cannot draw ${numSamples} of ${n}`, {
+        op: 'multinomial',
+        numSamples,
+      });
+    requireOnCpu(
+      weights,
+      (w) => w.ge(0).logicalAnd(w.isfinite()),
+      'multinomial: expected weights of 0 or more',
+    );
+    requireOnCpu(
+      weights.detach().sum(-1),
+      (total) => total.gt(0),
+      'multinomial: expected a positive sum of weights',
+    );
+    if (!replacement)
+      requireOnCpu(
+        weights.detach().gt(0).sum(-1),
+        (count) => count.ge(numSamples),
+        `multinomial: expected ${numSamples} weights above 0 or replacement`,
+      );
+    const drawOptions = generator ? { generator } : {};
+    if (!replacement) {
+      // The largest of exponential races: u^(1/w) ordered as log(u) / w.
+      return randLike(weights, { dtype: getDefaultDtype(), ...drawOptions })
+        .log()
+        .div(weights.float())
+        .topk(numSamples, -1).indices;
+    }
+    const sums = weights.float().cumsum(-1);
+    const points = drawnTogether(drawPlaceOf(weights), () =>
+      rand([...weights.shape.slice(0, -1), numSamples], { device: weights.device, ...drawOptions }),
+    );
+    const drawn = alongside(weights, points).mul(sums.narrow(-1, n - 1, 1));
+    return sums
+      .unsqueeze(-2)
+      .le(drawn.unsqueeze(-1))
+      .sum(-1)
+      .clamp({ max: n - 1 });
+  },
+);
+
+const dropoutParams = {
+  seedLow: param.random(),
+  seedHigh: param.random(),
+  offset: param.random(),
+  probability: param.kernel(),
+  /** As of {@link Draw}. */
+  index: param.optional<ElementIndex>(),
+};
+type Dropout = ParamsOf<typeof dropoutParams>;
+
+const dropoutOp: Op<Dropout> = defineOp({
+  name: 'dropout',
+  doc: 'Elements set to 0 with a probability, the others scaled up; and which were kept.',
+  sharding: dropoutRule<Dropout>(),
+  inputs: ['x'],
+  outputs: ['y', 'kept'],
+  operands: '(x: [...s], positions: indexView [...s]) -> (y: [...s], mask: bool [...s])',
+  params: dropoutParams,
+  meta: ([{ shape, dtype, device }]) => [
+    { shape, strides: null, dtype, device },
+    { shape, strides: null, dtype: bool, device },
+  ],
+  lower: (command, [x], [y, kept], { index }) => {
+    command.tensor(x);
+    writeIndex(command, x.shape, index);
+    command.output(y);
+    command.output(kept);
+  },
+  saves: { outputs: [1] },
+  vjp: (ctx, g) => [g.mul(ctx.output(1)).mul(1 / (1 - ctx.params.probability))],
+  samples: () => [
+    {
+      inputs: [sampleTensor([3, 4])],
+      params: { probability: 0.4, seedLow: 1, seedHigh: 0, offset: 0 },
+    },
+  ],
+});
+
+/**
+ * With `training` (true), sets elements to 0 with probability `p` (0.5) and scales the others by 1
+ * / (1 - p); else, or for p = 0, returns the input itself. With `inplace` the result is written
+ * into the input.
+ *
+ * Shape and dtype stay; floating dtypes. Gradient: yes, the same mask and scale.
+ *
+ * @throws ArgumentError unless 0 <= p <= 1, or for no tensor; DtypeError for whole numbers, of
+ * which no share is kept
+ * @see PyTorch `torch.nn.functional.dropout`; Srivastava et al., JMLR 15 (2014)
+ */
+export const dropout = defineFunction(
+  'dropout(input, /, p, training, inplace, *, generator)',
+  (
+    input: Tensor,
+    p = 0.5,
+    training = true,
+    inplace = false,
+    { generator }: Pick<RandomOptions, 'generator'> = {},
+  ): Tensor => {
+    requireTensor(input, 'dropout');
+    checkProbability('dropout', 'p', p);
+    checkFlag('dropout', 'inplace', inplace);
+    if (!training || p === 0) return input;
+    if (inplace) return overwrite('dropout_', input, (t) => dropout(t, p, true, { generator }));
+    requireFloating(input, 'dropout');
+    if (p === 1) return input.mul(0);
+    return dispatchOne(dropoutOp, [input], { probability: p, ...nextDraw(generator, input) });
+  },
+);
+
+addMethod('bernoulli', methodOf(bernoulli));
+addMethod('multinomial', methodOf(multinomial));
+addMethod('dropout', methodOf(dropout));
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /**
+     * Ones with the probability that each element gives, else zeros; the same as {@link bernoulli}.
+     */
+    bernoulli: MethodOf<typeof bernoulli>;
+    /** Indices drawn with the weights of the last dim; the same as {@link multinomial}. */
+    multinomial: MethodOf<typeof multinomial>;
+    /**
+     * Elements set to 0 with probability p, others scaled by 1 / (1 - p); the same as {@link
+     * dropout}.
+     */
+    dropout: MethodOf<typeof dropout>;
+  }
+}

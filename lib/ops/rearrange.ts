@@ -1,15 +1,16 @@
 /**
- * Tensors repeated, turned and reshaped by views and joins: tile, repeatInterleave, rot90,
- * atleast2d, broadcastTo and similar.
+ * Shapes put together and taken apart, in views and joins: tile, repeatInterleave, rot90,
+ * atleast2d, meshgrid and their like.
  *
- * Dtypes: all, kept; joins promote. Gradient: yes. Negative dims count from the end; a dim out of
- * range is an IndexError.
+ * Dtypes: all, kept; joins promote. Gradient: yes, to all tensors. Dims may be negative, from the
+ * end; one out of range is an IndexError.
  */
 
 import { calledAs } from '../core/call-context.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkIntegers, checkNumber } from '../core/options.js';
+import { checkIntegers, checkNumber, checkOneOf } from '../core/options.js';
+import { resultType } from '../core/promotion.js';
 import {
   broadcastShapes as broadcastPair,
   checkSizes,
@@ -18,18 +19,17 @@ import {
   sameShape,
   wrapDim,
 } from '../core/shape.js';
-import { defineFunction, type MethodOf } from '../core/signature.js';
-import type { Tensor } from '../core/tensor.js';
+import { defineFunction, isOptions, type MethodOf } from '../core/signature.js';
+import { Tensor } from '../core/tensor.js';
 import { addProperty, defineComposite } from './composite.js';
 import { copyRowMajor } from './copy.js';
-import { expand } from './expand.js';
-import { flip, repeat } from './join.js';
+import { arange } from './factories.js';
+import { cat, flip, repeat, stack } from './join.js';
 import { alongside, requireTensor, requireTensors } from './operand.js';
-import { arange } from './ranges.js';
 import { sampleTensor } from './samples.js';
 import { searchsorted } from './search.js';
 import { listOrFirst } from './sized.js';
-import { reshape } from './view.js';
+import { expand, reshape } from './view.js';
 
 const matrix = () => sampleTensor([3, 4]);
 
@@ -358,6 +358,104 @@ export const adjoint = defineComposite(
   { samples: () => [[matrix()]] },
 );
 
+const meshgridOf = defineFunction(
+  'meshgrid(tensors, /, *, indexing)',
+  (tensors: readonly Tensor[], { indexing = 'ij' }: { indexing?: 'ij' | 'xy' } = {}): Tensor[] => {
+    requireTensors(tensors, 'meshgrid');
+    checkOneOf('meshgrid', 'indexing', indexing, ['ij', 'xy']);
+    for (const t of tensors)
+      if (t.ndim > 1)
+        throw new ShapeError(`meshgrid: expected vectors, got shape ${formatShape(t.shape)}`, {
+          op: 'meshgrid',
+        });
+    const swap = indexing === 'xy' && tensors.length > 1;
+    const order = swap
+      ? [tensors[1] as Tensor, tensors[0] as Tensor, ...tensors.slice(2)]
+      : tensors;
+    const shape = order.map((t) => t.numel());
+    const grids = order.map((t, i) =>
+      t.reshape(shape.map((s, k) => (k === i ? s : 1))).expand(shape),
+    );
+    return swap ? [grids[1] as Tensor, grids[0] as Tensor, ...grids.slice(2)] : grids;
+  },
+);
+
+/** The forms of {@link meshgrid}: vectors in an array or one by one. */
+interface Meshgrid {
+  (tensors: readonly Tensor[], options?: { indexing?: 'ij' | 'xy' }): Tensor[];
+  (...tensors: Tensor[]): Tensor[];
+  (...tensorsAndOptions: [...tensors: Tensor[], options: { indexing?: 'ij' | 'xy' }]): Tensor[];
+}
+
+/**
+ * Grids of coordinates from vectors, as views: one for each, in its dtype, all of one shape.
+ * `indexing` is `ij` (the first vector varies along dim 0) or `xy` (along dim 1). Shapes: `[m]` and
+ * `[n]` give `[m, n]` twice, or with `xy` `[n, m]`. Gradient: all.
+ *
+ * @throws ShapeError for more than one dim
+ * @see PyTorch `torch.meshgrid`
+ */
+export const meshgrid: Meshgrid = (...args: unknown[]): Tensor[] => {
+  const given = args[args.length - 1];
+  const count = isOptions(given) || given === undefined ? args.length - 1 : args.length;
+  const tensors = args[0] instanceof Tensor ? args.slice(0, count) : args[0];
+  return meshgridOf(
+    tensors as Tensor[],
+    (args[0] instanceof Tensor ? args[count] : args[1]) as { indexing?: 'ij' | 'xy' },
+  );
+};
+
+/**
+ * All combinations of elements of vectors, one row each; of one vector, itself. Shapes: `[m]` and
+ * `[n]` give `[m n, 2]`. Dtypes: promoted. Gradient: all.
+ *
+ * @throws ShapeError for more than one dim; ArgumentError for none; DeviceError for two devices
+ * @see PyTorch `torch.cartesian_prod`
+ */
+export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'cartesianProd');
+  for (const t of tensors)
+    if (t.ndim !== 1)
+      throw new ShapeError(`cartesianProd: expected vectors, got shape ${formatShape(t.shape)}`, {
+        op: 'cartesianProd',
+      });
+  if (tensors.length === 1) return tensors[0] as Tensor;
+  return stack(
+    meshgridOf(tensors).map((g) => g.reshape(-1)),
+    1,
+  );
+}
+
+/**
+ * Matrices (vectors as rows) along the diagonal of a larger one, zeros elsewhere. Shapes: `[a, b]`
+ * and `[c, d]` give `[a + c, b + d]`. Dtypes: promoted. Gradient: all.
+ *
+ * @throws ShapeError for more than two dims; ArgumentError for none; DeviceError for two devices
+ * @see PyTorch `torch.block_diag`
+ */
+export function blockDiag(...tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'blockDiag');
+  const dtype = tensors.length === 0 ? undefined : resultType(tensors);
+  const blocks = tensors.map((t) => atleast2d(dtype === undefined ? t : t.to(dtype)));
+  const columns = blocks.reduce((n, b) => n + (b.shape[1] as number), 0);
+  let start = 0;
+  const rows = blocks.map((b) => {
+    if (b.ndim !== 2)
+      throw new ShapeError(
+        `blockDiag: expected at most 2 dims, got shape ${formatShape(b.shape)}`,
+        { op: 'blockDiag' },
+      );
+    const [height, width] = b.shape as [number, number];
+    const padded = cat(
+      [b.newZeros([height, start]), b, b.newZeros([height, columns - start - width])],
+      1,
+    );
+    start += width;
+    return padded;
+  });
+  return cat(rows);
+}
+
 /** Whether two tensors have one shape. @see PyTorch `torch.is_same_size` */
 export const isSameSize = defineComposite(
   'isSameSize',
@@ -371,6 +469,7 @@ export const isSameSize = defineComposite(
 
 addProperty('T', (t) => t.permute(t.shape.map((_, i) => t.ndim - 1 - i)));
 addProperty('mT', adjoint);
+
 declare module '../core/tensor.js' {
   interface Tensor {
     /** All dims in reverse order, as a view. Gradient: yes. @see PyTorch `torch.Tensor.T` */

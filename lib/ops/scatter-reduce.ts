@@ -9,10 +9,16 @@ import { checkFlag, checkOneOf } from '../core/options.js';
 import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { gather } from './indexing.js';
+import {
+  checkScatter,
+  gather,
+  type Scatter,
+  scatter,
+  scatterForm,
+  scatterReduceOp,
+} from './indexing.js';
 import { requireNumbers, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
-import { checkScatter, type Scatter, scatter, scatterForm, scatterReduceOp } from './scatter.js';
 import { where } from './where.js';
 
 /** How {@link scatterReduce} combines the values of one place. */

@@ -1,17 +1,18 @@
 /**
- * Views with other sizes: view, reshape, squeeze, unsqueeze, flatten, detach. A view shares its
- * memory with its input, so an in-place change of one changes both.
- *
- * Dtypes: all, kept. Gradient: yes, except of detach. Every function throws ArgumentError unless
- * it gets a tensor and dims, and FreedError if the memory was freed. Negative dims count from the
- * end.
+ * Views: other shapes of the same memory, without copies. A change in place through one is seen in
+ * all. Dtypes: all, kept. Gradient: yes, of all but detach. All throw ArgumentError for what is no
+ * tensor or dim, FreedError where the memory was freed. Dims may be negative, from the end.
  */
 
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
+import { checkIntegers } from '../core/options.js';
 import {
+  broadcastShapes,
+  broadcastStrides,
+  checkSizes,
   formatShape,
   inferSize,
   type Shape,
@@ -24,17 +25,23 @@ import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { type OneDim, oneDimParams } from './one-dim.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import { sameDims, squeezeRule, viewRule, viewSizeRule } from './sharding/views.js';
+import {
+  expandRule,
+  movedDims,
+  sameDims,
+  squeezeRule,
+  viewRule,
+  viewSizeRule,
+} from './sharding/views.js';
 import { listOrFirst } from './sized.js';
 
-export const sizeParams = {
+const sizeParams = {
   size: param.value<Shape>(),
 };
-export type Size = ParamsOf<typeof sizeParams>;
+type Size = ParamsOf<typeof sizeParams>;
 
 const viewOp: Op<Size> = defineView({
   name: 'view',
@@ -60,6 +67,107 @@ const viewOp: Op<Size> = defineView({
   ],
 });
 
+const dimsParams = { dims: param.value<readonly number[]>() };
+type Dims = ParamsOf<typeof dimsParams>;
+
+const permuteOp: Op<Dims> = defineView({
+  name: 'permute',
+  params: dimsParams,
+  doc: 'Dims in another order.',
+  sharding: viewRule<Dims>((_input, { dims }) => movedDims(dims)),
+  view: (input, { dims }) => ({
+    shape: dims.map((d) => input.shape[d] as number),
+    strides: dims.map((d) => input.strides[d] as number),
+    offset: input.storageOffset,
+  }),
+  vjp: (ctx, g) => {
+    const inverse: number[] = [];
+    ctx.params.dims.forEach((d, i) => {
+      inverse[d] = i;
+    });
+    return [permute(g, inverse)];
+  },
+  samples: () => [{ inputs: [sampleTensor([2, 3, 4])], params: { dims: [2, 0, 1] } }],
+});
+
+const expandOp: Op<Size> = defineView({
+  name: 'expand',
+  params: sizeParams,
+  doc: 'Dims of size 1 stretched without copying.',
+  sharding: expandRule,
+  view: (input, { size }) => {
+    const lead = size.length - input.shape.length;
+    const fits = lead >= 0 && input.shape.every((s, i) => s === size[i + lead] || s === 1);
+    if (!fits) {
+      throw new ShapeError(
+        `expand: shape ${formatShape(input.shape)} does not stretch to ${formatShape(size)}; only sizes of 1 do`,
+        {
+          op: 'expand',
+          shape: input.shape,
+          size,
+        },
+      );
+    }
+    return {
+      shape: size,
+      strides: broadcastStrides(input.shape, input.strides, size),
+      offset: input.storageOffset,
+    };
+  },
+  vjp: (ctx, g) => [sumToSize(g, ctx.inputShape(0))],
+  samples: () => [{ inputs: [sampleTensor([3, 1])], params: { size: [2, 3, 4] } }],
+});
+
+/** Sums a gradient over the dims that broadcasting added or stretched. @internal */
+export function sumToSize(g: Tensor, shape: Shape): Tensor {
+  if (sameShape(g.shape, shape)) return g;
+  const lead = g.shape.length - shape.length;
+  if (lead < 0 || shape.some((s, i) => s !== 1 && s !== g.shape[i + lead]))
+    throw new ShapeError(
+      `sumToSize: ${formatShape(g.shape)} is no broadcast form of ${formatShape(shape)}`,
+      { op: 'sumToSize', shape: g.shape, size: shape },
+    );
+  const dims: number[] = [];
+  for (let i = 0; i < g.shape.length; i++)
+    if (i < lead || (shape[i - lead] === 1 && g.shape[i] !== 1)) dims.push(i);
+  const summed = dims.length ? g.sum(dims, { keepdim: true }) : g;
+  return lead > 0 ? summed.reshape(shape) : summed;
+}
+
+const dimPairParams = {
+  dim0: param.value<number>(),
+  dim1: param.value<number>(),
+};
+type DimPair = ParamsOf<typeof dimPairParams>;
+
+const transposeOp: Op<DimPair> = defineView({
+  name: 'transpose',
+  params: dimPairParams,
+  doc: 'Two dims exchanged.',
+  sharding: viewRule<DimPair>(({ shape }, { dim0, dim1 }) =>
+    movedDims(swapped([...shape.keys()], dim0, dim1)),
+  ),
+  view: (input, { dim0, dim1 }) => ({
+    shape: swapped(input.shape, dim0, dim1),
+    strides: swapped(input.strides, dim0, dim1),
+    offset: input.storageOffset,
+  }),
+  vjp: (ctx, g) => [transpose(g, ctx.params.dim0, ctx.params.dim1)],
+  samples: () => [{ inputs: [sampleTensor([2, 3, 4])], params: { dim0: 0, dim1: 2 } }],
+});
+
+function swapped(list: Shape, a: number, b: number): number[] {
+  const out = list.slice();
+  out[a] = list[b] as number;
+  out[b] = list[a] as number;
+  return out;
+}
+
+const oneDimParams = {
+  dim: param.value<number>(),
+};
+type OneDim = ParamsOf<typeof oneDimParams>;
+
 const unsqueezeOp: Op<OneDim> = defineView({
   name: 'unsqueeze',
   params: oneDimParams,
@@ -79,9 +187,6 @@ const unsqueezeOp: Op<OneDim> = defineView({
   vjp: (ctx, g) => [reshapeIfNeeded(g, ctx.inputShape(0))],
   samples: () => [{ inputs: [sampleTensor([2, 3])], params: { dim: 1 } }],
 });
-
-export const dimsParams = { dims: param.value<readonly number[]>() };
-export type Dims = ParamsOf<typeof dimsParams>;
 
 const squeezeOp: Op<Dims> = defineView({
   name: 'squeeze',
@@ -151,6 +256,81 @@ export const reshape = defineFunction(
       sameShape(size, input.shape) || viewStrides(input.shape, input.strides, size) !== null;
     const strided = fits ? input : input.contiguous();
     return dispatchOne(viewOp, [strided], { size });
+  },
+);
+
+/**
+ * All dims in the order listed, as a view: `[a, b, c]` with `[2, 0, 1]` gives `[c, a, b]`.
+ * Gradient: yes.
+ *
+ * @throws ShapeError unless there are as many dims; IndexError for one out of range or given twice
+ * @see PyTorch `torch.permute`
+ */
+export const permute = defineFunction(
+  'permute(input, /, dims)',
+  (input: Tensor, dims: readonly number[]): Tensor => {
+    requireTensor(input, 'permute');
+    checkIntegers('permute', 'dims', dims);
+    if (dims.length !== input.shape.length) {
+      throw new ShapeError(
+        `permute: expected ${input.shape.length} dims, got [${dims.join(', ')}]`,
+        { op: 'permute', dims, shape: input.shape },
+      );
+    }
+    return dispatchOne(permuteOp, [input], {
+      dims: dims.length ? wrapDims(dims, input.shape.length, 'permute') : [],
+    });
+  },
+);
+
+/**
+ * Two dims exchanged, as a view; without dims, a view of all. Gradient: yes. @throws IndexError for
+ * a dim out of range @see PyTorch `torch.transpose`
+ */
+export const transpose = defineFunction(
+  'transpose(input, /, dim0, dim1)',
+  (input: Tensor, dim0: number, dim1: number): Tensor => {
+    requireTensor(input, 'transpose');
+    const ndim = input.shape.length;
+    const pair = { dim0: wrapDim(dim0, ndim, 'transpose'), dim1: wrapDim(dim1, ndim, 'transpose') };
+    return ndim === 0 ? view(input, []) : dispatchOne(transposeOp, [input], pair);
+  },
+);
+
+/**
+ * The transpose of a matrix, as a view: `[m, n]` gives `[n, m]`; of fewer dims a view of all.
+ * Gradient: yes. @throws ShapeError for more @see PyTorch `torch.t`
+ */
+export function t(input: Tensor): Tensor {
+  requireTensor(input, 't');
+  if (input.shape.length > 2)
+    throw new ShapeError(
+      `t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use transpose(dim0, dim1)`,
+      { op: 't' },
+    );
+  return input.shape.length < 2 ? view(input, input.shape) : transpose(input, 0, 1);
+}
+
+/**
+ * Dims of size 1 stretched to `size` without copying, and new ones in front; -1 keeps a size. Do
+ * not write into the result. Gradient: yes, the sum.
+ *
+ * @throws ShapeError where another size differs, or there are fewer; ArgumentError for a size that
+ * is no integer of 0 or more
+ * @see PyTorch `torch.Tensor.expand`
+ */
+export const expand = defineFunction(
+  'expand(input, /, size)',
+  (input: Tensor, size: Shape): Tensor => {
+    requireTensor(input, 'expand');
+    checkIntegers('expand', 'size', size);
+    const lead = size.length - input.shape.length;
+    const target = size.map((s, i) =>
+      s === -1 && i >= lead ? (input.shape[i - lead] as number) : s,
+    );
+    if (target.some((s) => s < 0))
+      throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
+    return dispatchOne(expandOp, [input], { size: target });
   },
 );
 
@@ -226,19 +406,90 @@ export const unflatten = defineFunction(
   },
 );
 
+/**
+ * Dims moved to other places, as a view; the others keep their order: `[a, b, c]` from 0 to 2 gives
+ * `[b, c, a]`. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range or given twice; ArgumentError if the lists differ in
+ * length
+ * @see PyTorch `torch.movedim`
+ */
+export const movedim = defineFunction(
+  'movedim(input, /, source, destination)',
+  (
+    input: Tensor,
+    source: number | readonly number[],
+    destination: number | readonly number[],
+  ): Tensor => {
+    requireTensor(input, 'movedim');
+    const ndim = input.shape.length;
+    const listed = (dims: number | readonly number[]): number[] =>
+      typeof dims === 'number' ? [wrapDim(dims, ndim, 'movedim')] : wrapDims(dims, ndim, 'movedim');
+    const [from, to] = [listed(source), listed(destination)];
+    if (from.length !== to.length)
+      throw new ArgumentError(`movedim: ${from.length} dims for ${to.length} places`, {
+        op: 'movedim',
+        source,
+        destination,
+      });
+    const rest = input.shape.map((_, i) => i).filter((i) => !from.includes(i));
+    return permute(
+      input,
+      input.shape.map((_, i) =>
+        to.includes(i) ? (from[to.indexOf(i)] as number) : (rest.shift() as number),
+      ),
+    );
+  },
+);
+
+/**
+ * {@link expand} to the shape of `other`. Gradient: yes. @throws ShapeError if it does not stretch
+ * to that @see PyTorch `torch.Tensor.expand_as`
+ */
+export const expandAs = defineFunction(
+  'expandAs(input, /, other)',
+  (input: Tensor, other: Tensor): Tensor => {
+    requireTensor(input, 'expandAs');
+    requireTensor(other, 'expandAs', 'other');
+    if (!sameShape(broadcastShapes(input.shape, other.shape, 'expandAs'), other.shape))
+      throw new ShapeError(
+        `expandAs: shape ${formatShape(input.shape)} does not stretch to ${formatShape(other.shape)}; only sizes of 1 do`,
+        { op: 'expandAs' },
+      );
+    return expand(input, other.shape);
+  },
+);
+
 addMethod('view', function (...size: unknown[]) {
   return view(this, listOrFirst(size));
 });
 addMethod('reshape', function (...shape: unknown[]) {
   return reshape(this, listOrFirst(shape));
 });
+addMethod('permute', function (...dims: unknown[]) {
+  return permute(this, listOrFirst(dims));
+});
+addMethod('expand', function (...size: unknown[]) {
+  return expand(this, listOrFirst(size));
+});
+addMethod('expandAs', methodOf(expandAs));
+addMethod('transpose', methodOf(transpose));
+addMethod('t', function () {
+  return t(this);
+});
 addMethod('unsqueeze', methodOf(unsqueeze));
 addMethod('squeeze', methodOf(squeeze));
 addMethod('flatten', methodOf(flatten));
 addMethod('unflatten', methodOf(unflatten));
+addMethod('movedim', methodOf(movedim));
+addMethod('sumToSize', function (size: Shape) {
+  checkSizes(size, 'sumToSize');
+  return sumToSize(this, size);
+});
 addMethod('detach', function () {
   return dispatchOne(detachOp, [this], NO_PARAMS);
 });
+
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Another shape of the same memory; the same as {@link view}. */ view: MethodOf<typeof view> &
@@ -247,6 +498,21 @@ declare module '../core/tensor.js' {
       typeof reshape
     > &
       ((...shape: number[]) => Tensor);
+    /** Dims in another order, as a view; the same as {@link permute}. */ permute: MethodOf<
+      typeof permute
+    > &
+      ((...dims: number[]) => Tensor);
+    /** Dims of size 1 stretched without copying; the same as {@link expand}. */ expand: MethodOf<
+      typeof expand
+    > &
+      ((...size: number[]) => Tensor);
+    /** Stretched to the shape of `other`; the same as {@link expandAs}. */ expandAs: MethodOf<
+      typeof expandAs
+    >;
+    /** Two dims exchanged, as a view; the same as {@link transpose}. */ transpose: MethodOf<
+      typeof transpose
+    >;
+    /** The transpose of a matrix, as a view; the same as {@link t}. */ t(): Tensor;
     /** A new dim of size 1; the same as {@link unsqueeze}. */ unsqueeze: MethodOf<
       typeof unsqueeze
     >;
@@ -257,6 +523,15 @@ declare module '../core/tensor.js' {
     /** One dim split into several; the same as {@link unflatten}. */ unflatten: MethodOf<
       typeof unflatten
     >;
+    /** Dims moved elsewhere; the same as {@link movedim}. */ movedim: MethodOf<typeof movedim>;
+    /**
+     * Summed over the dims that broadcasting from `size` added or stretched: `[2, 3]` to `[3]` or
+     * `[1, 3]`; itself of its own size. Gradient: yes.
+     *
+     * @throws ShapeError for some sizes that do not broadcast to this shape; not all are noticed
+     * @see PyTorch `torch.Tensor.sum_to_size`
+     */
+    sumToSize(size: Shape): Tensor;
     /** The same memory without history; the same as {@link detach}. */ detach(): Tensor;
   }
 }

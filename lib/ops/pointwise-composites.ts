@@ -1,12 +1,11 @@
 /**
- * Pointwise ops written in other ops: logaddexp, hypot, nanToNum, logit, heaviside and similar.
+ * Pointwise ops written in others: logaddexp, hypot, nanToNum, logit, clampMin and their like.
  *
- * Shapes: the input's, or the shape that both operands broadcast to. Dtypes: promoted; integers
- * give the default floating dtype if the result is no integer. Every function throws ShapeError if
- * shapes do not broadcast, DeviceError for two devices, and ArgumentError unless it gets a tensor
- * where one is required.
+ * Shapes: of the input, or the one that both operands broadcast to. Dtypes: promoted; integers give
+ * the default floating dtype where the result is no integer. All throw ShapeError if shapes do not
+ * broadcast, DeviceError for two devices, ArgumentError for what is no tensor where one is asked
+ * for.
  */
-
 import { bfloat16, float16, float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
 import { checkLimit } from '../core/options.js';
@@ -16,7 +15,6 @@ import type { Tensor } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
-import type { clampMax, clampMin } from './extremes.js';
 import {
   inFloats,
   operand,
@@ -28,13 +26,13 @@ import {
 } from './operand.js';
 import { sub } from './pointwise-binary.js';
 import { sampleTensor } from './samples.js';
-import { where } from './where.js';
+import { clamp, where } from './where.js';
 
 const one = (low: number, high: number) => () => [
   [sampleTensor([3, 4], { low, high })],
   [sampleTensor([], { low, high })],
 ];
-export const two = () => [
+const two = () => [
   [sampleTensor([3, 4]), sampleTensor([4], { seed: 7 })],
   [sampleTensor([5]), sampleTensor([5], { seed: 7 })],
 ];
@@ -251,6 +249,80 @@ export const xlogy = defineComposite(
 );
 
 /**
+ * The larger of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted.
+ * Gradient: both, on ties the first.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
+ * @see PyTorch `torch.fmax`
+ */
+export const fmax = defineComposite(
+  'fmax',
+  (input: Tensor, other: Tensor): Tensor => {
+    requirePair(input, other, 'fmax');
+    return where(input.ge(other).logicalOr(other.isnan()), input, other);
+  },
+  { samples: two },
+);
+
+/**
+ * The smaller of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted.
+ * Gradient: both, on ties the first.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
+ * @see PyTorch `torch.fmin`
+ */
+export const fmin = defineComposite(
+  'fmin',
+  (input: Tensor, other: Tensor): Tensor => {
+    requirePair(input, other, 'fmin');
+    return where(input.le(other).logicalOr(other.isnan()), input, other);
+  },
+  { samples: two },
+);
+
+/**
+ * Each element, or `min` where it is smaller: {@link clamp} with one bound, a number or a tensor
+ * that broadcasts. Dtypes: promoted for integers and tensors. Gradient: yes, and of a tensor as
+ * bound.
+ *
+ * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
+ * @see PyTorch `torch.clamp_min`
+ */
+export const clampMin = defineComposite(
+  'clampMin',
+  defineFunction('clampMin(input, /, min)', (input: Tensor, min: TensorLike): Tensor => {
+    requireTensor(input, 'clampMin');
+    requirePair(input, operand(min, input.device, 'clampMin'), 'clampMin', 'min');
+    return clamp(input, { min });
+  }),
+  {
+    inPlace: true,
+    samples: () => [[sampleTensor([3, 4]), -0.5]],
+  },
+);
+
+/**
+ * Each element, or `max` where it is larger: {@link clamp} with one bound, a number or a tensor
+ * that broadcasts. Dtypes: promoted for integers and tensors. Gradient: yes, and of a tensor as
+ * bound.
+ *
+ * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
+ * @see PyTorch `torch.clamp_max`
+ */
+export const clampMax = defineComposite(
+  'clampMax',
+  defineFunction('clampMax(input, /, max)', (input: Tensor, max: TensorLike): Tensor => {
+    requireTensor(input, 'clampMax');
+    requirePair(input, operand(max, input.device, 'clampMax'), 'clampMax', 'max');
+    return clamp(input, { max });
+  }),
+  {
+    inPlace: true,
+    samples: () => [[sampleTensor([3, 4]), 0.5]],
+  },
+);
+
+/**
  * other - alpha * input, with `alpha` 1. Shapes: broadcast. Dtypes: promoted, with alpha. Gradient:
  * both.
  *
@@ -338,6 +410,7 @@ export const heaviside = defineComposite(
 );
 
 defineComposite('isclose', isclose, { samples: two });
+
 declare module '../core/tensor.js' {
   interface Tensor {
     /** The fractional part; the same as {@link frac}. */
@@ -376,8 +449,16 @@ declare module '../core/tensor.js' {
     xlogy(other: TensorLike): Tensor;
     /** {@link xlogy} in place; see {@link Tensor.add_}. */
     xlogy_(other: TensorLike): this;
+    /** The larger of two elements; a number wins over NaN; the same as {@link fmax}. */
+    fmax(other: Tensor): Tensor;
+    /** The smaller of two elements; a number wins over NaN; the same as {@link fmin}. */
+    fmin(other: Tensor): Tensor;
+    /** Each element, or `min` where it is smaller; the same as {@link clampMin}. */
+    clampMin: MethodOf<typeof clampMin>;
     /** {@link clampMin} in place; see {@link Tensor.add_}. */
     clampMin_: MethodOf<typeof clampMin, this>;
+    /** Each element, or `max` where it is larger; the same as {@link clampMax}. */
+    clampMax: MethodOf<typeof clampMax>;
     /** {@link clampMax} in place; see {@link Tensor.add_}. */
     clampMax_: MethodOf<typeof clampMax, this>;
     /** other - alpha * this; the same as {@link rsub}. */

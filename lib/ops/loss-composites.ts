@@ -1,5 +1,5 @@
 /**
- * Losses written in other ops: smoothL1Loss, huberLoss, klDiv, binaryCrossEntropy and the margin
+ * Losses written in other ops: smoothL1Loss, huberLoss, klDiv, binaryCrossEntropy and margin
  * losses.
  */
 
@@ -11,8 +11,14 @@ import { broadcastShapes, type Shape } from '../core/shape.js';
 import { defineFunction, type MethodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { crossEntropy, nllLoss } from './cross-entropy.js';
-import { binaryCrossEntropyWithLogits, l1Loss, mseLoss, spread } from './loss.js';
+import {
+  binaryCrossEntropyWithLogits,
+  crossEntropy,
+  l1Loss,
+  mseLoss,
+  nllLoss,
+  spread,
+} from './loss.js';
 import {
   checkPair,
   type LossOptions,
