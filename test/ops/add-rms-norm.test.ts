@@ -30,7 +30,7 @@ describe('addRmsNorm', () => {
       const expected = [rmsNorm(sum, [37], weight, 1e-5), sum] as const;
       const actual = addRmsNorm(x, residual, [37], weight, 1e-5);
       assert.ok(close(actual[0], expected[0]) && actual[1].equal(expected[1]));
-      // Losses of either result, and of both.
+      // Losses of each result, and of both.
       for (const loss of [
         ([y]: readonly Tensor[]) => (y as Tensor).mul(c).sum(),
         ([, h]: readonly Tensor[]) => (h as Tensor).mul(d).sum(),

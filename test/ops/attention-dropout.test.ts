@@ -18,12 +18,12 @@ import { flat, near, type Operands, room, withGradients } from './attention-oper
 
 const { functional: F } = nn;
 const P = 0.3;
-/** What a weight that is kept is multiplied by: 16 bits decide, so P is a multiple of 2^-16. */
+/** The factor of a kept weight. 16 random bits decide, so P is a multiple of 2^-16. */
 const FACTOR = 65536 / (65536 - Math.round(65536 * P));
 const SEED = 7;
 /**
- * Queries and keys; keys are the values' depth, too, so that kernels for depths up to 64, up to 128
- * and beyond take part, and those for odd ones.
+ * Numbers of queries and keys. The number of keys is also the depth of the values, so that the
+ * kernels for depths up to 64, up to 128, beyond and odd all run.
  */
 const sizes = [
   [130, 128],
@@ -36,7 +36,7 @@ const sizes = [
 interface Case {
   readonly q: Tensor;
   readonly k: Tensor;
-  /** One for every key: the result is the weights. */
+  /** The identity matrix, so that the result is the weights. */
   readonly v: Tensor;
   readonly g: Tensor;
 }
@@ -93,7 +93,7 @@ for (const device of ['cpu', 'cuda'] as const) {
             const kept = out.ne(0);
             const zero = zerosLike(weights);
             near(out, where(kept, weights.to(float64).mul(FACTOR).to(dtype), zero), part, 'result');
-            // The same in float64, by what was kept.
+            // The reference in float64 with the kept weights.
             const exact = [q, k, v].map((t) => t.to(float64)) as Operands;
             const [, ...wanted] = withGradients(exact, g.to(float64), ([eq, ek, ev]) => {
               const scores = eq.matmul(ek.transpose(-2, -1)).div(Math.sqrt(q.shape[3] as number));

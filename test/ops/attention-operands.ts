@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { bfloat16, type DType, float16, float32, float64, type Tensor } from '../../lib/index.js';
 
-/** How far a value may be off, in parts of the largest. */
+/** Tolerance as a fraction of the largest value. */
 export const room: ReadonlyMap<DType, number> = new Map<DType, number>([
   [float16, 4e-3],
   [bfloat16, 3e-2],
@@ -13,14 +13,13 @@ export const room: ReadonlyMap<DType, number> = new Map<DType, number>([
 export type Operands = [q: Tensor, k: Tensor, v: Tensor];
 
 /**
- * What is taken for the size of smaller values: of one key the gradient of q is 0, but of what 16
- * bits round.
+ * Minimal size for the tolerance: with one key the gradient of q is 0 except for 16-bit rounding.
  */
 const LEAST = 0.01;
 
 export const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as number[];
 
-/** `part`: of the largest value that is wanted. */
+/** `part`: tolerance as a fraction of the largest expected value. */
 export function near(got: Tensor, want: Tensor, part: number, what: string): void {
   const [a, b] = [flat(got.cpu()), flat(want)];
   const largest = b.reduce((most, value) => Math.max(most, Math.abs(value)), 0);

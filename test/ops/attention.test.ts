@@ -33,7 +33,7 @@ const near = (got: Tensor, want: Tensor, limit: number, what: string): void => {
   const difference = got.to(float64).sub(want.to(float64)).abs().amax().item() as number;
   assert.ok(difference <= limit, `${what}: differs by ${difference}`);
 };
-/** [4, 5], the second row sees nothing. */
+/** A mask [4, 5] whose second row has no key. */
 const seen = ones([4, 5], { dtype: bool }).tril();
 seen.select(0, 1).fill_(false);
 
@@ -68,7 +68,7 @@ describe('scaledDotProductAttention with a mask that requires a gradient', () =>
       ) as [Tensor, Tensor];
       near(got, want, limit, 'result');
       if (dtype !== float16)
-        // float16 does not swallow a score
+        // in float16 the mask does not absorb the score
         near(got, operands[2].detach().to(float64).mean(2, { keepdim: true }), limit, 'mean');
     });
 

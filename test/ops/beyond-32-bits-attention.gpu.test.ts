@@ -64,8 +64,8 @@ describeBeyond('attention', () => {
   });
 
   it('is correct with dropout of many weights, and so is its gradient', async () => {
-    // Values of 1 in the diagonal make the results the weights that were kept, and the gradient of
-    // the values those given.
+    // An identity matrix as values makes the results the kept weights, and the gradient of
+    // the values the given one.
     const length = 64;
     const rows = rowsOf(length * length);
     const x = random([rows, 1, length, length]);

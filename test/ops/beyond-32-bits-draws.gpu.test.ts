@@ -20,7 +20,7 @@ const COLUMNS = 65_536;
 const rows = rowsOf(COLUMNS);
 const shape = [rows, COLUMNS];
 
-/** Half of what `make` draws is true, in each part, and differently in different ones. */
+/** Checks that half of the numbers are high in each chunk, and that chunks differ. */
 async function checkDraws(drawn: Tensor, isHigh: (part: Tensor) => Tensor): Promise<void> {
   const parts = partsOf(rows, COLUMNS, HEIGHT).map((first) =>
     isHigh(drawn.narrow(0, first, HEIGHT)),

@@ -17,17 +17,17 @@ import {
 import { skipBecause, skipWithoutCuda } from '../skip.js';
 
 export const BEYOND = 2 ** 31;
-/** Of the device, that the largest of these takes. */
+/** Device memory that the largest of these tests needs. */
 const GIBIBYTES = 100;
 export const device = 'cuda' as const;
 
 export const random = (shape: readonly number[], dtype: DType = bfloat16): Tensor =>
   randn([...shape], { device, dtype });
 
-/** So many rows of `columns` that there are more elements, and a few over. */
+/** The number of rows of `columns` that exceeds 2^31 elements, plus a few. */
 export const rowsOf = (columns: number): number => Math.floor(BEYOND / columns) + 5;
 
-/** Where parts begin: the first rows, those around element 2^31, the last. */
+/** Starts of the compared chunks: the first rows, those around element 2^31, the last. */
 export const partsOf = (rows: number, columns: number, height: number): number[] => [
   0,
   Math.floor(BEYOND / columns) - 1,
@@ -41,14 +41,14 @@ export async function assertSame(got: Tensor, expected: Tensor, what: string): P
   const [a, b] = [got.detach().to(float32), expected.detach().to(float32)];
   const largest = await b.abs().amax().itemAsync();
   const apart = await a.sub(b).abs().amax().itemAsync();
-  // Rows may be added in another order where there are few: one rounding of bfloat16.
+  // Few rows may be added in another order, which changes one rounding of bfloat16.
   assert.ok(
     apart <= largest * 2 ** -7 && Number.isFinite(largest) && largest > 0,
     `${what}: ${apart} apart, of ${largest}`,
   );
 }
 
-/** `fn` works on rows that do not know of each other. */
+/** Checks a function that treats rows independently. */
 export async function checkRows(
   columns: number,
   fn: (x: Tensor, first: number) => Tensor,
@@ -75,8 +75,8 @@ export const gradientOf = (fn: (x: Tensor) => Tensor): ((x: Tensor) => Tensor) =
 };
 
 /**
- * `describe` of tests that the device has to have memory for; what one of them leaves is given back
- * before the next.
+ * `describe` for tests that need much device memory. Skips them on smaller devices, and frees all
+ * memory after each.
  */
 export function describeBeyond(subject: string, tests: () => void): void {
   describe(`more than 2^31 elements on CUDA: ${subject}`, function () {

@@ -93,7 +93,7 @@ const calls: CallForms = {
   ],
 };
 
-/** Draws: the same numbers in every form. */
+/** Random functions, which draw the same numbers in every form. */
 const drawn: Record<string, (() => Tensor)[]> = {
   'multinomial(w, 3, True)': [
     () => multinomial(tensor([1, 2]), 3, true),

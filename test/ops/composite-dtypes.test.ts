@@ -219,7 +219,7 @@ describe('options without an effect', () => {
   });
 
   it('are refused if PyTorch does not have them: sorted of uniqueConsecutive', () => {
-    // @ts-expect-error: it is no option
+    // @ts-expect-error: PyTorch has no such option
     assert.throws(() => uniqueConsecutive(tensor([2, 1]), { sorted: true }), {
       code: 'ERR_ARGUMENT',
     });

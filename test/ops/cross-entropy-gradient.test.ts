@@ -29,7 +29,7 @@ type Options = CrossEntropyOptions;
 const targets = (): Tensor => randint(0, CLASSES, [ROWS]);
 const leaf = (dtype: DType = float64): Tensor => randn([ROWS, CLASSES]).to(dtype).requiresGrad_();
 
-/** The same loss by losses of rows, which keep no gradient. */
+/** The same loss from unreduced losses, which compute no gradient in forward. */
 function byRows(
   logits: Tensor,
   target: Tensor,

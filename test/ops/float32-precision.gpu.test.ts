@@ -15,7 +15,7 @@ import { skipBecause, skipWithoutCuda } from '../skip.js';
 
 const device = 'cuda' as const;
 
-/** The root of the mean square of the error, in parts of that of the values. */
+/** Root mean square of the error relative to that of the values. */
 async function errorOf(got: Tensor, exact: Tensor): Promise<number> {
   const ratio = got.to(float64).sub(exact).square().mean().div(exact.square().mean()).sqrt();
   return await ratio.itemAsync();
@@ -112,7 +112,7 @@ const products: readonly Product[] = [
       ],
     }),
   },
-  // Float32's kernels split short and middling sums, and are the more exact for it.
+  // The float32 kernels split short and medium sums, which makes them more exact.
   ...[512, 800, 1024, 2048, 3000].map((k) => ({
     name: `sums of ${k}`,
     make: () => ({

@@ -104,7 +104,7 @@ describe('the gradient of asStrided', () => {
   it('covers exactly the elements that the input views, wherever it lies', () => {
     const base = arange(12, { dtype: float64 });
     const x = base.narrow(0, 2, 6).reshape(2, 3).t().detach().requiresGrad_();
-    const y = x.asStrided([4], [2], 1); // 1, 3, 5, 7 of the storage; x shows 2 to 7
+    const y = x.asStrided([4], [2], 1); // elements 1, 3, 5, 7 of the storage; x views 2 to 7
     assert.deepEqual(y.tolist(), [1, 3, 5, 7]);
     y.mul(tensor([1, 10, 100, 1000], { dtype: float64 }))
       .sum()

@@ -28,7 +28,7 @@ const tolerance = new Map<DType, number>([
   [float64, 1e-12],
 ]);
 
-/** Of rows of n: only the first element is seen, all but the first eight, none, every second. */
+/** Visible elements in rows of n: only the first, all but the first eight, none, every second. */
 const seen = [
   (i: number) => i === 0,
   (i: number, n: number) => i >= Math.min(8, n - 1),
@@ -39,7 +39,7 @@ const blindRow = 2;
 
 const values = (t: Tensor): number[][] => t.cpu().to(float64).tolist() as number[][];
 
-/** `least`: what is taken for the size of smaller values. */
+/** `least`: minimal size for the tolerance. */
 function near(
   got: readonly number[],
   want: readonly number[],
@@ -55,7 +55,7 @@ function near(
   assert.equal(wrong, -1, `${what}: element ${wrong} is ${got[wrong]}, expected ${want[wrong]}`);
 }
 
-/** Of a row, in float64. */
+/** Softmax of a row in float64. */
 const probabilities = (row: readonly number[]): number[] => {
   const largest = row.reduce((a, b) => Math.max(a, b));
   const powers = row.map((value) => Math.exp(value - largest));
@@ -128,7 +128,7 @@ for (const device of ['cpu', 'cuda'] as const) {
               dtype === float64 ? room : Math.max(room, 1e-5),
               `loss ${r} of ${n}`,
               room < 1e-4 ? 1 : 0.01,
-            ); // log of the sum less the logit, which are larger
+            ); // the loss is the log of the sum minus the logit, which are both larger
             near(
               gradients[r] as number[],
               p.map((value, i) => value - (i === target ? 1 : 0)),
@@ -157,12 +157,13 @@ for (const device of ['cpu', 'cuda'] as const) {
             visible.any(1, { keepdim: true }),
             randn([1, 2, seen.length, depth]),
             0,
-          ).to(dtype); // the loss is of rows that see something
+          ).to(dtype); // the loss counts only rows with a visible element
           const [got, want] = [added, visible].map((mask) =>
             attention([q, k, v], mask, g, device),
           ) as [Tensor[], Tensor[]];
           const blind = (got[0] as Tensor).select(2, blindRow).clone();
-          (got[0] as Tensor).select(2, blindRow).zero_(); // as where a bool mask hides all
+          // as with a bool mask that masks everything
+          (got[0] as Tensor).select(2, blindRow).zero_();
           for (const [i, what] of [
             'result',
             'gradient of q',
@@ -175,8 +176,8 @@ for (const device of ['cpu', 'cuda'] as const) {
               room,
               `${what} of depth ${depth}`,
             );
-          // The lowest number of float16 does not swallow a score, which is a float32: what is left
-          // of it counts.
+          // The lowest number of float16 does not absorb a score, which is float32: the remainder
+          // still counts.
           const alike =
             dtype === float16
               ? F.scaledDotProductAttention(q, k, v).select(2, blindRow)

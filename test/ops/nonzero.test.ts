@@ -26,7 +26,7 @@ function assertFinds(x: Tensor): void {
   assert.deepEqual(Array.from(rows.toTypedArray(), Number), expected.flat());
   assert.deepEqual(
     x.nonzero({ asTuple: true }).map((t) => t.shape),
-    // PyTorch counts a tensor without dims as a vector here
+    // PyTorch treats a 0-dim tensor as a vector here
     (shape.length === 0 ? [1] : shape).map(() => [expected.length]),
   );
 }

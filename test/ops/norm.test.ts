@@ -12,7 +12,8 @@ describe('layerNorm', () => {
   });
 
   it('keeps the digits of small steps on a large offset', () => {
-    const steps = arange(1000).float().remainder(7).div(256); // exact on the offsets below
+    // exact after adding the offsets below
+    const steps = arange(1000).float().remainder(7).div(256);
     const expected = layerNorm(steps.to(float64).view([1, 1000]), [1000]);
     for (const offset of [100, 1e4, 3e4]) {
       const actual = layerNorm(steps.add(offset).view([1, 1000]), [1000]).to(float64);

@@ -15,13 +15,13 @@ import {
 } from '../../lib/ops/optimizer-steps.js';
 
 const shapes = [[3, 4], [5], [], [2, 0], [1, 2, 3]];
-/** More tensors than one command takes. */
+/** More tensors than one command can take. */
 const many = Array.from({ length: 70 }, (_, i) => shapes[i % shapes.length] as number[]);
 
 const valueOf = (seed: number, i: number, k: number): number =>
   Math.sin(seed * 12.9 + i * 3.7 + k * 1.3);
 
-/** One tensor for each shape; every second one lies transposed, every third with gaps. */
+/** One tensor for each shape; every second is transposed, every third has gaps. */
 function tensorsOf(seed: number, { positive = false } = {}): Tensor[] {
   return many.map((shape, i) => {
     const count = shape.reduce((a, b) => a * b, 1);

@@ -19,10 +19,7 @@ const count = 20_000;
 const drawn = (fill: (t: Tensor, options: { generator: Generator }) => Tensor, seed = 5): Tensor =>
   fill(zeros([count], { dtype: float64 }), { generator: new Generator().manualSeed(seed) });
 
-/**
- * Mean, variance, skewness and excess of the fourth moment, each within five of its standard errors
- * for these distributions.
- */
+/** Checks mean, variance, skewness and excess kurtosis, each within five standard errors. */
 function assertMoments(t: Tensor, mean: number, variance: number, fourth: number): void {
   const centred = t.sub(mean);
   const near = (actual: Tensor, expected: number, scale: number, what: string): void =>
@@ -32,7 +29,7 @@ function assertMoments(t: Tensor, mean: number, variance: number, fourth: number
     );
   near(t.mean(), mean, Math.sqrt(variance), 'mean');
   near(centred.square().mean(), variance, Math.sqrt(fourth - variance ** 2), 'variance');
-  // Neighbours do not depend on each other.
+  // Neighbours are independent.
   near(
     centred
       .narrow(0, 0, count - 1)

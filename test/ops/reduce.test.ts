@@ -51,13 +51,13 @@ describe('the variance', () => {
     const steps = arange(n).float().remainder(2); // variance 1/4 * n / (n - 1)
     for (const offset of [1e4, 1e6, 1e7])
       near(steps.add(offset).var().item(), (0.25 * n) / (n - 1), 1e-6);
-    // all of it lies between the parts that threads share
+    // all variance lies between the chunks of the threads
     const mixed = concat([zeros([70_000]), ones([70_000])]);
     near(mixed.add(1e6).var(undefined, { correction: 0 }).item(), 0.25, 1e-6);
   });
 
   it('of columns equals that of rows', () => {
-    // Around the ends of runs of rows and of columns that are reduced side by side.
+    // Sizes around the numbers of rows and columns that kernels reduce together.
     for (const [rows, columns] of [
       [1, 3],
       [2, 1],

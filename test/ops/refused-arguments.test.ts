@@ -30,7 +30,7 @@ import {
 
 const ints = (...values: number[]): Tensor => tensor(values, { dtype: int64 });
 const x = ones([2, 3]);
-/** As a caller in plain JavaScript may write it. */
+/** A value of any type, as plain JavaScript may pass it. */
 const anything = (value: unknown): never => value as never;
 
 describe('an invalid argument', () => {

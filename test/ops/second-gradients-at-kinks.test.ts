@@ -44,7 +44,7 @@ function assertNear(actual: unknown, expected: unknown): void {
   }
 }
 
-/** [[a, -a], [-a, a]] of two operands whose difference alone counts. */
+/** [[a, -a], [-a, a]], for functions of the difference of two operands. */
 const ofDifference = (h: number[]): number[][][] => [
   [h, h.map((x) => -x)],
   [h.map((x) => -x), h],

@@ -7,7 +7,7 @@ import { ones, ShardwiseError, type Tensor } from '../../lib/index.js';
 
 const MOST_READS = 100;
 
-/** A sparse array that counts who looks at its elements. */
+/** A sparse array that counts the reads of its elements. */
 function endless(): number[] {
   let reads = 0;
   const count = (): void => {

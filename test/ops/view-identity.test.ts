@@ -19,7 +19,7 @@ const index = (data: number | number[]): Tensor => tensor(data, { dtype: shardwi
 
 type Cases = Record<string, [input: () => Tensor, call: (x: Tensor) => Tensor | undefined]>;
 
-/** Calls that show all of their input. */
+/** Calls that view all of their input. */
 const views: Cases = {
   'reshape to the same shape': [matrix, (x) => x.reshape(x.shape)],
   'reshape of a vector to -1': [vector, (x) => x.reshape(-1)],
@@ -85,7 +85,7 @@ describe('a view of a whole tensor', () => {
   });
 });
 
-/** Calls that return their argument where nothing changes. */
+/** Calls that return their argument if nothing changes. */
 const same: Cases = {
   'flatten of one dim': [vector, (x) => x.flatten()],
   'flatten from a dim to itself': [matrix, (x) => x.flatten(1, -1)],
@@ -112,7 +112,7 @@ describe('a function without an effect', () => {
   }
 });
 
-/** Calls that compute nothing, or may be seen as views: PyTorch copies. */
+/** Calls that change nothing or look like views, but copy in PyTorch. */
 const copies: Cases = {
   'repeat once': [matrix, (x) => x.repeat(1, 1)],
   'tile once': [matrix, (x) => x.tile(1)],
