@@ -64,7 +64,7 @@ export function capture(
       const state = listOf((walk) => walk.value(given), false);
       const result = fn(...given);
       if (!sameList(state, (walk) => walk.value(given), false))
-        tracer.unsupported('an argument that is no tensor was changed');
+        tracer.unsupported('an argument that is not a tensor was changed');
       checkResult(result, tracer);
       const { graph } = tracer;
       graph.outputs = tensorsIn(result).map((t) => tracer.valueOf(tracer.fakeOf(t)));
@@ -74,7 +74,7 @@ export function capture(
     if (changed === undefined) return traced;
     throw new CompileError(
       `compile: the function changes ${changed} when it runs. A graph cannot repeat that: ` +
-        'keep such state in a tensor, or leave out fullgraph and the function runs as it is.',
+        'keep such state in a tensor, or leave out fullgraph to run the function uncompiled.',
       { changed },
     );
   } finally {
@@ -95,7 +95,7 @@ function checkResult(result: unknown, tracer: Tracer): void {
     if (!(item instanceof Tensor) || !item.isFake) return true;
     if (!found.has(item))
       tracer.unsupported('a result was returned inside a Map, a Set or an instance of a class');
-    if (item.constructor !== Tensor) tracer.unsupported(`${kindOf(item)} was made`);
+    if (item.constructor !== Tensor) tracer.unsupported(`${kindOf(item)} was created`);
     return true;
   }, false).value(result);
 }

@@ -51,7 +51,8 @@ export function backendOf(backend: BackendName | CompileBackend, op = 'compile')
   const found = typeof backend === 'function' ? backend : backends.get(backend);
   if (found === undefined)
     throw new ArgumentError(
-      `${op}: there is no backend ${JSON.stringify(backend)}; known backends: ${[...backends.keys()].join(', ')}`,
+      `${op}: there is no backend ${JSON.stringify(backend)}; known backends: ` +
+        `${[...backends.keys()].join(', ')}`,
       { op, given: backend },
     );
   return found;

@@ -105,7 +105,7 @@ export class Tracer {
     this.broken ??= new CompileError(
       `compile: ${what} while the function was captured, at ${at || 'an unknown place'}. A ` +
         'graph cannot repeat that: do it outside of the compiled function, or leave out ' +
-        'fullgraph and the function runs as it is.',
+        'fullgraph to run the function uncompiled.',
       { what, at },
     );
     throw this.broken;
@@ -156,7 +156,7 @@ export class Tracer {
     return (
       this.values.get(t) ??
       this.unsupported(
-        `a tensor of shape [${t.shape.join(', ')}] was used that no captured op made`,
+        `a tensor of shape [${t.shape.join(', ')}] was used that no captured op computed`,
       )
     );
   }
@@ -217,7 +217,7 @@ export class Tracer {
     );
     if (known === undefined || t.requiresGrad)
       this.unsupported(
-        `a tensor of shape [${t.shape.join(', ')}] was used that no captured op made`,
+        `a tensor of shape [${t.shape.join(', ')}] was used that no captured op computed`,
       );
     this.define(t, this.call(detachOp, [known], {}, [t]), 0);
     this.effect('ownVersion', [t], (real) => {
