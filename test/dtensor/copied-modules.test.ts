@@ -11,9 +11,9 @@ import {
 import { nn, randn } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
-describe('a copy of a layer with distributed parameters', () => {
+describe('a deep copy of a layer with distributed parameters', () => {
   it(
-    'has parts of its own in the same placements, and needs no communication',
+    'has its own local shards in the same placements, without communication',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
       const layer = distributeModule(

@@ -18,7 +18,7 @@ import { withRanks } from '../../lib/testing/index.js';
 
 describe('DeviceMesh.run', () => {
   it(
-    'gives its mesh to whatever is given none, across await, to each rank its own',
+    'sets the default mesh of its rank, also across await',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
       const made = await mesh.run(async () => {
@@ -43,7 +43,7 @@ describe('DeviceMesh.run', () => {
   );
 
   it(
-    'is over with its function, and the innermost counts; a mesh that is given always does',
+    'ends with its function; the innermost call counts, and an explicit mesh wins',
     withRanks(2, () => {
       const [outer, inner] = [initDeviceMesh('cpu', [2]), initDeviceMesh('cpu', [1, 2])];
       outer.run(() => {

@@ -39,7 +39,7 @@ describe('ops on distributed tensors', () => {
   const sharded = (mesh: DeviceMesh): Tensor => distributeTensor(ones([4, 2]), mesh, [S0]);
 
   each(
-    'name the op, the argument, the specs and what to do about plain tensors, and the module',
+    'refuse plain tensors with an error that names op, input, specs, advice and module',
     (mesh) => {
       const expected = [
         'matmul: expected distributed tensors, got a plain one as input 1 (plain float32[2, 3]). Distribute it with distributeTensor(t, mesh, [Replicate(), …])',
@@ -64,67 +64,64 @@ describe('ops on distributed tensors', () => {
     },
   );
 
-  each(
-    'name the function that the program called, where that is a composition of other ops',
-    (mesh) => {
-      const [t, plain] = [sharded(mesh), ones([4, 2])];
-      const refused = (call: () => unknown, expected: RegExp): void =>
-        assert.throws(
-          call,
-          (error: Error) =>
-            expected.test(error.message) &&
-            (error.stack ?? '').includes(error.message.split('\n')[0] as string),
-        );
+  each('name the function that the program called if it is made of other ops', (mesh) => {
+    const [t, plain] = [sharded(mesh), ones([4, 2])];
+    const refused = (call: () => unknown, expected: RegExp): void =>
+      assert.throws(
+        call,
+        (error: Error) =>
+          expected.test(error.message) &&
+          (error.stack ?? '').includes(error.message.split('\n')[0] as string),
+      );
+    refused(
+      () => l1Loss(t, plain),
+      /^l1Loss, in sub: expected distributed tensors, got a plain one as input 1/,
+    );
+    refused(() => t.logaddexp2(plain), /^logaddexp2, in \w+: expected distributed tensors/);
+    refused(() => t.add(plain), /^add: expected distributed tensors/);
+    const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
+    explicitRedistribution(() =>
       refused(
-        () => l1Loss(t, plain),
-        /^l1Loss, in sub: expected distributed tensors, got a plain one as input 1/,
-      );
-      refused(() => t.logaddexp2(plain), /^logaddexp2, in \w+: expected distributed tensors/);
-      refused(() => t.add(plain), /^add: expected distributed tensors/);
-      const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
-      explicitRedistribution(() =>
-        refused(
-          () => columns.logSoftmax(1),
-          /^logSoftmax, in \w+: an input would have to be redistributed/,
-        ),
-      );
-    },
-  );
+        () => columns.logSoftmax(1),
+        /^logSoftmax, in \w+: an input would have to be redistributed/,
+      ),
+    );
+  });
 
-  each(
-    'refuse to be redistributed where placements were left out, which may be a variable that has no value',
-    (mesh) => {
-      const t = sharded(mesh);
-      for (const call of [
-        () => t.redistribute(undefined as never),
-        () => t.redistribute(mesh, undefined as never),
-        () => t.redistribute(mesh, { asyncOp: true } as never),
-      ]) {
-        assert.throws(
-          call,
-          (error: Error) =>
-            error instanceof ArgumentError &&
-            /^redistribute: expected placements/.test(error.message),
-        );
-      }
-    },
-  );
+  each('refuse redistribute with undefined placements', (mesh) => {
+    const t = sharded(mesh);
+    for (const call of [
+      () => t.redistribute(undefined as never),
+      () => t.redistribute(mesh, undefined as never),
+      () => t.redistribute(mesh, { asyncOp: true } as never),
+    ]) {
+      assert.throws(
+        call,
+        (error: Error) =>
+          error instanceof ArgumentError &&
+          /^redistribute: expected placements/.test(error.message),
+      );
+    }
+  });
 
-  each('take numbers and plain tensors without dims as they are', async (mesh) => {
+  each('take numbers and plain 0-d tensors as replicated', async (mesh) => {
     const t = sharded(mesh).mul(ones([]).mul(3)).add(1);
     assert.deepEqual(t.placements, [S0]);
     assert.deepEqual([...(await t.read())], Array(8).fill(4));
   });
 
-  each('add a number to terms once, and multiply each of them', async (mesh) => {
-    const terms = DTensor.fromLocal(ones([2]), mesh, [P]);
-    assert.deepEqual([...(await terms.add(1).read())], [3, 3]);
-    assert.deepEqual([terms.mul(3).placements, [...(await terms.mul(3).read())]], [[P], [6, 6]]);
-    assert.deepEqual([...(await terms.mul(terms).read())], [4, 4]);
-    assert.deepEqual([...(await terms.neg().relu().read())], [0, 0]);
-  });
+  each(
+    'add a number to a Partial tensor once, and multiply each partial value by it',
+    async (mesh) => {
+      const terms = DTensor.fromLocal(ones([2]), mesh, [P]);
+      assert.deepEqual([...(await terms.add(1).read())], [3, 3]);
+      assert.deepEqual([terms.mul(3).placements, [...(await terms.mul(3).read())]], [[P], [6, 6]]);
+      assert.deepEqual([...(await terms.mul(terms).read())], [4, 4]);
+      assert.deepEqual([...(await terms.neg().relu().read())], [0, 0]);
+    },
+  );
 
-  each('keep placements in place, or refuse', (mesh) => {
+  each('keep placements in place, or throw', (mesh) => {
     const t = sharded(mesh);
     assert.equal(t.add_(distributeTensor(ones([4, 2]), mesh, [S1])), t);
     assert.deepEqual(t.placements, [S0]);
@@ -136,27 +133,30 @@ describe('ops on distributed tensors', () => {
     assert.throws(() => terms.relu_(), /may not change placements/);
   });
 
-  each('write through views that are views, and refuse those that are none', async (mesh) => {
-    const t = sharded(mesh);
-    t.view([8]).add_(1);
-    t.select(1, 0).mul_(2);
-    assert.deepEqual([...(await t.read())], [4, 2, 4, 2, 4, 2, 4, 2]);
-    const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
-    for (const view of [
-      columns.view([8]),
-      columns.view([8]).view([2, 4]),
-      columns.view([8]).detach(),
-    ]) {
-      assert.throws(
-        () => view.add_(1),
-        /add: this tensor cannot be changed in place: it is a view of a tensor placed as \[Shard\(1\)\] whose data had to be moved for it/,
-      );
-    }
-    columns.view([8]).clone().add_(1);
-    assert.deepEqual([...(await columns.read())], Array(8).fill(1));
-  });
+  each(
+    'write through views, and refuse in-place changes of results that are not views',
+    async (mesh) => {
+      const t = sharded(mesh);
+      t.view([8]).add_(1);
+      t.select(1, 0).mul_(2);
+      assert.deepEqual([...(await t.read())], [4, 2, 4, 2, 4, 2, 4, 2]);
+      const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
+      for (const view of [
+        columns.view([8]),
+        columns.view([8]).view([2, 4]),
+        columns.view([8]).detach(),
+      ]) {
+        assert.throws(
+          () => view.add_(1),
+          /add: this tensor cannot be changed in place: it is a view of a tensor placed as \[Shard\(1\)\] whose data had to be moved for it/,
+        );
+      }
+      columns.view([8]).clone().add_(1);
+      assert.deepEqual([...(await columns.read())], Array(8).fill(1));
+    },
+  );
 
-  each('redistribute nothing inside explicitRedistribution', (mesh) => {
+  each('throw inside explicitRedistribution where they would redistribute an input', (mesh) => {
     const [rows, columns] = [sharded(mesh), distributeTensor(ones([4, 2]), mesh, [S1])];
     explicitRedistribution(() => {
       assert.throws(
@@ -169,27 +169,24 @@ describe('ops on distributed tensors', () => {
     assert.deepEqual(rows.add(columns).placements, [S0]);
   });
 
-  each(
-    'still reduce inside explicitRedistribution what they compute over ranks, with their inputs as they lie',
-    (mesh) => {
-      const logits = distributeTensor(ones([2, 4]), mesh, [S1]);
-      const p = new nn.Parameter(sharded(mesh));
-      p.grad = sharded(mesh);
-      const comm = new CommDebugMode();
-      const inside = (fn: () => unknown): unknown => comm.run(() => explicitRedistribution(fn));
-      inside(() =>
-        crossEntropy(
-          logits,
-          distributeTensor(tensor([0, 3], { dtype: int64 }), mesh, [R], { srcDataRank: null }),
-        ),
-      );
-      assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
-      inside(() => nn.utils.clipGradNorm_([p], 1));
-      assert.deepEqual(comm.getCommCounts(), { allReduce: 3 });
-    },
-  );
+  each('may communicate inside explicitRedistribution if no input is redistributed', (mesh) => {
+    const logits = distributeTensor(ones([2, 4]), mesh, [S1]);
+    const p = new nn.Parameter(sharded(mesh));
+    p.grad = sharded(mesh);
+    const comm = new CommDebugMode();
+    const inside = (fn: () => unknown): unknown => comm.run(() => explicitRedistribution(fn));
+    inside(() =>
+      crossEntropy(
+        logits,
+        distributeTensor(tensor([0, 3], { dtype: int64 }), mesh, [R], { srcDataRank: null }),
+      ),
+    );
+    assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
+    inside(() => nn.utils.clipGradNorm_([p], 1));
+    assert.deepEqual(comm.getCommCounts(), { allReduce: 3 });
+  });
 
-  it('run ops of users on whole tensors, and warn once', async () => {
+  it('run custom ops on replicated tensors, and warn once', async () => {
     const warnings: string[] = [];
     const listen = (warning: Error): void =>
       void warnings.push(`${warning.name}: ${warning.message}`);
@@ -210,7 +207,7 @@ describe('ops on distributed tensors', () => {
     ]);
   });
 
-  each('step parameters of several meshes and plain ones together', async (mesh) => {
+  each('update plain parameters and those of several meshes in one step', async (mesh) => {
     const params = [
       new nn.Parameter(sharded(mesh)),
       new nn.Parameter(distributeTensor(ones([3]), initDeviceMesh('cpu', [1, 2]), [R, S0])),
@@ -226,7 +223,7 @@ describe('ops on distributed tensors', () => {
       assert.deepEqual([...(await p.detach().read())], Array(p.numel()).fill(-1));
   });
 
-  each('refuse a step where a state is held otherwise than its parameter, or plain', (mesh) => {
+  each('refuse a step if a state has other placements than its parameter, or is plain', (mesh) => {
     const p = new nn.Parameter(sharded(mesh));
     p.sum().backward();
     const optimizer = new optim.SGD([p], { lr: 1, momentum: 0.9 });

@@ -23,7 +23,7 @@ const rootOf = (rank: number): DeviceMesh =>
 
 describe('equal meshes', () => {
   it(
-    'have one group, however a rank has come by them',
+    'have one group, however a rank created them',
     withRanks(4, async (rank) => {
       // Half of the ranks make the slice first, the others the mesh of its own.
       const meshes =
@@ -38,7 +38,7 @@ describe('equal meshes', () => {
   );
 
   it(
-    'meet in ops, redistribute, and modules',
+    'can be mixed in ops, redistribute and modules',
     withRanks(4, async (rank) => {
       const [slice, root] = [grid().get('tp'), rootOf(rank)];
       manualSeed(3);
@@ -61,7 +61,7 @@ describe('equal meshes', () => {
   );
 
   it(
-    'are apart where one stands on groups of its own',
+    'are different meshes if one was created from its own groups',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
       const other = DeviceMesh.fromGroup(newGroup([0, 1]), 'cpu', { meshDimNames: ['tp'] });

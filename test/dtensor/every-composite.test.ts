@@ -43,13 +43,13 @@ async function checkComposite({ name, fn, samples }: Composite): Promise<void> {
   });
 }
 
-describe('every composition on distributed tensors', function () {
+describe('every composite function on distributed tensors', function () {
   this.timeout(60_000 * runs);
   const ranks = reusedRanks(WORLD);
 
   for (const composite of allComposites()) {
     if (composite.readsValues) continue;
-    it(`gives what it gives on one device, with its gradients: ${composite.name}`, async () =>
+    it(`has the values and gradients of one device: ${composite.name}`, async () =>
       void (await ranks.run(() => checkComposite(composite))));
   }
 });

@@ -130,10 +130,10 @@ describe('every op on distributed tensors', function () {
 
   for (const op of ops()) {
     if (samplesOf(op).length === 0) continue;
-    it(`gives what it gives on one device, with its gradients: ${op.name}`, async () =>
+    it(`has the values and gradients of one device: ${op.name}`, async () =>
       void (await ranks.run(() => checkOp(op, checkCall))));
     if (op.pointwise === null && op.updates < 0) continue;
-    it(`keeps placements in place: ${op.name}`, async () =>
+    it(`keeps placements when it writes in place: ${op.name}`, async () =>
       void (await ranks.run(() => checkOp(op, checkInPlace))));
   }
 });

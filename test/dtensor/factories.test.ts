@@ -103,12 +103,12 @@ const draws: Record<string, (t: Tensor) => Tensor> = {
   'normal around a mean': (t) => normal(t, 2),
 };
 
-describe('distributed tensors made from nothing', () => {
+describe('factories of distributed tensors', () => {
   const ranks = reusedRanks(4);
   const meshes = [[4], [2, 2], [3]];
 
   for (const [name, [plain, sharded]] of Object.entries(factories)) {
-    it(`have the values of plain ones: ${name}`, async () => {
+    it(`have the values of plain factories: ${name}`, async () => {
       await ranks.run(async () => {
         const rng = new Rng(5);
         for (const size of meshes) {
@@ -135,7 +135,7 @@ describe('distributed tensors made from nothing', () => {
     });
   }
 
-  it('may be empty, and replicated where no placements are given', async () => {
+  it('create uninitialized tensors, and replicate without placements', async () => {
     await ranks.run(() => {
       const mesh = initDeviceMesh('cpu', [4]);
       const t = dtensorEmpty([6, 2], { mesh, placements: [Shard(0)], dtype: bool });
@@ -144,7 +144,7 @@ describe('distributed tensors made from nothing', () => {
     });
   });
 
-  it('refuse terms, placements that do not fit, and what is no mesh', async () => {
+  it('refuse Partial, placements that do not fit, and a mesh that is not a mesh', async () => {
     await ranks.run(() => {
       const mesh = DeviceMesh('cpu', [0, 1, 2, 3]);
       assert.throws(
@@ -172,11 +172,11 @@ describe('distributed tensors made from nothing', () => {
   });
 });
 
-describe('what is drawn beside distributed tensors', () => {
+describe('random ops on distributed tensors', () => {
   const ranks = reusedRanks(4);
 
   for (const [name, fn] of Object.entries(draws)) {
-    it(`has the values of one device: ${name}`, async () => {
+    it(`have the values of one device: ${name}`, async () => {
       await ranks.run(async () => {
         const rng = new Rng(9);
         const values = linspace(-1, 1, 60, { dtype: float64 }).reshape(shape);

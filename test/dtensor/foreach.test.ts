@@ -40,7 +40,7 @@ function parameters(mesh: ReturnType<typeof initDeviceMesh>): {
   return { whole: pairs.map((pair) => pair.whole), own: pairs.map((pair) => pair.own) };
 }
 
-describe('lists of parameters', () => {
+describe('foreach ops on plain and distributed parameters', () => {
   for (const [name, make] of [
     ['SGD', (list: nn.Parameter[]) => new optim.SGD(list, { lr: 0.1, momentum: 0.9 })],
     ['AdamW', (list: nn.Parameter[]) => new optim.AdamW(list, { lr: 0.1 })],
@@ -50,7 +50,7 @@ describe('lists of parameters', () => {
     ],
   ] as const) {
     it(
-      `${name} steps without communication`,
+      `${name}: a step needs no communication`,
       withRanks(3, async () => {
         const { whole, own } = parameters(initDeviceMesh('cpu', [3]));
         const [a, b] = [make(whole), make(own)];
@@ -67,7 +67,7 @@ describe('lists of parameters', () => {
   }
 
   it(
-    'a gradient that is held in another way is brought to its parameter, a plain one refused',
+    'a gradient is redistributed to the placements of its parameter; a plain one is refused',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const { whole, own } = parameters(mesh);
@@ -91,7 +91,7 @@ describe('lists of parameters', () => {
 
   for (const normType of [2, 1, 3, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
     it(
-      `clipGradNorm_ with the ${normType}-norm: one reduction for all that are held alike, the whole norm as a plain tensor`,
+      `clipGradNorm_ with the ${normType}-norm reduces once for all parameters of equal placements`,
       withRanks(3, async () => {
         const { whole, own } = parameters(initDeviceMesh('cpu', [3]));
         const comm = new CommDebugMode();

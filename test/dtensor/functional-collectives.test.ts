@@ -27,7 +27,7 @@ const matrix = (rank: number): Tensor =>
 
 describe('functional collectives', () => {
   it(
-    'reduce, and pass gradients on',
+    'allReduce reduces values and gradients',
     withRanks(2, async (rank) => {
       const x = matrix(rank).requiresGrad_();
       const sum = functional.allReduce(x, 'sum');
@@ -41,7 +41,7 @@ describe('functional collectives', () => {
   );
 
   it(
-    'broadcast, and bring the gradients of all back to the one that was sent',
+    'broadcast sums the gradients of all ranks on the source',
     withRanks(3, async (rank) => {
       const x = matrix(rank).requiresGrad_();
       const sent = functional.broadcast(x.mul(2), 1);
@@ -55,7 +55,7 @@ describe('functional collectives', () => {
   );
 
   it(
-    'gather along any dim, and scatter the gradients',
+    'allGatherTensor gathers along any dim, and its gradient is scattered',
     withRanks(2, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2]);
       const x = matrix(rank).requiresGrad_();
@@ -73,7 +73,7 @@ describe('functional collectives', () => {
   );
 
   it(
-    'return tensors that tell they are results of collectives, until they are waited for',
+    'return AsyncCollectiveTensors until waitTensor is called',
     withRanks(2, async (rank) => {
       const x = matrix(rank);
       const results = [
@@ -98,7 +98,7 @@ describe('functional collectives', () => {
   );
 
   it(
-    'have their like in a redistribution with asyncOp, where something moves',
+    'redistribute with asyncOp gives an AsyncCollectiveTensor if data moves',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const rows = DTensor.fromLocal(matrix(0), mesh, [Shard(0)]);
@@ -116,7 +116,7 @@ describe('functional collectives', () => {
   );
 
   it(
-    'reduce and scatter, exchange, broadcast, and wait for nothing',
+    'reduceScatterTensor, allToAllSingle and broadcast return without waiting',
     withRanks(2, async (rank) => {
       const part = functional.reduceScatterTensor(matrix(rank), 'sum', 1);
       assert.deepEqual(
@@ -167,12 +167,12 @@ async function gatherUneven(place: number): Promise<void> {
   assert.deepEqual(await list(columns.t().contiguous()), await list(numbered()));
 }
 
-describeOverEngines('gathering parts of different sizes', () => {
-  it('gives all of them, with gradients, where the sizes of all are given', async () => {
+describeOverEngines('allGatherTensor of different sizes', () => {
+  it('gathers values and gradients if the sizes of all ranks are given', async () => {
     await onRanks(3, gatherUneven);
   });
 
-  it('is within a group, in its order', async () => {
+  it('works within a group, in the order of the group', async () => {
     await onRanks(4, async (rank) => {
       const group = newGroup([3, 0, 1]);
       if (rank === 2) return;
@@ -183,7 +183,7 @@ describeOverEngines('gathering parts of different sizes', () => {
 
   const site = /functional-collectives\.test\.[jt]s:\d+:\d+\)?/.source;
 
-  it('says without the sizes what each rank gave, and how to give them', async () => {
+  it('without sizes, reports the shape of each rank and how to pass sizes', async () => {
     const error = await errorOf(
       onRanks(2, async (rank) => functional.allGatherTensor(zeros([4, 2 + rank]), 1).read()),
     );
@@ -199,7 +199,7 @@ describeOverEngines('gathering parts of different sizes', () => {
     );
   });
 
-  it('says where other dims differ, and where ranks give different sizes', async () => {
+  it('reports other dims that differ, and different sizes lists of ranks', async () => {
     const shapes = await errorOf(
       onRanks(2, async (rank) => functional.allGatherTensor(zeros([2, 3 + rank]), 0).read()),
     );
@@ -221,7 +221,7 @@ describeOverEngines('gathering parts of different sizes', () => {
     );
   });
 
-  it('is not what gather and scatter do, which say so', async () => {
+  it('is refused by gather and scatter', async () => {
     const gathered = await errorOf(
       onRanks(2, async (rank) => {
         const t = zeros([2 + rank]);
@@ -251,10 +251,10 @@ describeOverEngines('gathering parts of different sizes', () => {
   });
 });
 
-describe('gathering parts of different sizes', () => {
+describe('allGatherTensor of different sizes', () => {
   it('works in processes', withRanks(3, gatherUneven, { mode: 'process' }));
 
-  it('has the shape of all in a fake world', async () => {
+  it('has the whole shape in a fake world', async () => {
     await initProcessGroup('fake', { rank: 1, worldSize: 3 });
     assert.deepEqual(
       functional.allGatherTensor(zeros([0, 2]), 0, undefined, { sizes }).shape,
@@ -264,7 +264,7 @@ describe('gathering parts of different sizes', () => {
   });
 
   it(
-    'takes sizes that are sizes, one for each rank, and this rank has its own',
+    'requires one valid size for each rank, and the right one for this rank',
     withRanks(2, async (rank) => {
       const x = zeros([2, 3]);
       const refused = (

@@ -23,7 +23,7 @@ const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.read(
 /** A local gradient that says whose it is. */
 const scaled = (t: Tensor, value: number): Tensor => t.newFull(t.shape, value);
 
-describe('the gradients of tensors that become distributed and plain again', () => {
+describe('conversion between plain and distributed tensors', () => {
   const ranks = reusedRanks(WORLD);
   const each = (name: string, fn: (rank: number, mesh: DeviceMesh) => Promise<void>): void => {
     it(
@@ -32,7 +32,7 @@ describe('the gradients of tensors that become distributed and plain again', () 
     );
   };
 
-  each('toLocal takes local gradients as the parts of the whole', async (rank, mesh) => {
+  each('toLocal takes local gradients as the shards of the gradient', async (rank, mesh) => {
     const t = distributeTensor(ones([6, 2], { requiresGrad: true }), mesh, [S0]);
     const local = t.toLocal();
     local.backward(scaled(local, rank + 1));
@@ -43,14 +43,17 @@ describe('the gradients of tensors that become distributed and plain again', () 
     );
   });
 
-  each('toLocal of copies takes the own gradient for that of the whole', async (_, mesh) => {
-    const t = distributeTensor(ones([2], { requiresGrad: true }), mesh);
-    t.toLocal().backward(ones([2]));
-    assert.deepEqual(
-      [t.grad?.placements, await numbers((t.grad as Tensor).toLocal())],
-      [[R], [1, 1]],
-    );
-  });
+  each(
+    'toLocal of a replicated tensor takes its own gradient as the whole gradient',
+    async (_, mesh) => {
+      const t = distributeTensor(ones([2], { requiresGrad: true }), mesh);
+      t.toLocal().backward(ones([2]));
+      assert.deepEqual(
+        [t.grad?.placements, await numbers((t.grad as Tensor).toLocal())],
+        [[R], [1, 1]],
+      );
+    },
+  );
 
   each(
     'toLocal with gradPlacements Partial adds the gradients of all ranks',
@@ -66,7 +69,7 @@ describe('the gradients of tensors that become distributed and plain again', () 
   );
 
   each(
-    'toLocal refuses a gradient that is not the part which gradPlacements say',
+    'toLocal refuses a gradient that does not have the shape of gradPlacements',
     async (rank, mesh) => {
       const t = distributeTensor(ones([WORLD, 2], { requiresGrad: true }), mesh);
       const local = t.toLocal({ gradPlacements: [S0] }).narrow(0, 0, 1);
@@ -81,7 +84,7 @@ describe('the gradients of tensors that become distributed and plain again', () 
   );
 
   each(
-    'fromLocal names itself and what to do where the part is not that of the shape',
+    'fromLocal refuses a local tensor that does not fit the shape, with advice',
     async (_, mesh) => {
       const whole = { shape: [WORLD, 3], stride: [3, 1] };
       assert.throws(
@@ -101,14 +104,14 @@ describe('the gradients of tensors that become distributed and plain again', () 
     },
   );
 
-  each('toLocal of terms gives each rank its own gradient', async (rank, mesh) => {
+  each('toLocal of a Partial tensor gives each rank its own gradient', async (rank, mesh) => {
     const leaf = scaled(ones([3]), rank).requiresGrad_();
     const local = DTensor.fromLocal(leaf, mesh, [P]).toLocal();
     local.backward(scaled(local, rank + 1));
     assert.deepEqual(await numbers(leaf.grad as Tensor), [rank + 1, rank + 1, rank + 1]);
   });
 
-  it('fromLocal takes parts that mesh dims have cut in another order; a wrong order is refused, also by redistribute', async () => {
+  it('fromLocal takes a shard order; a wrong one is refused, also by redistribute', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [2, 2]);
       const t = distributeTensor(arange(6, { dtype: float32 }), mesh, [S0, S0]);
@@ -132,33 +135,39 @@ describe('the gradients of tensors that become distributed and plain again', () 
     });
   });
 
-  each('fromLocal gives the part of a gradient that has other placements', async (rank, mesh) => {
-    const leaf = ones([2, 3], { requiresGrad: true });
-    const t = DTensor.fromLocal(leaf, mesh, [S0]);
-    t.backward(DTensor.fromLocal(arange(24, { dtype: float32 }).reshape([8, 3]), mesh, [R]));
-    assert.deepEqual(
-      await numbers(leaf.grad as Tensor),
-      Array.from({ length: 6 }, (_, i) => rank * 6 + i),
-    );
-  });
+  each(
+    'fromLocal gives the local shard of a gradient with other placements',
+    async (rank, mesh) => {
+      const leaf = ones([2, 3], { requiresGrad: true });
+      const t = DTensor.fromLocal(leaf, mesh, [S0]);
+      t.backward(DTensor.fromLocal(arange(24, { dtype: float32 }).reshape([8, 3]), mesh, [R]));
+      assert.deepEqual(
+        await numbers(leaf.grad as Tensor),
+        Array.from({ length: 6 }, (_, i) => rank * 6 + i),
+      );
+    },
+  );
 
-  each('fromLocal of terms gives every rank the whole gradient, undivided', async (_, mesh) => {
-    const leaf = ones([2], { requiresGrad: true });
-    DTensor.fromLocal(leaf, mesh, [P])
-      .redistribute([R])
-      .toLocal()
-      .backward(ones([2]));
-    assert.deepEqual(await numbers(leaf.grad as Tensor), [1, 1]);
-  });
+  each(
+    'fromLocal of partial values gives every rank the whole gradient, undivided',
+    async (_, mesh) => {
+      const leaf = ones([2], { requiresGrad: true });
+      DTensor.fromLocal(leaf, mesh, [P])
+        .redistribute([R])
+        .toLocal()
+        .backward(ones([2]));
+      assert.deepEqual(await numbers(leaf.grad as Tensor), [1, 1]);
+    },
+  );
 
-  each('fromLocal adds up a gradient that comes in terms', async (rank, mesh) => {
+  each('fromLocal reduces a gradient that is Partial', async (rank, mesh) => {
     const leaf = ones([2], { requiresGrad: true });
     DTensor.fromLocal(leaf, mesh, [R]).backward(DTensor.fromLocal(scaled(leaf, rank), mesh, [P]));
     assert.deepEqual(await numbers(leaf.grad as Tensor), [6, 6]);
   });
 
   each(
-    'redistribute gives gradients back in the placements of its input, also where it moves nothing',
+    'redistribute brings gradients to the placements of its input, even if it moves nothing',
     async (_, mesh) => {
       for (const [from, to] of [
         [S0, R],
@@ -177,7 +186,7 @@ describe('the gradients of tensors that become distributed and plain again', () 
   );
 
   each(
-    'fullTensor gives each rank its own gradient of the copy, or with gradPlacements their sum',
+    'fullTensor takes the gradient of each rank, or with gradPlacements their sum',
     async (rank, mesh) => {
       const t = distributeTensor(ones([5], { requiresGrad: true }), mesh, [S0]);
       const whole = t.fullTensor();
@@ -197,7 +206,7 @@ describe('the gradients of tensors that become distributed and plain again', () 
   );
 });
 
-describe('what tensors between ranks refuse', () => {
+describe('distributed tensors refuse', () => {
   const ranks = reusedRanks(WORLD);
   const refuses = (name: string, message: RegExp, fn: (mesh: DeviceMesh) => unknown): void => {
     it(name, async () => {
@@ -217,12 +226,12 @@ describe('what tensors between ranks refuse', () => {
     (mesh) => whole(mesh).redistribute(initDeviceMesh('cpu', [4]), [S0]),
   );
   refuses(
-    'redistribute to terms',
+    'redistribute to Partial',
     /mesh dim tp cannot go from Replicate\(\) to Partial\(sum\): only an op that computes partial values produces Partial/,
     (mesh) => whole(mesh).redistribute([S0, P]),
   );
   refuses(
-    'redistribute of terms to other terms',
+    'redistribute from one Partial to another',
     /cannot go from Partial\(sum\) to Partial\(max\)/,
     (mesh) => DTensor.fromLocal(ones([2]), mesh, [P, R]).redistribute([Partial('max'), R]),
   );
@@ -237,7 +246,7 @@ describe('what tensors between ranks refuse', () => {
     (mesh) => whole(mesh).add(distributeTensor(ones([4, 4]), initDeviceMesh('cpu', [4]))),
   );
   refuses(
-    'distributeTensor into terms',
+    'distributeTensor with Partial',
     /expected Shard or Replicate, got \[Partial\(sum\), Replicate\(\)\]/,
     (mesh) => distributeTensor(ones([2]), mesh, [P, R]),
   );
@@ -250,7 +259,7 @@ describe('what tensors between ranks refuse', () => {
   refuses('fromLocal with a shape and no stride', /expected both shape and stride/, (mesh) =>
     DTensor.fromLocal(ones([2]), mesh, [S0, R], { shape: [4] }),
   );
-  refuses('a shard dim that is not there', /Shard\(2\) does not fit a tensor of 2 dims/, (mesh) =>
+  refuses('a shard dim that does not exist', /Shard\(2\) does not fit a tensor of 2 dims/, (mesh) =>
     whole(mesh).redistribute([Shard(2), R]),
   );
   refuses(

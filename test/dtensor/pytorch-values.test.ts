@@ -21,10 +21,10 @@ const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 
 const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.read(), Number);
 
-describe("numbers of PyTorch's tests of distributed tensors", () => {
+describe("values of PyTorch's tests of distributed tensors: ", () => {
   const ranks = reusedRanks(WORLD);
 
-  it('a product of pieces, replicated, and its gradients', async () => {
+  it('a product of sharded tensors, replicated, and its gradients', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
       const [x, y] = [
@@ -48,7 +48,7 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
     });
   });
 
-  it('placements answer what they are', () => {
+  it('the predicates of placements', () => {
     const value = (p: Placement): number =>
       p.isReplicate()
         ? 1
@@ -60,7 +60,7 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
     assert.deepEqual([S0, R, P].map(value), [8, 1, 3]);
   });
 
-  it('attributes of a mesh, with one group object', async () => {
+  it('the attributes of a mesh, with one group object', async () => {
     await ranks.run((rank) => {
       const mesh = DeviceMesh('cpu', [0, 1]);
       assert.equal(mesh.size() + mesh.size(0) + mesh.size(-1), 6);
@@ -88,7 +88,7 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
     });
   });
 
-  it('terms that are scattered unevenly', async () => {
+  it('partial values that are scattered unevenly', async () => {
     await ranks.run((rank) => {
       const mesh = DeviceMesh('cpu', [1, 3]);
       const result = DTensor.fromLocal(ones([10, 257, 160]), mesh, [P]).redistribute(mesh, [S1]);
@@ -105,7 +105,7 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
     });
   });
 
-  it('the constructor takes a part and a spec', async () => {
+  it('the constructor with a local shard and a spec', async () => {
     await ranks.run((rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2]);
       const spec = DTensorSpec(mesh, [R, S0], {
@@ -125,7 +125,7 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
     });
   });
 
-  it('a linear layer whose contraction is cut gives terms, and results that do not lie row-major', async () => {
+  it('a linear layer with a sharded contracted dim gives Partial, and strides that are not row-major', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
       const weight = distributeTensor(rand([16, 4], { requiresGrad: true }), mesh, [S1]);
@@ -141,7 +141,7 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
     });
   });
 
-  it('terms plus themselves stay terms', async () => {
+  it('Partial plus itself stays Partial', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
       const x = DTensor.fromLocal(ones([10, 10], { requiresGrad: true }), mesh, [P]);
@@ -153,7 +153,7 @@ describe("numbers of PyTorch's tests of distributed tensors", () => {
     });
   });
 
-  it('gradients come in other placements than results have', async () => {
+  it('gradients with other placements than their results', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
       const [weight, bias] = [ones([4]), zeros([4])].map((t) =>

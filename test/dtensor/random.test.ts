@@ -80,11 +80,11 @@ const draws: Record<string, (mesh: DeviceMesh) => Tensor> = {
   },
 };
 
-describe('random numbers of ranks that each have a seed of their own', () => {
+describe('random numbers of a mesh whose ranks have different seeds', () => {
   const ranks = reusedRanks(4);
 
   for (const [name, draw] of Object.entries(draws)) {
-    it(`are the same on all of them: ${name}`, async () => {
+    it(`are equal on all ranks: ${name}`, async () => {
       const [first, ...others] = await ranks.run((rank) => {
         seed();
         for (let i = 0; i < rank; i++) rand([1]);
@@ -94,7 +94,7 @@ describe('random numbers of ranks that each have a seed of their own', () => {
     });
   }
 
-  it('differ from draw to draw, and in plain tensors from rank to rank', async () => {
+  it('differ between draws, and for plain tensors between ranks', async () => {
     const drawn = await ranks.run(async () => {
       seed();
       const mesh = meshOf();
@@ -107,7 +107,7 @@ describe('random numbers of ranks that each have a seed of their own', () => {
     assert.equal(new Set(drawn.flat().map(String)).size, 2 + 4);
   });
 
-  it('are those of one device after a seed, whatever ranks draw for themselves', async () => {
+  it('equal those of one device after manualSeed, whatever plain tensors the ranks draw', async () => {
     manualSeed(1);
     const expected = [randn([3]), rand([2, 2])].map((t) => t.tolist());
     await ranks.run(async (rank) => {
@@ -122,7 +122,7 @@ describe('random numbers of ranks that each have a seed of their own', () => {
     });
   });
 
-  it('count what all ranks of a mesh have drawn, on slices and on meshes around them', async () => {
+  it('advance only with draws of all ranks of a mesh, also on slices and on larger meshes', async () => {
     manualSeed(2);
     const expected = [0, 1, 2, 3, 4].map(() => rand([2]).tolist());
     await ranks.run(async (rank) => {
@@ -139,7 +139,7 @@ describe('random numbers of ranks that each have a seed of their own', () => {
     });
   });
 
-  it('are told apart where ranks were given different seeds, as soon as they communicate', async () => {
+  it('cause an error at the next communication if the ranks were given different seeds', async () => {
     const messages = await ranks.run(async (rank) => {
       manualSeed(rank === 2 ? 8 : 7);
       const t = dtensorRandn([8], { mesh: initDeviceMesh('cpu', [4]), placements: [Shard(0)] });
@@ -155,10 +155,10 @@ describe('random numbers of ranks that each have a seed of their own', () => {
   });
 });
 
-describe('the state of random numbers on ranks', () => {
+describe('the RNG state of a program with ranks', () => {
   const ranks = reusedRanks(2);
 
-  it('is plain data that brings distributed draws back, too', async () => {
+  it('is plain data and restores draws on meshes too', async () => {
     await ranks.run(async (rank) => {
       seed();
       const mesh = initDeviceMesh('cpu', [2]);
@@ -181,7 +181,7 @@ describe('the state of random numbers on ranks', () => {
     });
   });
 
-  it('may be that of one device, from which distributed draws go on', async () => {
+  it('may come from one device, and draws on meshes continue from it', async () => {
     manualSeed(5);
     rand([3]);
     const state = getRngState();
@@ -195,7 +195,7 @@ describe('the state of random numbers on ranks', () => {
     });
   });
 
-  it('is refused where it is none', () => {
+  it('is refused if it is malformed', () => {
     const bad = [
       { seed: -1, offset: 0, draws: {} },
       { seed: 0, offset: 0.5, draws: {} },
@@ -214,10 +214,10 @@ describe('the state of random numbers on ranks', () => {
   });
 });
 
-describe('parameters that ranks have made each by itself', () => {
+describe('parameters that the ranks initialized with different values', () => {
   const ranks = reusedRanks(2);
 
-  it('become one where SequenceParallel replicates them, unless it is told that they are equal', async () => {
+  it('become equal when SequenceParallel replicates them, unless srcDataRank is null', async () => {
     const weights = await ranks.run(async (rank) => {
       const mesh = initDeviceMesh('cpu', [2]);
       const made = (): nn.LayerNorm => {

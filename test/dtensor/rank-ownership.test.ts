@@ -46,7 +46,7 @@ async function used(
   return error;
 }
 
-describe('what belongs to another rank of the process', () => {
+describe('an object of another rank of the process', () => {
   const tensors: Record<string, (t: Tensor, mesh: DeviceMesh, own: Tensor) => unknown> = {
     'an op': (t) => t.add(1),
     'an op with an own tensor behind it': (t, _, own) => t.add(own),
@@ -55,7 +55,7 @@ describe('what belongs to another rank of the process', () => {
     'redistribute()': (t) => t.redistribute([Replicate()]),
   };
   for (const [name, use] of Object.entries(tensors)) {
-    it(`is refused as a tensor: ${name}`, async () => {
+    it(`is refused as a tensor by ${name}`, async () => {
       const { message, cause } = await used(use);
       assert.match(
         message,
@@ -74,7 +74,7 @@ describe('what belongs to another rank of the process', () => {
     'an op with an own tensor before it': (t, _, own) => own.add(t),
   };
   for (const [name, use] of Object.entries(meshes)) {
-    it(`is refused as a mesh: ${name}`, async () => {
+    it(`is refused as a mesh by ${name}`, async () => {
       assert.match(
         (await used(use)).message,
         /^rank 1 failed: [\w.]+: the mesh \(tp: 2\) belongs to rank 0, and rank 1 uses it\. /,
@@ -90,7 +90,7 @@ describe('what belongs to another rank of the process', () => {
     allGather: (t) => t.read(), // reading is below ops
   };
   for (const [name, use] of Object.entries(groups)) {
-    it(`is refused as a group: ${name}`, async () => {
+    it(`is refused as a group by ${name}`, async () => {
       assert.match(
         (await used(use)).message,
         new RegExp(
@@ -100,7 +100,7 @@ describe('what belongs to another rank of the process', () => {
     });
   }
 
-  it('may be looked at once the rank has ended', async () => {
+  it('may be inspected after its rank has ended', async () => {
     const [t] = await launch(2, () =>
       distributeTensor(ones([4]), initDeviceMesh('cpu', [2]), [Shard(0)]),
     );

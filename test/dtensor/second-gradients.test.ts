@@ -27,7 +27,7 @@ function secondGradient(fn: (x: Tensor) => Tensor, x: Tensor): Tensor {
 describe('second derivatives of distributed tensors', () => {
   for (const [name, fn] of Object.entries(views)) {
     it(
-      `through ${name}`,
+      `are those of one device through ${name}`,
       withRanks(3, async () => {
         const mesh = initDeviceMesh('cpu', [3]);
         manualSeed(4);

@@ -4,9 +4,9 @@ import { float64, layerNorm, manualSeed, ones, randn } from '../../lib/index.js'
 import { withRanks } from '../../lib/testing/index.js';
 import { assertClose } from '../parallel/compare.js';
 
-describe('strided local parts', () => {
+describe('local shards that are not contiguous', () => {
   it(
-    'are copied by contiguous(), and so for kernels that take dense rows, though the whole counts as dense',
+    'are copied by contiguous() and for kernels of dense rows, although the whole tensor is contiguous',
     withRanks(2, async (rank) => {
       manualSeed(1);
       const mesh = initDeviceMesh('cpu', [2]);

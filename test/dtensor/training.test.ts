@@ -249,12 +249,12 @@ describe('training on distributed tensors', function () {
   };
 
   for (const [name, model] of Object.entries(models)) {
-    it(`gives the values and gradients of one device: ${name}`, () =>
+    it(`has the values and gradients of one device: ${name}`, () =>
       check((mesh, rng) => checkModel(name, model, mesh, rng)));
   }
 
   for (const [name, make] of Object.entries(optimizers)) {
-    it(`makes the steps of one device: ${name}`, () =>
+    it(`takes the optimizer steps of one device: ${name}`, () =>
       check((mesh, rng) => checkOptimizer(make, mesh, rng)));
   }
 });

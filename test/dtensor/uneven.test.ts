@@ -15,7 +15,7 @@ import { reusedRanks } from '../distributed/support/reused-ranks.js';
 const WORLD = 4;
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 
-describe('a distributed tensor from uneven parts', () => {
+describe('DTensor.fromLocalUneven', () => {
   const ranks = reusedRanks(WORLD);
   /** Rows of a whole that count up: `sizes[rank]` of them. */
   const rowsOf = (sizes: readonly number[], rank: number): Tensor => {
@@ -34,7 +34,7 @@ describe('a distributed tensor from uneven parts', () => {
     [0, 0, 0, 0],
     [2, 2, 2, 2],
   ]) {
-    it(`has the true shape of parts of ${sizes.join(', ')} rows`, async () => {
+    it(`finds the whole shape of local shards of ${sizes.join(', ')} rows`, async () => {
       await ranks.run(async (rank) => {
         const local = rowsOf(sizes, rank).requiresGrad_();
         const t = await DTensor.fromLocalUneven(local, line(), [S0]);
@@ -56,7 +56,7 @@ describe('a distributed tensor from uneven parts', () => {
     });
   }
 
-  it('is refused with all sizes and what to do, or gets its rows moved', async () => {
+  it('refuses sizes that are not those of Shard with all sizes and advice, or moves rows', async () => {
     for (const sizes of [
       [1, 3, 2, 2],
       [0, 0, 0, 7],
@@ -89,7 +89,7 @@ describe('a distributed tensor from uneven parts', () => {
     }
   });
 
-  it('may be cut by several mesh dims, along one dim or two', async () => {
+  it('takes shards by several mesh dims, along one dim or two', async () => {
     const cases: [placements: Placement[], shape: number[], sizes: number[][]][] = [
       [
         [S0, S1],
@@ -144,7 +144,7 @@ describe('a distributed tensor from uneven parts', () => {
     }
   });
 
-  it('is moved along each dim that is cut', async () => {
+  it('moves rows along each sharded dim', async () => {
     await ranks.run(async (rank) => {
       const [rows, columns] = [rank < 2 ? 1 : 4, rank % 2 === 0 ? 3 : 0];
       const local = arange(5, { dtype: float32 })
@@ -164,7 +164,7 @@ describe('a distributed tensor from uneven parts', () => {
     });
   });
 
-  it('is refused where copies differ in size', async () => {
+  it('refuses replicas that differ in size', async () => {
     await ranks.run(async (rank) => {
       await assert.rejects(
         DTensor.fromLocalUneven(ones([rank + 1]), line(), [R], { rebalance: true }),
@@ -174,10 +174,10 @@ describe('a distributed tensor from uneven parts', () => {
   });
 });
 
-describe('a distributed tensor from copies', () => {
+describe('DTensor.fromLocal of replicas', () => {
   const ranks = reusedRanks(WORLD);
 
-  it('has those of the first rank with runCheck, and gives gradients to all', async () => {
+  it('takes the values of the first rank with runCheck, and gives gradients to all ranks', async () => {
     await ranks.run(async (rank) => {
       const local = ones([2]).mul(rank).requiresGrad_();
       const t = DTensor.fromLocal(local, initDeviceMesh('cpu', [2, 2]), [S0, R], {

@@ -31,7 +31,7 @@ import { reusedRanks } from '../distributed/support/reused-ranks.js';
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 const WORLD = 2;
 
-describe('distributed tensors as values', () => {
+describe('distributed tensors', () => {
   const ranks = reusedRanks(WORLD);
   const each = (
     name: string,
@@ -47,7 +47,7 @@ describe('distributed tensors as values', () => {
   };
   const matrix = (): Tensor => arange(6, { dtype: float32 }).reshape([3, 2]).clone();
 
-  each('are read whole, any number of times', async (mesh) => {
+  each('are read as a whole, any number of times', async (mesh) => {
     for (const placement of [R, S0, S1]) {
       const t = distributeTensor(matrix(), mesh, [placement]);
       for (let i = 0; i < 2; i++) assert.deepEqual([...(await t.read())], [0, 1, 2, 3, 4, 5]);
@@ -59,7 +59,7 @@ describe('distributed tensors as values', () => {
     assert.deepEqual(terms.placements, [P]);
   });
 
-  each('block where that needs no other rank, and else say what to do', async (mesh) => {
+  each('are read synchronously if no other rank is needed', async (mesh) => {
     const copies = DTensor.fromLocal(matrix(), mesh, [R]);
     assert.deepEqual(copies.tolist(), [
       [0, 1],
@@ -72,7 +72,7 @@ describe('distributed tensors as values', () => {
     assert.ok(copies.allclose(copies));
   });
 
-  it('have none on a rank outside of their mesh, which hears so where it asks for one', async () => {
+  it('have no values on a rank outside of their mesh, which gets an error', async () => {
     await onRanks(3, async (rank) => {
       const t = distributeTensor(matrix(), new DeviceMesh('cpu', [0, 2]), [S0]);
       const total = t.sum();
@@ -88,7 +88,7 @@ describe('distributed tensors as values', () => {
     });
   });
 
-  it('refuse to block for ranks that have not come yet', async () => {
+  it('refuse to block for ranks that have not arrived', async () => {
     const outcomes = await ranks.run(async (rank) => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
       const t = DTensor.fromLocal(ones([2]), mesh, [P]);
@@ -107,7 +107,7 @@ describe('distributed tensors as values', () => {
     );
   });
 
-  each('are printed with this rank’s part, and where they are', (mesh, rank) => {
+  each('are printed with the local shard, placements and mesh', (mesh, rank) => {
     const t = DTensor.fromLocal(ones([1, 2]).mul(rank), mesh, [S0]);
     assert.equal(
       inspect(t),
@@ -122,7 +122,7 @@ describe('distributed tensors as values', () => {
     assert.match(inspect(freed), /^DTensor\(tensor\(\(freed\)\)/);
   });
 
-  it('are printed before other ranks have done their part', async () => {
+  it('are printed before other ranks have computed', async () => {
     const texts = await ranks.run(async () => {
       const t = distributeTensor(matrix(), initDeviceMesh('cpu', [WORLD]), [R]);
       const text = inspect(t);
@@ -138,7 +138,7 @@ describe('distributed tensors as values', () => {
     );
   });
 
-  each('change their dtype and keep their placement, in modules too', async (mesh) => {
+  each('keep placements when their dtype changes, in modules too', async (mesh) => {
     const layer = new nn.Linear(2, 3, { bias: false });
     layer.weight = new nn.Parameter(distributeTensor(layer.weight.detach(), mesh, [S0]));
     const before = layer.weight;
@@ -151,7 +151,7 @@ describe('distributed tensors as values', () => {
     assert.deepEqual(layer.weight.to(float32).placements, [S0]);
   });
 
-  each('are loaded from whole tensors and from distributed ones', async (mesh) => {
+  each('load state from plain and from distributed tensors', async (mesh) => {
     const make = (): nn.Linear => {
       const layer = new nn.Linear(2, 3);
       layer.weight = new nn.Parameter(distributeTensor(layer.weight.detach(), mesh, [S0]));
@@ -168,7 +168,7 @@ describe('distributed tensors as values', () => {
     assert.deepEqual([...(await whole.weight.read())], [0, 1, 2, 3, 4, 5]);
   });
 
-  each('are not written to files by every rank', async (mesh) => {
+  each('refuse to be saved by every rank', async (mesh) => {
     const w = distributeTensor(matrix(), mesh, [S0]);
     await assert.rejects(
       saveSafetensors('never-written.safetensors', { w }),
@@ -176,7 +176,7 @@ describe('distributed tensors as values', () => {
     );
   });
 
-  each('have gradients that are held as they are', (mesh) => {
+  each('have gradients in their own placements', (mesh) => {
     const t = distributeTensor(matrix().requiresGrad_(), mesh, [S0]);
     assert.throws(() => {
       t.grad = ones([3, 2]);
@@ -195,7 +195,7 @@ describe('the memory of distributed tensors', function () {
   this.timeout(60_000);
   const ranks = reusedRanks(WORLD);
 
-  it('goes with dispose, with using and with its scope, to the byte', async () => {
+  it('is freed to the byte by dispose, using and scopes', async () => {
     await ranks.run(async () => {
       const mesh = initDeviceMesh('cpu', [WORLD]);
       const spec = DTensorSpec(mesh, [S0], {

@@ -16,7 +16,7 @@ import { errorOf, onRanks, valuesOf } from '../distributed/support/on-ranks.js';
 const whole = (t: Tensor): Promise<number[]> => valuesOf(t.sharding === null ? t : t.fullTensor());
 
 describe('views of a distributed tensor', () => {
-  it('are as many as a dim is long, and longer than one shape could be', async () => {
+  it('by chunk and split can be as many as a dim is long', async () => {
     assert.equal(ones([17]).chunk(17).length, 17);
     assert.deepEqual(
       ones([1024])
@@ -34,7 +34,7 @@ describe('views of a distributed tensor', () => {
     );
   });
 
-  it('are cut from long dims where ranks exchange their parts', async () => {
+  it('of long dims work when ranks exchange their shards', async () => {
     const seen = await onRanks(8, async () => {
       const mesh = initDeviceMesh('cpu', [8]);
       const columns = distributeTensor(
@@ -66,7 +66,7 @@ describe('views of a distributed tensor', () => {
   });
 
   for (const placement of [Replicate(), Shard(0), Shard(1)] as readonly Placement[]) {
-    it(`of ${placement} are converted each for itself under autocast`, async () => {
+    it(`of ${placement} are converted one by one under autocast`, async () => {
       const thirds = (x: Tensor, weight: Tensor): Tensor[] =>
         amp.autocast({ deviceType: 'cpu', dtype: bfloat16 }, () =>
           weight.chunk(3, 0).map((part) => linear(x, part)),
@@ -94,7 +94,7 @@ describe('views of a distributed tensor', () => {
     });
   }
 
-  it('have the new values and no gradient once it was changed in place', async () => {
+  it('have the new values and no gradient after an in-place change', async () => {
     await onRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       for (const placement of [Replicate(), Shard(1)]) {
@@ -115,7 +115,7 @@ describe('views of a distributed tensor', () => {
     });
   });
 
-  it('are the same window where those of their parts are', async () => {
+  it('are set to each other if the views of their local shards are', async () => {
     await onRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const x = distributeTensor(arange(16).reshape([4, 4]), mesh, [Replicate()]);
@@ -124,7 +124,7 @@ describe('views of a distributed tensor', () => {
     });
   });
 
-  it('have no windows of their own on memory that several ranks hold', async () => {
+  it('allow asStrided on a contiguous tensor only', async () => {
     await onRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       for (const placement of [Replicate(), Shard(0), Shard(1)]) {

@@ -39,7 +39,7 @@ const linears = (inFeatures: number, outFeatures: number): [nn.Linear, nn.Linear
 };
 
 describe('ColwiseParallel and RowwiseParallel', () => {
-  it('are made with and without new, and are themselves', () => {
+  it('are created with or without new, and are instances of their class', () => {
     for (const style of [ColwiseParallel(), new ColwiseParallel({ useLocalOutput: false })]) {
       assert.ok(style instanceof ColwiseParallel);
       assert.ok(style instanceof ParallelStyle);
@@ -49,7 +49,7 @@ describe('ColwiseParallel and RowwiseParallel', () => {
   });
 
   it(
-    'ColwiseParallel cuts a Linear by its outputs, unevenly too',
+    'ColwiseParallel shards a Linear along its outputs, also unevenly',
     withRanks(RANKS, async (rank) => {
       const mesh = meshOf();
       const [layer, alone] = linears(6, 10);
@@ -84,7 +84,7 @@ describe('ColwiseParallel and RowwiseParallel', () => {
   );
 
   it(
-    'RowwiseParallel cuts a Linear by its inputs; the result is reduced, or reduced and scattered',
+    'RowwiseParallel shards a Linear along its inputs and all-reduces or reduce-scatters the result',
     withRanks(RANKS, async (rank) => {
       const mesh = meshOf();
       const [layer, alone] = linears(10, 6);
@@ -127,7 +127,7 @@ describe('ColwiseParallel and RowwiseParallel', () => {
   );
 
   it(
-    'takes inputs that are cut otherwise, and distributed ones as they are',
+    'redistribute plain inputs by inputLayouts, and take distributed inputs',
     withRanks(RANKS, async (rank) => {
       const mesh = meshOf();
       const [layer, alone] = linears(6, 9);
@@ -163,7 +163,7 @@ describe('ColwiseParallel and RowwiseParallel', () => {
     ['row', RowwiseParallel(), '[Shard(0)]', { allReduce: 1 }],
   ] as const) {
     it(
-      `cuts an Embedding ${name}-wise`,
+      `shard an Embedding ${name}-wise`,
       withRanks(RANKS, async () => {
         const mesh = meshOf();
         const make = (): nn.Embedding => {
@@ -206,7 +206,7 @@ describe('ColwiseParallel and RowwiseParallel', () => {
   });
 
   it(
-    'says which layers of another module can be parallelized',
+    'refuse other modules, and name the layers that can be parallelized',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const attention = new nn.MultiheadAttention(4, 2);
@@ -236,7 +236,7 @@ describe('ColwiseParallel and RowwiseParallel', () => {
   );
 
   it(
-    'says at which module an input is not what inputLayouts say, and which would be right',
+    'refuse an input that does not fit inputLayouts, with the module and advice',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const model = parallelizeModule(

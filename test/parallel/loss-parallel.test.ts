@@ -50,7 +50,7 @@ const cases: Record<string, CrossEntropyOptions> = {
 describe('lossParallel', () => {
   for (const [name, options] of Object.entries(cases)) {
     it(
-      `${name}: two all-reduces in forward, nothing in backward`,
+      `needs two all-reduces in forward and none in backward: ${name}`,
       withRanks(3, async () => {
         const mesh = initDeviceMesh('cpu', [3], { meshDimNames: ['tp'] });
         const x = logits().requiresGrad_();
@@ -82,7 +82,7 @@ describe('lossParallel', () => {
   }
 
   it(
-    'takes the module, classes in the middle, low precision, a mesh dim that cuts the rows, and backward inside',
+    'works with the module, classes in dim 1, low precision, sharded rows, and backward inside',
     withRanks(4, async () => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const x = logits().requiresGrad_();
@@ -123,7 +123,7 @@ describe('lossParallel', () => {
   );
 
   it(
-    'refuses what would gather the logits, and asynchronous functions; plain logits stay as they are',
+    'refuses what would gather the logits, and asynchronous functions; ignores plain logits',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
       const cut = distributeTensor(logits(), mesh, [Shard(1)]);

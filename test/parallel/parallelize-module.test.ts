@@ -84,7 +84,7 @@ function warningsOf(fn: () => void): string[] {
 
 describe('parallelizeModule', () => {
   it(
-    'runs two MLPs: one all-reduce each, forward and backward',
+    'runs two MLPs with one all-reduce each in forward and in backward',
     withRanks(4, async () => {
       const [model, alone] = [new TwoMlps(), new TwoMlps()];
       parallelizeModule(model, meshOf(4), tensorParallel());
@@ -111,7 +111,7 @@ describe('parallelizeModule', () => {
   );
 
   it(
-    'runs two MLPs on parts of the rows: all-gathers and reduce-scatters in their place',
+    'runs two MLPs on sharded rows with all-gathers and reduce-scatters instead',
     withRanks(4, async (rank) => {
       const [model, alone] = [new TwoMlps(), new TwoMlps()];
       parallelizeModule(model, meshOf(4), sequenceParallel());
@@ -145,7 +145,7 @@ describe('parallelizeModule', () => {
   );
 
   it(
-    'matches names by wildcards, each level by itself; one style may serve many modules, and the module itself',
+    'matches wildcards within each name; one style may serve many modules, and the root',
     withRanks(2, async () => {
       const mesh = meshOf(2);
       const model = parallelizeModule(new TwoMlps(), mesh, {
@@ -171,7 +171,7 @@ describe('parallelizeModule', () => {
   );
 
   it(
-    'warns of a path that matches nothing, and names what there is, the likeliest first',
+    'warns about a path that matches nothing, and lists existing names, the most similar first',
     withRanks(1, async () => {
       const mesh = meshOf(1);
       const texts = warningsOf(
@@ -189,7 +189,7 @@ describe('parallelizeModule', () => {
   );
 
   it(
-    'takes the values of the first rank, or with srcDataRank null of each; the layers of a transformer as any others',
+    'takes the values of the first rank, or with srcDataRank null of each rank, also in a transformer',
     withRanks(2, async (rank) => {
       const mesh = meshOf(2);
       manualSeed(rank);
@@ -223,7 +223,7 @@ describe('parallelizeModule', () => {
   );
 
   it(
-    'keeps shared parameters shared, and refuses styles that want them in two ways',
+    'keeps shared parameters shared, and refuses styles that disagree about them',
     withRanks(2, async () => {
       const mesh = meshOf(2);
       const tied = (): nn.ModuleDict => {
@@ -261,7 +261,7 @@ describe('parallelizeModule', () => {
   );
 
   it(
-    'leaves parameters the same objects: an optimizer from before goes on with them unless it has stepped',
+    'keeps parameter objects, so an existing optimizer works unless it has stepped',
     withRanks(2, async () => {
       const [model, alone] = [new Mlp(), new Mlp()];
       const [sgd, other] = [model, alone].map(
@@ -296,7 +296,7 @@ describe('parallelizeModule', () => {
   );
 
   it(
-    'refuses meshes of several dims, two styles for one module, and what is no style',
+    'refuses meshes of several dims, two styles for one module, and a value that is not a style',
     withRanks(4, async () => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       assert.throws(
@@ -330,7 +330,7 @@ describe('parallelizeModule', () => {
   );
 
   it(
-    'errors of mixed tensors name the module and what to do',
+    'names the module in errors of mixed tensors, with advice',
     withRanks(2, async () => {
       const mesh = meshOf(2);
       const model = parallelizeModule(new TwoMlps(), mesh, {
@@ -346,7 +346,7 @@ describe('parallelizeModule', () => {
 
 describe('distributeModule', () => {
   it(
-    'replicates what partitionFn leaves, and hooks inputs and outputs; on a mesh of two dims too',
+    'replicates parameters that partitionFn skips, and hooks inputs and outputs, on meshes of two dims too',
     withRanks(4, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const [model, alone] = [new TwoMlps(), new TwoMlps()];
@@ -378,7 +378,7 @@ describe('distributeModule', () => {
   );
 
   it(
-    'SequenceParallel takes sequences that do not divide from layer to layer, as long as they stay distributed',
+    'works with SequenceParallel on uneven sequences that stay distributed between layers',
     withRanks(3, async () => {
       const mesh = meshOf(3);
       manualSeed(2);

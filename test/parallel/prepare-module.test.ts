@@ -33,7 +33,7 @@ class Probe extends nn.Module<
 
 describe('PrepareModuleInput and PrepareModuleOutput', () => {
   it(
-    'PrepareModuleInput brings named arguments and options into their layouts',
+    'redistribute positional arguments and named options before forward',
     withRanks(RANKS, async () => {
       const mesh = meshOf();
       const [x, mask] = [randn([2, 3], { dtype }), randn([3], { dtype })];
@@ -75,7 +75,7 @@ describe('PrepareModuleInput and PrepareModuleOutput', () => {
   );
 
   it(
-    'PrepareModuleOutput and PrepareModuleInputOutput bring results into their layouts',
+    'redistribute results after forward',
     withRanks(RANKS, async (rank) => {
       const mesh = meshOf();
       const x = randn([6, 3], { dtype });
@@ -116,7 +116,7 @@ describe('PrepareModuleInput and PrepareModuleOutput', () => {
     }),
   );
 
-  it('refuses layouts that do not fit one another, and options that there are not', () => {
+  it('refuse layouts that do not fit each other', () => {
     assert.throws(
       () => PrepareModuleInput({ inputLayouts: [Shard(0)], desiredInputLayouts: [Shard(0), null] }),
       /expected as many desiredInputLayouts as inputLayouts, got 2 and 1/,

@@ -18,7 +18,7 @@ const meshOf = () => initDeviceMesh('cpu', [RANKS], { meshDimNames: ['tp'] });
 
 describe('SequenceParallel', () => {
   it(
-    'SequenceParallel replicates parameters and cuts the sequence; gradients of parameters are reduced',
+    'replicates parameters, shards the sequence, and reduces gradients of parameters',
     withRanks(RANKS, async (rank) => {
       const mesh = meshOf();
       manualSeed(5);

@@ -54,7 +54,7 @@ const sizeOf = (t: Tensor | null): number =>
   t === null ? 0 : (t instanceof DTensor ? t.toLocal() : t).nbytes;
 const sum = (numbers: Iterable<number>): number => [...numbers].reduce((a, b) => a + b, 0);
 
-describe('a step of 4096 ranks, simulated on one', () => {
+describe('a training step of 4096 ranks, simulated on one', () => {
   for (const rank of [0, 77, 4095]) {
     it(`has the traffic and memory of the formulas, as rank ${rank}`, async () => {
       const before = memory.stats().allocatedBytes;
@@ -84,7 +84,7 @@ describe('a step of 4096 ranks, simulated on one', () => {
     });
   }
 
-  it('holds at the end of forward what backward needs, and at the end of backward all gradients', async () => {
+  it('holds saved tensors after forward, and all gradients after backward', async () => {
     await simulated(1, 4096, (mode) => {
       const model = parallelBlock(LARGE, meshOf(512, 8));
       const parameters = parameterCount(LARGE, 8) * FLOAT;
@@ -106,7 +106,7 @@ describe('a step of 4096 ranks, simulated on one', () => {
     });
   });
 
-  it('is the step of four ranks that are there, call by call and byte by byte', async () => {
+  it('equals a real step of four ranks, call by call and byte by byte', async () => {
     const real = await launch(4, async (): Promise<[TotalTraffic, number, number]> => {
       const mesh = meshOf(2, 2);
       const model = parallelBlock(SMALL, mesh);
@@ -136,7 +136,7 @@ describe('a step of 4096 ranks, simulated on one', () => {
     }
   });
 
-  it('knows what each rank of an uneven tensor has and exchanges', async () => {
+  it('knows the shards and traffic of each rank of an uneven tensor', async () => {
     const row = 5 * FLOAT;
     for (const [rank, rows] of [3, 3, 3, 1].entries()) {
       await simulated(rank, 4, (mode) => {
@@ -153,7 +153,7 @@ describe('a step of 4096 ranks, simulated on one', () => {
     }
   });
 
-  it('takes meshes of GPUs that are not there, and tensors from outside', async () => {
+  it('works with meshes of absent GPUs, and with tensors created outside', async () => {
     const plain = ones([4, 4]);
     await simulated(3, 8, (mode) => {
       const mesh = initDeviceMesh('cuda', [2, 4], { meshDimNames: ['dp', 'tp'] });
@@ -176,7 +176,7 @@ describe('a step of 4096 ranks, simulated on one', () => {
     (params: Iterable<nn.Parameter>): optim.Optimizer =>
       new optim.AdamW(params, { foreach: false }),
   ]) {
-    it('steps any optimizer', async () => {
+    it('runs a step of any optimizer', async () => {
       await simulated(5, 64, (mode) => {
         const mesh = meshOf(16, 4);
         const model = parallelBlock(SMALL, mesh);
@@ -213,7 +213,7 @@ describe('the memory of a FakeTensorMode', () => {
     assert.equal(mode.memory.stats().peak.total, 0);
   });
 
-  it('follows roles: parameters, buffers, gradients until they are dropped, what is saved until it is used', () => {
+  it('counts parameters, buffers, gradients and saved tensors by role', () => {
     const mode = new FakeTensorMode();
     mode.run(() => {
       const model = new nn.Linear(10, 10, { bias: false });
@@ -244,7 +244,7 @@ describe('the memory of a FakeTensorMode', () => {
     });
   });
 
-  it('follows storages that are resized', () => {
+  it('counts storages that are resized', () => {
     const mode = new FakeTensorMode();
     mode.run(() => {
       const weight = new nn.Parameter(zeros([100]), false);

@@ -84,7 +84,7 @@ function partsOf(parameter: Tensor, expected: Nested): [Tensor, Tensor] {
 }
 
 describe('64 ranks in one process', () => {
-  it('train a GPT as one rank does: losses, and every part of every parameter', async function () {
+  it('train a GPT to the losses and parameters of one rank', async function () {
     this.timeout(15_000); // four seconds on two idle cores
     const alone = trainedAlone();
     await launch(DP * TP, async () => {

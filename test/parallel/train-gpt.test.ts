@@ -93,7 +93,7 @@ const meshOf = (ranks: number): DeviceMesh =>
 describe('training a GPT', () => {
   for (const ranks of [2, 4]) {
     it(
-      `tensor parallel on ${ranks} ranks is training on one`,
+      `with tensor parallelism on ${ranks} ranks equals training on one`,
       withRanks(ranks, async () => {
         const model = parallelizeModule(SmallGpt.seeded(), meshOf(ranks), tensorParallelPlan());
         assert.equal(model.head.weight, model.tokens.weight);
@@ -103,7 +103,7 @@ describe('training a GPT', () => {
   }
 
   it(
-    'with the sequence and the loss shared too',
+    'with sequence and loss parallelism equals training on one rank',
     withRanks(2, async () => {
       const model = parallelizeModule(SmallGpt.seeded(), meshOf(2), sequenceParallelPlan());
       await compareTraining({ model, loss: parallelLossOf });
@@ -111,7 +111,7 @@ describe('training a GPT', () => {
   );
 
   it(
-    'tensor parallel in groups that share the batch',
+    'with tensor parallelism in data parallel groups equals training on one rank',
     withRanks(4, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const model = parallelizeModule(SmallGpt.seeded(), mesh.get('tp'), sequenceParallelPlan());
@@ -126,7 +126,7 @@ describe('training a GPT', () => {
   );
 
   it(
-    'with inputs and parameters that are distributed on a mesh of two dims, and no plan',
+    'with tensors distributed on a mesh of two dims, without a plan, equals training on one rank',
     withRanks(4, async () => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const cuts: Record<string, [weight: Placement, bias: Placement]> = {
@@ -153,7 +153,7 @@ describe('training a GPT', () => {
   );
 
   it(
-    'communicates what the plan says: of each block, two reductions there and two back',
+    'communicates two reductions for each block in forward and two in backward',
     withRanks(2, async () => {
       const mesh = meshOf(2);
       const batch = batchOf(0, BATCH);

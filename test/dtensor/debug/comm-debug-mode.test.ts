@@ -19,7 +19,7 @@ const meshOf = (ranks: number) => initDeviceMesh('cpu', [ranks], { meshDimNames:
 
 describe('CommDebugMode', () => {
   it(
-    'counts collectives and their bytes: of the whole tensor, and what a ring sends of it',
+    'counts collectives, payload bytes, and the bytes that a ring sends',
     withRanks(4, async (rank) => {
       const mesh = meshOf(4);
       const comm = new CommDebugMode();
@@ -74,7 +74,7 @@ describe('CommDebugMode', () => {
   );
 
   it(
-    'says why: redistributions that were asked for, those of ops, and what the program calls itself',
+    'records the cause: an explicit redistribution, the input of an op, or null for direct calls',
     withRanks(2, async () => {
       const mesh = meshOf(2);
       const t = distributeTensor(ones([4, 4]), mesh, [Shard(0)]);
@@ -108,7 +108,7 @@ describe('CommDebugMode', () => {
   );
 
   it(
-    'says why in the name that the program called: a function of other ops, or an op that runs as its decomposition',
+    'names the function that the program called before the op inside it that communicates',
     withRanks(2, async () => {
       const mesh = meshOf(2);
       const t = distributeTensor(ones([4, 4]), mesh, [Shard(0)]);
@@ -148,7 +148,7 @@ describe('CommDebugMode', () => {
   );
 
   it(
-    'names the module, in forward and in backward',
+    'records the module path in forward and in backward',
     withRanks(2, async () => {
       manualSeed(0);
       const mesh = meshOf(2);
@@ -176,7 +176,7 @@ describe('CommDebugMode', () => {
   );
 
   it(
-    'stays on across await, on its own rank alone, and ends with the block',
+    'stays on across await, only on its own rank, and ends with the using block',
     withRanks(3, async (rank) => {
       const mesh = meshOf(3);
       const comm = new CommDebugMode();

@@ -29,7 +29,7 @@ function printed(fn: () => void): string[] {
 
 describe('visualizeSharding', () => {
   it(
-    'draws who holds what, uneven parts and copies, and prints it once',
+    'draws the ranks of each shard, uneven shards and replicas, and prints once',
     withRanks(4, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const t = distributeTensor(ones([5, 4]), mesh, [Shard(0), Shard(1)]);
@@ -62,7 +62,7 @@ describe('visualizeSharding', () => {
   );
 
   it(
-    'names positions in a mesh whose dims have no names by their indices',
+    'names ranks by mesh coordinates if mesh dims have no names',
     withRanks(4, async () => {
       const t = distributeTensor(ones([4, 2]), initDeviceMesh('cpu', [2, 2]), [
         Shard(0),
@@ -77,7 +77,7 @@ describe('visualizeSharding', () => {
   );
 
   it(
-    'draws SVG, and tensors of any dims along those that are cut',
+    'draws SVG, and tensors of many dims along the sharded ones',
     withRanks(3, async () => {
       const mesh = initDeviceMesh('cpu', [3]);
       const svg = visualizeSharding(distributeTensor(ones([2, 3, 7]), mesh, [Shard(2)]), {
@@ -109,7 +109,7 @@ describe('visualizeSharding', () => {
   );
 
   it(
-    'tells copies from terms, in words where they are many, and names who has nothing',
+    'distinguishes replicas from partial values, counts many, and lists ranks without data',
     withRanks(4, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const flat = initDeviceMesh('cpu', [4]);
@@ -156,7 +156,7 @@ describe('visualizeSharding', () => {
     before(() => initProcessGroup('fake', { rank: 1, worldSize: 4096 }));
     after(() => destroyProcessGroup());
 
-    it('leaves the middle out, and counts', () => {
+    it('leaves out the middle of many shards, and counts them', () => {
       const flat = initDeviceMesh('cpu', [4096]);
       const few = visualizeSharding(distributeTensor(ones([8]), flat, [Shard(0)]));
       assert.match(few, /│ mesh\[2\] +│ … +│ mesh\[6\] /);

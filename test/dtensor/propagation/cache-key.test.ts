@@ -37,8 +37,8 @@ function describeValue(x: unknown): string {
     : `${typeof x} ${String(x)}`;
 }
 
-describe('the key of params', () => {
-  it('leaves out which numbers are drawn, but no offset of another kind', () => {
+describe('the cache key of params', () => {
+  it('omits the random state of a draw, but no other offset', () => {
     const { keyed } = (opByName('randomUniform') as AnyOp).params;
     const draw = { shape: [2], seedLow: 1, seedHigh: 2, offset: 3, first: 0, second: 1 };
     assert.equal(paramsKey(keyed, draw), paramsKey(keyed, { ...draw, seedLow: 5, offset: 9 }));
@@ -62,7 +62,7 @@ describe('the key of params', () => {
     );
   });
 
-  it('tells apart what looks alike', () => {
+  it('differs for values that print alike', () => {
     const alike = [
       { a: 1 },
       { a: '1' },
@@ -82,7 +82,7 @@ describe('the key of params', () => {
     assert.equal(new Set(alike.map((given) => paramsKey(['a'], given))).size, alike.length);
   });
 
-  it('is none for tensors, functions and objects of other classes', () => {
+  it('is null for tensors, functions and class instances', () => {
     for (const thing of [metadata([2]), () => 1, new Map(), Symbol('s'), [[() => 1]]])
       assert.equal(paramsKey(['thing'], { thing }), null);
     const endless: Record<string, unknown> = {};
@@ -90,7 +90,7 @@ describe('the key of params', () => {
     assert.equal(paramsKey(['self'], endless), null);
   });
 
-  it('follows changes of params that are not frozen through and through', () => {
+  it('follows changes of params that are not deeply frozen', () => {
     const dims = [1];
     const shallow = Object.freeze({ dims });
     const before = paramsKey(['dims'], shallow);

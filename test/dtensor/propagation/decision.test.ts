@@ -23,8 +23,8 @@ const grid = fakeMesh([2, 4], ['dp', 'tp']);
 const texts = (specs: readonly (DTensorSpec | null)[]) =>
   specs.map((spec) => spec && `[${spec.placements.join(', ')}]`);
 
-describe('a tensor that is written to', () => {
-  it('keeps its placement, and the inputs come to it', () => {
+describe('an overwritten tensor', () => {
+  it('keeps its placements, and inputs are redistributed to them', () => {
     const into = specOf(mesh, [8, 8], [S0]);
     const decision = decisionOf(add, [into, specOf(mesh, [8, 8], [S1])], {}, into);
     assert.deepEqual([decision.inputs, decision.outputs], [[into, into], [into]]);
@@ -34,7 +34,7 @@ describe('a tensor that is written to', () => {
     ]);
   });
 
-  it('stays replicated though an operand is sharded', () => {
+  it('stays replicated even if an operand is sharded', () => {
     const into = specOf(mesh, [8, 8], [R]);
     assert.deepEqual(texts(decisionOf(add, [into, specOf(mesh, [8, 8], [S1])], {}, into).inputs), [
       '[Replicate()]',
@@ -42,7 +42,7 @@ describe('a tensor that is written to', () => {
     ]);
   });
 
-  it('is refused where no strategy leaves it in its place', () => {
+  it('is refused if no strategy keeps its placements', () => {
     const into = specOf(mesh, [8, 8], [S0]);
     assert.throws(
       () => decisionOf(cumsum, [into], {}, into),
@@ -69,7 +69,7 @@ describe('a tensor that is written to', () => {
     assert.throws(() => decisionOf(add, [into, specOf(mesh, [8, 8], [S0])], {}, into), ShapeError);
   });
 
-  it('may be an input that the op overwrites: it is never redistributed', () => {
+  it('may be an input, which is never redistributed', () => {
     const [sharded, whole] = [specOf(mesh, [8, 8], [S1]), specOf(mesh, [8, 8], [R])];
     assert.deepEqual(decisionOf(step, [sharded, sharded, whole]).inputs, [
       sharded,
@@ -83,7 +83,7 @@ describe('a tensor that is written to', () => {
   });
 });
 
-describe('an op that has no strategy', () => {
+describe('an op without a fitting strategy', () => {
   it('runs on replicated tensors', () => {
     const decision = decisionOf(withoutRule, [specOf(grid, [8, 8], [S0, P])]);
     assert.deepEqual([decision.fallback, decision.needsRedistribute], ['replicate', true]);
@@ -105,7 +105,7 @@ describe('an op that has no strategy', () => {
     assert.equal(decisionOf(withDecomposition, [specOf(mesh, [8, 8], [R])]).fallback, 'none');
   });
 
-  it('decomposes, if its rule says so, where pieces would have to move', () => {
+  it('decomposes, if its rule allows, where shards would have to move', () => {
     assert.equal(decisionOf(variance, [specOf(mesh, [8, 8], [S0])]).fallback, 'decompose');
     assert.equal(decisionOf(variance, [specOf(mesh, [8, 8], [S1])]).fallback, 'none');
     assert.deepEqual(texts(decisionOf(variance, [specOf(mesh, [8, 8], [P])]).inputs), [
@@ -113,7 +113,7 @@ describe('an op that has no strategy', () => {
     ]);
   });
 
-  it('gives a decomposition reduced what that reads more than once, and leaves cuts', () => {
+  it('reduces Partial inputs that its decomposition reads repeatedly, and keeps Shard', () => {
     const decision = decisionOf(variance, [specOf(grid, [8, 8], [S0, P])]);
     assert.deepEqual(
       [decision.fallback, decision.needsRedistribute, texts(decision.inputs)],

@@ -103,7 +103,7 @@ const differentiable = ops.filter((op) => op.vjp !== null && !decomposing.includ
 /** Gradients, which are recorded as what they decompose into. */
 const recordedDecomposed = ops.filter((op) => op.vjp === null && op.decompose !== null);
 
-describe('an op made of several', function () {
+describe('an op that runs as its decomposition', function () {
   this.timeout(60_000);
   const ranks = reusedRanks(4);
   const each = (name: string, fn: (mesh: DeviceMesh) => void | Promise<void>): void => {
@@ -112,7 +112,7 @@ describe('an op made of several', function () {
 
   for (const op of decomposing) {
     each(
-      `reduces an input in terms at most once, and once more in backward: ${op.name}`,
+      `reduces a Partial input at most once in forward and once in backward: ${op.name}`,
       async (mesh) => {
         for (const call of termsCalls(op))
           for (const requiresGrad of op.vjp === null ? [false] : [false, true])
@@ -123,7 +123,7 @@ describe('an op made of several', function () {
 
   for (const op of recordedDecomposed) {
     each(
-      `reduces an input in terms at most once where it is recorded for a second derivative: ${op.name}`,
+      `reduces a Partial input at most once if recorded for a second derivative: ${op.name}`,
       async (mesh) => {
         for (const call of termsCalls(op)) await checkCall(call, mesh, true);
       },
@@ -131,7 +131,7 @@ describe('an op made of several', function () {
   }
 
   for (const op of differentiable) {
-    each(`reduces an input in terms at most once in backward: ${op.name}`, async (mesh) => {
+    each(`reduces a Partial input at most once in backward: ${op.name}`, async (mesh) => {
       for (const call of termsCalls(op, 1)) await checkCall(call, mesh, true);
     });
   }
@@ -146,23 +146,20 @@ describe('an op made of several', function () {
     ['norm', (t) => t.norm(2, 1), 1, 1],
   ];
   for (const [name, run, ofTerms, ofPieces] of counts) {
-    each(
-      `reduces what it is given once, and once each what the ranks have of a row: ${name}`,
-      async (mesh) => {
-        const whole = sampleTensor([3, 5], { dtype: float64 });
-        const comm = new CommDebugMode();
-        const result = comm.run(() => run(placed(whole, specOf(mesh, whole, [P, Shard(1)]), true)));
-        assert.deepEqual(
-          [reductions(comm, 'dp'), reductions(comm, 'tp'), comm.getTotalCounts()],
-          [ofTerms, ofPieces, ofTerms + ofPieces],
-          String(comm),
-        );
-        await assertWhole(result, run(whole), name);
-      },
-    );
+    each(`reduces its Partial input once, and each row statistic once: ${name}`, async (mesh) => {
+      const whole = sampleTensor([3, 5], { dtype: float64 });
+      const comm = new CommDebugMode();
+      const result = comm.run(() => run(placed(whole, specOf(mesh, whole, [P, Shard(1)]), true)));
+      assert.deepEqual(
+        [reductions(comm, 'dp'), reductions(comm, 'tp'), comm.getTotalCounts()],
+        [ofTerms, ofPieces, ofTerms + ofPieces],
+        String(comm),
+      );
+      await assertWhole(result, run(whole), name);
+    });
   }
 
-  each('leaves in terms what it is linear in', async (mesh) => {
+  each('keeps an input Partial if it is linear in it', async (mesh) => {
     const [g, x] = [
       sampleTensor([3, 5], { dtype: float64 }),
       sampleTensor([3, 5], { dtype: float64, seed: 2 }),
@@ -190,7 +187,7 @@ describe('an op made of several', function () {
   });
 
   each(
-    'says of which input it would have to reduce the terms, inside explicitRedistribution',
+    'names the Partial input that it would have to reduce inside explicitRedistribution',
     (mesh) => {
       const whole = sampleTensor([3, 5]);
       const t = placed(whole, specOf(mesh, whole, [P, Shard(1)]));

@@ -10,10 +10,10 @@ import { add, decisionOf, matmul, relu, step } from './toy-ops.js';
 const [R, S0, S1] = [Replicate(), Shard(0), Shard(1)];
 const grid = fakeMesh([2, 4], ['dp', 'tp']);
 
-describe('the order of cuts', () => {
+describe('the shard order of operands', () => {
   const tensorParallelFirst = [[1, 0]];
 
-  it('goes from inputs to results', () => {
+  it('propagates from inputs to results', () => {
     const x = specOf(grid, [16, 8], [S0, S0], tensorParallelFirst);
     const decision = decisionOf(relu, [x]);
     assert.deepEqual(
@@ -22,7 +22,7 @@ describe('the order of cuts', () => {
     );
   });
 
-  it('is one for inputs that go together: that of the larger', () => {
+  it('is that of the larger one for linked inputs', () => {
     const [large, small] = [
       specOf(grid, [16, 64], [S0, S0], tensorParallelFirst),
       specOf(grid, [16, 1], [S0, S0]),
@@ -43,7 +43,7 @@ describe('the order of cuts', () => {
     }
   });
 
-  it('goes through dims of other numbers', () => {
+  it('links different dims of the inputs of a product', () => {
     const [a, b] = [
       specOf(grid, [16, 16], [S1, S1], [[], [1, 0]]),
       specOf(grid, [16, 16], [S0, S0], tensorParallelFirst),
@@ -52,7 +52,7 @@ describe('the order of cuts', () => {
     assert.equal(decisionOf(matmul, [a, specOf(grid, [16, 16], [S0, S0])]).needsRedistribute, true);
   });
 
-  it('is that of the tensor which is written to', () => {
+  it('is that of an overwritten tensor', () => {
     const [into, other] = [
       specOf(grid, [16, 8], [S0, S0]),
       specOf(grid, [16, 8], [S0, S0], tensorParallelFirst),
@@ -61,7 +61,7 @@ describe('the order of cuts', () => {
     assert.deepEqual([decision.inputs, decision.outputs], [[into, into], [into]]);
   });
 
-  it('cannot differ between tensors that are written to', () => {
+  it('must not differ between overwritten tensors', () => {
     const specs = [
       specOf(grid, [16, 8], [S0, S0]),
       specOf(grid, [16, 8], [S0, S0], tensorParallelFirst),

@@ -172,7 +172,7 @@ function checkCall({ op, compute, specs, inPlace }: Call): void {
   });
 }
 
-describe('the ranks together have the result', function () {
+describe('the local results of a decision form the whole result', function () {
   this.timeout(120_000);
   const size = fc.integer({ min: 1, max: 7 });
   const product = fc.tuple(size, size, size).map(([m, k, n]) => [

@@ -21,10 +21,10 @@ const [R, S0] = [Replicate(), Shard(0)];
 const mesh = fakeMesh([4], ['tp']);
 const grid = fakeMesh([2, 4], ['dp', 'tp']);
 
-describe('what was decided', () => {
+describe('the cache of decisions', () => {
   const x = specOf(mesh, [8, 8], [S0]);
 
-  it('is found again by op, specs and params', () => {
+  it('finds a decision by op, specs and params', () => {
     const decision = decisionOf(add, [x, x], { alpha: 2 });
     assert.equal(decisionOf(add, [x, x], { alpha: 2 }), decision);
     assert.notEqual(decisionOf(add, [x, x], { alpha: 3 }), decision);
@@ -33,7 +33,7 @@ describe('what was decided', () => {
     assert.notEqual(decisionOf(relu, [x], { alpha: 2 }), decision);
   });
 
-  it('is not asked again: neither the rule nor the shape rule', () => {
+  it('calls neither the sharding rule nor the shape rule again', () => {
     let asked = 0;
     const op = toyOp({
       name: 'counted',
@@ -74,17 +74,17 @@ describe('what was decided', () => {
   });
 });
 
-describe('mistakes', () => {
+describe('propagate reports mistakes', () => {
   const x = specOf(mesh, [8, 8], [S0]);
 
-  it('of tensors on two meshes are named', () => {
+  it('of tensors on two meshes', () => {
     assert.throws(
       () => decisionOf(add, [x, specOf(grid, [8, 8], [R, R])]),
       /add: expected all tensors on one mesh, got one on mesh \(tp: 4\) and one on another mesh \(dp: 2, tp: 4\)/,
     );
   });
 
-  it('of a rule are named', () => {
+  it('of a sharding rule', () => {
     const wrong = toyOp({
       name: 'wrong',
       shape: () => [[8]],
@@ -96,6 +96,6 @@ describe('mistakes', () => {
     );
   });
 
-  it('of a call without distributed tensors are named', () =>
+  it('of a call without distributed tensors', () =>
     assert.throws(() => decisionOf(add, [null, null]), /expected at least one distributed tensor/));
 });

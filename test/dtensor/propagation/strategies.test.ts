@@ -15,8 +15,8 @@ const grid = fakeMesh([2, 4], ['dp', 'tp']);
 const texts = (specs: readonly (DTensorSpec | null)[]) =>
   specs.map((spec) => spec && `[${spec.placements.join(', ')}]`);
 
-describe('a decision', () => {
-  it('keeps inputs that fit as they are', () => {
+describe('the choice of strategies', () => {
+  it('does not redistribute inputs that fit', () => {
     const a = specOf(mesh, [8, 8], [R]);
     const decision = decisionOf(matmul, [a, specOf(mesh, [8, 8], [S1])]);
     assert.equal(decision.needsRedistribute, false);
@@ -36,7 +36,7 @@ describe('a decision', () => {
     );
   });
 
-  it('cuts a replicated input rather than gathering a sharded one', () => {
+  it('shards a replicated input rather than gathering a sharded one', () => {
     const decision = decisionOf(matmul, [specOf(mesh, [8, 8], [R]), specOf(mesh, [8, 8], [S0])]);
     assert.deepEqual(
       [texts(decision.inputs), texts(decision.outputs)],
@@ -62,7 +62,7 @@ describe('a decision', () => {
     );
   });
 
-  it('leaves terms unreduced where the op is linear, and reduces them to copies where it is not', () => {
+  it('keeps Partial if the op is linear, and reduces to Replicate if it is not', () => {
     assert.deepEqual(
       texts(decisionOf(add, [specOf(mesh, [8, 8], [P]), specOf(mesh, [8, 8], [P])]).outputs),
       ['[Partial(sum)]'],
@@ -72,14 +72,14 @@ describe('a decision', () => {
     ]);
   });
 
-  it('scatters terms to join a sharded operand', () => {
+  it('reduce-scatters a Partial input to match a sharded operand', () => {
     assert.deepEqual(
       texts(decisionOf(add, [specOf(mesh, [8, 8], [P]), specOf(mesh, [8, 8], [S1])]).inputs),
       ['[Shard(1)]', '[Shard(1)]'],
     );
   });
 
-  it('cuts no dim of one element anew', () => {
+  it('does not newly shard a dim of one element', () => {
     const decision = decisionOf(add, [specOf(mesh, [1, 8], [R]), specOf(mesh, [1, 8], [S1])]);
     assert.deepEqual(texts(decision.inputs), ['[Shard(1)]', '[Shard(1)]']);
     assert.deepEqual(
@@ -88,7 +88,7 @@ describe('a decision', () => {
     );
   });
 
-  it('passes numbers by', () => {
+  it('ignores numbers', () => {
     const decision = decisionOf(add, [specOf(mesh, [8, 8], [S1]), null]);
     assert.deepEqual(
       [texts(decision.inputs), texts(decision.outputs)],
@@ -96,7 +96,7 @@ describe('a decision', () => {
     );
   });
 
-  it('tells rules what earlier mesh dims cut', () => {
+  it('passes rules the sharding by earlier mesh dims', () => {
     const outputs = (rows: number) =>
       texts(decisionOf(mean, [specOf(grid, [rows, 3], [S0, S0])]).outputs);
     assert.deepEqual(outputs(16), ['[Partial(avg), Partial(avg)]']);
@@ -107,14 +107,14 @@ describe('a decision', () => {
     );
   });
 
-  it('has the local function of the strategy that has one', () => {
+  it('has the local function of the chosen strategy', () => {
     assert.equal(
       decisionOf(embedding, [specOf(grid, [100, 8], [R, S0]), specOf(grid, [6], [S0, R])]).run,
       lookUpRows,
     );
   });
 
-  it('mixes no reductions that do not commute', () => {
+  it('does not combine reductions that do not commute', () => {
     const toMax = toyOp({
       name: 'toMax',
       shape: () => [[]],
@@ -130,7 +130,7 @@ describe('a decision', () => {
     ]);
   });
 
-  it('says what the whole results are', () => {
+  it('gives the metadata of the whole results', () => {
     const view = { ...relu, view: () => ({ shape: [8, 8], strides: [1, 8], offset: 0 }) };
     assert.deepEqual(
       { ...decisionOf(view, [specOf(mesh, [8, 8], [S0])]).outputs[0]?.tensorMeta },

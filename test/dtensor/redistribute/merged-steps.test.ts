@@ -54,9 +54,9 @@ describe('collectives along several mesh dims', () => {
   for (const rows of [12, 7, 1]) {
     for (const [what, shardOrder] of [
       ['of the mesh', undefined],
-      ['from the last dim on', [[1, 0]]],
+      ['of the last mesh dim first', [[1, 0]]],
     ] as const) {
-      it(`gather ${rows} rows in one, cut in the order ${what}`, async () => {
+      it(`gather ${rows} rows at once, sharded in the order ${what}`, async () => {
         for (const { counts, values } of await run(
           rows,
           [Shard(0), Shard(0)],
@@ -68,7 +68,7 @@ describe('collectives along several mesh dims', () => {
         }
       });
 
-      it(`reduce and scatter ${rows} rows in one, to be cut in the order ${what}`, async () => {
+      it(`reduce-scatter ${rows} rows at once, sharded in the order ${what}`, async () => {
         for (const { counts, values } of await run(
           rows,
           [Partial(), Partial()],
@@ -82,7 +82,7 @@ describe('collectives along several mesh dims', () => {
     }
   }
 
-  it('reduce in one', async () => {
+  it('all-reduce at once', async () => {
     for (const [reduction, factor] of [
       ['sum', RANKS],
       ['avg', 1],
@@ -99,7 +99,7 @@ describe('collectives along several mesh dims', () => {
     }
   });
 
-  it('stay apart where they cut different dims', async () => {
+  it('are not merged if they shard different dims', async () => {
     for (const { counts } of await run(4, [Shard(0), Shard(1)], [Replicate(), Replicate()]))
       assert.deepEqual(counts, { allGather: 2 });
   });

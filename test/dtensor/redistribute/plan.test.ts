@@ -122,14 +122,14 @@ describe('a plan of redistribution', function () {
       );
   });
 
-  it('takes off the inner cut before the outer one, and cuts again', () => {
+  it('gathers the inner mesh dim before the outer one, and shards again', () => {
     assert.deepEqual(
       kinds(planRedistribute(specOf(grid, [8, 8], [S0, S0]), specOf(grid, [8, 8], [R, S0]))),
       ['allGather 1', 'allGather 0', 'chunk 1'],
     );
   });
 
-  it('leaves an outer cut alone where only the inner one goes', () => {
+  it('keeps an outer mesh dim if only the inner one changes', () => {
     const tensorParallelFirst = specOf(grid, [8, 8], [S0, S0], [[1, 0]]);
     assert.deepEqual(kinds(planRedistribute(tensorParallelFirst, specOf(grid, [8, 8], [R, S0]))), [
       'allGather 0',
@@ -147,7 +147,7 @@ describe('a plan of redistribution', function () {
     );
   });
 
-  it('communicates nothing among one rank', () => {
+  it('does not communicate along mesh dims of one rank', () => {
     const single = fakeMesh([1, 4]);
     const steps = planRedistribute(
       specOf(single, [8, 8], [S0, S0]),
@@ -156,12 +156,12 @@ describe('a plan of redistribution', function () {
     assert.deepEqual(kinds(steps), ['relabel 0', 'allToAll 1']);
   });
 
-  it('is kept, so that the same question has the same answer', () => {
+  it('is cached', () => {
     const [from, to] = [specOf(mesh, [8, 8], [S0]), specOf(mesh, [8, 8], [R])];
     assert.equal(planRedistribute(from, to), planRedistribute(from, to));
   });
 
-  it('leaves each rank with exactly its piece of the target', () => {
+  it('gives each rank exactly its shard of the target', () => {
     const pairs = specPairs({
       leastRanks: 1,
       mostRanks: 4,
@@ -172,7 +172,7 @@ describe('a plan of redistribution', function () {
     fc.assert(fc.property(pairs, checkBySimulation), { numRuns: 600 });
   });
 
-  it('has the fewest collectives, and of such plans the fewest bytes', () => {
+  it('has the fewest collectives, and among those the fewest bytes', () => {
     const pairs = specPairs({
       leastRanks: 2,
       mostRanks: 4,
@@ -195,10 +195,10 @@ describe('a plan of redistribution', function () {
   });
 });
 
-describe('targets that no plan reaches', () => {
+describe('a redistribution is refused if its target', () => {
   const mesh = fakeMesh([4], ['tp']);
 
-  it('are terms made of pieces or copies', () => {
+  it('is Partial and the source is Shard or Replicate', () => {
     for (const source of [S0, R]) {
       assert.throws(
         () => planRedistribute(specOf(mesh, [8], [source]), specOf(mesh, [8], [P])),
@@ -209,21 +209,21 @@ describe('targets that no plan reaches', () => {
     }
   });
 
-  it('are terms of another reduction', () => {
+  it('is Partial with another reduction', () => {
     assert.throws(
       () => planRedistribute(specOf(mesh, [8], [Partial('max')]), specOf(mesh, [8], [P])),
       /from Partial\(max\) to Partial\(sum\): partial values of one reduction/,
     );
   });
 
-  it('are on another mesh', () => {
+  it('is on another mesh', () => {
     assert.throws(
       () => planRedistribute(specOf(mesh, [8], [S0]), specOf(fakeMesh([4]), [8], [S0])),
       /expected placements on the tensor's own mesh \(tp: 4\)/,
     );
   });
 
-  it('are not terms made of copies for a gradient', () => {
+  it('is Partial and the source is Replicate, except for gradients', () => {
     const [from, to] = [specOf(mesh, [8], [R]), specOf(mesh, [8], [P])];
     assert.deepEqual(kinds(planRedistribute(from, to, { partialFromReplicate: true })), [
       'partialFromReplicate 0',
@@ -233,7 +233,7 @@ describe('targets that no plan reaches', () => {
 });
 
 describe('the cost of a plan', () => {
-  it('is the bytes that a rank receives by the kind of step, with padding, and the starts of collectives', () => {
+  it('counts latencies, and received bytes with padding by kind of step', () => {
     const mesh = fakeMesh([4]);
     const cost = (from: DTensorSpec, to: DTensorSpec) => planCost(from, planRedistribute(from, to));
     const spec = (placement: Parameters<typeof placeSpec>[1][number]) =>

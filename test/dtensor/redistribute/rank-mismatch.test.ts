@@ -35,7 +35,7 @@ async function failures(
 }
 
 describeOverEngines('ranks with different placements', () => {
-  it('are told both in a redistribution, where sizes are the same', async () => {
+  it('get an error with both placements from a redistribution, even if sizes are equal', async () => {
     const messages = await failures((rank, mesh) =>
       DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1]).fullTensor(),
     );
@@ -59,7 +59,7 @@ describeOverEngines('ranks with different placements', () => {
     }
   });
 
-  it('are told of a whole tensor of another shape with as many elements, and of another order of cuts', async () => {
+  it('get an error for another shape with as many elements, and for another shard order', async () => {
     const shapes = await failures((rank, mesh) =>
       DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [P]).fullTensor(),
     );
@@ -85,7 +85,7 @@ describeOverEngines('ranks with different placements', () => {
     );
   });
 
-  it('are told where an op redistributes its inputs', async () => {
+  it('get an error when an op redistributes its inputs', async () => {
     const messages = await failures((rank, mesh) => {
       const [rows, columns] = [
         DTensor.fromLocal(ones([2, 4]), mesh, [S0]),
@@ -100,7 +100,7 @@ describeOverEngines('ranks with different placements', () => {
       );
   });
 
-  it('are told both, and what to do, on a mesh of many dims with long names', async () => {
+  it('get an error with both placements and advice on a mesh of many dims with long names', async () => {
     const meshDimNames = [
       'pipeline_parallel',
       'data_parallel_replicate',
@@ -125,7 +125,7 @@ describeOverEngines('ranks with different placements', () => {
     }
   });
 
-  it('are told what the program called, where it is copies that are distributed', async () => {
+  it('get an error that names distributeTensor when it broadcasts replicas', async () => {
     for (const message of await failures((rank, mesh) =>
       distributeTensor(ones(rank === 0 ? [4] : [2, 2]), mesh, [R]).toLocal(),
     ))
@@ -142,7 +142,7 @@ describeOverEngines('ranks with different placements', () => {
       );
   });
 
-  it('are told where a tensor is distributed', async () => {
+  it('get an error from distributeTensor', async () => {
     const messages = await failures((rank, mesh) =>
       distributeTensor(ones([4, 4]), mesh, [rank === 0 ? S0 : S1]).toLocal(),
     );
@@ -155,7 +155,7 @@ describeOverEngines('ranks with different placements', () => {
     }
   });
 
-  it('do not disturb those that agree', async () => {
+  it('do not disturb groups of ranks that agree', async () => {
     await onRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const t = distributeTensor(tensor([1, 2, 3]), mesh, [S0]);
@@ -165,7 +165,7 @@ describeOverEngines('ranks with different placements', () => {
 });
 
 describeOverEngines('DTensor.fromLocal with runCheck', () => {
-  it('says which rank has a part of which shape, and what to do', async () => {
+  it('reports the local shape of each rank and what to do', async () => {
     const messages = await failures(
       (rank, mesh) =>
         DTensor.fromLocal(ones([2 + (rank === 2 ? 1 : 0), 2]), mesh, [S0], {
@@ -195,7 +195,7 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
     }
   });
 
-  it('compares placements, copies, dtypes, and the shape of the whole where it is given', async () => {
+  it('compares placements, replicas, dtypes, and the shape of the whole tensor if given', async () => {
     const differ: [string, (rank: number, mesh: DeviceMesh) => Tensor, RegExp][] = [
       [
         'placements',
@@ -226,7 +226,7 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
     }
   });
 
-  it('compares along all mesh dims, and lets parts that fit pass', async () => {
+  it('compares along all mesh dims and accepts local shards that fit', async () => {
     const wrong = await onRanks(4, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const good = DTensor.fromLocal(ones([2, 3]), mesh, [S0, R], { runCheck: true });

@@ -135,7 +135,7 @@ async function checkGradient(source: Tensor, result: Tensor, what: string): Prom
   );
 }
 
-describe('redistribution among ranks', function () {
+describe('redistribute on several ranks', function () {
   this.timeout(120_000);
   const ranks = reusedRanks(WORLD);
   const runs = Number(process.env['SHARDWISE_TEST_RUNS'] ?? 150);
@@ -155,11 +155,11 @@ describe('redistribution among ranks', function () {
     });
   };
 
-  it('gives every rank its piece with the collectives that were planned, and the gradient back', () =>
+  it('gives every rank its shard with the planned collectives, and redistributes the gradient back', () =>
     checkAll(casesOf([float32, float64], ['sum', 'avg']), true));
 
-  it('does so for every reduction', () => checkAll(casesOf([float64], reduceOpNames), true));
+  it('works for every reduction', () => checkAll(casesOf([float64], reduceOpNames), true));
 
-  it('does so for other dtypes', () =>
+  it('works for other dtypes', () =>
     checkAll(casesOf([int64, int32, bfloat16], ['sum', 'max', 'min']), false));
 });

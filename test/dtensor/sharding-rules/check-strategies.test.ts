@@ -32,7 +32,7 @@ const wrong: [
   ['the square of a sum as a sum of squares', 'square', [[5]], {}, ['sum'], ['sum']],
   ['a number added by every rank', 'add', [[5], [5]], { alpha: 1 }, ['sum', null], ['sum']],
   [
-    'the larger of two sums as a sum of the larger terms',
+    'the maximum of two sums as a sum of maxima',
     'maximum',
     [[5], [5]],
     {},
@@ -40,20 +40,20 @@ const wrong: [
     ['sum'],
   ],
   ['a product of sums as a sum of products', 'mul', [[5], [5]], {}, ['sum', 'sum'], ['sum']],
-  ['the mean of unequal pieces as the mean of their means', 'mean', [[5]], reduced, [0], ['avg']],
+  ['the mean over unequal shards as the mean of their means', 'mean', [[5]], reduced, [0], ['avg']],
   ['a product as a sum', 'prod', [[5]], reduced, ['sum'], ['sum']],
-  ['the largest piece of another dim', 'sum', [[5, 3]], reduced, [1], ['sum']],
-  ['a softmax of each piece', 'softmax', [[3, 4]], { dim: 1 }, [1], [1]],
-  ['running sums of each piece', 'cumsum', [[5]], { dim: 0 }, [0], [0]],
-  ['unequal pieces seen as one dim', 'view', [[5, 3]], { size: [15] }, [0], [0]],
-  ['the smallest as the largest', 'relu', [[5]], {}, ['min'], ['max']],
-  ['copies of what is cut', 'relu', [[5]], {}, [0], [null]],
-  ['pieces of what is a copy', 'relu', [[5]], {}, [null], [0]],
+  ['the sum of another dim', 'sum', [[5, 3]], reduced, [1], ['sum']],
+  ['a softmax of each shard', 'softmax', [[3, 4]], { dim: 1 }, [1], [1]],
+  ['a cumsum of each shard', 'cumsum', [[5]], { dim: 0 }, [0], [0]],
+  ['unequal shards viewed as one dim', 'view', [[5, 3]], { size: [15] }, [0], [0]],
+  ['a minimum as a maximum', 'relu', [[5]], {}, ['min'], ['max']],
+  ['a sharded input with a replicated result', 'relu', [[5]], {}, [0], [null]],
+  ['a replicated input with a sharded result', 'relu', [[5]], {}, [null], [0]],
 ];
 
-describe('strategies checked by hand', () => {
+describe('checkStrategies', () => {
   for (const [why, name, shapes, params, inputs, outputs] of wrong) {
-    it(`are refused when wrong: ${why}`, () => {
+    it(`refuses a wrong strategy: ${why}`, () => {
       const op = opByName(name) as AnyOp;
       const operands = shapes.map((shape, i) => sampleTensor(shape, { seed: i + 1 }));
       const call = { op, inputs: operands, params, expected: dispatch(op, operands, params) };

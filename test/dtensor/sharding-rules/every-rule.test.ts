@@ -68,7 +68,7 @@ const without: Record<string, string> = {
 };
 
 describe('the sharding rule of every op in the table', () => {
-  it('is there, or there is a reason', () => {
+  it('exists, or there is a reason', () => {
     assert.deepEqual(
       ops
         .filter(
@@ -81,7 +81,7 @@ describe('the sharding rule of every op in the table', () => {
     );
   });
 
-  it('is tested with calls', () => {
+  it('has sample calls', () => {
     const untested = ops
       .filter((op) => op.sharding !== null && samplesOf(op).length === 0)
       .map((op) => op.name);
@@ -91,7 +91,7 @@ describe('the sharding rule of every op in the table', () => {
   for (const op of ops) {
     if (op.sharding === null || samplesOf(op).length === 0) continue;
 
-    it(`lists ways that give the whole result: ${op.name}`, () => {
+    it(`lists strategies that give the whole result: ${op.name}`, () => {
       for (const sample of samplesOf(op)) {
         const call = callOf(op, sample);
         checkStrategies(call, [], []); // the params of a rank that has everything
@@ -102,7 +102,7 @@ describe('the sharding rule of every op in the table', () => {
       }
     });
 
-    it(`lists ways that go together on two mesh dimensions: ${op.name}`, () => {
+    it(`lists strategies that combine on two mesh dimensions: ${op.name}`, () => {
       for (const sample of samplesOf(op)) {
         const call = callOf(op, sample);
         for (const strategy of pairs(call, 2, 2)) checkStrategies(call, strategy, [2, 2]);

@@ -100,14 +100,14 @@ function checkLists(
   });
 }
 
-describe('the sharding rule of an op on lists', () => {
+describe('the sharding rule of a foreach op', () => {
   for (const { name, lists, params } of calls) {
     const op = opByName(name) as AnyOp;
-    it(`lets each place follow its first tensor: ${name}, ${lists().length} lists`, () => {
+    it(`lets each tensor follow its leader: ${name}, ${lists().length} lists`, () => {
       for (const ranks of [1, 2, 3, 4]) checkLists(op, () => lists().flat(), params, cut, ranks);
     });
 
-    it(`says in which terms a tensor may be: ${name}, ${lists().length} lists`, () => {
+    it(`lists the reductions of Partial that it keeps: ${name}, ${lists().length} lists`, () => {
       for (const reduction of op.sharding?.follows?.reductions ?? []) {
         const placements = cut.map(() => Partial(reduction));
         checkLists(op, () => lists().flat(), params, placements, 3);

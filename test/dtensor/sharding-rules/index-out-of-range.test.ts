@@ -10,7 +10,7 @@ import {
 import { crossEntropy, embedding, ones, type Tensor, tensor, zeros } from '../../../lib/index.js';
 import { withRanks } from '../../../lib/testing/index.js';
 
-describe('indices outside of a tensor that is cut along the indexed dim', () => {
+describe('indices out of range of a tensor that is sharded along the indexed dim', () => {
   const calls: Record<string, (cut: Tensor, index: Tensor) => Tensor> = {
     embedding: (cut, index) => embedding(index, cut),
     gather: (cut, index) => cut.gather(0, index.reshape(-1, 1)),
@@ -36,7 +36,7 @@ describe('indices outside of a tensor that is cut along the indexed dim', () => 
   }
 
   it(
-    'are told as the program gave them, by ranks that hold nothing of it too',
+    'are reported as the program passed them, also by ranks with empty shards',
     withRanks(4, async () => {
       const mesh = initDeviceMesh('cpu', [4]);
       const cut = distributeTensor(zeros([3, 2]), mesh, [Shard(0)]);
@@ -63,7 +63,7 @@ describe('indices outside of a tensor that is cut along the indexed dim', () => 
   );
 
   it(
-    'are refused by lossParallel: a target that is no class',
+    'are refused by lossParallel as targets',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2]);
       const logits = distributeTensor(zeros([2, 6]), mesh, [Shard(1)]);

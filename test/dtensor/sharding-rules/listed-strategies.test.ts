@@ -43,40 +43,46 @@ const step = { dims: [1], keepdim: false };
 const there: [what: string, name: string, inputs: Tensor[], params: object, strategy: string][] = [
   ['a product by rows', 'matmul', [x, weight, one], { alpha: 1, beta: 0 }, 'S0 R R -> S0'],
   [
-    'a product by columns, with a bias cut alike',
+    'a product by columns, with a bias sharded alike',
     'matmul',
     [x, weight, sampleTensor([8])],
     { alpha: 1, beta: 1 },
     'R S1 S0 -> S1',
   ],
-  ['terms of a product', 'matmul', [x, weight, one], { alpha: 1, beta: 0 }, 'S1 S0 R -> P(sum)'],
+  ['partial products', 'matmul', [x, weight, one], { alpha: 1, beta: 0 }, 'S1 S0 R -> P(sum)'],
   [
-    'terms of a product with a replicated bias',
+    'partial products with a replicated bias',
     'matmul',
     [x, weight, sampleTensor([8])],
     { alpha: 1, beta: 1 },
     'S1 S0 R -> P(sum)',
   ],
-  ['a product of terms', 'matmul', [x, weight, one], { alpha: 1, beta: 0 }, 'P(sum) R R -> P(sum)'],
-  ['a table of embeddings cut by rows', 'indexSelect', [x, ids], { dim: 0 }, 'S0 R -> P(sum)'],
-  ['a table of embeddings cut by columns', 'indexSelect', [x, ids], { dim: 0 }, 'S1 R -> S1'],
+  [
+    'a product of a Partial factor',
+    'matmul',
+    [x, weight, one],
+    { alpha: 1, beta: 0 },
+    'P(sum) R R -> P(sum)',
+  ],
+  ['an embedding table sharded by rows', 'indexSelect', [x, ids], { dim: 0 }, 'S0 R -> P(sum)'],
+  ['an embedding table sharded by columns', 'indexSelect', [x, ids], { dim: 0 }, 'S1 R -> S1'],
   ['tokens cut', 'indexSelect', [x, ids], { dim: 0 }, 'R S0 -> S0'],
   [
-    'the gradient of a table from tokens that are cut',
+    'the gradient of a table from sharded tokens',
     'indexAdd',
     [x, ids, sampleTensor([5, 6])],
     { dim: 0, alpha: 1 },
     'R S0 S0 -> P(sum)',
   ],
   [
-    'the gradient of a table cut by rows',
+    'the gradient of a table sharded by rows',
     'indexAdd',
     [x, ids, sampleTensor([5, 6])],
     { dim: 0, alpha: 1 },
     'S0 R R -> S0',
   ],
   [
-    'a sequence cut under layerNorm',
+    'layerNorm of a sharded sequence',
     'layerNorm',
     [sampleTensor([2, 4, 3]), one, one],
     { width: 3, eps: 1e-5 },
@@ -93,11 +99,11 @@ const there: [what: string, name: string, inputs: Tensor[], params: object, stra
   ['a mean of equal pieces', 'mean', [x], step, 'S1 -> P(avg)'],
   ['a flattened dim, cut at its first', 'view', [sampleTensor([4, 3])], { size: [12] }, 'S0 -> S0'],
   ['a dim split into heads', 'view', [sampleTensor([5, 8])], { size: [5, 4, 2] }, 'S1 -> S1'],
-  ['terms seen in another shape', 'view', [x], { size: [24] }, 'P(sum) -> P(sum)'],
-  ['terms times a number', 'mul', [x, one], {}, 'P(sum) R -> P(sum)'],
-  ['the sum of terms', 'add', [x, x], { alpha: 1 }, 'P(sum) P(sum) -> P(sum)'],
+  ['a view of a Partial tensor', 'view', [x], { size: [24] }, 'P(sum) -> P(sum)'],
+  ['a Partial tensor times a number', 'mul', [x, one], {}, 'P(sum) R -> P(sum)'],
+  ['the sum of Partial tensors', 'add', [x, x], { alpha: 1 }, 'P(sum) P(sum) -> P(sum)'],
   ['the gradient of an activation', 'geluBackward', [x, x], {}, 'P(sum) R -> P(sum)'],
-  ['terms in a wider dtype', 'copy', [x], { dtype: float64 }, 'P(sum) -> P(sum)'],
+  ['a Partial tensor in a wider dtype', 'copy', [x], { dtype: float64 }, 'P(sum) -> P(sum)'],
   [
     'losses of rows',
     'crossEntropyRows',
@@ -109,15 +115,15 @@ const there: [what: string, name: string, inputs: Tensor[], params: object, stra
 ];
 
 const absent: [what: string, name: string, inputs: Tensor[], params: object, strategy: RegExp][] = [
-  ['a number added to terms', 'add', [x, one], { alpha: 1 }, /P/],
-  ['terms subtracted from a number', 'sub', [one, x], { alpha: 1 }, /P/],
-  ['terms as a divisor', 'div', [x, x], {}, /^\S+ P/],
-  ['two factors in terms', 'mul', [x, x], {}, /P\S+ P/],
-  ['terms rounded to fewer digits', 'copy', [x], { dtype: bfloat16 }, /P/],
-  ['terms cut off to integers', 'copy', [x], { dtype: int32 }, /P/],
-  ['terms as truth values', 'copy', [x], { dtype: bool }, /P/],
-  ['terms that wrap around sooner', 'copy', [whole], { dtype: int32 }, /P/],
-  ['terms under an activation', 'relu', [x], {}, /P/],
+  ['a number added to a Partial tensor', 'add', [x, one], { alpha: 1 }, /P/],
+  ['a Partial tensor subtracted from a number', 'sub', [one, x], { alpha: 1 }, /P/],
+  ['a Partial divisor', 'div', [x, x], {}, /^\S+ P/],
+  ['two Partial factors', 'mul', [x, x], {}, /P\S+ P/],
+  ['a Partial tensor in a narrower dtype', 'copy', [x], { dtype: bfloat16 }, /P/],
+  ['a Partial tensor truncated to integers', 'copy', [x], { dtype: int32 }, /P/],
+  ['a Partial tensor as bools', 'copy', [x], { dtype: bool }, /P/],
+  ['partial integers that overflow earlier', 'copy', [whole], { dtype: int32 }, /P/],
+  ['an activation of a Partial tensor', 'relu', [x], {}, /P/],
   ['a mean of unequal pieces as a mean', 'mean', [sampleTensor([4, 5])], step, /^S1 -> P\(avg\)/],
   ['a flattened dim, cut behind its first', 'view', [sampleTensor([4, 3])], { size: [12] }, /^S1/],
   ['unequal pieces of a flattened dim', 'view', [sampleTensor([5, 3])], { size: [15] }, /^S0/],
@@ -126,7 +132,7 @@ const absent: [what: string, name: string, inputs: Tensor[], params: object, str
   ['a variance over a dim that is cut', 'varMean', [x], { ...step, correction: 1 }, /^S1/],
   ['queries cut under a causal mask', 'attention', [heads, heads, heads, one], attends, /^S2/],
   [
-    'attention weights dropped by place',
+    'attention with dropout',
     'attention',
     [heads, heads, heads, one],
     { ...attends, dropout: 0.5 },
@@ -135,9 +141,9 @@ const absent: [what: string, name: string, inputs: Tensor[], params: object, str
   ['groups of heads torn apart', 'attention', [heads, groups, groups, one], attends, /^S1 R/],
 ];
 
-describe('the strategies of the op table', () => {
+describe('the sharding rules of the op table', () => {
   for (const [what, name, inputs, params, strategy] of there) {
-    it(`hold ${what}`, () =>
+    it(`list ${what}`, () =>
       assert.ok(
         strategyTexts(name, inputs, params).includes(strategy),
         `${strategy} is none of\n${strategyTexts(name, inputs, params).join('\n')}`,
@@ -145,14 +151,14 @@ describe('the strategies of the op table', () => {
   }
 
   for (const [what, name, inputs, params, strategy] of absent) {
-    it(`do not hold ${what}`, () =>
+    it(`do not list ${what}`, () =>
       assert.deepEqual(
         strategyTexts(name, inputs, params).filter((listed) => strategy.test(listed)),
         [],
       ));
   }
 
-  it('leave ops to their decomposition that communicates, where a rank cannot do its part alone', () => {
+  it('let ops decompose that a rank cannot compute from its shards alone', () => {
     for (const name of [
       'softmax',
       'logSoftmax',
@@ -169,7 +175,7 @@ describe('the strategies of the op table', () => {
     }
   });
 
-  it('name a decomposition only where there is one', () => {
+  it('allow decomposition only for ops that have one', () => {
     const without = allOps().filter((op) => op.sharding?.decomposes && op.decompose === null);
     assert.deepEqual(without, []);
   });

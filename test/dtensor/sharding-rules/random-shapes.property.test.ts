@@ -47,8 +47,8 @@ function regrouped(
   return sizes;
 }
 
-describe('sharding rules on random shapes', () => {
-  it('see elements in other shapes', () => {
+describe('sharding rules give the whole result on random shapes of', () => {
+  it('view', () => {
     const picks = fc.array(fc.nat(5), { minLength: 4, maxLength: 4 });
     const merges = fc.array(fc.boolean(), { minLength: 8, maxLength: 8 });
     fc.assert(
@@ -59,7 +59,7 @@ describe('sharding rules on random shapes', () => {
     );
   });
 
-  it('broadcast', () => {
+  it('broadcasting ops', () => {
     const pair = shape.chain((whole) =>
       fc.tuple(
         fc.constant(whole),
@@ -82,7 +82,7 @@ describe('sharding rules on random shapes', () => {
     );
   });
 
-  it('reduce', () => {
+  it('reductions', () => {
     const flags = fc.array(fc.boolean(), { minLength: 4, maxLength: 4 });
     fc.assert(
       fc.property(
@@ -101,7 +101,7 @@ describe('sharding rules on random shapes', () => {
     );
   });
 
-  it('multiply matrices', () => {
+  it('matmul', () => {
     fc.assert(
       fc.property(
         fc.tuple(size, size, size, size),
@@ -122,7 +122,7 @@ describe('sharding rules on random shapes', () => {
     );
   });
 
-  it('draw random numbers', () => {
+  it('random ops', () => {
     const { dtype, device } = sampleTensor([1]);
     fc.assert(
       fc.property(shape, ranks, fc.nat(1000), (sizes, count, seedLow) => {

@@ -14,7 +14,7 @@ import { fakeMesh, specOf, specPairs } from '../fake-mesh.js';
 import { localOf } from '../simulated-ranks.js';
 
 describe('the chunk rule', () => {
-  it('gives the first ranks full pieces and the last ones what is left', () => {
+  it('gives full chunks to the first ranks and the rest to the last ones', () => {
     const sizes = (size: number, ranks: number) =>
       Array.from({ length: ranks }, (_, rank) => chunkOf(size, ranks, rank).size);
     assert.deepEqual(sizes(5, 4), [2, 2, 1, 0]);
@@ -26,8 +26,8 @@ describe('the chunk rule', () => {
   });
 });
 
-describe('the pieces of a tensor', () => {
-  it('keep the other dims when they are empty', () => {
+describe('the shards of a tensor', () => {
+  it('keep the sizes of other dims if they are empty', () => {
     const spec = specOf(fakeMesh([4]), [5, 7], [Shard(0)]);
     assert.deepEqual(shardAt(spec, [3]), {
       shape: [0, 7],
@@ -36,7 +36,7 @@ describe('the pieces of a tensor', () => {
     });
   });
 
-  it('are cut by the mesh dims in the shard order', () => {
+  it('follow the shard order of mesh dims', () => {
     const mesh = fakeMesh([2, 2], ['dp', 'tp']);
     const starts = (order: number[][]) => {
       const spec = specOf(mesh, [8], [Shard(0), Shard(0)], order);
@@ -46,7 +46,7 @@ describe('the pieces of a tensor', () => {
     assert.deepEqual(starts([[1, 0]]), [0, 4, 2, 6], 'tensor parallel first, then FSDP');
   });
 
-  it('are nothing at all outside the mesh', () => {
+  it('are empty for ranks outside of the mesh', () => {
     const spec = specOf(fakeMesh([2]), [4, 4], [Replicate()]);
     assert.deepEqual(shardAt(spec, null).shape, [0]);
   });
@@ -56,7 +56,7 @@ describe('the pieces of a tensor', () => {
     assert.equal(shardAt(spec, [1]), shardAt(spec, [1]));
   });
 
-  it('hold the elements that the cuts leave, at their offsets, and the first is the largest', () => {
+  it('have the elements at their offsets, and the first shard is the largest', () => {
     const pairs = specPairs({
       leastRanks: 1,
       mostRanks: 4,

@@ -22,7 +22,7 @@ const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.read(
 describe('a shard order', () => {
   for (const srcDataRank of [0, null] as const) {
     it(
-      `is that in which distributeTensor cuts (srcDataRank: ${srcDataRank})`,
+      `is respected by distributeTensor (srcDataRank: ${srcDataRank})`,
       withRanks(4, async (rank) => {
         const whole = arange(7, { dtype: float32 });
         const values = srcDataRank === null || rank === 0 ? whole : zeros([7]);
@@ -45,7 +45,7 @@ describe('a shard order', () => {
   }
 
   it(
-    'is that of the parts that fromLocal puts together',
+    'is respected by fromLocal',
     withRanks(4, async (rank) => {
       const part = arange(2 * rank, 2 * rank + 2, 1, { dtype: float32 });
       const inOrder = DTensor.fromLocal(part, mesh2d(), both);
@@ -63,7 +63,7 @@ describe('a shard order', () => {
   );
 
   it(
-    'has to name the mesh dims that cut',
+    'must name the mesh dims that shard',
     withRanks(4, async () => {
       const mesh = mesh2d();
       const wrong = { shardOrder: [[1]] };
@@ -81,7 +81,7 @@ describe('a shard order', () => {
 
 describe('a distributed tensor', () => {
   it(
-    'does not become plain by a plain tensor: what to do is said',
+    'refuses a plain tensor as its data, with advice',
     withRanks(2, async () => {
       const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
       const t = distributeTensor(zeros([4]), mesh, [Shard(0)]);

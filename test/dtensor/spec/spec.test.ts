@@ -28,7 +28,7 @@ describe('a spec', () => {
     assert.equal(new Shard(0), Shard(0));
   });
 
-  it('is another for another shape, dtype, layout, placement, order or mesh', () => {
+  it('is another object for another shape, dtype, strides, placement, shard order or mesh', () => {
     const specs = [
       specOf(mesh, [16, 10], [Shard(0), Shard(0)]),
       specOf(mesh, [16, 11], [Shard(0), Shard(0)]),
@@ -44,13 +44,13 @@ describe('a spec', () => {
     assert.equal(new Set(specs.map(({ id }) => id)).size, specs.length);
   });
 
-  it('is the same on another mesh object of the same id', () => {
+  it('is the same object on another mesh object with the same id', () => {
     const [one, two] = [fakeMesh([2], null, 9001), fakeMesh([2], null, 9001)];
     assert.equal(specOf(two, [4], [Shard(0)]), specOf(one, [4], [Shard(0)]));
     assert.equal(specOf(two, [8], [Shard(0)]).mesh, specOf(one, [4], [Shard(0)]).mesh);
   });
 
-  it('has the order of cuts only where mesh dims share a tensor dim', () => {
+  it('has a shard order only where several mesh dims shard a tensor dim', () => {
     assert.deepEqual(specOf(mesh, [16, 10], [Shard(0), Shard(1)], [[0], [1]]).order, [[0], [1]]);
     assert.equal(
       specOf(mesh, [16, 10], [Shard(0), Shard(0)], [[0, 1]]),
@@ -58,7 +58,7 @@ describe('a spec', () => {
     );
   });
 
-  it('does not tell the places of cuts among one rank apart', () => {
+  it('ignores the position of mesh dims of one rank in the shard order', () => {
     const single = fakeMesh([2, 1]);
     assert.equal(
       specOf(single, [8], [Shard(0), Shard(0)], [[0, 1]]),
@@ -66,7 +66,7 @@ describe('a spec', () => {
     );
   });
 
-  it('reads like a sentence', () => {
+  it('prints tensor, mesh, placements and shard order', () => {
     assert.equal(
       String(specOf(mesh, [16, 10], [Shard(0), Replicate()])),
       'float32[16, 10] on mesh (dp: 2, tp: 4): [Shard(0), Replicate()]',
@@ -86,7 +86,7 @@ describe('a spec', () => {
     assert.ok([spec.placements, spec.order, spec.shape, spec.tensorMeta].every(Object.isFrozen));
   });
 
-  it('keeps its order when it is placed otherwise, with new cuts last', () => {
+  it('keeps its shard order in other placements, with new mesh dims last', () => {
     const cube = fakeMesh([2, 2, 2]);
     const spec = specOf(cube, [16], [Shard(0), Replicate(), Shard(0)], [[2, 0]]);
     assert.deepEqual(placeSpec(spec, [Shard(0), Shard(0), Shard(0)]).order, [[2, 0, 1]]);
@@ -102,7 +102,7 @@ describe('a spec', () => {
 describe('TensorMeta', () => {
   const meta = TensorMeta([16, 10], [10, 1], bfloat16);
 
-  it('is made with and without new, for a spec as a plain object is, and is what a spec has', () => {
+  it('can be created with or without new, and a spec takes it like a plain object', () => {
     const spec = DTensorSpec(mesh, [Shard(0), Replicate()], { tensorMeta: meta });
     assert.equal(
       DTensorSpec(mesh, [Shard(0), Replicate()], {
@@ -128,7 +128,7 @@ describe('TensorMeta', () => {
     );
   });
 
-  it('cannot be changed, also by who keeps the lists', () => {
+  it('cannot be changed, not even through the arrays of the caller', () => {
     const shape = [2];
     const made = TensorMeta(shape, [1], bfloat16);
     shape.push(3);
@@ -136,11 +136,11 @@ describe('TensorMeta', () => {
     assert.ok([made, made.shape, made.stride].every(Object.isFrozen));
   });
 
-  it('reads in a line', () => {
+  it('prints in one line', () => {
     assert.equal(inspect(meta), 'TensorMeta(bfloat16[16, 10], strides [10, 1])');
   });
 
-  it('is refused where it is none', () => {
+  it('refuses malformed metadata', () => {
     const refused = (args: unknown[], text: RegExp): void =>
       assert.throws(
         () => TensorMeta(...(args as [number[], number[], typeof bfloat16])),
@@ -170,7 +170,7 @@ describe('TensorMeta', () => {
   });
 });
 
-describe('a spec that cannot be', () => {
+describe('a spec is refused if it', () => {
   const make = (
     placements: readonly Placement[],
     shape = [16, 10],
@@ -182,7 +182,7 @@ describe('a spec that cannot be', () => {
       () => make([Shard(0)]),
       /expected 2 placements, one for each dim of the mesh \(dp: 2, tp: 4\), got 1: \[Shard\(0\)\]/,
     ));
-  it('cuts a dim that is not there', () => {
+  it('shards a dim that does not exist', () => {
     assert.throws(() => make([Shard(2), Replicate()]), IndexError);
     assert.throws(
       () => make([Shard(-3), Replicate()]),
@@ -193,7 +193,7 @@ describe('a spec that cannot be', () => {
       /a 0-d tensor cannot be sharded, use Replicate\(\)/,
     );
   });
-  it('has something else than placements', () => {
+  it('has a placement that is not one', () => {
     assert.throws(() => make([0 as never, Replicate()]), ArgumentError);
     assert.throws(
       () => make('Shard' as never),
@@ -208,7 +208,7 @@ describe('a spec that cannot be', () => {
       /expected mesh to be a DeviceMesh, got null/,
     );
   });
-  it('has an order of other mesh dims than those that cut', () => {
+  it('has a shard order of other mesh dims than those that shard', () => {
     for (const order of [[[0]], [[0, 0]], [[0, 1, 1]], [[], [0, 1]]])
       assert.throws(() => make([Shard(0), Shard(0)], [16, 10], order), ShardingError);
     assert.throws(
@@ -216,7 +216,7 @@ describe('a spec that cannot be', () => {
       /expected shardOrder\[0\] to name the mesh dims that shard tensor dim 0, each once: 0 \(dp\), 1 \(tp\); got \[1, 1\]/,
     );
   });
-  it('has terms of reductions that do not commute', () => {
+  it('has Partial of reductions that do not commute', () => {
     assert.throws(
       () => make([Partial(), Partial('max')]),
       /Partial\(sum\) on one mesh dim and Partial\(max\) on another have no defined value/,
