@@ -1,4 +1,4 @@
-/** The end of a gradient's way: it is added into `.grad` of a leaf. */
+/** Accumulates a gradient into `.grad` of a leaf, and finds where the gradient of a tensor goes. */
 
 import { setGrad } from '../core/set-grad.js';
 import { isNonOverlappingAndDense } from '../core/shape.js';
@@ -43,34 +43,34 @@ export class AccumulateGrad extends Node {
 }
 
 /**
- * Whether nobody else holds the gradient's memory, neither user code nor another node, and it lies
- * as its tensor does: then it becomes `.grad` without a copy.
+ * Whether neither user code nor another node owns the gradient's memory, and its layout is that of
+ * its tensor. Then it becomes `.grad` without a copy.
  */
 function isUnseen(grad: Tensor, variable: Tensor): boolean {
   const storage = grad.storage;
   return (
     storage !== null &&
     !storage.exposed &&
-    storage.holds <= 1 &&
+    storage.retains <= 1 &&
     (isOfRules(storage) || (storage.refs <= 2 && grad.base === null)) &&
     storage.nbytes === heldOf(grad).nbytes &&
-    // Of distributed ones, the gradient must be held as its tensor is.
+    // A distributed gradient must have the placements of its tensor.
     placedAlike(grad, variable) &&
     hasLayoutOf(variable, grad) &&
     isNonOverlappingAndDense(grad.shape, grad.strides)
   );
 }
 
-/** Whether gradient rules made it, which keep nothing: what else shows the memory is garbage. */
+/** Whether gradient rules allocated it. They keep nothing, so other tensors on it are garbage. */
 function isOfRules(storage: Storage): boolean {
   return storage.scope?.ofBackward === true;
 }
 
-/** The tensors that a rule had on its way to the gradient own it no more. */
+/** Takes the memory from the intermediate tensors of the rule that computed the gradient. */
 function takeOver(grad: Tensor): Tensor {
   const storage = grad.storage as Storage;
   if (!isOfRules(storage)) return grad;
-  storage.refs = storage.holds + 1;
+  storage.refs = storage.retains + 1;
   grad.base = null;
   return grad;
 }

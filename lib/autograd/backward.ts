@@ -278,7 +278,7 @@ function detachInPlace(this: Tensor): Tensor {
   layers.backend.capture?.unsupported('detach_() was called');
   if (this.base !== null)
     throw new AutogradError(
-      'detach_: a view cannot be cut off in place from what it views; use detach()',
+      'detach_: expected a tensor that is no view, got a view of another tensor. Use detach().',
       { op: 'detach_' },
     );
   this.node = null;

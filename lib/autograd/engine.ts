@@ -37,7 +37,7 @@ export function queueCallback(fn: () => void): void {
   const callbacks = callbackStack[callbackStack.length - 1];
   if (callbacks === undefined)
     throw new AutogradError(
-      'queueCallback: expected a backward that runs, there is none. Call it from a hook.',
+      'queueCallback: expected a running backward pass, got a call outside of one. Call it from a hook.',
       { op: 'queueCallback' },
     );
   callbacks.push(fn);
@@ -105,7 +105,7 @@ class BackwardRun {
     const { met } = this;
     for (let i = 0; i < roots.length; i++) this.taskOf((roots[i] as Edge).node).isRoot = true;
     const first = met.length; // a node that is the root of several tensors starts once
-    this.meetOthers();
+    this.discoverNodes();
     for (let i = 0; i < roots.length; i++) {
       const { node, outputNr } = roots[i] as Edge;
       this.deliver(node, outputNr, grads[i] as Tensor);
@@ -119,7 +119,7 @@ class BackwardRun {
   /**
    * Finds the nodes ahead of the roots, and counts for each how many others pass gradients to it.
    */
-  private meetOthers(): void {
+  private discoverNodes(): void {
     const { met } = this;
     for (let i = 0; i < met.length; i++) {
       const { edges } = met[i] as Node;
@@ -222,7 +222,7 @@ class BackwardRun {
     const before = buffer[outputNr];
     const next = before === null || before === undefined ? grad : before.add(grad);
     buffer[outputNr] = next;
-    next.hold();
+    next.retain();
     if (before !== null && before !== undefined) this.release(before);
   }
 
@@ -234,7 +234,7 @@ class BackwardRun {
     for (let i = mark; i < storages.length; i++) {
       const storage = storages[i] as Storage;
       if (storage.scope !== this.scope || storage.handle === 0) continue;
-      if (storage.holds === 0) storage.free('backward used it up');
+      if (storage.retains === 0) storage.free('backward used it up');
       else storages[kept++] = storage;
     }
     storages.length = kept;
@@ -247,9 +247,9 @@ class BackwardRun {
   private release(grad: Tensor | null | undefined): void {
     const storage = grad?.storage;
     if (!storage) return;
-    grad.holds--;
+    grad.retains--;
     if (storage.handle === 0) return;
-    storage.holds--;
+    storage.retains--;
     storage.refs--;
     this.freeIfOurs(storage);
   }
@@ -259,7 +259,7 @@ class BackwardRun {
     if (
       this.scope === null ||
       storage.scope !== this.scope ||
-      storage.holds > 0 ||
+      storage.retains > 0 ||
       storage.handle === 0
     )
       return;

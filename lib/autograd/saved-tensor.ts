@@ -81,8 +81,8 @@ export class SavedTensor {
     }
     this.tensor = t;
     layers.backend.observer?.mark(t.storage, 'activation');
-    if (this.storage === null) t.hold();
-    else this.storage.hold();
+    if (this.storage === null) t.retain();
+    else this.storage.retain();
   }
 
   /** The saved value with its history. @throws InPlaceError if it was overwritten since. */
@@ -109,7 +109,7 @@ export class SavedTensor {
       t._version !== this.version
     )
       return null;
-    return storage.holds === 1 && storage.refs <= 2 ? t : null;
+    return storage.retains === 1 && storage.refs <= 2 ? t : null;
   }
 
   /** The user's tensor with the history of the saved one, whatever its own is. */
@@ -122,8 +122,8 @@ export class SavedTensor {
   }
 
   release(): void {
-    if (this.storage === null) this.tensor?.unhold();
-    else if (this.tensor !== null && this.storage.handle !== 0) this.storage.unhold();
+    if (this.storage === null) this.tensor?.release();
+    else if (this.tensor !== null && this.storage.handle !== 0) this.storage.release();
     this.tensor = null;
     this.packed = null;
     this.leaf = null;

@@ -35,8 +35,8 @@ function checkSame(target: Tensor, source: Tensor): void {
 function checkDistributed(op: string, target: Tensor, source: Tensor): void {
   if (target.sharding === null || source.sharding !== null) return;
   throw new ShardingError(
-    `${op}: expected a distributed tensor for one held as ${target.sharding.spec}, got a plain ${source.dtype.name}${formatShape(source.shape)}. ` +
-      'Make it one with distributeTensor(t, mesh, placements) if it is the whole, with DTensor.fromLocal(t, mesh, placements) if it is this rank’s part; ' +
+    `${op}: expected a distributed tensor for one placed as ${target.sharding.spec}, got a plain ${source.dtype.name}${formatShape(source.shape)}. ` +
+      'Convert it by distributeTensor(t, mesh, placements) if it is the whole tensor, or by DTensor.fromLocal(t, mesh, placements) if it is the local shard; ' +
       'a plain parameter is a new one: new nn.Parameter(t).',
     { op },
   );

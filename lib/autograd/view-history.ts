@@ -142,8 +142,8 @@ function addInto(whole: Tensor, { shape, strides, offset }: Window, grad: Tensor
  * In its place where the base is distributed: what the view is of each part is not kept. Its values
  * are those of the changed base.
  */
-class LostView extends Node {
-  readonly name = 'LostView';
+class ViewOfChangedDTensor extends Node {
+  readonly name = 'ViewOfChangedDTensor';
 
   constructor(base: Tensor) {
     super(1, [edgeOf(base)]);
@@ -173,7 +173,9 @@ export function refreshViewHistory(view: Tensor): void {
   if (base.node === null) return;
   changeHistory(
     view,
-    view.sharding === null ? new ViewOfChanged(base, windowOn(base, view)) : new LostView(base),
+    view.sharding === null
+      ? new ViewOfChanged(base, windowOn(base, view))
+      : new ViewOfChangedDTensor(base),
     0,
   );
 }

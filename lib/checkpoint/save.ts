@@ -130,7 +130,7 @@ class Source {
     this.path = path;
     this.name = name;
     this.view = t.detach(); // shares memory and version counter
-    this.view.hold();
+    this.view.retain();
     this.version = this.view.currentVersion;
   }
 
@@ -151,7 +151,7 @@ class Source {
   }
 
   release(): void {
-    this.view.unhold();
+    this.view.release();
     this.view.dispose();
   }
 }

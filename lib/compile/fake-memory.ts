@@ -84,14 +84,14 @@ class FakeStorage extends Storage {
   get isHeld(): boolean {
     return (
       this.handle !== 0 &&
-      (this.holds > 0 ||
+      (this.retains > 0 ||
         (this.role !== null && this.role !== 'activation' && this.role !== 'gradient'))
     );
   }
 
-  override unhold(): void {
+  override release(): void {
     this.memory.use(this);
-    super.unhold();
+    super.release();
   }
 
   override markFreed(reason: string): void {

@@ -74,13 +74,13 @@ function siteAmong(frames: readonly Frame[], most: number): string | null {
       file.startsWith('node:')
     )
       continue;
-    noteDepth(i + 1);
+    recordDepth(i + 1);
     return textOf(frame, file);
   }
   return frames.length > 0 && frames.length < most ? '' : null;
 }
 
-function noteDepth(frames: number): void {
+function recordDepth(frames: number): void {
   if (frames > deepest) deepest = Math.min(frames, FEW_FRAMES);
   if (++found < PLACES_LOOKED_BACK && deepest <= usual) return;
   usual = deepest;

@@ -15,13 +15,13 @@ export function formatTensor(t: Tensor, readValues: (t: Tensor) => Values): stri
   if (t.sharding !== null)
     return `DTensor(${formatTensor(t.sharding.local, readValues)}, ${t.sharding.spec}${historyOf(t)})`;
   const body = bodyOf(t, readValues);
-  const notes: string[] = [];
+  const details: string[] = [];
   if (t.numel() === 0 && t.shape.length !== 1 && !t.isFake)
-    notes.push(`size=[${t.shape.join(', ')}]`);
+    details.push(`size=[${t.shape.join(', ')}]`);
   if (t.dtype !== float32 && t.dtype !== int64 && t.dtype !== bool)
-    notes.push(`dtype=${t.dtype.name}`);
-  if (t.device.type !== 'cpu') notes.push(`device='${t.device}'`);
-  return `tensor(${[body, ...notes].join(', ')}${historyOf(t)})`;
+    details.push(`dtype=${t.dtype.name}`);
+  if (t.device.type !== 'cpu') details.push(`device='${t.device}'`);
+  return `tensor(${[body, ...details].join(', ')}${historyOf(t)})`;
 }
 
 function bodyOf(t: Tensor, readValues: (t: Tensor) => Values): string {

@@ -1,7 +1,7 @@
 /**
  * The random state: a seed and a counter. Every draw takes a block of counters, so equal programs
- * draw equal numbers. Draws of distributed tensors start from a seed that the ranks have in common,
- * and are counted apart: see {@link MeshDraws}.
+ * draw equal numbers. Distributed tensors use a common seed of the ranks and counters of their own:
+ * see {@link MeshDraws}.
  */
 import { ArgumentError } from './errors.js';
 import { layers } from './hooks.js';
@@ -10,24 +10,24 @@ import { checkNumber, optionsOf, shown } from './options.js';
 import { currentRuntime, processRuntime, type RankRuntime } from './rank-runtime.js';
 import type { Tensor } from './tensor.js';
 
-/** Where a generator stands: plain data, to be kept and restored. */
+/** The state of a generator as plain data, to save and restore. */
 export interface RngState {
   /** The seed. */
   seed: number;
-  /** How many draws there were. */
+  /** The number of draws so far. */
   offset: number;
-  /** Where draws of distributed tensors stand, of a generator that may have made some. */
+  /** The state of draws of distributed tensors, if the generator had any. */
   onMeshes?: MeshDrawsState;
 }
 
-/** What an op is told that draws. @internal */
+/** The parameters of an op that draws. @internal */
 export interface DrawParams {
   readonly seedLow: number;
   readonly seedHigh: number;
   readonly offset: number;
 }
 
-/** A generator, or what one has for the ranks of a mesh. @internal */
+/** A generator, or its draws for the ranks of a mesh. @internal */
 export interface DrawSource {
   next(): DrawParams;
 }
@@ -36,23 +36,23 @@ export interface DrawSource {
 export class Generator {
   private seedValue: number;
   private used = 0;
-  /** Null before ranks have agreed or drawn: it then begins at the seed. */
+  /** Null before ranks have agreed on a state or drawn; then it begins at the seed. */
   private onMeshes: MeshDraws | null = null;
-  /** Whether the program has chosen where it stands. @internal */
+  /** Whether the program has chosen the state. @internal */
   isSeeded = true;
 
   constructor(seed = 0) {
     this.seedValue = checkSeed(seed);
   }
 
-  /** One whose seed nobody has chosen. @internal */
+  /** A generator with a random seed. @internal */
   static unseeded(seed = seedByChance()): Generator {
     const made = new Generator(seed);
     made.isSeeded = false;
     return made;
   }
 
-  /** One that goes on from there. @internal */
+  /** A generator that continues from a state. @internal */
   static at(state: RngState): Generator {
     const made = new Generator();
     made.setState(state);
@@ -67,7 +67,7 @@ export class Generator {
   }
 
   /**
-   * As {@link manualSeed}, for plain tensors alone: draws that ranks make together go on. @internal
+   * As {@link manualSeed}, for plain tensors only: the draws of ranks together continue. @internal
    */
   reseed(seed: number): void {
     layers.backend.capture?.unsupported('a random generator was seeded');
@@ -93,7 +93,7 @@ export class Generator {
   }
 
   /**
-   * Goes on from there. A state of a program without ranks is where draws on meshes go on from,
+   * Restores a state. If the state is of a program without ranks, draws on meshes continue from it
    * too. @throws ArgumentError
    */
   setState(state: RngState): void {
@@ -108,7 +108,7 @@ export class Generator {
     else if (this.onMeshes !== null) this.agree({ seed, offset });
   }
 
-  /** Brings it back to where it stands now, whoever chose that. @internal */
+  /** Returns a function that restores the present state. @internal */
   remember(): () => void {
     const { seedValue, used, isSeeded } = this;
     const onMeshes = this.onMeshes?.state() ?? null;
@@ -121,8 +121,8 @@ export class Generator {
   }
 
   /**
-   * Where ranks that have their draws from this one begin. What nobody has seeded is no part of it.
-   * @internal
+   * The state from which the draws of ranks begin; a random one if the program has not seeded this
+   * generator. @internal
    */
   origin(): { seed: number; offset: number } {
     return this.isSeeded
@@ -130,18 +130,18 @@ export class Generator {
       : { seed: seedByChance(), offset: 0 };
   }
 
-  /** Draws on meshes go on from what all ranks have been given. @internal */
+  /** Sets the state of draws on meshes, which all ranks were given. @internal */
   agree({ seed, offset }: { seed: number; offset: number }): void {
     this.onMeshes = new MeshDraws({ seed, offset, draws: {} });
   }
 
-  /** The params of one draw; the counter moves on. @internal */
+  /** The parameters of the next draw; advances the counter. @internal */
   next(): DrawParams {
     layers.backend.capture?.draws(this, this);
     return drawParams(this.seedValue, this.used++);
   }
 
-  /** As {@link next}, of the ranks of a mesh. @internal */
+  /** The same for a draw that all ranks of a mesh make. @internal */
   nextTogether(place: DrawPlace): DrawParams {
     layers.backend.capture?.draws(this, { next: () => this.nextTogether(place) });
     this.onMeshes ??= new MeshDraws({ seed: this.seedValue, offset: 0, draws: {} });
@@ -170,9 +170,7 @@ export function seedByChance(chance = Math.random): number {
   return Math.floor(chance() * 2 ** 32);
 }
 
-/**
- * The generator that ops use when none is given; of ranks that share a process, each has its own.
- */
+/** The default generator of ops. Ranks that share a process have a default generator each. */
 export const defaultGenerator = Generator.unseeded();
 processRuntime.generator = defaultGenerator;
 
@@ -182,15 +180,15 @@ export function generatorOf(runtime: RankRuntime): Generator {
   return runtime.generator;
 }
 
-/** The one of the present rank. @internal */
+/** The default generator of the current rank. @internal */
 export function currentGenerator(): Generator {
   return generatorOf(currentRuntime());
 }
 
-/** Whose draws those of plain tensors are meanwhile. */
+/** The ranks that draw for plain tensors at the moment. */
 let together: DrawPlace | null = null;
 
-/** Runs `fn`, which draws what all ranks of a mesh have in common. @internal */
+/** Runs `fn`, whose draws are equal on all ranks of a mesh. @internal */
 export function drawnTogether<T>(place: DrawPlace | null, fn: () => T): T {
   const before = together;
   together = place;
@@ -201,12 +199,12 @@ export function drawnTogether<T>(place: DrawPlace | null, fn: () => T): T {
   }
 }
 
-/** The ranks that hold one of the tensors; null if all are plain. @internal */
+/** The ranks that own one of the tensors; null if all are plain. @internal */
 export function drawPlaceOf(...tensors: readonly (Tensor | null)[]): DrawPlace | null {
   return tensors.find((t) => t !== null && t.sharding !== null)?.sharding?.draws ?? null;
 }
 
-/** The next draw, of `generator` or the default one, for an op on these tensors. @internal */
+/** The next draw of `generator`, or of the default one, for an op on these tensors. @internal */
 export function nextDraw(
   generator: Generator | undefined,
   ...beside: readonly (Tensor | null)[]
@@ -231,8 +229,8 @@ export function initialSeed(): number {
 }
 
 /**
- * Seeds the default generator by chance and returns the seed. What ranks draw on meshes goes on as
- * it was: each has another chance.
+ * Seeds the default generator with a random seed and returns it. Draws on meshes continue as before,
+ * because each rank gets another seed.
  */
 export function seed(): number {
   const chosen = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
@@ -240,13 +238,13 @@ export function seed(): number {
   return chosen;
 }
 
-/** Where the default generator stands. */
+/** The state of the default generator. */
 export function getRngState(): RngState {
   layers.backend.capture?.unsupported('the state of the random generator was read');
   return currentGenerator().getState();
 }
 
-/** Puts the default generator where it stood. @throws ArgumentError */
+/** Restores the state of the default generator. @throws ArgumentError */
 export function setRngState(state: RngState): void {
   currentGenerator().setState(state);
 }

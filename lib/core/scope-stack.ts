@@ -4,14 +4,11 @@
  */
 import { releaseAll, type Storage } from './storage.js';
 
-/** A region whose storages are freed at its end. @internal */
+/** A region that frees its storages at its end. @internal */
 export class Scope {
   readonly parent: Scope | null;
   readonly storages: Storage[] = [];
-  /**
-   * Opened by a backward pass, which frees gradients as it uses them up; all others are the
-   * program's.
-   */
+  /** Whether a backward pass opened it, which frees gradients as soon as it has used them. */
   readonly ofBackward: boolean;
 
   constructor(parent: Scope | null, ofBackward: boolean) {
@@ -19,10 +16,7 @@ export class Scope {
     this.ofBackward = ofBackward;
   }
 
-  /**
-   * The program gets a storage of a backward pass: it belongs to the scope that the program has
-   * open, or to the collector.
-   */
+  /** Moves a storage of a backward pass to the open scope of the program, or to the collector. */
   handOut(storage: Storage): void {
     let owner = this.parent;
     while (owner?.ofBackward === true) owner = owner.parent;
@@ -60,7 +54,7 @@ export function closeScope(scope: Scope, kept: KeptStorages | null): void {
   const dead: Storage[] = [];
   for (const storage of scope.storages) {
     if (storage.scope !== scope || storage.handle === 0) continue;
-    if (storage.holds > 0) storage.escape();
+    if (storage.retains > 0) storage.escape();
     else if (kept?.has(storage))
       keepFor(storage, kept.get(storage) as ReadonlySet<object>, scope.parent);
     else dead.push(storage);
@@ -69,10 +63,7 @@ export function closeScope(scope: Scope, kept: KeptStorages | null): void {
   for (const storage of dead) storage.markFreed('its scope ended');
 }
 
-/**
- * Of the tensors that view it, those that were not returned are gone: they count as its owners no
- * more.
- */
+/** Keeps a returned storage; tensors on it that were not returned no longer count as owners. */
 function keepFor(storage: Storage, tensors: ReadonlySet<object>, owner: Scope | null): void {
   storage.refs = tensors.size;
   moveTo(storage, owner);
@@ -92,8 +83,8 @@ export function adopt(storage: Storage): void {
 }
 
 /**
- * Gives a storage that now belongs to something older than its scope to that thing's owner: an
- * outer scope, or the collector. @internal
+ * Moves a storage out to the scope of an older object that now owns it, or to the collector if that
+ * object is in no scope. @internal
  */
 export function outliveScope(storage: Storage, owner: Scope | null): void {
   let scope = storage.scope;

@@ -27,20 +27,21 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
     }
     // It lives as long as the memory of its tensor: that of one in a scope ends with it.
     const scope = tensor.storage?.scope ?? null;
-    if (scope === null || value.storage === null || value.storage.scope === null) value.hold();
+    if (scope === null || value.storage === null || value.storage.scope === null) value.retain();
     else outliveScope(value.storage, scope);
   }
   tensor.gradTensor = value;
   if (value !== null) layers.backend.observer?.mark(value.storage, 'gradient');
-  if (before !== null && before.holds > 0) before.unhold();
+  if (before !== null && before.retains > 0) before.release();
   if (before?.storage && before.storage.handle !== 0 && !before.storage.exposed) before.dispose();
 }
 
 function gradientOfAnotherKind(tensor: Tensor, value: Tensor): AutogradError {
   const [of, given] = [tensor, value].map((t) =>
-    t.sharding === null ? 'a plain tensor' : `one held as ${t.sharding.spec}`,
+    t.sharding === null ? 'a plain tensor' : `a tensor placed as ${t.sharding.spec}`,
   );
   return new AutogradError(
-    `grad: expected the gradient of ${of} to be like it, got ${given}. Use distributeTensor or DTensor.fromLocal, or toLocal() for a plain tensor.`,
+    `grad: expected a ${tensor.sharding === null ? 'plain' : 'distributed'} gradient for ${of}, ` +
+      `got ${given}. Use distributeTensor or DTensor.fromLocal, or toLocal() for a plain tensor.`,
   );
 }

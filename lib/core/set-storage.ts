@@ -1,7 +1,7 @@
 /**
- * Putting other memory under a tensor: what `set_`, `data =` and `module.to` do. The tensor keeps
- * its identity, hooks, gradient and place in the graph. Invariant: whoever owned the old memory
- * through this tensor owns the new one afterwards.
+ * Replaces the memory of a tensor, for `set_`, `data =` and `module.to`. The tensor keeps its
+ * identity, hooks, gradient and place in the graph. Invariant: all owners of the old memory through
+ * this tensor own the new memory afterwards.
  */
 import type { StorageEffects } from './backend.js';
 import { layers } from './hooks.js';
@@ -9,9 +9,9 @@ import { outliveScope } from './scope-stack.js';
 import type { Tensor } from './tensor.js';
 
 /**
- * Makes `target` show the memory of `source`, with its shape, strides, offset, dtype and device.
- * The old memory goes if nobody else shows it; the new one lives at least as long as the old one
- * would have. Versions are the caller's matter.
+ * Makes `target` a tensor on the memory of `source`, with its shape, strides, offset, dtype and
+ * device. Frees the old memory if no other tensor uses it. The new memory lives at least as long as
+ * the old one would have. The caller updates versions.
  *
  * @throws FreedError if either tensor was freed.
  * @internal
@@ -29,10 +29,10 @@ export function swapData(target: Tensor, source: Tensor): void {
   layers.backend.observer?.swap(before, next);
   target.storage = next;
   outliveScope(next, before.scope);
-  next.refs += 1 + target.holds;
-  next.holds += target.holds;
-  before.refs -= target.holds;
-  before.holds -= target.holds;
+  next.refs += 1 + target.retains;
+  next.retains += target.retains;
+  before.refs -= target.retains;
+  before.retains -= target.retains;
   before.unref('another storage took its place');
 }
 

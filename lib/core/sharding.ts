@@ -6,8 +6,8 @@ import type { Shape } from './shape.js';
 import type { Tensor } from './tensor.js';
 
 /**
- * What a rank holds of a tensor that several ranks hold together. `local` is this rank's part, an
- * ordinary tensor on the same storage; it lives and dies with the whole.
+ * The sharding of a distributed tensor. `local` is the local shard of this rank: a plain tensor on
+ * the same storage, which lives as long as the distributed tensor.
  *
  * @internal
  */
@@ -20,25 +20,26 @@ export interface Sharding {
     meshInWords(): string;
     toString(): string;
   };
-  /** Of its ranks: what they draw for it. */
+  /** The random draws that the ranks of the mesh make together. */
   readonly draws: DrawPlace;
-  /** The whole tensor on this rank, for the caller to dispose of: ranks communicate. */
+  /** The whole tensor on this rank; the caller disposes of it. Ranks communicate. */
   full(op: string): Tensor;
   /**
-   * Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated.
+   * An uninitialized tensor on the same mesh: placed alike if it has the same shape, else
+   * replicated.
    */
   empty(shape: Shape, dtype: DType): Tensor;
-  /** A plain tensor that every rank has alike, as a tensor of the same ranks. */
+  /** A plain tensor that is equal on all ranks, as a replicated tensor on the mesh. */
   replicated(t: Tensor): Tensor;
-  /** The tensor itself, held alike but for terms, which are reduced. */
+  /** The tensor itself; partial values are reduced. */
   reduced(t: Tensor): Tensor;
-  /** The tensor itself, whole on every rank, as a plain one with its history. */
+  /** The tensor itself as a plain tensor on every rank, with its history. */
   whole(t: Tensor): Tensor;
-  /** A gradient of the tensor, held as the tensor is. */
+  /** A gradient of the tensor, redistributed to the placements of the tensor. */
   fit(gradient: Tensor): Tensor;
 }
 
-/** What this rank holds of a tensor: all of one that is not distributed. @internal */
+/** The local shard of a tensor; a plain tensor is its own local shard. @internal */
 export function heldOf(t: Tensor): Tensor {
   return t.sharding?.local ?? t;
 }

@@ -37,7 +37,7 @@ export class Storage {
   /** @internal tensors that view it and are not disposed, and other owners such as the tape */
   refs = 0;
   /** @internal owners that outlive a scope: the tape, `.grad`, `keep` */
-  holds = 0;
+  retains = 0;
   /** @internal what the garbage collector watches */
   token: object | null = null;
   /** @internal the open scope that will free it */
@@ -104,14 +104,14 @@ export class Storage {
   }
 
   /** @internal takes a hold: the storage now survives its scope */
-  hold(): void {
+  retain(): void {
     this.refs++;
-    this.holds++;
+    this.retains++;
   }
 
   /** @internal gives a hold back */
-  unhold(): void {
-    this.holds--;
+  release(): void {
+    this.retains--;
     this.unref('its last owner let it go');
   }
 

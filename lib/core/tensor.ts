@@ -75,7 +75,7 @@ export class Tensor {
    * @internal owners that keep whatever memory this tensor shows: the tape, `.grad`; they move
    * along when it is given other memory
    */
-  holds = 0;
+  retains = 0;
   /**
    * @internal true for tensors made by views under autograd that forbid in-place changes, with the
    * reason
@@ -303,7 +303,7 @@ export class Tensor {
     this.storage.unref('dispose() was called on its last tensor');
     // Others own it still; a disposed tensor that stays reachable must not keep it from the
     // collector.
-    if (this.storage.handle !== 0 && this.holds === 0) this.storage = disposedStorage;
+    if (this.storage.handle !== 0 && this.retains === 0) this.storage = disposedStorage;
   }
 
   [Symbol.dispose](): void {
@@ -311,20 +311,20 @@ export class Tensor {
   }
 
   /**
-   * @internal the memory survives its scope until {@link unhold}, also memory that is put under
+   * @internal the memory survives its scope until {@link release}, also memory that is put under
    * this tensor meanwhile
    */
-  hold(): void {
+  retain(): void {
     if (this.storage === null) return;
-    this.holds++;
-    this.storage.hold();
+    this.retains++;
+    this.storage.retain();
   }
 
   /** @internal gives a hold back */
-  unhold(): void {
+  release(): void {
     if (this.storage === null) return;
-    this.holds--;
-    if (this.storage.handle !== 0) this.storage.unhold();
+    this.retains--;
+    if (this.storage.handle !== 0) this.storage.release();
   }
 
   /** @internal the shared version counter, made on demand */

@@ -4,14 +4,14 @@ import { sameShape } from '../core/shape.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 
-/** Where storages lie that show memory of arrays: two of them may show the same. */
-const lent = new WeakMap<Storage, ArrayBufferView>();
-let anyLent = false;
+/** The arrays whose memory storages borrow. Two storages may borrow from one array. */
+const borrowed = new WeakMap<Storage, ArrayBufferView>();
+let anyBorrowed = false;
 
-/** Notes that a storage shows the memory of an array. */
-export function noteLent(storage: Storage, array: ArrayBufferView): void {
-  lent.set(storage, array);
-  anyLent = true;
+/** Records that a storage borrows the memory of an array. */
+export function recordBorrowed(storage: Storage, array: ArrayBufferView): void {
+  borrowed.set(storage, array);
+  anyBorrowed = true;
 }
 
 /** Whether two tensors share some memory. */
@@ -29,7 +29,7 @@ export function overlaps(read: Tensor, written: Tensor): boolean {
  * the other, element by element, would be wrong.
  */
 export function overlapsPartly(read: Tensor, written: Tensor): boolean {
-  if (read === written || (read.storage !== written.storage && !anyLent)) return false;
+  if (read === written || (read.storage !== written.storage && !anyBorrowed)) return false;
   return overlaps(read, written) && !isSameWindow(read, written);
 }
 
@@ -46,8 +46,8 @@ function isSameWindow(a: Tensor, b: Tensor): boolean {
 /** How many bytes the second begins after the first; null for different memory. */
 function distance(a: Storage | null, b: Storage | null): number | null {
   if (a === b) return 0;
-  if (!anyLent || a === null || b === null) return null;
-  const [first, second] = [lent.get(a), lent.get(b)];
+  if (!anyBorrowed || a === null || b === null) return null;
+  const [first, second] = [borrowed.get(a), borrowed.get(b)];
   return first !== undefined && first.buffer === second?.buffer
     ? second.byteOffset - first.byteOffset
     : null;

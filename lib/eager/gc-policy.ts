@@ -121,7 +121,7 @@ export function collectGarbage(): void {
 }
 
 /** Counts new storages that no scope owns, and collects when they add up. */
-export function notePressure(outputs: readonly Tensor[]): void {
+export function addPressure(outputs: readonly Tensor[]): void {
   for (let i = 0; i < outputs.length; i++) {
     const storage = (outputs[i] as Tensor).storage;
     if (storage === null || storage.scope !== null) continue;

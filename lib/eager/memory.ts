@@ -12,7 +12,7 @@ import { contiguousStrides, type Shape } from '../core/shape.js';
 import { type NativeMemory, Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { nativeError } from '../native/guard.js';
-import { noteLent } from './aliasing.js';
+import { recordBorrowed } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
 import {
   allocatingCall,
@@ -92,7 +92,7 @@ export function adoptArray(array: ArrayBufferView, device: Device): Storage {
     device,
   );
   storage.handle = words()[0] as number;
-  noteLent(storage, array);
+  recordBorrowed(storage, array);
   own(storage, token as object | undefined);
   return storage;
 }
@@ -154,7 +154,7 @@ export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
 /** Reads a dense tensor's bytes without blocking the event loop. */
 export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void> {
   const storage = t.liveStorage('read');
-  storage.hold(); // the memory stays until the bytes are out, whatever scopes end meanwhile
+  storage.retain(); // the memory stays until the bytes are out, whatever scopes end meanwhile
   const { turns } = currentRuntime();
   const read = readWhenDone(t, storage, destination);
   return turns === null ? read : turns.wait('read', read);
@@ -170,7 +170,7 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
         reject(explained);
       });
     const release = (): void => {
-      if (storage.handle !== 0) storage.unhold();
+      if (storage.handle !== 0) storage.release();
     };
     const done = (failure: string | null): void => {
       release();

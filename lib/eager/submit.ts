@@ -24,7 +24,7 @@ import { WordWriter } from '../native/command.js';
 import { byteRange } from './aliasing.js';
 import { recording, recordStorages, unallocated } from './allocation-history.js';
 import { collectiveDetails } from './collective-failure.js';
-import { collectGarbage, notePressure } from './gc-policy.js';
+import { addPressure, collectGarbage } from './gc-policy.js';
 import { describeHolders, largestHolders } from './memory-report.js';
 
 /** Set once by runtime.ts through {@link connect}. */
@@ -99,7 +99,7 @@ export function submitCommand(
     }
   }
   if (made !== null) recordStorages(op.name, made);
-  notePressure(outputs);
+  addPressure(outputs);
 }
 
 /**

@@ -184,7 +184,7 @@ describe('a captured graph', () => {
       return packed - before;
     });
     assert.equal(first, second);
-    assert.equal(weight.holds, 0);
+    assert.equal(weight.retains, 0);
   });
 });
 

@@ -85,7 +85,7 @@ describe('foreach ops on plain and distributed parameters', () => {
       await assertClose(p, q, 'the parameter');
       assert.throws(() => {
         p.grad = (q.grad as Tensor).clone();
-      }, /grad: expected the gradient of one held as .* to be like it, got a plain tensor/);
+      }, /grad: expected a distributed gradient for a tensor placed as .*, got a plain tensor/);
     }),
   );
 

@@ -180,7 +180,7 @@ describe('distributed tensors', () => {
     const t = distributeTensor(matrix().requiresGrad_(), mesh, [S0]);
     assert.throws(() => {
       t.grad = ones([3, 2]);
-    }, /grad: expected the gradient of one held as float32\[3, 2\] on mesh \(tp: 2\): \[Shard\(0\)\] to be like it, got a plain tensor/);
+    }, /grad: expected a distributed gradient for a tensor placed as float32\[3, 2\] on mesh \(tp: 2\): \[Shard\(0\)\], got a plain tensor/);
     t.mul(DTensor.fromLocal(matrix(), mesh, [R]))
       .redistribute([S1])
       .sum()

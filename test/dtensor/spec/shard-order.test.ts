@@ -86,7 +86,7 @@ describe('a distributed tensor', () => {
       const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
       const t = distributeTensor(zeros([4]), mesh, [Shard(0)]);
       const advice =
-        /expected a distributed tensor for one held as float32\[4\] on mesh \(tp: 2\): \[Shard\(0\)\], got a plain float32\[2\]. Make it one with distributeTensor/;
+        /expected a distributed tensor for one placed as float32\[4\] on mesh \(tp: 2\): \[Shard\(0\)\], got a plain float32\[2\]. Convert it by distributeTensor/;
       assert.throws(() => {
         t.data = zeros([2]);
       }, advice);
