@@ -24,8 +24,7 @@ abstract class InPlaceActivation extends Module {
 
 const joined = (...facts: readonly string[]): string => facts.filter((f) => f !== '').join(', ');
 
-/** The methods of tensors that take no arguments and have an in-place form. */
-type Method = 'relu' | 'relu6' | 'selu' | 'silu' | 'mish' | 'hardsigmoid' | 'hardswish';
+type TensorFunction = (input: Tensor) => Tensor;
 const inPlaceArguments = (name: string) =>
   defineArguments(`${name}(inplace)`, (inplace = false) => ({ inplace }));
 type InPlaceArguments = ArgumentsOf<ReturnType<typeof inPlaceArguments>>;
@@ -34,8 +33,14 @@ interface InPlaceOnly extends InPlaceActivation {
   forward(input: Tensor): Tensor;
 }
 
-/** The base class of an activation that is a method of tensors and has no option but `inplace`. */
-function inPlaceOnly(name: string, method: Method): new (...args: InPlaceArguments) => InPlaceOnly {
+/** The base class of an activation whose only option is `inplace`. */
+function inPlaceOnly(
+  name: string,
+  activation: TensorFunction,
+  inPlaceActivation: TensorFunction,
+): new (
+  ...args: InPlaceArguments
+) => InPlaceOnly {
   const argumentsOf = inPlaceArguments(name);
   return class extends InPlaceActivation {
     constructor(...args: InPlaceArguments) {
@@ -44,16 +49,24 @@ function inPlaceOnly(name: string, method: Method): new (...args: InPlaceArgumen
 
     forward(input: Tensor): Tensor {
       requireTensor(input, name);
-      return this.inplace ? input[`${method}_`]() : input[method]();
+      return this.inplace ? inPlaceActivation(input) : activation(input);
     }
   };
 }
 
 /** max(x, 0). */
-export class ReLU extends inPlaceOnly('ReLU', 'relu') {}
+export class ReLU extends inPlaceOnly(
+  'ReLU',
+  (x) => x.relu(),
+  (x) => x.relu_(),
+) {}
 
 /** min(max(x, 0), 6). */
-export class ReLU6 extends inPlaceOnly('ReLU6', 'relu6') {}
+export class ReLU6 extends inPlaceOnly(
+  'ReLU6',
+  (x) => x.relu6(),
+  (x) => x.relu6_(),
+) {}
 
 const leakyReluArguments = defineArguments(
   'LeakyReLU(negativeSlope, inplace)',
@@ -141,19 +154,39 @@ export class CELU extends InPlaceActivation {
 }
 
 /** The scaled ELU, which keeps mean 0 and variance 1. */
-export class SELU extends inPlaceOnly('SELU', 'selu') {}
+export class SELU extends inPlaceOnly(
+  'SELU',
+  (x) => x.selu(),
+  (x) => x.selu_(),
+) {}
 
 /** x * sigmoid(x). */
-export class SiLU extends inPlaceOnly('SiLU', 'silu') {}
+export class SiLU extends inPlaceOnly(
+  'SiLU',
+  (x) => x.silu(),
+  (x) => x.silu_(),
+) {}
 
 /** x tanh(softplus(x)). */
-export class Mish extends inPlaceOnly('Mish', 'mish') {}
+export class Mish extends inPlaceOnly(
+  'Mish',
+  (x) => x.mish(),
+  (x) => x.mish_(),
+) {}
 
 /** relu6(x + 3) / 6. */
-export class Hardsigmoid extends inPlaceOnly('Hardsigmoid', 'hardsigmoid') {}
+export class Hardsigmoid extends inPlaceOnly(
+  'Hardsigmoid',
+  (x) => x.hardsigmoid(),
+  (x) => x.hardsigmoid_(),
+) {}
 
 /** x relu6(x + 3) / 6. */
-export class Hardswish extends inPlaceOnly('Hardswish', 'hardswish') {}
+export class Hardswish extends inPlaceOnly(
+  'Hardswish',
+  (x) => x.hardswish(),
+  (x) => x.hardswish_(),
+) {}
 
 const hardtanhArguments = defineArguments(
   'Hardtanh(minVal, maxVal, inplace)',

@@ -113,7 +113,7 @@ describe('norms of few or small values', () => {
   });
 });
 
-describe('gradients where the pieces of a formula meet', () => {
+describe('gradients where two cases of a formula meet', () => {
   it('are one-sided or between both sides', () => {
     assert.deepEqual(
       gradient((x) => F.celu(x), [0]),
