@@ -29,7 +29,12 @@ import { isPendingFactory, runPendingFactory } from './factory-dispatch.js';
 import { runForeach } from './foreach.js';
 import { createDTensor } from './ops.js';
 import { type Decision, propagate } from './propagation/propagate.js';
-import { checkImplicit, decomposing, nameCaller, warnReplicated } from './redistribute/policy.js';
+import {
+  checkImplicit,
+  nameCaller,
+  runDecomposition,
+  warnReplicated,
+} from './redistribute/policy.js';
 import { moveInput } from './redistribute/run.js';
 import { type LocalShard, localShardOf } from './spec/local-shard.js';
 import { shardAt } from './spec/shard-geometry.js';
@@ -165,7 +170,7 @@ function runDecomposed(
   into: Tensor | null,
 ): Tensor[] {
   const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
-  const outputs = decomposing(op.name, () => decomposed(op, plain, params));
+  const outputs = runDecomposition(op.name, () => decomposed(op, plain, params));
   if (into === null) return [...outputs];
   into.copy_(outputs[0] as Tensor);
   return [into];

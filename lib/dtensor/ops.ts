@@ -16,7 +16,7 @@ import { aliasOf, Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { AsyncCollectiveTensor, asynchronous } from './async-collective-tensor.js';
-import { because } from './redistribute/policy.js';
+import { withCause } from './redistribute/policy.js';
 import { redistributeLocal } from './redistribute/run.js';
 import { checkLocalShape, LocalShard, localShardOf } from './spec/local-shard.js';
 import { shardAt } from './spec/shard-geometry.js';
@@ -73,7 +73,7 @@ const redistributeOp: Op<ToSpec> = defineOp({
     const text = (): string =>
       `redistribute from ${formatPlacements(from.placements)} to ` +
       `${formatPlacements(spec.placements)}`;
-    const moved = because(text, () =>
+    const moved = withCause(text, () =>
       redistributeLocal(local, from, spec, { partialFromReplicate: backward }),
     );
     return [createDTensor(moved === local ? aliasOf(local) : moved, spec)];
@@ -211,7 +211,7 @@ export function fromLocalTensor(
 class DTensorShard extends LocalShard {
   full(op: string): Tensor {
     const { local, spec } = this;
-    const whole = because(
+    const whole = withCause(
       () => op,
       () => redistributeLocal(local, spec, replicateSpec(spec)),
     );

@@ -11,7 +11,7 @@ import {
 } from '../../distributed/process-group/process-group.js';
 import { findContext } from '../../distributed/process-group/rank-context.js';
 import { trafficOf } from '../../distributed/process-group/traffic.js';
-import { cause, causeInWords } from '../redistribute/policy.js';
+import { cause, causeText } from '../redistribute/policy.js';
 import { formatTable } from './terminal.js';
 
 /** A number of calls, and the bytes that this rank sends and receives in them. */
@@ -252,7 +252,7 @@ function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
     bytes: payloadOf(call),
     sentBytes: sent,
     receivedBytes: received,
-    cause: causeInWords(),
+    cause: causeText(),
     modulePath: modulePath(callContext.modules),
     phase: callContext.isBackward ? 'backward' : 'forward',
     where,

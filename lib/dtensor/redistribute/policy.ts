@@ -1,5 +1,6 @@
 /**
- * What is said about redistributions: why they happen, whether they may, and what was asked for.
+ * The cause of communication, for CommDebugMode and errors, and the mode explicitRedistribution,
+ * which forbids implicit redistributions.
  */
 import { callContext, calledAs } from '../../core/call-context.js';
 import { atCallSite } from '../../core/call-site.js';
@@ -8,14 +9,14 @@ import { ShardingError, ShardwiseError } from '../../core/errors.js';
 import { checkFlag } from '../../core/options.js';
 import type { DTensorSpec } from '../spec/spec.js';
 
-/** Why ranks communicate at the moment, for observers of collectives. @internal */
+/** The cause of the current communication, for observers of collectives. @internal */
 export const cause: { text: (() => string) | null; meshDim: string | null } = {
   text: null,
   meshDim: null,
 };
 
-/** The cause as a text, after what the program called unless it begins with that. @internal */
-export function causeInWords(): string | null {
+/** The cause as text; the op that the program called comes first. @internal */
+export function causeText(): string | null {
   const { op } = callContext;
   if (cause.text === null) return op;
   const text = cause.text();
@@ -23,7 +24,7 @@ export function causeInWords(): string | null {
 }
 
 /**
- * Puts what the program called before the op of the message, if that is something else. @internal
+ * Adds the op that the program called to the message of an error from an op inside it. @internal
  */
 export function nameCaller(error: unknown): unknown {
   const { op } = callContext;
@@ -35,7 +36,7 @@ export function nameCaller(error: unknown): unknown {
 }
 
 /** Runs the decomposition of an op. @internal */
-export function decomposing<T>(op: string, fn: () => T): T {
+export function runDecomposition<T>(op: string, fn: () => T): T {
   return calledAs(op, () => {
     try {
       return atCallSite(fn, dispatchOne);
@@ -45,19 +46,21 @@ export function decomposing<T>(op: string, fn: () => T): T {
   });
 }
 
-/** Runs `fn` with what it communicates for at hand; written out only for who asks. @internal */
-export function because<T>(text: () => string, fn: () => T): T {
+/**
+ * Runs `fn` with a cause; an outer cause wins. The text is computed only for observers. @internal
+ */
+export function withCause<T>(text: () => string, fn: () => T): T {
   const before = cause.text;
   cause.text = before ?? text;
   try {
-    return atCallSite(fn, dispatchOne); // most happen in an op
+    return atCallSite(fn, dispatchOne); // most redistributions are inside of an op
   } finally {
     cause.text = before;
   }
 }
 
-/** Runs a step of a redistribution with its mesh dimension written down. @internal */
-export function along<T>(meshDim: string, fn: () => T): T {
+/** Runs a step of a redistribution and records its mesh dimension. @internal */
+export function withMeshDim<T>(meshDim: string, fn: () => T): T {
   cause.meshDim = meshDim;
   try {
     return fn();
@@ -69,10 +72,10 @@ export function along<T>(meshDim: string, fn: () => T): T {
 let explicit = false;
 
 /**
- * Inside `fn`, ops throw that would redistribute an input: every redistribution has to be written
- * down as `redistribute`. What an op computes over ranks by itself it still does, with all inputs
- * as they lie: the sums of a cross entropy of logits that are cut by classes, the norm of
- * `clipGradNorm_`, an index into rows of other ranks. `CommDebugMode` counts those.
+ * Inside `fn`, ops throw if they would redistribute an input, so every redistribution must be an
+ * explicit `redistribute`. Communication that is part of an op and moves no input is still allowed:
+ * the sums of a cross entropy of logits that are sharded by classes, the norm of `clipGradNorm_`,
+ * an index into rows of other ranks. `CommDebugMode` counts it.
  *
  * @throws ShardingError from ops that would redistribute an input
  */
@@ -87,7 +90,7 @@ export function explicitRedistribution<T>(fn: () => T, enabled = true): T {
   }
 }
 
-/** @throws ShardingError where redistributions have to be explicit @internal */
+/** @throws ShardingError inside {@link explicitRedistribution} @internal */
 export function checkImplicit(
   op: string,
   given: readonly (DTensorSpec | null)[],
@@ -108,7 +111,7 @@ export function checkImplicit(
 
 const warned = new Set<string>();
 
-/** Once for each op. @internal */
+/** Warns once for each op. @internal */
 export function warnReplicated(op: string): void {
   if (warned.has(op)) return;
   warned.add(op);

@@ -18,7 +18,7 @@ import { cat } from '../../ops/join.js';
 import { chunkOf, chunksOf, groupShards } from '../spec/shard-geometry.js';
 import { type DTensorSpec, formatPlacements } from '../spec/spec.js';
 import { type PlanOptions, planRedistribute } from './plan.js';
-import { along, because } from './policy.js';
+import { withCause, withMeshDim } from './policy.js';
 import type { AllGatherStep, AllToAllStep, ReduceScatterStep, Step } from './steps.js';
 
 /** The state before a step. */
@@ -58,7 +58,7 @@ export function redistributeLocal(
       let t = local;
       let spec = from;
       for (const { step, meshDims, names, after } of merged) {
-        t = along(names, () => runStep(step, t, { mesh, coordinate, spec, meshDims }, after));
+        t = withMeshDim(names, () => runStep(step, t, { mesh, coordinate, spec, meshDims }, after));
         spec = after;
       }
       return t;
@@ -101,7 +101,7 @@ export function moveInput(
   from: DTensorSpec,
   to: DTensorSpec,
 ): Tensor {
-  return because(
+  return withCause(
     () =>
       `${op.name}: input ${i} from ${formatPlacements(from.placements)} to ` +
       `${formatPlacements(to.placements)}`,
