@@ -1,6 +1,6 @@
 /**
- * Compares a function on distributed tensors in drawn placements, and its gradients, with the same
- * on one device.
+ * Compares a function on distributed tensors in random placements, and its gradients, with one
+ * device.
  */
 import assert from 'node:assert/strict';
 import { type DeviceMesh, initDeviceMesh } from '../../lib/distributed.js';

@@ -1,4 +1,6 @@
-/** Layers that are copied while ranks hold their parameters together. */
+/**
+ * Deep copies of layers with distributed parameters.
+ */
 import assert from 'node:assert/strict';
 import {
   CommDebugMode,

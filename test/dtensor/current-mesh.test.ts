@@ -1,4 +1,6 @@
-/** The mesh that is taken where none is given: PyTorch's `with mesh:`. */
+/**
+ * The default mesh of DeviceMesh.run, PyTorch's `with mesh:`.
+ */
 import assert from 'node:assert/strict';
 import {
   barrier,

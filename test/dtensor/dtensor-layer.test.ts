@@ -1,4 +1,6 @@
-/** What ops on distributed tensors refuse, what they say then, and what they do not do silently. */
+/**
+ * Errors of ops on distributed tensors, and what they accept.
+ */
 import assert from 'node:assert/strict';
 import {
   CommDebugMode,

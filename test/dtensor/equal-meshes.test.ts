@@ -1,5 +1,5 @@
 /**
- * Meshes of the same ranks, shape and names stand for each other, whichever a tensor was made on.
+ * Meshes of equal ranks, shape and names are interchangeable.
  */
 import assert from 'node:assert/strict';
 import {

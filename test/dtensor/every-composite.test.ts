@@ -1,6 +1,6 @@
 /**
- * Driven by the list of compositions: on ranks that hold the operands in any placements, values and
- * gradients are those of one device.
+ * For each composite function: with operands in any placements, values and gradients are those of
+ * one device.
  */
 import { float64, Tensor } from '../../lib/index.js';
 import { allComposites, type Composite } from '../../lib/ops/composite.js';

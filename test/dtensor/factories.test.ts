@@ -1,4 +1,6 @@
-/** What is made from nothing or by chance has the same values on every mesh as on one device. */
+/**
+ * Factories and random ops have the same values on every mesh as on one device.
+ */
 import assert from 'node:assert/strict';
 import {
   DeviceMesh,

@@ -106,7 +106,7 @@ export function specPairs({
     });
 }
 
-/** The cuts of each dim in the order of `sequence`. */
+/** The shard order of each dim, in the order of `sequence`. */
 export function orderBy(
   placements: readonly Placement[],
   shape: Shape,

@@ -1,5 +1,5 @@
 /**
- * Optimizer steps and clipping of parameters that are held in different ways, or plain, in one
+ * Optimizer steps and gradient clipping of parameters with different placements, or plain, in one
  * list.
  */
 import assert from 'node:assert/strict';

@@ -1,5 +1,6 @@
 /**
- * redistribute, toLocal, fromLocal and fullTensor: their gradients in all placements, and their errors.
+ * redistribute, toLocal, fromLocal and fullTensor: their gradients in all placements, and their
+ * errors.
  */
 import assert from 'node:assert/strict';
 import {

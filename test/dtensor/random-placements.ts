@@ -1,6 +1,5 @@
 /**
- * Whole tensors as distributed ones in drawn placements, and the comparison of what ranks hold with
- * single-device results.
+ * Distributes tensors in random placements, and compares the shards of ranks with one device.
  */
 import assert from 'node:assert/strict';
 import { contiguousStrides } from '../../lib/core/shape.js';
@@ -18,7 +17,7 @@ import { bfloat16, bool, float16, float32, type Tensor, uint8 } from '../../lib/
 import type { Rng } from '../fuzz/rng.js';
 import { orderBy } from './fake-mesh.js';
 
-/** Placements of any kind that the tensor can have, and an order of cuts. */
+/** Random placements that the tensor can have, and a random shard order. */
 export function drawSpec(
   rng: Rng,
   mesh: DeviceMesh,

@@ -1,6 +1,6 @@
 /**
- * Ranks that draw for a distributed tensor draw one tensor, whatever each of them has seeded and
- * drawn by itself.
+ * Ranks that draw for a distributed tensor draw the same numbers, whatever they have seeded and
+ * drawn for themselves.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,6 +1,6 @@
 /**
- * What belongs to another rank of the process, which a variable outside of the ranks' function
- * brings along: said at once, with whose it is.
+ * Tensors, meshes and groups of another rank of the process are refused with the name of their
+ * rank.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,6 +1,5 @@
 /**
- * Second derivatives through views of distributed tensors, whose gradients are written into a part
- * of zeros.
+ * Second derivatives through views of distributed tensors, whose gradients are written into zeros.
  */
 import assert from 'node:assert/strict';
 import { distributeTensor, initDeviceMesh, Replicate, Shard } from '../../lib/distributed.js';

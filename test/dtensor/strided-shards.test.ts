@@ -1,4 +1,6 @@
-/** Parts that lie otherwise in memory than the whole would. */
+/**
+ * Local shards with other strides than the whole tensor suggests.
+ */
 import { DTensor, initDeviceMesh, Replicate, Shard } from '../../lib/distributed.js';
 import { float64, layerNorm, manualSeed, ones, randn } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';

@@ -1,5 +1,5 @@
 /**
- * Modules, losses and optimizers on distributed parameters and inputs do what they do on one
+ * Modules, losses and optimizers on distributed parameters and inputs have the values of one
  * device.
  */
 import assert from 'node:assert/strict';
@@ -115,7 +115,7 @@ function replaceParameters(
   }
 }
 
-/** The same module twice: whole, and with parameters that the ranks hold in drawn placements. */
+/** The same module twice: plain, and with parameters in random placements. */
 function twins(
   make: () => AnyModule,
   mesh: DeviceMesh,

@@ -1,4 +1,6 @@
-/** Tensors made from parts of sizes that ranks do not know of each other. */
+/**
+ * DTensor.fromLocalUneven: local shards whose sizes the other ranks do not know.
+ */
 import assert from 'node:assert/strict';
 import {
   type DeviceMesh,

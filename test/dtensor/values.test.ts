@@ -1,4 +1,6 @@
-/** Distributed tensors as values: read, printed, kept in modules and files, and let go. */
+/**
+ * Values of distributed tensors: read, printed, loaded, saved and freed.
+ */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
 import {

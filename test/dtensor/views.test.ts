@@ -1,6 +1,5 @@
 /**
- * Views of distributed tensors: what they share with it, what of them autocast keeps, and what
- * cannot be known of them.
+ * Views of distributed tensors: memory, autocast, gradients after in-place changes, and asStrided.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,4 +1,6 @@
-/** Cross entropy of logits whose classes the ranks share. */
+/**
+ * Cross entropy of logits that are sharded along their classes.
+ */
 import assert from 'node:assert/strict';
 import {
   CommDebugMode,

@@ -1,5 +1,6 @@
 /**
- * PrepareModuleInput, PrepareModuleOutput and PrepareModuleInputOutput: layouts of arguments and results.
+ * PrepareModuleInput, PrepareModuleOutput and PrepareModuleInputOutput: layouts of arguments and
+ * results.
  */
 import assert from 'node:assert/strict';
 import {

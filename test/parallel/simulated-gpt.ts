@@ -1,6 +1,6 @@
 /**
- * A block of a GPT with as many features as one likes, a step of its training on a mesh, and what
- * that must communicate and hold.
+ * A block of a GPT of any size, one training step of it on a mesh, and formulas for its traffic and
+ * memory.
  */
 import {
   allReduce,

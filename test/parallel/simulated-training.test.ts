@@ -1,6 +1,5 @@
 /**
- * Worlds that are not there: what a rank of thousands would send, receive and hold, against
- * formulas and against ranks that are there.
+ * Fake worlds of thousands of ranks: traffic and memory of a rank against formulas and real ranks.
  */
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';

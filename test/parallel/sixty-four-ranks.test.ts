@@ -1,6 +1,6 @@
 /**
- * The largest world of one process: a GPT trained by 64 ranks is the GPT trained by one, whose
- * values they are compared with part by part.
+ * The largest world of one process: a GPT trained by 64 ranks has the parameters of one trained by
+ * one.
  */
 import assert from 'node:assert/strict';
 import {

@@ -1,6 +1,6 @@
 /**
- * A GPT small enough for every test, and the plans that share it among ranks. B batch, T time, D
- * features, H heads, V vocabulary.
+ * A GPT small enough for every test, and its parallel plans. B batch, T time, D features, H heads,
+ * V vocabulary.
  */
 import {
   ColwiseParallel,

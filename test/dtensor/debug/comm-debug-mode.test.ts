@@ -1,4 +1,6 @@
-/** What is written down of collectives: how many, how large, why, whose. */
+/**
+ * CommDebugMode: kinds, bytes, causes and modules of collectives.
+ */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {

@@ -1,4 +1,6 @@
-/** Pictures of distributed tensors. */
+/**
+ * Drawings of distributed tensors as text and SVG.
+ */
 import assert from 'node:assert/strict';
 import {
   DTensor,

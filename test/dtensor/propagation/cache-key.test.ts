@@ -1,4 +1,7 @@
-/** Keys of params: equal for equal ones, different for others, none for what cannot have one. */
+/**
+ * The cache key of params: equal for equal params, different for others, null for values without a
+ * key.
+ */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, it } from 'mocha';

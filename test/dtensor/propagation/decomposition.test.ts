@@ -1,6 +1,6 @@
 /**
- * Ops that run as their decomposition, and gradients, on tensors that one mesh dimension cuts and
- * another has in terms: how often the terms are reduced.
+ * Ops that run as their decomposition, and their gradients, on tensors that one mesh dimension
+ * shards and another has as Partial: how often the partial values are reduced.
  */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../../lib/core/dispatch.js';
@@ -29,14 +29,16 @@ const specOf = (mesh: DeviceMesh, t: Tensor, placements: readonly Placement[]): 
     tensorMeta: { shape: t.shape, strides: contiguousStrides(t.shape), dtype: t.dtype },
   });
 
-/** How often terms were reduced along a mesh dimension. */
+/** The number of reductions along a mesh dimension. */
 const reductions = (comm: CommDebugMode, meshDim: string): number =>
   comm.events.filter(
     (event) =>
       /^(allReduce|reduceScatter)$/.test(event.kind) && event.meshDim?.split('_').includes(meshDim),
   ).length;
 
-/** A call of an op with one input in terms along a mesh dimension, cut along the other one. */
+/**
+ * A call of an op with one input that is Partial on one mesh dimension and sharded on the other.
+ */
 interface TermsCall {
   readonly op: AnyOp;
   readonly sample: Sample<object>;
@@ -176,7 +178,7 @@ describe('an op that runs as its decomposition', function () {
       leaf.registerHook((grad) => void hooked.push(grad.placements.join()));
       comm.run(() => result.backward(gradient));
       run(whole).backward(g);
-      // Once, where it becomes the gradient of a tensor that has no terms.
+      // Once, for the gradient of a tensor that is not Partial.
       assert.deepEqual(
         [reductions(comm, 'dp'), hooked],
         [1, ['Partial(sum),Shard(1)']],

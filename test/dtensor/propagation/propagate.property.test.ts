@@ -1,6 +1,5 @@
 /**
- * Decisions are right: run on small arrays for all ranks, the results of the ranks are what the
- * specs of the outputs say.
+ * Runs decisions on small arrays for all ranks: the local results match the specs of the outputs.
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
@@ -103,7 +102,7 @@ function calls(
   });
 }
 
-/** Random terms by rank, which are equal where a rank does not count, and their sum. */
+/** Random partial values by rank, equal for ranks that replicate, and their sum. */
 function distribute(spec: DTensorSpec, seed: number): { ranks: Ranks; whole: Values } {
   const terms = new Map<string, Values>();
   let state = seed;
@@ -126,7 +125,7 @@ function distribute(spec: DTensorSpec, seed: number): { ranks: Ranks; whole: Val
   return { ranks, whole: reduceAll('sum', [...terms.values()]) };
 }
 
-/** What all ranks hold, reduced where the spec says terms. */
+/** The values of all ranks, reduced where the spec is Partial. */
 function reduced(spec: DTensorSpec, ranks: Ranks): Ranks {
   let now = ranks;
   spec.placements.forEach((placement, meshDim) => {
@@ -142,7 +141,7 @@ function reduced(spec: DTensorSpec, ranks: Ranks): Ranks {
 
 function checkCall({ op, compute, specs, inPlace }: Call): void {
   const into = inPlace ? (specs[0] as DTensorSpec) : null;
-  // Copies cannot become terms, so a tensor of terms takes terms only.
+  // Replicate cannot become Partial, so a Partial target takes Partial inputs only.
   if (into?.placements.some((placement) => placement.isPartial())) return;
   const { inputs, outputs } = decisionOf(op, specs, {}, into);
   const given = specs.map((spec, i) => distribute(spec, i + 11));

@@ -64,7 +64,7 @@ const strategy = (inputs: Placement[], ...outputs: Placement[]): Strategy<never>
   outputs,
 });
 
-/** Broadcasts; keeps terms of sums, as an addition. */
+/** Broadcasts, and keeps Partial sums, like an addition. */
 function addStrategies(inputs: readonly Tensor[]): Strategy<never>[] {
   const shape = inputs.reduce<Shape>((all, { shape }) => broadcastShapes(all, shape, 'add'), []);
   const cuts = shape.map((size, dim) => {
@@ -93,7 +93,7 @@ export const add = toyOp({
   sharding: { strategies: addStrategies },
 });
 
-/** Not linear: terms are reduced first. */
+/** Not linear: Partial inputs are reduced first. */
 export const relu = toyOp({
   name: 'relu',
   shape: ([x]) => [(x as Tensor).shape],
@@ -116,7 +116,7 @@ export const matmul = toyOp({
   },
 });
 
-/** Along dim 0. The mean of means is the mean only of equal pieces. */
+/** Along dim 0. The mean of means is the mean only for equal shards. */
 export const mean = toyOp({
   name: 'mean',
   shape: ([x]) => [(x as Tensor).shape.slice(1)],
@@ -131,7 +131,7 @@ export const mean = toyOp({
   },
 });
 
-/** Along dim 0; as a composition of means where that dim is cut. */
+/** Along dim 0; decomposes into means if that dim is sharded. */
 export const variance = toyOp({
   name: 'variance',
   shape: ([x]) => [(x as Tensor).shape.slice(1)],
@@ -146,7 +146,7 @@ export const variance = toyOp({
 
 export const lookUpRows: NonNullable<Strategy<object>['run']> = (inputs) => inputs;
 
-/** Rows of a table: where its rows are cut, each rank looks up what it has. */
+/** Rows of a table; if the rows are sharded, each rank looks up its own. */
 export const embedding = toyOp({
   name: 'embedding',
   shape: ([table, index]) => [

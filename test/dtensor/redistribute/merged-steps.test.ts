@@ -1,4 +1,6 @@
-/** Collectives of one redistribution that follow each other along several mesh dims are one. */
+/**
+ * Consecutive collectives of one redistribution along several mesh dims are merged.
+ */
 import assert from 'node:assert/strict';
 import {
   CommDebugMode,

@@ -1,5 +1,6 @@
 /**
- * Plans of redistribution: right by simulation of all ranks, shortest by search over single steps.
+ * Plans of redistribution: correct by simulation of all ranks, shortest by a search over single
+ * steps.
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';

@@ -1,5 +1,5 @@
 /**
- * Ranks that hold a tensor in different ways, or parts that do not fit together: an error that
+ * Ranks with different placements of one tensor, or local shards that do not fit: an error that
  * names both, and no wrong numbers.
  */
 import assert from 'node:assert/strict';

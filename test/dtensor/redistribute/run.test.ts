@@ -1,6 +1,6 @@
 /**
- * Redistributions that ranks carry out: every transition, on meshes of up to three dims, with
- * uneven and empty pieces.
+ * Redistributions on several ranks: every transition, on meshes of up to three dims, with uneven
+ * and empty shards.
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
@@ -117,7 +117,7 @@ async function checkCase(one: Case, gradients: boolean): Promise<void> {
   if (gradients) await checkGradient(source, result, what);
 }
 
-/** The gradient is what was given, held as the source is, whole where that was in terms. */
+/** The gradient has the placements of the source, with Replicate in place of Partial. */
 async function checkGradient(source: Tensor, result: Tensor, what: string): Promise<void> {
   const { mesh, tensorMeta } = result._spec;
   const numbers = Array.from({ length: numelOf(tensorMeta.shape) }, (_, i) => (i % 7) - 3);

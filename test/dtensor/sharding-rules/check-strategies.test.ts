@@ -1,6 +1,5 @@
 /**
- * That the comparison of the other suites of this folder can fail: it notices strategies that are
- * wrong.
+ * checkStrategies, which other tests of this folder rely on, refuses wrong strategies.
  */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../../lib/core/dispatch.js';

@@ -1,6 +1,6 @@
 /**
- * What the DTensor layer does with a strategy, by hand and without ranks: cuts whole tensors into
- * what each rank of a mesh would hold, runs the op there, and puts the results together again.
+ * Applies a strategy without ranks: shards whole tensors for each rank of a mesh, runs the op on
+ * the shards, and compares the combined results with the whole result.
  */
 import { inspect } from 'node:util';
 import { dispatch } from '../../../lib/core/dispatch.js';
@@ -12,25 +12,30 @@ import { bool, cat, type Tensor, uint8 } from '../../../lib/index.js';
 /** One strategy for each mesh dimension, which together make a call. */
 export type StrategyChoice = readonly Strategy<object>[];
 
-/** The chunk rule: where the piece of a rank begins and ends. */
+/** The chunk rule: where the chunk of a rank begins and ends. */
 function chunk(size: number, ranks: number, rank: number): [number, number] {
   const most = Math.ceil(size / ranks);
   return [Math.min(size, rank * most), Math.min(size, (rank + 1) * most)];
 }
 
-function wholePiece({ shape }: Tensor): ShardMeta {
+function wholeShard({ shape }: Tensor): ShardMeta {
   return { shape, offsets: shape.map(() => 0), globalShape: shape };
 }
 
-/** What a rank of one more mesh dimension has of a piece. */
-function pieceOf(piece: ShardMeta, placement: Placement, ranks: number, rank: number): ShardMeta {
-  if (!placement.isShard()) return piece;
+/** The shard of a shard on a rank of one more mesh dimension. */
+function shardOfShard(
+  shard: ShardMeta,
+  placement: Placement,
+  ranks: number,
+  rank: number,
+): ShardMeta {
+  if (!placement.isShard()) return shard;
   const { dim } = placement;
-  const [start, end] = chunk(piece.shape[dim] as number, ranks, rank);
+  const [start, end] = chunk(shard.shape[dim] as number, ranks, rank);
   return {
-    ...piece,
-    shape: piece.shape.with(dim, end - start),
-    offsets: piece.offsets.with(dim, (piece.offsets[dim] as number) + start),
+    ...shard,
+    shape: shard.shape.with(dim, end - start),
+    offsets: shard.offsets.with(dim, (shard.offsets[dim] as number) + start),
   };
 }
 
@@ -126,7 +131,7 @@ export function assertSame(a: Tensor, b: Tensor, what: string): void {
     throw new Error(`${what}: ${a.dtype}[${a.shape}] ${a}\nexpected ${b.dtype}[${b.shape}] ${b}`);
 }
 
-/** What a rule is told of a mesh dimension, inside of those that cut the operands before. */
+/** The context of a mesh dimension after the given strategies of earlier mesh dimensions. */
 export function contextOf(
   ranks: number,
   before: readonly { strategy: Strategy<object>; ranks: number }[] = [],
@@ -211,9 +216,11 @@ export function checkStrategies(call: Call, choice: StrategyChoice, mesh: readon
     );
     const perRank = Array.from({ length: ranks }, (_, rank) =>
       below(
-        held.map((pieces) => pieces[rank] as Tensor),
-        inputs.map((piece, i) => pieceOf(piece, strategy.inputs[i] as Placement, ranks, rank)),
-        outputs.map((piece, i) => pieceOf(piece, strategy.outputs[i] as Placement, ranks, rank)),
+        held.map((shards) => shards[rank] as Tensor),
+        inputs.map((shard, i) => shardOfShard(shard, strategy.inputs[i] as Placement, ranks, rank)),
+        outputs.map((shard, i) =>
+          shardOfShard(shard, strategy.outputs[i] as Placement, ranks, rank),
+        ),
         meshDim + 1,
       ),
     );
@@ -226,6 +233,6 @@ export function checkStrategies(call: Call, choice: StrategyChoice, mesh: readon
     );
   };
 
-  const results = below(call.inputs, call.inputs.map(wholePiece), call.expected.map(wholePiece), 0);
+  const results = below(call.inputs, call.inputs.map(wholeShard), call.expected.map(wholeShard), 0);
   results.forEach((t, i) => assertSame(t, call.expected[i] as Tensor, `${what}, output ${i}`));
 }

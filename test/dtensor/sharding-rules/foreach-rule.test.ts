@@ -1,6 +1,6 @@
 /**
- * Ops on lists, whose members are cut in different ways in one call: each rank runs the op on its
- * pieces, and together they are what it gives on whole tensors.
+ * Foreach ops with different placements in one call: the local results form the result on whole
+ * tensors.
  */
 import assert from 'node:assert/strict';
 import { dispatch } from '../../../lib/core/dispatch.js';

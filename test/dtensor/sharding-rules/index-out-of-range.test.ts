@@ -1,4 +1,6 @@
-/** Indices that no rank has: an error, as on one device, and not rows of zeros. */
+/**
+ * Indices out of range of the whole tensor are an error, as on one device, and not rows of zeros.
+ */
 import assert from 'node:assert/strict';
 import {
   distributeTensor,

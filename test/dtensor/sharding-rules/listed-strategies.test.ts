@@ -1,6 +1,6 @@
 /**
- * The strategies that parallel training lives on are listed, and those that PyTorch once listed by
- * mistake are not. That those listed are right is tested by sharding-rules.test.ts.
+ * Strategies that parallel training needs are listed, and wrong ones that PyTorch once listed are
+ * not. every-rule.test.ts tests that the listed strategies are right.
  */
 import assert from 'node:assert/strict';
 import { type AnyOp, allOps, opByName } from '../../../lib/core/op.js';

@@ -1,4 +1,6 @@
-/** Which part of a tensor each rank holds. */
+/**
+ * Sizes and offsets of the shards of all ranks.
+ */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { describe, it } from 'mocha';

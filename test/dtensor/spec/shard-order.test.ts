@@ -1,6 +1,5 @@
 /**
- * Tensors whose dims several mesh dims cut, in an order that is said: made, taken from parts,
- * redistributed.
+ * Shard orders in distributeTensor, fromLocal and redistribute.
  */
 import assert from 'node:assert/strict';
 import {
@@ -15,7 +14,7 @@ import { withRanks } from '../../../lib/testing/index.js';
 
 const mesh2d = () => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
 const both = [Shard(0), Shard(0)];
-/** tp cuts first: FSDP over tensor parallel. */
+/** tp shards first: FSDP over tensor parallel. */
 const shardOrder = [[1, 0]];
 const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.read(), Number);
 
@@ -27,7 +26,7 @@ describe('a shard order', () => {
         const whole = arange(7, { dtype: float32 });
         const values = srcDataRank === null || rank === 0 ? whole : zeros([7]);
         const t = distributeTensor(values, mesh2d(), both, { srcDataRank, shardOrder });
-        // tp has 0-3 and 4-6; dp cuts those.
+        // tp has 0-3 and 4-6; dp shards those.
         assert.deepEqual(await numbers(t.toLocal()), [[0, 1], [4, 5], [2, 3], [6]][rank]);
         assert.deepEqual(await numbers(t.fullTensor()), [0, 1, 2, 3, 4, 5, 6]);
         assert.equal(distributeTensor(t, mesh2d(), both, { shardOrder }), t);

@@ -1,4 +1,6 @@
-/** Specs of distributed tensors: equal ones are one object, and wrong ones say what is wrong. */
+/**
+ * DTensorSpec and TensorMeta: equal specs are one object, and malformed ones are refused.
+ */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
 import { describe, it } from 'mocha';
