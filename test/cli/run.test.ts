@@ -109,7 +109,7 @@ describe('shardwise run', function () {
     for (const { stderr } of [first, second])
       assert.match(
         stderr,
-        /^shardwise run: restart 1 of 1, of all ranks, because rank \d (?:\(process \d+\) .+|failed on node \d)$/m,
+        /^shardwise run: restart 1 of 1 of all ranks, because rank \d (?:\(process \d+\) .+|failed on node \d)$/m,
       );
     const seen = [0, 1, 2].map((rank) =>
       JSON.parse(readFileSync(path.join(folder, `rank-${rank}.json`), 'utf8')),

@@ -67,8 +67,8 @@ describe('a table of matmul configurations', () => {
   const broken: [string, RegExp][] = [
     ['', /not JSON/],
     ['{"format": 1, "entr', /not JSON/],
-    ['[]', /no object/],
-    ['null', /no object/],
+    ['[]', /not an object/],
+    ['null', /not an object/],
     ['{}', /format undefined, and this version of shardwise reads 1/],
     [formatTable(table).replace('"format": 1', '"format": 2'), /format 2/],
     [JSON.stringify({ format: 1, configurations: 1.5 }), /"configurations" is not a number/],

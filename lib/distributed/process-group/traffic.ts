@@ -3,7 +3,6 @@
  * part equally (no algorithm sends less), and of direct messages for gather and scatter.
  */
 import type { CollectiveCall } from '../../core/collective.js';
-import { type ProcessGroup, watchCollectives } from './process-group.js';
 
 /** Bytes of one rank. */
 export interface Traffic {
@@ -60,66 +59,3 @@ function elementsOf(call: CollectiveCall, size: number, rank: number): Traffic {
 
 const same = (count: number): Traffic => ({ sent: count, received: count });
 const sum = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
-
-/** Calls of one group, and what they move on this rank. @internal */
-export interface GroupTraffic extends Traffic {
-  readonly calls: number;
-  /** By the name that the program called. */
-  readonly byName: Readonly<Record<string, number>>;
-}
-
-interface Counted {
-  calls: number;
-  sent: number;
-  received: number;
-  byName: Record<string, number>;
-}
-
-/**
- * Counts the collectives of this process's ranks, by group, from when it is made until it is
- * stopped. @internal
- */
-export class TrafficRecorder {
-  private readonly counted = new Map<ProcessGroup, Counted>();
-  private readonly unwatch: () => void;
-
-  constructor() {
-    this.unwatch = watchCollectives(({ name, group, call }) => {
-      const { sent, received } = trafficOf(call, group.size, group.rank);
-      const counted = this.ofGroup(group);
-      counted.calls++;
-      counted.sent += sent;
-      counted.received += received;
-      counted.byName[name] = (counted.byName[name] ?? 0) + 1;
-    });
-  }
-
-  private ofGroup(group: ProcessGroup): Counted {
-    let counted = this.counted.get(group);
-    if (counted === undefined) {
-      counted = { calls: 0, sent: 0, received: 0, byName: {} };
-      this.counted.set(group, counted);
-    }
-    return counted;
-  }
-
-  /** Groups that were called. */
-  get groups(): ReadonlyMap<ProcessGroup, GroupTraffic> {
-    return this.counted;
-  }
-
-  /** Of all groups together. */
-  total(): Traffic & { readonly calls: number } {
-    const all = { calls: 0, sent: 0, received: 0 };
-    for (const { calls, sent, received } of this.counted.values()) {
-      all.calls += calls;
-      all.sent += sent;
-      all.received += received;
-    }
-    return all;
-  }
-
-  stop(): void {
-    this.unwatch();
-  }
-}

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../../lib/compile/index.js';
 import { enterFakeWorld } from '../../../lib/distributed/launch/fake-world.js';
-import { TrafficRecorder } from '../../../lib/distributed/process-group/traffic.js';
 import {
   allGather,
   allGatherIntoTensor,
@@ -41,6 +40,7 @@ import {
 } from '../../../lib/index.js';
 import { FakeStore } from '../../../lib/testing/index.js';
 import { onRanks } from '../support/on-ranks.js';
+import { TrafficRecorder } from '../support/traffic-recorder.js';
 
 const enter = (rank: number, worldSize: number): void =>
   void enterFakeWorld({ rank, worldSize, store: new FakeStore() });
