@@ -1,4 +1,4 @@
-/** The entry `shardwise/distributed`: what programs of several ranks use. */
+/** The entry `shardwise/distributed`, for programs of several ranks. */
 import './runtime-distributed.js';
 
 export {

@@ -1,12 +1,12 @@
-/** What is public of meshes: process groups, collectives, stores, launching. */
+/** The public names of process groups, collectives, meshes, stores and launching. */
 
 export type { DeviceMeshOptions, FromGroupOptions } from './device-mesh/checks.js';
-export { getCurrentMesh } from './device-mesh/current-mesh.js';
 export {
   DeviceMesh,
   type DeviceMeshConstructor,
   initDeviceMesh,
-} from './device-mesh/device-mesh.js';
+} from './device-mesh/create-mesh.js';
+export { getCurrentMesh } from './device-mesh/device-mesh.js';
 export type { BackendName, BackendText } from './engines/engine.js';
 export type { InitOptions } from './launch/init-options.js';
 export { initProcessGroup, isAvailable } from './launch/init-process-group.js';
@@ -34,13 +34,11 @@ export {
   scatter,
 } from './process-group/gather-scatter.js';
 export {
+  destroyProcessGroup,
   getBackend,
   getGlobalRank,
   getGroupRank,
   getProcessGroupRanks,
-} from './process-group/group-queries.js';
-export {
-  destroyProcessGroup,
   getRank,
   getWorldSize,
   isInitialized,

@@ -9,7 +9,7 @@ import { checkIntegers, checkOneOf, optionsOf, shown } from '../core/options.js'
 import { type ReduceOpName, reduceOpNames } from '../core/placement.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
+import { DeviceMesh } from '../distributed/device-mesh/create-mesh.js';
 import { memberOf } from '../distributed/process-group/new-group.js';
 import { placeOf } from '../distributed/process-group/operands.js';
 import type { ProcessGroup } from '../distributed/process-group/process-group.js';

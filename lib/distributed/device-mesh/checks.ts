@@ -1,4 +1,4 @@
-/** What a mesh is made from, and what is wrong with it. */
+/** The arguments of meshes: plans, their text, and checks. */
 import { type DeviceType, deviceTypes } from '../../core/device.js';
 import { ArgumentError } from '../../core/errors.js';
 import { checkNumber, checkOneOf, shown } from '../../core/options.js';
@@ -7,17 +7,17 @@ import { type NestedRanks, nestRanks } from '../process-group/nested-ranks.js';
 
 /** Options of meshes. */
 export interface DeviceMeshOptions {
-  /** A name for each dimension, by which it is found. */
+  /** A name for each dimension. */
   meshDimNames?: readonly string[];
 }
 
 /** Options of `DeviceMesh.fromGroup`. */
 export interface FromGroupOptions extends DeviceMeshOptions {
-  /** The ranks of the whole mesh; needed for several groups, one for each dimension. */
+  /** The ranks of the whole mesh; required for several groups. */
   mesh?: NestedRanks | Tensor;
 }
 
-/** Equal plans make the same mesh, to a rank. @internal */
+/** Equal plans give a rank the same mesh. @internal */
 export interface MeshPlan {
   readonly deviceType: DeviceType;
   /** Of the world, row-major. */
@@ -26,7 +26,7 @@ export interface MeshPlan {
   readonly meshDimNames: readonly string[] | null;
 }
 
-/** A text that only equal plans share. @internal */
+/** A text that is equal for equal plans only. @internal */
 export function planKey({ deviceType, ranks, shape, meshDimNames }: MeshPlan): string {
   return `${deviceType}|${shape.join('x')}|${meshDimNames?.join() ?? ''}|${ranks.join()}`;
 }
@@ -40,8 +40,8 @@ export function textOf({ deviceType, shape, meshDimNames }: MeshPlan): string {
 }
 
 /**
- * @throws ArgumentError for ranks that the world has not, or that come twice, and for names that do
- * not fit @internal
+ * @throws ArgumentError for ranks outside the world, for repeated ranks, and for invalid names
+ * @internal
  */
 export function checkPlan(op: string, plan: MeshPlan, worldSize: number): void {
   checkOneOf(op, 'deviceType', plan.deviceType, deviceTypes);
@@ -77,7 +77,37 @@ function checkNames(op: string, { meshDimNames, shape }: MeshPlan): void {
     );
 }
 
-/** Where the `index`-th rank stands; null for -1. @internal */
+/**
+ * The number of a mesh dimension.
+ *
+ * @param flattened - other dimensions that the mesh finds, for the error
+ * @throws ArgumentError for an unknown dimension @internal
+ */
+export function findDim(
+  op: string,
+  plan: MeshPlan,
+  meshDim: number | string,
+  flattened: ReadonlyMap<string, unknown>,
+): number {
+  const { shape, meshDimNames } = plan;
+  const ndim = shape.length;
+  if (typeof meshDim === 'number') {
+    checkNumber(`DeviceMesh.${op}`, 'meshDim', meshDim, { from: -ndim, to: ndim - 1, whole: true });
+    return meshDim < 0 ? meshDim + ndim : meshDim;
+  }
+  const found = meshDimNames?.indexOf(meshDim) ?? -1;
+  if (found >= 0) return found;
+  const known =
+    meshDimNames === null
+      ? 'its dimensions have no names: give meshDimNames at its creation'
+      : `it has ${shown([...meshDimNames, ...flattened.keys()])}`;
+  throw new ArgumentError(
+    `DeviceMesh.${op}: there is no dimension ${shown(meshDim)} in ${textOf(plan)}; ${known}`,
+    { op, given: meshDim },
+  );
+}
+
+/** The coordinate of the `index`-th rank; null for -1. @internal */
 export function coordinateOf(index: number, shape: readonly number[]): readonly number[] | null {
   if (index < 0) return null;
   const coordinate: number[] = [];

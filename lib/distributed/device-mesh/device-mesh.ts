@@ -1,63 +1,61 @@
-/** Ranks in a grid whose dimensions have names: what placements speak of. */
+/**
+ * The class of device meshes: a grid of ranks with named dimensions, its slices and its groups; and
+ * the current mesh, PyTorch's `with mesh:`.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Device } from '../../core/device.js';
 import { type DeviceType, device as deviceOf } from '../../core/device.js';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
-import { type Interned, interned } from '../../core/interned-class.js';
 import type { DrawPlace } from '../../core/mesh-rng.js';
-import { checkFunction, checkNumber, optionsOf, shown, unexpected } from '../../core/options.js';
+import { checkFunction, shown, unexpected } from '../../core/options.js';
 import type { RankRuntime } from '../../core/rank-runtime.js';
-import { numelOf } from '../../core/shape.js';
-import type { Tensor } from '../../core/tensor.js';
 import type { Difference, Making } from '../process-group/creation-log.js';
-import {
-  flattenNested,
-  type NestedRanks,
-  nestedOf,
-  nestRanks,
-  sliceThrough,
-} from '../process-group/nested-ranks.js';
-import { checkGroup } from '../process-group/new-group.js';
+import { type NestedRanks, nestRanks, sliceThrough } from '../process-group/nested-ranks.js';
 import type { ProcessGroup } from '../process-group/process-group.js';
-import { contextOf, type RankContext } from '../process-group/rank-context.js';
-import {
-  checkPlan,
-  coordinateOf,
-  type DeviceMeshOptions,
-  type FromGroupOptions,
-  type MeshPlan,
-  planKey,
-  textOf,
-} from './checks.js';
-import { runUnder } from './current-mesh.js';
-import { announceMesh, checkGroups, drawsOf, failOwn, groupAlong, meshId } from './groups.js';
+import type { RankContext } from '../process-group/rank-context.js';
+import { coordinateOf, findDim, type MeshPlan, planKey, textOf } from './checks.js';
+import { drawsOf, failOwn, groupAlong, meshId } from './groups.js';
 import { meshDimName } from './layout.js';
 
-/** Where a mesh comes from. */
+/** The mesh of the innermost `run`; follows asynchronous calls, so each local rank has its own. */
+const current = new AsyncLocalStorage<Mesh>();
+
+/**
+ * The mesh of the innermost {@link DeviceMesh.run} around the call; `op` is the caller, for the
+ * error.
+ *
+ * @throws ArgumentError without a current mesh
+ * @see PyTorch `torch.distributed.device_mesh._mesh_resources.get_current_mesh`
+ */
+export function getCurrentMesh(op = 'getCurrentMesh'): DeviceMesh {
+  const mesh = current.getStore();
+  if (mesh !== undefined) return mesh;
+  throw new ArgumentError(
+    `${op}: expected mesh to be a DeviceMesh, got none. Give one, or call it inside ` +
+      'mesh.run(() => …), which sets the current mesh.',
+    { op, argument: 'mesh' },
+  );
+}
+
+/** How a mesh relates to other meshes and to existing groups. */
 interface Origin {
-  /**
-   * Empty, or the groups that the mesh was made of: one with groups of its own stands for no other.
-   */
+  /** Names of the groups given to `fromGroup`, else empty: such a mesh equals no other. */
   readonly family: string;
-  /** The mesh that this one is a slice of; null if it is none. */
+  /** The mesh that this one is a slice of; null for a root. */
   readonly root: Mesh | null;
-  /** For each dimension, those of the root that it is. */
+  /** For each dimension, the dimensions of the root that it consists of. */
   readonly rootDims: readonly (readonly number[])[];
-  /** Groups that there are already. */
+  /** Existing groups. */
   readonly groups: readonly ProcessGroup[];
   /** The call that made it, if others are to make it alike. */
   readonly making?: Making | null;
 }
 
-/**
- * Those that are no slices, of each rank; ranks that share a process have each their own, at other
- * coordinates.
- */
-const ofContext = new WeakMap<RankContext, Map<string, Mesh>>();
-
-class Mesh {
-  /** @internal equal for equal meshes, unless they were made of other groups */
+/** @internal */
+export class Mesh {
+  /** @internal equal for equal meshes, except those created from groups */
   readonly id: number;
-  /** Of the tensors on it. */
+  /** Device type of the tensors on it. */
   readonly deviceType: DeviceType;
   /** Sizes of the dimensions. */
   readonly shape: readonly number[];
@@ -65,22 +63,19 @@ class Mesh {
   readonly meshDimNames: readonly string[] | null;
   /** @internal ranks of the world, row-major */
   readonly ranks: readonly number[];
-  /** @internal what its ranks draw together */
+  /** @internal the random draws of its ranks */
   readonly draws: DrawPlace;
   private readonly context: RankContext;
   private readonly coordinate: readonly number[] | null;
   private readonly groups: (ProcessGroup | undefined)[];
-  /** Along several dimensions, by these. */
+  /** Groups along several dimensions, by the dimensions. */
   private readonly across = new Map<string, ProcessGroup>();
   private readonly family: string;
   private readonly root: Mesh;
   private readonly rootDims: readonly (readonly number[])[];
-  /** Of the root: dimensions made by `_flatten`, by name. */
+  /** Of a root: the results of `_flatten`, by name. */
   private readonly flattened = new Map<string, Mesh>();
-  /**
-   * Of the root: its slices, by the names of their dimensions. Which ranks they have is up to this
-   * rank's coordinate.
-   */
+  /** Of a root: the slices that hold this rank, by the names of their dimensions. */
   private readonly slices = new Map<string, Mesh>();
   private readonly making: Making | null;
   /** Of the root. */
@@ -107,7 +102,7 @@ class Mesh {
     if (root === null && groups.length === 0) this.splitWorld();
   }
 
-  /** Whose view of the ranks it is. @internal */
+  /** The rank whose view of the mesh it is. @internal */
   get runtime(): RankRuntime {
     return this.context.runtime;
   }
@@ -123,8 +118,7 @@ class Mesh {
   }
 
   /**
-   * Number of ranks, in all or along one dimension. @throws ArgumentError for a dimension that is
-   * not there
+   * Number of ranks, in total or along one dimension. @throws ArgumentError for an unknown dimension
    */
   size(meshDim?: number | string): number {
     return meshDim === undefined
@@ -132,21 +126,20 @@ class Mesh {
       : (this.shape[this.dimOf('size', meshDim)] as number);
   }
 
-  /** This rank's place along each dimension; null for a rank outside of the mesh. */
+  /** This rank's coordinate; null for a rank outside of the mesh. */
   getCoordinate(): readonly number[] | null {
     return this.coordinate;
   }
 
-  /** This rank in the world. */
+  /** This rank's number in the world. */
   getRank(): number {
     return this.context.rank;
   }
 
   /**
-   * This rank's place along one dimension, which may be left out if there is only one.
+   * This rank's coordinate along one dimension, which is optional if there is only one.
    *
-   * @throws ArgumentError for a dimension that is not there, DistributedError for a rank outside of
-   * the mesh
+   * @throws ArgumentError for an unknown dimension, DistributedError for a rank outside of the mesh
    */
   getLocalRank(meshDim?: number | string): number {
     const dim = this.onlyDim('getLocalRank', meshDim);
@@ -154,11 +147,10 @@ class Mesh {
   }
 
   /**
-   * The group of the ranks along one dimension that differ from this rank in nothing else; the
-   * dimension may be left out if there is only one.
+   * The group of this rank along one dimension, which is optional if there is only one. Its ranks
+   * differ in the coordinate along that dimension only.
    *
-   * @throws ArgumentError for a dimension that is not there, DistributedError for a rank outside of
-   * the mesh
+   * @throws ArgumentError for an unknown dimension, DistributedError for a rank outside of the mesh
    */
   getGroup(meshDim?: number | string): ProcessGroup {
     const dim = this.onlyDim('getGroup', meshDim);
@@ -170,8 +162,8 @@ class Mesh {
   }
 
   /**
-   * The ranks that differ from this one along some dimensions only, in the order of the mesh; for
-   * one, that of {@link getGroup}. @internal
+   * The group of this rank along several dimensions, in mesh order; for one, that of
+   * {@link getGroup}. @internal
    */
   groupAcross(meshDims: readonly number[]): ProcessGroup {
     if (meshDims.length === 1) return this.getGroup(meshDims[0]);
@@ -182,17 +174,16 @@ class Mesh {
     return group;
   }
 
-  /** The groups of all dimensions. @throws DistributedError for a rank outside of the mesh */
+  /** The group along each dimension. @throws DistributedError for a rank outside of the mesh */
   getAllGroups(): ProcessGroup[] {
     return this.shape.map((_, dim) => this.getGroup(dim));
   }
 
   /**
-   * The part of the mesh that varies along the named dimensions only and holds this rank: it shares
-   * their groups. Names may be those of flattened dimensions.
+   * The slice of the mesh along the named dimensions that holds this rank, with the same groups. A
+   * name may be that of a flattened dimension.
    *
-   * @throws ArgumentError for names that are not there, DistributedError for a rank outside of the
-   * mesh
+   * @throws ArgumentError for unknown names, DistributedError for a rank outside of the mesh
    * @see PyTorch `mesh["dp", "tp"]`
    */
   get(names: string | readonly string[]): Mesh {
@@ -206,7 +197,7 @@ class Mesh {
     const rootDims = parts.map(({ mesh, dim }) => mesh.rootDims[dim] as readonly number[]);
     if (new Set(rootDims.flat()).size !== rootDims.flat().length) {
       throw new ArgumentError(
-        `DeviceMesh.get: expected dimensions that have nothing in common, got ${shown(list)}`,
+        `DeviceMesh.get: expected dimensions that do not overlap, got ${shown(list)}`,
         { op: 'get', given: list },
       );
     }
@@ -226,17 +217,17 @@ class Mesh {
   }
 
   /**
-   * All dimensions of this mesh as one, found by its name from the mesh that this is a slice of,
-   * too.
+   * A mesh whose only dimension joins all dimensions of this mesh. The root and its slices find it
+   * by name.
    *
-   * @param name - the dimensions' names with `_` between them, if left out
-   * @throws ArgumentError for a mesh without names, or a name that is taken
+   * @param name - by default the names of the dimensions, joined by `_`
+   * @throws ArgumentError for a mesh without names, and for a name that is taken
    * @see PyTorch `DeviceMesh._flatten`
    */
   _flatten(name?: string): Mesh {
     if (this.meshDimNames === null)
       throw new ArgumentError(
-        '_flatten: the dimensions of this mesh have no names. Give meshDimNames when it is made.',
+        '_flatten: the dimensions of this mesh have no names. Give meshDimNames at its creation.',
         { op: '_flatten' },
       );
     const chosen = name ?? this.meshDimNames.join('_');
@@ -248,7 +239,7 @@ class Mesh {
     if (known !== undefined && known.ranks.join() === this.ranks.join()) return known;
     if (known !== undefined || root.meshDimNames?.includes(chosen)) {
       throw new ArgumentError(
-        `_flatten: there is a dimension named "${chosen}" already; the mesh has ${shown(root.meshDimNames)}`,
+        `_flatten: the mesh already has a dimension "${chosen}", among ${shown(root.meshDimNames)}`,
         { op: '_flatten', given: chosen },
       );
     }
@@ -269,30 +260,29 @@ class Mesh {
   }
 
   /**
-   * Whether the other mesh has the same ranks, shape, device type and names. Tensors on equal
-   * meshes meet in ops, and their groups are the same, unless a mesh was made by `fromGroup`: that
-   * one has groups of its own.
+   * Whether the other mesh has the same ranks, shape, device type and names. Ops accept tensors on
+   * equal meshes, which share their groups; a mesh created by `fromGroup` has its own groups.
    */
   equals(other: Mesh): boolean {
     return other === this || (other instanceof Mesh && planKey(other) === planKey(this));
   }
 
   /**
-   * Runs `fn`, asynchronous or not, in which functions that take a mesh take this one where they
-   * are given none: factories, `distributeTensor`, `DTensor.fromLocal`, `distributeModule` and
-   * `parallelizeModule`. Returns what it returns. The innermost mesh counts.
+   * Runs `fn`, asynchronous or not, with this mesh as the default of functions that take a mesh:
+   * factories, `distributeTensor`, `DTensor.fromLocal`, `distributeModule` and `parallelizeModule`.
+   * Returns the result of `fn`. Calls may be nested.
    *
-   * @throws ArgumentError for what is no function
+   * @throws ArgumentError unless `fn` is a function
    * @see PyTorch `with mesh:`
    * @example
    * const weight = mesh.run(() => dtensorRandn([512, 512], { placements: [Shard(0)] }));
    */
   run<T>(fn: () => T): T {
     checkFunction('DeviceMesh.run', 'fn', fn);
-    return runUnder(this, fn);
+    return current.run(this, fn);
   }
 
-  /** The device of this rank's tensors on it. @internal */
+  /** The device of this rank's local tensors. @internal */
   get device(): Device {
     return deviceOf(this.deviceType);
   }
@@ -307,14 +297,12 @@ class Mesh {
     return this.toString();
   }
 
-  /** What describes it anywhere: kind of device, names, ranks. */
+  /** A description in plain data: device type, names and ranks. */
   toJSON(): { deviceType: string; meshDimNames: readonly string[] | null; mesh: NestedRanks } {
     return { deviceType: this.deviceType, meshDimNames: this.meshDimNames, mesh: this.mesh };
   }
 
-  /**
-   * Groups of GPUs come faster out of that of all ranks than each by itself: docs/decisions/0004.
-   */
+  /** Splits the world's GPU group, which is faster than creating each group: docs/decisions/0004. */
   private splitWorld(): void {
     const { world } = this.context;
     if (
@@ -323,8 +311,8 @@ class Mesh {
       !world.canSplit(this.device)
     )
       return;
-    const parts = this.getAllGroups().filter((group) => group !== world);
-    if (parts.length > 0) world.splitInto(parts, this.device);
+    const subgroups = this.getAllGroups().filter((group) => group !== world);
+    if (subgroups.length > 0) world.splitInto(subgroups, this.device);
   }
 
   private makeGroup(dims: readonly number[]): ProcessGroup {
@@ -359,7 +347,7 @@ class Mesh {
     );
   }
 
-  /** A dimension by its name: an own one, or a flattened one of the root. */
+  /** A dimension by its name: of this mesh, or a flattened one of the root. */
   private named(name: string): { mesh: Mesh; dim: number } {
     const flat = this.meshDimNames?.includes(name) ? undefined : this.root.flattened.get(name);
     return flat === undefined
@@ -371,189 +359,16 @@ class Mesh {
     if (meshDim !== undefined) return this.dimOf(op, meshDim);
     if (this.ndim === 1) return 0;
     throw new ArgumentError(
-      `${op}: ${this} has ${this.ndim} dimensions: say which one, by its name or number`,
+      `${op}: ${this} has ${this.ndim} dimensions: give the name or number of one`,
       { op, ndim: this.ndim },
     );
   }
 
   private dimOf(op: string, meshDim: number | string): number {
-    if (typeof meshDim === 'number') {
-      checkNumber(`DeviceMesh.${op}`, 'meshDim', meshDim, {
-        from: -this.ndim,
-        to: this.ndim - 1,
-        whole: true,
-      });
-      return meshDim < 0 ? meshDim + this.ndim : meshDim;
-    }
-    const found = this.meshDimNames?.indexOf(meshDim) ?? -1;
-    if (found >= 0) return found;
-    const known =
-      this.meshDimNames === null
-        ? 'its dimensions have no names: give meshDimNames when it is made'
-        : `it has ${shown([...this.meshDimNames, ...this.root.flattened.keys()])}`;
-    throw new ArgumentError(
-      `DeviceMesh.${op}: there is no dimension ${shown(meshDim)} in ${this}; ${known}`,
-      { op, given: meshDim },
-    );
+    return findDim(op, this, meshDim, this.root.flattened);
   }
 }
 
-// Messages say what users call it.
+// Errors name the class as users do.
 Object.defineProperty(Mesh, 'name', { value: 'DeviceMesh' });
 export type DeviceMesh = Mesh;
-
-/** The mesh there is, or a new one. */
-function meshOnce(context: RankContext, plan: MeshPlan, make: () => Mesh, more = ''): Mesh {
-  let known = ofContext.get(context);
-  if (known === undefined) {
-    known = new Map();
-    ofContext.set(context, known);
-  }
-  const key = planKey(plan) + more;
-  let found = known.get(key);
-  if (found === undefined) {
-    found = make();
-    known.set(key, found);
-  }
-  return found;
-}
-
-const eachItself = (shape: readonly number[]): number[][] => shape.map((_, dim) => [dim]);
-
-function meshFrom(op: string, plan: MeshPlan): Mesh {
-  const context = contextOf(op);
-  checkPlan(op, plan, context.worldSize);
-  return meshOnce(context, plan, () => {
-    let mesh: Mesh | null = null;
-    const making = announceMesh(context, op, plan, (difference) => mesh?.fail(difference));
-    mesh = new Mesh(plan, context, {
-      family: '',
-      root: null,
-      rootDims: eachItself(plan.shape),
-      groups: [],
-      making,
-    });
-    return mesh;
-  });
-}
-
-function makeMesh(
-  deviceType: DeviceType,
-  ranks: NestedRanks | Tensor,
-  options: DeviceMeshOptions = {},
-): Mesh {
-  const { meshDimNames = null } = optionsOf('DeviceMesh', options, 'meshDimNames');
-  const { flat, shape } = flattenNested('DeviceMesh', nestedOf(ranks));
-  return meshFrom('DeviceMesh', { deviceType, ranks: flat, shape, meshDimNames });
-}
-
-function fromGroup(
-  group: ProcessGroup | readonly ProcessGroup[],
-  deviceType: DeviceType,
-  options: FromGroupOptions = {},
-): Mesh {
-  const op = 'DeviceMesh.fromGroup';
-  const { mesh, meshDimNames = null } = optionsOf(op, options, 'mesh meshDimNames');
-  const groups = (Array.isArray(group) ? group : [group]).map((each: ProcessGroup) =>
-    checkGroup(op, each),
-  );
-  if (mesh === undefined && groups.length !== 1)
-    throw unexpected(op, 'mesh', 'the nested ranks of the mesh, as there are several groups', mesh);
-  const { flat, shape } = flattenNested(
-    op,
-    mesh === undefined ? (groups[0] as ProcessGroup).ranks : nestedOf(mesh),
-  );
-  const plan: MeshPlan = { deviceType, ranks: flat, shape, meshDimNames };
-  const context = contextOf(op);
-  checkPlan(op, plan, context.worldSize);
-  checkGroups(op, plan, context.rank, groups);
-  const names = groups.map(({ name }) => name).join();
-  return meshOnce(
-    context,
-    plan,
-    () =>
-      new Mesh(plan, context, {
-        family: `of(${names}).`,
-        root: null,
-        rootDims: eachItself(shape),
-        groups,
-      }),
-    `|${names}`,
-  );
-}
-
-/** What makes meshes; see {@link DeviceMesh}. */
-export interface DeviceMeshConstructor
-  extends Interned<
-    [deviceType: DeviceType, ranks: NestedRanks | Tensor, options?: DeviceMeshOptions],
-    DeviceMesh
-  > {
-  /**
-   * A mesh on groups that there are: of one dimension for a group, else with a dimension for each
-   * of the groups. Only their members call it.
-   *
-   * @throws ArgumentError for groups of other ranks than those along the dimensions of the mesh
-   * @see PyTorch `DeviceMesh.from_group`
-   */
-  fromGroup(
-    group: ProcessGroup | readonly ProcessGroup[],
-    deviceType: DeviceType,
-    options?: FromGroupOptions,
-  ): DeviceMesh;
-}
-
-/**
- * A grid of ranks, of any dimension: `DeviceMesh('cpu', [[0, 1], [2, 3]], { meshDimNames: ['dp',
- * 'tp'] })`, with or without `new`. All ranks of the world make the same meshes in the same order,
- * those outside too: where one makes another mesh of the same ranks, both are told. Making one
- * again gives the same object.
- *
- * @param ranks - nested arrays of ranks of the world, all of one size at each level; or a list, for
- * one dimension; or a tensor
- * @throws ArgumentError for ranks that are not of the world or come twice, DistributedError without
- * a process group, CollectiveError
- *   where another rank is known to make another mesh of the same ranks
- * @see PyTorch `torch.distributed.device_mesh.DeviceMesh`
- */
-export const DeviceMesh: DeviceMeshConstructor = Object.assign(
-  interned('DeviceMesh', makeMesh, Mesh.prototype),
-  { fromGroup },
-);
-
-/**
- * A mesh of the first ranks of the world, row-major: `initDeviceMesh('cuda', [2, 4], {
- * meshDimNames: ['dp', 'tp'] })`.
- *
- * @throws ArgumentError for sizes that need more ranks than there are, DistributedError without a
- * process group, CollectiveError as `DeviceMesh`
- * @see PyTorch `torch.distributed.device_mesh.init_device_mesh`
- */
-export function initDeviceMesh(
-  deviceType: DeviceType,
-  shape: readonly number[],
-  options: DeviceMeshOptions = {},
-): DeviceMesh {
-  const { meshDimNames = null } = optionsOf('initDeviceMesh', options, 'meshDimNames');
-  if (!Array.isArray(shape) || shape.length === 0)
-    throw unexpected('initDeviceMesh', 'shape', 'a list of sizes', shape);
-  for (const size of shape)
-    checkNumber('initDeviceMesh', 'each size', size, { from: 1, whole: true });
-  const count = numelOf(shape);
-  const { worldSize } = contextOf('initDeviceMesh');
-  if (count > worldSize) {
-    throw new ArgumentError(
-      `initDeviceMesh: a mesh of [${shape.join(', ')}] needs ${count} ranks, the world has ${worldSize}. Start more ranks, or make the mesh smaller.`,
-      {
-        op: 'initDeviceMesh',
-        shape,
-        worldSize,
-      },
-    );
-  }
-  return meshFrom('initDeviceMesh', {
-    deviceType,
-    ranks: Array.from({ length: count }, (_, i) => i),
-    shape: [...shape],
-    meshDimNames,
-  });
-}

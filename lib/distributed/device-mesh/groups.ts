@@ -1,7 +1,6 @@
 /**
- * The groups along the dimensions of meshes. A name and a list of ranks are one group, whichever
- * meshes have it and whichever a rank has seen first: so meshes that are equal can stand for each
- * other.
+ * The groups along the dimensions of meshes. Name and ranks identify a group, whichever mesh creates
+ * it first, so equal meshes share their groups.
  */
 import { callSite } from '../../core/call-site.js';
 import { ArgumentError } from '../../core/errors.js';
@@ -15,13 +14,13 @@ import type { RankContext } from '../process-group/rank-context.js';
 import { coordinateOf, type MeshPlan, planKey, textOf } from './checks.js';
 
 interface Known {
-  /** By name; the last of each is the one that has not ended. */
+  /** By name; only the last of each may still be open. */
   readonly groups: Map<string, ProcessGroup[]>;
-  /** By what equal meshes have in common. */
+  /** Ids of meshes, by family and plan. */
   readonly ids: Map<string, number>;
-  /** How many meshes were made of the same ranks, by these. */
+  /** Number of meshes, by their ranks. */
   readonly meshes: Map<string, number>;
-  /** Of meshes of the same ranks, by these. */
+  /** Random draws, by the ranks of the mesh. */
   readonly draws: Map<string, DrawPlace>;
 }
 
@@ -113,7 +112,7 @@ export function announceMesh(
   return making;
 }
 
-/** One number for all meshes of a rank that are equal and have the same groups. @internal */
+/** An id that equal meshes with the same groups share. @internal */
 export function meshId(context: RankContext, family: string, plan: MeshPlan): number {
   const { ids: known } = knownOf(context);
   const key = `${family}|${planKey(plan)}`;
@@ -125,7 +124,7 @@ export function meshId(context: RankContext, family: string, plan: MeshPlan): nu
   return id;
 }
 
-/** What these ranks draw together, on whichever meshes. @internal */
+/** The random draws of these ranks, shared by all of their meshes. @internal */
 export function drawsOf(context: RankContext, ranks: readonly number[]): DrawPlace {
   const { draws } = knownOf(context);
   const name = rankRanges(ranks, context.worldSize);
@@ -136,7 +135,7 @@ export function drawsOf(context: RankContext, ranks: readonly number[]): DrawPla
 
 const FEW = 8;
 
-/** `3,1`; of many `0-60:4` for 0, 4, … 60, or without a rule a number that only they have. */
+/** `3,1`; for many ranks `0-60:4` (0, 4, … 60), or a digest if there is no such rule. */
 function rankText(ranks: readonly number[]): string {
   if (ranks.length <= FEW) return ranks.join();
   const [first, second, last] = [ranks[0] as number, ranks[1] as number, ranks.at(-1) as number];

@@ -1,23 +1,20 @@
-/** What sharding has to know of a device mesh: its extent and where this rank stands. */
+/** The part of a device mesh that sharding needs: its shape and this rank's coordinate. */
 import type { RankRuntime } from '../../core/rank-runtime.js';
 
 /** A mesh without its communication. */
 export interface MeshLayout {
-  /**
-   * Meshes of the same id are interchangeable: the same ranks, shape and names, seen from the same
-   * rank.
-   */
+  /** Equal for interchangeable meshes: the same ranks, shape and names, seen from the same rank. */
   readonly id: number;
   /** Ranks along each mesh dim. */
   readonly shape: readonly number[];
   readonly meshDimNames: readonly string[] | null;
-  /** Whose it is; absent where that does not matter. */
+  /** The rank that it belongs to; absent if irrelevant. */
   readonly runtime?: RankRuntime;
-  /** Own position along each mesh dim, or null for a rank outside. */
+  /** This rank's coordinate; null for a rank outside. */
   getCoordinate(): readonly number[] | null;
 }
 
-/** `tp`, or `1` where mesh dims have no names: for messages. */
+/** `tp`, or `1` if mesh dims have no names; for messages. */
 export function meshDimName(mesh: MeshLayout, meshDim: number): string {
   return mesh.meshDimNames?.[meshDim] ?? String(meshDim);
 }

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { DeviceType } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
 import { checkFunction, checkNumber, checkTimeout, optionsOf } from '../../core/options.js';
+import { currentGenerator, Generator, seedByChance } from '../../core/random.js';
 import { RankRuntime } from '../../core/rank-runtime.js';
 import { wordsOf } from '../../eager/collective-failure.js';
 import { writer } from '../../eager/submit.js';
@@ -22,8 +23,7 @@ import { findContext, runAsRank } from '../process-group/rank-context.js';
 import { rankEnds } from './await-ranks.js';
 import { checkFaults, FaultsOfRank, FreeTurns, type RankFault } from './fault-injection.js';
 import { LocalStore, LocalTable } from './local-store.js';
-import { type RankRandom, rankRandom } from './rng.js';
-import { RankSchedule, type RankTurn } from './scheduler.js';
+import { RankSchedule, type RankTurn, randomFrom } from './scheduler.js';
 
 /** The program of a rank. */
 export type RankFunction<T> = (rank: number, worldSize: number) => T | Promise<T>;
@@ -83,6 +83,32 @@ function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void
   checkTimeout(OP, timeoutMs, { from: 1 });
   if (seed !== undefined) checkNumber(OP, 'seed', seed, { from: 0, whole: true });
   if (faults !== undefined) checkFaults(OP, faults, worldSize, seed !== undefined);
+}
+
+/** The initial random state of the ranks. */
+interface RankRandom {
+  /** By rank. */
+  readonly generators: readonly Generator[];
+  /** Where draws on meshes start, on all ranks. */
+  readonly together: { readonly seed: number; readonly offset: number };
+}
+
+/**
+ * The state of the main program if that is seeded, as in processes, which run the program again.
+ * Otherwise random, drawn from the seed of the run if there is one.
+ */
+function rankRandom(worldSize: number, seed: number | null): RankRandom {
+  const program = currentGenerator();
+  const ranks = Array.from({ length: worldSize });
+  if (program.isSeeded) {
+    const together = program.origin();
+    return { generators: ranks.map(() => Generator.at(together)), together };
+  }
+  const chance = seed === null ? Math.random : randomFrom(seed);
+  return {
+    generators: ranks.map(() => Generator.unseeded(seedByChance(chance))),
+    together: { seed: seedByChance(chance), offset: 0 },
+  };
 }
 
 function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalOptions): World {

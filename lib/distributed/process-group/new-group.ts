@@ -1,12 +1,13 @@
-/** The groups of a program: the world, and those made of some of its ranks. */
+/** The groups of a program: the world, groups of some of its ranks, and queries about them. */
 import { callSite } from '../../core/call-site.js';
 import type { DeviceType } from '../../core/device.js';
 import { ArgumentError } from '../../core/errors.js';
-import { shown, unexpected } from '../../core/options.js';
+import { checkNumber, shown, unexpected } from '../../core/options.js';
 import { generatorOf } from '../../core/random.js';
 import type { RankRuntime, RankWorld } from '../../core/rank-runtime.js';
 import { writer } from '../../eager/submit.js';
-import { type EngineFactory, WORLD } from '../engines/engine.js';
+import { type BackendText, type EngineFactory, WORLD } from '../engines/engine.js';
+import { backendText } from '../engines/select.js';
 import type { Store } from '../stores/index.js';
 import {
   type Difference,
@@ -18,10 +19,11 @@ import {
 import type { PendingCalls } from './deadlock-detector.js';
 import { addOwnMaking, withStandings } from './explain-missing-ranks.js';
 import { shownRanks } from './nested-ranks.js';
+import { placeOf } from './operands.js';
 import { ProcessGroup } from './process-group.js';
 import { contextOf, findContext, type RankContext, setContext } from './rank-context.js';
 
-/** What a rank knows when it begins. @internal */
+/** What a rank needs to enter its world. @internal */
 export interface WorldPlan {
   readonly rank: number;
   readonly worldSize: number;
@@ -30,7 +32,7 @@ export interface WorldPlan {
   readonly store: Store | null;
   readonly factory: EngineFactory;
   readonly pending: PendingCalls | null;
-  /** Where draws on meshes start, the same on all ranks; this rank's own state if left out. */
+  /** Where draws on meshes start, the same on all ranks; by default this rank's own state. */
   readonly random?: { readonly seed: number; readonly offset: number };
   readonly board?: MakingBoard | null;
   /** As of a group's options. */
@@ -39,7 +41,7 @@ export interface WorldPlan {
   readonly leaveEngines?: () => void;
 }
 
-/** Sets the present rank's world up. @internal */
+/** Sets up the world of the current rank. @internal */
 export function enterWorld(plan: WorldPlan): RankContext {
   const {
     rank,
@@ -78,7 +80,7 @@ export function enterWorld(plan: WorldPlan): RankContext {
   return context;
 }
 
-/** What the world of a rank does for waits and failures: see {@link RankWorld}. */
+/** The hooks of a rank's runtime for waits and failures: see {@link RankWorld}. */
 function worldOf(context: RankContext): RankWorld {
   const { rank, pending, board } = context;
   return {
@@ -97,8 +99,8 @@ function worldOf(context: RankContext): RankWorld {
 }
 
 /**
- * Ends a group, or without one all of them: their ranks call nothing there any more. What was
- * called before still runs.
+ * Ends a group, or without an argument all groups. This rank can no longer call them; earlier calls
+ * still run.
  *
  * @see PyTorch `torch.distributed.destroy_process_group`
  */
@@ -121,7 +123,7 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
   }
 }
 
-/** Leaves all of them. @throws what the first said that could not be left @internal */
+/** Leaves all groups. @throws the first error, after all were left @internal */
 export function leaveGroups(groups: Iterable<ProcessGroup>): void {
   const failures: unknown[] = [];
   for (const group of groups) {
@@ -134,13 +136,13 @@ export function leaveGroups(groups: Iterable<ProcessGroup>): void {
   if (failures.length > 0) throw failures[0];
 }
 
-/** Whether `initProcessGroup` was called, or the program was launched as ranks. */
+/** Whether this program is a rank: after `initProcessGroup`, or within `launch`. */
 export function isInitialized(): boolean {
   return findContext() !== null;
 }
 
 /**
- * Own rank in the group, the world's without one; -1 for a rank that is no member. @throws
+ * This rank's number in the group, by default the world; -1 if it is not a member. @throws
  * DistributedError without a process group
  */
 export function getRank(group?: ProcessGroup): number {
@@ -149,7 +151,7 @@ export function getRank(group?: ProcessGroup): number {
 }
 
 /**
- * How many ranks the group has, the world without one; -1 for a rank that is no member. @throws
+ * Number of ranks in the group, by default the world; -1 if this rank is not a member. @throws
  * DistributedError without a process group
  */
 export function getWorldSize(group?: ProcessGroup): number {
@@ -164,14 +166,13 @@ export function worldGroup(): ProcessGroup {
 }
 
 /**
- * A group of some ranks of the world. Every rank of the world calls it, members or not, and all
- * make their groups in one order: nothing is waited for. They see of each other whether they make
- * it of the same ones: in one memory at once, through their store a little later.
+ * Creates a group of some ranks of the world. Every rank of the world calls it, members or not, in
+ * the same order. It does not wait. Ranks compare their lists of ranks: at once in shared memory, a
+ * little later through the store.
  *
- * @param ranks - ranks of the world, each once; all of them if left out
- * @throws ArgumentError for ranks that are not of the world, DistributedError without a process
- * group, CollectiveError where another rank has
- *   made this one of other ranks
+ * @param ranks - ranks of the world, each once; by default all ranks
+ * @throws ArgumentError for ranks outside the world, DistributedError without a process group,
+ * CollectiveError if another rank has created this group of different ranks
  * @see PyTorch `torch.distributed.new_group`
  */
 export function newGroup(ranks?: readonly number[]): ProcessGroup {
@@ -229,7 +230,7 @@ function announced(
   return making;
 }
 
-/** A group by a name that its members agree on and no other group has. @internal */
+/** Creates a group by a unique name that its members agree on. @internal */
 export function namedGroup(
   context: RankContext,
   name: string,
@@ -268,12 +269,75 @@ export function checkGroup(op: string, group: ProcessGroup): ProcessGroup {
 }
 
 /**
- * The group that a collective is called on. @throws DistributedError without a process group, and
- * for a rank that is no member
+ * The group of a collective, by default the world. @throws DistributedError without a process
+ * group, and if this rank is not a member
  */
 export function memberOf(op: string, group: ProcessGroup | undefined): ProcessGroup {
   const chosen = group === undefined ? contextOf(op).world : checkGroup(op, group);
   if (group !== undefined) chosen.checkOwn(op);
   chosen.checkOpen(op);
   return chosen;
+}
+
+/**
+ * The backend of a group, by default the world: `'shm'`, or `'cpu:shm,cuda:nccl'` if devices differ.
+ * It is the backend that the program named, else the chosen one, which is `'shm'` for ranks of one
+ * machine, also in a world of several; the query may then open the CUDA driver.
+ *
+ * @throws ArgumentError unless it is a group, DistributedError without a process group, for a group
+ * that has ended, and if this rank is not a member
+ * @see PyTorch `torch.distributed.get_backend`, which returns `'undefined'` without a named backend
+ */
+export function getBackend(group?: ProcessGroup): BackendText {
+  return backendText(memberOf('getBackend', group).backends());
+}
+
+/**
+ * The rank of the world that has a group rank. Also for ranks that are not members.
+ *
+ * @param groupRank - a rank in the group, as `getRank(group)` returns it
+ * @throws ArgumentError unless it is a group with such a rank, DistributedError without a process
+ * group
+ * @see PyTorch `torch.distributed.get_global_rank`
+ */
+export function getGlobalRank(group: ProcessGroup, groupRank: number): number {
+  const { ranks } = groupOf('getGlobalRank', group);
+  checkNumber('getGlobalRank', 'groupRank', groupRank, {
+    from: 0,
+    to: ranks.length - 1,
+    whole: true,
+  });
+  return ranks[groupRank] as number;
+}
+
+/**
+ * The group rank of a rank of the world. Also for ranks that are not members.
+ *
+ * @param globalRank - a rank of the world
+ * @throws ArgumentError unless it is a group with this rank, DistributedError without a process
+ * group
+ * @see PyTorch `torch.distributed.get_group_rank`
+ */
+export function getGroupRank(group: ProcessGroup, globalRank: number): number {
+  return placeOf('getGroupRank', 'globalRank', globalRank, groupOf('getGroupRank', group));
+}
+
+/**
+ * The ranks of a group in group order, by default of the world, as a new list.
+ *
+ * @throws ArgumentError unless it is a group, DistributedError without a process group
+ * @see PyTorch `torch.distributed.get_process_group_ranks`
+ */
+export function getProcessGroupRanks(group?: ProcessGroup): number[] {
+  return [
+    ...(group === undefined
+      ? contextOf('getProcessGroupRanks').world
+      : groupOf('getProcessGroupRanks', group)
+    ).ranks,
+  ];
+}
+
+function groupOf(op: string, group: ProcessGroup): ProcessGroup {
+  contextOf(op);
+  return checkGroup(op, group);
 }

@@ -1,4 +1,4 @@
-/** Which rank the running code is: the process's, or one of several that share it. */
+/** Finds the rank of the running code: the process's, or one of several local ranks. */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { DeviceType } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
@@ -16,7 +16,7 @@ export interface RankContext {
   readonly localRank: number;
   readonly runtime: RankRuntime;
   readonly store: Store | null;
-  /** Of `local` ranks: what they wait for of each other. */
+  /** The deadlock detector of `local` ranks. */
   readonly pending: PendingCalls | null;
   readonly factory: EngineFactory;
   readonly named: readonly DeviceType[] | null;
@@ -28,7 +28,7 @@ export interface RankContext {
   makings: number;
   /** Where ranks see what the others make; null where nobody looks. */
   readonly board: MakingBoard | null;
-  /** When the rank leaves its world. */
+  /** Called when the rank leaves its world. */
   readonly leaveEngines: () => void;
 }
 
@@ -37,8 +37,7 @@ const ofTask = new AsyncLocalStorage<{ context: RankContext | null; runtime: Ran
 let sharing = 0;
 
 /**
- * Runs a rank that shares the process with others; its functions, timers and promises find its
- * context. @internal
+ * Runs a local rank, whose functions, timers and promises find its context. @internal
  */
 export async function runAsRank<T>(runtime: RankRuntime, fn: () => Promise<T>): Promise<T> {
   sharing++;
@@ -49,12 +48,12 @@ export async function runAsRank<T>(runtime: RankRuntime, fn: () => Promise<T>): 
   }
 }
 
-/** The rank that the running code is part of, where ranks share the process. @internal */
+/** The local rank of the running code, if any. @internal */
 export function findRuntime(): RankRuntime | undefined {
   return sharing > 0 ? ofTask.getStore()?.runtime : undefined;
 }
 
-/** Of the rank that the running code is; null before `initProcessGroup`. @internal */
+/** The context of the running code's rank; null before `initProcessGroup`. @internal */
 export function findContext(): RankContext | null {
   const task = sharing > 0 ? ofTask.getStore() : undefined;
   return task === undefined ? ofProcess : task.context;
@@ -72,7 +71,8 @@ export function contextOf(op: string): RankContext {
   const context = findContext();
   if (context === null) {
     throw new DistributedError(
-      `${op}: there is no process group. Call \`await initProcessGroup()\` first, or run the program with launch() or \`npx shardwise run\`.`,
+      `${op}: there is no process group. Call \`await initProcessGroup()\` first, or run the program ` +
+        'with launch() or `npx shardwise run`.',
       { op },
     );
   }

@@ -278,7 +278,7 @@ describe('a DeviceMesh', () => {
 
   refuses(
     'a group without its dimension',
-    /getGroup: DeviceMesh\(cpu, pp: 2, dp: 2, tp: 2\) has 3 dimensions: say which one/,
+    /getGroup: DeviceMesh\(cpu, pp: 2, dp: 2, tp: 2\) has 3 dimensions: give the name or number of one/,
     () => cube().getGroup(),
   );
   refuses(
@@ -297,12 +297,10 @@ describe('a DeviceMesh', () => {
   refuses('a slice of nothing', /expected names to be a name, or a list of names/, () =>
     cube().get([]),
   );
-  refuses(
-    'a name twice',
-    /expected dimensions that have nothing in common, got \['dp', 'dp'\]/,
-    () => cube().get(['dp', 'dp']),
+  refuses('a name twice', /expected dimensions that do not overlap, got \['dp', 'dp'\]/, () =>
+    cube().get(['dp', 'dp']),
   );
-  refuses('a flattened dimension beside one of its own', /nothing in common/, () => {
+  refuses('a flattened dimension beside one of its own', /do not overlap/, () => {
     const mesh = DeviceMesh('cpu', cube().mesh, { meshDimNames: ['i', 'j', 'k'] });
     mesh.get(['i', 'j'])._flatten();
     mesh.get(['i_j', 'j']);
@@ -310,7 +308,7 @@ describe('a DeviceMesh', () => {
   refuses('to flatten a mesh without names', /have no names/, () =>
     initDeviceMesh('cpu', [2, 4])._flatten(),
   );
-  refuses('to flatten into a name that is taken', /there is a dimension named "tp" already/, () =>
+  refuses('to flatten into a name that is taken', /the mesh already has a dimension "tp"/, () =>
     cube().get(['pp', 'dp'])._flatten('tp'),
   );
   refuses('more ranks than there are', /a mesh of \[4, 4\] needs 16 ranks, the world has 8/, () =>
