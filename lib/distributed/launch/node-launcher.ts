@@ -70,7 +70,7 @@ export async function runNode(plan: NodePlan): Promise<NodeOutcome> {
   });
   try {
     await store.ready();
-    const layout = await meetNodes(new PrefixStore('launcher', store), plan);
+    const layout = await awaitNodes(new PrefixStore('launcher', store), plan);
     for (let attempt = 0; ; attempt++) {
       const env = {
         ...plan.env,
@@ -102,7 +102,7 @@ interface Layout {
 }
 
 /** Waits for all machines; computes the first rank of this one and the world size. */
-async function meetNodes(
+async function awaitNodes(
   store: Store,
   { op, nodes, nodeRank, ranksHere }: NodePlan,
 ): Promise<Layout> {
