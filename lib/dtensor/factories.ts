@@ -8,7 +8,7 @@ import { type Placement, Replicate } from '../core/placement.js';
 import type { Generator } from '../core/random.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import type { DeviceMesh } from '../distributed/device-mesh/device-mesh.js';
+import { type DeviceMesh, getCurrentMesh } from '../distributed/device-mesh/device-mesh.js';
 import {
   arange,
   empty,
