@@ -1,7 +1,4 @@
-/**
- * Anomaly detection: remembers where each forward op was called, and stops at the first NaN in
- * backward.
- */
+/** Anomaly detection: records the call site of each forward op, and throws at the first NaN. */
 import { AutogradError } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
@@ -37,10 +34,7 @@ const ownFolder = ((): string => {
   return folder?.[0] ?? 'nowhere';
 })();
 
-/**
- * The present call site, when detection is on: the frames of the caller, not of this library.
- * @internal
- */
+/** The stack frames of the program, if detection is on. @internal */
 export function anomalyStack(): string | undefined {
   if (!enabled) return undefined;
   const frames = framesOf(new Error('forward'));

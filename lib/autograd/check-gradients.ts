@@ -1,6 +1,5 @@
 /**
- * Gradients that user code returns: checked where they come in, since a wrong shape would broadcast
- * its way to wrong numbers.
+ * Checks the gradients that user code returns: a wrong shape would broadcast to wrong numbers.
  */
 import type { Device } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
@@ -8,7 +7,7 @@ import { AutogradError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 
-/** What a gradient must look like: the tensor that it belongs to. */
+/** The shape, dtype and device that a gradient must have: those of its tensor. */
 export interface GradientSlot {
   readonly shape: Shape;
   readonly dtype: DType;
@@ -16,15 +15,15 @@ export interface GradientSlot {
 }
 
 /**
- * User code has these from now on: nothing of the engine's adds into them, reuses or frees them.
- * Returns them.
+ * Marks gradients as visible to user code, so that the engine neither adds into them nor reuses or
+ * frees them. Returns them.
  */
 export function expose<T extends readonly (Tensor | null | undefined)[]>(grads: T): T {
   for (let i = 0; i < grads.length; i++) grads[i]?.storage?.expose();
   return grads;
 }
 
-/** The same of one. */
+/** The same for one gradient. */
 export function exposeOne(grad: Tensor): Tensor {
   grad.storage?.expose();
   return grad;

@@ -1,6 +1,6 @@
 /**
  * The backward engine: walks the graph from the roots, accumulators first, then later nodes before
- * earlier ones. Gradients that nobody else can see are freed as soon as they have been used.
+ * earlier ones. Frees a gradient after its use, if neither user code nor another node owns it.
  */
 import { setAutocast } from '../core/autocast.js';
 import { callContext, insideBackwardOf } from '../core/call-context.js';
@@ -73,7 +73,7 @@ export function runBackward(
   }
 }
 
-/** Runs user code, whose tensors belong to no scope of ours. */
+/** Runs user code outside of the scope of the backward pass. */
 function outside<T>(fn: () => T): T {
   const suspended = suspendScope();
   try {
@@ -89,7 +89,7 @@ class BackwardRun {
   private readonly scope: Scope | null;
   private readonly met: Node[] = [];
   private readonly ready = new ReadyQueue();
-  /** Which nodes matter where targets are given; null: all. */
+  /** The nodes on the paths to targets; null if there are no targets. */
   private ahead: Ahead | null = null;
 
   constructor(options: EngineOptions, scope: Scope | null) {
@@ -116,9 +116,7 @@ class BackwardRun {
     }
   }
 
-  /**
-   * Finds the nodes ahead of the roots, and counts for each how many others pass gradients to it.
-   */
+  /** Finds all nodes that the roots lead to, and counts how many nodes pass gradients to each. */
   private discoverNodes(): void {
     const { met } = this;
     for (let i = 0; i < met.length; i++) {
@@ -147,7 +145,7 @@ class BackwardRun {
     return task;
   }
 
-  /** Gives the nodes back to the backward around this one. */
+  /** Restores the tasks of an enclosing backward pass. */
   leave(): void {
     for (const node of this.met) node.task = (node.task as NodeTask).outer;
   }
@@ -184,8 +182,8 @@ class BackwardRun {
   }
 
   /**
-   * Whether a node that receives gradients passes them on: a captured one only where another target
-   * lies behind it, so that its graph stays.
+   * Whether a node that receives gradients passes them on. A captured node does so only if it leads
+   * to another target, so that its graph stays.
    */
   private executes(node: Node): boolean {
     return (
@@ -226,7 +224,7 @@ class BackwardRun {
     if (before !== null && before !== undefined) this.release(before);
   }
 
-  /** Frees what a node's rule made on the way to its results. */
+  /** Frees the intermediate results of a node's rule. */
   private sweep(mark: number): void {
     if (this.scope === null) return;
     const { storages } = this.scope;
@@ -254,7 +252,7 @@ class BackwardRun {
     this.freeIfOurs(storage);
   }
 
-  /** Frees a gradient of this run that is in no buffer and was shown to nobody. */
+  /** Frees a gradient of this run that no buffer and no user code owns. */
   private freeIfOurs(storage: Storage): void {
     if (
       this.scope === null ||
@@ -322,15 +320,15 @@ class BackwardRun {
 }
 
 /**
- * Adds to the `.grad` of a tensor that is no leaf: always memory of its own, since the gradient
- * goes on to the tensor's inputs.
+ * Adds to the `.grad` of a tensor that is no leaf. Its memory is always a copy, because the
+ * gradient passes on to the tensor's inputs.
  */
 function retain(t: Tensor, grad: Tensor): void {
   const before = t.gradTensor;
   setGrad(t, before === null ? rowMajorCopy(grad) : before.add(grad));
 }
 
-/** @throws AutogradError unless there are as many, each like the one that it replaces. */
+/** @throws AutogradError unless each gradient has a replacement of its shape and dtype */
 function replacedAll(
   given: readonly (Tensor | null)[],
   grads: Gradients,
@@ -359,11 +357,11 @@ function hasAny(grads: Gradients): boolean {
   return false;
 }
 
-/** Of the nodes on the way to targets. */
+/** The nodes on the paths to targets. */
 interface Ahead {
-  /** Targets, and nodes from which one can be reached. */
+  /** Targets, and nodes that lead to one. */
   readonly receiving: ReadonlySet<Node>;
-  /** Those behind which a target lies. */
+  /** Nodes that lead to a target. */
   readonly passing: ReadonlySet<Node>;
 }
 

@@ -1,4 +1,4 @@
-/** Whether operations are recorded: changed by functions that restore it. */
+/** The grad modes: whether ops are recorded, and inference mode. */
 import { gradState } from '../core/modes.js';
 import { checkFlag, checkFunction, checkSynchronous } from '../core/options.js';
 
@@ -25,7 +25,7 @@ export function setGradEnabled(value: boolean): boolean {
   return before;
 }
 
-/** Both modes as one value: one object for each combination. @internal */
+/** Both modes as one value, one object for each combination. @internal */
 export interface GradMode {
   readonly enabled: boolean;
   readonly inference: boolean;

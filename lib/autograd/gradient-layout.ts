@@ -1,6 +1,6 @@
 /**
- * How a gradient lies in memory: as its tensor does if that is dense, else row-major. Optimizers
- * and buckets then walk both in one order.
+ * The memory layout of gradients: that of the tensor if it is dense, else row-major. Optimizers and
+ * buckets then walk both in one order.
  *
  * @see PyTorch "Default gradient layouts", `torch/csrc/autograd/functions/accumulate_grad.h`
  */
@@ -8,9 +8,7 @@ import { isContiguousLayout, isNonOverlappingAndDense, type Shape } from '../cor
 import { heldOf } from '../core/sharding.js';
 import type { Tensor } from '../core/tensor.js';
 
-/**
- * Whether a gradient lies as that of `variable` has to; of distributed ones, their local shards.
- */
+/** Whether a gradient, or its local shard, has the layout that `variable` asks for. */
 export function hasLayoutOf(variable: Tensor, grad: Tensor): boolean {
   const { shape, strides } = heldOf(variable);
   const given = heldOf(grad).strides;
@@ -20,7 +18,7 @@ export function hasLayoutOf(variable: Tensor, grad: Tensor): boolean {
   return true;
 }
 
-/** A copy of a gradient in new memory, in the layout that that of `variable` has to have. */
+/** A copy of a gradient in new memory, in the layout that `variable` asks for. */
 export function copyInLayoutOf(variable: Tensor, grad: Tensor): Tensor {
   const { shape, strides } = heldOf(variable);
   if (isContiguousLayout(shape, strides) || !isNonOverlappingAndDense(shape, strides))
@@ -28,7 +26,7 @@ export function copyInLayoutOf(variable: Tensor, grad: Tensor): Tensor {
   const order = outermostFirst(strides);
   const inverse = order.map((_, dim) => order.indexOf(dim));
   const copy = rowMajorCopy(grad.permute(order)).permute(inverse);
-  copy.base = null; // nobody else has the row-major tensor that it is a view of
+  copy.base = null; // no other code has the row-major tensor that it is a view of
   return copy;
 }
 

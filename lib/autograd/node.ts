@@ -25,18 +25,15 @@ export interface Edge {
   outputNr: number;
 }
 
-/**
- * What one backward knows of a node on its way: gradients still to come, and those that have
- * arrived. @internal
- */
+/** The state of a node in one backward pass: pending and received gradients. @internal */
 export interface NodeTask {
-  /** The backward that this belongs to. */
+  /** The backward pass of this task. */
   readonly run: object;
-  /** Of the backward that runs around this one and has met the node too. */
+  /** The task of an enclosing backward pass that has found the node too. */
   readonly outer: NodeTask | null;
-  /** What nodes saved is let go of behind them: no other backward reads it. */
+  /** Whether nodes free what they saved after they ran, because no other backward pass reads it. */
   readonly releases: boolean;
-  /** Backward starts from it: its hooks run, also where no target lies behind it. */
+  /** Whether it is a root: its hooks run even if it leads to no target. */
   isRoot: boolean;
   dependencies: number;
   arrived: Gradients;
@@ -68,7 +65,7 @@ export abstract class Node {
   readonly edges: (Edge | null)[];
   /** Gradients that arrive: one for each output of the forward op. */
   readonly numOutputs: number;
-  /** @internal of the innermost backward that has met the node */
+  /** @internal of the innermost backward pass that has found the node */
   task: NodeTask | null = null;
   /** @internal by output */
   tensorHooks: (Map<number, TensorHook> | undefined)[] | null = null;
@@ -80,7 +77,7 @@ export abstract class Node {
   postHooks: Map<number, NodeHook> | null = null;
   /** Call site of the forward op, under anomaly detection. */
   forwardStack: string | undefined = undefined;
-  /** @internal the modules in whose forward it was made, if someone asked */
+  /** @internal the modules in whose forward it was recorded, if they are observed */
   readonly madeIn: readonly object[] = callContext.modules;
 
   constructor(numOutputs: number, edges: (Edge | null)[], sequence = nextSequence++) {
@@ -92,7 +89,7 @@ export abstract class Node {
   /** Gradients of the inputs from those of the outputs. */
   abstract apply(grads: Gradients): Gradients;
 
-  /** Lets go of saved tensors; a second backward is then an error. */
+  /** Frees saved tensors; a second backward is then an error. */
   release(): void {}
 
   /** Whether `apply` runs user code, which may keep the tensors it sees. */
@@ -128,8 +125,7 @@ export abstract class Node {
 }
 
 /**
- * Gives a tensor that has changed another history; a gradient that it retains is that of its new
- * values.
+ * Replaces the history of a changed tensor. A gradient that it retains is that of its new values.
  */
 export function changeHistory(t: Tensor, node: Node | null, outputNr: number): void {
   const before = t.node as Node | null;

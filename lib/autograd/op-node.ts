@@ -19,13 +19,13 @@ export class OpNode extends Node implements VjpContext<object> {
   private readonly strides: readonly Shape[] | null;
   private readonly inputDtypes: DType[];
   private readonly inputDevices: Device[];
-  /** Where plain tensors, such as scalars, met distributed ones: which inputs they are. */
+  /** Which inputs are plain, if plain and distributed inputs are mixed. */
   private readonly plainInputs: readonly boolean[] | null;
   private savedInputs: (SavedTensor | undefined)[] | null = null;
   private savedOutputs: (SavedTensor | undefined)[] | null = null;
   /**
-   * Whether it keeps memory for its rule, and not only numbers: then only one backward may pass,
-   * unless the graph is retained.
+   * Whether it saves memory for its rule, and not only numbers. Then a second backward needs a
+   * retained graph.
    */
   private keepsMemory = false;
   private released = false;
@@ -127,7 +127,7 @@ export class OpNode extends Node implements VjpContext<object> {
   apply(grads: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
     const rule = this.op.vjp;
-    // A change in place to what depends on no input, such as the result of a comparison.
+    // The in-place op has a result that depends on no input, such as a comparison.
     if (rule === null) return this.edges.map(() => null);
     const results = (
       grads.length === 1 ? rule(this, grads[0] as Tensor) : rule(this, ...(grads as Tensor[]))
@@ -140,12 +140,12 @@ export class OpNode extends Node implements VjpContext<object> {
     return fitted;
   }
 
-  /** An op of the program's, see `library.customOp`. */
+  /** Whether it is an op of the program, see `library.customOp`. */
   override get runsUserCode(): boolean {
     return this.op.compute !== null;
   }
 
-  /** In shape and dtype of the input, and plain where that is. */
+  /** The gradient in the shape and dtype of the input, and plain if the input is. */
   private fitted(g: Tensor, i: number): Tensor {
     const fits = fitGradient(g, this.shapes[i] as Shape, this.inputDtypes[i] as DType);
     return fits.sharding !== null && this.plainInputs?.[i] === true

@@ -1,14 +1,11 @@
-/**
- * A tensor that a gradient rule will read: kept by reference, with a check that nobody overwrote it
- * meanwhile.
- */
+/** A tensor saved for a gradient rule: a reference, and a check that it was not overwritten. */
 import { InPlaceError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkFunction, unexpected } from '../core/options.js';
 import type { Storage } from '../core/storage.js';
 import { aliasOf, type GradFn, Tensor } from '../core/tensor.js';
 
-/** What replaces saved tensors, see {@link savedTensorsHooks}. */
+/** The functions that replace saved tensors, see {@link savedTensorsHooks}. */
 export interface SavedTensorsHooks {
   pack: (t: Tensor) => unknown;
   unpack: (packed: unknown) => Tensor;
@@ -46,14 +43,11 @@ export class SavedTensor {
   private readonly node: GradFn | null;
   private readonly outputNr: number;
   private readonly isOutput: boolean;
-  /**
-   * The memory that a saved output had; a saved input is read through the tensor, whatever memory
-   * it shows by then.
-   */
+  /** The memory of a saved output. A saved input is read from the tensor's memory at that time. */
   private readonly storage: Storage | null;
   private readonly unpackHook: ((packed: unknown) => Tensor) | null = null;
   private packed: unknown = null;
-  /** The leaf that was packed: what is unpacked passes its gradient to it. */
+  /** The packed leaf, which gets the gradient of the unpacked tensor. */
   private leaf: Tensor | null = null;
 
   /**
@@ -67,7 +61,7 @@ export class SavedTensor {
     this.node = maker === null ? t.gradFn : null;
     this.outputNr = t.outputNr;
     this.storage = maker === null ? null : t.storage;
-    // The history that a capture makes is never walked: it owns nothing.
+    // The history in a capture is never walked, so it owns nothing.
     if (layers.backend.capture !== null) {
       this.tensor = null;
       return;
@@ -112,7 +106,7 @@ export class SavedTensor {
     return storage.retains === 1 && storage.refs <= 2 ? t : null;
   }
 
-  /** The user's tensor with the history of the saved one, whatever its own is. */
+  /** The user's tensor with the history of the saved one. */
   private unpackHooked(t: Tensor, maker: GradFn): Tensor {
     if (!(t instanceof Tensor))
       throw unexpected('savedTensorsHooks', 'what unpack returns', 'a tensor', t);
@@ -131,8 +125,8 @@ export class SavedTensor {
 }
 
 /**
- * Another tensor object on the same memory: the saved one was disposed, came from a hook, or has a
- * new history from an in-place change.
+ * A new tensor object on the same memory, for a saved tensor that was disposed, came from a hook,
+ * or got a new history by an in-place change.
  */
 function withHistory(
   t: Tensor,

@@ -1,4 +1,4 @@
-/** Putting other memory under a tensor that keeps its identity: `set_` and the `data` property. */
+/** Replaces the memory of a tensor that keeps its identity: `set_` and the `data` property. */
 import { toOneDevice } from '../core/device.js';
 import {
   AutogradError,
@@ -29,8 +29,8 @@ function checkSame(target: Tensor, source: Tensor): void {
 }
 
 /**
- * A whole tensor that ranks hold together would be a part of itself from now on, and nobody would
- * say so. @throws ShardingError
+ * Refuses a plain source for a distributed tensor: the whole would silently become its own local
+ * shard. @throws ShardingError
  */
 function checkDistributed(op: string, target: Tensor, source: Tensor): void {
   if (target.sharding === null || source.sharding !== null) return;
@@ -46,7 +46,7 @@ function checkRecording(target: Tensor, source: Tensor): void {
   if (!isGradEnabled()) return;
   if (target.requiresGrad) {
     throw new InPlaceError(
-      'set_: a tensor that requires a gradient cannot get other memory, its gradient would be lost. Do it inside noGrad(() => ...).',
+      'set_: expected a tensor that requires no gradient, got one that does; its gradient would be lost. Call it inside noGrad(() => ...).',
       {
         op: 'set_',
         shape: target.shape,

@@ -1,7 +1,4 @@
-/**
- * Overrides of version counters: for code such as FSDP that refills memory which autograd has
- * saved.
- */
+/** Overrides version counters, for code such as FSDP that refills memory saved by autograd. */
 import { layers } from '../core/hooks.js';
 import { checkFunction, checkNumber } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';

@@ -1,6 +1,6 @@
 /**
- * In-place changes of views: the base gets a new history, and every view of it is refreshed from
- * there when next asked.
+ * In-place changes of views: the base gets a new history. Its views get theirs from the base when
+ * their `gradFn` is read next.
  */
 import { InPlaceError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
@@ -59,9 +59,7 @@ export function checkViewChange(op: AnyOp, into: Tensor): void {
   }
 }
 
-/**
- * The base's gradient passes around the changed window; inside it, through the node of the change.
- */
+/** The gradient of a changed base: inside the changed window it passes through the changing op. */
 class CopySlices extends Node {
   readonly name = 'CopySlices';
   private readonly base: Layout;
@@ -79,7 +77,7 @@ class CopySlices extends Node {
 
   apply([grad]: Gradients): Gradients {
     if (!grad) return this.edges.map(() => null);
-    // the window is one of the base, whose layout the gradient need not have
+    // The window refers to the layout of the base, which the gradient may not have.
     const whole = zerosStridedLike(grad, this.base.shape, this.base.strides);
     whole.copy_(grad);
     const part = whole.asStrided(this.window.shape, this.window.strides, this.window.offset);
@@ -95,9 +93,7 @@ class CopySlices extends Node {
   }
 }
 
-/**
- * The gradient of a view of a base that was changed in place: put into zeros of the base's shape.
- */
+/** The gradient of a view of a changed base: written into zeros of the base's shape. */
 class ViewOfChanged extends Node {
   readonly name = 'AsStrided';
   private readonly window: Window;
@@ -125,7 +121,7 @@ function zerosStridedLike(like: Tensor, shape: Shape, strides: Shape): Tensor {
   return fresh;
 }
 
-/** Adds a gradient into a window of dense memory; elements that share a place add up there. */
+/** Adds a gradient into a window of dense memory; elements at one place add up. */
 function addInto(whole: Tensor, { shape, strides, offset }: Window, grad: Tensor): void {
   if (!overlapsItself(shape, strides)) {
     whole.asStrided(shape, strides, offset).add_(grad);
@@ -139,8 +135,8 @@ function addInto(whole: Tensor, { shape, strides, offset }: Window, grad: Tensor
 }
 
 /**
- * In its place where the base is distributed: what the view is of each part is not kept. Its values
- * are those of the changed base.
+ * The same for a distributed base, which has no gradient through earlier views: their windows in
+ * the local shards are not known. The values of such a view are those of the changed base.
  */
 class ViewOfChangedDTensor extends Node {
   readonly name = 'ViewOfChangedDTensor';
@@ -152,13 +148,13 @@ class ViewOfChangedDTensor extends Node {
   apply([grad]: Gradients): Gradients {
     if (!grad) return [null];
     throw new InPlaceError(
-      'backward: a view of a distributed tensor was made before that was changed in place, and has no gradient since. Make the view after the change, or use the op that gives a new tensor.',
+      'backward: expected a view created after the in-place change of its distributed base, got one created before it, which has no gradient. Create the view after the change, or use the out-of-place op.',
       {},
     );
   }
 }
 
-/** Records that `view` was changed by `node`. */
+/** Records that the op of `node` changed `view`. */
 export function rebaseView(view: Tensor, node: OpNode, selfIndex: number): void {
   const base = view.base as Tensor;
   const copy = new CopySlices(base, windowOn(base, view), node, selfIndex);
@@ -166,7 +162,7 @@ export function rebaseView(view: Tensor, node: OpNode, selfIndex: number): void 
   refreshViewHistory(view);
 }
 
-/** Gives a view whose base was changed in place the history of that change. */
+/** Gives a view the history of the in-place change of its base. */
 export function refreshViewHistory(view: Tensor): void {
   const base = view.base as Tensor;
   view.nodeVersion = view.currentVersion;

@@ -1,7 +1,7 @@
 /**
- * Storage: a block of device memory that tensors view. It is freed by the first of: its last tensor
- * being disposed, its scope ending, or the garbage collection of its token. Invariant: a live
- * storage is owned by an open scope, or has a token.
+ * Storage: a block of device memory that tensors view. It is freed when its last tensor is
+ * disposed, its scope ends, or its token is garbage collected, whatever comes first. Invariant: an
+ * open scope owns a live storage, or it has a token.
  */
 
 import type { Device } from './device.js';
@@ -20,7 +20,7 @@ export interface NativeMemory {
   recordStream(handle: number, stream: number): void;
 }
 
-/** Handle of a storage without memory: made under FakeTensorMode or while tracing. */
+/** The handle of a storage without memory, as under FakeTensorMode and while tracing. */
 export const FAKE_HANDLE = -1;
 
 /** A block of memory on one device. Several tensors may view it. */
@@ -38,16 +38,16 @@ export class Storage {
   refs = 0;
   /** @internal owners that outlive a scope: the tape, `.grad`, `keep` */
   retains = 0;
-  /** @internal what the garbage collector watches */
+  /** @internal the object whose garbage collection frees the memory */
   token: object | null = null;
   /** @internal the open scope that will free it */
   scope: Scope | null = null;
   /**
-   * @internal whether user code holds a gradient on it: that memory is never taken over as another
-   * `.grad` nor freed before the collector
+   * @internal whether user code may have a gradient on it. Such memory never becomes another
+   * `.grad`, and only the collector frees it
    */
   exposed = false;
-  /** @internal why it is gone, for the error */
+  /** @internal the reason why it was freed, for errors */
   freedBy: string | null = null;
 
   /** @internal */
@@ -66,7 +66,7 @@ export class Storage {
    * memory while tensors that view it stay; reading them is an error until a later `resize_`. Used
    * by FSDP.
    *
-   * Does not wait: work that was given to the device before still sees the old memory.
+   * Does not wait: work that was queued before still uses the old memory.
    *
    * @throws ArgumentError for a size that is no non-negative integer. @throws FreedError if the
    * storage was freed.
@@ -92,7 +92,7 @@ export class Storage {
     return this.handle !== FAKE_HANDLE && hooks.memory.isPinned(this.handle);
   }
 
-  /** @internal the memory is not used again before what the stream has been given is done */
+  /** @internal the memory is not reused before the work queued on the stream is done */
   recordStream(stream: number): void {
     this.checkAlive('recordStream');
     if (this.handle !== FAKE_HANDLE) hooks.memory.recordStream(this.handle, stream);
@@ -103,13 +103,13 @@ export class Storage {
     if (this.handle === 0) throw freedError(this, op);
   }
 
-  /** @internal takes a hold: the storage now survives its scope */
+  /** @internal adds an owner, with which the storage survives its scope */
   retain(): void {
     this.refs++;
     this.retains++;
   }
 
-  /** @internal gives a hold back */
+  /** @internal removes an owner that {@link retain} added */
   release(): void {
     this.retains--;
     this.unref('its last owner let it go');
@@ -134,13 +134,13 @@ export class Storage {
     this.freedBy = reason;
   }
 
-  /** @internal hands the storage to the garbage collector, for one that leaves every scope */
+  /** @internal gives a storage that leaves all scopes to the garbage collector */
   escape(): void {
     this.scope = null;
     if (this.token === null && this.handle > 0) this.token = hooks.memory.makeToken(this.handle);
   }
 
-  /** @internal user code gets a gradient on it to see, or has given one */
+  /** @internal marks that user code sees a gradient on it, or has passed one */
   expose(): void {
     this.exposed = true;
     if (this.scope?.ofBackward === true) this.scope.handOut(this);

@@ -1,6 +1,6 @@
 /**
- * The tensor: metadata in JavaScript, bytes in a {@link Storage}. Methods that compute are added by
- * the files of lib/ops through declaration merging, so "go to definition" lands on the op.
+ * The tensor: metadata in JavaScript, bytes in a {@link Storage}. The files of lib/ops add methods
+ * that compute by declaration merging, so "go to definition" leads to the op.
  */
 import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
@@ -72,19 +72,15 @@ export class Tensor {
   /** @internal */
   disposed = false;
   /**
-   * @internal owners that keep whatever memory this tensor shows: the tape, `.grad`; they move
-   * along when it is given other memory
+   * @internal owners such as the tape and `.grad`. They own whatever memory this tensor has, also
+   * after `set_`
    */
   retains = 0;
   /**
-   * @internal true for tensors made by views under autograd that forbid in-place changes, with the
-   * reason
+   * @internal the reason why autograd forbids in-place changes of this view; null if it does not
    */
   inPlaceForbidden: string | null = null;
-  /**
-   * @internal of a distributed tensor, whose shape and strides are those of the whole: what of it
-   * is here
-   */
+  /** @internal of a distributed tensor; `shape` and `strides` are those of the whole tensor */
   sharding: Sharding | null = null;
 
   /** @internal use the factories */
@@ -250,7 +246,7 @@ export class Tensor {
     return this.dtype.isFloatingPoint;
   }
 
-  /** Whether the memory is gone or was never there (fake tensors). @internal */
+  /** Whether this is a fake tensor, which has no memory. @internal */
   get isFake(): boolean {
     return this.storage !== null && this.storage.handle === FAKE_HANDLE;
   }
@@ -295,14 +291,13 @@ export class Tensor {
     return this;
   }
 
-  /** Lets go of the memory now. Other tensors that view it keep it. Safe to call twice. */
+  /** Frees the memory now, unless other tensors view it. A second call does nothing. */
   dispose(): void {
     if (this.disposed || this.storage === null) return;
     this.disposed = true;
     if (this.storage.handle === 0) return;
     this.storage.unref('dispose() was called on its last tensor');
-    // Others own it still; a disposed tensor that stays reachable must not keep it from the
-    // collector.
+    // Other tensors still own it. A disposed tensor that stays reachable must not keep it alive.
     if (this.storage.handle !== 0 && this.retains === 0) this.storage = disposedStorage;
   }
 
@@ -311,8 +306,8 @@ export class Tensor {
   }
 
   /**
-   * @internal the memory survives its scope until {@link release}, also memory that is put under
-   * this tensor meanwhile
+   * @internal keeps the memory alive beyond its scope until {@link release}, also memory that
+   * `set_` puts in its place
    */
   retain(): void {
     if (this.storage === null) return;
@@ -320,7 +315,7 @@ export class Tensor {
     this.storage.retain();
   }
 
-  /** @internal gives a hold back */
+  /** @internal removes an owner that {@link retain} added */
   release(): void {
     if (this.storage === null) return;
     this.retains--;
@@ -355,7 +350,7 @@ export function aliasOf(t: Tensor, storage: Storage | null = t.storage): Tensor 
   return alias;
 }
 
-/** What a disposed tensor shows while others still own its memory. */
+/** The storage of a disposed tensor whose memory has other owners. */
 const disposedStorage = new Storage(cpu, 0);
 disposedStorage.freedBy = 'dispose() was called on this tensor';
 

@@ -1,4 +1,4 @@
-/** Whether tensors share memory: what in-place writes must know. */
+/** Finds out whether tensors share memory, for in-place writes. */
 
 import { sameShape } from '../core/shape.js';
 import type { Storage } from '../core/storage.js';
@@ -25,8 +25,8 @@ export function overlaps(read: Tensor, written: Tensor): boolean {
 }
 
 /**
- * Whether they share some without being the same window: a kernel that writes one while it reads
- * the other, element by element, would be wrong.
+ * Whether two tensors share memory without being the same window. A pointwise kernel that reads one
+ * and writes the other would then be wrong.
  */
 export function overlapsPartly(read: Tensor, written: Tensor): boolean {
   if (read === written || (read.storage !== written.storage && !anyBorrowed)) return false;
@@ -43,7 +43,7 @@ function isSameWindow(a: Tensor, b: Tensor): boolean {
   );
 }
 
-/** How many bytes the second begins after the first; null for different memory. */
+/** The offset of the second from the first in bytes; null for different memory. */
 function distance(a: Storage | null, b: Storage | null): number | null {
   if (a === b) return 0;
   if (!anyBorrowed || a === null || b === null) return null;
@@ -53,7 +53,7 @@ function distance(a: Storage | null, b: Storage | null): number | null {
     : null;
 }
 
-/** The bytes of its storage that a tensor reaches: the first, and the one after the last. */
+/** The range of bytes of its storage that a tensor covers: the first, and one past the last. */
 export function byteRange(t: Tensor): [number, number] {
   let last = t.storageOffset;
   for (let i = 0; i < t.shape.length; i++) {

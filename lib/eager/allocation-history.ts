@@ -1,12 +1,12 @@
 /**
- * What made each live storage, while recording is on: for `memory.snapshot` and the message of an
- * OutOfMemoryError.
+ * Records the op that allocated each live storage, for `memory.snapshot` and OutOfMemoryError. Off
+ * by default.
  */
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { loadAddon } from '../native/load.js';
 
-/** What is known of a storage whose making was recorded. */
+/** The op that allocated a storage, and the tensor that it allocated it for. */
 export interface StorageOrigin {
   /** The op that allocated the storage. */
   readonly op: string;
@@ -19,14 +19,14 @@ export interface StorageOrigin {
 /** Whether recording is on. Read by every op, so a plain variable. */
 export let recording = process.env['SHARDWISE_MEMORY_HISTORY'] === '1';
 
-/** By native handle: handles are never used again, so that what is freed is only in the way. */
+/** By native handle. Handles are never reused, so entries of freed storages only cost memory. */
 const origins = new Map<number, StorageOrigin>();
 const LEAST_BEFORE_SWEEP = 8192;
 /** How many numbers the addon gives for each live storage: handle, bytes, device, memory. */
 export const LIVE_STORAGE_FIELDS = 4;
 let sweepAt = LEAST_BEFORE_SWEEP;
 
-/** Turns recording on, or off, which forgets what was recorded. */
+/** Turns recording on or off; off also clears the records. */
 export function setRecording(enabled: boolean): void {
   recording = enabled;
   if (!enabled) origins.clear();
@@ -36,29 +36,26 @@ export function originOf(handle: number): StorageOrigin | null {
   return origins.get(handle) ?? null;
 }
 
-/** How many storages are remembered, some of which may be gone. */
+/** The number of recorded storages, including some that were freed. */
 export function numRecorded(): number {
   return origins.size;
 }
 
-/** The outputs that the command to come allocates. */
+/** The outputs that the next command will allocate. */
 export function unallocated(outputs: readonly Tensor[]): Tensor[] {
   return outputs.filter(
     ({ storage }) => storage !== null && storage.handle === 0 && storage.freedBy === null,
   );
 }
 
-/** Notes what made the storages of these tensors. */
+/** Records the op that allocated the storages of these tensors. */
 export function recordStorages(op: string, made: readonly Tensor[]): void {
   for (const t of made)
     origins.set((t.storage as Storage).handle, { op, dtype: t.dtype.name, shape: t.shape });
   if (origins.size > sweepAt) sweep();
 }
 
-/**
- * Forgets storages that are gone; the time for it is shared by as many recordings as there are
- * survivors.
- */
+/** Drops freed storages. Runs once for as many recordings as storages survive, so it costs O(1). */
 function sweep(): void {
   const live = new Set(liveHandles());
   for (const handle of origins.keys()) if (!live.has(handle)) origins.delete(handle);

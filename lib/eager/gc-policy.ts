@@ -1,7 +1,7 @@
 /**
- * Garbage collection on our terms. V8 does not see how large the memory behind a token is until it
- * is told, and reacts late; so outside scopes we count what was handed to the collector, and ask
- * for a collection when it has grown enough.
+ * Decides when garbage is collected. V8 reacts late to memory outside of its heap. So this file
+ * counts the storages that only the collector can free, and requests a collection when they have
+ * grown enough.
  */
 
 import { setFlagsFromString } from 'node:v8';
@@ -11,9 +11,9 @@ import type { Tensor } from '../core/tensor.js';
 import { loadAddon } from '../native/load.js';
 
 /**
- * Helpers of a parallel young collection would queue for processors on which kernels compute, and
- * everything waits for the last one: V8's own collections as much as ours. V8's flags are the
- * process's, and other threads may be collecting: so it is said once, and not taken back.
+ * Helper threads of a parallel young collection would queue for processors that run kernels, and
+ * the collection waits for the last helper. V8's flags are those of the process, and other threads
+ * may be collecting, so the flag is set once and never reset.
  */
 const ALONE = '--no-parallel-scavenge';
 
@@ -25,7 +25,7 @@ function loadCollector(): Collector {
   return collector;
 }
 
-/** Another thread that does the same may take the flag back in between. */
+/** Another thread may reset the flag in between. */
 const MOST_TRIES = 1000;
 
 function exposedCollector(): Collector {
@@ -47,30 +47,30 @@ function collectYoung(collect: Collector): void {
 }
 
 /**
- * A young collection is asked for after so many storages that hold at least so much: few enough
- * that what they refer to is still in the processor's cache, and that V8's own young collections,
+ * A young collection runs after this many storages of at least this many bytes. The count is small
+ * enough that the garbage is still in the processor's cache, and that V8's own young collections,
  * which come later as its heap grows, do not matter.
  */
 const MINOR_COUNT = 256;
 const MINOR_FLOOR_BYTES = 256 * 2 ** 10;
-/** Or after so many bytes, times the slack. */
+/** A young collection also runs after this many bytes, times the slack. */
 const MINOR_BYTES = 16 * 2 ** 20;
 /**
- * An old collection, when what survives young ones has grown by this factor, and by so much times
- * the slack.
+ * An old collection runs when the survivors of young collections have grown by this factor, and by
+ * this much times the slack.
  */
 const MAJOR_FACTOR = 1.25;
 const MAJOR_COUNT = 64;
 const MAJOR_BYTES = 32 * 2 ** 20;
-/** The share of the time that a kind of collection may take. */
+/** The maximal share of the time for a kind of collection. */
 const MAX_SHARE = 0.03;
 /** At most 128 MiB before a young and 256 MiB before an old collection. */
 const MAX_SLACK = 8;
 
 /**
- * Runs collections of one kind. Where they take more than their share of the time, the slack
- * doubles, and more garbage may gather before the next one: small programs stay small, large ones
- * fast, and both are flat after a few steps.
+ * Runs collections of one kind. If they take more than their share of the time, the slack doubles,
+ * and more garbage gathers before the next one. So small programs stay small, large programs fast,
+ * and the memory of both is flat after a few steps.
  */
 class Collections {
   slack = 1;
@@ -96,7 +96,7 @@ let minorCount = MINOR_COUNT;
 let survivors = { count: 0, bytes: 0 };
 let afterMajor = survivors;
 
-/** What only the collector can free, of all devices. */
+/** Storages that only the collector can free, of all devices. */
 interface TokenCounts {
   count: number;
   bytes: number;
@@ -140,9 +140,9 @@ function minorBytes(): number {
 }
 
 /**
- * Notices whether the event loop turns between collections. Then V8 collects by itself in small
- * steps as the bytes that it was told of grow, and ours, which stop everything, wait for as much
- * garbage as is allowed.
+ * Detects whether the event loop turns between collections. Then V8 collects by itself in small
+ * steps as the reported bytes grow, and our collections, which stop everything, use the maximal
+ * slack.
  */
 function watchTurns(): void {
   turning = false;
@@ -153,13 +153,13 @@ function watchTurns(): void {
 
 function relieve(): void {
   const collect = loadCollector();
-  // Some were disposed of by hand, or collected already: wait for as many again.
+  // Some storages were disposed or collected already: wait for as many again.
   const { count, bytes } = readTokens();
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
   if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < minorBytes() * 0.9) return;
-  // Collections for their number are worth their time: what they find is still in the cache. Those
-  // for bytes keep to a share.
+  // Collections by count are worth their time, because the garbage is still in the cache.
+  // Collections by bytes keep to their share.
   if (countSinceMinor < minorCount) minor.run(() => collectYoung(collect));
   else collectYoung(collect);
   bytesSinceMinor = 0;
@@ -171,7 +171,7 @@ function relieve(): void {
     afterMajor = survivors;
   }
   watchTurns();
-  // Many survivors make a collection dear: the next one waits until as many new ones are there.
+  // Many survivors make a collection expensive: the next one waits for as many new storages.
   minorCount = Math.max(MINOR_COUNT, survivors.count);
 }
 

@@ -1,4 +1,4 @@
-/** Live storages: which there are, and which groups of them hold most. */
+/** Reports live storages, and which groups of them use most memory. */
 import type { Device } from '../core/device.js';
 import type { MemoryHolder } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
@@ -19,7 +19,7 @@ export interface LiveStorage {
    * `fromBlob` was given.
    */
   readonly memory: MemoryHolder['memory'];
-  /** What made it; null where that was not recorded. */
+  /** The op that allocated it; null if that was not recorded. */
   readonly origin: StorageOrigin | null;
 }
 
@@ -27,7 +27,7 @@ export interface LiveStorage {
 const KINDS = ['allocator', 'arrayBuffer', 'pinned'] as const;
 const LARGEST = 10;
 
-/** The storages of a device that hold memory. */
+/** The storages of a device that have memory. */
 export function liveStorages(addon: Addon, device: Device): LiveStorage[] {
   const list = new Float64Array(addon.liveStorages());
   const found: LiveStorage[] = [];
@@ -48,7 +48,7 @@ export function liveStorages(addon: Addon, device: Device): LiveStorage[] {
   return found;
 }
 
-/** Storages of one size, shape, dtype and maker taken together, largest group first. */
+/** Groups storages by size, shape, dtype and op, largest group first. */
 export function groupHolders(storages: Iterable<LiveStorage>): MemoryHolder[] {
   const groups = new Map<string, { -readonly [K in keyof MemoryHolder]: MemoryHolder[K] }>();
   for (const { bytes, memory, origin } of storages) {
@@ -76,8 +76,8 @@ export function groupHolders(storages: Iterable<LiveStorage>): MemoryHolder[] {
 }
 
 /**
- * The groups that hold most of a device's memory, and all of them added up. Memory of ArrayBuffers
- * is not the device's.
+ * The groups that use most of a device's memory, and the total of all groups. Memory of
+ * ArrayBuffers does not count.
  */
 export function largestHolders(
   addon: Addon,
@@ -91,7 +91,7 @@ export function largestHolders(
   };
 }
 
-/** The lines that an OutOfMemoryError has for them. */
+/** The lines of an OutOfMemoryError about them. */
 export function describeHolders(
   device: Device,
   total: { bytes: number; count: number },

@@ -1,6 +1,6 @@
 /**
- * Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in
- * and out.
+ * Native memory: allocates storages outside of commands, frees and resizes them, and moves values
+ * in and out.
  */
 import type { ValueAccess } from '../core/backend.js';
 import { type Device, deviceByCode } from '../core/device.js';
@@ -23,7 +23,7 @@ import {
   writer,
 } from './submit.js';
 
-/** Gives a new storage its owner: the open scope, or the collector. */
+/** Makes the open scope, or else the collector, the owner of a new storage. */
 function own(storage: Storage, token: object | undefined): void {
   const scope = currentScope;
   if (scope !== null) {
@@ -77,7 +77,7 @@ export function allocatePinned(bytes: number): Storage {
   return storage;
 }
 
-/** A CPU storage over the memory of a typed array: no copy, changes are seen on both sides. */
+/** A CPU storage on the memory of a typed array, without a copy. */
 export function adoptArray(array: ArrayBufferView, device: Device): Storage {
   const storage = new Storage(device, array.byteLength);
   const token = allocatingCall(
@@ -139,10 +139,10 @@ export function writeBytes(t: Tensor, source: ArrayBufferView): void {
   );
 }
 
-/** A tensor without elements may begin anywhere, behind the end of its storage too. */
+/** 0 for a tensor without elements, which may begin past the end of its storage. */
 const firstByte = (t: Tensor): number => (t.numel() === 0 ? 0 : t.storageOffset * t.dtype.itemsize);
 
-/** Reads a dense tensor's bytes, of which there may be none; blocks until they are there. */
+/** Reads the bytes of a dense tensor; blocks until they are computed. */
 export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
   t.device.runtime.world.checkWait('read');
@@ -154,7 +154,7 @@ export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
 /** Reads a dense tensor's bytes without blocking the event loop. */
 export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void> {
   const storage = t.liveStorage('read');
-  storage.retain(); // the memory stays until the bytes are out, whatever scopes end meanwhile
+  storage.retain(); // the memory stays until the bytes are read, even if its scope ends
   const { turns } = currentRuntime();
   const read = readWhenDone(t, storage, destination);
   return turns === null ? read : turns.wait('read', read);
@@ -215,7 +215,7 @@ export function waitingCall<T>(
   }
 }
 
-/** One element; blocks until it is there. */
+/** Reads one element; blocks until it is computed. */
 export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
   t.device.runtime.world.checkWait('item');
