@@ -1,6 +1,6 @@
 /**
- * A feed-forward network whose weights four ranks share, trained beside the same network on one
- * rank. Shows who holds what, what is communicated and why, and that both learn the same.
+ * Trains a feed-forward network sharded over four ranks, and the same network on one rank. Prints
+ * the shards, the communication and its reasons, and equal losses of both.
  *
  *   node --import tsx examples/tensor-parallel.ts
  */
@@ -44,13 +44,13 @@ async function train(model: FeedForward): Promise<number[]> {
     loss.backward();
     optimizer.step();
     optimizer.zeroGrad();
-    // ranks that share the process must not wait without giving the others their turn
+    // Local ranks must not block, because the other ranks need the thread.
     losses.push(await loss.itemAsync());
   }
   return losses;
 }
 
-/** What each rank runs. */
+/** The program of each rank. */
 async function rankProgram(rank: number): Promise<void> {
   const mesh = initDeviceMesh('cpu', [RANKS], { meshDimNames: ['tp'] });
   const model = parallelizeModule(seeded(), mesh, {

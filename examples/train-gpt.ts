@@ -1,6 +1,6 @@
 /**
- * The main job: trains a small GPT on Moby-Dick or another text, byte by byte, on the GPU if there
- * is one.
+ * Trains a small GPT on the bytes of Moby-Dick or another text, on one or several ranks, on the GPU
+ * if there is one.
  *
  *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--ranks N --mesh dp=N,tp=N] [--text file] [--resume] [--json] [--out runs/gpt]
  */
@@ -53,7 +53,7 @@ const config: GptConfig = {
   dModel: 128,
 };
 
-/** Warms up linearly, then falls along half a cosine to a tenth. */
+/** Linear warm-up, then cosine decay to a tenth. */
 function learningRate(step: number, steps: number, lr: number): number {
   const warmup = Math.min(20, Math.floor(steps / 10));
   if (step < warmup) return (lr * (step + 1)) / warmup;
@@ -62,7 +62,7 @@ function learningRate(step: number, steps: number, lr: number): number {
   );
 }
 
-/** Mean loss over the held-out text, on the windows on which the bigram model is judged too. */
+/** Mean loss over the held-out text, on the same windows as for the bigram model. */
 async function validate({ model, share, text: { validation } }: Run): Promise<number> {
   const { part, parts, device } = share;
   const starts = evaluationStarts(validation, config.contextLength);
@@ -101,7 +101,7 @@ async function sampleText(
         return logits.softmax(-1);
       }),
     );
-    // multinomial looks at them at once, and ranks that share the process must come to theirs first
+    // multinomial reads its input, and local ranks must not block.
     await probabilities.read();
     const next = multinomial(probabilities, 1);
     bytes.push(await next.itemAsync());
@@ -110,14 +110,14 @@ async function sampleText(
   return new TextDecoder().decode(Uint8Array.from(bytes));
 }
 
-/** A run in the making. */
+/** The state of a run. */
 interface Run {
   options: Options;
   share: Share;
   text: Text;
   model: Gpt;
   optimizer: optim.AdamW;
-  /** Steps done before, and in all. */
+  /** Steps done before this run, and in total. */
   first: number;
   steps: number;
   losses: number[];
@@ -154,7 +154,7 @@ async function prepare(options: Options, share: Share, checkpoint: string): Prom
   };
 }
 
-/** One step on this rank's share of a batch; its loss, of the whole batch. */
+/** One step on this rank's share of a batch; returns the loss of the whole batch. */
 async function trainStep(
   { options, share, text, model, optimizer }: Run,
   random: () => number,
@@ -224,7 +224,7 @@ async function train(run: Run): Promise<number> {
   return tokensPerSecond;
 }
 
-/** What each rank runs. */
+/** The program of each rank. */
 async function job(options: Options, share: Share): Promise<void> {
   const { json, out } = options;
   const { device, isFirst } = share;
@@ -262,7 +262,7 @@ async function job(options: Options, share: Share): Promise<void> {
   );
 }
 
-/** The mesh that was asked for. @throws UserError if ranks, batch or heads do not divide by it */
+/** The mesh of the options. @throws UserError if ranks, batch or heads do not divide by it */
 function meshOf({ batch, mesh, ranks }: Options): MeshSizes {
   const sizes = mesh ?? { dp: ranks, tp: 1 };
   if (sizes.dp * sizes.tp !== ranks)
@@ -294,7 +294,7 @@ async function main(): Promise<void> {
 try {
   await main();
 } catch (error) {
-  // What a rank throws is the cause of what launch throws.
+  // The error of a rank is the cause of the error of launch.
   const own = error instanceof UserError ? error : (error as Error).cause;
   if (!(own instanceof UserError)) throw error;
   console.error(`train-gpt: ${own.message}`);

@@ -1,7 +1,7 @@
 /**
- * Rules about files that no compiler keeps: sizes, what native folders may include, that native
- * code throws nothing, equal kernel files on CPU and CUDA. Prints what is violated; `npm run
- * check:tree`. test/architecture asks the same functions.
+ * Checks rules about files that no compiler enforces: sizes, includes of native folders, no
+ * exceptions in native code, and equal kernel files for CPU and CUDA. `npm run check:tree` prints
+ * violations; test/architecture uses the same functions.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';

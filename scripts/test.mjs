@@ -1,6 +1,6 @@
 /**
- * All tests: two files at a time, and then those that need the machine for themselves,
- * `*.alone.test.ts`. Arguments are mocha's.
+ * Runs all tests: two files at a time, and then `*.alone.test.ts`, which need the whole machine.
+ * Arguments are passed to mocha.
  */
 import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
@@ -24,7 +24,7 @@ function mocha(env) {
   return status ?? 1;
 }
 
-// as mocha will decide, by the same arguments
+// Mocha reads the same configuration with the same arguments.
 const { parallel: together } = createRequire(import.meta.url)('../.mocharc.cjs');
 const most = mocha({});
 const alone = together ? mocha({ SHARDWISE_TEST_ALONE: '1' }) : 0;

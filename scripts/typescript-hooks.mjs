@@ -1,5 +1,5 @@
 /**
- * Hooks of Node's module loader: an import of `x.js` finds `x.ts`, and TypeScript is compiled once
+ * Hooks of Node's module loader: resolve an import of `x.js` to `x.ts`, and compile TypeScript once
  * for each change of a file.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
  * Lets Node run the TypeScript of this repository: `node --import ./scripts/typescript.mjs
- * file.ts`. For the tests, which start some two hundred processes: it keeps what it compiles and
- * does nothing else, so the library is there in half of tsx's time.
+ * file.ts`. The tests start some two hundred processes; this loader caches compiled files and does
+ * nothing else, so the library loads in half the time of tsx.
  */
 import { register } from 'node:module';
 

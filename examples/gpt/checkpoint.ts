@@ -1,4 +1,4 @@
-/** Checkpoints of the example: one safetensors file holds all that a run needs to go on. */
+/** Checkpoints of the example: one safetensors file with everything that a run needs to resume. */
 import { existsSync } from 'node:fs';
 import {
   CheckpointError,
@@ -14,11 +14,11 @@ import type { Gpt } from './model.js';
 import { UserError } from './options.js';
 import { whole } from './sharing.js';
 
-/** Where a run stands. */
+/** The progress of a run. */
 export interface Progress {
   /** Steps done. */
   step: number;
-  /** The training loss of each. */
+  /** The training loss of each step. */
   losses: number[];
 }
 

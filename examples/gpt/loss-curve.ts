@@ -1,4 +1,4 @@
-/** The loss curve as an SVG picture. */
+/** Draws the loss curve as SVG. */
 import { scaleLinear } from 'd3-scale';
 import { line } from 'd3-shape';
 

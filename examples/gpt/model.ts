@@ -30,8 +30,8 @@ class Attention extends nn.Module {
 
   forward(x: Tensor): Tensor {
     const [b, t, d] = x.shape as [number, number, number];
-    // Heads come first, so that a rank's part of the product is some of them; a rank that has all
-    // of them has H.
+    // Heads come first, so that the local shard of the product has whole heads; a rank with all of
+    // them has H.
     const heads = this.qkv(x).reshape(b, t, -1, 3, d / this.numHeads); // [B, T, H, 3, D/H]
     // [B, H, T, D/H]
     const [q, k, v] = heads.permute(3, 0, 2, 1, 4).unbind(0) as [Tensor, Tensor, Tensor];

@@ -5,17 +5,17 @@ import { cuda, type DeviceName } from '../../lib/index.js';
 import type { MeshSizes } from './sharing.js';
 
 export interface Options {
-  /** Training steps in all; null: the default, from where the run begins. */
+  /** Total number of training steps; null: the default, from the start of the run. */
   steps: number | null;
   batch: number;
   device: DeviceName;
   ranks: number;
-  /** How the ranks are used; null: all share the batch. */
+  /** Ranks for data and tensor parallelism; null: data parallelism only. */
   mesh: MeshSizes | null;
   resume: boolean;
   json: boolean;
   out: string;
-  /** A file to learn instead of Moby-Dick. */
+  /** A text file instead of Moby-Dick. */
   text: string | null;
   lr: number;
   seed: number;
@@ -23,7 +23,7 @@ export interface Options {
 
 export const DEFAULT_STEPS = 600;
 
-/** Something to say to the user in one line, without a stack. */
+/** An error that is printed in one line, without a stack. */
 export class UserError extends Error {}
 
 function count(least: number): (value: string) => number {
@@ -59,7 +59,7 @@ function meshSizes(value: string): MeshSizes {
   return { dp: Number(match[1] ?? 1), tp: Number(match[2] ?? match[3] ?? 1) };
 }
 
-/** Reads the command line; what is wrong with it is printed, and ends the process with 1. */
+/** Reads the command line; prints errors and exits with 1. */
 export function parseOptions(): Options {
   const program = new Command('train-gpt')
     .option(

@@ -1,6 +1,6 @@
 /**
- * The main job on several ranks: groups of `tp` ranks share a model, `dp` such groups share each
- * batch. Every rank runs the same program; losses are those of one rank.
+ * Data and tensor parallelism of the example: `tp` ranks shard a model, and `dp` such groups split
+ * each batch. Every rank runs the same program, and losses equal those of one rank.
  */
 import {
   allReduce,
@@ -24,7 +24,7 @@ import {
 } from '../../lib/index.js';
 import type { Gpt } from './model.js';
 
-/** How many ranks share the batch, and how many the model. */
+/** Number of ranks that split the batch, and that shard the model. */
 export interface MeshSizes {
   readonly dp: number;
   readonly tp: number;
@@ -43,15 +43,15 @@ const plan: ParallelizePlan = {
   head: ColwiseParallel({ useLocalOutput: false }),
 };
 
-/** A rank's part in the job. */
+/** The role of a rank. */
 export interface Share {
   /** The one rank that prints and writes files. */
   readonly isFirst: boolean;
-  /** Which of how many equal shares of each batch is its own. */
+  /** Index of its share of each batch, and the number of equal shares. */
   readonly part: number;
   readonly parts: number;
   readonly device: DeviceName;
-  /** Cuts the model, and what the optimizer knows of it. */
+  /** Shards the model and the state of the optimizer. */
   cut(model: Gpt, optimizer: optim.AdamW): void;
   /** Mean over the shares of a batch, in place. */
   average(t: Tensor): void;
@@ -62,7 +62,7 @@ export function alone(device: DeviceName): Share {
   return { isFirst: true, part: 0, parts: 1, device, cut: () => {}, average: () => {} };
 }
 
-/** This rank's part in a job of several; all ranks call it. */
+/** The role of this rank among several; all ranks call it. */
 export function shared({ dp, tp }: MeshSizes, device: DeviceName): Share {
   const type = device === 'cpu' ? 'cpu' : 'cuda';
   const mesh = initDeviceMesh(type, [dp, tp], { meshDimNames: ['dp', 'tp'] });
@@ -81,7 +81,7 @@ export function shared({ dp, tp }: MeshSizes, device: DeviceName): Share {
 
 function cutModel(model: Gpt, optimizer: optim.AdamW, mesh: DeviceMesh): void {
   parallelizeModule(model, mesh, plan);
-  // A state from a checkpoint is whole; it goes where its parameter is.
+  // The state of a checkpoint is whole; it is sharded like its parameter.
   for (const [p, values] of optimizer.state) {
     if (!(p instanceof DTensor)) continue;
     for (const [name, value] of Object.entries(values))
@@ -90,12 +90,12 @@ function cutModel(model: Gpt, optimizer: optim.AdamW, mesh: DeviceMesh): void {
   }
 }
 
-/** The whole of a tensor, as a plain one; of a distributed one, its ranks call it together. */
+/** The whole tensor as a plain one; for a distributed tensor, all of its ranks call it. */
 export function whole(t: Tensor): Tensor {
   return t instanceof DTensor ? t.fullTensor() : t;
 }
 
-/** Mean loss of a batch; logits may be cut by classes. */
+/** Mean loss of a batch; logits may be sharded along the classes. */
 export function lossOf(model: Gpt, [inputs, targets]: [Tensor, Tensor]): Tensor {
   return lossParallel(() =>
     crossEntropy(model(inputs).reshape(-1, model.config.vocabSize), targets.reshape(-1)),
@@ -110,7 +110,7 @@ export function ownRows(
   return batch.map((t) => t.chunk(parts)[part]) as [Tensor, Tensor];
 }
 
-/** Makes gradients of a share those of the batch. */
+/** Averages the gradients of the shares of a batch. */
 export function averageGradients(model: Gpt, share: Share): void {
   noGrad(() => {
     for (const { grad } of model.parameters())

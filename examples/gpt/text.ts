@@ -1,6 +1,5 @@
 /**
- * The text to learn: Moby-Dick or a file as bytes, a batch maker, and the byte-bigram model that
- * the GPT has to beat.
+ * The training text: Moby-Dick or a file as bytes, its batches, and a byte-bigram model as baseline.
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -47,7 +46,7 @@ function fileBytes(file: string): Uint8Array {
   }
 }
 
-/** Repeatable random numbers in [0, 1), apart from the library's own. */
+/** Reproducible random numbers in [0, 1), independent of the library's. */
 export function makeRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -58,7 +57,7 @@ export function makeRandom(seed: number): () => number {
   };
 }
 
-/** Windows that begin at `starts`: inputs `[starts, length]` and the same moved on by one byte. */
+/** Windows at `starts`: inputs `[starts, length]`, and targets shifted by one byte. */
 export function windowsAt(
   bytes: Uint8Array,
   starts: readonly number[],
@@ -79,7 +78,7 @@ export function windowsAt(
   ];
 }
 
-/** Random windows to learn from. */
+/** Random training windows. */
 export function sampleBatch(
   bytes: Uint8Array,
   batch: number,
