@@ -115,7 +115,7 @@ async function checkGradient(leaf: Tensor, expected: Tensor, what: string): Prom
       placement.isPartial()
         ? grad.placements[meshDim]?.isReplicate()
         : grad.placements[meshDim] === placement,
-      `${what} is held as ${grad._spec}`,
+      `${what} is placed as ${grad._spec}`,
     );
   });
 }

@@ -106,7 +106,7 @@ export async function assertWhole(actual: Tensor, expected: Tensor, what: string
     )
       continue;
     assert.fail(
-      `${what}: element ${i} of [${expected.shape}] is ${x}, not ${y}${actual.sharding === null ? '' : `; held as ${actual.sharding.spec}`}`,
+      `${what}: element ${i} of [${expected.shape}] is ${x}, not ${y}${actual.sharding === null ? '' : `; placed as ${actual.sharding.spec}`}`,
     );
   }
 }
