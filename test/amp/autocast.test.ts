@@ -70,7 +70,7 @@ describe('autocast', () => {
     });
   });
 
-  it('mixes dtypes that outside are refused', () => {
+  it('accepts mixed dtypes that ops outside of a region refuse', () => {
     const [x, w] = [randn([2, 3]).to(bfloat16), randn([4, 3])];
     assert.throws(() => nn.functional.linear(x, w), DtypeError);
     assert.equal(inRegion(() => nn.functional.linear(x, w)).dtype, bfloat16);
@@ -86,7 +86,7 @@ describe('autocast', () => {
     });
   });
 
-  it('gives parameters gradients in float32 that are close to those without it', () => {
+  it('gives parameters float32 gradients close to those without autocast', () => {
     manualSeed(1);
     const model = new nn.Sequential(
       new nn.Linear(8, 16),
@@ -159,7 +159,7 @@ describe('autocast', () => {
     });
   });
 
-  it('does not use a converted weight whose scope has ended', () => {
+  it('converts a weight again after the scope of its copy has ended', () => {
     const layer = new nn.Linear(3, 3);
     inRegion(() => {
       const inner = scope(() =>
@@ -171,7 +171,7 @@ describe('autocast', () => {
     });
   });
 
-  it('nests, and can be switched off inside', () => {
+  it('nests, and an inner region can switch it off', () => {
     const a = randn([2, 2]);
     inRegion(() => {
       assert.equal(amp.isAutocastEnabled('cpu'), true);
@@ -183,7 +183,7 @@ describe('autocast', () => {
     amp.autocast({ deviceType: 'cuda' }, () => assert.equal(a.mm(a).dtype, float32));
   });
 
-  it('ends with its function, also when that throws', () => {
+  it('ends when its function returns or throws', () => {
     assert.throws(() =>
       inRegion(() => {
         throw new Error('from inside');
@@ -192,7 +192,7 @@ describe('autocast', () => {
     assert.equal(ones([2, 2]).mm(ones([2, 2])).dtype, float32);
   });
 
-  it('does not convert what backward computes', () => {
+  it('does not convert operands of the backward pass', () => {
     const w = randn([3, 3]).requiresGrad_();
     inRegion(() => w.sin().sum().backward());
     const exact = values(w.detach().cos());
@@ -209,7 +209,7 @@ describe('autocast', () => {
     assert.equal(counter.frameCount, 2);
   });
 
-  it('refuses what it cannot do', () => {
+  it('refuses unknown devices, other dtypes and asynchronous functions', () => {
     assert.throws(() => amp.autocast({ deviceType: 'tpu' as never }, () => 0), ArgumentError);
     assert.throws(() => amp.autocast({ ...cpu, dtype: float64 }, () => 0), DtypeError);
     assert.throws(() => amp.autocast(cpu, async () => 0), ArgumentError);

@@ -25,7 +25,7 @@ function setUp(options: amp.GradScalerOptions = {}) {
 }
 
 describe('GradScaler', () => {
-  it('scales the loss, and steps as without it', () => {
+  it('scales the loss, and the optimizer steps as without a scaler', () => {
     const { w, optimizer, scaler } = setUp();
     scaler.scale(w.square().sum()).backward();
     assert.deepEqual(values(w.grad), [16, 32]);
@@ -35,7 +35,7 @@ describe('GradScaler', () => {
     assert.deepEqual(values(w), [0, 0]);
   });
 
-  it('leaves out a step with an infinite or NaN gradient, and backs off', () => {
+  it('skips a step with an infinite or NaN gradient, and lowers the scale', () => {
     for (const bad of [Number.POSITIVE_INFINITY, Number.NaN]) {
       const { w, optimizer, scaler } = setUp();
       scaler.scale(w.mul(tensor([1, bad])).sum()).backward();
@@ -46,7 +46,7 @@ describe('GradScaler', () => {
     }
   });
 
-  it('grows after so many good steps, and starts counting again after a bad one', () => {
+  it('raises the scale after growthInterval good steps, and counts again after a bad one', () => {
     const { w, optimizer, scaler } = setUp();
     const iterate = (factor: number): number => {
       optimizer.zeroGrad();
@@ -58,7 +58,7 @@ describe('GradScaler', () => {
     assert.deepEqual([0.1, 0.1, 0.1, Number.NaN, 0.1, 0.1].map(iterate), [8, 16, 16, 8, 8, 16]);
   });
 
-  it('unscales early for clipping, once', () => {
+  it('unscales gradients for clipping at most once', () => {
     const { w, optimizer, scaler } = setUp();
     scaler.scale(w.sum()).backward();
     scaler.unscale_(optimizer);
@@ -84,7 +84,7 @@ describe('GradScaler', () => {
     assert.throws(() => new amp.GradScaler({ backoffFactor: 2 }), ArgumentError);
   });
 
-  it('keeps its state', () => {
+  it('saves and loads its state', () => {
     const { scaler } = setUp();
     const other = new amp.GradScaler();
     other.loadStateDict(scaler.stateDict());
@@ -118,7 +118,7 @@ describe('GradScaler', () => {
     assert.throws(() => other.loadStateDict({}), ArgumentError);
   });
 
-  it('passes everything through when it is not enabled', () => {
+  it('passes values through when it is disabled', () => {
     const { w, optimizer, scaler } = setUp({ enabled: false });
     noGrad(() => assert.deepEqual(values(scaler.scale(w)), [1, 2]));
     scaler.scale(w.sum()).backward();

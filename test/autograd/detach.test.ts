@@ -20,7 +20,7 @@ describe('detach_, retainsGrad and setGradEnabled', () => {
     assert.deepEqual(y.grad?.tolist(), [1, 1]);
   });
 
-  it('setGradEnabled switches until it is set again', () => {
+  it('setGradEnabled holds until it is called again', () => {
     const before = setGradEnabled(false);
     try {
       assert.equal(ones([1], { requiresGrad: true }).mul(2).requiresGrad, false);

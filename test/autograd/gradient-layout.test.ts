@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { autograd, nn, ones, randn, type Tensor, zeros } from '../../lib/index.js';
 
 describe('the layout of .grad', () => {
-  it('of a linear weight is that of the weight', () => {
+  it('is that of the weight for a linear layer', () => {
     const layer = new nn.Linear(3, 5);
     for (let pass = 0; pass < 2; pass++)
       layer(ones([4, 3]))
@@ -15,7 +15,7 @@ describe('the layout of .grad', () => {
     assert.deepEqual(layer.weight.grad?.stride(), [3, 1]);
   });
 
-  it('follows a dense parameter in whatever order its dims lie', () => {
+  it('is that of a dense parameter in any order of dims', () => {
     const w = zeros([3, 5, 2]).permute([2, 0, 1]).clone().requiresGrad_();
     assert.deepEqual(w.stride(), [1, 10, 2]);
     w.mul(randn([2, 3, 5]))

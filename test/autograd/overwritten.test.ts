@@ -32,7 +32,7 @@ describe('a tensor with a history that is overwritten', () => {
     });
   }
 
-  it('passes the gradient on to its source', () => {
+  it('passes the gradient to its source', () => {
     const [x, w] = [tensor([1, 2], { requiresGrad: true }), tensor([1, 1], { requiresGrad: true })];
     const y = x.mul(2);
     y.copy_(w.mul(3));
@@ -69,7 +69,7 @@ describe('a tensor with a history that is overwritten', () => {
     );
   });
 
-  it('has no node more where nothing is recorded', () => {
+  it('loses its node where nothing is recorded', () => {
     const y = tensor([1, 2], { requiresGrad: true }).mul(2);
     const node = y.gradFn;
     noGrad(() => y.copy_(tensor([5, 6])));

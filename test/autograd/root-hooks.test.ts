@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { AutogradError, autograd, type Tensor, tensor } from '../../lib/index.js';
 
 describe('a backward pass', () => {
-  it('runs the hooks of its root, also where no input lies behind it', () => {
+  it('runs the hooks of its root, also if the root leads to no input', () => {
     const [x, other] = [1, 2].map((value) => tensor([value], { requiresGrad: true })) as [
       Tensor,
       Tensor,
@@ -22,7 +22,7 @@ describe('a backward pass', () => {
     assert.equal(x.grad, null);
   });
 
-  it('that is refused leaves its inputs as they were', () => {
+  it('leaves its inputs unchanged when it is refused', () => {
     const h = tensor([1], { requiresGrad: true }).mul(2);
     assert.throws(() => tensor([1]).backward(null, { inputs: [h] }), AutogradError);
     assert.equal(h.retainsGrad, false);
@@ -38,8 +38,8 @@ describe('the gradient of a tensor', () => {
   });
 });
 
-describe('an op that keeps nothing but numbers for its gradient', () => {
-  it('can be walked through twice', () => {
+describe('an op that saves only numbers for its gradient', () => {
+  it('allows a second backward pass', () => {
     const x = tensor([3], { requiresGrad: true });
     const y = x.fmod(2);
     y.backward();

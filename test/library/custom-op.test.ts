@@ -37,7 +37,7 @@ function scaledSquare() {
 }
 
 describe('a custom op', () => {
-  it('computes, with tensors, lists of tensors and plain values as arguments', () => {
+  it('takes tensors, lists of tensors and plain values as arguments', () => {
     const weighted = library.customOp(
       fresh(),
       {},
@@ -54,7 +54,7 @@ describe('a custom op', () => {
     );
   });
 
-  it('has the gradient that was registered', () => {
+  it('uses the registered gradient', () => {
     const op = scaledSquare();
     const x = tensor([1, 2], { requiresGrad: true });
     op(x, 3).sum().backward();
@@ -67,7 +67,7 @@ describe('a custom op', () => {
     );
   });
 
-  it('may use its outputs in backward, and give gradients to lists', () => {
+  it('reads its outputs in backward, and returns gradients of lists', () => {
     const product = library
       .customOp(fresh(), {}, (list: readonly Tensor[]) =>
         (list[0] as Tensor).mul(list[1] as Tensor),
@@ -84,7 +84,7 @@ describe('a custom op', () => {
     assert.deepEqual(values(b.grad), [2, 3]);
   });
 
-  it('says what to register when backward reaches it without a gradient, or with too few', () => {
+  it('names what to register when its gradient is missing or incomplete', () => {
     const bare = library.customOp(fresh(), {}, (x: Tensor) => x.add(1));
     assert.throws(
       () =>
@@ -105,7 +105,7 @@ describe('a custom op', () => {
     );
   });
 
-  it('frees what it makes on the way', () => {
+  it('frees its intermediate tensors', () => {
     const op = library.customOp(fresh(), {}, (x: Tensor) => x.add(1).add(2).add(3));
     const x = ones([256]);
     memory.collect();
@@ -115,7 +115,7 @@ describe('a custom op', () => {
     y.dispose();
   });
 
-  it('counts the changes that it declares, once', () => {
+  it('counts each declared change once', () => {
     const addOne = library.customOp(fresh(), { mutatesArgs: [1] }, (x: Tensor, out: Tensor) => {
       out.copy_(x.add(1));
       out.mul_(2);
@@ -130,7 +130,7 @@ describe('a custom op', () => {
     assert.deepEqual(values(leaf), [4, 4]);
   });
 
-  it('is refused where it does what it did not declare', () => {
+  it('is refused if it changes an argument that it did not declare', () => {
     const sneaky = library.customOp(fresh(), {}, (x: Tensor) => x.add_(1).clone());
     assert.throws(() => sneaky(ones([2])), InPlaceError);
     const alias = library.customOp(fresh(), {}, (x: Tensor) => x.view([-1]));
@@ -142,7 +142,7 @@ describe('a custom op', () => {
     assert.throws(() => text(), ArgumentError);
   });
 
-  it('needs a name of its own', () => {
+  it('refuses a name that is taken', () => {
     const name = fresh();
     library.customOp(name, {}, (x: Tensor) => x.neg());
     assert.throws(() => library.customOp(name, {}, (x: Tensor) => x.neg()), /already defined/);
@@ -156,7 +156,7 @@ describe('a custom op', () => {
     assert.throws(() => mutable(3 as unknown as Tensor), /argument 0/);
   });
 
-  it('has a shape on fake tensors where one was registered', () => {
+  it('has a shape on fake tensors if a shape rule is registered', () => {
     const pair = library
       .customOp(fresh(), {}, (x: Tensor) => [x.sum(0), x.sum(1)])
       .registerFake((x) => [{ shape: [x.shape[1] as number] }, { shape: [x.shape[0] as number] }]);

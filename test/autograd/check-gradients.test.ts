@@ -39,7 +39,7 @@ describe('a hook that returns a gradient', () => {
     });
   }
 
-  it('replaces it, and one that returns nothing keeps it', () => {
+  it('replaces the gradient, and one that returns nothing keeps it', () => {
     const w = leaf();
     const y = w.mul(2);
     y.registerHook((g) => g.mul(10));
@@ -48,7 +48,7 @@ describe('a hook that returns a gradient', () => {
     assert.deepEqual(w.grad?.tolist(), [20, 20, 20]);
   });
 
-  it('of a node is held to the number and shapes of its gradients', () => {
+  it('must return the number and shapes of its node’s gradients', () => {
     const y = leaf().mul(2);
     const handle = y.gradFn?.registerHook(() => [ones([2]), null]);
     assert.throws(() => y.sum().backward(undefined, { retainGraph: true }), AutogradError);
@@ -68,7 +68,7 @@ describe('backward of a function of the user', () => {
     assert.equal(w.grad?.dtype.name, 'float32');
   });
 
-  it('is refused another shape, what is no tensor, and too many gradients', () => {
+  it('refuses another shape, a value that is no tensor, and too many gradients', () => {
     const returned: [(g: Tensor) => unknown, RegExp][] = [
       [
         () => ones([2]),
@@ -81,7 +81,7 @@ describe('backward of a function of the user', () => {
       assert.throws(() => identityThatReturns(gradient)(leaf()).sum().backward(), message);
   });
 
-  it('gets zeros in the shape of outputs that were not used', () => {
+  it('gets zeros for unused outputs', () => {
     class Two extends autograd.Function {
       static forward(_: autograd.FunctionContext, x: Tensor): readonly Tensor[] {
         return [x.mul(1), x.sum()];
@@ -96,7 +96,7 @@ describe('backward of a function of the user', () => {
     assert.deepEqual(w.grad?.tolist(), [1, 1, 1]);
   });
 
-  it('says that its graph is gone also after it was freed twice', () => {
+  it('reports a freed graph, also after it was freed twice', () => {
     const w = leaf();
     const y = w.exp();
     y.sum().backward();

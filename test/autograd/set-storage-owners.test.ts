@@ -27,7 +27,7 @@ const values = (t: Tensor | null): number[] =>
   Array.from((t as Tensor).toTypedArray() as Float32Array);
 const allocated = (): number => memory.stats().allocatedBytes;
 
-describe('a tensor that was given other memory by set_', () => {
+describe('a tensor after set_', () => {
   it('shares storage, shape, strides and offset of the source, both ways', () => {
     const x = zeros([3]);
     const source = tensor([
@@ -51,7 +51,7 @@ describe('a tensor that was given other memory by set_', () => {
     ]);
   });
 
-  it('counts as one change of the tensor and none of the source, and changes are counted apart from then on', () => {
+  it('counts one change of the tensor and none of the source, and later changes separately', () => {
     const [x, source] = [zeros([2]).add_(1), ones([2])];
     x.set_(source);
     assert.deepEqual([x._version, source._version], [2, 0]);
@@ -67,7 +67,7 @@ describe('a tensor that was given other memory by set_', () => {
     assert.equal(x._version, 7);
   });
 
-  it('leaves views made before with the old memory and an unchanged version', () => {
+  it('leaves earlier views with the old memory and an unchanged version', () => {
     const x = tensor([1, 2, 3, 4]);
     const v = x.narrow(0, 1, 2);
     x.set_(zeros([2]));
@@ -76,7 +76,7 @@ describe('a tensor that was given other memory by set_', () => {
     assert.deepEqual([v.tolist(), x.tolist(), x._version], [[3, 4], [0, 0], 1]);
   });
 
-  it('makes a tensor of its own of a view', () => {
+  it('is no longer a view', () => {
     const base = tensor([1, 2, 3, 4]);
     const v = base.narrow(0, 0, 2);
     v.set_(tensor([7, 8]));
@@ -105,7 +105,7 @@ describe('a tensor that was given other memory by set_', () => {
     assert.throws(() => gone.set_(x), FreedError);
   });
 
-  it('makes backward refuse a value saved before', () => {
+  it('makes backward refuse a value that was saved before it', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     const y = x.mul(1);
     const z = y.mul(y);
@@ -113,7 +113,7 @@ describe('a tensor that was given other memory by set_', () => {
     assert.throws(() => z.sum().backward(), InPlaceError);
   });
 
-  it('keeps gradients of a view right after its base was given other memory', () => {
+  it('keeps the gradients of a view of it right', () => {
     const x = tensor([1, 2, 3], { requiresGrad: true });
     const y = x.mul(2);
     const v = y.narrow(0, 1, 2);
@@ -125,7 +125,7 @@ describe('a tensor that was given other memory by set_', () => {
 });
 
 describe('memory after a swap', () => {
-  it('is freed at once where nobody else views it, to the byte', () => {
+  it('is freed immediately, to the byte, if no other tensor views it', () => {
     memory.collect();
     const before = allocated();
     const [x, source] = [zeros([1000]), zeros([10])];
@@ -138,7 +138,7 @@ describe('memory after a swap', () => {
     assert.equal(allocated(), before);
   });
 
-  it('stays while a view shows it', () => {
+  it('stays as long as a view uses it', () => {
     memory.collect();
     const before = allocated();
     const [x, source] = [zeros([1000]), zeros([10])];
@@ -151,7 +151,7 @@ describe('memory after a swap', () => {
     assert.equal(allocated(), before);
   });
 
-  it('outlives its scope when a tensor from outside took it, and no other', () => {
+  it('outlives its scope only if a tensor from outside of the scope took it', () => {
     memory.collect();
     const before = allocated();
     const x = zeros([1000]);
@@ -178,13 +178,13 @@ describe('memory after a swap', () => {
     assert.equal(allocated(), before);
   });
 
-  it('of an outer tensor is not lost when an inner one took it', () => {
+  it('stays with an outer tensor when an inner one took it', () => {
     const source = ones([20]);
     scope(() => zeros([3]).set_(source));
     assert.deepEqual(source.tolist(), Array(20).fill(1));
   });
 
-  it('is held by a graph in the place of what it replaced, and goes with the graph', () => {
+  it('is owned by the graph that owned the replaced memory, and freed with it', () => {
     memory.collect();
     const before = allocated();
     const w = keep(ones([1000], { requiresGrad: true }));
@@ -202,7 +202,7 @@ describe('memory after a swap', () => {
     assert.ok(allocated() <= before, `${allocated()} bytes, ${before} before`);
   });
 
-  it('of a gradient is held by it', () => {
+  it('stays alive as long as its gradient', () => {
     memory.collect();
     const before = allocated();
     const w = ones([100], { requiresGrad: true });
@@ -218,7 +218,7 @@ describe('memory after a swap', () => {
     assert.ok(allocated() <= before, `${allocated()} bytes, ${before} before`);
   });
 
-  it('of a module goes when the module is converted', () => {
+  it('is freed when its module is converted', () => {
     memory.collect();
     const before = allocated();
     const layer = new nn.Linear(100, 10, { bias: false });

@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { runProgram } from '../run-program.js';
 
-describe('collecting garbage', () => {
-  it('is there for each of many threads that ask for it first at one moment', async function () {
+describe('the garbage collector', () => {
+  it('is found by many threads that ask for it at the same moment', async function () {
     this.timeout(60_000);
     assert.deepEqual(await runProgram('eager/collectors'), { failed: 0 });
   });

@@ -16,8 +16,8 @@ const W = tensor([
 ]);
 const leaf = (values: number[] | number[][]): Tensor => tensor(values, { requiresGrad: true });
 
-describe('the gradient of a view that was changed in place', () => {
-  it('goes to the rows that were copied in, whatever the layout in which it arrives', () => {
+describe('the gradient after an in-place change of a view', () => {
+  it('reaches the copied rows in any layout of the gradient', () => {
     const w = leaf([
       [1, 2],
       [3, 4],
@@ -35,13 +35,13 @@ describe('the gradient of a view that was changed in place', () => {
     ]);
   });
 
-  it('of a diagonal is found in a transposed gradient', () => {
+  it('is right for a diagonal of a transposed gradient', () => {
     const w = leaf([1, 2]);
     w.diag(1).t().mul(arange(9).reshape(3, 3)).sum().backward();
     assert.deepEqual(w.grad?.tolist(), [3, 7]);
   });
 
-  it('of a row that was multiplied is found in a transposed gradient', () => {
+  it('is right for a multiplied row of a transposed gradient', () => {
     const x = leaf([
       [1, 2, 3],
       [4, 5, 6],
@@ -64,7 +64,7 @@ describe('the gradient of a view that was changed in place', () => {
     ]);
   });
 
-  it('of a transposed base is found in a contiguous gradient', () => {
+  it('is right for a transposed base and a contiguous gradient', () => {
     const w = tensor([1, 2, 3, 4, 5, 6], { dtype: float64 }).reshape(2, 3).requiresGrad_();
     const base = w.t().clone(); // keeps the strides of w.t()
     base.select(0, 1).mul_(10);
@@ -78,7 +78,7 @@ describe('the gradient of a view that was changed in place', () => {
     ]);
   });
 
-  it('of a triangle that was cut in a transposed view is that of tril', () => {
+  it('is that of tril for a triangle of a transposed view', () => {
     const w = leaf([
       [1, 2],
       [3, 4],
@@ -93,8 +93,8 @@ describe('the gradient of a view that was changed in place', () => {
   });
 });
 
-describe('a view that was made inside noGrad', () => {
-  it('cannot be changed outside: its base would not know', () => {
+describe('a view created inside noGrad', () => {
+  it('cannot be changed in place outside, because its base would have no history of it', () => {
     const x = leaf([1, 2]);
     const y = x.mul(2);
     const view = noGrad(() => y.select(0, 0));

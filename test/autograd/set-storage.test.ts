@@ -26,7 +26,7 @@ const values = (t: Tensor | null | undefined): number[] =>
 const allocated = (): number => memory.stats().allocatedBytes;
 
 describe('set_', () => {
-  it('shows the memory of the source: two flat views of one buffer, written through the first', () => {
+  it('uses the memory of the source, so that writes through one view are seen by the other', () => {
     const x = tensor([0, 0]);
     const buffer = zeros([2]);
     const [view1, view2] = [buffer.view([-1]), buffer.view([-1])];
@@ -54,7 +54,7 @@ describe('set_', () => {
     assert.equal(x._version, 1);
   });
 
-  it('keeps a parameter what it is: a leaf with its gradient, its hooks and its place in the module', () => {
+  it('keeps a parameter a leaf with its gradient, its hooks and its place in the module', () => {
     const module = new nn.Linear(2, 1, { bias: false });
     const { weight } = module;
     module(ones([1, 2]))
@@ -66,7 +66,7 @@ describe('set_', () => {
     assert.deepEqual(values(module(ones([1, 2]))), [7]);
   });
 
-  it('lets the parameter show full data in forward and shards between, and gradients come out right', () => {
+  it('gives right gradients when a parameter has full data in forward and shards in between', () => {
     const w = tensor([0.5, 1.5], { requiresGrad: true });
     const [full, shard] = [tensor([0.5, 1.5]), tensor([0.5])];
     noGrad(() => w.set_(full));
@@ -79,7 +79,7 @@ describe('set_', () => {
     assert.deepEqual(values(w.grad), [Math.fround(Math.cos(0.5)), Math.fround(Math.cos(1.5))]);
   });
 
-  it('gives the memory the life of the tensor it is under, not of the scope it was made in', () => {
+  it('gives the memory the lifetime of its new tensor, not that of its scope', () => {
     const x = zeros([4]);
     const before = allocated();
     scope(() => {
@@ -89,7 +89,7 @@ describe('set_', () => {
     assert.equal(allocated(), before);
   });
 
-  it('frees the memory that was there when nobody else shows it, and only then', () => {
+  it('frees the previous memory if and only if no other tensor uses it', () => {
     const x = zeros([4]);
     const alias = x.view([2, 2]);
     const before = allocated();
@@ -132,7 +132,7 @@ describe('set_', () => {
 });
 
 describe('data', () => {
-  it('shows the memory without history and without counting changes', () => {
+  it('is the memory without history and without a version counter', () => {
     const w = tensor([1, 2], { requiresGrad: true });
     w.data.mul_(3);
     assert.deepEqual(values(w), [3, 6]);
