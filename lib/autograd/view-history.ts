@@ -6,7 +6,7 @@ import { InPlaceError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
 import { isNonOverlappingAndDense, overlapsItself, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { arange } from '../ops/factories.js';
+import { arange } from '../ops/ranges.js';
 import { edgeOf } from './accumulate-grad.js';
 import { changeHistory, type Gradients, Node } from './node.js';
 import type { OpNode } from './op-node.js';

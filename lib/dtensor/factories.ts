@@ -9,16 +9,10 @@ import type { Generator } from '../core/random.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { type DeviceMesh, getCurrentMesh } from '../distributed/device-mesh/device-mesh.js';
-import {
-  arange,
-  empty,
-  full,
-  linspace,
-  ones,
-  type TensorOptions,
-  zeros,
-} from '../ops/factories.js';
-import { type RandomOptions, rand, randint, randn } from '../ops/random.js';
+import { empty, full, ones, type TensorOptions, zeros } from '../ops/factories.js';
+import type { RandomOptions } from '../ops/random.js';
+import { rand, randint, randn } from '../ops/random-factories.js';
+import { arange, linspace } from '../ops/ranges.js';
 import { runFactory } from './factory-dispatch.js';
 import { checkMesh } from './spec/checks.js';
 

@@ -2,9 +2,10 @@
 import { checkFlag, checkNumber, unexpected } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import { celu, hardtanh, threshold } from '../ops/activation-composites.js';
 import { overwrite } from '../ops/composite.js';
 import { requireTensor } from '../ops/operand.js';
+import { hardtanh, threshold } from '../ops/piecewise-activations.js';
+import { celu } from '../ops/smooth-activations.js';
 import { Module } from './module.js';
 
 /** An activation with an in-place form: `inplace` overwrites the input. */

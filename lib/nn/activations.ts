@@ -3,17 +3,10 @@ import { checkNumber, checkOneOf, checkSizesOf } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { type GeluApproximate, gelu, softplus } from '../ops/activation.js';
-import {
-  glu,
-  hardshrink,
-  logsigmoid,
-  prelu,
-  softshrink,
-  softsign,
-  tanhshrink,
-} from '../ops/activation-composites.js';
 import { full } from '../ops/factories.js';
 import { requireTensor } from '../ops/operand.js';
+import { hardshrink, prelu, softshrink } from '../ops/piecewise-activations.js';
+import { glu, logsigmoid, softsign, tanhshrink } from '../ops/smooth-activations.js';
 import { logSoftmax, softmax } from '../ops/softmax.js';
 import type { LayerOptions } from './layers.js';
 import { Module } from './module.js';

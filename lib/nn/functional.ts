@@ -1,48 +1,46 @@
 /** The `nn.functional` namespace: the computations of layers as functions of tensors. */
 
 export { elu, gelu, leakyRelu, relu, sigmoid, silu, softplus, tanh } from '../ops/activation.js';
+export { addRmsNorm } from '../ops/add-rms-norm.js';
+export { scaledDotProductAttention } from '../ops/attention.js';
+export { batchNorm, groupNorm } from '../ops/batch-norm.js';
+export { crossEntropy, nllLoss } from '../ops/cross-entropy.js';
+export { cosineSimilarity, normalize, pairwiseDistance } from '../ops/distances.js';
+export { dropout } from '../ops/dropout.js';
+export { embedding, oneHot } from '../ops/embedding.js';
+export { linear } from '../ops/linear.js';
 export {
-  celu,
-  glu,
-  gumbelSoftmax,
+  binaryCrossEntropy,
+  binaryCrossEntropyWithLogits,
+  huberLoss,
+  klDiv,
+  l1Loss,
+  mseLoss,
+  smoothL1Loss,
+} from '../ops/loss.js';
+export { cosineEmbeddingLoss, marginRankingLoss, tripletMarginLoss } from '../ops/margin-losses.js';
+export { layerNorm, rmsNorm } from '../ops/norm.js';
+export { pad } from '../ops/padding.js';
+export {
   hardshrink,
   hardsigmoid,
   hardswish,
   hardtanh,
-  logsigmoid,
-  mish,
   prelu,
   relu6,
+  softshrink,
+  threshold,
+} from '../ops/piecewise-activations.js';
+export { bilinear } from '../ops/products.js';
+export {
+  celu,
+  glu,
+  gumbelSoftmax,
+  logsigmoid,
+  mish,
   selu,
   softmin,
-  softshrink,
   softsign,
   tanhshrink,
-  threshold,
-} from '../ops/activation-composites.js';
-export { addRmsNorm } from '../ops/add-rms-norm.js';
-export { scaledDotProductAttention } from '../ops/attention.js';
-export { embedding, oneHot } from '../ops/indexing.js';
-export {
-  binaryCrossEntropyWithLogits,
-  crossEntropy,
-  l1Loss,
-  mseLoss,
-  nllLoss,
-} from '../ops/loss.js';
-export {
-  binaryCrossEntropy,
-  cosineEmbeddingLoss,
-  huberLoss,
-  klDiv,
-  marginRankingLoss,
-  smoothL1Loss,
-  tripletMarginLoss,
-} from '../ops/loss-composites.js';
-export { linear } from '../ops/matmul.js';
-export { layerNorm, rmsNorm } from '../ops/norm.js';
-export { batchNorm, groupNorm } from '../ops/norm-composites.js';
-export { pad } from '../ops/padding.js';
-export { bilinear, cosineSimilarity, normalize, pairwiseDistance } from '../ops/products.js';
-export { dropout } from '../ops/random.js';
+} from '../ops/smooth-activations.js';
 export { logSoftmax, softmax } from '../ops/softmax.js';

@@ -8,7 +8,7 @@ import { formatShape } from '../core/shape.js';
 import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { alongside, requireTensor } from '../ops/operand.js';
-import { randn } from '../ops/random.js';
+import { randn } from '../ops/random-factories.js';
 
 /** Activation after a layer, which decides the gain of its weights. */
 export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leaky_relu' | 'selu';

@@ -3,26 +3,28 @@ import { checkNumber, checkOneOf, type NumberRule } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import {
-  binaryCrossEntropyWithLogits,
   type CrossEntropyOptions,
   crossEntropy,
-  l1Loss,
-  mseLoss,
   type NllLossOptions,
   nllLoss,
-} from '../ops/loss.js';
-import type { LossOptions, LossReduction } from '../ops/loss-checks.js';
+} from '../ops/cross-entropy.js';
 import {
   binaryCrossEntropy,
-  cosineEmbeddingLoss,
+  binaryCrossEntropyWithLogits,
   huberLoss,
   type KlDivOptions,
   klDiv,
+  l1Loss,
+  mseLoss,
+  smoothL1Loss,
+} from '../ops/loss.js';
+import type { LossOptions, LossReduction } from '../ops/loss-checks.js';
+import {
+  cosineEmbeddingLoss,
   type MarginOptions,
   marginRankingLoss,
-  smoothL1Loss,
   tripletMarginLoss,
-} from '../ops/loss-composites.js';
+} from '../ops/margin-losses.js';
 import { Module } from './module.js';
 
 type Pair = [input: Tensor, target: Tensor];

@@ -3,13 +3,14 @@
  * functions and methods.
  */
 import { Tensor } from '../core/tensor.js';
+import { clamp } from './clamp.js';
 import { ge, gt, le, lt, ne } from './comparison.js';
+import { div } from './division.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
-import { div, mul, sub } from './pointwise-binary.js';
+import { movedim, transpose } from './permute.js';
+import { mul, sub } from './pointwise-binary.js';
 import { abs, neg } from './pointwise-unary.js';
-import { movedim, transpose } from './view.js';
-import { clamp } from './where.js';
 
 export {
   abs as absolute,

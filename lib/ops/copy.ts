@@ -21,20 +21,18 @@ import {
   isDtype,
   uint8,
 } from '../core/dtype.js';
-import { ArgumentError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/modes.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
-import { formatShape, isNonOverlappingAndDense, sameShape } from '../core/shape.js';
+import { isNonOverlappingAndDense, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { dtypeOrDevice } from '../core/to-target.js';
-import { toInteger } from '../core/values.js';
 import { collapseOperands } from './collapse.js';
 import { addMethod } from './method.js';
-import { describe, operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
+import { operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor } from './samples.js';
-import { copyRule, fillRule } from './sharding/pointwise.js';
+import { copyRule } from './sharding/pointwise.js';
 
 const copyParams = {
   dtype: param.optional<DType>(),
@@ -303,68 +301,6 @@ export function copyRowMajor(input: Tensor): Tensor {
   return dispatchOne(copyOp, [input], {});
 }
 
-/** A value in two words, since 64-bit integers do not fit one. */
-export const wordsOfValue = { valueHigh: param.byLower(), valueLow: param.byLower() };
-
-const fillParams = { ...wordsOfValue, value: param.value<number | bigint>() };
-type FillParams = ParamsOf<typeof fillParams>;
-
-/** Splits an integer so that both halves are exact doubles; see `fill` in native/README.md. */
-export function fillWords(value: number | bigint, dtype: DType, op: string): [number, number] {
-  if (dtype === bool) return [0, Number(Number(value) !== 0)];
-  if (dtype.isFloatingPoint) return [Number(value), 0];
-  if (value === 0) return [0, 0];
-  const whole = toInteger(value, dtype, op);
-  return [Number(whole >> 32n), Number(BigInt.asUintN(32, whole))];
-}
-
-/** @throws ArgumentError for what is no plain value */
-export function fillValue(value: unknown, op: string): number | bigint {
-  if (typeof value === 'number' || typeof value === 'bigint') return value;
-  if (typeof value === 'boolean') return Number(value);
-  throw new ArgumentError(`${op}: expected a number, got ${describe(value)}`, {
-    op,
-    given: describe(value),
-  });
-}
-
-/** Overwrites its input: meta is the input itself, so it only runs in place. */
-const fillOp: Op<FillParams> = defineOp({
-  name: 'fill',
-  inputs: ['x'],
-  outputs: ['y'],
-  operands: '() -> (y: [...])',
-  params: fillParams,
-  doc: 'Every element set to one value.',
-  traits: ['pointwise', 'strided-output', 'overwrites'],
-  sharding: fillRule<FillParams>(),
-  meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
-  lower: (command, _inputs, [y], { value }) => {
-    const { sizes, strides } = collapseOperands([], y);
-    command.outputView(y, sizes, strides[0] as number[]);
-    const [high, low] = fillWords(value, y.dtype, 'fill_');
-    command.param(high);
-    command.param(low);
-  },
-  vjp: (_ctx, g) => [g.zerosLike()],
-  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { value: 2.5 } }],
-});
-
-addMethod('fill_', function (value: number | bigint | boolean | Tensor) {
-  if (value instanceof Tensor) {
-    if (value.shape.length > 0)
-      throw new ShapeError(
-        `fill_: expected a number or a tensor without dims, got shape ${formatShape(value.shape)}. Use copy_.`,
-        { op: 'fill_', shape: value.shape },
-      );
-    return this.copy_(value);
-  }
-  return dispatchOne(fillOp, [this], { value: fillValue(value, 'fill_') }, this);
-});
-addMethod('zero_', function () {
-  return dispatchOne(fillOp, [this], { value: 0 }, this);
-});
-
 export { copyOp };
 
 declare module '../core/tensor.js' {
@@ -441,19 +377,5 @@ declare module '../core/tensor.js' {
      * @see PyTorch `torch.Tensor.copy_`
      */
     copy_(source: TensorLike, options?: { nonBlocking?: boolean }): this;
-    /**
-     * Sets every element to one value; a tensor is copied, broadcast. Gradient: of a tensor given,
-     * 0 for what was there.
-     *
-     * @throws ArgumentError for a number that an integer dtype cannot hold, and for what is none;
-     * InPlaceError as {@link Tensor.copy_}
-     * @see PyTorch `torch.Tensor.fill_`
-     */
-    fill_(value: number | bigint | boolean | Tensor): this;
-    /**
-     * Sets every element to 0. Gradient: 0 for what was there. @throws InPlaceError as {@link
-     * Tensor.copy_} @see PyTorch `torch.Tensor.zero_`
-     */
-    zero_(): this;
   }
 }

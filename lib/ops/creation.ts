@@ -4,8 +4,7 @@
  */
 
 import { type Device, device as deviceOf } from '../core/device.js';
-import type { DType } from '../core/dtype.js';
-import { float32, float64, getDefaultDtype } from '../core/dtype.js';
+import { type DType, float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkNumber, checkSizesOf, kindOf, unexpected } from '../core/options.js';
 import { resultType as promotedType } from '../core/promotion.js';
@@ -15,19 +14,19 @@ import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { dtypeOfArray } from '../core/values.js';
 import { valueAccess } from './construct.js';
-import { fillValue as plainNumber } from './copy.js';
 import {
   empty,
   filledBeside,
-  linspace,
   type NestedArray,
   newEmpty,
   type TensorOptions,
 } from './factories.js';
+import { fillValue as plainNumber } from './fill.js';
 import { tensor } from './from-values.js';
 import { addMethod } from './method.js';
 import { operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
 import { finish } from './pinned.js';
+import { linspace } from './ranges.js';
 import { type SizedFactory, sizedMethod } from './sized.js';
 
 /** What `resizable` of a buffer is by itself, whatever a program has defined on it. */

@@ -1,24 +1,48 @@
 /** The op table: importing this file defines every op and puts its methods on Tensor. */
 export * from './activation.js';
-export * from './activation-composites.js';
 export { addRmsNorm } from './add-rms-norm.js';
 export * from './aliases.js';
+export { deg2rad, frac, positive, rad2deg, rsub } from './arithmetic.js';
+export { asStrided } from './as-strided.js';
 export * from './attention.js';
+export { batchNorm, groupNorm } from './batch-norm.js';
+export {
+  atleast1d,
+  atleast2d,
+  atleast3d,
+  broadcastShapes,
+  broadcastTensors,
+  broadcastTo,
+  cartesianProd,
+  meshgrid,
+} from './broadcast.js';
+export { clamp } from './clamp.js';
 export * from './comparison.js';
 export { clone, type ToOptions } from './copy.js';
 export * from './creation.js';
-export * from './einsum.js';
-export type { NestedArray, TensorOptions } from './factories.js';
 export {
-  arange,
+  type CrossEntropyOptions,
+  crossEntropy,
+  type NllLossOptions,
+  nllLoss,
+} from './cross-entropy.js';
+export { diag, diagEmbed, diagflat } from './diagonals.js';
+export { cdist, cosineSimilarity, dist, normalize, pairwiseDistance } from './distances.js';
+export { div, floorDivide, fmod, type RoundingMode, remainder } from './division.js';
+export { dropout } from './dropout.js';
+export * from './einsum.js';
+export { embedding, oneHot } from './embedding.js';
+export { clampMax, clampMin, fmax, fmin } from './extremes.js';
+export {
   empty,
   emptyLike,
   eye,
   full,
   fullLike,
-  linspace,
+  type NestedArray,
   ones,
   onesLike,
+  type TensorOptions,
   zeros,
   zerosLike,
 } from './factories.js';
@@ -28,57 +52,87 @@ export {
   setFloat32MatmulPrecision,
 } from './float32-precision.js';
 export { tensor } from './from-values.js';
-export * from './index-composites.js';
-export * from './index-tensors.js';
-export type { ScatterReduce } from './indexing.js';
+export { indexAdd, indexSelect } from './index-select.js';
+export { type IndexEntry, index, indexPut, maskedSelect } from './index-tensors.js';
+export { cat, flip, repeat, roll, stack } from './join.js';
+export { type AddProductOptions, addmm, baddbmm, linear } from './linear.js';
+export { hypot, logaddexp, logaddexp2, logit, xlogy } from './logarithms.js';
 export {
-  embedding,
-  gather,
-  indexAdd,
-  indexSelect,
-  oneHot,
-  scatter,
-  scatterAdd,
-} from './indexing.js';
-export { cat, flip, repeat, roll, stack, tril, triu } from './join.js';
-export {
+  type BinaryCrossEntropyOptions,
+  binaryCrossEntropy,
   binaryCrossEntropyWithLogits,
-  type CrossEntropyOptions,
-  crossEntropy,
+  huberLoss,
+  type KlDivOptions,
+  klDiv,
   type LogitsLossOptions,
   l1Loss,
   mseLoss,
-  type NllLossOptions,
-  nllLoss,
+  smoothL1Loss,
 } from './loss.js';
 export type { LossOptions, LossReduction } from './loss-checks.js';
-export * from './loss-composites.js';
 export {
-  type AddProductOptions,
-  addmm,
-  baddbmm,
-  bmm,
-  dot,
-  linear,
-  matmul,
-  mm,
-  mv,
-  outer,
-} from './matmul.js';
+  cosineEmbeddingLoss,
+  type MarginOptions,
+  marginRankingLoss,
+  tripletMarginLoss,
+} from './margin-losses.js';
+export { bmm, dot, matmul, mm, mv, outer } from './matmul.js';
+export { nonzero } from './nonzero.js';
 export { layerNorm, rmsNorm } from './norm.js';
-export * from './norm-composites.js';
 export type { DtypeOption, TensorLike } from './operand.js';
 export * from './padding.js';
-export * from './pointwise-binary.js';
-export * from './pointwise-composites.js';
-export * from './pointwise-unary.js';
-export * from './products.js';
+export { movedim, permute, t, transpose } from './permute.js';
 export {
-  bernoulli,
-  dropout,
-  multinomial,
+  hardshrink,
+  hardsigmoid,
+  hardswish,
+  hardtanh,
+  prelu,
+  relu6,
+  softshrink,
+  threshold,
+} from './piecewise-activations.js';
+export { add, atan2, maximum, minimum, mul, pow, sub } from './pointwise-binary.js';
+export { addcdiv, addcmul, lerp } from './pointwise-ternary.js';
+export {
+  abs,
+  ceil,
+  erf,
+  erfc,
+  exp,
+  exp2,
+  expm1,
+  floor,
+  isfinite,
+  isinf,
+  isnan,
+  log,
+  log1p,
+  log2,
+  log10,
+  logicalNot,
+  neg,
+  type RoundOptions,
+  reciprocal,
+  round,
+  rsqrt,
+  sign,
+  sqrt,
+  square,
+  trunc,
+} from './pointwise-unary.js';
+export { prod } from './prod.js';
+export { addbmm, addmv, addr, bilinear, cross, inner, kron, tensordot, trace } from './products.js';
+export {
+  type Interpolation,
+  kthvalue,
+  median,
+  type QuantileOptions,
+  quantile,
+} from './quantiles.js';
+export type { RandomOptions } from './random.js';
+export {
   normal,
-  type RandomOptions,
   rand,
   randint,
   randintLike,
@@ -86,18 +140,36 @@ export {
   randn,
   randnLike,
   randperm,
-} from './random.js';
+} from './random-factories.js';
+export { arange, linspace } from './ranges.js';
 export type { NestedValues } from './read.js';
 export * from './rearrange.js';
+export {
+  all,
+  amax,
+  amin,
+  any,
+  type Dims,
+  logsumexp,
+  mean,
+  type ReduceOptions,
+  sum,
+} from './reduce.js';
+export { bernoulli, multinomial } from './sampling.js';
+export { gather, type ScatterReduce, scatter, scatterAdd } from './scatter.js';
 export { type ScatterReduction, scatterReduce } from './scatter-reduce.js';
-
-import './optimizer-steps.js';
-import './random-fills.js';
-import './read.js';
-
-export type { Dims, ReduceOptions } from './reduce.js';
-export { all, amax, amin, any, logsumexp, mean, prod, sum } from './reduce.js';
-export * from './search.js';
+export { bincount, bucketize, histc, isin, type SearchOptions, searchsorted } from './search.js';
+export {
+  celu,
+  glu,
+  gumbelSoftmax,
+  logsigmoid,
+  mish,
+  selu,
+  softmin,
+  softsign,
+  tanhshrink,
+} from './smooth-activations.js';
 export { cumprod, cumsum, logSoftmax, softmax } from './softmax.js';
 export {
   argmax,
@@ -111,9 +183,31 @@ export {
   topk,
   ValuesAndIndices,
 } from './sort.js';
+export { heaviside, isneginf, isposinf, nanToNum } from './special-values.js';
 export { chunk, split, unbind } from './split.js';
 export * from './split-stack.js';
-export * from './statistics.js';
+export { aminmax, countNonzero, diff, nanmean, nansum, stdMean } from './statistics.js';
+export { argwhere, indexCopy, indexFill, maskedScatter, take, takeAlongDim } from './take.js';
+export { tril, trilIndices, triu, triuIndices } from './triangles.js';
+export {
+  acos,
+  acosh,
+  asin,
+  asinh,
+  atan,
+  atanh,
+  cos,
+  cosh,
+  sin,
+  sinh,
+  tan,
+} from './trigonometry.js';
+export {
+  type UniqueConsecutiveOptions,
+  type UniqueOptions,
+  unique,
+  uniqueConsecutive,
+} from './unique.js';
 export { std, type VarianceOptions, var, varMean } from './variance.js';
 export { norm } from './vector-norm.js';
 export {
@@ -121,19 +215,20 @@ export {
   expand,
   expandAs,
   flatten,
-  movedim,
-  permute,
   reshape,
   squeeze,
-  t,
-  transpose,
   unflatten,
   unsqueeze,
   view,
 } from './view.js';
-export { addcdiv, addcmul, clamp, lerp, maskedFill, where } from './where.js';
-export { asStrided, diagonal, narrow, select, slice, unfold } from './window.js';
+export { maskedFill, where } from './where.js';
+export { diagonal, narrow, select, slice, unfold } from './window.js';
 
-// For its methods: a declaration file keeps no import whose names it does not use.
+// For their methods: a declaration file keeps no import whose names it does not use.
+import './optimizer-steps.js';
+import './random-fills.js';
+import './read.js';
 import './pinned.js';
 import './record-stream.js';
+import './random.js';
+import './fill.js';

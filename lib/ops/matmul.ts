@@ -9,17 +9,10 @@ import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { type ParamsOf, param } from '../core/op-params.js';
-import {
-  broadcastShapes,
-  broadcastStrides,
-  formatShape,
-  numelOf,
-  type Shape,
-  sameShape,
-} from '../core/shape.js';
-import { defineFunction, type MethodOf, methodOf, underName } from '../core/signature.js';
+import { broadcastShapes, broadcastStrides, formatShape, type Shape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { float32PrecisionCode } from './float32-precision.js';
+import { asRows } from './linear.js';
 import { lowerBatch, lowerMatrices } from './matmul-command.js';
 import { addMethod } from './method.js';
 import { refuseMore, requireTensor } from './operand.js';
@@ -35,10 +28,13 @@ type Product = ParamsOf<typeof productParams>;
 
 const PLAIN: Product = Object.freeze({ alpha: 1, beta: 0 });
 
-const last = (shape: Shape, back: number): number => shape[shape.length - back] as number;
-const batchOf = (shape: Shape): Shape => shape.slice(0, -2);
+/** @internal */
+export const last = (shape: Shape, back: number): number => shape[shape.length - back] as number;
+/** @internal */
+export const batchOf = (shape: Shape): Shape => shape.slice(0, -2);
 
-function describeOperand(name: string, t: Tensor): string {
+/** @internal */
+export function describeOperand(name: string, t: Tensor): string {
   return `\n  ${name}: ${t.dtype.name}${formatShape(t.shape)} on ${t.device}`;
 }
 
@@ -179,8 +175,13 @@ function batchIsRegular(t: Tensor, batch: Shape): boolean {
   return true;
 }
 
-/** Product of tensors with at least two dims each. */
-function product(a: Tensor, b: Tensor, c: Tensor | null = null, params: Product = PLAIN): Tensor {
+/** Product of tensors with at least two dims each. @internal */
+export function product(
+  a: Tensor,
+  b: Tensor,
+  c: Tensor | null = null,
+  params: Product = PLAIN,
+): Tensor {
   const batch =
     a.shape.length === 2 && b.shape.length === 2
       ? NO_BATCH
@@ -311,132 +312,13 @@ export function mv(input: Tensor, vec: Tensor): Tensor {
   return product(input, column).squeeze(1);
 }
 
-/** Factors of the `add` variants. */
-export interface AddProductOptions {
-  /** Factor of the input; 1 by default. With 0 the input is not read: its NaN does not matter. */
-  beta?: number;
-  /** Factor of the product; 1 by default. */
-  alpha?: number;
-}
-
-function addProduct(
-  op: string,
-  input: Tensor,
-  a: Tensor,
-  b: Tensor,
-  { beta = 1, alpha = 1 }: AddProductOptions,
-): Tensor {
-  requireProduct(op, a, b, input);
-  const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
-  if (!sameShape(broadcastShapes(input.shape, shape, op), shape))
-    throw new ShapeError(
-      `${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`,
-      { op },
-    );
-  return product(a, b, input, { alpha, beta });
-}
-
-/**
- * beta * input + alpha * mat1 mat2. Shapes: `[m, k]` by `[k, n]`, the input broadcast to `[m, n]`,
- * the result. Dtypes: all equal, kept. Gradient: all.
- *
- * @throws ShapeError for sizes that do not fit, or an input that does not broadcast; DtypeError,
- * DeviceError, ArgumentError as {@link matmul}
- * @see PyTorch `torch.addmm`
- */
-export const addmm = underName(
-  'addmm',
-  defineFunction(
-    'addmm(input, /, mat1, mat2, *, beta, alpha)',
-    (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor => {
-      requireTensor(input, 'addmm');
-      requireDims('addmm', mat1, 2, 'mat1');
-      requireDims('addmm', mat2, 2, 'mat2');
-      return addProduct('addmm', input, mat1, mat2, options);
-    },
-  ),
-);
-
-/**
- * beta * input + alpha * batch1 batch2. Shapes: `[b, m, k]` by `[b, k, n]`, the input broadcast to
- * `[b, m, n]`, the result. Dtypes: all equal, kept. Gradient: all.
- *
- * @throws ShapeError, DtypeError, DeviceError, ArgumentError as {@link addmm}
- * @see PyTorch `torch.baddbmm`
- */
-export const baddbmm = underName(
-  'baddbmm',
-  defineFunction(
-    'baddbmm(input, /, batch1, batch2, *, beta, alpha)',
-    (input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor => {
-      requireTensor(input, 'baddbmm');
-      requireDims('baddbmm', batch1, 3, 'batch1');
-      requireDims('baddbmm', batch2, 3, 'batch2');
-      if (batch1.shape[0] !== batch2.shape[0])
-        throw new ShapeError(
-          `baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`,
-          { op: 'baddbmm' },
-        );
-      return addProduct('baddbmm', input, batch1, batch2, options);
-    },
-  ),
-);
-
-/** All dims but the last as one; also without elements, where -1 would say nothing. */
-const asRows = (t: Tensor): Tensor => t.reshape([numelOf(t.shape.slice(0, -1)), last(t.shape, 1)]);
-
-/** One output, which takes no dim. */
-function byVector(input: Tensor, weight: Tensor, bias: Tensor | null): Tensor {
+/** One output, which takes no dim. @internal */
+export function byVector(input: Tensor, weight: Tensor, bias: Tensor | null): Tensor {
   if (bias !== null) broadcastShapes(input.shape.slice(0, -1), bias.shape, 'linear');
   requireProduct('linear', asRows(input), weight.unsqueeze(1));
   const out = matmul(input, weight);
   return bias === null ? out : out.add(bias);
 }
-
-/**
- * input weight^T + bias. Shapes: input `[..., k]`, weight `[n, k]`, bias `[n]` to `[..., n]`;
- * weight `[k]` to `[...]`. Dtypes: all equal, kept. Gradient: all.
- *
- * @throws ShapeError for sizes that do not fit; DtypeError, DeviceError, ArgumentError as {@link
- * matmul}
- * @see PyTorch `torch.nn.functional.linear`
- */
-export const linear = underName(
-  'linear',
-  defineFunction(
-    'linear(input, /, weight, bias)',
-    (input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
-      requireTensor(input, 'linear');
-      requireTensor(weight, 'linear', 'weight');
-      if (bias !== null) requireTensor(bias, 'linear', 'bias');
-      const isVector = weight.shape.length === 1;
-      if (
-        input.shape.length === 0 ||
-        !(isVector || weight.shape.length === 2) ||
-        last(input.shape, 1) !== last(weight.shape, 1)
-      ) {
-        throw new ShapeError(
-          `linear: the input's last size must equal the weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`,
-          {
-            op: 'linear',
-            shapes: [input.shape, weight.shape],
-          },
-        );
-      }
-      if (isVector) return byVector(input, weight, bias);
-      const transposed = weight.t();
-      const rows = input.shape.length === 2 ? input : asRows(input);
-      if (bias === null) requireProduct('linear', rows, transposed);
-      const out =
-        bias === null
-          ? product(rows, transposed)
-          : addProduct('linear', bias, rows, transposed, {});
-      return input.shape.length === 2
-        ? out
-        : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
-    },
-  ),
-);
 
 /**
  * Sum of products of two vectors. Shapes: `[n]` by `[n]` to `[]`. Dtypes as {@link matmul}.
@@ -480,14 +362,6 @@ for (const [name, fn] of Object.entries({ matmul, mm, bmm, mv, dot, outer })) {
     return fn(this, other);
   });
 }
-addMethod('addmm', methodOf(addmm));
-addMethod('baddbmm', methodOf(baddbmm));
-const addmm_ = defineFunction(
-  'addmm_(input, /, mat1, mat2, *, beta, alpha)',
-  (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor =>
-    input.copy_(addmm(input, mat1, mat2, options)),
-);
-addMethod('addmm_', methodOf(addmm_));
 
 declare module '../core/tensor.js' {
   interface Tensor {
@@ -503,14 +377,5 @@ declare module '../core/tensor.js' {
     dot(other: Tensor): Tensor;
     /** All products of the elements of two vectors. The same as {@link outer}. */
     outer(vec2: Tensor): Tensor;
-    /** beta * this + alpha * mat1 mat2. The same as {@link addmm}. */
-    addmm: MethodOf<typeof addmm>;
-    /**
-     * {@link addmm} in place, with its errors; this has the shape of the product. @throws
-     * InPlaceError as {@link Tensor.relu_}
-     */
-    addmm_: MethodOf<typeof addmm_, this>;
-    /** beta * this + alpha * batch1 batch2. The same as {@link baddbmm}. */
-    baddbmm: MethodOf<typeof baddbmm>;
   }
 }

@@ -9,17 +9,8 @@ import { checkNumber, checkProbability } from '../core/options.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import {
-  bernoulliOp,
-  draw,
-  integerOp,
-  normalOp,
-  type RandomOptions,
-  randLike,
-  requireRange,
-  requireSpread,
-  uniformOp,
-} from './random.js';
+import { bernoulliOp, draw, integerOp, normalOp, type RandomOptions, uniformOp } from './random.js';
+import { randLike, requireRange, requireSpread } from './random-factories.js';
 
 /** What a fill takes besides numbers. */
 export type GeneratorOption = Pick<RandomOptions, 'generator'>;

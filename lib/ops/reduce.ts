@@ -19,19 +19,11 @@ import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { ShardingRule } from '../core/sharding-rule.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import { cat } from './join.js';
 import { addMethod } from './method.js';
 import { type DtypeOption, requireDtype, requireFloating, requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import {
-  extremeRule,
-  keptDimsRule,
-  logicRule,
-  meanRule,
-  prodRule,
-  sumRule,
-} from './sharding/reductions.js';
+import { extremeRule, keptDimsRule, logicRule, meanRule, sumRule } from './sharding/reductions.js';
 
 /** Params of every reduction: dims are wrapped and sorted; the kernel gets how many they are. */
 export const reductionParams = {
@@ -120,7 +112,8 @@ export const reductionSamples = <P extends Reduction>(
 type Rule = OpDefinition<typeof reductionParams>['vjp'];
 type Decomposition = (inputs: readonly [Tensor], params: Reduction) => readonly Tensor[];
 
-function defineReduction(
+/** @internal */
+export function defineReduction(
   name: string,
   kernel: string,
   doc: string,
@@ -154,7 +147,8 @@ function defineReduction(
 }
 
 const same = (t: DType): DType => t;
-const widened = (t: DType): DType => (t.isFloatingPoint ? t : int64);
+/** @internal */
+export const widened = (t: DType): DType => (t.isFloatingPoint ? t : int64);
 /** uint8 stood for bool once, and keeps its dtype, as in PyTorch. */
 const toBool = (t: DType): DType => (t === uint8 ? uint8 : bool);
 const savesBoth = { inputs: [0], outputs: [0] } as const;
@@ -189,44 +183,6 @@ const meanOp = defineReduction(
     return [restore(g, shape, ctx.params).div(count)];
   },
 );
-
-const prodOp = defineReduction(
-  'prod',
-  'reduce_prod',
-  'Product over dims.',
-  widened,
-  prodRule,
-  (ctx, g) => [prodGradient(g, ctx.input(0), ctx.params)],
-  { inputs: [0] },
-  'float32',
-);
-
-/**
- * d prod / dx_i is the product of the others: of those before it and those after it, since a
- * division would fail at zeros.
- */
-function prodGradient(g: Tensor, input: Tensor, params: Reduction): Tensor {
-  const { dims } = params;
-  if (input.numel() === 0) return input.zerosLike();
-  const x = reduced(input);
-  const order = [...x.shape.keys()].filter((i) => !dims.includes(i)).concat(dims);
-  const moved = x.permute(order);
-  const rows = reshapeIfNeeded(moved, [-1, dims.reduce((n, d) => n * (x.shape[d] as number), 1)]);
-  const others = productOfOthers(rows)
-    .reshape(moved.shape)
-    .permute(order.map((_, i) => order.indexOf(i)));
-  return restore(g, x.shape, params).mul(others);
-}
-
-function productOfOthers(rows: Tensor): Tensor {
-  const [count, size] = rows.shape as [number, number];
-  const one = rows.newOnes([count, 1]);
-  const before = cat([one, rows.narrow(1, 0, size - 1)], 1).cumprod(1);
-  const after = cat([one, rows.narrow(1, 1, size - 1).flip([1])], 1)
-    .cumprod(1)
-    .flip([1]);
-  return before.mul(after);
-}
 
 /** The gradient goes to all elements that equal the extremum, in equal parts. */
 const extremumRule: Rule = (ctx, g) => {
@@ -316,7 +272,8 @@ export interface ReduceOptions extends DtypeOption {
 type Check = (input: Tensor, dims: readonly number[], op: string) => void;
 type Convert = (input: Tensor) => Tensor;
 
-function reduce(
+/** @internal */
+export function reduce(
   op: Op<Reduction>,
   check: Check | null,
   converted: Convert | null,
@@ -389,33 +346,12 @@ export const logsumexp = reduction(logsumexpOp, null, (input) =>
   input.dtype.isFloatingPoint ? input : input.to(getDefaultDtype()),
 );
 
-/**
- * Product over one dim, or of all elements (then without `keepdim`); 1 of nothing. Integers and
- * bools give int64. Gradient: yes. @see PyTorch `torch.prod`
- */
-export const prod = defineFunction(
-  'prod(input, /, dim, keepdim, *, dtype)',
-  (
-    input: Tensor,
-    dim: number | null = null,
-    keepdim = false,
-    options: DtypeOption = {},
-  ): Tensor => {
-    requireTensor(input, 'prod');
-    return dim === null
-      ? reduce(prodOp, null, null, reshapeIfNeeded(input, [-1]), 0, false, options.dtype)
-      : reduce(prodOp, null, null, input, dim, keepdim, options.dtype);
-  },
-);
-addMethod('prod', methodOf(prod));
-
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum: MethodOf<
       typeof sum
     >;
     /** Mean over dims; the same as {@link mean}. */ mean: MethodOf<typeof mean>;
-    /** Product over one dim, or of all; the same as {@link prod}. */ prod: MethodOf<typeof prod>;
     /** Largest element over dims; the same as {@link amax}. */ amax: MethodOf<typeof amax>;
     /** Smallest element over dims; the same as {@link amin}. */ amin: MethodOf<typeof amin>;
     /** Whether some element is not 0; the same as {@link any}. */ any: MethodOf<typeof any>;

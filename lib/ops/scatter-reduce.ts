@@ -1,53 +1,24 @@
-/** Combining values that share a place: scatterReduce, and its gradients. */
+/** Values that share a place, combined: scatterReduce, and the gradients of that. */
 
 import { reduced } from '../core/decompose.js';
 import { type DType, int64 } from '../core/dtype.js';
 import { boundOf } from '../core/dtype-info.js';
 import { AutogradError } from '../core/errors.js';
-import { defineOp, type VjpContext } from '../core/op.js';
+import type { VjpContext } from '../core/op.js';
 import { checkFlag, checkOneOf } from '../core/options.js';
-import { defineFunction } from '../core/signature.js';
+import { defineFunction, type MethodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import {
-  checkScatter,
-  gather,
-  type Scatter,
-  scatter,
-  scatterForm,
-  scatterReduceOp,
-} from './indexing.js';
 import { requireNumbers, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { checkScatter, gather, type Scatter, scatter } from './scatter.js';
 import { where } from './where.js';
 
 /** How {@link scatterReduce} combines the values of one place. */
 export type ScatterReduction = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
 
-/**
- * As scatter; beside it because the gradients of products and extremes read all operands, which
- * scatter need not keep.
- */
-scatterReduceOp.op = defineOp({
-  ...scatterForm,
-  name: 'scatterReduction',
-  doc: 'Values combined by products or extremes where they share a place, with what is there.',
-  saves: { inputs: [0, 1, 2], outputs: [0] },
-  vjp: (ctx, g) =>
-    ctx.params.reduce === 'multiply' ? productGradients(ctx, g) : extremeGradients(ctx, g),
-  samples: () =>
-    (['multiply', 'amax', 'amin'] as const).map((reduce) => ({
-      inputs: [
-        sampleTensor([4, 3]),
-        sampleTensor([3, 3], { dtype: int64, low: 0, high: 4 }),
-        sampleTensor([3, 3], { seed: 9 }),
-      ] as const,
-      params: { dim: 0, reduce },
-    })),
-});
-
-/** The product of the others; a division serves where no factor is 0. */
-function productGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[] {
+/** The product of the others; a division serves where no factor is 0. @internal */
+export function productGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[] {
   const { dim } = ctx.params;
   const [input, index, source, result] = [
     reduced(ctx.input(0)),
@@ -86,8 +57,8 @@ function checkSingleZeros(several: Tensor): void {
   );
 }
 
-/** Shared in equal parts by all that equal the extreme. */
-function extremeGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[] {
+/** Shared in equal parts by all that equal the extreme. @internal */
+export function extremeGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[] {
   const { dim } = ctx.params;
   const [input, index, source, result] = [ctx.input(0), ctx.input(1), ctx.input(2), ctx.output(0)];
   const inputHits = input.eq(result).to(g.dtype);
@@ -166,3 +137,17 @@ export const scatterReduce = defineComposite(
     },
   },
 );
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /**
+     * This with values of `source` combined at `index`. The same as the function `scatterReduce`.
+     */
+    scatterReduce: MethodOf<typeof scatterReduce>;
+    /**
+     * The function `scatterReduce` in place, with its errors. @throws InPlaceError as {@link
+     * Tensor.relu_}
+     */
+    scatterReduce_: MethodOf<typeof scatterReduce, this>;
+  }
+}

@@ -8,10 +8,10 @@ import { checkIntegers, checkNumber } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import { defineFunction, type MethodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
+import { atleast1d, atleast2d, atleast3d } from './broadcast.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
 import { requireTensor, requireTensors } from './operand.js';
-import { atleast1d, atleast2d, atleast3d } from './rearrange.js';
 import { sampleTensor } from './samples.js';
 
 const matrix = () => sampleTensor([3, 4]);

@@ -28,14 +28,7 @@ import { addMethod, NO_PARAMS } from './method.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import {
-  expandRule,
-  movedDims,
-  sameDims,
-  squeezeRule,
-  viewRule,
-  viewSizeRule,
-} from './sharding/views.js';
+import { expandRule, sameDims, squeezeRule, viewRule, viewSizeRule } from './sharding/views.js';
 import { listOrFirst } from './sized.js';
 
 const sizeParams = {
@@ -67,28 +60,10 @@ const viewOp: Op<Size> = defineView({
   ],
 });
 
-const dimsParams = { dims: param.value<readonly number[]>() };
-type Dims = ParamsOf<typeof dimsParams>;
-
-const permuteOp: Op<Dims> = defineView({
-  name: 'permute',
-  params: dimsParams,
-  doc: 'Dims in another order.',
-  sharding: viewRule<Dims>((_input, { dims }) => movedDims(dims)),
-  view: (input, { dims }) => ({
-    shape: dims.map((d) => input.shape[d] as number),
-    strides: dims.map((d) => input.strides[d] as number),
-    offset: input.storageOffset,
-  }),
-  vjp: (ctx, g) => {
-    const inverse: number[] = [];
-    ctx.params.dims.forEach((d, i) => {
-      inverse[d] = i;
-    });
-    return [permute(g, inverse)];
-  },
-  samples: () => [{ inputs: [sampleTensor([2, 3, 4])], params: { dims: [2, 0, 1] } }],
-});
+/** @internal */
+export const dimsParams = { dims: param.value<readonly number[]>() };
+/** @internal */
+export type Dims = ParamsOf<typeof dimsParams>;
 
 const expandOp: Op<Size> = defineView({
   name: 'expand',
@@ -132,35 +107,6 @@ export function sumToSize(g: Tensor, shape: Shape): Tensor {
     if (i < lead || (shape[i - lead] === 1 && g.shape[i] !== 1)) dims.push(i);
   const summed = dims.length ? g.sum(dims, { keepdim: true }) : g;
   return lead > 0 ? summed.reshape(shape) : summed;
-}
-
-const dimPairParams = {
-  dim0: param.value<number>(),
-  dim1: param.value<number>(),
-};
-type DimPair = ParamsOf<typeof dimPairParams>;
-
-const transposeOp: Op<DimPair> = defineView({
-  name: 'transpose',
-  params: dimPairParams,
-  doc: 'Two dims exchanged.',
-  sharding: viewRule<DimPair>(({ shape }, { dim0, dim1 }) =>
-    movedDims(swapped([...shape.keys()], dim0, dim1)),
-  ),
-  view: (input, { dim0, dim1 }) => ({
-    shape: swapped(input.shape, dim0, dim1),
-    strides: swapped(input.strides, dim0, dim1),
-    offset: input.storageOffset,
-  }),
-  vjp: (ctx, g) => [transpose(g, ctx.params.dim0, ctx.params.dim1)],
-  samples: () => [{ inputs: [sampleTensor([2, 3, 4])], params: { dim0: 0, dim1: 2 } }],
-});
-
-function swapped(list: Shape, a: number, b: number): number[] {
-  const out = list.slice();
-  out[a] = list[b] as number;
-  out[b] = list[a] as number;
-  return out;
 }
 
 const oneDimParams = {
@@ -260,58 +206,6 @@ export const reshape = defineFunction(
 );
 
 /**
- * All dims in the order listed, as a view: `[a, b, c]` with `[2, 0, 1]` gives `[c, a, b]`.
- * Gradient: yes.
- *
- * @throws ShapeError unless there are as many dims; IndexError for one out of range or given twice
- * @see PyTorch `torch.permute`
- */
-export const permute = defineFunction(
-  'permute(input, /, dims)',
-  (input: Tensor, dims: readonly number[]): Tensor => {
-    requireTensor(input, 'permute');
-    checkIntegers('permute', 'dims', dims);
-    if (dims.length !== input.shape.length) {
-      throw new ShapeError(
-        `permute: expected ${input.shape.length} dims, got [${dims.join(', ')}]`,
-        { op: 'permute', dims, shape: input.shape },
-      );
-    }
-    return dispatchOne(permuteOp, [input], {
-      dims: dims.length ? wrapDims(dims, input.shape.length, 'permute') : [],
-    });
-  },
-);
-
-/**
- * Two dims exchanged, as a view; without dims, a view of all. Gradient: yes. @throws IndexError for
- * a dim out of range @see PyTorch `torch.transpose`
- */
-export const transpose = defineFunction(
-  'transpose(input, /, dim0, dim1)',
-  (input: Tensor, dim0: number, dim1: number): Tensor => {
-    requireTensor(input, 'transpose');
-    const ndim = input.shape.length;
-    const pair = { dim0: wrapDim(dim0, ndim, 'transpose'), dim1: wrapDim(dim1, ndim, 'transpose') };
-    return ndim === 0 ? view(input, []) : dispatchOne(transposeOp, [input], pair);
-  },
-);
-
-/**
- * The transpose of a matrix, as a view: `[m, n]` gives `[n, m]`; of fewer dims a view of all.
- * Gradient: yes. @throws ShapeError for more @see PyTorch `torch.t`
- */
-export function t(input: Tensor): Tensor {
-  requireTensor(input, 't');
-  if (input.shape.length > 2)
-    throw new ShapeError(
-      `t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use transpose(dim0, dim1)`,
-      { op: 't' },
-    );
-  return input.shape.length < 2 ? view(input, input.shape) : transpose(input, 0, 1);
-}
-
-/**
  * Dims of size 1 stretched to `size` without copying, and new ones in front; -1 keeps a size. Do
  * not write into the result. Gradient: yes, the sum.
  *
@@ -407,42 +301,6 @@ export const unflatten = defineFunction(
 );
 
 /**
- * Dims moved to other places, as a view; the others keep their order: `[a, b, c]` from 0 to 2 gives
- * `[b, c, a]`. Gradient: yes.
- *
- * @throws IndexError for a dim out of range or given twice; ArgumentError if the lists differ in
- * length
- * @see PyTorch `torch.movedim`
- */
-export const movedim = defineFunction(
-  'movedim(input, /, source, destination)',
-  (
-    input: Tensor,
-    source: number | readonly number[],
-    destination: number | readonly number[],
-  ): Tensor => {
-    requireTensor(input, 'movedim');
-    const ndim = input.shape.length;
-    const listed = (dims: number | readonly number[]): number[] =>
-      typeof dims === 'number' ? [wrapDim(dims, ndim, 'movedim')] : wrapDims(dims, ndim, 'movedim');
-    const [from, to] = [listed(source), listed(destination)];
-    if (from.length !== to.length)
-      throw new ArgumentError(`movedim: ${from.length} dims for ${to.length} places`, {
-        op: 'movedim',
-        source,
-        destination,
-      });
-    const rest = input.shape.map((_, i) => i).filter((i) => !from.includes(i));
-    return permute(
-      input,
-      input.shape.map((_, i) =>
-        to.includes(i) ? (from[to.indexOf(i)] as number) : (rest.shift() as number),
-      ),
-    );
-  },
-);
-
-/**
  * {@link expand} to the shape of `other`. Gradient: yes. @throws ShapeError if it does not stretch
  * to that @see PyTorch `torch.Tensor.expand_as`
  */
@@ -466,22 +324,14 @@ addMethod('view', function (...size: unknown[]) {
 addMethod('reshape', function (...shape: unknown[]) {
   return reshape(this, listOrFirst(shape));
 });
-addMethod('permute', function (...dims: unknown[]) {
-  return permute(this, listOrFirst(dims));
-});
 addMethod('expand', function (...size: unknown[]) {
   return expand(this, listOrFirst(size));
 });
 addMethod('expandAs', methodOf(expandAs));
-addMethod('transpose', methodOf(transpose));
-addMethod('t', function () {
-  return t(this);
-});
 addMethod('unsqueeze', methodOf(unsqueeze));
 addMethod('squeeze', methodOf(squeeze));
 addMethod('flatten', methodOf(flatten));
 addMethod('unflatten', methodOf(unflatten));
-addMethod('movedim', methodOf(movedim));
 addMethod('sumToSize', function (size: Shape) {
   checkSizes(size, 'sumToSize');
   return sumToSize(this, size);
@@ -498,10 +348,6 @@ declare module '../core/tensor.js' {
       typeof reshape
     > &
       ((...shape: number[]) => Tensor);
-    /** Dims in another order, as a view; the same as {@link permute}. */ permute: MethodOf<
-      typeof permute
-    > &
-      ((...dims: number[]) => Tensor);
     /** Dims of size 1 stretched without copying; the same as {@link expand}. */ expand: MethodOf<
       typeof expand
     > &
@@ -509,10 +355,6 @@ declare module '../core/tensor.js' {
     /** Stretched to the shape of `other`; the same as {@link expandAs}. */ expandAs: MethodOf<
       typeof expandAs
     >;
-    /** Two dims exchanged, as a view; the same as {@link transpose}. */ transpose: MethodOf<
-      typeof transpose
-    >;
-    /** The transpose of a matrix, as a view; the same as {@link t}. */ t(): Tensor;
     /** A new dim of size 1; the same as {@link unsqueeze}. */ unsqueeze: MethodOf<
       typeof unsqueeze
     >;
@@ -523,7 +365,6 @@ declare module '../core/tensor.js' {
     /** One dim split into several; the same as {@link unflatten}. */ unflatten: MethodOf<
       typeof unflatten
     >;
-    /** Dims moved elsewhere; the same as {@link movedim}. */ movedim: MethodOf<typeof movedim>;
     /**
      * Summed over the dims that broadcasting from `size` added or stretched: `[2, 3]` to `[3]` or
      * `[1, 3]`; itself of its own size. Gradient: yes.

@@ -41,7 +41,7 @@ import {
   type Tensor,
   zeros,
 } from '../../lib/index.js';
-import { gumbelSoftmax } from '../../lib/ops/activation-composites.js';
+import { gumbelSoftmax } from '../../lib/ops/smooth-activations.js';
 import { reusedRanks } from '../distributed/support/reused-ranks.js';
 import { Rng } from '../fuzz/rng.js';
 import { assertWhole, drawSpec, placed } from './random-placements.js';

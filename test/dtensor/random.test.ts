@@ -35,7 +35,7 @@ import {
   setRngState,
   type Tensor,
 } from '../../lib/index.js';
-import { gumbelSoftmax } from '../../lib/ops/activation-composites.js';
+import { gumbelSoftmax } from '../../lib/ops/smooth-activations.js';
 import { errorOf, valuesOf } from '../distributed/support/on-ranks.js';
 import { reusedRanks } from '../distributed/support/reused-ranks.js';
 

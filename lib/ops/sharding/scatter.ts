@@ -13,7 +13,7 @@ import type {
   Strategy,
 } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
-import type { Scatter } from '../indexing.js';
+import type { Scatter } from '../scatter.js';
 import {
   byGathering,
   byIndexing,

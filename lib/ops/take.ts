@@ -1,31 +1,27 @@
 /**
- * Writing and reading by index, in other ops: take, indexFill, indexCopy, maskedScatter, diag and
- * their like.
+ * Elements and slices by index tensors and masks, written in other ops: take, takeAlongDim, indexFill,
+ * indexCopy, maskedScatter, argwhere.
  */
 
 import { calledAs } from '../core/call-context.js';
 import { bool, int64 } from '../core/dtype.js';
-import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
-import { checkNumber, checkSizesOf } from '../core/options.js';
+import { DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
-import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
+import { defineFunction, type MethodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { fillValue } from './copy.js';
-import type { TensorOptions } from './factories.js';
+import { matrix } from './diagonals.js';
+import { fillValue } from './fill.js';
 import { tensor } from './from-values.js';
-import { nonzero } from './index-tensors.js';
-import { checkScatter, gather, requireIndex, scatter } from './indexing.js';
-import { cat } from './join.js';
-import { addMethod } from './method.js';
+import { requireIndex } from './index-select.js';
 import { asVector, oneDim } from './no-dims.js';
+import { nonzero } from './nonzero.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import type { scatterReduce } from './scatter-reduce.js';
+import { checkScatter, gather, scatter } from './scatter.js';
 import { where } from './where.js';
 
-const matrix = () => sampleTensor([4, 3]);
 const rows = (n = 2) => sampleTensor([n], { dtype: int64, low: 0, high: 4, seed: 3 });
 
 /**
@@ -263,180 +259,6 @@ export const argwhere = defineComposite(
   },
 );
 
-/**
- * The vectors of the last dim on the diagonals of matrices, zeros elsewhere. Shapes: `[..., n]` to
- * `[..., m, m]` with m = n + |offset|; the matrices are in dims `dim1` and `dim2` of the result.
- * Above the main diagonal for a positive offset. Dtypes: any, kept. Gradient: yes.
- *
- * @throws IndexError for a dim out of range, or a tensor without dims; ArgumentError for equal
- * dims, a bad offset, or what is no tensor
- * @see PyTorch `torch.diag_embed`
- */
-export const diagEmbed = defineComposite(
-  'diagEmbed',
-  defineFunction(
-    'diagEmbed(input, /, offset, dim1, dim2)',
-    (input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tensor => {
-      requireTensor(input, 'diagEmbed');
-      checkNumber('diagEmbed', 'offset', offset, { whole: true });
-      const ndim = input.ndim + 1;
-      const [a, b] = [wrapDim(dim1, ndim, 'diagEmbed'), wrapDim(dim2, ndim, 'diagEmbed')];
-      if (input.ndim === 0 || a === b)
-        throw new IndexError(
-          `diagEmbed: expected two dims and a vector to put along them, got dims ${dim1} and ${dim2} and shape ${formatShape(input.shape)}`,
-          { op: 'diagEmbed' },
-        );
-      const below = Math.abs(offset);
-      const vectors =
-        below === 0
-          ? input
-          : cat([input, input.detach().newZeros(input.shape.with(-1, below))], -1);
-      const size = vectors.shape[input.ndim - 1] as number;
-      const onDiagonal = input
-        .detach()
-        .newOnes([size, size], { dtype: bool })
-        .triu(offset)
-        .tril(offset);
-      // Of a diagonal above the main one, each row has an element; of one below, each column.
-      const matrices = where(
-        onDiagonal,
-        vectors.unsqueeze(offset >= 0 ? -1 : -2),
-        input.detach().newZeros([]),
-      );
-      return matrices.movedim([-2, -1], [a, b]).contiguous();
-    },
-  ),
-  {
-    samples: () => [
-      [sampleTensor([3])],
-      [sampleTensor([2, 3]), 1],
-      [sampleTensor([2, 3]), -1, 0, 2],
-    ],
-  },
-);
-
-/**
- * A matrix with the vector on its diagonal, or a copy of the diagonal of a matrix. Shapes: `[n]` to
- * `[m, m]` with m = n + |diagonal|, `[r, c]` to `[k]`, which is empty for a diagonal outside.
- * Dtypes: any, kept. Gradient: yes.
- *
- * @throws ShapeError unless the tensor has one or two dims; ArgumentError for a diagonal that is no
- * integer, or what is no tensor
- * @see PyTorch `torch.diag`
- */
-export const diag = defineComposite(
-  'diag',
-  defineFunction('diag(input, /, diagonal)', (input: Tensor, diagonal = 0): Tensor => {
-    requireTensor(input, 'diag');
-    checkNumber('diag', 'diagonal', diagonal, { whole: true });
-    if (input.ndim === 1) return diagEmbed(input, diagonal);
-    if (input.ndim === 2) return input.diagonal(diagonal).clone();
-    throw new ShapeError(
-      `diag: expected a vector or a matrix, got shape ${formatShape(input.shape)}`,
-      { op: 'diag' },
-    );
-  }),
-  { samples: () => [[sampleTensor([3]), 1], [matrix()]] },
-);
-
-/**
- * A matrix with all elements on its diagonal, zeros elsewhere. Shapes: any to `[m, m]`, m = numel +
- * |offset|. Dtypes: any, kept. Gradient: yes.
- *
- * @throws ArgumentError for an offset that is no integer
- * @see PyTorch `torch.diagflat`
- */
-export const diagflat = defineComposite(
-  'diagflat',
-  defineFunction('diagflat(input, /, offset)', (input: Tensor, offset = 0): Tensor => {
-    requireTensor(input, 'diagflat');
-    checkNumber('diagflat', 'offset', offset, { whole: true });
-    return diagEmbed(input.reshape(-1), offset);
-  }),
-  { samples: () => [[sampleTensor([2, 2])]] },
-);
-
-/** Their list is made in JavaScript. */
-const MOST_INDICES = 2 ** 26;
-
-interface Triangle {
-  row: number;
-  col: number;
-  offset: number;
-}
-
-function triangleIndices(
-  op: string,
-  { row, col, offset }: Triangle,
-  inside: (i: number, j: number) => boolean,
-  options: TensorOptions,
-): Tensor {
-  checkSizesOf(op, { row, col });
-  checkNumber(op, 'offset', offset, { whole: true });
-  if (row * col > MOST_INDICES)
-    throw new ArgumentError(
-      `${op}: a matrix of ${row} x ${col} has more than ${MOST_INDICES} elements`,
-      { op, row, col },
-    );
-  const [is, js]: [number[], number[]] = [[], []];
-  for (let i = 0; i < row; i++) {
-    for (let j = 0; j < col; j++) {
-      if (!inside(i, j)) continue;
-      is.push(i);
-      js.push(j);
-    }
-  }
-  return tensor([is, js], { dtype: int64, ...options });
-}
-
-/**
- * Row and column indices of the elements on and above a diagonal (`offset` 0: the main one) of a
- * matrix, row by row. Shapes: `[2, n]`. Dtypes: int64 unless given. Gradient: none.
- *
- * @throws ArgumentError, DtypeError, DeviceError, AutogradError for bad options, see {@link
- * TensorOptions}
- * @see PyTorch `torch.triu_indices`
- */
-export const triuIndices = defineFunction(
-  'triuIndices(row, col, offset, *, dtype, device, requiresGrad, pinMemory)',
-  (row: number, col: number, offset = 0, options: TensorOptions = {}): Tensor => {
-    return triangleIndices('triuIndices', { row, col, offset }, (i, j) => j - i >= offset, options);
-  },
-);
-
-/**
- * Row and column indices of the elements on and below a diagonal of a matrix; else as {@link
- * triuIndices}. @see PyTorch `torch.tril_indices`
- */
-export const trilIndices = defineFunction(
-  'trilIndices(row, col, offset, *, dtype, device, requiresGrad, pinMemory)',
-  (row: number, col: number, offset = 0, options: TensorOptions = {}): Tensor => {
-    return triangleIndices('trilIndices', { row, col, offset }, (i, j) => j - i <= offset, options);
-  },
-);
-
-const fillDiagonal_ = defineFunction(
-  'fillDiagonal_(input, /, fillValue)',
-  (input: Tensor, fillValue: number): Tensor => {
-    if (input.ndim < 2)
-      throw new ShapeError(
-        `fillDiagonal_: expected at least 2 dims, got shape ${formatShape(input.shape)}`,
-        { op: 'fillDiagonal_' },
-      );
-    if (input.ndim > 2 && input.shape.some((s) => s !== input.shape[0])) {
-      throw new ShapeError(
-        `fillDiagonal_: expected a matrix, or dims of one size, got shape ${formatShape(input.shape)}`,
-        { op: 'fillDiagonal_' },
-      );
-    }
-    let diagonal = input.diagonal();
-    for (let dim = 2; dim < input.ndim; dim++) diagonal = diagonal.diagonal(0, 0, -1);
-    diagonal.fill_(fillValue);
-    return input;
-  },
-);
-addMethod('fillDiagonal_', methodOf(fillDiagonal_));
-
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Elements by their position in the flattened tensor. The same as {@link take}. */
@@ -454,15 +276,6 @@ declare module '../core/tensor.js' {
     /** {@link indexCopy} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     indexCopy_: MethodOf<typeof indexCopy, this>;
     /**
-     * This with values of `source` combined at `index`. The same as the function `scatterReduce`.
-     */
-    scatterReduce: MethodOf<typeof scatterReduce>;
-    /**
-     * The function `scatterReduce` in place, with its errors. @throws InPlaceError as {@link
-     * Tensor.relu_}
-     */
-    scatterReduce_: MethodOf<typeof scatterReduce, this>;
-    /**
      * The elements of `source`, in order, where the mask is true. The same as {@link
      * maskedScatter}.
      */
@@ -475,22 +288,5 @@ declare module '../core/tensor.js' {
      * Indices of the elements that are not 0, one row each. Blocks. The same as {@link argwhere}.
      */
     argwhere(): Tensor;
-    /** The vectors of the last dim on the diagonals of matrices. The same as {@link diagEmbed}. */
-    diagEmbed: MethodOf<typeof diagEmbed>;
-    /**
-     * A matrix with this vector on its diagonal, or the diagonal of this matrix. The same as {@link
-     * diag}.
-     */
-    diag: MethodOf<typeof diag>;
-    /** A matrix with all elements on its diagonal. The same as {@link diagflat}. */
-    diagflat: MethodOf<typeof diagflat>;
-    /**
-     * Sets the diagonal of a matrix `[r, c]` to one value. Gradient: 0 on the diagonal.
-     *
-     * @throws ShapeError for fewer than 2 dims, or more of different sizes; ArgumentError for a
-     * value that an integer dtype cannot hold; InPlaceError as {@link Tensor.relu_}
-     * @see PyTorch `torch.Tensor.fill_diagonal_`
-     */
-    fillDiagonal_: MethodOf<typeof fillDiagonal_, this>;
   }
 }

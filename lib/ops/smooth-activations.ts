@@ -1,4 +1,7 @@
-/** Activations written in other ops: relu6, hardtanh, mish, selu, glu and their like. */
+/**
+ * Smooth activations, written in other ops: logsigmoid, mish, selu, celu, glu, softsign, tanhshrink,
+ * softmin, gumbelSoftmax.
+ */
 
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkFlag, checkLimit, checkNumber } from '../core/options.js';
@@ -8,12 +11,15 @@ import type { Tensor } from '../core/tensor.js';
 import { elu, leakyRelu, softplus } from './activation.js';
 import { defineComposite } from './composite.js';
 import { type DtypeOption, requireFloating, requireNumbers, requireTensor } from './operand.js';
-import { type RandomOptions, randLike } from './random.js';
+import type { RandomOptions } from './random.js';
+import { randLike } from './random-factories.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
-const samples = () => [[sampleTensor([3, 4])], [sampleTensor([2, 1, 7], { seed: 4 })]];
-const withTwin = { inPlace: true, samples } as const;
+/** @internal */
+export const samples = () => [[sampleTensor([3, 4])], [sampleTensor([2, 1, 7], { seed: 4 })]];
+/** @internal */
+export const withTwin = { inPlace: true, samples } as const;
 
 defineComposite('leakyRelu', leakyRelu, withTwin);
 defineComposite('elu', elu, withTwin);
@@ -35,83 +41,6 @@ export const logsigmoid = defineComposite(
     return softplus(input.neg(), { threshold: 40 }).neg();
   },
   { samples },
-);
-
-/**
- * Each element moved into [minVal, maxVal], by default [-1, 1]. Shapes: any, kept. Dtypes: any,
- * kept. Gradient: yes, 0 outside.
- *
- * @throws ArgumentError if minVal is above maxVal or either is NaN, and unless `input` is a tensor
- * @see PyTorch `torch.nn.functional.hardtanh`
- */
-export const hardtanh = defineComposite(
-  'hardtanh',
-  defineFunction(
-    'hardtanh(input, /, minVal, maxVal)',
-    (input: Tensor, minVal = -1, maxVal = 1): Tensor => {
-      requireTensor(input, 'hardtanh');
-      checkLimit('hardtanh', 'minVal', minVal);
-      checkLimit('hardtanh', 'maxVal', maxVal);
-      if (!(minVal <= maxVal))
-        throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, {
-          op: 'hardtanh',
-          minVal,
-          maxVal,
-        });
-      if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
-      // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
-      return where(
-        input.gt(minVal).logicalAnd(input.lt(maxVal)),
-        input,
-        input.detach().clamp({ min: minVal, max: maxVal }),
-      );
-    },
-  ),
-  withTwin,
-);
-
-/**
- * min(max(x, 0), 6). Shapes: any, kept. Dtypes: any, kept. Gradient: yes, 0 outside [0, 6].
- *
- * @throws ArgumentError unless `input` is a tensor
- * @see PyTorch `torch.nn.functional.relu6`
- */
-export const relu6 = defineComposite(
-  'relu6',
-  (input: Tensor): Tensor => {
-    requireTensor(input, 'relu6');
-    return hardtanh(input, { minVal: 0, maxVal: 6 });
-  },
-  withTwin,
-);
-
-/**
- * relu6(x + 3) / 6. Shapes: any, kept. Dtypes: floating, kept; integers and bools give the default
- * floating type. Gradient: yes.
- *
- * @see PyTorch `torch.nn.functional.hardsigmoid`
- */
-export const hardsigmoid = defineComposite(
-  'hardsigmoid',
-  (input: Tensor): Tensor => {
-    requireTensor(input, 'hardsigmoid');
-    return relu6(input.add(3)).div(6);
-  },
-  withTwin,
-);
-
-/**
- * x relu6(x + 3) / 6. Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
- *
- * @see PyTorch `torch.nn.functional.hardswish`; Howard et al., arXiv:1905.02244
- */
-export const hardswish = defineComposite(
-  'hardswish',
-  (input: Tensor): Tensor => {
-    requireTensor(input, 'hardswish');
-    return hardsigmoid(input).mul(input);
-  },
-  withTwin,
 );
 
 /**
@@ -223,66 +152,6 @@ export const tanhshrink = defineComposite(
   { samples },
 );
 
-/** The tensor, whose gradient is 0 within [-lambd, lambd] and at NaN. */
-function passingBeyond(input: Tensor, lambd: number): Tensor {
-  return input.requiresGrad ? where(input.abs().gt(lambd), input, input.detach()) : input;
-}
-
-/**
- * 0 within [-lambd, lambd], x outside; lambd is 0.5 by default. Shapes: any, kept. Dtypes: numbers,
- * kept. Gradient: yes, 0 within.
- *
- * @throws ArgumentError unless `input` is a tensor
- * @see PyTorch `torch.nn.functional.hardshrink`
- */
-export const hardshrink = defineComposite(
-  'hardshrink',
-  defineFunction('hardshrink(input, /, lambd)', (input: Tensor, lambd = 0.5): Tensor => {
-    requireTensor(input, 'hardshrink');
-    return where(input.abs().le(lambd), 0, passingBeyond(input, lambd));
-  }),
-  { samples },
-);
-
-/**
- * 0 within [-lambd, lambd], x moved by lambd towards 0 outside; lambd is 0.5 by default. Shapes:
- * any, kept. Dtypes: floating, kept. Gradient: yes.
- *
- * @throws ArgumentError unless `input` is a tensor
- * @see PyTorch `torch.nn.functional.softshrink`
- */
-export const softshrink = defineComposite(
-  'softshrink',
-  defineFunction('softshrink(input, /, lambd)', (input: Tensor, lambd = 0.5): Tensor => {
-    requireTensor(input, 'softshrink');
-    requireNumbers('softshrink', input);
-    checkNumber('softshrink', 'lambd', lambd, { from: 0 });
-    return passingBeyond(input, lambd).sub(input.detach().clamp({ min: -lambd, max: lambd }));
-  }),
-  { samples },
-);
-
-/**
- * x above `threshold`, `value` elsewhere. Shapes: any, kept. Dtypes: any, kept unless `value` is of
- * a higher category. Gradient: yes, 0 elsewhere.
- *
- * @throws ArgumentError unless `input` is a tensor
- * @see PyTorch `torch.nn.functional.threshold`
- */
-export const threshold = defineComposite(
-  'threshold',
-  defineFunction(
-    'threshold(input, /, threshold, value)',
-    (input: Tensor, threshold: number, value: number): Tensor => {
-      requireTensor(input, 'threshold');
-      for (const [name, bound] of Object.entries({ threshold, value }))
-        checkLimit('threshold', name, bound);
-      return where(input.le(threshold), value, input); // NaN stays
-    },
-  ),
-  { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] },
-);
-
 /**
  * softmax of -x along a dim. Shapes: any, kept. Dtypes: floating, kept; integers give float32.
  * Gradient: yes.
@@ -302,44 +171,6 @@ export const softmin = defineComposite(
     },
   ),
   { samples: () => [[sampleTensor([3, 4]), 1]] },
-);
-
-/**
- * x above 0, weight x elsewhere. Shapes: input `[N, C, ...]`, or `[C]`, or `[]`; weight `[C]`, or
- * `[1]` or `[]` for all channels; the result has the input's. Dtypes: promoted; floating for a
- * gradient. Gradient: both.
- *
- * @throws ShapeError if the weight does not fit the channels; DeviceError for tensors on different
- * devices; ArgumentError unless both are tensors
- * @see PyTorch `torch.nn.functional.prelu`; He et al., arXiv:1502.01852
- */
-export const prelu = defineComposite(
-  'prelu',
-  defineFunction('prelu(input, /, weight)', (input: Tensor, weight: Tensor): Tensor => {
-    requireTensor(input, 'prelu');
-    requireTensor(weight, 'prelu', 'weight');
-    const channelDim = input.ndim > 1 ? 1 : 0;
-    const n = weight.numel();
-    if (weight.ndim > 1 || (n !== 1 && n !== input.shape[channelDim])) {
-      throw new ShapeError(
-        `prelu: a weight of shape ${formatShape(weight.shape)} does not fit the channels of ${formatShape(input.shape)}`,
-        { op: 'prelu' },
-      );
-    }
-    const spread =
-      n === 1
-        ? weight.reshape([])
-        : weight.reshape(input.shape.map((_, i) => (i === channelDim ? n : 1)));
-    const positive = input.gt(0);
-    // an infinite element above 0 is no part of the weight's gradient
-    return where(positive, input, where(positive, 0, input).mul(spread));
-  }),
-  {
-    samples: () => [
-      [sampleTensor([3, 4]), sampleTensor([4], { seed: 2 })],
-      [sampleTensor([5]), sampleTensor([1], { seed: 2 })],
-    ],
-  },
 );
 
 /**
@@ -380,49 +211,24 @@ export const gumbelSoftmax = defineFunction(
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** x above 0, negativeSlope * x (default 0.01) elsewhere. The same as {@link leakyRelu}. */
-    leakyRelu: MethodOf<typeof leakyRelu>;
     /**
      * {@link leakyRelu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
      * Tensor.relu_}
      */
     leakyRelu_: MethodOf<typeof leakyRelu, this>;
-    /** x above 0, alpha (exp(x) - 1) elsewhere. The same as {@link elu}. */
-    elu: MethodOf<typeof elu>;
     /**
      * {@link elu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
      * Tensor.relu_}
      */
     elu_: MethodOf<typeof elu, this>;
+    /** x above 0, negativeSlope * x (default 0.01) elsewhere. The same as {@link leakyRelu}. */
+    leakyRelu: MethodOf<typeof leakyRelu>;
+    /** x above 0, alpha (exp(x) - 1) elsewhere. The same as {@link elu}. */
+    elu: MethodOf<typeof elu>;
     /** log(1 + exp(beta x)) / beta. The same as {@link softplus}. */
     softplus: MethodOf<typeof softplus>;
     /** log(sigmoid(x)). The same as {@link logsigmoid}. */
     logsigmoid(): Tensor;
-    /** Each element moved into [minVal, maxVal]. The same as {@link hardtanh}. */
-    hardtanh: MethodOf<typeof hardtanh>;
-    /**
-     * {@link hardtanh} in place. @throws ArgumentError if minVal is above maxVal; InPlaceError as
-     * {@link Tensor.relu_}
-     */
-    hardtanh_: MethodOf<typeof hardtanh, this>;
-    /** min(max(x, 0), 6). The same as {@link relu6}. */
-    relu6(): Tensor;
-    /** {@link relu6} in place. @throws InPlaceError as {@link Tensor.relu_} */
-    relu6_(): this;
-    /** relu6(x + 3) / 6. The same as {@link hardsigmoid}. */
-    hardsigmoid(): Tensor;
-    /**
-     * {@link hardsigmoid} in place. @throws DtypeError for integers and bools; InPlaceError as
-     * {@link Tensor.relu_}
-     */
-    hardsigmoid_(): this;
-    /** x relu6(x + 3) / 6. The same as {@link hardswish}. */
-    hardswish(): Tensor;
-    /**
-     * {@link hardswish} in place. @throws DtypeError for integers and bools; InPlaceError as {@link
-     * Tensor.relu_}
-     */
-    hardswish_(): this;
     /** x tanh(softplus(x)). The same as {@link mish}. */
     mish(): Tensor;
     /**
@@ -450,17 +256,7 @@ declare module '../core/tensor.js' {
     softsign(): Tensor;
     /** x - tanh(x). The same as {@link tanhshrink}. */
     tanhshrink(): Tensor;
-    /** 0 within [-lambd, lambd], x outside. The same as {@link hardshrink}. */
-    hardshrink: MethodOf<typeof hardshrink>;
-    /**
-     * 0 within [-lambd, lambd], moved by lambd towards 0 outside. The same as {@link softshrink}.
-     */
-    softshrink: MethodOf<typeof softshrink>;
-    /** x above `threshold`, `value` elsewhere. The same as {@link threshold}. */
-    threshold: MethodOf<typeof threshold>;
     /** softmax of -x along a dim. The same as {@link softmin}. */
     softmin: MethodOf<typeof softmin>;
-    /** x above 0, weight x elsewhere. The same as {@link prelu}. */
-    prelu: MethodOf<typeof prelu>;
   }
 }

@@ -1,0 +1,225 @@
+/**
+ * Cross entropy of rows of logits: the fused forward and backward ops.
+ */
+
+import { decomposed, reduced } from '../core/decompose.js';
+import { dispatch, dispatchOne } from '../core/dispatch.js';
+import { type DType, float32, float64, int64 } from '../core/dtype.js';
+import { defineOp, type Op, type OutputMeta } from '../core/op.js';
+import { type ParamsOf, param } from '../core/op-params.js';
+import { type Tensor, wrapNumber } from '../core/tensor.js';
+import { oneHot } from './embedding.js';
+import { stack } from './join.js';
+import { sampleTensor } from './samples.js';
+import {
+  crossEntropyBackwardRule,
+  crossEntropyRule,
+  crossEntropyWithGradientRule,
+  scaleRowsRule,
+} from './sharding/cross-entropy.js';
+import { where } from './where.js';
+
+const crossEntropyParams = { ignoreIndex: param.kernel(), labelSmoothing: param.kernel() };
+/** @internal */
+export type CrossEntropy = ParamsOf<typeof crossEntropyParams>;
+
+const crossEntropyBackward: Op<CrossEntropy> = defineOp({
+  name: 'crossEntropyBackward',
+  doc: 'Gradient of crossEntropy for the logits.',
+  inputs: ['g', 'logits', 'lse', 'target', 'weight?'],
+  outputs: ['glogits'],
+  operands:
+    '(grad: numel(r), logits: [r, c], lse: numel(r), target: numel(r), weight?: numel(c))' +
+    ' -> (gradLogits: [r, c])',
+  params: crossEntropyParams,
+  sharding: crossEntropyBackwardRule,
+  meta: ([, { shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
+  vjp: 'not-differentiable',
+  decompose: ([g, x, , target, weight], { ignoreIndex, labelSmoothing }) => {
+    const classes = x.shape[1] as number;
+    const counted = target.ne(ignoreIndex);
+    const labels = oneHot(where(counted, target, 0), classes).to(x.dtype);
+    const weights = weight.storage === null ? x.newOnes([classes]) : weight;
+    const smooth = labels
+      .mul(1 - labelSmoothing)
+      .add(labelSmoothing / classes)
+      .mul(weights);
+    const p = x.softmax(1);
+    const rows = p.mul(smooth.sum(1, { keepdim: true })).sub(smooth);
+    return [where(counted.unsqueeze(1), rows.mul(g.unsqueeze(1)).to(x.dtype), 0)];
+  },
+  samples: () =>
+    crossEntropyOp.samples().map(({ inputs: [logits, target, weight], params }) => {
+      const outputs = dispatch(crossEntropyOp, [logits, target, weight], params);
+      const [losses, lse] = outputs as [Tensor, Tensor];
+      const g = sampleTensor(losses.shape, { seed: 9 });
+      return { inputs: [g, logits, lse, target, weight] as const, params };
+    }),
+});
+
+/** Losses, and the logs of the sums. */
+function perRow({ shape, dtype, device }: Tensor): OutputMeta {
+  return { shape: [shape[0] as number], strides: null, dtype: lossDtype(dtype), device };
+}
+
+/** Logits, targets and no weight. */
+function lossSample(shape: readonly [number, number]) {
+  const logits = sampleTensor(shape);
+  const target = sampleTensor([shape[0]], { dtype: int64, low: 0, high: shape[1] });
+  return [logits, target, wrapNumber(0, logits.dtype, logits.device)] as const;
+}
+
+/** @internal */
+export const lossDtype = (logits: DType): DType => (logits === float64 ? float64 : float32);
+
+/** One loss for each row; reduction is composed below. @internal */
+export const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]> = defineOp({
+  name: 'crossEntropyRows',
+  autocast: 'float32 on cuda',
+  differentiable: [0],
+  doc: 'The negative log probability of the target in each row of logits, and the log of the sum of exponentials.',
+  kernel: 'cross_entropy',
+  inputs: ['logits', 'target', 'weight?'],
+  outputs: ['losses', 'lse'],
+  operands:
+    '(logits: float [r, c], target: numel(r), weight?: numel(c)) -> (losses: numel(r), ' +
+    'lse: numel(r))',
+  params: crossEntropyParams,
+  sharding: crossEntropyRule,
+  meta: ([logits]) => [perRow(logits), perRow(logits)],
+  saves: { inputs: [0, 1, 2], outputs: [1] },
+  vjp: (ctx, g) => [
+    dispatchOne(
+      crossEntropyBackward,
+      [g, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)],
+      ctx.params,
+    ),
+    null,
+    null,
+  ],
+  decompose: ([logits, target, weight], { ignoreIndex, labelSmoothing }) => {
+    const x = logits.dtype === float64 ? logits : logits.to(float32);
+    const classes = x.shape[1] as number;
+    const weights = weight.storage === null ? null : weight;
+    const counted = target.ne(ignoreIndex);
+    const labels = where(counted, target, 0);
+    const largest = reduced(x.detach().amax(1, { keepdim: true }));
+    const z = x.sub(largest);
+    // Ranks that share the classes have terms of these sums: they are reduced together.
+    const sums = [z.exp().sum(1), z.gather(1, labels.unsqueeze(1)).squeeze(1)];
+    if (labelSmoothing > 0) sums.push((weights === null ? z : z.mul(weights)).sum(1));
+    const [total, own, all] = reduced(stack(sums)).unbind(0) as [
+      Tensor,
+      Tensor,
+      Tensor | undefined,
+    ];
+    const lse = total.log();
+    const picked =
+      weights === null ? lse.sub(own) : lse.sub(own).mul(weights.indexSelect(0, labels));
+    const spread =
+      all === undefined
+        ? null
+        : (weights === null ? lse.mul(classes) : lse.mul(weights.sum()))
+            .sub(all)
+            .mul(labelSmoothing / classes);
+    const rows = spread === null ? picked : picked.mul(1 - labelSmoothing).add(spread);
+    return [where(counted, rows, 0), lse.add(largest.squeeze(1))];
+  },
+  samples: () => [
+    {
+      inputs: lossSample([4, 5]),
+      params: { ignoreIndex: -100, labelSmoothing: 0.1 },
+    },
+    {
+      inputs: lossSample([5, 3]),
+      params: { ignoreIndex: 1, labelSmoothing: 0 },
+    },
+  ],
+});
+
+/**
+ * Fast path, factors all 1: the gradient of the losses was computed in the forward pass and the
+ * incoming gradient is 1, so nothing is touched.
+ */
+const scaleRows: Op<object> = defineOp({
+  name: 'scaleRows',
+  doc: 'Each row times its factor, in the dtype of the rows. In place, rows whose factor is 1 are neither read nor written.',
+  sharding: scaleRowsRule,
+  inputs: ['rows', 'factors'],
+  outputs: ['y'],
+  operands: '(factors: float [r]) -> (y: dense float [r, c])',
+  updates: 0,
+  meta: ([{ shape, dtype, device }]) => [{ shape, strides: null, dtype, device }],
+  vjp: 'not-differentiable',
+  decompose: ([rows, factors]) => [rows.mul(factors.unsqueeze(1)).to(rows.dtype)],
+  samples: () => [{ inputs: [sampleTensor([4, 5]), sampleTensor([4], { seed: 2 })], params: {} }],
+});
+
+const withGradientParams = {
+  ...crossEntropyParams,
+  /** The caller reads the losses alone: backward may overwrite the gradient and pass it on. */
+  givesAway: param.value<boolean>(),
+};
+type LossWithGradient = ParamsOf<typeof withGradientParams>;
+
+/**
+ * What is trained with: losses times a number for all, and at once what the gradient of the logits
+ * is where 1 comes in for each row, as for a loss that is not worked on further. Then backward has
+ * only to see that it is 1.
+ *
+ * @internal
+ */
+export const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
+  name: 'crossEntropyWithGradient',
+  autocast: 'float32 on cuda',
+  differentiable: [0],
+  doc: 'crossEntropyRows times a scale, a number or of one element, the log of the sum of exponentials, and the gradient of the sum of the first.',
+  kernel: 'cross_entropy',
+  inputs: ['logits', 'target', 'weight?', 'scale?'],
+  outputs: ['losses', 'lse', 'glogits'],
+  operands:
+    '(logits: float T[r, c], target: numel(r), weight?: numel(c), scale?: acc(T) numel(1))' +
+    ' -> (losses: numel(r), lse: numel(r), gradLogits: dense T[r, c])',
+  params: withGradientParams,
+  sharding: crossEntropyWithGradientRule<LossWithGradient>(),
+  meta: ([logits]) => {
+    const { shape, dtype, device } = logits;
+    return [perRow(logits), perRow(logits), { shape, strides: null, dtype, device }];
+  },
+  saves: { inputs: [0, 1, 2, 3], outputs: [1, 2] },
+  vjp: (ctx, g) => {
+    if (ctx.createsGraph()) {
+      const scaled = g.mul(ctx.input(3));
+      return [
+        dispatchOne(
+          crossEntropyBackward,
+          [scaled, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)],
+          ctx.params,
+        ),
+        null,
+        null,
+        null,
+      ];
+    }
+    const own = ctx.params.givesAway ? ctx.takeOutput(2) : null;
+    return [dispatchOne(scaleRows, [own ?? ctx.output(2), g], {}, own), null, null, null];
+  },
+  decompose: ([x, t, w, s], params) => {
+    const [losses, lse] = decomposed(crossEntropyOp, [x, t, w], params) as [Tensor, Tensor];
+    const each = lse
+      .detach()
+      .newOnes([t.shape[0] as number])
+      .mul(s);
+    const [gradient] = decomposed(
+      crossEntropyBackward,
+      [each, x.detach(), lse.detach(), t, w],
+      params,
+    ) as [Tensor];
+    return [losses.mul(s), lse, gradient];
+  },
+  samples: () =>
+    crossEntropyOp.samples().map(({ inputs, params }) => ({
+      inputs: [...inputs, wrapNumber(0.25, inputs[0].dtype, inputs[0].device)] as const,
+      params: { ...params, givesAway: false },
+    })),
+});
