@@ -7,7 +7,7 @@ import type { Device } from './device.js';
 import { DistributedError } from './errors.js';
 import { hooks } from './hooks.js';
 import type { Generator } from './random.js';
-import { UnheardFailures } from './unobserved-failures.js';
+import { UnobservedFailures } from './unobserved-failures.js';
 
 /**
  * Decides when a rank goes on that waits for the library, if ranks run in a drawn order or faults
@@ -85,12 +85,12 @@ export class RankRuntime {
   /** The last collective that it called, and its call site; '' before the first. */
   lastCall = '';
   lastPlace = '';
-  /** Messages of errors that the program got for calls which fail once more behind them. */
-  readonly told: string[] = [];
+  /** Ids of failures that the program got as errors; the calls behind them fail once more. */
+  readonly reportedFailures = new Set<number>();
   /** How long it waits for other ranks of its process, in milliseconds; null for a process. */
   timeoutMs: number | null = null;
   /** Failures of work that the program has not asked for. */
-  readonly unheard = new UnheardFailures();
+  readonly unobserved = new UnobservedFailures();
 
   constructor(label: string | null, generator: Generator | null = null) {
     this.label = label;

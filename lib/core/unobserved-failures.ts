@@ -1,37 +1,57 @@
 /**
- * Failures of work that runs behind the program, which is told of them at its end unless it has
- * heard of them before.
+ * Failures of work that runs behind the program. At its end the program gets each failure that it
+ * has not observed before, once.
  */
+
+/**
+ * What errors that report one failure have in common: the commands, calls and ranks that meet it
+ * have texts of their own. @internal
+ */
+export interface FailureIdentity {
+  readonly id: number;
+  /** The text already says which groups the ranks created. */
+  readonly namesCreations: boolean;
+}
+
+const identities = new WeakMap<Error, FailureIdentity>();
+
+/** @internal */
+export function identify(error: Error, identity: FailureIdentity | null): void {
+  if (identity !== null) identities.set(error, identity);
+}
+
+/** The identity of an error or of its cause; null for an error of this rank alone. @internal */
+export function identityOf(error: unknown): FailureIdentity | null {
+  if (!(error instanceof Error)) return null;
+  return identities.get(error) ?? identityOf(error.cause);
+}
+
+/** Unique among the processes of a program. @internal */
+export const newFailureId = (): number => 1 + Math.floor(Math.random() * (2 ** 53 - 1));
 
 interface Failed {
   readonly number: number;
   readonly error: Error;
 }
 
-/**
- * Of errors that say a failure in words of their own, each that met it once: the failure itself.
- * @internal
- */
-export const reasons = new WeakMap<Error, string>();
-
-function textOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  return reasons.get(error) ?? (error.cause instanceof Error ? error.cause.message : error.message);
+function isSameFailure(a: unknown, b: unknown): boolean {
+  return a === b || (identityOf(a)?.id ?? 0) === (identityOf(b)?.id ?? Number.NaN);
 }
 
 /** @internal */
-export class UnheardFailures {
+export class UnobservedFailures {
   private begun = 0;
   private readonly open = new Map<object, Failed>();
   /**
-   * What was heard of, and how much had begun by then: all of it that fails for the same reason is
-   * known to fail.
+   * By id: how much work had begun when the program observed the failure. All of that work that
+   * fails with the same id is known to fail.
    */
-  private readonly heard = new Map<string, number>();
+  private readonly observed = new Map<number, number>();
+  private hasFailed = false;
 
-  /** Whether anything has failed so far, heard of or not. */
+  /** Whether anything has failed so far, observed or not. */
   get any(): boolean {
-    return this.heard.size > 0 || this.open.size > 0;
+    return this.hasFailed;
   }
 
   /** Something begins that may fail. @returns its number */
@@ -39,20 +59,23 @@ export class UnheardFailures {
     return ++this.begun;
   }
 
-  /** It has failed, and the program has not asked for it. */
+  /** The work has failed, and the program has not asked for it. */
   add(work: object, number: number, error: Error): void {
-    if (number > (this.heard.get(textOf(error)) ?? 0)) this.open.set(work, { number, error });
+    this.hasFailed = true;
+    const id = identityOf(error)?.id ?? 0;
+    if (number > (this.observed.get(id) ?? 0)) this.open.set(work, { number, error });
   }
 
   /** The program has the error in hand, from whatever has thrown it. */
-  hear(error: unknown): void {
-    const text = textOf(error);
-    this.heard.set(text, this.begun);
+  observe(error: unknown): void {
+    this.hasFailed = true;
+    const identity = identityOf(error);
+    if (identity !== null) this.observed.set(identity.id, this.begun);
     for (const [work, failed] of this.open)
-      if (textOf(failed.error) === text) this.open.delete(work);
+      if (isSameFailure(failed.error, error)) this.open.delete(work);
   }
 
-  /** @throws the first that nobody has heard of */
+  /** @throws the first failure that the program has not observed */
   check(): void {
     for (const { error } of this.open.values()) throw error;
   }

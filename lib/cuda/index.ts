@@ -166,7 +166,7 @@ export class Stream {
           return;
         }
         const error = nativeError(failure);
-        device.runtime.unheard.hear(error);
+        device.runtime.unobserved.observe(error);
         reject(translate(error, 'Stream.done', [], device));
       });
     });

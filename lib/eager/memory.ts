@@ -11,6 +11,7 @@ import { currentScope } from '../core/scope-stack.js';
 import { contiguousStrides, type Shape } from '../core/shape.js';
 import { type NativeMemory, Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
+import type { NativeFailure } from '../native/failure.js';
 import { nativeError } from '../native/guard.js';
 import { recordBorrowed } from './aliasing.js';
 import { recording, recordStorages } from './allocation-history.js';
@@ -166,13 +167,13 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
     const { runtime } = t.device;
     const fail = (error: unknown): void =>
       runtime.reject(translate(error, 'read', [t]), (explained) => {
-        runtime.unheard.hear(explained);
+        runtime.unobserved.observe(explained);
         reject(explained);
       });
     const release = (): void => {
       if (storage.handle !== 0) storage.release();
     };
-    const done = (failure: string | null): void => {
+    const done = (failure: NativeFailure | null): void => {
       release();
       if (failure === null) {
         resolve();
@@ -190,12 +191,12 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
   });
 }
 
-/** A wait that throws tells of what else has failed for the same reason. */
-function hearing<T>({ runtime }: Device, wait: () => T): T {
+/** A wait that throws reports the failure: other work that fails with it is known. */
+function observing<T>({ runtime }: Device, wait: () => T): T {
   try {
     return wait();
   } catch (error) {
-    runtime.unheard.hear(error);
+    runtime.unobserved.observe(error);
     throw error;
   }
 }
@@ -208,7 +209,7 @@ export function waitingCall<T>(
   operands: readonly Tensor[] = [],
 ): T {
   try {
-    return nativeCall(() => hearing(device, wait), op, operands, device);
+    return nativeCall(() => observing(device, wait), op, operands, device);
   } catch (error) {
     device.runtime.world.explainAtOnce(error);
     throw error;

@@ -18,12 +18,13 @@ import type { AnyOp } from '../core/op.js';
 import { processRuntime } from '../core/rank-runtime.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { reasons } from '../core/unobserved-failures.js';
-import type { Addon, NativeErrorCode } from '../native/addon.js';
+import { identify, identityOf } from '../core/unobserved-failures.js';
+import type { Addon } from '../native/addon.js';
 import { WordWriter } from '../native/command.js';
+import type { NativeErrorCode } from '../native/failure.js';
+import type { NativeError } from '../native/guard.js';
 import { byteRange } from './aliasing.js';
 import { recording, recordStorages, unallocated } from './allocation-history.js';
-import { collectiveDetails } from './collective-failure.js';
 import { addPressure, collectGarbage } from './gc-policy.js';
 import { describeHolders, largestHolders } from './memory-report.js';
 
@@ -142,13 +143,23 @@ function codeOf(error: unknown): NativeErrorCode | undefined {
   return (error as { code?: NativeErrorCode })?.code;
 }
 
+function isNativeError(error: unknown): error is NativeError {
+  const code = codeOf(error);
+  return (
+    error instanceof Error &&
+    !(error instanceof ShardwiseError) &&
+    typeof code === 'string' &&
+    code.startsWith('SW_')
+  );
+}
+
 function outOfMemory(
   message: string,
   details: Record<string, unknown>,
-  cause: Error,
+  cause: NativeError,
   device: Device | undefined,
 ): OutOfMemoryError {
-  const known = { ...details, ...numbersOf(cause.message) };
+  const known = { ...details, ...cause.memory };
   if (device === undefined) return new OutOfMemoryError(message, known, { cause });
   const { total, holders } = largestHolders(writer.addon, device);
   return new OutOfMemoryError(
@@ -157,22 +168,6 @@ function outOfMemory(
     { cause },
     holders,
   );
-}
-
-/**
- * The numbers of the allocator's message, as data: it may be the device's, or that of pinned
- * memory.
- */
-function numbersOf(message: string): Record<string, unknown> {
-  const found =
-    /(\d+) bytes were requested; allocated (\d+), reserved (\d+), free on the device (\d+) of (\d+)/.exec(
-      message,
-    );
-  if (found === null) return {};
-  const [requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes] = found
-    .slice(1)
-    .map(Number);
-  return { requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes };
 }
 
 /**
@@ -185,14 +180,8 @@ export function translate(
   inputs: readonly Tensor[],
   device: Device | undefined = inputs[0]?.device,
 ): unknown {
-  const code = codeOf(error);
-  if (
-    !(error instanceof Error) ||
-    error instanceof ShardwiseError ||
-    typeof code !== 'string' ||
-    !code.startsWith('SW_')
-  )
-    return error;
+  if (!isNativeError(error)) return error;
+  const { code } = error;
   const operands = inputs.map((t) =>
     t.storage === null
       ? String(t.scalarValue)
@@ -219,18 +208,17 @@ export function translate(
   }
 }
 
-/** Without a cause: the native error says the same, and its facts are for programs. */
+/** Without a cause: the native error says the same. */
 function collectiveError(
   message: string,
   details: Record<string, unknown>,
-  native: Error & { facts?: string },
+  native: NativeError,
   op: string,
 ): CollectiveError {
-  const error = new CollectiveError(message, {
-    ...details,
-    ...collectiveDetails(native.facts, op),
-  });
-  reasons.set(error, native.message);
+  const { collective } = native;
+  const named = collective && { op: collective.op || op || collective.calls[0]?.op || '' };
+  const error = new CollectiveError(message, { ...details, ...collective, ...named });
+  identify(error, identityOf(native));
   return error;
 }
 

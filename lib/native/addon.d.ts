@@ -3,19 +3,11 @@
  *
  * Devices are numbered: 0 is the CPU, 1 + n is `cuda:n`. A storage handle is `generation * 2^24 +
  * index`, so a use after free is caught natively. Failures throw an `Error` whose `code` is one of
- * {@link NativeErrorCode}: in `guard.ts`, since native code itself throws nothing.
+ * `NativeErrorCode`: in `guard.ts`, since native code itself throws nothing.
  */
-export type NativeErrorCode =
-  | 'SW_INVALID'
-  | 'SW_OUT_OF_MEMORY'
-  | 'SW_INDEX'
-  | 'SW_DEVICE'
-  | 'SW_UNSUPPORTED'
-  | 'SW_CLOSED'
-  | 'SW_LOST'
-  | 'SW_PEER';
+import type { NativeFailure, NativeReason } from './failure.js';
 
-/** A garbage-collection token: when it is collected, the storage it was made for is freed. */
+/** A garbage-collection token: when it is collected, its storage is freed. */
 export type Token = object;
 
 export interface NativeDeviceInfo {
@@ -33,7 +25,7 @@ export interface NativeMemoryStats {
   reservedBytes: number;
   peakAllocatedBytes: number;
   peakReservedBytes: number;
-  /** Blocks handed out and not yet freed. */
+  /** Blocks in use. */
   liveBlocks: number;
   allocations: number;
   frees: number;
@@ -45,10 +37,10 @@ export interface NativeMemoryStats {
   tokens: number;
   tokenBytes: number;
   outOfMemoryRetries: number;
-  /** Of the reserved bytes: what the kernels of each stream work in. Not in the allocated bytes. */
+  /** Reserved bytes that kernels use as scratch memory; not in the allocated bytes. */
   scratchBytes: number;
   /**
-   * Pinned host memory in tensors, and taken from the driver; counted here for the CPU and in no
+   * Pinned host memory: of tensors, and reserved from the driver. Counted for the CPU, and in no
    * other number.
    */
   pinnedBytes: number;
@@ -60,20 +52,18 @@ export interface NativeSegment {
   bytes: number;
   stream: number;
   /**
-   * `pending`: free for its stream, and still used by commands in flight. `scratch`: what kernels
-   * of a stream work in.
+   * `pending`: free for its stream, but in use by commands in flight. `scratch`: used by kernels of
+   * a stream.
    */
   blocks: { offset: number; bytes: number; state: 'allocated' | 'scratch' | 'pending' | 'free' }[];
 }
 
-/**
- * An addon as it is loaded: a function that fails returns null, and `takeFailure` says why, once.
- */
+/** A loaded addon. A function that fails returns null, and `takeFailure` then returns why, once. */
 export type NativeAddon = {
   readonly [K in keyof Addon]: Addon[K] extends (...args: infer A) => infer R
     ? (...args: A) => R | null
     : Addon[K];
-} & { takeFailure(): string };
+} & { takeFailure(): NativeFailure };
 
 export interface Addon {
   readonly abi: number;
@@ -84,8 +74,8 @@ export interface Addon {
   /** Opens cuda-backend.so. Returns undefined, or the reason why it cannot be used. */
   openBackend(path: string, cublasltCandidates: string, ncclCandidates: string): string | undefined;
   /**
-   * Tries dlopen of a library by path or soname; returns where it was found and its version, or the
-   * reason.
+   * Opens a library by path or soname; returns its path and version, or the reason why it cannot be
+   * opened.
    */
   probeLibrary(
     name: string,
@@ -96,44 +86,44 @@ export interface Addon {
   setBlocking(blocking: boolean): void;
 
   /**
-   * Of the configurations that kernels of the CUDA backend choose among; tables made for another do
-   * not fit. 0 without the backend.
+   * The version of the matmul configurations; tables of another version do not fit. 0 without the
+   * backend.
    */
   tuningVersion(): number;
   /**
-   * Replaces the device's table of measured configurations: native/cuda/kernels/matmul/matmul_table.h has
-   * its form. Empty: none. Throws, and changes nothing, for what cannot be read.
+   * Replaces the table of measured configurations of the device;
+   * native/cuda/kernels/matmul/matmul_table.h has the format. An empty text removes it. Throws, and
+   * changes nothing, for an invalid table.
    */
   loadTuning(device: number, table: string): void;
   /**
-   * Names of the configurations worth measuring for a product such as "bfloat16 nt 1 4096 4096
-   * 4096", one a line; empty for what is no product.
+   * The configurations worth measuring for a product such as "bfloat16 nt 1 4096 4096 4096", one
+   * per line; empty for an invalid product.
    */
   tuningConfigurations(device: number, product: string): string;
   /**
-   * The configuration that computed the device's last large product, and why it was taken: "stream
+   * The configuration of the last large product on the device, and why it was chosen: "stream
    * table", "library near", "wgmma:128x256 rule". Empty before the first.
    */
   lastTuned(device: number): string;
 
   /**
-   * Runs or enqueues the command in words[0 .. numWords). Outputs to be allocated get their handle
-   * written into the words. Returns undefined, or (flag 1) the token of the allocated output, or an
-   * array of tokens when there are several. With flag 2 too, undefined for a single output means
-   * that it shares the token that was returned last for a single output.
+   * Runs or enqueues the command in words[0 .. numWords) and writes the handles of allocated
+   * outputs into the words. Returns undefined, or (flag 1) the token of the allocated output, or an
+   * array of tokens. With flag 2 as well, undefined means that a single output shares the token
+   * that was returned last for one.
    */
   submit(numWords: number): undefined | Token | Token[];
 
-  /** Allocates on the stream; the handle is written to words[0]. */
+  /** Allocates on the stream; writes the handle to words[0]. */
   allocate(stream: number, bytes: number, withToken: boolean): undefined | Token;
   /**
-   * A CPU storage in host memory that a GPU reads and writes by itself; needs an open CUDA backend.
-   * The handle is written to words[0].
+   * A CPU storage in pinned host memory; needs an open CUDA backend. Writes the handle to words[0].
    */
   allocatePinned(bytes: number, withToken: boolean): undefined | Token;
   /**
-   * Zero-copy: a CPU storage over memory of an ArrayBuffer, which it keeps alive. The handle is
-   * written to words[0].
+   * A CPU storage over the memory of an ArrayBuffer, without a copy; keeps the buffer alive. Writes
+   * the handle to words[0].
    */
   adopt(
     buffer: ArrayBuffer,
@@ -145,9 +135,7 @@ export interface Addon {
   release(handle: number): void;
   /** Frees the handles in words[0 .. count). */
   releaseMany(count: number): void;
-  /**
-   * Changes the size of a storage, keeping its handle and the bytes that fit. 0 frees the memory.
-   */
+  /** Resizes a storage; keeps its handle and the bytes that fit. 0 frees the memory. */
   resize(handle: number, bytes: number, stream: number): void;
   recordStream(handle: number, stream: number): void;
 
@@ -160,11 +148,9 @@ export interface Addon {
     byteOffset: number,
     destination: ArrayBufferView,
     stream: number,
-    done: (failure: string | null) => void,
+    done: (failure: NativeFailure | null) => void,
   ): void;
-  /**
-   * Copies raw bytes between any two storages, in order with both their streams; runs on `stream`.
-   */
+  /** Copies bytes between two storages, in order with both their streams; runs on `stream`. */
   copyBytes(
     destination: number,
     destinationOffset: number,
@@ -176,20 +162,17 @@ export interface Addon {
 
   defaultStream(device: number): number;
   /**
-   * `home`: 0, or a number for each rank that shares the process: its stream takes any number of
-   * commands without waiting until some are done, and who reads on it hears of that rank's failures
-   * alone.
+   * `rankRuntime`: 0, or a number for each rank that shares the process. The stream of such a rank
+   * takes any number of commands without waiting, and its readers get the failures of that rank
+   * only.
    */
-  streamCreate(device: number, priority: number, home: number): number;
-  /**
-   * Does not wait: the thread of the stream ends when it has nothing left to do, and the id may be
-   * given out again.
-   */
+  streamCreate(device: number, priority: number, rankRuntime: number): number;
+  /** Does not wait: the thread of the stream ends when it is idle, and the id may be reused. */
   streamDestroy(stream: number): void;
-  /** Blocks; throws the first error that happened on the stream since the last synchronisation. */
+  /** Blocks; throws the first error on the stream since the last synchronisation. */
   synchronize(stream: number): void;
-  /** `failure`: as `takeFailure` says it; {@link nativeError} makes an error of it. */
-  whenDone(stream: number, done: (failure: string | null) => void): void;
+  /** {@link nativeError} makes an error of `failure`. */
+  whenDone(stream: number, done: (failure: NativeFailure | null) => void): void;
   streamQuery(stream: number): boolean;
 
   eventCreate(device: number, timing: boolean): number;
@@ -200,30 +183,30 @@ export interface Addon {
   eventSynchronize(event: number): void;
   eventElapsedMs(start: number, end: number): number;
 
-  /** Ends this process some seconds after the one that made it, whatever it does then. */
+  /** Ends this process some seconds after its parent, whatever it does then. */
   endWithParent(): void;
 
   /**
-   * Takes the exclusive lock of an open file (`flock`) without waiting. It belongs to the open
-   * file: closing it, or the end of the process, gives it back. @returns 0, or the number of the
-   * system's error: EWOULDBLOCK where another open file has it
+   * Takes an exclusive lock on an open file (`flock`) without waiting. The lock belongs to the open
+   * file and ends when that is closed or the process ends. @returns 0, or the error number of the
+   * system: EWOULDBLOCK if another open file has the lock
    */
   lockFile(fd: number): number;
 
   /**
-   * Memory that the ranks of this process share as a group of `size`, who are words[0 .. size) in
-   * their world; each joins it with {@link joinLocal}. `use` says how much: 0 for a world, 1 for a
-   * part of it, 2 for ranks that only meet in it. `group` is its name in errors.
+   * Creates the shared memory of a group of ranks of this process. The group has `size` ranks, in
+   * words[0 .. size); each joins it with {@link joinLocal}. `use` selects the amount: 0 for a
+   * world, 1 for a subgroup, 2 for a rendezvous. `group` is its name in errors.
    */
   localRegion(size: number, use: number, group: string): number;
   /** No more ranks will join. */
   dropRegion(region: number): void;
   /**
-   * For the other ranks to see: `rank` makes the `number`-th group, from 1, of the ranks words[0 ..
-   * size), called `name`, at `where`. `world`: the region or the member of a group that has all
-   * ranks. Throws where another rank has made that one of other ranks.
+   * Publishes the `number`-th group of `rank`, from 1: the ranks in words[0 .. size), its `name`,
+   * and its call site `where`. `world`: the region or the member of the world. Throws if another
+   * rank created that group with other ranks.
    */
-  announceGroup(
+  publishGroup(
     world: number,
     rank: number,
     number: number,
@@ -232,9 +215,8 @@ export interface Addon {
     where: string,
   ): void;
   /**
-   * Joining does not wait for other ranks. All calls of the member run on the stream, in order.
-   * `world` is the region of a group that has all its ranks, which are words[0 .. size) there: who
-   * leaves that before it comes is not waited for. 0: none.
+   * Joins a group without waiting for other ranks. All calls of the member run on the stream, in
+   * order. `world` is the region of the world, or 0: a rank that left the world is not waited for.
    */
   joinLocal(
     region: number,
@@ -245,10 +227,10 @@ export interface Addon {
     world: number,
   ): number;
   /**
-   * A group of processes of this machine, found by `name` (letters, digits, '-', '_', '.') and
-   * `token`, a whole number that is the same on all ranks. `use` and `group` as of {@link
-   * localRegion}; `world` as of {@link joinLocal}, but a member. `first` and `where`: the call that
-   * it is made for, which fails if it cannot be made; empty for none.
+   * A group of processes of this machine, identified by `name` (letters, digits, "-", "_", ".") and
+   * `token`, an integer that is equal on all ranks. `use` and `group` as in {@link localRegion};
+   * `world` as in {@link joinLocal}, but a member. `first` and `where`: the call that needs the
+   * group and fails if joining fails; may be empty.
    */
   joinShared(
     rank: number,
@@ -264,15 +246,15 @@ export interface Addon {
     where: string,
   ): number;
   /**
-   * The ranks of a group of hosts as a group of devices, one each: by the device's own engine. What
-   * they call is compared between the hosts. The new member takes the other's place, which leaves
-   * with it. `sharesProcess`, 0 or 1: others of the ranks are in this process.
+   * Creates a group of devices, one per rank, from a group of hosts, by the engine of the devices.
+   * The hosts compare the calls. The new member replaces the host member, which leaves with it.
+   * `sharesProcess`, 0 or 1: other ranks are in this process.
    */
   joinDevices(hostMember: number, stream: number, timeoutMs: number, sharesProcess: number): number;
   /**
-   * Cuts a group of devices into several: each of its ranks calls it, with a group of the hosts of
-   * its part, which the part takes as {@link joinDevices} does, and with a color that no other part
-   * has; or with 0, for none, and returns 0. `where` is for errors.
+   * Splits a group of devices. Each rank calls it with a group of the hosts of its subgroup, which
+   * the subgroup takes over as {@link joinDevices} does, and with the color of the subgroup; or
+   * with 0, which gives no subgroup and returns 0. `where` is for errors.
    */
   splitDevices(
     member: number,
@@ -285,19 +267,19 @@ export interface Addon {
   /** Opens gloo-engine.so. Returns undefined, or the reason why it cannot be used. */
   openGloo(path: string): string | undefined;
   /**
-   * Begins a world of ranks on several machines: others may connect to this rank at `host`, an
-   * address of this machine. Returns the addresses where they find it, one for each, of equal
-   * length; the world's id is written to words[0].
+   * Begins a world on several machines: other ranks may connect to this one at `host`, an address
+   * of this machine. Returns an address for each of them, of equal length; writes the id of the
+   * world to words[0].
    */
   glooListen(rank: number, size: number, timeoutMs: number, host: string): ArrayBuffer;
   /**
-   * Enqueues connecting to all. `addresses` are those that the other ranks have for this one, in
-   * their order.
+   * Enqueues the connections to all ranks. `addresses`: those that the other ranks returned for
+   * this one, in rank order.
    */
   glooConnect(world: number, stream: number, addresses: ArrayBuffer): void;
   /**
-   * A group of the world's ranks in words[0 .. size), which waits for them on the stream. No two
-   * have one name; `group` is what errors call it; `first` and `where` as of {@link joinShared}.
+   * Joins a group of the ranks in words[0 .. size), which waits for them on the stream. Names are
+   * unique; `group` is the name in errors; `first` and `where` as in {@link joinShared}.
    */
   glooJoin(
     world: number,
@@ -311,9 +293,8 @@ export interface Addon {
     where: string,
   ): number;
   /**
-   * Instead of {@link glooJoin}: tells those who wait for this rank in the group that it will not
-   * come, because the rank at `place` of the group gave up for a reason, or because it has left:
-   * `''`.
+   * Instead of {@link glooJoin}: informs ranks that wait in the group that this rank will not join,
+   * because the rank at `place` gave up with this reason, or because it has left: `''`.
    */
   glooDecline(
     world: number,
@@ -328,26 +309,25 @@ export interface Addon {
     place: number,
     reason: string,
   ): void;
-  /** The rank makes no more groups. */
+  /** The rank creates no more groups. */
   glooLeave(world: number, stream: number): void;
   /**
    * Enqueues the call in words[0 .. numWords): member, kind, reduction, dtype, root, count, input
-   * handle, its first byte, output handle, its first byte, number of counts, three numbers of
-   * texts; then the counts. The texts: what the program called, and where, for errors; and what the
-   * ranks must have in common beside the call, in words, which a line of advice may follow.
+   * handle, its first byte, output handle, its first byte, number of counts, the numbers of three
+   * texts; then the counts. The texts: the call and its place, for errors; and what the ranks must
+   * have in common beside the call, with an optional line of advice.
    */
   collective(numWords: number): void;
   /**
-   * What a number from 1 to 4095 stands for in the calls to come, on this thread. 0 is the empty
-   * text.
+   * Assigns a text to a number from 1 to 4095 for later calls of this thread. 0 is the empty text.
    */
   setText(number: number, text: string): void;
   /**
-   * Its present and later calls fail with the reason, on all ranks. `place`: in the group, of the
-   * rank that gives up, mostly its own.
+   * The present and later calls of the group fail with the reason on all ranks. `place`: the rank
+   * of the group that gives up, mostly its own.
    */
-  abortGroup(member: number, reason: string, place: number): void;
-  /** Once its calls are done. */
+  abortGroup(member: number, reason: NativeReason, place: number): void;
+  /** Leaves the group after its calls so far. */
   leaveGroup(member: number): void;
 
   memoryStats(device: number): NativeMemoryStats;
@@ -360,7 +340,7 @@ export interface Addon {
   liveStorages(): ArrayBuffer;
   isPinned(handle: number): boolean;
   /**
-   * Returns cached free memory to the system; with `idleMs`, only what has been free for that long.
+   * Returns cached free memory to the system; with `idleMs`, only memory that was free for so long.
    */
   emptyCache(device: number, idleMs: number): void;
   /**
@@ -368,8 +348,8 @@ export interface Addon {
    * first two words.
    */
   tokenCounts(): void;
-  /** Gives memory that the C heap holds free, of ArrayBuffers for example, back to the system. */
+  /** Returns free memory of the C heap, for example of ArrayBuffers, to the system. */
   trimHeap(): void;
-  /** Waits for everything, stops threads. Called by tests; process exit needs no call. */
+  /** Waits for everything and stops threads. For tests; process exit needs no call. */
   shutdown(): void;
 }

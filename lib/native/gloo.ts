@@ -1,22 +1,22 @@
 /**
- * gloo-engine.so: opened when ranks of several machines need it, or the doctor asks. Every
- * candidate that fails keeps its reason.
+ * Opens gloo-engine.so when ranks of several machines need it, or for the doctor. Records why each
+ * candidate failed.
  */
 import type { Addon } from './addon.js';
 import { reasonAlone } from './libraries.js';
 import { glooEngineCandidates } from './load.js';
 
-/** What its absence turns off. */
+/** What does not work without it. */
 export const WITHOUT_GLOO =
-  'CPU tensors do not pass between machines, and GPUs of several machines do not meet: install libgloo0 (to build here: libgloo-dev)';
+  'collectives between machines do not work, neither on the CPU nor on GPUs: install libgloo0 (to build here: libgloo-dev)';
 
 export interface GlooSearch {
-  /** Null where it cannot be used. */
+  /** Null if it cannot be used. */
   path: string | null;
   tried: { path: string; reason: string }[];
 }
 
-/** Opens it, once in a process. */
+/** Opens it, once per process. */
 export function openGloo(addon: Addon): GlooSearch {
   const tried: GlooSearch['tried'] = [];
   for (const path of glooEngineCandidates()) {

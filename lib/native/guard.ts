@@ -1,23 +1,22 @@
 /**
  * Errors of the addon. Native code throws nothing (native/addon/values.h says why): a call that
- * fails returns null, and what `takeFailure` then says is thrown here.
+ * fails returns null, and the failure that `takeFailure` returns is thrown here.
  */
+import { identify } from '../core/unobserved-failures.js';
 import type { Addon, NativeAddon } from './addon.js';
+import type { NativeFailure } from './failure.js';
 
-/**
- * Between the code and the message, and before what is for programs: as native/include/status.h has
- * them.
- */
-const FIELD_MARK = '\x1f';
-const FACTS_MARK = '\x1e';
+/** @internal */
+export type NativeError = Error & Pick<NativeFailure, 'code' | 'memory' | 'collective'>;
 
-/** The error for a failure as native code says it. */
-export function nativeError(failure: string): Error & { code: string; facts?: string } {
-  const codeEnd = failure.indexOf(FIELD_MARK);
-  const factsStart = failure.indexOf(FACTS_MARK);
-  const message = failure.slice(codeEnd + 1, factsStart < 0 ? undefined : factsStart);
-  const error = Object.assign(new Error(message), { code: failure.slice(0, codeEnd) });
-  return factsStart < 0 ? error : Object.assign(error, { facts: failure.slice(factsStart + 1) });
+/** The error for a native failure. @internal */
+export function nativeError(failure: NativeFailure): NativeError {
+  const { code, message, id, namesCreations, memory, collective } = failure;
+  const error = Object.assign(new Error(message), { code });
+  // Not enumerable: the message says the same to whoever prints the error.
+  Object.defineProperties(error, { memory: { value: memory }, collective: { value: collective } });
+  if (id !== 0) identify(error, { id, namesCreations });
+  return error;
 }
 
 /**

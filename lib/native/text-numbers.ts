@@ -1,9 +1,9 @@
-/** Numbers for texts that native code is told again and again: each goes over once. */
+/** Numbers for texts that native code needs repeatedly: each text passes once. */
 import type { Addon } from './addon.js';
 
 /**
- * As many as the addon keeps at a time. Programs have few, but what a call is for may say how many
- * numbers were drawn before.
+ * The addon keeps as many at a time. Programs repeat few texts, but the text of a random draw may
+ * count draws.
  */
 const MOST_TEXTS = 4096;
 
@@ -14,15 +14,15 @@ export class TextNumbers {
 
   constructor(addon: Addon) {
     this.addon = addon;
-    this.forget();
+    this.restart();
   }
 
   /**
-   * The numbers of the texts of a call, into the words from `at` on; they hold until the next call
-   * is written.
+   * Writes the numbers of the texts of a call into the words from `at` on; they are valid until the
+   * next call is written.
    */
   write(words: Float64Array, at: number, first: string, second: string, third: string): void {
-    if (this.numbers.size + 3 > MOST_TEXTS) this.forget();
+    if (this.numbers.size + 3 > MOST_TEXTS) this.restart();
     words[at] = this.numberOf(first);
     words[at + 1] = this.numberOf(second);
     words[at + 2] = this.numberOf(third);
@@ -39,8 +39,8 @@ export class TextNumbers {
     return number;
   }
 
-  /** Numbers are given out anew; a call that was enqueued keeps its texts. */
-  private forget(): void {
+  /** Starts numbering again; a call that was enqueued keeps its texts. */
+  private restart(): void {
     this.numbers.clear();
     this.numbers.set('', 0);
   }

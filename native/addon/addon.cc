@@ -1,6 +1,6 @@
-// Module entry. The experimental API level makes finalizers run during the collection itself: at
-// the stable level they wait for the event loop, so that a synchronous training loop would never
-// free anything.
+// Module entry. At the experimental API level finalizers run during garbage collection. At the
+// stable level they wait for the event loop, so a synchronous training loop would never free
+// memory.
 #include "environment.h"
 
 namespace shardwise {

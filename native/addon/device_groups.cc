@@ -1,6 +1,6 @@
-// Groups of devices by an engine of their own. Their ranks find each other by a group of their
-// hosts, which compares afterwards what they call: they tell each other the name of a new group, or
-// cut one that they have into several.
+// Groups of devices with an engine of their own. The ranks find each other through a group of their
+// hosts: they exchange the id of a new group, or split a group into several. The group of hosts
+// then compares their calls.
 #include <future>
 #include <string>
 #include <vector>
@@ -13,22 +13,27 @@
 namespace shardwise {
 
 Status Member::run_on_hosts(const CollectiveCall& call) {
-  return devices->far ? devices->far->run(call) : devices->meeting->run(call);
+  return devices->remote ? devices->remote->run(call) : devices->rendezvous->run(call);
 }
 
 namespace {
 
-// The name of a new group of devices on its way from rank 0 to all, through the group of their
-// hosts.
+ErrorText reason_of(const char* what, const ErrorText& cause) {
+  ErrorText reason;
+  Text(reason).add("%s: ", what).add_cause(cause);
+  return reason;
+}
+
+// Broadcasts the id of a new group of devices from rank 0, through the group of the hosts.
 struct IdExchange {
-  char bytes[1 + kCommIdBytes] = {};  // the first one: whether rank 0 has made one
+  char bytes[1 + kCommIdBytes] = {};  // the first byte: whether rank 0 created an id
   ErrorText error;
   std::promise<Status> done;
 
   void run(Member& host, Stream& s, const Backend& backend) {
     Failed why;
     if (s.skips(&why)) {
-      host.abort("a rank failed before it joined a group of devices");
+      host.abort(reason_of("a rank failed before it joined a group of devices", why.text));
       error = why.text;
       return done.set_value(Status{Code::Peer});
     }
@@ -46,27 +51,28 @@ struct IdExchange {
     if (!status.ok())
       error = text;
     else if (!bytes[0] && host.rank != 0)
-      fail(&error, Code::Peer, "rank %d could not make a group of devices", host.roster.rank_at(0));
+      fail(&error, Code::Peer, "rank %d could not make a group of devices",
+           host.group_info.rank_at(0));
     done.set_value(status.ok() && !bytes[0] ? Status{Code::Peer} : status);
   }
 };
 
-// A group's hosts have met, on the stream of the one of this rank.
-struct Meeting {
+// Completes when the hosts have joined their group, on the stream of this rank.
+struct Rendezvous {
   ErrorText error;
   std::promise<Status> done;
 
   void run(Member& host, Stream& s) {
     Failed why;
     if (!s.skips(&why)) return done.set_value(kOk);
-    host.abort("a rank failed before it joined a group of devices");
+    host.abort(reason_of("a rank failed before it joined a group of devices", why.text));
     error = why.text;
     done.set_value(Status{Code::Peer});
   }
 };
 
-// A group of devices cut into parts, and the part of this rank: its color, which no other part has,
-// and its place there. No color: none.
+// Splits a group of devices. Each subgroup has a unique color; without a color this rank gets no
+// subgroup.
 struct Split {
   int64_t color = -1;
   int32_t rank = 0, size = 0;
@@ -77,7 +83,7 @@ struct Split {
   ErrorText error;
   std::promise<void> done;
 
-  // On the stream of the whole group, between its calls: all ranks issue the cut in one order with
+  // Runs on the stream of the whole group, between its calls: all ranks split it in one order with
   // them.
   void run(Member& whole, Stream& s, const Backend& backend) {
     bool is_needed = false;
@@ -89,13 +95,12 @@ struct Split {
   }
 
  private:
-  // A device's engine waits for ever for a rank that does not come, or hangs later in a part that
-  // lacks one: so the hosts meet before, and tell each other what they want. All see the same, so
-  // all go on or none.
+  // A device's engine waits forever for a rank that does not come, or hangs later in a subgroup
+  // that lacks one. So the hosts exchange first what they want: either all continue or none.
   Status agree(Member& whole, Stream& s, bool* is_needed) {
     Failed why;
     if (s.skips(&why)) {
-      whole.abort("a rank failed before it split a group of devices");
+      whole.abort(reason_of("a rank failed before it split a group of devices", why.text));
       error = why.text;
       return Status{Code::Peer};
     }
@@ -114,11 +119,12 @@ struct Split {
     call.name = "DeviceMesh";
     call.where = where.c_str();
     call.error = &error;
-    const Status met = whole.run_on_hosts(call);
-    return met.ok() ? check(whole.roster, all, is_needed) : met;
+    const Status reached = whole.run_on_hosts(call);
+    return reached.ok() ? check(whole.group_info, all, is_needed) : reached;
   }
 
-  Status check(const comm::Roster& roster, const std::vector<int64_t>& all, bool* is_needed) {
+  Status check(const comm::GroupInfo& group_info, const std::vector<int64_t>& all,
+               bool* is_needed) {
     for (size_t i = 0; i < all.size(); i += 2) {
       if (all[i] < 0) continue;
       *is_needed = true;
@@ -129,72 +135,73 @@ struct Split {
           &error, Code::Peer,
           "DeviceMesh%s%s: the ranks make different meshes: rank %d expects %lld of them in its "
           "group, and %lld make one. Make the same meshes in the same order on all ranks.",
-          where.empty() ? "" : " at ", where.c_str(), roster.rank_at(static_cast<int32_t>(i / 2)),
-          static_cast<long long>(all[i + 1]), static_cast<long long>(came));
+          where.empty() ? "" : " at ", where.c_str(),
+          group_info.rank_at(static_cast<int32_t>(i / 2)), static_cast<long long>(all[i + 1]),
+          static_cast<long long>(came));
     }
     return kOk;
   }
 };
 
-// What compares the calls of a group whose hosts have met; null for one of a single rank over
-// nothing.
-std::unique_ptr<comm::CallWatch> watch_of(Member& member) {
-  DevicePart& part = *member.devices;
-  Member& host = *part.meeting;
+// The watchdog of a group whose hosts have joined; null for a single rank without connections.
+std::unique_ptr<comm::Watchdog> watch_of(Member& member) {
+  DeviceMembership& part = *member.devices;
+  Member& host = *part.rendezvous;
   const auto region = host.shared();
-  if (region && region->watched()) return std::make_unique<comm::WatchGroup>(region, member.rank);
+  if (region && region->has_watchdogs())
+    return std::make_unique<comm::ShmWatchdog>(region, member.rank);
   if (!host.connected.engine) return nullptr;
-  auto far = std::make_unique<comm::FarWatch>(host.connected.engine, host.connected.handle,
-                                              member.roster, member.rank, member.size);
-  part.far = far.get();
-  return far;
+  auto remote = std::make_unique<comm::RemoteWatchdog>(host.connected.engine, host.connected.handle,
+                                                       member.group_info, member.rank, member.size);
+  part.remote = remote.get();
+  return remote;
 }
 
-// Those who wait for this rank, or will, need not.
+// Fails the group of the hosts, so that no rank waits for this one.
 void decline(Member& host, Status status, const ErrorText& error) {
   const auto region = host.shared();
-  if (region && region->watched())
-    region->fail_group(status.code, error.text);
+  if (region && region->has_watchdogs())
+    region->fail_group(status.code, error);
   else if (host.connected.engine)
-    host.connected.engine->fail(host.connected.handle, status.code, error.text);
+    host.connected.engine->fail(host.connected.handle, status.code, error);
 }
 
-// A member of the device's engine, or why there is none, and its watch.
+// Sets the member of the device's engine with its watchdog, or fails.
 Status begin(Member& member, const Backend& backend, Status status, void* made, ErrorText* error) {
   if (!status.ok()) {
-    decline(*member.devices->meeting, status, *error);
+    decline(*member.devices->rendezvous, status, *error);
     return status;
   }
   member.devices->handle = made;
   auto watch = watch_of(member);
   if (watch)
-    member.joined(&comm::kWatchedEngine,
-                  comm::watched_member(std::move(watch), backend.comm, made));
+    member.joined(&comm::kWatchdogEngine,
+                  comm::watchdog_member(std::move(watch), backend.comm, made));
   else
     member.joined(backend.comm, made);
   return status;
 }
 
-// A member that takes the meeting over, by its id. `make(member, stream, &handle, error)` runs on
-// the stream's thread.
+// Creates a member that takes over the group of the hosts, by its id. `make(member, stream,
+// &handle, error)` runs on the stream's thread.
 template <class Make>
-napi_value new_device_member(napi_env env, int64_t meeting_id, int64_t stream, int64_t timeout_ms,
-                             const Backend* backend, Make make) {
-  auto part = std::make_unique<DevicePart>();
-  const auto meeting = part->meeting = member_argument(env, meeting_id);
-  if (!meeting) return nullptr;
+napi_value new_device_member(napi_env env, int64_t rendezvous_id, int64_t stream,
+                             int64_t timeout_ms, const Backend* backend, Make make) {
+  auto part = std::make_unique<DeviceMembership>();
+  const auto rendezvous = part->rendezvous = member_argument(env, rendezvous_id);
+  if (!rendezvous) return nullptr;
   const auto join = [backend, make](Member& member, Stream& s, ErrorText* error) {
     void* made = nullptr;
     const Status status = make(member, s, &made, error);
     return begin(member, *backend, status, made, error);
   };
-  napi_value id = new_member(env, stream, meeting->rank, meeting->roster, timeout_ms, {}, join,
-                             std::move(part));
-  if (id) state_of(env).members.erase(meeting_id);
+  napi_value id = new_member(env, stream, rendezvous->rank, rendezvous->group_info, timeout_ms, {},
+                             join, std::move(part));
+  if (id) state_of(env).members.erase(rendezvous_id);
   return id;
 }
 
-// Of the stream's device, with collectives of its own; null, and noted, for another.
+// The backend of the stream's device, if it has collectives; else null, with a failure recorded.
 const Backend* device_backend(napi_env env, Stream* stream) {
   const Backend* backend = stream ? stream->backend() : nullptr;
   if (backend && backend->comm) return backend;
@@ -202,8 +209,8 @@ const Backend* device_backend(napi_env env, Stream* stream) {
   return nullptr;
 }
 
-// joinDevices(host member, stream, timeoutMs, sharesProcess): the same ranks, for memory of the
-// stream's device. It leaves with the new member.
+// joinDevices(host member, stream, timeoutMs, sharesProcess): a group of the same ranks for memory
+// of the stream's device. The host member leaves with the new one.
 napi_value join_devices(napi_env env, napi_callback_info info) {
   int64_t args[4];
   if (!read_integers(env, info, 4, args)) return nullptr;
@@ -232,8 +239,8 @@ napi_value join_devices(napi_env env, napi_callback_info info) {
 }
 
 // splitDevices(member, host member or 0, stream, timeoutMs, color, where): every rank of the
-// member's group calls it, with a group of the hosts of its part. 0: it gets no part, and returns
-// 0.
+// member's group calls it, with the group of the hosts of its subgroup. 0: it gets no subgroup, and
+// the call returns 0.
 napi_value split_devices(napi_env env, napi_callback_info info) {
   int64_t args[6];
   napi_value raw[6] = {};
@@ -258,22 +265,22 @@ napi_value split_devices(napi_env env, napi_callback_info info) {
     split->color = args[4];
     split->rank = host->rank;
     split->size = host->size;
-    auto meeting = std::make_shared<Meeting>();
+    auto rendezvous = std::make_shared<Rendezvous>();
     id = new_device_member(
         env, args[1], args[2], args[3], backend,
-        [split, meeting, backend](Member&, Stream&, void** made, ErrorText* error) {
+        [split, rendezvous, backend](Member&, Stream&, void** made, ErrorText* error) {
           split->done.get_future().get();
-          const Status met = meeting->done.get_future().get();
-          if (split->status.ok() && !met.ok()) backend->comm->destroy(split->made);
-          const Status status = split->status.ok() ? met : split->status;
+          const Status reached = rendezvous->done.get_future().get();
+          if (split->status.ok() && !reached.ok()) backend->comm->destroy(split->made);
+          const Status status = split->status.ok() ? reached : split->status;
           if (status.ok())
             *made = split->made;
           else
-            *error = split->status.ok() ? meeting->error : split->error;
+            *error = split->status.ok() ? rendezvous->error : split->error;
           return status;
         });
     if (!id) return nullptr;
-    host->stream->enqueue([host, meeting](Stream& s) { meeting->run(*host, s); });
+    host->stream->enqueue([host, rendezvous](Stream& s) { rendezvous->run(*host, s); });
   }
   whole->stream->enqueue([whole, split, backend](Stream& s) { split->run(*whole, s, *backend); });
   return id;

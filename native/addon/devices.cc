@@ -1,4 +1,4 @@
-// Devices, backends and libraries: what is there, and why something is not. Memory statistics.
+// Devices, backends and libraries: which exist, and why others do not. Memory statistics.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -19,13 +19,13 @@ void set_text(napi_env env, napi_value object, const char* key, const char* valu
   set_property(env, object, key, text_value(env, value));
 }
 
-// Nothing, or why the backend cannot be used.
+// Returns nothing, or why the backend cannot be used.
 napi_value open_backend(napi_env env, napi_callback_info info) {
   napi_value args[3] = {};
   size_t argc = 3;
   napi_get_cb_info(env, info, &argc, args, nullptr, nullptr);
   Devices& devices = Devices::get();
-  std::lock_guard<std::mutex> lock(devices.mutex);  // a worker may open it too
+  std::lock_guard<std::mutex> lock(devices.mutex);  // a worker may open it at the same time
   if (devices.cuda.load()) return nullptr;
   const std::string path = string_argument(env, args[0]), cublaslt = string_argument(env, args[1]);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -52,8 +52,8 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// The symbols that may be called for a version, by their signatures; a name from JavaScript is
-// never called as it comes.
+// The symbols that return a version, by their signatures. A name from JavaScript is never called
+// directly.
 double version_of(const std::string& symbol, void* entry) {
   int a = 0, b = 0;
   if (symbol == "cublasLtGetVersion")
@@ -64,7 +64,7 @@ double version_of(const std::string& symbol, void* entry) {
   return known && reinterpret_cast<int (*)(int*)>(entry)(&a) == 0 ? a : 0;
 }
 
-// Opens a library for a look at its version. It stays open: unloading CUDA libraries is not safe.
+// Opens a library to read its version. It stays open: unloading CUDA libraries is not safe.
 napi_value probe_library(napi_env env, napi_callback_info info) {
   napi_value args[2] = {}, result = nullptr;
   size_t argc = 2;
@@ -114,7 +114,7 @@ napi_value device_info(napi_env env, napi_callback_info info) {
   ErrorText error;
   const auto code = static_cast<int32_t>(device);
   Status status = Devices::get().backend(code)->device_info(Devices::index(code), &found, &error);
-  if (!status.ok()) return fail_call(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error);
   napi_value result = nullptr;
   napi_create_object(env, &result);
   set_text(env, result, "name", found.name);
@@ -133,8 +133,8 @@ napi_value set_blocking(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// The tuning of a device's backend, of a number and a text given by JavaScript; null, and noted,
-// where there is none.
+// The tuning of a device's backend, from a device number and a text; null, with a failure recorded,
+// if it has none.
 const Tuning* tuning_arguments(napi_env env, napi_callback_info info, int32_t* index,
                                std::string* text) {
   int64_t args[2] = {0, 0};
@@ -163,7 +163,7 @@ napi_value load_tuning(napi_env env, napi_callback_info info) {
   if (!tuning) return nullptr;
   ErrorText error;
   const Status status = tuning->load(device, table.c_str(), &error);
-  return status.ok() ? nullptr : fail_call(env, status.code, error.text);
+  return status.ok() ? nullptr : fail_call(env, status.code, error);
 }
 
 napi_value tuning_configurations(napi_env env, napi_callback_info info) {
@@ -226,7 +226,7 @@ napi_value memory_stats(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// Into the shared words: how many tokens are alive, and the bytes of their storages, on all
+// Writes to the shared words: the number of live tokens and the bytes of their storages, on all
 // devices.
 napi_value token_counts(napi_env env, napi_callback_info) {
   Environment& state = state_of(env);
@@ -251,7 +251,7 @@ napi_value empty_cache(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// What the C heap keeps of freed memory, ArrayBuffers above all; glibc has this call, other C
+// Freed memory that the C heap keeps, mostly of ArrayBuffers. glibc has this call; other C
 // libraries need none.
 extern "C" int malloc_trim(size_t keep) __attribute__((weak));
 

@@ -29,8 +29,8 @@ CachingAllocator* Devices::allocator(int32_t code) {
   return kept.load();
 }
 
-// Its memory is freed as a GPU's is: kept for reuse until emptyCache, because giving it back waits
-// for every device.
+// Its memory is kept for reuse until emptyCache, like that of a GPU, because returning it waits for
+// every device.
 CachingAllocator* Devices::pinned_allocator() {
   if (CachingAllocator* found = pinned_kept.load(std::memory_order_acquire)) return found;
   std::lock_guard<std::mutex> lock(mutex);
@@ -51,7 +51,7 @@ CachingAllocator* Devices::pinned_allocator() {
 void Gate::post(Completion* completion) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!alive) {
-    // References of an environment that has ended went with it.
+    // The references were deleted with the environment.
     if (completion->staging) give_staging(completion->staging, completion->bytes);
     delete completion;
     return;
@@ -78,26 +78,30 @@ void finish(Environment& state, Completion* completion) {
   napi_get_global(env, &receiver);
   Stream* stream = state.stream(completion->stream);
   ErrorText known;
-  // Once the failure is taken, the stream has new work, which may wait for what JavaScript has yet
-  // to do.
+  // After the failure is taken the stream runs new work, which may wait for JavaScript.
   if (completion->code == Code::Ok)
     stream->verify(completion->sequence);
   else if (stream->failed() || stream->backend()->asynchronous)
     state.synchronize(*stream, &known);
+  // The device reports no id; the stream assigned one as it took the failure.
+  Failure taken;
+  if (completion->code != Code::Ok && completion->error.details.id == 0 &&
+      stream->failure_of(completion->sequence, &taken))
+    completion->error.details.id = taken.text.details.id;
   if (completion->code == Code::Ok && stream->backend()->asynchronous)
     completion->code = state.check_others(*stream, &completion->error).code;
   if (completion->code == Code::Ok) {
     napi_get_null(env, &argument);
   } else {
-    fail_call(env, completion->code, completion->error.text);
+    fail_call(env, completion->code, completion->error);
     argument = take_failure(env);
   }
   napi_delete_reference(env, completion->callback);
   if (completion->keep_alive) napi_delete_reference(env, completion->keep_alive);
   delete completion;
   napi_value ignored = nullptr, thrown = nullptr;
-  // What the callback throws is an uncaught exception; left pending, it would keep the completions
-  // behind it from being told. V8 has made its message by then, and nothing collects before it is
+  // An exception of the callback is an uncaught exception. Left pending, it would stop the
+  // completions behind it. V8 has created its message by then, and no collection runs before it is
   // taken.
   if (napi_call_function(env, receiver, callback, 1, &argument, &ignored) ==
           napi_pending_exception &&
@@ -120,7 +124,7 @@ void on_completions(napi_env env, napi_value, void*, void*) {
   for (Completion* each : done) finish(state, each);
 }
 
-// That have not ended.
+// Environments that have not ended.
 std::atomic<int> environments{0};
 
 }  // namespace
@@ -128,7 +132,7 @@ std::atomic<int> environments{0};
 Environment::Environment(napi_env e) : env(e), gate(std::make_shared<Gate>()) {
   napi_value buffer = nullptr, name = nullptr;
   void* data = nullptr;
-  // A worker may be stopped while it loads the addon: from then on the engine makes no values.
+  // A worker may be stopped while it loads the addon: from then on the engine creates no values.
   if (napi_create_arraybuffer(env, kWordBytes, &data, &buffer) != napi_ok) return;
   words = static_cast<double*>(data);
   environments++;
@@ -152,7 +156,7 @@ void Environment::close() {
     if (gate->function) napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
   }
   abort_all_groups(*this, "the program of another rank has ended");
-  // All are drained before the first goes: commands of one may wait for another.
+  // Drains all before the first is destroyed: commands of one may wait for another.
   Failure ignored;
   for (auto& each : streams) each->synchronize(&ignored);
   storages.for_each([&](int64_t, StorageEntry& entry) {
@@ -160,10 +164,10 @@ void Environment::close() {
   });
   if (pinned_pool >= 0)
     Devices::get().pinned_allocator()->close_pool(static_cast<uint32_t>(pinned_pool));
-  // closes their pools: the allocators belong to the process, and keep nothing that points here
+  // closes their pools: the allocators belong to the process, and keep no pointer to this
   streams.clear();
   storages = StorageTable{};
-  // What other threads go on with; the process that ends needs nothing.
+  // For other threads that continue; a process that ends needs nothing.
   if (--environments > 0) trim_c_heap();
 }
 
@@ -203,13 +207,13 @@ void Environment::park_stream(Stream& stream) {
   parked.push_back(&stream);
 }
 
-// One with a failure that nobody took stays parked: it skips commands.
+// A stream with an untaken failure stays parked: it skips commands.
 Stream* Environment::reuse_stream(int32_t device, int32_t priority) {
   for (Stream* each : parked) each->reap();
   const auto fits = [&](Stream* s) {
     return s->device_code() == device && s->priority() == priority && s->idle() && !s->failed();
   };
-  // the thread of the last may still be there
+  // the thread of the most recent may still run
   const auto found = std::find_if(parked.rbegin(), parked.rend(), fits);
   if (found == parked.rend()) return nullptr;
   Stream* stream = *found;
@@ -218,11 +222,11 @@ Stream* Environment::reuse_stream(int32_t device, int32_t priority) {
 }
 
 void Environment::touch(StorageEntry& entry, Stream& stream) {
-  // Before its first use, memory may still be in use by commands of its home that came before:
-  // those of whoever had the block before.
+  // Before its first use, memory may still be in use by earlier commands of its owner stream: those
+  // of the previous owner of the block.
   const Block* inherited =
       !entry.last_stream && entry.block && entry.block->progress ? entry.block : nullptr;
-  Stream* before = inherited ? entry.home : entry.last_stream;
+  Stream* before = inherited ? entry.owner : entry.last_stream;
   if (before != &stream && before) {
     Stream& other = *before;
     const uint64_t sequence = inherited ? inherited->sequence : entry.last_sequence;
@@ -237,7 +241,7 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
         const bool recorded =
             event->create(&ignored).ok() &&
             event->backend->event_record(event->handle, s.native(), &ignored).ok();
-        // Without an event the others wait until this thread has waited.
+        // Without an event the other streams wait until this thread has waited.
         if (!recorded) s.backend()->stream_synchronize(s.native(), &ignored);
         std::lock_guard<std::mutex> lock(event->mutex);
         event->recorded.store(1);
@@ -262,20 +266,20 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
       stream.enqueue([writer, written](Stream& s) { s.inherit_failure(*writer, written); });
     }
   }
-  if (entry.home != &stream) {
+  if (entry.owner != &stream) {
     bool known = false;
     for (Stream* each : entry.other_streams) known = known || each == &stream;
     if (!known) entry.other_streams.push_back(&stream);
   }
   entry.last_stream = &stream;
-  // not a number of the stream before, which this one may never come to
+  // not a number of the previous stream, which this one may never reach
   entry.last_sequence = stream.submitted();
 }
 
 void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
   entry.writer = &stream;
   entry.written = stream.submitted();
-  if (whole) entry.lost.reset();
+  if (whole) entry.no_value.reset();
 }
 
 Status Environment::synchronize(Stream& stream, ErrorText* error) {
@@ -283,24 +287,26 @@ Status Environment::synchronize(Stream& stream, ErrorText* error) {
   const Status status = stream.synchronize(&failure);
   if (status.ok()) return stream.backend()->asynchronous ? check_others(stream, error) : kOk;
   lose_results(stream, failure);
-  note_told(failure, stream.home());
+  mark_reported(failure, stream.rank_runtime());
   *error = failure.text;
   return status;
 }
 
-// Streams of other ranks that share the process keep it: those are told by theirs.
-void Environment::note_told(const Failure& failure, int64_t home) {
+// Streams of other ranks keep the failure: it is reported to them separately.
+void Environment::mark_reported(const Failure& failure, int64_t rank_runtime) {
   for (auto& each : streams) {
     Failure same;
-    if (each->home() == home && each->take(failure, &same)) lose_results(*each, same);
+    if (each->rank_runtime() == rank_runtime && each->take(failure, &same))
+      lose_results(*each, same);
   }
   for (auto& [id, member] : members)
-    if (member->stream == failure.origin && member->stream->home() == home) member->note_told();
+    if (member->stream == failure.origin && member->stream->rank_runtime() == rank_runtime)
+      member->mark_reported();
 }
 
-// A GPU tells of a bad index on the stream where it happened, while what was computed from it may
-// be read on another. Streams of ranks that share the process are left alone: their failures are
-// not this one's, and they may wait for it.
+// A GPU reports a bad index on the stream where it happened, while dependent results may be read on
+// another one. Streams of other ranks are skipped: their failures are not this rank's, and they may
+// wait for it.
 Status Environment::check_others(const Stream& read, ErrorText* error) {
   for (auto& each : streams) {
     const Backend* backend = each->backend();
@@ -312,7 +318,7 @@ Status Environment::check_others(const Stream& read, ErrorText* error) {
     const Status status = synchronize(*each, error);
     if (!status.ok()) return status;
   }
-  return members.empty() ? kOk : check_groups(read.home(), error);
+  return members.empty() ? kOk : check_groups(read.rank_runtime(), error);
 }
 
 void Environment::lose_results(Stream& stream, const Failure& failure) {
@@ -320,25 +326,25 @@ void Environment::lose_results(Stream& stream, const Failure& failure) {
   std::vector<Stream*> readers;
   storages.for_each([&](int64_t, StorageEntry& entry) {
     if (entry.writer != &stream || entry.written < failure.first) return;
-    entry.lost = cause;
+    entry.no_value = cause;
     readers.insert(readers.end(), entry.other_streams.begin(), entry.other_streams.end());
-    readers.push_back(entry.home);
+    readers.push_back(entry.owner);
   });
-  // Other streams went on with what they found: nothing that they wrote since they were last known
-  // to be well can be trusted.
+  // Other streams continued with invalid inputs: everything that they wrote since they were last
+  // verified is invalid.
   storages.for_each([&](int64_t, StorageEntry& entry) {
     for (const Stream* reader : readers)
       if (reader != &stream && entry.writer == reader && entry.written > reader->verified())
-        entry.lost = cause;
+        entry.no_value = cause;
   });
 }
 
 Status check_value(const StorageEntry& entry, ErrorText* error) {
-  if (!entry.lost) return kOk;
-  return fail(error, Code::Lost,
+  if (!entry.no_value) return kOk;
+  return fail(error, Code::NoValue,
               "the tensor has no value: what should have computed it was skipped after an earlier "
               "failure: %.300s",
-              entry.lost->c_str());
+              entry.no_value->c_str());
 }
 
 namespace {
@@ -352,8 +358,8 @@ struct LastUse {
   }
 };
 
-// Runs `then` once the streams beside its home have done what they were given with the entry: the
-// last one runs it, on its native thread or a thread of the backend, so it must not wait.
+// Runs `then` when all streams other than the owner have finished their commands with the entry.
+// The last one runs it, on its native thread or a thread of the backend, so it must not wait.
 void when_others_are_done(const StorageEntry& entry, std::function<void()> then) {
   const LastUse shared{
       std::make_shared<std::atomic<int>>(static_cast<int>(entry.other_streams.size())),
@@ -387,14 +393,14 @@ void Environment::release_block(const StorageEntry& entry, bool collected) {
   Block* block = entry.block;
   if (!block) return;
   CachingAllocator* allocator = entry.allocator;
-  const std::atomic<uint64_t>* home = entry.home->progress();
-  const uint64_t sequence = entry.home->submitted();
+  const std::atomic<uint64_t>* progress = entry.owner->progress();
+  const uint64_t sequence = entry.owner->submitted();
   if (entry.other_streams.empty()) {
-    allocator->free(block, collected, home, sequence);
+    allocator->free(block, collected, progress, sequence);
   } else {
-    // Its home may be behind all the others.
-    when_others_are_done(entry, [block, allocator, home, sequence] {
-      allocator->free_later(block, home, sequence);
+    // The owner may be behind all the others.
+    when_others_are_done(entry, [block, allocator, progress, sequence] {
+      allocator->free_later(block, progress, sequence);
     });
   }
 }

@@ -1,5 +1,5 @@
-// State of one JavaScript environment (the main thread or a worker): its storages, streams, events,
-// and the way back from native threads. Devices and their allocators belong to the process.
+// State of one JavaScript environment (the main thread or a worker): its storages, streams and
+// events, and completions from native threads. Devices and their allocators belong to the process.
 #pragma once
 #include <node_api.h>
 
@@ -13,7 +13,7 @@
 #include "texts.h"
 #include "values.h"
 
-// In cpu/backend.cc.
+// Defined in cpu/backend.cc.
 extern "C" const shardwise::Backend* shardwise_cpu_backend();
 
 namespace shardwise {
@@ -23,7 +23,7 @@ constexpr int64_t kWordBytes = 2 << 20;
 // Work to be finished on the JavaScript thread: a promise to settle, staging memory to copy out.
 struct Completion {
   uint32_t stream = 0;
-  uint64_t sequence = 0;  // of its command on the stream
+  uint64_t sequence = 0;  // of the command on the stream
   napi_ref callback = nullptr;
   napi_ref keep_alive = nullptr;  // the destination's ArrayBuffer
   void* staging = nullptr;
@@ -37,8 +37,8 @@ struct Completion {
   }
 };
 
-// Native threads post completions through this; it outlives the environment, which closes it when
-// it ends.
+// Native threads post completions here. The gate outlives the environment, which closes it when it
+// ends.
 struct Gate {
   std::mutex mutex;
   bool alive = true;
@@ -48,8 +48,8 @@ struct Gate {
   void post(Completion* completion);
 };
 
-// One token for a few small storages that were made one after the other: a token costs as much as a
-// small kernel, and what a storage is kept for too long is at most this much.
+// A token for a few small storages that were allocated in sequence: a token costs as much as a
+// small kernel, and sharing keeps at most this much memory too long.
 struct SharedToken {
   static constexpr int kMost = 4;
   static constexpr int64_t kMostBytes = 512;
@@ -66,8 +66,7 @@ class Region;
 
 struct Environment {
   explicit Environment(napi_env env);
-  // When the environment ends. The object itself stays: the engine still finalises tokens after
-  // this.
+  // Called when the environment ends. The object stays: the engine finalises tokens after this.
   void close();
 
   napi_env env;
@@ -76,61 +75,60 @@ struct Environment {
   StorageTable storages;
   std::vector<std::unique_ptr<Stream>> streams;
   std::unordered_map<int32_t, uint32_t> default_streams;  // by device code
-  // streams that JavaScript let go of; storages and blocks may still name them
+  // streams that JavaScript destroyed; storages and blocks may still refer to them
   std::vector<Stream*> parked;
   std::unordered_map<uint32_t, std::shared_ptr<Event>> events;
   uint32_t next_event = 1;
   std::unordered_map<int64_t, std::shared_ptr<Member>> members;  // of process groups
-  // that groups of ranks of this process share
+  // of groups of ranks of this process
   std::unordered_map<int64_t, std::shared_ptr<comm::Region>> regions;
-  // that groups of ranks of several machines are made over
+  // connections for groups across machines
   std::unordered_map<int64_t, std::shared_ptr<GlooWorld>> worlds;
   int64_t next_member = 1;
   TextTable texts;
   std::shared_ptr<Gate> gate;
-  int64_t pinned_pool = -1;  // in the allocator of pinned memory; opened on first use
+  int64_t pinned_pool = -1;  // in the allocator of pinned memory; -1 before first use
   int pending_completions = 0;
   bool blocking = false;
   bool closed = false;
   CallFailure failure;
-  // the command being read; keeps its memory from one to the next
+  // the present command; its memory is reused
   void* decoded = nullptr;
 
   int64_t tokens = 0, token_bytes = 0;
-  SharedToken* shared_token = nullptr;  // the last one made, while JavaScript holds it
+  SharedToken* shared_token = nullptr;  // the last token, while JavaScript holds it
   int64_t external_delta = 0;           // to be reported to the engine
-  // of ArrayBuffers whose storages were freed, perhaps during a collection: let go of after it
+  // of ArrayBuffers whose storages were freed, perhaps in a garbage collection; deleted after it
   std::vector<napi_ref> dropped_refs;
 
   Stream* stream(int64_t id);
   Stream* default_stream(int32_t device, ErrorText* error);
   Stream* open_stream(int32_t device, int32_t priority, ErrorText* error);
-  // Lets the thread of a stream end, and keeps the stream for reuse_stream: sharing it only orders
-  // more than is needed.
+  // Ends the thread of a stream and keeps the stream for reuse_stream: sharing it only orders more
+  // than needed.
   void park_stream(Stream& stream);
   Stream* reuse_stream(int32_t device, int32_t priority);
   void release(int64_t handle, bool collected);
-  // Gives the block back in the order of its home, once every stream that used it is done. Does not
-  // wait.
+  // Frees the block in the order of its owner stream, once all streams that used it are done. Does
+  // not wait.
   void release_block(const StorageEntry& entry, bool collected);
-  // Orders `stream` after the last use of the storage, and notes this one.
+  // Orders `stream` after the last use of the storage, and records this use.
   void touch(StorageEntry& entry, Stream& stream);
-  // Fails where the memory of an adopted ArrayBuffer was transferred away. In lent.cc.
+  // Fails if the memory of an adopted ArrayBuffer was transferred. Defined in borrowed.cc.
   Status check_adopted(const StorageEntry& entry, ErrorText* error);
-  // Notes that a command of the stream writes to the storage, all of it or a part.
+  // Records that a command of the stream writes to the storage, all or part of it.
   void write(StorageEntry& entry, Stream& stream, bool whole);
-  // Waits for the device. What commands that failed or were skipped should have written is marked
-  // as lost.
+  // Waits for the device. Storages that failed or skipped commands should have written are marked
+  // as having no value.
   Status synchronize(Stream& stream, ErrorText* error);
-  // The failure of another stream of a GPU, or of a process group, that nobody has been told of.
+  // An unreported failure of another stream of a GPU, or of a process group.
   Status check_others(const Stream& read, ErrorText* error);
-  // The failure of a process group, of those of one rank where several share the process, that
-  // nobody has been told of.
-  Status check_groups(int64_t home, ErrorText* error);
+  // An unreported failure of a process group of this rank.
+  Status check_groups(int64_t rank_runtime, ErrorText* error);
   void settle_accounts();  // reports external memory, deletes dropped references
   void expect_completion();
-  // A failure is told once to a rank, whichever of its streams meet it. Does not wait.
-  void note_told(const Failure& failure, int64_t home);
+  // Reports a failure once to a rank, whichever of its streams meet it. Does not wait.
+  void mark_reported(const Failure& failure, int64_t rank_runtime);
 
  private:
   void lose_results(Stream& stream, const Failure& failure);
@@ -139,13 +137,13 @@ struct Environment {
 // The process's devices. Device code 0 is the CPU, 1 + n is cuda:n.
 struct Devices {
   const Backend* cpu = shardwise_cpu_backend();
-  std::atomic<const Backend*> cuda{nullptr};  // set once, under the mutex, and read by all threads
+  std::atomic<const Backend*> cuda{nullptr};     // set once under the mutex, read by all threads
   std::atomic<const GlooEngine*> gloo{nullptr};  // likewise
   static constexpr int32_t kMaxDevices = 65;
   std::mutex mutex;
-  // made on first use, never destroyed
+  // created on first use, never destroyed
   std::array<std::atomic<CachingAllocator*>, kMaxDevices> allocators{};
-  // the CPU's, but its memory is what cuda->host_allocate gives
+  // the CPU backend, but with memory of cuda->host_allocate
   Backend pinned{};
   std::atomic<CachingAllocator*> pinned_kept{};
 
@@ -154,11 +152,11 @@ struct Devices {
   static int32_t index(int32_t code) { return code == 0 ? 0 : code - 1; }
   bool valid(int64_t code);
   CachingAllocator* allocator(int32_t code);
-  CachingAllocator* pinned_allocator();  // made on first use; cuda must be there
+  CachingAllocator* pinned_allocator();  // created on first use; requires cuda
 };
 
 Environment& state_of(napi_env env);
-// Gives what the C heap keeps of freed memory back to the system.
+// Returns freed memory of the C heap to the system.
 void trim_c_heap();
 
 void export_submit(Environment& state, napi_value exports);
@@ -170,12 +168,12 @@ void export_groups(napi_env env, napi_value exports);
 void export_device_groups(napi_env env, napi_value exports);
 void export_gloo(napi_env env, napi_value exports);
 void export_process(napi_env env, napi_value exports);
-// Calls that wait for other ranks fail; every member leaves.
+// Fails calls that wait for other ranks; every member leaves.
 void abort_all_groups(Environment& state, const char* reason);
 
-// Fails where an earlier failure left the storage without a value.
+// Fails if an earlier failure left the storage without a value.
 Status check_value(const StorageEntry& entry, ErrorText* error);
-// Null when the storage shares the token that was returned last.
+// Null if the storage shares the token that was returned last.
 napi_value share_token(Environment& state, int64_t handle, StorageEntry& entry);
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry);
 Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle,

@@ -1,5 +1,5 @@
-// Groups of ranks of several machines, by gloo-engine.so. Their addresses pass through JavaScript
-// once, when the world begins.
+// Groups across machines, through gloo-engine.so. Addresses pass through JavaScript once, when the
+// world begins.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace shardwise {
 
 namespace {
 
-// openGloo(path): nothing, or why it cannot be used.
+// openGloo(path): returns nothing, or why it cannot be used.
 napi_value open_gloo(napi_env env, napi_callback_info info) {
   napi_value arg = nullptr;
   size_t argc = 1;
@@ -39,8 +39,8 @@ std::shared_ptr<GlooWorld> world_argument(napi_env env, int64_t id) {
   return nullptr;
 }
 
-// glooListen(rank, size, timeoutMs, host): the addresses where the others find this rank, one for
-// each; the world's id is written to words[0].
+// glooListen(rank, size, timeoutMs, host): returns an address for each other rank; writes the id of
+// the world to words[0].
 napi_value gloo_listen(napi_env env, napi_callback_info info) {
   int64_t args[4];
   napi_value raw[4] = {}, addresses = nullptr;
@@ -60,14 +60,15 @@ napi_value gloo_listen(napi_env env, napi_callback_info info) {
   const Status status =
       engine->listen(string_argument(env, raw[3]).c_str(), world->rank, world->size, args[2],
                      &world->handle, static_cast<char*>(bytes), &error);
-  if (!status.ok()) return fail_call(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error);
   Environment& state = state_of(env);
   state.words[0] = static_cast<double>(state.next_member);
   state.worlds[state.next_member++] = std::move(world);
   return addresses;
 }
 
-// glooConnect(world, stream, addresses): on the stream's thread, because it waits for the others.
+// glooConnect(world, stream, addresses): runs on the stream's thread, because it waits for the
+// other ranks.
 napi_value gloo_connect(napi_env env, napi_callback_info info) {
   int64_t args[3];
   napi_value raw[3] = {};
@@ -85,13 +86,13 @@ napi_value gloo_connect(napi_env env, napi_callback_info info) {
   stream->enqueue([world, addresses](Stream& s) {
     ErrorText error;
     const Status status = world->engine->connect(world->handle, addresses.data(), &error);
-    if (!status.ok()) s.set_error(status.code, error.text);
+    if (!status.ok()) s.set_error(status.code, error);
   });
   return nullptr;
 }
 
-// A group as both calls below take it; its ranks are in words[0 .. size). Throws and returns false
-// for what is none.
+// The arguments of the two calls below; the ranks are in words[0 .. size). Records a failure and
+// returns false if they are invalid.
 struct GroupArguments {
   std::shared_ptr<GlooWorld> world;
   std::string name, label;
@@ -99,7 +100,7 @@ struct GroupArguments {
   std::vector<int32_t> ranks;
   int64_t rank, size, stream, timeout_ms;
 
-  // Of glooDecline.
+  // For glooDecline only.
   int64_t place = 0;
   std::string reason;
 
@@ -153,7 +154,7 @@ napi_value gloo_join(napi_env env, napi_callback_info info) {
                         ErrorText reason;
                         if (!member.is_aborted(&reason)) return status;
                         Text text(*error);
-                        text.add("group \"%s\": ", group.label.c_str()).add_text(reason.text);
+                        text.add("group \"%s\": ", group.label.c_str()).add_cause(reason);
                         return status;
                       }
                       member.connected = {group.world->engine, made};
@@ -163,7 +164,7 @@ napi_value gloo_join(napi_env env, napi_callback_info info) {
 }
 
 // glooDecline(world, rank, size, stream, timeoutMs, name, label, first, where, place, reason):
-// instead of joining it, for those who wait there.
+// informs ranks that wait there that this rank will not join.
 napi_value gloo_decline(napi_env env, napi_callback_info info) {
   GroupArguments group;
   if (!group.read(env, info, true)) return nullptr;
@@ -176,7 +177,7 @@ napi_value gloo_decline(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// glooLeave(world, stream): once groups that are being made are there.
+// glooLeave(world, stream): runs after groups that are being created.
 napi_value gloo_leave(napi_env env, napi_callback_info info) {
   int64_t args[2];
   if (!read_integers(env, info, 2, args)) return nullptr;

@@ -1,4 +1,4 @@
-// A rank's connections to the other ranks of the world, where these are on several machines.
+// The connections of a rank to the other ranks of a world on several machines.
 #pragma once
 #include "../include/gloo_engine.h"
 

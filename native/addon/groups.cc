@@ -1,5 +1,6 @@
 // Process groups as JavaScript sees them: small integers. A member's calls run on one stream, in
 // order; joining and leaving are calls too, so that JavaScript never waits for other ranks.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -8,9 +9,9 @@
 #include "../comm/host_engine.h"
 #include "../comm/messages.h"
 #include "../comm/staged_engine.h"
+#include "borrowed.h"
 #include "gloo_world.h"
 #include "join.h"
-#include "lent.h"
 
 namespace shardwise {
 
@@ -18,16 +19,16 @@ namespace {
 
 constexpr int64_t kCallWords = 14;
 
-// The group of `size` ranks of the world that words[0 .. size) are.
-comm::Roster read_roster(Environment& state, std::string name, int64_t size) {
-  comm::Roster roster{std::move(name), {}};
+// The group of the ranks in words[0 .. size).
+comm::GroupInfo read_group_info(Environment& state, std::string name, int64_t size) {
+  comm::GroupInfo group_info{std::move(name), {}};
   for (int64_t i = 0; i < size && i < kWordBytes / 8; i++)
-    roster.ranks.push_back(static_cast<int32_t>(to_integer(state.words[i])));
-  return roster;
+    group_info.ranks.push_back(static_cast<int32_t>(to_integer(state.words[i])));
+  return group_info;
 }
 
-bool fits(const comm::Roster& roster, const comm::Origin& origin) {
-  for (int32_t rank : roster.ranks)
+bool fits(const comm::GroupInfo& group_info, const comm::Origin& origin) {
+  for (int32_t rank : group_info.ranks)
     if (origin.region && (rank < 0 || rank >= origin.region->size())) return false;
   return true;
 }
@@ -43,10 +44,10 @@ Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Reg
   return status;
 }
 
-bool is_use(int64_t use) { return use >= 0 && use <= static_cast<int64_t>(comm::Use::Meeting); }
+bool is_use(int64_t use) { return use >= 0 && use <= static_cast<int64_t>(comm::Use::Rendezvous); }
 
-// localRegion(size, use, group): the memory that ranks of this process share, who are words[0 ..
-// size).
+// localRegion(size, use, group): creates the shared memory of the ranks in words[0 .. size), which
+// share this process.
 napi_value local_region(napi_env env, napi_callback_info info) {
   int64_t args[3];
   napi_value raw[3] = {};
@@ -55,10 +56,10 @@ napi_value local_region(napi_env env, napi_callback_info info) {
   ErrorText error;
   std::shared_ptr<comm::Region> region;
   Environment& state = state_of(env);
-  const auto roster = read_roster(state, string_argument(env, raw[2]), args[0]);
+  const auto group_info = read_group_info(state, string_argument(env, raw[2]), args[0]);
   const Status status = comm::Region::in_process(static_cast<int32_t>(args[0]), 0, &region, &error,
-                                                 static_cast<comm::Use>(args[1]), roster);
-  if (!status.ok()) return fail_call(env, status.code, error.text);
+                                                 static_cast<comm::Use>(args[1]), group_info);
+  if (!status.ok()) return fail_call(env, status.code, error);
   state.regions[state.next_member] = region;
   return number_value(env, static_cast<double>(state.next_member++));
 }
@@ -69,9 +70,9 @@ napi_value drop_region(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// announceGroup(the world's region or member, rank, number, size, name, where): of the ranks
+// publishGroup(the world's region or member, rank, number, size, name, where): the ranks are in
 // words[0 .. size).
-napi_value announce_group(napi_env env, napi_callback_info info) {
+napi_value publish_group(napi_env env, napi_callback_info info) {
   int64_t args[6];
   napi_value raw[6] = {};
   if (!read_integers(env, info, 6, args, raw, 0b110000)) return nullptr;
@@ -81,13 +82,13 @@ napi_value announce_group(napi_env env, napi_callback_info info) {
   const auto world = found != state.regions.end()    ? found->second
                      : member != state.members.end() ? member->second->shared()
                                                      : nullptr;
-  if (!world || !world->has_boards() || args[1] < 0 || args[1] >= world->size()) return nullptr;
+  if (!world || !world->has_registries() || args[1] < 0 || args[1] >= world->size()) return nullptr;
   ErrorText error;
-  const auto roster = read_roster(state, string_argument(env, raw[4]), args[3]);
+  const auto group_info = read_group_info(state, string_argument(env, raw[4]), args[3]);
   const Status status =
-      comm::announce_group(*world, static_cast<int32_t>(args[1]), static_cast<uint64_t>(args[2]),
-                           roster, string_argument(env, raw[5]).c_str(), &error);
-  return status.ok() ? nullptr : fail_call(env, status.code, error.text);
+      comm::publish_group(*world, static_cast<int32_t>(args[1]), static_cast<uint64_t>(args[2]),
+                          group_info, string_argument(env, raw[5]).c_str(), &error);
+  return status.ok() ? nullptr : fail_call(env, status.code, error);
 }
 
 // joinLocal(region, rank, size, stream, timeoutMs, the world's region or 0)
@@ -105,16 +106,16 @@ napi_value join_local(napi_env env, napi_callback_info info) {
                      "their groups of the same ranks, in one order");
   const auto world = state.regions.find(args[5]);
   const comm::Origin origin{world == state.regions.end() ? nullptr : world->second, {}};
-  if (!fits(region->roster(), origin))
+  if (!fits(region->group_info(), origin))
     return fail_call(env, Code::Invalid, "a rank is not of the world");
-  return new_member(env, args[3], args[1], region->roster(), args[4], {},
+  return new_member(env, args[3], args[1], region->group_info(), args[4], {},
                     [region, origin](Member& member, Stream& s, ErrorText* error) {
                       return join_host(member, s, region, origin, error);
                     });
 }
 
 // joinShared(rank, size, stream, timeoutMs, token, use, the world's member or 0, name, group,
-// first, where): processes of this machine.
+// first, where): for processes of one machine.
 napi_value join_shared(napi_env env, napi_callback_info info) {
   int64_t args[11];
   napi_value raw[11] = {};
@@ -129,17 +130,17 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
   const std::shared_ptr<Member> world = known == state.members.end() ? nullptr : known->second;
   const FirstCall first{string_argument(env, raw[9]), string_argument(env, raw[10])};
   return new_member(
-      env, args[2], args[0], read_roster(state, string_argument(env, raw[8]), args[1]), args[3],
+      env, args[2], args[0], read_group_info(state, string_argument(env, raw[8]), args[1]), args[3],
       first, [=](Member& member, Stream& s, ErrorText* error) {
         const auto has_given_up = [&member](ErrorText* why) {
           ErrorText reason;
           if (!member.is_aborted(&reason)) return false;
           Text text(*why);
-          text.add("group \"%s\": ", member.roster.name.c_str()).add_text(reason.text);
+          text.add("group \"%s\": ", member.group_info.name.c_str()).add_cause(reason);
           return true;
         };
         const comm::Origin origin{world ? world->shared() : nullptr, has_given_up};
-        if (!fits(member.roster, origin))
+        if (!fits(member.group_info, origin))
           return fail(error, Code::Invalid, "a rank is not of the world");
         comm::SegmentOptions options;
         options.name = name.c_str();
@@ -148,7 +149,7 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
         options.rank = member.rank;
         options.timeout_ms = join_timeout;
         options.use = use;
-        options.roster = member.roster;
+        options.group_info = member.group_info;
         options.origin = &origin;
         std::shared_ptr<comm::Region> region;
         const Status status = comm::Region::between_processes(options, &region, error);
@@ -156,13 +157,13 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
       });
 }
 
-// A call with what it points to.
+// A call with the data that it points to.
 struct OwnedCall {
   std::shared_ptr<Member> member;
   CollectiveCall call{};
-  std::vector<int64_t> counts;  // then those that are sent
+  std::vector<int64_t> counts;  // then the send counts
   SharedText name, where, about;
-  LentCopy lent;  // what it sends, where that lies in an ArrayBuffer
+  BorrowedCopy borrowed;  // its input, if that is in an ArrayBuffer
 };
 
 // setText(number, text)
@@ -224,7 +225,7 @@ Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText*
   return kOk;
 }
 
-// The memory of an operand, with its bounds checked; `elements` 0 may have none.
+// The memory of an operand, after a check of its bounds. `elements` 0 may have no memory.
 Status operand(Environment& state, const Member& member, const CollectiveCall& call,
                const double* words, int64_t elements, StorageEntry** entry, char** data,
                ErrorText* error) {
@@ -252,8 +253,10 @@ void run_call(Stream& s, OwnedCall& owned) {
   Member& member = *owned.member;
   Failed why;
   if (s.skips(&why)) {
-    // What it would have contributed was not computed: the others must not wait for it.
-    member.abort(("a rank failed before " + *owned.name + ": " + why.text.text).c_str());
+    // The input was not computed: the other ranks must not wait for it.
+    ErrorText reason;
+    Text(reason).add("a rank failed before %s: ", owned.name->c_str()).add_cause(why.text);
+    member.abort(reason);
     return;
   }
   ErrorText text;
@@ -266,7 +269,7 @@ void run_call(Stream& s, OwnedCall& owned) {
   if (!status.ok())
     s.set_error(status.code == Code::Unsupported || status.code == Code::OutOfMemory ? status.code
                                                                                      : Code::Peer,
-                text.text);
+                text);
 }
 
 // collective(words)
@@ -293,17 +296,18 @@ napi_value collective(napi_env env, napi_callback_info info) {
                     "the result would lie in the memory of an ArrayBuffer, which may go while "
                     "other ranks are waited for. Use a copy: clone()");
     if (status.ok() && in && in->adopted) {
-      status = copy_lent(from, extent.in * item_size(owned->call.dtype), &owned->lent, &error);
-      from = owned->lent.get();
+      status =
+          copy_borrowed(from, extent.in * item_size(owned->call.dtype), &owned->borrowed, &error);
+      from = owned->borrowed.get();
     }
   }
-  if (!status.ok()) return fail_call(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error);
   owned->call.in = from;
   owned->call.out = to;
   Stream& stream = *owned->member->stream;
   if (in) state.touch(*in, stream);
   if (out) state.touch(*out, stream);
-  // A plain pointer needs no memory in the function, which runs once.
+  // A plain pointer needs no allocation in the function, which runs once.
   stream.enqueue(
       [call = owned.release()](Stream& s) { run_call(s, *std::unique_ptr<OwnedCall>(call)); });
   if (in) in->last_sequence = stream.submitted();
@@ -312,6 +316,47 @@ napi_value collective(napi_env env, napi_callback_info info) {
     state.write(*out, stream, false);
   }
   return nullptr;
+}
+
+constexpr uint32_t kMostItems = 4096;  // the longest list in a reason
+
+uint32_t length_of(napi_env env, napi_value list) {
+  uint32_t length = 0;
+  return napi_get_array_length(env, list, &length) == napi_ok ? std::min(length, kMostItems) : 0;
+}
+
+int32_t rank_value(napi_env env, napi_value value) {
+  double number = 0;
+  napi_get_value_double(env, value, &number);
+  const int64_t rank = to_integer(number);
+  return rank >= 0 && rank <= INT32_MAX ? static_cast<int32_t>(rank) : 0;
+}
+
+// Reads a NativeReason of lib/native/failure.ts.
+void read_reason(napi_env env, napi_value given, ErrorText* reason) {
+  Text text(*reason);
+  text.add("%s", string_argument(env, property(env, given, "message")).c_str());
+  const napi_value ranks = property(env, given, "ranks"), calls = property(env, given, "calls");
+  const comm::GroupInfo world{"", {}};
+  comm::DetailsWriter details(world);
+  napi_value each = nullptr;
+  for (uint32_t i = 0; i < length_of(env, ranks); i++)
+    if (napi_get_element(env, ranks, i, &each) == napi_ok)
+      details.blame(rank_value(env, each), nullptr);
+  for (uint32_t i = 0; i < length_of(env, calls); i++) {
+    if (napi_get_element(env, calls, i, &each) != napi_ok) continue;
+    const std::string op = string_argument(env, property(env, each, "op")),
+                      where = string_argument(env, property(env, each, "where"));
+    details.knows(rank_value(env, property(env, each, "rank")),
+                  comm::site_of({op.c_str(), where.c_str()}));
+  }
+  if (length_of(env, ranks) + length_of(env, calls) > 0) details.add_to(text);
+  double id = 0;
+  bool names_creations = false;
+  napi_get_value_double(env, property(env, given, "id"), &id);
+  napi_get_value_bool(env, property(env, given, "namesCreations"), &names_creations);
+  reason->details.id = id > 0 && id < 9007199254740992.0 ? static_cast<uint64_t>(id) : 0;
+  reason->details.names_creations = names_creations ? 1 : 0;
 }
 
 // abortGroup(member, reason, place of the rank that gives up)
@@ -323,11 +368,13 @@ napi_value abort_group(napi_env env, napi_callback_info info) {
   if (!member) return nullptr;
   if (args[2] < 0 || args[2] >= member->size)
     return fail_call(env, Code::Invalid, "the rank is not of the group");
-  member->abort(string_argument(env, raw[1]).c_str(), static_cast<int32_t>(args[2]));
+  ErrorText reason;
+  read_reason(env, raw[1], &reason);
+  member->abort(reason, static_cast<int32_t>(args[2]));
   return nullptr;
 }
 
-// leaveGroup(member): once its calls are done.
+// leaveGroup(member): leaves after the calls so far.
 napi_value leave_group(napi_env env, napi_callback_info info) {
   int64_t id;
   if (!read_integers(env, info, 1, &id)) return nullptr;
@@ -361,26 +408,28 @@ void add_first_call(const FirstCall& call, const Member& member, ErrorText* text
   const comm::Site site = comm::site_of({call.name.c_str(), call.where.c_str()});
   message.add("%s", site.name);
   comm::describe_place(message, site);
-  message.add(": ").add_text(why.text);
-  comm::Note note = {};
-  note.print.call = 1;
-  note.site = site;
-  const comm::Roster roster{"", member.roster.ranks};  // the text says which group it is
-  comm::Facts(roster, note, member.rank).add_to(message);
+  message.add(": ").add_cause(why);
+  comm::CallRecord record = {};
+  record.print.call = 1;
+  record.site = site;
+  // the text already names the group
+  const comm::GroupInfo group_info{"", member.group_info.ranks};
+  comm::DetailsWriter(group_info, record, member.rank).add_to(message);
 }
 
-// Results of a group that gave up are undefined, whatever was computed from them too.
-Status Environment::check_groups(int64_t home, ErrorText* error) {
+// Results of a failed group are undefined, and so are values computed from them.
+Status Environment::check_groups(int64_t rank_runtime, ErrorText* error) {
   Status worst = kOk;
   for (auto& [id, member] : members) {
-    if (member->stream->home() != home) continue;
+    if (member->stream->rank_runtime() != rank_runtime) continue;
     Failure failure;
     failure.status = member->failure(&failure.text);
     if (failure.status.ok()) continue;
+    with_id(failure.text);
     failure.first = 1;
     failure.origin = member->stream;
     lose_results(*member->stream, failure);
-    note_told(failure, home);
+    mark_reported(failure, rank_runtime);
     member->stream->give_up(failure);
     worst = Status{Code::Peer};
     *error = failure.text;
@@ -389,7 +438,9 @@ Status Environment::check_groups(int64_t home, ErrorText* error) {
 }
 
 void abort_all_groups(Environment& state, const char* reason) {
-  for (auto& [id, member] : state.members) member->abort(reason);
+  ErrorText why = error_text(reason);
+  with_id(why);
+  for (auto& [id, member] : state.members) member->abort(why);
   for (auto& [id, member] : state.members)
     member->stream->enqueue([m = member](Stream&) { m->leave(); });
   state.members.clear();
@@ -400,7 +451,7 @@ void abort_all_groups(Environment& state, const char* reason) {
 void export_groups(napi_env env, napi_value exports) {
   export_function<local_region>(env, exports, "localRegion");
   export_function<drop_region>(env, exports, "dropRegion");
-  export_function<announce_group>(env, exports, "announceGroup");
+  export_function<publish_group>(env, exports, "publishGroup");
   export_function<join_local>(env, exports, "joinLocal");
   export_function<join_shared>(env, exports, "joinShared");
   export_function<set_text>(env, exports, "setText");

@@ -1,5 +1,5 @@
-// One rank's membership in a process group. The engine's part is made on the native thread of the
-// stream, and aborted from any other.
+// The membership of a rank in a process group. The engine's member is created on the native thread
+// of the stream; any thread may abort it.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -12,43 +12,44 @@
 namespace shardwise {
 
 namespace comm {
-class FarWatch;
+class RemoteWatchdog;
 class Region;
 }  // namespace comm
 
 struct Member;
 
-// What a member has beside its engine if that is the device's own.
-struct DevicePart {
-  // The same ranks by their hosts, who find each other there; it leaves with this one.
-  std::shared_ptr<Member> meeting;
-  // of the device's engine, which the member's engine may only watch
+// The state of a member with an engine of its device.
+struct DeviceMembership {
+  // The group of the hosts of these ranks, through which they find each other; leaves with this
+  // member.
+  std::shared_ptr<Member> rendezvous;
+  // the member of the device's engine; the watchdog engine may wrap it
   void* handle = nullptr;
-  comm::FarWatch* far = nullptr;  // through which the meeting's calls go from then on
+  comm::RemoteWatchdog* remote = nullptr;  // runs the calls of the hosts from then on
 };
 
-// A host's connections in a group, where the ranks are on several machines.
+// The member of a group across machines.
 struct Connected {
-  const GlooEngine* engine = nullptr;  // null: none
+  const GlooEngine* engine = nullptr;  // null if there are no connections
   void* handle = nullptr;
 };
 
 struct Member {
   Stream* stream;
-  int32_t rank, size;   // its place in the group
-  comm::Roster roster;  // what errors call that
+  int32_t rank, size;          // the rank in the group
+  comm::GroupInfo group_info;  // for errors
   int64_t timeout_ms;
-  std::unique_ptr<DevicePart> devices;  // null: of host memory
-  Connected connected;                  // written as it joins, and read behind that
+  std::unique_ptr<DeviceMembership> devices;  // null for host memory
+  Connected connected;                        // written while joining, read afterwards
 
   void joined(const CommEngine* made_by, void* made) {
     std::lock_guard<std::mutex> lock(mutex);
     engine = made_by;
     handle = made;
     if (engine) engine->set_timeout(handle, timeout_ms);
-    if (engine && aborted) engine->abort(handle, reason.text);
+    if (engine && aborted) engine->abort(handle, reason);
   }
-  // What a group of hosts shares; null before it has joined, and where it shares nothing.
+  // Shared memory of a group of hosts; null before it has joined, and if it shares none.
   void shares(std::shared_ptr<comm::Region> memory) {
     std::lock_guard<std::mutex> lock(mutex);
     region = std::move(memory);
@@ -57,24 +58,25 @@ struct Member {
     std::lock_guard<std::mutex> lock(mutex);
     return region;
   }
-  // `place`: of another rank that gives up and may not come to say so; -1: this one.
-  void abort(const char* why, int32_t place = -1) {
+  // `place`: another rank that gives up, if it may not come to say so; -1: this rank.
+  void abort(const ErrorText& why, int32_t place = -1) {
     std::lock_guard<std::mutex> lock(mutex);
     if (!aborted) {
       Text text(reason);
-      comm::describe_abort(text, roster, place < 0 ? rank : place, why);
+      comm::describe_abort(text, group_info, place < 0 ? rank : place, why);
+      with_id(reason);
     }
     aborted = true;
-    if (engine) engine->abort(handle, reason.text);
-    if (devices) devices->meeting->abort(why, place);
+    if (engine) engine->abort(handle, reason);
+    if (devices) devices->rendezvous->abort(why, place);
   }
-  // Before an engine is there: whether to go on joining.
+  // Polled while joining: true gives up.
   bool is_aborted(ErrorText* why = nullptr) {
     std::lock_guard<std::mutex> lock(mutex);
-    if (aborted) fail(why, Code::Peer, "%s", reason.text);
+    if (aborted) fail_with(why, Code::Peer, reason);
     return aborted;
   }
-  // Why an engine that reports later has given up; once.
+  // The failure of an engine that reports later; returned once.
   Status failure(ErrorText* error) {
     std::lock_guard<std::mutex> lock(mutex);
     if (!engine || failed) return kOk;
@@ -82,31 +84,31 @@ struct Member {
     failed = !status.ok();
     return status;
   }
-  // The failure has been told another way.
-  void note_told() {
+  // Marks the failure as reported in another way.
+  void mark_reported() {
     ErrorText ignored;
     failure(&ignored);
   }
-  // On one thread at a time: its stream's, as it joins and leaves there. That of a group of devices
-  // runs the calls of its meeting too, once it has taken it over, and leaves it.
+  // Called on one thread at a time, its stream's. The stream of a group of devices also runs the
+  // calls of its hosts once it has taken them over.
   Status run(const CollectiveCall& call) {
     if (engine) return engine->run(handle, call);
     return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
   }
-  // Of a group of devices: a collective of its hosts.
+  // Runs a collective of the hosts of a group of devices.
   Status run_on_hosts(const CollectiveCall& call);
   void leave() {
     const CommEngine* left = nullptr;
     {
-      // To destroy may take long: JavaScript must not wait for the lock meanwhile.
+      // destroy may take long: JavaScript must not wait for the lock meanwhile.
       std::lock_guard<std::mutex> lock(mutex);
       std::swap(left, engine);
       region.reset();
     }
-    // the engine takes both with it
-    if (devices) devices->far = nullptr, devices->handle = nullptr;
+    // the engine destroys both
+    if (devices) devices->remote = nullptr, devices->handle = nullptr;
     if (left) left->destroy(handle);
-    if (devices) devices->meeting->leave();
+    if (devices) devices->rendezvous->leave();
   }
 
  private:

@@ -7,16 +7,17 @@ namespace shardwise {
 
 namespace {
 
-// What the engine is told of one storage; capped so that a device of 140 GB does not make it
-// collect without pause.
+// The size of one storage that the engine accounts for, capped so that a device of 140 GB does not
+// cause endless collections.
 int64_t reported(const StorageEntry& entry) {
   const int64_t bytes =
-      entry.home && entry.home->backend()->asynchronous ? entry.bytes / 16 : entry.bytes;
+      entry.owner && entry.owner->backend()->asynchronous ? entry.bytes / 16 : entry.bytes;
   constexpr int64_t cap = 64 << 20;
   return bytes < cap ? bytes : cap;
 }
 
-// Runs inside a collection: no JavaScript, no locks that are held while the engine is called.
+// Runs inside a collection: must not call JavaScript, nor take locks that are held while the engine
+// is called.
 void on_collected(node_api_basic_env, void* data, void* hint) {
   static_cast<Environment*>(hint)->release(reinterpret_cast<int64_t>(data), true);
 }
@@ -41,19 +42,19 @@ uint32_t pinned_pool(Environment& state) {
   return static_cast<uint32_t>(state.pinned_pool);
 }
 
-// The stream of pinned memory is the CPU's.
+// Pinned memory belongs to the CPU's stream.
 Status allocate_bytes(Environment& state, StorageEntry& entry, Stream& stream, int64_t bytes,
                       bool pinned, ErrorText* error) {
   entry.bytes = bytes;
   entry.device = stream.device_code();
-  entry.home = &stream;
+  entry.owner = &stream;
   entry.pinned = pinned;
   if (bytes == 0) return kOk;
   entry.allocator = pinned ? Devices::get().pinned_allocator() : stream.allocator();
   const uint32_t pool = pinned ? pinned_pool(state) : stream.pool();
   Status status = entry.allocator->allocate(bytes, pool, &entry.block, error);
   if (status.code == Code::OutOfMemory && !stream.idle()) {
-    // Freed blocks that commands in flight still use can be returned once those are done.
+    // Freed blocks in use by commands in flight can be returned when those finish.
     stream.wait(stream.submitted());
     status = entry.allocator->allocate(bytes, pool, &entry.block, error);
   }
@@ -61,13 +62,13 @@ Status allocate_bytes(Environment& state, StorageEntry& entry, Stream& stream, i
   return status;
 }
 
-// The handle goes into the words; returns the token, if one is wanted.
+// Writes the handle to the words; returns the token if one is wanted.
 napi_value allocated(Environment& state, Stream& stream, int64_t bytes, bool with_token,
                      bool pinned) {
   ErrorText error;
   int64_t handle;
   const Status status = allocate_storage(state, stream, bytes, &handle, &error, pinned);
-  if (!status.ok()) return fail_call(state.env, status.code, error.text);
+  if (!status.ok()) return fail_call(state.env, status.code, error);
   state.words[0] = static_cast<double>(handle);
   return with_token ? make_token(state, handle, *state.storages.find(handle)) : nullptr;
 }
@@ -91,7 +92,7 @@ napi_value allocate_pinned(napi_env env, napi_callback_info info) {
   state.settle_accounts();
   ErrorText error;
   Stream* stream = state.default_stream(0, &error);
-  if (!stream) return fail_call(env, Code::Device, error.text);
+  if (!stream) return fail_call(env, Code::Device, error);
   if (args[0] < 0)
     return fail_call(env, Code::Invalid, "allocatePinned: sizes must not be negative");
   return allocated(state, *stream, args[0], args[1] != 0, true);
@@ -118,13 +119,13 @@ napi_value adopt(napi_env env, napi_callback_info info) {
   state.settle_accounts();
   ErrorText error;
   Stream* stream = state.default_stream(0, &error);
-  if (!stream) return fail_call(env, Code::Device, error.text);
+  if (!stream) return fail_call(env, Code::Device, error);
   StorageEntry* entry;
   const int64_t handle = state.storages.add(&entry);
   if (!handle) return fail_call(env, Code::OutOfMemory, "too many tensors are alive");
   entry->data = static_cast<char*>(data) + args[1];
   entry->bytes = args[2];
-  entry->home = stream;
+  entry->owner = stream;
   napi_ref ref;
   napi_create_reference(env, raw[0], 1, &ref);
   entry->adopted = ref;
@@ -158,7 +159,7 @@ napi_value release_many(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// The old block goes back in stream order, so commands in flight may still use it.
+// Frees the old block in stream order, so commands in flight may still use it.
 napi_value resize(napi_env env, napi_callback_info info) {
   int64_t args[3];
   if (!read_integers(env, info, 3, args)) return nullptr;
@@ -172,13 +173,13 @@ napi_value resize(napi_env env, napi_callback_info info) {
     return fail_call(env, Code::Invalid,
                      "resize_: this storage shows memory of an ArrayBuffer and cannot be resized");
   if (args[1] < 0) return fail_call(env, Code::Invalid, "resize_: sizes must not be negative");
-  // the pool of pinned memory is in the order of one stream
-  if (entry->pinned) stream = entry->home;
+  // the pool of pinned memory follows one stream
+  if (entry->pinned) stream = entry->owner;
   state.touch(*entry, *stream);
   ErrorText error;
   StorageEntry fresh;
   Status status = allocate_bytes(state, fresh, *stream, args[1], entry->pinned, &error);
-  if (!status.ok()) return fail_call(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error);
   const int64_t kept = args[1] < entry->bytes ? args[1] : entry->bytes;
   if (kept > 0) {
     char *to = fresh.data, *from = entry->data;
@@ -187,7 +188,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
       const CopyKind kind =
           s.backend()->asynchronous ? CopyKind::DeviceToDevice : CopyKind::HostToHost;
       Status copied = s.backend()->copy(s.native(), to, from, kept, kind, &text);
-      if (!copied.ok()) s.set_error(copied.code, text.text);
+      if (!copied.ok()) s.set_error(copied.code, text);
     });
   }
   if (entry->token_bytes >= 0) state.token_bytes += args[1] - entry->bytes;
@@ -196,8 +197,8 @@ napi_value resize(napi_env env, napi_callback_info info) {
   entry->allocator = fresh.allocator;
   entry->data = fresh.data;
   entry->bytes = args[1];
-  // The new block is of this stream, and no other has seen it.
-  entry->home = stream;
+  // The new block belongs to this stream, and no other has used it.
+  entry->owner = stream;
   entry->other_streams.clear();
   entry->last_sequence = stream->submitted();
   return nullptr;
@@ -211,7 +212,7 @@ napi_value record_stream(napi_env env, napi_callback_info info) {
   Stream* stream = state.stream(args[1]);
   if (!entry || !stream)
     return fail_call(env, Code::Closed, "recordStream: the storage or stream is gone");
-  bool known = entry->home == stream;
+  bool known = entry->owner == stream;
   for (Stream* each : entry->other_streams) known = known || each == stream;
   if (!known) entry->other_streams.push_back(stream);
   return nullptr;
@@ -227,8 +228,9 @@ napi_value is_pinned(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// An ArrayBuffer of four numbers for each storage of this environment: handle, bytes, device, and
-// where the memory is from: 0 the device's allocator, 1 an ArrayBuffer, 2 pinned memory.
+// Returns an ArrayBuffer with four numbers for each storage of this environment: handle, bytes,
+// device, and the origin of its memory: 0 the device's allocator, 1 an ArrayBuffer, 2 pinned
+// memory.
 napi_value live_storages(napi_env env, napi_callback_info) {
   StorageTable& storages = state_of(env).storages;
   size_t count = 0;
@@ -263,7 +265,7 @@ Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64
 
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry) {
   napi_value token = nullptr;
-  // Refused in a worker that is being stopped; the storage then goes with its environment.
+  // Fails in a worker that is being stopped; the storage is then freed with its environment.
   if (napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state,
                            &token) != napi_ok)
     return nullptr;

@@ -1,4 +1,4 @@
-// This process: the one that made it, and its locks of files.
+// This process: its parent, and its file locks.
 #include <errno.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -15,31 +15,31 @@ namespace shardwise {
 
 namespace {
 
-constexpr useconds_t kLookUs = 250'000, kGraceUs = 2'000'000;
+constexpr useconds_t kPollUs = 250'000, kGraceUs = 2'000'000;
 
-// The system's own signal at the parent's end (PR_SET_PDEATHSIG) comes at the end of the thread
-// that started us, which may be a worker's.
+// The system's signal at the parent's end (PR_SET_PDEATHSIG) comes when the thread that started
+// this process ends, which may be a worker.
 void end_after(pid_t parent) {
-  while (getppid() == parent) usleep(kLookUs);
-  usleep(kGraceUs);  // a program that comes to its event loop hears of it there, and ends in order
+  while (getppid() == parent) usleep(kPollUs);
+  usleep(kGraceUs);  // a program that reaches its event loop notices there, and ends in order
   kill(getpid(), SIGKILL);
 }
 
-// endWithParent(): also in a loop that never comes back.
+// endWithParent(): works even in an endless loop.
 napi_value end_with_parent(napi_env, napi_callback_info) {
   static std::once_flag once;
   std::call_once(once, [] {
     try {
       std::thread(end_after, getppid()).detach();
-    } catch (...) {  // no thread to be had: the event loop is left
+    } catch (...) {  // no thread available: only the event loop checks
     }
   });
   return nullptr;
 }
 
-// lockFile(fd): an exclusive lock, without waiting; 0 or the number of the system's error. It
-// belongs to the open file, so it ends with the process, and other processes see it from any
-// namespace or container.
+// lockFile(fd): takes an exclusive lock without waiting; returns 0 or the error number of the
+// system. The lock belongs to the open file, so it ends with the process, and other processes see
+// it from any container on the machine.
 napi_value lock_file(napi_env env, napi_callback_info info) {
   int64_t fd = 0;
   if (!read_integers(env, info, 1, &fd)) return nullptr;

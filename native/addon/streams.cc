@@ -25,7 +25,7 @@ napi_value default_stream(napi_env env, napi_callback_info info) {
   if (!Devices::get().valid(device)) return fail_call(env, Code::Device, "there is no such device");
   ErrorText error;
   Stream* stream = state_of(env).default_stream(static_cast<int32_t>(device), &error);
-  return stream ? number_value(env, stream->id()) : fail_call(env, Code::Device, error.text);
+  return stream ? number_value(env, stream->id()) : fail_call(env, Code::Device, error);
 }
 
 // streamCreate(device, priority, home)
@@ -39,11 +39,11 @@ napi_value stream_create(napi_env env, napi_callback_info info) {
   const auto device = static_cast<int32_t>(args[0]), priority = static_cast<int32_t>(args[1]);
   Stream* stream = state.reuse_stream(device, priority);
   if (!stream) stream = state.open_stream(device, priority, &error);
-  if (stream) stream->set_home(args[2]);
-  return stream ? number_value(env, stream->id()) : fail_call(env, Code::Device, error.text);
+  if (stream) stream->set_rank_runtime(args[2]);
+  return stream ? number_value(env, stream->id()) : fail_call(env, Code::Device, error);
 }
 
-// Does not wait. The id stays good: storages may still name the stream as their home.
+// Does not wait. The id stays valid: storages may still name the stream as their owner.
 napi_value stream_destroy(napi_env env, napi_callback_info info) {
   int64_t id;
   if (!read_integers(env, info, 1, &id)) return nullptr;
@@ -58,7 +58,7 @@ napi_value synchronize(napi_env env, napi_callback_info info) {
   if (!stream) return nullptr;
   ErrorText error;
   Status status = state_of(env).synchronize(*stream, &error);
-  return status.ok() ? nullptr : fail_call(env, status.code, error.text);
+  return status.ok() ? nullptr : fail_call(env, status.code, error);
 }
 
 napi_value stream_query(napi_env env, napi_callback_info info) {
@@ -70,7 +70,7 @@ napi_value stream_query(napi_env env, napi_callback_info info) {
   bool done = true;
   ErrorText error;
   const Status status = stream->backend()->stream_query(stream->native(), &done, &error);
-  return status.ok() ? boolean_value(env, done) : fail_call(env, status.code, error.text);
+  return status.ok() ? boolean_value(env, done) : fail_call(env, status.code, error);
 }
 
 napi_value event_create(napi_env env, napi_callback_info info) {
@@ -84,7 +84,7 @@ napi_value event_create(napi_env env, napi_callback_info info) {
   event->timing = args[1] != 0;
   ErrorText error;
   Status status = event->create(&error);
-  if (!status.ok()) return fail_call(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error);
   Environment& state = state_of(env);
   state.events[state.next_event] = event;
   return number_value(env, state.next_event++);
@@ -107,7 +107,7 @@ napi_value event_record(napi_env env, napi_callback_info info) {
     return fail_call(env, Code::Invalid, "the event and the stream are of different devices");
   event->requested++;
   event->recorder = stream;
-  event->home = stream->home();
+  event->rank_runtime = stream->rank_runtime();
   stream->enqueue([event](Stream& s) { event->record(s); });
   event->sequence = stream->submitted();
   return nullptr;
@@ -127,7 +127,7 @@ napi_value event_wait(napi_env env, napi_callback_info info) {
     Status status = s.backend() == event->backend
                         ? s.backend()->event_wait(event->handle, s.native(), &text)
                         : event->backend->event_synchronize(event->handle, &text);
-    if (!status.ok()) s.set_error(status.code, text.text);
+    if (!status.ok()) s.set_error(status.code, text);
   });
   return nullptr;
 }
@@ -141,13 +141,13 @@ napi_value event_query(napi_env env, napi_callback_info info) {
   ErrorText error;
   if (done && event->requested > 0) {
     Status status = event->backend->event_query(event->handle, &done, &error);
-    if (!status.ok()) return fail_call(env, status.code, error.text);
+    if (!status.ok()) return fail_call(env, status.code, error);
   }
   return boolean_value(env, done);
 }
 
-// A GPU tells of a bad index some time after it: the stream hears with its next command, or here.
-Status unheard_failure(Environment& state, const Event& event, ErrorText* error) {
+// A GPU reports a bad index with a delay: at the stream's next command, or here.
+Status unobserved_failure(Environment& state, const Event& event, ErrorText* error) {
   Stream& recorder = *event.recorder;
   if (!event.backend->stream_failure || event.sequence <= recorder.verified()) return kOk;
   const Status status = event.backend->stream_failure(recorder.native(), error);
@@ -155,21 +155,21 @@ Status unheard_failure(Environment& state, const Event& event, ErrorText* error)
   return state.synchronize(recorder, error);
 }
 
-// Until what came before the event is done. Fails if that failed.
+// Waits for all work before the event. Fails if that failed.
 Status wait_for(Environment& state, Event& event, ErrorText* error) {
   if (event.requested == 0) return kOk;
   Failure seen = event.wait();
   Status status = event.backend->event_synchronize(event.handle, error);
   if (!status.ok()) return status;
-  // else another rank has the stream now
-  const bool is_same = event.recorder->home() == event.home;
+  // otherwise another rank uses the stream now
+  const bool is_same = event.recorder->rank_runtime() == event.rank_runtime;
   if (seen.status.ok() && is_same) {
-    status = unheard_failure(state, event, error);
+    status = unobserved_failure(state, event, error);
     if (!status.ok()) return status;
     event.recorder->failure_of(event.sequence, &seen);
   }
   if (seen.status.ok()) return kOk;
-  state.note_told(seen, event.home);
+  state.mark_reported(seen, event.rank_runtime);
   *error = seen.text;
   return seen.status;
 }
@@ -181,7 +181,7 @@ napi_value event_synchronize(napi_env env, napi_callback_info info) {
   if (!event) return nullptr;
   ErrorText error;
   const Status status = wait_for(state_of(env), *event, &error);
-  return status.ok() ? nullptr : fail_call(env, status.code, error.text);
+  return status.ok() ? nullptr : fail_call(env, status.code, error);
 }
 
 napi_value event_elapsed(napi_env env, napi_callback_info info) {
@@ -200,7 +200,7 @@ napi_value event_elapsed(napi_env env, napi_callback_info info) {
   if (status.ok()) status = wait_for(state_of(env), *end, &error);
   if (status.ok())
     status = start->backend->event_elapsed_ms(start->handle, end->handle, &ms, &error);
-  return status.ok() ? number_value(env, ms) : fail_call(env, status.code, error.text);
+  return status.ok() ? number_value(env, ms) : fail_call(env, status.code, error);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-// Commands: words in, a kernel call out. The layout of the words is in native/README.md. Whatever
-// the words hold, memory is only reached inside live storages.
+// Decodes commands: words in, a kernel call out. native/README.md has the layout of the words.
+// Whatever the words contain, only live storages are accessed.
+#include "../include/text.h"
+#include "borrowed.h"
 #include "contracts.h"
 #include "environment.h"
-#include "lent.h"
 
 namespace shardwise {
 
@@ -13,14 +14,14 @@ constexpr int64_t kImmediate = -1, kAllocate = -2, kIndexView = -3;
 constexpr int64_t kMakeTokens = 1, kMayShare = 2;  // flags
 constexpr int64_t kMaxOperands = 4096;
 constexpr int64_t kInlineCost = 16384;
-// as lib/core/shape.ts; products of sizes then stay exact
+// as in lib/core/shape.ts; keeps products of sizes exact
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 
 struct Decoded {
   KernelCall call{};
   Stream* stream = nullptr;
   int64_t flags = 0, cost = 0;
-  bool lent = false;  // an operand lies in an ArrayBuffer
+  bool borrowed = false;  // an operand is in an ArrayBuffer
   std::vector<TensorView> views;
   std::vector<int64_t> dims;
   std::vector<double> params;
@@ -30,7 +31,7 @@ struct Decoded {
   };
   std::vector<Operand> operands;
   struct Slot {
-    int64_t word;     // that holds kAllocate
+    int64_t word;     // of the word with kAllocate
     int64_t operand;  // its index
   };
   std::vector<Slot> slots;
@@ -57,8 +58,8 @@ class Reader {
   int64_t count_, at_ = 0;
 };
 
-// Reads ndim, sizes, strides; returns how many elements the view reaches, or -1 where a word is
-// bad.
+// Reads ndim, sizes and strides; returns the number of elements that the view spans, or -1 for an
+// invalid word.
 int64_t read_layout(Reader& in, TensorView& view, std::vector<int64_t>& dims) {
   int64_t ndim;
   if (!in.next(&ndim) || ndim < 0 || ndim > kMaxDims) return -1;
@@ -110,7 +111,7 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
     const double needed =
         static_cast<double>(kind == kAllocate ? extent : extent + offset) * item_size(view.dtype);
     if (kind == kAllocate) {
-      // `offset` holds the bytes to allocate.
+      // `offset` has the number of bytes to allocate.
       if (i < d.call.num_inputs || needed > static_cast<double>(offset))
         return bad(error, "allocation is too small", i);
       d.slots.push_back({slot, i});
@@ -125,9 +126,9 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
       if (entry->adopted) {
         const Status status = state.check_adopted(*entry, error);
         if (!status.ok()) return status;
-        d.lent = true;
+        d.borrowed = true;
       }
-      if (entry->lost && (i < d.call.num_inputs || !overwrites_outputs(d.call.kernel)))
+      if (entry->no_value && (i < d.call.num_inputs || !overwrites_outputs(d.call.kernel)))
         return check_value(*entry, error);
       if (entry->device != d.stream->device_code())
         return fail(error, Code::Device, "operand %lld is on another device than the stream",
@@ -135,8 +136,8 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
       handle = kind;
       view.data = extent > 0 ? entry->data + offset * item_size(view.dtype) : entry->data;
     }
-    // Two elements in one place: the result would depend on the order of writes, and sizes would
-    // not be bounded by memory.
+    // Overlapping elements: the result would depend on the order of writes, and sizes would not be
+    // bounded by memory.
     if (i >= d.call.num_inputs && view.numel > extent)
       return bad(error, "an output that overlaps itself", i);
   }
@@ -207,7 +208,7 @@ size_t first_written(const Decoded& d) {
   return d.call.num_outputs > 0 ? static_cast<size_t>(d.call.num_inputs) : 0;
 }
 
-void note_writes(Environment& state, Decoded& d) {
+void record_writes(Environment& state, Decoded& d) {
   for (size_t i = first_written(d); i < d.operands.size(); i++) {
     StorageEntry* entry = d.operands[i].entry;
     if (entry)
@@ -223,15 +224,15 @@ int64_t reached_bytes(const TensorView& view) {
   return (last + 1) * item_size(view.dtype);
 }
 
-// How a command deals with ArrayBuffers; found before it is ordered after anything.
-struct LentUse {
+// How a command uses ArrayBuffers; determined before it is ordered after other streams.
+struct BorrowedUse {
   std::vector<size_t> operands;
   int64_t bytes = 0;
   bool writes = false, alone = true;
 };
 
-LentUse lent_use(const Decoded& d) {
-  LentUse use;
+BorrowedUse borrowed_use(const Decoded& d) {
+  BorrowedUse use;
   for (size_t i = 0; i < d.operands.size(); i++) {
     const StorageEntry* entry = d.operands[i].entry;
     if (!entry) continue;
@@ -244,15 +245,15 @@ LentUse lent_use(const Decoded& d) {
   return use;
 }
 
-// The command with copies of what it reads of ArrayBuffers, or waited for.
-Status enqueue_lent(Decoded& d, const LentUse& use, ErrorText* error) {
+// Enqueues the command with copies of the ArrayBuffers that it reads, or waits for it.
+Status enqueue_borrowed(Decoded& d, const BorrowedUse& use, ErrorText* error) {
   Stream& stream = *d.stream;
   const bool waits =
-      use.writes || (use.bytes > kMostLentCopy && (use.alone || !stream.unbounded()));
-  std::vector<LentCopy> copies(waits ? 0 : use.operands.size());
+      use.writes || (use.bytes > kMostBorrowedCopy && (use.alone || !stream.unbounded()));
+  std::vector<BorrowedCopy> copies(waits ? 0 : use.operands.size());
   for (size_t k = 0; k < copies.size(); k++) {
     TensorView& view = d.views[use.operands[k]];
-    const Status status = copy_lent(view.data, reached_bytes(view), &copies[k], error);
+    const Status status = copy_borrowed(view.data, reached_bytes(view), &copies[k], error);
     if (!status.ok()) return status;
     view.data = copies[k].get();
   }
@@ -261,16 +262,16 @@ Status enqueue_lent(Decoded& d, const LentUse& use, ErrorText* error) {
   if (waits)
     stream.wait(stream.submitted());
   else
-    stream.enqueue([copies](Stream&) {});  // keeps them until the command is done
+    stream.enqueue([copies](Stream&) {});  // keeps the copies until the command is done
   return kOk;
 }
 
 Status run(Environment& state, Decoded& d, ErrorText* error) {
   Stream& stream = *d.stream;
-  const LentUse lent = d.lent ? lent_use(d) : LentUse{};
-  if (lent.writes) {
+  const BorrowedUse borrowed = d.borrowed ? borrowed_use(d) : BorrowedUse{};
+  if (borrowed.writes) {
     const Status refused = may_wait(
-        stream, [&d] { return lent_use(d).alone; }, error);
+        stream, [&d] { return borrowed_use(d).alone; }, error);
     if (!refused.ok()) return refused;
   }
   for (const Decoded::Operand& operand : d.operands)
@@ -283,16 +284,17 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
     if (!status.ok()) {
       char where[256];
       describe_call(d.call, *stream.backend(), where, sizeof where);
-      fail(error, status.code, "%s: %.200s", where, text.text);
+      Text(*error).add("%s: ", where).add_cause(text);
     }
   } else {
-    status = d.lent ? enqueue_lent(d, lent, error) : stream.enqueue_kernel(d.call, error);
+    status =
+        d.borrowed ? enqueue_borrowed(d, borrowed, error) : stream.enqueue_kernel(d.call, error);
     const uint64_t sequence = stream.submitted();
     for (const Decoded::Operand& operand : d.operands)
       if (operand.entry) operand.entry->last_sequence = sequence;
   }
   if (!status.ok()) return status;
-  note_writes(state, d);
+  record_writes(state, d);
   return state.blocking ? state.synchronize(stream, error) : kOk;
 }
 
@@ -308,7 +310,7 @@ napi_value tokens_of(Environment& state, Decoded& d) {
       return share_token(state, operand.handle, *operand.entry);
     napi_value token = make_token(state, operand.handle, *operand.entry);
     if (d.slots.size() == 1) {
-      state.shared_token = nullptr;  // JavaScript holds this one instead
+      state.shared_token = nullptr;  // JavaScript holds this token instead
       return token;
     }
     napi_set_element(env, result, static_cast<uint32_t>(k), token);
@@ -325,7 +327,7 @@ static napi_value submit_words(napi_env env, Environment& state, int64_t count) 
 
   Decoded& d = *static_cast<Decoded*>(state.decoded);
   d.call = KernelCall{};
-  d.lent = false;
+  d.borrowed = false;
   d.views.clear();
   d.dims.clear();
   d.operands.clear();
@@ -334,11 +336,11 @@ static napi_value submit_words(napi_env env, Environment& state, int64_t count) 
   ErrorText error;
   Status status = decode(state, count, d, &error);
   if (status.ok()) status = allocate_outputs(state, d, &error);
-  if (!status.ok()) return fail_call(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error);
   status = run(state, d, &error);
   if (!status.ok()) {
     for (const Decoded::Slot& slot : d.slots) state.release(d.operands[slot.operand].handle, false);
-    return fail_call(env, status.code, error.text);
+    return fail_call(env, status.code, error);
   }
   for (const Decoded::Slot& slot : d.slots)
     state.words[slot.word] = static_cast<double>(d.operands[slot.operand].handle);

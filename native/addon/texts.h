@@ -1,5 +1,4 @@
-// Texts that JavaScript says again and again, such as where a call is, by numbers that it gives
-// them.
+// Texts that JavaScript passes repeatedly, such as call sites, by numbers that it assigns to them.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,22 +6,22 @@
 
 namespace shardwise {
 
-// Who holds a text keeps it, from any thread, when its number gets another one.
+// A holder keeps its text, on any thread, when the number gets another one.
 using SharedText = std::shared_ptr<const std::string>;
 
 class TextTable {
  public:
-  // As many at a time; lib/native/text-numbers.ts has the same number.
+  // lib/native/text-numbers.ts has the same limit.
   static constexpr int64_t kMost = 4096;
 
-  // False for a number that there is not. 0 stays the empty text.
+  // False for an invalid number. 0 is always the empty text.
   bool set(int64_t number, std::string text) {
     if (number <= 0 || number >= kMost) return false;
     if (number >= size()) texts_.resize(static_cast<size_t>(number) + 1);
     texts_[number] = std::make_shared<const std::string>(std::move(text));
     return true;
   }
-  // Null for a number that was given to none.
+  // Null for a number without a text.
   SharedText find(int64_t number) const {
     return number >= 0 && number < size() ? texts_[number] : nullptr;
   }

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "../runtime/staging.h"
+#include "borrowed.h"
 #include "environment.h"
-#include "lent.h"
 
 namespace shardwise {
 
@@ -25,7 +25,7 @@ bool view_of(napi_env env, napi_value value, View* out) {
     fail_call(env, Code::Invalid, "expected a typed array");
     return false;
   }
-  // Older Node leaves the type of arrays that it does not know (Float16Array) as it was.
+  // Older versions of Node leave the type unset for unknown arrays (Float16Array).
   constexpr uint32_t unknown = 255;
   auto type = static_cast<napi_typedarray_type>(unknown);
   napi_get_typedarray_info(env, value, &type, &length, &data, &out->buffer, &offset);
@@ -39,8 +39,8 @@ bool view_of(napi_env env, napi_value value, View* out) {
   return true;
 }
 
-// The entry and stream of handle and stream arguments, with the byte range checked; null, and
-// noted, where they do not fit.
+// The entry of a handle, after a check of the byte range; null, with a failure recorded, if it does
+// not fit.
 StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t bytes, Stream* stream,
                        bool any_device = false) {
   StorageEntry* entry = state_of(env).storages.find(handle);
@@ -55,7 +55,7 @@ StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t byt
   ErrorText error;
   const Status status = state_of(env).check_adopted(*entry, &error);
   if (!status.ok()) {
-    fail_call(env, status.code, error.text);
+    fail_call(env, status.code, error);
     return nullptr;
   }
   if (offset < 0 || bytes < 0 || offset + bytes > entry->bytes) {
@@ -71,38 +71,38 @@ StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t byt
 void copy_now(Stream& s, void* to, const void* from, int64_t bytes, CopyKind kind) {
   ErrorText text;
   const Status status = s.backend()->copy(s.native(), to, from, bytes, kind, &text);
-  if (!status.ok()) s.set_error(status.code, text.text);
+  if (!status.ok()) s.set_error(status.code, text);
 }
 
 void wait_for_device(Stream& s) {
   ErrorText text;
   const Status status = s.backend()->stream_synchronize(s.native(), &text);
-  if (!status.ok()) s.set_error(status.code, text.text);
+  if (!status.ok()) s.set_error(status.code, text);
 }
 
-// Through pinned memory, a piece at a time, each of which the native thread waits for: what is
-// large would take the JavaScript thread long to copy.
-void copy_in_pieces(Stream& s, char* device, char* host, int64_t bytes, CopyKind kind) {
+// Copies through pinned memory in chunks; the native thread waits for each. A large copy would
+// block the JavaScript thread for long.
+void copy_in_chunks(Stream& s, char* device, char* host, int64_t bytes, CopyKind kind) {
   ErrorText text;
   void* staging = nullptr;
   const Status status = take_staging(s.backend(), kLargeStaging, &staging, &text);
-  if (!status.ok()) return s.set_error(status.code, text.text);
+  if (!status.ok()) return s.set_error(status.code, text);
   for (int64_t at = 0; at < bytes && !s.skips(); at += kLargeStaging) {
-    const int64_t piece = bytes - at < kLargeStaging ? bytes - at : kLargeStaging;
+    const int64_t chunk = bytes - at < kLargeStaging ? bytes - at : kLargeStaging;
     if (kind == CopyKind::HostToDevice) {
-      std::memcpy(staging, host + at, piece);
-      copy_now(s, device + at, staging, piece, kind);
+      std::memcpy(staging, host + at, chunk);
+      copy_now(s, device + at, staging, chunk, kind);
       wait_for_device(s);
     } else {
-      copy_now(s, staging, device + at, piece, kind);
+      copy_now(s, staging, device + at, chunk, kind);
       wait_for_device(s);
-      std::memcpy(host + at, staging, piece);
+      std::memcpy(host + at, staging, chunk);
     }
   }
   give_staging(staging, kLargeStaging);
 }
 
-// The caller may reuse its array at once, so both take the bytes now.
+// The caller may reuse its array at once, so both functions copy the bytes now.
 Status write_staged(Stream& stream, char* to, const View& source, ErrorText* error) {
   void* staging = nullptr;
   const int64_t bytes = source.bytes;
@@ -120,20 +120,20 @@ Status write_staged(Stream& stream, char* to, const View& source, ErrorText* err
 }
 
 Status write_copied(Stream& stream, char* to, const View& source, ErrorText* error) {
-  LentCopy copy;
+  BorrowedCopy copy;
   const int64_t bytes = source.bytes;
-  const Status status = copy_lent(source.data, bytes, &copy, error);
+  const Status status = copy_borrowed(source.data, bytes, &copy, error);
   if (!status.ok()) return status;
   stream.enqueue([to, copy, bytes](Stream& s) {
     if (s.backend()->asynchronous)
-      copy_in_pieces(s, to, copy.get(), bytes, CopyKind::HostToDevice);
+      copy_in_chunks(s, to, copy.get(), bytes, CopyKind::HostToDevice);
     else
       copy_now(s, to, copy.get(), bytes, CopyKind::HostToHost);
   });
   return kOk;
 }
 
-// To memory of the stream's device.
+// Writes to memory of the stream's device.
 Status write_later(Stream& stream, char* to, const View& source, ErrorText* error) {
   const bool staged = stream.backend()->asynchronous && source.bytes <= kSmallStaging;
   return staged ? write_staged(stream, to, source, error) : write_copied(stream, to, source, error);
@@ -150,11 +150,11 @@ napi_value write(napi_env env, napi_callback_info info) {
   StorageEntry* entry = range_of(env, args[0], args[1], source.bytes, stream);
   if (!entry || source.bytes == 0) return nullptr;
   ErrorText error;
-  const bool lent = entry->adopted != nullptr;
-  Status status = lent ? may_wait(
-                             *stream, [=] { return runs_alone(*stream, *entry); }, &error)
-                       : kOk;
-  if (!status.ok()) return fail_call(env, status.code, error.text);
+  const bool borrowed = entry->adopted != nullptr;
+  Status status = borrowed ? may_wait(
+                                 *stream, [=] { return runs_alone(*stream, *entry); }, &error)
+                           : kOk;
+  if (!status.ok()) return fail_call(env, status.code, error);
   state.touch(*entry, *stream);
   char* to = entry->data + args[1];
   const Backend* backend = stream->backend();
@@ -165,14 +165,14 @@ napi_value write(napi_env env, napi_callback_info info) {
     return nullptr;
   }
   status = write_later(*stream, to, source, &error);
-  if (!status.ok()) return fail_call(env, status.code, error.text);
-  if (lent) stream->wait(stream->submitted());
+  if (!status.ok()) return fail_call(env, status.code, error);
+  if (borrowed) stream->wait(stream->submitted());
   entry->last_sequence = stream->submitted();
   state.write(*entry, *stream, whole);
   return nullptr;
 }
 
-// Waits for the stream and copies; or notes the stream's first failure.
+// Waits for the stream and copies, or records the stream's first failure.
 bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset, void* to,
               int64_t bytes) {
   Environment& state = state_of(env);
@@ -190,7 +190,7 @@ bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset,
       std::memcpy(to, from, bytes);
     }
   }
-  if (!status.ok()) fail_call(env, status.code, error.text);
+  if (!status.ok()) fail_call(env, status.code, error);
   return status.ok();
 }
 
@@ -291,7 +291,7 @@ struct Posting {
   Completion* completion;
 };
 
-// Posts once the device has finished what the stream was given so far.
+// Posts when the device has finished all work of the stream so far.
 void post_when_done(Stream& s, std::shared_ptr<Gate> gate, Completion* completion) {
   auto* posting = new Posting{std::move(gate), completion};
   auto done = [](void* context, const Failed* failed) {
@@ -305,7 +305,7 @@ void post_when_done(Stream& s, std::shared_ptr<Gate> gate, Completion* completio
   if (!failed.status.ok()) done(posting, &failed);
 }
 
-// Of the next command of the stream.
+// A completion for the next command of the stream.
 Completion* new_completion(napi_env env, const Stream& stream, napi_value callback) {
   auto* completion = new Completion;
   completion->stream = stream.id();
@@ -339,11 +339,11 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   const Backend* backend = stream->backend();
   ErrorText error;
   const Status known = check_value(*entry, &error);
-  if (!known.ok()) return fail_call(env, known.code, error.text);
+  if (!known.ok()) return fail_call(env, known.code, error);
   void* staging = nullptr;
   if (backend->asynchronous && bytes <= kSmallStaging) {
     const Status status = take_staging(backend, bytes, &staging, &error);
-    if (!status.ok()) return fail_call(env, status.code, error.text);
+    if (!status.ok()) return fail_call(env, status.code, error);
   }
   Completion* completion = new_completion(env, *stream, raw[4]);
   napi_create_reference(env, destination.buffer, 1, &completion->keep_alive);
@@ -351,16 +351,16 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   completion->bytes = bytes;
   completion->staging = staging;
   auto gate = state.gate;
-  // Nothing that is under way writes to the memory of an ArrayBuffer: the bytes are there.
-  const bool lent = entry->adopted != nullptr;
-  if (lent && bytes > 0) std::memcpy(destination.data, from, bytes);
-  stream->enqueue([gate, completion, from, bytes, lent](Stream& s) {
+  // No command in flight writes to the memory of an ArrayBuffer: the bytes are valid.
+  const bool borrowed = entry->adopted != nullptr;
+  if (borrowed && bytes > 0) std::memcpy(destination.data, from, bytes);
+  stream->enqueue([gate, completion, from, bytes, borrowed](Stream& s) {
     fail_if_failed(s, completion);
-    if (completion->code == Code::Ok && bytes > 0 && !lent) {
+    if (completion->code == Code::Ok && bytes > 0 && !borrowed) {
       if (completion->staging)
         copy_now(s, completion->staging, from, bytes, CopyKind::DeviceToHost);
       else if (s.backend()->asynchronous)
-        copy_in_pieces(s, const_cast<char*>(from), static_cast<char*>(completion->destination),
+        copy_in_chunks(s, const_cast<char*>(from), static_cast<char*>(completion->destination),
                        bytes, CopyKind::DeviceToHost);
       else
         std::memcpy(completion->destination, from, bytes);
@@ -403,11 +403,11 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
                       : (from->device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice);
   ErrorText error;
   Status status = check_value(*from, &error);
-  if (!status.ok()) return fail_call(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error);
   const auto alone = [=] { return runs_alone(*stream, *to) && runs_alone(*stream, *from); };
   status = to->adopted ? may_wait(*stream, alone, &error) : kOk;
-  if (!status.ok()) return fail_call(env, status.code, error.text);
-  const bool large = args[4] > kMostLentCopy && (!stream->unbounded() || alone());
+  if (!status.ok()) return fail_call(env, status.code, error);
+  const bool large = args[4] > kMostBorrowedCopy && (!stream->unbounded() || alone());
   const bool waits =
       to->adopted || (from->adopted && (large || to->device != stream->device_code()));
   state.touch(*to, *stream);
@@ -417,7 +417,7 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
   const int64_t bytes = args[4];
   if (from->adopted && !waits) {
     status = write_later(*stream, destination, {const_cast<char*>(source), bytes}, &error);
-    if (!status.ok()) return fail_call(env, status.code, error.text);
+    if (!status.ok()) return fail_call(env, status.code, error);
   } else {
     stream->enqueue([destination, source, bytes, kind, waits](Stream& s) {
       copy_now(s, destination, source, bytes, kind);

@@ -1,4 +1,4 @@
-// What goes between JavaScript and native code: arguments, results, errors, functions.
+// Passes arguments, results, errors and functions between JavaScript and native code.
 #pragma once
 #include <node_api.h>
 
@@ -8,35 +8,35 @@
 
 namespace shardwise {
 
-// Why the call at work fails, or the last one that failed did: its code's name, kFieldMark, and the
-// message.
+// The failure of the present call, or of the last one that failed.
 struct CallFailure {
-  bool noted = false;
-  std::string text;
+  bool recorded = false;
+  Code code = Code::Ok;
+  ErrorText error;
 };
 CallFailure& call_failure(napi_env env);
 
-// Notes why the call fails, and returns null for the caller to return; JavaScript then gets null,
-// asks `takeFailure`, and throws. Nothing is thrown in native code: Node holds such an exception
-// while V8 collects garbage to make its message, takes it for one of the finalizers that run in
-// there (they do at NAPI_EXPERIMENTAL), and ends the process. What follows kFactsMark in the
-// message is for programs.
+// Records why the call fails, and returns null for the caller to return; lib/native/guard.ts then
+// calls `takeFailure` and throws. Native code throws nothing: Node holds an exception of native
+// code while V8 collects garbage to create its message, mistakes it for an exception of a finalizer
+// that runs meanwhile (at NAPI_EXPERIMENTAL), and ends the process.
+napi_value fail_call(napi_env env, Code code, const ErrorText& error);
 napi_value fail_call(napi_env env, Code code, const char* message);
-// The text of the last failure, once.
+// The last failure as a NativeFailure of lib/native/failure.ts.
 napi_value take_failure(napi_env env);
-// What JavaScript gets of a call: null where a failure was noted.
+// The result of a call for JavaScript: null if a failure was recorded.
 napi_value answer(napi_env env, CallFailure& failure, napi_value result);
 
 bool is_string(napi_env env, napi_value value);
 
-// Reads `count` arguments as integers; notes and returns false where one is missing or no integer.
-// Arguments whose bit is set in `objects` may be anything: they are only put into raw.
+// Reads `count` arguments as integers. Records a failure and returns false if one is missing or not
+// an integer. Arguments whose bit is set in `objects` are only stored in raw.
 bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out,
                    napi_value* raw = nullptr, uint32_t objects = 0);
 bool is_function(napi_env env, napi_value value);
-std::string string_argument(napi_env env, napi_value value);  // empty for what is no string
+std::string string_argument(napi_env env, napi_value value);  // empty if it is not a string
 
-// INT64_MIN for what is no integer, and for what no double holds exactly.
+// INT64_MIN if the value is not an integer that a double holds exactly.
 inline int64_t to_integer(double value) {
   constexpr double limit = 9007199254740992.0;
   if (!(value >= -limit && value <= limit)) return INT64_MIN;
@@ -48,8 +48,11 @@ napi_value number_value(napi_env env, double value);
 napi_value boolean_value(napi_env env, bool value);
 napi_value text_value(napi_env env, const char* value);
 
-// An own property, whatever setters a prototype has: those are JavaScript, which may throw.
+// Defines an own property. Setters of a prototype are JavaScript, which may throw.
 void set_property(napi_env env, napi_value object, const char* name, napi_value value);
+
+// A property of a plain object of the library; undefined if it has none.
+napi_value property(napi_env env, napi_value object, const char* name);
 
 void export_callback(napi_env env, napi_value exports, const char* name, napi_callback callback,
                      void* data = nullptr);

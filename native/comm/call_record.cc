@@ -24,13 +24,13 @@ void copy_text(const char* from, char* to, size_t size) {
   copy_text(from, from == nullptr ? 0 : strnlen(from, size - 1), to, size);
 }
 
-// Most calls say nothing. What is compared is all of it, however much of it is shown.
-void add_about(const char* about, Note& note) {
+// Most calls have no text. The hash covers all of it, however much is shown.
+void add_about(const char* about, CallRecord& record) {
   if (about == nullptr || about[0] == 0) return;
   const size_t length = strcspn(about, "\n");
-  note.print.about = hash(about, length);
-  copy_text(about, length, note.about, sizeof note.about);
-  if (about[length] != 0) copy_text(about + length + 1, note.advice, sizeof note.advice);
+  record.print.about = hash(about, length);
+  copy_text(about, length, record.about, sizeof record.about);
+  if (about[length] != 0) copy_text(about + length + 1, record.advice, sizeof record.advice);
 }
 
 bool reduces(Collective kind) {
@@ -38,37 +38,43 @@ bool reduces(Collective kind) {
          kind == Collective::ReduceScatter;
 }
 
-Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
-  Note note = {};
-  note.site = site_of(site);
-  note.print = {
-      call.kind, call.dtype < 0 ? site.dtype : call.dtype,     call.reduce, call.root, call.amount,
-      0,         hash(note.site.name, strlen(note.site.name)), 0,           number};
-  add_about(site.about, note);
-  note.peer = -1;
-  note.amount = call.amount;
-  if (call.sizes == nullptr) return note;
+CallRecord collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
+  CallRecord record = {};
+  record.site = site_of(site);
+  record.print = {call.kind,
+                  call.dtype < 0 ? site.dtype : call.dtype,
+                  call.reduce,
+                  call.root,
+                  call.amount,
+                  0,
+                  hash(record.site.name, strlen(record.site.name)),
+                  0,
+                  number};
+  add_about(site.about, record);
+  record.peer = -1;
+  record.amount = call.amount;
+  if (call.sizes == nullptr) return record;
   uint64_t sizes = 0;
   for (int32_t r = 0; r < size; r++) {
     const int64_t amount = call.sizes[r] * call.item;
-    note.amount += amount;
+    record.amount += amount;
     sizes = (sizes ^ static_cast<uint64_t>(amount)) * 0x9e3779b97f4a7c15u;
     sizes ^= sizes >> 32;
   }
-  if (call.kind == Kind::AllToAll) return note;  // each rank has its own
-  note.print.amount = note.amount;
-  note.print.sizes = sizes;
-  return note;
+  if (call.kind == Kind::AllToAll) return record;  // differs per rank
+  record.print.amount = record.amount;
+  record.print.sizes = sizes;
+  return record;
 }
 
-Note message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
-  Note note = {};
-  note.site = site_of(site);
-  note.print = {kind, site.dtype, -1, -1, bytes, 0, hash(note.site.name, strlen(note.site.name)),
-                0,    0};
-  note.amount = bytes;
-  note.peer = peer;
-  return note;
+CallRecord message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
+  CallRecord record = {};
+  record.site = site_of(site);
+  record.print = {
+      kind, site.dtype, -1, -1, bytes, 0, hash(record.site.name, strlen(record.site.name)), 0, 0};
+  record.amount = bytes;
+  record.peer = peer;
+  return record;
 }
 
 Collective collective_kind(Kind kind) {
@@ -94,8 +100,8 @@ CallSite site_of(const CollectiveCall& call) {
 
 Kind kind_of(Collective kind) { return static_cast<Kind>(static_cast<int32_t>(kind) + 1); }
 
-Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number,
-                       Note* out, ErrorText* error) {
+Status record_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number,
+                         CallRecord* out, ErrorText* error) {
   const Site called = site_of(site);
   const int32_t lowest_root = has_root(collective_kind(call.kind)) ? 0 : -1;
   if (call.root < lowest_root || call.root >= size)
@@ -110,8 +116,8 @@ Status note_collective(const Call& call, const CallSite& site, int32_t size, uin
   return kOk;
 }
 
-Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, int32_t rank,
-                    int32_t size, Note* out, ErrorText* error) {
+Status record_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, int32_t rank,
+                      int32_t size, CallRecord* out, ErrorText* error) {
   if (peer < 0 || peer >= size || peer == rank || bytes < 0) {
     return fail(error, Code::Invalid, "%s: place %d of %d cannot exchange %lld bytes with place %d",
                 site_of(site).name, rank, size, static_cast<long long>(bytes), peer);
@@ -120,7 +126,7 @@ Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site
   return kOk;
 }
 
-Note note_of(const CollectiveCall& call, int32_t size, uint64_t number) {
+CallRecord record_of(const CollectiveCall& call, int32_t size, uint64_t number) {
   const CallSite site = site_of(call);
   const Kind kind = kind_of(call.kind);
   const int64_t item = reduces(call.kind) ? 1 : item_size(call.dtype);

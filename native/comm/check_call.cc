@@ -1,4 +1,4 @@
-// What each call publishes of itself, and the comparison with what the other ranks called.
+// Publishes the fingerprint of each call and compares it with those of the other ranks.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -8,33 +8,34 @@
 
 namespace shardwise::comm {
 
-Status HostGroup::begin(const Note& note, ErrorText* error) {
-  if (failed()) return refuse(note, error);
-  note_ = note;
-  own().note.write(note);
+Status HostGroup::begin(const CallRecord& record, ErrorText* error) {
+  if (failed()) return refuse(record, error);
+  record_ = record;
+  own().record.write(record);
   own().in_call.store(1, std::memory_order_release);
   return kOk;
 }
 
 Status HostGroup::begin_collective(const Call& call, const CallSite& site, ErrorText* error) {
-  Note note;
-  Status status = note_collective(call, site, size(), calls_ + 1, &note, error);
+  CallRecord record;
+  Status status = record_collective(call, site, size(), calls_ + 1, &record, error);
   if (!status.ok()) return status;
   calls_++;  // one that is refused has its number too
-  status = begin(note, error);
+  status = begin(record, error);
   if (!status.ok()) return status;
-  own().prints[calls_ % 2] = note.print;
+  own().prints[calls_ % 2] = record.print;
   return kOk;
 }
 
 Status HostGroup::begin_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site,
                                 ErrorText* error) {
-  Note note;
-  const Status status = note_message(kind, bytes, peer, site, rank_, size(), &note, error);
-  return status.ok() ? begin(note, error) : status;
+  CallRecord record;
+  const Status status = record_message(kind, bytes, peer, site, rank_, size(), &record, error);
+  return status.ok() ? begin(record, error) : status;
 }
 
-// Notes hold still meanwhile: no rank that sees a difference begins another call, and all see it.
+// The records do not change meanwhile: a rank that sees a mismatch begins no other call, and all
+// ranks see it.
 Status HostGroup::agree(ErrorText* error) {
   const auto same = [this](int32_t a, int32_t b) {
     const auto print_of = [this](int32_t rank) -> const Fingerprint& {
@@ -47,14 +48,14 @@ Status HostGroup::agree(ErrorText* error) {
   if (agreed) return kOk;
   std::vector<int32_t> ranks(static_cast<size_t>(size()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const Difference found = find_difference(ranks, size(), rank_, same);
-  Note other = {};
-  region_->rank(found.first).note.read(&other);
+  const Mismatch found = find_mismatch(ranks, size(), rank_, same);
+  CallRecord other = {};
+  region_->rank(found.first).record.read(&other);
   ErrorText seen_here, for_all;
   Text here(seen_here), all(for_all);
-  describe_difference(here, roster(), note_, rank_, found, other, Reader::This);
-  describe_difference(all, roster(), note_, rank_, found, other, Reader::All);
-  return refuse_difference(seen_here, for_all, error);
+  describe_mismatch(here, group_info(), record_, rank_, found, other, Reader::This);
+  describe_mismatch(all, group_info(), record_, rank_, found, other, Reader::All);
+  return refuse_mismatch(seen_here, for_all, error);
 }
 
 Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receives, int64_t* longest,
@@ -62,7 +63,7 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
   const size_t bytes = static_cast<size_t>(size()) * sizeof(int64_t);
   memcpy(own().sends, sends, bytes);
   memcpy(own().receives, receives, bytes);
-  Status status = meet(error);
+  Status status = rendezvous(error);
   if (status.ok()) status = agree(error);
   if (!status.ok()) return status;
   *longest = 0;
@@ -74,12 +75,12 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      Note sender = {}, receiver = {};
+      CallRecord sender = {}, receiver = {};
       const bool known =
-          region_->rank(from).note.read(&sender) && region_->rank(to).note.read(&receiver);
-      describe_unexpected(text, roster(), note_, rank_, from, sent, known ? &sender : nullptr, to,
-                          expected, known ? &receiver : nullptr);
-      return refuse_difference(message, message, error);
+          region_->rank(from).record.read(&sender) && region_->rank(to).record.read(&receiver);
+      describe_unexpected(text, group_info(), record_, rank_, from, sent, known ? &sender : nullptr,
+                          to, expected, known ? &receiver : nullptr);
+      return refuse_mismatch(message, message, error);
     }
   }
   return kOk;

@@ -1,4 +1,4 @@
-// Collectives that only move data. Every rank's own bytes go straight from input to output.
+// Collectives that only move data. A rank copies its own bytes directly from input to output.
 #include <cstring>
 
 #include "exchange.h"
@@ -106,7 +106,7 @@ Status HostGroup::all_to_all(const void* in, const int64_t* send_bytes, void* ou
   int64_t longest;
   status = agree_on_exchange(send_bytes, receive_bytes, &longest, error);
   if (!status.ok()) return status;
-  // of what is meant for this rank, in each input; the tables change once all have met again
+  // where the bytes for this rank begin in each input; the tables change after the next rendezvous
   int64_t offsets[kMaxRanks];
   for (int32_t rank = 0; rank < size(); rank++)
     offsets[rank] = sum(region_->rank(rank).sends, rank_);
@@ -131,7 +131,7 @@ Status HostGroup::barrier(const CallSite& site, ErrorText* error) {
   Status status = begin_collective({.kind = Kind::Barrier}, site, error);
   if (!status.ok()) return status;
   Running running{own()};
-  status = meet(error);
+  status = rendezvous(error);
   return status.ok() ? agree(error) : status;
 }
 

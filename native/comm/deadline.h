@@ -1,4 +1,4 @@
-// How long a rank has waited for others.
+// The time that a rank still waits for others.
 #pragma once
 #include <algorithm>
 
@@ -6,17 +6,17 @@
 
 namespace shardwise::comm {
 
-// How often a waiting rank looks what has become of the others.
-constexpr int64_t kLookNs = 100'000'000;
+// How often a waiting rank checks the other ranks.
+constexpr int64_t kWatchNs = 100'000'000;
 
-// If all of a group was stopped and goes on (Ctrl-Z, a debugger), the pause does not count.
-class Patience {
+// A pause of the whole program (Ctrl-Z, a debugger) does not count.
+class Deadline {
  public:
-  explicit Patience(int64_t limit_ms)
+  explicit Deadline(int64_t limit_ms)
       : limit_(std::min(limit_ms, kLongestTimeoutMs) * 1'000'000), last_(now_ns()) {}
   int64_t left() {
     const int64_t now = now_ns();
-    waited_ += std::min(now - last_, 2 * kLookNs);
+    waited_ += std::min(now - last_, 2 * kWatchNs);
     last_ = now;
     return limit_ - waited_;
   }

@@ -6,7 +6,7 @@
 
 namespace shardwise::comm {
 
-// Below this a copy through the slots costs less than the second meeting that direct access needs.
+// Below this size a copy through the slots costs less than the second rendezvous of direct access.
 constexpr int64_t kDirectBytes = 32 << 10;
 
 Exchange::Exchange(HostGroup& group, const void* in, void* out, int32_t runs, int64_t longest,
@@ -24,8 +24,8 @@ Exchange::Exchange(HostGroup& group, const void* in, void* out, int32_t runs, in
   }
 }
 
-// A call that failed gives its memory back to the caller: not while others may still be in it. They
-// look at the failure before they enter.
+// A failed call returns its memory to the caller only when no other rank uses it. Ranks check the
+// failure before they enter.
 Exchange::~Exchange() {
   if (!direct_) return;
   leave();
@@ -47,7 +47,7 @@ Status Exchange::open(int64_t chunk, bool agreed, ErrorText* error) {
         memcpy(to + run * chunk_bytes_, in_ + offset_[run] + begin_, static_cast<size_t>(bytes));
     }
   }
-  Status status = group_.meet(error);
+  Status status = group_.rendezvous(error);
   if (status.ok() && chunk == 0 && !agreed) status = group_.agree(error);
   if (!status.ok() || !direct_) return status;
   group_.own().inside.store(1, std::memory_order_seq_cst);
@@ -67,7 +67,7 @@ void Exchange::copy_to(char* out, int32_t rank, int32_t run, int64_t offset, int
 Status Exchange::close(ErrorText* error) {
   if (!direct_) return kOk;
   leave();
-  const Status status = group_.meet(error);
+  const Status status = group_.rendezvous(error);
   if (status.ok()) opened_ = false;
   return status;
 }

@@ -1,7 +1,7 @@
-// The data of one call on its way between ranks. A rank exposes runs of its input: one that all may
-// read, or one for each rank. Between processes, and when little is sent, they go through the
-// rank's slots, chunk by chunk, into one while the others may still read the other. In one process
-// the ranks read (and reduce into) each other's memory, in one chunk.
+// Moves the data of one call between ranks. A rank exposes runs of its input: one run for all
+// ranks, or one for each rank. Between processes, and for small data, the runs pass through the
+// slots of the rank chunk by chunk; a rank fills one slot while others still read the other one. In
+// one process the ranks read (and reduce into) each other's memory directly, in one chunk.
 #pragma once
 #include <algorithm>
 
@@ -11,8 +11,8 @@ namespace shardwise::comm {
 
 class Exchange {
  public:
-  // `longest`: the most bytes of a run, on any rank. `total`: what goes through one rank at most,
-  // by which the way is chosen. Both are the same on all ranks.
+  // `longest`: the largest run of any rank, in bytes. `total`: the most bytes that one rank moves;
+  // it selects slots or direct access. All ranks pass the same values.
   Exchange(HostGroup& group, const void* in, void* out, int32_t runs, int64_t longest,
            int64_t total);
   ~Exchange();
@@ -23,26 +23,26 @@ class Exchange {
     bytes_[run] = bytes;
   }
 
-  // Ends with all ranks having exposed this chunk. The first one compares the calls, unless the
-  // caller has done so.
+  // Returns when all ranks have exposed this chunk. The first chunk compares the calls unless the
+  // caller has compared them.
   Status open(int64_t chunk, bool agreed, ErrorText* error);
   int64_t chunks() const { return chunks_; }
 
-  // Of the open chunk: where it begins in a run, and its length in a run of `bytes`.
+  // The open chunk: where it begins in a run, and its length in a run of `bytes`.
   int64_t begin() const { return begin_; }
   int64_t length(int64_t bytes) const {
     return std::clamp<int64_t>(bytes - begin_, 0, chunk_bytes_);
   }
-  // What `rank` exposes there. `offset` is where the run begins in that rank's input.
+  // The open chunk of a run of `rank`. `offset` is where the run begins in the input of that rank.
   const char* view(int32_t rank, int32_t run, int64_t offset) const;
   void copy_to(char* out, int32_t rank, int32_t run, int64_t offset, int64_t bytes) const;
 
-  // Ranks reach each other's memory.
+  // True if ranks access each other's memory.
   bool direct() const { return direct_; }
   char* output(int32_t rank) const { return static_cast<char*>(group_.region_->rank(rank).out); }
   char* slot(int32_t rank) const { return group_.region_->slot(rank, parity_); }
 
-  // The others are done with this rank's memory.
+  // Returns when the other ranks no longer use the memory of this rank.
   Status close(ErrorText* error);
 
  private:

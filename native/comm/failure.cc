@@ -1,4 +1,4 @@
-// How a group fails: the first cause is kept in the region and given to every call of every rank.
+// Failure of a group: the region keeps the first cause, and every call of every rank gets it.
 #include <sched.h>
 
 #include "host_group.h"
@@ -6,26 +6,27 @@
 
 namespace shardwise::comm {
 
-void Region::fail_group(Code code, const char* text) {
+void Region::fail_group(Code code, const ErrorText& why) {
   Header& shared = header();
   uint32_t none = 0;
   if (!shared.failed.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) return;
   shared.failure_code = static_cast<int32_t>(code);
-  snprintf(shared.failure_text, sizeof shared.failure_text, "%s", text);
+  shared.failure = why;
+  with_id(shared.failure);
   shared.failed.store(2, std::memory_order_seq_cst);
   wake_all();
 }
 
 Status Region::cause(ErrorText* error) {
   Header& shared = header();
-  // Who writes the text may be stopped or killed just then.
+  // The rank that writes the failure may be stopped or killed.
   for (const int64_t until = now_ns() + 100'000'000;
        shared.failed.load(std::memory_order_acquire) != 2;) {
     if (now_ns() > until)
       return fail(error, Code::Device, "the group has failed in a rank that could not say why");
     sched_yield();
   }
-  return fail(error, static_cast<Code>(shared.failure_code), "%s", shared.failure_text);
+  return fail_with(error, static_cast<Code>(shared.failure_code), shared.failure);
 }
 
 void Region::wake_all() {
@@ -40,8 +41,8 @@ void Region::wake_all() {
   }
 }
 
-Status HostGroup::fail_group(Code code, const char* text, ErrorText* error) {
-  region_->fail_group(code, text);
+Status HostGroup::fail_group(Code code, const ErrorText& why, ErrorText* error) {
+  region_->fail_group(code, why);
   return failure(error);
 }
 
@@ -50,17 +51,17 @@ Status HostGroup::failure(ErrorText* error) {
   const Status status = region_->cause(&cause);
   if (error == nullptr) return status;
   Text text(*error);
-  // Who aborts does not say in what the others were.
+  // The rank that aborts does not know the calls of the others.
   if (status.code == Code::Closed) {
-    describe_heading(text, roster(), note_);
+    describe_heading(text, group_info(), record_);
     text.add(": ");
   }
-  text.add_text(cause.text);
-  if (status.code == Code::Closed) Facts(roster(), note_, rank_).add_to(text);
+  text.add_cause(cause);
+  if (status.code == Code::Closed) DetailsWriter(group_info(), record_, rank_).add_to(text);
   return status;
 }
 
-Status HostGroup::refuse(const Note& note, ErrorText* error) {
+Status HostGroup::refuse(const CallRecord& record, ErrorText* error) {
   ErrorText cause;
   Status status = refused_;
   if (status.ok())
@@ -69,17 +70,20 @@ Status HostGroup::refuse(const Note& note, ErrorText* error) {
     cause = refused_text_;
   if (error == nullptr) return status;
   Text text(*error);
-  describe_refused(text, roster(), note, rank_, cause);
+  describe_refused(text, group_info(), record, rank_, cause);
   return status;
 }
 
-Status HostGroup::refuse_difference(const ErrorText& seen_here, const ErrorText& for_all,
-                                    ErrorText* error) {
-  refused_ = fail(&refused_text_, Code::Invalid, "%s", seen_here.text);
-  region_->fail_group(Code::Invalid, for_all.text);
-  return fail(error, Code::Invalid, "%s", seen_here.text);
+Status HostGroup::refuse_mismatch(ErrorText& seen_here, ErrorText& for_all, ErrorText* error) {
+  region_->fail_group(Code::Invalid, with_id(for_all));
+  // Another rank may have found the mismatch first.
+  ErrorText first;
+  region_->cause(&first);
+  seen_here.details.id = first.details.id;
+  refused_ = fail_with(&refused_text_, Code::Invalid, seen_here);
+  return fail_with(error, Code::Invalid, seen_here);
 }
 
-void HostGroup::abort(const char* reason) { region_->fail_group(Code::Closed, reason); }
+void HostGroup::abort(const ErrorText& reason) { region_->fail_group(Code::Closed, reason); }
 
 }  // namespace shardwise::comm

@@ -1,5 +1,5 @@
-// What errors call a group and its ranks. Everything else knows a rank by its place in the group; a
-// program by its number in the world.
+// The name of a group and the numbers of its ranks in the world, for error messages. All other code
+// uses ranks of the group.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace shardwise::comm {
 
-struct Roster {
-  std::string name;  // in the program; or "", as of a group that has none
-  // of the world, by their places; empty: those of a group that is its own world
+struct GroupInfo {
+  std::string name;  // the program's name for the group; "" if it has no name
+  // ranks of the world in group order; empty if the group is its own world
   std::vector<int32_t> ranks;
 
-  // The number that is told of a place.
+  // The rank of the world for a rank of the group.
   int32_t rank_at(int32_t place) const {
     return place >= 0 && place < static_cast<int32_t>(ranks.size())
                ? ranks[static_cast<size_t>(place)]

@@ -1,17 +1,18 @@
-// Where the ranks of a world see which groups the others make: all make all of them, in one order,
-// and nothing is sent for it.
+// Shared memory in which the ranks of a world publish the groups that they create. All ranks must
+// create the same groups in the same order; a comparison here needs no message.
 #pragma once
 #include "region.h"
 
 namespace shardwise::comm {
 
-// The `number`-th group of this rank of the world, made at `where`. Fails where another rank is
-// seen to have made that one of other ranks; of two that differ, the later one sees it.
-Status announce_group(Region& world, int32_t rank, uint64_t number, const Roster& group,
-                      const char* where, ErrorText* error);
+// Publishes the `number`-th group of this rank, created at `where`. Fails if another rank created
+// its `number`-th group with other ranks; of two ranks that differ, the later one sees it.
+Status publish_group(Region& world, int32_t rank, uint64_t number, const GroupInfo& group,
+                     const char* where, ErrorText* error);
 
-// Whether the rank has made the group of other ranks than `own` has; then how, in words that begin
-// with "has".
-bool has_made_other(Region& world, int32_t rank, int32_t own, const Roster& group, ErrorText* how);
+// Whether `rank` created the group with other ranks than `own` did. If so, `how` says it in a
+// phrase that begins with "has".
+bool created_differently(Region& world, int32_t rank, int32_t own, const GroupInfo& group,
+                         ErrorText* how);
 
 }  // namespace shardwise::comm

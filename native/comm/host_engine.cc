@@ -4,7 +4,7 @@ namespace shardwise::comm {
 
 namespace {
 
-// Counts of elements, in bytes.
+// Converts counts of elements to bytes.
 struct Bytes {
   int64_t of_rank[kMaxRanks];
   Bytes(const int64_t* counts, int32_t ranks, int64_t item) {
@@ -57,8 +57,8 @@ Status run(void* member, const CollectiveCall& call) {
 const CommEngine kHostEngine = {
     "shm",
     run,
-    [](void* member, const char* reason) { static_cast<HostGroup*>(member)->abort(reason); },
-    // every call waits for its result, and reports its own failure
+    [](void* member, const ErrorText& reason) { static_cast<HostGroup*>(member)->abort(reason); },
+    // every call waits for its result and reports its own failure
     [](void*, ErrorText*) { return kOk; },
     [](void* member, int64_t milliseconds) {
       static_cast<HostGroup*>(member)->set_timeout(milliseconds);

@@ -1,4 +1,4 @@
-// Groups of ranks of one host at the seam of engines.
+// The engine for ranks of one host that share memory.
 #pragma once
 #include <memory>
 
@@ -7,7 +7,7 @@
 
 namespace shardwise::comm {
 
-// Its members are HostGroups.
+// Members are HostGroups.
 extern const CommEngine kHostEngine;
 
 }  // namespace shardwise::comm

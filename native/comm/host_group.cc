@@ -7,12 +7,12 @@ Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank,
   if (rank < 0 || rank >= region->size())
     return fail(error, Code::Invalid, "rank %d is not of a group of %d", rank, region->size());
   RankBlock& block = region->rank(rank);
-  // Only who finds no process there may write: a second claim leaves the first alone.
+  // Only the first claim may write here; a second claim leaves it unchanged.
   if (block.claimed.exchange(1, std::memory_order_acq_rel) != 0) {
     return fail(error, Code::Invalid,
                 "group \"%s\": its rank %d is there already. All ranks make their groups of the "
                 "same ranks, in one order, also those that they are not in",
-                region->roster().name.c_str(), region->roster().rank_at(rank));
+                region->group_info().name.c_str(), region->group_info().rank_at(rank));
   }
   block.process = this_process();
   block.presence.store(Presence::Joined, std::memory_order_release);
@@ -25,7 +25,7 @@ Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank,
   return complete;
 }
 
-// Ranks that share processors only keep each other from coming by looking for them.
+// Ranks that share processors must not spin: they would keep each other from arriving.
 HostGroup::HostGroup(std::shared_ptr<Region> region, int32_t rank, Origin origin)
     : region_(std::move(region)),
       rank_(rank),

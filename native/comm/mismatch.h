@@ -1,4 +1,4 @@
-// Which of the ranks that call different things are the odd ones.
+// Finds the ranks whose call differs from that of the majority.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -6,19 +6,18 @@
 
 namespace shardwise::comm {
 
-// Ranks by their places in the group.
-struct Difference {
-  int32_t first = -1;            // one that differs from this rank; -1: none does
-  std::vector<int32_t> callers;  // who called what that one did
-  // all that differ from more than half of the group; where no call is of so many, the callers
+// Ranks of the group.
+struct Mismatch {
+  int32_t first = -1;            // a rank that differs from this one; -1: none
+  std::vector<int32_t> callers;  // the ranks that made the same call as `first`
+  // all ranks that differ from a majority of the group; without a majority, the callers
   std::vector<int32_t> blamed;
 };
 
-// Among the ranks whose calls are known at this moment, `own` among them; `same(a, b)` says whether
-// two of them called the same.
+// Compares the ranks whose calls are known, `own` among them. `same(a, b)` says whether two of them
+// made the same call.
 template <class Same>
-Difference find_difference(const std::vector<int32_t>& known, int32_t size, int32_t own,
-                           Same same) {
+Mismatch find_mismatch(const std::vector<int32_t>& known, int32_t size, int32_t own, Same same) {
   const auto alike = [&](int32_t place) {
     std::vector<int32_t> found;
     std::copy_if(known.begin(), known.end(), std::back_inserter(found),
@@ -33,11 +32,11 @@ Difference find_difference(const std::vector<int32_t>& known, int32_t size, int3
     return std::find(most.begin(), most.end(), place) != most.end();
   };
 
-  Difference found;
-  // The odd one is told of the majority, the others of an odd one.
-  const std::vector<int32_t>& told = most.empty() || in_most(own) ? known : most;
-  for (size_t i = 0; i < told.size() && found.first < 0; i++)
-    if (!same(told[i], own)) found.first = told[i];
+  Mismatch found;
+  // A rank outside the majority gets a call of the majority; the others get a call that differs.
+  const std::vector<int32_t>& shown = most.empty() || in_most(own) ? known : most;
+  for (size_t i = 0; i < shown.size() && found.first < 0; i++)
+    if (!same(shown[i], own)) found.first = shown[i];
   if (found.first < 0) return found;
   found.callers = found.blamed = alike(found.first);
   if (most.empty()) return found;

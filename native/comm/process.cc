@@ -18,7 +18,7 @@ uint64_t own_namespace() {
   return stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
 }
 
-// State and start of a process; false where /proc does not tell.
+// State and start time of a process; false if /proc does not have them.
 bool read_stat(int32_t pid, char* state, uint64_t* start) {
   char path[32], text[1024];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);

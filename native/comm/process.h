@@ -1,20 +1,20 @@
-// Which process a rank lives in, and whether that one still runs.
+// Identifies the process of a rank and tests whether it still runs.
 #pragma once
 #include <cstdint>
 
 namespace shardwise::comm {
 
-// A number alone may have been given to a later process, so the time of its start belongs to it.
+// A later process may get the same number, so the start time is part of the identity.
 struct ProcessId {
   int32_t pid;
   int32_t reserved;
-  uint64_t start;          // in ticks since the machine's boot; 0: /proc does not tell
-  uint64_t pid_namespace;  // numbers of another namespace mean other processes here
+  uint64_t start;          // in ticks since the machine booted; 0 if /proc does not have it
+  uint64_t pid_namespace;  // process numbers are only unique within a namespace
 };
 
 ProcessId this_process();
 
-// False only when it is certain that the process has ended; a zombie has.
+// False only if the process has certainly ended; a zombie has ended.
 bool is_alive(const ProcessId& process);
 
 }  // namespace shardwise::comm

@@ -13,10 +13,10 @@ using cpu::BFloat16;
 using cpu::convert;
 using cpu::Half;
 
-// Both buffers of a piece stay in the first-level cache.
-constexpr int64_t kPiece = 1024;
+// Both buffers of a chunk stay in the first-level cache.
+constexpr int64_t kChunk = 1024;
 
-// Where overflow wraps: wide enough that nothing is promoted to a signed type.
+// Unsigned, so that overflow wraps, and wide enough that nothing is promoted to a signed type.
 template <class T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
@@ -38,7 +38,7 @@ struct Product {
       return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
 };
-// A comparison with NaN is false: a NaN in b is taken so, one in a by looking.
+// NaN wins: the comparison with a NaN in b is false and takes it; a NaN in a needs a test.
 struct Min {
   template <class T>
   static T apply(T a, T b) {
@@ -52,14 +52,14 @@ struct Max {
   }
 };
 
-// T in memory, A between ranks, `divisor` is 1 but for Avg.
+// T is the type in memory, A the type between ranks; `divisor` is 1 except for Avg.
 template <class T, class A, class Op>
 void reduce_as(const char* const* sources, int32_t ranks, char* const* outputs, int32_t num_outputs,
                int64_t count, A divisor) {
-  alignas(64) A sum[kPiece];
-  alignas(64) T result[kPiece];
-  for (int64_t begin = 0; begin < count; begin += kPiece) {
-    const int64_t n = std::min(kPiece, count - begin);
+  alignas(64) A sum[kChunk];
+  alignas(64) T result[kChunk];
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t n = std::min(kChunk, count - begin);
     const T* first = reinterpret_cast<const T*>(sources[0]) + begin;
     for (int64_t i = 0; i < n; i++) sum[i] = convert(first[i], static_cast<A*>(nullptr));
     for (int32_t rank = 1; rank < ranks; rank++) {
@@ -82,7 +82,7 @@ void reduce_as(const char* const* sources, int32_t ranks, char* const* outputs, 
   }
 }
 
-// `Average` is what Avg sums in.
+// `Average` is the type in which Avg sums.
 template <class T, class A, class Average>
 void reduce_typed(const char* const* sources, int32_t ranks, char* const* outputs,
                   int32_t num_outputs, int64_t count, Reduce reduce) {
@@ -101,7 +101,7 @@ void reduce_typed(const char* const* sources, int32_t ranks, char* const* output
   }
 }
 
-// Any byte but 0 is true. "and" and "or" are the smaller and the larger.
+// Every byte except 0 is true. "and" is the minimum, "or" the maximum.
 struct Truth {
   uint8_t byte;
 };

@@ -1,8 +1,9 @@
-// Reductions over what several ranks hold. The order is that of the ranks and the pieces are cut
-// alike whoever computes, so the bits are the same on every rank and in every run.
+// Reductions over the values of several ranks, in rank order. Every rank splits the data the same,
+// so the bits are the same on every rank and in every run.
 //
 //   16-bit floats     computed in float32 over all ranks, rounded once
-//   integers          Sum and Product wrap; Avg sums in int64 and truncates toward zero (PyTorch defines no average of integers)
+//   integers          Sum and Product wrap; Avg sums in int64 and truncates toward zero (PyTorch
+//                     defines no average of integers)
 //   bool              Sum and Max are "or"; Product, Min and Avg (truncated) are "and"
 //   Min, Max          NaN wins
 #pragma once

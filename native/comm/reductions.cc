@@ -1,5 +1,5 @@
-// Collectives that reduce. Each rank reduces its segment for all; what is small each rank reduces
-// whole, which saves a meeting.
+// Collectives that reduce. Each rank reduces one segment for all ranks. Small data is reduced whole
+// by every rank, which saves a rendezvous.
 #include <cstring>
 
 #include "exchange.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kWholeBytes = 8 << 10;
 
-// The share of a rank, of whole cache lines.
+// The segment of a rank, in whole cache lines.
 struct Segment {
   int64_t begin, bytes;
 };
@@ -70,11 +70,11 @@ Status HostGroup::reduce_to(const Call& call, const void* in, void* out, const C
           outputs[num_outputs++] = exchange.output(rank) + mine.begin;
       }
     }
-    // Nobody else reads this segment, so it may be written over the inputs.
+    // No other rank reads this segment, so it may overwrite the inputs.
     if (mine.bytes > 0)
       reduce_into(sources, size(), outputs, num_outputs, mine.bytes / item, dtype, reduce);
     if (whole || exchange.direct()) continue;
-    status = meet(error);
+    status = rendezvous(error);
     if (!status.ok()) return status;
     for (int32_t rank = 0; takes && rank < size(); rank++) {
       const Segment part = segment(length, rank, size());

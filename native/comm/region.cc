@@ -22,15 +22,15 @@ Status check_size(int32_t size, ErrorText* error) {
               size);
 }
 
-// Tensors pass in chunks of a slot, at best some that caches hold (1 MiB is slower than 256 KiB).
-// Containers often have 64 MiB of /dev/shm, for all groups of a program.
+// Tensors pass in chunks of a slot. A chunk should fit caches (1 MiB is slower than 256 KiB), and
+// containers often have 64 MiB of /dev/shm for all groups of a program.
 int64_t slots_for(Use use, int32_t size, int64_t wanted) {
   constexpr int64_t least = kMaxRanks * kAlign;  // a line for each rank
   const auto share = [size](int64_t slot, int64_t all) { return std::min(slot, all / (2 * size)); };
   if (wanted <= 0)
-    wanted = use == Use::World  ? share(512 << 10, 16 << 20)
-             : use == Use::Part ? share(256 << 10, 4 << 20)
-                                : least;
+    wanted = use == Use::World      ? share(512 << 10, 16 << 20)
+             : use == Use::Subgroup ? share(256 << 10, 4 << 20)
+                                    : least;
   return round_up(std::max(wanted, least), kAlign);
 }
 
@@ -38,7 +38,7 @@ Status describe_no_room(const SegmentOptions& options, int64_t bytes, ErrorText*
   ErrorText why = *error;
   struct statvfs room = {};
   const double mib = 1 << 20;
-  if (statvfs("/dev/shm", &room) != 0) return fail(error, Code::OutOfMemory, "%s", why.text);
+  if (statvfs("/dev/shm", &room) != 0) return fail_with(error, Code::OutOfMemory, why);
   const auto in_mib = [&](uint64_t blocks) {
     return static_cast<double>(blocks) * static_cast<double>(room.f_frsize) / mib;
   };
@@ -48,45 +48,46 @@ Status describe_no_room(const SegmentOptions& options, int64_t bytes, ErrorText*
               "container by --shm-size=1g or --ipc=host, a pod by an emptyDir with medium Memory "
               "on /dev/shm, a host by mount -o "
               "remount,size=1G /dev/shm",
-              options.roster.name.c_str(), options.size, static_cast<double>(bytes) / mib,
+              options.group_info.name.c_str(), options.size, static_cast<double>(bytes) / mib,
               in_mib(room.f_bavail), in_mib(room.f_blocks), why.text);
 }
 
-// Rank 0 makes the memory of a group.
+// Fails because rank 0, which creates the memory, did not.
 Status without_maker(const SegmentOptions& options, const char* why, ErrorText* error) {
   ErrorText message;
   Text text(message);
   text.add("%s", why);
-  Facts facts(options.roster);
-  facts.blame(0, nullptr);
-  facts.add_to(text);
-  return fail(error, Code::Device, "%s", message.text);
+  DetailsWriter details(options.group_info);
+  details.blame(0, nullptr);
+  details.add_to(text);
+  return fail_with(error, Code::Device, message);
 }
 
 }  // namespace
 
 Region::Plan Region::plan(int32_t size, int64_t slot_bytes, Use use) {
   constexpr int64_t page = 4096;
-  const int64_t all_pieces = use == Use::World ? 8 << 20 : use == Use::Part ? 2 << 20 : 0;
+  const int64_t all_chunks = use == Use::World ? 8 << 20 : use == Use::Subgroup ? 2 << 20 : 0;
   Plan plan = {};
   plan.slot_bytes = slot_bytes;
   const int64_t pairs = int64_t{size} * size;
-  plan.piece_bytes = std::clamp<int64_t>(all_pieces / pairs / kChannelPieces / kAlign * kAlign,
+  plan.chunk_bytes = std::clamp<int64_t>(all_chunks / pairs / kChannelChunks / kAlign * kAlign,
                                          4 * kAlign, 64 << 10);
   plan.ranks = round_up(sizeof(Header), kAlign);
   plan.channels = plan.ranks + size * static_cast<int64_t>(sizeof(RankBlock));
   plan.slots = round_up(plan.channels + pairs * static_cast<int64_t>(sizeof(Channel)), page);
-  plan.pieces = round_up(plan.slots + size * 2 * plan.slot_bytes, page);
-  const int64_t end = plan.pieces + pairs * kChannelPieces * plan.piece_bytes;
-  if (use == Use::Meeting) plan.watches = round_up(end, kAlign);
-  if (use == Use::World) plan.boards = round_up(end, kAlign);
-  plan.total = use == Use::Meeting ? plan.watches + size * static_cast<int64_t>(sizeof(WatchBlock))
-               : use == Use::World ? plan.boards + size * static_cast<int64_t>(sizeof(GroupBoard))
-                                   : end;
+  plan.chunks = round_up(plan.slots + size * 2 * plan.slot_bytes, page);
+  const int64_t end = plan.chunks + pairs * kChannelChunks * plan.chunk_bytes;
+  if (use == Use::Rendezvous) plan.watchdogs = round_up(end, kAlign);
+  if (use == Use::World) plan.registries = round_up(end, kAlign);
+  plan.total =
+      use == Use::Rendezvous ? plan.watchdogs + size * static_cast<int64_t>(sizeof(WatchdogBlock))
+      : use == Use::World    ? plan.registries + size * static_cast<int64_t>(sizeof(GroupRegistry))
+                             : end;
   return plan;
 }
 
-// Fresh memory is zero, which is how everything else begins.
+// New memory is zero, which is the initial state of everything else.
 void Region::prepare() {
   header().size = size_;
   header().slot_bytes = plan_.slot_bytes;
@@ -95,14 +96,14 @@ void Region::prepare() {
 }
 
 Status Region::in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out,
-                          ErrorText* error, Use use, Roster roster) {
+                          ErrorText* error, Use use, GroupInfo group_info) {
   if (const Status checked = check_size(size, error); !checked.ok()) return checked;
   const Plan planned = plan(size, slots_for(use, size, slot_bytes), use);
   void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
     return fail(error, Code::OutOfMemory, "memory for a group of %d ranks cannot be had", size);
-  out->reset(new Region(base, size, planned, use, false, std::move(roster)));
+  out->reset(new Region(base, size, planned, use, false, std::move(group_info)));
   (*out)->prepare();
   return kOk;
 }
@@ -134,7 +135,7 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
     close(file);
     return fail(error, Code::OutOfMemory, "shared memory %s cannot be mapped", path);
   }
-  out->reset(new Region(base, options.size, planned, options.use, true, options.roster));
+  out->reset(new Region(base, options.size, planned, options.use, true, options.group_info));
   Region& region = **out;
   region.file_ = file;
   region.timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
@@ -147,7 +148,7 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
 
 Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* out,
                       ErrorText* error) {
-  const int32_t first = options.roster.rank_at(0);
+  const int32_t first = options.group_info.rank_at(0);
   const int64_t deadline = now_ns() + std::min(options.timeout_ms, kLongestTimeoutMs) * 1'000'000;
   int file;
   char path[kSegmentPath];
@@ -159,11 +160,11 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
       Text(late).add(
           "join: rank %d has not joined group \"%s\" (timeout after %lld ms): there is no shared "
           "memory %s",
-          first, options.roster.name.c_str(), limit, options.name);
+          first, options.group_info.name.c_str(), limit, options.name);
       return without_maker(options, late.text, error);
     }
     ErrorText why;
-    if (options.origin && options.origin->keeps_away(options.roster, 0, options.rank, &why)) {
+    if (options.origin && options.origin->keeps_away(options.group_info, 0, options.rank, &why)) {
       ErrorText gone;
       Text(gone).add("join: rank %d %s", first, why.text);
       return without_maker(options, gone.text, error);
@@ -187,9 +188,9 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
     munmap(base, static_cast<size_t>(status.st_size));
     close(file);
     return fail(error, Code::Invalid, "rank %d made a group of %d ranks, rank %d wants one of %d",
-                first, made_for, options.roster.rank_at(options.rank), options.size);
+                first, made_for, options.group_info.rank_at(options.rank), options.size);
   }
-  out->reset(new Region(base, options.size, planned, options.use, true, options.roster));
+  out->reset(new Region(base, options.size, planned, options.use, true, options.group_info));
   (*out)->file_ = file;
   (*out)->timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
   memcpy((*out)->path_, path, sizeof path);
@@ -198,7 +199,7 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
 
 void Region::count_joined() {
   Counter& joined = header().joined;
-  // Nobody else will look for the name.
+  // All ranks have joined, so no other rank needs the name.
   if (joined.value.fetch_add(1, std::memory_order_seq_cst) + 1 == static_cast<uint32_t>(size_) &&
       file_ >= 0)
     unlink_segment(path_, file_);
@@ -207,7 +208,7 @@ void Region::count_joined() {
 
 Region::~Region() {
   if (file_ >= 0) {
-    // Without all ranks the group has failed: late ones shall not find it.
+    // The group failed before all ranks joined: late ranks must not find it.
     if (header().joined.value.load(std::memory_order_acquire) < static_cast<uint32_t>(size_))
       unlink_segment(path_, file_);
     close(file_);

@@ -7,26 +7,30 @@
 #include "messages.h"
 
 namespace shardwise::comm {
-FarWatch::FarWatch(const GlooEngine* engine, void* member, Roster roster, int32_t rank,
-                   int32_t size)
-    : engine_(engine), member_(member), roster_(std::move(roster)), rank_(rank), size_(size) {
+RemoteWatchdog::RemoteWatchdog(const GlooEngine* engine, void* member, GroupInfo group_info,
+                               int32_t rank, int32_t size)
+    : engine_(engine),
+      member_(member),
+      group_info_(std::move(group_info)),
+      rank_(rank),
+      size_(size) {
   try {
     thread_ = std::thread([this] { work(); });
-  } catch (const std::exception& none) {  // no thread to be had
+  } catch (const std::exception& none) {  // no thread available
     ErrorText text;
     Text(text).add("rank %d could not start a thread that compares calls (%s)",
-                   roster_.rank_at(rank_), none.what());
-    fail_group(Code::Peer, text.text);
+                   group_info_.rank_at(rank_), none.what());
+    fail_group(Code::Peer, text);
   }
 }
 
-FarWatch::~FarWatch() {
+RemoteWatchdog::~RemoteWatchdog() {
   if (!ending_) leave();
 }
 
-Status FarWatch::begin(const CollectiveCall& call, ErrorText* error) {
+Status RemoteWatchdog::begin(const CollectiveCall& call, ErrorText* error) {
   if (!is_message(call.kind)) calls_++;
-  if (failed()) return refuse(note_of(call, size_, calls_), error);
+  if (failed()) return refuse(record_of(call, size_, calls_), error);
   if (is_message(call.kind)) return kOk;
   Task task;
   task.number = calls_;
@@ -44,15 +48,15 @@ Status FarWatch::begin(const CollectiveCall& call, ErrorText* error) {
   return kOk;
 }
 
-Status FarWatch::run(const CollectiveCall& call) {
-  // it never ran
-  if (!thread_.joinable() && failed()) return refuse(note_of(call, size_, 0), call.error);
+Status RemoteWatchdog::run(const CollectiveCall& call) {
+  // the thread never ran
+  if (!thread_.joinable() && failed()) return refuse(record_of(call, size_, 0), call.error);
   const auto done = std::make_shared<std::promise<Status>>();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (ending_)
       return fail(call.error, Code::Closed, "%s: rank %d has left the group", call.name,
-                  roster_.rank_at(rank_));
+                  group_info_.rank_at(rank_));
     Task task;
     task.call = call;
     task.done = done;
@@ -62,7 +66,7 @@ Status FarWatch::run(const CollectiveCall& call) {
   return done->get_future().get();
 }
 
-bool FarWatch::settle(uint64_t call, int64_t limit_ms) {
+bool RemoteWatchdog::settle(uint64_t call, int64_t limit_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
   const uint64_t target = std::min(call, begun_);
   const auto is_known = [&] { return settled_ >= target || failed(); };
@@ -70,14 +74,14 @@ bool FarWatch::settle(uint64_t call, int64_t limit_ms) {
   return settled_ >= target;
 }
 
-void FarWatch::leave() {
+void RemoteWatchdog::leave() {
   if (!settle(calls_, kLeaveMs) && !failed()) {
     ErrorText text;
     Text(text).add(
         "rank %d has left the group: the other ranks did not all come to its last call within %lld "
         "ms",
-        roster_.rank_at(rank_), static_cast<long long>(kLeaveMs));
-    fail_group(Code::Peer, text.text);
+        group_info_.rank_at(rank_), static_cast<long long>(kLeaveMs));
+    fail_group(Code::Peer, text);
   }
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -85,46 +89,47 @@ void FarWatch::leave() {
     wanted_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
-  // Now: the device's connections close before those of the hosts do, and the others should know
-  // why.
+  // Before the device's connections close: the other ranks should know why they close.
   engine_->end(member_);
 }
 
-void FarWatch::fail_group(Code code, const char* text) {
+void RemoteWatchdog::fail_group(Code code, const ErrorText& why) {
+  ErrorText kept = why;
+  with_id(kept);
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!failed()) keep_cause(code, text, false);
+    if (!failed()) keep_cause(code, kept, false);
   }
-  engine_->fail(member_, code, text);
+  engine_->fail(member_, code, kept);
 }
 
-Status FarWatch::cause(ErrorText* error) {
+Status RemoteWatchdog::cause(ErrorText* error) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return fail(error, code_.code, "%s", text_.text);
+  return fail_with(error, code_.code, text_);
 }
 
-bool FarWatch::has_refuted() {
+bool RemoteWatchdog::has_mismatch() {
   if (!failed()) return false;
   std::lock_guard<std::mutex> lock(mutex_);
-  return refuted_;
+  return mismatched_;
 }
 
-bool FarWatch::has_lost() {
+bool RemoteWatchdog::has_dead_peer() {
   std::lock_guard<std::mutex> lock(mutex_);
-  look_wanted_ = true;
+  poll_wanted_ = true;
   wanted_.notify_one();
-  return lost_.text[0] != 0;
+  return gone_.text[0] != 0;
 }
 
-void FarWatch::describe_lost(Text& text) {
+void RemoteWatchdog::describe_dead_peers(Text& text) {
   std::lock_guard<std::mutex> lock(mutex_);
-  text.add(": ").add_text(lost_.text);
+  text.add(": ").add_cause(gone_);
 }
 
-bool FarWatch::describe_missing(Text& text, uint64_t call, int32_t peer) {
+bool RemoteWatchdog::describe_missing(Text& text, uint64_t call, int32_t peer) {
   described_ = peer;
   if (peer >= 0)
-    text.add(": rank %d has not come to it", roster_.rank_at(peer));
+    text.add(": rank %d has not come to it", group_info_.rank_at(peer));
   else if (settle(call, 0))
     return false;
   else
@@ -132,20 +137,21 @@ bool FarWatch::describe_missing(Text& text, uint64_t call, int32_t peer) {
   return true;
 }
 
-void FarWatch::blame(Facts& facts) {
-  if (described_ >= 0) facts.blame(described_, nullptr);
+void RemoteWatchdog::blame(DetailsWriter& details) {
+  if (described_ >= 0) details.blame(described_, nullptr);
 }
 
-void FarWatch::keep_cause(Code code, const char* text, bool refutes) {
-  code_ = fail(&text_, code, "%s", text);
-  refuted_ = refutes;
+void RemoteWatchdog::keep_cause(Code code, const ErrorText& why, bool is_mismatch) {
+  code_ = fail_with(&text_, code, why);
+  with_id(text_);
+  mismatched_ = is_mismatch;
   failed_.store(true, std::memory_order_release);
   changed_.notify_all();
 }
 
-Status FarWatch::carry_out(Task& task, ErrorText* error) {
+Status RemoteWatchdog::carry_out(Task& task, ErrorText* error) {
   if (task.done) {
-    const Status status = failed() ? refuse(note_of(task.call, size_, 0), task.call.error)
+    const Status status = failed() ? refuse(record_of(task.call, size_, 0), task.call.error)
                                    : engine_->comm->run(member_, task.call);
     if (!status.ok()) *error = *task.call.error;
     return status;
@@ -156,35 +162,34 @@ Status FarWatch::carry_out(Task& task, ErrorText* error) {
   task.call.counts = task.counts.data();
   task.call.send_counts = task.counts.data() + size_;
   task.call.error = error;
-  if (failed()) return refuse(note_of(task.call, size_, task.number), error);
+  if (failed()) return refuse(record_of(task.call, size_, task.number), error);
   return engine_->compare(member_, task.call, task.number);
 }
 
-void FarWatch::finish(Task& task, Status status, const ErrorText& error) {
+void RemoteWatchdog::finish(Task& task, Status status, const ErrorText& error) {
   if (status.ok())
     settled_ = std::max(settled_, task.number);
   else
-    look_wanted_ = true;  // which waits for last words to be on their way
-  // The text of a call that has failed says already what this rank was in, as that of an abort does
-  // not.
+    poll_wanted_ = true;  // the poll waits until the final messages are on their way
+  // The text of a failed call already names the call of this rank; the text of an abort does not.
   if (!status.ok() && !failed())
-    keep_cause(status.code == Code::Closed ? Code::Peer : status.code, error.text, !task.done);
+    keep_cause(status.code == Code::Closed ? Code::Peer : status.code, error, !task.done);
   changed_.notify_all();
   if (task.done) task.done->set_value(status);
 }
 
-void FarWatch::look() {
-  ErrorText lost, error;
-  const Status status = engine_->look(member_, &lost, &error);
+void RemoteWatchdog::poll() {
+  ErrorText dead, error;
+  const Status status = engine_->poll(member_, &dead, &error);
   std::lock_guard<std::mutex> lock(mutex_);
-  lost_ = lost;
-  if (!status.ok() && !failed()) keep_cause(status.code, error.text, false);
+  gone_ = dead;
+  if (!status.ok() && !failed()) keep_cause(status.code, error, false);
 }
 
-void FarWatch::work() {
+void RemoteWatchdog::work() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    wanted_.wait(lock, [this] { return ending_ || look_wanted_ || !tasks_.empty(); });
+    wanted_.wait(lock, [this] { return ending_ || poll_wanted_ || !tasks_.empty(); });
     if (!tasks_.empty()) {
       Task task = std::move(tasks_.front());
       tasks_.pop_front();
@@ -196,9 +201,9 @@ void FarWatch::work() {
       continue;
     }
     if (ending_) return;
-    look_wanted_ = false;
+    poll_wanted_ = false;
     lock.unlock();
-    look();
+    poll();
     lock.lock();
   }
 }

@@ -1,7 +1,6 @@
-// The ranks of several machines: what they call is compared over the connections by which their
-// hosts have met, on a thread of its own while the devices work, so that a launch never waits for
-// the network. A difference is known after the launch, and what that has written is then worth
-// nothing on any rank.
+// Watchdog for ranks of several machines: compares calls over the connections of the hosts, on a
+// thread of its own while the devices work, so a launch never waits for the network. A mismatch is
+// found after the launch, whose results are then invalid on all ranks.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -17,39 +16,41 @@
 
 namespace shardwise::comm {
 
-class FarWatch final : public CallWatch {
+class RemoteWatchdog final : public Watchdog {
  public:
-  // Nobody else uses `member`, one of the engine's, between here and the end of `leave`, but for
-  // what may be called from any thread.
-  FarWatch(const GlooEngine* engine, void* member, Roster roster, int32_t rank, int32_t size);
-  ~FarWatch() override;
+  // The watchdog alone uses `member`, a member of the engine, until `leave` returns, except for
+  // functions that any thread may call.
+  RemoteWatchdog(const GlooEngine* engine, void* member, GroupInfo group_info, int32_t rank,
+                 int32_t size);
+  ~RemoteWatchdog() override;
 
   int32_t rank() const override { return rank_; }
   int32_t size() const override { return size_; }
-  const Roster& roster() const override { return roster_; }
+  const GroupInfo& group_info() const override { return group_info_; }
   uint64_t calls() const override { return calls_; }
 
   Status begin(const CollectiveCall& call, ErrorText* error) override;
   bool settle(uint64_t call, int64_t limit_ms) override;
-  // Waits a while for the others to come to what this rank has called, and tells them.
+  // Waits up to kLeaveMs for the other ranks to reach the last call, and fails the group if they do
+  // not.
   void leave() override;
 
-  void fail_group(Code code, const char* text) override;
+  void fail_group(Code code, const ErrorText& why) override;
   bool failed() override { return failed_.load(std::memory_order_acquire); }
-  int64_t telling_ms() const override { return 100; }
+  int64_t grace_ms() const override { return 100; }
   Status cause(ErrorText* error) override;
-  bool has_refuted() override;
+  bool has_mismatch() override;
 
-  bool has_lost() override;
-  void describe_lost(Text& text) override;
+  bool has_dead_peer() override;
+  void describe_dead_peers(Text& text) override;
   bool describe_missing(Text& text, uint64_t call, int32_t peer) override;
-  void blame(Facts& facts) override;
+  void blame(DetailsWriter& details) override;
 
-  // A collective of the hosts themselves, behind what was begun; waits for it.
+  // Runs a collective of the hosts after the calls that were begun, and waits for it.
   Status run(const CollectiveCall& call);
 
  private:
-  // A call to compare, with what it points to; or one that somebody waits for.
+  // A call to compare, with the data that it points to; or a collective with a waiting thread.
   struct Task {
     CollectiveCall call{};
     uint64_t number = 0;
@@ -60,27 +61,27 @@ class FarWatch final : public CallWatch {
 
   void work();
   Status carry_out(Task& task, ErrorText* error);
-  void look();
+  void poll();
   // With the mutex held.
   void finish(Task& task, Status status, const ErrorText& error);
-  void keep_cause(Code code, const char* text, bool refutes);
+  void keep_cause(Code code, const ErrorText& why, bool is_mismatch);
 
   const GlooEngine* engine_;
   void* member_;
-  const Roster roster_;
+  const GroupInfo group_info_;
   const int32_t rank_, size_;
   uint64_t calls_ = 0;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the fields below
   std::condition_variable wanted_, changed_;
   std::deque<Task> tasks_;
-  uint64_t begun_ = 0, settled_ = 0;  // collectives
-  bool ending_ = false, look_wanted_ = false;
+  uint64_t begun_ = 0, settled_ = 0;  // numbers of collectives
+  bool ending_ = false, poll_wanted_ = false;
   std::atomic<bool> failed_{false};
-  bool refuted_ = false;
+  bool mismatched_ = false;
   Status code_;
-  int32_t described_ = -1;  // a peer that has not come; those that are lost come with their facts
-  ErrorText text_, lost_;
+  int32_t described_ = -1;  // a peer that has not come; dead peers have details of their own
+  ErrorText text_, gone_;
   std::thread thread_;
 };
 

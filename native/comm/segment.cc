@@ -52,8 +52,8 @@ bool same_file(const char* path, int file) {
   return same;
 }
 
-// A new file under this path, or -1: the path is taken (`taken`: by a live group with our token),
-// or errno says why not.
+// Creates a file at this path. Returns -1 if the path is taken (`taken`: by a live group with our
+// token), or with errno.
 int make(const char* path, uint64_t token, int32_t* taken) {
   for (int attempt = 0; attempt < 4; attempt++) {
     const int file = shm_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -120,7 +120,7 @@ int find_segment(const char* name, uint64_t token, char* path) {
 }
 
 void unlink_segment(const char* path, int file) {
-  // With the lock no two take the same stale file away, the second of them hitting the new one.
+  // The lock prevents that a second rank removes the new file in place of the stale one.
   for (int attempt = 0; flock(file, LOCK_EX | LOCK_NB) != 0; attempt++) {
     if (attempt == 50) return;  // a stopped process has it
     usleep(1000);

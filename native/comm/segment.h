@@ -1,5 +1,5 @@
-// Names of POSIX shared memory: making one, finding the one that is meant, and taking away what
-// dead runs left.
+// Names of POSIX shared memory: creates a segment, finds the right one, and removes what dead runs
+// left.
 #pragma once
 #include <cstdint>
 
@@ -7,21 +7,20 @@
 
 namespace shardwise::comm {
 
-// Somebody else's file, or a live run's, may have a name already: then the next of these is tried,
-// by all ranks.
+// A name may belong to another user or to a live run: then all ranks try the next of these names.
 constexpr int32_t kSegmentNames = 16;
 constexpr int32_t kSegmentPath = 128;
-constexpr uint64_t kSegmentMagic = 0x3370756f72677773;  // swgroup3; another layout gets another
+constexpr uint64_t kSegmentMagic = 0x3470756f72677773;  // swgroup4; another layout gets another
 
-// Makes a new segment of this size, all of its memory taken now (a full /dev/shm would kill the
-// process later). Gives file and path; where there is no room, the system's word for it.
+// Creates a segment of this size and allocates all of its memory now: a full /dev/shm would kill
+// the process later. Returns file and path, or the error of the system if there is no room.
 Status create_segment(const char* name, uint64_t token, int64_t bytes, int* file, char* path,
                       ErrorText* error);
 
 // The segment of a live creator with this token, complete; -1 if there is none yet.
 int find_segment(const char* name, uint64_t token, char* path);
 
-// Takes the name away if it still means this file.
+// Removes the name if it still means this file.
 void unlink_segment(const char* path, int file);
 
 }  // namespace shardwise::comm

@@ -7,10 +7,10 @@ namespace shardwise::comm {
 namespace {
 
 constexpr int kHashBits = 40;
-constexpr uint32_t kLooksToProc = 4;  // /proc is read this often
+constexpr uint32_t kPollsToProc = 4;  // reads /proc at every fourth poll
 
-// The call's number above a hash of what must agree. A number comes again after 16 million calls,
-// and its place after 1024.
+// The number of the call above a hash of what must agree. A number repeats after 16 million calls,
+// its place after 1024.
 uint64_t stamp_of(const Fingerprint& print) {
   uint64_t words[sizeof print / 8], value = 0;
   memcpy(words, &print, sizeof print);
@@ -26,36 +26,36 @@ bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
 
 }  // namespace
 
-WatchGroup::WatchGroup(std::shared_ptr<Region> region, int32_t rank)
+ShmWatchdog::ShmWatchdog(std::shared_ptr<Region> region, int32_t rank)
     : region_(std::move(region)), rank_(rank) {}
 
-Status WatchGroup::begin(const CollectiveCall& call, ErrorText* error) {
+Status ShmWatchdog::begin(const CollectiveCall& call, ErrorText* error) {
   const bool message = is_message(call.kind);
-  const Note note = note_of(call, size(), calls_ + 1);
+  const CallRecord record = record_of(call, size(), calls_ + 1);
   if (!message) calls_++;
-  if (failed()) return refuse(note, error);
-  WatchBlock& block = own();
-  block.last.write(note);
+  if (failed()) return refuse(record, error);
+  WatchdogBlock& block = own();
+  block.last.write(record);
   if (message) return kOk;
-  const uint64_t number = calls_, place = number % kKeptStamps, mine = stamp_of(note.print);
-  block.notes[number % kKeptNotes].write(note);
+  const uint64_t number = calls_, place = number % kKeptStamps, mine = stamp_of(record.print);
+  block.records[number % kKeptRecords].write(record);
   if (call.kind == Collective::AllToAll) publish_exchange(call, number);
-  // Before a look at the others' and, on each rank, in one order with it: of two that differ the
-  // later one sees the other.
+  // Each rank stores its stamp before it reads the others', in one order: of two ranks that differ,
+  // the later one sees the other.
   block.stamps[place].store(mine, std::memory_order_seq_cst);
   block.calls.store(number, std::memory_order_release);
   for (int32_t rank = 0; rank < size(); rank++) {
-    const uint64_t theirs = region_->watch(rank).stamps[place].load(std::memory_order_seq_cst);
-    if (theirs != mine && same_number(theirs, mine)) return report_difference(note, rank, error);
+    const uint64_t theirs = region_->watchdog(rank).stamps[place].load(std::memory_order_seq_cst);
+    if (theirs != mine && same_number(theirs, mine)) return report_mismatch(record, rank, error);
     if (theirs != mine || call.kind != Collective::AllToAll) continue;
-    const Status same = compare_exchange(note, call, rank, error);
+    const Status same = compare_exchange(record, call, rank, error);
     if (!same.ok()) return same;
   }
   return kOk;
 }
 
-void WatchGroup::publish_exchange(const CollectiveCall& call, uint64_t number) {
-  WatchBlock::Exchange& own_exchange = own().exchanges[number % kKeptExchanges];
+void ShmWatchdog::publish_exchange(const CollectiveCall& call, uint64_t number) {
+  WatchdogBlock::Exchange& own_exchange = own().exchanges[number % kKeptExchanges];
   const int64_t item = item_size(call.dtype);
   own_exchange.number.store(0, std::memory_order_relaxed);
   // Each release keeps the 0 before the value, each acquire below the value before the second look.
@@ -66,10 +66,10 @@ void WatchGroup::publish_exchange(const CollectiveCall& call, uint64_t number) {
   own_exchange.number.store(number, std::memory_order_release);
 }
 
-Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call, int32_t rank,
-                                    ErrorText* error) {
-  const WatchBlock::Exchange& theirs =
-      region_->watch(rank).exchanges[mine.print.call % kKeptExchanges];
+Status ShmWatchdog::compare_exchange(const CallRecord& mine, const CollectiveCall& call,
+                                     int32_t rank, ErrorText* error) {
+  const WatchdogBlock::Exchange& theirs =
+      region_->watchdog(rank).exchanges[mine.print.call % kKeptExchanges];
   if (theirs.number.load(std::memory_order_acquire) != mine.print.call) return kOk;  // it is ahead
   const int64_t sent = theirs.sends[rank_].load(std::memory_order_acquire),
                 expected = theirs.receives[rank_].load(std::memory_order_acquire);
@@ -80,102 +80,108 @@ Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call
   const bool gives = expected != own_sent;
   ErrorText message;
   Text text(message);
-  Note kept;
-  const Note* other = find_note(rank, mine.print.call, &kept) ? &kept : nullptr;
+  CallRecord kept;
+  const CallRecord* other = find_record(rank, mine.print.call, &kept) ? &kept : nullptr;
   if (gives)
-    describe_unexpected(text, roster(), mine, rank_, rank_, own_sent, &mine, rank, expected, other);
+    describe_unexpected(text, group_info(), mine, rank_, rank_, own_sent, &mine, rank, expected,
+                        other);
   else
-    describe_unexpected(text, roster(), mine, rank_, rank, sent, other, rank_, own_expected, &mine);
-  fail_group(Code::Invalid, message.text);
-  return fail(error, Code::Invalid, "%s", message.text);
+    describe_unexpected(text, group_info(), mine, rank_, rank, sent, other, rank_, own_expected,
+                        &mine);
+  fail_group(Code::Invalid, with_id(message));
+  return fail_with(error, Code::Invalid, message);
 }
 
-// What the rank called under that number, unless it is many calls ahead.
-bool WatchGroup::find_note(int32_t rank, uint64_t call, Note* out) {
-  return region_->watch(rank).notes[call % kKeptNotes].read(out) && out->print.call == call;
+// The call of the rank under that number, unless the rank is many calls ahead.
+bool ShmWatchdog::find_record(int32_t rank, uint64_t call, CallRecord* out) {
+  return region_->watchdog(rank).records[call % kKeptRecords].read(out) && out->print.call == call;
 }
 
-Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* error) {
+Status ShmWatchdog::report_mismatch(const CallRecord& mine, int32_t rank, ErrorText* error) {
   ErrorText seen_here, for_all;
   Text here(seen_here), all(for_all);
-  Note other;
+  CallRecord other;
   const auto stamp_at = [&](int32_t place) {
-    return region_->watch(place).stamps[mine.print.call % kKeptStamps].load(
+    return region_->watchdog(place).stamps[mine.print.call % kKeptStamps].load(
         std::memory_order_acquire);
   };
   std::vector<int32_t> come;
   for (int32_t place = 0; place < size(); place++)
     if (same_number(stamp_at(place), stamp_of(mine.print))) come.push_back(place);
-  const Difference found = find_difference(
+  const Mismatch found = find_mismatch(
       come, size(), rank_, [&](int32_t a, int32_t b) { return stamp_at(a) == stamp_at(b); });
-  if (found.first >= 0 && find_note(found.first, mine.print.call, &other)) {
-    describe_difference(here, roster(), mine, rank_, found, other, Reader::This);
-    describe_difference(all, roster(), mine, rank_, found, other, Reader::All);
+  if (found.first >= 0 && find_record(found.first, mine.print.call, &other)) {
+    describe_mismatch(here, group_info(), mine, rank_, found, other, Reader::This);
+    describe_mismatch(all, group_info(), mine, rank_, found, other, Reader::All);
   } else {
     for (Text* text : {&here, &all}) {
-      describe_heading(*text, roster(), mine);
+      describe_heading(*text, group_info(), mine);
       text->add(": rank %d, which is many calls ahead, called something else under this number; it",
-                roster().rank_at(rank));
-      describe_last_call(*text, roster(), region_->watch(rank).last, false);
-      Facts facts(roster(), mine, rank_);
-      facts.blame(rank, region_->watch(rank).last);
-      facts.add_to(*text);
+                group_info().rank_at(rank));
+      describe_last_call(*text, group_info(), region_->watchdog(rank).last, false);
+      DetailsWriter details(group_info(), mine, rank_);
+      details.blame(rank, region_->watchdog(rank).last);
+      details.add_to(*text);
     }
   }
-  fail_group(Code::Invalid, for_all.text);
-  return fail(error, Code::Invalid, "%s", seen_here.text);
+  fail_group(Code::Invalid, with_id(for_all));
+  ErrorText first;  // another rank may have found the mismatch first
+  cause(&first);
+  seen_here.details.id = first.details.id;
+  return fail_with(error, Code::Invalid, seen_here);
 }
 
-bool WatchGroup::has_lost() {
-  if (looks_++ % kLooksToProc == 0) dead_ = find_dead();
-  lost_ = find_left() | dead_;
-  return lost_ != 0;
+bool ShmWatchdog::has_dead_peer() {
+  if (polls_++ % kPollsToProc == 0) dead_ = find_dead();
+  gone_ = find_left() | dead_;
+  return gone_ != 0;
 }
 
-bool WatchGroup::describe_missing(Text& text, uint64_t call, int32_t peer) {
+bool ShmWatchdog::describe_missing(Text& text, uint64_t call, int32_t peer) {
   const uint64_t missing = peer >= 0 ? uint64_t{1} << peer : find_missing(call);
   describe_ranks(text, missing);
   return missing != 0;
 }
 
-uint64_t WatchGroup::find_left() {
+uint64_t ShmWatchdog::find_left() {
   uint64_t ranks = 0;
   const uint64_t calls = own().calls.load(std::memory_order_acquire);
   for (int32_t rank = 0; rank < size(); rank++) {
-    WatchBlock& block = region_->watch(rank);
+    WatchdogBlock& block = region_->watchdog(rank);
     const bool left = rank != rank_ && block.left.load(std::memory_order_acquire) != 0;
     if (left && block.calls.load(std::memory_order_acquire) < calls) ranks |= uint64_t{1} << rank;
   }
   return ranks;
 }
 
-uint64_t WatchGroup::find_dead() {
+uint64_t ShmWatchdog::find_dead() {
   uint64_t ranks = 0;
   for (int32_t rank = 0; rank < size() && region_->shared(); rank++) {
     RankBlock& block = region_->rank(rank);
     const bool joined = block.presence.load(std::memory_order_acquire) != Presence::Absent;
-    if (rank != rank_ && joined && region_->watch(rank).left.load(std::memory_order_acquire) == 0 &&
+    if (rank != rank_ && joined &&
+        region_->watchdog(rank).left.load(std::memory_order_acquire) == 0 &&
         !is_alive(block.process))
       ranks |= uint64_t{1} << rank;
   }
   return ranks;
 }
 
-uint64_t WatchGroup::find_missing(uint64_t call) {
+uint64_t ShmWatchdog::find_missing(uint64_t call) {
   uint64_t ranks = 0;
   for (int32_t rank = 0; rank < size(); rank++) {
-    if (region_->watch(rank).calls.load(std::memory_order_acquire) < call)
+    if (region_->watchdog(rank).calls.load(std::memory_order_acquire) < call)
       ranks |= uint64_t{1} << rank;
   }
   return ranks;
 }
 
-void WatchGroup::describe_ranks(Text& text, uint64_t ranks) {
+void ShmWatchdog::describe_ranks(Text& text, uint64_t ranks) {
   described_ = {};
   const uint64_t dead = find_dead();
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
-    WatchBlock& block = region_->watch(rank);
+    WatchdogBlock& block = region_->watchdog(rank);
     ErrorText has;
     if (contains(dead, rank))
       Text(has).add("has died (process %d)", region_->rank(rank).process.pid);
@@ -186,9 +192,9 @@ void WatchGroup::describe_ranks(Text& text, uint64_t ranks) {
   }
   if (described_.empty()) return;
   text.add(": ");
-  described_.describe(text, roster());
+  described_.describe(text, group_info());
 }
 
-void WatchGroup::blame(Facts& facts) { described_.blame(facts); }
+void ShmWatchdog::blame(DetailsWriter& details) { described_.blame(details); }
 
 }  // namespace shardwise::comm

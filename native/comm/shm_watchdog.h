@@ -1,9 +1,9 @@
-// The ranks of one machine: what they call is compared in shared memory before it is launched.
-// Nothing here waits for another rank.
+// Watchdog for ranks of one machine: compares calls in shared memory before they are launched.
+// Never waits for another rank.
 //
-// Each rank publishes a word and a note of its calls, and looks at the word of the others under the
-// same number: whoever comes second sees a difference. The group's failure is that of the region,
-// so that every rank finds it there.
+// Each rank publishes a stamp and a record of each call and reads the stamps of the other ranks
+// under the same number: the later rank sees the mismatch. The region keeps the failure of the
+// group, where every rank finds it.
 #pragma once
 #include <memory>
 
@@ -12,53 +12,53 @@
 
 namespace shardwise::comm {
 
-class WatchGroup final : public CallWatch {
+class ShmWatchdog final : public Watchdog {
  public:
-  // The region's use is Meeting.
-  WatchGroup(std::shared_ptr<Region> region, int32_t rank);
+  // The use of the region must be Rendezvous.
+  ShmWatchdog(std::shared_ptr<Region> region, int32_t rank);
 
   int32_t rank() const override { return rank_; }
   int32_t size() const override { return region_->size(); }
-  const Roster& roster() const override { return region_->roster(); }
+  const GroupInfo& group_info() const override { return region_->group_info(); }
   uint64_t calls() const override { return calls_; }
 
-  // A difference fails on all ranks.
+  // A mismatch fails on all ranks.
   Status begin(const CollectiveCall& call, ErrorText* error) override;
   bool settle(uint64_t, int64_t) override { return true; }
   void leave() override { own().left.store(1, std::memory_order_release); }
 
-  void fail_group(Code code, const char* text) override { region_->fail_group(code, text); }
+  void fail_group(Code code, const ErrorText& why) override { region_->fail_group(code, why); }
   bool failed() override { return region_->failed(); }
-  int64_t telling_ms() const override { return 0; }
+  int64_t grace_ms() const override { return 0; }
   Status cause(ErrorText* error) override { return region_->cause(error); }
-  bool has_refuted() override { return false; }
+  bool has_mismatch() override { return false; }
 
-  bool has_lost() override;
-  void describe_lost(Text& text) override { describe_ranks(text, lost_); }
+  bool has_dead_peer() override;
+  void describe_dead_peers(Text& text) override { describe_ranks(text, gone_); }
   bool describe_missing(Text& text, uint64_t call, int32_t peer) override;
-  void blame(Facts& facts) override;
+  void blame(DetailsWriter& details) override;
 
  private:
-  bool find_note(int32_t rank, uint64_t call, Note* out);
-  Status report_difference(const Note& mine, int32_t rank, ErrorText* error);
+  bool find_record(int32_t rank, uint64_t call, CallRecord* out);
+  Status report_mismatch(const CallRecord& mine, int32_t rank, ErrorText* error);
   void publish_exchange(const CollectiveCall& call, uint64_t number);
-  // What this rank and another send each other is what each expects.
-  Status compare_exchange(const Note& mine, const CollectiveCall& call, int32_t rank,
+  // Compares the sizes that this rank and another one send with those that they expect.
+  Status compare_exchange(const CallRecord& mine, const CollectiveCall& call, int32_t rank,
                           ErrorText* error);
-  // Ranks that have left before they came to this rank's last collective.
+  // Ranks that left before they reached the last collective of this rank.
   uint64_t find_left();
-  // Ranks whose process has died: looks into /proc.
+  // Ranks whose process died, by /proc.
   uint64_t find_dead();
-  // Ranks that have not come to a collective.
+  // Ranks that have not reached a collective.
   uint64_t find_missing(uint64_t call);
   void describe_ranks(Text& text, uint64_t ranks);
-  WatchBlock& own() { return region_->watch(rank_); }
+  WatchdogBlock& own() { return region_->watchdog(rank_); }
 
   std::shared_ptr<Region> region_;
   int32_t rank_;
   uint64_t calls_ = 0;
-  uint32_t looks_ = 0;
-  uint64_t dead_ = 0, lost_ = 0;
+  uint32_t polls_ = 0;
+  uint64_t dead_ = 0, gone_ = 0;
   Missing described_;
 };
 

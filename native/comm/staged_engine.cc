@@ -4,7 +4,7 @@ namespace shardwise::comm {
 
 namespace {
 
-// Pinned memory that grows.
+// Pinned memory that grows on demand.
 class Buffer {
  public:
   explicit Buffer(const Backend* backend) : backend_(backend) {}
@@ -40,7 +40,7 @@ struct Staged {
   Staged(const CommEngine* engine, void* joined, int32_t own, int32_t ranks, const Backend* b)
       : host(engine), member(joined), rank(own), size(ranks), backend(b), in(b), out(b) {}
 
-  // The last copy may still read from its buffer.
+  // The last copy may still read the buffer.
   ~Staged() {
     ErrorText ignored;
     if (stream) backend->stream_synchronize(stream, &ignored);
@@ -57,7 +57,7 @@ struct Staged {
     if (status.ok() && in_bytes > 0)
       status = backend->copy(call.stream, in.data(), call.in, in_bytes, CopyKind::DeviceToHost,
                              call.error);
-    // Also waits for the copy out of the buffer that a call before has begun.
+    // Also waits for the copy that the previous call began.
     if (status.ok()) status = backend->stream_synchronize(call.stream, call.error);
     if (!status.ok()) return status;
     CollectiveCall staged = call;
@@ -79,7 +79,7 @@ Staged& staged_of(void* member) { return *static_cast<Staged*>(member); }
 const CommEngine kStagedEngine = {
     "staged",
     [](void* member, const CollectiveCall& call) { return staged_of(member).run(call); },
-    [](void* member, const char* reason) {
+    [](void* member, const ErrorText& reason) {
       staged_of(member).host->abort(staged_of(member).member, reason);
     },
     [](void* member, ErrorText* error) {

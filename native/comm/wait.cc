@@ -49,8 +49,8 @@ bool spin_until(const Counter& counter, uint32_t target, const std::atomic<uint3
       if (reached(counter.value.load(std::memory_order_acquire), target)) return true;
       pause_briefly();
     }
-    // Who is waited for may be behind this thread on the same processor, where waking puts it, with
-    // another idle.
+    // The awaited thread may be queued behind this one on the same processor, where waking puts it
+    // even if another processor is idle.
     if (now > begin + kYieldAfterNs) sched_yield();
   }
   return false;

@@ -15,23 +15,22 @@
 namespace shardwise::comm {
 namespace {
 
-constexpr int64_t kLookMs = 50;
-// A call that is done may be known as in flight until the engine looks: it counts as hanging when
-// it is still there so many looks later.
-constexpr int32_t kLooksToHang = 2;
-// A device may hear before the hosts do that a rank is gone, and does not know which: so long the
-// hosts may take.
-constexpr int32_t kLooksForLost = 4;
+constexpr int64_t kWatchMs = 50;
+// The engine may list a finished call as in flight until it polls: a call hangs if it is still
+// there after so many polls.
+constexpr int32_t kPollsToHang = 2;
+// A device may notice a dead peer before the hosts do, and does not know which rank it is: the
+// hosts get so many polls to find it.
+constexpr int32_t kPollsForDeadPeer = 4;
 constexpr int64_t kPollMs = 5;
 constexpr int32_t kRecent = 32;
-// A result that is there was there on the other ranks' devices too, or soon will be: so what they
-// called is under way. Who reads it waits so long to know that it agrees, once for each call, and
-// JavaScript with it.
+// If a result is there, the other ranks have it or will soon have it, so their calls are being
+// compared. A reader, and JavaScript with it, waits up to this for the comparison, once per call.
 constexpr int64_t kReadMs = 100;
 
-class Watched {
+class WatchdogMember {
  public:
-  Watched(std::unique_ptr<CallWatch> watch, const CommEngine* made_by, void* made)
+  WatchdogMember(std::unique_ptr<Watchdog> watch, const CommEngine* made_by, void* made)
       : group_(std::move(watch)), engine_(made_by), member_(made) {}
 
   Status run(const CollectiveCall& call) {
@@ -45,32 +44,30 @@ class Watched {
     status = engine_->run(member_, call);
     launching_.store(false);
     if (status.ok()) launched_.fetch_add(1, std::memory_order_release);
-    // What the engine cannot do it cannot on any rank.
+    // An operation that the engine does not support fails alike on all ranks.
     if (status.ok() || status.code == Code::Unsupported) return status;
-    const Note note = comm::note_of(call, group_->size(), group_->calls());
+    const CallRecord record = comm::record_of(call, group_->size(), group_->calls());
     std::lock_guard<std::mutex> lock(mutex_);
-    if (status.code != Code::Peer) explain_by_lost(note, true);
+    if (status.code != Code::Peer) explain_by_dead_peer(record, true);
     fail_for_engine(status.code, *call.error);
-    return cause(note, call.error);
+    return cause(record, call.error);
   }
 
-  void abort(const char* reason) {
-    ErrorText text;
-    Text(text).add_text(reason);
+  void abort(const ErrorText& reason) {
     group_->fail_group(Code::Closed, reason);
     std::lock_guard<std::mutex> lock(mutex_);
-    give_up(text);
+    give_up(reason);
   }
 
   Status failure(ErrorText* error) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!told_) settle_results();
-    if (!told_ && group_->has_refuted()) tell({});
-    if (!told_) look_at_engine(true);
-    if (!told_ && !trusts_results()) tell(first_in_doubt());
-    if (!told_) return kOk;
-    *error = told_text_;
-    return told_status_;
+    if (!reported_) settle_results();
+    if (!reported_ && group_->has_mismatch()) report_failure({});
+    if (!reported_) poll_engine(true);
+    if (!reported_ && !trusts_results()) report_failure(first_in_doubt());
+    if (!reported_) return kOk;
+    *error = reported_text_;
+    return reported_status_;
   }
 
   void set_timeout(int64_t milliseconds) {
@@ -82,7 +79,7 @@ class Watched {
     return engine_->recent ? engine_->recent(member_, out, most) : 0;
   }
 
-  // Nobody looks any more.
+  // The thread no longer polls this member.
   void end() {
     group_->leave();
     wait_for_calls();
@@ -96,28 +93,29 @@ class Watched {
     engine_->destroy(member_);
   }
 
-  // Every 50 ms.
-  void look() {
+  // Called every 50 ms.
+  void poll() {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (told_) return (void)end_device();
-    if (group_->has_refuted()) return tell({});
-    look_at_engine(false);
-    if (told_) return;
+    if (reported_) return (void)end_device();
+    if (group_->has_mismatch()) return report_failure({});
+    poll_engine(false);
+    if (reported_) return;
     CommRecord oldest;
-    // one that connects to the others does not return
+    // a launch that connects to other ranks may not return
     const bool waits = in_flight(&oldest) || launching_.load();
-    const bool doubts = !trusts_results(), lost = waits && !group_->failed() && group_->has_lost();
-    if (!lost && !doubts && !(waits && group_->failed())) {
-      looks_in_vain_ = 0;
+    const bool doubts = !trusts_results(),
+               dead = waits && !group_->failed() && group_->has_dead_peer();
+    if (!dead && !doubts && !(waits && group_->failed())) {
+      fruitless_polls_ = 0;
       return;
     }
-    if (++looks_in_vain_ < kLooksToHang) return;
-    if (lost) report_lost(note_of(oldest));
-    tell(first_in_doubt());
+    if (++fruitless_polls_ < kPollsToHang) return;
+    if (dead) report_dead_peers(record_of(oldest));
+    report_failure(first_in_doubt());
   }
 
  private:
-  // Results that are there are told when it is known that all ranks called the same.
+  // Results count only once all ranks are known to have made the same call.
   void settle_results() {
     if (group_->settle(UINT64_MAX, 0)) return;
     const uint64_t done = last_done();
@@ -125,7 +123,7 @@ class Watched {
     waited_for_ = std::max(waited_for_, done);
   }
 
-  // The last collective that may be done.
+  // The last collective that may have finished.
   uint64_t last_done() {
     if (!engine_->recent) return UINT64_MAX;
     CommRecord records[kRecent];
@@ -136,18 +134,20 @@ class Watched {
     return done;
   }
 
-  // What has gone wrong on this rank's device is told to the others, with what the hosts know of
-  // it. Ranks that have not come to a call are named where they are compared, at about the time at
-  // which the device gives up: `at_once` waits for that no longer than a read does.
-  void look_at_engine(bool at_once) {
+  // Reports a failure of this rank's device to the other ranks, with what the hosts know. The
+  // comparison names ranks that have not come, at about the time at which the device gives up; with
+  // `at_once` this waits no longer than a read.
+  void poll_engine(bool at_once) {
     ErrorText seen;
     const Status status = engine_->failure(member_, &seen);
     if (status.ok()) return;
     CommRecord oldest;
     const bool waits = in_flight(&oldest);
-    if (waits && status.code != Code::Peer && !explain_by_lost(note_of(oldest), at_once)) return;
+    if (waits && status.code != Code::Peer && !explain_by_dead_peer(record_of(oldest), at_once))
+      return;
     if (status.code != Code::Peer || !waits) {
-      // of a group that has failed it changes nothing: what this rank waits in is said all the same
+      // has no effect on a group that has failed; the call that this rank waits in is reported all
+      // the same
       fail_for_engine(status.code, seen);
     } else {
       const bool settled =
@@ -155,11 +155,11 @@ class Watched {
       if (!settled && !at_once) return;
       report_timeout(oldest);
     }
-    tell(oldest);
+    report_failure(oldest);
   }
 
-  // Calls that others have not come to are given up for all, and not on this rank alone: what it
-  // has sent already would seem well to them.
+  // Fails calls that other ranks have not reached for all ranks: the data that this rank has sent
+  // would seem valid to them.
   void wait_for_calls() {
     CommRecord oldest;
     const int64_t most = std::min(kLeaveMs, timeout_ms_.load());
@@ -171,38 +171,38 @@ class Watched {
     if (!engine_->recent || group_->failed() || !in_flight(&oldest)) return;
     ErrorText message;
     Text text(message);
-    describe_heading(text, group_->roster(), note_of(oldest));
+    describe_heading(text, group_->group_info(), record_of(oldest));
     text.add(
         ": rank %d has left the group, and the others have not all come to this call within %lld "
         "ms",
-        group_->roster().rank_at(group_->rank()), static_cast<long long>(most));
-    Facts(group_->roster(), note_of(oldest), group_->rank()).add_to(text);
-    group_->fail_group(Code::Peer, message.text);
+        group_->group_info().rank_at(group_->rank()), static_cast<long long>(most));
+    DetailsWriter(group_->group_info(), record_of(oldest), group_->rank()).add_to(text);
+    group_->fail_group(Code::Peer, message);
   }
 
-  // False while the hosts may still find which rank has made the device fail.
-  bool explain_by_lost(const Note& mine, bool at_once) {
+  // False while the hosts may still find the rank that made the device fail.
+  bool explain_by_dead_peer(const CallRecord& mine, bool at_once) {
     for (int64_t left = at_once ? kReadMs : kPollMs; left > 0 && !group_->failed();
          left -= kPollMs) {
-      if (group_->has_lost())
-        report_lost(mine);
+      if (group_->has_dead_peer())
+        report_dead_peers(mine);
       else if (at_once)
         usleep(kPollMs * 1000);
     }
-    return group_->failed() || at_once || ++looks_for_lost_ > kLooksForLost;
+    return group_->failed() || at_once || ++polls_for_dead_peer_ > kPollsForDeadPeer;
   }
 
-  // The engine does not know which rank of the world this is.
+  // The engine does not know the rank in the world.
   void fail_for_engine(Code code, const ErrorText& why) {
     ErrorText message;
-    Text(message).add("on rank %d: ", group_->roster().rank_at(group_->rank())).add_text(why.text);
-    group_->fail_group(code, message.text);
+    Text(message).add("on rank %d: ", group_->group_info().rank_at(group_->rank())).add_cause(why);
+    group_->fail_group(code, message);
   }
 
   void report_timeout(const CommRecord& oldest) {
     ErrorText message;
     Text text(message);
-    describe_waiting(text, group_->roster(), note_of(oldest), group_->rank());
+    describe_waiting(text, group_->group_info(), record_of(oldest), group_->rank());
     const auto limit = static_cast<long long>(timeout_ms_.load());
     if (group_->describe_missing(text, oldest.sequence, is_message(oldest.kind) ? oldest.root : -1))
       text.add(" (timeout after %lld ms)", limit);
@@ -211,58 +211,58 @@ class Watched {
           ": all ranks have come to it, but it is not done (timeout after %lld ms): a GPU or the "
           "way between them hangs or is slow",
           limit);
-    Facts facts(group_->roster(), note_of(oldest), group_->rank());
-    group_->blame(facts);
-    facts.add_to(text);
-    group_->fail_group(Code::Device, message.text);
+    DetailsWriter details(group_->group_info(), record_of(oldest), group_->rank());
+    group_->blame(details);
+    details.add_to(text);
+    group_->fail_group(Code::Device, message);
   }
 
-  void report_lost(const Note& mine) {
+  void report_dead_peers(const CallRecord& mine) {
     ErrorText message;
     Text text(message);
-    describe_heading(text, group_->roster(), mine);
-    group_->describe_lost(text);
-    Facts facts(group_->roster(), mine, group_->rank());
-    group_->blame(facts);
-    facts.add_to(text);
-    group_->fail_group(Code::Device, message.text);
+    describe_heading(text, group_->group_info(), mine);
+    group_->describe_dead_peers(text);
+    DetailsWriter details(group_->group_info(), mine, group_->rank());
+    group_->blame(details);
+    details.add_to(text);
+    group_->fail_group(Code::Device, message);
   }
 
-  // Of a group that has failed, with the call that this rank waits in.
-  void tell(const CommRecord& oldest) {
+  // Reports the failure of the group, with the call that this rank waits in.
+  void report_failure(const CommRecord& oldest) {
     ErrorText why;
-    cause(note_of(oldest), &why);
+    cause(record_of(oldest), &why);
     give_up(why);
   }
 
-  // The first cause, and for an abort, which does not say it, what this rank was in.
-  Status cause(const Note& mine, ErrorText* error) {
+  // The first cause; for an abort, which does not name it, also the call of this rank.
+  Status cause(const CallRecord& mine, ErrorText* error) {
     ErrorText first;
     const Status status = group_->cause(&first);
     Text text(*error);
     if (status.code == Code::Closed && mine.site.name[0] != 0) {
-      describe_heading(text, group_->roster(), mine);
+      describe_heading(text, group_->group_info(), mine);
       text.add(": ");
     }
-    text.add_text(first.text);
-    if (status.code == Code::Closed) Facts(group_->roster(), mine, group_->rank()).add_to(text);
+    text.add_cause(first);
+    if (status.code == Code::Closed)
+      DetailsWriter(group_->group_info(), mine, group_->rank()).add_to(text);
     return status;
   }
 
-  // A device that gives up ends its kernels as they stand, and with them those of the other ranks,
-  // as if they were well. So what was not seen to be done before the group failed may be worth
-  // nothing.
+  // A device that gives up ends its kernels, and those of the other ranks, as if they had
+  // succeeded. Results that were not seen as finished before the group failed may be invalid.
   bool trusts_results() {
-    if (!engine_->recent) return true;  // it has waited for the other ranks itself
+    if (!engine_->recent) return true;  // such an engine waits for the other ranks itself
     const uint64_t launched = launched_.load(std::memory_order_acquire);
     if (trusted_ == launched) return true;
-    const uint64_t done = count_done(launched);  // before the look at the failure
+    const uint64_t done = count_done(launched);  // must precede the check for a failure
     if (group_->failed()) return false;
     trusted_ = std::max(trusted_, done);
     return true;
   }
 
-  // Of so many calls, at least so many are done.
+  // At least so many of the launched calls have finished.
   uint64_t count_done(uint64_t launched) {
     CommRecord records[kRecent];
     int32_t kept = 0;
@@ -271,7 +271,7 @@ class Watched {
     return (done == 0 && kept == kRecent) || open > launched ? 0 : launched - open;
   }
 
-  // The call that this rank waits in, or the first that was done too late to be trusted.
+  // The call that this rank waits in, or the first one that finished too late to be trusted.
   CommRecord first_in_doubt() {
     CommRecord records[kRecent] = {};
     if (in_flight(records)) return records[0];
@@ -280,7 +280,7 @@ class Watched {
     return kept == 0 || doubts == 0 ? CommRecord{} : records[kept - std::min(kept, doubts)];
   }
 
-  // The oldest call that is not done.
+  // The oldest call in flight.
   bool in_flight(CommRecord* oldest) {
     *oldest = {};
     if (!engine_->recent) return true;
@@ -291,8 +291,8 @@ class Watched {
     return first < kept;
   }
 
-  // Which of the engine's last calls is the first that is not done; how many of them are kept if
-  // all are.
+  // The index of the first of the engine's last calls that is in flight; `kept` if all have
+  // finished.
   int32_t first_open(CommRecord (&records)[kRecent], int32_t* kept) {
     *kept = engine_->recent(member_, records, kRecent);
     const auto is_open = [](const CommRecord& record) {
@@ -301,88 +301,88 @@ class Watched {
     return static_cast<int32_t>(std::find_if(records, records + *kept, is_open) - records);
   }
 
-  static Note note_of(const CommRecord& record) {
-    Note note = {};
-    note.site = site_of({record.name, record.where});
-    note.peer = is_message(record.kind) ? record.root : -1;
-    note.print.kind = kind_of(record.kind);
-    note.print.call = record.sequence;
-    return note;
+  static CallRecord record_of(const CommRecord& call) {
+    CallRecord record = {};
+    record.site = site_of({call.name, call.where});
+    record.peer = is_message(call.kind) ? call.root : -1;
+    record.print.kind = kind_of(call.kind);
+    record.print.call = call.sequence;
+    return record;
   }
 
   void give_up(const ErrorText& why) {
-    if (told_) return;
-    told_ = true;
-    told_text_ = why;
+    if (reported_) return;
+    reported_ = true;
+    reported_text_ = why;
     ErrorText ignored;
-    told_status_ = group_->cause(&ignored);
-    end_device_at_ns_ = now_ns() + group_->telling_ms() * 1'000'000;
+    reported_status_ = group_->cause(&ignored);
+    end_device_at_ns_ = now_ns() + group_->grace_ms() * 1'000'000;
     end_device();
   }
 
-  // Once the other ranks can know that the group has failed: see trusts_results.
+  // Ends the device once the other ranks can know of the failure: see trusts_results.
   bool end_device() {
     if (!ended_ && now_ns() < end_device_at_ns_) return false;
-    if (!ended_) engine_->abort(member_, told_text_.text);
+    if (!ended_) engine_->abort(member_, reported_text_);
     return ended_ = true;
   }
 
-  std::unique_ptr<CallWatch> group_;
+  std::unique_ptr<Watchdog> group_;
   const CommEngine* engine_;
   void* member_;
   std::atomic<int64_t> timeout_ms_{0};
   std::mutex mutex_;
-  // The group has failed, for this rank too; and the engine has been told to end.
-  bool told_ = false, ended_ = false;
+  // This rank has reported the failure of the group; the engine has been aborted.
+  bool reported_ = false, ended_ = false;
   int64_t end_device_at_ns_ = 0;
-  Status told_status_;
-  ErrorText told_text_;
-  int32_t looks_in_vain_ = 0, looks_for_lost_ = 0;
+  Status reported_status_;
+  ErrorText reported_text_;
+  int32_t fruitless_polls_ = 0, polls_for_dead_peer_ = 0;
   uint64_t waited_for_ = 0;
-  // Calls of the engine, and those of them that were seen to be done while the group was well.
+  // Calls launched, and those that finished while the group was intact.
   std::atomic<uint64_t> launched_{0};
-  std::atomic<bool> launching_{false};  // one of them
+  std::atomic<bool> launching_{false};  // a launch is in progress
   uint64_t trusted_ = 0;
 };
 
-// One thread of the process looks at all members. It is never ended, only parked.
-class Looker {
+// One thread of the process polls all members. It never ends; it sleeps without members.
+class WatchdogThread {
  public:
-  static Looker& of_process() {
-    static auto* created = new Looker;  // lives as long as the process
+  static WatchdogThread& of_process() {
+    static auto* created = new WatchdogThread;  // lives as long as the process
     return *created;
   }
 
-  void add(Watched* member) {
+  void add(WatchdogMember* member) {
     std::lock_guard<std::mutex> lock(mutex_);
     members_.push_back(member);
     changed_.notify_all();
     if (started_) return;
     try {
-      std::thread([this] { keep_looking(); }).detach();
+      std::thread([this] { keep_polling(); }).detach();
       started_ = true;
       std::atexit([] { of_process().stop(); });
-    } catch (...) {  // no thread to be had: the next group tries again
+    } catch (...) {  // no thread available: the next group tries again
     }
   }
 
-  void remove(Watched* member) {
+  void remove(WatchdogMember* member) {
     std::lock_guard<std::mutex> lock(mutex_);
     members_.erase(std::remove(members_.begin(), members_.end(), member), members_.end());
   }
 
  private:
-  void keep_looking() {
+  void keep_polling() {
     for (;;) {
       {
         std::unique_lock<std::mutex> lock(mutex_);
         changed_.wait(lock, [this] { return !members_.empty(); });
-        for (Watched* member : members_) member->look();
+        for (WatchdogMember* member : members_) member->poll();
       }
-      usleep(kLookMs * 1000);
+      usleep(kWatchMs * 1000);
     }
   }
-  // Devices must not be asked while the process tears them down.
+  // Devices must not be polled while the process tears them down.
   void stop() {
     std::lock_guard<std::mutex> lock(mutex_);
     members_.clear();
@@ -390,31 +390,31 @@ class Looker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Watched*> members_;
+  std::vector<WatchdogMember*> members_;
   bool started_ = false;
 };
 
-Watched& watched(void* member) { return *static_cast<Watched*>(member); }
+WatchdogMember& member_of(void* member) { return *static_cast<WatchdogMember*>(member); }
 
 }  // namespace
 
-const CommEngine kWatchedEngine = {
+const CommEngine kWatchdogEngine = {
     "watched",
-    [](void* member, const CollectiveCall& call) { return watched(member).run(call); },
-    [](void* member, const char* reason) { watched(member).abort(reason); },
-    [](void* member, ErrorText* error) { return watched(member).failure(error); },
-    [](void* member, int64_t milliseconds) { watched(member).set_timeout(milliseconds); },
+    [](void* member, const CollectiveCall& call) { return member_of(member).run(call); },
+    [](void* member, const ErrorText& reason) { member_of(member).abort(reason); },
+    [](void* member, ErrorText* error) { return member_of(member).failure(error); },
+    [](void* member, int64_t milliseconds) { member_of(member).set_timeout(milliseconds); },
     [](void* member) {
-      Looker::of_process().remove(&watched(member));
-      watched(member).end();
-      delete &watched(member);
+      WatchdogThread::of_process().remove(&member_of(member));
+      member_of(member).end();
+      delete &member_of(member);
     },
-    [](void* member, CommRecord* out, int32_t most) { return watched(member).recent(out, most); },
+    [](void* member, CommRecord* out, int32_t most) { return member_of(member).recent(out, most); },
 };
 
-void* watched_member(std::unique_ptr<CallWatch> group, const CommEngine* engine, void* member) {
-  auto* made = new Watched(std::move(group), engine, member);
-  Looker::of_process().add(made);
+void* watchdog_member(std::unique_ptr<Watchdog> group, const CommEngine* engine, void* member) {
+  auto* made = new WatchdogMember(std::move(group), engine, member);
+  WatchdogThread::of_process().add(made);
   return made;
 }
 

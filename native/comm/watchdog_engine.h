@@ -1,7 +1,6 @@
-// An engine of devices beside which the ranks' hosts compare what is called and look after each
-// other: differences become errors, on one machine before they are launched, and what happens to
-// one rank (abort, a timeout, the end of its process) reaches the others within a moment, also
-// while their devices hang.
+// Wraps a device's engine with a watchdog. Mismatches become errors, on one machine before the
+// launch. An abort, a timeout or a dead process on one rank reaches all ranks within a moment, even
+// if their devices hang.
 #pragma once
 #include <memory>
 
@@ -9,10 +8,10 @@
 
 namespace shardwise::comm {
 
-// Its members are made by watched_member.
-extern const CommEngine kWatchedEngine;
+// watchdog_member creates its members.
+extern const CommEngine kWatchdogEngine;
 
-// `member` is one of `engine`, and belongs to what is made.
-void* watched_member(std::unique_ptr<CallWatch> group, const CommEngine* engine, void* member);
+// Wraps and owns `member` of `engine`.
+void* watchdog_member(std::unique_ptr<Watchdog> group, const CommEngine* engine, void* member);
 
 }  // namespace shardwise::comm

@@ -191,7 +191,7 @@ class Pool {
   }
 
   void loop(int thread) {
-    give_way_to_javascript();
+    yield_to_javascript();
     uint64_t seen = 0;
     const auto nothing_new = [&] { return regions_.load(std::memory_order_seq_cst) == seen; };
     for (;;) {

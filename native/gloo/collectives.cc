@@ -1,10 +1,10 @@
-// Collectives that only move data. Every rank's own bytes go straight from input to output.
+// Collectives that only move data. A rank copies its own bytes directly from input to output.
 #include <cstring>
 
 #include "group.h"
 #include "slots.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 namespace {
 
 struct Bytes {
@@ -28,8 +28,8 @@ void copy_own(void* out, const void* in, int64_t bytes) {
 
 }  // namespace
 
-// What is large goes in parts, each to one rank and from there to all: so the root sends it twice,
-// not to each.
+// Large data goes in chunks, each to one rank and from there to all: the root sends the data twice
+// instead of once per rank.
 Status Group::broadcast(const CollectiveCall& call) {
   const int64_t bytes = call.count * item_size(call.dtype);
   Status status =
@@ -39,18 +39,18 @@ Status Group::broadcast(const CollectiveCall& call) {
   char* data = bytes_of(is_root ? call.in : call.out);
   Step first(size_);
   for_peers([&](int32_t other) {
-    const Part part = whole ? Part{0, bytes} : share(0, bytes, other);
-    if (is_root) first.send(other, data + part.begin, part.count);
+    const Chunk chunk = whole ? Chunk{0, bytes} : share(0, bytes, other);
+    if (is_root) first.send(other, data + chunk.begin, chunk.count);
   });
-  const Part own = whole ? Part{0, bytes} : share(0, bytes, rank_);
+  const Chunk own = whole ? Chunk{0, bytes} : share(0, bytes, rank_);
   if (!is_root) first.receive(call.root, data + own.begin, own.count);
-  status = meet(first, call.error);
+  status = exchange_frames(first, call.error);
   if (status.ok() && !whole) {
     Step second(size_);
     for_peers([&](int32_t other) {
-      const Part part = share(0, bytes, other);
+      const Chunk chunk = share(0, bytes, other);
       if (other != call.root) second.send(other, data + own.begin, own.count);
-      if (!is_root) second.receive(other, data + part.begin, part.count);
+      if (!is_root) second.receive(other, data + chunk.begin, chunk.count);
     });
     status = transfer(second, 0, call.error);
   }
@@ -71,7 +71,7 @@ Status Group::gather(const CollectiveCall& call, bool to_all) {
     if (to_all || other == call.root) step.send(other, call.in, each.of[rank_]);
     if (takes) step.receive(other, bytes_of(call.out) + each.before[other], each.of[other]);
   });
-  status = meet(step, call.error);
+  status = exchange_frames(step, call.error);
   if (status.ok() && takes)
     copy_own(bytes_of(call.out) + each.before[rank_], call.in, each.of[rank_]);
   return status;
@@ -89,7 +89,7 @@ Status Group::scatter(const CollectiveCall& call) {
     });
   else
     step.receive(call.root, call.out, each.of[rank_]);
-  status = meet(step, call.error);
+  status = exchange_frames(step, call.error);
   if (status.ok() && rank_ == call.root)
     copy_own(call.out, bytes_of(call.in) + each.before[rank_], each.of[rank_]);
   return status;
@@ -105,7 +105,7 @@ Status Group::all_to_all(const CollectiveCall& call) {
     step.send(other, bytes_of(call.in) + sent.before[other], sent.of[other]);
     step.receive(other, bytes_of(call.out) + received.before[other], received.of[other]);
   });
-  status = meet(step, call.error, sent.of.data(), received.of.data());
+  status = exchange_frames(step, call.error, sent.of.data(), received.of.data());
   if (status.ok())
     copy_own(bytes_of(call.out) + received.before[rank_], bytes_of(call.in) + sent.before[rank_],
              sent.of[rank_]);
@@ -114,7 +114,7 @@ Status Group::all_to_all(const CollectiveCall& call) {
 
 Status Group::barrier(const CollectiveCall& call) {
   const Status status = begin_collective(call, {.kind = comm::Kind::Barrier});
-  return status.ok() ? meet(Step(size_), call.error) : status;
+  return status.ok() ? exchange_frames(Step(size_), call.error) : status;
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

@@ -3,14 +3,14 @@
 #include "../comm/messages.h"
 #include "own_pair.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 
 Connections::Connections(const char* host, int32_t rank, int32_t size)
     : mesh_(std::make_unique<FullMesh>(host, rank, size)), context_(OwnContext::make(rank, size)) {}
 
 bool Connections::is_sent(Buffer& buffer) { return static_cast<OwnBuffer&>(buffer).is_sent(); }
 
-Status Connections::connect(const char* addresses, int64_t timeout_ms, const comm::Roster& group,
+Status Connections::connect(const char* addresses, int64_t timeout_ms, const comm::GroupInfo& group,
                             const char* hint, ErrorText* error) {
   FullMesh::Failure failure;
   if (mesh_->connect(addresses, timeout_ms, &failure)) {
@@ -33,10 +33,10 @@ Status Connections::connect(const char* addresses, int64_t timeout_ms, const com
   else
     missing.describe(text, group);
   if (failure.is_timeout) text.add("%s", hint);
-  comm::Facts facts(group);
-  missing.blame(facts);
-  facts.add_to(text);
-  return fail(error, Code::Peer, "%s", message.text);
+  comm::DetailsWriter details(group);
+  missing.blame(details);
+  details.add_to(text);
+  return fail_with(error, Code::Peer, message);
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

@@ -1,5 +1,5 @@
-// One TCP connection to every other rank of a group. It is made here and proven by a token, then
-// gloo has it for sends and receives.
+// One TCP connection to every other rank of a group. This class opens each connection and
+// authenticates it by a token, then gloo uses it for sends and receives.
 #pragma once
 #include <gloo/transport/tcp/context.h>
 
@@ -9,34 +9,35 @@
 #include "full_mesh.h"
 #include "waiting.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 
 class Connections {
  public:
-  // Listens at that address of this machine: others may connect from now on. Throws.
+  // Listens at this address of the machine: others may connect from now on. Throws.
   Connections(const char* host, int32_t rank, int32_t size);
   Connections(const Connections&) = delete;
 
   int32_t rank() const { return context_->rank; }
   int32_t size() const { return context_->size; }
 
-  // `size` of kGlooAddressBytes: where rank i finds this one. Before they are connected.
+  // Writes `size` addresses of kGlooAddressBytes: rank i connects to the i-th. Only before
+  // `connect`.
   void addresses(char* out) const { mesh_->addresses(out); }
-  // Where rank i waits for this one. Waits until all are connected, or all know which of them is
-  // not. `hint`: what a timeout may come from.
-  Status connect(const char* addresses, int64_t timeout_ms, const comm::Roster& group,
+  // Rank i listens at the i-th of `addresses`. Waits until all ranks are connected, or all know
+  // which one is not. `hint`: a likely cause of a timeout.
+  Status connect(const char* addresses, int64_t timeout_ms, const comm::GroupInfo& group,
                  const char* hint, ErrorText* error);
 
   // Throws.
   std::unique_ptr<Buffer> buffer(void* data, int64_t bytes) {
     return context_->createUnboundBuffer(data, static_cast<size_t>(bytes));
   }
-  // Whether what one of them sends has gone. Does not wait.
+  // True if the buffer's last send is complete. Does not wait.
   static bool is_sent(Buffer& buffer);
 
  private:
-  std::unique_ptr<FullMesh> mesh_;  // until they are connected
+  std::unique_ptr<FullMesh> mesh_;  // until all ranks are connected
   std::shared_ptr<::gloo::transport::tcp::Context> context_;
 };
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

@@ -1,9 +1,9 @@
-// The seam: what gloo and the standard library throw ends here.
+// Fills the seam. Exceptions of gloo and the standard library end here.
 #include <gloo/config.h>
 
 #include "group.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 namespace {
 
 template <class Work>
@@ -29,7 +29,8 @@ void quietly(Work work) {
 
 Group& group_of(void* member) { return *static_cast<Group*>(member); }
 
-// `work` of a call. What is thrown in its middle leaves the group in no known state.
+// Runs `work` of a call. An exception in its middle leaves the group in an unknown state, so the
+// group fails.
 template <class Work>
 Status in_call(void* member, const char* name, ErrorText* error, Work work) {
   bool has_returned = false;
@@ -38,7 +39,7 @@ Status in_call(void* member, const char* name, ErrorText* error, Work work) {
     has_returned = true;
     return result;
   });
-  if (!has_returned) quietly([&] { group_of(member).give_up(error->text); });
+  if (!has_returned) quietly([&] { group_of(member).give_up(*error); });
   return status;
 }
 
@@ -47,10 +48,10 @@ const CommEngine kCommEngine = {
     [](void* member, const CollectiveCall& call) {
       return in_call(member, call.name, call.error, [&](Group& group) { return group.run(call); });
     },
-    [](void* member, const char* reason) {
+    [](void* member, const ErrorText& reason) {
       quietly([&] { group_of(member).fail_all(Code::Closed, reason); });
     },
-    // every call waits for its result, and reports its own failure
+    // every call waits for its result and reports its own failure
     [](void*, ErrorText*) { return kOk; },
     [](void* member, int64_t milliseconds) { group_of(member).set_timeout(milliseconds); },
     [](void* member) { quietly([&] { delete static_cast<Group*>(member); }); },
@@ -96,19 +97,19 @@ const GlooEngine kGlooEngine = {
       return in_call(member, call.name, call.error,
                      [&](Group& group) { return group.compare(call, number); });
     },
-    [](void* member, ErrorText* lost, ErrorText* error) {
+    [](void* member, ErrorText* failure, ErrorText* error) {
       return in_call(member, "a look at the other ranks", error,
-                     [&](Group& group) { return group.look_around(lost, error); });
+                     [&](Group& group) { return group.poll_peers(failure, error); });
     },
     [](void* member) { quietly([&] { group_of(member).end(); }); },
-    [](void* member, Code code, const char* text) {
-      quietly([&] { group_of(member).fail_all(code, text); });
+    [](void* member, Code code, const ErrorText& cause) {
+      quietly([&] { group_of(member).fail_all(code, cause); });
     },
 };
 
 }  // namespace
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine
 
 extern "C" __attribute__((visibility("default"))) const shardwise::GlooEngine* shardwise_gloo_v1() {
-  return &shardwise::across::kGlooEngine;
+  return &shardwise::gloo_engine::kGlooEngine;
 }

@@ -7,25 +7,25 @@
 #include <cstring>
 #include <stdexcept>
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
 constexpr int kTickMs = 20;
-// A stranger has so long to show a token, and beside all peers so many may be about it: then the
-// oldest goes, and if that was a peer it comes again.
+// An unknown connection has this long to show a token. Besides the peers, so many may be pending:
+// then the oldest is closed; a peer would connect again.
 constexpr int64_t kGreetingNs = 2'000 * kMs;
 constexpr size_t kMostStrangers = 64;
-// Before a peer is taken for dead: another may have told why it is gone.
+// Time before a peer counts as dead: another rank may have reported why it is gone.
 constexpr int64_t kHearsayNs = 200 * kMs;
-// Of a rank that has given up, for those that come late to hear it.
+// Time that a rank that gave up stays, so that late ranks get its verdict.
 constexpr int64_t kLingerNs = 2'000 * kMs;
-// Beyond the timeout, for the verdict of a rank whose timeout began later.
+// Time beyond the timeout, for the verdict of a rank whose timeout began later.
 constexpr int64_t kVerdictNs = 1'000 * kMs;
 
 template <class Token>
 bool is_same(const Token& a, const Token& b) {
-  unsigned char difference = 0;  // all bytes are looked at: how long it takes says nothing
+  unsigned char difference = 0;  // compares all bytes, so that the duration reveals nothing
   for (size_t i = 0; i < a.size(); i++)
     difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
   return difference == 0;
@@ -57,8 +57,8 @@ bool FullMesh::connect(const char* addresses, int64_t timeout_ms, Failure* failu
     if (other.address.length != sizeof(Address))
       throw std::runtime_error("rank " + std::to_string(rank) + " has sent no address");
   });
-  comm::Patience patience(timeout_ms);
-  while (!is_decided(patience)) step();
+  comm::Deadline deadline(timeout_ms);
+  while (!is_decided(deadline)) step();
   listener_ = {};
   strangers_.clear();
   *failure = failure_;
@@ -66,7 +66,6 @@ bool FullMesh::connect(const char* addresses, int64_t timeout_ms, Failure* failu
 }
 
 // --- connecting
-// ---------------------------------------------------------------------------------------------------------------------
 
 void FullMesh::step() {
   for_peers([&](int32_t rank, Peer& other) {
@@ -74,7 +73,7 @@ void FullMesh::step() {
       begin_connecting(other);
   });
   wait_for_events();
-  hear_strangers();
+  accept_strangers();
   for_peers([&](int32_t rank, Peer& other) { go_on(rank, other); });
 }
 
@@ -83,7 +82,7 @@ void FullMesh::wait_for_events() {
   for (const Stranger& stranger : strangers_) all.push_back({stranger.socket.fd(), POLLIN, 0});
   for_peers([&](int32_t, Peer& other) {
     const bool is_quiet = !other.socket.is_open() || other.verdict.is_whole() ||
-                          (other.state == State::Proven && !other.lost.empty());
+                          (other.state == State::Proven && !other.failure.empty());
     if (!is_quiet)
       all.push_back({other.socket.fd(),
                      static_cast<int16_t>(other.state == State::Connecting ? POLLOUT : POLLIN), 0});
@@ -94,7 +93,7 @@ void FullMesh::wait_for_events() {
 void FullMesh::begin_connecting(Peer& other) {
   std::string why;
   other.greeting = {};
-  other.socket = across::begin_connecting(other.address.where, &why);
+  other.socket = gloo_engine::begin_connecting(other.address.where, &why);
   if (other.socket.is_open())
     other.state = State::Connecting;
   else
@@ -111,7 +110,7 @@ void FullMesh::go_on(int32_t rank, Peer& other) {
     if (!why.empty() || !send_at_once(other.socket, &greeting, sizeof greeting))
       return lose(other, why.empty() ? "connection closed" : why);
     other.state = State::Greeting;
-    other.lost.clear();  // it listens
+    other.failure.clear();  // the peer listens
   }
   if (other.state == State::Greeting) {
     if (!read_some(other.socket, other.greeting, &why)) return lose(other, why);
@@ -121,12 +120,12 @@ void FullMesh::go_on(int32_t rank, Peer& other) {
       return lose(other, "another program answers in its place");
     prove(other);
   }
-  if (other.state == State::Proven && other.lost.empty() &&
+  if (other.state == State::Proven && other.failure.empty() &&
       !read_some(other.socket, other.verdict, &why))
     lose(other, why);
 }
 
-void FullMesh::hear_strangers() {
+void FullMesh::accept_strangers() {
   for (Socket socket = accept_one(listener_); socket.is_open(); socket = accept_one(listener_)) {
     if (strangers_.size() == kMostStrangers + peers_.size()) strangers_.pop_front();
     strangers_.push_back({std::move(socket), comm::now_ns(), {}});
@@ -152,68 +151,68 @@ void FullMesh::admit(Stranger& stranger) {
 
 void FullMesh::prove(Peer& other) {
   other.state = State::Proven;
-  other.lost.clear();
-  if (own_.stand != Stand::None) tell(other);
+  other.failure.clear();
+  if (own_.stand != Stand::None) publish(other);
 }
 
-// A connection that was none yet is tried again: the peer may have had too many strangers.
+// Retries a connection that failed before it was proven: the peer may have had too many unknown
+// connections.
 void FullMesh::lose(Peer& other, const std::string& why) {
   const int64_t now = comm::now_ns();
-  if (other.lost.empty()) other.lost_ns = now;
-  other.lost = why;
+  if (other.failure.empty()) other.failure_ns = now;
+  other.failure = why;
   if (other.state == State::Proven) return;
   other.socket = {};
   other.state = State::Idle;
   other.retry_ns = now + kTickMs * kMs;
 }
 
-// --- what the ranks tell each other
-// ----------------------------------------------------------------------------------------------------
+// --- verdicts
 
-bool FullMesh::is_decided(comm::Patience& patience) {
+bool FullMesh::is_decided(comm::Deadline& deadline) {
   if (own_.stand != Stand::Failed) adopt_failure_of_others();
-  if (own_.stand == Stand::None) decide(patience);
-  return own_.stand != Stand::None && is_over(patience);
+  if (own_.stand == Stand::None) decide(deadline);
+  return own_.stand != Stand::None && is_over(deadline);
 }
 
-void FullMesh::decide(comm::Patience& patience) {
+void FullMesh::decide(comm::Deadline& deadline) {
   std::vector<int32_t> unproven, gone;
   std::string why;
   const int64_t now = comm::now_ns();
   bool is_known_long = false;
   for_peers([&](int32_t rank, const Peer& other) {
     if (other.state != State::Proven) unproven.push_back(rank);
-    if (other.lost.empty() || other.verdict.is_whole()) return;
+    if (other.failure.empty() || other.verdict.is_whole()) return;
     gone.push_back(rank);
-    is_known_long = is_known_long || now - other.lost_ns > kHearsayNs;
-    if (why.empty()) why = other.lost;
+    is_known_long = is_known_long || now - other.failure_ns > kHearsayNs;
+    if (why.empty()) why = other.failure;
   });
   if (unproven.empty() && gone.empty())
     say(Stand::Connected);
   else if (is_known_long)
     give_up(gone, "has ended or cannot be reached (" + why + ")", false);
-  else if (patience.left() <= 0)
+  else if (deadline.left() <= 0)
     give_up(unproven.empty() ? gone : unproven,
-            "has not connected (timeout after " + std::to_string(patience.waited_ms()) + " ms)",
+            "has not connected (timeout after " + std::to_string(deadline.waited_ms()) + " ms)",
             true);
 }
 
-// Who has said that it is connected goes on whatever becomes of the others: from then on the group
-// itself tells of those that end.
-bool FullMesh::is_over(comm::Patience& patience) {
-  bool are_told = true;
+// A rank that reported that it is connected continues, whatever happens to the others: from then on
+// the group itself reports ranks that end.
+bool FullMesh::is_over(comm::Deadline& deadline) {
+  bool are_informed = true;
   std::vector<int32_t> silent;
   for_peers([&](int32_t rank, const Peer& other) {
     const bool is_culprit = std::find(failure_.culprits.begin(), failure_.culprits.end(), rank) !=
                             failure_.culprits.end();
-    are_told = are_told && (other.is_told || is_culprit || !other.lost.empty());
-    if (!other.verdict.is_whole() && other.lost.empty()) silent.push_back(rank);
+    are_informed = are_informed && (other.is_informed || is_culprit || !other.failure.empty());
+    if (!other.verdict.is_whole() && other.failure.empty()) silent.push_back(rank);
   });
-  if (own_.stand == Stand::Failed) return are_told || comm::now_ns() - said_ns_ > kLingerNs;
+  if (own_.stand == Stand::Failed) return are_informed || comm::now_ns() - said_ns_ > kLingerNs;
   if (silent.empty() || !failure_.what.empty()) return true;
-  if (patience.left() > -kVerdictNs) return false;
-  // One alone has stopped. Several may wait for one of them.
-  const std::string limit = "(timeout after " + std::to_string(patience.waited_ms()) + " ms)";
+  if (deadline.left() > -kVerdictNs) return false;
+  // A single silent rank has stopped. Several may wait for one of them.
+  const std::string limit = "(timeout after " + std::to_string(deadline.waited_ms()) + " ms)";
   if (silent.size() == 1)
     failure_ = {silent, "has not said that it is connected " + limit, true};
   else
@@ -256,13 +255,13 @@ void FullMesh::say(Stand stand) {
   own_.stand = stand;
   said_ns_ = comm::now_ns();
   for_peers([this](int32_t, Peer& other) {
-    if (other.state == State::Proven) tell(other);
+    if (other.state == State::Proven) publish(other);
   });
 }
 
-void FullMesh::tell(Peer& other) {
+void FullMesh::publish(Peer& other) {
   send_at_once(other.socket, &own_, sizeof own_);
-  other.is_told = true;
+  other.is_informed = true;
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

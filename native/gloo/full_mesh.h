@@ -1,9 +1,9 @@
-// How ranks connect, each with each. A rank listens on a socket of its own; a connection counts
-// once both ends have shown the token that the other one gave them beside its address. Whoever else
-// connects takes no place, and is let go.
+// Connects each rank with each other rank. A rank listens on its own socket. A connection counts
+// once both ends have shown the token that the other end published with its address. Any other
+// connection takes no place and is closed.
 //
-// Then each tells all that it is connected, or why it gives up. So all hear the same cause, and
-// nobody takes for dead who only left because of another.
+// Then each rank sends all others a verdict: it is connected, or why it gives up. So all ranks
+// report the same cause, and a rank that only left because of another one does not count as dead.
 #pragma once
 #include <array>
 #include <list>
@@ -14,45 +14,46 @@
 #include "../include/gloo_engine.h"
 #include "socket.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 
 class FullMesh {
  public:
   // Listens: others may connect from now on. Throws.
   FullMesh(const char* host, int32_t rank, int32_t size);
 
-  // `size` of kGlooAddressBytes: where rank i finds this one, and by what it is known.
+  // Writes `size` addresses of kGlooAddressBytes: the address and the token for rank i.
   void addresses(char* out) const;
 
   struct Failure {
-    std::vector<int32_t> culprits;  // may be none
-    // of the culprits, beginning with "has"; without any, a sentence
+    std::vector<int32_t> culprits;  // may be empty
+    // a phrase about the culprits that begins with "has"; a sentence if there are none
     std::string what;
     bool is_timeout = false;
   };
-  // The i-th of `addresses` is where rank i waits for this one. Waits until all are connected and
-  // say so.
+  // Rank i listens at the i-th of `addresses`. Waits until all ranks are connected and have
+  // confirmed it.
   bool connect(const char* addresses, int64_t timeout_ms, Failure* failure);
 
-  // After that, once for each: the connection, which nothing is under way on.
+  // After `connect`, once per rank: the idle connection.
   Socket take(int32_t rank) { return std::move(peer(rank).socket); }
   const Endpoint& endpoint(int32_t rank) { return peer(rank).address.where; }
 
  private:
   using Token = std::array<char, 32>;
   struct Address {
-    uint32_t length;  // of itself: it is no address without
+    uint32_t length;  // of the address itself; an address without it is invalid
     Token token;
     Endpoint where;
   };
   static_assert(sizeof(Address) <= kGlooAddressBytes);
-  // First from who connects, then from who was connected to: each shows what the other gave it.
+  // The connecting end sends it first, then the other end: each shows the token that the other gave
+  // it.
   struct Greeting {
     int32_t rank;
     Token token;
   };
   enum class Stand : int32_t { None, Connected, Failed };
-  // The last that is said here. What follows on the connection is gloo's.
+  // The last message of this class; all that follows on the connection is gloo's.
   struct Verdict {
     Stand stand = Stand::None;
     int32_t is_timeout = 0, culprit_count = 0;
@@ -61,15 +62,15 @@ class FullMesh {
   };
   enum class State { Idle, Connecting, Greeting, Proven };
   struct Peer {
-    Token given;  // by which it is known here
+    Token given;  // the token that this rank gave it
     Address address = {};
     State state = State::Idle;
     Socket socket;
     Inbox<Greeting> greeting;
     Inbox<Verdict> verdict;
-    std::string lost;  // why, since that time
-    int64_t lost_ns = 0, retry_ns = 0;
-    bool is_told = false;
+    std::string failure;  // why the connection failed, and when
+    int64_t failure_ns = 0, retry_ns = 0;
+    bool is_informed = false;
   };
   struct Stranger {
     Socket socket;
@@ -88,18 +89,18 @@ class FullMesh {
   void wait_for_events();
   void begin_connecting(Peer& other);
   void go_on(int32_t rank, Peer& other);
-  void hear_strangers();
+  void accept_strangers();
   void admit(Stranger& stranger);
   void prove(Peer& other);
   void lose(Peer& other, const std::string& why);
 
-  bool is_decided(comm::Patience& patience);
-  void decide(comm::Patience& patience);
-  bool is_over(comm::Patience& patience);
+  bool is_decided(comm::Deadline& deadline);
+  void decide(comm::Deadline& deadline);
+  bool is_over(comm::Deadline& deadline);
   void adopt_failure_of_others();
   void give_up(std::vector<int32_t> culprits, const std::string& what, bool is_timeout);
   void say(Stand stand);
-  void tell(Peer& other);
+  void publish(Peer& other);
 
   const int32_t rank_, size_;
   Endpoint where_;
@@ -111,4 +112,4 @@ class FullMesh {
   int64_t said_ns_ = 0;
 };
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

@@ -4,7 +4,7 @@
 
 #include "slots.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 
 Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out,
                    ErrorText* error) {
@@ -15,18 +15,18 @@ Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* 
   connections->addresses(own.data());
   Status status = world.exchange(plan, own.data(), theirs.data(), error);
   if (status.ok())
-    status = connections->connect(theirs.data(), plan.timeout_ms, roster_of(plan), "", error);
+    status = connections->connect(theirs.data(), plan.timeout_ms, group_info_of(plan), "", error);
   if (!status.ok()) return status;
   std::unique_ptr<Group> group(
-      new Group(connections.release(), world.waits(), roster_of(plan), plan.timeout_ms));
+      new Group(connections.release(), world.waits(), group_info_of(plan), plan.timeout_ms));
   group->for_peers([&](int32_t other) { group->await_peer(other); });
   *out = std::move(group);
   return kOk;
 }
 
-Group::Group(Connections* connections, std::shared_ptr<Waits> waits, comm::Roster roster,
+Group::Group(Connections* connections, std::shared_ptr<Waits> waits, comm::GroupInfo group_info,
              int64_t timeout_ms)
-    : roster_(std::move(roster)),
+    : group_info_(std::move(group_info)),
       rank_(connections->rank()),
       size_(connections->size()),
       timeout_ms_(timeout_ms),
@@ -34,7 +34,7 @@ Group::Group(Connections* connections, std::shared_ptr<Waits> waits, comm::Roste
       waits_(std::move(waits)),
       peers_(static_cast<size_t>(size_)) {
   const int64_t bytes = frame_bytes();
-  // Of all peers before any is heard: what fails from then on is told to all.
+  // Prepares all peers before any message is read: a failure from then on reaches all.
   for_peers([&](int32_t rank) {
     Peer& other = peer(rank);
     for (int parity = 0; parity < 2; parity++) {
@@ -43,29 +43,29 @@ Group::Group(Connections* connections, std::shared_ptr<Waits> waits, comm::Roste
     }
     other.own_frame.reset(new char[static_cast<size_t>(bytes)]);
     other.outgoing = connections_->buffer(other.own_frame.get(), bytes);
-    other.words_in = connections_->buffer(&other.words, sizeof(Words));
-    other.words_out = connections_->buffer(&own_words_, sizeof(Words));
+    other.final_in = connections_->buffer(&other.final_message, sizeof(FinalMessage));
+    other.final_out = connections_->buffer(&own_final_, sizeof(FinalMessage));
   });
 }
 
-// What a peer may send at any time has a place from now on, so that it need not ask first.
+// Posts receives for all that a peer may send at any time, so that it need not ask first.
 void Group::await_peer(int32_t rank) {
   try {
-    peer(rank).words_in->recv(rank, kWordsSlot);
+    peer(rank).final_in->recv(rank, kFinalSlot);
     peer(rank).incoming[1]->recv(rank, kFrameSlot);
   } catch (const std::runtime_error& failure) {
-    // It has joined and gone already. The first call says so, with its last words where they have
-    // come.
-    peer(rank).lost = plain(failure.what());
+    // The peer joined and left already. The first call reports it, with its final message if that
+    // has arrived.
+    peer(rank).failure = plain(failure.what());
   }
 }
 
-// Once what it has sent is gone.
+// Ends once all sent data is delivered to the system.
 void Group::end() {
   if (failed() || !connections_) return;
   flush(timeout_ms(), true);
   std::lock_guard<std::mutex> lock(mutex_);
-  say(End::Left, "");
+  say(End::Left, ErrorText());
 }
 
 Group::~Group() {
@@ -77,7 +77,7 @@ Group::~Group() {
 Status Group::run(const CollectiveCall& call) { return end_call(dispatch(call)); }
 
 Status Group::end_call(Status status) {
-  // Buffers that nobody waits for any more would keep gloo's thread busy.
+  // Buffers without a waiter would keep gloo's thread busy.
   if (!status.ok() && failed()) {
     flush(kGraceMs, false);
     disconnect();
@@ -113,7 +113,7 @@ Status Group::dispatch(const CollectiveCall& call) {
   return fail(call.error, Code::Invalid, "%s: no such collective", call.name);
 }
 
-// The connections close when the last buffer goes.
+// The connections close with the last buffer.
 void Group::disconnect() {
   std::unique_ptr<Connections> connections;
   {
@@ -122,10 +122,10 @@ void Group::disconnect() {
     for (Peer& other : peers_) {
       other.parcels.clear();
       for (std::unique_ptr<Buffer>* buffer : {&other.incoming[0], &other.incoming[1],
-                                              &other.outgoing, &other.words_in, &other.words_out})
+                                              &other.outgoing, &other.final_in, &other.final_out})
         buffer->reset();
     }
   }
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

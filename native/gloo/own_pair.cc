@@ -8,21 +8,21 @@
 #include <future>
 #include <stdexcept>
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 namespace {
 
 namespace tcp = ::gloo::transport::tcp;
 
-// Its thread waits for all connections of the process. It listens where only this machine reaches,
-// and no pair is ever awaited there.
+// The device whose thread serves all connections of the process. It listens at an address that only
+// this machine reaches, and no pair is ever expected there.
 const std::shared_ptr<tcp::Device>& device() {
-  // Never let go of: the thread of a device may not be joined while the process ends.
+  // Never destroyed: the thread of a device may not be joined while the process ends.
   static auto* made = new std::shared_ptr<tcp::Device>(
       std::make_shared<tcp::Device>(tcp::CreateDeviceAttr(tcp::attr("127.0.0.1"))));
   return *made;
 }
 
-// Work for the device's thread, which nothing else happens on meanwhile. It may throw.
+// Runs work on the device's thread, where nothing else happens meanwhile. It may throw.
 class Errand : public tcp::Handler {
  public:
   explicit Errand(std::function<void()> work)
@@ -35,7 +35,7 @@ class Errand : public tcp::Handler {
     done.get();
   }
   void handleEvents(int) override {
-    const auto done = done_;  // this goes when it is set
+    const auto done = done_;  // `this` may be destroyed once it is set
     try {
       device()->unregisterDescriptor(wake_.fd(), this);
       work_();
@@ -53,8 +53,8 @@ class Errand : public tcp::Handler {
 
 }  // namespace
 
-// Gloo of 2022 listens with each pair. That ends before the device's thread looks for the next
-// event, so nobody gets in.
+// Gloo of 2022 listens with each pair. This closes the socket before the device's thread handles
+// its next event, so no connection gets in.
 OwnPair::OwnPair(tcp::Context* context, tcp::Device* device, int32_t rank)
     : Pair(context, device, rank, std::chrono::hours(24)) {
   if (fd_ < 0) return;
@@ -95,4 +95,4 @@ std::unique_ptr<::gloo::transport::Pair>& OwnContext::createPair(int rank) {
   return pairs_[static_cast<size_t>(rank)];
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

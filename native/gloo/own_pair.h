@@ -1,6 +1,6 @@
-// A pair of gloo's on a connection that is given to it. Gloo's own pairs listen, take whoever comes
-// first for their peer, and end the process where that one is gone again (`GLOO_ENFORCE` on a
-// thread that nothing catches on).
+// A pair of gloo on an existing connection. Gloo's own pairs listen, accept the first connection as
+// their peer, and end the process if that one closes (`GLOO_ENFORCE` on a thread without a
+// handler).
 #pragma once
 #include <gloo/transport/tcp/context.h>
 #include <gloo/transport/tcp/pair.h>
@@ -10,11 +10,11 @@
 
 #include "socket.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 
 class OwnPair final : public ::gloo::transport::tcp::Pair {
  public:
-  // On the device's thread.
+  // Runs on the device's thread.
   OwnPair(::gloo::transport::tcp::Context* context, ::gloo::transport::tcp::Device* device,
           int32_t rank);
   void adopt(Socket socket, const Endpoint& peer);
@@ -23,13 +23,13 @@ class OwnPair final : public ::gloo::transport::tcp::Pair {
 class OwnBuffer final : public ::gloo::transport::tcp::UnboundBuffer {
  public:
   using UnboundBuffer::UnboundBuffer;
-  // Whether a wait for what was sent would be none.
+  // True if a wait for the last send would return at once.
   bool is_sent();
 };
 
 class OwnContext final : public ::gloo::transport::tcp::Context {
  public:
-  // With a pair for each other rank. Throws.
+  // Creates a context with a pair for each other rank. Throws.
   static std::shared_ptr<OwnContext> make(int32_t rank, int32_t size);
 
   using Context::Context;
@@ -39,4 +39,4 @@ class OwnContext final : public ::gloo::transport::tcp::Context {
   OwnPair& pair(int32_t rank) { return static_cast<OwnPair&>(*getPair(rank)); }
 };
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

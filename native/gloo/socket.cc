@@ -10,7 +10,7 @@
 #include <memory>
 #include <stdexcept>
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 namespace {
 
 constexpr int kKind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
@@ -97,4 +97,4 @@ bool read_some(const Socket& socket, void* data, size_t bytes, size_t* got, std:
   return true;
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

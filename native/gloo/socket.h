@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 
 class Socket {
  public:
@@ -32,19 +32,20 @@ struct Endpoint {
   sockaddr_storage address = {};
 };
 
-// At any port of an address of this machine. Throws.
+// Listens at any port of an address of this machine. Throws.
 Socket listen_at(const char* host, Endpoint* where);
-// Empty: nobody waits.
+// Accepts a connection; empty if no one connects.
 Socket accept_one(const Socket& listener);
-// Writable once connected, or once it is known why not. Empty: `why` says so.
+// Starts to connect. The socket becomes writable when it is connected or has failed. Empty: `why`
+// has the error.
 Socket begin_connecting(const Endpoint& peer, std::string* why);
-// Of a connection that has become writable: why there is none, or "".
+// For a socket that has become writable: the error, or "" if it is connected.
 std::string connecting_error(const Socket& socket);
 
-// Whether all of it is with the system: few bytes of a new connection are.
+// True if the system took all bytes, which it does for a few bytes on a new connection.
 bool send_at_once(const Socket& socket, const void* data, size_t bytes);
 
-// A message of fixed size, as far as it has come.
+// A message of fixed size that arrives in parts.
 template <class Message>
 struct Inbox {
   Message message = {};
@@ -53,11 +54,11 @@ struct Inbox {
   bool is_whole() const { return got == sizeof(Message); }
 };
 
-// Reads what is there, and no byte more than asked for. False: the connection is lost.
+// Reads what has arrived, but no byte beyond the message. False: the connection is closed.
 bool read_some(const Socket& socket, void* data, size_t bytes, size_t* got, std::string* why);
 template <class Message>
 bool read_some(const Socket& socket, Inbox<Message>& inbox, std::string* why) {
   return read_some(socket, &inbox.message, sizeof(Message), &inbox.got, why);
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

@@ -9,16 +9,16 @@
 #include <thread>
 #include <vector>
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr auto kForever = std::chrono::hours(24);
-// A thread that has nothing to wake stays awake for so many ticks: to wake it costs more than a
-// collective in between.
+// A thread without waits to end stays awake for so many ticks: to wake it costs more than a
+// collective.
 constexpr int kIdleTicks = 20;
 
-// Ends all waits of the process with every tick. Never destroyed: other threads may wait until the
+// Ends all waits of the process at every tick. Never destroyed: other threads may wait until the
 // process ends.
 class Pulse {
  public:
@@ -26,15 +26,15 @@ class Pulse {
     static Pulse* pulse = new Pulse;
     return *pulse;
   }
-  void add(Buffer& buffer, Way way) {
+  void add(Buffer& buffer, Direction direction) {
     std::lock_guard<std::mutex> lock(mutex_);
-    waits_.push_back({&buffer, way});
+    waits_.push_back({&buffer, direction});
     if (asleep_) changed_.notify_one();
   }
-  void remove(Buffer& buffer, Way way) {
+  void remove(Buffer& buffer, Direction direction) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& wait) {
-      return wait.buffer == &buffer && wait.way == way;
+      return wait.buffer == &buffer && wait.direction == direction;
     });
     *found = waits_.back();
     waits_.pop_back();
@@ -47,7 +47,7 @@ class Pulse {
  private:
   struct Wait {
     Buffer* buffer;
-    Way way;
+    Direction direction;
   };
 
   Pulse() {
@@ -69,7 +69,7 @@ class Pulse {
   }
   void interrupt_all() {
     for (const Wait& wait : waits_) {
-      if (wait.way == Way::Receive)
+      if (wait.direction == Direction::Receive)
         wait.buffer->abortWaitRecv();
       else
         wait.buffer->abortWaitSend();
@@ -84,17 +84,20 @@ class Pulse {
 
 struct Interruptible {
   Buffer& buffer;
-  Way way;
-  Interruptible(Buffer& b, Way w) : buffer(b), way(w) { Pulse::get().add(buffer, way); }
-  ~Interruptible() { Pulse::get().remove(buffer, way); }
+  Direction direction;
+  Interruptible(Buffer& b, Direction w) : buffer(b), direction(w) {
+    Pulse::get().add(buffer, direction);
+  }
+  ~Interruptible() { Pulse::get().remove(buffer, direction); }
 };
 
 }  // namespace
 
-Waited wait_a_moment(Buffer& buffer, Way way, std::string* why) {
-  const Interruptible wait(buffer, way);
+Waited wait_a_moment(Buffer& buffer, Direction direction, std::string* why) {
+  const Interruptible wait(buffer, direction);
   try {
-    const bool done = way == Way::Receive ? buffer.waitRecv(kForever) : buffer.waitSend(kForever);
+    const bool done =
+        direction == Direction::Receive ? buffer.waitRecv(kForever) : buffer.waitSend(kForever);
     return done ? Waited::Done : Waited::Interrupted;
   } catch (const std::exception& error) {
     *why = plain(error.what());
@@ -105,7 +108,7 @@ Waited wait_a_moment(Buffer& buffer, Way way, std::string* why) {
 bool is_broken(Buffer& buffer, std::string* why) {
   buffer.abortWaitRecv();
   try {
-    buffer.waitRecv(kForever);  // interrupted already
+    buffer.waitRecv(kForever);  // already interrupted
     return false;
   } catch (const std::exception& error) {
     *why = plain(error.what());
@@ -120,4 +123,4 @@ std::string plain(const char* what) {
   return end ? end + 2 : what;
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

@@ -6,7 +6,7 @@
 #include "../comm/wait.h"
 #include "slots.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -30,7 +30,7 @@ void Waits::close() {
   for (Peer& peer : peers_) peer.incoming.reset(), peer.outgoing.reset();
 }
 
-// Nothing is said to one whose connection is lost, or heard of it.
+// Skips peers whose connection is closed.
 template <class Work>
 void Waits::with(Peer& peer, Work work) {
   if (peer.is_gone) return;
@@ -48,17 +48,17 @@ void Waits::expect(int32_t rank) {
   });
 }
 
-void Waits::hear(int32_t rank) {
+void Waits::observe_peers(int32_t rank) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   std::string why;
-  // Gloo's thread writes it; what is seen here only says that it is worth waiting for the rest.
+  // Gloo's thread writes `number`; a value here only means that the rest will soon arrive.
   while (!peer.is_gone && *static_cast<volatile uint32_t*>(&peer.in.number) != 0) {
     Waited waited = Waited::Interrupted;
     while (waited == Waited::Interrupted)
-      waited = wait_a_moment(*peer.incoming, Way::Receive, &why);
+      waited = wait_a_moment(*peer.incoming, Direction::Receive, &why);
     peer.is_gone = waited == Waited::Broken;
     peer.last = peer.in;
-    peer.heard_ns = comm::now_ns();
+    peer.observed_ns = comm::now_ns();
     expect(rank);
   }
 }
@@ -66,9 +66,9 @@ void Waits::hear(int32_t rank) {
 void Waits::send(int32_t rank, const Notice& notice) {
   with(peers_[static_cast<size_t>(rank)], [&](Peer& peer) {
     std::string why;
-    // Who does not wait itself takes nothing, and need not hear more.
+    // A rank that does not wait itself reads nothing and needs no more updates.
     if (peer.is_sending && (!Connections::is_sent(*peer.outgoing) ||
-                            wait_a_moment(*peer.outgoing, Way::Send, &why) != Waited::Done))
+                            wait_a_moment(*peer.outgoing, Direction::Send, &why) != Waited::Done))
       return;
     peer.out = notice;
     peer.outgoing->send(rank, kWaitsSlot);
@@ -76,14 +76,14 @@ void Waits::send(int32_t rank, const Notice& notice) {
   });
 }
 
-void Waits::tell(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms) {
+void Waits::publish(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (world_ == nullptr || waited_ms < timeout_ms / 8) return;
   const auto size = static_cast<int32_t>(peers_.size());
-  for (int32_t rank = 0; rank < size; rank++) hear(rank);
+  for (int32_t rank = 0; rank < size; rank++) observe_peers(rank);
   const int64_t now = comm::now_ns();
-  if (now - told_ns_ < timeout_ms * kMs / 8) return;
-  told_ns_ = now;
+  if (now - published_ns_ < timeout_ms * kMs / 8) return;
+  published_ns_ = now;
   Notice notice = {};
   notice.count = static_cast<int32_t>(std::min(awaited.size(), std::size(notice.awaited)));
   std::copy_n(awaited.begin(), notice.count, notice.awaited);
@@ -96,7 +96,7 @@ const Waits::Notice* Waits::lately(int32_t rank, int64_t timeout_ms) const {
   if (rank < 0 || rank >= static_cast<int32_t>(peers_.size())) return nullptr;
   const Peer& peer = peers_[static_cast<size_t>(rank)];
   const bool is_recent =
-      peer.heard_ns != 0 && comm::now_ns() - peer.heard_ns < timeout_ms * kMs / 4;
+      peer.observed_ns != 0 && comm::now_ns() - peer.observed_ns < timeout_ms * kMs / 4;
   return is_recent && !peer.is_gone && peer.last.count > 0 ? &peer.last : nullptr;
 }
 
@@ -109,7 +109,7 @@ std::vector<int32_t> Waits::awaited_by(int32_t rank, int64_t timeout_ms) {
                                                 static_cast<int32_t>(std::size(notice->awaited)))};
 }
 
-// Ranks that wait for each other, or for this one, are all of it themselves.
+// Ranks that wait for each other, or for this one, are the culprits themselves.
 std::vector<int32_t> Waits::culprits(const std::vector<int32_t>& missing, int64_t timeout_ms) {
   std::vector<int32_t> found, seen{rank_}, open = missing;
   while (!open.empty()) {
@@ -125,9 +125,9 @@ std::vector<int32_t> Waits::culprits(const std::vector<int32_t>& missing, int64_
   return found.empty() ? missing : found;
 }
 
-std::string waiting_words(const std::string& has, const std::vector<int32_t>& awaited) {
+std::string waiting_text(const std::string& has, const std::vector<int32_t>& awaited) {
   return awaited.empty() ? has
-                         : has + ", as it waits for " + comm::words_of_ranks(awaited) + " itself";
+                         : has + ", as it waits for " + comm::format_ranks(awaited) + " itself";
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

@@ -1,6 +1,6 @@
-// Who waits for whom: a rank that has waited long says so to all of its world, and goes on saying
-// it. So one that times out on a rank that waits itself, in another group, knows for whom in the
-// end.
+// Records which rank waits for which. A rank that has waited long publishes it to its world,
+// repeatedly. So a rank that times out on a peer, which itself waits in another group, can name the
+// rank that all of them wait for.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -8,19 +8,19 @@
 
 #include "connections.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 
 class Waits {
  public:
-  // On the connections of the world, which are there until `close`. Throws.
+  // Uses the connections of the world, which stay open until `close`. Throws.
   explicit Waits(Connections* world);
 
-  // By a rank that has waited for those ranks of the world: from an eighth of its timeout on, each
-  // eighth. Takes what others say.
-  void tell(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms);
-  // Whom that rank waits for; nobody, if it has not said so lately.
+  // Called by a rank that waits for `awaited`, ranks of the world: publishes it from an eighth of
+  // the timeout on, every eighth, and receives what others publish.
+  void publish(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms);
+  // The ranks that this rank waits for; empty if it has not published any lately.
   std::vector<int32_t> awaited_by(int32_t rank, int64_t timeout_ms);
-  // Of ranks that have not come: those whom in the end all wait for.
+  // For ranks that have not come: the ranks that all of them wait for in the end.
   std::vector<int32_t> culprits(const std::vector<int32_t>& missing, int64_t timeout_ms);
   void close();
 
@@ -28,19 +28,19 @@ class Waits {
   struct Notice {
     int32_t count;
     int32_t awaited[14];
-    uint32_t number;  // not 0; comes last
+    uint32_t number;  // not 0; must be last
   };
   struct Peer {
     Notice in = {}, out = {}, last = {};
     std::unique_ptr<Buffer> incoming, outgoing;
-    int64_t heard_ns = 0;
+    int64_t observed_ns = 0;
     bool is_sending = false, is_gone = false;
   };
 
   template <class Work>
   void with(Peer& peer, Work work);
   void expect(int32_t rank);
-  void hear(int32_t rank);
+  void observe_peers(int32_t rank);
   void send(int32_t rank, const Notice& notice);
   const Notice* lately(int32_t rank, int64_t timeout_ms) const;
 
@@ -49,10 +49,10 @@ class Waits {
   const int32_t rank_;
   std::vector<Peer> peers_;
   uint32_t number_ = 0;
-  int64_t told_ns_ = 0;
+  int64_t published_ns_ = 0;
 };
 
-// `has not come`, and for whom that rank waits itself.
-std::string waiting_words(const std::string& has, const std::vector<int32_t>& awaited);
+// `has not come`, and the ranks that the absent rank itself waits for.
+std::string waiting_text(const std::string& has, const std::vector<int32_t>& awaited);
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

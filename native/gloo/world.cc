@@ -5,18 +5,18 @@
 
 #include "../comm/messages.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 namespace {
 
-// FNV-1a: messages of two groups must not meet.
+// FNV-1a: messages of two groups must not share a slot.
 uint64_t slot_of(const char* name) {
   uint64_t value = 14695981039346656037u;
   for (; *name; name++) value = (value ^ static_cast<uint8_t>(*name)) * 1099511628211u;
   return value;
 }
 
-// In place of an address, which begins with its length: a rank will not come. It may say why, and
-// who gave up, by the place in the group.
+// Sent in place of an address, which begins with its length: this rank will not join. It may say
+// why, and which rank of the group gave up.
 enum class Ends : char { Left, CouldNotJoin };
 struct Refusal {
   char no_length = 0;
@@ -26,7 +26,7 @@ struct Refusal {
   char why[kGlooAddressBytes - 8] = {};
 };
 static_assert(sizeof(Refusal) == kGlooAddressBytes);
-// After the addresses.
+// Sent after the addresses.
 constexpr std::array<char, kGlooAddressBytes> kReady = {1};
 
 const char* letter_of(const Refusal& refusal) { return reinterpret_cast<const char*>(&refusal); }
@@ -35,13 +35,14 @@ Status report_missing(const GlooGroup& plan, int32_t member, const std::string& 
                       std::vector<int32_t> culprits, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  const comm::Roster roster = roster_of(plan);
-  text.add("call 1 of group \"%s\": rank %d %s", plan.label, roster.rank_at(member), what.c_str());
-  comm::Facts facts(roster);
-  facts.blame(member, nullptr);
-  facts.blame_instead(std::move(culprits));
-  facts.add_to(text);
-  return fail(error, Code::Peer, "%s", message.text);
+  const comm::GroupInfo group_info = group_info_of(plan);
+  text.add("call 1 of group \"%s\": rank %d %s", plan.label, group_info.rank_at(member),
+           what.c_str());
+  comm::DetailsWriter details(group_info);
+  details.blame(member, nullptr);
+  details.blame_instead(std::move(culprits));
+  details.add_to(text);
+  return fail_with(error, Code::Peer, message);
 }
 
 Status report_refusal(const GlooGroup& plan, int32_t member, const Refusal& said,
@@ -54,8 +55,8 @@ Status report_refusal(const GlooGroup& plan, int32_t member, const Refusal& said
   ErrorText message;
   Text text(message);
   text.add("group \"%s\": ", plan.label);
-  comm::describe_abort(text, roster_of(plan), said.place, said.why);
-  return fail(error, Code::Peer, "%s", message.text);
+  comm::describe_abort(text, group_info_of(plan), said.place, error_text(said.why));
+  return fail_with(error, Code::Peer, message);
 }
 
 }  // namespace
@@ -98,13 +99,13 @@ void World::say(const char* letter, const GlooGroup& plan) {
     try {
       send(letter, plan.ranks[member], slot_of(plan.name));
     } catch (const std::exception&) {
-      // It is gone: there is nobody to tell.
+      // The peer is gone.
     }
   }
 }
 
-// Twice round: the addresses, and that all of them have come. Whoever gives up says so before the
-// second round, so that nobody connects to a rank that does not.
+// Two rounds: the addresses, then a confirmation that all arrived. A rank that gives up says so
+// before the second round, so that no rank connects to it.
 Status World::exchange(const GlooGroup& plan, const char* own, char* theirs, ErrorText* error) {
   Status status = pass_round(
       plan, true, [own](int32_t member) { return own + int64_t{member} * kGlooAddressBytes; },
@@ -139,10 +140,10 @@ Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor lett
                             error);
     }
   }
-  comm::Patience patience(plan.timeout_ms);
+  comm::Deadline deadline(plan.timeout_ms);
   for (int32_t member = 0; member < plan.size; member++) {
     if (member == plan.rank) continue;
-    const Status status = receive(*in[member], member, plan, may_give_up, patience, error);
+    const Status status = receive(*in[member], member, plan, may_give_up, deadline, error);
     if (!status.ok()) return status;
     memcpy(theirs + int64_t{member} * kGlooAddressBytes, in[member]->address, kGlooAddressBytes);
   }
@@ -150,10 +151,10 @@ Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor lett
 }
 
 Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool may_give_up,
-                      comm::Patience& patience, ErrorText* error) {
+                      comm::Deadline& deadline, ErrorText* error) {
   std::string why;
   for (;;) {
-    const Waited waited = wait_a_moment(*from.buffer, Way::Receive, &why);
+    const Waited waited = wait_a_moment(*from.buffer, Direction::Receive, &why);
     if (waited == Waited::Done) {
       if (from.address[0] != 0) return kOk;
       Refusal said;
@@ -166,14 +167,14 @@ Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool 
                             error);
     if (may_give_up && plan.is_aborted(plan.context))
       return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
-    const bool has_time = patience.left() > 0;
-    waits_->tell({plan.ranks[member]}, patience.waited_ms(), plan.timeout_ms);
+    const bool has_time = deadline.left() > 0;
+    waits_->publish({plan.ranks[member]}, deadline.waited_ms(), plan.timeout_ms);
     if (has_time) continue;
-    const std::string limit = " (timeout after " + std::to_string(patience.waited_ms()) + " ms)";
+    const std::string limit = " (timeout after " + std::to_string(deadline.waited_ms()) + " ms)";
     const std::vector<int32_t> awaited = waits_->awaited_by(plan.ranks[member], plan.timeout_ms);
-    return report_missing(plan, member, waiting_words("has not joined it", awaited) + limit,
+    return report_missing(plan, member, waiting_text("has not joined it", awaited) + limit,
                           waits_->culprits({plan.ranks[member]}, plan.timeout_ms), error);
   }
 }
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

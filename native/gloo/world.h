@@ -1,6 +1,6 @@
-// The world of a rank: connections to every other rank, over which the members of a group tell each
-// other where they listen. So a group is made on native threads alone, whatever JavaScript does
-// meanwhile, and outlives the failure of any other group.
+// The world of a rank: connections to every other rank, over which members of a new group exchange
+// their addresses. So groups form on native threads alone, independent of JavaScript and of
+// failures of other groups.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,16 +11,16 @@
 #include "connections.h"
 #include "waits.h"
 
-namespace shardwise::across {
+namespace shardwise::gloo_engine {
 
-// As errors call the group and its members.
-inline comm::Roster roster_of(const GlooGroup& plan) {
+// The group's name and ranks for errors.
+inline comm::GroupInfo group_info_of(const GlooGroup& plan) {
   return {plan.label, {plan.ranks, plan.ranks + plan.size}};
 }
 
 class World {
  public:
-  // Throws.
+  // May throw.
   World(const char* host, int32_t rank, int32_t size, int64_t timeout_ms)
       : host_(host), timeout_ms_(timeout_ms), connections_(host, rank, size) {}
 
@@ -32,16 +32,15 @@ class World {
   void addresses(char* out) const { connections_.addresses(out); }
   Status connect(const char* addresses, ErrorText* error);
 
-  // Gives each member its address of `own` and takes what it has for this one. From several threads
-  // for groups of other names.
+  // Sends each member its address of `own` and receives the member's address for this rank. Several
+  // threads may call this for groups of different names.
   Status exchange(const GlooGroup& plan, const char* own, char* theirs, ErrorText* error);
-  // Tells the members that this rank will not join; where a rank gave up, the one at `place`, with
-  // its reason.
+  // Informs the members that this rank will not join, because the rank at `place` gave up with this
+  // reason.
   void decline(const GlooGroup& plan, int32_t place, const char* reason);
 
  private:
-  // An address on its way in or out. What was begun must stay, also where nobody waits for it any
-  // more.
+  // An address in flight. It stays until the operation ends, even if no one waits for it.
   struct Letter {
     char address[kGlooAddressBytes];
     std::unique_ptr<Buffer> buffer;
@@ -53,14 +52,15 @@ class World {
   Status pass_round(const GlooGroup& plan, bool may_give_up, LetterFor letter_for, char* theirs,
                     ErrorText* error);
   Status receive(Letter& from, int32_t member, const GlooGroup& plan, bool may_give_up,
-                 comm::Patience& patience, ErrorText* error);
+                 comm::Deadline& deadline, ErrorText* error);
 
   const std::string host_;
   const int64_t timeout_ms_;
   Connections connections_;
-  std::shared_ptr<Waits> waits_;  // once they are connected
+  std::shared_ptr<Waits> waits_;  // null until all ranks are connected
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Letter>> letters_;  // after the connections, to go before them
+  // declared after the connections, so destroyed before them
+  std::vector<std::unique_ptr<Letter>> letters_;
 };
 
-}  // namespace shardwise::across
+}  // namespace shardwise::gloo_engine

@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 9;
+constexpr uint32_t kBackendAbi = 10;
 constexpr int32_t kCommIdBytes = 128;
 
 struct DeviceInfo {
@@ -24,9 +24,9 @@ struct Failed {
 };
 using OnComplete = void (*)(void* context, const Failed* failed);
 
-// Where a stream's kernels get scratch memory from. `give` makes at least `bytes` of it; what it
-// gave before is taken back, for use by what is launched later. 0 bytes: only takes back. From the
-// stream's native thread, or from another while nothing is launched.
+// Scratch memory for the kernels of a stream. `give` returns at least `bytes`; it takes back what
+// it gave before, for later launches. 0 bytes only takes back. Called on the stream's native
+// thread, or on another one while nothing is launched.
 struct ScratchSource {
   void* context = nullptr;
   Status (*give)(void* context, int64_t bytes, void** out, ErrorText* error) = nullptr;
@@ -39,16 +39,16 @@ enum class CopyKind : int32_t {
   DeviceToDevice = 3
 };
 
-// Where matmul has several configurations for the same product: tables of which is fastest,
-// measured on one model of device. A table is text, a line for each product; its form and its names
-// are the backend's. Device numbers are the backend's and valid.
+// Tables of the fastest matmul configurations, measured on one model of device. A table is text
+// with a line for each product, in a form that the backend defines. Device numbers are valid
+// numbers of the backend.
 struct Tuning {
-  int32_t version;  // of the configurations: a table made for another means nothing here
-  // replaces; an empty one is none
+  int32_t version;  // of the configurations; a table of another version is meaningless
+  // replaces the table; "" removes it
   Status (*load)(int32_t device, const char* table, ErrorText* error);
-  // worth measuring, one a line; how many
+  // writes the configurations worth measuring, one per line, and returns their number
   int32_t (*configurations)(int32_t device, const char* product, char* out, int32_t bytes);
-  // what computed the last product on the device, and why that
+  // the configuration of the last product on the device, and why it was chosen
   void (*last)(int32_t device, char* out, int32_t bytes);
 };
 
@@ -77,12 +77,11 @@ struct Backend {
   void (*stream_destroy)(void* stream);
   Status (*stream_query)(void* stream, bool* done, ErrorText* error);
   Status (*stream_synchronize)(void* stream, ErrorText* error);
-  // What has gone wrong on the stream so far, without waiting; it stays to be taken by
-  // stream_synchronize. Null where nothing can.
+  // Failures of the stream so far, without waiting; stream_synchronize still returns them. Null if
+  // the backend cannot tell.
   Status (*stream_failure)(void* stream, ErrorText* error);
-  // Calls `done` from a backend thread once everything launched so far is finished, with the
-  // failure that was seen by then (null if none), which stays to be taken by stream_synchronize.
-  // `done` must not block.
+  // Calls `done` on a backend thread when all work launched so far has finished, with the failure
+  // seen by then (or null), which stream_synchronize still returns. `done` must not block.
   Status (*stream_on_complete)(void* stream, OnComplete done, void* context, ErrorText* error);
 
   Status (*event_create)(int32_t device, bool timing, void** out, ErrorText* error);
@@ -94,23 +93,23 @@ struct Backend {
   Status (*event_query)(void* event, bool* done, ErrorText* error);
   Status (*event_elapsed_ms)(void* start, void* end, double* ms, ErrorText* error);
 
-  // Where an optional library may lie: paths and names to try, one a line. Before the first launch.
+  // Paths and names of an optional library to try, one per line. Called before the first launch.
   void (*look_at)(const char* library, const char* candidates);
 
-  // In stream order. `launch` runs kernels[call.kernel] or says why it cannot.
+  // Works in stream order. `launch` runs kernels[call.kernel] or reports why it cannot.
   Status (*launch)(const KernelCall& call);
-  // Of calls that follow one another, runs as many from the first on as are faster together, and
-  // returns how many: none fails. 0 where none are. Null where it makes no difference.
+  // Runs the first few of these consecutive calls together where that is faster, and returns how
+  // many; 0 if none. Never fails. Null if it makes no difference.
   int32_t (*launch_together)(const KernelCall* const* calls, int32_t count);
   Status (*copy)(void* stream, void* destination, const void* source, int64_t bytes, CopyKind kind,
                  ErrorText* error);
 
-  // Collectives between memory of these devices; null where an engine of their own has to be made
-  // for them (the CPU's, native/comm). comm_id: a new group's name, which one rank makes and all
-  // others are told; up to kCommIdBytes. comm_create waits for all of them: on the native thread of
-  // the group's stream. comm_split: a group of some of the ranks of another, called by all of that
-  // one's; those with color < 0 get none. comm_prepare goes before the others where ranks share a
-  // process: nothing that one of them launches afterwards waits for a device of another one.
+  // Collectives between memory of these devices; null if they have no engine of their own (the
+  // CPU's is native/comm). comm_id: writes the id of a new group, up to kCommIdBytes, which one
+  // rank creates and passes to all others. comm_create: waits for all ranks, on the native thread
+  // of the group's stream. comm_split: creates groups from the ranks of another one; all of its
+  // ranks call it, and those with color < 0 get no group. comm_prepare: called first if ranks share
+  // a process, so that a launch never waits for the device of another rank.
   const CommEngine* comm;
   Status (*comm_prepare)(int32_t device, ErrorText* error);
   Status (*comm_id)(char* out, ErrorText* error);
@@ -119,7 +118,7 @@ struct Backend {
   Status (*comm_split)(void* parent, int32_t color, int32_t rank, int64_t timeout_ms, void** out,
                        ErrorText* error);
 
-  const Tuning* tuning;  // null where nothing is chosen
+  const Tuning* tuning;  // null if the backend has no configurations
 };
 
 }  // namespace shardwise

@@ -1,5 +1,5 @@
-// Collectives at the seam: what the engine of a process group is asked to do. HostGroup
-// (native/comm) and NCCL (native/cuda/nccl.cc) fill the same struct.
+// Collectives at the seam between the addon and the engine of a process group. HostGroup
+// (native/comm), gloo (native/gloo) and NCCL (native/cuda/comm) fill the same struct.
 #pragma once
 #include <cstdint>
 
@@ -31,14 +31,15 @@ constexpr const char* reduce_name(Reduce reduce) {
   return names[static_cast<int32_t>(reduce)];
 }
 
-// One rank's part. Counts are in elements; memory is dense.
+// The call of one rank. Counts are in elements; memory is dense.
 //
-//   AllReduce, Reduce       in and out of `count`; out of Reduce on the root only. in == out is allowed.
+//   AllReduce, Reduce       `count` in and out; out of Reduce on the root only. in == out is allowed.
 //   Broadcast               `count`; in on the root only. in == out is allowed.
-//   AllGather, Gather       in of counts[rank]; out holds counts[0], counts[1], … one behind the other (Gather: on the root only).
-//   ReduceScatter, Scatter in holds counts[0], counts[1], … one behind the other (Scatter: on the
-//   root only); out of counts[rank].
-//   AllToAll                in holds send_counts[0], …, out counts[0], … one behind the other.
+//   AllGather, Gather       in: counts[rank]; out: counts[0], counts[1], … in order (Gather: on the
+//                           root only).
+//   ReduceScatter, Scatter  in: counts[0], counts[1], … in order (Scatter: on the root only);
+//                           out: counts[rank].
+//   AllToAll                in: send_counts[0], … in order; out: counts[0], … in order.
 //   Send, Receive           `count`, in or out, to or from `root`.
 //   Barrier                 nothing.
 struct CollectiveCall {
@@ -51,16 +52,16 @@ struct CollectiveCall {
   int64_t count;
   const int64_t* counts;
   const int64_t* send_counts;
-  const char* name;   // what the program called, for errors
-  const char* where;  // and where: "train.ts:12:3", or ""
-  void* stream;       // of the backend; null on the CPU
+  const char* name;   // the program's call, for errors
+  const char* where;  // its place: "train.ts:12:3", or ""
+  void* stream;       // the backend's; null on the CPU
   ErrorText* error;
-  // What the ranks must have in common beside the call itself, in words, such as the placements
-  // that it is between; a line of advice may follow. Or "".
+  // What the ranks must have in common beside the call, such as the placements of a redistribution,
+  // as text; a line of advice may follow. Or "".
   const char* about;
 };
 
-// Of those that all ranks call, those with one that differs; in messages `root` is the other end.
+// True for collectives that distinguish one rank; in messages `root` is the peer.
 constexpr bool has_root(Collective kind) {
   return kind == Collective::Broadcast || kind == Collective::Reduce ||
          kind == Collective::Gather || kind == Collective::Scatter;
@@ -68,14 +69,14 @@ constexpr bool has_root(Collective kind) {
 constexpr bool is_message(Collective kind) {
   return kind == Collective::Send || kind == Collective::Receive;
 }
-// Those with a count for each rank, in place of one.
+// True for collectives with a count for each rank instead of one count.
 constexpr bool has_counts(Collective kind) {
   return kind == Collective::AllGather || kind == Collective::Gather ||
          kind == Collective::ReduceScatter || kind == Collective::Scatter ||
          kind == Collective::AllToAll;
 }
 
-// How many elements a call reads and writes on a rank.
+// The number of elements that a call reads and writes on a rank.
 struct CollectiveExtent {
   int64_t in = 0, out = 0;
 };
@@ -115,37 +116,37 @@ inline CollectiveExtent extent_of(const CollectiveCall& call, int32_t rank, int3
 
 enum class CommState : int32_t { Launching, Launched, Complete };
 
-// One of a member's last calls, for comparing ranks when one of them is missing.
+// One of the last calls of a member, to compare ranks when one is missing.
 struct CommRecord {
-  // counts the group's collectives from 1; Send and Receive have the number of the collective
+  // number of the collective in the group, from 1; Send and Receive have that of the collective
   // before them
   uint64_t sequence;
   Collective kind;
   Reduce reduce;
   DType dtype;
   int32_t root;   // -1: none
-  int64_t count;  // the rank's own elements
-  int64_t total;  // of all ranks, which must agree in it; -1 where they need not
+  int64_t count;  // elements of this rank
+  int64_t total;  // elements of all ranks; -1 if the ranks need not agree
   CommState state;
   char name[40], where[120];
 };
 
-// One rank's membership in a group, made by its engine.
+// The membership of one rank in a group, created by its engine.
 struct CommEngine {
   const char* name;  // "shm", "nccl"
-  // In the order of the calls, on the native thread of the stream that runs them. The engine of the
-  // CPU waits for the other ranks; that of a GPU launches, and reports what goes wrong later
-  // through `failure`.
+  // Runs a call, in call order, on the native thread of the stream. The CPU's engine waits for the
+  // other ranks; a GPU's engine launches, and reports later failures through `failure`.
   Status (*run)(void* member, const CollectiveCall& call);
-  // From any thread: present and later calls fail with the reason as it stands, on all ranks where
-  // the engine can tell them.
-  void (*abort)(void* member, const char* reason);
-  // From any thread: Ok, or what has made the group unusable since (a lost peer, a call that took
-  // longer than the timeout).
+  // From any thread: the present and later calls fail with this reason, on all ranks that the
+  // engine can reach.
+  void (*abort)(void* member, const ErrorText& reason);
+  // From any thread: Ok, or the failure that made the group unusable (a dead peer, a call beyond
+  // the timeout).
   Status (*failure)(void* member, ErrorText* error);
   void (*set_timeout)(void* member, int64_t milliseconds);
   void (*destroy)(void* member);
-  // Optional. From any thread: the last calls, up to `most`, the latest last; how many.
+  // Optional, from any thread: writes up to `most` of the last calls, the latest last, and returns
+  // their number.
   int32_t (*recent)(void* member, CommRecord* out, int32_t most);
 };
 

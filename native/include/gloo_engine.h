@@ -1,62 +1,61 @@
-// What gloo-engine.so, an optional library beside the addon, gives: collectives of host memory
-// between machines.
+// The seam of gloo-engine.so, an optional library: collectives on host memory between machines.
 #pragma once
 #include "collective.h"
 
 namespace shardwise {
 
-constexpr uint32_t kGlooAbi = 5;
+constexpr uint32_t kGlooAbi = 6;
 constexpr int32_t kGlooAddressBytes = 200;
 
 struct GlooGroup {
-  const char* name;      // differs from those of the other groups
-  const char* label;     // what errors call it
-  const int32_t* ranks;  // of the world
-  int32_t rank, size;    // the own place in them
+  const char* name;      // unique among the groups
+  const char* label;     // its name in errors
+  const int32_t* ranks;  // ranks of the world
+  int32_t rank, size;    // this rank's place in `ranks`
   int64_t timeout_ms;
-  // Whether to give up waiting for the others; asked now and then.
+  // Polled while waiting: true gives up.
   bool (*is_aborted)(void* context);
   void* context;
 };
 
-// All functions report errors by their Status; none throws. Those that wait do so for `timeout_ms`
-// at most.
+// All functions report errors by their Status; none throws. A function that waits does so for at
+// most `timeout_ms`.
 struct GlooEngine {
   uint32_t abi;
-  int32_t version;  // of gloo when this was built: 10000 major + 100 minor + patch
-  // One rank's place in a group: collectives as they are said in collective.h.
+  int32_t version;  // version of gloo at build time: 10000 major + 100 minor + patch
+  // Collectives of a member, as defined in collective.h.
   const CommEngine* comm;
 
-  // The connections of a rank of the world, over which its groups are made. `listen` writes `size`
-  // addresses of kGlooAddressBytes: the i-th is where rank i finds this one. `host` is the address
-  // of this machine that the others reach.
+  // The connections of a rank of the world; its groups use them. `listen` writes `size` addresses
+  // of kGlooAddressBytes: rank i connects to the i-th. `host` is the address of this machine that
+  // the others reach.
   Status (*listen)(const char* host, int32_t rank, int32_t size, int64_t timeout_ms, void** world,
                    char* addresses, ErrorText* error);
-  // The i-th of `addresses` is where rank i waits for this one. Waits for all.
+  // Connects to all ranks: rank i listens at the i-th of `addresses`. Waits for all.
   Status (*connect)(void* world, const char* addresses, ErrorText* error);
   void (*leave)(void* world);
-  // A group, which waits for all of its ranks.
+  // Joins a group and waits for all of its ranks.
   Status (*join)(void* world, const GlooGroup& group, void** member, ErrorText* error);
-  // Those who wait for this rank in a group need not: it will not join, because the rank at `place`
-  // gave up for a reason; or "": it has left. Does not wait.
+  // Tells ranks that wait in `join` that this rank will not join: the rank at `place` gave up for
+  // this reason, or "" if it left. Does not wait.
   void (*decline)(void* world, const GlooGroup& group, int32_t place, const char* reason);
 
-  // For calls that are carried out elsewhere, on devices of the group's ranks. On the thread of the
-  // group's collectives, or instead of it. Waits until all ranks say that they make the call under
-  // this number; fails as a collective would, and moves nothing.
+  // Compares a call that the group's devices run. Called on the thread of the group's collectives.
+  // Waits until all ranks report the same call under this number; fails as a collective would, and
+  // moves no data.
   Status (*compare)(void* member, const CollectiveCall& call, uint64_t number);
-  // Fails where another rank has given up. Those that cannot be reached any more are described in
-  // `lost`, which is empty otherwise. Waits only in a group that has failed, for half a second at
-  // most, that all are told: after a failed `compare` it is called once.
-  Status (*look)(void* member, ErrorText* lost, ErrorText* error);
-  // Tells the others that this rank has left: after its last call, well before `destroy` where that
-  // has to wait for something else.
+  // Fails if another rank has given up. Describes ranks that cannot be reached in `dead`, which is
+  // empty otherwise. Waits only if the group has failed: at most half a second, to inform all
+  // ranks. Called once after a failed `compare`.
+  Status (*poll)(void* member, ErrorText* dead, ErrorText* error);
+  // Informs the others that this rank has left: after its last call, and well before `destroy` if
+  // that has to wait.
   void (*end)(void* member);
-  // From any thread, as `abort`, but the cause is told to all ranks as it stands.
-  void (*fail)(void* member, Code code, const char* text);
+  // As `abort`, from any thread, but all ranks get the cause unchanged.
+  void (*fail)(void* member, Code code, const ErrorText& cause);
 };
 
 }  // namespace shardwise
 
-// The one symbol that gloo-engine.so exports.
+// The only symbol that gloo-engine.so exports.
 extern "C" const shardwise::GlooEngine* shardwise_gloo_v1();

@@ -1,4 +1,4 @@
-// Between two looks at what another thread changes.
+// Pauses between two checks of a value that another thread changes.
 #pragma once
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,10 +1,9 @@
-// Threads that compute for long give way to the one that runs JavaScript: with as many of them as
-// processors, the event loop would otherwise wait for a slice of the scheduler whenever it has
-// something to do.
+// Threads that compute yield to the thread that runs JavaScript: if they fill all processors, the
+// event loop would wait for a slice of the scheduler at each wakeup.
 //
-// Linux from 6.12 on lets a thread choose its slice, and one that wakes up go before a thread with
-// a longer slice; on others they are nicer, which costs beside other programs: their share of a
-// processor is a quarter.
+// From Linux 6.12 on a thread chooses its slice, and a waking thread preempts one with a longer
+// slice. On older kernels the threads get a higher nice value, which reduces their share of a
+// processor to a quarter beside other programs.
 #pragma once
 #if defined(__linux__)
 #include <sched.h>
@@ -18,7 +17,7 @@
 namespace shardwise {
 
 #if defined(__linux__)
-// As the kernel lays it out; its header cannot be included beside the C library's.
+// The layout of the kernel, whose header cannot be included with that of the C library.
 struct SchedulerAttributes {
   uint32_t size, policy;
   uint64_t flags;
@@ -32,19 +31,19 @@ inline bool scheduled_by(SchedulerAttributes& own) {
 }
 #endif
 
-// Of the calling thread, and of those that it starts.
-inline void give_way_to_javascript() {
+// Applies to the calling thread and the threads that it starts.
+inline void yield_to_javascript() {
 #if defined(__linux__)
-  constexpr uint64_t kLongSliceNs = 8'000'000;  // that of others is 3 ms at most
+  constexpr uint64_t kLongSliceNs = 8'000'000;  // other threads have at most 3 ms
   SchedulerAttributes own{};
   if (scheduled_by(own) && own.policy == SCHED_OTHER) {
     own.runtime_ns = kLongSliceNs;
-    // Older kernels take it without a word, and keep none.
+    // Older kernels accept the value and ignore it.
     if (syscall(SYS_sched_setattr, 0, &own, 0) == 0 && scheduled_by(own) &&
         own.runtime_ns == kLongSliceNs)
       return;
   }
-  constexpr int kNice = 5;  // never raised again
+  constexpr int kNice = 5;  // cannot be lowered again
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
 #endif
 }

@@ -1,5 +1,5 @@
-// Uniform numbers end below their bound in every dtype, though low + (high - low) * u may be
-// rounded up to it.
+// Keeps uniform numbers below their bound in every dtype, because low + (high - low) * u may round
+// up to it.
 #pragma once
 #include <cmath>
 
@@ -15,7 +15,7 @@ inline double largest_below(double high, double low, DType dtype) {
   if (dtype == DType::Float16) digits = 11, least = -24;
   int exponent = 0;
   const double fraction = std::frexp(high, &exponent);
-  if (fraction == 0.5) exponent--;  // numbers lie closer below a power of two
+  if (fraction == 0.5) exponent--;  // numbers are denser below
   const double step = std::ldexp(1.0, exponent - digits > least ? exponent - digits : least);
   const double below = (std::ceil(high / step) - 1) * step;
   return below < low ? low : below;

@@ -1,4 +1,5 @@
-// Dropout of attention's weights: each has 16 random bits (README.md, "Conventions of kernels").
+// Dropout of attention weights with 16 random bits per weight (README.md, "Random
+// numbers").
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -6,8 +7,8 @@
 namespace shardwise {
 
 struct WeightDropout {
-  uint32_t drop_below = 0;  // of 2^16: what is below it is dropped
-  // of the others: one over the probability of being kept, as 16 bits have it; 0 if none is
+  uint32_t drop_below = 0;  // of 2^16; smaller draws drop the weight
+  // the scale of kept weights: one over the keep probability that 16 bits give; 0 if it is 0
   double keep_scale = 1;
 
   static WeightDropout of(double probability) {

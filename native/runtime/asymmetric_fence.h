@@ -1,6 +1,6 @@
-// Store-then-load ordering between one thread that is always in a hurry and one that seldom asks:
-// the first only tells the compiler, the second makes the kernel run a barrier on every thread of
-// the process (membarrier(2)).
+// Store-then-load ordering between a fast thread and one that seldom needs it. The fast thread only
+// stops the compiler; the slow one makes the kernel run a barrier on every thread of the process
+// (membarrier(2)).
 #pragma once
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
@@ -14,8 +14,8 @@ namespace shardwise {
 
 class AsymmetricFence {
  public:
-  // Registers with the kernel, which takes it ten milliseconds, on a thread of its own. Until then
-  // both sides run whole barriers.
+  // Registers with the kernel on a thread of its own, because that takes ten milliseconds. Until
+  // then both sides run full barriers.
   static void prepare() {
     static std::once_flag once;
     std::call_once(once, [] {
@@ -26,8 +26,8 @@ class AsymmetricFence {
     });
   }
 
-  // For the hurried side: between its store and its load. One that sees the flag comes after a
-  // heavy side that did not see it.
+  // The fast side: between its store and its load. A thread that sees the flag comes after a heavy
+  // side that did not see it.
   static void light() {
     if (expedited_.load())
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -35,7 +35,7 @@ class AsymmetricFence {
       std::atomic_thread_fence(std::memory_order_seq_cst);
   }
 
-  // For the other side: likewise. Some microseconds.
+  // The slow side: between its store and its load. Takes some microseconds.
   static void heavy() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (expedited_.load()) syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);

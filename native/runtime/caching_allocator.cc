@@ -12,8 +12,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// Blocks lie side by side in mapped segments, where AddressSanitizer knows no borders: a sanitized
-// build draws them.
+// Blocks are adjacent in mapped segments, where AddressSanitizer knows no borders: a sanitized
+// build adds them.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int64_t kRedZone = 64;
 void forbid(const Backend* backend, const char* data, int64_t bytes) {
@@ -32,6 +32,20 @@ const char* state_of(const Block& block) {
   if (block.scratch) return "scratch";
   if (block.allocated) return "allocated";
   return block.settled() ? "free" : "pending";
+}
+
+Status fail_out_of_memory(ErrorText* error, const MemoryDetails& memory) {
+  const Status status = fail(
+      error, Code::OutOfMemory,
+      "out of memory: %lld bytes were requested; allocated %lld, reserved %lld, free on the device "
+      "%lld of %lld",
+      static_cast<long long>(memory.requested), static_cast<long long>(memory.allocated),
+      static_cast<long long>(memory.reserved), static_cast<long long>(memory.free),
+      static_cast<long long>(memory.total));
+  if (error == nullptr) return status;
+  error->details.kind = DetailsKind::Memory;
+  error->details.memory = memory;
+  return status;
 }
 
 }  // namespace
@@ -59,13 +73,13 @@ void CachingAllocator::close_pool(uint32_t pool) {
     if (segment->pool != pool) continue;
     for (Block* block = segment->first; block; block = block->next) {
       block->progress = nullptr;
-      // of a stream that is gone; the next one to use the pool counts from the start
+      // of a destroyed stream; the next one to use the pool counts from the start
       block->sequence = 0;
     }
   }
   closed_.push_back(pool);
-  // Only the next stream of this pool could use what it holds, and there may be none. On a GPU,
-  // giving back waits for the device.
+  // Only the next stream of this pool could use its memory, and there may be none. On a GPU,
+  // returning it waits for the device.
   if (backend_->asynchronous) return;
   flush_quick(*pools_[pool]);
   release_idle(*pools_[pool], Clock::time_point::max());
@@ -119,7 +133,7 @@ void CachingAllocator::free_scratch(Block* block) {
   put_back(block);
 }
 
-// Best fit; a large block is only taken where little of it would be left unused.
+// Best fit. A large block is only used if little of it would remain unused.
 Block* CachingAllocator::take_cached(Pool& from, int64_t bytes) {
   Block key{nullptr, bytes, nullptr};
   for (int attempt = 0; attempt < 2; attempt++) {
@@ -153,7 +167,7 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t id, Block** ou
   void* data = nullptr;
   Status status = backend_->allocate(device_, segment_bytes, &data, error);
   if (!status.ok() && status.code != Code::Invalid) {
-    // Everything free goes back to the system, then one more try.
+    // Returns all free memory to the system, then tries once more.
     stats_.retries++;
     for (auto& other : pools_) flush_quick(*other);
     release_idle(Clock::time_point::max());
@@ -165,13 +179,8 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t id, Block** ou
     DeviceInfo info{};
     ErrorText ignored;
     const bool known = backend_->device_info(device_, &info, &ignored).ok();
-    return fail(error, Code::OutOfMemory,
-                "out of memory: %lld bytes were requested; allocated %lld, reserved %lld, free on "
-                "the device %lld of %lld",
-                static_cast<long long>(bytes), static_cast<long long>(stats_.allocated),
-                static_cast<long long>(stats_.reserved),
-                static_cast<long long>(known ? info.free_bytes : 0),
-                static_cast<long long>(known ? info.total_bytes : 0));
+    return fail_out_of_memory(error, {bytes, stats_.allocated, stats_.reserved,
+                                      known ? info.free_bytes : 0, known ? info.total_bytes : 0});
   }
   auto segment = std::make_unique<Segment>(
       Segment{static_cast<char*>(data), segment_bytes, id, bytes < kSmall, nullptr});
@@ -276,8 +285,7 @@ void CachingAllocator::put_back(Block* block) {
   bin(to, block).insert(block);
 }
 
-// Free host segments above the limit go back at once: resident memory is what users of a laptop
-// see.
+// Returns free host segments above the limit at once: users of a laptop see resident memory.
 void CachingAllocator::trim_host(int64_t keep) {
   while (stats_.reserved - stats_.allocated > keep) {
     Block* victim = nullptr;

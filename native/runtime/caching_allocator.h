@@ -1,5 +1,5 @@
-// Keeps freed memory for reuse. One allocator a device, one pool a stream: a block freed on a
-// stream may be handed out again on it at once, because commands of a stream run in order.
+// Keeps freed memory for reuse. Each device has an allocator, each stream a pool: a block that was
+// freed on a stream is reusable there at once, because commands of a stream run in order.
 #pragma once
 #include <array>
 #include <atomic>
@@ -29,8 +29,8 @@ struct Block {
   bool quick = false;
   bool scratch = false;
   std::chrono::steady_clock::time_point freed_at{};
-  // Commands in flight may still touch a free block: it is reusable on its stream at once, but
-  // memory only goes back to the system when the stream has worked off `sequence` commands.
+  // Commands in flight may still use a free block: it is reusable on its stream at once, but its
+  // memory returns to the system only when the stream has completed `sequence` commands.
   const std::atomic<uint64_t>* progress = nullptr;
   uint64_t sequence = 0;
   bool settled() const {
@@ -48,7 +48,7 @@ struct Segment {
 
 struct MemoryStats {
   int64_t allocated = 0, reserved = 0, peak_allocated = 0, peak_reserved = 0;
-  int64_t scratch = 0;  // of the reserved bytes: what kernels use within a call
+  int64_t scratch = 0;  // of the reserved bytes: used by kernels within a call
   int64_t live_blocks = 0, allocations = 0, frees = 0, segments = 0, cached = 0, largest_free = 0,
           retries = 0;
 };
@@ -57,27 +57,26 @@ class CachingAllocator {
  public:
   CachingAllocator(const Backend* backend, int32_t device) : backend_(backend), device_(device) {}
 
-  // A pool is one stream's. Streams come and go with the workers of the process; a pool that was
-  // closed serves the next stream, and keeps no free memory of the host until then.
+  // A pool belongs to one stream. Workers create and destroy streams; a closed pool serves the next
+  // stream, and keeps no free host memory until then.
   uint32_t open_pool();
-  void close_pool(uint32_t pool);  // its stream has worked off everything
+  void close_pool(uint32_t pool);  // its stream has completed everything
 
   Status allocate(int64_t bytes, uint32_t pool, Block** out, ErrorText* error);
-  // `collected`: the garbage collector let go of it; large CPU blocks then go back to the system
-  // sooner.
+  // `collected`: the garbage collector freed it; large CPU blocks then return to the system sooner.
   void free(Block* block, bool collected, const std::atomic<uint64_t>* progress = nullptr,
             uint64_t sequence = 0);
-  // Memory of a stream's kernels, from a pool that only the stream's native thread takes from. It
-  // is no tensor's: not in `allocated`.
+  // Scratch memory of a stream's kernels, from a pool that only the stream's native thread uses. It
+  // belongs to no tensor, so it is not in `allocated`.
   Status allocate_scratch(int64_t bytes, uint32_t pool, Block** out, ErrorText* error);
   void free_scratch(Block* block);
-  // As free() from a thread of a backend, which must not wait: whoever is inside this allocator may
-  // be giving memory back, and that waits for the device. The next call takes the block in.
+  // free() for a thread of a backend, which must not wait: a thread inside this allocator may be
+  // returning memory, which waits for the device. The next call takes the block in.
   void free_later(Block* block, const std::atomic<uint64_t>* progress, uint64_t sequence);
-  // Returns free segments that have been idle for at least this long.
+  // Returns free segments to the system that have been idle for at least this long.
   void empty_cache(int64_t idle_ms);
 
-  // The host has been idle: keeps only a little of what is free.
+  // Called when the host is idle: keeps only a little of the free memory.
   void trim_idle_host();
 
   MemoryStats stats();
@@ -99,7 +98,7 @@ class CachingAllocator {
   const Backend* backend() const { return backend_; }
 
  private:
-  static constexpr int64_t kSmall = 1 << 20;  // below: from shared segments
+  static constexpr int64_t kSmall = 1 << 20;  // smaller blocks come from shared segments
   static constexpr int64_t kSmallSegment = 2 << 20;
   static constexpr int64_t kMiddleSegment = 20 << 20;  // for 1 to 10 MiB on a GPU
   static constexpr int64_t kQuickLimit = 64 << 10;     // sizes with an exact-size bin
@@ -124,7 +123,7 @@ class CachingAllocator {
   };
 
   int64_t round(int64_t bytes) const;
-  // With mutex_ held:
+  // These require mutex_:
   Status take_out(int64_t bytes, Pool& pool, uint32_t id, Block** out, ErrorText* error);
   void put_back(Block* block);
   void take_in(Block* block, bool collected, const std::atomic<uint64_t>* progress,

@@ -11,7 +11,7 @@ Reaper& Reaper::get() {
 void Reaper::add(Release release, int32_t device, void* pointer, int64_t bytes) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    pieces_.push_back({release, device, pointer, bytes});
+    released_.push_back({release, device, pointer, bytes});
     if (!started_) {
       started_ = true;
       std::thread([this] { loop(); }).detach();
@@ -22,21 +22,21 @@ void Reaper::add(Release release, int32_t device, void* pointer, int64_t bytes) 
 
 void Reaper::drain() {
   std::unique_lock<std::mutex> lock(mutex_);
-  empty_.wait(lock, [&] { return pieces_.empty() && !working_; });
+  empty_.wait(lock, [&] { return released_.empty() && !working_; });
 }
 
 void Reaper::loop() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [&] { return !pieces_.empty(); });
-    std::vector<Piece> taken;
-    taken.swap(pieces_);
+    wake_.wait(lock, [&] { return !released_.empty(); });
+    std::vector<Memory> taken;
+    taken.swap(released_);
     working_ = true;
     lock.unlock();
-    for (const Piece& piece : taken) piece.release(piece.device, piece.pointer, piece.bytes);
+    for (const Memory& memory : taken) memory.release(memory.device, memory.pointer, memory.bytes);
     lock.lock();
     working_ = false;
-    if (pieces_.empty()) empty_.notify_all();
+    if (released_.empty()) empty_.notify_all();
   }
 }
 

@@ -1,5 +1,5 @@
-// Gives memory back to the system on a thread of its own: unmapping 64 MiB takes milliseconds,
-// which neither the JavaScript thread nor a garbage collection has.
+// Returns memory to the system on a thread of its own: unmapping 64 MiB takes milliseconds, too
+// long for the JavaScript thread and for a garbage collection.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -15,12 +15,12 @@ class Reaper {
   using Release = void (*)(int32_t device, void* pointer, int64_t bytes);
 
   void add(Release release, int32_t device, void* pointer, int64_t bytes);
-  // Until everything that was added is given back: before one says that there is no memory.
+  // Waits until all memory that was added is returned. Called before an allocation fails.
   void drain();
   static Reaper& get();
 
  private:
-  struct Piece {
+  struct Memory {
     Release release;
     int32_t device;
     void* pointer;
@@ -30,7 +30,7 @@ class Reaper {
 
   std::mutex mutex_;
   std::condition_variable wake_, empty_;
-  std::vector<Piece> pieces_;
+  std::vector<Memory> released_;
   bool working_ = false;
   bool started_ = false;
 };

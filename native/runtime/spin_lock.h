@@ -1,5 +1,4 @@
-// A lock for sections of some tens of nanoseconds that threads seldom want at once; gives way where
-// one takes longer.
+// A lock for rarely contended sections of some tens of nanoseconds; yields if one takes longer.
 #pragma once
 #include <atomic>
 #include <thread>

@@ -1,5 +1,5 @@
-// Pinned memory through which bytes pass between arrays and a GPU. It is kept for the next copy:
-// giving it back to the driver waits for every device. Any thread may take and give.
+// Pinned memory for copies between arrays and a GPU. It is kept for the next copy, because
+// returning it to the driver waits for every device. Any thread may take and give.
 #pragma once
 #include "../include/backend.h"
 
@@ -8,7 +8,7 @@ namespace shardwise {
 constexpr int64_t kSmallStaging = 64 << 10;
 constexpr int64_t kLargeStaging = 4 << 20;
 
-// A buffer of the smaller size that holds `bytes`, which are at most kLargeStaging.
+// The smaller buffer size that holds `bytes`, which are at most kLargeStaging.
 Status take_staging(const Backend* backend, int64_t bytes, void** out, ErrorText* error);
 void give_staging(void* buffer, int64_t bytes);
 

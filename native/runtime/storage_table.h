@@ -1,5 +1,5 @@
-// Handles of storages: generation * 2^24 + index, so that a handle that was freed is told from the
-// one that took its slot. One table an environment, used on its thread only.
+// Handles of storages: generation * 2^24 + index, so that a freed handle differs from the next one
+// of its slot. Each environment has a table, used on its thread only.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,17 +17,17 @@ struct StorageEntry {
   Block* block = nullptr;  // null for adopted memory and for empty storages
   CachingAllocator* allocator = nullptr;
   int32_t device = 0;             // device code
-  Stream* home = nullptr;         // freed memory is reusable on this stream
-  Stream* last_stream = nullptr;  // the last command that touched it
+  Stream* owner = nullptr;        // freed memory is reusable on this stream
+  Stream* last_stream = nullptr;  // stream of the last command that used it
   uint64_t last_sequence = 0;
-  Stream* writer = nullptr;  // the last command that wrote to it
+  Stream* writer = nullptr;  // stream of the last command that wrote it
   uint64_t written = 0;
-  std::vector<Stream*> other_streams;       // streams beside home that used it
-  std::shared_ptr<const std::string> lost;  // the failure that left it without a value
-  void* adopted = nullptr;                  // napi_ref of the ArrayBuffer whose memory this is
-  int64_t token_bytes = -1;                 // reported to the engine; -1 without a token
+  std::vector<Stream*> other_streams;           // other streams that used it
+  std::shared_ptr<const std::string> no_value;  // the failure that left it without a value
+  void* adopted = nullptr;                      // napi_ref of the ArrayBuffer whose memory this is
+  int64_t token_bytes = -1;                     // reported to the engine; -1 without a token
   uint32_t generation = 0;
-  bool pinned = false;  // host memory that a GPU reads and writes by itself
+  bool pinned = false;  // host memory that a GPU accesses directly
   bool live = false;
 };
 
@@ -35,7 +35,7 @@ class StorageTable {
  public:
   static constexpr int64_t kIndexBits = 24;
 
-  // Returns the handle; the entry is reset but for its generation.
+  // Returns the handle; resets the entry except its generation.
   int64_t add(StorageEntry** out) {
     uint32_t index;
     if (!free_.empty()) {
@@ -55,7 +55,7 @@ class StorageTable {
     return (static_cast<int64_t>(generation) << kIndexBits) | index;
   }
 
-  // Null for a handle that is not, or no longer, in the table.
+  // Null for a handle that is not in the table.
   StorageEntry* find(int64_t handle) {
     if (handle <= 0) return nullptr;
     const uint64_t index = static_cast<uint64_t>(handle) & ((1u << kIndexBits) - 1);

@@ -11,6 +11,7 @@
 #endif
 
 #include "../include/pause.h"
+#include "../include/text.h"
 #include "../include/thread_priority.h"
 #include "asymmetric_fence.h"
 #include "caching_allocator.h"
@@ -18,15 +19,15 @@
 namespace shardwise {
 
 namespace {
-constexpr auto kIdle = std::chrono::milliseconds(40);  // before memory is given back
+constexpr auto kIdle = std::chrono::milliseconds(40);  // before free memory is returned
 constexpr int kSpins = 2000;  // some tens of microseconds, before the native thread sleeps
-// some hundreds, before one who waits sleeps: waking it may take as long
+// some hundreds, before a waiting thread sleeps: waking it may take as long
 constexpr int kWaitSpins = 20000;
 constexpr uint64_t kPrefetched = 512;  // about the size of a record
 constexpr int64_t kMark = 16;          // a Wrap or a Jump
 constexpr int64_t align16(int64_t n) { return (n + 15) & ~int64_t{15}; }
 
-// The processor may be wanted by the very threads that are waited for.
+// The threads that are waited for may need this processor.
 inline void pause_or_yield(int spins) {
   if (spins % 64)
     pause_briefly();
@@ -34,14 +35,14 @@ inline void pause_or_yield(int spins) {
     std::this_thread::yield();
 }
 
-// Wrap: the ring goes on at its start. Jump: in the ring that follows.
+// Wrap: the ring continues at its start. Jump: it continues in the next ring.
 enum class Kind : int32_t { Kernel, Function, Wrap, Jump };
 
-// elements; below, a command is over before another is looked at
+// elements; a smaller command ends before the next is inspected
 constexpr int64_t kLarge = 1 << 15;
 constexpr int32_t kMostTogether = 8;
 
-// A kernel reads a whole parameter struct; the words that were not given are 0.
+// A kernel reads a whole parameter struct; missing words are 0.
 void give_all_params(KernelCall& call, double (&params)[kMinParams]) {
   if (call.num_params >= kMinParams) return;
   std::memcpy(params, call.params, call.num_params * sizeof(double));
@@ -87,7 +88,7 @@ void Event::record(Stream& stream) {
   Failure seen;
   ErrorText text;
   const Status status = backend->event_record(handle, stream.native(), &text);
-  if (!status.ok()) stream.set_error(status.code, text.text);
+  if (!status.ok()) stream.set_error(status.code, text);
   stream.skips(&seen);
   std::lock_guard<std::mutex> lock(mutex);
   why = seen;
@@ -156,7 +157,7 @@ void Stream::start() {
   writing_ = reading_.get();
   thread_ = std::thread([this] {
     // it runs the kernels; that of a GPU only launches them
-    if (!backend_->asynchronous) give_way_to_javascript();
+    if (!backend_->asynchronous) yield_to_javascript();
     loop();
   });
 }
@@ -214,7 +215,7 @@ void* Stream::reserve(int64_t bytes) {
   return writing_->at(head + to_end);
 }
 
-// The mark has room: every record leaves it.
+// Every record leaves room for the mark.
 void Stream::grow() {
   const uint64_t head = head_.load(std::memory_order_relaxed);
   writing_->next = std::make_unique<Ring>(2 * writing_->capacity, head + kMark);
@@ -234,7 +235,8 @@ void Stream::publish(int64_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
     wake_.notify_one();
   }
-  // The lines of the next record are with the other thread; they come while JavaScript prepares it.
+  // The other thread has the cache lines of the next record; prefetched while JavaScript prepares
+  // it.
   for (uint64_t line = 0; line < kPrefetched; line += 64)
     SW_PREFETCH_TO_WRITE(writing_->at(head + line));
 }
@@ -346,7 +348,7 @@ Stream::Worked Stream::work_off(Record* first) {
   return {1, first->bytes};
 }
 
-// What is queued behind a large command may be faster together with it.
+// Commands behind a large one may run faster together with it.
 Stream::Worked Stream::work_off_together(Record* first) {
   auto* const start = reinterpret_cast<char*>(first);
   const auto queued = static_cast<int64_t>(head_.load(std::memory_order_acquire) -
@@ -375,7 +377,7 @@ void Stream::process(Record* record) {
     delete record->function;
     return;
   }
-  if (skips()) return;  // its results would be wrong; the next synchronisation reports why
+  if (skips()) return;  // its results would be invalid; the next synchronisation reports why
   double params[kMinParams] = {};
   give_all_params(record->call, params);
   ErrorText text;
@@ -384,8 +386,8 @@ void Stream::process(Record* record) {
   if (status.ok()) return;
   char where[256];
   describe_call(record->call, *backend_, where, sizeof where);
-  char message[sizeof text.text];
-  snprintf(message, sizeof message, "%s: %.200s", where, text.text);
+  ErrorText message;
+  Text(message).add("%s: ", where).add_cause(text);
   set_error(status.code, message);
 }
 

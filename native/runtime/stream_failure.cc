@@ -1,4 +1,5 @@
-// How a stream fails: what is skipped, what other streams hear of it, and what JavaScript takes.
+// Failure of a stream: which commands are skipped, what other streams inherit, and what JavaScript
+// takes.
 #include <cstdio>
 
 #include "stream.h"
@@ -19,7 +20,7 @@ Status Stream::synchronize(Failure* failure) {
   if (backend_->asynchronous && native_) {
     ErrorText text;
     const Status status = backend_->stream_synchronize(native_, &text);
-    if (!status.ok()) set_error(status.code, text.text);
+    if (!status.ok()) set_error(status.code, text);
   }
   if (!failed()) {
     verify(submitted_);
@@ -31,7 +32,7 @@ Status Stream::synchronize(Failure* failure) {
   return taken_.status;
 }
 
-// With the mutex held.
+// Requires the mutex.
 void Stream::take_failure() {
   taken_ = failure_;
   taken_.last = submitted_;
@@ -72,42 +73,42 @@ bool Stream::failure_of(uint64_t sequence, Failure* failure) {
   return true;
 }
 
-// Also of one that JavaScript has been told of meanwhile: its commands were skipped all the same.
+// Also inherits a failure that JavaScript took meanwhile: its commands were skipped all the same.
 void Stream::inherit_failure(Stream& other, uint64_t sequence) {
   Failure seen;
   if (other.failure_of(sequence, &seen) && seen.number != 0) fail_with(seen);
 }
 
-bool Stream::take(const Failure& told, Failure* failure) {
+bool Stream::take(const Failure& reported, Failure* failure) {
   if (!failed()) return false;
   std::lock_guard<std::mutex> lock(failure_mutex_);
-  const bool same =
-      told.number != 0 ? failure_.number == told.number : failure_.origin == told.origin;
+  const bool same = reported.number != 0 ? failure_.number == reported.number
+                                         : failure_.origin == reported.origin;
   if (!same) return false;
   take_failure();
   *failure = taken_;
   return true;
 }
 
-void Stream::give_up(const Failure& told) {
+void Stream::give_up(const Failure& reported) {
   std::lock_guard<std::mutex> lock(failure_mutex_);
-  taken_ = told;
+  taken_ = reported;
   taken_.number = next_failure();
   taken_.last = submitted_;
   skip_until_.store(submitted_);
 }
 
-void Stream::set_error(Code code, const char* text) {
+void Stream::set_error(Code code, const ErrorText& error) {
   Failure failure;
   failure.status = Status{code};
-  snprintf(failure.text.text, sizeof failure.text.text, "%s", text);
+  failure.text = error;
+  with_id(failure.text);
   failure.origin = this;
   failure.number = next_failure();
   fail_with(failure);
 }
 
-// A GPU tells of a failure some time after it: everything since it was last known to be well may be
-// wrong.
+// A GPU reports a failure with a delay: everything since the last verified command may be invalid.
 void Stream::fail_with(const Failure& failure) {
   std::lock_guard<std::mutex> lock(failure_mutex_);
   const uint64_t current = completed_.load(std::memory_order_relaxed) + 1;

@@ -145,7 +145,7 @@ describe('shardwise doctor', () => {
     };
     assert.match(
       describeReport({ ...report, gloo }),
-      /^gloo +missing: CPU tensors do not pass between machines.*install libgloo0.*\n +\/a\/gloo-engine\.so: libgloo\.so\.0: cannot open/m,
+      /^gloo +missing: collectives between machines do not work.*install libgloo0.*\n +\/a\/gloo-engine\.so: libgloo\.so\.0: cannot open/m,
     );
     assert.match(
       describeReport({ ...report, gloo: { ...gloo, path: '/a/gloo-engine.so' } }),

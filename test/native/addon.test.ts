@@ -84,8 +84,8 @@ const misfits: Record<string, () => void> = {
     submit('add', [view([8]), view([4])], [view([8])], [0, 1]),
   'a compute type that does not exist': () =>
     submit('add', [view([2]), view([2])], [view([2])], [7, 1]),
-  'an operand that is missing': () => submit('add', [view([2])], [view([2])], [0, 1]),
-  'a copy of another size': () => submit('copy', [view([100])], [view([4], { bytes: 16 })]),
+  'a missing operand': () => submit('add', [view([2])], [view([2])], [0, 1]),
+  'a copy between different sizes': () => submit('copy', [view([100])], [view([4], { bytes: 16 })]),
   'a matrix product whose inner sizes differ': () =>
     submit('matmul', [view([1, 2, 3]), view([1, 4, 5]), absent], [view([1, 2, 5])], [1, 0]),
   'a matrix product of two dtypes': () =>
@@ -95,7 +95,8 @@ const misfits: Record<string, () => void> = {
       [view([1, 2, 2])],
       [1, 0],
     ),
-  'more reduced dims than there are': () => submit('reduce_sum', [view([2, 3])], [view([1])], [3]),
+  'more reduced dims than the input has': () =>
+    submit('reduce_sum', [view([2, 3])], [view([1])], [3]),
   'an output that is too small for a reduction': () =>
     submit('reduce_sum', [view([64, 3])], [view([1], { bytes: 4 })], [1]),
   'more of the largest than there are': () =>
@@ -145,7 +146,7 @@ const misfits: Record<string, () => void> = {
     submit('random_uniform', [absent], [view([2])], [0, 0, 0, 0, 1]),
   'a triangle that is not dense': () =>
     submit('tri', [view([2, 2])], [view([2, 2], { strides: [1, 2] })], [0, 0]),
-  'a list that is longer than the operands': () => submit('foreach_mul', [view([2])], [], [1e9, 2]),
+  'a list longer than the operands': () => submit('foreach_mul', [view([2])], [], [1e9, 2]),
   'statistics for fewer rows': () =>
     submit(
       'layer_norm',
@@ -162,7 +163,7 @@ const misfits: Record<string, () => void> = {
     ),
   'an output that overlaps itself': () =>
     submit('fill', [], [view([1000, 1000], { strides: [0, 0] })], [1, 0]),
-  'sizes beyond what can be addressed': () => submit('fill', [], [view([2 ** 49, 0])], [1, 0]),
+  'sizes beyond the address space': () => submit('fill', [], [view([2 ** 49, 0])], [1, 0]),
 };
 
 describe('the addon', () => {
@@ -175,7 +176,7 @@ describe('the addon', () => {
       /the kernel matmul, which expects \(a: T \[b, m, k\], b: T \[b, k, n\], addend\?: T \[b, m, n\]\) -> \(y: T \[b, m, n\]\)/,
     ));
 
-  it('refuses a target that is no class, also in the backward pass', () => {
+  it('refuses a target that is not a class, also in the backward pass', () => {
     const target = view([1], { dtype: INT64 });
     addon.write(target.kind, 0, new BigInt64Array([123456789n]), stream);
     assert.throws(
@@ -204,7 +205,7 @@ describe('the addon', () => {
       assert.throws(() => submit(name, Array(20).fill(absent), []), code('SW_INVALID'));
   });
 
-  it('looks at what it is given in the place of arrays, functions and numbers', () => {
+  it('checks the types of its arguments instead of trusting arrays, functions and numbers', () => {
     const handle = storage(64);
     const call = addon as unknown as Record<string, (...args: unknown[]) => void>;
     const calls: [string, ...unknown[]][] = [
@@ -231,12 +232,12 @@ describe('the addon', () => {
     assert.equal(addon.memoryStats(0).tokens, before - 1);
   });
 
-  it('calls no function of a library but those that tell its version', () => {
+  it('calls no function of a library except its version functions', () => {
     const probed = addon.probeLibrary('libc.so.6', 'abort');
     assert.equal('version' in probed && probed.version, 0);
   });
 
-  it('makes every callback, also behind one that throws', () => {
+  it('makes every callback, even after one that throws', () => {
     const script = `
       const addon = require('node-gyp-build')(process.cwd());
       const stream = addon.defaultStream(0);
@@ -250,7 +251,7 @@ describe('the addon', () => {
     assert.equal(stdout.trim(), 'first,second', stderr);
   });
 
-  it('goes on with memory that another stream has used at once, however few commands that one has had', async () => {
+  it('reuses memory of another stream without waiting, however few commands that stream has run', async () => {
     const other = addon.streamCreate(0, 0, 0);
     const handle = storage(32);
     const add = (to: number, cost: number): void => {
@@ -293,7 +294,7 @@ describe('the addon', () => {
     addon.release(handle);
   });
 
-  it('keeps memory that several streams used until the last of them is done', () => {
+  it('keeps memory that several streams use until the last of them is done', () => {
     const other = addon.streamCreate(0, 0, 0);
     const n = 2 ** 20;
     const expected = Float32Array.from({ length: 8 }, () => 3);

@@ -1,6 +1,6 @@
 /**
- * Builds the self-test of native/comm with the compiler alone, as its header says, and runs it; its
- * part between machines over gloo.
+ * Builds the self-test of native/comm with the compiler alone, as its header says, and runs it, also
+ * between machines over gloo.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -61,10 +61,10 @@ describe('collectives of host memory', function () {
     );
   });
 
-  it('pass their self-test', () => runSelfTest());
+  it('pass the self-test of native/comm', () => runSelfTest());
 
-  it('pass it over gloo, for calls of devices that are compared between machines', function () {
+  it('pass the self-test over gloo, where hosts compare the calls of devices', function () {
     skipWithoutGloo(this);
-    runSelfTest('far', openGloo(writer.addon).path as string);
+    runSelfTest('remote', openGloo(writer.addon).path as string);
   });
 });

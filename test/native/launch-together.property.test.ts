@@ -75,7 +75,7 @@ function run(steps: readonly Step[], dtype: DType, settle: (t: Tensor) => void):
   return tensors.map((t) => [...t.to(float64).toTypedArray<Float64Array>()]);
 }
 
-describe('commands that follow one another', () => {
+describe('consecutive commands', () => {
   const step = fc.tuple(
     fc.constantFrom(...Object.keys(unary), ...Object.keys(binary), ...Object.keys(inPlace)),
     fc.nat(20),
@@ -101,7 +101,7 @@ describe('commands that follow one another', () => {
     });
   }
 
-  it('leave what a failed one should have computed without a value, and go on', () => {
+  it('continue after a failed one, whose outputs have no value', () => {
     const x = rand([N]);
     const broken = x
       .indexSelect(0, tensor([N + 1]).long())

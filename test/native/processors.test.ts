@@ -14,17 +14,17 @@ const threadsOf = (command: string, args: readonly string[], env: NodeJS.Process
     ),
   );
 
-describe('the threads of the CPU', () => {
+describe('the number of CPU threads', () => {
   before(function () {
     if (spawnSync('taskset', ['-V']).status !== 0) skipBecause(this, 'no taskset');
   });
 
-  it('are one where the process may use one processor', function () {
+  it('is one if the process may use one processor', function () {
     this.timeout(20_000);
     assert.equal(threadsOf('taskset', ['-c', '0']), 1);
   });
 
-  it('are those that are asked for, and else no more than the processors', function () {
+  it('is the number that is asked for, else at most the number of processors', function () {
     this.timeout(20_000);
     assert.equal(threadsOf('env', [], { SHARDWISE_NUM_THREADS: '3' }), 3);
     const { SHARDWISE_NUM_THREADS: _, ...rest } = process.env;

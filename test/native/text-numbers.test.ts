@@ -1,4 +1,4 @@
-/** Texts that native code knows by numbers: those of calls, as their errors say them. */
+/** Texts that native code knows by numbers: those of calls, for their errors. */
 import assert from 'node:assert/strict';
 import { withPurpose } from '../../lib/core/call-context.js';
 import { collectiveKinds } from '../../lib/core/collective.js';
@@ -11,35 +11,35 @@ import { addon } from '../../lib/runtime.js';
 
 const HEADER_WORDS = 14;
 
-/** What native code has been told, in place of the addon. */
-function listener(): { told: string[]; asked: number; addon: Addon } {
-  const heard = { told: [''], asked: 0, addon: null as unknown as Addon };
+/** Records the texts, in place of the addon. */
+function recorder(): { texts: string[]; calls: number; addon: Addon } {
+  const recorded = { texts: [''], calls: 0, addon: null as unknown as Addon };
   const setText = (number: number, text: string): void => {
-    heard.told[number] = text;
-    heard.asked++;
+    recorded.texts[number] = text;
+    recorded.calls++;
   };
-  heard.addon = { setText } as unknown as Addon;
-  return heard;
+  recorded.addon = { setText } as unknown as Addon;
+  return recorded;
 }
 
 describe('texts of calls', () => {
-  it('go over once, and any number of them in as many places as there are', () => {
-    const heard = listener();
-    const texts = new TextNumbers(heard.addon);
+  it('pass to native code once each, and any number of them share 4096 numbers', () => {
+    const recorded = recorder();
+    const texts = new TextNumbers(recorded.addon);
     const words = new Float64Array(4);
     for (let i = 0; i < 20_000; i++) {
       const said = ['allReduce', `file.ts:${i % 100}:1`, i < 100 ? '' : `after draw ${i}`] as const;
       texts.write(words, 1, ...said);
       assert.deepEqual(
-        said.map((_, at) => heard.told[words[at + 1] as number]),
+        said.map((_, at) => recorded.texts[words[at + 1] as number]),
         said,
       );
-      if (i === 99) assert.equal(heard.asked, 101);
+      if (i === 99) assert.equal(recorded.calls, 101);
     }
-    assert.ok(heard.told.length <= 4096);
+    assert.ok(recorded.texts.length <= 4096);
   });
 
-  it('are refused by numbers that there are not, and so are calls with those', async () => {
+  it('are refused for invalid numbers, and so are calls with such numbers', async () => {
     for (const number of [0, -1, 4096, 2 ** 40, 0.5, Number.NaN])
       assert.throws(() => addon.setText(number, 'text'), { code: 'SW_INVALID' });
     for (const text of [undefined, null, 3, {}])
@@ -71,7 +71,7 @@ describe('texts of calls', () => {
     await runLocalRanks(1, refused, { timeoutMs: 5000 });
   });
 
-  it('stay those of a call that waits, however many are said behind it', async () => {
+  it('stay with a call that waits, however many texts follow', async () => {
     const differing = async (): Promise<void> => {
       const t = ones([2]);
       const purpose = getRank() === 0 ? 'of the first' : 'of the second';

@@ -33,7 +33,7 @@ async function workerThat(body: string): Promise<Worker> {
 }
 
 describe('workers', () => {
-  it('get no memory that commands of another thread still use', async () => {
+  it('do not get memory that commands of another thread still use', async () => {
     const n = 100_000;
     const worker = await workerThat(`
       for (let i = 0; i < 8; i++) {
@@ -56,7 +56,7 @@ describe('workers', () => {
     await worker.terminate();
   });
 
-  it('do not wait for what the stream of a worker before them would have done', async () => {
+  it('do not wait for the stream of an earlier worker whose memory they reuse', async () => {
     const first = await workerThat(`
       const event = addon.eventCreate(0, false);
       addon.allocate(stream, 160_000, false);
@@ -80,7 +80,7 @@ describe('workers', () => {
     await next.terminate();
   }).timeout(20_000);
 
-  it('leave nothing behind that the others would look at', async () => {
+  it('leave no state behind that other threads would read', async () => {
     const before = addon.memoryStats(0);
     for (let i = 0; i < 3; i++) {
       // Large blocks, freed in order with a stream that is gone when the allocator looks at them
@@ -109,7 +109,7 @@ describe('workers', () => {
     );
   });
 
-  it('give back what they held when they are terminated in the middle of work', async function () {
+  it('free their memory when they are terminated in the middle of work', async function () {
     this.timeout(60_000);
     const [count, bytes, rounds] = [250, 360_000, 3];
     const kernel = addon.kernelNames.indexOf('add');

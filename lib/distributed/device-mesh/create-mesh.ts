@@ -16,7 +16,7 @@ import {
   planKey,
 } from './checks.js';
 import { Mesh } from './device-mesh.js';
-import { announceMesh, checkGroups } from './groups.js';
+import { checkGroups, publishMesh } from './groups.js';
 
 export type DeviceMesh = Mesh;
 
@@ -47,13 +47,13 @@ function meshFrom(op: string, plan: MeshPlan): Mesh {
   checkPlan(op, plan, context.worldSize);
   return meshOnce(context, plan, () => {
     let mesh: Mesh | null = null;
-    const making = announceMesh(context, op, plan, (difference) => mesh?.fail(difference));
+    const creation = publishMesh(context, op, plan, (mismatch) => mesh?.fail(mismatch));
     mesh = new Mesh(plan, context, {
       family: '',
       root: null,
       rootDims: identityDims(plan.shape),
       groups: [],
-      making,
+      creation,
     });
     return mesh;
   });

@@ -9,7 +9,7 @@ import { ArgumentError, DistributedError } from '../../core/errors.js';
 import type { DrawPlace } from '../../core/mesh-rng.js';
 import { checkFunction, shown, unexpected } from '../../core/options.js';
 import type { RankRuntime } from '../../core/rank-runtime.js';
-import type { Difference, Making } from '../process-group/creation-log.js';
+import type { CreationMismatch, GroupCreation } from '../process-group/creation-log.js';
 import { type NestedRanks, nestRanks, sliceThrough } from '../process-group/nested-ranks.js';
 import type { ProcessGroup } from '../process-group/process-group.js';
 import type { RankContext } from '../process-group/rank-context.js';
@@ -48,7 +48,7 @@ interface Origin {
   /** Existing groups. */
   readonly groups: readonly ProcessGroup[];
   /** The call that made it, if others are to make it alike. */
-  readonly making?: Making | null;
+  readonly creation?: GroupCreation | null;
 }
 
 /** @internal */
@@ -77,14 +77,14 @@ export class Mesh {
   private readonly flattened = new Map<string, Mesh>();
   /** Of a root: the slices that hold this rank, by the names of their dimensions. */
   private readonly slices = new Map<string, Mesh>();
-  private readonly making: Making | null;
+  private readonly creation: GroupCreation | null;
   /** Of the root. */
-  private difference: Difference | null = null;
+  private mismatch: CreationMismatch | null = null;
 
   constructor(
     plan: MeshPlan,
     context: RankContext,
-    { family, root, rootDims, groups, making = null }: Origin,
+    { family, root, rootDims, groups, creation = null }: Origin,
   ) {
     this.id = meshId(context, family, plan);
     this.deviceType = plan.deviceType;
@@ -97,7 +97,7 @@ export class Mesh {
     this.root = root ?? this;
     this.rootDims = rootDims;
     this.groups = [...groups];
-    this.making = making;
+    this.creation = creation;
     this.coordinate = coordinateOf(plan.ranks.indexOf(context.rank), plan.shape);
     if (root === null && groups.length === 0) this.splitWorld();
   }
@@ -322,9 +322,9 @@ export class Mesh {
       this.family,
       dims.map((dim) => meshDimName(this, dim)).join('_'),
       ranks,
-      this.root.making,
+      this.root.creation,
     );
-    if (this.root.difference !== null) failOwn(this.root.making, group, this.root.difference);
+    if (this.root.mismatch !== null) failOwn(this.root.creation, group, this.root.mismatch);
     return group;
   }
 
@@ -332,11 +332,11 @@ export class Mesh {
    * Other ranks have made another mesh in its place: its groups fail, also those that are made from
    * now on. @internal
    */
-  fail(difference: Difference): void {
-    this.difference = difference;
+  fail(mismatch: CreationMismatch): void {
+    this.mismatch = mismatch;
     for (const mesh of [this, ...this.flattened.values()])
       for (const group of [...mesh.groups, ...mesh.across.values()])
-        if (group) failOwn(this.root.making, group, difference);
+        if (group) failOwn(this.root.creation, group, mismatch);
   }
 
   private inside(op: string): readonly number[] {

@@ -6,7 +6,12 @@ import { callSite } from '../../core/call-site.js';
 import { ArgumentError } from '../../core/errors.js';
 import { type DrawPlace, rankRanges } from '../../core/mesh-rng.js';
 import { WORLD } from '../engines/engine.js';
-import { type Difference, digest, type Making, shortKey } from '../process-group/creation-log.js';
+import {
+  type CreationMismatch,
+  digest,
+  type GroupCreation,
+  shortKey,
+} from '../process-group/creation-log.js';
 import { shownRanks, sliceThrough } from '../process-group/nested-ranks.js';
 import { namedGroup } from '../process-group/new-group.js';
 import type { ProcessGroup } from '../process-group/process-group.js';
@@ -38,14 +43,14 @@ function knownOf(context: RankContext): Known {
 
 /**
  * The group of these ranks, of which this one is. `family` tells meshes apart that were made of
- * groups; `making` is that of the mesh. @internal
+ * groups; `creation` is that of the mesh. @internal
  */
 export function groupAlong(
   context: RankContext,
   family: string,
   meshDim: string,
   ranks: readonly number[],
-  making: Making | null,
+  creation: GroupCreation | null,
 ): ProcessGroup {
   const { world } = context;
   if (ranks.length === world.size && ranks.every((rank, i) => rank === i)) return world;
@@ -56,7 +61,7 @@ export function groupAlong(
   if (last !== undefined && context.groups.has(last)) return last;
   const group = namedGroup(context, made.length === 0 ? name : `${name}.${made.length}`, ranks);
   group.meshDim = meshDim;
-  group.making = making;
+  group.creation = creation;
   groups.set(name, [...made, group]);
   return group;
 }
@@ -68,8 +73,13 @@ export function groupAlong(
  *
  * @internal
  */
-export function failOwn(making: Making | null, group: ProcessGroup, difference: Difference): void {
-  if (making !== null && (group.making === making || group.name === WORLD)) group.fail(difference);
+export function failOwn(
+  creation: GroupCreation | null,
+  group: ProcessGroup,
+  mismatch: CreationMismatch,
+): void {
+  if (creation !== null && (group.creation === creation || group.name === WORLD))
+    group.fail(mismatch);
 }
 
 /**
@@ -79,15 +89,15 @@ export function failOwn(making: Making | null, group: ProcessGroup, difference: 
  * @throws CollectiveError where that is known already
  * @internal
  */
-export function announceMesh(
+export function publishMesh(
   context: RankContext,
   op: string,
   plan: MeshPlan,
-  fail: (difference: Difference) => void,
-): Making | null {
-  const { rank, board } = context;
-  const number = ++context.makings;
-  if (board === null) return null;
+  fail: (mismatch: CreationMismatch) => void,
+): GroupCreation | null {
+  const { rank, creationLog } = context;
+  const number = ++context.creations;
+  if (creationLog === null) return null;
   const { meshes } = knownOf(context);
   const ranks = rankRanges(plan.ranks, context.worldSize);
   const before = meshes.get(ranks) ?? 0;
@@ -95,7 +105,7 @@ export function announceMesh(
   const what = `${textOf(plan)} of the ranks ${shownRanks(plan.ranks, plan.shape)}`;
   const rule =
     'All ranks make the same meshes, of one shape and with the same names; those of the same ranks in one order';
-  const making: Making = {
+  const creation: GroupCreation = {
     rank,
     number,
     op,
@@ -107,9 +117,9 @@ export function announceMesh(
     key: shortKey(planKey(plan)),
     rule,
   };
-  board.record(making);
-  board.announce(making, fail);
-  return making;
+  creationLog.record(creation);
+  creationLog.publish(creation, fail);
+  return creation;
 }
 
 /** An id that equal meshes with the same groups share. @internal */

@@ -1,6 +1,7 @@
 /** The interface of engines: each carries out the collectives of groups on one kind of device. */
 import type { CollectiveCall } from '../../core/collective.js';
 import type { Device, DeviceType } from '../../core/device.js';
+import type { NativeReason } from '../../native/failure.js';
 
 /**
  * `shm`: ranks of one host. `nccl`: NVIDIA GPUs. `gloo`: CPU tensors across hosts. `fake`: one rank
@@ -27,7 +28,7 @@ export interface Engine {
    * Fails current and later calls of all ranks with the reason. `place`: the group rank of the rank
    * that gives up.
    */
-  abort(reason: string, place: number): void;
+  abort(reason: NativeReason, place: number): void;
   /** Leaves the group once its calls are done. */
   leave(): void;
   /**

@@ -9,8 +9,8 @@ import { reduceOpNames } from '../../core/placement.js';
 import { currentRuntime } from '../../core/rank-runtime.js';
 import { FAKE_HANDLE, type Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
-import { wordsOf } from '../../eager/collective-failure.js';
 import { nativeCall, translate, writer } from '../../eager/submit.js';
+import type { NativeReason } from '../../native/failure.js';
 import { nativeError } from '../../native/guard.js';
 import { TextNumbers } from '../../native/text-numbers.js';
 import type { BackendName, Engine } from './engine.js';
@@ -124,8 +124,8 @@ export class NativeEngine implements Engine {
     });
   }
 
-  abort(reason: string, place: number): void {
-    if (this.left || this.declines(wordsOf(reason), place)) return;
+  abort(reason: NativeReason, place: number): void {
+    if (this.left || this.declines(reason.message, place)) return;
     writer.addon.abortGroup(this.member, reason, place);
   }
 

@@ -3,6 +3,7 @@
  * shared memory of several. GPU tensors use it, too, if NCCL cannot be used.
  */
 import { CollectiveError } from '../../core/errors.js';
+import { identify, identityOf } from '../../core/unobserved-failures.js';
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
 import {
   type CreatedGroup,
@@ -101,13 +102,14 @@ function publishGroup(
   writeRanks(ranks);
   try {
     nativeCall(
-      () => writer.addon.announceGroup(world, rank, number, ranks.length, name, where),
+      () => writer.addon.publishGroup(world, rank, number, ranks.length, name, where),
       title,
     );
   } catch (error) {
-    throw error instanceof CollectiveError
-      ? new CollectiveError(error.message, { ...error.details, sequence: creation })
-      : error;
+    if (!(error instanceof CollectiveError)) throw error;
+    const numbered = new CollectiveError(error.message, { ...error.details, sequence: creation });
+    identify(numbered, identityOf(error));
+    throw numbered;
   }
 }
 

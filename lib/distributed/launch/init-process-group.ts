@@ -13,11 +13,11 @@ import {
   parseBackend,
 } from '../engines/select.js';
 import { removeStaleSegments } from '../engines/shm-segments.js';
-import { lastFailures, withLastCall } from '../process-group/exit-check.js';
+import { checkExit, exitReason } from '../process-group/exit-check.js';
 import { destroyProcessGroup, enterWorld } from '../process-group/new-group.js';
 import type { ProcessGroup } from '../process-group/process-group.js';
 import { findContext } from '../process-group/rank-context.js';
-import { StoreBoard } from '../process-group/store-creation-log.js';
+import { StoreCreationLog } from '../process-group/store-creation-log.js';
 import { checkPlace } from './environment.js';
 import { enterFakeWorld } from './fake-world.js';
 import { countWorld, findWorld, type World } from './find-world.js';
@@ -111,7 +111,7 @@ async function enter(
     store,
     factory: engines.make,
     pending: null,
-    board: worldSize === 1 ? null : StoreBoard.over(store),
+    creationLog: worldSize === 1 ? null : StoreCreationLog.over(store),
     random: agreement.random,
     named: namedDevices(backends),
     leaveEngines: engines.leave,
@@ -187,7 +187,7 @@ function leaveAtExit(): void {
   process.on('beforeExit', () => {
     // An unobserved failure becomes an unhandled rejection, which reports it to the program.
     if (findContext() !== null)
-      void lastFailures(processRuntime, 'exit').then(() => destroyProcessGroup());
+      void checkExit(processRuntime, 'exit').then(() => destroyProcessGroup());
   });
   process.on('exit', (code) => {
     const context = findContext();
@@ -195,7 +195,7 @@ function leaveAtExit(): void {
     if (code !== 0) {
       const error: unknown =
         thrown === null ? `its program ended with exit code ${code}` : thrown.error;
-      const reason = withLastCall(
+      const reason = exitReason(
         processRuntime,
         context.rank,
         error instanceof Error ? error.message : String(error),

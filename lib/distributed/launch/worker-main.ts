@@ -6,7 +6,7 @@ import { ArgumentError, DistributedError } from '../../core/errors.js';
 import { processRuntime } from '../../core/rank-runtime.js';
 import { Tensor } from '../../core/tensor.js';
 import type { RankFunction } from '../local-ranks/run.js';
-import { lastFailures } from '../process-group/exit-check.js';
+import { checkExit } from '../process-group/exit-check.js';
 import { contextOf } from '../process-group/rank-context.js';
 import { initProcessGroup, setLaunched } from './init-process-group.js';
 import { plainError, receivedError, type SentError, sentError } from './serialize-error.js';
@@ -41,7 +41,7 @@ export async function runLaunchedFunction<T>(fn: RankFunction<T>): Promise<never
     const { rank, worldSize } = contextOf(OP);
     const value = await fn(rank, worldSize);
     refuseTensors(value, rank);
-    await lastFailures(processRuntime, OP);
+    await checkExit(processRuntime, OP);
     await send({ shardwise: 'result', value });
   } catch (error) {
     const sent = sentError(error);

@@ -48,6 +48,8 @@ export interface RankFailure {
   readonly signal: NodeJS.Signals | null;
   /** The message of its error, if known. */
   readonly message: string | null;
+  /** The code of its system error, such as `EMFILE`, if it could not be run. */
+  readonly systemCode?: string | undefined;
   readonly lastLines: readonly string[];
   /** Time in milliseconds: the first of several failures is the cause of the others. */
   readonly at: number;
@@ -119,6 +121,7 @@ export class RankProcesses {
         exitCode: null,
         signal: null,
         message: (error as Error).message,
+        systemCode: (error as NodeJS.ErrnoException).code,
         lastLines: [],
         at: now(),
       });
@@ -141,7 +144,7 @@ export class RankProcesses {
     const rank: Rank = { number: settings.rank, child, errors, closed, threw: null, running: true };
     child.on('message', (message) => this.receive(rank, message));
     child.once('exit', (code, signal) => this.exited(rank, code, signal));
-    child.once('error', (error) => this.failed(rank, null, null, error.message));
+    child.once('error', (error) => this.failed(rank, null, null, error));
     this.ranks.push(rank);
     return child.pid !== undefined;
   }
@@ -186,7 +189,7 @@ export class RankProcesses {
     rank: Rank,
     exitCode: number | null,
     signal: NodeJS.Signals | null,
-    message: string | null,
+    error: NodeJS.ErrnoException | null,
   ): void {
     rank.running = false;
     const { threw, errors, child, number } = rank;
@@ -196,7 +199,8 @@ export class RankProcesses {
       pid: child.pid,
       exitCode,
       signal,
-      message: threw?.message ?? message,
+      message: threw?.message ?? error?.message ?? null,
+      systemCode: error?.code,
       lastLines: errors?.lastLines ?? [],
       at: threw?.at ?? ended,
     });
@@ -257,7 +261,7 @@ export function describeRankFailure(
   failure: RankFailure,
   cause?: unknown,
 ): DistributedError {
-  const { rank, pid, exitCode, signal, message, lastLines } = failure;
+  const { rank, pid, exitCode, signal, message, systemCode, lastLines } = failure;
   const meaning =
     exitCode === UNSETTLED_AWAIT ? ' (a top-level await of its program never resolved)' : '';
   const how =
@@ -266,9 +270,10 @@ export function describeRankFailure(
       : exitCode !== null
         ? `ended with exit code ${exitCode}${meaning}`
         : 'could not be run';
-  const exhausted = /\bE[MN]FILE$/.test(message ?? '')
-    ? '. This process cannot open more files; raise the limit: ulimit -n'
-    : '';
+  const exhausted =
+    systemCode === 'EMFILE' || systemCode === 'ENFILE'
+      ? '. This process cannot open more files; raise the limit: ulimit -n'
+      : '';
   const text = [
     `${op}: rank ${rank}${pid === undefined ? '' : ` (process ${pid})`} ${how}${message === null ? '' : `: ${message}`}${exhausted}`,
   ];

@@ -8,16 +8,17 @@ import { DistributedError } from '../../core/errors.js';
 import { checkFunction, checkNumber, checkTimeout, optionsOf } from '../../core/options.js';
 import { currentGenerator, Generator, seedByChance } from '../../core/random.js';
 import { RankRuntime } from '../../core/rank-runtime.js';
-import { wordsOf } from '../../eager/collective-failure.js';
 import { writer } from '../../eager/submit.js';
+import type { NativeReason } from '../../native/failure.js';
 import { ownGpu, withDevices } from '../engines/cuda-engine.js';
 import type { BackendName, EngineFactory } from '../engines/engine.js';
 import { GlooWorld } from '../engines/gloo-engine.js';
 import { streamDone } from '../engines/native-engine.js';
 import { LocalRegions, localEngines } from '../engines/shm-engine.js';
+import { abortReason } from '../process-group/abort-reason.js';
 import { PendingCalls } from '../process-group/deadlock-detector.js';
-import { lastFailures, withLastCall } from '../process-group/exit-check.js';
-import { LocalBoard } from '../process-group/local-creation-log.js';
+import { checkExit, exitReason } from '../process-group/exit-check.js';
+import { LocalCreationLog } from '../process-group/local-creation-log.js';
 import { destroyProcessGroup, enterWorld, leaveGroups } from '../process-group/new-group.js';
 import { findContext, runAsRank } from '../process-group/rank-context.js';
 import { rankEnds } from './await-ranks.js';
@@ -53,14 +54,14 @@ interface World {
   readonly table: LocalTable;
   readonly regions: LocalRegions;
   readonly pending: PendingCalls;
-  readonly board: LocalBoard;
+  readonly creationLog: LocalCreationLog;
   readonly schedule: RankSchedule | null;
   readonly runtimes: RankRuntime[];
   readonly random: RankRandom;
   /** The gloo connections of each rank, if the backend is gloo. */
   gloo: readonly GlooWorld[];
   /** By rank: aborts all of its groups. */
-  readonly aborts: ((reason: string, failed: number | null) => void)[];
+  readonly aborts: ((reason: NativeReason, failed: number | null) => void)[];
   /** By rank. */
   readonly faults: readonly FaultsOfRank[];
   /** The first failure. */
@@ -117,7 +118,7 @@ function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalO
   const world: World = {
     size,
     pending,
-    board: new LocalBoard(size, pending),
+    creationLog: new LocalCreationLog(size, pending),
     table: new LocalTable(),
     regions: new LocalRegions(size),
     schedule:
@@ -137,7 +138,9 @@ function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalO
     faults: Array.from(
       { length: size },
       (_, rank) =>
-        new FaultsOfRank(rank, faults, () => world.aborts[rank]?.(`rank ${rank} was lost`, rank)),
+        new FaultsOfRank(rank, faults, () =>
+          world.aborts[rank]?.(abortReason(`rank ${rank} was lost`), rank),
+        ),
     ),
     first: null,
   };
@@ -221,7 +224,7 @@ function cleanUp(world: World): void {
 function abandon(world: World, open: readonly number[], cleanup: Promise<void>): void {
   cleanup.catch(() => {});
   const reason = `${who(open)} did not end`;
-  endWorld(world, reason, null);
+  endWorld(world, abortReason(reason), null);
   world.schedule?.end(new DistributedError(`${OP} is over: ${reason}`, { op: OP, ranks: open }));
 }
 
@@ -270,7 +273,7 @@ async function runRank<T>(
     store,
     factory,
     pending,
-    board: world.board,
+    creationLog: world.creationLog,
     random: world.random.together,
     named,
   });
@@ -280,7 +283,7 @@ async function runRank<T>(
     for (const group of context.groups) {
       if (failed === rank) quietly(() => group.beSeen());
       const isStranger = failed !== null && !group.ranks.includes(failed);
-      group.abort(isStranger ? `${wordsOf(reason)} (which is not in this group)` : reason, failed);
+      group.abort(isStranger ? fromOutside(reason) : reason, failed);
     }
   };
   const ownFaults = world.faults[rank] as FaultsOfRank;
@@ -303,7 +306,7 @@ async function runRank<T>(
     const result = await fn(rank, size);
     if (ownFaults.lossError !== null) throw ownFaults.lossError;
     leave();
-    await lastFailures(runtime, OP);
+    await checkExit(runtime, OP);
     return result;
   } catch (error) {
     world.first ??= { rank, error };
@@ -315,17 +318,25 @@ async function runRank<T>(
   }
 }
 
+/** For a group that the failed rank is not in. */
+const fromOutside = (reason: NativeReason): NativeReason => ({
+  ...reason,
+  message: `${reason.message} (which is not in this group)`,
+  ranks: [],
+  calls: [],
+});
+
 function quietly(work: () => void): void {
   try {
     work();
   } catch {}
 }
 
-function endWorld(world: World, reason: string, failed: number | null): void {
+function endWorld(world: World, reason: NativeReason, failed: number | null): void {
   world.aborts.forEach((abort) => {
     abort(reason, failed);
   });
-  world.table.end(wordsOf(reason));
+  world.table.end(reason.message);
 }
 
 /**
@@ -334,7 +345,7 @@ function endWorld(world: World, reason: string, failed: number | null): void {
  */
 async function endWorldFor(world: World, rank: number, error: unknown): Promise<void> {
   const runtime = world.runtimes[rank] as RankRuntime;
-  const reason = withLastCall(
+  const reason = exitReason(
     runtime,
     rank,
     `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`,

@@ -1,106 +1,105 @@
 /**
- * What all ranks of a world make alike, its groups and meshes: each such call as a record, and what
- * ranks hear that have made different ones.
+ * Record of one `newGroup` or `DeviceMesh` call. All ranks must create the same groups and meshes in
+ * the same order; this builds the error when they do not.
  */
 import { createHash } from 'node:crypto';
 import { type CollectiveDetails, CollectiveError } from '../../core/errors.js';
-import { factsOf } from '../../eager/collective-failure.js';
+import { identify } from '../../core/unobserved-failures.js';
+import type { NativeReason } from '../../native/failure.js';
 import { WORLD } from '../engines/engine.js';
 
-/**
- * A call of one rank that makes a group or a mesh. Plain data, which processes tell each other.
- * @internal
- */
-export interface Making {
-  /** Of the world. */
+/** A call of one rank that creates a group or a mesh. Plain data, sent between processes. @internal */
+export interface GroupCreation {
+  /** A rank of the world. */
   readonly rank: number;
-  /** Counts the rank's calls that make groups, from 1. */
+  /** Counts the creations of the rank, from 1. */
   readonly number: number;
-  /** What the program called, and where. */
+  /** The program's call, and its place. */
   readonly op: string;
   readonly where: string;
-  /** What errors call the group: the one that is made, or that of all ranks, who make the mesh. */
+  /** The name of the group for errors: the new group, or the world for a mesh. */
   readonly group: string;
-  /** What is made, in words; and shorter, behind another's of the same place. */
+  /** A description of the group or mesh; and a shorter one, to follow that of another rank. */
   readonly what: string;
   readonly short: string;
-  /** Ranks that make something in one place … */
+  /** Creations of several ranks in one place … */
   readonly place: string;
-  /** … make the same if this is equal. */
+  /** … are the same if their keys are equal. */
   readonly key: string;
-  /** What all ranks have to do. */
+  /** What all ranks must do. */
   readonly rule: string;
 }
 
-/** Two ranks have made different things in one place, as one of them hears of it. @internal */
-export interface Difference {
+/** Two ranks created different groups or meshes in one place, from the side of one. @internal */
+export interface CreationMismatch {
   readonly error: CollectiveError;
-  /**
-   * The same for ranks that wait in a group of it, with what programs read of it behind the words.
-   */
-  readonly reason: string;
-  /** The other one, of the world. */
+  /** The same for ranks that wait in the group. */
+  readonly reason: NativeReason;
+  /** The other rank, of the world. */
   readonly rank: number;
 }
 
-/** Where ranks see what the others make. @internal */
-export interface MakingBoard {
-  /** This rank is about to make something. */
-  record(making: Making): void;
+/** Compares the creations of all ranks. @internal */
+export interface CreationLog {
+  /** Records a creation before it begins. */
+  record(creation: GroupCreation): void;
   /**
-   * It makes what it has recorded last. Where that is found later to differ from another rank's,
-   * `fail` is called.
+   * Publishes the creation that was recorded last. Calls `fail` if a mismatch with another rank is
+   * found later.
    *
-   * @throws CollectiveError where another rank is known to have made something else in its place
+   * @throws CollectiveError if a mismatch is known already
    */
-  announce(making: Making, fail: (difference: Difference) => void): void;
+  publish(creation: GroupCreation, fail: (mismatch: CreationMismatch) => void): void;
   /**
-   * What is found of the making in a place, or of any (null), that others may have made
-   * differently; null where none is looked at.
+   * The mismatch of the creation in a place, or of any creation (null); null if no comparison is
+   * pending.
    */
-  differenceFound(place: string | null): Promise<Difference | null> | null;
-  /** Where another rank stands; null where that cannot be known. */
-  standingOf(rank: number): Standing | Promise<Standing | null> | null;
+  mismatchFound(place: string | null): Promise<CreationMismatch | null> | null;
+  /** How far another rank has got; null if that cannot be known. */
+  progressOf(rank: number): RankProgress | Promise<RankProgress | null> | null;
   /** The rank has left its world. */
   leave(): void;
 }
 
-/** Where a rank stands. @internal */
-export interface Standing {
-  /** Its last makings, in their order. */
-  readonly made: readonly Making[];
-  /** Its last collective since then; null where that is not known. */
+/** How far a rank has got. @internal */
+export interface RankProgress {
+  /** Its last creations, in order. */
+  readonly created: readonly GroupCreation[];
+  /** Its last collective since then; null if that is not known. */
   readonly called: { readonly op: string; readonly where: string } | 'nothing' | null;
 }
 
-/** So many makings of a rank are kept. @internal */
-export const KEPT_MAKINGS = 16;
+/** The number of creations that are kept of each rank. @internal */
+export const KEPT_CREATIONS = 16;
 
-/** A number that only the text has. @internal */
+/** A hash of the text. @internal */
 export const digest = (text: string): string => createHash('sha256').update(text).digest('hex');
 
-/**
- * Of a text, or of one as long as a list of thousands of ranks its number: each rank sends it.
- * @internal
- */
+/** A short text itself, a long one (a list of thousands of ranks) as a hash. @internal */
 export const shortKey = (text: string): string =>
   text.length <= 64 ? text : digest(text).slice(0, 32);
 
-/** What errors name the number of a making by. @internal */
-export const GROUP_MAKING = 'group-making call';
+/** All ranks that find the mismatch compute the same id. */
+function mismatchId(a: GroupCreation, b: GroupCreation): number {
+  const pair = [a, b].map(({ rank, number, key }) => `${rank} ${number} ${key}`).sort();
+  return Number.parseInt(digest([a.place, ...pair].join('\n')).slice(0, 13), 16) || 1;
+}
 
-/** `newGroup (group-making call 2 of group "world")` @internal */
-export const titleOf = ({ op, number }: Making): string =>
-  `${op} (${GROUP_MAKING} ${number} of group "${WORLD}")`;
+/** How errors name a creation. @internal */
+export const GROUP_CREATION = 'group creation';
+
+/** `newGroup (group creation 2 of group "world")` @internal */
+export const titleOf = ({ op, number }: GroupCreation): string =>
+  `${op} (${GROUP_CREATION} ${number} of group "${WORLD}")`;
 
 /** ` at train.ts:9`, or nothing. @internal */
 export const placeText = (where: string): string => (where === '' ? '' : ` at ${where}`);
 
-/** What `own` rank hears of what another one has made. @internal */
-export function differenceOf(own: Making, other: Making): Difference {
-  const aside = other.number === own.number ? '' : ` (its group-making call ${other.number})`;
+/** The error of the rank of `own` about a different creation of another rank. @internal */
+export function mismatchOf(own: GroupCreation, other: GroupCreation): CreationMismatch {
+  const aside = other.number === own.number ? '' : ` (its group creation ${other.number})`;
   const say = (reader: string): string =>
-    `${titleOf(own)}: rank ${other.rank} has made ${other.what}${placeText(other.where)}${aside}, ${reader} ${own.short}${placeText(own.where)}. ${own.rule}`;
+    `${titleOf(own)}: rank ${other.rank} created ${other.what}${placeText(other.where)}${aside}, ${reader} ${own.short}${placeText(own.where)}. ${own.rule}`;
   const calls = [own, other].map(({ rank, op, where }) => ({ rank, op, where }));
   const details: CollectiveDetails = {
     op: own.op,
@@ -109,9 +108,9 @@ export function differenceOf(own: Making, other: Making): Difference {
     ranks: [other.rank],
     calls,
   };
-  return {
-    error: new CollectiveError(say('this rank'), details),
-    reason: say(`rank ${own.rank}`) + factsOf(details),
-    rank: other.rank,
-  };
+  const error = new CollectiveError(say('this rank'), details);
+  const identity = { id: mismatchId(own, other), namesCreations: true };
+  identify(error, identity);
+  const reason = { ...identity, message: say(`rank ${own.rank}`), ranks: [other.rank], calls };
+  return { error, reason, rank: other.rank };
 }

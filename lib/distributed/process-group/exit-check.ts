@@ -1,43 +1,42 @@
-/**
- * The end of a rank: what it has called is done, and has not failed unheard; or the others hear
- * why, and what it has called last.
- */
+/** The end of a rank: checks for unobserved failures, and tells the other ranks why it failed. */
 import { CollectiveError } from '../../core/errors.js';
 import type { RankRuntime } from '../../core/rank-runtime.js';
-import { factsOf } from '../../eager/collective-failure.js';
+import { identityOf } from '../../core/unobserved-failures.js';
+import type { NativeReason } from '../../native/failure.js';
 import { streamDone } from '../engines/native-engine.js';
+import { abortReason } from './abort-reason.js';
 import { placeText } from './creation-log.js';
 
 /**
- * What a rank has called on the CPU is done when it ends. GPUs are not asked: the stream of a group
- * still has a failure that was heard of on another one.
+ * Waits for the calls of a rank on the CPU, then checks for failures that the program has not
+ * observed. Does not wait for GPUs: the stream of a group still has a failure that was observed on
+ * another stream.
  *
- * @throws the failure of what nobody has read or asked for
+ * @throws the first unobserved failure
  * @internal
  */
-export async function lastFailures(runtime: RankRuntime, op: string): Promise<void> {
+export async function checkExit(runtime: RankRuntime, op: string): Promise<void> {
   const stream = runtime.devices[0]?.currentStream ?? -1;
-  const isTold = (error: unknown): boolean =>
-    runtime.told.some((words) => (error as Error).message.includes(words));
   if (stream >= 0)
     await streamDone(stream, op).catch((error: unknown) => {
-      if (!isTold(error)) throw error;
+      if (!runtime.reportedFailures.has(identityOf(error)?.id ?? 0)) throw error;
     });
-  runtime.unheard.check();
+  runtime.unobserved.check();
 }
 
 /**
- * Why a rank ends its groups, for the others: an error of its own, or one that names those which it
- * waited for. @internal
+ * Why a rank ends its groups: its error, the ranks to blame, and its last call. Blames the ranks
+ * that the error blames, else this rank. @internal
  */
-export function withLastCall(
+export function exitReason(
   { lastCall: op, lastPlace: where }: RankRuntime,
   rank: number,
-  reason: string,
+  message: string,
   error: unknown,
-): string {
+): NativeReason {
   const blamed = error instanceof CollectiveError ? (error.details.ranks ?? []) : [];
-  const ranks = blamed.length > 0 ? blamed : [rank];
-  if (op === '') return blamed.length > 0 ? reason + factsOf({ ranks, calls: [] }) : reason;
-  return `${reason}; its last call was ${op}${placeText(where)}${factsOf({ ranks, calls: [{ rank, op, where }] })}`;
+  const called = op === '' ? [] : [{ rank, op, where }];
+  const ranks = blamed.length > 0 || op === '' ? blamed : [rank];
+  const last = op === '' ? '' : `; its last call was ${op}${placeText(where)}`;
+  return { ...abortReason(message + last, error), ranks, calls: called };
 }

@@ -1,94 +1,95 @@
 /**
- * Why a group is not complete: what this rank made it by, and where the ranks stand that have not
- * come to it.
+ * Explains a timeout: which call created the group here, and how far the missing ranks have got.
  */
 import { type CollectiveDetails, CollectiveError } from '../../core/errors.js';
+import { identify, identityOf, newFailureId } from '../../core/unobserved-failures.js';
 import { WORLD } from '../engines/engine.js';
 import {
-  type Difference,
-  GROUP_MAKING,
-  type Making,
-  type MakingBoard,
+  type CreationLog,
+  type CreationMismatch,
+  GROUP_CREATION,
+  type GroupCreation,
   placeText,
-  type Standing,
+  type RankProgress,
   titleOf,
 } from './creation-log.js';
 import type { RankContext } from './rank-context.js';
 
-/** A store that does not answer within this is gone. */
+/** A store that does not answer within this time is gone. */
 const ANSWER_MS = 1500;
-/** Of so many ranks it is told where they stand. */
-const TOLD_RANKS = 4;
+/** The progress of at most so many ranks is shown. */
+const SHOWN_RANKS = 4;
 
-/** An error of a group that has never been complete. */
+/** An error of a group that was never complete. */
 interface Missed {
   readonly error: CollectiveError;
-  /** What made the group; null for that of all ranks. */
-  readonly making: Making | null;
-  /** The ranks that have not come and have not said where they are. */
+  /** The call that created the group; null for the world. */
+  readonly creation: GroupCreation | null;
+  /** The missing ranks whose last call is unknown. */
   readonly silent: readonly number[];
 }
 
 function missedIn(context: RankContext, error: unknown): Missed | null {
-  if (!(error instanceof CollectiveError) || isDifference(error)) return null;
+  if (!(error instanceof CollectiveError) || identityOf(error)?.namesCreations) return null;
   const { group, sequence = 0, ranks = [], calls = [] } = error.details;
   const silent = ranks.filter(
     (rank) =>
       rank !== context.rank && !calls.some((call) => call.rank === rank && call.where !== ''),
   );
-  // Behind its first call a group is complete.
+  // After its first call a group is complete.
   if (silent.length === 0 || (group !== WORLD && sequence > 1)) return null;
-  const making =
+  const creation =
     group === WORLD
       ? null
-      : ([...context.groups].findLast((each) => each.name === group)?.making ?? null);
-  return { error, making, silent };
+      : ([...context.groups].findLast((each) => each.name === group)?.creation ?? null);
+  return { error, creation, silent };
 }
 
 /**
- * The error of a collective, with what is known of groups and meshes that are not made alike, and
- * of ranks that are missed in a group which they may never have made; null where there is nothing
- * to add.
+ * Adds to the error of a collective what is known of mismatched groups and meshes, and of ranks that
+ * may never have created the group; null if there is nothing to add.
  *
  * @internal
  */
-export function withStandings(context: RankContext, failure: unknown): Promise<unknown> | null {
-  const { board } = context;
-  const missed = board === null ? null : missedIn(context, failure);
-  if (board === null || missed === null) return null;
-  const { error, making, silent } = missed;
-  const difference = board.differenceFound(making?.place ?? null);
-  if (difference === null && making === null) return null;
+export function explainMissingRanks(
+  context: RankContext,
+  failure: unknown,
+): Promise<unknown> | null {
+  const { creationLog } = context;
+  const missed = creationLog === null ? null : missedIn(context, failure);
+  if (creationLog === null || missed === null) return null;
+  const { error, creation, silent } = missed;
+  const mismatch = creationLog.mismatchFound(creation?.place ?? null);
+  if (mismatch === null && creation === null) return null;
   return inTime(async () => {
-    const found = await difference;
-    if (found !== null) addDifference(error, found);
-    else if (making !== null)
-      addStandings(
+    const found = await mismatch;
+    if (found !== null) addMismatch(error, found);
+    else if (creation !== null)
+      addProgress(
         error,
-        making,
-        await Promise.all(silent.slice(0, TOLD_RANKS).map((rank) => standingOf(board, rank))),
+        creation,
+        await Promise.all(
+          silent.slice(0, SHOWN_RANKS).map((rank) => progressOf(creationLog, rank)),
+        ),
       );
   }).then(() => error);
 }
 
-/** As {@link withStandings}, where nobody can be asked: what this rank has made. @internal */
-export function addOwnMaking(context: RankContext, failure: unknown): void {
+/** Adds what this rank created, where other ranks cannot be asked. @internal */
+export function addOwnCreation(context: RankContext, failure: unknown): void {
   const missed = missedIn(context, failure);
-  if (missed?.making) addStandings(missed.error, missed.making, []);
+  if (missed?.creation) addProgress(missed.error, missed.creation, []);
 }
 
-/** What it says is said already. */
-const isDifference = ({ message }: Error): boolean => message.includes(GROUP_MAKING);
-
-async function standingOf(
-  board: MakingBoard,
+async function progressOf(
+  creationLog: CreationLog,
   rank: number,
-): Promise<[rank: number, Standing] | null> {
-  const standing = await board.standingOf(rank);
-  return standing === null ? null : [rank, standing];
+): Promise<[rank: number, RankProgress] | null> {
+  const progress = await creationLog.progressOf(rank);
+  return progress === null ? null : [rank, progress];
 }
 
-/** A question that may stay without an answer. */
+/** Gives up after {@link ANSWER_MS}. */
 async function inTime(ask: () => Promise<void>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<void>((resolve) => {
@@ -98,7 +99,10 @@ async function inTime(ask: () => Promise<void>): Promise<void> {
   clearTimeout(timer);
 }
 
-function addDifference(error: CollectiveError, { error: { message, details } }: Difference): void {
+function addMismatch(
+  error: CollectiveError,
+  { error: { message, details } }: CreationMismatch,
+): void {
   const own = error.details.calls ?? [];
   add(error, message, [
     ...own,
@@ -106,18 +110,18 @@ function addDifference(error: CollectiveError, { error: { message, details } }: 
   ]);
 }
 
-function addStandings(
+function addProgress(
   error: CollectiveError,
-  making: Making,
-  standings: readonly ([rank: number, Standing] | null)[],
+  creation: GroupCreation,
+  progress: readonly ([rank: number, RankProgress] | null)[],
 ): void {
-  const known = standings.filter((each) => each !== null);
+  const known = progress.filter((each) => each !== null);
   const where = [
-    `this rank made ${making.what} by ${titleOf(making)}${placeText(making.where)}`,
-    ...known.map(([rank, standing]) => describe(rank, making, standing)),
+    `this rank created ${creation.what} by ${titleOf(creation)}${placeText(creation.where)}`,
+    ...known.map(([rank, progress]) => describe(rank, creation, progress)),
   ];
-  const calls = known.flatMap(([rank, { called, made }]) => {
-    const last = called === null || called === 'nothing' ? made.at(-1) : called;
+  const calls = known.flatMap(([rank, { called, created }]) => {
+    const last = called === null || called === 'nothing' ? created.at(-1) : called;
     return last === undefined ? [] : [{ rank, op: last.op, where: last.where }];
   });
   add(error, where.join('; '), [
@@ -129,28 +133,32 @@ function addStandings(
 function add(error: CollectiveError, text: string, calls: CollectiveDetails['calls']): void {
   error.message = `${error.message}\n  ${text}`;
   Object.assign(error.details, { calls });
+  identify(error, { id: identityOf(error)?.id ?? newFailureId(), namesCreations: true });
 }
 
-const sameOf = ({ place, key }: Making, { made }: Standing): Making | undefined =>
-  made.findLast((each) => each.place === place && each.key === key);
+const sameOf = (
+  { place, key }: GroupCreation,
+  { created }: RankProgress,
+): GroupCreation | undefined =>
+  created.findLast((each) => each.place === place && each.key === key);
 
-function describe(rank: number, making: Making, standing: Standing): string {
-  const { called } = standing;
-  const same = sameOf(making, standing);
-  const last = standing.made.at(-1);
+function describe(rank: number, creation: GroupCreation, progress: RankProgress): string {
+  const { called } = progress;
+  const same = sameOf(creation, progress);
+  const last = progress.created.at(-1);
   const behind =
     called === 'nothing'
       ? `, and has called nothing${last === undefined ? '' : ' since'}`
       : called === null
         ? ''
         : `, its last call was ${called.op}${placeText(called.where)}`;
-  const by = ({ op, number, where }: Making): string =>
-    `${op} (${GROUP_MAKING} ${number})${placeText(where)}`;
-  const made =
+  const by = ({ op, number, where }: GroupCreation): string =>
+    `${op} (${GROUP_CREATION} ${number})${placeText(where)}`;
+  const created =
     same !== undefined
-      ? `made it as well, by ${by(same)}`
+      ? `created it too, by ${by(same)}`
       : last === undefined
-        ? 'made no group'
-        : `not made it, its last was ${by(last)}`;
-  return `rank ${rank} has ${made}${behind}`;
+        ? 'created no group'
+        : `has not created it, its last creation was ${by(last)}`;
+  return `rank ${rank} ${created}${behind}`;
 }

@@ -1,69 +1,72 @@
-/** What ranks of one process make, as the others see it: at once, in a table that they share. */
+/**
+ * The creation log of ranks of one process: a table that they share, so mismatches are found at
+ * once.
+ */
 import {
-  type Difference,
-  differenceOf,
-  KEPT_MAKINGS,
-  type Making,
-  type MakingBoard,
-  type Standing,
+  type CreationLog,
+  type CreationMismatch,
+  type GroupCreation,
+  KEPT_CREATIONS,
+  mismatchOf,
+  type RankProgress,
 } from './creation-log.js';
 import type { PendingCalls } from './deadlock-detector.js';
 
-interface Made {
-  readonly making: Making;
-  readonly fail: (difference: Difference) => void;
+interface Published {
+  readonly creation: GroupCreation;
+  readonly fail: (mismatch: CreationMismatch) => void;
 }
 
 /** @internal */
-export class LocalBoard implements MakingBoard {
+export class LocalCreationLog implements CreationLog {
   private readonly worldSize: number;
   private readonly pending: PendingCalls;
-  /** By place: who has made what there, until all ranks have. */
-  private readonly places = new Map<string, Made[]>();
-  private readonly madeBy: Making[][];
-  /** By rank: what it had called last before its last making. */
+  /** By place: the creations there, until all ranks have published theirs. */
+  private readonly places = new Map<string, Published[]>();
+  private readonly createdBy: GroupCreation[][];
+  /** By rank: its last call before its last creation. */
   private readonly calledBefore: (object | null)[] = [];
 
   constructor(worldSize: number, pending: PendingCalls) {
     this.worldSize = worldSize;
     this.pending = pending;
-    this.madeBy = Array.from({ length: worldSize }, () => []);
+    this.createdBy = Array.from({ length: worldSize }, () => []);
   }
 
-  record(making: Making): void {
-    const { rank } = making;
-    const own = this.madeBy[rank] as Making[];
-    if (own.push(making) > KEPT_MAKINGS) own.shift();
+  record(creation: GroupCreation): void {
+    const { rank } = creation;
+    const own = this.createdBy[rank] as GroupCreation[];
+    if (own.push(creation) > KEPT_CREATIONS) own.shift();
     this.calledBefore[rank] = this.pending.lastOf(rank);
   }
 
-  announce(making: Making, fail: (difference: Difference) => void): void {
-    const { place, key } = making;
+  publish(creation: GroupCreation, fail: (mismatch: CreationMismatch) => void): void {
+    const { place, key } = creation;
     const others = this.places.get(place) ?? [];
-    const other = others.find((each) => each.making.key !== key)?.making;
+    const other = others.find((each) => each.creation.key !== key)?.creation;
     if (other !== undefined)
       for (const each of others)
-        each.fail(differenceOf(each.making, each.making.key === key ? other : making));
+        each.fail(mismatchOf(each.creation, each.creation.key === key ? other : creation));
     if (others.length + 1 === this.worldSize) this.places.delete(place);
     else this.places.set(place, others);
-    others.push({ making, fail });
-    if (other !== undefined) throw differenceOf(making, other).error;
+    others.push({ creation, fail });
+    if (other !== undefined) throw mismatchOf(creation, other).error;
   }
 
-  /** All are found at once. */
-  differenceFound(): null {
+  /** Mismatches are found at once. */
+  mismatchFound(): null {
     return null;
   }
 
-  standingOf(rank: number): Standing {
+  progressOf(rank: number): RankProgress {
     const last = this.pending.lastOf(rank);
     const called =
       last === null || last === this.calledBefore[rank]
         ? 'nothing'
         : { op: last.name, where: last.where };
-    return { made: this.madeBy[rank] as Making[], called };
+    return { created: this.createdBy[rank] as GroupCreation[], called };
   }
 
-  /** The others still hear what it has made. */
+  /** Other ranks may still need its creations. */
   leave(): void {}
 }

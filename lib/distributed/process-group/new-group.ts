@@ -10,14 +10,14 @@ import { type BackendText, type EngineFactory, WORLD } from '../engines/engine.j
 import { backendText } from '../engines/select.js';
 import type { Store } from '../stores/index.js';
 import {
-  type Difference,
-  type Making,
-  type MakingBoard,
+  type CreationLog,
+  type CreationMismatch,
+  type GroupCreation,
   shortKey,
   titleOf,
 } from './creation-log.js';
 import type { PendingCalls } from './deadlock-detector.js';
-import { addOwnMaking, withStandings } from './explain-missing-ranks.js';
+import { addOwnCreation, explainMissingRanks } from './explain-missing-ranks.js';
 import { shownRanks } from './nested-ranks.js';
 import { placeOf } from './operands.js';
 import { ProcessGroup } from './process-group.js';
@@ -34,7 +34,7 @@ export interface WorldPlan {
   readonly pending: PendingCalls | null;
   /** Where draws on meshes start, the same on all ranks; by default this rank's own state. */
   readonly random?: { readonly seed: number; readonly offset: number };
-  readonly board?: MakingBoard | null;
+  readonly creationLog?: CreationLog | null;
   /** As of a group's options. */
   readonly named?: readonly DeviceType[] | null;
   /** Called when the rank leaves its world. */
@@ -51,13 +51,13 @@ export function enterWorld(plan: WorldPlan): RankContext {
     store,
     factory,
     pending,
-    board = null,
+    creationLog = null,
     named = null,
     leaveEngines = () => {},
   } = plan;
   const ranks = Array.from({ length: worldSize }, (_, i) => i);
   const world = new ProcessGroup({ name: WORLD, ranks, rank }, plan);
-  const counts = { made: 0, makings: 0 };
+  const counts = { made: 0, creations: 0 };
   const context: RankContext = {
     rank,
     worldSize,
@@ -66,7 +66,7 @@ export function enterWorld(plan: WorldPlan): RankContext {
     store,
     pending,
     factory,
-    board,
+    creationLog,
     named,
     world,
     groups: new Set([world]),
@@ -82,7 +82,7 @@ export function enterWorld(plan: WorldPlan): RankContext {
 
 /** The hooks of a rank's runtime for waits and failures: see {@link RankWorld}. */
 function worldOf(context: RankContext): RankWorld {
-  const { rank, pending, board } = context;
+  const { rank, pending, creationLog } = context;
   return {
     isShared: pending !== null,
     checkWait: (op) => pending?.check(rank, op),
@@ -91,9 +91,9 @@ function worldOf(context: RankContext): RankWorld {
       // The stream may have new work, if the failure was observed on another one before.
       if (pending !== null && writer.addon.streamQuery(stream)) pending.clear(stream);
     },
-    explain: (error) => (board === null ? null : withStandings(context, error)),
+    explain: (error) => (creationLog === null ? null : explainMissingRanks(context, error)),
     explainAtOnce(error) {
-      if (board !== null) addOwnMaking(context, error);
+      if (creationLog !== null) addOwnCreation(context, error);
     },
   };
 }
@@ -116,7 +116,7 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
     leaveGroups(context.groups);
   } finally {
     context.leaveEngines();
-    context.board?.leave();
+    context.creationLog?.leave();
     context.pending?.leave(context.rank);
     context.runtime.leaveWorld();
     setContext(null);
@@ -181,30 +181,30 @@ export function newGroup(ranks?: readonly number[]): ProcessGroup {
     ranks === undefined ? context.world.ranks : [...checkRanks(ranks, context.worldSize)];
   const name = `group${context.made++}`;
   let group: ProcessGroup | null = null;
-  const making = announced(context, name, members, (difference) => group?.fail(difference));
+  const creation = publishCreation(context, name, members, (mismatch) => group?.fail(mismatch));
   group =
     ranks === undefined
       ? namedGroup(context, name, members, context.world.rank)
       : namedGroup(context, name, members);
-  group.making = making;
+  group.creation = creation;
   return group;
 }
 
 /** @throws CollectiveError where another rank is known to have made it of other ranks */
-function announced(
+function publishCreation(
   context: RankContext,
   name: string,
   ranks: readonly number[],
-  fail: (difference: Difference) => void,
-): Making | null {
-  const { rank, board, factory } = context;
-  const number = ++context.makings;
-  if (board === null && factory.publish === undefined) return null;
+  fail: (mismatch: CreationMismatch) => void,
+): GroupCreation | null {
+  const { rank, creationLog, factory } = context;
+  const number = ++context.creations;
+  if (creationLog === null && factory.publish === undefined) return null;
   const [op, where, list] = ['newGroup', callSite(), shownRanks(ranks)];
   const what = `group "${name}" of the ranks ${list}`;
   const rule =
     'All ranks make their groups of the same ranks, in one order, also those that they are not in';
-  const making: Making = {
+  const creation: GroupCreation = {
     rank,
     number,
     op,
@@ -216,18 +216,18 @@ function announced(
     key: shortKey(ranks.join()),
     rule,
   };
-  board?.record(making);
+  creationLog?.record(creation);
   factory.publish?.({
     rank,
     number: context.made,
     name,
     ranks,
-    title: titleOf(making),
+    title: titleOf(creation),
     where,
     creation: number,
   });
-  board?.announce(making, fail);
-  return making;
+  creationLog?.publish(creation, fail);
+  return creation;
 }
 
 /** Creates a group by a unique name that its members agree on. @internal */

@@ -11,9 +11,11 @@ import {
 } from '../../core/device.js';
 import { CollectiveError, DistributedError } from '../../core/errors.js';
 import { belongsToOtherRank, otherRankError, type RankRuntime } from '../../core/rank-runtime.js';
-import { wordsOf } from '../../eager/collective-failure.js';
+import { identify, identityOf } from '../../core/unobserved-failures.js';
+import type { NativeReason } from '../../native/failure.js';
 import type { BackendName, Engine, EngineFactory, GroupPlan } from '../engines/engine.js';
-import type { Difference, Making } from './creation-log.js';
+import { abortReason } from './abort-reason.js';
+import type { CreationMismatch, GroupCreation } from './creation-log.js';
 import type { PendingCalls } from './deadlock-detector.js';
 
 /** One call, for the watchers of {@link watchCollectives}. @internal */
@@ -66,11 +68,11 @@ export class ProcessGroup implements CollectiveGroup {
   private readonly named: readonly DeviceType[] | null;
   private readonly engines: (Engine | undefined)[] = [];
   private ended: string | null = null;
-  private difference: Difference | null = null;
+  private mismatch: CreationMismatch | null = null;
   /** The group from whose engine the GPU engine was split. */
   private source: ProcessGroup | null = null;
   /** @internal the call that created it; null for the world */
-  making: Making | null = null;
+  creation: GroupCreation | null = null;
   /** @internal name or number of its mesh dimension */
   meshDim: string | null = null;
 
@@ -128,9 +130,11 @@ export class ProcessGroup implements CollectiveGroup {
   }
 
   /** Fails a call that can never complete: on all ranks; here the error was just thrown. */
-  private giveUp({ message }: Error, engine: Engine): void {
-    this.runtime.told.push(message);
-    this.abort(message);
+  private giveUp(error: Error, engine: Engine): void {
+    const reason = abortReason(error.message, error);
+    identify(error, reason);
+    this.runtime.reportedFailures.add(reason.id);
+    this.abort(reason);
     engine.finished().catch(() => {});
   }
 
@@ -142,13 +146,15 @@ export class ProcessGroup implements CollectiveGroup {
         `${this.ranks.join(', ')}). Only members call its collectives.`;
       throw new DistributedError(message, { op, group: this.name });
     }
-    if (this.difference !== null) {
-      const { message, details } = this.difference.error;
-      throw new CollectiveError(`${op}: group "${this.name}" has failed: ${message}`, {
+    if (this.mismatch !== null) {
+      const { message, details } = this.mismatch.error;
+      const error = new CollectiveError(`${op}: group "${this.name}" has failed: ${message}`, {
         ...details,
         op,
         group: this.name,
       });
+      identify(error, identityOf(this.mismatch.error));
+      throw error;
     }
     if (this.ended !== null)
       throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, {
@@ -240,8 +246,8 @@ export class ProcessGroup implements CollectiveGroup {
    *
    * @param rank - the rank of the world that gives up, if it is another member @internal
    */
-  abort(reason: string, rank: number | null = null): void {
-    this.ended ??= wordsOf(reason);
+  abort(reason: NativeReason, rank: number | null = null): void {
+    this.ended ??= reason.message;
     const place = rank === null ? -1 : this.ranks.indexOf(rank);
     for (const engine of this.engines) engine?.abort(reason, place < 0 ? this.rank : place);
   }
@@ -250,10 +256,10 @@ export class ProcessGroup implements CollectiveGroup {
    * Fails the group after a mismatch of its creation, or of its mesh. The ranks have also split its
    * source differently, so that fails, too. @internal
    */
-  fail(difference: Difference): void {
-    this.difference ??= difference;
-    this.abort(difference.reason, difference.rank);
-    this.source?.fail(difference);
+  fail(mismatch: CreationMismatch): void {
+    this.mismatch ??= mismatch;
+    this.abort(mismatch.reason, mismatch.rank);
+    this.source?.fail(mismatch);
   }
 
   /** @internal */
@@ -294,7 +300,7 @@ export class ProcessGroup implements CollectiveGroup {
       name,
       where,
       inOrder,
-      hasFailed: this.runtime.unheard.any,
+      hasFailed: this.runtime.unobserved.any,
       holdsUp,
     };
     const peer = ranks[call.root ?? 0] as number;

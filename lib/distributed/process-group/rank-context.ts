@@ -5,7 +5,7 @@ import { DistributedError } from '../../core/errors.js';
 import type { RankRuntime } from '../../core/rank-runtime.js';
 import type { EngineFactory } from '../engines/engine.js';
 import type { Store } from '../stores/index.js';
-import type { MakingBoard } from './creation-log.js';
+import type { CreationLog } from './creation-log.js';
 import type { PendingCalls } from './deadlock-detector.js';
 import type { ProcessGroup } from './process-group.js';
 
@@ -25,9 +25,9 @@ export interface RankContext {
   /** Counts those of `newGroup`: all ranks make all of them, in one order. */
   made: number;
   /** Counts the calls that make groups, those of meshes too. */
-  makings: number;
+  creations: number;
   /** Where ranks see what the others make; null where nobody looks. */
-  readonly board: MakingBoard | null;
+  readonly creationLog: CreationLog | null;
   /** Called when the rank leaves its world. */
   readonly leaveEngines: () => void;
 }

@@ -1,77 +1,76 @@
 /**
- * What ranks that are processes make, as the others hear of it through their store: nobody waits
- * for that, nor stays alive for it.
+ * Publishes each group creation to the store so that other processes can detect mismatches. Never
+ * blocks and never keeps the process alive.
  */
 import { LONGEST_TIMEOUT_MS } from '../../core/options.js';
 import { PrefixStore, type Store } from '../stores/index.js';
 import {
-  type Difference,
-  differenceOf,
-  KEPT_MAKINGS,
-  type Making,
-  type MakingBoard,
-  type Standing,
+  type CreationLog,
+  type CreationMismatch,
+  type GroupCreation,
+  KEPT_CREATIONS,
+  mismatchOf,
+  type RankProgress,
 } from './creation-log.js';
 
-/** Where the two are that were found to differ as the n-th. */
-const differenceKey = (n: number): string => `difference ${n}`;
-/** Makings whose groups still hear of a difference: it is found within milliseconds. */
-const OPEN_MAKINGS = 256;
+/** The key of the n-th mismatch. */
+const mismatchKey = (n: number): string => `mismatch ${n}`;
+/** The last creations whose groups still fail on a mismatch, which is found within milliseconds. */
+const OPEN_CREATIONS = 256;
 
-type Pair = readonly [first: Making, second: Making];
+type Pair = readonly [first: GroupCreation, second: GroupCreation];
 
 /** @internal */
-export class StoreBoard implements MakingBoard {
+export class StoreCreationLog implements CreationLog {
   private readonly store: Store;
-  private readonly made: Making[] = [];
+  private readonly created: GroupCreation[] = [];
   /** By place. */
   private readonly open = new Map<
     string,
-    { readonly making: Making; readonly fail: (difference: Difference) => void }
+    { readonly creation: GroupCreation; readonly fail: (mismatch: CreationMismatch) => void }
   >();
-  /** All that were found to differ, by place. */
+  /** All mismatches, by place. */
   private readonly found = new Map<string, Pair>();
   /**
-   * What comparisons of this rank's makings have found, or will if they are under way, by place.
+   * What comparisons of this rank's creations have found, or will if they are under way, by place.
    */
-  private readonly comparisons = new Map<string, Promise<Difference | null>>();
+  private readonly comparisons = new Map<string, Promise<CreationMismatch | null>>();
   private isListening = false;
-  /** So many of the differences that were told. */
-  private heard = 0;
+  /** The number of published mismatches that this rank has read. */
+  private observed = 0;
   private hasLeft = false;
 
   private constructor(store: Store) {
     this.store = store;
   }
 
-  /** Null for a store that cannot wait behind the program. */
-  static over(store: Store): StoreBoard | null {
+  /** Null for a store that cannot wait in the background. */
+  static over(store: Store): StoreCreationLog | null {
     const quiet = store.quietly();
-    return quiet === null ? null : new StoreBoard(new PrefixStore('made', quiet));
+    return quiet === null ? null : new StoreCreationLog(new PrefixStore('made', quiet));
   }
 
-  record(making: Making): void {
-    if (this.made.push(making) > KEPT_MAKINGS) this.made.shift();
-    // The store may be gone before the program is done: then nobody hears of anything, here and
-    // below.
-    this.store.set(keyOf(making.rank), JSON.stringify(this.made)).catch(() => {});
+  record(creation: GroupCreation): void {
+    if (this.created.push(creation) > KEPT_CREATIONS) this.created.shift();
+    // The store may close before the program ends: then nothing is published, here and below.
+    this.store.set(keyOf(creation.rank), JSON.stringify(this.created)).catch(() => {});
   }
 
-  announce(making: Making, fail: (difference: Difference) => void): void {
-    const { place } = making;
-    const comparing = this.compare(making).catch(() => null);
+  publish(creation: GroupCreation, fail: (mismatch: CreationMismatch) => void): void {
+    const { place } = creation;
+    const comparing = this.compare(creation).catch(() => null);
     this.comparisons.set(place, comparing);
-    void comparing.then((difference) => {
-      if (difference === null) this.comparisons.delete(place);
+    void comparing.then((mismatch) => {
+      if (mismatch === null) this.comparisons.delete(place);
     });
     if (!this.isListening) this.listen().catch(() => {});
-    const told = this.toldOf(making);
-    if (told !== null) throw told.error;
-    this.open.set(place, { making, fail });
-    if (this.open.size > OPEN_MAKINGS) this.open.delete(this.open.keys().next().value as string);
+    const mismatch = this.mismatchWith(creation);
+    if (mismatch !== null) throw mismatch.error;
+    this.open.set(place, { creation, fail });
+    if (this.open.size > OPEN_CREATIONS) this.open.delete(this.open.keys().next().value as string);
   }
 
-  differenceFound(place: string | null): Promise<Difference | null> | null {
+  mismatchFound(place: string | null): Promise<CreationMismatch | null> | null {
     if (place !== null) return this.findIn(place);
     if (this.comparisons.size === 0) return null;
     return Promise.all(this.comparisons.values()).then(
@@ -79,22 +78,22 @@ export class StoreBoard implements MakingBoard {
     );
   }
 
-  /** Another rank may have heard of a difference and given up before this one hears of it. */
-  private async findIn(place: string): Promise<Difference | null> {
+  /** Another rank may have read a mismatch and given up before this one reads it. */
+  private async findIn(place: string): Promise<CreationMismatch | null> {
     const compared = await this.comparisons.get(place);
     if (compared) return compared;
-    for (let n = this.heard; !this.hasLeft && (await this.store.check([differenceKey(n)])); n++)
-      await this.hear(n);
+    for (let n = this.observed; !this.hasLeft && (await this.store.check([mismatchKey(n)])); n++)
+      await this.read(n);
     const own = this.open.get(place);
-    return own === undefined ? null : this.toldOf(own.making);
+    return own === undefined ? null : this.mismatchWith(own.creation);
   }
 
-  async standingOf(rank: number): Promise<Standing | null> {
+  async progressOf(rank: number): Promise<RankProgress | null> {
     const key = keyOf(rank);
-    const made = (await this.store.check([key]))
-      ? (JSON.parse(String(await this.store.get(key))) as Making[])
+    const created = (await this.store.check([key]))
+      ? (JSON.parse(String(await this.store.get(key))) as GroupCreation[])
       : [];
-    return { made, called: null };
+    return { created, called: null };
   }
 
   leave(): void {
@@ -102,46 +101,46 @@ export class StoreBoard implements MakingBoard {
     this.open.clear();
   }
 
-  /** The first that makes something in a place says what: the others compare theirs with it. */
-  private async compare(making: Making): Promise<Difference | null> {
+  /** The first creation in a place is the reference that the other ranks compare with. */
+  private async compare(creation: GroupCreation): Promise<CreationMismatch | null> {
     const first = JSON.parse(
-      String(await this.store.compareSet(making.place, '', JSON.stringify(making))),
-    ) as Making;
-    if (first.key === making.key) return null;
-    await this.tell(JSON.stringify([first, making]));
-    return differenceOf(making, first);
+      String(await this.store.compareSet(creation.place, '', JSON.stringify(creation))),
+    ) as GroupCreation;
+    if (first.key === creation.key) return null;
+    await this.publishMismatch(JSON.stringify([first, creation]));
+    return mismatchOf(creation, first);
   }
 
-  /** In the first place that is free. */
-  private async tell(pair: string): Promise<void> {
-    for (let n = 0; String(await this.store.compareSet(differenceKey(n), '', pair)) !== pair; n++);
+  /** Uses the first free key. */
+  private async publishMismatch(pair: string): Promise<void> {
+    for (let n = 0; String(await this.store.compareSet(mismatchKey(n), '', pair)) !== pair; n++);
   }
 
   private async listen(): Promise<void> {
     this.isListening = true;
     for (let n = 0; !this.hasLeft; n++) {
-      await this.store.wait([differenceKey(n)], LONGEST_TIMEOUT_MS);
-      await this.hear(n);
+      await this.store.wait([mismatchKey(n)], LONGEST_TIMEOUT_MS);
+      await this.read(n);
     }
   }
 
-  /** Once each, though several may ask at a time. */
-  private async hear(n: number): Promise<void> {
-    const pair = JSON.parse(String(await this.store.get(differenceKey(n)))) as Pair;
-    if (this.hasLeft || n !== this.heard) return;
-    this.heard++;
+  /** Counts each mismatch once, even if several callers read it. */
+  private async read(n: number): Promise<void> {
+    const pair = JSON.parse(String(await this.store.get(mismatchKey(n)))) as Pair;
+    if (this.hasLeft || n !== this.observed) return;
+    this.observed++;
     const { place } = pair[0];
     if (!this.found.has(place)) this.found.set(place, pair);
     const own = this.open.get(place);
-    const told = own === undefined ? null : this.toldOf(own.making);
-    if (told !== null) own?.fail(told);
+    const mismatch = own === undefined ? null : this.mismatchWith(own.creation);
+    if (mismatch !== null) own?.fail(mismatch);
   }
 
-  /** Of what others have told so far. */
-  private toldOf(making: Making): Difference | null {
-    const [first, second] = this.found.get(making.place) ?? [];
-    const other = first?.key === making.key ? second : first;
-    return other === undefined ? null : differenceOf(making, other);
+  /** The mismatch with a creation, among those that were read so far. */
+  private mismatchWith(creation: GroupCreation): CreationMismatch | null {
+    const [first, second] = this.found.get(creation.place) ?? [];
+    const other = first?.key === creation.key ? second : first;
+    return other === undefined ? null : mismatchOf(creation, other);
   }
 }
 

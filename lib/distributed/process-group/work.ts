@@ -21,7 +21,7 @@ export class Work {
 
   /** @internal */
   constructor(done: Promise<void>, outputs: readonly Tensor[]) {
-    const number = this.runtime.unheard.begin();
+    const number = this.runtime.unobserved.begin();
     this.outputs = outputs;
     this.done = done;
     done.then(
@@ -31,15 +31,15 @@ export class Work {
       (error: Error) => {
         this.completed = true;
         this.failure = error;
-        if (this.isAsked) this.runtime.unheard.hear(error);
-        else this.runtime.unheard.add(this, number, error);
+        if (this.isAsked) this.runtime.unobserved.observe(error);
+        else this.runtime.unobserved.add(this, number, error);
       },
     );
   }
 
   /** Resolves when the collective is done on this rank. @throws CollectiveError if it failed */
   async wait(): Promise<void> {
-    this.hear();
+    this.observe();
     const { turns } = currentRuntime();
     try {
       await (turns === null ? this.done : turns.wait('Work.wait', this.done, this.isReady));
@@ -55,13 +55,13 @@ export class Work {
 
   /** Whether it is done and has not failed. */
   isSuccess(): boolean {
-    if (this.completed) this.hear();
+    if (this.completed) this.observe();
     return this.completed && this.failure === null;
   }
 
   /** The error if it failed, else null. */
   exception(): Error | null {
-    if (this.completed) this.hear();
+    if (this.completed) this.observe();
     return this.failure;
   }
 
@@ -80,8 +80,8 @@ export class Work {
   }
 
   /** Marks the failure as observed: it is not reported again at the end of the program. */
-  private hear(): void {
+  private observe(): void {
     this.isAsked = true;
-    if (this.failure !== null) this.runtime.unheard.hear(this.failure);
+    if (this.failure !== null) this.runtime.unobserved.observe(this.failure);
   }
 }

@@ -1,5 +1,5 @@
-// Times: a small all_reduce, a barrier, a message to and fro, and the bandwidth of large ones,
-// beside memcpy.
+// Measures a small all_reduce, a barrier, a message round trip, and the bandwidth of large
+// collectives, beside memcpy.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr CallSite kSite = {"bench", "bench.cc"};
 
-// The median of what each of `runs` takes, in microseconds.
+// The median time of `runs` runs, in microseconds.
 template <class F>
 double median_us(int runs, F&& run) {
   std::vector<double> times;

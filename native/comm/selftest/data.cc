@@ -1,5 +1,5 @@
-// Every collective against a plain reference: all dtypes and reductions, 1 to 5 ranks, sizes that
-// differ between ranks, chunk borders.
+// Compares every collective with a plain reference: all dtypes and reductions, 1 to 5 ranks, sizes
+// that differ between ranks, chunk borders.
 #include <cstring>
 
 #include "selftest.h"
@@ -27,7 +27,7 @@ std::vector<Bytes> inputs_of_all(int32_t size, DType dtype, int64_t count, uint6
   return inputs;
 }
 
-// Vectors that are empty have no address; calls get one that is not to be touched.
+// Empty vectors have no address; calls get one that they must not access.
 char* at(Bytes& bytes) { return bytes.empty() ? nullptr : bytes.data(); }
 
 void check_reductions(HostGroup& group, DType dtype, Reduce reduce, int64_t count, uint64_t seed) {
@@ -64,7 +64,7 @@ void check_reductions(HostGroup& group, DType dtype, Reduce reduce, int64_t coun
   status = group.reduce(at(both), at(both), count, dtype, reduce, root, kSite, &error);
   CHECK(both == (rank == root ? out : in), "reduce in place gives other bits: %s", error.text);
 
-  // Cut at random places.
+  // Splits at random places.
   std::mt19937_64 random(seed + 5);
   Sizes counts;
   int64_t left = count;
@@ -91,7 +91,7 @@ void check_moves(HostGroup& group, int64_t longest, uint64_t seed) {
                         ? 0
                         : static_cast<int64_t>(random() % static_cast<uint64_t>(longest + 1)));
   const int64_t begin = total(sizes, rank), all = total(sizes, size);
-  // what a gather gives: each rank has its part of it
+  // the result of a gather: each rank has its shard of it
   const Bytes whole = random_bytes(all, seed + 1);
   const Bytes part(whole.begin() + begin, whole.begin() + begin + sizes[me]);
   const auto good = [&](const char* name, const Status& status, const ErrorText& error,
@@ -128,7 +128,7 @@ void check_moves(HostGroup& group, int64_t longest, uint64_t seed) {
   status = group.broadcast(at(in), at(in), all, root, kSite, &error);
   good("broadcast in place", status, error, in == whole);
 
-  // From rank s to rank d go `matrix[s][d]` bytes of its own stream.
+  // Rank s sends `matrix[s][d]` bytes of its own stream to rank d.
   std::vector<Sizes> matrix(static_cast<size_t>(size), Sizes(static_cast<size_t>(size)));
   for (Sizes& row : matrix)
     for (int64_t& bytes : row)
@@ -174,7 +174,7 @@ void test_reductions(Ranks mode) {
       }
     });
   }
-  end_group(name_of(mode, "threads: reductions, all dtypes", "processes: reductions, all dtypes"));
+  end_group(name_of(mode, "reductions of all dtypes", "processes: reductions of all dtypes"));
 }
 
 void test_moves(Ranks mode) {
@@ -184,13 +184,13 @@ void test_moves(Ranks mode) {
         check_moves(group, seed % 3 == 0 ? 30'000 : seed % 3 == 1 ? 2000 : 10, seed);
     });
   }
-  end_group(name_of(mode, "threads: moves of uneven sizes", "processes: moves of uneven sizes"));
+  end_group(name_of(mode, "threads: uneven sizes", "processes: uneven sizes"));
 }
 
 void test_borders(Ranks mode) {
   for (int32_t size : {1, 2, 3, 4}) {
     run_ranks(mode, size, {}, [](HostGroup& group) {
-      // of lines, runs, slots, and the ways to go
+      // sizes around cache lines, runs, slots and the limits between paths
       for (int64_t border : {64, 1024, 4096, 8192, 32768, 65536}) {
         for (int64_t off : {-1, 0, 1}) {
           check_reductions(group, DType::Int8, Reduce::Sum, border + off,
@@ -225,7 +225,7 @@ void test_messages(Ranks mode) {
       for (int64_t bytes : {0, 1, 100, 65535, 65536, 65537, 1'000'000}) {
         Bytes out = random_bytes(bytes, static_cast<uint64_t>(rank + bytes)),
               in(static_cast<size_t>(bytes), 42);
-        // The ring turns whoever begins; a short message needs nobody who waits for it.
+        // Any rank may begin; a short message needs no waiting receiver.
         for (bool sends : {rank == 0 || bytes <= 65536, !(rank == 0 || bytes <= 65536)}) {
           const Status status = sends ? group.send(at(out), bytes, next, kSite, &error)
                                       : group.receive(at(in), bytes, previous, kSite, &error);
@@ -248,8 +248,8 @@ void test_messages(Ranks mode) {
   end_group(name_of(mode, "threads: messages", "processes: messages"));
 }
 
-// Sums that depend on the order of their terms have the same bits on every rank and in every run,
-// however the data goes.
+// Sums that depend on the order of additions have the same bits on every rank and in every run, on
+// every path.
 void test_order(Ranks mode) {
   for (int64_t count : {100, 3000, 100'000}) {
     run_ranks(mode, 4, {.slot_bytes = 1 << 16}, [count](HostGroup& group) {

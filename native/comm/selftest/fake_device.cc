@@ -42,11 +42,11 @@ Status fake_run(void* member, const CollectiveCall& call) {
   return kOk;
 }
 
-void fake_abort(void* member, const char* reason) {
+void fake_abort(void* member, const ErrorText& reason) {
   std::lock_guard<std::mutex> lock(fake(member).mutex);
   fake(member).aborted = true;
   fake(member).devices->given_up.store(true);
-  fake(member).reason = reason;
+  fake(member).reason = reason.text;
 }
 
 Status fake_failure(void* member, ErrorText* error) {

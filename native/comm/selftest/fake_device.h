@@ -1,6 +1,6 @@
-// Ranks with devices for tests: over an engine that only counts launches, of which one is done when
-// all ranks have it, or when one of them gives up: as with NCCL, whose kernels then run to their
-// end with what is there, and let those of the other ranks end as if it were well.
+// Ranks with fake devices. The engine only counts launches. A call finishes when all ranks launched
+// it, or when one rank gives up: as with NCCL, whose kernels then end, and let those of the other
+// ranks end, as if they had succeeded.
 #pragma once
 #include <unistd.h>
 
@@ -18,15 +18,15 @@ inline bool contains(const ErrorText& error, const char* part) {
   return strstr(error.text, part) != nullptr;
 }
 
-// What the devices of all ranks have launched: of processes too.
+// The launches of the devices of all ranks, also between processes.
 struct Devices {
   std::atomic<uint64_t> launched[kMaxRanks];
   std::atomic<uint64_t> never_done;  // calls from this number on; 0: all are done in time
-  std::atomic<bool> given_up;        // by one of them
-  // the first call does not return before all ranks have come to it, or this one gives up
+  std::atomic<bool> given_up;        // one device has given up
+  // the first call returns when all ranks have reached it, or when this rank gives up
   std::atomic<bool> connects;
-  // A rank that leaves closes its connections at once, and so long later returns; meanwhile the
-  // others only see that they are closed.
+  // A rank that leaves closes its connections at once and returns this much later; meanwhile the
+  // others only see closed connections.
   std::atomic<int64_t> closing_ms;
   std::atomic<bool> closed;
 };
@@ -56,21 +56,21 @@ struct FakeDevice {
 extern const CommEngine kFakeEngine;
 Devices* new_devices();
 
-// One rank's part in a watched group over a fake device.
+// One rank of a group with a watchdog over a fake device.
 struct Rank {
   FakeDevice device;
   void* member;
 
-  Rank(std::unique_ptr<CallWatch> watch, Devices* devices, int64_t timeout_ms)
+  Rank(std::unique_ptr<Watchdog> watch, Devices* devices, int64_t timeout_ms)
       : device(devices, watch->rank(), watch->size()) {
-    member = watched_member(std::move(watch), &kFakeEngine, &device);
-    kWatchedEngine.set_timeout(member, timeout_ms);
+    member = watchdog_member(std::move(watch), &kFakeEngine, &device);
+    kWatchdogEngine.set_timeout(member, timeout_ms);
   }
   ~Rank() {
     if (member) leave();
   }
   void leave() {
-    kWatchedEngine.destroy(member);
+    kWatchdogEngine.destroy(member);
     member = nullptr;
   }
 
@@ -93,18 +93,18 @@ struct Rank {
     call.name = name;
     call.where = where;
     call.error = error;
-    return kWatchedEngine.run(member, call);
+    return kWatchdogEngine.run(member, call);
   }
 
-  // Looks as a reader does, until the group has failed; how many seconds it took.
+  // Polls as a reader does until the group has failed; returns the seconds.
   double wait_for_failure(Status* status, ErrorText* error) {
     const int64_t begin = now_ns();
-    while ((*status = kWatchedEngine.failure(member, error)).ok() &&
+    while ((*status = kWatchdogEngine.failure(member, error)).ok() &&
            now_ns() - begin < 10'000'000'000)
       usleep(2000);
     return static_cast<double>(now_ns() - begin) * 1e-9;
   }
-  // Within a second: the other ranks hear of a failure first.
+  // Waits up to a second: the other ranks get a failure first.
   bool aborted() {
     for (int i = 0; i < 1000; i++, usleep(1000)) {
       std::lock_guard<std::mutex> lock(device.mutex);

@@ -5,7 +5,7 @@
 //   build/selftest/comm_selftest
 //   build/selftest/comm_selftest             ranks that are threads, then ranks that are processes
 //   build/selftest/comm_selftest threads     the first alone: ThreadSanitizer follows no fork
-//   build/selftest/comm_selftest far build/Release/gloo-engine.so     groups whose hosts share no memory, alone
+//   build/selftest/comm_selftest remote build/Release/gloo-engine.so     groups whose hosts share no memory, alone
 //   build/selftest/comm_selftest bench [n]   times instead, with n ranks
 #include <cstdio>
 #include <cstdlib>
@@ -25,8 +25,8 @@ int main(int count, char** arguments) {
     bench_watch(size);
     return 0;
   }
-  if (strcmp(what, "far") == 0) {
-    const bool passed = test_far(count > 2 ? arguments[2] : "gloo-engine.so") && all_passed();
+  if (strcmp(what, "remote") == 0) {
+    const bool passed = test_remote(count > 2 ? arguments[2] : "gloo-engine.so") && all_passed();
     printf("%s\n", passed ? "all passed" : "FAILED");
     return passed ? 0 : 1;
   }

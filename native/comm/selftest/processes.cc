@@ -1,5 +1,5 @@
-// What only processes can suffer: SIGKILL, SIGSTOP, and names of segments that others hold or dead
-// runs left.
+// Failures of processes only: SIGKILL, SIGSTOP, and segment names that other users or dead runs
+// hold.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -40,9 +40,9 @@ void check_ended(int pid) {
 }
 
 void kill_rank(int victim, int64_t count, useconds_t delay_us) {
-  Board* board = new_board();
+  Progress* registry = new_progress();
   const auto meanwhile = [&](const std::vector<int>& pids) {
-    wait_for(board->ready, 3);
+    wait_for(registry->ready, 3);
     usleep(delay_us);
     kill(pids[static_cast<size_t>(victim)], SIGKILL);
   };
@@ -53,7 +53,7 @@ void kill_rank(int victim, int64_t count, useconds_t delay_us) {
               Status status = kOk;
               int64_t began = 0;
               for (int turn = 0; status.ok(); turn++) {
-                if (turn == 2) board->ready++;
+                if (turn == 2) registry->ready++;
                 began = now_ns();
                 status = group.all_reduce(data.data(), data.data(), count, DType::Float32,
                                           Reduce::Max, kReduce, &error);
@@ -68,14 +68,14 @@ void kill_rank(int victim, int64_t count, useconds_t delay_us) {
 }
 
 void kill_sender() {
-  Board* board = new_board();
+  Progress* registry = new_progress();
   const auto meanwhile = [&](const std::vector<int>& pids) {
-    wait_for(board->ready, 2);
+    wait_for(registry->ready, 2);
     kill(pids[0], SIGKILL);
   };
   run_ranks(Ranks::Processes, 2, {.meanwhile = meanwhile, .killed = 1}, [&](HostGroup& group) {
     ErrorText error;
-    board->ready++;
+    registry->ready++;
     if (group.rank() == 0) usleep(10'000'000);
     char data[4];
     const Status status = group.receive(data, 4, 0, kReceive, &error);
@@ -84,11 +84,11 @@ void kill_sender() {
 }
 
 void stop_rank() {
-  Board* board = new_board();
+  Progress* registry = new_progress();
   const auto meanwhile = [&](const std::vector<int>& pids) {
-    wait_for(board->ready, 3);
+    wait_for(registry->ready, 3);
     kill(pids[2], SIGSTOP);
-    wait_for(board->done, 2);
+    wait_for(registry->done, 2);
     kill(pids[2], SIGCONT);
   };
   run_ranks(Ranks::Processes, 3, {.meanwhile = meanwhile}, [&](HostGroup& group) {
@@ -98,34 +98,34 @@ void stop_rank() {
     group.barrier({"barrier", ""}, nullptr);
     group.set_timeout(400);
     for (int turn = 0; status.ok(); turn++) {
-      if (turn == 2) board->ready++;
+      if (turn == 2) registry->ready++;
       status = group.all_reduce(data.data(), data.data(), 10'000, DType::Float32, Reduce::Max,
                                 kReduce, &error);
     }
     CHECK(status.code == Code::Device && contains(error, "rank 2 has not come, it"), "%s",
           error.text);
-    board->done++;
+    registry->done++;
   });
 }
 
-// All stop for longer than the timeout: nobody has missed anybody.
+// All ranks stop for longer than the timeout: no rank reports another as missing.
 void stop_all() {
-  Board* board = new_board();
+  Progress* registry = new_progress();
   const auto meanwhile = [&](const std::vector<int>& pids) {
-    wait_for(board->ready, 3);
+    wait_for(registry->ready, 3);
     for (int signal : {SIGSTOP, SIGCONT}) {
       for (int pid : pids) kill(pid, signal);
       usleep(1'500'000);
     }
-    board->done++;
+    registry->done++;
   };
   run_ranks(Ranks::Processes, 3, {.meanwhile = meanwhile}, [&](HostGroup& group) {
     ErrorText error;
     group.barrier({"barrier", ""}, nullptr);
     group.set_timeout(1'000);
-    board->ready++;
+    registry->ready++;
     for (int32_t ended = 0; ended == 0;) {
-      const int32_t seen = group.rank() == 0 ? board->done.load() : 0;
+      const int32_t seen = group.rank() == 0 ? registry->done.load() : 0;
       const Status status =
           group.all_reduce(&seen, &ended, 1, DType::Int32, Reduce::Max, kReduce, &error);
       if (!CHECK(status.ok(), "%s", error.text)) return;
@@ -135,14 +135,14 @@ void stop_all() {
 }
 
 void kill_all() {
-  Board* board = new_board();
+  Progress* registry = new_progress();
   const auto meanwhile = [&](const std::vector<int>& pids) {
-    wait_for(board->ready, 4);
+    wait_for(registry->ready, 4);
     for (int pid : pids) kill(pid, SIGKILL);
   };
   run_ranks(Ranks::Processes, 4, {.meanwhile = meanwhile, .killed = 15}, [&](HostGroup& group) {
     for (int turn = 0;; turn++) {
-      if (turn == 2) board->ready++;
+      if (turn == 2) registry->ready++;
       group.barrier({"barrier", ""}, nullptr);
     }
   });
@@ -154,7 +154,7 @@ Status open_segment(const std::string& name, uint64_t token, int32_t size, int32
                                    error);
 }
 
-// A sum over the ranks of one group: wrong if ranks of two groups met.
+// A sum over the ranks of one group; wrong if ranks of two groups were mixed.
 void sum_in_group(const std::string& name, uint64_t token, int32_t size, int32_t rank) {
   Segment region;
   Group group;
@@ -179,13 +179,13 @@ void check_group(const std::string& name, uint64_t token, int32_t size) {
 void stale_segments() {
   const std::string name = segment_name();
   for (uint64_t token : {7, 8}) {  // the dead run may have had the token of the new one
-    Board* board = new_board();
+    Progress* registry = new_progress();
     const int pid = fork_and([&] {
       Segment region;
-      if (open_segment(name, 7, 2, 0, &region, nullptr).ok()) board->ready++;
+      if (open_segment(name, 7, 2, 0, &region, nullptr).ok()) registry->ready++;
       usleep(20'000'000);
     });
-    wait_for(board->ready, 1);
+    wait_for(registry->ready, 1);
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
     CHECK(segments_left() == 1, "a segment whose creator was killed is gone already");
@@ -234,7 +234,7 @@ void names_that_collide() {
         "%s", error.text);
   CHECK(open_segment(name, 1, 2, 1, &second, &error).ok(), "%s", error.text);
   Group group, again;
-  // Two ranks in one process: each waits for the other.
+  // Two ranks in one process, each of which waits for the other.
   std::thread other(
       [&] { CHECK(HostGroup::join(second, 1, &group, nullptr).ok(), "rank 1 cannot join"); });
   usleep(20'000);
@@ -249,22 +249,23 @@ void names_that_collide() {
   CHECK(segments_left() == 0, "the name is still there when all have joined");
 }
 
-// Rank 0 of three dies when one has attached: that one sees it, the other finds nothing.
+// Rank 0 of three dies when one rank has attached: that rank sees it, and the other finds no
+// segment.
 void creator_dies() {
   const std::string name = segment_name();
-  Board* board = new_board();
+  Progress* registry = new_progress();
   const auto join = [&](int32_t rank, const char* part) {
     Segment region;
     Group group;
     ErrorText error;
     CHECK(open_segment(name, 1, 3, rank, &region, &error, 10'000).ok(), "%s", error.text);
-    board->ready++;
+    registry->ready++;
     CHECK(!HostGroup::join(region, rank, &group, &error).ok() && contains(error, part), "%s",
           error.text);
   };
   const int creator = fork_and([&] { join(0, ""); });
   const int attached = fork_and([&] { join(1, "join: rank 0 has died (process "); });
-  wait_for(board->ready, 2);
+  wait_for(registry->ready, 2);
   usleep(50'000);
   kill(creator, SIGKILL);
   waitpid(creator, nullptr, 0);
@@ -291,8 +292,8 @@ void rank_never_joins() {
   CHECK(segments_left() == 0, "%d segments are left", segments_left());
 }
 
-// A rank of the world that dies, or leaves, before it comes to another group: its members hear at
-// once, also while they look for a segment that it should have made.
+// A rank of the world dies or leaves before it joins another group: its members notice at once,
+// even while they look for the segment that it should have created.
 void gone_before_joining() {
   for (int32_t victim : {0, 1}) {
     for (bool dies : {true, false}) {
@@ -305,13 +306,13 @@ void gone_before_joining() {
           if (dies) kill(getpid(), SIGKILL);
           return;
         }
-        // Rank 2 is first or second of the pair.
+        // Rank 2 is the first or the second rank of the pair.
         const bool comes = world.rank() == 2;
         if (!comes) return void(usleep(600'000));
         const Origin origin{world.region()};
         SegmentOptions segment{part.c_str(), 5, 2, victim == 0 ? 1 : 0};
-        segment.roster = {"pair",
-                          victim == 0 ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{2, 1}};
+        segment.group_info = {
+            "pair", victim == 0 ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{2, 1}};
         segment.origin = &origin;
         Segment region;
         Group group;
@@ -327,12 +328,12 @@ void gone_before_joining() {
       });
     }
   }
-  // Of one process.
+  // Ranks of one process.
   Segment world, pair;
   Group first, second, waiting;
   ErrorText error;
   CHECK(Region::in_process(2, 4096, &world, &error, Use::World, {"world", {}}).ok() &&
-            Region::in_process(2, 4096, &pair, &error, Use::Part, {"pair", {}}).ok(),
+            Region::in_process(2, 4096, &pair, &error, Use::Subgroup, {"pair", {}}).ok(),
         "%s", error.text);
   CHECK(HostGroup::join(world, 0, &first, &error).ok() &&
             HostGroup::join(world, 1, &second, &error).ok(),
@@ -375,13 +376,13 @@ void test_processes() {
 void test_segments() {
   stale_segments();
   foreign_files();
-  end_group("segments: stale and foreign ones");
+  end_group("segments: stale and foreign segments");
   names_that_collide();
   creator_dies();
   rank_never_joins();
   no_room();
   gone_before_joining();
-  end_group("segments: collisions, a creator that dies, no room");
+  end_group("segments: name collisions, dead creator, no room");
 }
 
 }  // namespace shardwise::comm::selftest

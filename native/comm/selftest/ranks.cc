@@ -1,4 +1,4 @@
-// Runs ranks, counts failures.
+// Runs ranks and counts failures.
 #include <dirent.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -23,10 +23,10 @@ int64_t group_began = now_ns();
 void run_threads(int32_t size, const Options& options, const Body& body) {
   std::shared_ptr<Region> region;
   ErrorText error;
-  if (!CHECK(
-          Region::in_process(size, options.slot_bytes, &region, &error, options.use, options.roster)
-              .ok(),
-          "%s", error.text))
+  if (!CHECK(Region::in_process(size, options.slot_bytes, &region, &error, options.use,
+                                options.group_info)
+                 .ok(),
+             "%s", error.text))
     return;
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < size; rank++) {
@@ -102,9 +102,9 @@ void run_ranks(Ranks mode, int32_t size, const Options& options, const Body& bod
     const int pid = fork();
     if (pid == 0) {
       checks_failed.store(0);
-      run_process(
-          {name.c_str(), 7, size, rank, options.slot_bytes, 20'000, options.use, options.roster},
-          options, body);
+      run_process({name.c_str(), 7, size, rank, options.slot_bytes, 20'000, options.use,
+                   options.group_info},
+                  options, body);
       fflush(stdout);
       _exit(has_failed_checks() ? 1 : 0);
     }
@@ -120,10 +120,10 @@ void run_ranks(Ranks mode, int32_t size, const Options& options, const Body& bod
   CHECK(segments_left() == 0, "%d segments are left in /dev/shm", segments_left());
 }
 
-Board* new_board() {
+Progress* new_progress() {
   void* memory =
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return new (memory) Board{};
+      mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return new (memory) Progress{};
 }
 
 bool wait_for(const std::atomic<int>& count, int target) {

@@ -1,5 +1,5 @@
-// Random values and the plain way to reduce them: one element at a time, in the order of ranks,
-// with the compiler's own float16.
+// Random values and a plain reduction of them: one element at a time, in rank order, with the
+// compiler's float16.
 #include <cmath>
 #include <cstring>
 
@@ -66,7 +66,8 @@ A combine(A a, A b, Reduce reduce) {
   }
 }
 
-// Integers are computed in int64 and cut to their width, which is the same as wrapping on the way.
+// Integers are computed in int64 and truncated to their width, which is the same as wrapping at
+// each step.
 template <class T, class A>
 void reduce_typed(const std::vector<std::vector<char>>& inputs, std::vector<char>& out,
                   Reduce reduce) {

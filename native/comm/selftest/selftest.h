@@ -1,5 +1,5 @@
-// What the parts of the self-test share: ranks as threads or as processes, and a plain count of
-// what failed.
+// Shared by the files of the self-test: runs ranks as threads or processes, and counts failed
+// checks.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace shardwise::comm::selftest {
 
 enum class Ranks { Threads, Processes };
 
-// A failed check prints its place; the group (and in a rank's process the exit code) remembers.
+// A failed check prints its place and fails its group (and the exit code of a rank's process).
 #define CHECK(condition, ...) \
   ::shardwise::comm::selftest::check((condition), __FILE__, __LINE__, __VA_ARGS__)
 __attribute__((format(printf, 4, 5))) bool check(bool condition, const char* file, int line,
@@ -34,7 +34,7 @@ struct Options {
   int64_t slot_bytes = 4096;  // so that chunks are many
   int64_t timeout_ms = 20'000;
   Use use = Use::World;
-  Roster roster = {};
+  GroupInfo group_info = {};
   // Called in the parent while the ranks run; processes only.
   std::function<void(const std::vector<int>& pids)> meanwhile = nullptr;
   uint64_t killed = 0;  // ranks whose end is not an error
@@ -43,22 +43,22 @@ struct Options {
 using Body = std::function<void(HostGroup& group)>;
 void run_ranks(Ranks mode, int32_t size, const Options& options, const Body& body);
 
-// Deterministic: every rank can make every other's data.
+// Deterministic: every rank can compute the data of every other rank.
 std::vector<char> random_values(DType dtype, int64_t count, uint64_t seed);
 std::vector<char> random_bytes(int64_t bytes, uint64_t seed);
 std::vector<char> reference_reduce(const std::vector<std::vector<char>>& inputs, DType dtype,
                                    Reduce reduce);
-// any NaN is as good as any other
+// all NaN are equal
 bool same_values(const char* a, const char* b, DType dtype, int64_t count);
 
-// What processes tell each other beside the group: made before they are forked.
-struct Board {
+// Shared by processes beside the group; created before the fork.
+struct Progress {
   std::atomic<int> ready, done;
 };
-Board* new_board();
+Progress* new_progress();
 bool wait_for(const std::atomic<int>& count, int target);  // up to 10 s
 
-// Names for segments, and how many files of /dev/shm have one of them.
+// Names for segments, and the number of files in /dev/shm with such a name.
 std::string segment_name();
 int segments_left();
 
@@ -73,7 +73,7 @@ void test_watch(Ranks mode);
 void test_processes();
 void test_segments();
 void test_connecting(const GlooEngine* gloo);
-bool test_far(const char* library);  // gloo-engine.so; false where it cannot be opened
+bool test_remote(const char* library);  // gloo-engine.so; false where it cannot be opened
 void bench(Ranks mode, int32_t size);
 void bench_watch(int32_t size);
 

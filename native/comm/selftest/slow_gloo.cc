@@ -1,4 +1,4 @@
-// The dynamic linker takes gloo's receive from this program (-rdynamic), which passes it on.
+// The dynamic linker resolves gloo's receive to this program (-rdynamic), which passes it on.
 #include "slow_gloo.h"
 
 #include <dlfcn.h>
@@ -33,7 +33,7 @@ __attribute__((visibility("default"))) void receive_slowly(void* buffer, int ran
                                                            size_t offset,
                                                            size_t bytes) __asm__(GLOO_RECEIVE);
 void receive_slowly(void* buffer, int rank, uint64_t slot, size_t offset, size_t bytes) {
-  if (slot == across::kFrameSlot && pause_ms > 0) {
+  if (slot == gloo_engine::kFrameSlot && pause_ms > 0) {
     paused.store(true);
     usleep(static_cast<useconds_t>(pause_ms) * 1000);
   }

@@ -30,8 +30,8 @@ Status not_created(Member& member, Result result, const char* what, int64_t time
   else
     describe_result(message, member.api, result);
   std::unique_lock<std::mutex> lock(member.mutex);
-  member.fail_group(lock, Code::Device, text.text);
-  return fail(error, Code::Device, "%s", text.text);
+  member.fail_group(lock, Code::Device, text);
+  return fail_with(error, Code::Device, text);
 }
 
 // Ranks connect by a nonblocking communicator, so that a missing rank is detected. But each of its
@@ -73,7 +73,7 @@ Status comm_id(char* out, ErrorText* error) {
   Text message(text);
   message.add("naming a group");
   describe_result(message, *api, result);
-  return fail(error, Code::Device, "%s", text.text);
+  return fail_with(error, Code::Device, text);
 }
 
 Status comm_create(int32_t device, const char* id, int32_t rank, int32_t size, int64_t timeout_ms,

@@ -136,7 +136,7 @@ void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
                   cudaGetErrorString(code), static_cast<int>(code));
       // NCCL cannot free anything in a lost context, and the process has to restart.
       comm = nullptr;
-      return fail_group(held, Code::Device, text.text);
+      return fail_group(held, Code::Device, text);
     }
     if (calls - flight.index <= kRecentCalls)
       records[flight.index % kRecentCalls].state = CommState::Complete;
@@ -151,9 +151,10 @@ void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
 // The group's owner or the watchdog aborts the calls in flight: a kernel that NCCL aborts continues
 // to write, so that the kernels of other ranks end as if they had succeeded, and those ranks have
 // to learn of the failure first.
-void Member::fail_group(const std::unique_lock<std::mutex>&, Code code, const char* text) {
+void Member::fail_group(const std::unique_lock<std::mutex>&, Code code, const ErrorText& why) {
   if (failed.load()) return;
-  cause = fail(&cause_text, code, "%s", text);
+  cause = fail_with(&cause_text, code, why);
+  with_id(cause_text);
   failed.store(true);
 }
 
@@ -166,13 +167,13 @@ void Member::end_calls(const std::unique_lock<std::mutex>& held) {
 Status Member::failure(ErrorText* error) {
   if (!failed.load()) return kOk;
   std::lock_guard<std::mutex> lock(mutex);
-  return fail(error, cause.code, "%s", cause_text.text);
+  return fail_with(error, cause.code, cause_text);
 }
 
 Status Member::refuse(const char* what, ErrorText* error) {
   ErrorText why;
   const Status status = failure(&why);
-  if (error) Text(*error).add("%s: the group has failed before: ", what).add_text(why.text);
+  if (error) Text(*error).add("%s: the group has failed before: ", what).add_cause(why);
   return status;
 }
 
@@ -212,7 +213,7 @@ void Member::wait_for_calls() {
     Text message(text);
     describe(message, flights.front().record);
     message.add(": the group was destroyed before this call was done");
-    return fail_group(lock, Code::Closed, text.text);
+    return fail_group(lock, Code::Closed, text);
   }
 }
 
@@ -252,7 +253,7 @@ Member& member_of(void* object) { return *static_cast<Member*>(object); }
 
 Status run(void* object, const CollectiveCall& call) { return member_of(object).run(call); }
 
-void abort(void* object, const char* reason) {
+void abort(void* object, const ErrorText& reason) {
   Member& member = member_of(object);
   std::unique_lock<std::mutex> lock(member.mutex);
   member.fail_group(lock, Code::Closed, reason);

@@ -42,7 +42,7 @@ struct Member : std::enable_shared_from_this<Member> {
   Status begin(const CollectiveCall& call, cudaStream_t stream);
   Status finish(cudaStream_t stream, ErrorText* error);
   void reap(const std::unique_lock<std::mutex>& held, int32_t most);
-  void fail_group(const std::unique_lock<std::mutex>& held, Code code, const char* text);
+  void fail_group(const std::unique_lock<std::mutex>& held, Code code, const ErrorText& why);
   void end_calls(const std::unique_lock<std::mutex>& held);
   Status failure(ErrorText* error);
   Status refuse(const char* what, ErrorText* error);

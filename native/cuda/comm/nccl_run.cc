@@ -254,8 +254,8 @@ Status not_launched(Member& member, Result result, cudaError_t cuda, ErrorText* 
   else
     message.add(": it was not launched: %s (CUDA error %d)", cudaGetErrorString(cuda),
                 static_cast<int>(cuda));
-  member.fail_group(lock, Code::Device, text.text);
-  return fail(error, Code::Device, "%s", text.text);
+  member.fail_group(lock, Code::Device, text);
+  return fail_with(error, Code::Device, text);
 }
 
 }  // namespace

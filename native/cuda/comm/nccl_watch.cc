@@ -105,7 +105,7 @@ void Member::look() {
   describe(message, oldest.record);
   message.add(" on cuda:%d", device);
   describe_result(message, api, state);
-  fail_group(lock, Code::Device, text.text);
+  fail_group(lock, Code::Device, text);
 }
 
 // A call that connects to ranks which never come does not return by itself, and so never ends its
@@ -130,7 +130,7 @@ void Member::end_wait(const std::unique_lock<std::mutex>& held) {
       "%s on cuda:%d: the other ranks have not all done their part within the timeout: one is "
       "lost, or fails before it",
       waits_in, device);
-  fail_group(held, Code::Peer, text.text);
+  fail_group(held, Code::Peer, text);
 }
 
 void Member::time_out(const std::unique_lock<std::mutex>& held, const Flight& oldest) {
@@ -146,7 +146,7 @@ void Member::time_out(const std::unique_lock<std::mutex>& held, const Flight& ol
       ": a rank has not come to this call, made another one, or is lost: compare the last calls of "
       "the ranks. If it is only slow, "
       "give the group a longer timeout");
-  fail_group(held, Code::Peer, text.text);
+  fail_group(held, Code::Peer, text);
 }
 
 }  // namespace shardwise::cuda::nccl

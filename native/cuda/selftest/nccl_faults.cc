@@ -229,13 +229,13 @@ void abort_in_flight(Rank& rank, int64_t count) {
   const bool is_last = rank.rank == rank.size - 1;
   if (is_last) {
     usleep(2'000'000);
-    rank.backend.comm->abort(rank.group, "the end");
+    rank.backend.comm->abort(rank.group, shardwise::error_text("the end"));
   } else {
     Buffer buffer(rank, DType::Float32, count);
     ErrorText error;
     check(rank.run(sum_of(buffer, "sum"), &error).ok(), rank.rank, "sum: %s", error.text);
     usleep(500'000);
-    rank.backend.comm->abort(rank.group, "no more of it");
+    rank.backend.comm->abort(rank.group, shardwise::error_text("no more of it"));
     rank.synchronize();
   }
   ErrorText error;

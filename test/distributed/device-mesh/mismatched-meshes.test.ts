@@ -70,7 +70,7 @@ describeOverEngines('a mismatch of meshes between ranks', () => {
       const [op] = /initDeviceMesh|DeviceMesh/.exec(
         error.message.slice('rank 1 failed: '.length),
       ) ?? [''];
-      const said = `^rank 1 failed: ${op} \\(group-making call 1 of group "world"\\): rank [023] has made ${mostText} at .*${here}.*, this rank ${oneText} at .*${here}.*\\. All ranks make`;
+      const said = `^rank 1 failed: ${op} \\(group creation 1 of group "world"\\): rank [023] created ${mostText} at .*${here}.*, this rank ${oneText} at .*${here}.*\\. All ranks make`;
       assert.match(error.message, new RegExp(said));
       const { details } = error.cause as CollectiveError;
       assert.deepEqual(
@@ -93,7 +93,7 @@ describeOverEngines('a mismatch of meshes between ranks', () => {
     const told = await onRanks(4, async (rank) => {
       if (rank === 1) {
         await sleep(100);
-        assert.throws(() => initDeviceMesh('cpu', [4]), /has made DeviceMesh\(cpu, 2, 2\)/);
+        assert.throws(() => initDeviceMesh('cpu', [4]), /created DeviceMesh\(cpu, 2, 2\)/);
         await sleep(700);
         return [];
       }
@@ -110,9 +110,9 @@ describeOverEngines('a mismatch of meshes between ranks', () => {
     });
     for (const rank of [0, 3]) {
       const [first, later] = told[rank] as [CollectiveError, CollectiveError];
-      const both = `rank 1 has made DeviceMesh\\(cpu, 4\\) of the ranks \\[0, 1, 2, 3\\] at .*${here}.*, (rank ${rank}|this rank) DeviceMesh\\(cpu, 2, 2\\) of the ranks .* at .*${here}`;
+      const both = `rank 1 created DeviceMesh\\(cpu, 4\\) of the ranks \\[0, 1, 2, 3\\] at .*${here}.*, (rank ${rank}|this rank) DeviceMesh\\(cpu, 2, 2\\) of the ranks .* at .*${here}`;
       assert.match(first.message, new RegExp(`allReduce.* at .*${here}.*${both}`));
-      assert.match(first.message, /initDeviceMesh \(group-making call 1 of group "world"\)/);
+      assert.match(first.message, /initDeviceMesh \(group creation 1 of group "world"\)/);
       assert.deepEqual(
         [first.details.op, first.details.sequence, first.details.ranks],
         ['allReduce', 1, [1]],
@@ -141,7 +141,7 @@ describeOverEngines('a mismatch of meshes between ranks', () => {
       );
     });
     for (const error of told)
-      assert.match(error.message, /has made DeviceMesh\(cpu, dp: [14], tp: [14]\)/);
+      assert.match(error.message, /created DeviceMesh\(cpu, dp: [14], tp: [14]\)/);
   });
 
   it('does not end groups that another mesh has as well, nor otherwise the world group', async () => {
@@ -157,7 +157,7 @@ describeOverEngines('a mismatch of meshes between ranks', () => {
         await sleep(50);
         assert.throws(
           () => initDeviceMesh('cpu', [4]),
-          /has made DeviceMesh\(cpu, pp: 1, dp: 2, tp: 2\)/,
+          /created DeviceMesh\(cpu, pp: 1, dp: 2, tp: 2\)/,
         );
       } else {
         const other = initDeviceMesh('cpu', [1, 2, 2], { meshDimNames: ['pp', 'dp', 'tp'] });
@@ -174,7 +174,7 @@ describeOverEngines('a mismatch of meshes between ranks', () => {
       const before = DeviceMesh('cpu', [0, 2], { meshDimNames: ['pp'] });
       if (rank === 1) await sleep(30);
       if (rank === 1)
-        assert.throws(() => initDeviceMesh('cpu', [3, 1]), /has made DeviceMesh\(cpu, 1, 3\)/);
+        assert.throws(() => initDeviceMesh('cpu', [3, 1]), /created DeviceMesh\(cpu, 1, 3\)/);
       else initDeviceMesh('cpu', [1, 3]);
       const x = ones([1]);
       if (rank !== 1) allReduce(x, { group: before.getGroup() });

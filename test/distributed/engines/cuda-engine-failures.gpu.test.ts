@@ -204,7 +204,7 @@ describe('the error of GPU ranks of one process', function () {
         for (const message of messages) {
           assert.match(
             message,
-            /DeviceMesh \(group-making call 1 of group "world"\): rank \d has made DeviceMesh\(cuda, 2.* at .*cuda-engine-failures\.gpu\.test\.\w+:\d+/,
+            /DeviceMesh \(group creation 1 of group "world"\): rank \d created DeviceMesh\(cuda, 2.* at .*cuda-engine-failures\.gpu\.test\.\w+:\d+/,
           );
           assert.ok(message.split(path.basename(here)).length > 2, `both places: ${message}`);
         }

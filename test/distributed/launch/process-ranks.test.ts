@@ -190,7 +190,7 @@ function talkBy(backend: string): void {
       assert.ok(
         own.test(message) &&
           other.test(message) &&
-          /initDeviceMesh \(group-making call 1 of group "world"\)/.test(message),
+          /initDeviceMesh \(group creation 1 of group "world"\)/.test(message),
         message,
       );
       assert.ok(
@@ -208,11 +208,11 @@ function talkBy(backend: string): void {
       const [first, second] = seen<string[]>(rank);
       assert.match(
         first as string,
-        /initDeviceMesh \(group-making call 1 .*DeviceMesh\(cpu, [ab]: 2, [ab]: 2\)/s,
+        /initDeviceMesh \(group creation 1 .*DeviceMesh\(cpu, [ab]: 2, [ab]: 2\)/s,
       );
       assert.match(
         second as string,
-        /initDeviceMesh \(group-making call 2 .*DeviceMesh\(cpu, [cd]: 2, [cd]: 2\)/s,
+        /initDeviceMesh \(group creation 2 .*DeviceMesh\(cpu, [cd]: 2, [cd]: 2\)/s,
       );
     }
   });
@@ -222,7 +222,7 @@ function talkBy(backend: string): void {
     await run();
     assert.match(
       seen<string>(0),
-      /allReduce .*rank 1 has not joined.*this rank made group "group0" of the ranks \[0, 1\] by newGroup \(group-making call 1 of group "world"\) at .*ranks/s,
+      /allReduce .*rank 1 has not joined.*this rank created group "group0" of the ranks \[0, 1\] by newGroup \(group creation 1 of group "world"\) at .*ranks/s,
     );
   });
 
@@ -235,7 +235,7 @@ function talkBy(backend: string): void {
     ];
     assert.match(
       made.message,
-      /this rank made group "group0" .* by newGroup \(group-making call 1 of group "world"\) at .*ranks.*; rank 1 has made it as well, by newGroup \(group-making call 1\) at .*ranks/,
+      /this rank created group "group0" .* by newGroup \(group creation 1 of group "world"\) at .*ranks.*; rank 1 created it too, by newGroup \(group creation 1\) at .*ranks/,
     );
     assert.deepEqual(
       made.details.calls.map(({ rank, op }) => [rank, op]),
@@ -246,7 +246,7 @@ function talkBy(backend: string): void {
     );
     assert.match(
       other.message,
-      /this rank made group "group1" .* \(group-making call 2 of group "world"\) at .*; rank 2 has made no group/,
+      /this rank created group "group1" .* \(group creation 2 of group "world"\) at .*; rank 2 created no group/,
     );
   });
 
@@ -278,11 +278,11 @@ describe('ranks that are processes', function () {
     await run();
     assert.match(
       seen<string>(0),
-      /: rank 1 has made it of the ranks \[1, 2\] at .*ranks\.[jt]s:\d+.*, and rank 0 of \[0, 1\] at .*ranks/,
+      /: rank 1 has created it of the ranks \[1, 2\] at .*ranks\.[jt]s:\d+.*, and rank 0 of \[0, 1\] at .*ranks/,
     );
     assert.match(
       seen<string>(1),
-      /newGroup \(group-making call 1 of group "world"\): rank 0 has made group "group0" of the ranks \[0, 1\] at .*, this rank of \[1, 2\] at /,
+      /newGroup \(group creation 1 of group "world"\): rank 0 created group "group0" of the ranks \[0, 1\] at .*, this rank of \[1, 2\] at /,
     );
   });
 

@@ -73,7 +73,7 @@ describeOverEngines('an unobserved failure of a collective, after all ranks have
     const error = await errorOf(onRanks(2, (rank) => void newGroup([rank])));
     assert.match(
       error.message,
-      /newGroup \(group-making call 1 of group "world"\): rank 0 has made group "group0" of the ranks \[0\] at .*All ranks make their groups of the same ranks, in one order/,
+      /newGroup \(group creation 1 of group "world"\): rank 0 created group "group0" of the ranks \[0\] at .*All ranks make their groups of the same ranks, in one order/,
     );
   });
 

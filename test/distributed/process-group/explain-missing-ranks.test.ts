@@ -43,7 +43,7 @@ describeOverEngines('the error of a group that waits for a missing rank', () => 
         assert.match(
           error.message,
           new RegExp(
-            `allReduce.* at .*${here}.*rank 2 has not joined.*timeout after \\d+ ms.*\n.*\n  this rank made group "group1" of the ranks .* by newGroup \\(group-making call 2 of group "world"\\) at .*${here}.*; rank 2 has not made it, its last was newGroup \\(group-making call 1\\) at .*${here}`,
+            `allReduce.* at .*${here}.*rank 2 has not joined.*timeout after \\d+ ms.*\n.*\n  this rank created group "group1" of the ranks .* by newGroup \\(group creation 2 of group "world"\\) at .*${here}.*; rank 2 has not created it, its last creation was newGroup \\(group creation 1\\) at .*${here}`,
           ),
         );
         assert.deepEqual(
@@ -68,7 +68,7 @@ describeOverEngines('the error of a group that waits for a missing rank', () => 
         assert.match(
           error.message,
           new RegExp(
-            `; rank 1 has made it as well, by newGroup \\(group-making call 1\\) at .*${here}.*, and has called nothing since`,
+            `; rank 1 created it too, by newGroup \\(group creation 1\\) at .*${here}.*, and has called nothing since`,
           ),
         );
         assert.equal(opOf(error, 1), 'newGroup');
@@ -90,7 +90,7 @@ describeOverEngines('the error of a group that waits for a missing rank', () => 
         assert.match(
           error.message,
           new RegExp(
-            `this rank made DeviceMesh\\(cpu, dp: 2, tp: 2\\) of the ranks .* by initDeviceMesh \\(group-making call 2 of group "world"\\) at .*${here}.*; rank 3 has not made it, its last was newGroup \\(group-making call 1\\) at .*${here}.*, its last call was barrier at .*${here}`,
+            `this rank created DeviceMesh\\(cpu, dp: 2, tp: 2\\) of the ranks .* by initDeviceMesh \\(group creation 2 of group "world"\\) at .*${here}.*; rank 3 has not created it, its last creation was newGroup \\(group creation 1\\) at .*${here}.*, its last call was barrier at .*${here}`,
           ),
         );
       },
@@ -108,7 +108,7 @@ describeOverEngines('the error of a group that waits for a missing rank', () => 
         assert.match(
           error.message,
           new RegExp(
-            `rank 2 has .*\n.*\n  this rank made group "group0" of the ranks .* by newGroup .* at .*${here}.*; rank 2 has made no group, its last call was barrier at .*${here}`,
+            `rank 2 has .*\n.*\n  this rank created group "group0" of the ranks .* by newGroup .* at .*${here}.*; rank 2 created no group, its last call was barrier at .*${here}`,
           ),
         );
         assert.deepEqual([opOf(error, 2), error.details.ranks], ['barrier', [2]]);

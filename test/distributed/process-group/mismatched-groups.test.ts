@@ -25,7 +25,7 @@ describeOverEngines('a group that ranks create of different ranks', () => {
     assert.match(
       error.message,
       new RegExp(
-        `rank 1 failed: newGroup \\(group-making call 2 of group "world"\\): rank [02] has made group "group1" of the ranks \\[0, 1\\] at .*${here}.*, this rank of \\[0, 2\\] at .*${here}.*All ranks make their groups of the same`,
+        `rank 1 failed: newGroup \\(group creation 2 of group "world"\\): rank [02] created group "group1" of the ranks \\[0, 1\\] at .*${here}.*, this rank of \\[0, 2\\] at .*${here}.*All ranks make their groups of the same`,
       ),
     );
     const { details } = error.cause as CollectiveError;
@@ -43,7 +43,7 @@ describeOverEngines('a group that ranks create of different ranks', () => {
         await sleep(100);
         assert.throws(
           () => newGroup([1, 0]),
-          /rank 0 has made group "group0" of the ranks \[0, 1\]/,
+          /rank 0 created group "group0" of the ranks \[0, 1\]/,
         );
         await sleep(500);
         return null;
@@ -57,7 +57,7 @@ describeOverEngines('a group that ranks create of different ranks', () => {
     assert.match(
       first?.message ?? '',
       new RegExp(
-        `allReduce.* at .*${here}.*newGroup \\(group-making call 1 of group "world"\\): rank 1 has made group "group0" of the ranks \\[1, 0\\] at .*${here}.*, rank 0 of \\[0, 1\\] at .*${here}`,
+        `allReduce.* at .*${here}.*newGroup \\(group creation 1 of group "world"\\): rank 1 created group "group0" of the ranks \\[1, 0\\] at .*${here}.*, rank 0 of \\[0, 1\\] at .*${here}`,
       ),
     );
     assert.deepEqual(

@@ -1,7 +1,10 @@
 /** The creation log through which processes compare their groups and meshes. */
 import assert from 'node:assert/strict';
-import type { Difference, Making } from '../../../lib/distributed/process-group/creation-log.js';
-import { StoreBoard } from '../../../lib/distributed/process-group/store-creation-log.js';
+import type {
+  CreationMismatch,
+  GroupCreation,
+} from '../../../lib/distributed/process-group/creation-log.js';
+import { StoreCreationLog } from '../../../lib/distributed/process-group/store-creation-log.js';
 import { HashStore, type Store } from '../../../lib/distributed.js';
 import { TimeoutError } from '../../../lib/index.js';
 
@@ -30,7 +33,7 @@ class SlowStore extends HashStore {
   }
 }
 
-const making = (rank: number, key: string, place: string): Making => ({
+const creation = (rank: number, key: string, place: string): GroupCreation => ({
   rank,
   number: 1,
   op: 'initDeviceMesh',
@@ -45,18 +48,23 @@ const making = (rank: number, key: string, place: string): Making => ({
 
 describe('the creation log in a store', () => {
   let store: SlowStore;
-  const boards: StoreBoard[] = [];
-  const boardOf = (): StoreBoard => {
-    const board = StoreBoard.over(store) as StoreBoard;
-    boards.push(board);
-    return board;
+  const boards: StoreCreationLog[] = [];
+  const boardOf = (): StoreCreationLog => {
+    const creationLog = StoreCreationLog.over(store) as StoreCreationLog;
+    boards.push(creationLog);
+    return creationLog;
   };
   /** What the rank hears of a mesh that it makes. */
-  const make = (board: StoreBoard, rank: number, key: string, place = 'mesh 0'): Difference[] => {
-    const heard: Difference[] = [];
-    const own = making(rank, key, place);
-    board.record(own);
-    board.announce(own, (difference) => heard.push(difference));
+  const make = (
+    creationLog: StoreCreationLog,
+    rank: number,
+    key: string,
+    place = 'mesh 0',
+  ): CreationMismatch[] => {
+    const heard: CreationMismatch[] = [];
+    const own = creation(rank, key, place);
+    creationLog.record(own);
+    creationLog.publish(own, (mismatch) => heard.push(mismatch));
     return heard;
   };
   /** Whatever a store in memory has to do by then is done. */
@@ -69,28 +77,28 @@ describe('the creation log in a store', () => {
   });
 
   afterEach(() => {
-    for (const board of boards.splice(0)) board.leave();
+    for (const creationLog of boards.splice(0)) creationLog.leave();
     store.hears();
   });
 
   it('finds a mismatch that other ranks have published before this rank has read it', async () => {
     const [first, other] = [boardOf(), boardOf()];
     const heard = make(first, 0, 'ab');
-    assert.equal(await first.differenceFound('mesh 0'), null);
+    assert.equal(await first.mismatchFound('mesh 0'), null);
     make(other, 1, 'ba');
-    const found = await other.differenceFound('mesh 0');
+    const found = await other.mismatchFound('mesh 0');
     assert.match(
       found?.error.message ?? '',
-      /rank 0 has made mesh ab at train\.ts:0, this rank ba at train\.ts:1/,
+      /rank 0 created mesh ab at train\.ts:0, this rank ba at train\.ts:1/,
     );
 
     assert.deepEqual(heard, [], 'it has not heard of it');
-    const late = await first.differenceFound('mesh 0');
+    const late = await first.mismatchFound('mesh 0');
     assert.match(
       late?.error.message ?? '',
-      /rank 1 has made mesh ba at train\.ts:1, this rank ab at train\.ts:0/,
+      /rank 1 created mesh ba at train\.ts:1, this rank ab at train\.ts:0/,
     );
-    assert.equal(await first.differenceFound('mesh 1'), null);
+    assert.equal(await first.mismatchFound('mesh 1'), null);
   });
 
   it('reports each mismatch once, although several calls ask for it at a time', async () => {
@@ -98,10 +106,10 @@ describe('the creation log in a store', () => {
     const heard = [make(first, 0, 'ab', 'mesh 0'), make(first, 0, 'cd', 'mesh 1')];
     for (const [i, key] of ['ba', 'dc'].entries()) make(other, 1, key, `mesh ${i}`);
     await turns();
-    const asked = [first.differenceFound('mesh 0'), first.differenceFound('mesh 1')];
+    const asked = [first.mismatchFound('mesh 0'), first.mismatchFound('mesh 1')];
     await Promise.resolve();
     store.hears();
-    const late = [...(await Promise.all(asked)), await first.differenceFound('mesh 1')];
+    const late = [...(await Promise.all(asked)), await first.mismatchFound('mesh 1')];
     assert.deepEqual(
       late.map((each) => each?.rank),
       [1, 1, 1],
@@ -119,7 +127,7 @@ describe('the creation log in a store', () => {
     make(first, 0, 'ab', 'mesh 0');
     make(other, 1, 'ba', 'mesh 0');
     await turns();
-    await first.differenceFound('mesh 0');
+    await first.mismatchFound('mesh 0');
     store.hears();
     await turns();
     const heard = make(first, 0, 'cd', 'mesh 1');
@@ -136,6 +144,6 @@ describe('the creation log in a store', () => {
     make(other, 1, 'ba');
     await turns();
     first.leave();
-    assert.equal(await first.differenceFound('mesh 0'), null);
+    assert.equal(await first.mismatchFound('mesh 0'), null);
   });
 });

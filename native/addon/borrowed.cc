@@ -1,4 +1,4 @@
-#include "lent.h"
+#include "borrowed.h"
 
 #include <chrono>
 #include <cstring>
@@ -6,13 +6,13 @@
 
 namespace shardwise {
 
-Status copy_lent(const void* from, int64_t bytes, LentCopy* copy, ErrorText* error) {
+Status copy_borrowed(const void* from, int64_t bytes, BorrowedCopy* copy, ErrorText* error) {
   auto* made = static_cast<char*>(std::malloc(bytes > 0 ? bytes : 1));
   if (!made)
     return fail(error, Code::OutOfMemory, "no host memory for %lld bytes",
                 static_cast<long long>(bytes));
   if (bytes > 0) std::memcpy(made, from, bytes);
-  *copy = LentCopy(made, FreeBytes{});
+  *copy = BorrowedCopy(made, FreeBytes{});
   return kOk;
 }
 
@@ -20,12 +20,12 @@ bool runs_alone(const Stream& stream, const StorageEntry& entry) {
   if (!stream.only_kernels_pending()) return false;
   if (entry.last_stream)
     return entry.last_stream == &stream || entry.last_stream->completed() >= entry.last_sequence;
-  return entry.home == &stream || !entry.block || entry.block->settled();
+  return entry.owner == &stream || !entry.block || entry.block->settled();
 }
 
 Status may_wait(const Stream& stream, const std::function<bool()>& alone, ErrorText* error) {
   if (!stream.unbounded()) return kOk;
-  // A collective that was awaited is done, and the stream about to see it.
+  // An awaited collective has finished, and the stream is about to notice.
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
   while (!alone() && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -36,8 +36,8 @@ Status may_wait(const Stream& stream, const std::function<bool()>& alone, ErrorT
               "which would be waited for. Await that work first, or write to a copy: clone()");
 }
 
-// On the JavaScript thread alone, which moves or frees the memory of an ArrayBuffer: what holds now
-// holds until the call is over.
+// Runs on the JavaScript thread, the only one that moves or frees the memory of an ArrayBuffer: the
+// check holds until the call returns.
 Status Environment::check_adopted(const StorageEntry& entry, ErrorText* error) {
   napi_value buffer = nullptr;
   void* data = nullptr;

@@ -1,24 +1,25 @@
 // Groups of devices whose calls the hosts compare in shared memory.
+#include "../shm_watchdog.h"
+
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 
-#include "../shm_watchdog.h"
 #include "fake_device.h"
 
 namespace shardwise::comm::selftest {
 namespace {
 
-std::unique_ptr<CallWatch> watch_in(HostGroup& host) {
-  return std::make_unique<WatchGroup>(host.region(), host.rank());
+std::unique_ptr<Watchdog> watch_in(HostGroup& host) {
+  return std::make_unique<ShmWatchdog>(host.region(), host.rank());
 }
 
-void run_watched(Ranks mode, int32_t size, const std::function<void(Rank&, HostGroup&)>& body,
-                 int64_t timeout_ms = 20'000, Options options = {}) {
+void run_watchdog(Ranks mode, int32_t size, const std::function<void(Rank&, HostGroup&)>& body,
+                  int64_t timeout_ms = 20'000, Options options = {}) {
   Devices* devices = new_devices();
   options.slot_bytes = 0;
-  options.use = Use::Meeting;
+  options.use = Use::Rendezvous;
   run_ranks(mode, size, options, [&](HostGroup& host) {
     Rank rank(watch_in(host), devices, timeout_ms);
     body(rank, host);
@@ -31,11 +32,11 @@ const char* label(Ranks mode, const char* what) {
   return text;
 }
 
-// One rank calls something else after calls that agree: it is told before it launches, the others
-// at once, with both places.
+// One rank makes a different call after calls that agree: it fails before the launch, the others at
+// once, with both places.
 void differences(Ranks mode) {
   for (int turn = 0; turn < 9; turn++) {
-    run_watched(mode, 3, [turn](Rank& rank, HostGroup& host) {
+    run_watchdog(mode, 3, [turn](Rank& rank, HostGroup& host) {
       ErrorText error;
       for (int i = 0; i < 100; i++) CHECK(rank.sum(5 + i, &error).ok(), "%s", error.text);
       host.barrier({"barrier", ""},
@@ -44,7 +45,7 @@ void differences(Ranks mode) {
       if (turn % 3 == 1 && odd) usleep(30'000);  // the others are ahead by more than notes are kept
       if (turn % 3 == 2 && !odd) usleep(20'000);
       Status status = odd ? rank.broadcast(2, &error) : rank.sum(12, &error);
-      // Whoever did not see it has launched, and goes on until it hears.
+      // A rank that did not see the mismatch has launched, and continues until it gets the failure.
       for (int i = 0; i < (turn % 3 == 1 ? 60 : 1) && status.ok() && !odd; i++)
         status = rank.sum(12, &error);
       if (status.ok())
@@ -60,10 +61,10 @@ void differences(Ranks mode) {
             later.text);
     });
   }
-  // In the first call, in which the other ranks are still connecting.
+  // In the first call, while the other ranks still connect.
   Devices* connecting = new_devices();
   connecting->connects.store(true);
-  run_ranks(mode, 3, {.slot_bytes = 0, .use = Use::Meeting}, [&](HostGroup& host) {
+  run_ranks(mode, 3, {.slot_bytes = 0, .use = Use::Rendezvous}, [&](HostGroup& host) {
     Rank rank(watch_in(host), connecting, 20'000);
     ErrorText error;
     if (host.rank() == 2) usleep(100'000);
@@ -75,7 +76,7 @@ void differences(Ranks mode) {
               contains(error, "b.ts:3"),
           "%s", error.text);
   });
-  run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
+  run_watchdog(mode, 2, [](Rank& rank, HostGroup& host) {
     ErrorText error;
     const int64_t sizes[] = {1 + host.rank(), 2 - host.rank()};
     CollectiveCall call = {};
@@ -87,7 +88,7 @@ void differences(Ranks mode) {
     CHECK(contains(error, "all_gather of 3 float64 at c.ts:1 with other sizes per rank"), "%s",
           error.text);
   });
-  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
+  run_watchdog(mode, 3, [](Rank& rank, HostGroup& host) {
     ErrorText error;
     const int64_t sends[] = {1, 2, 3}, receives[] = {1 + host.rank(), 1 + host.rank(),
                                                      host.rank() == 0 ? 4 : 1 + host.rank()};
@@ -103,13 +104,13 @@ void differences(Ranks mode) {
                    "which expects 32"),
           "%s", error.text);
   });
-  end_group(label(mode, "watched devices: calls that differ"));
+  end_group(label(mode, "shm watchdog: mismatched calls"));
 }
 
-// What moves the same bytes is the same, as between hosts; so is what no device can do, and what
-// each rank has of its own.
+// Calls that move the same bytes agree, as between hosts; so do operations that no device supports,
+// and sizes that may differ per rank.
 void agreement(Ranks mode) {
-  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
+  run_watchdog(mode, 3, [](Rank& rank, HostGroup& host) {
     ErrorText error;
     for (int i = 0; i < 3000; i++) {
       if (i % 1000 == host.rank()) usleep(1000);
@@ -127,16 +128,16 @@ void agreement(Ranks mode) {
       CHECK(rank.run(call, "all_to_all", "", &error).ok(), "%s", error.text);
     CHECK(rank.sum(4, &error).ok(), "%s", error.text);
     usleep(150'000);
-    CHECK(kWatchedEngine.failure(rank.member, &error).ok(), "%s", error.text);
+    CHECK(kWatchdogEngine.failure(rank.member, &error).ok(), "%s", error.text);
   });
-  end_group(label(mode, "watched devices: calls that agree"));
+  end_group(label(mode, "shm watchdog: matching calls"));
 }
 
 // The ranks 7, 5 and 6 of the world.
 void numbers(Ranks mode) {
   Options options;
-  options.roster = {"turned", {7, 5, 6}};
-  run_watched(
+  options.group_info = {"turned", {7, 5, 6}};
+  run_watchdog(
       mode, 3,
       [](Rank& rank, HostGroup& host) {
         ErrorText error;
@@ -152,7 +153,7 @@ void numbers(Ranks mode) {
               "%s", error.text);
       },
       20'000, options);
-  run_watched(
+  run_watchdog(
       mode, 3,
       [](Rank& rank, HostGroup& host) {
         ErrorText error;
@@ -166,12 +167,12 @@ void numbers(Ranks mode) {
               "%s", error.text);
       },
       20'000, options);
-  end_group(label(mode, "watched devices: ranks by their numbers in the world"));
+  end_group(label(mode, "shm watchdog: world ranks in errors"));
 }
 
-// What it has sent for the second call is not to be taken by those that come to it later.
+// Ranks that reach the second call later must not use what the rank sent for it.
 void early_leave(Ranks mode) {
-  run_watched(
+  run_watchdog(
       mode, 2,
       [](Rank& rank, HostGroup& host) {
         ErrorText error;
@@ -187,11 +188,11 @@ void early_leave(Ranks mode) {
         CHECK(contains(error, "(call 2 of the group) at a.ts:9"), "%s", error.text);
       },
       200);
-  end_group(label(mode, "watched devices: a rank that leaves early"));
+  end_group(label(mode, "shm watchdog: a rank leaves early"));
 }
 
 void absence(Ranks mode) {
-  run_watched(
+  run_watchdog(
       mode, 3,
       [](Rank& rank, HostGroup& host) {
         ErrorText error;
@@ -218,7 +219,7 @@ void absence(Ranks mode) {
       300);
   Devices* stuck = new_devices();
   stuck->never_done.store(1);
-  run_ranks(mode, 2, {.slot_bytes = 0, .use = Use::Meeting}, [&](HostGroup& host) {
+  run_ranks(mode, 2, {.slot_bytes = 0, .use = Use::Rendezvous}, [&](HostGroup& host) {
     Rank rank(watch_in(host), stuck, 200);
     ErrorText error;
     Status status = rank.sum(12, &error);
@@ -227,7 +228,7 @@ void absence(Ranks mode) {
               contains(error, "rank 1 has not come") || contains(error, "rank 0 has not come"),
           "%s", error.text);
   });
-  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
+  run_watchdog(mode, 3, [](Rank& rank, HostGroup& host) {
     ErrorText error;
     CHECK(rank.sum(2, &error).ok(), "%s", error.text);
     if (host.rank() == 1) return rank.leave();
@@ -238,22 +239,22 @@ void absence(Ranks mode) {
                    "a.ts:9 (call 1)"),
           "%s", error.text);
   });
-  end_group(label(mode, "watched devices: ranks that do not come"));
+  end_group(label(mode, "shm watchdog: missing ranks"));
 }
 
 void aborts(Ranks mode) {
-  run_watched(mode, 4, [](Rank& rank, HostGroup& host) {
+  run_watchdog(mode, 4, [](Rank& rank, HostGroup& host) {
     ErrorText error;
     Status status = kOk;
     if (host.rank() != 3) status = rank.sum(20, &error);
     CHECK(status.ok() || contains(error, "had enough"), "%s", error.text);
-    if (host.rank() == 3) kWatchedEngine.abort(rank.member, "rank 3 has had enough");
+    if (host.rank() == 3) kWatchdogEngine.abort(rank.member, error_text("rank 3 has had enough"));
     if (status.ok()) CHECK(rank.wait_for_failure(&status, &error) < 2, "it took long");
     CHECK(status.code == Code::Closed && contains(error, "rank 3 has had enough"), "%s",
           error.text);
   });
-  // The call that waits is named.
-  run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
+  // The error names the call that waits.
+  run_watchdog(mode, 2, [](Rank& rank, HostGroup& host) {
     ErrorText error;
     Status status = kOk;
     CHECK(rank.sum(2, &error).ok(), "%s", error.text);
@@ -264,48 +265,48 @@ void aborts(Ranks mode) {
             error.text);
     } else {
       usleep(200'000);
-      kWatchedEngine.abort(rank.member, "rank 1 gives up");
+      kWatchdogEngine.abort(rank.member, error_text("rank 1 gives up"));
     }
   });
-  // What is done stays done when another rank gives up afterwards.
-  run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
+  // Finished calls stay valid when another rank gives up afterwards.
+  run_watchdog(mode, 2, [](Rank& rank, HostGroup& host) {
     ErrorText error;
     CHECK(rank.sum(2, &error).ok(), "%s", error.text);
     usleep(100'000);
-    if (host.rank() == 1) kWatchedEngine.abort(rank.member, "rank 1 gives up");
+    if (host.rank() == 1) kWatchdogEngine.abort(rank.member, error_text("rank 1 gives up"));
     usleep(300'000);
     if (host.rank() == 0) {
-      CHECK(kWatchedEngine.failure(rank.member, &error).ok(), "a result that was there is lost: %s",
-            error.text);
+      CHECK(kWatchdogEngine.failure(rank.member, &error).ok(),
+            "a result that was there is lost: %s", error.text);
       CHECK(!rank.sum(2, &error).ok() && contains(error, "has failed before: rank 1 gives up"),
             "%s", error.text);
     }
   });
-  run_watched(mode, 2, [](Rank& rank, HostGroup&) {  // a device that fails
+  run_watchdog(mode, 2, [](Rank& rank, HostGroup&) {  // a device that fails
     ErrorText error;
     Status status = rank.sum(2, &error, DType::Bool);
     CHECK(!status.ok() && contains(error, "on rank ") && contains(error, "broken"), "%s",
           error.text);
   });
-  end_group(label(mode, "watched devices: abort"));
+  end_group(label(mode, "shm watchdog: abort"));
 }
 
 void killed() {
-  Board* board = new_board();
+  Progress* registry = new_progress();
   const auto meanwhile = [&](const std::vector<int>& pids) {
-    wait_for(board->ready, 3);
+    wait_for(registry->ready, 3);
     kill(pids[1], SIGKILL);
   };
   Options options;
   options.meanwhile = meanwhile;
   options.killed = 1 << 1;
-  run_watched(
+  run_watchdog(
       Ranks::Processes, 3,
-      [board](Rank& rank, HostGroup& host) {
+      [registry](Rank& rank, HostGroup& host) {
         ErrorText error;
         CHECK(rank.sum(2, &error).ok(), "%s", error.text);
         if (host.rank() != 1) CHECK(rank.sum(20, &error).ok(), "%s", error.text);
-        board->ready++;
+        registry->ready++;
         if (host.rank() == 1) usleep(10'000'000);
         const int64_t begin = now_ns();
         Status status = kOk;
@@ -317,7 +318,7 @@ void killed() {
               "%s", error.text);
       },
       20'000, options);
-  end_group("processes: watched devices: SIGKILL");
+  end_group("processes: shm watchdog: SIGKILL");
 }
 
 }  // namespace
@@ -333,8 +334,8 @@ void test_watch(Ranks mode) {
 }
 
 void bench_watch(int32_t size) {
-  run_ranks(Ranks::Processes, size, {.slot_bytes = 0, .use = Use::Meeting}, [](HostGroup& host) {
-    WatchGroup watch(host.region(), host.rank());
+  run_ranks(Ranks::Processes, size, {.slot_bytes = 0, .use = Use::Rendezvous}, [](HostGroup& host) {
+    ShmWatchdog watch(host.region(), host.rank());
     ErrorText error;
     CollectiveCall call = {};
     call.kind = Collective::AllReduce;
