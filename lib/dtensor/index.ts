@@ -1,4 +1,4 @@
-/** What is public of distributed tensors. */
+/** The public API of distributed tensors. */
 
 export { Partial, Placement, type ReduceOpName, Replicate, Shard } from '../core/placement.js';
 export { AsyncCollectiveTensor, waitTensor } from './async-collective-tensor.js';

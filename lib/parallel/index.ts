@@ -1,2 +1,2 @@
-/** What is public of parallel training. */
+/** The public API of parallel training. */
 export * from './tensor-parallel/index.js';
