@@ -18,7 +18,7 @@ const tellsOf =
     error instanceof IndexError && error.message.includes(`index ${index} `);
 
 describe('events', () => {
-  it('are freed by whoever made them', () => {
+  it('are freed by the thread that created them', () => {
     const [a, b] = [newStream(), newStream()];
     let alive = 0;
     const { eventCreate, eventDestroy } = addon;
@@ -32,7 +32,7 @@ describe('events', () => {
     }
   });
 
-  it('stay when another id is destroyed', () => {
+  it('stay alive when another id is destroyed', () => {
     const id = addon.eventCreate(0, false);
     addon.eventDestroy(id + 2 ** 32);
     assert.equal(addon.eventQuery(id), true);
@@ -42,7 +42,7 @@ describe('events', () => {
 });
 
 describe('an event behind work that failed', () => {
-  it('throws where it is waited for, and where its time is asked for, until it is recorded anew', () => {
+  it('throws from waits and from elapsed times until it is recorded again', () => {
     const s = newStream();
     const [begin, end] = [timed(), timed()];
     begin.record(s);
@@ -58,7 +58,7 @@ describe('an event behind work that failed', () => {
     assert.ok(begin.elapsedTime(end) >= 0);
   });
 
-  it('tells of that failure only, and leaves a later one to who asks for it', async () => {
+  it('reports that failure only, and not a later one', async () => {
     const s = newStream();
     const end = timed();
     failLater(s);
@@ -72,7 +72,7 @@ describe('an event behind work that failed', () => {
     assert.throws(() => s.synchronize(), tellsOf(55));
   });
 
-  it('leaves the stream to whoever has it next', () => {
+  it('leaves the stream usable for the next owner', () => {
     const s = newStream();
     const end = timed();
     failLater(s);
@@ -85,7 +85,7 @@ describe('an event behind work that failed', () => {
     assert.throws(() => next.synchronize(), tellsOf(55));
   });
 
-  it('does not wait for what came after it', async () => {
+  it('does not wait for later work', async () => {
     const [s, other] = [newStream(), newStream()];
     const [end, late] = [timed(), timed()];
     const x = ones([1500, 1500]);
@@ -102,7 +102,7 @@ describe('an event behind work that failed', () => {
     x.dispose();
   });
 
-  it('hands the failure on to a stream that waits for it', () => {
+  it('passes the failure to a stream that waits for it', () => {
     const [s, other] = [newStream(), newStream()];
     const [middle, end] = [timed(), timed()];
     failLater(s);
@@ -116,7 +116,7 @@ describe('an event behind work that failed', () => {
 });
 
 describe('an event that is recorded without naming a stream', () => {
-  it('is of the stream that the innermost cuda.stream names', async () => {
+  it('belongs to the stream of the innermost cuda.stream', async () => {
     const [outer, s] = [newStream(), newStream()];
     const end = timed();
     const x = ones([1500, 1500]);
@@ -137,7 +137,7 @@ describe('an event that is recorded without naming a stream', () => {
 });
 
 describe('the time between events', () => {
-  it('is refused where one was made without enableTiming', () => {
+  it('is refused if one event was created without enableTiming', () => {
     const s = newStream();
     const [begin, end] = [timed(), new cuda.Event()];
     begin.record(s);
@@ -146,7 +146,7 @@ describe('the time between events', () => {
     assert.throws(() => end.elapsedTime(begin), /enableTiming/);
   });
 
-  it('is refused where one was not recorded', () => {
+  it('is refused if one event was not recorded', () => {
     const [begin, end] = [timed(), timed()];
     assert.throws(() => begin.elapsedTime(end), DeviceError);
     begin.record(newStream());

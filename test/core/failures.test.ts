@@ -29,7 +29,7 @@ const isLost = (error: unknown): boolean =>
   /gather/.test(error.message);
 
 describe('after a command has failed on its stream', () => {
-  it('the next value that is asked for is refused with the failure', () => {
+  it('the next read throws the failure', () => {
     const good = tensor([1, 2, 3]);
     busy();
     failsLater();
@@ -37,7 +37,7 @@ describe('after a command has failed on its stream', () => {
     assert.deepEqual(good.tolist(), [1, 2, 3]);
   });
 
-  it('results that were skipped cannot be read, in place or new', () => {
+  it('skipped results cannot be read, whether in place or new', () => {
     const p = ones([100_000]);
     const q = ones([2]);
     busy();
@@ -51,7 +51,7 @@ describe('after a command has failed on its stream', () => {
     assert.deepEqual(q.add(1).tolist(), [2, 2]);
   });
 
-  it('a tensor that is written anew has a value again, one that is written in part has not', () => {
+  it('a tensor that is overwritten has a value again, and one that is written in part has none', () => {
     const p = ones([100_000]);
     busy();
     const bad = failsLater();
@@ -63,7 +63,7 @@ describe('after a command has failed on its stream', () => {
     assert.deepEqual(p.narrow(0, 0, 2).add(1).tolist(), [4, 4]);
   });
 
-  it('every pending read of what was skipped is rejected', async () => {
+  it('every pending read of a skipped result is rejected', async () => {
     busy();
     const good = full([20_000], 3);
     await good.read();
@@ -78,7 +78,7 @@ describe('after a command has failed on its stream', () => {
     assert.equal((await good.read())[0], 3);
   });
 
-  it('what is computed later is not touched by it', async () => {
+  it('later results are right', async () => {
     busy();
     await assert.rejects(failsLater().read(), isIndexError);
     assert.deepEqual(ones([3]).mul(2).tolist(), [2, 2, 2]);

@@ -10,7 +10,7 @@ type Resizable = new (
 ) => ArrayBuffer & { resize(bytes: number): void };
 
 describe('a tensor over an ArrayBuffer', () => {
-  it('is refused where the buffer may lose its memory, or is not one', () => {
+  it('is refused over a buffer that may lose its memory, and over what is no buffer', () => {
     const resizable = new (ArrayBuffer as unknown as Resizable)(64, { maxByteLength: 128 });
     assert.throws(() => fromBlob(new Float32Array(resizable)), /resizable/);
     assert.throws(() => fromBlob(new Float32Array(new SharedArrayBuffer(64))), /SharedArrayBuffer/);
@@ -19,7 +19,7 @@ describe('a tensor over an ArrayBuffer', () => {
     assert.throws(() => fromBlob(gone), /detached/);
   });
 
-  it('is refused over a resizable buffer that says it is none', () => {
+  it('is refused over a resizable buffer that claims a fixed size', () => {
     const resizable = new (ArrayBuffer as unknown as Resizable)(64, { maxByteLength: 128 });
     Object.defineProperty(resizable, 'resizable', { value: false });
     assert.throws(() => fromBlob(new Float32Array(resizable)), /resizable/);
@@ -54,10 +54,10 @@ describe('a tensor over an ArrayBuffer', () => {
       });
     }
   }
-  it('is refused over a disguised buffer before that can be resized', () =>
+  it('is refused over a disguised buffer before it can be resized', () =>
     assert.deepEqual(whenItGoes('resized', 'read'), { error: 'ERR_ARGUMENT' }));
 
-  it('shows what an in-place op wrote as soon as the op was called', () => {
+  it('has the values of an in-place op as soon as the op returns', () => {
     const x = ones([600, 600]);
     const busy = x.matmul(x);
     const array = new Float32Array(100_000);
@@ -66,7 +66,7 @@ describe('a tensor over an ArrayBuffer', () => {
     assert.ok(array.every((value) => value === 600));
   });
 
-  it('gives an op the values of the call, whatever is written to the array then', () => {
+  it('gives an op the values at the time of its call, whatever is written to the array later', () => {
     const x = ones([600, 600]);
     const busy = x.matmul(x);
     const array = new Float32Array(100_000).fill(1);
@@ -75,14 +75,14 @@ describe('a tensor over an ArrayBuffer', () => {
     assert.equal(sum.max().item(), 601);
   });
 
-  it('is a copy where asTensor is asked for one over a resizable buffer', () => {
+  it('is a copy if asTensor gets a resizable buffer', () => {
     const resizable = new (ArrayBuffer as unknown as Resizable)(8, { maxByteLength: 128 });
     const t = asTensor(new Float32Array(resizable).fill(3));
     resizable.resize(0);
     assert.deepEqual(t.tolist(), [3, 3]);
   });
 
-  it('says so when the buffer was transferred away', async () => {
+  it('names the cause when its buffer was transferred', async () => {
     const array = new Float32Array([1, 2, 3]);
     const t = fromBlob(array);
     assert.deepEqual(t.add(1).tolist(), [2, 3, 4]);

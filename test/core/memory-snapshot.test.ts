@@ -49,7 +49,7 @@ describe('memory.snapshot', () => {
     assert.equal(memory.snapshot().storages.filter((s) => s.bytes === 4 * 7919).length, 0);
   });
 
-  it('knows op, shape and dtype of what was made while recording', () => {
+  it('has op, shape and dtype of storages that were allocated while recording', () => {
     const before = zeros([10_007]);
     memory.recordHistory();
     const made = ones([13, 1013], { dtype: float64 });
@@ -66,7 +66,7 @@ describe('memory.snapshot', () => {
     for (const t of [before, made, sum, values, joined]) t.dispose();
   });
 
-  it('does not take an in-place change for the making', () => {
+  it('does not count an in-place change as an allocation', () => {
     const t = zeros([10_009]);
     memory.recordHistory();
     t.add_(1);
@@ -74,7 +74,7 @@ describe('memory.snapshot', () => {
     t.dispose();
   });
 
-  it('tells memory of ArrayBuffers from the allocator', () => {
+  it('distinguishes memory of ArrayBuffers from the allocator', () => {
     memory.recordHistory();
     const t = fromBlob(new Float32Array(10_039));
     assert.deepEqual(storageOf(t), {
@@ -85,7 +85,7 @@ describe('memory.snapshot', () => {
     t.dispose();
   });
 
-  it('forgets what is gone', () => {
+  it('drops freed storages', () => {
     memory.recordHistory();
     for (let step = 0; step < 200; step++)
       scope(() => Array.from({ length: 100 }, () => zeros([3])).length);

@@ -47,7 +47,7 @@ describe('when memory runs out', () => {
     stages = JSON.parse(stdout) as Stages;
   });
 
-  it('caches are freed first, and where that is enough no garbage is collected', () => {
+  it('the allocator frees caches first, and collects no garbage if that is enough', () => {
     const { cachedBefore, afterCache } = stages;
     assert.ok(
       cachedBefore.reserved >= 28 * MIB,
@@ -57,7 +57,7 @@ describe('when memory runs out', () => {
     assert.deepEqual([cachedBefore.tokens, afterCache.tokens], [1, 1]);
   });
 
-  it('garbage is collected next', () => {
+  it('the allocator collects garbage next', () => {
     const { garbageBefore, afterGarbage } = stages;
     assert.equal(garbageBefore.tokens, 6);
     assert.ok(afterGarbage.retries > garbageBefore.retries);
@@ -85,7 +85,7 @@ describe('when memory runs out', () => {
     );
   });
 
-  it('nothing is lost by it', () => {
+  it('all live tensors keep their values', () => {
     assert.equal(stages.total, 12 * MIB);
   });
 });

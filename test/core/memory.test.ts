@@ -17,7 +17,7 @@ import { assertFlat } from './flat-memory.js';
 const allocated = (): number => memory.stats().allocatedBytes;
 
 describe('scope', () => {
-  it('frees what was made inside, to the byte, and keeps what is returned', () => {
+  it('frees the tensors created inside, to the byte, and keeps returned ones', () => {
     memory.collect();
     const before = allocated();
     const kept = scope(() => ones([1000]).add(1).mul(2));
@@ -26,7 +26,7 @@ describe('scope', () => {
     assert.equal(allocated(), before);
   });
 
-  it('ends with its block where `using` opened it, and frees what scopes inside left open', () => {
+  it('ends with its `using` block, and ends inner scopes that are still open', () => {
     memory.collect();
     const before = allocated();
     const outer = scope();
@@ -41,7 +41,7 @@ describe('scope', () => {
     assert.equal(allocated(), before);
   });
 
-  it('says so when a tensor is used after its scope ended', () => {
+  it('names the ended scope when one of its tensors is used', () => {
     let leaked = ones([1]);
     scope(() => {
       leaked = ones([3]);
@@ -52,7 +52,7 @@ describe('scope', () => {
     );
   });
 
-  it('lets dispose() free what was read before', async () => {
+  it('lets dispose() free a tensor that was read before', async () => {
     memory.collect();
     const before = allocated();
     const t = ones([2, 3]);
@@ -77,7 +77,7 @@ describe('scope', () => {
     assert.equal(memory.stats().allocatedBytes, before);
   });
 
-  it('frees the gradients of leaves that it frees, also when scopes inside made them', () => {
+  it('frees the gradients of leaves that it frees, also those from inner scopes', () => {
     const before = memory.stats().allocatedBytes;
     scope(() => {
       const x = ones([1000]).requiresGrad_();
@@ -118,7 +118,7 @@ describe('scope', () => {
     assert.equal(allocated(), before);
   });
 
-  it('lets keep() take a tensor out', () => {
+  it('releases a tensor that is passed to keep()', () => {
     let kept = ones([1]);
     scope(() => {
       kept = keep(ones([3]).add(1));
@@ -128,7 +128,7 @@ describe('scope', () => {
 });
 
 describe('the garbage collector', () => {
-  it('keeps a synchronous loop that frees nothing by hand flat', () => {
+  it('keeps the memory of a synchronous loop without dispose() flat', () => {
     memory.collect();
     memory.resetPeak();
     for (let i = 0; i < 2000; i++) ones([262144]).add(1);
@@ -138,13 +138,13 @@ describe('the garbage collector', () => {
     );
   });
 
-  it('gives 200 MiB of dropped results back to the system', async function () {
+  it('returns 200 MiB of dropped results to the system', async function () {
     this.timeout(60000);
     const { keptMiB } = await runProgram<{ keptMiB: number }>('core/programs/dropped-tensors');
     assert.ok(keptMiB <= 15, `${keptMiB.toFixed(1)} MiB kept`);
   });
 
-  it('keeps an eager training loop of 20,000 steps without scopes flat', async function () {
+  it('keeps the memory of 20,000 eager training steps without scopes flat', async function () {
     this.timeout(120000);
     assertFlat(await runProgram('core/programs/training-loop', 'cpu', '20000'));
   });

@@ -16,8 +16,8 @@ import {
 import { skipBecause } from '../skip.js';
 import { newStream } from './on-streams.js';
 
-describe('a tensor whose first use is on another stream than the one it was made on', () => {
-  it('waits for what still reads the memory that it got', () => {
+describe('a tensor that is first used on another stream than that of its creation', () => {
+  it('waits for earlier readers of its memory', () => {
     const n = 1024;
     const side = new cuda.Stream({ device: 'cpu' });
     const halves = zeros([n, n]).fill_(0.5);
@@ -54,7 +54,7 @@ describe('recordStream', () => {
     assert.ok(memory.stats().allocatedBytes <= kept - 16 * MIB);
   });
 
-  it('refuses what is no stream, and tensors and streams that were disposed', () => {
+  it('refuses a value that is no stream, and disposed tensors and streams', () => {
     const x = ones([2]);
     assert.throws(() => x.recordStream(3 as never), ArgumentError);
     const gone = new cuda.Stream({ device: 'cpu' });
@@ -82,13 +82,13 @@ function use(s: cuda.Stream, value: number): Tensor {
   return cuda.stream(s, () => full([300, 300], value).mul(2));
 }
 
-describe('a stream that is let go of', () => {
+describe('a stream that is disposed or dropped', () => {
   before(function () {
     if (!existsSync('/proc/self/status')) skipBecause(this, 'no /proc to count threads in');
     use(newStream(), 1).dispose();
   });
 
-  it('ends its thread when it is disposed, and what was made on it stays', async () => {
+  it('ends its thread when it is disposed, and keeps the tensors created on it', async () => {
     const before = threads();
     const streams = Array.from({ length: 30 }, newStream);
     const made = streams.map(use);
@@ -103,13 +103,13 @@ describe('a stream that is let go of', () => {
     for (const t of made) t.mul_(2).dispose();
   });
 
-  it('ends its thread when it is garbage', async () => {
+  it('ends its thread when it is garbage collected', async () => {
     const before = threads();
     for (let i = 0; i < 30; i++) use(newStream(), i).dispose();
     await threadsFallTo(before + 1, () => memory.collect());
   });
 
-  it('does what it was given before, without making anybody wait', async () => {
+  it('finishes its queued work without blocking', async () => {
     const s = newStream();
     const x = ones([1200, 1200]);
     const product = cuda.stream(s, () => x.mm(x).mm(x));
@@ -117,7 +117,7 @@ describe('a stream that is let go of', () => {
     assert.equal(product.amax().item(), 1200 * 1200);
   });
 
-  it('is refused afterwards, and may be disposed again', () => {
+  it('is refused after that, and can be disposed twice', () => {
     const s = newStream();
     s[Symbol.dispose]();
     s.dispose();
@@ -126,7 +126,7 @@ describe('a stream that is let go of', () => {
     assert.throws(() => new cuda.Event().record(s), FreedError);
   });
 
-  it('leaves its place to the next', () => {
+  it('gives its slot to the next stream', () => {
     const ids = new Set<number>();
     for (let i = 0; i < 50; i++) {
       const s = newStream();
@@ -140,7 +140,7 @@ describe('a stream that is let go of', () => {
 });
 
 describe('cuda.stream', () => {
-  it('refuses an asynchronous function, and puts the stream back', async () => {
+  it('refuses an asynchronous function, and restores the stream', async () => {
     const s = newStream();
     const before = ones([1]).device.currentStream;
     assert.throws(() => cuda.stream(s, async () => 1), ArgumentError);
