@@ -8,19 +8,47 @@
  * option, ? nothing more half of the time, k `{ keepdim }`, a `{ alpha }`, other words of options
  * in braces: `{descending:f}`.
  */
-const unary =
-  'exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh asinh acosh atanh erf erfc neg abs square sign floor ceil round trunc relu sigmoid tanh silu bitwiseNot';
-const tests = 'isnan isinf isfinite logicalNot';
-const binary =
-  'mul floorDivide remainder fmod pow maximum minimum atan2 eq ne lt le gt ge logicalAnd logicalOr logicalXor bitwiseAnd bitwiseOr bitwiseXor bitwiseLeftShift bitwiseRightShift';
+import { allOps } from '../../lib/core/op.js';
+import { bool, Tensor } from '../../lib/index.js';
+import { allComposites } from '../../lib/ops/composite.js';
+
 const inPlace = (names: string): string[] => names.split(' ').flatMap((name) => [name, `${name}_`]);
 const each = (names: readonly string[], kinds: string): [string, string][] =>
   names.map((name) => [name, kinds]);
 
+/** Pointwise ops of the table that tensors have as methods, with the twins in place. */
+function pointwise(arity: 1 | 2): string[] {
+  return allOps()
+    .filter((op) => op.pointwise?.arity === arity)
+    .flatMap(({ name }) => [name, `${name}_`])
+    .filter((name) => name in Tensor.prototype);
+}
+
+/** The kind of an argument, as a sample has it; null where there is none. */
+function kindOf(value: unknown): string | null {
+  if (value instanceof Tensor)
+    return value.dtype === bool ? 'm' : value.dtype.isFloatingPoint ? 'l' : 'i';
+  if (typeof value === 'boolean') return 'f';
+  if (typeof value === 'number') return Number.isInteger(value) ? 'n' : 'x';
+  if (!Array.isArray(value)) return null;
+  return value.every((each) => typeof each === 'number') ? 's' : null;
+}
+
+/** Compositions that are methods, with the kinds of their first sample. */
+function compositions(): [string, string][] {
+  return allComposites().flatMap(({ name, method, inPlace, samples }) => {
+    const [, ...args] = samples()[0] ?? [];
+    const kinds = args.map(kindOf);
+    if (!method || kinds.includes(null)) return [];
+    return each(inPlace ? [name, `${name}_`] : [name], kinds.join(''));
+  });
+}
+
 /** Name and argument kinds; the receiver or first operand is always a tensor, and not written. */
 export const methods: readonly [name: string, kinds: string][] = [
-  ...each([...inPlace(unary), ...tests.split(' ')], ''),
-  ...each(inPlace(binary), 'o'),
+  ...each(pointwise(1), ''),
+  ...each(pointwise(2), 'o'),
+  ...compositions(),
   ...each(inPlace('add sub'), 'o?a'),
   ...each(inPlace('div'), 'o?{roundingMode:R}'),
   ...each(['where'], 'mo'),
