@@ -100,7 +100,7 @@ function bytesOf(input: Tensor): number {
   )
     return input.numel() * input.dtype.itemsize;
   throw new ShardingError(
-    `asStrided: expected a plain tensor or a contiguous one, got a view of a tensor held as ${sharding.spec}, whose parts have memory of their own. Use narrow, select, t or unfold, or toLocal() first.`,
+    `asStrided: expected a plain tensor or a contiguous one, got a view of a tensor placed as ${sharding.spec}, whose shards have memory of their own. Use narrow, select, t or unfold, or toLocal() first.`,
     { op: 'asStrided' },
   );
 }

@@ -91,7 +91,7 @@ const isEven = (rows: readonly number[]): boolean => {
 };
 
 /** Of an all-gather of equal parts, since only its own is what the program gave. */
-const ownPart = remembered(
+const localShard = remembered(
   (count, rows) =>
     `(${count} of them its own, ${rows} along the gathered dim)\nWhere parts differ along the gathered dim, give functional.allGatherTensor the sizes of all ranks, { sizes }; along other dims they are the same.`,
 );
@@ -148,7 +148,7 @@ const allGatherOp: Op<Gathers> = defineOp({
   },
   compute: ([input], params) => {
     const { rows } = params;
-    const about = isEven(rows) ? ownPart(input.numel(), input.shape[0]) : '';
+    const about = isEven(rows) ? localShard(input.numel(), input.shape[0]) : '';
     return into('allGather', params, input, withRows(input, sum(rows)), {
       kind: 'allGather',
       counts: elements(rows, rowSize(input)),

@@ -143,15 +143,15 @@ function costOf(op: string, expression: string): PointwiseCost {
 
 /** The dtype that the operands are converted to. */
 function computeDtype(name: string, spec: PointwiseSpec, inputs: readonly Tensor[]): DType {
-  const meeting = resultType(spec.condition ? inputs.slice(1) : inputs);
-  if (spec.classes === 'F' && !meeting.isFloatingPoint) return getDefaultDtype();
-  if (spec.classes === 'I' && meeting.isFloatingPoint) {
+  const common = resultType(spec.condition ? inputs.slice(1) : inputs);
+  if (spec.classes === 'F' && !common.isFloatingPoint) return getDefaultDtype();
+  if (spec.classes === 'I' && common.isFloatingPoint) {
     throw new DtypeError(
       `${name}: expected integer or bool tensors, got ${inputs.map((t) => t.dtype.name).join(' and ')}`,
       { op: name },
     );
   }
-  return meeting;
+  return common;
 }
 
 function pointwiseMeta(name: string, spec: PointwiseSpec, inputs: readonly Tensor[]): OutputMeta {
@@ -246,10 +246,10 @@ function allFlat(inputs: readonly Tensor[], output: Tensor): boolean {
 function computeTypeOf(spec: PointwiseSpec, inputs: readonly Tensor[], output: Tensor): number {
   if (spec.result === 'SAME' && output.dtype.isFloatingPoint && allOfDtype(inputs, output.dtype))
     return output.dtype.computeType;
-  const meeting = resultType(spec.condition ? inputs.slice(1) : inputs);
-  if (spec.classes === 'F' && !meeting.isFloatingPoint)
+  const common = resultType(spec.condition ? inputs.slice(1) : inputs);
+  if (spec.classes === 'F' && !common.isFloatingPoint)
     return output.dtype === bool ? ComputeType.Float : output.dtype.computeType;
-  return meeting.computeType;
+  return common.computeType;
 }
 
 function allOfDtype(inputs: readonly Tensor[], dtype: DType): boolean {

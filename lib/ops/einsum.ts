@@ -36,14 +36,14 @@ export function einsum(
     throw unexpected('einsum', 'equation', "a string such as 'ij,jk->ik'", equation);
   requireTensors(tensors, 'einsum');
   const { inputs, output } = parse(equation, tensors);
-  const terms = inputs.map((labels, i) =>
+  const subscripts = inputs.map((labels, i) =>
     onDiagonal(equation, { tensor: tensors[i] as Tensor, labels }),
   );
-  checkSizes(equation, terms);
-  let acc = terms[0] as Labelled;
-  for (let i = 1; i < terms.length; i++) {
-    const later = new Set([...output, ...terms.slice(i + 1).flatMap((o) => o.labels)]);
-    acc = contract(acc, terms[i] as Labelled, later);
+  checkSizes(equation, subscripts);
+  let acc = subscripts[0] as Labelled;
+  for (let i = 1; i < subscripts.length; i++) {
+    const later = new Set([...output, ...subscripts.slice(i + 1).flatMap((o) => o.labels)]);
+    acc = contract(acc, subscripts[i] as Labelled, later);
   }
   const dropped = acc.labels.flatMap((l, i) => (output.includes(l) ? [] : [i]));
   const kept = acc.labels.filter((l) => output.includes(l));
@@ -56,23 +56,25 @@ function parse(
   tensors: readonly Tensor[],
 ): { inputs: string[][]; output: string[] } {
   const [left, right, ...more] = equation.replace(/\s+/g, '').split('->');
-  const terms = (left ?? '').split(',');
+  const subscripts = (left ?? '').split(',');
   const bad =
     more.length > 0 ||
-    terms.some((t) => !/^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/.test(t)) ||
+    subscripts.some((t) => !/^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/.test(t)) ||
     (right !== undefined && !/^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/.test(right));
   if (bad) throw new ArgumentError(`einsum: malformed equation "${equation}"`, { equation });
-  if (terms.length !== tensors.length)
+  if (subscripts.length !== tensors.length)
     throw new ArgumentError(
-      `einsum: "${equation}" names ${terms.length} operands, ${tensors.length} were given`,
+      `einsum: "${equation}" names ${subscripts.length} operands, ${tensors.length} were given`,
       { equation },
     );
   const ellipsis = Math.max(
     0,
-    ...terms.map((t, i) => (t.includes('...') ? (tensors[i] as Tensor).ndim - (t.length - 3) : 0)),
+    ...subscripts.map((t, i) =>
+      t.includes('...') ? (tensors[i] as Tensor).ndim - (t.length - 3) : 0,
+    ),
   );
-  const spread = (term: string, count: number): string[] => {
-    const [before, after] = term.split('...') as [string, string | undefined];
+  const spread = (subscript: string, count: number): string[] => {
+    const [before, after] = subscript.split('...') as [string, string | undefined];
     if (after === undefined) return [...before];
     return [
       ...before,
@@ -80,7 +82,7 @@ function parse(
       ...after,
     ];
   };
-  const inputs = terms.map((t, i) => spread(t, (tensors[i] as Tensor).ndim - (t.length - 3)));
+  const inputs = subscripts.map((t, i) => spread(t, (tensors[i] as Tensor).ndim - (t.length - 3)));
   inputs.forEach((labels, i) => {
     const t = tensors[i] as Tensor;
     if (labels.length !== t.ndim)

@@ -49,8 +49,8 @@ export function checkPair(
 ): void {
   requirePair(input, target, op, argument);
   checkReduction(op, reduction);
-  const meeting = promoteTypes(input.dtype, target.dtype);
-  if (!meeting.isFloatingPoint && (reduction === 'mean' || meeting === bool))
+  const common = promoteTypes(input.dtype, target.dtype);
+  if (!common.isFloatingPoint && (reduction === 'mean' || common === bool))
     throw new DtypeError(
       `${op}: expected floating point tensors, got ${input.dtype.name} and ${target.dtype.name}; convert one with .float()`,
       { op },

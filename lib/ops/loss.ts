@@ -161,12 +161,12 @@ export const smoothL1Loss = defineComposite(
       if (beta === 0) return l1Loss(x, y, { reduction });
       const difference = x.sub(y);
       const distance = difference.abs();
-      const far = distance.ge(beta);
-      // an infinite square would spoil the gradient of what is far
-      const near = where(far, 0, difference)
+      const beyond = distance.ge(beta);
+      // an infinite square would spoil the gradient beyond beta
+      const near = where(beyond, 0, difference)
         .square() // of the difference, whose slope at 0 is 1
         .mul(0.5 / beta);
-      return reduceElements(where(far, distance.sub(beta / 2), near), reduction);
+      return reduceElements(where(beyond, distance.sub(beta / 2), near), reduction);
     },
   ),
   {

@@ -134,8 +134,8 @@ export function inFloats(
   other: Tensor,
   compose: (x: Tensor, y: Tensor) => Tensor,
 ): Tensor {
-  const meeting = resultType([input, other]);
-  const dtype = meeting.isFloatingPoint ? meeting : getDefaultDtype();
+  const common = resultType([input, other]);
+  const dtype = common.isFloatingPoint ? common : getDefaultDtype();
   const wide = dtype.itemsize === 2 ? float32 : dtype;
   const widened = (t: Tensor, beside: Tensor): Tensor =>
     t.storage === null ? beside.detach().newFull([], t.scalarValue, { dtype: wide }) : t.to(wide);

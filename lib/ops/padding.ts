@@ -71,13 +71,13 @@ export const pad = defineComposite(
 /** Without what negative counts take away. */
 function withoutTaken(input: Tensor, dim: number, before: number, after: number): Tensor {
   const size = input.size(dim);
-  const [start, cut] = [Math.max(0, -before), Math.max(0, -after)];
-  if (start + cut > size)
+  const [start, end] = [Math.max(0, -before), Math.max(0, -after)];
+  if (start + end > size)
     throw new ShapeError(
       `pad: ${before} and ${after} take more than all of dim ${dim} of shape ${formatShape(input.shape)}`,
       { op: 'pad' },
     );
-  return input.narrow(dim, start, size - start - cut);
+  return input.narrow(dim, start, size - start - end);
 }
 
 function padConstant(

@@ -30,7 +30,7 @@ export function parallelOperands(
   const classDim = logits.shape.length === 1 ? 0 : 1;
   if (!sharding.spec.placements.some((placement) => placement.isShard(classDim))) {
     throw new ShardingError(
-      `${op}: lossParallel is on, but the logits are not cut along their classes (dim ${classDim}): ${sharding.spec}. Bring them to Shard(${classDim}): give the last layer ColwiseParallel({ useLocalOutput: false }), or leave lossParallel out.`,
+      `${op}: lossParallel is on, but the logits are not sharded along their classes (dim ${classDim}): ${sharding.spec}. Bring them to Shard(${classDim}): give the last layer ColwiseParallel({ useLocalOutput: false }), or leave lossParallel out.`,
       { op },
     );
   }

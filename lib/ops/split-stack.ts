@@ -29,7 +29,7 @@ export const tensorSplit = defineComposite(
   defineFunction(
     'tensorSplit(input, /, indicesOrSections, dim)',
     (input: Tensor, indicesOrSections: number | readonly number[], dim = 0): Tensor[] => {
-      return pieces('tensorSplit', input, indicesOrSections, dim);
+      return chunks('tensorSplit', input, indicesOrSections, dim);
     },
   ),
   {
@@ -40,7 +40,7 @@ export const tensorSplit = defineComposite(
   },
 );
 
-function pieces(
+function chunks(
   op: string,
   input: Tensor,
   sections: number | readonly number[],
@@ -59,8 +59,8 @@ function pieces(
     );
   }
   checkIntegers(op, 'sections', sections);
-  const cuts = [0, ...sections, size];
-  return cuts.slice(1).map((end, i) => input.slice(dim, cuts[i] as number, end));
+  const bounds = [0, ...sections, size];
+  return bounds.slice(1).map((end, i) => input.slice(dim, bounds[i] as number, end));
 }
 
 /** @throws ShapeError for too few dims, or a number of parts that does not divide the size */
@@ -96,7 +96,7 @@ export const hsplit = defineComposite(
       requireTensor(input, 'hsplit');
       const dim = input.ndim === 1 ? 0 : 1;
       requireEvenParts('hsplit', input, indicesOrSections, dim, 1);
-      return pieces('hsplit', input, indicesOrSections, dim);
+      return chunks('hsplit', input, indicesOrSections, dim);
     },
   ),
   { samples: () => [[matrix(), 2]] },
@@ -112,7 +112,7 @@ export const vsplit = defineComposite(
     'vsplit(input, /, indicesOrSections)',
     (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
       requireEvenParts('vsplit', input, indicesOrSections, 0, 2);
-      return pieces('vsplit', input, indicesOrSections, 0);
+      return chunks('vsplit', input, indicesOrSections, 0);
     },
   ),
   { samples: () => [[matrix(), [1]]] },

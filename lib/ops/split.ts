@@ -39,20 +39,20 @@ export const split = defineFunction(
     }
     let start = 0;
     return sizes.map((length) => {
-      const piece = narrow(input, at, start, length);
+      const chunk = narrow(input, at, start, length);
       start += length;
-      return piece;
+      return chunk;
     });
   },
 );
 
 /** Each is an object: a list of billions would end the process. */
-const MOST_PIECES = 2 ** 22;
+const MOST_CHUNKS = 2 ** 22;
 
-function checkPieces(op: string, count: number): void {
-  if (count > MOST_PIECES)
+function checkChunks(op: string, count: number): void {
+  if (count > MOST_CHUNKS)
     throw new ArgumentError(
-      `${op}: ${Math.ceil(count)} pieces are too many; at most ${MOST_PIECES} are made`,
+      `${op}: ${Math.ceil(count)} chunks are too many, expected at most ${MOST_CHUNKS}`,
       { op, count },
     );
 }
@@ -71,14 +71,14 @@ function evenSizes(total: number, size: number): number[] {
       op: 'split',
       size,
     });
-  checkPieces('split', total / size);
+  checkChunks('split', total / size);
   const sizes: number[] = [];
   for (let at = 0; at < total; at += size) sizes.push(Math.min(size, total - at));
   return sizes.length ? sizes : [0];
 }
 
 /**
- * At most `chunks` pieces of equal size (the last may be smaller) along a dim (0), as views; of an
+ * At most `chunks` chunks of equal size (the last may be smaller) along a dim (0), as views; of an
  * empty dim as many empty ones. Gradient: yes.
  *
  * @throws ArgumentError unless the count is a positive integer; ShapeError without dims; IndexError
@@ -100,8 +100,8 @@ export const chunk = defineFunction(
         given: input.shape,
       });
     const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
-    // PyTorch gives as many empty pieces as were asked for
-    if (total === 0) checkPieces('chunk', chunks);
+    // PyTorch gives as many empty chunks as were asked for
+    if (total === 0) checkChunks('chunk', chunks);
     if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
     return split(input, Math.ceil(total / chunks), dim);
   },
@@ -116,7 +116,7 @@ export const unbind = defineFunction(
   (input: Tensor, dim = 0): Tensor[] => {
     requireTensor(input, 'unbind');
     const at = wrapDim(dim, input.shape.length, 'unbind');
-    checkPieces('unbind', input.shape[at] ?? 0);
+    checkChunks('unbind', input.shape[at] ?? 0);
     if (input.shape.length === 0)
       throw new IndexError('unbind: a tensor without dims has no slices', { op: 'unbind' });
     return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
@@ -131,7 +131,7 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /** Pieces along a dim, as views; the same as {@link split}. */
     split: MethodOf<typeof split>;
-    /** At most `chunks` equal pieces, as views; the same as {@link chunk}. */
+    /** At most `chunks` equal chunks, as views; the same as {@link chunk}. */
     chunk: MethodOf<typeof chunk>;
     /** The slices along a dim, as views; the same as {@link unbind}. */
     unbind: MethodOf<typeof unbind>;

@@ -140,10 +140,10 @@ const squeezeOp: Op<Dims> = defineView({
   doc: 'Dims of size 1 left out.',
   sharding: squeezeRule,
   view: (input, { dims }) => {
-    const stays = (i: number): boolean => input.shape[i] !== 1 || !dims.includes(i);
+    const isKept = (i: number): boolean => input.shape[i] !== 1 || !dims.includes(i);
     return {
-      shape: input.shape.filter((_, i) => stays(i)),
-      strides: input.strides.filter((_, i) => stays(i)),
+      shape: input.shape.filter((_, i) => isKept(i)),
+      strides: input.strides.filter((_, i) => isKept(i)),
       offset: input.storageOffset,
     };
   },

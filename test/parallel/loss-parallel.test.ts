@@ -136,7 +136,7 @@ describe('lossParallel', () => {
         );
       refused(
         () => crossEntropy(distributeTensor(logits(), mesh, [Shard(0)]), targets()),
-        /the logits are not cut along their classes \(dim 1\): .*Shard\(0\).*ColwiseParallel/,
+        /the logits are not sharded along their classes \(dim 1\): .*Shard\(0\).*ColwiseParallel/,
       );
       refused(
         () => crossEntropy(cut, DTensor.fromLocal(logits().softmax(1), mesh)),
