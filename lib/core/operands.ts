@@ -131,7 +131,10 @@ function formatOperand(operand: Operand): string {
   ].filter((word) => word !== '');
   const words = [...(layout === 'strided' ? [] : [layout]), ...dtype];
   const list = count === null ? '' : `[${count}]`;
-  return `${name}${list}${optional ? '?' : ''}: ${words.join(' ')}${words.length > 0 ? ' ' : ''}${formatShape(shape)}`;
+  const text = formatShape(shape);
+  const space =
+    words.length === 0 || (letter !== null && !accumulated && text[0] === '[') ? '' : ' ';
+  return `${name}${list}${optional ? '?' : ''}: ${words.join(' ')}${space}${text}`;
 }
 
 function formatShape(shape: OperandShape): string {

@@ -102,7 +102,7 @@ describe('the operands of entries', () => {
     for (const { name, operands } of allOps()) {
       if (operands === null) continue;
       const contract = parseOperands(operands, name);
-      assert.deepEqual(parseOperands(formatOperands(contract), name), contract);
+      assert.equal(formatOperands(contract), operands);
       for (const relation of contract.relations) used.add(relation.name);
     }
     assert.deepEqual([...used].sort(), Object.keys(relations).sort());

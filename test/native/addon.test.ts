@@ -173,7 +173,7 @@ describe('the addon', () => {
   it('says which operands a kernel expects', () =>
     assert.throws(
       misfits['a matrix product whose inner sizes differ'] as () => void,
-      /the kernel matmul, which expects \(a: T \[b, m, k\], b: T \[b, k, n\], addend\?: T \[b, m, n\]\) -> \(y: T \[b, m, n\]\)/,
+      /the kernel matmul, which expects \(a: T\[b, m, k\], b: T\[b, k, n\], addend\?: T\[b, m, n\]\) -> \(y: T\[b, m, n\]\)/,
     ));
 
   it('refuses a target that is not a class, also in the backward pass', () => {
