@@ -5,7 +5,7 @@
  * index`, so a use after free is caught natively. Failures throw an `Error` whose `code` is one of
  * `NativeErrorCode`: in `guard.ts`, since native code itself throws nothing.
  */
-import type { NativeFailure, NativeReason } from './failure.js';
+import type { EncodedReason, NativeFailure } from './failure.js';
 
 /** A garbage-collection token: when it is collected, its storage is freed. */
 export type Token = object;
@@ -326,7 +326,7 @@ export interface Addon {
    * The present and later calls of the group fail with the reason on all ranks. `place`: the rank
    * of the group that gives up, mostly its own.
    */
-  abortGroup(member: number, reason: NativeReason, place: number): void;
+  abortGroup(member: number, reason: EncodedReason, place: number): void;
   /** Leaves the group after its calls so far. */
   leaveGroup(member: number): void;
 

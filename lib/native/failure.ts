@@ -49,3 +49,18 @@ export interface NativeReason {
     readonly where: string;
   }[];
 }
+
+/** A reason as the addon reads it: message, id, namesCreations, ranks, and calls in that order. */
+export type EncodedReason = readonly [
+  string,
+  number,
+  boolean,
+  readonly number[],
+  readonly (readonly [rank: number, op: string, where: string])[],
+];
+
+/** Encodes a reason in arrays, because the addon reads no properties of objects. */
+export function encodeReason(reason: NativeReason): EncodedReason {
+  const { message, id, namesCreations, ranks, calls } = reason;
+  return [message, id, namesCreations, ranks, calls.map(({ rank, op, where }) => [rank, op, where])];
+}

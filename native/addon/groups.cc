@@ -332,29 +332,28 @@ int32_t rank_value(napi_env env, napi_value value) {
   return rank >= 0 && rank <= INT32_MAX ? static_cast<int32_t>(rank) : 0;
 }
 
-// Reads a NativeReason of lib/native/failure.ts.
+// Reads what `encodeReason` of lib/native/failure.ts wrote. Elements of arrays are read, because
+// reading a property may run JavaScript that throws.
 void read_reason(napi_env env, napi_value given, ErrorText* reason) {
   Text text(*reason);
-  text.add("%s", string_argument(env, property(env, given, "message")).c_str());
-  const napi_value ranks = property(env, given, "ranks"), calls = property(env, given, "calls");
+  text.add("%s", string_argument(env, element(env, given, 0)).c_str());
+  const napi_value ranks = element(env, given, 3), calls = element(env, given, 4);
   const comm::GroupInfo world{"", {}};
   comm::DetailsWriter details(world);
-  napi_value each = nullptr;
   for (uint32_t i = 0; i < length_of(env, ranks); i++)
-    if (napi_get_element(env, ranks, i, &each) == napi_ok)
-      details.blame(rank_value(env, each), nullptr);
+    details.blame(rank_value(env, element(env, ranks, i)), nullptr);
   for (uint32_t i = 0; i < length_of(env, calls); i++) {
-    if (napi_get_element(env, calls, i, &each) != napi_ok) continue;
-    const std::string op = string_argument(env, property(env, each, "op")),
-                      where = string_argument(env, property(env, each, "where"));
-    details.knows(rank_value(env, property(env, each, "rank")),
+    const napi_value call = element(env, calls, i);
+    const std::string op = string_argument(env, element(env, call, 1)),
+                      where = string_argument(env, element(env, call, 2));
+    details.knows(rank_value(env, element(env, call, 0)),
                   comm::site_of({op.c_str(), where.c_str()}));
   }
   if (length_of(env, ranks) + length_of(env, calls) > 0) details.add_to(text);
   double id = 0;
   bool names_creations = false;
-  napi_get_value_double(env, property(env, given, "id"), &id);
-  napi_get_value_bool(env, property(env, given, "namesCreations"), &names_creations);
+  napi_get_value_double(env, element(env, given, 1), &id);
+  napi_get_value_bool(env, element(env, given, 2), &names_creations);
   reason->details.id = id > 0 && id < 9007199254740992.0 ? static_cast<uint64_t>(id) : 0;
   reason->details.names_creations = names_creations ? 1 : 0;
 }

@@ -165,9 +165,9 @@ void set_property(napi_env env, napi_value object, const char* name, napi_value 
   napi_define_properties(env, object, 1, &property);
 }
 
-napi_value property(napi_env env, napi_value object, const char* name) {
+napi_value element(napi_env env, napi_value array, uint32_t index) {
   napi_value result = nullptr, ignored = nullptr;
-  if (napi_get_named_property(env, object, name, &result) == napi_ok) return result;
+  if (napi_get_element(env, array, index, &result) == napi_ok) return result;
   napi_get_and_clear_last_exception(env, &ignored);
   napi_get_undefined(env, &result);
   return result;

@@ -51,8 +51,8 @@ napi_value text_value(napi_env env, const char* value);
 // Defines an own property. Setters of a prototype are JavaScript, which may throw.
 void set_property(napi_env env, napi_value object, const char* name, napi_value value);
 
-// A property of a plain object of the library; undefined if it has none.
-napi_value property(napi_env env, napi_value object, const char* name);
+// An element of an array of the library; undefined if it has none.
+napi_value element(napi_env env, napi_value array, uint32_t index);
 
 void export_callback(napi_env env, napi_value exports, const char* name, napi_callback callback,
                      void* data = nullptr);

@@ -4,7 +4,7 @@ import { identityOf } from '../../lib/core/unobserved-failures.js';
 import { runLocalRanks } from '../../lib/distributed/local-ranks/run.js';
 import { allReduce, CollectiveError, worldGroup } from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
-import type { NativeReason } from '../../lib/native/failure.js';
+import { type EncodedReason, encodeReason } from '../../lib/native/failure.js';
 import type { NativeError } from '../../lib/native/guard.js';
 import { addon } from '../../lib/runtime.js';
 
@@ -17,7 +17,7 @@ async function failureAfter(reason: unknown): Promise<CollectiveError> {
     1,
     async () => {
       await allReduce(ones([2]), { asyncOp: true })?.wait();
-      addon.abortGroup(memberOfWorld(), reason as NativeReason, 0);
+      addon.abortGroup(memberOfWorld(), reason as EncodedReason, 0);
       const work = allReduce(ones([2]), { asyncOp: true });
       seen = await work?.wait().then(
         () => null,
@@ -46,13 +46,14 @@ describe('the error of a native call', () => {
 
   it('passes on the text, the id, the blamed ranks and the calls of an abort', async () => {
     const calls = [{ rank: 3, op: 'allGather', where: 'train.ts:7:1' }];
-    const error = await failureAfter({
+    const reason = {
       message: 'rank 3 failed: boom …',
       id: 2 ** 52 + 7,
       namesCreations: true,
       ranks: [3, 4, 5, 9],
       calls,
-    });
+    };
+    const error = await failureAfter(encodeReason(reason));
     assert.match(error.message, /rank 0 aborted the group: rank 3 failed: boom …/);
     assert.deepEqual(identityOf(error), { id: 2 ** 52 + 7, namesCreations: true });
     assert.deepEqual(error.details.ranks, [3, 4, 5, 9]);
@@ -68,8 +69,9 @@ describe('the error of a native call', () => {
       null,
       3,
       {},
-      { message: 5, id: 'x', namesCreations: 1, ranks: 'abc', calls: [1, null, {}, { rank: -1 }] },
-      { message: 'x'.repeat(5000), id: -1, ranks: [-1, Number.NaN, 2 ** 40], calls: {} },
+      [],
+      [5, 'x', 1, 'abc', [1, null, {}, [-1]]],
+      ['x'.repeat(5000), -1, false, [-1, Number.NaN, 2 ** 40], {}],
     ];
     for (const reason of reasons) {
       const error = await failureAfter(reason);

@@ -10,7 +10,7 @@ import { currentRuntime } from '../../core/rank-runtime.js';
 import { FAKE_HANDLE, type Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 import { nativeCall, translate, writer } from '../../eager/submit.js';
-import type { NativeReason } from '../../native/failure.js';
+import { encodeReason, type NativeReason } from '../../native/failure.js';
 import { nativeError } from '../../native/guard.js';
 import { TextNumbers } from '../../native/text-numbers.js';
 import type { BackendName, Engine } from './engine.js';
@@ -126,7 +126,7 @@ export class NativeEngine implements Engine {
 
   abort(reason: NativeReason, place: number): void {
     if (this.left || this.declines(reason.message, place)) return;
-    writer.addon.abortGroup(this.member, reason, place);
+    writer.addon.abortGroup(this.member, encodeReason(reason), place);
   }
 
   leave(): void {
