@@ -203,10 +203,10 @@ function runInto(
   checkInto(op.name, into, meta);
   // Element by element, a kernel may write over what it reads; any other reads again what it has
   // written.
-  const inTheWay =
+  const conflicts =
     op.pointwise !== null || op.traits.includes('pointwise') ? overlapsPartly : overlaps;
   const operands = inputs.map((t, i) =>
-    t.storage !== null && i !== op.updates && inTheWay(t, into) ? cloneNow(t) : t,
+    t.storage !== null && i !== op.updates && conflicts(t, into) ? cloneNow(t) : t,
   );
   if (op.updates >= 0 && (writesAnyLayout(op) || isContiguousLayout(into.shape, into.strides))) {
     const base = inputs[op.updates] as Tensor;
