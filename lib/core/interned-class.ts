@@ -1,7 +1,4 @@
-/**
- * Classes of which equal instances are one: so `===` compares them, and `new` may be left out. The
- * latter also for classes of which only it holds.
- */
+/** Interns the instances of a class, so that `===` compares them, and lets callers omit `new`. */
 
 /** A class whose instances are interned: called or constructed, it gives the one there is. */
 export interface Interned<Args extends readonly unknown[], T> {

@@ -62,5 +62,11 @@ export type EncodedReason = readonly [
 /** Encodes a reason in arrays, because the addon reads no properties of objects. */
 export function encodeReason(reason: NativeReason): EncodedReason {
   const { message, id, namesCreations, ranks, calls } = reason;
-  return [message, id, namesCreations, ranks, calls.map(({ rank, op, where }) => [rank, op, where])];
+  return [
+    message,
+    id,
+    namesCreations,
+    ranks,
+    calls.map(({ rank, op, where }) => [rank, op, where]),
+  ];
 }

@@ -1,7 +1,4 @@
-/**
- * A residual connection and the RMS norm behind it in one pass: what a transformer block begins
- * with.
- */
+/** Adds a residual and applies RMS norm in one pass, as each block of a transformer does first. */
 
 import { autocastOperands } from '../core/autocast.js';
 import { decomposed } from '../core/decompose.js';

@@ -1,7 +1,8 @@
 /**
- * Second names that PyTorch has for ops: `multiply` for `mul`, `swapaxes` for `transpose`. The same
- * functions and methods.
+ * PyTorch's second names of ops: `multiply` for `mul`, `swapaxes` for `transpose`. They are the
+ * same functions and methods.
  */
+
 import { Tensor } from '../core/tensor.js';
 import { clamp } from './clamp.js';
 import { ge, gt, le, lt, ne } from './comparison.js';

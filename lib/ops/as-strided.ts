@@ -1,6 +1,4 @@
-/**
- * Views by sizes and strides: asStrided.
- */
+/** Views by explicit sizes and strides over the whole storage: asStrided. */
 
 import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';

@@ -1,7 +1,8 @@
 /**
- * Weights of attention that are written out: for a mask that gets a gradient, for second
- * derivatives, and where a layer shows them.
+ * Attention weights written out in ops: for a mask with a gradient, for second derivatives, and for
+ * layers that return them.
  */
+
 import { reduced } from '../core/decompose.js';
 import { bool, type DType, float32, float64 } from '../core/dtype.js';
 import type { Tensor } from '../core/tensor.js';

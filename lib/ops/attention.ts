@@ -1,4 +1,4 @@
-/** Scaled dot product attention: fused, the score matrix is never written. */
+/** Scaled dot product attention. The kernel is fused and never writes the score matrix. */
 
 import { autocastOperands, setAutocast } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';

@@ -1,4 +1,4 @@
-/** Group and batch normalisation, written in other ops. */
+/** Group and batch normalization, written in other ops. */
 
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkFlag, checkNumber, checkSizesOf } from '../core/options.js';

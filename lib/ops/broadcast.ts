@@ -1,5 +1,5 @@
 /**
- * Shapes that fit each other: atleast1d to atleast3d, broadcastShapes, broadcastTensors, broadcastTo,
+ * Shapes that are made to fit each other: atleast1d to atleast3d, broadcastTensors, broadcastTo,
  * meshgrid, cartesianProd.
  */
 

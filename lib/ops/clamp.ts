@@ -1,6 +1,4 @@
-/**
- * Elements between bounds: clamp.
- */
+/** Limits the elements of a tensor to a range, whose bounds are numbers or tensors. */
 
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';

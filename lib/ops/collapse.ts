@@ -1,4 +1,5 @@
-/** Merges dims that all operands walk in step, so that kernels see as few dims as possible. */
+/** Merges dims that all operands traverse together, so that kernels see as few dims as possible. */
+
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 

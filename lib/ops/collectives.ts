@@ -1,6 +1,6 @@
 /**
  * Collectives as ops: they return new tensors, have gradients, and are nodes of graphs like any
- * other op. Parts are rows: what is cut or put together lies along dim 0.
+ * other op. Tensors are split and joined along dim 0.
  *
  * @see PyTorch `torch.distributed._functional_collectives`
  */

@@ -1,4 +1,5 @@
-/** Tensors from raw values, and raw values from tensors, by the backend in place. */
+/** Tensors from raw values and raw values from tensors, through the current backend. */
+
 import type { ValueAccess } from '../core/backend.js';
 import type { Device } from '../core/device.js';
 import type { DType } from '../core/dtype.js';

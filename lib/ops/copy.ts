@@ -1,7 +1,4 @@
-/**
- * Copies and conversions: copy_, clone, to, contiguous, fill_, and the likes-of factories that need
- * no random numbers.
- */
+/** Copies and conversions: copy_, clone, to, contiguous and the casts. */
 
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';

@@ -1,6 +1,6 @@
 /**
- * Tensors from memory, from other tensors and over ranges of exponents: fromBlob, asTensor,
- * logspace, newTensor, and questions about them.
+ * Tensors from memory and from other tensors: fromBlob, asTensor, logspace, newTensor; and
+ * questions about them.
  */
 
 import { type Device, device as deviceOf } from '../core/device.js';

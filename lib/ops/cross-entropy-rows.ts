@@ -1,5 +1,7 @@
 /**
- * Cross entropy of rows of logits: the fused forward and backward ops.
+ * The ops of cross entropy: one loss for each row of logits. `crossEntropyWithGradient` also
+ * computes the gradient in forward, because training reads the logits anyway; backward then only
+ * checks that the incoming gradient is 1.
  */
 
 import { decomposed, reduced } from '../core/decompose.js';

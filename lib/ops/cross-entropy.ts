@@ -1,5 +1,6 @@
 /**
- * Losses of classes: crossEntropy, nllLoss.
+ * Cross entropy and negative log likelihood, with class weights, ignored targets and label
+ * smoothing.
  */
 
 import { autocastOperands } from '../core/autocast.js';

@@ -1,7 +1,8 @@
 /**
- * Pointwise ops: shape rule, lowering, and both backends' kernels follow from one scalar
- * expression.
+ * Defines pointwise ops: one scalar expression gives the shape rule, the lowering and both
+ * backends' kernels.
  */
+
 import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { toOneDevice } from '../core/device.js';

@@ -1,4 +1,5 @@
-/** View ops: other windows on the memory of their input. */
+/** Defines view ops: the window that a view computes gives its shape rule. */
+
 import { defineOp, type Op, type OpDefinition, type Sample, type ViewMeta } from '../core/op.js';
 import type { ParamSchema, ParamsOf } from '../core/op-params.js';
 import type { ShardingRule } from '../core/sharding-rule.js';

@@ -1,5 +1,6 @@
 /**
- * Distances and similarities: dist, cdist, pairwiseDistance, cosineSimilarity, normalize.
+ * Distances and similarities of vectors: dist, cdist, pairwiseDistance, cosineSimilarity,
+ * normalize.
  */
 
 import { ShapeError } from '../core/errors.js';

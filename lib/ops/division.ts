@@ -1,5 +1,6 @@
 /**
- * Quotients and remainders: div, floorDivide, remainder, fmod.
+ * Quotients and remainders: div, floorDivide, remainder, fmod. Shapes broadcast and dtypes promote
+ * as in pointwise-binary.ts, which lists the errors.
  */
 
 import { reduced } from '../core/decompose.js';

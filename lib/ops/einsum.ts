@@ -1,7 +1,8 @@
 /**
- * einsum: sums of products named by letters, done by permutations and one batched matrix product
- * for each pair.
+ * einsum: sums of products named by letters, computed by permutations and one batched matrix
+ * product for each pair.
  */
+
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';

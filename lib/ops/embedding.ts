@@ -1,6 +1,4 @@
-/**
- * Rows of a table by their numbers, and classes as vectors: embedding, oneHot.
- */
+/** Rows of a table by index: embedding and oneHot. */
 
 import { calledAs } from '../core/call-context.js';
 import { bool, int64 } from '../core/dtype.js';

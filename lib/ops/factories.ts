@@ -1,4 +1,7 @@
-/** Tensors from nothing or from JavaScript values. Random ones are in random.ts. */
+/**
+ * Tensors of one value: full, zeros, ones, eye and their `…Like` twins. random.ts has the random
+ * ones.
+ */
 
 import {
   type Device,

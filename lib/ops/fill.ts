@@ -1,5 +1,6 @@
 /**
- * One value for every element: fill_, zero_.
+ * Sets every element of a tensor to one value: fill_, zero_. A 64-bit integer travels to the kernel
+ * as two words, because a command holds doubles.
  */
 
 import { dispatchOne } from '../core/dispatch.js';

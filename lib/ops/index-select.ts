@@ -1,6 +1,4 @@
-/**
- * Slices of one dim by an index tensor: indexSelect, indexAdd.
- */
+/** Slices of one dim by an index vector: indexSelect, indexAdd. */
 
 import { dispatchOne } from '../core/dispatch.js';
 import { int32, int64 } from '../core/dtype.js';

@@ -1,6 +1,6 @@
 /**
- * Indexing with several index tensors or bool masks at once, as `x[i, j]` does in Python: index and
- * indexPut.
+ * Indexing with several index tensors or bool masks at once, as `x[i, j]` in Python: index,
+ * indexPut, maskedSelect.
  */
 
 import { calledAs } from '../core/call-context.js';

@@ -1,7 +1,4 @@
-/**
- * Several tensors into one: cat, stack; and parts of matrices: tril, triu; and order: flip, roll,
- * repeat.
- */
+/** Joins, and the order of elements: cat, stack, flip, roll, repeat. */
 
 import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';

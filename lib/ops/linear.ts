@@ -1,6 +1,4 @@
-/**
- * Products plus an addend: linear, addmm, baddbmm.
- */
+/** Products plus a tensor: linear, addmm and baddbmm. */
 
 import { ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, numelOf, sameShape } from '../core/shape.js';

@@ -1,5 +1,6 @@
 /**
- * Losses element by element: mseLoss, l1Loss, smoothL1Loss, huberLoss, klDiv and binary cross entropy.
+ * Losses of elements: mseLoss, l1Loss, smoothL1Loss, huberLoss, klDiv and the binary cross
+ * entropies.
  */
 
 import { autocastOperands } from '../core/autocast.js';

@@ -1,6 +1,6 @@
 /**
- * Losses of distances against a margin, written in other ops: marginRankingLoss, cosineEmbeddingLoss,
- * tripletMarginLoss.
+ * Losses of distances against a margin, written in other ops: marginRankingLoss,
+ * cosineEmbeddingLoss, tripletMarginLoss.
  */
 
 import { broadcastShapes, type Shape } from '../core/shape.js';

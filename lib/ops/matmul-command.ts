@@ -1,6 +1,8 @@
 /**
- * How a matrix product becomes a command: its operands as batches of matrices with one stride each.
+ * Writes a matrix product as a command, with its operands as batches of matrices that have one
+ * stride each.
  */
+
 import type { CommandWriter } from '../core/command.js';
 import { broadcastStrides, numelOf, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';

@@ -1,6 +1,6 @@
 /**
- * Matrix products: matmul, mm, bmm, addmm, baddbmm, linear, dot, mv, outer. One op underneath, on
- * batches of matrices.
+ * Matrix products: matmul, mm, bmm, mv, dot, outer. One op on batches of matrices is behind all of
+ * them.
  */
 
 import { autocastOperands } from '../core/autocast.js';

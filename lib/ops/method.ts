@@ -1,7 +1,5 @@
-/**
- * Puts methods on Tensor. Their types are declared, with their docs, beside the op by declaration
- * merging.
- */
+/** Puts methods on Tensor. Each op file declares their types and docs by declaration merging. */
+
 import { dispatchOne } from '../core/dispatch.js';
 import type { AnyOp } from '../core/op.js';
 import { Tensor } from '../core/tensor.js';

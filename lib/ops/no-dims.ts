@@ -1,4 +1,5 @@
-/** Tensors without dims in ops along a dim, where they count as vectors of one element. */
+/** Treats a 0-d tensor as a vector of one element in ops along a dim. */
+
 import type { Tensor } from '../core/tensor.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 

@@ -1,4 +1,4 @@
-/** Layer normalisation and RMS normalisation over the last dims. */
+/** Layer normalization and RMS normalization over the last dims. */
 
 import { autocastOperands } from '../core/autocast.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';

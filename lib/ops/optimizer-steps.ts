@@ -1,7 +1,8 @@
 /**
- * Optimizer steps over many tensors in one command: SGD and Adam; and foreach arithmetic for
- * clipping and accumulation.
+ * One step of SGD or Adam over many tensors in one command, and the foreach arithmetic of clipping
+ * and accumulation.
  */
+
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';

@@ -1,7 +1,8 @@
 /**
- * Cross entropy among ranks that share the classes. What the ranks have to tell each other of a row
- * is small: its largest logit, and the sums that a loss is made of.
+ * Cross entropy over sharded classes. For each row, the ranks exchange only the largest logit and
+ * the sums that make up the loss.
  */
+
 import { ShardingError } from '../core/errors.js';
 import { lossMode } from '../core/modes.js';
 import { formatShape } from '../core/shape.js';

@@ -1,5 +1,8 @@
 /**
- * Order of dims: permute, transpose, t, movedim. Results are views.
+ * Views with their dims in another order: permute, transpose, t, movedim.
+ *
+ * Dtypes: all, kept. Gradient: yes. Every function throws ArgumentError unless it gets a tensor and
+ * dims, IndexError for a dim out of range, and FreedError if the memory was freed.
  */
 
 import { dispatchOne } from '../core/dispatch.js';

@@ -1,6 +1,6 @@
 /**
- * Activations of straight lines, written in other ops: hardtanh, relu6, hardsigmoid, hardswish,
- * hardshrink, softshrink, threshold, prelu.
+ * Activations that are linear in pieces, written in other ops: hardtanh, relu6, hardsigmoid,
+ * hardswish, hardshrink, softshrink, threshold, prelu.
  */
 
 import { ArgumentError, ShapeError } from '../core/errors.js';

@@ -1,12 +1,12 @@
 /**
- * Arithmetic of two operands, element by element, with broadcasting and promotion; either may be a
- * plain number, one must be a tensor.
+ * Arithmetic of two operands, element by element: add, sub, mul, pow, maximum, minimum, atan2. One
+ * operand may be a number.
  *
- * Shapes: the one that both broadcast to. Dtypes: all, promoted; plain numbers and zero-dim tensors
- * only count by category (bool < integer < floating). All throw ShapeError if shapes do not
- * broadcast, DeviceError for tensors with dims on two devices, ArgumentError for what is neither
- * tensor nor number, and for a bigint that no double equals. Names with an underscore write into
- * the tensor; their errors are those of `add_`.
+ * Shapes: both broadcast to one. Dtypes: all, promoted; numbers and 0-d tensors count only by
+ * category (bool < integer < floating). Every function throws ShapeError if shapes do not
+ * broadcast, DeviceError for tensors with dims on two devices, ArgumentError for an operand that is
+ * neither tensor nor number, and for a bigint that no double equals. In-place twins throw the
+ * errors of `add_`.
  */
 
 import { reduced } from '../core/decompose.js';

@@ -1,6 +1,4 @@
-/**
- * Arithmetic of three operands, element by element: addcmul, addcdiv, lerp.
- */
+/** Arithmetic of three operands, element by element: addcmul, addcdiv, lerp. */
 
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';

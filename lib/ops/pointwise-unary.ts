@@ -1,11 +1,12 @@
 /**
- * Pointwise ops of one tensor: exponentials, powers, trigonometry, rounding. Shapes: as the input.
- * Each is the op of that name in PyTorch.
+ * Pointwise ops of one tensor: exponentials, logarithms, roots, signs, rounding, and tests for NaN
+ * and infinity. Each is the PyTorch op of that name; trigonometry.ts has the trigonometric ones.
  *
- * Dtypes: all. `exp` to `erfc` keep floating dtypes and give the default one for integers and
- * bools; `neg` to `trunc` keep every dtype; `isnan` to `logicalNot` give bool. Gradient: yes where
- * nothing else is said, in floating point only. All throw ArgumentError for what is no tensor. In
- * place, errors are those of `add_`: DtypeError for integers where the result is floating.
+ * Shapes: as the input. Dtypes: `exp` to `erfc` keep floating dtypes and give the default one for
+ * integers and bools; `neg` to `trunc` keep every dtype; `isnan` to `logicalNot` give bool.
+ * Gradient: yes in floating point, unless the op says otherwise. Every function throws
+ * ArgumentError unless it gets a tensor; in place, also DtypeError for integers if the result is
+ * floating.
  */
 
 import { dispatchOne } from '../core/dispatch.js';

@@ -1,5 +1,6 @@
 /**
- * The product over dims: prod.
+ * Products over dims. The gradient of a factor is the product of the others, computed from running
+ * products, because a division would fail at zeros.
  */
 
 import { reduced } from '../core/decompose.js';

@@ -1,6 +1,6 @@
 /**
- * Products and distances written in others: addmv, tensordot, kron, cross, cdist, cosineSimilarity,
- * normalize and their like.
+ * Products written in other ops: addmv, addr, addbmm, tensordot, inner, kron, trace, cross,
+ * bilinear.
  */
 
 import { autocastOperands } from '../core/autocast.js';

@@ -1,6 +1,4 @@
-/**
- * Elements by their rank: kthvalue, median, quantile.
- */
+/** Order statistics: kthvalue, median, quantile. */
 
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
 import { checkFlag, checkOneOf, checkProbability, shown } from '../core/options.js';

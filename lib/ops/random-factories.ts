@@ -1,6 +1,9 @@
 /**
- * Random tensors: rand, randn, normal, randint, randperm and the factories like a tensor. Each is the
- * function of that name in PyTorch.
+ * Random tensors: rand, randn, normal, randint, randperm and their `…Like` twins, by PyTorch's
+ * names.
+ *
+ * Factories take a shape and {@link RandomOptions}: `dtype` (default: the floating default),
+ * `device` (default: the current one), `generator`, `requiresGrad`, `pinMemory`.
  */
 
 import { bool, type DType, getDefaultDtype, int64 } from '../core/dtype.js';

@@ -1,11 +1,6 @@
 /**
- * Random tensors. Numbers depend on seed, draw and global element index only: the same on every
- * device and mesh.
- *
- * Factories take a shape and {@link RandomOptions}: `dtype` (the default floating one), `device`
- * (the default one), `generator`, `requiresGrad`, `pinMemory`. Methods that fill keep shape, dtype
- * and device; integers get numbers rounded towards zero. Their gradient is 0: nothing flows to what
- * was there.
+ * The ops behind random tensors, and how a draw is numbered. Numbers depend only on the seed, the
+ * draw and the global index of the element, so they are the same on every device and mesh.
  */
 
 import type { CommandWriter } from '../core/command.js';

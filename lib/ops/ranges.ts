@@ -1,6 +1,4 @@
-/**
- * Evenly spaced values: arange, linspace.
- */
+/** Tensors of evenly spaced values: arange and linspace. */
 
 import type { Device } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';

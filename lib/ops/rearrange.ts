@@ -1,9 +1,9 @@
 /**
- * Shapes put together and taken apart, in views and joins: tile, repeatInterleave, rot90,
- * atleast2d, meshgrid and their like.
+ * Tensors repeated, turned and reshaped by views and joins: tile, repeatInterleave, rot90, ravel,
+ * blockDiag and similar.
  *
- * Dtypes: all, kept; joins promote. Gradient: yes, to all tensors. Dims may be negative, from the
- * end; one out of range is an IndexError.
+ * Dtypes: all, kept; joins promote. Gradient: yes. Negative dims count from the end; a dim out of
+ * range is an IndexError.
  */
 
 import { calledAs } from '../core/call-context.js';

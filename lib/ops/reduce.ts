@@ -1,9 +1,10 @@
 /**
- * Reductions over dims: sum, mean, prod, amax, amin, any, all, logsumexp. Names and semantics are
- * those of PyTorch.
+ * Reductions over dims: sum, mean, amax, amin, any, all, logsumexp; prod.ts adds products. Names
+ * and semantics are PyTorch's.
  *
- * Shapes: the input's without the dims, or with size 1 there (`keepdim`). All throw ArgumentError
- * for no tensor, dims or options of a wrong kind, IndexError for a dim out of range or given twice.
+ * Shapes: the input's without the dims, or with size 1 there (`keepdim`). Every function throws
+ * ArgumentError for a wrong tensor, dim or option, and IndexError for a dim that is out of range or
+ * given twice.
  */
 
 import type { AutocastPolicy } from '../core/autocast.js';

@@ -1,6 +1,5 @@
-/**
- * Shapes inside of compositions: public views are tensors of their own, which those do not need.
- */
+/** Reshapes inside compositions: returns the tensor itself if it has the shape already. */
+
 import { inferSize, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 

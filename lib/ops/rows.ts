@@ -1,7 +1,8 @@
 /**
- * Lowering of ops that work along one dim: the dim goes last, the others are merged where strides
+ * Writes operands of ops along one dim: that dim goes last, and the other dims merge where strides
  * allow.
  */
+
 import type { CommandWriter } from '../core/command.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';

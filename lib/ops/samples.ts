@@ -1,6 +1,8 @@
 /**
- * Sample inputs for the tests that the op table generates: uneven, empty, transposed, one element.
+ * Sample inputs for the tests that the op table generates: uneven, empty, transposed and
+ * one-element tensors.
  */
+
 import { getDefaultDevice } from '../core/device.js';
 import { type DType, float32 } from '../core/dtype.js';
 import type { Sample } from '../core/op.js';

@@ -1,6 +1,4 @@
-/**
- * Draws by probabilities that a tensor holds: bernoulli, multinomial.
- */
+/** Draws whose probabilities are tensors: bernoulli and multinomial. */
 
 import { float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';

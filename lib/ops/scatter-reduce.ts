@@ -1,4 +1,4 @@
-/** Values that share a place, combined: scatterReduce, and the gradients of that. */
+/** Combines values that are written to one element: scatterReduce and its gradients. */
 
 import { reduced } from '../core/decompose.js';
 import { type DType, int64 } from '../core/dtype.js';

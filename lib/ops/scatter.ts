@@ -1,6 +1,4 @@
-/**
- * Elements along one dim by an index tensor of their shape: gather, scatter, scatterAdd.
- */
+/** Reading and writing along one dim by an index tensor: gather, scatter, scatterAdd. */
 
 import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';

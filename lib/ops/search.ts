@@ -1,7 +1,7 @@
 /**
- * Looking values up: searchsorted, bucketize, isin, unique, bincount, histc. Only the weights of
- * bincount have a gradient. What blocks reads values, on which the size or range of the result
- * depends.
+ * Looking up and counting values: searchsorted, bucketize, isin, bincount, histc. Only the weights
+ * of bincount have a gradient. Functions whose result depends on values for its size or range block
+ * until the values are read.
  */
 
 import { calledAs } from '../core/call-context.js';

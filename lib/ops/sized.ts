@@ -1,4 +1,5 @@
-/** Sizes one by one: `zeros(2, 3)` beside `zeros([2, 3])`. */
+/** Lets factories take sizes one by one: `zeros(2, 3)` beside `zeros([2, 3])`. */
+
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 

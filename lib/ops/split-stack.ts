@@ -1,5 +1,5 @@
 /**
- * Parts of a tensor, and tensors of parts: tensorSplit, hsplit, vsplit, hstack, vstack, dstack,
+ * Splitting and stacking by dim names: tensorSplit, hsplit, vsplit, hstack, vstack, dstack,
  * columnStack.
  */
 

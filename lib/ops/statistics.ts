@@ -1,9 +1,9 @@
 /**
- * Order statistics and sums that skip NaN: median, kthvalue, quantile, nansum, nanmean, aminmax,
- * diff and their like.
+ * Reductions that skip NaN or give several results: nansum, nanmean, aminmax, diff and similar;
+ * quantiles.ts has the order statistics.
  *
- * Shapes of what reduces: the input's without the dim, or with size 1 there (`keepdim`, false). All
- * throw IndexError for a dim out of range, ArgumentError for what is no tensor.
+ * Shapes of reductions: the input's without the dim, or with size 1 there (`keepdim`, false). Every
+ * function throws IndexError for a dim out of range, and ArgumentError unless it gets a tensor.
  */
 
 import { IndexError, ShapeError } from '../core/errors.js';

@@ -1,5 +1,6 @@
 /**
- * Each value once: unique, uniqueConsecutive.
+ * The distinct values of a tensor: unique, uniqueConsecutive. Both block, because the size of the
+ * result depends on values.
  */
 
 import { int64 } from '../core/dtype.js';

@@ -1,7 +1,9 @@
 /**
- * Views: other shapes of the same memory, without copies. A change in place through one is seen in
- * all. Dtypes: all, kept. Gradient: yes, of all but detach. All throw ArgumentError for what is no
- * tensor or dim, FreedError where the memory was freed. Dims may be negative, from the end.
+ * Views with other sizes: view, reshape, squeeze, unsqueeze, flatten, detach. A view shares its
+ * memory with its input, so an in-place change of one changes both.
+ *
+ * Dtypes: all, kept. Gradient: yes, except of detach. Every function throws ArgumentError unless it
+ * gets a tensor and dims, and FreedError if the memory was freed. Negative dims count from the end.
  */
 
 import { dispatchOne } from '../core/dispatch.js';

@@ -1,7 +1,9 @@
 /**
- * Choice and mixing of elements: where, maskedFill, clamp, addcmul, addcdiv, lerp. Shapes
- * broadcast. All throw ShapeError where they do not, DeviceError for tensors on two devices,
- * ArgumentError for what is no tensor (or number, where one may be).
+ * Choice by a mask: where and maskedFill. Shapes broadcast.
+ *
+ * Every function throws ShapeError if shapes do not broadcast, DeviceError for tensors on two
+ * devices, and ArgumentError for an operand that is neither a tensor nor, where one may stand, a
+ * number.
  */
 
 import { dispatchOne } from '../core/dispatch.js';

@@ -1,7 +1,9 @@
 /**
- * Views of a part: narrow, select, slice, diagonal, unfold, asStrided. Dtypes: all, kept. Gradient:
- * yes, 0 outside of the part. All throw ArgumentError for what is no tensor or dim, IndexError for
- * a dim out of range, FreedError where the memory was freed.
+ * Views of a part of a tensor: narrow, select, slice, diagonal, unfold. The gradient is 0 outside
+ * of the view.
+ *
+ * Dtypes: all, kept. Gradient: yes. Every function throws ArgumentError unless it gets a tensor and
+ * dims, IndexError for a dim out of range, and FreedError if the memory was freed.
  */
 
 import { dispatchOne } from '../core/dispatch.js';
