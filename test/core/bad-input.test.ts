@@ -87,7 +87,7 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
     ArgumentError,
     /0.5/,
   ],
-  'billions of empty pieces': [() => zeros([0]).chunk(2 ** 31), ArgumentError, /pieces/],
+  'billions of empty chunks': [() => zeros([0]).chunk(2 ** 31), ArgumentError, /chunks/],
   'the slices of a single value': [() => tensor(1).unbind(), IndexError, /without dims/],
   'rows that no memory holds': [
     () =>
