@@ -1,4 +1,4 @@
-"""PyTorch's side of the GPU rows: the process that sides.ts speaks to as it does to ours.ts. usage: peer_torch.py
+"""PyTorch's side of the GPU rows: the process that peers.ts speaks to as it does to worker.ts. usage: peer_torch.py
 
 {"prepare": job, "mode": "eager" | "compile" | "max-autotune", "graph": calls that one replays} -> {};
 {"time": calls, "warm": calls before} -> {"us": a call}; {"drop": true} -> {}

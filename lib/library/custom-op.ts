@@ -181,7 +181,7 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
     const { name } = this.op;
     if (this.describe === null)
       throw new CompileError(
-        `${name}: nothing says what its outputs look like. Register it: op.registerFake((...args) => ({ shape, dtype })).`,
+        `${name}: the shapes of its outputs are unknown. Register them: op.registerFake((...args) => ({ shape, dtype })).`,
         { op: name },
       );
     const described = this.describe(...(restore(template, inputs) as unknown as A));

@@ -151,19 +151,21 @@ export function formatVersion(library: OptionalLibrary, version: number): string
 
 function toolkitFolders(environment: Environment): string[] {
   const homes = [environment['CUDA_HOME'], environment['CUDA_PATH'], '/usr/local/cuda'];
-  const toolkits = homes.flatMap((home) =>
-    home ? ['lib64', 'lib', 'targets/x86_64-linux/lib'].map((part) => path.join(home, part)) : [],
+  const toolkits = homes.flatMap((folder) =>
+    folder
+      ? ['lib64', 'lib', 'targets/x86_64-linux/lib'].map((part) => path.join(folder, part))
+      : [],
   );
   const conda = environment['CONDA_PREFIX'];
   return conda ? [...toolkits, path.join(conda, 'lib')] : toolkits;
 }
 
 function wheelFolders(library: OptionalLibrary, environment: Environment): string[] {
-  const home = environment['HOME'] ?? homedir();
+  const folder = environment['HOME'] ?? homedir();
   const roots = [
     environment['VIRTUAL_ENV'],
     environment['CONDA_PREFIX'],
-    path.join(home, '.local'),
+    path.join(folder, '.local'),
   ];
   // Where `python3` is found is where people have installed the wheels that they use.
   const pythons = (environment['PATH'] ?? '')

@@ -56,7 +56,7 @@ function loadFrom(folder: string): Addon {
     return guard(require('node-gyp-build')(folder) as NativeAddon);
   } catch (error) {
     throw new BackendLoadError(
-      `the native addon of shardwise could not be loaded on ${process.platform}-${process.arch}, Node ${process.version}.\n  reason: ${(error as Error).message.split('\n')[0]}\n  Any one of these mends it:\n    - install a release that has a prebuild for this platform (Linux x64 with glibc 2.34 or newer)\n    - build here, with a C++20 compiler and CMake: npx shardwise-build`,
+      `the native addon of shardwise could not be loaded on ${process.platform}-${process.arch}, Node ${process.version}.\n  reason: ${(error as Error).message.split('\n')[0]}\n  Fix it in one of these ways:\n    - install a release that has a prebuild for this platform (Linux x64 with glibc 2.34 or newer)\n    - build here, with a C++20 compiler and CMake: npx shardwise-build`,
       { root: folder },
       { cause: error },
     );

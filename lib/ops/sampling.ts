@@ -24,9 +24,10 @@ export const bernoulli = defineFunction(
   (input: Tensor, options: Pick<RandomOptions, 'generator'> = {}): Tensor => {
     requireTensor(input, 'bernoulli');
     requireOnCpu(
+      'bernoulli',
       input,
       (p) => p.ge(0).logicalAnd(p.le(1)),
-      'bernoulli: expected probabilities between 0 and 1',
+      'expected probabilities between 0 and 1',
     );
     // In low precision the chances would be multiples of 1/256.
     const dtype = input.dtype === float64 ? float64 : float32;
@@ -41,17 +42,19 @@ export const bernoulli = defineFunction(
  * several ranks and of a capture are taken on trust, and those for which this rank would have to
  * wait for another one of the process.
  */
-function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: string): void {
+function requireOnCpu(
+  op: string,
+  input: Tensor,
+  isRight: (t: Tensor) => Tensor,
+  expected: string,
+): void {
   if (input.device.type !== 'cpu' || input.isFake || input.sharding !== null || input.numel() === 0)
     return;
   if (input.device.runtime.world.mustNotWait()) return;
   const wrong = isRight(input.detach()).logicalNot();
   if (!wrong.any().item()) return;
   const [value] = input.detach().maskedSelect(wrong).toTypedArray();
-  throw new ArgumentError(`${message}, got ${String(value)}`, {
-    op: message.slice(0, message.indexOf(':')),
-    given: value,
-  });
+  throw new ArgumentError(`${op}: ${expected}, got ${String(value)}`, { op, given: value });
 }
 
 /**
@@ -84,20 +87,23 @@ export const multinomial = defineFunction(
         numSamples,
       });
     requireOnCpu(
+      'multinomial',
       weights,
       (w) => w.ge(0).logicalAnd(w.isfinite()),
-      'multinomial: expected weights of 0 or more',
+      'expected weights of 0 or more',
     );
     requireOnCpu(
+      'multinomial',
       weights.detach().sum(-1),
       (total) => total.gt(0),
-      'multinomial: expected a positive sum of weights',
+      'expected a positive sum of weights',
     );
     if (!replacement)
       requireOnCpu(
+        'multinomial',
         weights.detach().gt(0).sum(-1),
         (count) => count.ge(numSamples),
-        `multinomial: expected ${numSamples} weights above 0 or replacement`,
+        `expected ${numSamples} weights above 0 or replacement`,
       );
     const drawOptions = generator ? { generator } : {};
     if (!replacement) {

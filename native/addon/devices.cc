@@ -147,7 +147,7 @@ const Tuning* tuning_arguments(napi_env env, napi_callback_info info, int32_t* i
     tuning = Devices::get().backend(code)->tuning;
   }
   *text = string_argument(env, raw[1]);
-  if (!tuning) fail_call(env, Code::Device, "there is no such device, or it has nothing to choose");
+  if (!tuning) fail_call(env, Code::Device, "there is no such device, or it has no tuning table");
   return tuning;
 }
 

@@ -49,7 +49,7 @@ napi_value gloo_listen(napi_env env, napi_callback_info info) {
   const GlooEngine* engine = Devices::get().gloo.load();
   if (!engine) return fail_call(env, Code::Unsupported, "gloo-engine.so is not open");
   if (size < 1 || size > 1 << 20 || rank < 0 || rank >= size || args[2] < 1)
-    return fail_call(env, Code::Invalid, "the rank is not of the world, or the timeout is no time");
+    return fail_call(env, Code::Invalid, "the rank is not of the world, or the timeout is invalid");
   void* bytes = nullptr;
   if (napi_create_arraybuffer(env, static_cast<size_t>(size) * kGlooAddressBytes, &bytes,
                               &addresses) != napi_ok)

@@ -31,7 +31,7 @@ napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, comm::Group
   if (!stream) return fail_call(env, Code::Closed, "the stream is gone");
   const auto size = static_cast<int64_t>(group_info.ranks.size());
   if (size < 1 || rank < 0 || rank >= size || timeout_ms < 1)
-    return fail_call(env, Code::Invalid, "the rank is not of the group, or the timeout is no time");
+    return fail_call(env, Code::Invalid, "the rank is not of the group, or the timeout is invalid");
   auto member = std::make_shared<Member>();
   member->stream = stream;
   member->rank = static_cast<int32_t>(rank);

@@ -28,7 +28,7 @@ napi_value default_stream(napi_env env, napi_callback_info info) {
   return stream ? number_value(env, stream->id()) : fail_call(env, Code::Device, error);
 }
 
-// streamCreate(device, priority, home)
+// streamCreate(device, priority, rank runtime)
 napi_value stream_create(napi_env env, napi_callback_info info) {
   int64_t args[3];
   if (!read_integers(env, info, 3, args)) return nullptr;

@@ -23,15 +23,19 @@ export function causeText(): string | null {
   return op === null || text.startsWith(`${op}:`) ? text : `${op}, in ${text}`;
 }
 
+/** Errors that have the caller in their message. */
+const named = new WeakSet<Error>();
+
 /**
  * Adds the op that the program called to the message of an error from an op inside it. @internal
  */
 export function nameCaller(error: unknown): unknown {
   const { op } = callContext;
   if (op === null || !(error instanceof ShardwiseError)) return error;
-  const { message } = error;
-  if (!message.startsWith(`${op}:`) && !message.startsWith(`${op}, in `))
-    error.message = `${op}, in ${message}`;
+  if (error.details['op'] !== op && !named.has(error)) {
+    error.message = `${op}, in ${error.message}`;
+    named.add(error);
+  }
   return error;
 }
 

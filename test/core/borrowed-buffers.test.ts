@@ -31,7 +31,7 @@ describe('a tensor over an ArrayBuffer', () => {
 
   /** A process of its own: what went wrong here was a use of memory that had been freed. */
   function whenItGoes(how: string, what: string): unknown {
-    const program = programArguments('core/programs/lent-memory');
+    const program = programArguments('core/programs/borrowed-memory');
     return JSON.parse(
       execFileSync(process.execPath, ['--expose-gc', ...program, how, what], { encoding: 'utf8' }),
     );
