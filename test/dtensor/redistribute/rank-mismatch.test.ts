@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import {
+  barrier,
   CollectiveError,
   type DeviceMesh,
   DTensor,
@@ -237,6 +238,7 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
         stride: [1],
       });
       assert.deepEqual([...(await uneven.fullTensor().read())], [0, 0, 0]);
+      await barrier(); // rank 3 aborts only after all have read
       const t = DTensor.fromLocal(ones([2, rank === 3 ? 4 : 3]), mesh, [S0, R], { runCheck: true });
       return (await t
         .toLocal()
