@@ -8,7 +8,6 @@ import { cpu, type Device, toOneDevice } from '../core/device.js';
 import { DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
 import { hooks } from '../core/hooks.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
-import type { KernelParam } from '../core/op-params.js';
 import { currentRuntime, processRuntime } from '../core/rank-runtime.js';
 import {
   contiguousStrides,
@@ -164,7 +163,7 @@ function launch(
   writer.words.begin(op.name);
   if (op.lower !== null) op.lower(writer.words, inputs, outputs, params);
   else lowerAsIs(inputs, outputs);
-  appendParams(op, params as Record<string, never>);
+  op.params.append?.(writer.words, params);
   submitCommand(op, kernel, device, inputs, outputs);
 }
 
@@ -172,16 +171,6 @@ function lowerAsIs(inputs: readonly Tensor[], outputs: readonly Tensor[]): void 
   const command = writer.words;
   for (let i = 0; i < inputs.length; i++) command.tensor(inputs[i] as Tensor);
   for (let i = 0; i < outputs.length; i++) command.output(outputs[i] as Tensor);
-}
-
-/** The kernel's parameters that `lower` has not written, in the order of its struct. */
-function appendParams(op: AnyOp, params: Record<string, never>): void {
-  const { appended } = op.params;
-  for (let i = 0; i < appended.length; i++) {
-    const { name, toKernel } = appended[i] as KernelParam;
-    const value = params[name] as never;
-    writer.words.param(toKernel === null ? Number(value) : toKernel(value));
-  }
 }
 
 function firstDevice(inputs: readonly Tensor[]): Device {
