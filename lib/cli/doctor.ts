@@ -119,7 +119,8 @@ export function describeReport(report: DoctorReport): string {
     if (report.cuda.backend.length === 0)
       row(
         '',
-        'cuda-backend.so is neither in build/Release nor in prebuilds: the build had no nvcc',
+        'cuda-backend.so is neither in build/Release nor in prebuilds: the build left CUDA out. ' +
+          'In a clone, SHARDWISE_CUDA=1 npm run build:native builds it with nvcc',
       );
     for (const { path, reason } of report.cuda.backend) row('', `${path}: ${reason}`);
   }
