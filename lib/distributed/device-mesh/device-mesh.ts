@@ -9,7 +9,7 @@ import { ArgumentError, DistributedError } from '../../core/errors.js';
 import type { DrawPlace } from '../../core/mesh-rng.js';
 import { checkFunction, shown, unexpected } from '../../core/options.js';
 import type { RankRuntime } from '../../core/rank-runtime.js';
-import type { CreationMismatch, GroupCreation } from '../process-group/creation-log.js';
+import type { CreationMismatch, GroupCreation } from '../process-group/diagnosis/creation-log.js';
 import { type NestedRanks, nestRanks, sliceThrough } from '../process-group/nested-ranks.js';
 import type { ProcessGroup } from '../process-group/process-group.js';
 import type { RankContext } from '../process-group/rank-context.js';

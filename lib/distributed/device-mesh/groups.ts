@@ -11,7 +11,7 @@ import {
   digest,
   type GroupCreation,
   shortKey,
-} from '../process-group/creation-log.js';
+} from '../process-group/diagnosis/creation-log.js';
 import { shownRanks, sliceThrough } from '../process-group/nested-ranks.js';
 import { namedGroup } from '../process-group/new-group.js';
 import type { ProcessGroup } from '../process-group/process-group.js';

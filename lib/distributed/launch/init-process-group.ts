@@ -13,11 +13,11 @@ import {
   parseBackend,
 } from '../engines/select.js';
 import { removeStaleSegments } from '../engines/shm-segments.js';
+import { StoreCreationLog } from '../process-group/diagnosis/store-creation-log.js';
 import { checkExit, exitReason } from '../process-group/exit-check.js';
 import { destroyProcessGroup, enterWorld } from '../process-group/new-group.js';
 import type { ProcessGroup } from '../process-group/process-group.js';
 import { findContext } from '../process-group/rank-context.js';
-import { StoreCreationLog } from '../process-group/store-creation-log.js';
 import { checkPlace } from './environment.js';
 import { enterFakeWorld } from './fake-world.js';
 import { countWorld, findWorld, type World } from './find-world.js';

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { callSite } from '../../core/call-site.js';
 import { DistributedError } from '../../core/errors.js';
 import type { TurnTaker } from '../../core/rank-runtime.js';
-import type { PendingCalls } from '../process-group/deadlock-detector.js';
+import type { PendingCalls } from '../process-group/diagnosis/deadlock-detector.js';
 import type { FaultsOfRank } from './fault-injection.js';
 
 /** One turn of a rank: its number, and the wait that it continues after. */

@@ -5,7 +5,7 @@ import { identityOf } from '../../core/unobserved-failures.js';
 import type { NativeReason } from '../../native/failure.js';
 import { streamDone } from '../engines/native-engine.js';
 import { abortReason } from './abort-reason.js';
-import { placeText } from './creation-log.js';
+import { placeText } from './diagnosis/creation-log.js';
 
 /**
  * Waits for the calls of a rank on the CPU, then checks for failures that the program has not

@@ -15,9 +15,9 @@ import {
   type GroupCreation,
   shortKey,
   titleOf,
-} from './creation-log.js';
-import type { PendingCalls } from './deadlock-detector.js';
-import { addOwnCreation, explainMissingRanks } from './explain-missing-ranks.js';
+} from './diagnosis/creation-log.js';
+import type { PendingCalls } from './diagnosis/deadlock-detector.js';
+import { addOwnCreation, explainMissingRanks } from './diagnosis/explain-missing-ranks.js';
 import { shownRanks } from './nested-ranks.js';
 import { placeOf } from './operands.js';
 import { ProcessGroup } from './process-group.js';

@@ -15,8 +15,8 @@ import { identify, identityOf } from '../../core/unobserved-failures.js';
 import type { NativeReason } from '../../native/failure.js';
 import type { BackendName, Engine, EngineFactory, GroupPlan } from '../engines/engine.js';
 import { abortReason } from './abort-reason.js';
-import type { CreationMismatch, GroupCreation } from './creation-log.js';
-import type { PendingCalls } from './deadlock-detector.js';
+import type { CreationMismatch, GroupCreation } from './diagnosis/creation-log.js';
+import type { PendingCalls } from './diagnosis/deadlock-detector.js';
 
 /** One call, for the watchers of {@link watchCollectives}. @internal */
 export interface CollectiveRecord {

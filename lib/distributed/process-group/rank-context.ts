@@ -5,8 +5,8 @@ import { DistributedError } from '../../core/errors.js';
 import type { RankRuntime } from '../../core/rank-runtime.js';
 import type { EngineFactory } from '../engines/engine.js';
 import type { Store } from '../stores/index.js';
-import type { CreationLog } from './creation-log.js';
-import type { PendingCalls } from './deadlock-detector.js';
+import type { CreationLog } from './diagnosis/creation-log.js';
+import type { PendingCalls } from './diagnosis/deadlock-detector.js';
 import type { ProcessGroup } from './process-group.js';
 
 /** @internal */

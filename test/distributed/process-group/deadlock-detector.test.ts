@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import {
   type Entry,
   PendingCalls,
-} from '../../../lib/distributed/process-group/deadlock-detector.js';
+} from '../../../lib/distributed/process-group/diagnosis/deadlock-detector.js';
 import { DistributedError } from '../../../lib/distributed.js';
 
 const WORLD = 4;

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import type {
   CreationMismatch,
   GroupCreation,
-} from '../../../lib/distributed/process-group/creation-log.js';
-import { StoreCreationLog } from '../../../lib/distributed/process-group/store-creation-log.js';
+} from '../../../lib/distributed/process-group/diagnosis/creation-log.js';
+import { StoreCreationLog } from '../../../lib/distributed/process-group/diagnosis/store-creation-log.js';
 import { HashStore, type Store } from '../../../lib/distributed.js';
 import { TimeoutError } from '../../../lib/index.js';
 

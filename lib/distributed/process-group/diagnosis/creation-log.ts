@@ -3,10 +3,10 @@
  * the same order; this builds the error when they do not.
  */
 import { createHash } from 'node:crypto';
-import { type CollectiveDetails, CollectiveError } from '../../core/errors.js';
-import { identify } from '../../core/unobserved-failures.js';
-import type { NativeReason } from '../../native/failure.js';
-import { WORLD } from '../engines/engine.js';
+import { type CollectiveDetails, CollectiveError } from '../../../core/errors.js';
+import { identify } from '../../../core/unobserved-failures.js';
+import type { NativeReason } from '../../../native/failure.js';
+import { WORLD } from '../../engines/engine.js';
 
 /** A call of one rank that creates a group or a mesh. Plain data, sent between processes. @internal */
 export interface GroupCreation {

@@ -1,9 +1,10 @@
 /**
  * Explains a timeout: which call created the group here, and how far the missing ranks have got.
  */
-import { type CollectiveDetails, CollectiveError } from '../../core/errors.js';
-import { identify, identityOf, newFailureId } from '../../core/unobserved-failures.js';
-import { WORLD } from '../engines/engine.js';
+import { type CollectiveDetails, CollectiveError } from '../../../core/errors.js';
+import { identify, identityOf, newFailureId } from '../../../core/unobserved-failures.js';
+import { WORLD } from '../../engines/engine.js';
+import type { RankContext } from '../rank-context.js';
 import {
   type CreationLog,
   type CreationMismatch,
@@ -13,7 +14,6 @@ import {
   type RankProgress,
   titleOf,
 } from './creation-log.js';
-import type { RankContext } from './rank-context.js';
 
 /** A store that does not answer within this time is gone. */
 const ANSWER_MS = 1500;

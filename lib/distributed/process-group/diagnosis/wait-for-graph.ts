@@ -2,7 +2,7 @@
  * The wait-for graph of `local` ranks: which call waits behind which. Searches it for cycles, which
  * are calls that can never complete. A lane is a stream of a rank, which runs its calls in order.
  */
-import { DistributedError } from '../../core/errors.js';
+import { DistributedError } from '../../../core/errors.js';
 
 /** One rank's call of a collective or message. @internal */
 export interface Entry {

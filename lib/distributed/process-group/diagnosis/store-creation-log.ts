@@ -2,8 +2,8 @@
  * Publishes each group creation to the store so that other processes can detect mismatches. Never
  * blocks and never keeps the process alive.
  */
-import { LONGEST_TIMEOUT_MS } from '../../core/options.js';
-import { PrefixStore, type Store } from '../stores/index.js';
+import { LONGEST_TIMEOUT_MS } from '../../../core/options.js';
+import { PrefixStore, type Store } from '../../stores/index.js';
 import {
   type CreationLog,
   type CreationMismatch,

@@ -5,8 +5,8 @@
  * once every member has called it and nothing is left before it.
  */
 
-import { callContext } from '../../core/call-context.js';
-import { DistributedError } from '../../core/errors.js';
+import { callContext } from '../../../core/call-context.js';
+import { DistributedError } from '../../../core/errors.js';
 import {
   type Call,
   checkOrder,
