@@ -10,7 +10,7 @@ import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { asVector, oneDim } from './no-dims.js';
+import { asVector, oneDim } from './one-dim.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';

@@ -9,23 +9,17 @@ import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
 import { defineOp, type Op, type Sample } from '../core/op.js';
-import { type ParamsOf, param } from '../core/op-params.js';
 import { wrapDim } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { overwrite } from './composite.js';
 import { cat, flip } from './join.js';
 import { addMethod } from './method.js';
+import { lowerRows, type OneDim, oneDimParams } from './one-dim.js';
 import { type DtypeOption, requireDtype, requireTensor } from './operand.js';
-import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 import { alongDimRule } from './sharding/along-dim.js';
 import { where } from './where.js';
-
-const oneDimParams = {
-  dim: param.value<number>(),
-};
-type OneDim = ParamsOf<typeof oneDimParams>;
 
 const sameMeta = ([{ shape, dtype, device }]: readonly [Tensor, ...Tensor[]]) => [
   { shape, strides: null, dtype, device },

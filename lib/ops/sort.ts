@@ -13,6 +13,7 @@ import { formatShape, wrapDim } from '../core/shape.js';
 import { defineFunction, type FunctionOf, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
+import { lowerRows } from './one-dim.js';
 import { requirePair, requireTensor } from './operand.js';
 import { maximum, minimum } from './pointwise-binary.js';
 import {
@@ -23,7 +24,6 @@ import {
   reductionParams,
   reductionSamples,
 } from './reduce.js';
-import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 import { alongDimRule } from './sharding/along-dim.js';
 import { keptDimsRule } from './sharding/reductions.js';

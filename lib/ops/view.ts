@@ -27,6 +27,7 @@ import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
 import { addMethod, NO_PARAMS } from './method.js';
+import { type OneDim, oneDimParams } from './one-dim.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
@@ -110,11 +111,6 @@ export function sumToSize(g: Tensor, shape: Shape): Tensor {
   const summed = dims.length ? g.sum(dims, { keepdim: true }) : g;
   return lead > 0 ? summed.reshape(shape) : summed;
 }
-
-const oneDimParams = {
-  dim: param.value<number>(),
-};
-type OneDim = ParamsOf<typeof oneDimParams>;
 
 const unsqueezeOp: Op<OneDim> = defineView({
   name: 'unsqueeze',

@@ -1,11 +1,17 @@
 /**
- * Writes operands of ops along one dim: that dim goes last, and the other dims merge where strides
- * allow.
+ * What ops along one dim share: their parameter, their lowering, and how they treat 0-d tensors,
+ * which count as vectors of one element.
  */
 
 import type { CommandWriter } from '../core/command.js';
+import { type ParamsOf, param } from '../core/op-params.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
+
+/** The parameter of an op along one dim. @internal */
+export const oneDimParams = { dim: param.value<number>() };
+export type OneDim = ParamsOf<typeof oneDimParams>;
 
 /** Strides of a tensor with `dim` moved to the end. */
 function dimLast(list: Shape, dim: number): number[] {
@@ -35,4 +41,23 @@ export function lowerRows(
   for (const t of inputs) writeRows((x, sizes, strides) => command.view(x, sizes, strides), t, dim);
   for (const t of outputs)
     writeRows((x, sizes, strides) => command.outputView(x, sizes, strides), t, dim);
+}
+
+/** A view with one dim of a tensor without dims; another tensor itself. @internal */
+export function oneDim(t: Tensor): Tensor {
+  return t.shape.length === 0 ? t.reshape([1]) : t;
+}
+
+/**
+ * The result of `change` on a tensor of at most one dim as a vector, in the tensor's own shape;
+ * where that is written into, so is the vector. @internal
+ */
+export function asVector(
+  input: Tensor,
+  into: Tensor | null,
+  change: (vector: Tensor, into: Tensor | null) => Tensor,
+): Tensor {
+  const vector = oneDim(input);
+  const changed = change(vector, into === null ? null : vector);
+  return into ?? reshapeIfNeeded(changed, input.shape);
 }
