@@ -274,7 +274,8 @@ function divideAll(grads: readonly Tensor[], scale: number): boolean {
   for (const g of grads) {
     if (g.dtype === float16)
       throw new ArgumentError(
-        'GradScaler: gradients of float16 cannot be unscaled; keep the parameters in float32 and use autocast',
+        'GradScaler: gradients of float16 cannot be unscaled; keep the parameters in ' +
+          'float32 and use autocast',
       );
     g.mul_(1 / scale);
     const ok = g.isfinite().all();

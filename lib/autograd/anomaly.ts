@@ -50,7 +50,8 @@ export function checkAnomaly(node: Node, grads: readonly (Tensor | null)[]): voi
   grads.forEach((g, i) => {
     if (g?.dtype.isFloatingPoint && g.isnan().any().item()) {
       throw new AutogradError(
-        `backward of ${node.name} returned NaN in gradient ${i}.\n  the forward op was called here:\n${node.forwardStack ?? '    (unknown: it ran before detection was turned on)'}`,
+        `backward of ${node.name} returned NaN in gradient ${i}.\n  the forward op was called ` +
+          `here:\n${node.forwardStack ?? '    (unknown: it ran before detection was turned on)'}`,
         { op: node.name, gradient: i },
       );
     }

@@ -110,7 +110,8 @@ function checkWithoutHistory(op: AnyOp, changed: Tensor): void {
   checkLeaf(op, changed);
   if (!changed.requiresGrad) return;
   throw new InPlaceError(
-    `${op.name}: it has no gradient, so it cannot change a tensor that was computed from one that requires a gradient. Change it inside noGrad(() => ...).`,
+    `${op.name}: it has no gradient, so it cannot change a tensor that was computed from one ` +
+      'that requires a gradient. Change it inside noGrad(() => ...).',
     {
       op: op.name,
       shape: changed.shape,
@@ -126,7 +127,8 @@ function checkLeaf(op: AnyOp, into: Tensor): void {
       ? 'a leaf tensor that requires a gradient'
       : 'a view of a leaf tensor that requires a gradient';
   throw new InPlaceError(
-    `${op.name}: ${what} cannot be changed in place, its gradient would be lost. Change it inside noGrad(() => ...), or use a copy.`,
+    `${op.name}: ${what} cannot be changed in place, its gradient would be lost. Change it ` +
+      'inside noGrad(() => ...), or use a copy.',
     {
       op: op.name,
       shape: into.shape,

@@ -167,7 +167,8 @@ function gradientsOfInputs(
     const missing = results.indexOf(null);
     if (missing >= 0) {
       throw new AutogradError(
-        `autograd.grad: input ${missing} has no part in the outputs. Pass { allowUnused: true } to get null for it.`,
+        `autograd.grad: input ${missing} has no part in the outputs. Pass { allowUnused: true ` +
+          '} to get null for it.',
         { input: missing },
       );
     }
@@ -214,7 +215,8 @@ function requiredEdge(t: Tensor, op: string, what: string): Edge {
   const edge = edgeOf(t);
   if (edge === null) {
     throw new AutogradError(
-      `${op}: ${what}, ${t.dtype.name}[${t.shape.join(', ')}], does not require a gradient and was not computed from a tensor that does`,
+      `${op}: ${what}, ${t.dtype.name}[${t.shape.join(', ')}], does not require a gradient and ` +
+        'was not computed from a tensor that does',
       {
         shape: t.shape,
       },
@@ -227,7 +229,8 @@ function rootGradient(t: Tensor, given: Tensor | null): Tensor {
   if (given === null) {
     if (t.numel() !== 1) {
       throw new AutogradError(
-        `backward: only a tensor of one element has an implicit gradient, this one has shape ${formatShape(t.shape)}. Pass a gradient, or call sum() first.`,
+        'backward: only a tensor of one element has an implicit gradient, this one has shape ' +
+          `${formatShape(t.shape)}. Pass a gradient, or call sum() first.`,
         {
           shape: t.shape,
         },
@@ -237,7 +240,8 @@ function rootGradient(t: Tensor, given: Tensor | null): Tensor {
   }
   if (!sameShape(given.shape, t.shape)) {
     throw new ShapeError(
-      `backward: the gradient has shape ${formatShape(given.shape)}, the tensor ${formatShape(t.shape)}`,
+      `backward: the gradient has shape ${formatShape(given.shape)}, the tensor ` +
+        `${formatShape(t.shape)}`,
       { gradient: given.shape, shape: t.shape },
     );
   }

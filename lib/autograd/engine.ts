@@ -37,7 +37,8 @@ export function queueCallback(fn: () => void): void {
   const callbacks = callbackStack[callbackStack.length - 1];
   if (callbacks === undefined)
     throw new AutogradError(
-      'queueCallback: expected a running backward pass, got a call outside of one. Call it from a hook.',
+      'queueCallback: expected a running backward pass, got a call outside of one. ' +
+        'Call it from a hook.',
       { op: 'queueCallback' },
     );
   callbacks.push(fn);

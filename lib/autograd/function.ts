@@ -122,7 +122,8 @@ class FunctionNode extends Node {
     const { length } = this.edges;
     if (list.length < length || list.slice(length).some((g) => g !== null && g !== undefined)) {
       throw new AutogradError(
-        `${this.name}.backward returned ${list.length} gradients, forward had ${length} arguments; return one for each, null for those without`,
+        `${this.name}.backward returned ${list.length} gradients, forward had ${length} ` +
+          'arguments; return one for each, null for those without',
         {
           op: this.name,
           given: list.length,

@@ -128,7 +128,11 @@ function compareJacobians(
     for (let row = 0; row < output.numel(); row++) {
       const [a, n] = [analytical[row]?.[column] ?? 0, numerical[row] as number];
       if (!(Math.abs(a - n) <= atol + rtol * Math.abs(n))) {
-        return `d output ${o} [${row}] / d input ${i} [${column}] is ${a} by the gradient and ${n} by differences (output ${output.shape.join('x') || 'scalar'}, input ${input.shape.join('x') || 'scalar'})`;
+        return (
+          `d output ${o} [${row}] / d input ${i} [${column}] is ${a} by the gradient and ${n} ` +
+          `by differences (output ${output.shape.join('x') || 'scalar'}, input ` +
+          `${input.shape.join('x') || 'scalar'})`
+        );
       }
     }
   }

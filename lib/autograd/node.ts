@@ -139,7 +139,8 @@ export function changeHistory(t: Tensor, node: Node | null, outputNr: number): v
 
 export function alreadyReleased(name: string): AutogradError {
   return new AutogradError(
-    `backward through ${name} a second time: its saved tensors were freed by the first backward. Pass { retainGraph: true } to that one.`,
+    `backward through ${name} a second time: its saved tensors were freed by the first ` +
+      'backward. Pass { retainGraph: true } to that one.',
     { op: name },
   );
 }

@@ -148,7 +148,8 @@ function withHistory(
 
 function overwritten(op: string, role: string, t: Tensor, version: number): InPlaceError {
   return new InPlaceError(
-    `backward of ${op} needs ${role}, ${t.dtype.name}[${t.shape.join(', ')}], but it was changed in place after it was saved: it was at version ${version}, ` +
+    `backward of ${op} needs ${role}, ${t.dtype.name}[${t.shape.join(', ')}], but it was ` +
+      `changed in place after it was saved: it was at version ${version}, ` +
       `now ${t._version}. Use the out-of-place op, or clone() it before the change.`,
     { op, role, saved: version, now: t._version },
   );
@@ -156,8 +157,9 @@ function overwritten(op: string, role: string, t: Tensor, version: number): InPl
 
 function swappedAway(op: string, role: string, t: Tensor): InPlaceError {
   return new InPlaceError(
-    `backward of ${op} needs ${role}, ${t.dtype.name}[${t.shape.join(', ')}], but set_ or \`data =\` gave that tensor other memory after it was saved. ` +
-      'Change the memory of a tensor before the forward pass or after backward, or assign to a detached copy.',
+    `backward of ${op} needs ${role}, ${t.dtype.name}[${t.shape.join(', ')}], but set_ or ` +
+      '`data =` gave that tensor other memory after it was saved. Change the memory of a ' +
+      'tensor before the forward pass or after backward, or assign to a detached copy.',
     { op, role },
   );
 }

@@ -16,13 +16,15 @@ import { isGradEnabled } from './grad-mode.js';
 function checkSame(target: Tensor, source: Tensor): void {
   if (source.dtype !== target.dtype) {
     throw new DtypeError(
-      `set_: expected a tensor of dtype ${target.dtype.name}, got ${source.dtype.name}. Convert it with .to(${target.dtype.name}) first.`,
+      `set_: expected a tensor of dtype ${target.dtype.name}, got ${source.dtype.name}. ` +
+        `Convert it with .to(${target.dtype.name}) first.`,
       { op: 'set_' },
     );
   }
   if (source.device !== target.device) {
     throw new DeviceError(
-      `set_: expected a tensor on ${target.device}, got one on ${source.device}. ${toOneDevice(target.device, source.device)}`,
+      `set_: expected a tensor on ${target.device}, got one on ${source.device}. ` +
+        `${toOneDevice(target.device, source.device)}`,
       { op: 'set_' },
     );
   }
@@ -35,9 +37,10 @@ function checkSame(target: Tensor, source: Tensor): void {
 function checkDistributed(op: string, target: Tensor, source: Tensor): void {
   if (target.sharding === null || source.sharding !== null) return;
   throw new ShardingError(
-    `${op}: expected a distributed tensor for one placed as ${target.sharding.spec}, got a plain ${source.dtype.name}${formatShape(source.shape)}. ` +
-      'Convert it by distributeTensor(t, mesh, placements) if it is the whole tensor, or by DTensor.fromLocal(t, mesh, placements) if it is the local shard; ' +
-      'a plain parameter is a new one: new nn.Parameter(t).',
+    `${op}: expected a distributed tensor for one placed as ${target.sharding.spec}, got a ` +
+      `plain ${source.dtype.name}${formatShape(source.shape)}. Convert it by distributeTensor(t, ` +
+      'mesh, placements) if it is the whole tensor, or by DTensor.fromLocal(t, mesh, placements) ' +
+      'if it is the local shard; a plain parameter is a new one: new nn.Parameter(t).',
     { op },
   );
 }
@@ -46,7 +49,8 @@ function checkRecording(target: Tensor, source: Tensor): void {
   if (!isGradEnabled()) return;
   if (target.requiresGrad) {
     throw new InPlaceError(
-      'set_: expected a tensor that requires no gradient, got one that does; its gradient would be lost. Call it inside noGrad(() => ...).',
+      'set_: expected a tensor that requires no gradient, got one that does; its gradient ' +
+        'would be lost. Call it inside noGrad(() => ...).',
       {
         op: 'set_',
         shape: target.shape,
@@ -55,7 +59,8 @@ function checkRecording(target: Tensor, source: Tensor): void {
   }
   if (source.requiresGrad)
     throw new AutogradError(
-      'set_: the source requires a gradient, which would be lost. Pass source.detach(), or do it inside noGrad(() => ...).',
+      'set_: the source requires a gradient, which would be lost. Pass source.detach(), or do ' +
+        'it inside noGrad(() => ...).',
     );
 }
 
@@ -80,7 +85,8 @@ function setData(target: Tensor, source: Tensor): void {
   checkDistributed('data', target, source);
   if (target.requiresGrad && !source.dtype.isFloatingPoint) {
     throw new DtypeError(
-      `data: expected floating point values for a tensor that requires a gradient, got ${source.dtype.name}. Call requiresGrad_(false) first.`,
+      'data: expected floating point values for a tensor that requires a gradient, got ' +
+        `${source.dtype.name}. Call requiresGrad_(false) first.`,
       {
         op: 'data',
         given: source.dtype.name,

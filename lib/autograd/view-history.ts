@@ -39,7 +39,8 @@ export function checkViewChange(op: AnyOp, into: Tensor): void {
   const base = into.base;
   if (base !== null && into.sharding !== null) {
     throw new InPlaceError(
-      `${op.name}: a view of a distributed tensor cannot be changed in place under autograd. Use the op that gives a new tensor, or change it inside noGrad(() => ...).`,
+      `${op.name}: a view of a distributed tensor cannot be changed in place under autograd. ` +
+        'Use the op that gives a new tensor, or change it inside noGrad(() => ...).',
       {
         op: op.name,
       },
@@ -47,13 +48,16 @@ export function checkViewChange(op: AnyOp, into: Tensor): void {
   }
   if (base !== null && base.storage !== into.storage) {
     throw new InPlaceError(
-      `${op.name}: this view cannot be changed in place under autograd: set_ or \`data =\` gave its base other memory, so the two no longer share any. Change it inside noGrad(() => ...), or make the view again.`,
+      `${op.name}: this view cannot be changed in place under autograd: set_ or \`data =\` ` +
+        'gave its base other memory, so the two no longer share any. Change it inside noGrad(() ' +
+        '=> ...), or make the view again.',
       { op: op.name },
     );
   }
   if (base !== null && !isNonOverlappingAndDense(base.shape, base.strides)) {
     throw new InPlaceError(
-      `${op.name}: a view of a tensor with gaps or overlaps cannot be changed in place under autograd; clone() the base first`,
+      `${op.name}: a view of a tensor with gaps or overlaps cannot be changed in place under ` +
+        'autograd; clone() the base first',
       { op: op.name },
     );
   }
@@ -148,7 +152,9 @@ class ViewOfChangedDTensor extends Node {
   apply([grad]: Gradients): Gradients {
     if (!grad) return [null];
     throw new InPlaceError(
-      'backward: expected a view created after the in-place change of its distributed base, got one created before it, which has no gradient. Create the view after the change, or use the out-of-place op.',
+      'backward: expected a view created after the in-place change of its distributed base, ' +
+        'got one created before it, which has no gradient. Create the view after the change, or ' +
+        'use the out-of-place op.',
       {},
     );
   }

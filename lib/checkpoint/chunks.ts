@@ -57,7 +57,8 @@ export async function writeFully(
       .catch(failed(path, 'written', at + done));
     if (bytesWritten === 0)
       throw new CheckpointError(
-        `${path}: the system accepted no more bytes at byte ${at + done}, ${bytes.length - done} are missing`,
+        `${path}: the system accepted no more bytes at byte ${at + done}, ` +
+          `${bytes.length - done} are missing`,
         { file: path, at: at + done },
       );
     done += bytesWritten;

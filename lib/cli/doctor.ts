@@ -103,7 +103,8 @@ export function describeReport(report: DoctorReport): string {
   const row = (title: string, text: string) => lines.push(`${title.padEnd(10)}${text}`);
   row(
     'shardwise',
-    `${report.version}, Node ${report.node} on ${report.platform}${report.glibc ? `, glibc ${report.glibc}` : ''}`,
+    `${report.version}, Node ${report.node} on ` +
+      `${report.platform}${report.glibc ? `, glibc ${report.glibc}` : ''}`,
   );
   if (!report.addon.loaded) {
     row('addon', `missing: ${report.addon.reason}`);

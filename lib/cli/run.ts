@@ -31,7 +31,8 @@ export function addRun(program: Command): void {
   const options = [
     new Option(
       '--nproc-per-node <n>',
-      'ranks on this machine: a number, "cpu" (one per processor), "gpu", or "auto" (gpu, else cpu)',
+      'ranks on this machine: a number, "cpu" (one per processor), "gpu", or ' +
+        '"auto" (gpu, else cpu)',
     )
       .argParser(ranksOf)
       .default(1),
@@ -133,19 +134,21 @@ async function run(script: string, args: readonly string[], options: RunOptions)
 function checkNodes({ nnodes, nodeRank, masterAddr, masterPort, standalone }: RunOptions): void {
   if (standalone && (nnodes > 1 || masterAddr !== undefined || masterPort !== undefined)) {
     throw new ArgumentError(
-      `${OP}: --standalone is for one machine and any port; leave out --nnodes, --master-addr and ` +
-        '--master-port, or leave out --standalone',
+      `${OP}: --standalone is for one machine and any port; leave out --nnodes, --master-addr ` +
+        'and --master-port, or leave out --standalone',
       { op: OP },
     );
   }
   if (nodeRank >= nnodes)
     throw new ArgumentError(
-      `${OP}: expected --node-rank from 0 to ${nnodes - 1}, because --nnodes is ${nnodes}, got ${nodeRank}`,
+      `${OP}: expected --node-rank from 0 to ${nnodes - 1}, because --nnodes is ` +
+        `${nnodes}, got ${nodeRank}`,
       { op: OP, nodeRank, nnodes },
     );
   if (nnodes > 1 && masterAddr === undefined)
     throw new ArgumentError(
-      `${OP}: several machines need --master-addr, the name or address of the one with --node-rank 0`,
+      `${OP}: several machines need --master-addr, the name or address of the one ` +
+        'with --node-rank 0',
       { op: OP },
     );
 }
@@ -158,8 +161,8 @@ async function countRanks(given: RunOptions['nprocPerNode']): Promise<number> {
   const gpus = examine('').cuda.devices.length;
   if (gpus === 0 && given === 'gpu') {
     throw new ArgumentError(
-      `${OP}: --nproc-per-node gpu needs a CUDA device, and none can be used: see \`npx shardwise ` +
-        'doctor`. Use --nproc-per-node auto to fall back to processors.',
+      `${OP}: --nproc-per-node gpu needs a CUDA device, and none can be used: see \`npx ` +
+        'shardwise doctor`. Use --nproc-per-node auto to fall back to processors.',
       {
         op: OP,
       },
@@ -186,8 +189,8 @@ function loaderOf(file: string): string[] {
   }
   if ((process.features as { typescript?: unknown }).typescript) return [];
   throw new ArgumentError(
-    `${OP}: Node ${process.version} does not run TypeScript, and tsx is not installed for ${file}. ` +
-      'Run npm install --save-dev tsx.',
+    `${OP}: Node ${process.version} does not run TypeScript, and tsx is not installed for ` +
+      `${file}. Run npm install --save-dev tsx.`,
     { op: OP, file },
   );
 }

@@ -8,7 +8,8 @@ import { DTYPES, LAYOUTS, type Product, productText } from '../cuda/matmul-table
 
 const OP = 'shardwise tune';
 const FORM =
-  'a product "MxNxK", such as 4096x4096x4096, with an optional batch (8xMxNxK) and layout (MxNxK:nn)';
+  'a product "MxNxK", such as 4096x4096x4096, with an optional batch (8xMxNxK) ' +
+  'and layout (MxNxK:nn)';
 const LARGEST = 2 ** 31;
 const LONGEST_FILE = 2 ** 20;
 

@@ -52,7 +52,8 @@ export function addTune(program: Command): void {
   program
     .command('tune')
     .description(
-      'measure the configurations of matrix products on this GPU, and keep the fastest for later programs',
+      'measure the configurations of matrix products on this GPU, and keep the fastest ' +
+        'for later programs',
     )
     .option(
       '--shapes <shapes...>',
@@ -61,7 +62,8 @@ export function addTune(program: Command): void {
     )
     .option(
       '--layout <layouts>',
-      `layout of shapes without one: ${LAYOUTS.join(', ')}; nt is x W^T, nn the gradient of x, tn that of W`,
+      `layout of shapes without one: ${LAYOUTS.join(', ')}; nt is x W^T, nn the gradient ` +
+        'of x, tn that of W',
       'nt',
     )
     .option(
@@ -119,7 +121,12 @@ function whyNoGpu(): string | null {
   const candidates = cudaBackendCandidates();
   const reasons = candidates.map((file) => openCudaBackend(addon, file));
   if (!reasons.includes(null))
-    return `there is no GPU to measure on: ${candidates.length === 0 ? 'the CUDA part of shardwise is not built' : [...new Set(reasons)].join('; ')}`;
+    return (
+      'there is no GPU to measure on: ' +
+      (candidates.length === 0
+        ? 'the CUDA part of shardwise is not built'
+        : [...new Set(reasons)].join('; '))
+    );
   return addon.tuningVersion() === 0 ? 'the CUDA part of shardwise has nothing to choose' : null;
 }
 
@@ -128,8 +135,8 @@ function destination(gpu: Gpu, output: string | undefined): string {
   const folder = tableFolder();
   if (folder === null)
     throw new ArgumentError(
-      `${OP}: SHARDWISE_TUNE_CACHE is off, so there is no folder for the table; give --output, or ` +
-        'measure with --dry-run',
+      `${OP}: SHARDWISE_TUNE_CACHE is off, so there is no folder for the table; give --output, ` +
+        'or measure with --dry-run',
       { op: OP },
     );
   return path.join(folder, tableFileName(gpu));

@@ -82,7 +82,8 @@ export class Graph {
 function showNode(n: Node): string {
   if (n.kind === 'placeholder') return `%${n.name}: ${n.metas[0]} = input`;
   if (n.kind === 'constant') return `%${n.name}: ${n.metas[0]} = constant`;
-  const call = `${n.op?.name ?? n.name}${n.into ? '_' : ''}(${[...(n.into ? [show(n.into)] : []), ...n.inputs.map(show)].join(', ')})`;
+  const operands = [...(n.into ? [n.into] : []), ...n.inputs].map(show);
+  const call = `${n.op?.name ?? n.name}${n.into ? '_' : ''}(${operands.join(', ')})`;
   if (n.kind === 'effect') return call;
   const mode =
     n.mode === null

@@ -56,7 +56,10 @@ export function toOneDevice(own: Device, other: Device): string {
   if (strange === undefined) return `Move one with .to('${own}').`;
   const { type, runtime } = strange;
   if (runtime.isRunning)
-    return `Ranks that share a process have memory of their own: send what ${runtime.label} has made by a collective, or by send and recv.`;
+    return (
+      `Ranks that share a process have memory of their own: send what ${runtime.label} has ` +
+      'made by a collective, or by send and recv.'
+    );
   const origin =
     runtime === processRuntime ? 'It was made outside of the ranks' : `${runtime.label} has ended`;
   return `${origin}: take a copy of it with .to('${type}').`;

@@ -45,7 +45,8 @@ function notInstalled<T extends object>(name: string): T {
   const fail = (): never => {
     throw new ShardwiseError(
       'ERR_OP',
-      `internal error: lib/runtime.ts has not installed ${name}. Import the package by its public entry point.`,
+      `internal error: lib/runtime.ts has not installed ${name}. Import the package by its ` +
+        'public entry point.',
       { hook: name },
     );
   };

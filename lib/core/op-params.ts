@@ -122,7 +122,8 @@ function appenderOf(fields: readonly Field[]): AppendParams {
   const lines = fields.map(([name, { toKernel }], i) => {
     if (!/^\w+$/.test(name)) throw new Error(`"${name}" is not a name of a parameter`);
     const value = `params.${name}`;
-    return `command.param(${toKernel === null ? `+${value}` : `fields[${i}][1].toKernel(${value})`});`;
+    const number = toKernel === null ? `+${value}` : `fields[${i}][1].toKernel(${value})`;
+    return `command.param(${number});`;
   });
   try {
     return new Function('fields', `return (command, params) => { ${lines.join(' ')} };`)(fields);

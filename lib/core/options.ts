@@ -112,7 +112,8 @@ function shownAt(value: unknown, depth: number): string {
   if (Array.isArray(value)) {
     if (depth === MOST_DEPTH) return '[…]';
     const elements = value.slice(0, MOST_ELEMENTS).map((each) => shownAt(each, depth + 1));
-    return `[${elements.join(', ')}${value.length > MOST_ELEMENTS ? `, … of ${value.length}` : ''}]`;
+    const more = value.length > MOST_ELEMENTS ? `, … of ${value.length}` : '';
+    return `[${elements.join(', ')}${more}]`;
   }
   return typeof value === 'object' && value !== null
     ? kindOf(value)

@@ -13,7 +13,10 @@ type Values = ArrayLike<number | bigint>;
 /** `tensor([[1., 2.]], dtype=..., device=..., gradFn=...)`. Reads the values, so it blocks. */
 export function formatTensor(t: Tensor, readValues: (t: Tensor) => Values): string {
   if (t.sharding !== null)
-    return `DTensor(${formatTensor(t.sharding.local, readValues)}, ${t.sharding.spec}${historyOf(t)})`;
+    return (
+      `DTensor(${formatTensor(t.sharding.local, readValues)}, ` +
+      `${t.sharding.spec}${historyOf(t)})`
+    );
   const body = bodyOf(t, readValues);
   const details: string[] = [];
   if (t.numel() === 0 && t.shape.length !== 1 && !t.isFake)
@@ -58,7 +61,9 @@ function formatValues(t: Tensor, values: Values): string {
     const parts = edgeItems(size, summarise).map((i) =>
       i !== null ? lines(depth + 1, offset + i * inner, inner) : last ? ' ...' : '...',
     );
-    return `[${last ? wrap(parts, depth) : parts.join(`,${'\n'.repeat(t.shape.length - depth - 1)}${' '.repeat(8 + depth)}`)}]`;
+    if (last) return `[${wrap(parts, depth)}]`;
+    const lineBreaks = '\n'.repeat(t.shape.length - depth - 1);
+    return `[${parts.join(`,${lineBreaks}${' '.repeat(8 + depth)}`)}]`;
   };
   return lines(0, 0, t.numel());
 }

@@ -143,7 +143,9 @@ export function otherRankError(op: string, what: string, runtime: RankRuntime): 
   const own = currentRuntime();
   return new DistributedError(
     `${op}: ${what} belongs to ${runtime.label}, and ${own.label ?? 'the main program'} uses it. ` +
-      'Ranks that share a process have groups, meshes and tensors of their own: create them inside of the function that each rank runs, and do not keep them in variables outside of it.',
+      'Ranks that share a process have groups, meshes and tensors of their own: create them ' +
+      'inside of the function that each rank runs, and do not keep them in ' +
+      'variables outside of it.',
     { op, owner: runtime.label, user: own.label },
   );
 }

@@ -21,8 +21,11 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
       value.dtype !== tensor.dtype ||
       value.device !== tensor.device
     ) {
+      const advice =
+        tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`;
       throw new AutogradError(
-        `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`}`,
+        `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, ` +
+          `got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${advice}`,
       );
     }
     // It lives as long as the memory of its tensor: that of one in a scope ends with it.

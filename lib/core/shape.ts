@@ -104,8 +104,9 @@ export function broadcastShapes(a: Shape, b: Shape, op: string): Shape {
     else if (sizeA === 1) out[i] = sizeB;
     else {
       throw new ShapeError(
-        `${op}: shapes ${formatShape(a)} and ${formatShape(b)} do not broadcast: sizes ${sizeA} and ${sizeB} meet at dim ` +
-          `${i} of the result. Sizes must be equal, or one of them 1; reshape or unsqueeze one operand.`,
+        `${op}: shapes ${formatShape(a)} and ${formatShape(b)} do not broadcast: sizes ` +
+          `${sizeA} and ${sizeB} meet at dim ${i} of the result. Sizes must be equal, or one of ` +
+          'them 1; reshape or unsqueeze one operand.',
         { op, shapes: [a, b], dim: i },
       );
     }
@@ -138,7 +139,8 @@ export function wrapDim(dim: number, ndim: number, op: string): number {
     throw new ArgumentError(`${op}: expected dim to be a number, got ${given(dim)}`, { op, dim });
   if (!Number.isInteger(dim) || dim < -range || dim >= range) {
     throw new IndexError(
-      `${op}: dim ${String(dim)} is out of range for a tensor of ${ndim} dims: expected ${-range} to ${range - 1}`,
+      `${op}: dim ${String(dim)} is out of range for a tensor of ${ndim} dims: expected ` +
+        `${-range} to ${range - 1}`,
       {
         op,
         dim,

@@ -329,7 +329,8 @@ function twice(
   second: unknown,
 ): ArgumentError {
   return new ArgumentError(
-    `${name}: ${argument} is given twice, by position (${shown(first)}) and as an option (${shown(second)})`,
+    `${name}: ${argument} is given twice, by position (${shown(first)}) and as an option ` +
+      `(${shown(second)})`,
     { op: name, argument },
   );
 }
@@ -338,7 +339,8 @@ function missing({ name, positional, positionalOnly }: Declaration, place: numbe
   const argument = positional[place] as string;
   const byName = place < positionalOnly ? '' : `, or is given as { ${argument}: … }`;
   return new ArgumentError(
-    `${name}: expected ${argument}; it comes ${place === 0 ? 'first' : `after ${positional[place - 1]}`}${byName}`,
+    `${name}: expected ${argument}; it comes ` +
+      `${place === 0 ? 'first' : `after ${positional[place - 1]}`}${byName}`,
     { op: name, argument },
   );
 }
@@ -352,7 +354,8 @@ function tooMany({ name, positional, keywordOnly }: Declaration, given: unknown)
       ? 'there are no options'
       : `others are options, in an object such as { ${keywordOnly[0]}: … }`;
   return new ArgumentError(
-    `${name}: expected at most ${positional.join(', ')} by position, got ${shown(given)} as well; ${names}`,
+    `${name}: expected at most ${positional.join(', ')} by position, got ` +
+      `${shown(given)} as well; ${names}`,
     {
       op: name,
       argument: 'options',

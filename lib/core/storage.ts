@@ -163,7 +163,8 @@ export function releaseAll(storages: readonly Storage[], count: number): void {
 export function freedError(storage: Storage, op: string): FreedError {
   const reason = storage.freedBy ?? 'it was never allocated';
   return new FreedError(
-    `${op}: the memory of this tensor was freed (${reason}). A tensor that must outlive its scope is returned from it, or passed to keep().`,
+    `${op}: the memory of this tensor was freed (${reason}). A tensor that must outlive its ` +
+      'scope is returned from it, or passed to keep().',
     { op, reason },
   );
 }

@@ -274,12 +274,14 @@ export class Tensor {
     if (this.gradFn !== null) {
       if (value) return this;
       throw new AutogradError(
-        'requiresGrad_: only leaf tensors can stop requiring a gradient; use detach() on a computed one',
+        'requiresGrad_: only leaf tensors can stop requiring a gradient; use ' +
+          'detach() on a computed one',
       );
     }
     if (value && !this.dtype.isFloatingPoint) {
       throw new AutogradError(
-        `requiresGrad_: only floating point tensors can require gradients, this one is ${this.dtype.name}`,
+        'requiresGrad_: only floating point tensors can require gradients, this one is ' +
+          `${this.dtype.name}`,
         { dtype: this.dtype.name },
       );
     }

@@ -13,6 +13,8 @@ export function dtypeOrDevice(target: unknown): { dtype: DTypeLike } | { device:
   if (target instanceof Device) return { device: target };
   if (typeof target !== 'string') return null;
   if (/^(cpu|cuda)/.test(target)) return { device: deviceOf(target as DeviceName) };
-  const message = `to: expected a device such as 'cpu', 'cuda' or 'cuda:1', or a dtype, one of ${dtypeNames.join(', ')}, got ${shown(target)}`;
+  const message =
+    "to: expected a device such as 'cpu', 'cuda' or 'cuda:1', or a dtype, one of " +
+    `${dtypeNames.join(', ')}, got ${shown(target)}`;
   throw new DeviceError(message, { op: 'to', given: target });
 }

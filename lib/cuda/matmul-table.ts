@@ -77,7 +77,10 @@ export function formatTable({ configurations, gpu, library, entries }: MatmulTab
     0,
     -2,
   );
-  return `${head},\n "entries": [\n${entries.map((entry) => `  ${JSON.stringify(entry)}`).join(',\n')}\n ]\n}\n`;
+  return (
+    `${head},\n "entries": [\n` +
+    `${entries.map((entry) => `  ${JSON.stringify(entry)}`).join(',\n')}\n ]\n}\n`
+  );
 }
 
 /** @throws ArgumentError if the text is not a valid table */

@@ -106,7 +106,10 @@ function readTable(file: string, gpu: Gpu, version: number): MatmulTable | strin
   try {
     const table = parseTable(readFileSync(file, 'utf8'));
     if (table.configurations !== version)
-      return `it is for configurations of version ${table.configurations}, this build has version ${version}`;
+      return (
+        `it is for configurations of version ${table.configurations}, this build has ` +
+        `version ${version}`
+      );
     if (table.gpu.name !== gpu.name || table.gpu.multiprocessors !== gpu.multiprocessors)
       return `it is for ${table.gpu.name} with ${table.gpu.multiprocessors} multiprocessors`;
     return table;
@@ -142,8 +145,8 @@ export function loadTables(addon: Addon, device: number): void {
 
 function warn(file: string, reason: string): void {
   process.emitWarning(
-    `${file} is ignored: ${reason}. A rule chooses the kernels of matrix products; \`npx shardwise ` +
-      'tune` measures them again.',
+    `${file} is ignored: ${reason}. A rule chooses the kernels of matrix products; \`npx ` +
+      'shardwise tune` measures them again.',
     'TuningWarning',
   );
 }

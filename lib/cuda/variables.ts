@@ -24,7 +24,8 @@ export function checkVariables(environment: Environment = process.env): void {
   const unknown = debug.split(',').filter((word) => word !== '' && !TOPICS.includes(word));
   if (unknown.length > 0) {
     process.emitWarning(
-      `SHARDWISE_DEBUG: expected words of ${TOPICS.join(', ')}, got ${unknown.map(shown).join(', ')}`,
+      `SHARDWISE_DEBUG: expected words of ${TOPICS.join(', ')}, got ` +
+        `${unknown.map(shown).join(', ')}`,
       'ShardwiseWarning',
     );
   }

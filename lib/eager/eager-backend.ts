@@ -114,10 +114,14 @@ function checkOwners(from: Device, to: Device): void {
       ? to
       : null;
   if (strange === null) return;
-  const what = `${own.label ?? 'the main program'} ${to.runtime === own ? `reads a tensor on ${from}` : `writes into a tensor on ${to}`}`;
+  const what =
+    `${own.label ?? 'the main program'} ` +
+    `${to.runtime === own ? `reads a tensor on ${from}` : `writes into a tensor on ${to}`}`;
   const advice = [from.runtime, to.runtime, own].includes(processRuntime)
-    ? 'Until the ranks have ended, values leave them only by what their functions return: await launch() first.'
-    : 'Ranks that share a process have memory of their own: values go from one to another by collectives, or by send and recv.';
+    ? 'Until the ranks have ended, values leave them only by what their functions return: ' +
+      'await launch() first.'
+    : 'Ranks that share a process have memory of their own: values go from one to another by ' +
+      'collectives, or by send and recv.';
   throw new DeviceError(`copy: ${what}. ${advice}`, { op: 'copy', device: String(strange) });
 }
 
@@ -129,7 +133,8 @@ function checkOwner(op: AnyOp, operand: Tensor, device: Device): void {
   if (operand.storage === null || operand.device.runtime === device.runtime) return;
   const given = `${operand.dtype}${formatShape(operand.shape)} on ${operand.device}`;
   throw new DeviceError(
-    `${op.name}: expected tensors on one device, ${device}, got ${given}. ${toOneDevice(device, operand.device)}`,
+    `${op.name}: expected tensors on one device, ${device}, got ${given}. ` +
+      `${toOneDevice(device, operand.device)}`,
     {
       op: op.name,
       device: String(operand.device),
@@ -234,7 +239,8 @@ function cloneNow(t: Tensor): Tensor {
 function checkInto(op: string, into: Tensor, meta: OutputMeta): void {
   if (!sameShape(into.shape, meta.shape)) {
     throw new ShapeError(
-      `${op}: the result has shape ${formatShape(meta.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`,
+      `${op}: the result has shape ${formatShape(meta.shape)} and cannot be written into a ` +
+        `tensor of shape ${formatShape(into.shape)}`,
       {
         op,
         result: meta.shape,
@@ -244,7 +250,8 @@ function checkInto(op: string, into: Tensor, meta: OutputMeta): void {
   }
   if (meta.dtype.category > into.dtype.category) {
     throw new DtypeError(
-      `${op}: a result of dtype ${meta.dtype.name} cannot be written into a tensor of dtype ${into.dtype.name}`,
+      `${op}: a result of dtype ${meta.dtype.name} cannot be written into a tensor of dtype ` +
+        `${into.dtype.name}`,
       {
         op,
       },
@@ -252,7 +259,9 @@ function checkInto(op: string, into: Tensor, meta: OutputMeta): void {
   }
   if (overlapsItself(into.shape, into.strides)) {
     throw new InPlaceError(
-      `${op}: cannot write into a tensor whose elements share memory (as after expand or unfold: shape ${formatShape(into.shape)}, strides ${formatShape(into.strides)}). clone() it first.`,
+      `${op}: cannot write into a tensor whose elements share memory (as after expand or ` +
+        `unfold: shape ${formatShape(into.shape)}, strides ` +
+        `${formatShape(into.strides)}). clone() it first.`,
       { op },
     );
   }

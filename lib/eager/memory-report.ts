@@ -103,13 +103,15 @@ export function describeHolders(
     const what =
       op === null || shape === null ? '' : `: ${dtype}${formatShape(shape)} made by ${op}`;
     lines.push(
-      `    ${bytes} bytes in ${count} x ${bytesEach}${memory === 'pinned' ? ' of pinned memory' : ''}${what}`,
+      `    ${bytes} bytes in ${count} x ` +
+        `${bytesEach}${memory === 'pinned' ? ' of pinned memory' : ''}${what}`,
     );
   }
   if (holders.length === 0) lines.push('    none of this thread');
   if (!recording)
     lines.push(
-      '  To see shapes, dtypes and the ops that made them, call memory.recordHistory(true) first, or set SHARDWISE_MEMORY_HISTORY=1.',
+      '  To see shapes, dtypes and the ops that made them, call memory.recordHistory(true) ' +
+        'first, or set SHARDWISE_MEMORY_HISTORY=1.',
     );
   return lines.join('\n');
 }

@@ -64,7 +64,9 @@ export function allocatePinned(bytes: number): Storage {
     prepareDevice(deviceByCode(1));
   } catch (error) {
     if (!(error instanceof DeviceError)) throw error;
-    const message = `pinMemory: pinned memory is for copies to and from a GPU and comes from CUDA, which cannot be used here. Leave it out where cuda.isAvailable() is false.\n${error.message}`;
+    const message =
+      'pinMemory: pinned memory is for copies to and from a GPU and comes from CUDA, which ' +
+      `cannot be used here. Leave it out where cuda.isAvailable() is false.\n${error.message}`;
     throw new DeviceError(message, { op: 'pinMemory', bytes }, { cause: error });
   }
   const storage = new Storage(deviceByCode(0), bytes);

@@ -187,7 +187,8 @@ export function translate(
       ? String(t.scalarValue)
       : `${t.dtype.name}${formatShape(t.shape)} on ${t.device}`,
   );
-  const message = `${op}: ${error.message}${operands.length ? `\n  operands: ${operands.join('; ')}` : ''}`;
+  const message =
+    `${op}: ${error.message}` + `${operands.length ? `\n  operands: ${operands.join('; ')}` : ''}`;
   const details = { op, operands };
   const emptied = inputs.find((t) => t.storage !== null && t.storage.nbytes < byteRange(t)[1]);
   if (code === 'SW_INVALID' && emptied !== undefined)
@@ -225,6 +226,9 @@ function collectiveError(
 function resizedAway(t: Tensor, op: string, message: string, cause: Error): FreedError {
   const given = t.storage?.nbytes ?? 0;
   const expected = byteRange(t)[1];
-  const text = `${message}\n  the memory of ${t.dtype.name}${formatShape(t.shape)} was resized to ${given} bytes, ${expected} are needed. Call untypedStorage().resize_(${expected}) and fill it first.`;
+  const text =
+    `${message}\n  the memory of ${t.dtype.name}${formatShape(t.shape)} was resized to ` +
+    `${given} bytes, ${expected} are needed. Call untypedStorage().resize_(${expected}) ` +
+    'and fill it first.';
   return new FreedError(text, { op, expected, given }, { cause });
 }

@@ -181,13 +181,15 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
     const { name } = this.op;
     if (this.describe === null)
       throw new CompileError(
-        `${name}: the shapes of its outputs are unknown. Register them: op.registerFake((...args) => ({ shape, dtype })).`,
+        `${name}: the shapes of its outputs are unknown. Register them: ` +
+          'op.registerFake((...args) => ({ shape, dtype })).',
         { op: name },
       );
     const described = this.describe(...(restore(template, inputs) as unknown as A));
     if (Array.isArray(described) && described.some((each) => typeof each !== 'object'))
       throw new ArgumentError(
-        `${name}: registerFake must give { shape, dtype, device } for each output, got [${described.join(', ')}]; a shape alone is { shape: [${described.join(', ')}] }`,
+        `${name}: registerFake must give { shape, dtype, device } for each output, got ` +
+          `[${described.join(', ')}]; a shape alone is { shape: [${described.join(', ')}] }`,
         { op: name },
       );
     this.gaveList = Array.isArray(described);
@@ -199,7 +201,8 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
       const { dtype = inputs[0]?.dtype, device = inputs[0]?.device } = each;
       if (dtype === undefined || device === undefined)
         throw new ArgumentError(
-          `${name}: registerFake must give dtype and device, there is no tensor argument to take them from`,
+          `${name}: registerFake must give dtype and device, there is no tensor ` +
+            'argument to take them from',
         );
       return { shape: each.shape, strides: null, dtype: dtypeOf(dtype, name), device };
     });
@@ -233,7 +236,8 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
       if (t._version === versions[i]) return;
       if (!families.has(t.sharedVersion())) {
         throw new InPlaceError(
-          `${this.op.name}: it changed tensor ${i} in place without saying so. Name the argument in mutatesArgs, or work on a clone().`,
+          `${this.op.name}: it changed tensor ${i} in place without saying so. Name the ` +
+            'argument in mutatesArgs, or work on a clone().',
           {
             op: this.op.name,
             input: i,
@@ -253,7 +257,8 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
       );
     if (inputs.some((t) => t.storage === output.storage))
       throw new ArgumentError(
-        `${name}: result ${i} shares memory with an argument. Return a clone(), or nothing for an argument in mutatesArgs.`,
+        `${name}: result ${i} shares memory with an argument. Return a clone(), or nothing for ` +
+          'an argument in mutatesArgs.',
         { op: name },
       );
   }
@@ -278,7 +283,8 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
     const list = (Array.isArray(given) ? given : [given]) as readonly (Grad | readonly Grad[])[];
     if (list.length !== args.length)
       throw new AutogradError(
-        `${name}: backward gave ${list.length} gradients for ${args.length} arguments; give null for those without one`,
+        `${name}: backward gave ${list.length} gradients for ${args.length} arguments; give ` +
+          'null for those without one',
         { op: name },
       );
     const results: (Tensor | null)[] = inputs.map(() => null);

@@ -218,7 +218,8 @@ export class WordWriter implements CommandWriter {
     if (storage.handle === FAKE_HANDLE) {
       throw new ShardwiseError(
         'ERR_FAKE_TENSOR',
-        `${this.op}: a fake tensor (it has a shape but no values) was used outside the FakeTensorMode or trace that made it`,
+        `${this.op}: a fake tensor (it has a shape but no values) was used outside the ` +
+          'FakeTensorMode or trace that made it',
       );
     }
     throw freedError(storage, this.op);

@@ -8,7 +8,8 @@ import { glooEngineCandidates } from './load.js';
 
 /** What does not work without it. */
 export const WITHOUT_GLOO =
-  'collectives between machines do not work, neither on the CPU nor on GPUs: install libgloo0 (to build here: libgloo-dev)';
+  'collectives between machines do not work, neither on the CPU nor on GPUs: install libgloo0 ' +
+  '(to build here: libgloo-dev)';
 
 export interface GlooSearch {
   /** Null if it cannot be used. */

@@ -47,9 +47,12 @@ export const optionalLibraries: readonly OptionalLibrary[] = [
     wheels: ['cu13/lib', 'cublas/lib'],
     minimumVersion: 120000,
     without:
-      "matrix products on CUDA run on Shardwise's own kernels, slower at some sizes; float32 is not multiplied in TF32",
+      "matrix products on CUDA run on Shardwise's own kernels, slower at some sizes; float32 " +
+      'is not multiplied in TF32',
     misnamed:
-      "matrix products of floats on CUDA fail, but for small ones: set SHARDWISE_CUBLASLT_PATH to a libcublasLt.so.13 or .12 or to its folder, or to off for Shardwise's own kernels, or unset it",
+      'matrix products of floats on CUDA fail, but for small ones: set SHARDWISE_CUBLASLT_PATH ' +
+      "to a libcublasLt.so.13 or .12 or to its folder, or to off for Shardwise's own " +
+      'kernels, or unset it',
   },
   {
     name: 'NCCL',
@@ -131,7 +134,9 @@ export function findLibrary(
       tried.push({ path: candidate, reason: reasonAlone(candidate, probed.reason) });
     else if (probed.version >= library.minimumVersion) return { found: probed, tried };
     else {
-      const versions = `${formatVersion(library, probed.version)}, but ${formatVersion(library, library.minimumVersion)} or newer is needed`;
+      const versions =
+        `${formatVersion(library, probed.version)}, but ` +
+        `${formatVersion(library, library.minimumVersion)} or newer is needed`;
       tried.push({ path: probed.path, reason: `version ${versions}` });
     }
   }

@@ -29,7 +29,9 @@ export function loadAddon(): Addon {
   if (before !== undefined) {
     if (before.root === root) return before.addon;
     throw new BackendLoadError(
-      `two copies of shardwise are in one process; tensors of one would not work with the other.\n  loaded first: ${before.root}\n  now: ${root}\n  Run "npm dedupe", or let one package depend on the other's copy.`,
+      'two copies of shardwise are in one process; tensors of one would not work with the ' +
+        `other.\n  loaded first: ${before.root}\n  now: ${root}\n  Run "npm dedupe", or let one ` +
+        "package depend on the other's copy.",
       { first: before.root, second: root },
     );
   }
@@ -56,7 +58,11 @@ function loadFrom(folder: string): Addon {
     return guard(require('node-gyp-build')(folder) as NativeAddon);
   } catch (error) {
     throw new BackendLoadError(
-      `the native addon of shardwise could not be loaded on ${process.platform}-${process.arch}, Node ${process.version}.\n  reason: ${(error as Error).message.split('\n')[0]}\n  Fix it in one of these ways:\n    - install a release that has a prebuild for this platform (Linux x64 with glibc 2.34 or newer)\n    - build here, with a C++20 compiler and CMake: npx shardwise-build`,
+      'the native addon of shardwise could not be loaded on ' +
+        `${process.platform}-${process.arch}, Node ${process.version}.\n  reason: ` +
+        `${(error as Error).message.split('\n')[0]}\n  Fix it in one of these ways:\n    - ` +
+        'install a release that has a prebuild for this platform (Linux x64 with glibc 2.34 or ' +
+        'newer)\n    - build here, with a C++20 compiler and CMake: npx shardwise-build',
       { root: folder },
       { cause: error },
     );

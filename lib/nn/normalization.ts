@@ -182,7 +182,9 @@ export class GroupNorm extends Module {
   }
 
   override extraRepr(): string {
-    return `${this.numGroups}, ${this.numChannels}, eps=${this.eps}, affine=${this.weight !== null}`;
+    return (
+      `${this.numGroups}, ${this.numChannels}, eps=${this.eps}, ` + `affine=${this.weight !== null}`
+    );
   }
 }
 

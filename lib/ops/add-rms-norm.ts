@@ -158,7 +158,8 @@ export const addRmsNorm = defineFunction(
     if (eps !== null) checkNumber('addRmsNorm', 'eps', eps);
     if (!sameShape(input.shape, residual.shape)) {
       throw new ShapeError(
-        `addRmsNorm: expected a residual in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(residual.shape)}`,
+        'addRmsNorm: expected a residual in the shape of the input, ' +
+          `${formatShape(input.shape)}, got ${formatShape(residual.shape)}`,
         {
           op: 'addRmsNorm',
           shapes: [input.shape, residual.shape],

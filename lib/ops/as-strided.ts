@@ -98,7 +98,9 @@ function bytesOf(input: Tensor): number {
   )
     return input.numel() * input.dtype.itemsize;
   throw new ShardingError(
-    `asStrided: expected a plain tensor or a contiguous one, got a view of a tensor placed as ${sharding.spec}, whose shards have memory of their own. Use narrow, select, t or unfold, or toLocal() first.`,
+    'asStrided: expected a plain tensor or a contiguous one, got a view of a tensor placed as ' +
+      `${sharding.spec}, whose shards have memory of their own. Use narrow, select, t or unfold, ` +
+      'or toLocal() first.',
     { op: 'asStrided' },
   );
 }
@@ -127,7 +129,8 @@ export const asStrided = defineFunction(
       offset >= 0;
     if (!fits || endOf(size, stride, offset) * input.dtype.itemsize > memory) {
       throw new ArgumentError(
-        `asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${shown(offset)} reach outside the storage`,
+        `asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ` +
+          `${shown(offset)} reach outside the storage`,
         {
           op: 'asStrided',
           size,
@@ -137,7 +140,8 @@ export const asStrided = defineFunction(
     }
     if (input.requiresGrad && !isNonOverlappingAndDense(input.shape, input.strides)) {
       throw new ArgumentError(
-        'asStrided: a gradient is only defined for an input without gaps and overlaps; call contiguous() first',
+        'asStrided: a gradient is only defined for an input without gaps and overlaps; call ' +
+          'contiguous() first',
         { op: 'asStrided' },
       );
     }

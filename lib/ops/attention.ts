@@ -310,7 +310,8 @@ function checkAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptio
   checkShapes(op, q, k, v, enableGqa);
   if (q.dtype !== k.dtype || k.dtype !== v.dtype || !q.dtype.isFloatingPoint)
     throw new DtypeError(
-      `${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`,
+      `${op}: expected equal floating dtypes, got ${q.dtype.name}, ` +
+        `${k.dtype.name}, ${v.dtype.name}`,
       { op },
     );
   if (mask === null) return;
@@ -324,7 +325,9 @@ function checkAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptio
 }
 
 function checkShapes(op: string, q: Tensor, k: Tensor, v: Tensor, gqa: boolean): void {
-  const shapes = `query ${formatShape(q.shape)}, key ${formatShape(k.shape)}, value ${formatShape(v.shape)}`;
+  const shapes =
+    `query ${formatShape(q.shape)}, key ${formatShape(k.shape)}, value ` +
+    `${formatShape(v.shape)}`;
   const size = (t: Tensor, back: number): number | undefined => t.shape[t.shape.length - back];
   const lead = (t: Tensor): Shape => t.shape.slice(0, gqa ? -3 : -2);
   if (q.shape.length < 2 || q.shape.length !== k.shape.length || k.shape.length !== v.shape.length)
@@ -336,7 +339,8 @@ function checkShapes(op: string, q: Tensor, k: Tensor, v: Tensor, gqa: boolean):
     );
   if (!sameShape(lead(q), lead(k)) || !sameShape(lead(k), lead(v)))
     throw new ShapeError(
-      `${op}: leading dims differ: ${shapes}${gqa ? '' : '. For grouped heads pass { enableGqa: true }.'}`,
+      `${op}: leading dims differ: ` +
+        `${shapes}${gqa ? '' : '. For grouped heads pass { enableGqa: true }.'}`,
       { op },
     );
   if (!gqa) return;
@@ -354,7 +358,8 @@ function checkMask(op: string, mask: Tensor, scores: Shape): void {
   const lead = scores.length - mask.shape.length;
   if (lead >= 0 && mask.shape.every((s, i) => s === 1 || s === scores[lead + i])) return;
   throw new ShapeError(
-    `${op}: a mask of shape ${formatShape(mask.shape)} does not broadcast to the scores, ${formatShape(scores)}`,
+    `${op}: a mask of shape ${formatShape(mask.shape)} does not broadcast to the scores, ` +
+      `${formatShape(scores)}`,
     { op, shapes: [mask.shape, scores] },
   );
 }

@@ -21,7 +21,8 @@ function requireVector(t: Tensor | null, op: string, argument: string, input: Te
   requireTensor(t, op, argument);
   if (input.ndim >= 2 && (t.ndim !== 1 || t.shape[0] !== input.shape[1]))
     throw new ShapeError(
-      `${op}: expected ${argument} to have a number for each channel (dim 1) of shape ${formatShape(input.shape)}, got shape ${formatShape(t.shape)}`,
+      `${op}: expected ${argument} to have a number for each channel (dim 1) of shape ` +
+        `${formatShape(input.shape)}, got shape ${formatShape(t.shape)}`,
       { op },
     );
 }
@@ -69,12 +70,14 @@ export const groupNorm = defineComposite(
         channels % numGroups !== 0
       )
         throw new ShapeError(
-          `groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`,
+          `groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide ` +
+            `into ${numGroups} groups`,
           { op: 'groupNorm', shape: input.shape },
         );
       if (input.numel() === numGroups)
         throw new ShapeError(
-          `groupNorm: expected more than one value for each group, got shape ${formatShape(input.shape)}`,
+          'groupNorm: expected more than one value for each group, got shape ' +
+            `${formatShape(input.shape)}`,
           { op: 'groupNorm', shape: input.shape },
         );
       const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
@@ -175,7 +178,8 @@ function batchStatistics(
   const count = x.numel() / (x.shape[1] as number);
   if (count <= 1)
     throw new ArgumentError(
-      `batchNorm: expected more than one value for each channel in training, got shape ${formatShape(x.shape)}`,
+      'batchNorm: expected more than one value for each channel in training, got shape ' +
+        `${formatShape(x.shape)}`,
       { op: 'batchNorm' },
     );
   const [variance, mean] = varMean(x, dims, { correction: 0, keepdim: true });

@@ -93,7 +93,9 @@ const isEven = (rows: readonly number[]): boolean => {
 /** Of an all-gather of equal parts, since only its own is what the program gave. */
 const localShard = remembered(
   (count, rows) =>
-    `(${count} of them its own, ${rows} along the gathered dim)\nWhere parts differ along the gathered dim, give functional.allGatherTensor the sizes of all ranks, { sizes }; along other dims they are the same.`,
+    `(${count} of them its own, ${rows} along the gathered dim)\nWhere parts differ along the ` +
+    'gathered dim, give functional.allGatherTensor the sizes of all ranks, { sizes }; along ' +
+    'other dims they are the same.',
 );
 
 /** Runs a call from dense memory into a new tensor. */

@@ -97,13 +97,15 @@ export function overwrite(
 export function writeBack(name: string, target: Tensor, result: Tensor): Tensor {
   if (!sameShape(result.shape, target.shape)) {
     throw new ShapeError(
-      `${name}: the result has shape ${formatShape(result.shape)} and cannot be written into a tensor of shape ${formatShape(target.shape)}`,
+      `${name}: the result has shape ${formatShape(result.shape)} and cannot be written into a ` +
+        `tensor of shape ${formatShape(target.shape)}`,
       { op: name },
     );
   }
   if (result.dtype.category > target.dtype.category) {
     throw new DtypeError(
-      `${name}: a ${result.dtype.name} result cannot be written into a tensor of ${target.dtype.name}`,
+      `${name}: a ${result.dtype.name} result cannot be written into a tensor of ` +
+        `${target.dtype.name}`,
       { op: name },
     );
   }

@@ -76,7 +76,8 @@ export const fromBlob = defineFunction(
     const reason = unlendable(data);
     if (reason !== null)
       throw new ArgumentError(
-        `fromBlob: the ${data.constructor.name} ${reason}; copy it with tensor() while its memory is there`,
+        `fromBlob: the ${data.constructor.name} ${reason}; copy it with tensor() while ` +
+          'its memory is there',
         { op: 'fromBlob' },
       );
     const count = data.byteLength / known.itemsize;

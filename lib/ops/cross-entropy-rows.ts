@@ -79,7 +79,9 @@ export const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]>
   name: 'crossEntropyRows',
   autocast: 'float32 on cuda',
   differentiable: [0],
-  doc: 'The negative log probability of the target in each row of logits, and the log of the sum of exponentials.',
+  doc:
+    'The negative log probability of the target in each row of logits, and the log of the ' +
+    'sum of exponentials.',
   kernel: 'cross_entropy',
   inputs: ['logits', 'target', 'weight?'],
   outputs: ['losses', 'lse'],
@@ -145,7 +147,9 @@ export const crossEntropyOp: Op<CrossEntropy, readonly [Tensor, Tensor, Tensor]>
  */
 const scaleRows: Op<object> = defineOp({
   name: 'scaleRows',
-  doc: 'Each row times its factor, in the dtype of the rows. In place, rows whose factor is 1 are neither read nor written.',
+  doc:
+    'Each row times its factor, in the dtype of the rows. In place, rows whose factor is 1 are ' +
+    'neither read nor written.',
   sharding: scaleRowsRule,
   inputs: ['rows', 'factors'],
   outputs: ['y'],
@@ -175,7 +179,9 @@ export const crossEntropyWithGradient: Op<LossWithGradient> = defineOp({
   name: 'crossEntropyWithGradient',
   autocast: 'float32 on cuda',
   differentiable: [0],
-  doc: 'crossEntropyRows times a scale, a number or of one element, the log of the sum of exponentials, and the gradient of the sum of the first.',
+  doc:
+    'crossEntropyRows times a scale, a number or of one element, the log of the sum of ' +
+    'exponentials, and the gradient of the sum of the first.',
   kernel: 'cross_entropy',
   inputs: ['logits', 'target', 'weight?', 'scale?'],
   outputs: ['losses', 'lse', 'glogits'],

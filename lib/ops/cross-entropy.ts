@@ -145,7 +145,8 @@ function toRows(
     expected.some((s, i) => s !== target.shape[i])
   ) {
     throw new ShapeError(
-      `${op}: an input of shape ${formatShape(input.shape)} needs a target of shape ${formatShape(expected)}, got ${formatShape(target.shape)}`,
+      `${op}: an input of shape ${formatShape(input.shape)} needs a target of shape ` +
+        `${formatShape(expected)}, got ${formatShape(target.shape)}`,
       {
         op,
         shapes: [input.shape, target.shape],
@@ -169,7 +170,8 @@ function checkClassWeight(op: string, weight: Tensor | null, classes: number): v
   requireTensor(weight, op, 'weight');
   if (weight.shape.length !== 1 || weight.shape[0] !== classes)
     throw new ShapeError(
-      `${op}: expected a weight for each of ${classes} classes, got shape ${formatShape(weight.shape)}`,
+      `${op}: expected a weight for each of ${classes} classes, got shape ` +
+        `${formatShape(weight.shape)}`,
       { op, shape: weight.shape },
     );
 }
@@ -201,7 +203,9 @@ function probabilityCrossEntropy(
 ): Tensor {
   if (!sameShape(input.shape, target.shape)) {
     throw new ShapeError(
-      `crossEntropy: class probabilities must have the shape of the input, ${formatShape(input.shape)}, got ${formatShape(target.shape)}. Class indices are int64: convert them with .long().`,
+      'crossEntropy: class probabilities must have the shape of the input, ' +
+        `${formatShape(input.shape)}, got ${formatShape(target.shape)}. Class indices are int64: ` +
+        'convert them with .long().',
       { op: 'crossEntropy', shapes: [input.shape, target.shape] },
     );
   }

@@ -115,7 +115,8 @@ const COSTS: readonly PointwiseCost[] = ['memory', 'division', 'vector', 'libm']
 /** The functions of native/cpu/math*.h and native/cuda/math.cuh that expressions may call. */
 const FUNCTIONS: Readonly<Record<PointwiseCost, string>> = {
   memory:
-    'abs ceil floor round trunc sign sqrt maximum minimum lerp is_finite is_inf shift_left shift_right',
+    'abs ceil floor round trunc sign sqrt maximum minimum lerp is_finite is_inf ' +
+    'shift_left shift_right',
   division: 'trunc_divide',
   vector: 'exp exp2 expm1 log log1p tanh silu_backward gelu_tanh_backward',
   libm:
@@ -148,7 +149,8 @@ function computeDtype(name: string, spec: PointwiseSpec, inputs: readonly Tensor
   if (spec.classes === 'F' && !common.isFloatingPoint) return getDefaultDtype();
   if (spec.classes === 'I' && common.isFloatingPoint) {
     throw new DtypeError(
-      `${name}: expected integer or bool tensors, got ${inputs.map((t) => t.dtype.name).join(' and ')}`,
+      `${name}: expected integer or bool tensors, got ` +
+        `${inputs.map((t) => t.dtype.name).join(' and ')}`,
       { op: name },
     );
   }
@@ -205,8 +207,9 @@ function packed(shape: Shape, strides: Shape): Shape | null {
 
 function mixedDevices(op: string, a: Tensor, b: Tensor): DeviceError {
   return new DeviceError(
-    `${op}: expected tensors on one device, got ${a.dtype.name}[${a.shape.join(', ')}] on ${a.device} and ` +
-      `${b.dtype.name}[${b.shape.join(', ')}] on ${b.device}. ${toOneDevice(a.device, b.device)}`,
+    `${op}: expected tensors on one device, got ${a.dtype.name}[${a.shape.join(', ')}] on ` +
+      `${a.device} and ${b.dtype.name}[${b.shape.join(', ')}] on ${b.device}. ` +
+      `${toOneDevice(a.device, b.device)}`,
     { op, devices: [String(a.device), String(b.device)] },
   );
 }

@@ -38,7 +38,8 @@ export const diagEmbed = defineComposite(
       const [a, b] = [wrapDim(dim1, ndim, 'diagEmbed'), wrapDim(dim2, ndim, 'diagEmbed')];
       if (input.ndim === 0 || a === b)
         throw new IndexError(
-          `diagEmbed: expected two dims and a vector to put along them, got dims ${dim1} and ${dim2} and shape ${formatShape(input.shape)}`,
+          `diagEmbed: expected two dims and a vector to put along them, got dims ${dim1} and ` +
+            `${dim2} and shape ${formatShape(input.shape)}`,
           { op: 'diagEmbed' },
         );
       const below = Math.abs(offset);
@@ -121,7 +122,8 @@ const fillDiagonal_ = defineFunction(
       );
     if (input.ndim > 2 && input.shape.some((s) => s !== input.shape[0])) {
       throw new ShapeError(
-        `fillDiagonal_: expected a matrix, or dims of one size, got shape ${formatShape(input.shape)}`,
+        'fillDiagonal_: expected a matrix, or dims of one size, got shape ' +
+          `${formatShape(input.shape)}`,
         { op: 'fillDiagonal_' },
       );
     }

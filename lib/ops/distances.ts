@@ -44,7 +44,8 @@ export const cdist = defineComposite(
     requireDistance('cdist', x1, x2);
     if (x1.ndim < 2 || x2.ndim < 2 || x1.size(-1) !== x2.size(-1))
       throw new ShapeError(
-        `cdist: expected rows of one size, got shapes ${formatShape(x1.shape)} and ${formatShape(x2.shape)}`,
+        `cdist: expected rows of one size, got shapes ${formatShape(x1.shape)} and ` +
+          `${formatShape(x2.shape)}`,
         { op: 'cdist' },
       );
     return x1.unsqueeze(-2).sub(x2.unsqueeze(-3)).norm(p, -1);

@@ -88,7 +88,8 @@ function parse(
     const t = tensors[i] as Tensor;
     if (labels.length !== t.ndim)
       throw new ShapeError(
-        `einsum: operand ${i} of "${equation}" has ${labels.length} labels, its shape is ${formatShape(t.shape)}`,
+        `einsum: operand ${i} of "${equation}" has ${labels.length} labels, its shape is ` +
+          `${formatShape(t.shape)}`,
         { equation },
       );
   });
@@ -118,7 +119,8 @@ function onDiagonal(equation: string, { tensor, labels }: Labelled): Labelled {
     if (again >= 0) {
       if (tensor.shape[i] !== tensor.shape[again]) {
         throw new ShapeError(
-          `einsum: "${labels[i]}" stands for dims of sizes ${tensor.shape[i]} and ${tensor.shape[again]} in one operand of "${equation}"`,
+          `einsum: "${labels[i]}" stands for dims of sizes ${tensor.shape[i]} and ` +
+            `${tensor.shape[again]} in one operand of "${equation}"`,
           {
             op: 'einsum',
             equation,
@@ -143,7 +145,8 @@ function checkSizes(equation: string, operands: readonly Labelled[]): void {
       const before = sizes.get(l) ?? 1;
       if (before !== 1 && size !== 1 && before !== size) {
         throw new ShapeError(
-          `einsum: "${l}" in "${equation}" has size ${before} in one operand and ${size} in another`,
+          `einsum: "${l}" in "${equation}" has size ${before} in one operand and ` +
+            `${size} in another`,
           { equation, label: l },
         );
       }

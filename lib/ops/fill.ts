@@ -68,7 +68,8 @@ addMethod('fill_', function (value: number | bigint | boolean | Tensor) {
   if (value instanceof Tensor) {
     if (value.shape.length > 0)
       throw new ShapeError(
-        `fill_: expected a number or a tensor without dims, got shape ${formatShape(value.shape)}. Use copy_.`,
+        'fill_: expected a number or a tensor without dims, got shape ' +
+          `${formatShape(value.shape)}. Use copy_.`,
         { op: 'fill_', shape: value.shape },
       );
     return this.copy_(value);

@@ -51,7 +51,8 @@ function fromTypedArray(data: ArrayBufferView, options: TensorOptions): Tensor {
   const own = data instanceof Float32Array ? float32 : dtypeOfArray(data);
   if (own === null)
     throw new ArgumentError(
-      `tensor: ${kindOf(data)} has no matching dtype; convert it to Int32Array, BigInt64Array or Float32Array`,
+      `tensor: ${kindOf(data)} has no matching dtype; convert it to Int32Array, ` +
+        'BigInt64Array or Float32Array',
       { op: 'tensor' },
     );
   const device = placed(options, 'tensor');
@@ -98,7 +99,8 @@ function flatten(
 function valueOf(t: Tensor, dtypes: Set<DType>): number | bigint | boolean {
   if (t.numel() !== 1 || t.ndim > 0)
     throw new ArgumentError(
-      `tensor: among numbers expected tensors without dims, got shape ${formatShape(t.shape)}; use stack() or cat()`,
+      `tensor: among numbers expected tensors without dims, got shape ${formatShape(t.shape)}; ` +
+        'use stack() or cat()',
       { op: 'tensor', shape: t.shape },
     );
   dtypes.add(t.dtype);
@@ -109,7 +111,8 @@ function ragged(shape: Shape, depth: number, found: number | null): ShapeError {
   const expected = shape[depth] === undefined ? 'a number' : `an array of ${shape[depth]}`;
   const given = found === null ? 'a number' : `an array of ${found}`;
   return new ShapeError(
-    `tensor: nested arrays are ragged: expected ${expected} at depth ${depth}, as in the first one, got ${given}`,
+    `tensor: nested arrays are ragged: expected ${expected} at depth ${depth}, as in the ` +
+      `first one, got ${given}`,
     { op: 'tensor', depth, expected, given },
   );
 }

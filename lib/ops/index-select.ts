@@ -175,7 +175,8 @@ function indexAddInto(
   const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
   if (source.shape.length !== expected.length || expected.some((s, i) => s !== source.shape[i])) {
     throw new ShapeError(
-      `${op}: expected a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`,
+      `${op}: expected a source of shape ${formatShape(expected)}, got ` +
+        `${formatShape(source.shape)}`,
       { op },
     );
   }

@@ -162,7 +162,8 @@ function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tenso
   const covered = input.shape.slice(at, at + mask.shape.length);
   if (!sameShape(covered, mask.shape))
     throw new ShapeError(
-      `${op}: a mask of shape ${formatShape(mask.shape)} does not cover dims ${at}.. of shape ${formatShape(input.shape)}`,
+      `${op}: a mask of shape ${formatShape(mask.shape)} does not cover dims ${at}.. of shape ` +
+        `${formatShape(input.shape)}`,
       { op },
     );
   return calledAs(`${op} with a mask`, () => nonzero(mask)).unbind(1);

@@ -49,7 +49,8 @@ export const cat = defineFunction(
       if (!fits) {
         const place = tensors.indexOf(first);
         throw new ShapeError(
-          `cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor ${place} has ${formatShape(first.shape)}; only dim ${dim} may differ`,
+          `cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor ${place} has ` +
+            `${formatShape(first.shape)}; only dim ${dim} may differ`,
           {
             op: 'cat',
             tensor: i,
@@ -60,7 +61,8 @@ export const cat = defineFunction(
       }
       if (t.device !== first.device)
         throw new DeviceError(
-          `cat: tensor ${i} is on ${t.device}, tensor 0 on ${first.device}. ${toOneDevice(first.device, t.device)}`,
+          `cat: tensor ${i} is on ${t.device}, tensor 0 on ${first.device}. ` +
+            `${toOneDevice(first.device, t.device)}`,
           {
             op: 'cat',
             tensor: i,
@@ -159,7 +161,8 @@ export const stack = defineFunction(
     tensors.forEach((t, i) => {
       if (!sameShape(t.shape, first.shape))
         throw new ShapeError(
-          `stack: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ${formatShape(first.shape)}`,
+          `stack: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ` +
+            `${formatShape(first.shape)}`,
           { op: 'stack' },
         );
     });

@@ -79,7 +79,8 @@ export const baddbmm = underName(
       requireDims('baddbmm', batch2, 3, 'batch2');
       if (batch1.shape[0] !== batch2.shape[0])
         throw new ShapeError(
-          `baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`,
+          `baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ` +
+            `${formatShape(batch2.shape)}`,
           { op: 'baddbmm' },
         );
       return addProduct('baddbmm', input, batch1, batch2, options);
@@ -114,7 +115,8 @@ export const linear = underName(
         last(input.shape, 1) !== last(weight.shape, 1)
       ) {
         throw new ShapeError(
-          `linear: the input's last size must equal the weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`,
+          "linear: the input's last size must equal the " +
+            `weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`,
           {
             op: 'linear',
             shapes: [input.shape, weight.shape],

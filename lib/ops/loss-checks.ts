@@ -28,7 +28,8 @@ export function checkReduction(op: string, reduction: LossReduction): void {
 export function requireSameShape(op: string, input: Tensor, target: Tensor): void {
   if (sameShape(input.shape, target.shape)) return;
   throw new ShapeError(
-    `${op}: expected a target in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(target.shape)}`,
+    `${op}: expected a target in the shape of the input, ${formatShape(input.shape)}, got ` +
+      `${formatShape(target.shape)}`,
     {
       op,
       shapes: [input.shape, target.shape],
@@ -52,7 +53,8 @@ export function checkPair(
   const common = promoteTypes(input.dtype, target.dtype);
   if (!common.isFloatingPoint && (reduction === 'mean' || common === bool))
     throw new DtypeError(
-      `${op}: expected floating point tensors, got ${input.dtype.name} and ${target.dtype.name}; convert one with .float()`,
+      `${op}: expected floating point tensors, got ${input.dtype.name} and ` +
+        `${target.dtype.name}; convert one with .float()`,
       { op },
     );
 }

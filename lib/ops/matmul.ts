@@ -47,7 +47,8 @@ function checkDtypes(op: string, a: Tensor, b: Tensor, c: Tensor): void {
   if (a.dtype === b.dtype && (c.storage === null || c.dtype === a.dtype)) return;
   const addend = c.storage === null ? '' : describeOperand('addend', c);
   throw new DtypeError(
-    `${op}: expected equal dtypes. Convert with .to(dtype).${describeOperand('input', a)}${describeOperand('other', b)}${addend}`,
+    `${op}: expected equal dtypes. Convert with ` +
+      `.to(dtype).${describeOperand('input', a)}${describeOperand('other', b)}${addend}`,
     { op },
   );
 }
@@ -55,7 +56,9 @@ function checkDtypes(op: string, a: Tensor, b: Tensor, c: Tensor): void {
 /** @throws ShapeError, DeviceError naming both operands */
 function checkProduct(op: string, a: Tensor, b: Tensor): void {
   if (last(a.shape, 1) !== last(b.shape, 2)) {
-    const sizes = `input has ${last(a.shape, 1)} columns (dim ${a.shape.length - 1}), other has ${last(b.shape, 2)} rows (dim ${b.shape.length - 2})`;
+    const sizes =
+      `input has ${last(a.shape, 1)} columns (dim ${a.shape.length - 1}), other has ` +
+      `${last(b.shape, 2)} rows (dim ${b.shape.length - 2})`;
     throw new ShapeError(`${op}: inner sizes differ: ${sizes}.${describeBoth(a, b)}`, {
       op,
       shapes: [a.shape, b.shape],
@@ -63,7 +66,8 @@ function checkProduct(op: string, a: Tensor, b: Tensor): void {
   }
   if (a.device !== b.device)
     throw new DeviceError(
-      `${op}: expected tensors on one device. ${toOneDevice(a.device, b.device)}${describeBoth(a, b)}`,
+      `${op}: expected tensors on one device. ` +
+        `${toOneDevice(a.device, b.device)}${describeBoth(a, b)}`,
       { op },
     );
 }
@@ -224,7 +228,8 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
   const [da, db] = [input.shape.length, other.shape.length];
   if (da === 0 || db === 0)
     throw new ShapeError(
-      `matmul: both operands need at least one dim.${describeOperand('input', input)}${describeOperand('other', other)}`,
+      'matmul: both operands need at least one ' +
+        `dim.${describeOperand('input', input)}${describeOperand('other', other)}`,
       { op: 'matmul' },
     );
   if (da === 1 && db === 1) return productOfVectors('matmul', input, other);
@@ -243,7 +248,8 @@ export function requireDims(op: string, t: Tensor, ndim: number, argument: strin
   requireTensor(t, op, argument);
   if (t.shape.length !== ndim)
     throw new ShapeError(
-      `${op}: expected ${argument} to have ${ndim} dims, got ${t.dtype.name}${formatShape(t.shape)}`,
+      `${op}: expected ${argument} to have ${ndim} dims, got ` +
+        `${t.dtype.name}${formatShape(t.shape)}`,
       { op, argument, expected: ndim, given: t.shape },
     );
 }

@@ -31,7 +31,9 @@ const MOST_TILES = 16_384;
  */
 const nonzeroOp: Op<Tiles> = defineOp({
   name: 'nonzero',
-  doc: 'Which elements are not 0: how many lie before each tile, and in all; a bit for each element.',
+  doc:
+    'Which elements are not 0: how many lie before each tile, and in all; a ' +
+    'bit for each element.',
   inputs: ['x'],
   outputs: ['starts', 'flags'],
   operands:

@@ -286,7 +286,8 @@ export function checkNormalised(
   const tail = input.shape.slice(input.shape.length - normalizedShape.length);
   if (normalizedShape.length === 0 || !sameShape(tail, normalizedShape)) {
     throw new ShapeError(
-      `${op}: the last dims of the input, ${formatShape(input.shape)}, must be the normalised shape ${formatShape(normalizedShape)}`,
+      `${op}: the last dims of the input, ${formatShape(input.shape)}, must be the normalised ` +
+        `shape ${formatShape(normalizedShape)}`,
       {
         op,
         shape: input.shape,
@@ -298,12 +299,14 @@ export function checkNormalised(
     if (isAbsent(w)) continue;
     if (!sameShape(w.shape, normalizedShape))
       throw new ShapeError(
-        `${op}: weight and bias must have the normalised shape ${formatShape(normalizedShape)}, got ${formatShape(w.shape)}`,
+        `${op}: weight and bias must have the normalised shape ` +
+          `${formatShape(normalizedShape)}, got ${formatShape(w.shape)}`,
         { op },
       );
     if (w.dtype !== input.dtype)
       throw new DtypeError(
-        `${op}: weight and bias must have the input's dtype ${input.dtype.name}, got ${w.dtype.name}`,
+        `${op}: weight and bias must have the input's dtype ${input.dtype.name}, ` +
+          `got ${w.dtype.name}`,
         { op },
       );
   }

@@ -109,7 +109,8 @@ export function requireNumbers(op: string, ...tensors: readonly Tensor[]): void 
 export function requireFloating(input: Tensor, op: string, argument = 'input'): void {
   if (!input.dtype.isFloatingPoint)
     throw new DtypeError(
-      `${op}: expected ${argument} to be a floating point tensor, got ${input.dtype.name}; convert it with .float()`,
+      `${op}: expected ${argument} to be a floating point tensor, got ${input.dtype.name}; ` +
+        'convert it with .float()',
       { op, argument, dtype: input.dtype.name },
     );
 }

@@ -74,7 +74,8 @@ function withoutTaken(input: Tensor, dim: number, before: number, after: number)
   const [start, end] = [Math.max(0, -before), Math.max(0, -after)];
   if (start + end > size)
     throw new ShapeError(
-      `pad: ${before} and ${after} take more than all of dim ${dim} of shape ${formatShape(input.shape)}`,
+      `pad: ${before} and ${after} take more than all of dim ${dim} of shape ` +
+        `${formatShape(input.shape)}`,
       { op: 'pad' },
     );
   return input.narrow(dim, start, size - start - end);
@@ -133,13 +134,15 @@ function padFrom(
           : Number.POSITIVE_INFINITY;
   if (before > most || after > most)
     throw new ArgumentError(
-      `pad: ${mode} cannot add ${before} and ${after} to dim ${dim} of shape ${formatShape(input.shape)}`,
+      `pad: ${mode} cannot add ${before} and ${after} to dim ${dim} of shape ` +
+        `${formatShape(input.shape)}`,
       { op: 'pad', mode },
     );
   const total = size + before + after;
   if (total < 1 && mode !== 'circular')
     throw new ShapeError(
-      `pad: ${before} and ${after} leave nothing of dim ${dim} of shape ${formatShape(input.shape)} for ${mode}`,
+      `pad: ${before} and ${after} leave nothing of dim ${dim} of shape ` +
+        `${formatShape(input.shape)} for ${mode}`,
       { op: 'pad', mode },
     );
   const source = (i: number): number => {

@@ -31,13 +31,17 @@ export function parallelOperands(
   const classDim = logits.shape.length === 1 ? 0 : 1;
   if (!sharding.spec.placements.some((placement) => placement.isShard(classDim))) {
     throw new ShardingError(
-      `${op}: lossParallel is on, but the logits are not sharded along their classes (dim ${classDim}): ${sharding.spec}. Bring them to Shard(${classDim}): give the last layer ColwiseParallel({ useLocalOutput: false }), or leave lossParallel out.`,
+      `${op}: lossParallel is on, but the logits are not sharded along their classes (dim ` +
+        `${classDim}): ${sharding.spec}. Bring them to Shard(${classDim}): give the last layer ` +
+        'ColwiseParallel({ useLocalOutput: false }), or leave lossParallel out.',
       { op },
     );
   }
   if (target.dtype.isFloatingPoint) {
     throw new ShardingError(
-      `${op}: lossParallel takes class indices, got class probabilities (${target.dtype.name}${formatShape(target.shape)}). Leave lossParallel out to have them computed by other ops.`,
+      `${op}: lossParallel takes class indices, got class probabilities ` +
+        `(${target.dtype.name}${formatShape(target.shape)}). Leave lossParallel out to have them ` +
+        'computed by other ops.',
       { op },
     );
   }
@@ -47,7 +51,9 @@ export function parallelOperands(
       weight.sharding?.spec.placements.some((placement) => !placement.isReplicate()))
   ) {
     throw new ShardingError(
-      `${op}: lossParallel takes a weight that is replicated and requires no gradient, got ${weight.sharding?.spec ?? 'one that requires a gradient'}. Use weight.detach(), or redistribute it.`,
+      `${op}: lossParallel takes a weight that is replicated and requires no gradient, got ` +
+        `${weight.sharding?.spec ?? 'one that requires a gradient'}. Use weight.detach(), ` +
+        'or redistribute it.',
       { op },
     );
   }

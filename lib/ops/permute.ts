@@ -116,7 +116,8 @@ export function t(input: Tensor): Tensor {
   requireTensor(input, 't');
   if (input.shape.length > 2)
     throw new ShapeError(
-      `t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use transpose(dim0, dim1)`,
+      `t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use ` +
+        'transpose(dim0, dim1)',
       { op: 't' },
     );
   return input.shape.length < 2 ? view(input, input.shape) : transpose(input, 0, 1);

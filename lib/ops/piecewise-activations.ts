@@ -169,7 +169,8 @@ export const prelu = defineComposite(
     const n = weight.numel();
     if (weight.ndim > 1 || (n !== 1 && n !== input.shape[channelDim])) {
       throw new ShapeError(
-        `prelu: a weight of shape ${formatShape(weight.shape)} does not fit the channels of ${formatShape(input.shape)}`,
+        `prelu: a weight of shape ${formatShape(weight.shape)} does not fit the channels of ` +
+          `${formatShape(input.shape)}`,
         { op: 'prelu' },
       );
     }

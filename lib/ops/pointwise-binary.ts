@@ -83,7 +83,8 @@ const powOp: Op<object> = definePointwise('pow', 2, {
   refuses: ([base, exponent]) => {
     const isNegative = exponent?.storage === null && exponent.scalarValue < 0;
     return isNegative && base?.dtype.isFloatingPoint === false && !exponent.dtype.isFloatingPoint
-      ? `integers to a negative power (${exponent.scalarValue}) are no integers; convert the base with .float() first`
+      ? `integers to a negative power (${exponent.scalarValue}) are no integers; convert the ` +
+          'base with .float() first'
       : null;
   },
   saves: { inputs: [0, 1], outputs: [0] },
@@ -220,7 +221,8 @@ function alphaOf(
   if (alpha === 1) return ALPHA_ONE;
   if (!Number.isInteger(alpha) && !a.dtype.isFloatingPoint && !b.dtype.isFloatingPoint)
     throw new ArgumentError(
-      `${op}: for ${a.dtype.name} and ${b.dtype.name}, alpha must be an integer, got ${alpha}. Convert one with .float() first.`,
+      `${op}: for ${a.dtype.name} and ${b.dtype.name}, alpha must be an integer, got ${alpha}. ` +
+        'Convert one with .float() first.',
       { op, alpha },
     );
   return { alpha };

@@ -121,7 +121,8 @@ function combination(op: Op<Value>, inPlace: boolean) {
         operands.every((t) => !t.dtype.isFloatingPoint)
       )
         throw new ArgumentError(
-          `${name}: the value ${value} is no integer, and all operands are. Convert one with .float().`,
+          `${name}: the value ${value} is no integer, and all operands are. Convert ` +
+            'one with .float().',
           { op: name, value },
         );
       return dispatchOne(op, operands, { value }, inPlace ? input : null);

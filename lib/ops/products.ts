@@ -195,10 +195,9 @@ function sumOverDims(op: string, input: Tensor, other: Tensor, dims: SummedDims)
   const inner = left.map((d) => input.shape[d] as number);
   if (inner.some((s, i) => s !== other.shape[right[i] as number])) {
     throw new ShapeError(
-      `${op}: dims [${left.join(', ')}] of ${formatShape(input.shape)} and [${right.join(', ')}] of ${formatShape(other.shape)} differ`,
-      {
-        op,
-      },
+      `${op}: dims [${left.join(', ')}] of ${formatShape(input.shape)} and ` +
+        `[${right.join(', ')}] of ${formatShape(other.shape)} differ`,
+      { op },
     );
   }
   const size = inner.reduce((n, s) => n * s, 1);
@@ -313,7 +312,8 @@ export const cross = defineComposite(
 /** @throws ShapeError, DtypeError naming all shapes */
 function checkBilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null): void {
   const shapes = (): string =>
-    `input1 ${formatShape(input1.shape)}, input2 ${formatShape(input2.shape)}, weight ${formatShape(weight.shape)}`;
+    `input1 ${formatShape(input1.shape)}, input2 ${formatShape(input2.shape)}, weight ` +
+    `${formatShape(weight.shape)}`;
   if (input1.ndim === 0 || input2.ndim === 0 || weight.ndim !== 3)
     throw new ShapeError(`bilinear: expected [..., i], [..., j] and [o, i, j], got ${shapes()}`, {
       op: 'bilinear',
@@ -334,7 +334,8 @@ function checkBilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Ten
     );
   if (bias !== null && (bias.ndim !== 1 || bias.shape[0] !== weight.shape[0]))
     throw new ShapeError(
-      `bilinear: expected a bias of shape ${formatShape(weight.shape.slice(0, 1))}, got ${formatShape(bias.shape)}`,
+      `bilinear: expected a bias of shape ${formatShape(weight.shape.slice(0, 1))}, got ` +
+        `${formatShape(bias.shape)}`,
       { op: 'bilinear' },
     );
 }

@@ -34,7 +34,8 @@ export const kthvalue = defineComposite(
       const size = input.shape[at] ?? 1;
       if (!Number.isInteger(k) || k < 1 || k > size)
         throw new ArgumentError(
-          `kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`,
+          `kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ` +
+            `${formatShape(input.shape)}`,
           { op: 'kthvalue', k, shape: input.shape },
         );
       if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);

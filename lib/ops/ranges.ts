@@ -111,7 +111,8 @@ export const arange = defineFunction(
       });
     if (by === 0)
       throw new ArgumentError(
-        `arange: a step of ${step} is 0 in ${dtype.name}. Pass a floating point dtype, or convert the result with .to(${dtype.name}).`,
+        `arange: a step of ${step} is 0 in ${dtype.name}. Pass a floating point dtype, or ` +
+          `convert the result with .to(${dtype.name}).`,
         {
           op: 'arange',
           step,

@@ -72,14 +72,16 @@ async function read(t: Tensor): Promise<TypedArray> {
 function checkOne(t: Tensor, op: string): void {
   if (t.numel() !== 1)
     throw new ShapeError(
-      `${op}: expected a tensor of one element, got shape ${formatShape(t.shape)}. Reduce it first, or use tolist().`,
+      `${op}: expected a tensor of one element, got shape ${formatShape(t.shape)}. Reduce it ` +
+        'first, or use tolist().',
       { op, shape: t.shape },
     );
 }
 
 function outside(op: string): DistributedError {
   return new DistributedError(
-    `${op}: this rank is not in the mesh of the tensor, and has no value of it. Ask where mesh.getCoordinate() is not null; read() gives an empty array here.`,
+    `${op}: this rank is not in the mesh of the tensor, and has no value of it. Ask where ` +
+      'mesh.getCoordinate() is not null; read() gives an empty array here.',
     {
       op,
     },
@@ -104,7 +106,8 @@ function checkNesting(shape: Shape): void {
   const arrays = shape.slice(0, -1).reduce((product, size) => product * size, 1);
   if (arrays > MOST_ARRAYS)
     throw new ArgumentError(
-      `tolist: a tensor of shape ${formatShape(shape)} would become ${arrays} arrays; use toTypedArray()`,
+      `tolist: a tensor of shape ${formatShape(shape)} would become ${arrays} arrays; ` +
+        'use toTypedArray()',
       { op: 'tolist', shape },
     );
 }

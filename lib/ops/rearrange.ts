@@ -224,7 +224,8 @@ export const ravel = defineComposite(
 function requireSameNumel(op: string, input: Tensor, other: Tensor): void {
   if (input.numel() !== other.numel())
     throw new ShapeError(
-      `${op}: shape ${formatShape(input.shape)} does not hold as many elements as ${formatShape(other.shape)}`,
+      `${op}: shape ${formatShape(input.shape)} does not hold as many elements as ` +
+        `${formatShape(other.shape)}`,
       { op, shapes: [input.shape, other.shape] },
     );
 }

@@ -259,7 +259,8 @@ function logsumexpByParts(x: Tensor, { dims, keepdim }: Reduction): Tensor {
 function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void {
   if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0)
     throw new IndexError(
-      `${op}: cannot reduce dims [${dims.join(', ')}] of shape ${formatShape(input.shape)}: they hold no elements`,
+      `${op}: cannot reduce dims [${dims.join(', ')}] of shape ${formatShape(input.shape)}: ` +
+        'they hold no elements',
       { op, shape: input.shape, dims },
     );
 }

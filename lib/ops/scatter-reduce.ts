@@ -52,7 +52,8 @@ export function productGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor |
 function checkSingleZeros(several: Tensor): void {
   if (several.isFake || !several.any().item()) return;
   throw new AutogradError(
-    'scatterReduce: the gradient of a product with more than one 0 in the same place cannot be recorded for a second derivative. Leave createGraph out, or use prod over a dim.',
+    'scatterReduce: the gradient of a product with more than one 0 in the same place cannot be ' +
+      'recorded for a second derivative. Leave createGraph out, or use prod over a dim.',
     { op: 'scatterReduce' },
   );
 }

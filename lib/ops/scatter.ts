@@ -140,7 +140,8 @@ function checkGather(op: string, input: Tensor, dim: number, index: Tensor): num
     index.shape.every((s, i) => i === at || s <= (input.shape[i] as number));
   if (!fits)
     throw new ShapeError(
-      `${op}: an index of shape ${formatShape(index.shape)} does not fit an input of shape ${formatShape(input.shape)} along dim ${dim}`,
+      `${op}: an index of shape ${formatShape(index.shape)} does not fit an input of shape ` +
+        `${formatShape(input.shape)} along dim ${dim}`,
       { op },
     );
   return at;
@@ -186,7 +187,8 @@ export function checkScatter(
   const sized = index.shape.every((s, i) => s <= (source.shape[i] as number));
   if (source.shape.length !== index.shape.length || !sized)
     throw new ShapeError(
-      `${op}: a source of shape ${formatShape(source.shape)} does not cover an index of shape ${formatShape(index.shape)}`,
+      `${op}: a source of shape ${formatShape(source.shape)} does not cover an index of shape ` +
+        `${formatShape(index.shape)}`,
       { op },
     );
   if (source.dtype !== input.dtype)

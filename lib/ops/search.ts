@@ -61,7 +61,8 @@ export const searchsorted = defineComposite(
       const vector = sortedSequence.ndim === 1;
       if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
         throw new ShapeError(
-          `searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`,
+          `searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ` +
+            `${formatShape(values.shape)} differ`,
           { op: 'searchsorted' },
         );
       }
@@ -190,7 +191,8 @@ export const bincount = defineComposite(
         });
       if (weights !== null && !sameShape(weights.shape, input.shape))
         throw new ShapeError(
-          `bincount: expected weights of shape ${formatShape(input.shape)}, got ${formatShape(weights.shape)}`,
+          `bincount: expected weights of shape ${formatShape(input.shape)}, got ` +
+            `${formatShape(weights.shape)}`,
           { op: 'bincount', shape: weights.shape },
         );
       const index = input.long();

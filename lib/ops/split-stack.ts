@@ -79,7 +79,8 @@ function requireEvenParts(
     );
   if (typeof sections === 'number' && input.size(dim) % sections !== 0)
     throw new ShapeError(
-      `${op}: dim ${dim} of shape ${formatShape(input.shape)} does not divide into ${sections} equal parts`,
+      `${op}: dim ${dim} of shape ${formatShape(input.shape)} does not divide into ` +
+        `${sections} equal parts`,
       { op, shape: input.shape, sections },
     );
 }

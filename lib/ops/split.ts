@@ -33,7 +33,8 @@ export const split = defineFunction(
     const sizes = typeof splitSize === 'number' ? evenSizes(total, splitSize) : listed(splitSize);
     if (sizes.reduce((a, b) => a + b, 0) !== total) {
       throw new ShapeError(
-        `split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} of ${formatShape(input.shape)}`,
+        `split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} ` +
+          `of ${formatShape(input.shape)}`,
         { op: 'split', sizes },
       );
     }

@@ -72,7 +72,8 @@ export const takeAlongDim = defineComposite(
       requireIndex(indices, 'takeAlongDim');
       if (dim !== null && indices.ndim !== input.ndim)
         throw new ShapeError(
-          `takeAlongDim: indices of shape ${formatShape(indices.shape)} for an input of shape ${formatShape(input.shape)}: the numbers of dims differ`,
+          `takeAlongDim: indices of shape ${formatShape(indices.shape)} for an input of shape ` +
+            `${formatShape(input.shape)}: the numbers of dims differ`,
           {
             op: 'takeAlongDim',
           },
@@ -175,7 +176,8 @@ export const indexCopy = defineComposite(
       const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
       if (!sameShape(source.shape, expected))
         throw new ShapeError(
-          `indexCopy: ${index.numel()} indices need a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`,
+          `indexCopy: ${index.numel()} indices need a source of shape ` +
+            `${formatShape(expected)}, got ${formatShape(source.shape)}`,
           { op: 'indexCopy' },
         );
       const spread = spreadIndex('indexCopy', index, input.shape, at);

@@ -50,7 +50,8 @@ const viewOp: Op<Size> = defineView({
       : viewStrides(input.shape, input.strides, size);
     if (strides === null) {
       throw new ShapeError(
-        `view: shape ${formatShape(input.shape)} with strides ${formatShape(input.strides)} cannot be seen as ${formatShape(size)} without a copy. Use reshape().`,
+        `view: shape ${formatShape(input.shape)} with strides ${formatShape(input.strides)} ` +
+          `cannot be seen as ${formatShape(size)} without a copy. Use reshape().`,
         { op: 'view', shape: input.shape, strides: input.strides, size },
       );
     }
@@ -78,7 +79,8 @@ const expandOp: Op<Size> = defineView({
     const fits = lead >= 0 && input.shape.every((s, i) => s === size[i + lead] || s === 1);
     if (!fits) {
       throw new ShapeError(
-        `expand: shape ${formatShape(input.shape)} does not stretch to ${formatShape(size)}; only sizes of 1 do`,
+        `expand: shape ${formatShape(input.shape)} does not stretch to ${formatShape(size)}; ` +
+          'only sizes of 1 do',
         {
           op: 'expand',
           shape: input.shape,
@@ -309,7 +311,8 @@ export const expandAs = defineFunction(
     requireTensor(other, 'expandAs', 'other');
     if (!sameShape(broadcastShapes(input.shape, other.shape, 'expandAs'), other.shape))
       throw new ShapeError(
-        `expandAs: shape ${formatShape(input.shape)} does not stretch to ${formatShape(other.shape)}; only sizes of 1 do`,
+        `expandAs: shape ${formatShape(input.shape)} does not stretch to ` +
+          `${formatShape(other.shape)}; only sizes of 1 do`,
         { op: 'expandAs' },
       );
     return expand(input, other.shape);

@@ -76,7 +76,8 @@ export function where(
   if (input === undefined && other === undefined) return nonzero(condition, { asTuple: true });
   if (condition.dtype !== bool && condition.dtype !== uint8)
     throw new DtypeError(
-      `where: expected a bool condition, got ${condition.dtype.name}; compare it, such as with .ne(0)`,
+      `where: expected a bool condition, got ${condition.dtype.name}; compare it, ` +
+        'such as with .ne(0)',
       { op: 'where', dtype: condition.dtype.name },
     );
   const { device } = condition;

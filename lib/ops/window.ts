@@ -195,7 +195,8 @@ export const narrow = defineFunction(
       first + length > size
     ) {
       throw new IndexError(
-        `narrow: ${shown(length)} elements from ${shown(start)} do not lie in dim ${dim} of shape ${formatShape(input.shape)}`,
+        `narrow: ${shown(length)} elements from ${shown(start)} do not lie in dim ${dim} of ` +
+          `shape ${formatShape(input.shape)}`,
         {
           op: 'narrow',
           dim,
@@ -275,7 +276,8 @@ export const select = defineFunction(
     const size = input.shape[at];
     if (size === undefined || !Number.isInteger(index) || index < -size || index >= size) {
       throw new IndexError(
-        `select: index ${shown(index)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`,
+        `select: index ${shown(index)} is out of range for dim ${dim} of shape ` +
+          `${formatShape(input.shape)}`,
         { op: 'select', dim, index },
       );
     }
@@ -337,7 +339,8 @@ export const unfold = defineFunction(
       step < 1
     ) {
       throw new ArgumentError(
-        `unfold: windows of ${shown(size)} every ${shown(step)} do not fit dim ${dimension} of shape ${formatShape(input.shape)}`,
+        `unfold: windows of ${shown(size)} every ${shown(step)} do not fit dim ${dimension} of ` +
+          `shape ${formatShape(input.shape)}`,
         {
           op: 'unfold',
           dim: dimension,

@@ -63,7 +63,8 @@ function checkNames(op: string, { meshDimNames, shape }: MeshPlan): void {
     meshDimNames.every((name) => typeof name === 'string' && name !== '');
   if (!fits) {
     throw new ArgumentError(
-      `${op}: expected meshDimNames to be ${shape.length} names, one for each dimension of [${shape.join(', ')}], got ${shown(meshDimNames)}`,
+      `${op}: expected meshDimNames to be ${shape.length} names, one for each dimension of ` +
+        `[${shape.join(', ')}], got ${shown(meshDimNames)}`,
       {
         op,
         given: meshDimNames,

@@ -342,7 +342,8 @@ export class Mesh {
   private inside(op: string): readonly number[] {
     if (this.coordinate !== null) return this.coordinate;
     throw new DistributedError(
-      `${op}: rank ${this.context.rank} is not in ${this} (ranks ${this.ranks.slice(0, 16).join(', ')}${this.ranks.length > 16 ? ', …' : ''})`,
+      `${op}: rank ${this.context.rank} is not in ${this} (ranks ` +
+        `${this.ranks.slice(0, 16).join(', ')}${this.ranks.length > 16 ? ', …' : ''})`,
       { op },
     );
   }

@@ -104,7 +104,8 @@ export function publishMesh(
   meshes.set(ranks, before + 1);
   const what = `${textOf(plan)} of the ranks ${shownRanks(plan.ranks, plan.shape)}`;
   const rule =
-    'All ranks make the same meshes, of one shape and with the same names; those of the same ranks in one order';
+    'All ranks make the same meshes, of one shape and with the same names; those of the same ' +
+    'ranks in one order';
   const creation: GroupCreation = {
     rank,
     number,
@@ -172,7 +173,8 @@ export function checkGroups(
   )
     return;
   throw new ArgumentError(
-    `${op}: expected ${shape.length} groups, of the ranks [${expected.join('], [')}], got groups of [${given.join('], [')}]`,
+    `${op}: expected ${shape.length} groups, of the ranks [${expected.join('], [')}], got ` +
+      `groups of [${given.join('], [')}]`,
     { op, expected, given },
   );
 }

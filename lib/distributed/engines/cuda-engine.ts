@@ -136,8 +136,8 @@ function usesNccl({ backend, ranksHere }: DeviceOptions, op = 'nccl'): boolean {
   if (backend === 'nccl') {
     if (ranksHere > gpus)
       throw new DistributedError(
-        `${op}: ${ranksHere} ranks share ${gpus} GPUs of this machine, and NCCL needs one GPU for ` +
-          'each rank. Start fewer ranks, or name no backend.',
+        `${op}: ${ranksHere} ranks share ${gpus} GPUs of this machine, and NCCL needs one GPU ` +
+          'for each rank. Start fewer ranks, or name no backend.',
         {
           ranksHere,
           gpus,

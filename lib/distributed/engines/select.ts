@@ -53,7 +53,8 @@ export function parseBackend(op: string, backend: string | undefined): Backends 
     for (const type of devices) {
       if (!devicesOf[name].includes(type))
         throw new ArgumentError(
-          `${op}: the backend '${name}' supports ${devicesOf[name].join(' and ')} tensors, not ${type}`,
+          `${op}: the backend '${name}' supports ${devicesOf[name].join(' and ')} ` +
+            `tensors, not ${type}`,
           { op, argument: 'backend', value: backend },
         );
       chosen[type] = name;
@@ -64,8 +65,8 @@ export function parseBackend(op: string, backend: string | undefined): Backends 
 
 function unknown(op: string, backend: unknown): ArgumentError {
   return new ArgumentError(
-    `${op}: expected backend to be ${names.map((name) => `'${name}'`).join(', ')} or one for each ` +
-      `device such as 'cpu:shm,cuda:nccl', got ${shown(backend)}`,
+    `${op}: expected backend to be ${names.map((name) => `'${name}'`).join(', ')} or one for ` +
+      `each device such as 'cpu:shm,cuda:nccl', got ${shown(backend)}`,
     {
       op,
       argument: 'backend',
@@ -163,8 +164,8 @@ function checkReach(
   throw new DistributedError(
     `${op}: rank 0 (on ${hostNames[0]}) and rank ${remote} (on ${hostNames[remote]}) share no ` +
       'memory: they are on several machines, in several containers, or of several users. The shm ' +
-      'engine needs one machine. Several machines need gloo for CPU tensors and for the rendezvous ' +
-      `of nccl. ${advice}`,
+      'engine needs one machine. Several machines need gloo for CPU tensors and for the ' +
+      `rendezvous of nccl. ${advice}`,
     {
       op,
       ranks: [0, remote],

@@ -173,7 +173,8 @@ export function checkPlace(rank: number, worldSize: number): void {
     );
   if (bad(rank, 0) || rank >= worldSize) {
     throw new ArgumentError(
-      `${OP}: expected a rank from 0 to ${worldSize - 1}, because the world has ${worldSize} ${worldSize === 1 ? 'rank' : 'ranks'}, got ${rank}`,
+      `${OP}: expected a rank from 0 to ${worldSize - 1}, because the world has ${worldSize} ` +
+        `${worldSize === 1 ? 'rank' : 'ranks'}, got ${rank}`,
       {
         op: OP,
         argument: 'rank',

@@ -32,7 +32,8 @@ export function enterFakeWorld({
   const context = findContext();
   if (context !== null) {
     throw new DistributedError(
-      `initProcessGroup: this is rank ${context.rank} of a world already. Call destroyProcessGroup() first.`,
+      `initProcessGroup: this is rank ${context.rank} of a world already. Call ` +
+        'destroyProcessGroup() first.',
       { op: 'initProcessGroup' },
     );
   }

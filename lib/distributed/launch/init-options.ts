@@ -70,7 +70,8 @@ export function readOptions(options: InitOptions): ReadOptions {
     throw new ArgumentError(`${OP}: expected a store or an initMethod, got both`, { op: OP });
   if ((rank === null) !== (worldSize === null)) {
     throw new ArgumentError(
-      `${OP}: expected rank and worldSize together, got only ${rank === null ? 'worldSize' : 'rank'}`,
+      `${OP}: expected rank and worldSize together, got only ` +
+        `${rank === null ? 'worldSize' : 'rank'}`,
       { op: OP, rank, worldSize },
     );
   }

@@ -276,9 +276,9 @@ export async function launchFunction<T>(
   );
   if (silent !== undefined) {
     throw new DistributedError(
-      `${OP}: rank ${silent} ended without an error before it reached this call of launch. In mode ` +
-        `'process' each rank runs ${program.file} again: does it reach the same calls of launch, ` +
-        'in the same order?',
+      `${OP}: rank ${silent} ended without an error before it reached this call of launch. In ` +
+        `mode 'process' each rank runs ${program.file} again: does it reach the same calls of ` +
+        'launch, in the same order?',
       { op: OP, rank: silent },
     );
   }
@@ -316,8 +316,8 @@ function mainProgram(): RankProgram {
   const [, file, ...args] = process.argv;
   if (file === undefined || process.execArgv.some((arg) => PROGRAM_FLAG.test(arg))) {
     throw new DistributedError(
-      `${OP}: in mode 'process' each rank runs the main file of the program again, and this program ` +
-        "is not a file. Put it into a file, or use mode 'local'.",
+      `${OP}: in mode 'process' each rank runs the main file of the program again, and this ` +
+        "program is not a file. Put it into a file, or use mode 'local'.",
       {
         op: OP,
       },

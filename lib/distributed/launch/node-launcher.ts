@@ -109,7 +109,8 @@ async function awaitNodes(
   if (nodes === 1) return { firstRank: 0, worldSize: ranksHere };
   if ((await store.add(`node ${nodeRank}`, 1)) > 1) {
     throw new DistributedError(
-      `${op}: node ${nodeRank} was started twice. Each machine needs a --node-rank of its own; two runs need a --master-port each.`,
+      `${op}: node ${nodeRank} was started twice. Each machine needs a --node-rank of its own; ` +
+        'two runs need a --master-port each.',
       { op, nodeRank },
     );
   }
@@ -122,7 +123,8 @@ async function awaitNodes(
     const here = await Promise.all(keys.map((key) => store.check([key])));
     const absent = here.flatMap((came, node) => (came ? [] : [node]));
     throw new TimeoutError(
-      `${op}: node ${absent.join(', ')} of ${nodes} did not come within ${store.timeoutMs} ms (this is node ${nodeRank})`,
+      `${op}: node ${absent.join(', ')} of ${nodes} did not come within ${store.timeoutMs} ms ` +
+        `(this is node ${nodeRank})`,
       { op, missing: absent },
       { cause: error },
     );

@@ -187,9 +187,10 @@ async function register(
     await refuse(
       store,
       earlierRunText([first], storeText) ??
-        `rank ${rank} was taken twice: by process ${first.pid} on ${first.hostName} and by process ` +
-          `${own.pid} on ${own.hostName}. Each process needs a RANK of its own; two runs need ` +
-          `${each} each${file === null ? '' : `: if ${file} is of an earlier run, remove it`}.`,
+        `rank ${rank} was taken twice: by process ${first.pid} on ${first.hostName} and by ` +
+          `process ${own.pid} on ${own.hostName}. Each process needs a RANK of its own; two runs ` +
+          `need ${each} ` +
+          `each${file === null ? '' : `: if ${file} is of an earlier run, remove it`}.`,
     );
   }
   await store.set(`member ${rank}`, JSON.stringify(own));

@@ -275,7 +275,8 @@ export function describeRankFailure(
       ? '. This process cannot open more files; raise the limit: ulimit -n'
       : '';
   const text = [
-    `${op}: rank ${rank}${pid === undefined ? '' : ` (process ${pid})`} ${how}${message === null ? '' : `: ${message}`}${exhausted}`,
+    `${op}: rank ${rank}${pid === undefined ? '' : ` (process ${pid})`} ` +
+      `${how}${message === null ? '' : `: ${message}`}${exhausted}`,
   ];
   if (cause === undefined && lastLines.length > 0)
     text.push('  last lines of its stderr:', ...lastLines.map((line) => `    ${line}`));

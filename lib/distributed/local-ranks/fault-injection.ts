@@ -52,8 +52,8 @@ export function checkFaults(
     const [used, unused, name] = seeded ? [turns, ms, 'turns'] : [ms, turns, 'ms'];
     if (unused !== undefined || (kind === 'delay') !== (used !== undefined)) {
       throw new ArgumentError(
-        `${op}: a delay ${seeded ? 'with a seed' : 'without a seed'} takes '${name}'; other faults ` +
-          "take neither 'turns' nor 'ms'",
+        `${op}: a delay ${seeded ? 'with a seed' : 'without a seed'} takes '${name}'; other ` +
+          "faults take neither 'turns' nor 'ms'",
         { op, fault },
       );
     }
@@ -105,7 +105,10 @@ export class FaultsOfRank {
         if (typeof at === 'number')
           return `${kind} of rank ${this.rank} at its wait ${at}: it had ${this.waits}, from 0`;
         const { collective, call = 1 } = at;
-        return `${kind} of rank ${this.rank} at its call ${call} of ${collective}: it made ${this.calls.get(collective) ?? 0}`;
+        return (
+          `${kind} of rank ${this.rank} at its call ${call} of ${collective}: it made ` +
+          `${this.calls.get(collective) ?? 0}`
+        );
       });
   }
 

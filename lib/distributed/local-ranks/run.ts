@@ -236,7 +236,8 @@ function stuckError({ first }: World, open: readonly number[]): DistributedError
   const others =
     first?.error instanceof Error ? ` Another rank failed: ${first.error.message}` : '';
   return new DistributedError(
-    `${OP}: ${who(open)} awaited a promise that never resolves: nothing else is left to run.${others}`,
+    `${OP}: ${who(open)} awaited a promise that never resolves: nothing else is ` +
+      `left to run.${others}`,
     { op: OP, ranks: open },
     first === null ? {} : { cause: first.error },
   );
@@ -376,7 +377,8 @@ function failureOf(
   const behind =
     open.length === 0
       ? ''
-      : `\n  ${who(open)} had not ended ${graceMs} ms later, and ${open.length === 1 ? 'was' : 'were'} abandoned`;
+      : `\n  ${who(open)} had not ended ${graceMs} ms later, and ` +
+        `${open.length === 1 ? 'was' : 'were'} abandoned`;
   const details = {
     rank,
     ...(schedule === null ? {} : { seed: schedule.seed }),

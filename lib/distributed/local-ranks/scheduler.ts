@@ -238,10 +238,12 @@ export class RankSchedule {
           ? `rank ${rank} has returned`
           : `rank ${rank} awaits something outside this library`;
       const behind = wait.value === null ? null : this.pending.describe(rank);
-      return `rank ${rank} waits in ${wait.what}${wait.where === '' ? '' : ` at ${wait.where}`}${behind === null ? '' : `: ${behind}`}`;
+      const where = wait.where === '' ? '' : ` at ${wait.where}`;
+      return `rank ${rank} waits in ${wait.what}${where}${behind === null ? '' : `: ${behind}`}`;
     });
     const error = new DistributedError(
-      `deadlock: no rank can continue, in the order drawn from seed ${this.seed}.\n  ${lines.join('\n  ')}`,
+      `deadlock: no rank can continue, in the order drawn from seed ${this.seed}.\n  ` +
+        `${lines.join('\n  ')}`,
       { seed: this.seed, turn: this.turn },
     );
     this.deadlock ??= error;

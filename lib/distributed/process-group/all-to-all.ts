@@ -122,7 +122,8 @@ function splitCounts(
     rows.reduce((a, b) => a + b, 0) !== total
   ) {
     throw new ShapeError(
-      `${name}: expected ${what} to be ${group.size} sizes that add up to ${total}, got ${shown(rows)}`,
+      `${name}: expected ${what} to be ${group.size} sizes that add up to ${total}, ` +
+        `got ${shown(rows)}`,
       { op: name, given: rows, shape: t.shape },
     );
   }

@@ -47,7 +47,11 @@ class MessageOp {
   /** `P2POp(isend float32[2] to rank 1, group "world")` */
   toString(): string {
     const { op, tensor, peer, group } = this;
-    return `P2POp(${op === isend ? 'isend' : 'irecv'} ${tensor.dtype.name}${formatShape(tensor.shape)} ${op === isend ? 'to' : 'from'} rank ${peer}, group "${group.name}")`;
+    return (
+      `P2POp(${op === isend ? 'isend' : 'irecv'} ` +
+      `${tensor.dtype.name}${formatShape(tensor.shape)} ${op === isend ? 'to' : 'from'} rank ` +
+      `${peer}, group "${group.name}")`
+    );
   }
 
   /** @internal */

@@ -133,7 +133,8 @@ function rootList(
   }
   if (list !== undefined)
     throw new ArgumentError(
-      `${name}: ${what} belongs to the root only, rank ${group.ranks[root]}; this is rank ${group.ranks[group.rank]}`,
+      `${name}: ${what} belongs to the root only, rank ${group.ranks[root]}; this is rank ` +
+        `${group.ranks[group.rank]}`,
       { op: name },
     );
   return null;

@@ -102,7 +102,8 @@ export async function broadcastObjectList(
   );
   if (length !== objectList.length) {
     throw new ArgumentError(
-      `${call.name}: expected objectList to have ${length} objects, as on rank ${src}, got ${objectList.length}`,
+      `${call.name}: expected objectList to have ${length} objects, as on rank ${src}, got ` +
+        `${objectList.length}`,
       { op: call.name },
     );
   }
@@ -199,7 +200,8 @@ function checkPlaces({ name, group }: Call, what: string, list: unknown): void {
   if (Array.isArray(list) && list.length === group.size) return;
   const given = Array.isArray(list) ? `${list.length} places` : shown(list);
   throw new ArgumentError(
-    `${name}: expected ${what} to be a list of ${group.size}, one for each rank of the group, got ${given}`,
+    `${name}: expected ${what} to be a list of ${group.size}, one for each rank of the ` +
+      `group, got ${given}`,
     { op: name },
   );
 }
@@ -217,8 +219,8 @@ function toBytes(name: string, object: unknown): Uint8Array {
     return serialize(object);
   } catch (error) {
     throw new ArgumentError(
-      `${name}: expected an object that structured clone copies (plain values, arrays, maps, sets, ` +
-        `typed arrays), got ${shown(object)}: ${String(error)}`,
+      `${name}: expected an object that structured clone copies (plain values, arrays, maps, ` +
+        `sets, typed arrays), got ${shown(object)}: ${String(error)}`,
       {
         op: name,
       },
@@ -233,8 +235,8 @@ function refuseTensors(name: string, value: unknown, seen: Set<unknown>): void {
   seen.add(value);
   if (value instanceof Tensor)
     throw new ArgumentError(
-      `${name}: expected plain values, got a tensor among them. Send it by a collective of tensors, ` +
-        'or send its values from await t.read().',
+      `${name}: expected plain values, got a tensor among them. Send it by a collective of ` +
+        'tensors, or send its values from await t.read().',
       { op: name },
     );
   const inner =

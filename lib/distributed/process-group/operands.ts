@@ -92,7 +92,8 @@ export function checkTensor(name: string, what: string, t: Tensor, group: Proces
   if (t.sharding !== null) throw distributedGiven(name, what, t.sharding.spec);
   if (t.device.runtime === group.runtime) return;
   throw new DeviceError(
-    `${name}: expected ${what} to be on a device of ${group.runtime.label ?? 'the main program'}, got ` +
+    `${name}: expected ${what} to be on a device of ` +
+      `${group.runtime.label ?? 'the main program'}, got ` +
       `${t.device}. Ranks that share a process have separate memory: give it a tensor that this ` +
       'rank has created.',
     { op: name, group: group.name, device: String(t.device) },
@@ -102,9 +103,9 @@ export function checkTensor(name: string, what: string, t: Tensor, group: Proces
 /** The collective would change the local shard, and the placements would no longer hold. */
 function distributedGiven(name: string, what: string, spec: Sharding['spec']): ShardingError {
   return new ShardingError(
-    `${name}: expected ${what} to be a plain tensor, got a distributed one: ${spec}. Give its local ` +
-      'shard, toLocal(), or change its placements with redistribute(…); fullTensor() gives the ' +
-      'whole.',
+    `${name}: expected ${what} to be a plain tensor, got a distributed one: ${spec}. Give its ` +
+      'local shard, toLocal(), or change its placements with redistribute(…); ' +
+      'fullTensor() gives the whole.',
     { op: name, placements: spec.placements, mesh: spec.meshInWords() },
   );
 }
@@ -137,7 +138,9 @@ function copyingBack(t: Tensor, memory: Tensor): () => void {
 export function checkWritable(name: string, what: string, t: Tensor): void {
   if (!overlapsItself(t.shape, t.strides)) return;
   throw new InPlaceError(
-    `${name}: cannot write into ${what}, whose elements share memory (as after expand or unfold: shape ${formatShape(t.shape)}, strides ${formatShape(t.strides)}). clone() it first.`,
+    `${name}: cannot write into ${what}, whose elements share memory (as after expand or ` +
+      `unfold: shape ${formatShape(t.shape)}, strides ` +
+      `${formatShape(t.strides)}). clone() it first.`,
     { op: name },
   );
 }
@@ -165,7 +168,8 @@ export function checkNumel(
 ): void {
   if (given.numel() !== expected) {
     throw new ShapeError(
-      `${name}: expected ${what} with ${expected} elements (${why}), got ${formatShape(given.shape)} with ${given.numel()}`,
+      `${name}: expected ${what} with ${expected} elements (${why}), got ` +
+        `${formatShape(given.shape)} with ${given.numel()}`,
       {
         op: name,
         shape: given.shape,
@@ -183,7 +187,8 @@ export function checkList(
 ): void {
   if (!Array.isArray(list) || list.length !== group.size) {
     throw new ArgumentError(
-      `${name}: expected ${what} to be a list of ${group.size} tensors, one for each rank of the group, got ${Array.isArray(list) ? list.length : shown(list)}`,
+      `${name}: expected ${what} to be a list of ${group.size} tensors, one for each rank of ` +
+        `the group, got ${Array.isArray(list) ? list.length : shown(list)}`,
       { op: name },
     );
   }

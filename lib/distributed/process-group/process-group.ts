@@ -142,8 +142,8 @@ export class ProcessGroup implements CollectiveGroup {
   checkOpen(op: string): void {
     if (this.rank < 0) {
       const message =
-        `${op}: ${this.runtime.label ?? 'this rank'} is not a member of group "${this.name}" (ranks ` +
-        `${this.ranks.join(', ')}). Only members call its collectives.`;
+        `${op}: ${this.runtime.label ?? 'this rank'} is not a member of group "${this.name}" ` +
+        `(ranks ${this.ranks.join(', ')}). Only members call its collectives.`;
       throw new DistributedError(message, { op, group: this.name });
     }
     if (this.mismatch !== null) {
@@ -229,7 +229,11 @@ export class ProcessGroup implements CollectiveGroup {
       this.ranks.length <= SHOWN_RANKS
         ? this.ranks.join(', ')
         : `${this.ranks.slice(0, SHOWN_RANKS).join(', ')}, … (${this.ranks.length})`;
-    return `ProcessGroup(${this.name}: ${this.rank < 0 ? 'not a member, of' : `rank ${this.rank} of`} ranks ${shown}${this.ended === null ? '' : ', ended'})`;
+    return (
+      `ProcessGroup(${this.name}: ` +
+      `${this.rank < 0 ? 'not a member, of' : `rank ${this.rank} of`} ranks ` +
+      `${shown}${this.ended === null ? '' : ', ended'})`
+    );
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {

@@ -71,8 +71,8 @@ export function contextOf(op: string): RankContext {
   const context = findContext();
   if (context === null) {
     throw new DistributedError(
-      `${op}: there is no process group. Call \`await initProcessGroup()\` first, or run the program ` +
-        'with launch() or `npx shardwise run`.',
+      `${op}: there is no process group. Call \`await initProcessGroup()\` first, or run the ` +
+        'program with launch() or `npx shardwise run`.',
       { op },
     );
   }

@@ -72,7 +72,8 @@ export class Work {
 
   /** `Work(in flight)`, `Work(done)` or `Work(failed: …)` */
   toString(): string {
-    return `Work(${!this.completed ? 'in flight' : this.failure === null ? 'done' : `failed: ${this.failure.message}`})`;
+    if (!this.completed) return 'Work(in flight)';
+    return this.failure === null ? 'Work(done)' : `Work(failed: ${this.failure.message})`;
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {

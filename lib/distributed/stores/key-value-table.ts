@@ -93,7 +93,8 @@ export class KeyValueTable {
         const sum = before + command.amount;
         if (!Number.isSafeInteger(sum)) {
           throw new StoreError(
-            `add: ${before} and ${command.amount} at ${quoted(command.key)} add up to more than 2^53 - 1, up to which integers are exact`,
+            `add: ${before} and ${command.amount} at ${quoted(command.key)} add up to more ` +
+              'than 2^53 - 1, up to which integers are exact',
             {
               op: 'add',
               key: command.key,
@@ -190,7 +191,8 @@ export class KeyValueTable {
   private checkRoom(key: string, length: number): void {
     if (length > this.longestValue) {
       throw new StoreError(
-        `store: the value of ${quoted(key)} would have ${length} bytes, at most ${this.longestValue} are kept`,
+        `store: the value of ${quoted(key)} would have ${length} bytes, at most ` +
+          `${this.longestValue} are kept`,
         { length, limit: this.longestValue },
       );
     }
@@ -203,7 +205,8 @@ export class KeyValueTable {
   private charge(bytes: number, op: string): void {
     if (this.bytes + bytes > this.mostBytes) {
       throw new StoreError(
-        `store: its keys, values and waits would take ${this.bytes + bytes} bytes, at most ${this.mostBytes} are kept. Delete what is no longer read.`,
+        `store: its keys, values and waits would take ${this.bytes + bytes} bytes, at most ` +
+          `${this.mostBytes} are kept. Delete what is no longer read.`,
         {
           op,
           limit: this.mostBytes,
@@ -238,7 +241,8 @@ export class KeyValueTable {
     const number = Number(value.toString());
     if (value.length > 0 && Number.isSafeInteger(number)) return number;
     throw new StoreError(
-      `add: the value of ${quoted(key)} is not an integer: ${JSON.stringify(value.toString().slice(0, 40))}`,
+      `add: the value of ${quoted(key)} is not an integer: ` +
+        `${JSON.stringify(value.toString().slice(0, 40))}`,
       { op: 'add', key },
     );
   }
@@ -263,7 +267,8 @@ export function waitedTooLong(keys: readonly string[], timeoutMs: number): Timeo
   const more = keys.length > NAMED_KEYS ? ` and ${keys.length - NAMED_KEYS} more` : '';
   const named = keys.slice(0, NAMED_KEYS).map(quoted).join(', ');
   return new TimeoutError(
-    `store: nobody set ${named}${more} within ${timeoutMs} ms. Is every rank running, with the same store and prefix?`,
+    `store: nobody set ${named}${more} within ${timeoutMs} ms. Is every rank running, with the ` +
+      'same store and prefix?',
     { op: 'wait', keys, timeoutMs },
   );
 }

@@ -61,10 +61,10 @@ export function findSecret(port: number): string {
   if (found !== undefined) return found.text.split(' ')[2] ?? '';
   if (!folders().some(isWritable)) return '';
   throw new StoreError(
-    `TCPStore: found no secret of this user for the store on port ${port} of this machine. Another ` +
-      'user or another container runs the store, or it was given a secret. Set the same ' +
-      'SHARDWISE_STORE_SECRET for all processes, or pass { secret }; if another run uses the port, ' +
-      'choose a different one.',
+    `TCPStore: found no secret of this user for the store on port ${port} of this machine. ` +
+      'Another user or another container runs the store, or it was given a secret. Set the same ' +
+      'SHARDWISE_STORE_SECRET for all processes, or pass { secret }; if another run uses the ' +
+      'port, choose a different one.',
     { port },
   );
 }

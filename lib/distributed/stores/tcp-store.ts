@@ -131,7 +131,10 @@ export class TCPStore extends Store {
       this.worldSize === null
         ? ''
         : `, ${this.worldSize} ${this.worldSize === 1 ? 'worker' : 'workers'}`;
-    return `TCPStore(${this.host}:${this.port}, ${this.isServer ? 'server' : 'client'}${workers}${this.closed ? ', closed' : ''})`;
+    return (
+      `TCPStore(${this.host}:${this.port}, ` +
+      `${this.isServer ? 'server' : 'client'}${workers}${this.closed ? ', closed' : ''})`
+    );
   }
 
   /**
@@ -224,7 +227,8 @@ export class TCPStore extends Store {
         if (!(error instanceof TimeoutError)) throw error;
         const present = await this.add(WORKERS_KEY, 0);
         throw new TimeoutError(
-          `TCPStore: ${present} of ${worldSize} processes had connected to ${this.host}:${this.port} after ${this.timeoutMs} ms`,
+          `TCPStore: ${present} of ${worldSize} processes had connected to ` +
+            `${this.host}:${this.port} after ${this.timeoutMs} ms`,
           {
             op: 'TCPStore',
             present,
@@ -248,7 +252,8 @@ export class TCPStore extends Store {
         this.settle(id, socket);
         reject(
           new TimeoutError(
-            `TCPStore: ${this.host}:${this.port} did not answer "${request.op}" within ${timeoutMs} ms`,
+            `TCPStore: ${this.host}:${this.port} did not answer "${request.op}" ` +
+              `within ${timeoutMs} ms`,
             { op: request.op, timeoutMs },
           ),
         );

@@ -170,6 +170,10 @@ function box(x: Scale[number], y: Scale[number], text: string, fill: string): st
       `<tspan x="${middle(x)}" ` +
       `dy="${line === 0 ? (-(names.length - 1) * LINE) / 2 : LINE}">${escaped(name)}</tspan>`,
   );
-  return `<rect x="${x.at.toFixed(1)}" y="${y.at.toFixed(1)}" width="${x.length.toFixed(1)}" height="${y.length.toFixed(1)}" fill="${fill}" stroke="#444"/>
-<text x="${middle(x)}" y="${middle(y)}" text-anchor="middle" dominant-baseline="middle">${lines.join('')}</text>`;
+  return (
+    `<rect x="${x.at.toFixed(1)}" y="${y.at.toFixed(1)}" width="${x.length.toFixed(1)}" ` +
+    `height="${y.length.toFixed(1)}" fill="${fill}" stroke="#444"/>\n` +
+    `<text x="${middle(x)}" y="${middle(y)}" text-anchor="middle" dominant-baseline="middle">` +
+    `${lines.join('')}</text>`
+  );
 }

@@ -99,7 +99,9 @@ export const placeText = (where: string): string => (where === '' ? '' : ` at ${
 export function mismatchOf(own: GroupCreation, other: GroupCreation): CreationMismatch {
   const aside = other.number === own.number ? '' : ` (its group creation ${other.number})`;
   const say = (reader: string): string =>
-    `${titleOf(own)}: rank ${other.rank} created ${other.what}${placeText(other.where)}${aside}, ${reader} ${own.short}${placeText(own.where)}. ${own.rule}`;
+    `${titleOf(own)}: rank ${other.rank} created ` +
+    `${other.what}${placeText(other.where)}${aside}, ${reader} ` +
+    `${own.short}${placeText(own.where)}. ${own.rule}`;
   const calls = [own, other].map(({ rank, op, where }) => ({ rank, op, where }));
   const details: CollectiveDetails = {
     op: own.op,

@@ -251,7 +251,8 @@ export class PendingCalls {
     const absent = [...call.missing].sort((a, b) => a - b);
     const who =
       absent.length > 0
-        ? `${absent.length === 1 ? 'rank' : 'ranks'} ${absent.join(', ')} ${absent.length === 1 ? 'has' : 'have'} not called yet`
+        ? `${absent.length === 1 ? 'rank' : 'ranks'} ${absent.join(', ')} ` +
+          `${absent.length === 1 ? 'has' : 'have'} not called yet`
         : 'waits for other calls';
     return `the ${call.name} of group "${call.group}" that came before ${who}`;
   }

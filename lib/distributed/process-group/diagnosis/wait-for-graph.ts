@@ -110,8 +110,8 @@ export function checkOrder(graph: WaitForGraph, call: Call, { rank, name, where 
   const after = isBehind ? ` after ${textOf(step.earlier)}` : '';
   throw new DistributedError(
     `${name}: this call can never complete. Rank ${rank} calls ${textOf(call)}${after} (${where})` +
-      `${others}${isBehind ? '' : clauseOf(step, rank)}. Ranks that share several groups must call ` +
-      'their collectives in the same order.',
+      `${others}${isBehind ? '' : clauseOf(step, rank)}. Ranks that share several groups must ` +
+      'call their collectives in the same order.',
     { op: name, rank, group: call.group },
   );
 }
@@ -144,8 +144,8 @@ export function checkReceives(graph: WaitForGraph, call: Call, { rank, name, gro
         for (let step: Call | null = later; step !== null; step = reachedFrom.get(step) ?? null)
           cycle.unshift(step.receive?.text ?? '');
         throw new DistributedError(
-          `${name}: this call can never complete: ${cycle.join(', ')}. Later calls of a rank wait ` +
-            'for its receives: let one of the ranks send first.',
+          `${name}: this call can never complete: ${cycle.join(', ')}. Later calls of a rank ` +
+            'wait for its receives: let one of the ranks send first.',
           { op: name, rank, group },
         );
       }
@@ -169,7 +169,10 @@ function receivesBefore({ lanes, lanesOf }: WaitForGraph, call: Call): Call[] {
 /** Describes a step, after a text that ends with its `earlier` call. */
 function clauseOf({ later, rank, where, isCalled }: Step, caller: number): string {
   if (rank === caller && !isCalled) return ` before ${textOf(later)}`;
-  return `, and rank ${rank} called that before ${isCalled ? '' : 'it comes to '}${textOf(later)} (${where})`;
+  return (
+    `, and rank ${rank} called that before ` +
+    `${isCalled ? '' : 'it comes to '}${textOf(later)} (${where})`
+  );
 }
 
 /** The last collective of a lane, skipping messages. @internal */
