@@ -6,7 +6,7 @@ import { setAutocast } from '../core/autocast.js';
 import { callContext, insideBackwardOf } from '../core/call-context.js';
 import { AutogradError } from '../core/errors.js';
 import { checkFunction } from '../core/options.js';
-import { closeScope, openScope, type Scope, setScope, suspendScope } from '../core/scope-stack.js';
+import { closeScope, openScope, outsideScopes, type Scope, setScope } from '../core/scope-stack.js';
 import { setGrad } from '../core/set-grad.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
@@ -60,7 +60,7 @@ export function runBackward(
   try {
     run.start(roots, rootGrads);
     run.drain();
-    for (const fn of callbacks) outside(fn);
+    for (const fn of callbacks) outsideScopes(fn);
     return run.captured;
   } finally {
     run.leave();
@@ -71,16 +71,6 @@ export function runBackward(
       setScope(scope);
       closeScope(scope, null);
     }
-  }
-}
-
-/** Runs user code outside of the scope of the backward pass. */
-function outside<T>(fn: () => T): T {
-  const suspended = suspendScope();
-  try {
-    return fn();
-  } finally {
-    setScope(suspended);
   }
 }
 
@@ -195,10 +185,10 @@ class BackwardRun {
   private apply(node: Node, grads: Gradients): Gradients {
     if (node instanceof AccumulateGrad) {
       node.createGraph = this.options.createGraph;
-      if (node.variable.postAccumulateHooks !== null) return outside(() => node.apply(grads));
+      if (node.variable.postAccumulateHooks !== null) return outsideScopes(() => node.apply(grads));
     }
     const results = node.runsUserCode
-      ? expose(outside(() => node.apply(expose(grads))))
+      ? expose(outsideScopes(() => node.apply(expose(grads))))
       : node.apply(grads);
     if (isAnomalyEnabled()) checkAnomaly(node, results);
     return results;
@@ -272,7 +262,7 @@ class BackwardRun {
       let current = grad;
       const hooks = node.tensorHooks?.[nr];
       if (hooks !== undefined && hooks.size > 0)
-        current = outside(() => this.runHooks(hooks.values(), current));
+        current = outsideScopes(() => this.runHooks(hooks.values(), current));
       const retained = node.retained?.[nr];
       if (retained !== undefined) retain(retained, current);
       return current;
@@ -293,7 +283,7 @@ class BackwardRun {
   private runPreHooks(node: Node, grads: Gradients): Gradients {
     let current: Gradients = expose(padded(grads, node.numOutputs));
     for (const hook of (node.preHooks as NonNullable<Node['preHooks']>).values()) {
-      const replaced = outside(() => hook(current));
+      const replaced = outsideScopes(() => hook(current));
       if (replaced !== undefined)
         current = replacedAll(replaced, current, `a pre-hook of ${node.name}`);
     }
@@ -304,7 +294,7 @@ class BackwardRun {
     let current: Gradients = expose(results);
     expose(grads);
     for (const hook of (node.postHooks as NonNullable<Node['postHooks']>).values()) {
-      const replaced = outside(() => hook(current, grads));
+      const replaced = outsideScopes(() => hook(current, grads));
       if (replaced !== undefined)
         current = replacedAll(replaced, current, `a hook of ${node.name}`);
     }

@@ -2,6 +2,7 @@
 import { InPlaceError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkFunction, unexpected } from '../core/options.js';
+import { outsideScopes } from '../core/scope-stack.js';
 import type { Storage } from '../core/storage.js';
 import { aliasOf, type GradFn, Tensor } from '../core/tensor.js';
 
@@ -81,7 +82,11 @@ export class SavedTensor {
 
   /** The saved value with its history. @throws InPlaceError if it was overwritten since. */
   unpack(op: string, role: string, maker: GradFn): Tensor {
-    if (this.unpackHook !== null) return this.unpackHooked(this.unpackHook(this.packed), maker);
+    const { unpackHook } = this;
+    if (unpackHook !== null) {
+      const unpacked = outsideScopes(() => unpackHook(this.packed));
+      return this.unpackHooked(unpacked, maker);
+    }
     const t = this.tensor as Tensor;
     if (t.storage === null) return t;
     if (t._version !== this.version) throw overwritten(op, role, t, this.version);

@@ -33,11 +33,18 @@ export function openScope(ofBackward = false): Scope {
   return currentScope;
 }
 
-/** Makes new storages belong to the garbage collector for a while. @internal */
-export function suspendScope(): Scope | null {
+/**
+ * Runs user code that the library calls while a scope of its own is open: what it makes belongs to
+ * the garbage collector. @internal
+ */
+export function outsideScopes<T>(fn: () => T): T {
   const suspended = currentScope;
   currentScope = null;
-  return suspended;
+  try {
+    return fn();
+  } finally {
+    currentScope = suspended;
+  }
 }
 
 /** @internal */

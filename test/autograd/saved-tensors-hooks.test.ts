@@ -1,0 +1,171 @@
+/**
+ * Hooks that replace what is saved for backward. What an unpack hook makes is the program's: it
+ * lives on while backward frees its own tensors. Reference: PyTorch.
+ */
+import assert from 'node:assert/strict';
+import {
+  autograd,
+  enableGrad,
+  float64,
+  getRngState,
+  memory,
+  nn,
+  noGrad,
+  randn,
+  scope,
+  setRngState,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
+
+const leaf = (values = [1, 2]): Tensor => tensor(values, { dtype: float64, requiresGrad: true });
+
+class Enough extends Error {}
+
+/**
+ * Recomputes what `fn` saves, when backward first reads it, with the same random numbers, and stops
+ * at the last tensor that is needed. Returns the result, and the ops that each recomputation ran.
+ */
+function recomputed(fn: (x: Tensor) => Tensor, x: Tensor): { result: Tensor; last: () => unknown } {
+  const state = getRngState();
+  let count = 0;
+  let again: Tensor[] | null = null;
+  let last: unknown = null;
+  const recompute = (): Tensor[] => {
+    const found: Tensor[] = [];
+    const before = getRngState();
+    setRngState(state);
+    try {
+      enableGrad(() =>
+        autograd.savedTensorsHooks(
+          (t) => {
+            found.push(t.detach());
+            if (found.length === count) throw new Enough();
+          },
+          () => assert.fail('a recomputation is never walked'),
+          () => fn(x.detach().requiresGrad_()),
+        ),
+      );
+    } catch (error) {
+      last = error;
+      if (!(error instanceof Enough)) throw error;
+    } finally {
+      setRngState(before);
+    }
+    return found;
+  };
+  const result = autograd.savedTensorsHooks(
+    () => count++,
+    (i) => {
+      again ??= recompute();
+      return again[i] as Tensor;
+    },
+    () => fn(x),
+  );
+  return { result, last: () => last };
+}
+
+describe('what an unpack hook makes', () => {
+  it('lives until the program drops it', () => {
+    const w = leaf();
+    let again: Tensor[] | undefined;
+    let n = 0;
+    const y = autograd.savedTensorsHooks(
+      () => n++,
+      (i) => (again ??= [0, 1, 2, 3].map(() => w.detach().mul(1)))[i] as Tensor,
+      () => w.mul(w).mul(w),
+    );
+    y.sum().backward();
+    assert.deepEqual(w.grad?.tolist(), [3, 10]); // w * 2w + w, as w stands in for the saved w * w
+    assert.deepEqual(
+      again?.map((t) => t.tolist()),
+      Array(4).fill([1, 2]),
+    );
+  });
+
+  it('serves a second derivative, and a pass inside of a scope', () => {
+    const w = leaf();
+    const cube = (): Tensor => {
+      let again: Tensor | undefined;
+      const square = autograd.savedTensorsHooks(
+        (t) => t.tolist() as number[],
+        (values) => {
+          again ??= tensor(values, { dtype: float64 }).mul(1);
+          return again;
+        },
+        () => w.mul(w),
+      );
+      return square.mul(w).sum();
+    };
+    const [first] = autograd.grad(cube(), w, { createGraph: true });
+    const [second] = autograd.grad((first as Tensor).sum(), w);
+    assert.deepEqual(second?.tolist(), [6, 12]);
+    scope(() => cube().backward());
+    assert.deepEqual(w.grad?.tolist(), [3, 12]);
+  });
+
+  it('may come from a recomputation with the same random numbers, which stops early', () => {
+    const x = leaf([1, 2, 3, 4, 5, 6, 7, 8]);
+    const fn = (t: Tensor): Tensor => nn.functional.dropout(t.exp(), { p: 0.5 }).sin().sum();
+    const state = getRngState();
+    const [expected] = autograd.grad(fn(x), x);
+    setRngState(state);
+    const { result, last } = recomputed(fn, x);
+    randn([3]); // moves the random numbers on
+    const after = getRngState();
+    const [given] = autograd.grad(result, x);
+    assert.deepEqual(given?.tolist(), expected?.tolist());
+    assert.ok(last() instanceof Enough);
+    assert.deepEqual(getRngState(), after);
+  });
+
+  it('may come from a nested backward pass', () => {
+    const w = leaf();
+    const inner = leaf();
+    const y = autograd.savedTensorsHooks(
+      (t) => t,
+      (t) => {
+        inner.grad = null;
+        enableGrad(() => inner.mul(t.detach()).sum()).backward();
+        return inner.grad as unknown as Tensor;
+      },
+      () => w.mul(w),
+    );
+    y.sum().backward();
+    assert.deepEqual(w.grad?.tolist(), [2, 4]);
+  });
+
+  it('is never read after an error in the hook, which backward throws', () => {
+    const w = leaf();
+    const y = autograd.savedTensorsHooks(
+      (t) => t,
+      () => {
+        throw new RangeError('no such tensor');
+      },
+      () => w.mul(w),
+    );
+    scope(() => {
+      assert.throws(() => y.sum().backward(), RangeError);
+      assert.deepEqual(w.mul(2).tolist(), [2, 4]);
+    });
+    assert.equal(w.grad, null);
+  });
+});
+
+describe('the memory of a training loop', () => {
+  it('is the same after each of 20 steps, where nothing is unpacked', () => {
+    const model = new nn.Sequential(new nn.Linear(16, 32), new nn.ReLU(), new nn.Linear(32, 4));
+    const input = randn([8, 16]);
+    const held: number[] = [];
+    for (let step = 0; step < 20; step++) {
+      scope(() => model.forward(input).square().mean().backward());
+      noGrad(() => {
+        for (const p of model.parameters()) p.sub_(p.grad as Tensor);
+      });
+      model.zeroGrad();
+      memory.collect();
+      held.push(memory.stats().allocatedBytes);
+    }
+    assert.deepEqual(new Set(held.slice(1)).size, 1);
+  });
+});
