@@ -48,8 +48,8 @@ function autocastLayer(
 }
 
 /**
- * For functions that are written in other ops: their operands under mixed precision, as an op's own
- * are converted. @internal
+ * Converts the operands of a composite function by a policy of mixed precision, as the dispatcher
+ * converts those of an op. @internal
  */
 export function autocastOperands<T extends readonly Tensor[]>(
   policy: AutocastPolicy,

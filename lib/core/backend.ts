@@ -25,11 +25,13 @@ export interface ValueAccess {
   readElement(t: Tensor): number | bigint;
 }
 
-/** Changes of tensors and storages that are no ops. A trace records them. @internal */
+/** Changes of tensors and storages that are not ops. A trace records them. @internal */
 export interface StorageEffects {
   /** Runs `storage.resize_`. */
   resize(storage: Storage, nbytes: number): void;
-  /** Puts the memory of `source` under `target`; `counts`: as an in-place change (`set_`). */
+  /**
+   * Puts the memory of `source` under `target`; with `counts` it is an in-place change (`set_`).
+   */
   swap(target: Tensor, source: Tensor, counts: boolean): void;
   /** Sets the version counter that a tensor shares with its views. */
   setVersion(t: Tensor, version: number): void;
@@ -39,28 +41,29 @@ export interface StorageEffects {
 
 /** What a capture observes beside ops, so that `compile` can guard on it or refuse it. @internal */
 export interface CaptureHooks {
-  /** Something is about to happen that no graph repeats: a hook, a seed, a backward pass. Throws. */
+  /**
+   * Called before an event that no graph can repeat, such as a hook, a seed or a backward pass.
+   * Throws.
+   */
   unsupported(what: string): never;
-  /** A generator is about to draw; `source` gives the next numbers of the same kind. */
+  /** Called before a generator draws; `source` gives the next random state of the same kind. */
   draws(generator: Generator, source: DrawSource): void;
-  /** `.grad` of a tensor is about to be read. */
+  /** Called before `.grad` of a tensor is read. */
   readsGrad(t: Tensor): void;
-  /** A module is called, or its flags are read. */
+  /** Called when a module is called or its flags are read. */
   usesModule(module: object): void;
 }
 
-/**
- * What the memory of a training program is for. `activation`: saved for backward, and nothing else.
- */
+/** The role of memory in a training program. `activation`: saved for backward, and nothing else. */
 export type MemoryRole = 'parameter' | 'buffer' | 'gradient' | 'optimizerState' | 'activation';
 
 /** Counts memory by its role: FakeTensorMode. @internal */
 export interface MemoryObserver {
-  /** The storage has this role from now on. */
+  /** Gives the storage a role. */
   mark(storage: Storage | null, role: MemoryRole): void;
-  /** A tensor on one storage gets another one, which takes over the role. */
+  /** Passes the role on when a tensor gets another storage. */
   swap(before: Storage, next: Storage): void;
-  /** Something that is no op reads or writes the storage. */
+  /** Called when code that is not an op reads or writes the storage. */
   use(storage: Storage | null): void;
 }
 
@@ -72,7 +75,7 @@ export interface Backend {
   readonly effects: StorageEffects;
   /** Null while nothing is captured. */
   readonly capture: CaptureHooks | null;
-  /** Null while nobody counts memory. */
+  /** Null while memory is not counted. */
   readonly observer: MemoryObserver | null;
 }
 

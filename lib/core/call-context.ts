@@ -1,21 +1,22 @@
 /**
- * Who is calling: for the texts of errors and for records of collectives. Compositions, layers and
- * modules set a field and restore it, so reading it is free and nothing searches the stack. Valid
- * for synchronous code only: each function restores the field before it returns.
+ * The current call of the program, for messages of errors and records of collectives. Composite
+ * functions, layers and modules set a field and restore it, so reading it is free and no code
+ * searches the stack. Valid for synchronous code only, because each function restores the field
+ * before it returns.
  */
 
 /** @internal */
 export interface CallContext {
   /**
-   * What the program called: a function made of other ops, or an op that runs as its decomposition.
-   * The outermost one; null outside of both.
+   * The outermost composite function, or op that runs as its decomposition, that the program
+   * called. Null outside of both.
    */
   op: string | null;
   /** The call site in the program, if it was looked up while the stack was short. */
   site: string | null;
   /**
-   * The modules that are being called, from the outermost to the innermost. In backward, those in
-   * whose forward the node was recorded.
+   * The modules whose forward is running, from the outermost to the innermost. In backward, the
+   * modules whose forward recorded the node.
    */
   modules: readonly object[];
   /** How many observers need `modules`; modules do not register themselves while it is 0. */
@@ -23,8 +24,8 @@ export interface CallContext {
   /** Whether the work is part of a backward pass. */
   isBackward: boolean;
   /**
-   * What the ranks must have in common beside the collectives that they call. Native code compares
-   * it at every call, and errors quote it; a line of advice may follow.
+   * The reason for the collectives that run now, which must be equal on all ranks. Native code
+   * compares it at every call, and errors quote it; a line of advice may follow.
    */
   purpose: string;
 }
@@ -39,7 +40,7 @@ export const callContext: CallContext = {
   purpose: '',
 };
 
-/** Runs `fn` as the work of `op`, unless a caller is named already. @internal */
+/** Runs `fn` and names `op` as its caller, unless an outer caller is named already. @internal */
 export function calledAs<T>(op: string, fn: () => T): T {
   const before = callContext.op;
   callContext.op = before ?? op;
@@ -50,7 +51,7 @@ export function calledAs<T>(op: string, fn: () => T): T {
   }
 }
 
-/** Runs a call of a module. @internal */
+/** Runs `fn` with the module on the stack of modules. @internal */
 export function insideModule<T>(module: object, fn: () => T): T {
   const before = callContext.modules;
   callContext.modules = [...before, module];
@@ -61,7 +62,7 @@ export function insideModule<T>(module: object, fn: () => T): T {
   }
 }
 
-/** Runs the gradient of what was recorded inside of these modules. @internal */
+/** Runs a gradient that was recorded inside these modules. @internal */
 export function insideBackwardOf<T>(modules: readonly object[], fn: () => T): T {
   const { modules: before, isBackward } = callContext;
   callContext.modules = modules;
@@ -74,7 +75,7 @@ export function insideBackwardOf<T>(modules: readonly object[], fn: () => T): T 
   }
 }
 
-/** Runs `fn`, whose collectives serve this purpose. @internal */
+/** Runs `fn`; messages about its collectives quote the purpose. @internal */
 export function withPurpose<T>(purpose: string, fn: () => T): T {
   const before = callContext.purpose;
   callContext.purpose = purpose;

@@ -1,6 +1,6 @@
 /**
- * The types of calls: from one declaration, every way in which its arguments may be given. The
- * run-time side is signature.ts.
+ * The types of calls: derives from one declaration every form in which its arguments may be given.
+ * The run-time side is signature.ts.
  */
 
 /**
@@ -46,38 +46,32 @@ type Positional<Names extends string[]> = [
 type KeywordOnly<Names extends string[]> = After<Names, '*'>;
 
 type AnyBody = (...args: never[]) => unknown;
-/** Without the last, which holds the options. */
+/** A tuple without its last element, which holds the options. */
 type Init<Types extends unknown[]> = Types extends [...infer Rest, unknown] ? Rest : [];
 type Last<Types extends unknown[]> = Types extends [...unknown[], infer Final] ? Final : never;
 
-/** What the body takes by position. */
+/** The parameters that the body takes by position. */
 type BodyPositional<Names extends string[], Body extends AnyBody> =
   KeywordOnly<Names> extends [] ? Parameters<Body> : DropLast<Parameters<Body>>;
-/**
- * `Parameters` with the last, which is optional mostly, taken off; the others stay as they are,
- * labels and all.
- */
+/** `Parameters` without the last one, which may be optional. The others keep their labels. */
 type DropLast<Types extends unknown[]> = [...RequiredPart<Types>] extends infer Needed extends
   unknown[]
   ? OptionalPart<Types> extends []
     ? Init<Needed>
     : [...Needed, ...Partial<Init<OptionalPart<Types>>>]
   : never;
-/** What the body takes as options only. */
+/** The parameters that the body takes as options only. */
 type BodyOptions<Names extends string[], Body extends AnyBody> =
   KeywordOnly<Names> extends [] ? unknown : NonNullable<Last<Required<Parameters<Body>>>>;
 
-/**
- * The optional parameters at the end, each as if it was required, so that the last can be taken
- * off.
- */
+/** The optional parameters at the end, as required ones, so that the last one can be removed. */
 type OptionalPart<Types extends unknown[]> = Types extends [unknown, ...infer Rest]
   ? OptionalPart<Rest>
   : Required<Types>;
 type RequiredPart<Types extends unknown[]> =
   Required<Types> extends [...infer Needed, ...OptionalPart<Types>] ? Needed : [];
 
-/** As an object, by names. */
+/** The parameters as an object with their names as keys. */
 type Named<Names extends unknown[], Types extends unknown[]> = Names extends [
   infer Name extends string,
   ...infer MoreNames,
@@ -87,7 +81,7 @@ type Named<Names extends unknown[], Types extends unknown[]> = Names extends [
     : unknown
   : unknown;
 type Flat<T> = { [Name in keyof T]: T[Name] } & {};
-/** The names that stand at the places of some types: the first ones. */
+/** The first names of a list, as many as there are types. */
 type TakeAs<Names extends unknown[], Types extends unknown[]> = Types extends [
   unknown,
   ...infer MoreTypes,
@@ -116,8 +110,8 @@ type AllNamed<Names extends string[], Body extends AnyBody> =
     : never;
 
 /**
- * The arguments of a call with some by position and what is left as options, which may be left away
- * where none of them is required.
+ * The arguments of a call that passes some by position and the rest as options. The options may be
+ * omitted if none is required.
  */
 type Form<Given extends unknown[], Options, Left> = [Left] extends [never]
   ? Given
@@ -126,8 +120,9 @@ type Form<Given extends unknown[], Options, Left> = [Left] extends [never]
     : [...Given, options: Flat<Pick<Options, Left & keyof Options>>];
 
 /**
- * The arguments of all forms, the one with most by position first: then with fewer of the optional
- * ones, then with fewer of the `Needed`, down to the `Fixed`, which have no names.
+ * The arguments of all forms. The first form passes all arguments by position. The next pass fewer
+ * of the optional ones, then fewer of the `Needed`; the last passes only the `Fixed`, which have no
+ * names.
  */
 type OptionalForms<
   Fixed extends string[],
@@ -170,14 +165,14 @@ type FormsOf<Names extends string[], Body extends AnyBody> = OptionalForms<
   KeywordOnly<Names>[number]
 >;
 /**
- * One overload for each form: editors show them, and options of another name are found. The last,
- * which `Parameters` sees, has all by position.
+ * One overload for each form, so that editors show the forms and TypeScript rejects unknown
+ * options. `Parameters` reads the last overload, which takes all arguments by position.
  */
 type Calls<Forms, Result> = Forms extends [infer First extends unknown[], ...infer Rest]
   ? Calls<Rest, Result> & ((...args: First) => Result)
   : unknown;
 
-/** A function that is called in every form that its declaration allows. */
+/** A function with an overload for every form that its declaration allows. */
 export type FunctionOf<Text extends string, Body extends AnyBody> = Calls<
   FormsOf<Listed<Text>, Body>,
   ReturnType<Body>
@@ -185,13 +180,13 @@ export type FunctionOf<Text extends string, Body extends AnyBody> = Calls<
   Declared<Listed<Text>, Body>;
 
 declare const declaration: unique symbol;
-/** Carries the declaration in the type of a function. */
+/** Holds the declaration in the type of a function. */
 export interface Declared<Names extends string[], Body extends AnyBody> {
   readonly [declaration]?: [Names, Body];
 }
 
 /**
- * The method that belongs to a declared function: without the first parameter, which is the tensor.
+ * The method of a declared function: it has no first parameter, which is the tensor itself.
  * In-place methods return `this`.
  */
 export type MethodOf<F, Result = unknown> =

@@ -1,10 +1,10 @@
-/** Where user code is: for errors about what it did. */
+/** Finds the place in user code that called the library, for errors. */
 import { findSourceMap } from 'node:module';
 import { callContext } from './call-context.js';
 
 /**
- * Each frame costs a fifth of a microsecond, so mostly as many are asked for as the last places
- * took, and never more than a few.
+ * Each frame costs a fifth of a microsecond, so a lookup captures only as many frames as recent
+ * lookups needed.
  */
 const FEW_FRAMES = 24;
 const MOST_FRAMES = 60;
@@ -14,13 +14,13 @@ type Frame = NodeJS.CallSite;
 
 const asTheyAre = (_: Error, frames: readonly Frame[]): readonly Frame[] => frames;
 
-/** The innermost frames outside of `below`, as objects: far cheaper than their text. */
+/** The innermost frames outside of `below`, as objects, because formatting them costs far more. */
 function innermostFrames(most: number, below: (...args: never[]) => unknown): readonly Frame[] {
   const limit = Error.stackTraceLimit;
   const prepare = Error.prepareStackTrace;
   Error.stackTraceLimit = most;
   Error.prepareStackTrace = asTheyAre;
-  // Without a prototype: any other object is turned into another form first.
+  // An object without a prototype: V8 converts any other one first.
   const holder: { stack?: readonly Frame[] } = Object.create(null);
   Error.captureStackTrace(holder, below);
   const frames = holder.stack;
@@ -29,16 +29,16 @@ function innermostFrames(most: number, below: (...args: never[]) => unknown): re
   return frames ?? [];
 }
 
-/** The folder of the library's own code, as frames name it, with the slash at its end. */
+/** The folder of the library's own code as stack frames spell it, with the slash at its end. */
 export const ownFolder: string = ((): string => {
   const own = innermostFrames(1, innermostFrames)[0]?.getFileName() ?? '';
   return /^.*[\\/](?:lib|dist)[\\/]/.exec(own)?.[0] ?? 'nowhere';
 })();
 
-/** Texts of places seen before: a program has few, and calls them again and again. */
+/** Formatted call sites. A program has few of them and reaches them again and again. */
 const texts = new Map<string, Map<number, string>>();
 
-/** As many frames as the deepest of the last places took. */
+/** The most frames that any recent lookup needed. */
 let usual = FEW_FRAMES;
 let deepest = 0;
 let found = 0;
@@ -47,8 +47,8 @@ let found = 0;
  * The innermost stack frame outside of the library, such as `forward (model.ts:12:5)`; empty if
  * there is none.
  *
- * @param below - a function of the library that is being called, such as the one that the program
- * has: only frames outside of it are looked at, if there is a call of it
+ * @param below - a function of the library that the program has called: if it is on the stack, only
+ * the frames outside of it count
  */
 export function callSite(below: (...args: never[]) => unknown = callSite): string {
   return (
@@ -60,8 +60,8 @@ export function callSite(below: (...args: never[]) => unknown = callSite): strin
 }
 
 /**
- * Null if there may be more frames than the `most` that were asked for, or none because the
- * function that they lie outside of was not called.
+ * Null if the search must be repeated with more frames: `most` were captured and all belong to the
+ * library, or none were captured because `below` is not on the stack.
  */
 function siteAmong(frames: readonly Frame[], most: number): string | null {
   for (let i = 0; i < frames.length; i++) {
@@ -89,8 +89,8 @@ function recordDepth(frames: number): void {
 }
 
 /**
- * Runs `fn`, in which every {@link callSite} is the one of this call: it is found while the stack
- * is short.
+ * Runs `fn`, and every {@link callSite} inside returns the call site of this call. Finding it here
+ * is cheap, because the stack is short.
  *
  * @param below - see {@link callSite}
  */

@@ -1,6 +1,6 @@
 /**
- * What ops and layers see of a group of ranks: its size, one's own place in it, and a way to give
- * it work.
+ * The interface of a process group for ops and layers: its size, the rank of this process in it,
+ * and a method that runs a collective.
  */
 import type { Device } from './device.js';
 import type { ReduceOpName } from './placement.js';
@@ -29,29 +29,29 @@ export type CollectiveKind = (typeof collectiveKinds)[number];
 export interface CollectiveCall {
   readonly kind: CollectiveKind;
   readonly input: Tensor | null;
-  /** Written; may be the input where the kind allows it: allReduce, reduce, broadcast. */
+  /** The tensor to write; allReduce, reduce and broadcast may write their input. */
   readonly output: Tensor | null;
-  /** Of a call without tensors: where the ranks meet; the CPU if left out. */
+  /** The device on which a call without tensors runs; the CPU by default. */
   readonly device?: Device;
   readonly reduceOp?: ReduceOpName;
-  /** The rank, of the group, that has or gets it all; the peer of send and recv. */
+  /** The group rank that sends or receives the whole; the peer of send and recv. */
   readonly root?: number;
   /**
-   * Of allGather, gather, reduceScatter, scatter: each rank's part. Of allToAll: what comes from
-   * each rank.
+   * The number of elements of each rank in allGather, gather, reduceScatter and scatter; in
+   * allToAll, the number received from each rank.
    */
   readonly counts?: readonly number[];
-  /** Of allToAll: what goes to each rank. */
+  /** The number of elements that allToAll sends to each rank. */
   readonly sendCounts?: readonly number[];
   /**
-   * What errors say of it where ranks differ, as `callContext.purpose`, which stands in its place where
-   * there is one.
+   * A description that must be equal on all ranks and that errors quote; `callContext.purpose`
+   * replaces it if set.
    */
   readonly about?: string;
 }
 
 /**
- * A text about one or two numbers, made anew only where they change: most calls are like the one
+ * A text about one or two numbers, cached for the last ones, because most calls repeat the call
  * before. @internal
  */
 export function remembered(
@@ -70,8 +70,8 @@ export function remembered(
 let [lastShape, shapeText]: [Shape, string] = [[], ''];
 
 /**
- * What the ranks' tensors must have in common beside their number of elements, which says it all
- * for one dim. @internal
+ * The shape that the tensors of all ranks must have, as text; '' below two dims, where the number
+ * of elements says the same. @internal
  */
 export function aboutShape(shape: Shape): string {
   if (shape.length < 2) return '';
@@ -80,16 +80,16 @@ export function aboutShape(shape: Shape): string {
   return shapeText;
 }
 
-/** A group of ranks, one of which this is. @internal */
+/** A group of ranks that this rank belongs to. @internal */
 export interface CollectiveGroup {
   readonly name: string;
   /** How many ranks it has. */
   readonly size: number;
-  /** Which of them this is. */
+  /** The rank of this process in the group. */
   readonly rank: number;
   /**
-   * Gives the call to the group's engine and returns; results are there in the order of the device.
-   * `name` is what the program called, `where` its place.
+   * Submits the call to the group's engine and returns; the result is ordered with later work of
+   * the device. `name` is the function that the program called, `where` its call site.
    */
   run(name: string, call: CollectiveCall, where?: string): void;
 }

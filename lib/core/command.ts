@@ -1,6 +1,6 @@
 /**
- * What entries of the op table run with: `lower` writes a kernel command, whose encoder is
- * lib/native/command.ts; `move` has the memory of lib/eager.
+ * The interfaces that entries of the op table run with. `lower` writes a kernel command, which
+ * lib/native/command.ts encodes; `move` allocates and copies through lib/eager.
  */
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
@@ -42,20 +42,29 @@ export interface CommandWriter {
   param(value: number): void;
 }
 
-/** What an op without a kernel of its own allocates and copies with. */
+/** The functions with which an op without a kernel allocates and copies. */
 export interface MemoryAccess {
   /**
    * A tensor whose values are undefined.
    *
-   * @param op - what allocates, for memory snapshots
+   * @param op - name of the op that allocates, for memory snapshots
    * @param pinned - in pinned host memory
    */
   allocate(op: string, meta: OutputMeta, pinned?: boolean): Tensor;
-  /** Elements of one tensor, converted, into another of the same shape on the same device. */
+  /**
+   * Copies and converts the elements of one tensor into another of the same shape on the same
+   * device.
+   */
   copy(from: Tensor, to: Tensor): void;
-  /** Bytes of one tensor into another of the same layout, in order with the streams of both. */
+  /**
+   * Copies the bytes of one tensor into another of the same layout, in order with the streams of
+   * both.
+   */
   copyBytes(from: Tensor, to: Tensor): void;
-  /** @throws DeviceError where values may not go from one device to the other: between ranks */
+  /**
+   * @throws DeviceError if the devices belong to different ranks, between which copies are not
+   * allowed
+   */
   checkReach(from: Device, to: Device): void;
   /** @throws ShapeError, DtypeError, InPlaceError unless a result can be written into the tensor */
   checkInto(op: string, into: Tensor, meta: OutputMeta): void;

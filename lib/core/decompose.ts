@@ -1,14 +1,14 @@
-/** Running an op as its decomposition. */
+/** Runs an op as its decomposition. */
 import { float32 } from './dtype.js';
 import { ShardwiseError } from './errors.js';
 import type { Op, OutputMeta } from './op.js';
 import type { Tensor } from './tensor.js';
 
 /**
- * What an op computes, by its decomposition, which gets inputs reduced that its sharding rule wants
- * so.
+ * Computes an op by its decomposition. Partial inputs that its sharding rule lists in
+ * `reducedFirst` are reduced before.
  *
- * @throws ShardwiseError for an op that has none
+ * @throws ShardwiseError for an op without a decomposition
  * @internal
  */
 export function decomposed<P>(op: Op<P>, inputs: readonly Tensor[], params: P): readonly Tensor[] {
@@ -22,8 +22,8 @@ const isNarrow = (t: Tensor): boolean =>
   t.storage !== null && t.dtype.isFloatingPoint && t.dtype.itemsize === 2;
 
 /**
- * The decomposition that takes 16-bit floats to float32 first, in which the kernels compute:
- * squares and sums leave their range. Its results are rounded once. @internal
+ * A decomposition that converts 16-bit floats to float32 first, as kernels do, because squares and
+ * sums overflow in 16 bits. The results are rounded once. @internal
  */
 export function inFloat32<P>(
   decompose: NonNullable<Op<P>['decompose']>,
@@ -37,7 +37,10 @@ export function inFloat32<P>(
   };
 }
 
-/** The tensor with terms of a reduction reduced: once, for all that read it. @internal */
+/**
+ * The tensor with its Partial placements reduced, so that ops that read it several times reduce
+ * once. @internal
+ */
 export function reduced(t: Tensor): Tensor {
   return t.sharding === null ? t : t.sharding.reduced(t);
 }

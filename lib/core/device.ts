@@ -13,19 +13,19 @@ export const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
 export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}`;
 
 /**
- * A place where tensors live. Instances are interned, so `===` compares them; ranks that share a
- * process have each their own.
+ * A device that holds tensors. Instances are interned, so `===` compares them. Each of several
+ * ranks in a process has its own instances.
  */
 export class Device {
   /** `cpu` or `cuda`. */
   readonly type: DeviceType;
   /** The number of the device among those of its type. */
   readonly index: number;
-  /** @internal the number native code uses */
+  /** @internal the number of the device in native code */
   readonly code: number;
-  /** @internal whose streams these are */
+  /** @internal the rank whose streams the device has */
   readonly runtime: RankRuntime;
-  /** @internal id of the stream that launches on this device go to; -1 until first used */
+  /** @internal id of the stream for launches on this device; -1 before the first use */
   currentStream = -1;
 
   /** @internal */
@@ -38,7 +38,7 @@ export class Device {
     this.runtime = runtime;
   }
 
-  /** Its name; another rank's device says whose it is. */
+  /** The name; that of another rank's device includes the rank. */
   toString(): string {
     const name = this.type === 'cpu' ? 'cpu' : `cuda:${this.index}`;
     return this.runtime === currentRuntime()
@@ -48,7 +48,8 @@ export class Device {
 }
 
 /**
- * What to do about two tensors on different devices. `own` is the one that the other should be on.
+ * Advice for an error about tensors on two devices. `own` is the device that the other tensor
+ * should be on.
  * @internal
  */
 export function toOneDevice(own: Device, other: Device): string {
@@ -65,7 +66,7 @@ export function toOneDevice(own: Device, other: Device): string {
   return `${origin}: take a copy of it with .to('${type}').`;
 }
 
-/** Of the present rank, where ranks share the process. @internal */
+/** Finds a device of the current rank by type and index. @internal */
 export function deviceByCode(code: number): Device {
   const runtime = currentRuntime();
   let found = runtime.devices[code];
@@ -76,11 +77,11 @@ export function deviceByCode(code: number): Device {
   return found;
 }
 
-/** The CPU of the program itself, for what has no rank. */
+/** The CPU of the program itself, for objects that belong to no rank. */
 export const cpu: Device = deviceByCode(0);
 
 /**
- * Finds a device by name: `'cpu'`, `'cuda'` (the rank's own one, `cuda:0` outside of ranks) or
+ * Finds a device by name: `'cpu'`, `'cuda'` (the rank's own GPU; `cuda:0` outside of ranks) or
  * `'cuda:3'`.
  *
  * @throws DeviceError if the name is malformed.
@@ -113,7 +114,7 @@ export function getDefaultDevice(): Device {
 }
 
 /**
- * Sets the device of new tensors that are given no device.
+ * Sets the default device of new tensors.
  *
  * @throws DeviceError if the name is malformed
  */

@@ -1,8 +1,8 @@
 /**
- * The one door. Every op call of the library, of gradients and of user code passes here, through
- * three fixed layers: autograd, DTensor, backend. A layer handles the call or passes it to the next
- * one; runtime.ts installs them once. While mixed precision is on, a fourth layer before them
- * converts operands.
+ * The dispatcher. Every op call of the library, of gradients and of user code passes three fixed
+ * layers here: autograd, DTensor, backend. A layer handles the call or passes it to the next one;
+ * runtime.ts installs them once. While mixed precision is on, a fourth layer before them converts
+ * operands.
  */
 import { layers } from './hooks.js';
 import type { AnyOp } from './op.js';
@@ -28,7 +28,7 @@ export function dispatch(
   return layers.entry(op, inputs, params, into);
 }
 
-/** For the layer before autograd: the next layer down. @internal */
+/** Calls the layers below mixed precision. @internal */
 export function belowEntry(
   op: AnyOp,
   inputs: readonly Tensor[],
@@ -38,7 +38,7 @@ export function belowEntry(
   return layers.autograd(op, inputs, params, into);
 }
 
-/** For the autograd layer: the next layer down. @internal */
+/** Calls the layers below autograd. @internal */
 export function belowAutograd(
   op: AnyOp,
   inputs: readonly Tensor[],
@@ -50,7 +50,7 @@ export function belowAutograd(
     : layers.dtensor(op, inputs, params, into);
 }
 
-/** For the DTensor layer: the next layer down. @internal */
+/** Calls the layer below DTensor. @internal */
 export function belowDTensor(
   op: AnyOp,
   inputs: readonly Tensor[],
@@ -60,7 +60,7 @@ export function belowDTensor(
   return layers.backend.run(op, inputs, params, into);
 }
 
-/** An op with one output. */
+/** Runs an op with one output and returns it. */
 export function dispatchOne(
   op: AnyOp,
   inputs: readonly Tensor[],

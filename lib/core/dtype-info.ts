@@ -27,7 +27,7 @@ export interface FloatInfo {
   readonly tiny: number;
 }
 
-/** Limits of an integer type. int64's do not fit a number and are bigints. */
+/** Limits of an integer type. The limits of int64 do not fit a number and are bigints. */
 export interface IntInfo<N extends number | bigint = number | bigint> {
   /** The dtype that the limits belong to. */
   readonly dtype: DType;
@@ -77,7 +77,9 @@ export function iinfo(given: DTypeLike): IntInfo {
     : { dtype, bits, max: 2 ** (bits - 1) - 1, min: -(2 ** (bits - 1)) };
 }
 
-/** What no element is below, or above: infinite for floating types, 0 and 1 for bool. @internal */
+/**
+ * The lower and upper bound of elements: infinite for floating types, 0 and 1 for bool. @internal
+ */
 export function boundOf(dtype: DType, side: 'below' | 'above'): number | bigint {
   if (dtype.isFloatingPoint)
     return side === 'below' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;

@@ -19,7 +19,7 @@ export type DTypeName =
 export const Category = { Bool: 0, Int: 1, Float: 2 } as const;
 export type Category = (typeof Category)[keyof typeof Category];
 
-/** What a pointwise kernel computes in; see `ComputeType` in native/include/dtype.h. */
+/** The type in which a pointwise kernel computes; see `ComputeType` in native/include/dtype.h. */
 export const ComputeType = { Float: 0, Double: 1, Int64: 2 } as const;
 export type ComputeType = (typeof ComputeType)[keyof typeof ComputeType];
 
@@ -80,7 +80,7 @@ export const int16 = new DType('int16', 6, 2, Category.Int, ComputeType.Int64);
 export const int8 = new DType('int8', 7, 1, Category.Int, ComputeType.Int64);
 /** Unsigned integers of 8 bits. */
 export const uint8 = new DType('uint8', 8, 1, Category.Int, ComputeType.Int64);
-/** true or false, a byte each. */
+/** True or false, one byte each. */
 export const bool = new DType('bool', 9, 1, Category.Bool, ComputeType.Int64);
 
 /** All element types, indexed by code. */
@@ -99,21 +99,18 @@ export const dtypes: readonly DType[] = [
 
 const byName = new Map<string, DType>(dtypes.map((d) => [d.name, d]));
 
-/** How programs say which dtype: one of the constants, or its name. */
+/** A dtype or its name, as programs pass it. */
 export type DTypeLike = DType | DTypeName;
 
-/** Their names, by which they may be given. */
+/** The names of all dtypes. */
 export const dtypeNames: readonly DTypeName[] = dtypes.map((d) => d.name);
 
-/**
- * Whether a value is a dtype or the name of one, where it may be a device or the name of one as
- * well.
- */
+/** Whether a value is a dtype or the name of one, for arguments that may also be devices. */
 export function isDtype(value: unknown): value is DTypeLike {
   return value instanceof DType || (typeof value === 'string' && byName.has(value));
 }
 
-/** The dtype that was meant. @throws DtypeError for what is neither a dtype nor the name of one */
+/** The dtype that a program passed or named. @throws DtypeError for any other value */
 export function dtypeOf(value: DTypeLike, op: string, argument = 'dtype'): DType {
   if (value instanceof DType) return value;
   const named = typeof value === 'string' ? byName.get(value) : undefined;
@@ -159,7 +156,7 @@ export function getDefaultDtype(): DType {
 }
 
 /**
- * Sets the dtype of new floating-point tensors that are given no dtype.
+ * Sets the default dtype of new floating-point tensors.
  *
  * @throws DtypeError if `dtype` is not a floating point type
  */

@@ -8,11 +8,11 @@ export class ShardwiseError extends Error {
   /** Stable across releases; match on this, not on the text. */
   readonly code: string;
   /**
-   * The values that the message quotes. Not enumerable: an error that nobody catches prints its
-   * message and not them as well.
+   * The values that the message quotes. Not enumerable, so that an uncaught error prints only its
+   * message.
    */
   declare readonly details: Readonly<Record<string, unknown>>;
-  /** Where in a model it was thrown: the name of the innermost module, as in `namedModules`. */
+  /** The name of the innermost module whose forward threw it, as in `namedModules`. */
   declare modulePath: string | undefined;
 
   constructor(
@@ -36,7 +36,7 @@ export class ShardwiseError extends Error {
     return `${this.constructor.name} [${this.code}]`;
   }
 
-  /** What logs keep of it. */
+  /** The error as plain data, for logs. */
   toJSON(): {
     name: string;
     code: string;
@@ -47,7 +47,7 @@ export class ShardwiseError extends Error {
     return { name, code, message, details };
   }
 
-  /** The details in one line, at the end. @internal */
+  /** Appends the details to a message, in one line. @internal */
   [inspectSymbol](
     _: number,
     options: object,
@@ -69,56 +69,62 @@ export class ShardwiseError extends Error {
   }
 }
 
-/** Shapes that do not fit an operation. */
+/** Thrown for shapes that do not fit an operation. */
 export class ShapeError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('ERR_SHAPE', message, details);
   }
 }
 
-/** An element type that an operation does not take. */
+/** Thrown for an element type that an operation does not take. */
 export class DtypeError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('ERR_DTYPE', message, details);
   }
 }
 
-/** Tensors on different devices, or a device that is not there. */
+/** Thrown for tensors on different devices, and for a device that does not exist. */
 export class DeviceError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_DEVICE', message, details, options);
   }
 }
 
-/** A dimension or an index that is out of range. */
+/** Thrown for a dimension or an index that is out of range. */
 export class IndexError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_INDEX', message, details, options);
   }
 }
 
-/** An argument of a wrong kind or value. */
+/** Thrown for an argument of a wrong kind or value. */
 export class ArgumentError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('ERR_ARGUMENT', message, details);
   }
 }
 
-/** Use of a tensor whose memory was freed, by `dispose`, by its scope, or by `resize_(0)`. */
+/**
+ * Thrown when a tensor is used whose memory was freed by `dispose`, by its scope, or by
+ * `resize_(0)`.
+ */
 export class FreedError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_FREED', message, details, options);
   }
 }
 
-/** A mistake in the use of automatic differentiation. */
+/** Thrown when automatic differentiation is used wrongly. */
 export class AutogradError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('ERR_AUTOGRAD', message, details);
   }
 }
 
-/** A value that backward needs was overwritten, or an in-place operation where none is allowed. */
+/**
+ * Thrown when a value that backward needs was overwritten, and for an in-place operation where none
+ * is allowed.
+ */
 export class InPlaceError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('ERR_IN_PLACE', message, details);
@@ -126,38 +132,38 @@ export class InPlaceError extends ShardwiseError {
 }
 
 /**
- * Live storages of one kind, taken together: of one size, and of one shape, dtype and maker where
- * those were recorded.
+ * A group of live storages of the same size, and of the same shape, dtype and op if those were
+ * recorded.
  */
 export interface MemoryHolder {
-  /** Bytes of all of them. */
+  /** Bytes of all storages of the group. */
   readonly bytes: number;
-  /** How many there are. */
+  /** The number of storages. */
   readonly count: number;
-  /** Bytes of each. */
+  /** Bytes of each storage. */
   readonly bytesEach: number;
-  /** The op that made them; null where it was not recorded. */
+  /** The op that allocated them; null if it was not recorded. */
   readonly op: string | null;
-  /** Element type of the tensor that they were made for; null where it was not recorded. */
+  /** Element type of the tensor that they were allocated for; null if it was not recorded. */
   readonly dtype: string | null;
-  /** Sizes of the tensor that they were made for; null where they were not recorded. */
+  /** Sizes of the tensor that they were allocated for; null if they were not recorded. */
   readonly shape: readonly number[] | null;
   /**
-   * Where the memory is from: the device's allocator, pinned host memory, or an ArrayBuffer that
-   * `fromBlob` was given.
+   * The source of the memory: the device's allocator, pinned host memory, or an ArrayBuffer passed
+   * to `fromBlob`.
    */
   readonly memory: 'allocator' | 'pinned' | 'arrayBuffer';
 }
 
 /**
- * The device has no memory left, after caches were freed and garbage was collected. `details` has
- * the numbers of the message: `requestedBytes`, `allocatedBytes`, `reservedBytes`, `freeBytes`,
- * `totalBytes`, and the `device`.
+ * Thrown when the device has no memory left, after caches were freed and garbage was collected.
+ * `details` has the numbers of the message: `requestedBytes`, `allocatedBytes`, `reservedBytes`,
+ * `freeBytes`, `totalBytes`, and the `device`.
  */
 export class OutOfMemoryError extends ShardwiseError {
   /**
-   * The groups of live storages that held most when memory ran out, largest first; at most ten,
-   * those of this thread.
+   * The largest groups of live storages of this thread when memory ran out, largest first; at most
+   * ten.
    */
   readonly holders: readonly MemoryHolder[];
 
@@ -172,7 +178,7 @@ export class OutOfMemoryError extends ShardwiseError {
   }
 }
 
-/** An asynchronous failure of a kernel; the message names the operation that caused it. */
+/** Thrown after a kernel failed asynchronously; the message names the operation that caused it. */
 export class KernelError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_KERNEL', message, details, options);
@@ -180,7 +186,8 @@ export class KernelError extends ShardwiseError {
 }
 
 /**
- * The addon or a backend could not be loaded; the message lists what was tried and how to mend it.
+ * Thrown when the addon or a backend cannot be loaded; the message lists the files tried and how to
+ * repair it.
  */
 export class BackendLoadError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
@@ -188,35 +195,35 @@ export class BackendLoadError extends ShardwiseError {
   }
 }
 
-/** A checkpoint file that is damaged, hostile, or does not match the module. */
+/** Thrown for a checkpoint file that is damaged, hostile, or does not match the module. */
 export class CheckpointError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_CHECKPOINT', message, details, options);
   }
 }
 
-/** Something that tracing cannot record, or a graph that is not well formed. */
+/** Thrown for code that tracing cannot record, and for a graph that is not well formed. */
 export class CompileError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_COMPILE', message, details, options);
   }
 }
 
-/** Mixed precision was used out of order: a scaler's methods between two updates. */
+/** Thrown when methods of a gradient scaler are called out of order between two updates. */
 export class AmpError extends ShardwiseError {
   constructor(message: string, details: Record<string, unknown> = {}) {
     super('ERR_AMP', message, details);
   }
 }
 
-/** A store that cannot be reached, refuses, or holds something else than it should. */
+/** Thrown when a store cannot be reached, refuses a client, or has an unexpected value. */
 export class StoreError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_STORE', message, details, options);
   }
 }
 
-/** Other ranks did not do in time what was waited for. */
+/** Thrown when a wait for other ranks exceeds its timeout. */
 export class TimeoutError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_TIMEOUT', message, details, options);
@@ -224,8 +231,8 @@ export class TimeoutError extends ShardwiseError {
 }
 
 /**
- * Ranks, groups or meshes used out of order: before they were set up, by a rank that has no part in
- * them.
+ * Thrown when ranks, groups or meshes are used before they exist, or by a rank that is not a
+ * member.
  */
 export class DistributedError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
@@ -233,31 +240,32 @@ export class DistributedError extends ShardwiseError {
   }
 }
 
-/** What a collective failed in. Ranks are those of the world, as in the message. */
+/** Describes the collective that failed. Ranks are global ranks, as in the message. */
 export interface CollectiveDetails extends Readonly<Record<string, unknown>> {
-  /** What the program called. */
+  /** The function that the program called. */
   readonly op: string;
   /** The name of the group. */
   readonly group: string;
   /**
-   * Which of the group's collectives it is, from 1; 0 for messages between two ranks and where it
+   * The number of the collective in its group, from 1; 0 for messages between two ranks and if it
    * is not known.
    */
   readonly sequence: number;
   /**
-   * Those that it is about: who called something else, is gone, did not come, or ended the group.
+   * The ranks that caused it: they made another call, died, did not join in time, or aborted the
+   * group.
    */
   readonly ranks: readonly number[];
   /**
-   * What is known of the ranks that the message speaks of: what they called here, or last, and
-   * where.
+   * The call of each of these ranks, or its last call if it did not make this one, with the call
+   * site.
    */
   readonly calls: readonly { readonly rank: number; readonly op: string; readonly where: string }[];
 }
 
 /**
- * A collective that failed: ranks called different things, one is gone, did not come in time, or
- * ended the group.
+ * Thrown when a collective failed: ranks made different calls, or one died, did not join in time,
+ * or aborted the group.
  */
 export class CollectiveError extends ShardwiseError {
   declare readonly details: Readonly<Record<string, unknown>> & Partial<CollectiveDetails>;
@@ -267,7 +275,10 @@ export class CollectiveError extends ShardwiseError {
   }
 }
 
-/** Placements that do not fit a tensor or its mesh, or that an operation cannot keep or reach. */
+/**
+ * Thrown for placements that do not fit a tensor or its mesh, or that an operation does not
+ * support.
+ */
 export class ShardingError extends ShardwiseError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('ERR_SHARDING', message, details);

@@ -26,21 +26,21 @@ export interface Layers {
 
 /** @internal */
 export interface Hooks {
-  /** Frees and resizes native memory. */
+  /** Frees and resizes native memory; see storage.ts. */
   memory: NativeMemory;
-  /** Opens the backend of a device before its first use, or throws why it cannot be used. */
+  /** Opens the backend of a device before its first use; throws if that is not possible. */
   prepareDevice(device: Device): void;
   /** Gives a view its new history after its base was changed in place. */
   refreshViewHistory(view: Tensor): void;
   /** Converts operands by a policy of mixed precision. */
   convertOperands: OperandConverter;
-  /** The entry that the backend copies with, for `updates`, `out` and `move`. */
+  /** The copy op of the backend, for `updates`, `out` and `move`. */
   copyOp: AnyOp;
   /** Finds the rank that the running code is part of, where several ranks share the process. */
   findRank: (() => RankRuntime | undefined) | null;
 }
 
-/** A function, or an object of functions, that fails when it is used. */
+/** A stand-in for a hook before it is assigned; it throws when it is used. */
 function notInstalled<T extends object>(name: string): T {
   const fail = (): never => {
     throw new ShardwiseError(

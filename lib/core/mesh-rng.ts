@@ -10,7 +10,7 @@ import { checkNumber, optionsOf, unexpected } from './options.js';
 export interface DrawPlace {
   /** Ranges such as `0-3,8`; empty for all ranks of the world. */
   readonly ranks: string;
-  /** A text about the last draw, equal on all of the ranks; empty before the first draw. */
+  /** A description of the last draw, equal on all of these ranks; empty before the first draw. */
   last: string;
 }
 
@@ -24,7 +24,7 @@ export interface MeshDrawsState {
   draws: Record<string, number>;
 }
 
-/** Counts draws from one common seed until the next. @internal */
+/** Counts the draws on meshes since the last seed, which all ranks share. @internal */
 export class MeshDraws {
   private readonly seed: number;
   private offset: number;
@@ -66,7 +66,7 @@ const rangesOf = (ranks: string): Range[] =>
     return [first as number, last as number];
   });
 
-/** Results of {@link isWithin} by both texts. */
+/** Cached results of {@link isWithin}. */
 const within = new Map<string, boolean>();
 
 function isWithin(ranks: string, others: string): boolean {
@@ -82,7 +82,7 @@ function isWithin(ranks: string, others: string): boolean {
   return found;
 }
 
-/** The ranges of {@link DrawPlace.ranks} for ranks in any order. @internal */
+/** Formats ranks, in any order, as {@link DrawPlace.ranks}. @internal */
 export function rankRanges(ranks: readonly number[], worldSize: number): string {
   if (ranks.length === worldSize) return '';
   const ranges: [number, number][] = [];

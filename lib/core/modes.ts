@@ -1,6 +1,9 @@
-/** Modes of the library that a function turns on or off for what it runs. */
+/** Modes of the library that are on while a function runs. */
 
-/** Whether ops are recorded: autograd sets it, ops that save something for a gradient read it. @internal */
+/**
+ * Whether ops are recorded. Autograd sets it; ops that save values for a gradient read it.
+ * @internal
+ */
 export const gradState: { recording: boolean } = { recording: true };
 
 /** Whether `lossParallel` is on. @internal */

@@ -1,7 +1,7 @@
 /**
- * The parameters of an op, said once: their types, what the kernel gets, and what decisions about
- * shards depend on. `defineOp` takes a schema, whose keys are the parameters in the order in which
- * the kernel gets them.
+ * The schema of an op's parameters: their types, the fields that the kernel gets, and the
+ * parameters that sharding decisions depend on. `defineOp` takes a schema, whose keys are in the
+ * order of the kernel's struct.
  */
 
 /** Marks a parameter that callers may leave out. */
@@ -11,13 +11,15 @@ declare const optionalMark: unique symbol;
 export interface Param<T> {
   /** Whether the kernel gets it, as the next field of its struct in op_params.h. */
   readonly inKernel: boolean;
-  /** The name of that field, where it is not the parameter's. */
+  /** The name of that field if it differs from the parameter's. */
   readonly field: string | null;
-  /** The number that the kernel gets; null: the parameter itself, as a number. */
+  /** Converts the parameter to the number that the kernel gets; null if it is a number already. */
   readonly toKernel: ((value: T) => number) | null;
-  /** False: random state, which differs from call to call and decides nothing. */
+  /**
+   * False for random state, which differs from call to call and must not affect sharding decisions.
+   */
   readonly inKey: boolean;
-  /** Whether callers pass it; false: it is computed, or written by `lower`. */
+  /** Whether callers pass it; false if it is computed or written by `lower`. */
   readonly isPassed: boolean;
   /** Whether `lower` writes it, since it depends on how operands lie in memory. */
   readonly isWrittenByLower: boolean;
@@ -27,7 +29,7 @@ export interface OptionalParam<T> extends Param<T> {
   readonly [optionalMark]: true;
 }
 
-/** A field of the kernel's struct that is no parameter of the op. */
+/** A field of the kernel's struct that is not a parameter of the op. */
 export interface KernelField {
   readonly inKernel: true;
   readonly field: null;
@@ -37,7 +39,7 @@ export interface KernelField {
   readonly isWrittenByLower: boolean;
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: parameters of any type; each is typed where it is declared.
+// biome-ignore lint/suspicious/noExplicitAny: each parameter is typed where it is declared.
 export type ParamSchema = Readonly<Record<string, Param<any> | KernelField>>;
 
 type OptionalNames<S> = {
@@ -63,13 +65,13 @@ const passed = {
 } as const;
 const notPassed = { inKernel: true, field: null, inKey: false, isPassed: false } as const;
 
-/** What a schema is written with. */
+/** The functions that declare the parameters of a schema. */
 export const param = {
   /** A parameter that the kernel does not get. */
   value<T>(): Param<T> {
     return passed;
   },
-  /** One that the kernel does not get and that may be left out. */
+  /** An optional parameter that the kernel does not get. */
   optional<T>(): OptionalParam<T> {
     return param.value<T>() as OptionalParam<T>;
   },
@@ -77,7 +79,7 @@ export const param = {
   kernel<T extends number | boolean = number>(field: string | null = null): Param<T> {
     return { ...passed, inKernel: true, field };
   },
-  /** A parameter that the kernel gets as the number of this table. */
+  /** A parameter that the kernel gets as its index in this table. */
   code<T extends string>(codes: Readonly<Record<T, number>>): Param<T> {
     return { ...param.kernel(), toKernel: (value: T) => codes[value] } as Param<T>;
   },
@@ -102,7 +104,7 @@ interface ParamWriter {
   param(value: number): void;
 }
 
-/** What the layers need of a schema, computed once. */
+/** The facts that the layers need from a schema, computed once. */
 export interface ParamsPlan {
   /** Fields of the kernel's struct, in order. */
   readonly kernelParams: readonly string[];
@@ -115,8 +117,8 @@ export interface ParamsPlan {
 type Field = [name: string, field: ParamSchema[string]];
 
 /**
- * A function that reads each parameter by its name, because a loop over names costs each op of the
- * process some 30 ns. A loop serves where a process may not compile text.
+ * Compiles a function that reads each parameter by its name, because a loop over names costs some
+ * 30 ns per op. Falls back to a loop in processes that forbid `new Function`.
  */
 function appenderOf(fields: readonly Field[]): AppendParams {
   const lines = fields.map(([name, { toKernel }], i) => {
@@ -137,7 +139,7 @@ function appenderOf(fields: readonly Field[]): AppendParams {
   }
 }
 
-/** @throws Error if a field that `lower` writes stands behind one that is appended */
+/** @throws Error if a field that `lower` writes comes after one that is appended */
 export function planParams(schema: ParamSchema): ParamsPlan {
   const entries = Object.entries(schema);
   const fields = entries.filter(([, field]) => field.inKernel);

@@ -1,6 +1,6 @@
 /**
- * The op table's vocabulary. An op is one entry in lib/ops: everything that any layer needs to know
- * of it stands there, and no other file mentions an op by name.
+ * The types of the op table. An op is one entry in lib/ops, which has everything that a layer needs
+ * to know of the op; no other file mentions an op by name.
  */
 import type { AutocastPolicy } from './autocast.js';
 import type { CommandWriter, MemoryAccess } from './command.js';
@@ -13,7 +13,7 @@ import type { Shape } from './shape.js';
 import type { ShardingRule } from './sharding-rule.js';
 import type { Tensor } from './tensor.js';
 
-/** What an output will be: known before, and without, running the kernel. */
+/** The metadata of an output, known without running the kernel. */
 export interface OutputMeta {
   shape: Shape;
   /** null means row-major. */
@@ -22,29 +22,29 @@ export interface OutputMeta {
   device: Device;
 }
 
-/** What a view op computes: another window on the same storage. */
+/** The result of a view op: another window on the same storage. */
 export interface ViewMeta {
   shape: Shape;
   strides: Shape;
   offset: number;
 }
 
-/** Properties that layers and passes ask for instead of names. */
+/** Properties by which layers and graph passes select ops, instead of by name. */
 export type Trait =
   /** Reads each input element only for the output element at the same position. */
   | 'pointwise'
-  /** The kernel writes outputs of any strides. */
+  /** The kernel writes outputs with any strides. */
   | 'strided-output'
-  /** The kernel reads nothing of what its outputs held. */
+  /** The kernel does not read the old values of its outputs. */
   | 'overwrites'
   /** Values of the output are undefined. */
   | 'uninitialized'
   /** Communicates with other ranks. */
   | 'collective'
-  /** Changes between local tensors and distributed ones. */
+  /** Converts between local tensors and distributed ones. */
   | 'placement';
 
-/** What a gradient rule sees of the forward call. */
+/** The forward call as its gradient rule sees it. */
 export interface VjpContext<P> {
   readonly params: P;
   /** Whether input `i` needs a gradient; a rule returns null for the others. */
@@ -54,19 +54,18 @@ export interface VjpContext<P> {
   /** A saved output. @throws InPlaceError if it was overwritten since. */
   output(i: number): Tensor;
   /**
-   * A saved output to overwrite and to give away, the last that the rule reads; only for one that
-   * the op's caller has let go of. Null where another tensor shows its memory, or another backward
-   * may come.
+   * A saved output that the rule may overwrite and return, after all its reads. Null if another
+   * tensor views its memory or another backward pass may follow.
    */
   takeOutput(i: number): Tensor | null;
   inputShape(i: number): Shape;
-  /** How input `i` lay in memory; only for an op whose definition saves strides. */
+  /** The strides of input `i` in forward; only for an op whose definition saves strides. */
   inputStrides(i: number): Shape;
   inputDtype(i: number): DType;
   inputDevice(i: number): Device;
   /**
-   * Whether what the rule does is recorded: its result must then be right in a neighbourhood, not
-   * only where it is.
+   * Whether the ops of the rule are recorded. The result must then be differentiable, not only have
+   * the right value.
    */
   createsGraph(): boolean;
 }
@@ -83,7 +82,7 @@ export interface Sample<P, Inputs extends readonly Tensor[] = readonly Tensor[]>
   params: P;
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: the table is heterogeneous; each entry is typed where it is defined.
+// biome-ignore lint/suspicious/noExplicitAny: each entry is typed where it is defined.
 export type AnyOp = Op<any>;
 
 /**
@@ -118,7 +117,7 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    * `pointwise`, and without a kernel.
    */
   readonly operands: string | null;
-  /** What the kernel and the sharding decision get of the parameters. */
+  /** The parameters that the kernel and the sharding decision get. */
   readonly params: ParamsPlan;
   /**
    * Writes operands. Default: inputs, then outputs. The backend appends the kernel's parameters.
@@ -139,8 +138,8 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
   /** Inputs that the kernel overwrites (optimizer steps). */
   readonly mutates: ((inputs: readonly Tensor[], params: P) => readonly number[]) | null;
   /**
-   * The same in other ops: the reference in tests, and what makes a backward op differentiable
-   * again.
+   * The same computation in other ops: the reference in tests, and the way in which a backward op
+   * gets a second derivative.
    */
   readonly decompose: ((inputs: readonly Tensor[], params: P) => readonly Tensor[]) | null;
   readonly vjp: VjpRule<P> | null;
@@ -150,7 +149,7 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
     inputs: readonly Tensor[],
   ) => readonly number[];
   readonly savesOutputs: readonly number[] | 'all';
-  /** Whether the gradient rule asks how the inputs lay in memory. */
+  /** Whether the gradient rule reads the strides of the inputs. */
   readonly savesStrides: boolean;
   /**
    * Outputs that have a gradient; null means all floating ones. Statistics kept for backward have
@@ -158,14 +157,14 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    */
   readonly differentiable: readonly number[] | null;
   readonly samples: () => readonly Sample<P, Inputs>[];
-  /** What mixed precision does to the operands; null: nothing. */
+  /** The policy of mixed precision for the operands; null if it does not convert them. */
   readonly autocast: AutocastPolicy | null;
   /**
    * The C expression of a pointwise op, for both backends and for fusion; see
    * native/generated/pointwise_ops.inc.
    */
   readonly pointwise: PointwiseSpec | null;
-  /** How it runs on sharded tensors; null: on replicated ones only. */
+  /** How it runs on sharded tensors; null if it runs on replicated ones only. */
   readonly sharding: ShardingRule<P> | null;
 }
 
@@ -180,11 +179,11 @@ export interface PointwiseSpec {
   expression: string;
   cost: PointwiseCost;
   /**
-   * Sets of inputs in which it is linear together while the others stay as they are: [[0, 1]] of a
-   * sum, [[0], [1]] of a product.
+   * Sets of inputs in which it is jointly linear when the others are constant: [[0, 1]] for a sum,
+   * [[0], [1]] for a product.
    */
   linear?: readonly (readonly number[])[];
-  /** It chooses the larger, or the smaller, of its two inputs. */
+  /** Whether it returns the larger or the smaller of its two inputs. */
   extreme?: 'max' | 'min';
 }
 
@@ -199,8 +198,8 @@ export type PointwiseCost = 'memory' | 'division' | 'vector' | 'libm';
 type TensorsOf<Names extends readonly string[]> = { [K in keyof Names]: Tensor };
 
 /**
- * What a definition gives; the rest has defaults. Rules get the inputs and outputs as tuples of the
- * named operands, and the parameters as the schema types them.
+ * The fields of a definition; the others have defaults. Rules get the inputs and outputs as tuples
+ * of the named operands, and the parameters as the schema types them.
  */
 export interface OpDefinition<
   S extends ParamSchema = ParamSchema,
@@ -315,7 +314,9 @@ export function opByName(name: string): AnyOp | undefined {
   return byName.get(name);
 }
 
-/** `layerNorm` to `layer_norm`: file and kernel names follow mechanically. */
+/**
+ * `layerNorm` to `layer_norm`: the names of kernels and of their files follow from that of the op.
+ */
 export function snakeCase(name: string): string {
   return name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
 }

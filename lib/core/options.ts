@@ -1,10 +1,10 @@
 /**
- * Checks of options. Every error names who asks, which option it is, what was expected and what was
+ * Checks of options. Every error names the function, the option, what was expected and what was
  * given.
  */
 import { ArgumentError } from './errors.js';
 
-/** Bounds of a number, which is finite in any case. */
+/** Bounds of a finite number. */
 export interface NumberRule {
   /** Least value. */
   from?: number;
@@ -66,7 +66,7 @@ export function checkOneOf(
     throw unexpected(op, name, `one of ${allowed.map((a) => `'${a}'`).join(', ')}`, value);
 }
 
-/** The error for an option that is not what it should be. */
+/** The error for an option with an unexpected value. */
 export function unexpected(
   op: string,
   name: string,
@@ -97,10 +97,10 @@ function described({ from, to, above, below, whole }: NumberRule): string {
 
 const MOST_CHARACTERS = 400;
 const MOST_ELEMENTS = 16;
-/** Also of arrays that hold themselves. */
+/** The limit also ends the output of arrays that contain themselves. */
 const MOST_DEPTH = 4;
 
-/** A short form of a value, for messages, whatever it is. */
+/** A short form of any value, for messages. */
 export function shown(value: unknown): string {
   const text = shownAt(value, 0);
   return text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text;
@@ -122,14 +122,14 @@ function shownAt(value: unknown, depth: number): string {
       : String(value);
 }
 
-/** `a Tensor`, `an Embedding`, `an object`: what an object is, for messages. */
+/** `a Tensor`, `an Embedding`, `an object`: the kind of an object, for messages. */
 export function kindOf(value: object): string {
   const name = value.constructor?.name ?? '';
   if (name === '' || name === 'Object') return 'an object';
   return `${/^[aeio]/i.test(name) ? 'an' : 'a'} ${name}`;
 }
 
-/** The same of what can be called, as modules can: never its source. */
+/** The same for functions and callable objects such as modules; never the source text. */
 export function functionOf(value: object): string {
   if (!/Function$/.test(value.constructor?.name ?? 'Function')) return kindOf(value);
   const isClass = Function.prototype.toString.call(value).startsWith('class');
@@ -142,7 +142,7 @@ export function checkFlag(op: string, name: string, value: unknown, { orNull = f
     throw unexpected(op, name, orNull ? 'true, false or null' : 'true or false', value);
 }
 
-/** By the text that {@link optionsOf} has them in. */
+/** The sets of names, by the text that {@link optionsOf} is passed. */
 const knownNames = new Map<string, ReadonlySet<string>>();
 
 function namesOf(names: string): ReadonlySet<string> {
@@ -155,11 +155,11 @@ function namesOf(names: string): ReadonlySet<string> {
 }
 
 /**
- * Options as they were given, to take apart. `names` are those there are, with spaces between them:
- * a string, because no call makes it anew.
+ * Checks an options object and returns it. `names` lists the allowed options, separated by spaces,
+ * as one string, so that a call allocates nothing.
  *
- * @throws ArgumentError unless they are an object (null and positional arguments are not), and for
- * an option of another name
+ * @throws ArgumentError for null, for a positional argument in place of the object, and for an
+ * unknown option
  */
 export function optionsOf<T extends object>(
   op: string,
@@ -174,7 +174,7 @@ export function optionsOf<T extends object>(
       options,
     );
   if (names === null) return options;
-  let known: ReadonlySet<string> | null = null; // looked up only where there are options
+  let known: ReadonlySet<string> | null = null; // looked up only if there are options
   for (const name in options) {
     known ??= namesOf(names);
     if (!known.has(name)) throw noSuchOption(op, name, [...known]);
@@ -182,7 +182,10 @@ export function optionsOf<T extends object>(
   return options;
 }
 
-/** What stands where options do is an argument in PyTorch: mostly the first of them. */
+/**
+ * The options object that a caller of the PyTorch form meant: a positional argument there is mostly
+ * the first option.
+ */
 function meantBy(given: unknown, names: string): string {
   const [first] = names.split(' ');
   return `{ ${first}: ${typeof given === 'object' || given === undefined ? '…' : shown(given)} }`;
@@ -207,8 +210,8 @@ export function checkFunction(op: string, name: string, value: unknown): void {
 }
 
 /**
- * Of what a program's function has returned, which runs under something that ends with it. @throws
- * ArgumentError for a promise, which fails unheard
+ * Checks the result of a user's function that must be synchronous. @throws ArgumentError for a
+ * promise, whose own failure is ignored
  */
 export function checkSynchronous(op: string, result: unknown, why: string): void {
   if (!(result instanceof Promise)) return;
@@ -219,9 +222,7 @@ export function checkSynchronous(op: string, result: unknown, why: string): void
   );
 }
 
-/**
- * What can be iterated over, as an array. @throws ArgumentError for what cannot, and for a string
- */
+/** An iterable as an array. @throws ArgumentError for any other value, and for a string */
 export function listOf<T>(op: string, name: string, expected: string, value: Iterable<T>): T[] {
   if (typeof value !== 'object' || value === null || typeof value[Symbol.iterator] !== 'function')
     throw unexpected(op, name, expected, value);
@@ -244,8 +245,8 @@ export function checkIntegers(
 }
 
 /**
- * Defaults with what was given in their place; undefined counts as not given. @throws ArgumentError
- * for a name that is not among the defaults
+ * The defaults, overridden by the given options that are not undefined. @throws ArgumentError for a
+ * name that is not among the defaults
  */
 export function withDefaults<T extends object>(op: string, defaults: T, given: Partial<T>): T {
   optionsOf(op, given);

@@ -77,7 +77,7 @@ class ReplicatePlacement extends Placement {
 
 class PartialPlacement extends Placement {
   readonly kind = 'partial';
-  /** The reduction that is still to be done. */
+  /** The pending reduction. */
   readonly reduceOp: ReduceOpName;
 
   constructor(reduceOp: ReduceOpName) {

@@ -1,4 +1,4 @@
-/** How tensors print: as PyTorch does, with values aligned and large ones summarised. */
+/** Prints tensors as PyTorch does: aligns values and summarises large tensors. */
 import { bool, float32, int64 } from './dtype.js';
 import { DistributedError } from './errors.js';
 import { FAKE_HANDLE } from './storage.js';

@@ -5,7 +5,8 @@ import { bool, type DType, getDefaultDtype, int64, promoteTypes } from './dtype.
 import type { Tensor } from './tensor.js';
 
 /**
- * The dtype a plain number takes as an operand: integers int64, others the default floating type.
+ * The dtype of a plain number as an operand: int64 for integers, the default floating dtype for
+ * others.
  */
 export function numberDtype(value: number | boolean): DType {
   if (typeof value === 'boolean') return bool;
@@ -13,9 +14,9 @@ export function numberDtype(value: number | boolean): DType {
 }
 
 /**
- * The dtype in which the operands meet, as `torch.result_type`: tensors with dims decide; zero-dim
- * tensors and plain numbers only matter when they are of a higher category (bool < integer <
- * floating).
+ * The dtype that the operands promote to, as `torch.result_type`: tensors with dims decide;
+ * zero-dim tensors and plain numbers only matter when they are of a higher category (bool < integer
+ * < floating).
  */
 export function resultType(inputs: readonly Tensor[]): DType {
   const first = inputs[0] as Tensor;

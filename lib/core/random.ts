@@ -1,6 +1,6 @@
 /**
  * The random state: a seed and a counter. Every draw takes a block of counters, so equal programs
- * draw equal numbers. Distributed tensors use a common seed of the ranks and counters of their own:
+ * draw equal numbers. Draws of distributed tensors use one seed of all ranks and separate counters,
  * see {@link MeshDraws}.
  */
 import { ArgumentError } from './errors.js';
@@ -16,7 +16,7 @@ export interface RngState {
   seed: number;
   /** The number of draws so far. */
   offset: number;
-  /** The state of draws of distributed tensors, if the generator had any. */
+  /** The state of draws on meshes, if there were any. */
   onMeshes?: MeshDrawsState;
 }
 
@@ -36,7 +36,7 @@ export interface DrawSource {
 export class Generator {
   private seedValue: number;
   private used = 0;
-  /** Null before ranks have agreed on a state or drawn; then it begins at the seed. */
+  /** Null before the first draw on a mesh; it then begins at the seed. */
   private onMeshes: MeshDraws | null = null;
   /** Whether the program has chosen the state. @internal */
   isSeeded = true;
@@ -66,9 +66,7 @@ export class Generator {
     return this;
   }
 
-  /**
-   * As {@link manualSeed}, for plain tensors only: the draws of ranks together continue. @internal
-   */
+  /** As {@link manualSeed}, for plain tensors only: draws on meshes continue. @internal */
   reseed(seed: number): void {
     layers.backend.capture?.unsupported('a random generator was seeded');
     this.seedValue = checkSeed(seed);
@@ -108,7 +106,7 @@ export class Generator {
     else if (this.onMeshes !== null) this.agree({ seed, offset });
   }
 
-  /** Returns a function that restores the present state. @internal */
+  /** Returns a function that restores the current state. @internal */
   remember(): () => void {
     const { seedValue, used, isSeeded } = this;
     const onMeshes = this.onMeshes?.state() ?? null;
@@ -121,7 +119,7 @@ export class Generator {
   }
 
   /**
-   * The state from which the draws of ranks begin; a random one if the program has not seeded this
+   * The state from which draws on meshes begin; a random one if the program has not seeded this
    * generator. @internal
    */
   origin(): { seed: number; offset: number } {
@@ -130,7 +128,7 @@ export class Generator {
       : { seed: seedByChance(), offset: 0 };
   }
 
-  /** Sets the state of draws on meshes, which all ranks were given. @internal */
+  /** Sets the state of draws on meshes, which is equal on all ranks. @internal */
   agree({ seed, offset }: { seed: number; offset: number }): void {
     this.onMeshes = new MeshDraws({ seed, offset, draws: {} });
   }
@@ -141,7 +139,7 @@ export class Generator {
     return drawParams(this.seedValue, this.used++);
   }
 
-  /** The same for a draw that all ranks of a mesh make. @internal */
+  /** The parameters of the next draw on a mesh, which all its ranks make. @internal */
   nextTogether(place: DrawPlace): DrawParams {
     layers.backend.capture?.draws(this, { next: () => this.nextTogether(place) });
     this.onMeshes ??= new MeshDraws({ seed: this.seedValue, offset: 0, draws: {} });
@@ -185,10 +183,10 @@ export function currentGenerator(): Generator {
   return generatorOf(currentRuntime());
 }
 
-/** The ranks that draw for plain tensors at the moment. */
+/** The ranks that now share the draws of plain tensors; null outside of {@link drawnTogether}. */
 let together: DrawPlace | null = null;
 
-/** Runs `fn`, whose draws are equal on all ranks of a mesh. @internal */
+/** Runs `fn`; its draws are equal on all ranks of a mesh. @internal */
 export function drawnTogether<T>(place: DrawPlace | null, fn: () => T): T {
   const before = together;
   together = place;
@@ -215,8 +213,8 @@ export function nextDraw(
 }
 
 /**
- * Seeds the default generator; the same seed gives the same numbers on the CPU, on CUDA and on any
- * mesh, where all ranks give it.
+ * Seeds the default generator; the same seed gives the same numbers on the CPU, on CUDA, and on any
+ * mesh if all ranks pass it.
  */
 export function manualSeed(seed: number): Generator {
   return currentGenerator().manualSeed(seed);

@@ -1,7 +1,7 @@
 /**
- * The state of one rank: its devices with their streams, its random numbers, and the world that it
- * is in. Several ranks can share a process. Factories, device names and random numbers look the
- * current rank up; ops do not, they follow the device of their operands.
+ * The state of one rank: its devices with their streams, its random generator, and its world.
+ * Several ranks can share a process. Factories, device names and random numbers look the current
+ * rank up; ops do not, they follow the device of their operands.
  */
 import type { Device } from './device.js';
 import { DistributedError } from './errors.js';
@@ -10,13 +10,13 @@ import type { Generator } from './random.js';
 import { UnobservedFailures } from './unobserved-failures.js';
 
 /**
- * Decides when a rank goes on that waits for the library, if ranks run in a drawn order or faults
- * are injected. @internal
+ * Decides when a waiting rank continues, if ranks run in a random order or faults are injected.
+ * @internal
  */
 export interface TurnTaker {
   /** One rank runs at a time. */
   readonly ordered: boolean;
-  /** A collective is called; may throw instead. */
+  /** Called before each collective; throws to inject a fault. */
   call(name: string): void;
   /**
    * Returns a function that says whether the calls so far can complete without the JavaScript of
@@ -24,9 +24,9 @@ export interface TurnTaker {
    */
   mark(): () => boolean;
   /**
-   * Resolves or rejects as `value` does, if there is one, when it is the rank's turn. Without
-   * `isReady`: once the earlier calls can complete; `'outside'`: when the value is there, which does
-   * not depend on ranks.
+   * Settles as `value` does, when it is the rank's turn and `isReady` returns true. Without
+   * `isReady` the earlier calls must be able to complete; `'outside'` waits for the value alone,
+   * which does not depend on ranks.
    */
   wait<T>(
     what: string,
@@ -35,7 +35,7 @@ export interface TurnTaker {
   ): Promise<T>;
 }
 
-/** What the world of a rank does for it, from enterWorld to leaveWorld. @internal */
+/** The functions that the world provides for a rank, from enterWorld to leaveWorld. @internal */
 export interface RankWorld {
   /** Whether other ranks run in this process, so that JavaScript must not block on them. */
   readonly isShared: boolean;
@@ -46,11 +46,11 @@ export interface RankWorld {
   /** Called after a stream failure was reported; work queued before it is void. */
   afterFailure(stream: number): void;
   /**
-   * Adds what other ranks report to a failure, before the program gets it; null if there is nothing
+   * Adds reports of other ranks to a failure before the program gets it; null if there is nothing
    * to wait for.
    */
   explain(error: unknown): Promise<unknown> | null;
-  /** The same where JavaScript blocks: adds what is known here. */
+  /** The same without waiting, for code that blocks: adds the reports that this process has. */
   explainAtOnce(error: unknown): void;
 }
 
@@ -82,14 +82,16 @@ export class RankRuntime {
    */
   findCudaIndex: (() => number) | null = null;
   turns: TurnTaker | null = null;
-  /** The last collective that it called, and its call site; '' before the first. */
+  /** The last collective that the rank called, with its call site; '' before the first. */
   lastCall = '';
   lastPlace = '';
-  /** Ids of failures that the program got as errors; the calls behind them fail once more. */
+  /** Ids of failures that the program got as errors; the exit check does not throw them again. */
   readonly reportedFailures = new Set<number>();
-  /** How long it waits for other ranks of its process, in milliseconds; null for a process. */
+  /**
+   * The timeout for other ranks of the same process, in milliseconds; null outside of local ranks.
+   */
   timeoutMs: number | null = null;
-  /** Failures of work that the program has not asked for. */
+  /** Failures of work whose result the program has not asked for. */
   readonly unobserved = new UnobservedFailures();
 
   constructor(label: string | null, generator: Generator | null = null) {
@@ -109,20 +111,20 @@ export class RankRuntime {
     this.findCudaIndex = null;
   }
 
-  /** Rejects a wait with its failure, once that is explained. */
+  /** Rejects a wait with its failure, after reports of other ranks were added. */
   reject(error: unknown, reject: (error: unknown) => void): void {
     const explained = this.world.explain(error);
     if (explained === null) reject(error);
     else explained.then(reject, reject);
   }
 
-  /** Whether it is one of several ranks in a process, and has not ended. */
+  /** Whether it is one of several ranks of a process and has not ended. */
   get isRunning(): boolean {
     return this.world.isShared;
   }
 }
 
-/** The runtime of a program that is not one of several ranks. @internal */
+/** The runtime of a program outside of local ranks. @internal */
 export const processRuntime = new RankRuntime(null);
 
 /** @internal */

@@ -1,6 +1,6 @@
 /**
- * The open scopes and the storages that they own. Apart from scope.ts, because tensors and storages
- * themselves read it.
+ * The open scopes and the storages that they own. Separate from scope.ts, because tensors and
+ * storages import it.
  */
 import { releaseAll, type Storage } from './storage.js';
 
@@ -8,7 +8,7 @@ import { releaseAll, type Storage } from './storage.js';
 export class Scope {
   readonly parent: Scope | null;
   readonly storages: Storage[] = [];
-  /** Whether a backward pass opened it, which frees gradients as soon as it has used them. */
+  /** Whether a backward pass opened it. Backward frees gradients right after their use. */
   readonly ofBackward: boolean;
 
   constructor(parent: Scope | null, ofBackward: boolean) {
@@ -52,7 +52,7 @@ export function setScope(scope: Scope | null): void {
   currentScope = scope;
 }
 
-/** Storages that outlive a scope, and the returned tensors that view each. @internal */
+/** Storages that `fn` returned from a scope, with the returned tensors that view each. @internal */
 export type KeptStorages = Map<Storage, Set<object>>;
 
 /** Ends a scope. Held or kept storages move out; the rest is freed in one call. @internal */

@@ -1,13 +1,12 @@
-/**
- * Scopes free what was made inside and not returned: the deterministic way to manage memory.
- */
+/** Scopes free the tensors that were created inside and not returned, at a known time. */
 import { ArgumentError } from './errors.js';
 import { checkSynchronous, unexpected } from './options.js';
 import { closeScope, currentScope, type KeptStorages, openScope, setScope } from './scope-stack.js';
 import { Tensor } from './tensor.js';
 
 /**
- * A scope that {@link scope} opened without a function; disposing of it frees what was made since.
+ * A scope that {@link scope} opened without a function; disposing of it frees the tensors created
+ * since.
  */
 export class OpenScope {
   private readonly opened = openScope();
@@ -21,7 +20,7 @@ export class OpenScope {
     let inner = before;
     while (inner !== null && inner !== this.opened) inner = inner.parent;
     if (inner === null) {
-      // Another part of the program has its own scopes now; they stay.
+      // The stack belongs to another part of the program now; its scopes stay open.
       closeScope(this.opened, null);
       setScope(before);
       return;
@@ -36,12 +35,12 @@ export class OpenScope {
 }
 
 /**
- * Runs `fn` and frees the memory of every tensor made inside, except those it returns (alone, or in
- * arrays, plain objects, maps), those kept with {@link keep}, parameters' gradients, and values
+ * Runs `fn` and frees the memory of every tensor created inside, except those it returns (alone, or
+ * in arrays, plain objects, maps), those kept with {@link keep}, parameters' gradients, and values
  * that a live autograd graph needs.
  *
- * `fn` must be synchronous: what runs between the awaits of an asynchronous function would land in
- * the scope too.
+ * `fn` must be synchronous: tensors that other code creates during an `await` would belong to the
+ * scope too.
  *
  * @throws ArgumentError if `fn` returns a promise.
  * @example
@@ -49,8 +48,8 @@ export class OpenScope {
  */
 export function scope<T>(fn: () => T): T;
 /**
- * Opens a scope that ends with the block: `using _ = scope();`. What is to outlive it is passed to
- * {@link keep}. As above, nothing may be awaited while it is open.
+ * Opens a scope that ends with the block: `using _ = scope();`. Pass tensors that must outlive it
+ * to {@link keep}. As above, do not await while it is open.
  */
 export function scope(): OpenScope;
 export function scope<T>(fn?: () => T): T | OpenScope {
@@ -76,14 +75,20 @@ export function scope<T>(fn?: () => T): T | OpenScope {
   }
 }
 
-/** Takes a tensor out of the open scope: the collector, or `dispose`, frees it. Returns it. */
+/**
+ * Moves a tensor out of the open scope, so that the garbage collector or `dispose` frees it.
+ * Returns it.
+ */
 export function keep<T extends Tensor>(t: T): T {
   if (!(t instanceof Tensor)) throw unexpected('keep', 't', 'a tensor', t);
   t.storage?.escape();
   return t;
 }
 
-/** Finds the storages that a returned value leads to: tensors, arrays, plain objects, maps, sets. */
+/**
+ * Finds the storages of a returned value: a tensor, or tensors in arrays, plain objects, maps and
+ * sets.
+ */
 function findStorages(value: unknown, found: KeptStorages): void {
   if (value instanceof Tensor) {
     for (const t of [value, value.gradTensor]) {

@@ -1,4 +1,4 @@
-/** Assigning `.grad`: the checks, and who owns the memory of the gradient. */
+/** Assigns `.grad`: checks the gradient and decides who owns its memory. */
 import { toOneDevice } from './device.js';
 import { AutogradError } from './errors.js';
 import { layers } from './hooks.js';
@@ -6,7 +6,7 @@ import { outliveScope } from './scope-stack.js';
 import { sameShape } from './shape.js';
 import type { Tensor } from './tensor.js';
 
-/** Replaces `.grad`. One that user code never saw is freed at once. @internal */
+/** Replaces `.grad`. Frees the old gradient at once if user code never saw it. @internal */
 export function setGrad(tensor: Tensor, value: Tensor | null): void {
   layers.backend.capture?.unsupported('the .grad of a tensor was set');
   const before = tensor.gradTensor;
@@ -28,7 +28,8 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
           `got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${advice}`,
       );
     }
-    // It lives as long as the memory of its tensor: that of one in a scope ends with it.
+    // The gradient lives as long as the memory of its tensor: a scope that owns the tensor frees
+    // both.
     const scope = tensor.storage?.scope ?? null;
     if (scope === null || value.storage === null || value.storage.scope === null) value.retain();
     else outliveScope(value.storage, scope);

@@ -37,12 +37,11 @@ export function swapData(target: Tensor, source: Tensor): void {
 }
 
 /**
- * Swaps, and starts a version counter of the tensor's own: views made before keep the old memory, so
- * changes of either side no longer concern the other. A view that gets other memory is a view no
- * more.
+ * Swaps, and gives the tensor a new version counter: earlier views keep the old memory, so a change
+ * of one no longer affects the other. A view that gets other memory is no longer a view.
  */
 function swap(target: Tensor, source: Tensor, counts: boolean): void {
-  const node = target.gradFn; // refreshed while the tensor still is a view of its base
+  const node = target.gradFn; // read while the tensor is still a view of its base
   swapData(target, source);
   target.versionCounter = { value: target.currentVersion + (counts ? 1 : 0) };
   target.base = null;
@@ -50,7 +49,7 @@ function swap(target: Tensor, source: Tensor, counts: boolean): void {
   target.inPlaceForbidden = null;
 }
 
-/** The effects themselves, which a trace records. @internal */
+/** Performs the changes themselves, which a trace records. @internal */
 export const directEffects: StorageEffects = {
   resize: (storage, nbytes) => storage.resizeNow(nbytes),
   swap,

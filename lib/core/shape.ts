@@ -25,8 +25,8 @@ export function contiguousStrides(shape: Shape): number[] {
 }
 
 /**
- * Whether strides walk the elements in row-major order without gaps; true of no elements, whatever
- * the strides.
+ * Whether strides walk the elements in row-major order without gaps; true for any strides if there
+ * are no elements.
  */
 export function isContiguousLayout(shape: Shape, strides: Shape): boolean {
   let expected = 1;
@@ -59,8 +59,8 @@ export function isNonOverlappingAndDense(shape: Shape, strides: Shape): boolean 
 }
 
 /**
- * Whether one memory location surely holds two elements: after `expand`, or `unfold` by less than
- * the size.
+ * Whether two elements certainly share memory, as after `expand`, or `unfold` by less than the
+ * size.
  */
 export function overlapsItself(shape: Shape, strides: Shape): boolean {
   let count = 1;
@@ -123,7 +123,7 @@ export function broadcastStrides(shape: Shape, strides: Shape, target: Shape): n
   return out;
 }
 
-/** What was given for a dim, with its type, as text may look like a number. */
+/** The value given for a dim, in quotes if it is a string, since '1' looks like a number. */
 function given(dim: unknown): string {
   return dim === undefined ? 'none' : typeof dim === 'string' ? `string ${dim}` : shown(dim);
 }
@@ -152,7 +152,7 @@ export function wrapDim(dim: number, ndim: number, op: string): number {
 }
 
 /**
- * Wraps and checks a list of dims; none means all.
+ * Wraps and checks a list of dims; no list means all dims.
  *
  * @throws IndexError if a dim is out of range or given twice.
  */
@@ -171,8 +171,7 @@ export function wrapDims(
     );
   if (dims.length === 0) return Array.from({ length: ndim }, (_, i) => i);
   const wrapped: number[] = [];
-  // Ends at the first that does not fit, which comes after ndim at the latest, however long the
-  // list is.
+  // Stops at the first bad dim, which comes after at most ndim good ones, however long the list is.
   for (let i = 0; i < dims.length; i++) {
     const d = wrapDim(dims[i], ndim, op);
     if (wrapped.includes(d))

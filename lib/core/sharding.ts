@@ -1,4 +1,4 @@
-/** What the layers below DTensor know of a distributed tensor. */
+/** The part of a distributed tensor that layers below DTensor know. */
 import type { DType } from './dtype.js';
 import type { DrawPlace } from './mesh-rng.js';
 import type { Placement } from './placement.js';
@@ -20,13 +20,13 @@ export interface Sharding {
     meshInWords(): string;
     toString(): string;
   };
-  /** The random draws that the ranks of the mesh make together. */
+  /** The state of random draws on the mesh. */
   readonly draws: DrawPlace;
   /** The whole tensor on this rank; the caller disposes of it. Ranks communicate. */
   full(op: string): Tensor;
   /**
-   * An uninitialized tensor on the same mesh: placed alike if it has the same shape, else
-   * replicated.
+   * An uninitialized tensor on the same mesh, with the same placements if it has the same shape,
+   * else replicated.
    */
   empty(shape: Shape, dtype: DType): Tensor;
   /** A plain tensor that is equal on all ranks, as a replicated tensor on the mesh. */

@@ -1,8 +1,8 @@
 /**
- * Public functions, each declared once, in Python's notation: `'sum(input, /, dim, keepdim, *,
- * dtype)'`. What stands before `/` is given by position, what stands after `*` as an option, and
- * what is between them either way: `sum(x, 1, true)`, `sum(x, 1, { keepdim: true })` and `sum(x, {
- * dim: 1, keepdim: true })` are one call. The types of all forms follow from the same text, in
+ * Declares each public function once, in Python's notation: `'sum(input, /, dim, keepdim, *,
+ * dtype)'`. Parameters before `/` are given by position, those after `*` as options, and those
+ * between by position or as options: `sum(x, 1, true)`, `sum(x, 1, { keepdim: true })` and `sum(x,
+ * { dim: 1, keepdim: true })` are one call. The types of all forms follow from the same text, in
  * call-forms.ts.
  */
 
@@ -17,27 +17,27 @@ import { Tensor } from './tensor.js';
 
 export type { ArgumentsOf, FunctionOf, MethodOf } from './call-forms.js';
 
-/** What a declaration says, taken apart. */
+/** A parsed declaration. */
 export interface Declaration {
   readonly name: string;
-  /** How many of the positional parameters have no name for the caller. */
+  /** The number of positional parameters that cannot be given by name. */
   readonly positionalOnly: number;
-  /** In order, with those that are positional only. */
+  /** All positional parameters in order, including the positional-only ones. */
   readonly positional: readonly string[];
   readonly keywordOnly: readonly string[];
-  /** How many of the positional parameters have no default. */
+  /** The number of positional parameters without a default. */
   readonly needed: number;
 }
 
 /**
  * A body takes the positional parameters and then, if there are names after `*`, an object with
- * what was given of those.
+ * those that were given.
  */
 type Body = (...args: never[]) => unknown;
 // The wrappers below pass arguments on; their types are those of call-forms.ts.
 type Untyped = (...args: unknown[]) => unknown;
 
-/** Given to bodies in place of options that nobody gave: a call without options allocates none. */
+/** Passed to bodies if a call has no options, so that such a call allocates none. */
 const NO_OPTIONS: object = Object.freeze({});
 
 const declarations: Declaration[] = [];
@@ -48,7 +48,7 @@ export function allDeclarations(): readonly Declaration[] {
   return declarations;
 }
 
-/** The declaration of a function that {@link defineFunction} made. @internal */
+/** The declaration of a function defined by {@link defineFunction}. @internal */
 export function declarationOf(fn: object): Declaration | undefined {
   return byFunction.get(fn);
 }
@@ -58,7 +58,7 @@ export function declarationOf(fn: object): Declaration | undefined {
  *
  * @param text - name and parameters, such as `'sum(input, /, dim, keepdim, *, dtype)'`
  * @param body - takes the positional parameters in order, and an options object last if the text
- * has names after `*`. Parameters that may be left away have defaults
+ * has names after `*`. Optional parameters have defaults
  */
 export function defineFunction<const Text extends string, B extends Body>(
   text: Text,
@@ -73,7 +73,7 @@ export function defineFunction<const Text extends string, B extends Body>(
 }
 
 /**
- * The same for a constructor, which passes its arguments on and gets what `body` makes of them:
+ * The same for a constructor, which passes its arguments on and gets the result of `body`:
  * `constructor(...args: ArgumentsOf<typeof linear>) { const { bias } = linear(...args); … }`.
  *
  * @internal
@@ -88,8 +88,8 @@ export function defineArguments<const Text extends string, B extends Body>(
 const named = new WeakSet<object>();
 
 /**
- * The function under a name of its own: what it calls is the work of `name` in errors and records of
- * collectives, unless an outer function is named already. @internal
+ * The function with `name` as its name. Errors and records of collectives name it as the caller,
+ * unless an outer function is named already. @internal
  */
 export function underName<F extends Body>(name: string, body: F): F {
   if (named.has(body)) return body;
@@ -121,7 +121,7 @@ export function underName<F extends Body>(name: string, body: F): F {
   return fn as unknown as F;
 }
 
-/** The method that passes the tensor it is called on as the first argument. @internal */
+/** The method of a function; it passes `this` as the first argument. @internal */
 export function methodOf(fn: Body): (this: unknown, ...args: unknown[]) => unknown {
   const declared = byFunction.get(fn);
   if (declared === undefined) throw new Error(`${fn.name} was not made by defineFunction`);
@@ -144,7 +144,7 @@ function parse(text: string, parameters: number): Declaration {
   };
 }
 
-/** Whether an argument is the object with the options. */
+/** Whether an argument is the options object. */
 export function isOptions(value: unknown): value is object {
   return (
     typeof value === 'object' &&
@@ -166,7 +166,7 @@ function isArgument(value: object): boolean {
 }
 
 /**
- * Functions with as many parameters as the body has, and one for the options: rest parameters would
+ * Wrappers with as many parameters as the body has and one for the options, because rest parameters
  * allocate at every call.
  */
 function callable(declared: Declaration, body: Untyped): Untyped {
@@ -245,7 +245,7 @@ function forwarding(count: number, fn: Untyped): (this: unknown, ...args: unknow
   }
 }
 
-/** A call with options: they go to the places of their names. */
+/** Calls the body with options moved to the positions of their names. */
 function callByName(declared: Declaration, body: Untyped, args: readonly unknown[]): unknown {
   const { name, positional } = declared;
   const at = placeOfOptions(declared, args);
@@ -276,8 +276,8 @@ function placeOfOptions(
 }
 
 /**
- * Puts options to the places of their names. Returns those that have no place: all of them as they
- * were given, or another object.
+ * Moves options to the positions of their names. Returns the keyword-only ones: the given object if
+ * it has no others, else a new object.
  */
 function distribute(
   declared: Declaration,
@@ -346,7 +346,8 @@ function missing({ name, positional, positionalOnly }: Declaration, place: numbe
 }
 
 /**
- * What stands where only options can: an argument too many, or a keyword-only one without its name.
+ * The error for a positional argument in place of options: one too many, or a keyword-only one
+ * without its name.
  */
 function tooMany({ name, positional, keywordOnly }: Declaration, given: unknown): ArgumentError {
   const names =

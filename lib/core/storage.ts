@@ -1,7 +1,7 @@
 /**
  * Storage: a block of device memory that tensors view. It is freed when its last tensor is
- * disposed, its scope ends, or its token is garbage collected, whatever comes first. Invariant: an
- * open scope owns a live storage, or it has a token.
+ * disposed, its scope ends, or its token is garbage collected, whichever comes first. Invariant: a
+ * live storage has a token, or an open scope owns it.
  */
 
 import type { Device } from './device.js';
@@ -10,7 +10,7 @@ import { hooks, layers } from './hooks.js';
 import { shown } from './options.js';
 import type { Scope } from './scope-stack.js';
 
-/** What a storage needs of native memory. @internal */
+/** The functions of native memory that a storage needs. @internal */
 export interface NativeMemory {
   release(handle: number): void;
   releaseMany(storages: readonly Storage[], count: number): void;
@@ -44,7 +44,7 @@ export class Storage {
   scope: Scope | null = null;
   /**
    * @internal whether user code may have a gradient on it. Such memory never becomes another
-   * `.grad`, and only the collector frees it
+   * `.grad`, and only the garbage collector frees it
    */
   exposed = false;
   /** @internal the reason why it was freed, for errors */
@@ -68,7 +68,7 @@ export class Storage {
    *
    * Does not wait: work that was queued before still uses the old memory.
    *
-   * @throws ArgumentError for a size that is no non-negative integer. @throws FreedError if the
+   * @throws ArgumentError for a size that is not a non-negative integer. @throws FreedError if the
    * storage was freed.
    * @see PyTorch `torch.UntypedStorage.resize_`
    */
@@ -84,8 +84,8 @@ export class Storage {
   }
 
   /**
-   * Whether this is host memory that a GPU reads and writes by itself. @throws FreedError if the
-   * storage was freed
+   * Whether this is pinned host memory, which a GPU reads and writes directly. @throws FreedError
+   * if the storage was freed
    */
   isPinned(): boolean {
     this.checkAlive('isPinned');

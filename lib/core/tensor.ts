@@ -1,6 +1,6 @@
 /**
- * The tensor: metadata in JavaScript, bytes in a {@link Storage}. The files of lib/ops add methods
- * that compute by declaration merging, so "go to definition" leads to the op.
+ * The tensor: metadata in JavaScript, bytes in a {@link Storage}. The files of lib/ops add the
+ * methods of ops by declaration merging, so "go to definition" leads to the op.
  */
 import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
@@ -72,8 +72,8 @@ export class Tensor {
   /** @internal */
   disposed = false;
   /**
-   * @internal owners such as the tape and `.grad`. They own whatever memory this tensor has, also
-   * after `set_`
+   * @internal number of owners such as the tape and `.grad`. They own the memory that this tensor
+   * has, also after `set_`
    */
   retains = 0;
   /**
@@ -150,13 +150,13 @@ export class Tensor {
     setGrad(this, value);
   }
 
-  /** How often this tensor or one that shares its memory was changed in place. */
+  /** The number of in-place changes of this tensor and its views. */
   get _version(): number {
     layers.backend.capture?.unsupported('the _version of a tensor was read');
     return this.currentVersion;
   }
 
-  /** @internal `_version` for layers, whose reads no graph depends on */
+  /** @internal `_version` for the library itself, whose reads a capture does not guard */
   get currentVersion(): number {
     return this.versionCounter === null ? 0 : this.versionCounter.value;
   }
@@ -324,7 +324,7 @@ export class Tensor {
     if (this.storage.handle !== 0) this.storage.release();
   }
 
-  /** @internal the shared version counter, made on demand */
+  /** @internal the shared version counter, created on demand */
   sharedVersion(): VersionCounter {
     if (this.versionCounter === null) this.versionCounter = { value: 0 };
     return this.versionCounter;
@@ -357,7 +357,8 @@ const disposedStorage = new Storage(cpu, 0);
 disposedStorage.freedBy = 'dispose() was called on this tensor';
 
 /**
- * A JavaScript number as an operand: no memory, takes part in promotion only by its category.
+ * Wraps a JavaScript number as an operand. It has no memory and takes part in promotion only by its
+ * category.
  * @internal
  */
 export function wrapNumber(value: number, dtype: DType, device: Device): Tensor {
@@ -366,7 +367,7 @@ export function wrapNumber(value: number, dtype: DType, device: Device): Tensor 
 
 const SCALAR_SHAPE: Shape = Object.freeze([]);
 
-/** @throws ArgumentError unless the options say it with a boolean */
+/** @throws ArgumentError unless the option is a boolean */
 function wantsGrad(options: { requiresGrad?: boolean }): boolean {
   const { requiresGrad = true } = optionsOf('requiresGrad_', options, 'requiresGrad');
   checkFlag('requiresGrad_', 'requiresGrad', requiresGrad);

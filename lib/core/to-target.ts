@@ -1,12 +1,12 @@
-/** What `to` is given: a dtype or a device, each itself or by name. */
+/** The argument of `to`: a dtype or a device, or the name of one. */
 import { Device, type DeviceName, device as deviceOf } from './device.js';
 import { type DTypeLike, dtypeNames, isDtype } from './dtype.js';
 import { DeviceError } from './errors.js';
 import { shown } from './options.js';
 
 /**
- * Which of both a value is; null if it is neither it nor a name. @throws DeviceError for a name of
- * neither
+ * Finds out whether a value is a dtype or a device, or names one; null if it is not even a string.
+ * @throws DeviceError for any other string
  */
 export function dtypeOrDevice(target: unknown): { dtype: DTypeLike } | { device: Device } | null {
   if (isDtype(target)) return { dtype: target };

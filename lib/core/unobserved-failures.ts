@@ -1,11 +1,11 @@
 /**
- * Failures of work that runs behind the program. At its end the program gets each failure that it
- * has not observed before, once.
+ * Failures of asynchronous work. At its end the program gets each failure once that it has not
+ * observed before.
  */
 
 /**
- * What errors that report one failure have in common: the commands, calls and ranks that meet it
- * have texts of their own. @internal
+ * Identifies one failure in all errors that report it. Their messages differ by command, call and
+ * rank. @internal
  */
 export interface FailureIdentity {
   readonly id: number;
@@ -54,19 +54,19 @@ export class UnobservedFailures {
     return this.hasFailed;
   }
 
-  /** Something begins that may fail. @returns its number */
+  /** Registers work that may fail. @returns its number */
   begin(): number {
     return ++this.begun;
   }
 
-  /** The work has failed, and the program has not asked for it. */
+  /** Adds the failure of work whose result the program has not asked for. */
   add(work: object, number: number, error: Error): void {
     this.hasFailed = true;
     const id = identityOf(error)?.id ?? 0;
     if (number > (this.observed.get(id) ?? 0)) this.open.set(work, { number, error });
   }
 
-  /** The program has the error in hand, from whatever has thrown it. */
+  /** Marks a failure as observed, because the program got the error. */
   observe(error: unknown): void {
     this.hasFailed = true;
     const identity = identityOf(error);

@@ -1,17 +1,19 @@
 /**
- * Stacks of the library's errors: they show the program's frames, and the library's own only where
- * there are no others.
+ * Stacks of the library's errors. They show the frames of the program, and those of the library
+ * only if there are no others.
  */
 import { ownFolder } from './call-site.js';
 
-/** Between the program and an error there may be many frames of the library. */
+/**
+ * Captures many frames, because there may be many of the library between the program and an error.
+ */
 const CAPTURED_FRAMES = 100;
-/** As a checkout or an installed package has it: sources, and what is made of them. */
+/** The parent of lib/ in a checkout, of dist/ in an installed package. */
 const root = ownFolder.replace(/^file:\/\//, '').replace(/(?:lib|dist)[\\/]$/, '');
 const ownPlaces = [`${root}lib/`, `${root}dist/`];
 
 interface Trace {
-  /** Formatted when it is read for the first time, which takes far longer than to capture it. */
+  /** V8 formats it on the first read, which takes far longer than the capture. */
   stack?: string;
 }
 
@@ -27,12 +29,12 @@ function capture(below: (...args: never[]) => unknown): Trace {
 }
 
 /**
- * Makes `stack` begin with the message as it is when it is read, and go on with the frames of the
- * program.
+ * Makes `stack` a property that is formatted on each read: the current message, then the frames of
+ * the program.
  *
- * @param below - the function from which on frames count
- * @param always - whether the library's own frames stand there if there are no others: not where
- * the message says the place
+ * @param below - only the frames outside of this function count
+ * @param always - whether to show the library's frames if there are no others; false if the message
+ * has the call site
  */
 export function showUserFrames(
   error: Error,
@@ -40,7 +42,7 @@ export function showUserFrames(
   always: boolean,
 ): void {
   traces.set(error, capture(below));
-  delete error.stack; // to replace it would format it first
+  delete error.stack; // assigning would format it first
   Object.defineProperty(error, 'stack', {
     get: () => {
       const lines = userLines(traces.get(error)?.stack ?? '', always).slice(
@@ -62,8 +64,8 @@ export function showUserFrames(
 }
 
 /**
- * The error of a native callback, which nobody of the program has called, with the frames that
- * await it here.
+ * Gives the error of a native callback the frames of the code that awaits it, since no frame of the
+ * program called it.
  */
 export function seenHere<T>(error: T): T {
   if (!(error instanceof Error)) return error;

@@ -16,7 +16,7 @@ import {
 } from './dtype.js';
 import { ArgumentError } from './errors.js';
 
-/** What `toTypedArray` and `read` return. float16 and bfloat16 are widened to float32. */
+/** The results of `toTypedArray` and `read`. float16 and bfloat16 are widened to float32. */
 export type TypedArray =
   | Float32Array
   | Float64Array
@@ -101,9 +101,9 @@ function roundHalfEven(x: number): number {
 }
 
 /**
- * A number as an element of an integer dtype: fractions are cut off.
+ * Converts a number to an element of an integer dtype; truncates fractions.
  *
- * @throws ArgumentError for NaN, infinities and what the dtype cannot hold.
+ * @throws ArgumentError for NaN, infinities and numbers out of the range of the dtype.
  */
 export function toInteger(value: number | bigint | boolean, dtype: DType, op: string): bigint {
   const number = typeof value === 'bigint' ? value : Math.trunc(Number(value));
@@ -123,14 +123,14 @@ export function toInteger(value: number | bigint | boolean, dtype: DType, op: st
   return whole;
 }
 
-/** Whether numbers become elements of the dtype by {@link toInteger}. */
+/** Whether {@link toInteger} converts numbers to this dtype. */
 export function holdsIntegers(dtype: DType): boolean {
   return !dtype.isFloatingPoint && dtype !== bool;
 }
 
 /**
- * Converts numbers to the raw array of a dtype; bool is "not 0". @throws ArgumentError for what an
- * integer dtype cannot hold
+ * Converts numbers to the raw array of a dtype; bool is "not 0". @throws ArgumentError for numbers
+ * out of the range of an integer dtype
  */
 export function encodeValues(
   values: ArrayLike<number | bigint | boolean>,
@@ -165,7 +165,7 @@ export function encodeValues(
   return out;
 }
 
-/** Element type that a typed array stands for. */
+/** The dtype of the elements of a typed array. */
 export function dtypeOfArray(array: ArrayBufferView): DType | null {
   if (array instanceof Float32Array) return null; // float32, the caller's default
   if (array instanceof Float64Array) return float64;

@@ -1,4 +1,4 @@
-/** What `zeroGrad` of modules and of optimizers takes by position or by name. */
+/** The arguments of `zeroGrad` of modules and optimizers. */
 import { checkFlag } from './options.js';
 import { defineArguments } from './signature.js';
 

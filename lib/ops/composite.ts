@@ -11,7 +11,7 @@ import { Tensor } from '../core/tensor.js';
 import { copyBack } from './copy.js';
 import { addMethod } from './method.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: the list is heterogeneous; each function is typed where it is defined.
+// biome-ignore lint/suspicious/noExplicitAny: each function is typed where it is defined.
 type AnyFunction = (...args: any[]) => unknown;
 
 /** One registered composition. @internal */
