@@ -6,7 +6,6 @@
  * range is an IndexError.
  */
 
-import { calledAs } from '../core/call-context.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkIntegers, checkNumber } from '../core/options.js';
@@ -109,11 +108,7 @@ export const repeatInterleave = defineComposite(
           { op: 'repeatInterleave' },
         );
       }
-      if (
-        outputSize === null &&
-        repeats.numel() > 0 &&
-        calledAs('repeatInterleave', () => repeats.lt(0).any().item())
-      )
+      if (outputSize === null && repeats.numel() > 0 && repeats.lt(0).any().item())
         throw new ArgumentError(
           'repeatInterleave: expected counts of 0 or more, got negative ones',
           {
@@ -121,9 +116,7 @@ export const repeatInterleave = defineComposite(
           },
         );
       const ends = repeats.long().expand([size]).cumsum(0);
-      const total =
-        outputSize ??
-        (size === 0 ? 0 : Number(calledAs('repeatInterleave', () => ends.select(0, -1).item())));
+      const total = outputSize ?? (size === 0 ? 0 : Number(ends.select(0, -1).item()));
       return input.indexSelect(
         at,
         searchsorted(ends, alongside(ends, arange(total, { device: input.device })), {

@@ -4,7 +4,6 @@
  * until the values are read.
  */
 
-import { calledAs } from '../core/call-context.js';
 import { float32, int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { checkNumber } from '../core/options.js';
@@ -197,9 +196,9 @@ export const bincount = defineComposite(
         );
       const index = input.long();
       if (index.numel() === 0) return index.newZeros([minlength]);
-      if (Number(calledAs('bincount', () => index.amin().item())) < 0)
+      if (Number(index.amin().item()) < 0)
         throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
-      const size = Math.max(minlength, Number(calledAs('bincount', () => index.amax().item())) + 1);
+      const size = Math.max(minlength, Number(index.amax().item()) + 1);
       if (weights === null) return bincountOf(index, size);
       const factors = weights.dtype === float32 ? weights : weights.double();
       return factors.newZeros([size]).scatterAdd(0, index, factors);
@@ -234,9 +233,7 @@ export const histc = defineComposite(
       checkNumber('histc', 'max', max, { from: min });
       const x = input.detach().reshape(-1);
       const whole = min === max && x.numel() > 0;
-      const [low, high] = whole
-        ? calledAs('histc', () => [Number(x.amin().item()), Number(x.amax().item())] as const)
-        : [min, max];
+      const [low, high] = whole ? [Number(x.amin().item()), Number(x.amax().item())] : [min, max];
       if (!Number.isFinite(low) || !Number.isFinite(high))
         throw new ArgumentError(
           `histc: the range from ${low} to ${high} is not finite; give { min, max }`,

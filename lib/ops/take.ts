@@ -3,7 +3,6 @@
  * indexCopy, maskedScatter, argwhere.
  */
 
-import { calledAs } from '../core/call-context.js';
 import { bool, int64 } from '../core/dtype.js';
 import { DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
@@ -223,7 +222,7 @@ export const maskedScatter = defineComposite(
       const shape = broadcastShapes(input.shape, mask.shape, 'maskedScatter');
       const [kept, seen] = [input.expand(shape), mask.expand(shape)];
       if (source.numel() === 0) {
-        if (kept.numel() > 0 && calledAs('maskedScatter', () => seen.any().item()))
+        if (kept.numel() > 0 && seen.any().item())
           throw new ShapeError('maskedScatter: the source holds no elements', {
             op: 'maskedScatter',
           });
