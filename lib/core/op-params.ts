@@ -147,9 +147,16 @@ export function planParams(schema: ParamSchema): ParamsPlan {
   const firstAppended = fields.findIndex(([, field]) => !field.isWrittenByLower);
   if (firstAppended >= 0 && fields.slice(firstAppended).length !== appended.length)
     throw new Error('fields that lower writes must come before all other fields of a kernel');
-  return {
+  const plan: { -readonly [K in keyof ParamsPlan]: ParamsPlan[K] } = {
     kernelParams: fields.map(([name, { field }]) => field ?? name),
-    append: appended.length === 0 ? null : appenderOf(appended),
+    append: null,
     keyed: entries.filter(([, field]) => field.isPassed && field.inKey).map(([name]) => name),
   };
+  // Compiled at the first call, because a program uses few of the ops that it imports.
+  if (appended.length > 0)
+    plan.append = (command, params) => {
+      plan.append = appenderOf(appended);
+      plan.append(command, params);
+    };
+  return plan;
 }
