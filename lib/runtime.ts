@@ -1,6 +1,6 @@
 /**
- * Composition root: puts the layers together and connects them to the addon. Read this file first;
- * nothing else sees all.
+ * Composition root: puts the layers together by filling the seams. Read this file first; nothing
+ * else sees all.
  */
 import { inspect } from 'node:util';
 import { autocastState, convertOperands } from './amp/autocast.js';
@@ -9,7 +9,6 @@ import './autograd/backward.js';
 import './autograd/set-storage.js';
 import { refreshViewHistory } from './autograd/view-history.js';
 import { type CompileOptions, compile } from './compile/compile.js';
-import { addAmbientGuard } from './compile/guards.js';
 import { ArgumentError } from './core/errors.js';
 import { hooks, layers } from './core/hooks.js';
 import { formatTensor } from './core/print.js';
@@ -22,18 +21,17 @@ import { loadTables } from './cuda/tables.js';
 import { checkOwnVariables } from './cuda/variables.js';
 import { runEager } from './eager/eager-backend.js';
 import { nativeMemory, nativeValues } from './eager/memory.js';
-import { connect } from './eager/submit.js';
-import { loadAddon } from './native/load.js';
+import { writer } from './eager/submit.js';
 import { type AnyModule, Module } from './nn/module.js';
 import { callWithHooks } from './nn/module-hooks.js';
 import { copyOp } from './ops/copy.js';
 import './ops/index.js';
 
-const addon = loadAddon();
-connect(addon);
+const { addon } = writer;
 hooks.memory = nativeMemory;
 hooks.refreshViewHistory = refreshViewHistory;
 hooks.convertOperands = convertOperands;
+hooks.autocastState = autocastState;
 hooks.prepareDevice = (device) => {
   if (device.type === 'cpu') return;
   requireCuda(device);
@@ -50,7 +48,6 @@ layers.backend = {
   capture: null,
   observer: null,
 };
-addAmbientGuard(autocastState);
 
 Object.defineProperty(Module.prototype, 'compile', {
   value(this: AnyModule, options?: CompileOptions) {

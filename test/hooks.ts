@@ -16,6 +16,6 @@ export const mochaHooks = {
   },
 
   afterAll(): void {
-    writer.addon?.shutdown(); // undefined where no test has loaded the addon
+    writer.addon.shutdown();
   },
 };

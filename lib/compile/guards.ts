@@ -2,6 +2,7 @@
 import { gradMode } from '../autograd/grad-mode.js';
 import { getDefaultDevice } from '../core/device.js';
 import { getDefaultDtype } from '../core/dtype.js';
+import { hooks } from '../core/hooks.js';
 import { listOf } from './object-walk.js';
 
 const identities = new WeakMap<object, number>();
@@ -19,18 +20,14 @@ function identityOf(value: object): number {
   return id;
 }
 
-/** Modes that change what a function computes, each as a string. Layers above add theirs. */
-const ambient: (() => string)[] = [
+/** Modes that change what a function computes, each as a string. */
+const ambient: readonly (() => string)[] = [
   () => (gradMode().enabled ? 'grad' : 'no-grad'),
   () => (gradMode().inference ? 'inference' : ''),
   () => getDefaultDtype().name,
   () => String(getDefaultDevice()),
+  () => hooks.autocastState(),
 ];
-
-/** Adds a mode that captured functions depend on. @internal */
-export function addAmbientGuard(state: () => string): void {
-  ambient.push(state);
-}
 
 /** The current modes. */
 export function ambientKey(): string {

@@ -28,6 +28,10 @@ export interface CallContext {
    * compares it at every call, and errors quote it; a line of advice may follow.
    */
   purpose: string;
+  /** Gives the redistribution that communicates, for observers of collectives; null outside. */
+  cause: (() => string) | null;
+  /** The mesh dimension of the redistribution's current step. */
+  meshDim: string | null;
 }
 
 /** @internal */
@@ -38,6 +42,8 @@ export const callContext: CallContext = {
   moduleObservers: 0,
   isBackward: false,
   purpose: '',
+  cause: null,
+  meshDim: null,
 };
 
 /** Runs `fn` and names `op` as its caller, unless an outer caller is named already. @internal */

@@ -34,6 +34,8 @@ export interface Hooks {
   refreshViewHistory(view: Tensor): void;
   /** Converts operands by a policy of mixed precision. */
   convertOperands: OperandConverter;
+  /** Returns the precisions that are on, as text. Graphs captured under others do not apply. */
+  autocastState(): string;
   /** The copy op of the backend, for `updates`, `out` and `move`. */
   copyOp: AnyOp;
   /** Finds the rank that the running code is part of, where several ranks share the process. */
@@ -73,6 +75,7 @@ export const hooks: Hooks = {
   prepareDevice: notInstalled('hooks.prepareDevice'),
   refreshViewHistory: notInstalled('hooks.refreshViewHistory'),
   convertOperands: notInstalled('hooks.convertOperands'),
+  autocastState: notInstalled('hooks.autocastState'),
   copyOp: notInstalled('hooks.copyOp'),
   findRank: null,
 };

@@ -82,7 +82,10 @@ export class RankRuntime {
    */
   findCudaIndex: (() => number) | null = null;
   turns: TurnTaker | null = null;
-  /** The last collective that the rank called, with its call site; '' before the first. */
+  /**
+   * The last collective that the rank called, with its call site; '' before the first. Both outlive
+   * the call, so the call context cannot hold them.
+   */
   lastCall = '';
   lastPlace = '';
   /** Ids of failures that the program got as errors; the exit check does not throw them again. */

@@ -23,16 +23,19 @@ import type { Addon } from '../native/addon.js';
 import { WordWriter } from '../native/command.js';
 import type { NativeErrorCode } from '../native/failure.js';
 import type { NativeError } from '../native/guard.js';
+import { loadAddon } from '../native/load.js';
 import { byteRange } from './aliasing.js';
 import { recording, recordStorages, unallocated } from './allocation-history.js';
 import { addPressure, collectGarbage } from './gc-policy.js';
 import { describeHolders, largestHolders } from './memory-report.js';
 
-/** Set once by runtime.ts through {@link connect}. */
+const addon: Addon = loadAddon();
+
+/** The addon, its command words and its kernels. Importing this file loads the addon. */
 export const writer = {
-  addon: undefined as unknown as Addon,
-  words: undefined as unknown as WordWriter,
-  kernels: new Map<string, number>(),
+  addon,
+  words: new WordWriter(addon),
+  kernels: new Map(addon.kernelNames.map((name, id) => [name, id])),
   kernelId(op: AnyOp): number {
     const id = op.kernel === null ? undefined : this.kernels.get(op.kernel);
     if (id === undefined) {
@@ -44,12 +47,6 @@ export const writer = {
     return id;
   },
 };
-
-export function connect(addon: Addon): void {
-  writer.addon = addon;
-  writer.words = new WordWriter(addon);
-  addon.kernelNames.forEach((name, id) => writer.kernels.set(name, id));
-}
 
 /** Opens the backend of a device. @throws DeviceError if it cannot be used */
 export function prepareDevice(device: Device): void {

@@ -11,7 +11,7 @@ import {
 } from '../../distributed/process-group/process-group.js';
 import { findContext } from '../../distributed/process-group/rank-context.js';
 import { trafficOf } from '../../distributed/process-group/traffic.js';
-import { cause, causeText } from '../redistribute/policy.js';
+import { causeText } from '../redistribute/policy.js';
 import { formatTable } from './terminal.js';
 
 /** A number of calls, and the bytes that this rank sends and receives in them. */
@@ -248,7 +248,7 @@ function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
     name,
     group: group.name,
     ranks: group.ranks,
-    meshDim: cause.meshDim ?? group.meshDim,
+    meshDim: callContext.meshDim ?? group.meshDim,
     bytes: payloadOf(call),
     sentBytes: sent,
     receivedBytes: received,

@@ -9,17 +9,11 @@ import { ShardingError, ShardwiseError } from '../../core/errors.js';
 import { checkFlag } from '../../core/options.js';
 import type { DTensorSpec } from '../spec/spec.js';
 
-/** The cause of the current communication, for observers of collectives. @internal */
-export const cause: { text: (() => string) | null; meshDim: string | null } = {
-  text: null,
-  meshDim: null,
-};
-
 /** The cause as text; the op that the program called comes first. @internal */
 export function causeText(): string | null {
-  const { op } = callContext;
-  if (cause.text === null) return op;
-  const text = cause.text();
+  const { op, cause } = callContext;
+  if (cause === null) return op;
+  const text = cause();
   return op === null || text.startsWith(`${op}:`) ? text : `${op}, in ${text}`;
 }
 
@@ -54,22 +48,22 @@ export function runDecomposition<T>(op: string, fn: () => T): T {
  * Runs `fn` with a cause; an outer cause wins. The text is computed only for observers. @internal
  */
 export function withCause<T>(text: () => string, fn: () => T): T {
-  const before = cause.text;
-  cause.text = before ?? text;
+  const before = callContext.cause;
+  callContext.cause = before ?? text;
   try {
     return atCallSite(fn, dispatchOne); // most redistributions are inside of an op
   } finally {
-    cause.text = before;
+    callContext.cause = before;
   }
 }
 
 /** Runs a step of a redistribution and records its mesh dimension. @internal */
 export function withMeshDim<T>(meshDim: string, fn: () => T): T {
-  cause.meshDim = meshDim;
+  callContext.meshDim = meshDim;
   try {
     return fn();
   } finally {
-    cause.meshDim = null;
+    callContext.meshDim = null;
   }
 }
 
