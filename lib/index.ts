@@ -66,6 +66,7 @@ export { keep, OpenScope, scope } from './core/scope.js';
 export type { Shape } from './core/shape.js';
 export { Storage } from './core/storage.js';
 export { Tensor } from './core/tensor.js';
+export * as tree from './core/tree.js';
 export type { TypedArray } from './core/values.js';
 export * as cuda from './cuda/index.js';
 export * as library from './library/index.js';

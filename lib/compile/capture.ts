@@ -16,11 +16,11 @@ import { layers } from '../core/hooks.js';
 import { kindOf } from '../core/options.js';
 import { keep } from '../core/scope.js';
 import { Tensor } from '../core/tensor.js';
+import { map as mapTensors, tensors as tensorsIn } from '../core/tree.js';
 import type { Graph, Value } from './graph.js';
 import type { GuardCollector } from './guard-collector.js';
 import { ambientKey } from './guards.js';
 import { listOf, sameList, Walk } from './object-walk.js';
-import { mapTensors, tensorsIn } from './pytree.js';
 import { Tracer } from './tracer.js';
 
 type AnyFunction = (...args: unknown[]) => unknown;
@@ -60,7 +60,7 @@ export function capture(
     const traced = trace(inputs, guards, (fakes, tracer) => {
       current = tracer;
       let next = 0;
-      const given = mapTensors(args, () => fakes[next++]) as unknown[];
+      const given = mapTensors(() => fakes[next++], args) as unknown[];
       const state = listOf((walk) => walk.value(given), false);
       const result = fn(...given);
       if (!sameList(state, (walk) => walk.value(given), false))
@@ -83,7 +83,7 @@ export function capture(
 }
 
 /**
- * Refuses results whose tensors {@link tensorsIn} does not find: it looks in arrays and objects.
+ * Refuses results whose tensors {@link tensorsIn} does not find: it looks in arrays, objects and maps.
  */
 function checkResult(result: unknown, tracer: Tracer): void {
   if (result instanceof Promise || Object.prototype.toString.call(result) === '[object Generator]')
@@ -94,7 +94,7 @@ function checkResult(result: unknown, tracer: Tracer): void {
   new Walk((item) => {
     if (!(item instanceof Tensor) || !item.isFake) return true;
     if (!found.has(item))
-      tracer.unsupported('a result was returned inside a Map, a Set or an instance of a class');
+      tracer.unsupported('a result was returned inside a Set or an instance of a class');
     if (item.constructor !== Tensor) tracer.unsupported(`${kindOf(item)} was created`);
     return true;
   }, false).value(result);
@@ -112,11 +112,12 @@ function rebuilder(result: unknown, graph: Graph): Capture['rebuild'] {
   );
   return (outputs, inputs) => {
     let next = 0;
-    return mapTensors(result, () => {
+    const output = (): Tensor | undefined => {
       const i = next++;
       const alias = aliases[i] as number;
       return alias >= 0 ? inputs[alias] : outputs[i];
-    });
+    };
+    return mapTensors(output, result);
   };
 }
 

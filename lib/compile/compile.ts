@@ -5,11 +5,11 @@
 import { ArgumentError, CompileError } from '../core/errors.js';
 import { checkFunction, optionsOf, shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
+import { tensors as tensorsIn } from '../core/tree.js';
 import { type Capture, capture, isCompiling, refuse } from './capture.js';
 import { GraphModule } from './graph-module.js';
 import { type Guard, GuardCollector } from './guard-collector.js';
 import { guardKey } from './guards.js';
-import { tensorsIn } from './pytree.js';
 
 export { isCompiling };
 

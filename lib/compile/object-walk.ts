@@ -2,8 +2,9 @@
  * Flattens a value into a list; equal lists mean that the value is unchanged. Guard keys are made
  * from the lists of arguments, and guards compare the lists of modules.
  */
+
+import { isPlain } from '../core/plain-object.js';
 import { Tensor } from '../core/tensor.js';
-import { isPlain } from './pytree.js';
 
 /** Receives one item of the list; false ends the walk. */
 export type Visit = (item: unknown) => boolean;
@@ -21,6 +22,8 @@ export function isModule(value: object): value is ModuleLike {
   return typeof value === 'function' && 'trainingFlag' in value;
 }
 
+const isMap = (value: unknown): value is ReadonlyMap<unknown, unknown> => value instanceof Map;
+
 /** One walk over several values, which may share objects. */
 export class Walk {
   /** Visited objects with their positions. */
@@ -35,11 +38,11 @@ export class Walk {
   }
 
   /**
-   * Visits an argument. Tensors in arrays and plain objects are inputs of the graph, so only their
-   * metadata counts, and which of them share a storage.
+   * Visits an argument. Tensors in arrays, plain objects and maps are inputs of the graph, so only
+   * their metadata counts, and which of them share a storage.
    */
   argument(value: unknown): boolean {
-    if (!(value instanceof Tensor) && !Array.isArray(value) && !isPlain(value))
+    if (!(value instanceof Tensor) && !Array.isArray(value) && !isMap(value) && !isPlain(value))
       return this.value(value);
     if (this.seen.has(value)) return this.again(value);
     this.seen.set(value, this.seen.size);
@@ -53,6 +56,14 @@ export class Walk {
       return (
         this.visit(Array) && this.visit(value.length) && value.every((item) => this.argument(item))
       );
+    if (isMap(value)) {
+      const entries = [...value];
+      return (
+        this.visit(Map) &&
+        this.visit(entries.length) &&
+        entries.every(([key, item]) => this.value(key) && this.argument(item))
+      );
+    }
     const names = Object.keys(value);
     return (
       this.visit(Object) &&

@@ -1,6 +1,7 @@
 /** Scopes free the tensors that were created inside and not returned, at a known time. */
 import { ArgumentError } from './errors.js';
 import { checkSynchronous, unexpected } from './options.js';
+import { isPlain } from './plain-object.js';
 import { closeScope, currentScope, type KeptStorages, openScope, setScope } from './scope-stack.js';
 import { Tensor } from './tensor.js';
 
@@ -101,11 +102,7 @@ function findStorages(value: unknown, found: KeptStorages): void {
     for (const item of value) findStorages(item, found);
   } else if (value instanceof Map) {
     for (const item of value.values()) findStorages(item, found);
-  } else if (
-    value !== null &&
-    typeof value === 'object' &&
-    Object.getPrototypeOf(value) === Object.prototype
-  ) {
+  } else if (isPlain(value)) {
     for (const item of Object.values(value)) findStorages(item, found);
   }
 }

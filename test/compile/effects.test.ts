@@ -312,10 +312,10 @@ describe('an effect that a graph cannot repeat', () => {
     }
   });
 
-  it('is refused: asynchronous functions, and results in Maps and instances', async () => {
+  it('is refused: asynchronous functions, and results in Sets and instances', async () => {
     const x = vector(1, 2);
     for (const fn of [
-      (t: Tensor) => new Map([['y', t.add(1)]]),
+      (t: Tensor) => new Set([t.add(1)]),
       async (t: Tensor) => t.add(1),
       (t: Tensor) => new nn.Parameter(t.add(1), false),
     ]) {

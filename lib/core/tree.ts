@@ -1,0 +1,82 @@
+/**
+ * The `tree` namespace: values as trees of arrays, plain objects and maps, with tensors at the
+ * leaves. Arguments and results of modules are such trees.
+ */
+import { ArgumentError } from './errors.js';
+import { checkFunction } from './options.js';
+import { isPlain } from './plain-object.js';
+import { Tensor } from './tensor.js';
+
+/** Maximal depth; a value that contains itself is deeper. */
+const MOST_LEVELS = 1000;
+
+/**
+ * Rebuilds a value with `fn` of every tensor in place of the tensor. Arrays, plain objects and maps
+ * are copied, to any depth; all other values, such as instances of classes, sets and the keys of
+ * maps, are taken over as they are. Tensors are visited in order, one that occurs twice is visited
+ * twice.
+ *
+ * @throws ArgumentError if `fn` is no function, or the value contains itself or has more than 1000
+ * levels
+ * @see PyTorch `torch.utils._pytree.tree_map_only`
+ * @example const moved = tree.map((t) => t.to('cuda'), { x, options: [mask, 3] });
+ */
+export function map<T>(fn: (t: Tensor) => Tensor, value: T): T;
+export function map(fn: (t: Tensor) => unknown, value: unknown): unknown;
+export function map(fn: (t: Tensor) => unknown, value: unknown): unknown {
+  checkFunction('tree.map', 'fn', fn);
+  return mapped(fn, value, 0);
+}
+
+/**
+ * All tensors of a value in the order in which {@link map} visits them.
+ *
+ * @throws ArgumentError if the value contains itself or has more than 1000 levels
+ * @see PyTorch `torch.utils._pytree.tree_leaves`
+ */
+export function tensors(value: unknown): Tensor[] {
+  const found: Tensor[] = [];
+  collect(value, found, 0);
+  return found;
+}
+
+function mapped(fn: (t: Tensor) => unknown, value: unknown, level: number): unknown {
+  if (value instanceof Tensor) return fn(value);
+  if (typeof value !== 'object' || value === null) return value;
+  const inner = (item: unknown): unknown => mapped(fn, item, level + 1);
+  if (Array.isArray(value)) {
+    checkLevel('tree.map', level);
+    return value.map(inner);
+  }
+  if (value instanceof Map) {
+    checkLevel('tree.map', level);
+    return new Map([...value].map(([key, item]) => [key, inner(item)]));
+  }
+  if (!isPlain(value)) return value;
+  checkLevel('tree.map', level);
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inner(item)]));
+}
+
+function collect(value: unknown, found: Tensor[], level: number): void {
+  if (value instanceof Tensor) found.push(value);
+  else if (typeof value !== 'object' || value === null) return;
+  else if (Array.isArray(value)) {
+    checkLevel('tree.tensors', level);
+    for (const item of value) collect(item, found, level + 1);
+  } else if (value instanceof Map) {
+    checkLevel('tree.tensors', level);
+    for (const item of value.values()) collect(item, found, level + 1);
+  } else if (isPlain(value)) {
+    checkLevel('tree.tensors', level);
+    for (const name of Object.keys(value)) collect(value[name], found, level + 1);
+  }
+}
+
+function checkLevel(op: string, level: number): void {
+  if (level >= MOST_LEVELS)
+    throw new ArgumentError(
+      `${op}: expected a value of at most ${MOST_LEVELS} levels of arrays, objects and maps, got ` +
+        'more. A value that contains itself is no tree: pass its tensors as a list.',
+      { op, levels: MOST_LEVELS },
+    );
+}
