@@ -1,6 +1,6 @@
 /**
- * Mixed precision: inside a region, ops run in the precision that suits them, whatever their
- * operands have.
+ * Mixed precision: inside a region, each op runs in the precision of its policy, whatever the
+ * dtypes of its operands.
  */
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import { type AutocastPolicy, setAutocast } from '../core/autocast.js';
@@ -53,13 +53,13 @@ export function isAutocastEnabled(deviceType: DeviceType): boolean {
   return regions[deviceType]?.enabled === true;
 }
 
-/** The low precision that a region on this type of device uses, or would use by default. */
+/** The low precision of the region on this type of device, or the default if none is open. */
 export function getAutocastDtype(deviceType: DeviceType): DType {
   checkDeviceType('getAutocastDtype', deviceType);
   return regions[deviceType]?.dtype ?? defaults[deviceType];
 }
 
-/** What graphs that were captured inside depend on. @internal */
+/** The settings that a graph captured inside a region is guarded on. @internal */
 export function autocastState(): string {
   return (['cpu', 'cuda'] as const)
     .map((type) => (isAutocastEnabled(type) ? getAutocastDtype(type).name : ''))
@@ -69,9 +69,9 @@ export function autocastState(): string {
 /**
  * Runs `fn` with mixed precision on one type of device: products and attention in `dtype`, sums,
  * norms, exponentials and losses in float32 (see the table in docs/amp.md), everything else in the
- * dtype of its operands. Operands of float64 stay as they are. Parameters stay in float32, and so
- * do their gradients. In-place ops are not converted. Run `backward` outside: gradients have the
- * dtypes that forward chose anyhow.
+ * dtype of its operands. Operands of float64 are not converted. Parameters and their gradients stay
+ * in float32. The operands of in-place ops are not converted. Run `backward` outside: gradients
+ * have the dtypes that forward chose.
  *
  * Differs from PyTorch in one point: layer and RMS norm give float32 on the CPU too.
  *
@@ -117,14 +117,17 @@ function anyEnabled(): boolean {
   return isAutocastEnabled('cpu') || isAutocastEnabled('cuda');
 }
 
-/** Whether a region touches this operand: floating, no double, on a device where one is on. */
+/**
+ * Whether a region converts this operand: floating point but not float64, on a device with an open
+ * region.
+ */
 function regionOf(t: Tensor): Region | null {
   if (t.storage === null || !t.dtype.isFloatingPoint || t.dtype === float64) return null;
   const region = regions[t.device.type];
   return region?.enabled ? region : null;
 }
 
-/** Converts the operands of an op where a region touches them. @internal */
+/** Converts the operands of an op that a region applies to. @internal */
 export function convertOperands(
   policy: AutocastPolicy,
   operands: readonly Tensor[],
@@ -133,7 +136,7 @@ export function convertOperands(
   return target === null ? operands : operands.map((t) => convert(t, target));
 }
 
-/** The dtype that the operands of a call are converted to; null where they stay. */
+/** The dtype that the operands of a call are converted to; null if they are not converted. */
 function targetOf(policy: AutocastPolicy, operands: readonly Tensor[]): DType | null {
   const lead = operands.find((t) => regionOf(t) !== null);
   if (lead === undefined) return null;

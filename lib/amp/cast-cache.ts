@@ -1,5 +1,5 @@
 /**
- * Weights in low precision, kept while a region lasts: a weight that is used several times is
+ * Caches weights in low precision until the region ends, so that a weight used several times is
  * converted once.
  */
 import type { DType } from '../core/dtype.js';
@@ -15,20 +15,15 @@ interface Kept {
 type KeptByLeaf = Map<Tensor, Map<string, Kept>>;
 
 export class CastCache {
-  /**
-   * By leaf, then by the window of the leaf that is seen (a transposed weight is another view at
-   * every use) and dtype.
-   */
+  /** By leaf, then by window and dtype, because a transposed weight is a new view at every use. */
   private readonly kept: KeptByLeaf = new Map();
   /**
-   * What a capture converts is part of its graph, and what was converted before is not: each has
-   * its own.
+   * A separate cache for each capture: conversions inside it are nodes of its graph, earlier ones
+   * are not.
    */
   private captured: { capture: unknown; kept: KeptByLeaf } | null = null;
 
-  /**
-   * `t` in another dtype. Leaves that require a gradient, and views of them, are converted once.
-   */
+  /** Converts `t`. Leaves that require a gradient, and views of them, are converted once. */
   get(t: Tensor, dtype: DType): Tensor {
     const leaf = t.base ?? t;
     if (!leaf.leafRequiresGrad) return t.to(dtype);
@@ -38,7 +33,7 @@ export class CastCache {
       views = new Map();
       kept.set(leaf, views);
     }
-    // views of a distributed leaf differ in the windows of their parts
+    // views of a distributed leaf differ in the windows of their local shards
     const { shape, strides, storageOffset } = heldOf(t);
     const key = `${shape.join()}/${strides.join()}+${storageOffset}:${dtype.name}`;
     const before = views.get(key);

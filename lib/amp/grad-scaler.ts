@@ -22,7 +22,7 @@ const scalerArguments = defineArguments(
   },
 );
 
-/** What the scaler needs of an optimizer. */
+/** The members of an optimizer that the scaler uses. */
 export interface ScalableOptimizer {
   readonly paramGroups: readonly { readonly params: readonly Tensor[] }[];
   step(): void;
@@ -58,7 +58,7 @@ export interface GradScalerState {
   _growth_tracker: number;
 }
 
-/** What earlier versions saved. */
+/** The state that earlier versions saved. */
 export interface EarlierGradScalerState {
   scale: number;
   growthFactor: number;
@@ -80,7 +80,7 @@ type Stage = 'ready' | 'unscaled' | 'stepped';
 
 /**
  * Multiplies the loss by a factor before backward, divides the gradients by it before the
- * optimizer's step, leaves the step out if they are not finite, and adapts the factor.
+ * optimizer's step, skips the step if they are not finite, and adapts the factor.
  *
  * @see PyTorch `torch.amp.GradScaler`
  * @example
@@ -137,8 +137,8 @@ export class GradScaler {
   }
 
   /**
-   * Divides the gradients by the factor, for code that looks at them before the step (clipping). At
-   * most once between updates. Waits until they are known.
+   * Divides the gradients by the factor, for code that reads them before the step, such as
+   * clipping. At most once between updates. Waits for the gradients.
    *
    * @throws AmpError if called twice, or after `step`; ArgumentError for gradients of float16
    */
@@ -162,8 +162,8 @@ export class GradScaler {
   }
 
   /**
-   * Unscales where that was not done, and runs `optimizer.step()` unless a gradient is infinite or
-   * NaN. Waits until they are known.
+   * Unscales the gradients if that was not done, and runs `optimizer.step()` unless one is infinite
+   * or NaN. Waits for the gradients.
    *
    * @throws AmpError if called twice between updates
    */
@@ -184,8 +184,8 @@ export class GradScaler {
   }
 
   /**
-   * Adapts the factor (or sets it): down if a step was left out, up after many good ones. Once in
-   * an iteration, after all steps.
+   * Adapts the factor, or sets it: down if a step was skipped, up after many good ones. Call it
+   * once in an iteration, after all steps.
    */
   update(newScale?: number): void {
     if (!this.enabled) return;
@@ -223,7 +223,8 @@ export class GradScaler {
   /**
    * Restores the result of {@link stateDict}, or PyTorch's.
    *
-   * @throws ArgumentError for the state of a scaler that was not enabled, and for what is no number
+   * @throws ArgumentError for the state of a scaler that was not enabled, and for values that are
+   * not numbers
    */
   loadStateDict(state: GradScalerState | EarlierGradScalerState | Record<string, never>): void {
     if (!this.enabled) return;
@@ -268,7 +269,10 @@ function withPyTorchNames({
   };
 }
 
-/** Divides in place; returns whether something is infinite or NaN. One value is read for all. */
+/**
+ * Divides gradients in place; returns whether any element is infinite or NaN. Reads one value from
+ * the device.
+ */
 function divideAll(grads: readonly Tensor[], scale: number): boolean {
   let finite: Tensor | null = null;
   for (const g of grads) {

@@ -23,7 +23,7 @@ export class AccumulateGrad extends Node {
 
   apply([given]: Gradients): Gradients {
     const { variable } = this;
-    // it may have been frozen since the forward pass
+    // the leaf may have been frozen since the forward pass
     if (given === null || given === undefined || !variable.requiresGrad) return NO_GRADIENTS;
     const grad = variable.sharding === null ? given : variable.sharding.fit(given);
     const before = variable.gradTensor;
@@ -61,7 +61,10 @@ function isUnseen(grad: Tensor, variable: Tensor): boolean {
   );
 }
 
-/** Whether gradient rules allocated it. They keep nothing, so other tensors on it are garbage. */
+/**
+ * Whether gradient rules allocated the memory. Rules keep no tensors, so other tensors on it are
+ * garbage.
+ */
 function isOfRules(storage: Storage): boolean {
   return storage.scope?.ofBackward === true;
 }
@@ -79,7 +82,7 @@ function placedAlike(grad: Tensor, variable: Tensor): boolean {
   return grad.sharding === null || grad.sharding.spec === variable.sharding?.spec;
 }
 
-/** The accumulator of a leaf; one for its life, so that hooks stay. */
+/** The accumulator of a leaf. A leaf has one for its whole life, so that hooks on it stay. */
 export function accumulatorOf(t: Tensor): AccumulateGrad {
   let node = t.gradAccumulator as AccumulateGrad | null;
   if (node === null) {
@@ -89,7 +92,7 @@ export function accumulatorOf(t: Tensor): AccumulateGrad {
   return node;
 }
 
-/** Where the gradient of a tensor goes: its node, or the accumulator of a leaf, or nowhere. */
+/** The edge for the gradient of a tensor: to its node, or to the accumulator of a leaf, or null. */
 export function edgeOf(t: Tensor): Edge | null {
   const node = t.gradFn as Node | null;
   if (node !== null) return { node, outputNr: t.outputNr };

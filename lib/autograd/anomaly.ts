@@ -25,8 +25,8 @@ function framesOf(error: Error): string[] {
 }
 
 /**
- * The folder of this library, as its frames show it: the parent of autograd/, or what the published
- * files lie in.
+ * The folder of this library as stack frames spell it: the parent of autograd/, or the folder of
+ * the published files.
  */
 const ownFolder = ((): string => {
   const own = /\(?([^()\s]+):\d+:\d+\)?$/.exec(framesOf(new Error('here'))[0] ?? '')?.[1] ?? '';

@@ -19,8 +19,7 @@ export function autogradLayer(
   if (into !== null) return [changeInPlace(op, inputs, params, into)];
   const records = op.vjp !== null && isGradEnabled() && someRequireGrad(inputs);
   if (op.mutates !== null) return mutateInputs(op, inputs, params);
-  // A backward op has no rule of its own for a second derivative: it is recorded as the ops it
-  // consists of.
+  // A backward op has no gradient rule, so for a second derivative its decomposition is recorded.
   if (op.vjp === null && op.decompose !== null && isGradEnabled() && someRequireGrad(inputs))
     return [...decomposed(op, inputs, params)];
   const outputs = belowAutograd(op, inputs, params, null);
@@ -52,7 +51,7 @@ function record(
   node.saveOutputs(outputs);
 }
 
-/** A view shares its base's version counter. Detached ones share nothing else. */
+/** Links a view to its base. A detached view shares only the version counter. */
 function linkView(op: AnyOp, input: Tensor, output: Tensor): void {
   if (input.storage === null) return;
   output.versionCounter = input.sharedVersion();
@@ -65,7 +64,10 @@ function linkView(op: AnyOp, input: Tensor, output: Tensor): void {
   }
 }
 
-/** Optimizer steps and their like: no gradient, versions of what they overwrite go up. */
+/**
+ * Runs an op that overwrites inputs, such as an optimizer step: without a gradient, it increments
+ * the versions of these inputs.
+ */
 function mutateInputs(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
   const changed = (op.mutates as NonNullable<AnyOp['mutates']>)(inputs, params);
   if (isGradEnabled()) for (const i of changed) checkWithoutHistory(op, inputs[i] as Tensor);
@@ -76,12 +78,12 @@ function mutateInputs(op: AnyOp, inputs: readonly Tensor[], params: object): Ten
 
 function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor): Tensor {
   const tracking = isGradEnabled() && (into.requiresGrad || someRequireGrad(inputs));
-  // A view that was made where nothing is recorded does not know what its base requires.
+  // A view created under noGrad does not know whether its base requires a gradient.
   if (tracking || (isGradEnabled() && into.base?.requiresGrad === true)) {
     checkLeaf(op, into);
     checkViewChange(op, into);
   }
-  // Without a rule, the op cuts off the history that the tensor had.
+  // An op without a gradient rule detaches the tensor from its history.
   const records = op.vjp !== null || into.requiresGrad;
   const node =
     tracking && into.dtype.isFloatingPoint && records ? new OpNode(op, inputs, params, 1) : null;
@@ -105,7 +107,10 @@ function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, int
   return into;
 }
 
-/** @throws InPlaceError for a tensor that would keep the gradient that it had before the change. */
+/**
+ * @throws InPlaceError for a tensor that requires a gradient: its history would no longer match its
+ * values.
+ */
 function checkWithoutHistory(op: AnyOp, changed: Tensor): void {
   checkLeaf(op, changed);
   if (!changed.requiresGrad) return;

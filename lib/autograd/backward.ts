@@ -1,4 +1,4 @@
-/** The user's doors to the engine: `tensor.backward`, `autograd.grad`, and hooks on tensors. */
+/** The public functions of the engine: `tensor.backward`, `autograd.grad`, and hooks on tensors. */
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { checkFlag, checkFunction } from '../core/options.js';
@@ -13,11 +13,14 @@ import { type Edge, type HookHandle, type Node, register, type TensorHook } from
 
 /** Options of {@link Tensor.backward}. */
 export interface BackwardOptions {
-  /** Keep what was saved, so that backward can run again. Default: the value of `createGraph`. */
+  /** Keep saved tensors, so that backward can run again. Default: the value of `createGraph`. */
   retainGraph?: boolean | null;
   /** Record the backward pass itself, for higher derivatives. */
   createGraph?: boolean;
-  /** Accumulate only into these; those that are no leaves retain their gradient from now on. */
+  /**
+   * Accumulate only into these tensors; those that are not leaves retain their gradients from now
+   * on.
+   */
   inputs?: Tensor | readonly Tensor[];
 }
 
@@ -27,9 +30,9 @@ type Gradients = Tensor | readonly (Tensor | null)[] | null;
 /**
  * Accumulates the gradients of `tensors` into the `.grad` of the leaves they were computed from.
  *
- * @throws AutogradError if a tensor does not require a gradient, is not a scalar and has no
- * gradient given, or was already walked through. @throws InPlaceError if a saved tensor was
- * overwritten.
+ * @throws AutogradError if a tensor does not require a gradient, if one with several elements has
+ * no given gradient, or if the graph was freed by an earlier backward. @throws InPlaceError if a
+ * saved tensor was overwritten.
  */
 export const backward = defineFunction(
   'backward(tensors, /, gradTensors, retainGraph, createGraph, *, inputs)',
@@ -42,7 +45,7 @@ export const backward = defineFunction(
   ): void => run(tensors, gradTensors, retainGraph, createGraph, inputs),
 );
 
-/** PyTorch's method has `inputs` where its function has another argument before. */
+/** In PyTorch, the method takes `inputs` by position and the function does not. */
 const backwardOf = defineFunction(
   'backward(tensor, /, gradient, retainGraph, createGraph, inputs)',
   (
@@ -84,11 +87,11 @@ function run(
 
 /** Options of {@link grad}. */
 export interface GradOptions {
-  /** The gradient of each output; 1 for an output without dims unless given. */
+  /** The gradient of each output. Default: 1 for an output of one element. */
   gradOutputs?: Tensor | readonly (Tensor | null)[] | null;
-  /** Keeps the graph for another backward pass; the value of `createGraph` unless given. */
+  /** Keep the graph for another backward pass. Default: the value of `createGraph`. */
   retainGraph?: boolean | null;
-  /** Records the backward pass, for higher derivatives. */
+  /** Record the backward pass, for higher derivatives. */
   createGraph?: boolean;
   /** Return null for inputs that the outputs do not depend on, instead of throwing. */
   allowUnused?: boolean;
@@ -119,7 +122,7 @@ interface GradFunction {
 /**
  * The gradients of `outputs` with respect to `inputs`, returned and not accumulated.
  *
- * @throws AutogradError as {@link backward}, and if an input has no part in the outputs (unless
+ * @throws AutogradError as {@link backward}, and if the outputs do not depend on an input (unless
  * `allowUnused`).
  */
 export const grad = defineFunction(
@@ -187,7 +190,8 @@ function asList(
 }
 
 /**
- * The gradients given, at most one for each root; null where there is none. @throws ArgumentError
+ * The gradients given, at most one for each root; null for a root without one. @throws
+ * ArgumentError
  */
 function gradientsOf(
   op: string,
@@ -318,11 +322,11 @@ declare module '../core/tensor.js' {
     /**
      * Accumulates gradients into the `.grad` of the leaves that this tensor was computed from.
      *
-     * `gradient`: dL/d(this); may be left out for a tensor of one element. `retainGraph`: keep what
-     * was saved, so that backward can run again; the value of `createGraph` by default.
+     * `gradient`: dL/d(this); may be left out for a tensor of one element. `retainGraph`: keep
+     * saved tensors, so that backward can run again; the value of `createGraph` by default.
      * `createGraph`: record the backward pass itself, for higher derivatives. `inputs`: accumulate
-     * only into these; those that are no leaves retain their gradient from now on. By position in
-     * this order, or as options.
+     * only into these tensors; those that are not leaves retain their gradients from now on. All
+     * are given by position in this order, or as options.
      *
      * @throws AutogradError, InPlaceError
      * @example loss.backward({ retainGraph: true });
@@ -337,8 +341,8 @@ declare module '../core/tensor.js' {
     /** Whether {@link Tensor.retainGrad} was called on this computed tensor. */
     readonly retainsGrad: boolean;
     /**
-     * Cuts this tensor off from the graph that made it: it becomes a leaf. @throws AutogradError
-     * for a view
+     * Detaches this tensor from its graph in place: it becomes a leaf. @throws AutogradError for a
+     * view
      */
     detach_(): this;
   }

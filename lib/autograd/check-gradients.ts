@@ -53,11 +53,11 @@ function isBroadcastOf(from: Shape, to: Shape): boolean {
 }
 
 /**
- * A gradient that `backward` of a user's function returned: summed over broadcast dims and cast, as
- * those of our own ops are.
+ * Fits a gradient that `backward` of a user's function returned to its input: sums it over
+ * broadcast dims and casts it, as for the ops of the library.
  *
- * @throws AutogradError for what is no tensor, or of a shape or device that cannot be brought to
- * the input's.
+ * @throws AutogradError for a value that is not a tensor, or whose shape or device does not fit the
+ * input's.
  */
 export function fitReturned(given: unknown, slot: GradientSlot, source: string): Tensor {
   if (
@@ -72,7 +72,7 @@ export function fitReturned(given: unknown, slot: GradientSlot, source: string):
 }
 
 /**
- * What a hook returned in place of a gradient; undefined and null keep it.
+ * Checks the gradient that a hook returned as a replacement; undefined and null keep the old one.
  *
  * @throws AutogradError unless it has the shape, dtype and device of the gradient.
  * @see PyTorch `torch::autograd::check_hook_result`

@@ -1,6 +1,6 @@
 /**
  * The backward engine: walks the graph from the roots, accumulators first, then later nodes before
- * earlier ones. Frees a gradient after its use, if neither user code nor another node owns it.
+ * earlier ones. It frees a gradient after its use, if neither user code nor another node owns it.
  */
 import { setAutocast } from '../core/autocast.js';
 import { callContext, insideBackwardOf } from '../core/call-context.js';
@@ -29,9 +29,7 @@ export interface EngineOptions {
 
 const callbackStack: (() => void)[][] = [];
 
-/**
- * Runs `fn` when the innermost backward that is now running is done. @internal used by FSDP and DDP
- */
+/** Runs `fn` at the end of the innermost running backward pass. @internal used by FSDP and DDP */
 export function queueCallback(fn: () => void): void {
   checkFunction('queueCallback', 'fn', fn);
   const callbacks = callbackStack[callbackStack.length - 1];
@@ -205,7 +203,7 @@ class BackwardRun {
     }
   }
 
-  /** Adds a gradient to what has arrived for an output of a node. */
+  /** Adds a gradient to the sum that has arrived for an output of a node. */
   private deliver(node: Node, outputNr: number, grad: Tensor): void {
     const buffer = (node.task as NodeTask).arrived;
     const before = buffer[outputNr];
@@ -311,7 +309,7 @@ class BackwardRun {
 }
 
 /**
- * Adds to the `.grad` of a tensor that is no leaf. Its memory is always a copy, because the
+ * Adds to the `.grad` of a tensor that is not a leaf. Its memory is always a copy, because the
  * gradient passes on to the tensor's inputs.
  */
 function retain(t: Tensor, grad: Tensor): void {

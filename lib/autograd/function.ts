@@ -1,4 +1,4 @@
-/** `autograd.Function`: differentiable operations that users define. */
+/** `autograd.Function`, the base of differentiable operations that users define. */
 import { AutogradError, InPlaceError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
 import { Tensor } from '../core/tensor.js';
@@ -8,7 +8,7 @@ import { isGradEnabled, noGrad } from './grad-mode.js';
 import { alreadyReleased, type Gradients, Node } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
 
-/** What `forward` leaves for `backward`. */
+/** The context that `forward` fills for `backward`. */
 export class FunctionContext {
   /** Which inputs need a gradient. */
   needsInputGrad: readonly boolean[] = [];
@@ -27,7 +27,7 @@ export class FunctionContext {
   /** Anything else that `backward` needs. */
   [key: string]: unknown;
 
-  /** Keeps tensors for backward, with the check that nobody overwrites them. */
+  /** Saves tensors for backward, which checks that they were not overwritten. */
   saveForBackward(...tensors: (Tensor | null)[]): void {
     this.toSave = tensors;
   }
@@ -43,12 +43,12 @@ export class FunctionContext {
     );
   }
 
-  /** Says which inputs `forward` changed in place; they must be returned. */
+  /** Marks the inputs that `forward` changed in place and returns. */
   markDirty(...tensors: Tensor[]): void {
     this.dirty = new Set(tensors);
   }
 
-  /** Says which outputs have no gradient. */
+  /** Marks the outputs that have no gradient. */
   markNonDifferentiable(...tensors: Tensor[]): void {
     this.nonDifferentiable = new Set(tensors);
   }
@@ -72,7 +72,7 @@ class FunctionNode extends Node {
   readonly name: string;
   private readonly implementation: Implementation;
   private readonly ctx: FunctionContext;
-  /** What gradients of the inputs and outputs look like. */
+  /** The shape, dtype and device of the gradients of inputs and outputs. */
   private readonly inputSlots: readonly (GradientSlot | null)[];
   private outputSlots: readonly GradientSlot[] = [];
   private released = false;
@@ -98,7 +98,10 @@ class FunctionNode extends Node {
     return true;
   }
 
-  /** Notes what gradients that never arrive look like, and saves what `forward` asked for. */
+  /**
+   * Stores the metadata of the outputs, to fill in missing gradients, and saves the tensors of
+   * {@link FunctionContext.saveForBackward}.
+   */
   describeOutputs(outputs: readonly Tensor[]): void {
     this.outputSlots = outputs.map(slotOf);
     this.ctx.saved = this.ctx.toSave.map((t) =>
@@ -205,8 +208,8 @@ export abstract class Function {
 }
 
 /**
- * An output that is an input is handed out as a view, so that the input keeps its own history
- * (unless marked dirty).
+ * Links an output to the node. An output that is also an input becomes a view, so that the input
+ * keeps its own history (unless marked dirty).
  */
 function link(
   output: Tensor,

@@ -15,8 +15,8 @@ export function isInferenceMode(): boolean {
 }
 
 /**
- * Turns recording on or off until it is set again, and returns what it was. Where a function bounds
- * it, use `noGrad` or `enableGrad`.
+ * Turns recording on or off until the next call, and returns the previous value. Use `noGrad` or
+ * `enableGrad` to set it for one function.
  */
 export function setGradEnabled(value: boolean): boolean {
   checkFlag('setGradEnabled', 'value', value);
@@ -35,13 +35,13 @@ const [off, on, inferenceOff, inferenceOn]: readonly GradMode[] = [false, true].
   [false, true].map((record) => ({ enabled: record, inference: infer })),
 );
 
-/** The modes that hold now. @internal */
+/** The current modes. @internal */
 export function gradMode(): GradMode {
   const { recording } = gradState;
   return (inference ? (recording ? inferenceOn : inferenceOff) : recording ? on : off) as GradMode;
 }
 
-/** Sets both modes until they are set again. @internal */
+/** Sets both modes until the next call. @internal */
 export function setGradMode(mode: GradMode): void {
   gradState.recording = mode.enabled;
   inference = mode.inference;
@@ -82,8 +82,8 @@ export function enableGrad<T>(fn: () => T): T {
 }
 
 /**
- * As {@link noGrad}; says that results will never take part in automatic differentiation. They may,
- * though: docs/differences-from-pytorch.md.
+ * As {@link noGrad}, for results that never take part in automatic differentiation. Shardwise does
+ * not enforce that: docs/differences-from-pytorch.md.
  */
 export function inferenceMode<T>(fn: () => T): T {
   return withMode('inferenceMode', false, true, fn);

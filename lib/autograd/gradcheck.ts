@@ -1,4 +1,4 @@
-/** gradcheck: compares gradients with finite differences, in float64. */
+/** `gradcheck` compares gradients with finite differences, in float64. */
 import { float64 } from '../core/dtype.js';
 import { ArgumentError, AutogradError } from '../core/errors.js';
 import { checkFunction, optionsOf } from '../core/options.js';
@@ -39,7 +39,9 @@ export function gradcheck(
   return check(fn, inputs, options, 'skipped');
 }
 
-/** `cutOff` says what an output is that requires no gradient: not looked at, or a constant. */
+/**
+ * `cutOff` says whether an output that requires no gradient is skipped or compared as a constant.
+ */
 function check(
   fn: Differentiable,
   inputs: readonly Tensor[],
@@ -74,8 +76,7 @@ function check(
 
 /**
  * As {@link gradcheck}, for second derivatives: checks the gradients of the gradients, for the
- * inputs and for the gradients of the outputs. A gradient that is cut off from the graph counts as
- * constant.
+ * inputs and for the gradients of the outputs. A detached gradient counts as a constant.
  */
 export function gradgradcheck(
   fn: Differentiable,
@@ -87,7 +88,7 @@ export function gradgradcheck(
   optionsOf('gradgradcheck', options);
   const outputs = listOf(fn(...inputs)).filter((t) => t.requiresGrad);
   if (outputs.length === 0 || !inputs.some((t) => t.requiresGrad)) return true;
-  // Weights that differ by element, so that no derivative cancels.
+  // Weights differ by element, so that no derivative cancels.
   const weights = outputs.map((t) => weightsLike(t).requiresGrad_());
   const first = (...given: Tensor[]): Tensor[] => {
     const own = given.slice(0, inputs.length);
@@ -165,7 +166,7 @@ function numericalColumn(
     const moved = inputs.map((t, k) => (k === i ? t.detach().clone().contiguous() : t.detach()));
     const target = moved[i] as Tensor;
     noGrad(() => target.view(-1).select(0, column).add_(step));
-    // Leaves of their own: functions may differentiate inside.
+    // New leaves, because functions may differentiate inside.
     const leaves = moved.map((t, k) =>
       (inputs[k] as Tensor).requiresGrad ? t.requiresGrad_() : t,
     );

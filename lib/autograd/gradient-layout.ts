@@ -26,7 +26,7 @@ export function copyInLayoutOf(variable: Tensor, grad: Tensor): Tensor {
   const order = outermostFirst(strides);
   const inverse = order.map((_, dim) => order.indexOf(dim));
   const copy = rowMajorCopy(grad.permute(order)).permute(inverse);
-  copy.base = null; // no other code has the row-major tensor that it is a view of
+  copy.base = null; // no other code has the row-major tensor that `copy` is a view of
   return copy;
 }
 

@@ -1,4 +1,4 @@
-/** What users see of automatic differentiation beside the methods of tensors. */
+/** The `autograd` namespace: automatic differentiation beside the methods of tensors. */
 export { isAnomalyEnabled, setDetectAnomaly } from './anomaly.js';
 export { type BackwardOptions, backward, type GradOptions, grad } from './backward.js';
 export { queueCallback } from './engine.js';

@@ -19,7 +19,7 @@ export type NodeHook = (
 export const ACCUMULATE_SEQUENCE = Number.MAX_SAFE_INTEGER;
 let nextSequence = 0;
 
-/** Where a gradient goes: an output of a node. */
+/** The destination of a gradient: an output of a node. */
 export interface Edge {
   node: Node;
   outputNr: number;
@@ -29,7 +29,7 @@ export interface Edge {
 export interface NodeTask {
   /** The backward pass of this task. */
   readonly run: object;
-  /** The task of an enclosing backward pass that has found the node too. */
+  /** The task of an enclosing backward pass that reaches the node too. */
   readonly outer: NodeTask | null;
   /** Whether nodes free what they saved after they ran, because no other backward pass reads it. */
   readonly releases: boolean;
@@ -61,11 +61,11 @@ export abstract class Node {
   abstract readonly name: string;
   /** Later nodes run first. */
   readonly sequence: number;
-  /** Where the gradient of each input goes; null for inputs that need none. */
+  /** The destination of the gradient of each input; null for inputs that need none. */
   readonly edges: (Edge | null)[];
-  /** Gradients that arrive: one for each output of the forward op. */
+  /** The number of gradients that it gets: one for each output of the forward op. */
   readonly numOutputs: number;
-  /** @internal of the innermost backward pass that has found the node */
+  /** @internal of the innermost backward pass that reaches the node */
   task: NodeTask | null = null;
   /** @internal by output */
   tensorHooks: (Map<number, TensorHook> | undefined)[] | null = null;
@@ -77,7 +77,7 @@ export abstract class Node {
   postHooks: Map<number, NodeHook> | null = null;
   /** Call site of the forward op, under anomaly detection. */
   forwardStack: string | undefined = undefined;
-  /** @internal the modules in whose forward it was recorded, if they are observed */
+  /** @internal the modules whose forward recorded it, if modules are observed */
   readonly madeIn: readonly object[] = callContext.modules;
 
   constructor(numOutputs: number, edges: (Edge | null)[], sequence = nextSequence++) {
@@ -86,13 +86,13 @@ export abstract class Node {
     this.sequence = sequence;
   }
 
-  /** Gradients of the inputs from those of the outputs. */
+  /** Computes the gradients of the inputs from those of the outputs. */
   abstract apply(grads: Gradients): Gradients;
 
   /** Frees saved tensors; a second backward is then an error. */
   release(): void {}
 
-  /** Whether `apply` runs user code, which may keep the tensors it sees. */
+  /** Whether `apply` runs user code, which may keep the tensors that it gets. */
   get runsUserCode(): boolean {
     return false;
   }
@@ -125,7 +125,8 @@ export abstract class Node {
 }
 
 /**
- * Replaces the history of a changed tensor. A gradient that it retains is that of its new values.
+ * Replaces the history of a tensor after an in-place change. A retained gradient is then that of
+ * the new values.
  */
 export function changeHistory(t: Tensor, node: Node | null, outputNr: number): void {
   const before = t.node as Node | null;

@@ -4,8 +4,8 @@ import { requireTensor } from '../ops/operand.js';
 import { set_ } from './set-storage.js';
 
 /**
- * Copies `source` into the memory of `target`, broadcast and converted. The slower way to refill:
- * `set_` takes the memory over.
+ * Copies `source` into the memory of `target`, broadcast and converted. `set_` is faster, because
+ * it takes over the memory of `source` instead of copying.
  *
  * @throws InPlaceError for a leaf that requires a gradient, outside of `noGrad`. @throws ShapeError
  * @throws FreedError

@@ -24,8 +24,8 @@ export class OpNode extends Node implements VjpContext<object> {
   private savedInputs: (SavedTensor | undefined)[] | null = null;
   private savedOutputs: (SavedTensor | undefined)[] | null = null;
   /**
-   * Whether it saves memory for its rule, and not only numbers. Then a second backward needs a
-   * retained graph.
+   * Whether it saves tensors with memory for its rule; a second backward then needs a retained
+   * graph.
    */
   private keepsMemory = false;
   private released = false;
@@ -56,7 +56,7 @@ export class OpNode extends Node implements VjpContext<object> {
   }
 
   /**
-   * Saves the inputs that the rule will read; `copyOf` stands in for one that is about to be
+   * Saves the inputs that the rule will read; `copyOf` copies an input that is about to be
    * overwritten.
    */
   saveInputs(inputs: readonly Tensor[], copyOf: ((t: Tensor) => Tensor) | null): void {
@@ -127,7 +127,7 @@ export class OpNode extends Node implements VjpContext<object> {
   apply(grads: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
     const rule = this.op.vjp;
-    // The in-place op has a result that depends on no input, such as a comparison.
+    // The result of the in-place op depends on no input, such as that of a comparison.
     if (rule === null) return this.edges.map(() => null);
     const results = (
       grads.length === 1 ? rule(this, grads[0] as Tensor) : rule(this, ...(grads as Tensor[]))
@@ -140,12 +140,15 @@ export class OpNode extends Node implements VjpContext<object> {
     return fitted;
   }
 
-  /** Whether it is an op of the program, see `library.customOp`. */
+  /** Whether it is an op of the user, see `library.customOp`. */
   override get runsUserCode(): boolean {
     return this.op.compute !== null;
   }
 
-  /** The gradient in the shape and dtype of the input, and plain if the input is. */
+  /**
+   * Converts a gradient to the shape and dtype of the input, and to a plain tensor if the input is
+   * plain.
+   */
   private fitted(g: Tensor, i: number): Tensor {
     const fits = fitGradient(g, this.shapes[i] as Shape, this.inputDtypes[i] as DType);
     return fits.sharding !== null && this.plainInputs?.[i] === true
@@ -181,8 +184,8 @@ export function hasGradient(op: AnyOp, output: Tensor, i: number): boolean {
 }
 
 /**
- * A gradient in the shape and dtype of the input it belongs to: broadcast dims summed, promotion
- * undone.
+ * Converts a gradient to the shape and dtype of its input: sums broadcast dims and undoes
+ * promotion.
  */
 function fitGradient(g: Tensor, shape: Shape, dtype: DType): Tensor {
   const summed = g.shape === shape ? g : g.sumToSize(shape);

@@ -15,8 +15,8 @@ export interface SavedTensorsHooks {
 let hooks: SavedTensorsHooks | null = null;
 
 /**
- * Inside `fn`, every tensor saved for backward is passed to `pack`, and what that returns is kept
- * instead; backward gets the tensor back from `unpack`. For offloading to the host, compression, or
+ * Inside `fn`, every tensor saved for backward is passed to `pack`, whose result is kept instead;
+ * backward gets the tensor back from `unpack`. Use it for offloading to the host, compression, or
  * recomputation.
  *
  * @see PyTorch `torch.autograd.graph.saved_tensors_hooks`
@@ -44,7 +44,10 @@ export class SavedTensor {
   private readonly node: GradFn | null;
   private readonly outputNr: number;
   private readonly isOutput: boolean;
-  /** The memory of a saved output. A saved input is read from the tensor's memory at that time. */
+  /**
+   * The memory of a saved output; null for a saved input, which is read from the memory that the
+   * tensor has in backward.
+   */
   private readonly storage: Storage | null;
   private readonly unpackHook: ((packed: unknown) => Tensor) | null = null;
   private packed: unknown = null;
@@ -52,9 +55,9 @@ export class SavedTensor {
   private leaf: Tensor | null = null;
 
   /**
-   * `maker` is the node itself when an output is saved: kept out, so that it is found again at
-   * unpacking. An output that has no gradient (a mask, indices, statistics) comes back without
-   * history.
+   * `maker` is the node itself if an output is saved. It is not stored, since that would be a
+   * cycle; `unpack` gets it again. An output without a gradient (a mask, indices, statistics) is
+   * unpacked without history.
    */
   constructor(t: Tensor, maker: GradFn | null, hasGradient = true) {
     this.version = t.currentVersion;
@@ -62,7 +65,7 @@ export class SavedTensor {
     this.node = maker === null ? t.gradFn : null;
     this.outputNr = t.outputNr;
     this.storage = maker === null ? null : t.storage;
-    // The history in a capture is never walked, so it owns nothing.
+    // Backward never walks the history of a capture, so a saved tensor there owns no memory.
     if (layers.backend.capture !== null) {
       this.tensor = null;
       return;
@@ -97,7 +100,7 @@ export class SavedTensor {
     return withHistory(t, t, this.storage ?? t.storage, node, this.outputNr);
   }
 
-  /** The saved output, if nothing but the tape shows its memory; else null. */
+  /** The saved output, if only the tape owns its memory; else null. */
   take(): Tensor | null {
     const { tensor: t, storage } = this;
     if (
@@ -111,7 +114,7 @@ export class SavedTensor {
     return storage.retains === 1 && storage.refs <= 2 ? t : null;
   }
 
-  /** The user's tensor with the history of the saved one. */
+  /** The tensor from the `unpack` hook with the history of the saved one. */
   private unpackHooked(t: Tensor, maker: GradFn): Tensor {
     if (!(t instanceof Tensor))
       throw unexpected('savedTensorsHooks', 'what unpack returns', 'a tensor', t);
@@ -130,8 +133,8 @@ export class SavedTensor {
 }
 
 /**
- * A new tensor object on the same memory, for a saved tensor that was disposed, came from a hook,
- * or got a new history by an in-place change.
+ * A new tensor object on the same memory, with the saved history. Needed if the saved tensor was
+ * disposed, came from a hook, or got a new history by an in-place change.
  */
 function withHistory(
   t: Tensor,

@@ -65,7 +65,7 @@ function checkRecording(target: Tensor, source: Tensor): void {
 }
 
 /**
- * Makes `target` show the memory of `source`: the method of the same name. @throws as {@link
+ * Puts `target` on the memory of `source`: the function form of the method. @throws as {@link
  * Tensor.set_}
  *
  * @see PyTorch `torch.ops.fsdp.set_`
@@ -119,11 +119,11 @@ Object.defineProperties(Tensor.prototype, members);
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * Makes this tensor show the memory of `source`, at its shape and strides, without a copy. The
-     * object, its hooks and its `.grad` stay; the version goes up. Views of it made before keep the
-     * old memory; if it was a view, it is none any more. The memory then lives as long as this
-     * tensor's own would have, also if `source` belongs to an inner scope. FSDP swaps sharded and
-     * gathered parameters with it. Gradient: none.
+     * Puts this tensor on the memory of `source`, with its shape and strides, without a copy. The
+     * tensor keeps its identity, hooks and `.grad`; its version goes up. Earlier views of it keep
+     * the old memory; if it was a view, it no longer is one. The memory then lives at least as long
+     * as the old memory would have, also if `source` belongs to an inner scope. FSDP swaps sharded
+     * and gathered parameters with it. Gradient: none.
      *
      * @throws DtypeError, DeviceError if the tensors differ; ShardingError for a plain source of a
      * distributed tensor; InPlaceError, AutogradError if one requires a gradient and recording is
@@ -132,12 +132,12 @@ declare module '../core/tensor.js' {
      */
     set_(source: Tensor): this;
     /**
-     * The same memory without history: changes through it are seen by nobody, version counters
-     * included. Prefer `detach()`.
+     * A tensor on the same memory without history, whose in-place changes autograd does not notice,
+     * because it has its own version counter. Prefer `detach()`.
      *
-     * Assigning puts other memory under this tensor, as {@link set_} does, but of any dtype and
-     * device, without any check of the graph, and without counting as a change: backward then reads
-     * saved inputs from the new memory.
+     * Assigning puts this tensor on other memory, as {@link set_} does, but of any dtype and
+     * device, without checks of the graph, and without incrementing the version: backward then
+     * reads saved inputs from the new memory.
      *
      * @throws DtypeError on assigning integers or booleans to a tensor that requires a gradient.
      * @throws ShardingError on assigning a plain tensor to a distributed one. @throws FreedError

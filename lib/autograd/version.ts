@@ -16,7 +16,7 @@ export function unsafeSetVersionCounter(t: Tensor, version: number): void {
   layers.backend.effects.setVersion(t, version);
 }
 
-/** Runs `fn` and puts the version counters of the tensors back as they were. */
+/** Runs `fn` and restores the version counters of the tensors. */
 export function unsafePreserveVersionCounter<T>(
   tensors: Tensor | readonly Tensor[],
   fn: () => T,

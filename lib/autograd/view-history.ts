@@ -1,6 +1,6 @@
 /**
- * In-place changes of views: the base gets a new history. Its views get theirs from the base when
- * their `gradFn` is read next.
+ * Records in-place changes of views. The base gets a new history at once; its views get theirs from
+ * the base when their `gradFn` is read next.
  */
 import { InPlaceError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
@@ -63,7 +63,7 @@ export function checkViewChange(op: AnyOp, into: Tensor): void {
   }
 }
 
-/** The gradient of a changed base: inside the changed window it passes through the changing op. */
+/** The gradient of a changed base. Inside the changed window it passes through the in-place op. */
 class CopySlices extends Node {
   readonly name = 'CopySlices';
   private readonly base: Layout;
@@ -81,7 +81,7 @@ class CopySlices extends Node {
 
   apply([grad]: Gradients): Gradients {
     if (!grad) return this.edges.map(() => null);
-    // The window refers to the layout of the base, which the gradient may not have.
+    // The window is in terms of the base's layout, which the gradient may not have.
     const whole = zerosStridedLike(grad, this.base.shape, this.base.strides);
     whole.copy_(grad);
     const part = whole.asStrided(this.window.shape, this.window.strides, this.window.offset);
@@ -97,7 +97,7 @@ class CopySlices extends Node {
   }
 }
 
-/** The gradient of a view of a changed base: written into zeros of the base's shape. */
+/** The gradient of a view of a changed base. It is written into zeros of the base's shape. */
 class ViewOfChanged extends Node {
   readonly name = 'AsStrided';
   private readonly window: Window;
@@ -139,8 +139,8 @@ function addInto(whole: Tensor, { shape, strides, offset }: Window, grad: Tensor
 }
 
 /**
- * The same for a distributed base, which has no gradient through earlier views: their windows in
- * the local shards are not known. The values of such a view are those of the changed base.
+ * The same for a distributed base. It has no gradient through earlier views, because their windows
+ * in the local shards are not known. The values of such a view are those of the changed base.
  */
 class ViewOfChangedDTensor extends Node {
   readonly name = 'ViewOfChangedDTensor';

@@ -1,6 +1,6 @@
 /**
- * Arguments of a user's op: tensors go through the dispatcher, alone and in lists; everything else
- * stays in its place.
+ * Arguments of a user's op. Tensors, alone or in lists, go through the dispatcher; all other values
+ * stay in a template.
  */
 import { Tensor } from '../core/tensor.js';
 
@@ -25,7 +25,7 @@ export function flatten(args: readonly unknown[]): { inputs: Tensor[]; template:
   return { inputs, template: { slots } };
 }
 
-/** Puts tensors back. */
+/** Restores the argument list with these tensors. */
 export function restore({ slots }: Template, inputs: readonly Tensor[]): unknown[] {
   return slots.map((slot) => {
     if (slot.kind === 'tensor') return inputs[slot.at];
@@ -33,7 +33,7 @@ export function restore({ slots }: Template, inputs: readonly Tensor[]): unknown
   });
 }
 
-/** Inputs that belong to an argument. */
+/** The positions of the inputs that an argument consists of. */
 export function inputsOf({ slots }: Template, argument: number): readonly number[] {
   const slot = slots[argument];
   if (slot === undefined || slot.kind === 'value') return [];

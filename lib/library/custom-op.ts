@@ -14,7 +14,7 @@ import { checkSizes, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { flatten, inputsOf, restore, type Template } from './arguments.js';
 
-/** What an op gives. */
+/** The result of an op. */
 export type OpResult = Tensor | readonly Tensor[] | void;
 
 /** Options of {@link customOp}. */
@@ -24,8 +24,8 @@ export interface CustomOpOptions {
 }
 
 /**
- * What an output will be; dtype and device default to those of the first tensor argument. A tensor
- * describes one like itself.
+ * The metadata of an output; dtype and device default to those of the first tensor argument. A
+ * tensor describes an output like itself.
  */
 export type OutputDescription = Tensor | { shape: Shape; dtype?: DTypeLike; device?: Device };
 
@@ -35,13 +35,13 @@ export type Grad = Tensor | null | undefined;
 /** The gradient of an op. */
 export interface AutogradRule<A extends readonly unknown[]> {
   /**
-   * Puts on `ctx` what backward needs. Arguments and outputs stay in memory until then, without
-   * copies.
+   * Stores on `ctx` the values that backward needs. Arguments and outputs stay in memory until
+   * then, without copies.
    */
   setupContext?: (ctx: Record<string, unknown>, args: A, outputs: readonly Tensor[]) => void;
   /**
-   * From the gradients of the outputs (null where none arrived) to those of the arguments: null for
-   * what has none, a list for a list.
+   * Computes the gradients of the arguments from those of the outputs, which are null if none
+   * arrived. Returns null for an argument without a gradient and a list for a list.
    */
   backward: (
     ctx: Record<string, unknown>,
@@ -54,11 +54,16 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
   (...args: A): R;
   /** `namespace::name`. */
   readonly opName: string;
-  /** Says what the outputs will be without computing them, for fake tensors and captured graphs. */
+  /**
+   * Registers a function that returns the metadata of the outputs without computing them, for fake
+   * tensors and captured graphs.
+   */
   registerFake(
     describe: (...args: A) => OutputDescription | readonly OutputDescription[] | void,
   ): CustomOp<A, R>;
-  /** Gives the op a gradient. @throws ArgumentError for an op that changes its arguments */
+  /**
+   * Registers the gradient of the op. @throws ArgumentError for an op that changes its arguments
+   */
   registerAutograd(rule: AutogradRule<A>): CustomOp<A, R>;
 }
 
@@ -66,8 +71,8 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
  * Makes an op of a function. `fn` runs on real tensors without recording; in graphs it is one node.
  *
  * @param name `namespace::name`, not taken yet
- * @throws ArgumentError for a bad name or position. The op throws InPlaceError where `fn` changes
- * what it did not declare, and ArgumentError where a result shares memory with an argument.
+ * @throws ArgumentError for a bad name or position. The op throws InPlaceError if `fn` changes an
+ * argument that it did not declare, and ArgumentError if a result shares memory with an argument.
  * @see PyTorch `torch.library.custom_op`
  * @example
  * const scaled = library.customOp('mylib::scaled', {}, (x: Tensor, k: number) => x.mul(k));
@@ -132,7 +137,7 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
   private readonly fn: (...args: A) => R;
   private readonly mutatesArgs: readonly number[];
   private readonly op: Op<Template>;
-  /** Whether the last run gave a list: outputs of the dispatcher always are one. */
+  /** Whether the last run returned a list, since the dispatcher always returns one. */
   private gaveList = false;
 
   constructor(name: string, mutatesArgs: readonly number[], fn: (...args: A) => R) {
@@ -224,7 +229,7 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
     return outputs;
   }
 
-  /** The declared changes are counted once, by the dispatcher. */
+  /** The dispatcher counts the declared changes once. */
   private checkChanges(
     inputs: readonly Tensor[],
     versions: readonly number[],

@@ -1,4 +1,4 @@
-/** The `memory` namespace: what each device's allocator holds, for the CPU as well as for GPUs. */
+/** The `memory` namespace: statistics and snapshots of the allocators of the CPU and of GPUs. */
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import type { MemoryHolder } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
@@ -18,21 +18,21 @@ export function stats(which: DeviceName | Device = 'cpu'): NativeMemoryStats {
   return nativeCall(() => writer.addon.memoryStats(code), 'memory.stats');
 }
 
-/** Starts the peaks again from the present. */
+/** Resets the peaks to the current values. */
 export function resetPeak(which: DeviceName | Device = 'cpu'): void {
   const { code } = deviceOf(which);
   nativeCall(() => writer.addon.resetPeakStats(code), 'memory.resetPeak');
 }
 
-/** Gives cached memory that no tensor uses back to the system. */
+/** Returns cached memory that no tensor uses to the system. */
 export function emptyCache(which: DeviceName | Device = 'cpu'): void {
   const { code } = deviceOf(which);
   nativeCall(() => writer.addon.emptyCache(code, 0), 'memory.emptyCache');
 }
 
 /**
- * Collects garbage now: frees tensors that nothing refers to, and gives what the heap no longer
- * needs back to the system.
+ * Collects garbage now: frees tensors without references, and returns unused memory of the heap to
+ * the system.
  */
 export function collect(): void {
   writer.words.dropToken();
@@ -40,7 +40,7 @@ export function collect(): void {
   writer.addon.trimHeap();
 }
 
-/** What a device's memory is used for at one moment. */
+/** The use of a device's memory at one moment. */
 export interface MemorySnapshot {
   /** The name of the device. */
   readonly device: string;
@@ -49,26 +49,27 @@ export interface MemorySnapshot {
   /** The counters of the allocator, as `memory.stats` returns them. */
   readonly stats: NativeMemoryStats;
   /**
-   * What the allocator took from the system, and the blocks in it, as `cuda.memorySnapshot` has
-   * them.
+   * The segments that the allocator took from the system, with their blocks, as in
+   * `cuda.memorySnapshot`.
    */
   readonly segments: readonly NativeSegment[];
   /** The live storages of this thread. */
   readonly storages: readonly LiveStorage[];
-  /** The same in groups of one size, shape, dtype and maker, largest first. */
+  /** The same storages in groups of one size, shape, dtype and op, largest first. */
   readonly holders: readonly MemoryHolder[];
 }
 
 /**
- * What a device's memory is used for now: segments and blocks of the allocator, and the storages of
- * this thread, with the op, shape and dtype they were made with where {@link recordHistory} was on.
+ * Shows the current use of a device's memory: the segments and blocks of the allocator, and the
+ * storages of this thread, with the op, shape and dtype that allocated them if {@link
+ * recordHistory} was on.
  *
  * @throws DeviceError if the device is not there.
  * @see PyTorch `torch.cuda.memory._snapshot`
  */
 export function snapshot(which: DeviceName | Device = 'cpu'): MemorySnapshot {
   const found = deviceOf(which);
-  streamOf(found); // opens the device, or says why that cannot be
+  streamOf(found); // opens the device, or throws
   const segments = nativeCall(() => writer.addon.memorySnapshot(found.code), 'memory.snapshot');
   const storages = liveStorages(writer.addon, found);
   return {
@@ -82,10 +83,10 @@ export function snapshot(which: DeviceName | Device = 'cpu'): MemorySnapshot {
 }
 
 /**
- * Turns on, or off, that each new storage is remembered with the op, shape and dtype it was made
- * with, for {@link snapshot} and the message of an OutOfMemoryError. Turning it off forgets them.
- * It is on from the start with `SHARDWISE_MEMORY_HISTORY=1`. While it is on, an op that allocates
- * costs some tenths of a microsecond more.
+ * Turns recording of the op, shape and dtype of each new storage on or off, for {@link snapshot}
+ * and the message of an OutOfMemoryError. Turning it off deletes the records. It is on from the
+ * start with `SHARDWISE_MEMORY_HISTORY=1`. While it is on, an op that allocates costs some tenths
+ * of a microsecond more.
  *
  * @see PyTorch `torch.cuda.memory._record_memory_history`
  */
