@@ -157,6 +157,11 @@ export interface Op<P, Inputs extends readonly Tensor[] = readonly Tensor[]> {
    */
   readonly differentiable: readonly number[] | null;
   readonly samples: () => readonly Sample<P, Inputs>[];
+  /**
+   * Calls the public function with these operands. Present where the op accepts fewer layouts than
+   * the function, which copies the others; the tests of layouts then call the function.
+   */
+  readonly publicCall: ((inputs: readonly Tensor[], params: P) => Tensor | Tensor[]) | null;
   /** The policy of mixed precision for the operands; null if it does not convert them. */
   readonly autocast: AutocastPolicy | null;
   /**
@@ -244,6 +249,7 @@ export interface OpDefinition<
     strides?: boolean;
   };
   differentiable?: readonly number[];
+  publicCall?: (inputs: TensorsOf<I>, params: ParamsOf<S>) => Tensor | Tensor[];
   autocast?: AutocastPolicy;
   pointwise?: PointwiseSpec;
   sharding?: ShardingRule<ParamsOf<S>>;
@@ -294,6 +300,7 @@ function entryOf(id: number, definition: OpDefinition): AnyOp {
     savesStrides: saves?.strides ?? false,
     differentiable: definition.differentiable ?? null,
     samples: definition.samples,
+    publicCall: definition.publicCall ?? null,
     autocast: definition.autocast ?? null,
     pointwise: definition.pointwise ?? null,
     sharding: definition.sharding ?? null,

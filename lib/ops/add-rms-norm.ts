@@ -126,6 +126,8 @@ const addRmsNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp
       },
     ];
   },
+  publicCall: ([x, residual, weight], { width, eps }) =>
+    addRmsNorm(x, residual, [width], weight, eps),
 });
 
 /**

@@ -70,6 +70,7 @@ const indexSelectOp: Op<OneDim> = defineOp({
       params: { dim: 0 },
     },
   ],
+  publicCall: ([x, index], { dim }) => indexSelect(x, dim, index),
 });
 
 const indexAddParams = { ...oneDimParams, alpha: param.kernel() };
@@ -108,6 +109,7 @@ const indexAddOp: Op<IndexAdd> = defineOp({
       params: { dim: 0, alpha: 2 },
     },
   ],
+  publicCall: ([x, index, source], { dim, alpha }) => indexAdd(x, dim, index, source, { alpha }),
 });
 
 /** @internal */

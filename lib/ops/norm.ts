@@ -188,6 +188,7 @@ const layerNormOp: Op<NormParams, readonly [Tensor, Tensor, Tensor]> = defineOp(
       },
     ];
   },
+  publicCall: ([x, weight, bias], { width, eps }) => layerNorm(x, [width], weight, bias, eps),
 });
 
 export const rmsNormBackward: Op<BackwardParams> = defineOp({
@@ -275,6 +276,7 @@ export const rmsNormOp: Op<NormParams, readonly [Tensor, Tensor]> = defineOp({
       { inputs: [plain, optional(null, plain)], params: { width: 4, eps: 1e-5 } },
     ];
   },
+  publicCall: ([x, weight], { width, eps }) => rmsNorm(x, [width], weight, eps),
 });
 
 export function checkNormalised(

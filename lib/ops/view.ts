@@ -62,6 +62,7 @@ const viewOp: Op<Size> = defineView({
     { inputs: [sampleTensor([3, 4])], params: { size: [2, 6] } },
     { inputs: [sampleTensor([0, 4])], params: { size: [4, 0] } },
   ],
+  publicCall: ([x], { size }) => reshape(x, size),
 });
 
 /** @internal */

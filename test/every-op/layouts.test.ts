@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import type { AnyOp, Sample } from '../../lib/core/op.js';
-import { addRmsNorm, autograd, type Tensor } from '../../lib/index.js';
+import { autograd, type Tensor } from '../../lib/index.js';
 import {
   differentiableOps,
   float64Samples,
@@ -25,26 +25,8 @@ const scalar: Layout = (t) =>
 
 const layouts: Record<string, Layout> = { transposed, stepped, expanded, scalar };
 
-type DenseParams = Record<'dim' | 'alpha' | 'width' | 'eps', number> & { size: number[] };
-
-/**
- * Ops that accept only contiguous operands, called through the public functions, which copy first.
- */
-const dense: Record<string, (inputs: readonly Tensor[], params: DenseParams) => Tensor | Tensor[]> =
-  {
-    view: ([x], { size }) => (x as Tensor).reshape(size),
-    indexSelect: ([x, index], { dim }) => (x as Tensor).indexSelect(dim, index as Tensor),
-    indexAdd: ([x, index, source], { dim, alpha }) =>
-      (x as Tensor).indexAdd(dim, index as Tensor, source as Tensor, { alpha }),
-    layerNorm: ([x, weight, bias], { width, eps }) =>
-      (x as Tensor).layerNorm([width], weight, bias, eps),
-    rmsNorm: ([x, weight], { width, eps }) => (x as Tensor).rmsNorm([width], weight, eps),
-    addRmsNorm: ([x, residual, weight], { width, eps }) =>
-      addRmsNorm(x as Tensor, residual as Tensor, [width], weight, eps),
-  };
-
 function run(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
-  const results = dense[op.name]?.(inputs, params as DenseParams) ?? outputsOf(op, inputs, params);
+  const results = op.publicCall?.(inputs, params) ?? outputsOf(op, inputs, params);
   return Array.isArray(results) ? results : [results];
 }
 

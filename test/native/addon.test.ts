@@ -193,14 +193,10 @@ describe('the addon', () => {
 
   it('has a contract for every kernel that ops use', () => {
     const used = new Set(recordCommands().map(({ kernel }) => addon.kernelNames[kernel]));
-    for (const name of [
-      'matmul',
-      'attention_backward',
-      'adam_step',
-      'cross_entropy_backward',
-      'foreach_norm',
-    ])
-      assert.ok(used.has(name), name);
+    assert.deepEqual(
+      addon.kernelNames.filter((name) => !used.has(name)),
+      [],
+    );
     for (const name of addon.kernelNames)
       assert.throws(() => submit(name, Array(20).fill(absent), []), code('SW_INVALID'));
   });
