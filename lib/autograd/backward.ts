@@ -215,7 +215,8 @@ function gradientsOf(
   return list;
 }
 
-function requiredEdge(t: Tensor, op: string, what: string): Edge {
+/** @internal @throws AutogradError for a tensor that requires no gradient */
+export function requiredEdge(t: Tensor, op: string, what: string): Edge {
   const edge = edgeOf(t);
   if (edge === null) {
     throw new AutogradError(

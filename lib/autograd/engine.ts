@@ -11,11 +11,12 @@ import { setGrad } from '../core/set-grad.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
+import { type Ahead, aheadOf } from './ahead.js';
 import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
 import { expose, exposeOne, fitReplaced } from './check-gradients.js';
 import { setGradEnabled } from './grad-mode.js';
 import { rowMajorCopy } from './gradient-layout.js';
-import type { Edge, Gradients, Node, NodeTask } from './node.js';
+import type { BackwardPass, Edge, Gradients, Node, NodeTask } from './node.js';
 import { ReadyQueue } from './ready-queue.js';
 
 export interface EngineOptions {
@@ -72,7 +73,7 @@ export function runBackward(
   }
 }
 
-class BackwardRun {
+class BackwardRun implements BackwardPass {
   readonly captured: (Tensor | null)[];
   private readonly options: EngineOptions;
   private readonly scope: Scope | null;
@@ -150,6 +151,7 @@ class BackwardRun {
     const runs = this.ahead === null || this.ahead.receiving.has(node);
     const executes = runs && this.executes(node);
     const mark = this.scope === null ? 0 : this.scope.storages.length;
+    if (node.observers !== null) this.runObservers(node, buffer);
     let incoming = runs || task.isRoot ? this.runTensorHooks(node, buffer) : buffer;
     if (runs) this.capture(node, incoming);
     let results: Gradients = [];
@@ -253,6 +255,21 @@ class BackwardRun {
     storage.free('backward used it up');
   }
 
+  /** Whether this pass computes the gradients that arrive at a node. */
+  reaches(node: Node): boolean {
+    const { task } = node;
+    return (
+      task?.run === this && (this.ahead === null || task.isRoot || this.ahead.receiving.has(node))
+    );
+  }
+
+  private runObservers(node: Node, buffer: Gradients): void {
+    if (!this.reaches(node)) return;
+    const arrived = hasAny(buffer);
+    for (const observer of (node.observers as NonNullable<Node['observers']>).values())
+      outsideScopes(() => observer(this, arrived));
+  }
+
   private runTensorHooks(node: Node, buffer: Gradients): Gradients {
     if (node.tensorHooks === null && node.retained === null) return buffer;
     return padded(buffer, node.numOutputs).map((grad, nr) => {
@@ -344,43 +361,4 @@ function hasAny(grads: Gradients): boolean {
   for (let i = 0; i < grads.length; i++)
     if (grads[i] !== null && grads[i] !== undefined) return true;
   return false;
-}
-
-/** The nodes on the paths to targets. */
-interface Ahead {
-  /** Targets, and nodes that lead to one. */
-  readonly receiving: ReadonlySet<Node>;
-  /** Nodes that lead to a target. */
-  readonly passing: ReadonlySet<Node>;
-}
-
-function aheadOf(roots: readonly Edge[], targets: ReadonlySet<Node>): Ahead {
-  const order: Node[] = [];
-  const seen = new Set<Node>();
-  const stack: { node: Node; next: number }[] = [];
-  for (const { node: root } of roots) {
-    if (seen.has(root)) continue;
-    seen.add(root);
-    stack.push({ node: root, next: 0 });
-    while (stack.length > 0) {
-      const top = stack[stack.length - 1] as { node: Node; next: number };
-      const edge = top.node.edges[top.next++];
-      if (edge !== undefined) {
-        if (edge !== null && !seen.has(edge.node)) {
-          seen.add(edge.node);
-          stack.push({ node: edge.node, next: 0 });
-        }
-      } else {
-        order.push(top.node);
-        stack.pop();
-      }
-    }
-  }
-  const receiving = new Set<Node>();
-  const passing = new Set<Node>();
-  for (const node of order) {
-    if (node.edges.some((e) => e !== null && receiving.has(e.node))) passing.add(node);
-    if (targets.has(node) || passing.has(node)) receiving.add(node);
-  }
-  return { receiving, passing };
 }

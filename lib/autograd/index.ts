@@ -4,6 +4,7 @@ export { type BackwardOptions, backward, type GradOptions, grad } from './backwa
 export { queueCallback } from './engine.js';
 export { Function, FunctionContext } from './function.js';
 export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js';
+export { type MultiGradHookOptions, registerMultiGradHook } from './multi-grad-hook.js';
 export { type HookHandle, Node } from './node.js';
 export { savedTensorsHooks } from './saved-tensor.js';
 export { unsafePreserveVersionCounter, unsafeSetVersionCounter } from './version.js';

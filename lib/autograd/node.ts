@@ -15,6 +15,19 @@ export type NodeHook = (
   gradOutputs: readonly (Tensor | null)[],
 ) => readonly (Tensor | null)[] | undefined | void;
 
+/** What an observer of nodes learns of a backward pass. @internal */
+export interface BackwardPass {
+  /** Whether the pass computes the gradients that arrive at a node. */
+  reaches(node: Node): boolean;
+}
+/**
+ * Runs when the gradients of a node's outputs are complete, and before its rule. It sees none of
+ * them. `arrived`: whether there is one.
+ *
+ * @internal
+ */
+export type NodeObserver = (pass: BackwardPass, arrived: boolean) => void;
+
 /** Gradients of leaves are accumulated before any other node runs. */
 export const ACCUMULATE_SEQUENCE = Number.MAX_SAFE_INTEGER;
 let nextSequence = 0;
@@ -69,6 +82,8 @@ export abstract class Node {
   task: NodeTask | null = null;
   /** @internal by output */
   tensorHooks: (Map<number, TensorHook> | undefined)[] | null = null;
+  /** @internal */
+  observers: Map<number, NodeObserver> | null = null;
   /** @internal tensors whose `.grad` is kept, by output */
   retained: (Tensor | undefined)[] | null = null;
   /** @internal */
@@ -110,6 +125,12 @@ export abstract class Node {
   registerHook(hook: NodeHook): HookHandle {
     this.postHooks ??= new Map();
     return register(this.postHooks, hook);
+  }
+
+  /** @internal */
+  addObserver(observer: NodeObserver): HookHandle {
+    this.observers ??= new Map();
+    return register(this.observers, observer);
   }
 
   /** @internal */

@@ -105,7 +105,7 @@ const schedules = list(`
   CosineAnnealingWarmRestarts OneCycleLR CyclicLR SequentialLR ChainedScheduler ReduceLROnPlateau`);
 
 const autograd = list(`
-  backward grad Function savedTensorsHooks unsafePreserveVersionCounter unsafeSetVersionCounter setDetectAnomaly gradcheck gradgradcheck`);
+  backward grad Function savedTensorsHooks registerMultiGradHook queueCallback unsafePreserveVersionCounter unsafeSetVersionCounter setDetectAnomaly gradcheck gradgradcheck`);
 const cuda = list(`
   memoryAllocated memoryReserved maxMemoryAllocated memorySnapshot emptyCache synchronize Stream Event stream isAvailable deviceCount`);
 

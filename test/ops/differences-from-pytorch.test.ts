@@ -33,6 +33,13 @@ const cases: Record<string, () => void> = {
     for (let pass = 0; pass < 2; pass++) x.t().backward(given);
     assert.deepEqual(given.tolist(), [[1, 1]]);
   },
+  'a hook on several tensors receives no gradient': () => {
+    const x = ones([2], { requiresGrad: true });
+    const seen: unknown[][] = [];
+    shardwise.autograd.registerMultiGradHook([x], (...given) => void seen.push(given));
+    x.sum().backward();
+    assert.deepEqual(seen, [[]]);
+  },
   'requiresGrad of a view says whether a gradient flows': () => {
     const x = zeros([2], { requiresGrad: true });
     assert.equal(noGrad(() => x.select(0, 0)).requiresGrad, false);

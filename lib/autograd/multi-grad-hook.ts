@@ -1,0 +1,71 @@
+/** `registerMultiGradHook`: a hook that waits for the gradients of several tensors. */
+import { checkFunction, checkOneOf } from '../core/options.js';
+import { defineFunction } from '../core/signature.js';
+import type { Tensor } from '../core/tensor.js';
+import { requireTensors } from '../ops/operand.js';
+import { requiredEdge } from './backward.js';
+import type { BackwardPass, HookHandle, Node, NodeObserver } from './node.js';
+
+/** Options of {@link registerMultiGradHook}. */
+export interface MultiGradHookOptions {
+  /** Whether the hook waits for all gradients, or for the first. Default: `'all'`. */
+  mode?: 'all' | 'any';
+}
+
+const MODES = ['all', 'any'] as const;
+
+/**
+ * Runs `fn` once in each backward pass that reaches one of the tensors. `'all'`: when the gradients
+ * of all tensors that the pass reaches are complete, whether or not one has arrived. `'any'`: when
+ * the first gradient is complete, before anything that computed the tensors is differentiated.
+ * Gradients of leaves are not yet accumulated then. Nested passes are counted apart, and an empty
+ * list never runs it.
+ *
+ * Unlike in PyTorch, `fn` receives no gradient. So none becomes the program's, and backward goes on
+ * reusing and freeing them; `registerHook` is for hooks that look at one.
+ *
+ * @throws ArgumentError for what is no tensor, no function or no mode. @throws AutogradError for a
+ * tensor that requires no gradient
+ * @see PyTorch `torch.autograd.graph.register_multi_grad_hook`
+ * @example autograd.registerMultiGradHook([x, y], () => console.log('both'), { mode: 'all' });
+ */
+export const registerMultiGradHook = defineFunction(
+  'registerMultiGradHook(tensors, fn, *, mode)',
+  (
+    tensors: readonly Tensor[],
+    fn: () => void,
+    { mode = 'all' }: MultiGradHookOptions = {},
+  ): HookHandle => {
+    requireTensors(tensors, 'registerMultiGradHook');
+    checkFunction('registerMultiGradHook', 'fn', fn);
+    checkOneOf('registerMultiGradHook', 'mode', mode, MODES);
+    const nodes = new Set(
+      tensors.map((t, i) => requiredEdge(t, 'registerMultiGradHook', `tensors[${i}]`).node),
+    );
+    const observer = mode === 'all' ? afterAll([...nodes], fn) : atFirst(fn);
+    const handles = [...nodes].map((node) => node.addObserver(observer));
+    return {
+      remove: () => {
+        for (const handle of handles.splice(0)) handle.remove();
+      },
+    };
+  },
+);
+
+function afterAll(nodes: readonly Node[], fn: () => void): NodeObserver {
+  const missing = new WeakMap<BackwardPass, number>();
+  return (pass) => {
+    const before = missing.get(pass) ?? nodes.filter((node) => pass.reaches(node)).length;
+    missing.set(pass, before - 1);
+    if (before === 1) fn();
+  };
+}
+
+function atFirst(fn: () => void): NodeObserver {
+  const seen = new WeakSet<BackwardPass>();
+  return (pass, arrived) => {
+    if (!arrived || seen.has(pass)) return;
+    seen.add(pass);
+    fn();
+  };
+}
