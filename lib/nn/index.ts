@@ -1,4 +1,5 @@
 /** Layers and containers, with PyTorch's names and parameter names. */
+import './module-state.js';
 
 export * from './activations.js';
 export * from './activations-in-place.js';
@@ -24,6 +25,7 @@ export type { HookOptions } from './module-hooks.js';
 export * from './normalization.js';
 export { Parameter } from './parameter.js';
 export type { LoadResult, StateDict } from './state-dict.js';
+export type { LoadStateDictReport } from './state-hooks.js';
 export * from './transformer.js';
 export {
   type Activation,

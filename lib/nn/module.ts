@@ -9,7 +9,7 @@ import type { Device, DeviceName } from '../core/device.js';
 import { bfloat16, type DTypeLike, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { layers } from '../core/hooks.js';
-import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
 import { keep } from '../core/scope.js';
 import { setGrad } from '../core/set-grad.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
@@ -42,14 +42,6 @@ import {
   makeHooks,
 } from './module-hooks.js';
 import { Parameter } from './parameter.js';
-import {
-  collectState,
-  type LoadResult,
-  loadState,
-  type StateDict,
-  type StateDictOptions,
-  strictArguments,
-} from './state-dict.js';
 
 export type { ModuleTarget, WalkOptions };
 
@@ -244,25 +236,6 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /** The buffer at a dotted path. @throws ArgumentError if no buffer has this path */
   getBuffer(path: string): Tensor {
     return bufferAt(this, path);
-  }
-
-  /** Parameters and persistent buffers by dotted name, sharing memory with the module. */
-  stateDict(options: StateDictOptions = {}): StateDict {
-    const { prefix = '', keepVars = false } = optionsOf('stateDict', options, 'prefix keepVars');
-    return collectState(this, prefix, keepVars);
-  }
-
-  /**
-   * Copies values into parameters and buffers.
-   *
-   * @throws CheckpointError that lists wrong shapes and, unless `strict` is false, missing and
-   * unexpected names
-   */
-  loadStateDict(
-    state: StateDict | ReadonlyMap<string, Tensor>,
-    ...strict: ArgumentsOf<typeof strictArguments>
-  ): LoadResult {
-    return loadState(this, state, strictArguments(...strict));
   }
 
   /**

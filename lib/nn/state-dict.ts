@@ -2,13 +2,20 @@
 import { noGrad } from '../autograd/grad-mode.js';
 import { CheckpointError } from '../core/errors.js';
 import { checkFlag, unexpected } from '../core/options.js';
-import { formatShape, sameShape } from '../core/shape.js';
+import { keep } from '../core/scope.js';
+import { formatShape, type Shape, sameShape } from '../core/shape.js';
 import { defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor } from '../ops/operand.js';
 import { members, valueAt } from './members.js';
 import type { AnyModule } from './module.js';
 import { Parameter } from './parameter.js';
+import {
+  checkNothing,
+  type LoadStateDictReport,
+  type StateHooks,
+  stateHooksOf,
+} from './state-hooks.js';
 
 /**
  * Tensors by dotted name, in the order of the module tree. As in any object, names that are whole
@@ -24,18 +31,13 @@ export interface LoadResult {
   unexpectedKeys: string[];
 }
 
-/** Parameters and persistent buffers. A shared one appears under each of its names. */
-function* stateEntries(root: AnyModule): Generator<[string, Tensor]> {
-  const walk = function* (module: AnyModule, prefix: string): Generator<[string, Tensor]> {
-    for (const [name, value] of members(module))
-      if (value instanceof Parameter) yield [prefix + name, value];
-    for (const [name, persistent] of module.bufferNames) {
-      const value = valueAt(module, name) as Tensor | null;
-      if (persistent && value) yield [prefix + name, value];
-    }
-    for (const [name, child] of module.namedChildren()) yield* walk(child, `${prefix}${name}.`);
-  };
-  yield* walk(root, '');
+/** The parameters and persistent buffers of one module, without those of its children. */
+function* ownEntries(module: AnyModule): Generator<[string, Tensor]> {
+  for (const [name, value] of members(module)) if (value instanceof Parameter) yield [name, value];
+  for (const [name, persistent] of module.bufferNames) {
+    const value = valueAt(module, name) as Tensor | null;
+    if (persistent && value) yield [name, value];
+  }
 }
 
 /** Options of {@link Module.stateDict}. */
@@ -47,22 +49,204 @@ export interface StateDictOptions {
 }
 
 /** The arguments of `loadStateDict` after the state. @internal */
-export const strictArguments = defineArguments(
-  'loadStateDict(strict)',
-  (strict = true): boolean => {
+export const loadArguments = defineArguments(
+  'loadStateDict(strict, assign)',
+  (strict = true, assign = false): LoadOptions => {
     checkFlag('loadStateDict', 'strict', strict);
-    return strict;
+    checkFlag('loadStateDict', 'assign', assign);
+    return { strict, assign };
   },
 );
 
+interface LoadOptions {
+  readonly strict: boolean;
+  readonly assign: boolean;
+}
+
+/** A shared parameter or buffer appears under each of its names. */
 export function collectState(module: AnyModule, prefix: string, keepVars: boolean): StateDict {
   const state: StateDict = {};
-  for (const [name, t] of stateEntries(module)) state[prefix + name] = keepVars ? t : t.detach();
+  collectInto(state, module, prefix, keepVars);
   return state;
 }
 
-const listed = (names: readonly string[], tensors: ReadonlyMap<string, Tensor>): string =>
-  names.map((n) => `${n} ${formatShape((tensors.get(n) as Tensor).shape)}`).join(', ');
+function collectInto(state: StateDict, module: AnyModule, prefix: string, keepVars: boolean): void {
+  const hooks = stateHooksOf(module);
+  for (const hook of hooks?.statePre.values() ?? [])
+    checkNothing('registerStateDictPreHook', hook(module, prefix, keepVars));
+  for (const [name, t] of ownEntries(module)) state[prefix + name] = keepVars ? t : t.detach();
+  for (const [name, child] of module.namedChildren())
+    collectInto(state, child, `${prefix}${name}.`, keepVars);
+  for (const hook of hooks?.state.values() ?? [])
+    checkNothing('registerStateDictHook', hook(module, state, prefix));
+}
+
+/** A parameter or buffer and the tensor that it is loaded from. */
+interface Target {
+  readonly module: AnyModule;
+  readonly name: string;
+  readonly key: string;
+  readonly own: Tensor;
+  readonly source: Tensor;
+}
+
+/**
+ * One load. The hooks before it run in all modules, then the whole state is checked, and only then
+ * are values copied: a state that does not fit changes nothing.
+ */
+class Loading implements LoadStateDictReport {
+  readonly missingKeys: string[] = [];
+  readonly unexpectedKeys: string[] = [];
+  readonly errors: string[] = [];
+  readonly strict: boolean;
+  private readonly assign: boolean;
+  private readonly targets: Target[] = [];
+  private readonly shapes = new Map<string, Shape>();
+  /** In the order in which they run: those of children first. */
+  private readonly postHooks: (() => unknown)[] = [];
+
+  constructor({ strict, assign }: LoadOptions) {
+    this.strict = strict;
+    this.assign = assign;
+  }
+
+  /** Runs the hooks of a module and of those below, and finds the source of each of its tensors. */
+  collect(module: AnyModule, given: ReadonlyMap<string, Tensor>, prefix: string): void {
+    const hooks = stateHooksOf(module);
+    const state = hooks === null ? given : this.runPreHooks(hooks, module, given, prefix);
+    const own = new Map(ownEntries(module));
+    const children = new Map(module.namedChildren());
+    for (const [name, t] of own) this.addTarget(module, name, prefix + name, t, state);
+    const below = this.split(state, prefix, own, children);
+    for (const [name, child] of children)
+      this.collect(child, below.get(name) ?? new Map(), `${prefix}${name}.`);
+    for (const hook of hooks?.loadPost.values() ?? [])
+      this.postHooks.push(() => hook(module, this.result));
+  }
+
+  /** Copies or assigns what was collected, unless the state does not fit. */
+  load(kind: string): LoadResult {
+    const isKnown = (): boolean => !this.strict || this.unmatched().length === 0;
+    if (this.errors.length === 0 && (isKnown() || this.postHooks.length > 0)) this.write();
+    for (const hook of this.postHooks) checkNothing('registerLoadStateDictPostHook', hook());
+    const problems = [...(this.strict ? this.unmatched() : []), ...this.errors];
+    if (problems.length > 0)
+      throw new CheckpointError(
+        `loadStateDict: the state does not fit ${kind}:\n  ${problems.join('\n  ')}`,
+        { missingKeys: this.missingKeys, unexpectedKeys: this.unexpectedKeys },
+      );
+    return this.result;
+  }
+
+  private get result(): LoadResult {
+    return { missingKeys: this.missingKeys, unexpectedKeys: this.unexpectedKeys };
+  }
+
+  private runPreHooks(
+    hooks: StateHooks,
+    module: AnyModule,
+    given: ReadonlyMap<string, Tensor>,
+    prefix: string,
+  ): ReadonlyMap<string, Tensor> {
+    if (hooks.loadPre.size === 0) return given;
+    const state: StateDict = Object.fromEntries(given);
+    for (const hook of hooks.loadPre.values())
+      checkNothing('registerLoadStateDictPreHook', hook(module, state, prefix, this));
+    const changed = new Map(Object.entries(state));
+    for (const [key, t] of changed) requireTensor(t, 'loadStateDict', key);
+    return changed;
+  }
+
+  private addTarget(
+    module: AnyModule,
+    name: string,
+    key: string,
+    own: Tensor,
+    state: ReadonlyMap<string, Tensor>,
+  ): void {
+    const source = state.get(key);
+    this.shapes.set(key, (source ?? own).shape);
+    if (source === undefined) {
+      this.missingKeys.push(key);
+      return;
+    }
+    const problem = problemOf(own, source, this.assign);
+    if (problem === null) this.targets.push({ module, name, key, own, source });
+    else this.errors.push(`${key}: ${problem}`);
+  }
+
+  /** The states of the children by name. What belongs to no child and no tensor is unexpected. */
+  private split(
+    state: ReadonlyMap<string, Tensor>,
+    prefix: string,
+    own: ReadonlyMap<string, Tensor>,
+    children: ReadonlyMap<string, AnyModule>,
+  ): Map<string, Map<string, Tensor>> {
+    const below = new Map<string, Map<string, Tensor>>();
+    for (const [key, t] of state) {
+      const rest = key.startsWith(prefix) ? key.slice(prefix.length) : null;
+      const dot = rest?.indexOf('.') ?? -1;
+      const child = rest === null || dot < 0 ? null : rest.slice(0, dot);
+      if (child !== null && children.has(child)) {
+        const states = below.get(child) ?? new Map<string, Tensor>();
+        below.set(child, states.set(key, t));
+      } else if (rest === null || !own.has(rest)) {
+        this.unexpectedKeys.push(key);
+        this.shapes.set(key, t.shape);
+      }
+    }
+    return below;
+  }
+
+  private unmatched(): string[] {
+    const listed = (names: readonly string[]): string =>
+      names.map((name) => `${name} ${formatShape(this.shapes.get(name) ?? [])}`).join(', ');
+    return [
+      ...(this.missingKeys.length > 0 ? [`missing: ${listed(this.missingKeys)}`] : []),
+      ...(this.unexpectedKeys.length > 0 ? [`unexpected: ${listed(this.unexpectedKeys)}`] : []),
+    ];
+  }
+
+  private write(): void {
+    if (this.assign) assignAll(this.targets);
+    else
+      noGrad(() => {
+        for (const { own, source } of this.targets) own.copy_(shardedLike(own, source));
+      });
+  }
+}
+
+/** Why a tensor cannot be loaded from another one; null if it can. */
+function problemOf(own: Tensor, source: Tensor, assign: boolean): string | null {
+  if (!sameShape(source.shape, own.shape))
+    return `the checkpoint has shape ${formatShape(source.shape)}, the module ${formatShape(own.shape)}`;
+  if (assign && own.sharding !== null && source.sharding === null)
+    return (
+      `expected a distributed tensor to assign to one placed as ${own.sharding.spec}, got a plain ` +
+      'one; distribute it, or leave out assign'
+    );
+  return null;
+}
+
+/**
+ * Puts the tensors of the state in the place of parameters and buffers. A parameter that the module
+ * has under several names stays one if all of them get the same memory.
+ */
+function assignAll(targets: readonly Target[]): void {
+  const assigned = new Map<Tensor, Tensor>();
+  for (const { module, name, own, source } of targets) {
+    const known = assigned.get(own);
+    const next = known?.isSetTo(source) ? known : replacement(own, source);
+    assigned.set(own, next);
+    (module as unknown as Record<string, unknown>)[name] = next;
+  }
+}
+
+function replacement(own: Tensor, source: Tensor): Tensor {
+  if (!(own instanceof Parameter)) return keep(source);
+  if (!(source instanceof Parameter)) return new Parameter(source.detach(), own.requiresGrad);
+  return source.requiresGrad_(own.requiresGrad);
+}
 
 /**
  * Converts a plain tensor to a distributed one, or back, to match the module. Every rank must load
@@ -77,40 +261,14 @@ function shardedLike(t: Tensor, source: Tensor): Tensor {
 export function loadState(
   module: AnyModule,
   given: StateDict | ReadonlyMap<string, Tensor>,
-  strict: boolean,
+  options: LoadOptions,
 ): LoadResult {
   if (typeof given !== 'object' || given === null)
     throw unexpected('loadStateDict', 'state', 'an object or a map of tensors by name', given);
   const state =
     given instanceof Map ? (given as ReadonlyMap<string, Tensor>) : new Map(Object.entries(given));
   for (const [name, t] of state) requireTensor(t, 'loadStateDict', String(name));
-  const own = new Map(stateEntries(module));
-  const missingKeys = [...own.keys()].filter((k) => !state.has(k));
-  const unexpectedKeys = [...state.keys()].filter((k) => !own.has(k));
-  const problems: string[] = [];
-  if (strict && missingKeys.length) problems.push(`missing: ${listed(missingKeys, own)}`);
-  if (strict && unexpectedKeys.length)
-    problems.push(`unexpected: ${listed(unexpectedKeys, state)}`);
-  for (const [name, t] of own) {
-    const source = state.get(name);
-    if (source && !sameShape(source.shape, t.shape))
-      problems.push(
-        `${name}: the checkpoint has shape ${formatShape(source.shape)}, the module ` +
-          `${formatShape(t.shape)}`,
-      );
-  }
-  if (problems.length) {
-    const kind = Object.getPrototypeOf(module).constructor.name as string;
-    throw new CheckpointError(
-      `loadStateDict: the state does not fit ${kind}:\n  ${problems.join('\n  ')}`,
-      { missingKeys, unexpectedKeys },
-    );
-  }
-  noGrad(() => {
-    for (const [name, t] of own) {
-      const source = state.get(name);
-      if (source) t.copy_(shardedLike(t, source));
-    }
-  });
-  return { missingKeys, unexpectedKeys };
+  const loading = new Loading(options);
+  loading.collect(module, state, '');
+  return loading.load(Object.getPrototypeOf(module).constructor.name as string);
 }

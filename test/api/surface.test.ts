@@ -88,7 +88,7 @@ const moduleMethods = list(`
   namedParameters parameters namedBuffers buffers namedChildren children namedModules modules getSubmodule getParameter getBuffer
   registerBuffer registerParameter registerModule addModule stateDict loadStateDict to half bfloat16 float double cuda cpu train eval
   requiresGrad_ zeroGrad apply registerForwardPreHook registerForwardHook registerFullBackwardPreHook registerFullBackwardHook extraRepr
-  toString compile dispose`);
+  registerStateDictPreHook registerStateDictHook registerLoadStateDictPreHook registerLoadStateDictPostHook toString compile dispose`);
 const functional = list(`
   linear bilinear embedding oneHot relu relu6 leakyRelu prelu elu celu selu gelu silu mish tanh sigmoid logsigmoid hardsigmoid hardswish hardtanh
   hardshrink softshrink softplus softsign tanhshrink threshold glu softmax softmin logSoftmax gumbelSoftmax dropout layerNorm rmsNorm groupNorm
@@ -128,6 +128,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'autograd has its functions': [shardwise.autograd, autograd],
   'cuda has its functions': [shardwise.cuda, cuda],
   'memory has its functions': [shardwise.memory, memory],
+  'tree has its functions': [shardwise.tree, list('map tensors')],
   'ops.fsdp has its ops': [shardwise.ops.fsdp, list('set_ copy_')],
   'nn has the layers': [nn, layers],
   'modules have the methods': [nn.Module.prototype, moduleMethods],
