@@ -203,6 +203,7 @@ void Environment::park_stream(Stream& stream) {
     if (id == stream.id()) return;
   for (Stream* each : parked) each->reap();
   if (std::find(parked.begin(), parked.end(), &stream) != parked.end()) return;
+  if (active == &stream) active = nullptr;
   stream.park();
   parked.push_back(&stream);
 }
@@ -221,50 +222,39 @@ Stream* Environment::reuse_stream(int32_t device, int32_t priority) {
   return stream;
 }
 
+namespace {
+
+// Orders `stream` behind a command of `other`. If `writer` has failed by the command `written`,
+// `stream` takes over the failure.
+void order_behind(Stream& stream, Stream& other, uint64_t sequence, Stream* writer,
+                  uint64_t written) {
+  std::function<void(Stream&)> inherit;
+  if (writer) inherit = [writer, written](Stream& s) { s.inherit_failure(*writer, written); };
+  if (other.backend()->asynchronous) {
+    stream.wait_for(other, sequence, std::move(inherit));
+  } else if (other.completed() < sequence) {
+    stream.enqueue([&other, sequence, inherit = std::move(inherit)](Stream& s) {
+      other.wait(sequence);
+      if (inherit) inherit(s);
+    });
+  } else if (writer && writer->failed()) {
+    stream.enqueue(std::move(inherit));
+  }
+}
+
+}  // namespace
+
 void Environment::touch(StorageEntry& entry, Stream& stream) {
+  if (active != &stream) switch_to(stream);
   // Before its first use, memory may still be in use by earlier commands of its owner stream: those
   // of the previous owner of the block.
   const Block* inherited =
       !entry.last_stream && entry.block && entry.block->progress ? entry.block : nullptr;
   Stream* before = inherited ? entry.owner : entry.last_stream;
   if (before != &stream && before) {
-    Stream& other = *before;
-    const uint64_t sequence = inherited ? inherited->sequence : entry.last_sequence;
     Stream* writer = inherited || entry.writer == &stream ? nullptr : entry.writer;
-    const uint64_t written = entry.written;
-    if (other.backend()->asynchronous) {
-      auto event = std::make_shared<Event>();
-      event->backend = other.backend();
-      event->device = other.device();
-      other.enqueue([event](Stream& s) {
-        ErrorText ignored;
-        const bool recorded =
-            event->create(&ignored).ok() &&
-            event->backend->event_record(event->handle, s.native(), &ignored).ok();
-        // Without an event the other streams wait until this thread has waited.
-        if (!recorded) s.backend()->stream_synchronize(s.native(), &ignored);
-        std::lock_guard<std::mutex> lock(event->mutex);
-        event->recorded.store(1);
-        event->changed.notify_all();
-      });
-      stream.enqueue([event, writer, written](Stream& s) {
-        ErrorText ignored;
-        event->wait_recorded(1);
-        if (writer) s.inherit_failure(*writer, written);
-        if (!event->handle) return;
-        if (s.backend()->asynchronous)
-          s.backend()->event_wait(event->handle, s.native(), &ignored);
-        else
-          event->backend->event_synchronize(event->handle, &ignored);
-      });
-    } else if (other.completed() < sequence) {
-      stream.enqueue([&other, sequence, writer, written](Stream& s) {
-        other.wait(sequence);
-        if (writer) s.inherit_failure(*writer, written);
-      });
-    } else if (writer && writer->failed()) {
-      stream.enqueue([writer, written](Stream& s) { s.inherit_failure(*writer, written); });
-    }
+    order_behind(stream, *before, inherited ? inherited->sequence : entry.last_sequence, writer,
+                 entry.written);
   }
   if (entry.owner != &stream) {
     bool known = false;
@@ -274,6 +264,12 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
   entry.last_stream = &stream;
   // not a number of the previous stream, which this one may never reach
   entry.last_sequence = stream.submitted();
+}
+
+void Environment::switch_to(Stream& stream) {
+  if (!stream.backend()->asynchronous) return;
+  if (active) active->mark();
+  active = &stream;
 }
 
 void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
@@ -394,8 +390,11 @@ void Environment::release_block(const StorageEntry& entry, bool collected) {
   if (!block) return;
   CachingAllocator* allocator = entry.allocator;
   const std::atomic<uint64_t>* progress = entry.owner->progress();
-  const uint64_t sequence = entry.owner->submitted();
-  if (entry.other_streams.empty()) {
+  const bool owner_is_last = entry.last_stream == entry.owner;
+  const uint64_t sequence = owner_is_last ? entry.last_sequence : entry.owner->submitted();
+  // Each stream that took the memory over waited for the one before. If the owner was the last, it
+  // is behind all of them.
+  if (entry.other_streams.empty() || (owner_is_last && !entry.recorded)) {
     allocator->free(block, collected, progress, sequence);
   } else {
     // The owner may be behind all the others.

@@ -75,6 +75,8 @@ struct Environment {
   StorageTable storages;
   std::vector<std::unique_ptr<Stream>> streams;
   std::unordered_map<int32_t, uint32_t> default_streams;  // by device code
+  // the asynchronous stream of the last command: it is marked when commands of another one follow
+  Stream* active = nullptr;
   // streams that JavaScript destroyed; storages and blocks may still refer to them
   std::vector<Stream*> parked;
   std::unordered_map<uint32_t, std::shared_ptr<Event>> events;
@@ -131,6 +133,7 @@ struct Environment {
   void mark_reported(const Failure& failure, int64_t rank_runtime);
 
  private:
+  void switch_to(Stream& stream);
   void lose_results(Stream& stream, const Failure& failure);
 };
 

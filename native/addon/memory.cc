@@ -192,6 +192,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
     });
   }
   if (entry->token_bytes >= 0) state.token_bytes += args[1] - entry->bytes;
+  entry->last_sequence = stream->submitted();
   state.release_block(*entry, args[1] == 0);
   entry->block = fresh.block;
   entry->allocator = fresh.allocator;
@@ -200,6 +201,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
   // The new block belongs to this stream, and no other has used it.
   entry->owner = stream;
   entry->other_streams.clear();
+  entry->recorded = false;
   entry->last_sequence = stream->submitted();
   return nullptr;
 }
@@ -215,6 +217,7 @@ napi_value record_stream(napi_env env, napi_callback_info info) {
   bool known = entry->owner == stream;
   for (Stream* each : entry->other_streams) known = known || each == stream;
   if (!known) entry->other_streams.push_back(stream);
+  entry->recorded = true;
   return nullptr;
 }
 

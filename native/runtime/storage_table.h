@@ -23,6 +23,7 @@ struct StorageEntry {
   Stream* writer = nullptr;  // stream of the last command that wrote it
   uint64_t written = 0;
   std::vector<Stream*> other_streams;           // other streams that used it
+  bool recorded = false;                        // by recordStream: other streams use it unseen
   std::shared_ptr<const std::string> no_value;  // the failure that left it without a value
   void* adopted = nullptr;                      // napi_ref of the ArrayBuffer whose memory this is
   int64_t token_bytes = -1;                     // reported to the engine; -1 without a token

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 
 #include "../include/backend.h"
 
@@ -58,6 +60,13 @@ struct Event {
   Failure wait();
 };
 
+// A point of a stream's queue that other streams wait for: an event behind every command up to
+// `sequence`.
+struct Mark {
+  uint64_t sequence = 0;
+  std::shared_ptr<Event> event;
+};
+
 class Stream {
  public:
   Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority);
@@ -89,6 +98,12 @@ class Stream {
   Status run_now(KernelCall& call, ErrorText* error);
   // Runs fn on the native thread, in order.
   void enqueue(std::function<void(Stream&)> fn);
+  // The methods of marks are called on the JavaScript thread, for streams of asynchronous backends.
+  // Marks the end of the queue, if commands were submitted since the last mark.
+  void mark();
+  // Lets this stream wait for the earliest mark of `other` behind that command. `then` runs on the
+  // native thread once the mark is recorded, in order; it may be empty.
+  void wait_for(Stream& other, uint64_t sequence, std::function<void(Stream&)> then);
   // True if only kernels are in flight, which wait for no other stream or rank.
   bool only_kernels_pending() const { return completed() >= last_function_; }
 
@@ -189,6 +204,12 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   std::thread thread_;
+
+  static constexpr size_t kMostMarks = 64;  // an older one is replaced by the next that is kept
+  const Mark& mark_behind(uint64_t sequence);
+  std::deque<Mark> marks_;  // of rising sequence
+  // The mark of each other stream that this stream has waited for last.
+  std::unordered_map<const Stream*, uint64_t> waited_for_;
 
   std::atomic<uint64_t> skip_until_{0};
   std::atomic<uint64_t> verified_{0};

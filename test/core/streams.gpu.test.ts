@@ -1,6 +1,6 @@
 /** Memory that passes from the CPU's stream to a GPU's is in order, whoever had it before. */
 import assert from 'node:assert/strict';
-import { cuda, full, ones, zeros } from '../../lib/index.js';
+import { cuda, device, empty, full, memory, ones, zeros } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
 
 describe('memory that passes between streams, CUDA', () => {
@@ -31,5 +31,40 @@ describe('memory that passes between streams, CUDA', () => {
     cuda.stream(side, () => x.untypedStorage().resize_(8 * n * n));
     const reuse = zeros([n, n], { device: 'cuda' });
     assert.deepEqual([product.amin().item(), x.sum().item(), reuse.amax().item()], [n, n * n, 0]);
+  });
+
+  it('waits for the last use of a tensor, and not for what its stream was given after it', () => {
+    const side = new cuda.Stream();
+    const large = ones([4096, 4096], { device: 'cuda' });
+    cuda.synchronize();
+    const weight = cuda.stream(side, () => full([4], 3, { device: 'cuda' }));
+    const ahead = ones([4], { device: 'cuda' }); // the host turns to the other stream and back
+    cuda.stream(side, () => {
+      for (let i = 0; i < 200; i++) large.mm(large).dispose(); // takes hundreds of milliseconds
+    });
+    assert.deepEqual(weight.add(ahead).tolist(), [4, 4, 4, 4]);
+    assert.equal(side.query(), false);
+    cuda.synchronize();
+  });
+
+  it('is reusable at once on the stream that used it last, however far the host is ahead', () => {
+    const [side, gpu] = [new cuda.Stream(), device('cuda')];
+    const [bytes, layers] = [2 ** 26, 24];
+    cuda.synchronize();
+    memory.emptyCache(gpu);
+    const before = memory.stats(gpu).reservedBytes;
+    const weight = empty([bytes / 4], { device: 'cuda' });
+    const sums = Array.from({ length: layers }, (_, layer) => {
+      weight.untypedStorage().resize_(bytes);
+      cuda.stream(side, () => weight.fill_(layer));
+      const sum = weight.amax();
+      weight.untypedStorage().resize_(0);
+      return sum;
+    });
+    assert.ok(memory.stats(gpu).reservedBytes - before <= 6 * bytes);
+    assert.deepEqual(
+      sums.map((sum) => sum.item()),
+      sums.map((_, layer) => layer),
+    );
   });
 });

@@ -1,0 +1,58 @@
+// Waits between streams of asynchronous backends. A wait is for the last use of the memory and not
+// for all that its stream was given: one layer's weights must not wait for the gather of the next.
+#include <algorithm>
+
+#include "stream.h"
+
+namespace shardwise {
+
+void Stream::mark() {
+  if (!marks_.empty() && marks_.back().sequence == submitted_) return;
+  auto event = std::make_shared<Event>();
+  event->backend = backend_;
+  event->device = device_;
+  enqueue([event](Stream& s) {
+    ErrorText ignored;
+    const bool recorded = event->create(&ignored).ok() &&
+                          event->backend->event_record(event->handle, s.native(), &ignored).ok();
+    // Without an event the other streams wait until this thread has waited.
+    if (!recorded) s.backend()->stream_synchronize(s.native(), &ignored);
+    std::lock_guard<std::mutex> lock(event->mutex);
+    event->recorded.store(1);
+    event->changed.notify_all();
+  });
+  marks_.push_back({submitted_, std::move(event)});
+  if (marks_.size() > kMostMarks) marks_.pop_front();
+}
+
+const Mark& Stream::mark_behind(uint64_t sequence) {
+  const auto is_before = [](const Mark& mark, uint64_t value) { return mark.sequence < value; };
+  auto found = std::lower_bound(marks_.begin(), marks_.end(), sequence, is_before);
+  if (found != marks_.end()) return *found;
+  mark();
+  return marks_.back();
+}
+
+void Stream::wait_for(Stream& other, uint64_t sequence, std::function<void(Stream&)> then) {
+  uint64_t& waited = waited_for_[&other];
+  const bool known = waited >= sequence && waited > 0;
+  if (known && !then) return;
+  std::shared_ptr<Event> event;
+  if (!known) {
+    const Mark& mark = other.mark_behind(sequence);
+    waited = mark.sequence;
+    event = mark.event;
+  }
+  enqueue([event, then = std::move(then)](Stream& s) {
+    if (event) event->wait_recorded(1);
+    if (then) then(s);
+    if (!event || !event->handle) return;
+    ErrorText ignored;
+    if (s.backend()->asynchronous)
+      s.backend()->event_wait(event->handle, s.native(), &ignored);
+    else
+      event->backend->event_synchronize(event->handle, &ignored);
+  });
+}
+
+}  // namespace shardwise
